@@ -236,11 +236,11 @@ class ActingSeries:
 
 def kept_counts(plan: Plan) -> dict[Kept, int]:
     """Count why requests and limits of a plan are not moved, over containers and budgets of all pods."""
-    kept: Tally[Kept] = Tally()
+    counts: Tally[Kept] = Tally()
     for pod in plan.pods:
         for container in (*pod.containers, *(() if pod.budget is None else (pod.budget,))):
-            kept.update(_kept(container))
-    return dict(kept)
+            counts.update(_kept(container))
+    return dict(counts)
 
 
 def _kept(container: ContainerPlan) -> Iterable[Kept]:

@@ -226,13 +226,13 @@ class ContainerPage:
         """
         by_labels = {row.labels: row for row in rows}
         dropped = sum(_series_of(row) for row in rows if by_labels[row.labels] is not row)
-        kept = list(by_labels.values())
+        shown = list(by_labels.values())
         # SERIES_PER_CONTAINER is the most that one can have, so the usual page need not be counted.
-        if len(kept) * SERIES_PER_CONTAINER > self._max_series:
-            kept, left_out = self._capped(kept)
+        if len(shown) * SERIES_PER_CONTAINER > self._max_series:
+            shown, left_out = self._capped(shown)
             dropped += left_out
         cache = self._labels
-        self._labels = labels = {row.labels: cache.get(row.labels) or _label_text(row.labels) for row in kept}
+        self._labels = labels = {row.labels: cache.get(row.labels) or _label_text(row.labels) for row in shown}
         texts = list(labels.values())
         parts: list[str] = []
         for family in FAMILIES:
@@ -243,9 +243,9 @@ class ContainerPage:
                 head, tail = f"{sample}{{", f"{quantile}}} "
                 if totals is not None and field_name in _TOTALS:
                     column = _TOTALS[field_name]
-                    values = [totals[row.labels][column] if row.labels in totals else None for row in kept]
+                    values = [totals[row.labels][column] if row.labels in totals else None for row in shown]
                 else:
-                    values = [getattr(row, field_name) for row in kept]
+                    values = [getattr(row, field_name) for row in shown]
                 lines += [
                     f"{head}{text}{tail}{write(value)}\n"
                     for text, value in zip(texts, values, strict=True)
@@ -259,7 +259,7 @@ class ContainerPage:
         return "".join(parts), dropped
 
     def _capped(self, rows: list[ContainerSeries]) -> tuple[list[ContainerSeries], int]:
-        kept: list[ContainerSeries] = []
+        shown: list[ContainerSeries] = []
         room = self._max_series
         dropped = 0
         for row in sorted(rows, key=lambda row: row.labels):
@@ -267,9 +267,9 @@ class ContainerPage:
             if dropped or size > room:
                 dropped += size
             else:
-                kept.append(row)
+                shown.append(row)
                 room -= size
-        return kept, dropped
+        return shown, dropped
 
 
 def _series_of(row: ContainerSeries) -> int:

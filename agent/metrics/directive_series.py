@@ -53,12 +53,12 @@ class DirectiveSeries(Collector):
 
 
 def _counts(directed: Directed) -> dict[str, int]:
-    told = directed.by_workload
-    frozen = [directed.frozen(workload) for workload in told]
+    by_workload = directed.by_workload
+    frozen = [directed.frozen(workload) for workload in by_workload]
     return {
-        "told": len(told),
-        "left_alone": sum(1 for one in told.values() if one.left_alone_for is not None),
+        "told": len(by_workload),
+        "left_alone": sum(1 for directive in by_workload.values() if directive.left_alone_for is not None),
         "cpu_frozen": sum(1 for axes in frozen if Resource.CPU in axes),
         "memory_frozen": sum(1 for axes in frozen if Resource.MEMORY in axes),
-        "shrink_barred": sum(1 for workload in told if directed.is_shrink_barred(workload)),
+        "shrink_barred": sum(1 for workload in by_workload if directed.is_shrink_barred(workload)),
     }

@@ -232,7 +232,7 @@ def _field_docstrings(modules: Iterable[str]) -> dict[tuple[str, str], str]:
 
     texts: dict[tuple[str, str], str] = {}
     sources = (inspect.getsource(sys.modules[module]) for module in sorted(modules))
-    for statement in (one for source in sources for one in ast.parse(source).body):
+    for statement in (node for source in sources for node in ast.parse(source).body):
         if not isinstance(statement, ast.ClassDef):
             continue
         for member, following in zip(statement.body, statement.body[1:], strict=False):

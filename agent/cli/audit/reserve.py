@@ -53,8 +53,8 @@ def reserve_lines(view: ReserveView) -> Iterator[Line]:
         return
     yield (Span(f"{title}, of {bytes_text(view.allocatable_memory_bytes)} allocatable", Tone.TITLE),)
     for qos, target_bytes in view.reservation.target_bytes.items():
-        found = view.found[qos]
-        now = ABSENT if found is None else target_text(MEMORY_MAX, str(found) if isinstance(found, str) else found)
+        limit = view.found[qos]
+        now = ABSENT if limit is None else target_text(MEMORY_MAX, str(limit) if isinstance(limit, str) else limit)
         yield (Span(f"  tier {qos.lower()}: at most {bytes_text(target_bytes)}; memory.max is {now}"),)
 
 
@@ -68,9 +68,9 @@ def reserve_json(view: ReserveView) -> dict[str, JsonValue]:
             {
                 "qos_class": qos,
                 "at_most_bytes": targets.get(qos),
-                "memory_max_bytes": found if isinstance(found, int) else None,
-                "is_limited": isinstance(found, int),
+                "memory_max_bytes": limit if isinstance(limit, int) else None,
+                "is_limited": isinstance(limit, int),
             }
-            for qos, found in view.found.items()
+            for qos, limit in view.found.items()
         ],
     }

@@ -182,10 +182,10 @@ def _sandbox_text(sandbox: Sandbox) -> str:
 def _summary_lines(report: AuditReport, *, show_all: bool) -> Iterator[Line]:
     counts = ", ".join(f"{report.count(state)} {state}" for state in State)
     yield (Span(counts, Tone.TITLE if report.is_clean else Tone.HOT),)
-    found = formulas(report)
-    if found:
-        told = ", ".join(f"{count} {formula}" for formula, count in sorted(found.items()))
-        yield (Span(f"cpu.weight of containers by formula: {told}", Tone.DIM),)
+    counts_by_formula = formulas(report)
+    if counts_by_formula:
+        texts = ", ".join(f"{count} {formula}" for formula, count in sorted(counts_by_formula.items()))
+        yield (Span(f"cpu.weight of containers by formula: {texts}", Tone.DIM),)
     if not show_all and report.count(State.EQUAL):
         yield (Span("--all gives a line to each value that is equal", Tone.DIM),)
 

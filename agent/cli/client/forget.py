@@ -123,9 +123,11 @@ def forgotten_lines(body: ForgottenBody, what: str) -> Iterator[str]:
         )
     )
     yield f"{verb}: {harmless(what)}: {sums}"
-    for one in body.workloads[:_MOST_LISTED]:
-        containers = ", ".join(one.containers)
-        yield harmless(f"  {one.namespace}/{one.kind}/{one.name}  {containers}  {counted(one.hours, 'hour')}")
+    for workload in body.workloads[:_MOST_LISTED]:
+        containers = ", ".join(workload.containers)
+        yield harmless(
+            f"  {workload.namespace}/{workload.kind}/{workload.name}  {containers}  {counted(workload.hours, 'hour')}"
+        )
     if len(body.workloads) > _MOST_LISTED:
         yield f"  and {counted(len(body.workloads) - _MOST_LISTED, 'workload')} more"
     if body.node is not None and body.dry_run and body.workloads:

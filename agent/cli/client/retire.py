@@ -94,8 +94,8 @@ class ClusterRestore:
         agents, is_first, looks = self._there(), True, 0
         with ThreadPoolExecutor(AT_ONCE) as pool:
             for pause_seconds in (*PAUSES_SECONDS, *BEGINNING_SECONDS, None):
-                asked = [one for one in agents if self._is_open(one)]
-                for came in pool.map(lambda one, is_old=is_first: self._restored(one, is_old=is_old), asked):
+                asked = [agent for agent in agents if self._is_open(agent)]
+                for came in pool.map(lambda pod, is_old=is_first: self._restored(pod, is_old=is_old), asked):
                     self._came[came.agent.uid] = came
                 agents, is_first = self._there(), False
                 is_through = not self._is_awaited(agents) and not any(map(self._is_open, agents))
@@ -110,7 +110,7 @@ class ClusterRestore:
         self._tell(agents)
 
     def _there(self) -> Sequence[AgentPod]:
-        return [one for one in agents_of(self._api, self._namespace) if not one.has_ended]
+        return [agent for agent in agents_of(self._api, self._namespace) if not agent.has_ended]
 
     def _is_open(self, agent: AgentPod) -> bool:
         came = self._came.get(agent.uid)
@@ -120,11 +120,11 @@ class ClusterRestore:
 
     def _is_beginning(self, agents: Sequence[AgentPod]) -> bool:
         """Return whether an agent that is there was asked, and does not know its pods yet."""
-        return any(one.uid in self._came and self._came[one.uid].how is _How.AGAIN for one in agents)
+        return any(agent.uid in self._came and self._came[agent.uid].how is _How.AGAIN for agent in agents)
 
     def _is_awaited(self, agents: Sequence[AgentPod]) -> bool:
         """Return whether an agent ended before it was through, and none has come in its place yet."""
-        nodes = {one.node for one in agents}
+        nodes = {agent.node for agent in agents}
         return any(came.how is not _How.DONE and came.agent.node not in nodes for came in self._came.values())
 
     def _restored(self, agent: AgentPod, *, is_old: bool) -> _Came:
@@ -153,10 +153,10 @@ class ClusterRestore:
         return _Came(agent, _How.FAILED if done.code == _SOME_FAILED and is_old else _How.AGAIN, why)
 
     def _tell(self, agents: Sequence[AgentPod]) -> None:
-        there = {one.uid for one in agents}
+        there = {agent.uid for agent in agents}
         ended = [came.agent for uid, came in self._came.items() if came.how is not _How.DONE and uid not in there]
-        for one in ended:
-            print(f"{one.node}: {one.name} has ended: nothing is left to ask it")
+        for gone in ended:
+            print(f"{gone.node}: {gone.name} has ended: nothing is left to ask it")
         if ended:
             print(f"{len(ended)} agents ended meanwhile")
         unreached = []
@@ -189,12 +189,12 @@ def agents_of(api: Api, namespace: str) -> Sequence[AgentPod]:
         ConvertError: What it answers is not understood.
     """
     answer = api.call("GET", f"/api/v1/namespaces/{namespace}/pods", query={"labelSelector": AGENTS})
-    found = []
+    agents = []
     for pod in Reader(answer, "pods").items("items"):
         node = pod.child("spec").text("nodeName")
         if node:
             metadata, status = pod.child("metadata"), pod.child("status")
-            found.append(
+            agents.append(
                 AgentPod(
                     name=metadata.required_text("name"),
                     uid=metadata.required_text("uid"),
@@ -202,9 +202,9 @@ def agents_of(api: Api, namespace: str) -> Sequence[AgentPod]:
                     has_ended=status.text("phase") in ENDED_PHASES,
                     is_ending=metadata.has("deletionTimestamp"),
                     is_unready=any(
-                        (one.text("type"), one.text("status")) == ("Ready", "False")
-                        for one in status.items("conditions")
+                        (condition.text("type"), condition.text("status")) == ("Ready", "False")
+                        for condition in status.items("conditions")
                     ),
                 )
             )
-    return found
+    return agents

@@ -198,16 +198,16 @@ def sizing_source(arguments: argparse.Namespace, verb: str) -> Iterator[SizingSo
     tried = any(key.partition(".")[0] in TRIED_SECTIONS for key in given) or "podsFile" in given
     socket_path = settings.serving.socket
     if "state.directory" not in given and socket_path is not None:
-        told, why_not = _asked(socket_path)
-        if told is None:
+        answer, why_not = _asked(socket_path)
+        if answer is None:
             if "serving.socket" in given:
                 raise SizingError(why_not)
             print(f"plimsoll {verb}: no agent at {socket_path}; reading its state", file=sys.stderr)
-        elif not tried or _is_its_own(arguments, told, socket_path, given):
+        elif not tried or _is_its_own(arguments, answer, socket_path, given):
             yield AgentSizing(socket_path)
             return
         else:
-            settings = _own_settings(arguments, told, socket_path)
+            settings = _own_settings(arguments, answer, socket_path)
             if settings.state.directory is None:
                 raise SizingError(
                     f"the agent at {socket_path} keeps its state in memory only (as a demo does): nothing else can be "
@@ -228,8 +228,8 @@ def settings_of_agent(arguments: argparse.Namespace, settings: Settings) -> Sett
     """
     if settings.serving.socket is None:
         return None
-    told, _ = _asked(settings.serving.socket)
-    return None if told is None else _own_settings(arguments, told, settings.serving.socket)
+    answer, _ = _asked(settings.serving.socket)
+    return None if answer is None else _own_settings(arguments, answer, settings.serving.socket)
 
 
 def _asked(socket_path: Path) -> tuple[Mapping[str, object] | None, str]:
@@ -244,8 +244,8 @@ def _asked(socket_path: Path) -> tuple[Mapping[str, object] | None, str]:
         raise SizingError(str(error)) from error
 
 
-def _own_settings(arguments: argparse.Namespace, told: Mapping[str, object], socket_path: Path) -> Settings:
-    settings, directory = told.get("settings"), told.get("directory")
+def _own_settings(arguments: argparse.Namespace, answer: Mapping[str, object], socket_path: Path) -> Settings:
+    settings, directory = answer.get("settings"), answer.get("directory")
     if not isinstance(settings, dict) or not isinstance(directory, str):
         raise SizingError(f"agent at {socket_path}: of another release; allowed: the plimsoll command of that release")
     own: dict[str, object] = {}
@@ -254,13 +254,15 @@ def _own_settings(arguments: argparse.Namespace, told: Mapping[str, object], soc
         own.update({key: inner for key, inner in parts.items() if inner is not None})
     if "podsFile" in own:
         own["podsFile"] = str(Path(directory, str(own["podsFile"])))
-    found = settings_from(arguments, **own)
+    merged = settings_from(arguments, **own)
     if "state__directory" in own:
-        return found
-    return replace(found, state=replace(found.state, directory=None))
+        return merged
+    return replace(merged, state=replace(merged.state, directory=None))
 
 
-def _is_its_own(arguments: argparse.Namespace, told: Mapping[str, object], socket_path: Path, given: Set[str]) -> bool:
+def _is_its_own(
+    arguments: argparse.Namespace, answer: Mapping[str, object], socket_path: Path, given: Set[str]
+) -> bool:
     """Return whether what is tried is what the agent does anyway: it knows the pods' names, its state files do not."""
     if "podsFile" in given:
         return False
@@ -268,7 +270,7 @@ def _is_its_own(arguments: argparse.Namespace, told: Mapping[str, object], socke
         **{name: value for name, value in vars(arguments).items() if not name.startswith("setting ")}
     )
     plain.assignments = []
-    wanted, own = (_own_settings(one, told, socket_path) for one in (arguments, plain))
+    wanted, own = (_own_settings(words, answer, socket_path) for words in (arguments, plain))
     return all(getattr(wanted, name) == getattr(own, name) for name in TRIED_SECTIONS)
 
 

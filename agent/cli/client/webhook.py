@@ -241,7 +241,7 @@ def _is_loopback(host: str) -> bool:
 def _reason_of(error: Exception) -> str:
     cause: BaseException = error
     while (
-        inner := next((one for one in (*cause.args, cause.__cause__) if isinstance(one, BaseException)), None)
+        inner := next((part for part in (*cause.args, cause.__cause__) if isinstance(part, BaseException)), None)
     ) is not None:
         cause = inner
     return " ".join((getattr(cause, "strerror", None) or str(cause) or type(cause).__name__).split())[:300]

@@ -24,24 +24,24 @@ _REASON_WORDS: Final = {
 _DAY_SECONDS: Final = 86_400.0
 
 
-def page_lines(found: Decisions, *, width: int, glyphs: Glyphs, nothing: str = NOTHING) -> list[Line]:
+def page_lines(decisions: Decisions, *, width: int, glyphs: Glyphs, nothing: str = NOTHING) -> list[Line]:
     """Return the whole answer; ``nothing`` stands where there are no decisions."""
-    told = f"{len(found.items)} of {found.matching} decisions" if found.matching else "decisions"
-    source = "from the agent" if found.source == "agent" else "from its log"
+    count = f"{len(decisions.items)} of {decisions.matching} decisions" if decisions.matching else "decisions"
+    source = "from the agent" if decisions.source == "agent" else "from its log"
     lines: list[Line] = [
         (
             Span("plimsoll ", Tone.ACCENT),
-            Span(harmless(found.node), Tone.TITLE),
-            Span(f"  {told}, newest first  {source}", Tone.DIM),
+            Span(harmless(decisions.node), Tone.TITLE),
+            Span(f"  {count}, newest first  {source}", Tone.DIM),
         ),
-        *((Span("note ", Tone.NOTE), Span(harmless(note))) for note in found.notes),
+        *((Span("note ", Tone.NOTE), Span(harmless(note))) for note in decisions.notes),
         (),
     ]
-    if not found.items:
+    if not decisions.items:
         return [*lines, (Span(nothing, Tone.NOTE),)]
-    has_repeats = any(one.repeats > 1 for one in found.items)
+    has_repeats = any(item.repeats > 1 for item in decisions.items)
     repeats = [Column(key="repeats", title="TIMES", priority=30)] if has_repeats else []
-    has_details = any(one.detail for one in found.items)
+    has_details = any(item.detail for item in decisions.items)
     detail = Column(key="detail", title="DETAIL", min_width=16, good_width=60, priority=20, is_text=True)
     details = [detail] if has_details else []
     columns = [
@@ -55,24 +55,26 @@ def page_lines(found: Decisions, *, width: int, glyphs: Glyphs, nothing: str = N
         Column(key="reason", title="REASON", min_width=12, good_width=32, priority=10, is_text=True),
         *details,
     ]
-    cells = [_cells(one, found.taken_unix_seconds, glyphs, has_repeats, has_details) for one in found.items]
+    cells = [_cells(item, decisions.taken_unix_seconds, glyphs, has_repeats, has_details) for item in decisions.items]
     table = render_table(columns, cells, width=width, glyphs=glyphs, marks=False)
     lines += [table.titles, *table.rows]
     return [clip_line(line, width, ellipsis=glyphs.ellipsis) for line in lines]
 
 
-def _cells(one: Decision, now: float, glyphs: Glyphs, has_repeats: bool, has_details: bool) -> list[Cell]:
-    moment = datetime.fromtimestamp(one.unix_seconds, tz=UTC).astimezone()
-    age = max(0.0, now - one.unix_seconds)
-    pod = Cell("(node)", Tone.DIM) if one.pod is None else Cell(harmless(str(one.pod)))
+def _cells(decision: Decision, now: float, glyphs: Glyphs, has_repeats: bool, has_details: bool) -> list[Cell]:
+    moment = datetime.fromtimestamp(decision.unix_seconds, tz=UTC).astimezone()
+    age = max(0.0, now - decision.unix_seconds)
+    pod = Cell("(node)", Tone.DIM) if decision.pod is None else Cell(harmless(str(decision.pod)))
     return [
         Cell(age_text(age)),
         Cell(f"{moment:%H:%M:%S}" if age < _DAY_SECONDS else f"{moment:%m-%d %H:%M}", Tone.DIM),
         pod,
-        Cell(what_text(one, glyphs)),
-        Cell(one.outcome, OUTCOME_TONES[one.outcome]),
-        Cell(ABSENT if one.seconds is None else age_text(one.seconds), Tone.DIM),
-        *([Cell(f"x{one.repeats}" if one.repeats > 1 else "", Tone.NOTE)] if has_repeats else []),
-        Cell("" if one.reason == one.outcome else harmless(_REASON_WORDS.get(one.reason, one.reason))),
-        *([Cell(harmless(one.detail), Tone.DIM)] if has_details else []),
+        Cell(what_text(decision, glyphs)),
+        Cell(decision.outcome, OUTCOME_TONES[decision.outcome]),
+        Cell(ABSENT if decision.seconds is None else age_text(decision.seconds), Tone.DIM),
+        *([Cell(f"x{decision.repeats}" if decision.repeats > 1 else "", Tone.NOTE)] if has_repeats else []),
+        Cell(
+            "" if decision.reason == decision.outcome else harmless(_REASON_WORDS.get(decision.reason, decision.reason))
+        ),
+        *([Cell(harmless(decision.detail), Tone.DIM)] if has_details else []),
     ]

@@ -68,14 +68,14 @@ def offline_plan(files: PlanFiles, settings: Settings, *, as_enforced: bool, now
     except PodsFileError as error:
         raise PlanFilesError(str(error)) from error
     pods, strangers = _of_node(everyone, node, files)
-    told = None if files.recommendations is None else _recommendations(files.recommendations, node)
-    notes = [] if told is not None else [NO_RECOMMENDATIONS]
+    recommended = None if files.recommendations is None else _recommendations(files.recommendations, node)
+    notes = [] if recommended is not None else [NO_RECOMMENDATIONS]
     if strangers:
         are = "pods are" if strangers > 1 else "pod is"
         notes.append(f"{called(files.pods)}: {strangers} {are} of another node, or of none yet: left out")
     if files.namespaces is None:
         notes.append("no --namespaces: annotations of namespaces are not known")
-    taken = now_unix_seconds if told is None else told.taken_unix_seconds
+    taken = now_unix_seconds if recommended is None else recommended.taken_unix_seconds
     state = NodeState(
         node=node,
         pods=pods,
@@ -85,7 +85,7 @@ def offline_plan(files: PlanFiles, settings: Settings, *, as_enforced: bool, now
     )
     wanted = demands(
         state,
-        () if told is None else told.items,
+        () if recommended is None else recommended.items,
         settings=DemandSettings(
             act=settings.act, plan=settings.plan, bounds=settings.bounds, policy=settings.recommend.policy
         ),
@@ -141,7 +141,7 @@ def _namespaces(path: Path) -> dict[str, Namespace]:
     from agent.kube.pod_json import namespaces_from_json
 
     try:
-        return {one.name: one for one in namespaces_from_json(_json(path))}
+        return {namespace.name: namespace for namespace in namespaces_from_json(_json(path))}
     except ConvertError as error:
         raise PlanFilesError(f"{called(path)}: {error}") from error
 
@@ -150,14 +150,14 @@ def _recommendations(path: Path, node: Node) -> Recommendations:
     from agent.node.files.documents import RECOMMENDATIONS, DocumentFormatError
 
     try:
-        found = RECOMMENDATIONS.from_json(_json(path))
+        recommendations = RECOMMENDATIONS.from_json(_json(path))
     except DocumentFormatError as error:
         raise PlanFilesError(f"{called(path)}: {error}; allowed: the output of plimsoll recommend -o json") from error
-    if found.node != node.name:
+    if recommendations.node != node.name:
         raise PlanFilesError(
-            f"{called(path)}: of node {found.node!r}, not {node.name!r}; allowed: recommendations of it"
+            f"{called(path)}: of node {recommendations.node!r}, not {node.name!r}; allowed: recommendations of it"
         )
-    return found
+    return recommendations
 
 
 def _json(path: Path) -> object:

@@ -97,10 +97,10 @@ def patch_text(plan: Plan) -> str:
     if plan.steps:
         lines.append("# in this order; before a step that grows, wait until the kubelet has those that shrink in force")
     for number, step in enumerate(plan.steps, 1):
-        told = f"{number}. {step_words(step)} {step.ref}: {changes_words(step.changes, 'to')} ({step.reason})"
-        lines += [f"# {harmless(told)}", command_of(step)]
-    for pod, kept in _waiting(plan):
-        lines.append(f"# {harmless(str(pod.ref))} waits: {KEPT_WORDS[kept]}")
+        words = f"{number}. {step_words(step)} {step.ref}: {changes_words(step.changes, 'to')} ({step.reason})"
+        lines += [f"# {harmless(words)}", command_of(step)]
+    for pod, reason in _waiting(plan):
+        lines.append(f"# {harmless(str(pod.ref))} waits: {KEPT_WORDS[reason]}")
     if not plan.steps:
         lines.append("# nothing to resize")
     return "\n".join(lines) + "\n"
@@ -110,10 +110,10 @@ def _waiting(plan: Plan) -> Iterator[tuple[PodPlan, Kept]]:
     """Return the pods that have to wait for the kubelet's answer to an earlier resize."""
     for pod in plan.pods:
         containers = pod.containers if pod.budget is None else (*pod.containers, pod.budget)
-        shares = [share for one in containers for share in (one.cpu, one.memory) if share is not None]
-        kept = {reason for share in shares for reason in (share.kept, share.limit_kept)}
+        shares = [share for container in containers for share in (container.cpu, container.memory) if share is not None]
+        reasons = {reason for share in shares for reason in (share.kept, share.limit_kept)}
         for reason in (Kept.DEFERRED, Kept.IN_FLIGHT):
-            if reason in kept:
+            if reason in reasons:
                 yield pod, reason
 
 

@@ -309,7 +309,7 @@ def _number(number: int) -> Span:
 
 
 def _invariant_lines(plan: Plan, look: PlanLook, page: Page) -> Iterator[Line]:
-    broken = [one for one in plan.invariants if not one.holds]
+    broken = [result for result in plan.invariants if not result.holds]
     count = len(plan.invariants)
     if not count:
         yield (Span("no invariants were checked", Tone.NOTE),)

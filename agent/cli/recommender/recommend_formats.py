@@ -143,11 +143,11 @@ def patch_text(node: Recommendations) -> str:
 
 
 def _changes(patch: ResizePatch, items: list[Recommendation]) -> Iterator[str]:
-    patched = {one["name"] for containers in patch.body["spec"].values() for one in containers}
+    patched = {container["name"] for containers in patch.body["spec"].values() for container in containers}
     for item in items:
         if item.identity.container in patched:
-            told = [text for side in SIDES for text in _change(side, item, side.advice(item))]
-            yield f"{harmless(item.identity.container)} {', '.join(told)}"
+            texts = [text for side in SIDES for text in _change(side, item, side.advice(item))]
+            yield f"{harmless(item.identity.container)} {', '.join(texts)}"
 
 
 def _change(side: AdviceSide, item: Recommendation, advice: Advice) -> Iterator[str]:

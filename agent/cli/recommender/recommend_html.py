@@ -88,9 +88,9 @@ def page(node: Recommendations) -> str:
 def _cards(total: Total) -> list[str]:
     cards = [
         (f"{side.title[0].upper()}{side.title[1:]} {what}", side.text(amount), tone if amount else "dim")
-        for side, one in _sides(total)
-        if sum(one.withheld.values()) < total.containers
-        for what, amount, tone in (("to add", one.to_add, "short"), ("to free", one.to_free, "saving"))
+        for side, sums in _sides(total)
+        if sum(sums.withheld.values()) < total.containers
+        for what, amount, tone in (("to add", sums.to_add, "short"), ("to free", sums.to_free, "saving"))
     ]
     cards.append(("Containers", str(total.containers), "all"))
     cards.append(("Withheld", withheld_counts(total), "small dim"))
@@ -102,12 +102,13 @@ def _cards(total: Total) -> list[str]:
 
 
 def _total_text(total: Total) -> str:
-    told = [
-        f"{side.title} {side.text(one.current)} requested, add {side.text(one.to_add)}, free {side.text(one.to_free)}"
-        for side, one in _sides(total)
-        if sum(one.withheld.values()) < total.containers
+    texts = [
+        f"{side.title} {side.text(sums.current)} requested, "
+        f"add {side.text(sums.to_add)}, free {side.text(sums.to_free)}"
+        for side, sums in _sides(total)
+        if sum(sums.withheld.values()) < total.containers
     ]
-    return "; ".join([*told, f"withheld: {withheld_counts(total)}"])
+    return "; ".join([*texts, f"withheld: {withheld_counts(total)}"])
 
 
 def _sides(total: Total) -> tuple[tuple[AdviceSide, ResourceTotal], ...]:
@@ -132,7 +133,7 @@ _TITLES: Final = (
 
 
 def _table(node: Recommendations, namespaces: Sequence[Total]) -> list[str]:
-    by_name = {one.namespace: one for one in namespaces}
+    by_name = {namespace.namespace: namespace for namespace in namespaces}
     heads = "".join(f"<th{' class=left' if is_left else ''}>{title}</th>" for title, is_left in _TITLES)
     lines = [f"<table><thead><tr>{heads}</tr></thead>"]
     for name, items in by_namespace(node.items):

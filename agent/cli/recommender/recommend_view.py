@@ -50,13 +50,13 @@ class Order(StrEnum):
 
 def ordered(items: Iterable[Recommendation], order: Order, *, is_reversed: bool = False) -> tuple[Recommendation, ...]:
     """Order containers; those of a namespace, and within it of a workload, stay together where the first one stands."""
-    found = sorted(items, key=_by_name)
+    items_by_name = sorted(items, key=_by_name)
     if order is not Order.NAME:
-        found.sort(key=_KEYS[order])
+        items_by_name.sort(key=_KEYS[order])
     if is_reversed:
-        found.reverse()
+        items_by_name.reverse()
     spaces: dict[str | None, dict[object, list[Recommendation]]] = {}
-    for item in found:
+    for item in items_by_name:
         workload = item.workload or (item.identity.pod_uid or item.identity.cgroup_path)
         spaces.setdefault(item.identity.namespace, {}).setdefault(workload, []).append(item)
     return tuple(item for workloads in spaces.values() for members in workloads.values() for item in members)
@@ -309,7 +309,7 @@ def total_lines(node: Recommendations, *, width: int, glyphs: Glyphs) -> list[Li
     """Return what it comes to per namespace and for the node: what to add and what can be freed, never set off."""
     sums = totals(node.items)
     rows = [*sums.namespaces, sums.node] if len(sums.namespaces) > 1 else [sums.node]
-    names = [*(NO_NAMESPACE if one.namespace is None else harmless(one.namespace) for one in rows[:-1]), "node"]
+    names = [*(NO_NAMESPACE if row.namespace is None else harmless(row.namespace) for row in rows[:-1]), "node"]
     columns = [
         Column(key="name", title="TOTAL", min_width=8, good_width=20, is_text=True),
         Column(key="containers", title="CONTAINERS", priority=60),
@@ -319,13 +319,13 @@ def total_lines(node: Recommendations, *, width: int, glyphs: Glyphs) -> list[Li
     ]
     cells = [
         [
-            Cell(name, Tone.TITLE if one is sums.node else Tone.PLAIN),
-            Cell(str(one.containers)),
-            *_total_cells(CPU, one.cpu_millicores, one.containers),
-            *_total_cells(MEMORY, one.memory_bytes, one.containers),
-            Cell(withheld_counts(one), Tone.DIM),
+            Cell(name, Tone.TITLE if total is sums.node else Tone.PLAIN),
+            Cell(str(total.containers)),
+            *_total_cells(CPU, total.cpu_millicores, total.containers),
+            *_total_cells(MEMORY, total.memory_bytes, total.containers),
+            Cell(withheld_counts(total), Tone.DIM),
         ]
-        for name, one in zip(names, rows, strict=True)
+        for name, total in zip(names, rows, strict=True)
     ]
     table = render_table(columns, cells, width=width, glyphs=glyphs, marks=False)
     return [table.groups, table.titles, *table.rows]
@@ -352,7 +352,7 @@ def _total_cells(side: AdviceSide, total: ResourceTotal, containers: int) -> lis
 
 def withheld_counts(total: Total) -> str:
     """Return how many recommendations are withheld, by reason: ``6 young``, ``CPU 1 gaps; memory 6 no signal``."""
-    cpu, memory = (_counts(one.withheld) for one in (total.cpu_millicores, total.memory_bytes))
+    cpu, memory = (_counts(resource_total.withheld) for resource_total in (total.cpu_millicores, total.memory_bytes))
     if cpu == memory:
         return cpu or "none"
     return "; ".join(f"{side.title} {text}" for side, text in zip(SIDES, (cpu, memory), strict=True) if text)

@@ -43,10 +43,10 @@ def acted_lines(item: Why, page: Page) -> list[Line]:
 
 def _orders_text(acted: Acted) -> str:
     orders = acted.orders
-    told = [f"mode {orders.mode} ({orders.mode_source})", f"ranking {orders.ranking}"]
+    texts = [f"mode {orders.mode} ({orders.mode_source})", f"ranking {orders.ranking}"]
     if orders.policy_source is not OrderSource.CONFIGURATION:
-        told.append(f"policy {orders.policy} ({orders.policy_source})")
-    return ", ".join(told)
+        texts.append(f"policy {orders.policy} ({orders.policy_source})")
+    return ", ".join(texts)
 
 
 def _share_text(side: AdviceSide, share: Share, page: Page) -> str:
@@ -54,24 +54,26 @@ def _share_text(side: AdviceSide, share: Share, page: Page) -> str:
     if share.withheld is not None:
         return f"no prediction: the request of {text(share.request)} counts as it stands"
     short = f" + {text(share.urgent)} since it is short now" if share.urgent else ""
-    told = f"base {text(share.base)} + {text(share.headroom)} of the node's spike headroom{short} = {text(share.final)}"
+    sentence = (
+        f"base {text(share.base)} + {text(share.headroom)} of the node's spike headroom{short} = {text(share.final)}"
+    )
     if share.applied is not None and share.applied != share.request:
-        told += f"; request {text(share.request)} {page.glyphs.becomes} {text(share.applied)}"
+        sentence += f"; request {text(share.request)} {page.glyphs.becomes} {text(share.applied)}"
     elif share.kept is not None:
-        told += f"; request of {text(share.request)} kept: {KEPT_WORDS[share.kept]}"
+        sentence += f"; request of {text(share.request)} kept: {KEPT_WORDS[share.kept]}"
     else:
-        told += "; as requested"
+        sentence += "; as requested"
     if share.limit_applied is not None and share.limit_applied != share.limit:
-        told += f"; limit {text(share.limit)} {page.glyphs.becomes} {text(share.limit_applied)}"
+        sentence += f"; limit {text(share.limit)} {page.glyphs.becomes} {text(share.limit_applied)}"
     elif share.limit_kept is not None:
-        told += f"; limit of {text(share.limit)} kept: {KEPT_WORDS[share.limit_kept]}"
-    return told
+        sentence += f"; limit of {text(share.limit)} kept: {KEPT_WORDS[share.limit_kept]}"
+    return sentence
 
 
 def _decision_lines(decision: Decision, page: Page) -> list[Line]:
     moment = datetime.fromtimestamp(decision.unix_seconds, UTC)
     times = f" x{decision.repeats}" if decision.repeats > 1 else ""
     detail = decision.detail or decision.reason
-    told = f"{what_text(decision, page.glyphs)}{times}" + (f": {harmless(detail)}" if detail else "")
+    sentence = f"{what_text(decision, page.glyphs)}{times}" + (f": {harmless(detail)}" if detail else "")
     head = (Span(f"  {moment:%H:%M:%S} ", Tone.DIM), Span(f"{decision.outcome} ", OUTCOME_TONES[decision.outcome]))
-    return list(hanging(head, told, page))
+    return list(hanging(head, sentence, page))

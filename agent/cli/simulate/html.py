@@ -64,11 +64,11 @@ def page(simulated: Sequence[Simulated], alls: Sequence[PolicyTotal], rules: Rep
     )
     if len(simulated) > 1:
         body += [f"<h2>All {len(simulated)} traces</h2>", *_comparison(alls)]
-    for index, one in enumerate(simulated):
-        body.append(f"<h2>{escape(harmless(one.path))}</h2><p>{escape(span_text(one))}</p>")
-        body += [f'<p class="note">{escape(note)}</p>' for note in one.notes]
-        body += _comparison([total((outcome,)) for outcome in one.outcomes])
-        body += _containers(one, f"t{index}")
+    for index, trace in enumerate(simulated):
+        body.append(f"<h2>{escape(harmless(trace.path))}</h2><p>{escape(span_text(trace))}</p>")
+        body += [f'<p class="note">{escape(note)}</p>' for note in trace.notes]
+        body += _comparison([total((outcome,)) for outcome in trace.outcomes])
+        body += _containers(trace, f"t{index}")
     return (
         '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Plimsoll: policies compared</title>'
         '<meta name="viewport" content="width=device-width,initial-scale=1">'
@@ -77,22 +77,22 @@ def page(simulated: Sequence[Simulated], alls: Sequence[PolicyTotal], rules: Rep
 
 
 def _comparison(totals: Sequence[PolicyTotal]) -> list[str]:
-    lines = ["<table><tr><th></th>" + "".join(f"<th>{escape(one.policy)}</th>" for one in totals) + "</tr>"]
+    lines = ["<table><tr><th></th>" + "".join(f"<th>{escape(policy.policy)}</th>" for policy in totals) + "</tr>"]
     for title, group in told_figures(totals).items():
         lines.append(f'<tr class="group"><td colspan="{len(totals) + 1}">{escape(title)}</td></tr>')
         for figure in group:
             best = figure.best(totals)
             cells = "".join(
-                f"<td{' class=best' if index in best else ''}>{escape(figure.text(one))}</td>"
-                for index, one in enumerate(totals)
+                f"<td{' class=best' if index in best else ''}>{escape(figure.text(policy))}</td>"
+                for index, policy in enumerate(totals)
             )
             lines.append(f"<tr><td>{escape(figure.title)}</td>{cells}</tr>")
     lines.append("</table>")
     for title, unit, part in _RESOURCES:
-        if any(part(one).known_minutes for one in totals):
+        if any(part(policy).known_minutes for policy in totals):
             lines += [
                 f"<h3>{title}: used, slack and missing</h3>",
-                bars(title, [_bar(one, unit, part) for one in totals]),
+                bars(title, [_bar(policy, unit, part) for policy in totals]),
             ]
     return lines
 
@@ -103,13 +103,13 @@ _RESOURCES: Final[tuple[tuple[str, str, Callable[[PolicyTotal], SimulatedResourc
 )
 
 
-def _bar(one: PolicyTotal, unit: str, part: Callable[[PolicyTotal], SimulatedResourceTotal]) -> ChartBar:
-    resource = part(one)
+def _bar(policy: PolicyTotal, unit: str, part: Callable[[PolicyTotal], SimulatedResourceTotal]) -> ChartBar:
+    resource = part(policy)
     return ChartBar(
-        label=one.policy,
+        label=policy.policy,
         parts=(
             (resource.used_amount_hours - resource.missing_amount_hours, "usage"),
-            (resource.unused_amount_hours, f"slack {one.policy}"),
+            (resource.unused_amount_hours, f"slack {policy.policy}"),
             (resource.missing_amount_hours, "missing"),
         ),
         text=f"slack {amount_text(resource.unused_amount_hours)} {unit} ({percent_text(resource.slack_ratio)}), "
@@ -135,7 +135,7 @@ class _Resource:
     has_usage: Bools
 
 
-def _containers(one: Simulated, mark: str) -> list[str]:
+def _containers(trace: Simulated, mark: str) -> list[str]:
     cpu = _Resource(
         title="CPU",
         unit="core-hours",
@@ -144,8 +144,8 @@ def _containers(one: Simulated, mark: str) -> list[str]:
         figures=lambda outcome: outcome.cpu,
         request=lambda outcome: outcome.course.cpu_request_millicores,
         limit=lambda _: None,
-        usage=one.usage.cpu_millicores,
-        has_usage=one.usage.has_cpu,
+        usage=trace.usage.cpu_millicores,
+        has_usage=trace.usage.has_cpu,
     )
     memory = _Resource(
         title="memory",
@@ -155,22 +155,22 @@ def _containers(one: Simulated, mark: str) -> list[str]:
         figures=lambda outcome: outcome.memory,
         request=lambda outcome: outcome.course.memory_request_bytes,
         limit=lambda outcome: outcome.course.memory_limit_bytes,
-        usage=one.usage.memory_bytes,
-        has_usage=one.usage.has_memory,
+        usage=trace.usage.memory_bytes,
+        has_usage=trace.usage.has_memory,
     )
     lines: list[str] = []
     for resource in (cpu, memory):
-        for row, reason in _chosen(one.outcomes, resource).items():
-            name = escape(harmless(one.outcomes[0].containers[row]))
+        for row, reason in _chosen(trace.outcomes, resource).items():
+            name = escape(harmless(trace.outcomes[0].containers[row]))
             lines.append(f"<h3>{name}: {resource.title}, {reason}</h3>")
-            lines += _charts(one.outcomes, resource, row, f"{mark}{resource.title}{row}")
+            lines += _charts(trace.outcomes, resource, row, f"{mark}{resource.title}{row}")
     return lines
 
 
 def _chosen(outcomes: Sequence[SimulatedOutcome], resource: _Resource) -> dict[int, str]:
     """Choose containers to look at: the worst over all policies, and a typical one."""
-    unused = np.sum([resource.figures(one).unused_amount_hours for one in outcomes], axis=0)
-    missing = np.sum([resource.figures(one).missing_amount_hours for one in outcomes], axis=0)
+    unused = np.sum([resource.figures(outcome).unused_amount_hours for outcome in outcomes], axis=0)
+    missing = np.sum([resource.figures(outcome).missing_amount_hours for outcome in outcomes], axis=0)
     known = np.flatnonzero(unused + missing > 0)
     if not known.size:
         return {}
@@ -188,7 +188,7 @@ def _charts(outcomes: Sequence[SimulatedOutcome], resource: _Resource, row: int,
     stretch = float(first.course.stretch_minutes)
     usage, has_usage = resource.usage[:, row], resource.has_usage[:, row]
     # A limit may be far above all else: it shall not press the rest flat.
-    largest = max(float(usage.max()), *(float(resource.request(one)[:, row].max()) for one in outcomes))
+    largest = max(float(usage.max()), *(float(resource.request(each)[:, row].max()) for each in outcomes))
     x = time_axis(first.start_unix_minute, first.minutes, _moment(first.minutes))
     y = value_axis(largest, resource.value_text, binary=resource.is_binary)
     area = f'<path id="{mark}" class="usage" d="{area_path(usage, has_usage, stretch, x, y)}"/>'
@@ -210,10 +210,11 @@ def _charts(outcomes: Sequence[SimulatedOutcome], resource: _Resource, row: int,
 
 
 def _caption(outcome: SimulatedOutcome, resource: _Resource, row: int) -> str:
-    one = resource.figures(outcome).of(row)
+    figures = resource.figures(outcome).of(row)
     return (
-        f"<b>{escape(outcome.policy)}</b>: slack {amount_text(one.unused_amount_hours)} {resource.unit} "
-        f"({percent_text(one.slack_ratio)}), under-requested {one.under_minutes:,} min, {one.resizes:,} resizes"
+        f"<b>{escape(outcome.policy)}</b>: slack {amount_text(figures.unused_amount_hours)} {resource.unit} "
+        f"({percent_text(figures.slack_ratio)}), under-requested {figures.under_minutes:,} min, "
+        f"{figures.resizes:,} resizes"
     )
 
 

@@ -129,12 +129,12 @@ def moment_text(unix_minute: int) -> str:
 
 def span_text(simulated: Simulated) -> str:
     """Return what a trace spans: from, to, how long, how much."""
-    one = simulated.outcomes[0]
-    first, after = one.start_unix_minute, one.start_unix_minute + one.minutes
-    plural = "" if len(one.containers) == 1 else "s"
+    outcome = simulated.outcomes[0]
+    first, after = outcome.start_unix_minute, outcome.start_unix_minute + outcome.minutes
+    plural = "" if len(outcome.containers) == 1 else "s"
     return (
-        f"{moment_text(first)} to {moment_text(after)} UTC ({age_text(one.span_seconds)}), "
-        f"{len(one.containers):,} container{plural}; "
+        f"{moment_text(first)} to {moment_text(after)} UTC ({age_text(outcome.span_seconds)}), "
+        f"{len(outcome.containers):,} container{plural}; "
         f"minutes known: {simulated.cpu_minutes:,} of CPU, {simulated.memory_minutes:,} of memory"
     )
 
@@ -162,7 +162,7 @@ def comparison_lines(totals: Sequence[PolicyTotal]) -> list[Line]:
     }
     room = max(8, *(len(total.policy) for total in totals), *(len(cell) for row in cells.values() for cell in row)) + 2
     lines: list[Line] = [
-        (Span(" " * width), *(Span(pad(one.policy, room, to_right=True), Tone.TITLE) for one in totals))
+        (Span(" " * width), *(Span(pad(policy.policy, room, to_right=True), Tone.TITLE) for policy in totals))
     ]
     for title, group in groups.items():
         lines.append((Span(title, Tone.TITLE),))
@@ -187,20 +187,20 @@ def report_json(simulated: Sequence[Simulated], alls: Sequence[PolicyTotal], rul
         "rules": {name: getattr(rules, name) for name in rules.__dataclass_fields__},
         "traces": [
             {
-                "trace": one.path,
-                "start_unix_seconds": one.outcomes[0].start_unix_minute * 60,
-                "span_seconds": one.outcomes[0].span_seconds,
-                "containers": len(one.outcomes[0].containers),
-                "known_cpu_minutes": one.cpu_minutes,
-                "known_memory_minutes": one.memory_minutes,
-                "notes": list(one.notes),
+                "trace": trace.path,
+                "start_unix_seconds": trace.outcomes[0].start_unix_minute * 60,
+                "span_seconds": trace.outcomes[0].span_seconds,
+                "containers": len(trace.outcomes[0].containers),
+                "known_cpu_minutes": trace.cpu_minutes,
+                "known_memory_minutes": trace.memory_minutes,
+                "notes": list(trace.notes),
                 "policies": [
-                    {**total_json(total((outcome,))), "worst": worst_json(outcome)} for outcome in one.outcomes
+                    {**total_json(total((outcome,))), "worst": worst_json(outcome)} for outcome in trace.outcomes
                 ],
             }
-            for one in simulated
+            for trace in simulated
         ],
-        "all": [total_json(one) for one in alls],
+        "all": [total_json(policy) for policy in alls],
     }
 
 
@@ -232,18 +232,18 @@ def _seconds(minutes: float | None) -> float | None:
     return None if minutes is None else 60.0 * minutes
 
 
-def _resource_json(one: SimulatedResourceTotal, unit: str) -> dict[str, object]:
+def _resource_json(resource: SimulatedResourceTotal, unit: str) -> dict[str, object]:
     return {
-        "known_minutes": one.known_minutes,
-        "unsized_minutes": one.unsized_minutes,
-        f"requested_{unit}": one.requested_amount_hours,
-        f"used_{unit}": one.used_amount_hours,
-        f"slack_{unit}": one.unused_amount_hours,
-        "slack_ratio": one.slack_ratio,
-        "under_requested_minutes": one.under_minutes,
-        "under_requested_ratio": one.under_ratio,
-        f"missing_{unit}": one.missing_amount_hours,
-        "resizes": one.resizes,
+        "known_minutes": resource.known_minutes,
+        "unsized_minutes": resource.unsized_minutes,
+        f"requested_{unit}": resource.requested_amount_hours,
+        f"used_{unit}": resource.used_amount_hours,
+        f"slack_{unit}": resource.unused_amount_hours,
+        "slack_ratio": resource.slack_ratio,
+        "under_requested_minutes": resource.under_minutes,
+        "under_requested_ratio": resource.under_ratio,
+        f"missing_{unit}": resource.missing_amount_hours,
+        "resizes": resource.resizes,
     }
 
 

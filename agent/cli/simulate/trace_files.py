@@ -53,7 +53,7 @@ def load_trace(path: Path, *, on_progress: Progress | None = None) -> TraceSet:
     Raises:
         TraceFileError: It cannot be read, or is no trace.
     """
-    suffix = next((one for one in SUFFIXES if path.name.lower().endswith(one)), None)
+    suffix = next((ending for ending in SUFFIXES if path.name.lower().endswith(ending)), None)
     if suffix is None:
         raise TraceFileError(f"{path}: its name does not tell its format; allowed: {', '.join(SUFFIXES)}")
     if suffix == RECORDING:

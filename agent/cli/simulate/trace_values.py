@@ -208,19 +208,19 @@ class JsonLines:
             ValueFault: A line or a value that cannot be understood.
         """
         objects = [self._object(index, line) for index, line in enumerate(lines)]
-        for one in objects:
-            self.names.update(dict.fromkeys(one))
+        for row in objects:
+            self.names.update(dict.fromkeys(row))
         containers: list[str] = []
-        for index, one in enumerate(objects):
-            name = one.get(CONTAINER)
+        for index, row in enumerate(objects):
+            name = row.get(CONTAINER)
             if not isinstance(name, str):
                 raise ValueFault(index, CONTAINER, f"{_shown(name)}; allowed: text")
             containers.append(name)
         amounts = {
-            column: self._amounts(column, [one.get(column) for one in objects], allowed)
+            column: self._amounts(column, [row.get(column) for row in objects], allowed)
             for column, allowed in AMOUNTS.items()
         }
-        return to_rows(self._seconds([one.get(TIME) for one in objects]), containers, amounts)
+        return to_rows(self._seconds([row.get(TIME) for row in objects]), containers, amounts)
 
     @staticmethod
     def _object(index: int, line: str) -> dict[str, object]:

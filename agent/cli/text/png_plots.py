@@ -59,14 +59,14 @@ def check_picture(path: Path) -> None:
         raise PictureError(str(error)) from error
 
 
-def draw_picture(found: Whys, path: Path) -> None:
+def draw_picture(whys: Whys, path: Path) -> None:
     """Draw all containers, one below the other, and put the file in its place when it is whole.
 
     Raises:
         NothingToDraw: Nothing was measured.
         PictureError: The file cannot be written.
     """
-    charts = [(item, plot, index == 0) for item in found.items for index, plot in enumerate(plots_of(item))]
+    charts = [(item, plot, index == 0) for item in whys.items for index, plot in enumerate(plots_of(item))]
     if not charts:
         raise NothingToDraw(f"{path}: no minute measured in this time, nothing to draw; allowed: a longer --since")
     from matplotlib.backends.backend_agg import FigureCanvasAgg

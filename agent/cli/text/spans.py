@@ -143,14 +143,14 @@ def clip(text: str, width: int, *, ellipsis: str = "…", keep_end: bool = False
         return text
     if width <= 0:
         return ""
-    kept: list[str] = []
+    cells: list[str] = []
     room = width - display_width(ellipsis)
     for char in reversed(text) if keep_end else text:
         room -= _cell_width(char)
         if room < 0:
             break
-        kept.append(char)
-    return ellipsis + "".join(reversed(kept)) if keep_end else "".join(kept) + ellipsis
+        cells.append(char)
+    return ellipsis + "".join(reversed(cells)) if keep_end else "".join(cells) + ellipsis
 
 
 def pad(text: str, width: int, *, to_right: bool) -> str:
@@ -163,20 +163,20 @@ def clip_line(line: Line, width: int, *, ellipsis: str = "…") -> Line:
     """Cut a line of spans to so many cells."""
     if sum(display_width(span.text) for span in line) <= width:
         return line
-    kept: list[Span] = []
+    spans: list[Span] = []
     room = width
     for index, span in enumerate(line):
         used = display_width(span.text)
         follows = any(later.text.strip() for later in line[index + 1 :])
         if used < room or (used == room and not follows):
-            kept.append(span)
+            spans.append(span)
             room -= used
             continue
         # the sign must stand even where this span alone would just fit, as more follows it
         text = span.text if used > room else span.text + " "
-        kept.append(Span(clip(text, room, ellipsis=ellipsis), span.tone))
+        spans.append(Span(clip(text, room, ellipsis=ellipsis), span.tone))
         break
-    return tuple(kept)
+    return tuple(spans)
 
 
 def line_text(line: Line) -> str:

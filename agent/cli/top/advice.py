@@ -85,13 +85,13 @@ def advice_lines(unit: UnitStatus, glyphs: Glyphs, *, marks: bool) -> list[Line]
 
 
 def _waits_for(unit: UnitStatus, advice: UnitAdvice, reason: str | None) -> str:
-    found = withheld_now(unit, advice, reason)
-    if found is None:
+    withheld = withheld_now(unit, advice, reason)
+    if withheld is None:
         return ""
     measured = measured_seconds(unit, advice)
-    if found is Withheld.TOO_YOUNG and measured >= advice.min_span_seconds:
+    if withheld is Withheld.TOO_YOUNG and measured >= advice.min_span_seconds:
         return f"too young until the next evaluation: {age_text(measured)} are known by now"
-    return withheld_text(found, measured_seconds=measured, min_span_seconds=advice.min_span_seconds)
+    return withheld_text(withheld, measured_seconds=measured, min_span_seconds=advice.min_span_seconds)
 
 
 def _advice_line(
@@ -109,11 +109,11 @@ def _advice_line(
     if should is None:
         return (label, Span(pad(text(now), _AMOUNT_WIDTH, to_right=False)), Span(waits_for, Tone.NOTE))
     amount = f"{text(now)} {glyphs.becomes} {text(should)}"
-    told = [f"{change_text(now, should, text)}, {SEVERITY_TEXTS[severity]}"]
-    told += [BOUND_TEXTS[Bound(bound)] for bound in bounds if bound != Bound.ROUNDED]
+    texts = [f"{change_text(now, should, text)}, {SEVERITY_TEXTS[severity]}"]
+    texts += [BOUND_TEXTS[Bound(bound)] for bound in bounds if bound != Bound.ROUNDED]
     mark = "!" if marks and severity is Severity.VERY_SHORT else ""
     return (
         label,
         Span(pad(amount, _AMOUNT_WIDTH, to_right=False), SEVERITY_TONES[severity]),
-        Span(f"{mark}{'; '.join(told)}"),
+        Span(f"{mark}{'; '.join(texts)}"),
     )

@@ -140,10 +140,10 @@ def _surroundings(
     if is_whole_page:
         return [title], [keys] if height > 2 else []
     notes = note_lines(snapshot)
-    kept = len(young_notes(snapshot)) + 1  # what is waited for takes the place of no other note
-    if len(notes) > kept:
-        more = Span(f"  (+{len(notes) - kept}, h shows all)", Tone.DIM)
-        notes = [*notes[: kept - 1], (*notes[kept - 1], more)]
+    notes_kept = len(young_notes(snapshot)) + 1  # what is waited for takes the place of no other note
+    if len(notes) > notes_kept:
+        more = Span(f"  (+{len(notes) - notes_kept}, h shows all)", Tone.DIM)
+        notes = [*notes[: notes_kept - 1], (*notes[notes_kept - 1], more)]
     absence = absence_line(snapshot)
     roomy: list[tuple[int, Line]] = [(9, ())] if height >= _ROOMY_LINES else []
     top: list[tuple[int, Line]] = [

@@ -165,7 +165,7 @@ def absence_line(snapshot: Snapshot) -> Line:
         absent = [unit for unit in snapshot.units if value(unit) is None]
         if not absent:
             continue
-        reasons = [found for unit in absent if (found := reason(unit)) is not None]
+        reasons = [why for unit in absent if (why := reason(unit)) is not None]
         commonest = max(sorted(set(reasons)), key=reasons.count) if reasons else None
         cause = "no reason given" if commonest is None else _CAUSES[commonest]
         by_cause.setdefault((cause, len(absent)), []).append(name)

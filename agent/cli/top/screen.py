@@ -141,13 +141,13 @@ class _Seen:
 
     def add(self, snapshot: Snapshot, now: float) -> None:
         self.moments.append(now)
-        kept: dict[str, deque[float | None]] = {}
+        courses: dict[str, deque[float | None]] = {}
         for unit in snapshot.units:
             path = unit.identity.cgroup_path
             trail = self.figures.get(path) or deque(maxlen=_TRAIL_LENGTH)
             trail.append(unit.cpu.last_usage_millicores)
-            kept[path] = trail
-        self.figures = kept
+            courses[path] = trail
+        self.figures = courses
 
     def trail(self, path: str | None) -> CpuTrail:
         figures = self.figures.get(path or "")

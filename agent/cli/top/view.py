@@ -275,8 +275,8 @@ def pod_row(units: Sequence[UnitStatus], thresholds: Thresholds = DEFAULT_THRESH
 
 def _common(reasons: Iterable[Withheld | None]) -> Withheld | None:
     """Return the commonest reason; None = something is recommended, or nothing was evaluated."""
-    found = [reason for reason in reasons if reason is not None]
-    return max(sorted(set(found)), key=found.count) if found else None
+    stated = [reason for reason in reasons if reason is not None]
+    return max(sorted(set(stated)), key=stated.count) if stated else None
 
 
 def _values(figures: Iterable[Figure]) -> list[float]:

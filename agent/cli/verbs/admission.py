@@ -86,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
         nodes = {} if arguments.nodes is None else load_nodes(arguments.nodes)
     except AdmissionFilesError as error:
         fail(f"admission: {error}")
-    pods = [_admitted(one, known, namespaces, nodes, settings, arguments) for one in asked]
+    pods = [_admitted(entry, known, namespaces, nodes, settings, arguments) for entry in asked]
     notes = [
         text
         for text, is_missing in (
@@ -96,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
         if is_missing
     ]
     _print(pods, notes, arguments)
-    return 1 if any(one.admission.outcome is AdmissionOutcome.DENIED for one in pods) else 0
+    return 1 if any(pod.admission.outcome is AdmissionOutcome.DENIED for pod in pods) else 0
 
 
 def _check_version(text: str | None) -> None:
@@ -184,18 +184,20 @@ def _estimates(
 
     workload = workload_of(asked.pod)
     place = (workload.namespace, workload.kind, workload.name)
-    own = [one for one in known if (one.namespace, one.kind, one.name) == place]
+    own = [entry for entry in known if (entry.namespace, entry.kind, entry.name) == place]
 
     def estimate_of(container: Container, policy: PolicyName) -> Estimate | NoEstimate:
         if not own:
             return NoEstimate.UNKNOWN_WORKLOAD
         fitting = [
-            one
-            for one in own
-            if one.container == container.name and one.estimate.policy is policy and one.node in (None, asked.node)
+            entry
+            for entry in own
+            if entry.container == container.name
+            and entry.estimate.policy is policy
+            and entry.node in (None, asked.node)
         ]
         # That of its own node first.
-        chosen = min(fitting, key=lambda one: one.node is None, default=None)
+        chosen = min(fitting, key=lambda entry: entry.node is None, default=None)
         return NoEstimate.UNKNOWN_CONTAINER if chosen is None else chosen.estimate
 
     return estimate_of

@@ -61,25 +61,25 @@ def run(arguments: argparse.Namespace) -> int:
         everyone = load_pods(settings.pods_file)
         node, pods, notes = pods_of_node(everyone, arguments.node, node_name())
         mount = find_cgroup_mount(settings.cgroup.mount)
-        found = read_kubelet_tree(mount, cgroup_root=settings.cgroup.root, driver=driver)
+        live = read_kubelet_tree(mount, cgroup_root=settings.cgroup.root, driver=driver)
     except (PodsFileError, NodeError, MachineError, LiveTreeError) as error:
         fail(f"audit: {error}")
-    rules = rules_from(arguments, is_systemd=(driver or found.driver) is Driver.SYSTEMD)
-    report = audit(pods, found.tree, rules)
+    rules = rules_from(arguments, is_systemd=(driver or live.driver) is Driver.SYSTEMD)
+    report = audit(pods, live.tree, rules)
     heading = Heading(
         node=node,
         pods=len(pods),
         pods_file=settings.pods_file.name,
         mount=str(mount),
-        kubepods_path=found.kubepods_path,
-        driver=found.driver,
-        notes=(*notes, *(f"passed over, as it has no pods: {path}" for path in found.passed_over)),
+        kubepods_path=live.kubepods_path,
+        driver=live.driver,
+        notes=(*notes, *(f"passed over, as it has no pods: {path}" for path in live.passed_over)),
     )
     percent = settings.pod_limits.qos_reserved_memory_percent
     reserve = (
         None
         if percent is None
-        else reserve_view(pods, found.tree, percent=percent, told_memory_bytes=arguments.node_allocatable_memory)
+        else reserve_view(pods, live.tree, percent=percent, told_memory_bytes=arguments.node_allocatable_memory)
     )
     if arguments.output == "json":
         document = audit_json(report, heading)

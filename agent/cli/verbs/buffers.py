@@ -40,11 +40,11 @@ def run(arguments: argparse.Namespace) -> int:
         path = f"{path}/{namespace}/{name}"
     try:
         client = WebhookReader(arguments)
-        found = _asked(client, path, None if arguments.buffer is not None else arguments.namespace)
+        body = _asked(client, path, None if arguments.buffer is not None else arguments.namespace)
     except NoWebhookAnswerError as error:
         print(f"plimsoll buffers: {error}", file=sys.stderr)
         return 1
-    _show(found, arguments)
+    _show(body, arguments)
     return 0
 
 
@@ -65,18 +65,18 @@ def _asked(client: WebhookReader, path: str, namespace: str | None) -> BuffersBo
         query["after"] = page.next
 
 
-def _show(found: BuffersBody, arguments: argparse.Namespace) -> None:
+def _show(body: BuffersBody, arguments: argparse.Namespace) -> None:
     from agent.cli.top.terminal import look_from, write_lines, write_text
     from agent.cli.workloads.buffers_view import buffer_lines, list_lines
 
     if arguments.output == "json":
         import msgspec
 
-        write_text(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
+        write_text(msgspec.json.format(msgspec.json.encode(body)).decode() + "\n")
         return
     look = look_from(arguments)
     if arguments.buffer is None:
-        lines = list_lines(found, width=look.width, glyphs=look.glyphs, has_colour=look.has_colour)
+        lines = list_lines(body, width=look.width, glyphs=look.glyphs, has_colour=look.has_colour)
     else:
-        lines = buffer_lines(found, width=look.width, glyphs=look.glyphs)
+        lines = buffer_lines(body, width=look.width, glyphs=look.glyphs)
     write_lines(list(lines), has_colour=look.has_colour)

@@ -92,16 +92,16 @@ def _words(kind: type[StrEnum]) -> Callable[[str], tuple[str, ...]]:
 def run(arguments: argparse.Namespace) -> int:
     """Show decisions."""
     try:
-        found = _found(arguments)
+        decisions = _found(arguments)
     except NoAnswerError as error:
         return no_answer("events", error)
     if arguments.output == "json":
         from agent.cli.top.terminal import write_json
         from agent.node.files.documents import DECISIONS
 
-        write_json(DECISIONS.to_json(found))
+        write_json(DECISIONS.to_json(decisions))
     else:
-        _print_table(found, arguments)
+        _print_table(decisions, arguments)
     return 0
 
 
@@ -125,9 +125,9 @@ def _found(arguments: argparse.Namespace) -> Decisions:
     except NoAnswerError as error:
         if not error.is_absent or "serving.socket" in given:
             raise
-        found = _from_file(arguments, settings_from(arguments).state.directory)
+        decisions = _from_file(arguments, settings_from(arguments).state.directory)
         print(f"plimsoll events: {error}; reading its log", file=sys.stderr)
-        return found
+        return decisions
 
 
 def _is_told_short(arguments: argparse.Namespace) -> bool:
@@ -152,26 +152,26 @@ def _from_file(arguments: argparse.Namespace, directory: Path | None) -> Decisio
         since_unix_seconds=None if arguments.since is None else now - arguments.since,
     )
     try:
-        kept = read_journal(path)
+        logged = read_journal(path)
     except OSError as error:
         raise NoAnswerError(f"{path}: cannot be read: {error.strerror or error}") from error
-    told = newest_outcomes(kept) if _is_told_short(arguments) else kept
-    found = tuple(decision for decision in told if choice.holds(decision))
+    shown = newest_outcomes(logged) if _is_told_short(arguments) else logged
+    chosen = tuple(decision for decision in shown if choice.holds(decision))
     return Decisions(
         taken_unix_seconds=now,
         node=str(path),
         source="journal",
-        items=found[: arguments.limit or None],
-        matching=len(found),
+        items=chosen[: arguments.limit or None],
+        matching=len(chosen),
     )
 
 
-def _print_table(found: Decisions, arguments: argparse.Namespace) -> None:
+def _print_table(decisions: Decisions, arguments: argparse.Namespace) -> None:
     from agent.cli.plan.events_view import page_lines
     from agent.cli.top.terminal import look_from, write_lines
 
     look = look_from(arguments)
-    lines = page_lines(found, width=look.width, glyphs=look.glyphs, nothing=_nothing(arguments))
+    lines = page_lines(decisions, width=look.width, glyphs=look.glyphs, nothing=_nothing(arguments))
     write_lines(lines, has_colour=look.has_colour)
 
 

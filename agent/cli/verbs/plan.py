@@ -122,14 +122,18 @@ def _chosen(plan: Plan, arguments: argparse.Namespace) -> Plan:
 
     def is_asked(namespace: str, *names: str) -> bool:
         return (space is None or _matches(namespace, space)) and (
-            name is None or any(_matches(one, name) for one in names)
+            name is None or any(_matches(known, name) for known in names)
         )
 
     return replace(
         plan,
-        pods=tuple(one for one in plan.pods if is_asked(one.ref.namespace, one.ref.name, one.ref.uid)),
-        evictions=tuple(one for one in plan.evictions if is_asked(one.ref.namespace, one.ref.name, one.ref.uid)),
-        steps=tuple(one for one in plan.steps if is_asked(one.ref.namespace, one.ref.name, one.ref.uid)),
+        pods=tuple(pod for pod in plan.pods if is_asked(pod.ref.namespace, pod.ref.name, pod.ref.uid)),
+        evictions=tuple(
+            eviction
+            for eviction in plan.evictions
+            if is_asked(eviction.ref.namespace, eviction.ref.name, eviction.ref.uid)
+        ),
+        steps=tuple(step for step in plan.steps if is_asked(step.ref.namespace, step.ref.name, step.ref.uid)),
     )
 
 

@@ -24,17 +24,17 @@ def run(arguments: argparse.Namespace) -> int:
     from agent.cli.top.terminal import look_from, write_lines, write_text
 
     try:
-        found, _ = one_workload(WebhookReader(arguments), arguments)
+        workload, _ = one_workload(WebhookReader(arguments), arguments)
     except NoWebhookAnswerError as error:
         print(f"plimsoll policy: {error}", file=sys.stderr)
         return 1
     if arguments.output == "json":
         import msgspec
 
-        write_text(msgspec.json.format(msgspec.json.encode(found.applies)).decode() + "\n")
+        write_text(msgspec.json.format(msgspec.json.encode(workload.applies)).decode() + "\n")
         return 0
     from agent.cli.workloads.view import policy_lines
 
     look = look_from(arguments)
-    write_lines(list(policy_lines(found, width=look.width, glyphs=look.glyphs)), has_colour=look.has_colour)
+    write_lines(list(policy_lines(workload, width=look.width, glyphs=look.glyphs)), has_colour=look.has_colour)
     return 0

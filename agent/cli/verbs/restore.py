@@ -161,7 +161,7 @@ class _Walk:
         if not self._taken:
             return ()
         try:
-            listed = {one.ref.uid: one for one in self._ask({"all": True, "dry_run": True}).items}
+            listed = {pod.ref.uid: pod for pod in self._ask({"all": True, "dry_run": True}).items}
         except RefusedError:  # for a moment: that is no progress
             return self.waiting or tuple(self._taken.values())
         for number, item in [taken for uid, taken in self._taken.items() if uid not in listed]:
@@ -177,7 +177,10 @@ class _Walk:
             newest = ask_or_refuse(self._arguments, "events", asked, DECISIONS).items
         except RefusedError:
             newest = ()
-        words = [f"{one.outcome}: {one.reason}{f': {one.detail}' if one.detail else ''}" for one in newest]
+        words = [
+            f"{decision.outcome}: {decision.reason}{f': {decision.detail}' if decision.detail else ''}"
+            for decision in newest
+        ]
         return harmless("".join(words)) or "plimsoll events tells what is under way"
 
     def _is_gone(self, number: int, item: RestoredPod) -> None:
@@ -199,7 +202,7 @@ class _Walk:
                 return True
         else:
             self.notes |= dict.fromkeys(answer.notes)
-            outcomes = {one.outcome for one in answer.items} - set(_GOOD)
+            outcomes = {pod.outcome for pod in answer.items} - set(_GOOD)
             if not outcomes or self._is_there(item):
                 if outcomes == {Outcome.CONFLICT} and not is_last:
                     return False
@@ -216,7 +219,7 @@ class _Walk:
             listed = self._ask({"all": True, "dry_run": True})
         except RefusedError:
             return True
-        return any(one.ref.uid == item.ref.uid for one in listed.items)
+        return any(pod.ref.uid == item.ref.uid for pod in listed.items)
 
     def _ask(self, asked: Mapping[str, object]) -> Restored:
         from agent.node.orders.answers import RESTORED

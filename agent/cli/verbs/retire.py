@@ -115,8 +115,8 @@ def _ended(api: Api, namespace: str, deadline: float, skipped: Collection[AgentP
         except ApiError as error:
             if error.status != _NOT_FOUND:
                 raise
-    not_awaited = {one.uid for one in skipped}
-    while agents := [one for one in agents_of(api, namespace) if one.uid not in not_awaited]:
+    not_awaited = {agent.uid for agent in skipped}
+    while agents := [agent for agent in agents_of(api, namespace) if agent.uid not in not_awaited]:
         if time.monotonic() > deadline:
             which = f"{len(agents)} agents have not ended in time: {_nodes(agents)}"
             what = "it goes on without them" if is_skipping else "see --skip-unreachable"
@@ -129,5 +129,5 @@ def _ended(api: Api, namespace: str, deadline: float, skipped: Collection[AgentP
 
 def _nodes(agents: Collection[AgentPod]) -> str:
     """Name nodes; those that are many are counted."""
-    named = ", ".join(sorted(one.node for one in agents)[:MOST_NAMED])
+    named = ", ".join(sorted(agent.node for agent in agents)[:MOST_NAMED])
     return f"{named} and {len(agents) - MOST_NAMED} more" if len(agents) > MOST_NAMED else named

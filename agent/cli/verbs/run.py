@@ -63,7 +63,11 @@ def _demo_settings(arguments: argparse.Namespace) -> Settings:
     from agent.node.sockets.control import ControlError, NoAgent, request
 
     own = ("cgroup.root", "podsFile")
-    given = [one.flag for one in CGROUP_OPTIONS if one.key in own and getattr(arguments, f"setting {one.key}", None)]
+    given = [
+        option.flag
+        for option in CGROUP_OPTIONS
+        if option.key in own and getattr(arguments, f"setting {option.key}", None)
+    ]
     if given:
         fail(f"{', '.join(given)} with --demo: it watches the tree it makes; allowed: one without the other")
     settings = settings_from(

@@ -148,7 +148,7 @@ def run(arguments: argparse.Namespace) -> int:
     except SimulationError as error:
         print(f"plimsoll simulate: {error}", file=sys.stderr)
         return 3
-    alls = [total([one.outcomes[index] for one in simulated]) for index in range(len(simulated[0].outcomes))]
+    alls = [total([trace.outcomes[index] for trace in simulated]) for index in range(len(simulated[0].outcomes))]
     if arguments.output == "json":
         write_json(report_json(simulated, alls, rules))
     else:
@@ -215,13 +215,13 @@ def _print_table(
     from agent.core.recommender.simulation.figures import total
 
     lines: list[Line] = []
-    for one in simulated:
-        lines.append((Span(harmless(one.path), Tone.TITLE),))
-        lines += wrapped(span_text(one), look.width)
-        for note in one.notes:
+    for trace in simulated:
+        lines.append((Span(harmless(trace.path), Tone.TITLE),))
+        lines += wrapped(span_text(trace), look.width)
+        for note in trace.notes:
             lines += wrapped(f"note: {note}", look.width, Tone.NOTE)
         lines.append(())
-        lines += comparison_lines([total((outcome,)) for outcome in one.outcomes])
+        lines += comparison_lines([total((outcome,)) for outcome in trace.outcomes])
         lines.append(())
     if len(simulated) > 1:
         lines.append((Span(f"all {len(simulated)} traces", Tone.TITLE),))

@@ -179,7 +179,7 @@ def _refuse_past(arguments: argparse.Namespace) -> None:
 
 def _refuse_own_sampling_options(arguments: argparse.Namespace) -> None:
     """Leave with code 2 where options are given that only sampling in this process can honour: an agent has its own."""
-    given = [one.flag for one in CGROUP_OPTIONS if getattr(arguments, f"setting {one.key}", None) is not None]
+    given = [option.flag for option in CGROUP_OPTIONS if getattr(arguments, f"setting {option.key}", None) is not None]
     if given:
         fail(
             f"{', '.join(given)}: the running agent answers by its own settings; "

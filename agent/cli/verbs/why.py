@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
         except PictureError as error:
             fail(f"why: --png {error}")
     try:
-        found = _found(arguments)
+        whys = _found(arguments)
     except UnknownName as error:
         fail(f"why: {error}")
     except SizingError as error:
@@ -113,17 +113,17 @@ def run(arguments: argparse.Namespace) -> int:
         from agent.cli.top.terminal import write_json
         from agent.node.files.documents import WHYS
 
-        write_json(WHYS.to_json(found))
+        write_json(WHYS.to_json(whys))
     else:
-        _print_pages(found, arguments)
-    return 0 if arguments.png is None else _draw(found, arguments.png)
+        _print_pages(whys, arguments)
+    return 0 if arguments.png is None else _draw(whys, arguments.png)
 
 
-def _draw(found: Whys, path: Path) -> int:
+def _draw(whys: Whys, path: Path) -> int:
     from agent.cli.text.png_plots import NothingToDraw, PictureError, draw_picture
 
     try:
-        draw_picture(found, path)
+        draw_picture(whys, path)
     except PictureError as error:
         print(f"plimsoll why: --png {error}", file=sys.stderr)
         return 1 if isinstance(error, NothingToDraw) else 3
@@ -138,7 +138,7 @@ def _found(arguments: argparse.Namespace) -> Whys:
         return source.explanations(arguments.name, seconds or 0.0)
 
 
-def _print_pages(found: Whys, arguments: argparse.Namespace) -> None:
+def _print_pages(whys: Whys, arguments: argparse.Namespace) -> None:
     from agent.cli.recommender.why_view import page_lines
     from agent.cli.text.paragraphs import Page
     from agent.cli.text.spans import Line
@@ -148,6 +148,6 @@ def _print_pages(found: Whys, arguments: argparse.Namespace) -> None:
     columns = shutil.get_terminal_size((_PIPE_WIDTH, 24)).columns
     page = Page(width=arguments.width or max(columns, _LEAST_WIDTH), glyphs=terminal.glyphs)
     lines: list[Line] = []
-    for item in found.items:
+    for item in whys.items:
         lines += [*([(), ()] if lines else []), *page_lines(item, page, with_chart=arguments.plot)]
     write_lines(lines, has_colour=terminal.has_colour)

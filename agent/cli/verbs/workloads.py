@@ -61,8 +61,8 @@ def run(arguments: argparse.Namespace) -> int:
             return forget(client, arguments, None if arguments.workload is None else _parts_of(client, arguments))
         if arguments.workload is None:
             return _list(client, arguments)
-        found, body = one_workload(client, arguments)
-        return _show(found, body, arguments)
+        workload, body = one_workload(client, arguments)
+        return _show(workload, body, arguments)
     except NoWebhookAnswerError as error:
         print(f"plimsoll workloads: {error}", file=sys.stderr)
         return 1
@@ -98,7 +98,7 @@ def _parts_of(client: WebhookReader, arguments: argparse.Namespace) -> list[str]
 
 
 def _found_by_name(client: WebhookReader, namespace: str, name: str) -> list[str]:
-    kinds = [one.kind for one in _all(client, namespace)[0] if one.name == name]
+    kinds = [workload.kind for workload in _all(client, namespace)[0] if workload.name == name]
     if not kinds:
         raise NotKnownError(f"nothing is known of a workload {namespace}/{name}")
     if len(kinds) > 1:
@@ -137,21 +137,21 @@ def _list(client: WebhookReader, arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _show(found: WorkloadBody, body: bytes, arguments: argparse.Namespace) -> int:
+def _show(workload: WorkloadBody, body: bytes, arguments: argparse.Namespace) -> int:
     from agent.cli.top.terminal import look_from, write_lines, write_text
     from agent.cli.workloads.view import workload_lines
 
     if arguments.png is not None:
         from agent.cli.workloads.picture import draw_workload
 
-        draw_workload(found, arguments.png)
+        draw_workload(workload, arguments.png)
     if arguments.output == "json":
         import msgspec
 
         write_text(msgspec.json.format(body).decode() + "\n")
         return 0
     look = look_from(arguments)
-    write_lines(list(workload_lines(found, width=look.width, glyphs=look.glyphs)), has_colour=look.has_colour)
+    write_lines(list(workload_lines(workload, width=look.width, glyphs=look.glyphs)), has_colour=look.has_colour)
     return 0
 
 

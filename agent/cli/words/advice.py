@@ -200,9 +200,9 @@ def reasons(item: Recommendation, node: Recommendations) -> str:
     cpu, memory = (reason(side, item, node) for side in SIDES)
     if cpu == memory:
         return cpu
-    told = [side for side in SIDES if side.advice(item).withheld not in _SELF_EVIDENT]
+    sides = [side for side in SIDES if side.advice(item).withheld not in _SELF_EVIDENT]
     texts = {CPU: cpu, MEMORY: memory}
-    return "; ".join(f"{side.title} {texts[side]}" for side in told or SIDES)
+    return "; ".join(f"{side.title} {texts[side]}" for side in sides or SIDES)
 
 
 _SELF_EVIDENT: Final = (Withheld.NO_SIGNAL, Withheld.NOT_CONTROLLED)

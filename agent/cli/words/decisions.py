@@ -23,10 +23,10 @@ OUTCOME_TONES: Final = {
 }
 
 
-def what_text(one: Decision, glyphs: Glyphs) -> str:
+def what_text(decision: Decision, glyphs: Glyphs) -> str:
     """Return what a decision was about: the action, a resize by what it changes."""
-    changes = changes_words(one.changes, glyphs.becomes)
-    action = one.action.replace("_", " ")
+    changes = changes_words(decision.changes, glyphs.becomes)
+    action = decision.action.replace("_", " ")
     if not changes:
         return action
-    return changes if one.action is Action.RESIZE else f"{action} {changes}"
+    return changes if decision.action is Action.RESIZE else f"{action} {changes}"

@@ -80,8 +80,8 @@ def change_words(change: Change, becomes: str) -> str:
 def changes_words(changes: tuple[Change, ...], becomes: str) -> str:
     """Return all changes of a pod, container by container: ``app CPU 500m -> 250m, memory ...; proxy CPU ...``."""
     return "; ".join(
-        f"{harmless(name) if name else POD_BUDGET} {', '.join(change_words(change, becomes) for change in its)}"
-        for name, its in by_container(changes).items()
+        f"{harmless(name) if name else POD_BUDGET} {', '.join(change_words(change, becomes) for change in own)}"
+        for name, own in by_container(changes).items()
     )
 
 

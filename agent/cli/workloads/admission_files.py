@@ -46,9 +46,9 @@ def load_asked_pods(path: Path) -> tuple[AskedPod, ...]:
     asked = []
     try:
         for index, document in enumerate(_documents(path)):
-            for one in pods_of(document, f"document {index + 1}"):
-                pod = pod_from_json(one)
-                asked.append(AskedPod(document=one, pod=pod, node=node_named(one.get("spec"))))
+            for pod_document in pods_of(document, f"document {index + 1}"):
+                pod = pod_from_json(pod_document)
+                asked.append(AskedPod(document=pod_document, pod=pod, node=node_named(pod_document.get("spec"))))
     except ConvertError as error:
         raise AdmissionFilesError(f"{called(path)}: {error}") from error
     if not asked:
@@ -64,7 +64,7 @@ def load_namespaces(path: Path) -> dict[str, Namespace]:
         documents = _documents(path)
         if not documents:
             raise AdmissionFilesError(f"{called(path)}: nothing in it; allowed: {_NAMESPACES_ALLOWED}")
-        return {one.name: one for document in documents for one in namespaces_from_json(document)}
+        return {namespace.name: namespace for document in documents for namespace in namespaces_from_json(document)}
     except ConvertError as error:
         raise AdmissionFilesError(f"{called(path)}: {error}") from error
 
@@ -73,23 +73,23 @@ def load_nodes(path: Path) -> dict[str, NodeAmounts]:
     """Read what nodes can allocate, by name, from what ``kubectl get nodes -o json`` (or ``-o yaml``) prints."""
     from agent.kube.cluster_json import node_facts_from_json
 
-    found: dict[str, NodeAmounts] = {}
+    allocatable: dict[str, NodeAmounts] = {}
     try:
         for index, document in enumerate(_documents(path)):
             top = Reader(document, f"document {index + 1}")
             items = member(document, "items")
-            for one in items if isinstance(items, list) else [document]:
-                kind = member(one, "kind")
+            for item in items if isinstance(items, list) else [document]:
+                kind = member(item, "kind")
                 if kind != "Node":
                     raise top.error("kind", kind, _NODES_ALLOWED)
-                node = node_facts_from_json(one)
+                node = node_facts_from_json(item)
                 if node.allocatable is not None:
-                    found[node.name] = node.allocatable
+                    allocatable[node.name] = node.allocatable
     except ConvertError as error:
         raise AdmissionFilesError(f"{path.name}: {error}") from error
-    if not found:
+    if not allocatable:
         raise AdmissionFilesError(f"{path.name}: no node says what it can allocate; allowed: {_NODES_ALLOWED}")
-    return found
+    return allocatable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +117,7 @@ def load_history(path: Path) -> tuple[KnownContainer, ...]:
             raise AdmissionFilesError(f"{called(path)}: {len(documents)} documents; allowed: {_HISTORY_ALLOWED}")
         top = _EstimateReader(documents[0], "")
         if top.has("estimates"):
-            return tuple(one.known() for one in top.items("estimates"))
+            return tuple(estimate.known() for estimate in top.items("estimates"))
         if not top.has("workloads") and not top.has("containers"):
             raise top.error("containers", None, _HISTORY_ALLOWED)
         workloads = top.items("workloads") if top.has("workloads") else [top]

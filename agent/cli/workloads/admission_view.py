@@ -45,16 +45,16 @@ def page_lines(pods: Sequence[Admitted], notes: Sequence[str], *, width: int, gl
     lines: list[Line] = []
     for note in notes:
         lines += hanging((Span("note ", Tone.NOTE),), note, page)
-    for one in pods:
-        lines += [*([()] if lines else []), *_pod_lines(one, page)]
+    for pod in pods:
+        lines += [*([()] if lines else []), *_pod_lines(pod, page)]
     return [clip_line(line, width, ellipsis=glyphs.ellipsis) for line in lines]
 
 
-def _pod_lines(one: Admitted, page: Page) -> Iterator[Line]:
-    admission = one.admission
+def _pod_lines(pod: Admitted, page: Page) -> Iterator[Line]:
+    admission = pod.admission
     workload = admission.workload
     yield (
-        Span(harmless(f"{one.namespace}/{one.name}"), Tone.TITLE),
+        Span(harmless(f"{pod.namespace}/{pod.name}"), Tone.TITLE),
         Span(f"  {OUTCOME_WORDS[admission.outcome]}", _TONES.get(admission.outcome, Tone.NOTE)),
     )
     yield from fact("workload", f"{workload.kind} {workload.namespace}/{workload.name}", page)
@@ -83,16 +83,16 @@ def _container_lines(container: ContainerAdmission, page: Page) -> Iterator[Line
 
 def json_text(pods: Sequence[Admitted], notes: Sequence[str]) -> str:
     """Return all as JSON; ASCII, so no name can steer a terminal. What is not there is null."""
-    document = {"pods": [_pod_document(one) for one in pods], "notes": list(notes)}
+    document = {"pods": [_pod_document(pod) for pod in pods], "notes": list(notes)}
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
 
 
-def _pod_document(one: Admitted) -> Mapping[str, object]:
-    admission, orders = one.admission, one.admission.orders
+def _pod_document(pod: Admitted) -> Mapping[str, object]:
+    admission, orders = pod.admission, pod.admission.orders
     workload = admission.workload
     return {
-        "namespace": one.namespace,
-        "pod": one.name,
+        "namespace": pod.namespace,
+        "pod": pod.name,
         "workloadKind": workload.kind,
         "workloadName": workload.name,
         "outcome": admission.outcome,
@@ -105,7 +105,7 @@ def _pod_document(one: Admitted) -> Mapping[str, object]:
         "denial": admission.denial,
         "warnings": list(admission.warnings),
         "containers": [_container_document(container) for container in admission.containers],
-        "patch": patch_operations(admission, has_annotations=one.has_annotations),
+        "patch": patch_operations(admission, has_annotations=pod.has_annotations),
     }
 
 

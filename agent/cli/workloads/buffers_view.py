@@ -37,22 +37,24 @@ _STRATEGIES: Final = {
 }
 
 
-def list_lines(found: BuffersBody, *, width: int, glyphs: Glyphs, has_colour: bool) -> Iterator[Line]:
+def list_lines(body: BuffersBody, *, width: int, glyphs: Glyphs, has_colour: bool) -> Iterator[Line]:
     """Return the table of buffers."""
-    yield from _controller_lines(found.controller)
-    if not found.buffers:
+    yield from _controller_lines(body.controller)
+    if not body.buffers:
         yield (Span("there are no CapacityBuffers", Tone.NOTE),)
         return
-    rows = [_row(one) for one in found.buffers]
+    rows = [_row(buffer) for buffer in body.buffers]
     table = render_table(_COLUMNS, rows, width=width, glyphs=glyphs, marks=not has_colour)
     yield table.titles
     yield from table.rows
-    yield from _fault_lines(found, Page(width=width, glyphs=glyphs))
-    yield (Span(f"buffers: {found.total}; plimsoll buffers NAMESPACE/NAME says why", Tone.DIM),)
+    yield from _fault_lines(body, Page(width=width, glyphs=glyphs))
+    yield (Span(f"buffers: {body.total}; plimsoll buffers NAMESPACE/NAME says why", Tone.DIM),)
 
 
-def _fault_lines(found: BuffersBody, page: Page) -> Iterator[Line]:
-    faulty = [(one, ready) for one in found.buffers if (ready := _condition(one, _READY)) and ready.status != "True"]
+def _fault_lines(body: BuffersBody, page: Page) -> Iterator[Line]:
+    faulty = [
+        (buffer, ready) for buffer in body.buffers if (ready := _condition(buffer, _READY)) and ready.status != "True"
+    ]
     for one, ready in faulty[:_MOST_FAULTS]:
         said = ready.message.removeprefix(NOT_READY_PREFIX)
         yield from hanging((Span(harmless(f"{one.namespace}/{one.name}: "), Tone.DIM),), said, page, Tone.NOTE)
@@ -60,16 +62,16 @@ def _fault_lines(found: BuffersBody, page: Page) -> Iterator[Line]:
         yield (Span(f"{len(faulty) - _MOST_FAULTS} more are not ready", Tone.NOTE),)
 
 
-def _row(one: BufferBody) -> tuple[Cell, ...]:
-    why, ready = one.why, _condition(one, _READY)
+def _row(buffer: BufferBody) -> tuple[Cell, ...]:
+    why, ready = buffer.why, _condition(buffer, _READY)
     is_cut = why is not None and why.allowed is not None and why.wanted is not None and why.allowed < why.wanted
     return (
-        Cell(harmless(one.namespace)),
-        Cell(harmless(one.name)),
-        Cell(harmless(one.reference) or ABSENT, Tone.DIM),
+        Cell(harmless(buffer.namespace)),
+        Cell(harmless(buffer.name)),
+        Cell(harmless(buffer.reference) or ABSENT, Tone.DIM),
         Cell(harmless(_amounts_text(why.chunk)) if why is not None else ABSENT, Tone.DIM),
         Cell(_number(why.wanted if why is not None else None)),
-        Cell(_number(one.chunks), Tone.NOTE if is_cut else Tone.PLAIN),
+        Cell(_number(buffer.chunks), Tone.NOTE if is_cut else Tone.PLAIN),
         Cell((why.decided_by if why is not None else None) or ABSENT, Tone.NOTE if is_cut else Tone.DIM),
         Cell(
             {"True": "yes", "False": "no"}.get(ready.status, ready.status) if ready is not None else ABSENT,
@@ -78,43 +80,43 @@ def _row(one: BufferBody) -> tuple[Cell, ...]:
     )
 
 
-def buffer_lines(found: BuffersBody, *, width: int, glyphs: Glyphs) -> Iterator[Line]:
+def buffer_lines(body: BuffersBody, *, width: int, glyphs: Glyphs) -> Iterator[Line]:
     """Return everything about one buffer: what it asks for, what it was given, and what settled that."""
     page = Page(width=width, glyphs=glyphs)
-    for one in found.buffers:
-        yield from _controller_lines(found.controller)
-        for line in _buffer_lines(one, found.controller, page):
+    for buffer in body.buffers:
+        yield from _controller_lines(body.controller)
+        for line in _buffer_lines(buffer, body.controller, page):
             yield clip_line(line, width, ellipsis=glyphs.ellipsis)
 
 
-def _buffer_lines(one: BufferBody, controller: BufferControllerBody, page: Page) -> Iterator[Line]:
+def _buffer_lines(buffer: BufferBody, controller: BufferControllerBody, page: Page) -> Iterator[Line]:
     yield (
-        Span(harmless(f"CapacityBuffer {one.namespace}/{one.name}"), Tone.TITLE),
-        Span(f"   made {age_text(one.age_seconds)} ago", Tone.DIM),
+        Span(harmless(f"CapacityBuffer {buffer.namespace}/{buffer.name}"), Tone.TITLE),
+        Span(f"   made {age_text(buffer.age_seconds)} ago", Tone.DIM),
     )
-    yield (_label("strategy"), Span(harmless(_STRATEGIES.get(one.strategy, one.strategy))))
-    if one.left_alone is not None:
-        yield from hanging((_label("left alone"),), one.left_alone, page, Tone.NOTE)
-    yield from hanging((_label("asks for"),), _asks(one), page)
-    why = one.why
+    yield (_label("strategy"), Span(harmless(_STRATEGIES.get(buffer.strategy, buffer.strategy))))
+    if buffer.left_alone is not None:
+        yield from hanging((_label("left alone"),), buffer.left_alone, page, Tone.NOTE)
+    yield from hanging((_label("asks for"),), _asks(buffer), page)
+    why = buffer.why
     if why is not None:
-        yield from _why_lines(one, why, page)
+        yield from _why_lines(buffer, why, page)
     else:
-        known = "not looked at yet" if controller.leads and one.left_alone is None else "why is not known here"
-        yield (_label("chunks"), Span(f"{_number(one.chunks)}, as the status has it; {known}"))
-    if one.trouble is not None:
-        yield from hanging((_label("trouble"),), one.trouble, page, Tone.NOTE)
-    if one.template is not None:
+        known = "not looked at yet" if controller.leads and buffer.left_alone is None else "why is not known here"
+        yield (_label("chunks"), Span(f"{_number(buffer.chunks)}, as the status has it; {known}"))
+    if buffer.trouble is not None:
+        yield from hanging((_label("trouble"),), buffer.trouble, page, Tone.NOTE)
+    if buffer.template is not None:
         yield (
             _label("template"),
-            Span(harmless(one.template)),
-            Span(f"   generation {_number(one.template_generation)}", Tone.DIM),
+            Span(harmless(buffer.template)),
+            Span(f"   generation {_number(buffer.template_generation)}", Tone.DIM),
         )
-    for condition in one.conditions:
+    for condition in buffer.conditions:
         yield from _condition_lines(condition, page)
 
 
-def _why_lines(one: BufferBody, why: BufferWhyBody, page: Page) -> Iterator[Line]:
+def _why_lines(buffer: BufferBody, why: BufferWhyBody, page: Page) -> Iterator[Line]:
     if why.shape_name:
         is_told = why.shape_source is None or why.shape_name.startswith(why.shape_source)
         source = "" if is_told else f" ({why.shape_source})"
@@ -123,7 +125,7 @@ def _why_lines(one: BufferBody, why: BufferWhyBody, page: Page) -> Iterator[Line
         yield (_label("size"), Span(harmless(f"recommended: {why.sizing}")))
     if why.chunk:
         yield (_label("one chunk"), Span(harmless(_amounts_text(why.chunk))))
-    for label, count, words in _steps(one, why):
+    for label, count, words in _steps(buffer, why):
         is_decisive = label == why.decided_by
         yield (
             _label(label),
@@ -136,21 +138,25 @@ def _why_lines(one: BufferBody, why: BufferWhyBody, page: Page) -> Iterator[Line
     if why.fault is not None:
         yield from hanging((_label("not ready"),), why.fault, page, Tone.HOT)
     else:
-        total = _total(why.chunk, one.chunks)
-        yield (_label("chunks"), Span(f"{_number(one.chunks):>6} ", Tone.TITLE), Span(harmless(total), Tone.DIM))
+        total = _total(why.chunk, buffer.chunks)
+        yield (_label("chunks"), Span(f"{_number(buffer.chunks):>6} ", Tone.TITLE), Span(harmless(total), Tone.DIM))
     if why.ready_pods is not None:
         yield (_label("kept"), Span(f"{why.ready_pods:>6} "), Span("placeholder pods run", Tone.DIM))
     yield (_label("looked at"), Span(f"{age_text(why.age_seconds)} ago", Tone.DIM))
 
 
-def _steps(one: BufferBody, why: BufferWhyBody) -> Iterator[tuple[str, str, str]]:
+def _steps(buffer: BufferBody, why: BufferWhyBody) -> Iterator[tuple[str, str, str]]:
     """Return what each part of the spec, and each quota, allows: who, how many, why."""
     if why.by_replicas is not None:
         yield "replicas", str(why.by_replicas), "a fixed number"
     if why.by_percentage is not None:
-        yield "percentage", str(why.by_percentage), f"{one.percentage} % of {_number(why.scalable_replicas)} replicas"
-    elif one.percentage is not None and why.fault is None:
-        yield "percentage", ABSENT, f"{one.percentage} % of nothing: no count of replicas is known"
+        yield (
+            "percentage",
+            str(why.by_percentage),
+            f"{buffer.percentage} % of {_number(why.scalable_replicas)} replicas",
+        )
+    elif buffer.percentage is not None and why.fault is None:
+        yield "percentage", ABSENT, f"{buffer.percentage} % of nothing: no count of replicas is known"
     if why.by_limits is not None:
         words = f"fit into the limits; {why.limiting_resource} is the tightest" if why.limiting_resource else "fit"
         yield "limits", str(why.by_limits), words
@@ -160,14 +166,14 @@ def _steps(one: BufferBody, why: BufferWhyBody) -> Iterator[tuple[str, str, str]
         yield label, str(count), f"fit into quota {name}{'' if is_tight else ', enough'}"
 
 
-def _asks(one: BufferBody) -> str:
-    parts = [one.reference or "no reference"]
-    if one.replicas is not None:
-        parts.append(counted(one.replicas, "replica"))
-    if one.percentage is not None:
-        parts.append(f"{one.percentage} % of its replicas")
-    if one.limits is not None:
-        parts.append(f"within {_amounts_text(one.limits) if one.limits else 'no limits'}")
+def _asks(buffer: BufferBody) -> str:
+    parts = [buffer.reference or "no reference"]
+    if buffer.replicas is not None:
+        parts.append(counted(buffer.replicas, "replica"))
+    if buffer.percentage is not None:
+        parts.append(f"{buffer.percentage} % of its replicas")
+    if buffer.limits is not None:
+        parts.append(f"within {_amounts_text(buffer.limits) if buffer.limits else 'no limits'}")
     return ", ".join(parts)
 
 
@@ -198,16 +204,18 @@ def _follower_words(controller: BufferControllerBody) -> str:
     )
 
 
-def _condition_lines(one: BufferConditionBody, page: Page) -> Iterator[Line]:
-    is_bad = (one.type == _READY and one.status != "True") or (one.type == "LimitedByQuotas" and one.status == "True")
-    message = f": {one.message}" if one.message and one.message != "ready" else ""
-    since = f", for {age_text(one.age_seconds)}" if one.age_seconds is not None else ""
-    said = f"{one.type} {one.status}{since} ({one.reason}){message}"
+def _condition_lines(condition: BufferConditionBody, page: Page) -> Iterator[Line]:
+    is_bad = (condition.type == _READY and condition.status != "True") or (
+        condition.type == "LimitedByQuotas" and condition.status == "True"
+    )
+    message = f": {condition.message}" if condition.message and condition.message != "ready" else ""
+    since = f", for {age_text(condition.age_seconds)}" if condition.age_seconds is not None else ""
+    said = f"{condition.type} {condition.status}{since} ({condition.reason}){message}"
     yield from hanging((_label("condition"),), said, page, Tone.NOTE if is_bad else Tone.DIM)
 
 
-def _condition(one: BufferBody, kind: str) -> BufferConditionBody | None:
-    return next((condition for condition in one.conditions if condition.type == kind), None)
+def _condition(buffer: BufferBody, kind: str) -> BufferConditionBody | None:
+    return next((condition for condition in buffer.conditions if condition.type == kind), None)
 
 
 def _amounts_text(amounts: Mapping[str, str]) -> str:

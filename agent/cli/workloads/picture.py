@@ -24,14 +24,14 @@ _REQUEST: Final = "#1e8449"
 _HOURS_PER_DAY: Final = 24
 
 
-def draw_workload(found: WorkloadBody, path: Path) -> None:
+def draw_workload(workload: WorkloadBody, path: Path) -> None:
     """Draw CPU and memory of each container, one below the other; the file appears whole or not at all.
 
     Raises:
         NothingToDraw: No hour is known.
         PictureError: The file cannot be written.
     """
-    containers = [one for one in found.containers if one.hours]
+    containers = [known for known in workload.containers if known.hours]
     if not containers:
         raise NothingToDraw(f"{path}: no hour is known of this workload, nothing to draw")
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -42,7 +42,7 @@ def draw_workload(found: WorkloadBody, path: Path) -> None:
         figsize=(_WIDE_INCHES, min(rows * _TALL_INCHES, _MOST_INCHES)), dpi=_DOTS_PER_INCH, layout="constrained"
     )
     FigureCanvasAgg(figure)  # what it is drawn with; the figure keeps it
-    name = harmless(f"{found.kind} {found.namespace}/{found.name}")
+    name = harmless(f"{workload.kind} {workload.namespace}/{workload.name}")
     for index, container in enumerate(containers):
         for offset, is_cpu in enumerate((True, False)):
             axes = figure.add_subplot(rows, 1, 2 * index + offset + 1)
@@ -59,7 +59,7 @@ def draw_workload(found: WorkloadBody, path: Path) -> None:
 
 def _draw(axes: Axes, container: ContainerBody, *, is_cpu: bool) -> None:
     """Draw one signal: hours along, in steps; what is not known is a hole."""
-    by_hour = {one.unix_hour: _value(one, is_cpu=is_cpu) for one in container.hours}
+    by_hour = {row.unix_hour: _value(row, is_cpu=is_cpu) for row in container.hours}
     first, last = min(by_hour), max(by_hour)
     values = [by_hour.get(hour) for hour in range(first, last + 1)]
     heights = [float("nan") if value is None else float(value) for value in values]

@@ -51,17 +51,20 @@ def list_lines(
         return
     rows = [
         (
-            Cell(harmless(one.namespace)),
-            Cell(harmless(one.kind), Tone.DIM),
-            Cell(harmless(one.name)),
-            Cell(harmless(", ".join(one.containers)), Tone.DIM),
-            Cell(harmless(one.mode), Tone.GAIN if one.mode == "enforce" else Tone.DIM),
-            Cell(millicores_text(one.cpu_request_millicores)),
-            Cell(bytes_text(one.memory_request_bytes)),
-            Cell(age_text(one.history_seconds)),
-            Cell(age_text(one.newest_age_seconds), Tone.NOTE if one.newest_age_seconds > STALE_SECONDS else Tone.PLAIN),
+            Cell(harmless(workload.namespace)),
+            Cell(harmless(workload.kind), Tone.DIM),
+            Cell(harmless(workload.name)),
+            Cell(harmless(", ".join(workload.containers)), Tone.DIM),
+            Cell(harmless(workload.mode), Tone.GAIN if workload.mode == "enforce" else Tone.DIM),
+            Cell(millicores_text(workload.cpu_request_millicores)),
+            Cell(bytes_text(workload.memory_request_bytes)),
+            Cell(age_text(workload.history_seconds)),
+            Cell(
+                age_text(workload.newest_age_seconds),
+                Tone.NOTE if workload.newest_age_seconds > STALE_SECONDS else Tone.PLAIN,
+            ),
         )
-        for one in workloads
+        for workload in workloads
     ]
     table = render_table(_COLUMNS, rows, width=width, glyphs=glyphs, marks=not has_colour)
     yield table.titles
@@ -70,12 +73,12 @@ def list_lines(
     yield (Span(f"workloads: {shown}; CPU and memory as the policy would request them, before bounds", Tone.DIM),)
 
 
-def workload_lines(found: WorkloadBody, *, width: int, glyphs: Glyphs) -> Iterator[Line]:
+def workload_lines(workload: WorkloadBody, *, width: int, glyphs: Glyphs) -> Iterator[Line]:
     """Return everything about one workload: advice and why, history by hour, where it is from."""
-    name = harmless(f"{found.kind} {found.namespace}/{found.name}")
-    known = f"known for {age_text(found.history_seconds)}, newest {age_text(found.newest_age_seconds)} ago"
+    name = harmless(f"{workload.kind} {workload.namespace}/{workload.name}")
+    known = f"known for {age_text(workload.history_seconds)}, newest {age_text(workload.newest_age_seconds)} ago"
     yield (Span(name, Tone.TITLE), Span(f"   {known}", Tone.DIM))
-    applies = found.applies
+    applies = workload.applies
     yield (
         Span("mode ", Tone.DIM),
         Span(harmless(applies.mode.value or "-"), Tone.GAIN if applies.mode.value == "enforce" else Tone.PLAIN),
@@ -83,17 +86,17 @@ def workload_lines(found: WorkloadBody, *, width: int, glyphs: Glyphs) -> Iterat
         Span(harmless(applies.policy.value or "-")),
         Span(f" ({harmless(applies.policy.source)})", Tone.DIM),
     )
-    for note in notes(found):
+    for note in notes(workload):
         yield (Span(harmless(note), Tone.NOTE),)
-    for container in found.containers:
+    for container in workload.containers:
         yield ()
         for line in _container_lines(container, width=width, glyphs=glyphs):
             yield clip_line(line, width, ellipsis=glyphs.ellipsis)
 
 
-def notes(found: WorkloadBody) -> Iterator[str]:
+def notes(workload: WorkloadBody) -> Iterator[str]:
     """Return what holds the sizes of a workload, a sentence each."""
-    applies = found.applies
+    applies = workload.applies
     if applies.pause.value is not None:
         yield f"the cluster is paused ({applies.pause.source}): {applies.pause.value}"
     if applies.left_alone_for is not None:
@@ -105,19 +108,19 @@ def notes(found: WorkloadBody) -> Iterator[str]:
         yield f"only grows for another {age_text(applies.stop_shrinking_seconds)}: it was killed out of memory"
     if applies.rules_fault is not None:
         yield f"the cluster's rules are not understood, the last good ones hold: {applies.rules_fault}"
-    if found.statistics_fault is not None:
-        yield f"no percentiles: {found.statistics_fault}"
+    if workload.statistics_fault is not None:
+        yield f"no percentiles: {workload.statistics_fault}"
 
 
-def _container_lines(one: ContainerBody, *, width: int, glyphs: Glyphs) -> Iterator[Line]:
-    yield (Span(f"container {harmless(one.container)}", Tone.TITLE),)
-    yield from _advice_lines(one.advice)
+def _container_lines(container: ContainerBody, *, width: int, glyphs: Glyphs) -> Iterator[Line]:
+    yield (Span(f"container {harmless(container.container)}", Tone.TITLE),)
+    yield from _advice_lines(container.advice)
     room = max(width - _LABEL - 30, 8)
-    yield from _course(one.hours, "CPU", lambda hour: hour.cpu_millicores, millicores_text, room, glyphs)
-    yield from _course(one.hours, "memory", lambda hour: hour.memory_bytes, bytes_text, room, glyphs)
-    if one.statistics is not None:
-        yield from _statistics_lines(one.statistics)
-    for side in (*one.classes, *one.nodes):
+    yield from _course(container.hours, "CPU", lambda hour: hour.cpu_millicores, millicores_text, room, glyphs)
+    yield from _course(container.hours, "memory", lambda hour: hour.memory_bytes, bytes_text, room, glyphs)
+    if container.statistics is not None:
+        yield from _statistics_lines(container.statistics)
+    for side in (*container.classes, *container.nodes):
         yield from _side_lines(side)
 
 
@@ -142,12 +145,16 @@ def _advice_lines(advice: AdviceBody) -> Iterator[Line]:
     yield (_label("why"), Span("; ".join(seen)))
 
 
-def _statistics_lines(found: StatisticsBody) -> Iterator[Line]:
+def _statistics_lines(statistics: StatisticsBody) -> Iterator[Line]:
     """Return the percentiles of all pods' samples, and how far apart pods and nodes are."""
     for label, signal, text in (
-        ("CPU", found.cpu, millicores_text),
-        ("CPU + waits", found.cpu_adjusted if found.cpu_adjusted != found.cpu else None, millicores_text),
-        ("memory", found.memory, bytes_text),
+        ("CPU", statistics.cpu, millicores_text),
+        (
+            "CPU + waits",
+            statistics.cpu_adjusted if statistics.cpu_adjusted != statistics.cpu else None,
+            millicores_text,
+        ),
+        ("memory", statistics.memory, bytes_text),
     ):
         if signal is None:
             continue
@@ -156,11 +163,11 @@ def _statistics_lines(found: StatisticsBody) -> Iterator[Line]:
         yield (
             _label(label),
             Span("  ".join(f"{name} {text(amount)}" for name, amount in shown)),
-            Span(f"   {counted(signal.samples, 'sample')} of all pods, {found.hours}h", Tone.DIM),
+            Span(f"   {counted(signal.samples, 'sample')} of all pods, {statistics.hours}h", Tone.DIM),
         )
     spreads = (
-        (f"means of {counted(found.pods, 'pod')}", found.pod_cpu_millicores, found.pod_memory_bytes),
-        ("P75 by nodes", found.node_cpu_millicores, found.node_memory_bytes),
+        (f"means of {counted(statistics.pods, 'pod')}", statistics.pod_cpu_millicores, statistics.pod_memory_bytes),
+        ("P75 by nodes", statistics.node_cpu_millicores, statistics.node_memory_bytes),
     )
     parts = [
         f"{what} {' and '.join(ranges)}"
@@ -209,9 +216,9 @@ def _side_lines(side: SideBody) -> Iterator[Line]:
         Span(f"{harmless(place)}: {counted(side.pods, 'pod')}, {base}", Tone.DIM),
         Span(f", newest {age_text(side.newest_age_seconds)} ago", Tone.DIM),
     )
-    kills = sum(one.count for one in side.kills)
+    kills = sum(kill.count for kill in side.kills)
     if kills:
-        newest = min(one.age_seconds for one in side.kills)
+        newest = min(kill.age_seconds for kill in side.kills)
         yield (_label(""), Span(f"{counted(kills, 'out-of-memory kill')}, the newest {age_text(newest)} ago", Tone.HOT))
 
 
@@ -219,20 +226,20 @@ def _label(text: str) -> Span:
     return Span(f"  {text:<{_LABEL}}", Tone.DIM)
 
 
-def policy_lines(found: WorkloadBody, *, width: int, glyphs: Glyphs) -> Iterator[Line]:
+def policy_lines(workload: WorkloadBody, *, width: int, glyphs: Glyphs) -> Iterator[Line]:
     """Return what applies to a workload, a line each, with where it comes from."""
-    for line in _policy_lines(found):
+    for line in _policy_lines(workload):
         yield clip_line(line, width, ellipsis=glyphs.ellipsis)
 
 
-def _policy_lines(found: WorkloadBody) -> Iterator[Line]:
-    yield (Span(harmless(f"{found.kind} {found.namespace}/{found.name}"), Tone.TITLE),)
-    applies = found.applies
+def _policy_lines(workload: WorkloadBody) -> Iterator[Line]:
+    yield (Span(harmless(f"{workload.kind} {workload.namespace}/{workload.name}"), Tone.TITLE),)
+    applies = workload.applies
     rows: list[tuple[str, str, str]] = [
         ("mode", applies.mode.value or "-", applies.mode.source),
         ("policy", applies.policy.value or "-", applies.policy.source),
         ("pause", applies.pause.value or "no", applies.pause.source),
-        *((one.name, one.value, one.source) for one in applies.bounds),
+        *((bound.name, bound.value, bound.source) for bound in applies.bounds),
         ("HPA", *_held("CPU", applies.cpu_frozen_for)),
         ("", *_held("memory", applies.memory_frozen_for)),
         ("VPA", "left alone" if applies.left_alone_for else "none", applies.left_alone_for or ""),
