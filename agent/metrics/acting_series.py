@@ -133,13 +133,11 @@ _SUMS: Final = ((Resource.CPU, "CPU", "cores", 1000.0), (Resource.MEMORY, "Memor
 _PENDING: Final = "plimsoll_resize_pending_oldest_seconds"
 _MEASURED: Final = (
     *(
-        MeasuredFamily(f"plimsoll_{stem}_{resource}_{unit}", f"{noun} that {text}.", unit)
+        MeasuredFamily(f"plimsoll_{stem}_{resource}_{unit}", f"{noun} that {text}.")
         for resource, noun, unit, _ in _SUMS
         for stem, (text, _) in _AMOUNTS.items()
     ),
-    MeasuredFamily(
-        _PENDING, "Age of the oldest resize that the kubelet has put off; absent while there is none.", "seconds"
-    ),
+    MeasuredFamily(_PENDING, "Age of the oldest resize that the kubelet has put off; absent while there is none."),
 )
 
 
@@ -153,11 +151,7 @@ class ActingSeries:
         registry.register(self._measured)
 
     def count_changes(self, changes: Iterable[Change], result: Outcome) -> None:
-        """Count a resize for each resource and direction that it moves, whatever it is called in its pod.
-
-        Raises:
-            KeyError: A result that no resize can have: a fault of the caller.
-        """
+        """Count a resize for each resource and direction that it moves, whatever it is called in its pod."""
         for resource, direction in {
             (change.resource, Direction.UP if change.after > change.before else Direction.DOWN) for change in changes
         }:

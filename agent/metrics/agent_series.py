@@ -117,29 +117,19 @@ _FAMILIES: Final = (
     ),
 )
 _MEASURED: Final = (
-    MeasuredFamily("plimsoll_ring_span_seconds", "Time that the longest raw ring reaches back.", "seconds"),
-    MeasuredFamily(
-        "plimsoll_pod_source_age_seconds", "Time since the list of pods was last read.", "seconds", ("source",)
-    ),
-    MeasuredFamily(
-        "plimsoll_node_pressure_ratio", "Share of time lost to waiting (PSI).", "ratio", ("resource", "kind")
-    ),
-    MeasuredFamily("plimsoll_cpu_slack_cores", "Sum of CPU requests less use at P75, where both are known.", "cores"),
-    MeasuredFamily(
-        "plimsoll_memory_slack_bytes", "Sum of memory requests less working set, where both are known.", "bytes"
-    ),
-    MeasuredFamily("plimsoll_requested_cpu_cores", "Sum of CPU requests of containers with a recommendation.", "cores"),
-    MeasuredFamily("plimsoll_recommended_cpu_cores", "Sum of CPU requests recommended for those containers.", "cores"),
-    MeasuredFamily(
-        "plimsoll_requested_memory_bytes", "Sum of memory requests of containers with a recommendation.", "bytes"
-    ),
-    MeasuredFamily(
-        "plimsoll_recommended_memory_bytes", "Sum of memory requests recommended for those containers.", "bytes"
-    ),
+    MeasuredFamily("plimsoll_ring_span_seconds", "Time that the longest raw ring reaches back."),
+    MeasuredFamily("plimsoll_pod_source_age_seconds", "Time since the list of pods was last read.", ("source",)),
+    MeasuredFamily("plimsoll_node_pressure_ratio", "Share of time lost to waiting (PSI).", ("resource", "kind")),
+    MeasuredFamily("plimsoll_cpu_slack_cores", "Sum of CPU requests less use at P75, where both are known."),
+    MeasuredFamily("plimsoll_memory_slack_bytes", "Sum of memory requests less working set, where both are known."),
+    MeasuredFamily("plimsoll_requested_cpu_cores", "Sum of CPU requests of containers with a recommendation."),
+    MeasuredFamily("plimsoll_recommended_cpu_cores", "Sum of CPU requests recommended for those containers."),
+    MeasuredFamily("plimsoll_requested_memory_bytes", "Sum of memory requests of containers with a recommendation."),
+    MeasuredFamily("plimsoll_recommended_memory_bytes", "Sum of memory requests recommended for those containers."),
     MeasuredFamily("plimsoll_node_cpus", "CPUs of the machine."),
-    MeasuredFamily("plimsoll_node_cpu_usage_cores", "CPU use of the machine since the page before.", "cores"),
-    MeasuredFamily("plimsoll_node_memory_total_bytes", "Memory of the machine.", "bytes"),
-    MeasuredFamily("plimsoll_node_memory_available_bytes", "Memory to be had without swapping.", "bytes"),
+    MeasuredFamily("plimsoll_node_cpu_usage_cores", "CPU use of the machine since the page before."),
+    MeasuredFamily("plimsoll_node_memory_total_bytes", "Memory of the machine."),
+    MeasuredFamily("plimsoll_node_memory_available_bytes", "Memory to be had without swapping."),
 )
 
 

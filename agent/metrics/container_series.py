@@ -96,100 +96,84 @@ def _seconds(usec: int) -> str:
 @dataclass(frozen=True, slots=True)
 class _Family:
     name: str
-    kind: str
-    unit: str
+    """Without ``_total``; it ends in the unit."""
     text: str
     fields: tuple[tuple[str, str], ...]
     """(quantile label or empty, field of ``ContainerSeries``)."""
     write: Callable[[int], str] | Callable[[float], str]
+    kind: str = "gauge"
+
+    @property
+    def unit(self) -> str:
+        return self.name.rpartition("_")[2]
 
 
 _QUANTILES: Final = "0.75 is the sustained use, 1 the peak; never add quantiles up"
 FAMILIES: Final = (
     _Family(
         "plimsoll_container_cpu_usage_cores",
-        "gauge",
-        "cores",
         f"CPU use over the CPU window; {_QUANTILES}.",
         ((',quantile="0.75"', "usage_p75_millicores"), (',quantile="1"', "usage_peak_millicores")),
         _cores,
     ),
     _Family(
         "plimsoll_container_memory_working_set_bytes",
-        "gauge",
-        "bytes",
         f"memory.current less inactive_file over the memory window; {_QUANTILES}.",
         ((',quantile="0.75"', "working_set_p75_bytes"), (',quantile="1"', "working_set_peak_bytes")),
         str,
     ),
     _Family(
         "plimsoll_container_cpu_waiting_seconds",
-        "counter",
-        "seconds",
         "Time in which some task waited for a CPU (PSI some), its own cpu.max included.",
         (("", "waiting_usec_total"),),
         _seconds,
+        "counter",
     ),
     _Family(
         "plimsoll_container_cpu_throttled_seconds",
-        "counter",
-        "seconds",
         "Time in which cpu.max held tasks back, over all CPUs.",
         (("", "throttled_usec_total"),),
         _seconds,
+        "counter",
     ),
     _Family(
         "plimsoll_current_cpu_request_cores",
-        "gauge",
-        "cores",
         "CPU request as the pod states it.",
         (("", "cpu_request_millicores"),),
         _cores,
     ),
     _Family(
         "plimsoll_current_cpu_limit_cores",
-        "gauge",
-        "cores",
         "CPU limit as the pod states it.",
         (("", "cpu_limit_millicores"),),
         _cores,
     ),
     _Family(
         "plimsoll_current_memory_request_bytes",
-        "gauge",
-        "bytes",
         "Memory request as the pod states it.",
         (("", "memory_request_bytes"),),
         str,
     ),
     _Family(
         "plimsoll_current_memory_limit_bytes",
-        "gauge",
-        "bytes",
         "Memory limit as the pod states it.",
         (("", "memory_limit_bytes"),),
         str,
     ),
     _Family(
         "plimsoll_recommended_cpu_request_cores",
-        "gauge",
-        "cores",
         "CPU request that the policy in force recommends, bounds applied; absent while it is withheld.",
         (("", "recommended_cpu_request_millicores"),),
         _cores,
     ),
     _Family(
         "plimsoll_recommended_memory_request_bytes",
-        "gauge",
-        "bytes",
         "Memory request that the policy in force recommends, bounds applied; absent while it is withheld.",
         (("", "recommended_memory_request_bytes"),),
         str,
     ),
     _Family(
         "plimsoll_recommendation_confidence_ratio",
-        "gauge",
-        "ratio",
         "How far the samples cover the confidence interval; of the policy vpa only.",
         (("", "confidence_ratio"),),
         _ratio,

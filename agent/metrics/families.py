@@ -102,8 +102,13 @@ class MeasuredFamily:
 
     name: str
     text: str
-    unit: str = ""
     labels: tuple[str, ...] = ()
+
+    @property
+    def unit(self) -> str:
+        """Return the unit that the name ends in; empty = it counts things."""
+        last = self.name.rpartition("_")[2]
+        return last if last in ("seconds", "ratio", "cores", "bytes") else ""
 
 
 class MeasuredGauges:

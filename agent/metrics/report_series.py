@@ -81,7 +81,6 @@ _FAMILIES: Final = (
 _LAST_SUCCESS: Final = MeasuredFamily(
     "plimsoll_report_last_success_timestamp_seconds",
     "When the webhook last took a report; absent before the first.",
-    "seconds",
 )
 
 

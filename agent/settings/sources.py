@@ -88,14 +88,9 @@ def load_into(
 ) -> Section:
     """Read all sources into the dataclass of sections of one process; as ``load_settings``.
 
-    Args:
-        root: The dataclass; ``root()`` has all defaults.
-        path: As for ``load_settings``.
-        environment: As for ``load_settings``.
-        overrides: As for ``load_settings``.
-        defaults: Those that depend on where this runs, by key.
-        contradictions: Gives a line for each pair of settings that cannot both hold; it is handed the settings, and by
-            key where each that was set comes from, with its value.
+    ``defaults`` are those that depend on where this runs, by key. ``contradictions`` gives a line for each pair of
+    settings that cannot both hold; it is handed the settings, and by key where each that was set comes from, with its
+    value.
     """
     errors: list[str] = []
     known = keys(root)

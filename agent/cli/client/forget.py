@@ -78,11 +78,7 @@ def check_forgetting(arguments: argparse.Namespace) -> None:
 
 
 def forget(client: WebhookReader, arguments: argparse.Namespace, parts: list[str] | None) -> int:
-    """Have a workload, or the node where ``parts`` is None, forgotten after a question; return the exit code.
-
-    Raises:
-        NoWebhookAnswerError: It is not known, or nobody answers.
-    """
+    """Have a workload, or the node where ``parts`` is None, forgotten after a question; return the exit code."""
     from agent.webhook.queries.workload_bodies import ForgottenBody
 
     path = f"/v1/nodes/{arguments.node}" if parts is None else f"/v1/workloads/{'/'.join(parts)}"

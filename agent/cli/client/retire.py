@@ -85,11 +85,10 @@ class ClusterRestore:
         """Some agent could not restore some pod, or what it did is not known, when all is done."""
 
     def run(self) -> None:
-        """Ask all, who comes meanwhile too; tell what came of it.
+        """Ask all agents, those that come meanwhile too, and print what came of it.
 
         Raises:
-            KubeError: The agents cannot be listed.
-            ConvertError: Their list is not understood.
+            KubeError, ConvertError: The agents cannot be listed.
         """
         agents, is_first, looks = self._there(), True, 0
         with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -182,12 +181,7 @@ def _is_out_of_reach(error: KubeError) -> bool:
 
 
 def agents_of(api: Api, namespace: str) -> Sequence[AgentPod]:
-    """Return the agents' pods that have a node.
-
-    Raises:
-        KubeError: The server refuses or does not answer.
-        ConvertError: What it answers is not understood.
-    """
+    """Return the agents' pods that have a node, or raise KubeError or ConvertError."""
     answer = api.call("GET", f"/api/v1/namespaces/{namespace}/pods", query={"labelSelector": AGENTS})
     agents = []
     for pod in Reader(answer, "pods").items("items"):

@@ -46,19 +46,10 @@ class SizingSource(Protocol):
     """Something that recommends."""
 
     def recommendations(self) -> Recommendations:
-        """Recommend for all units.
-
-        Raises:
-            SizingError: It cannot.
-        """
+        """Recommend for all units, or raise SizingError."""
 
     def explanations(self, name: str, trail_seconds: float) -> Whys:
-        """Tell everything behind the recommendation of what goes by a name.
-
-        Raises:
-            UnknownName: Nothing goes by it, or containers of several pods.
-            SizingError: It cannot be told.
-        """
+        """Return everything behind what is recommended for a name; UnknownName = nothing has it, or several pods."""
 
 
 class AgentSizing:

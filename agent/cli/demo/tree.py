@@ -89,15 +89,7 @@ LOADS: Final = (
 
 
 def demo_pods(loads: tuple[DemoLoad, ...], ids: dict[tuple[str, str], tuple[str, str]]) -> dict[str, object]:
-    """Write the demo's pods as ``kubectl get pods -o json`` would.
-
-    Args:
-        loads: The containers.
-        ids: (pod, container) -> (pod uid, container id).
-
-    Returns:
-        A PodList ready for ``json.dumps``.
-    """
+    """Return the pods as ``kubectl get pods -o json`` has them; ids: (pod, container) -> (pod uid, container id)."""
     items: list[dict[str, object]] = []
     for pod in dict.fromkeys(load.pod for load in loads):
         members = [load for load in loads if load.pod == pod]
@@ -130,12 +122,7 @@ def demo_pods(loads: tuple[DemoLoad, ...], ids: dict[tuple[str, str], tuple[str,
 
 
 def shorter_times_note(settings: Settings, *, usual: Settings) -> str | None:
-    """Return the sentence that names every time the demo has shortened, or None where there is none.
-
-    Args:
-        settings: Those in force.
-        usual: Those of an agent.
-    """
+    """Return the sentence that names every time that is shorter in the demo than usual; None = there is none."""
     times = (
         ("CPU window", settings.windows.cpu_window_seconds, usual.windows.cpu_window_seconds),
         ("memory window", settings.windows.memory_window_seconds, usual.windows.memory_window_seconds),

@@ -25,14 +25,10 @@ _EXACT_FIELDS: dict[str, Callable[[UnitIdentity], Sequence[str | None]]] = {
 
 
 def parse_filter(text: str) -> Callable[[UnitIdentity], bool]:
-    """Return the test that a filter stands for.
+    """Return the test that a filter stands for; FilterError = an unknown key, or a key without a value.
 
-    Args:
-        text: Words apart by spaces, all of which must hold. ``key=value``: that field is equal, or matches a pattern
-            with ``*``. Any other word: some name, id or path has it inside. Case never counts.
-
-    Raises:
-        FilterError: An unknown key, or a key without a value.
+    Words apart by spaces must all hold. ``key=value``: that field is equal, or matches a pattern with ``*``. Any other
+    word: some name, id or path has it inside. Case never counts.
     """
     terms: list[Callable[[UnitIdentity], bool]] = []
     for word in text.split():

@@ -8,6 +8,7 @@ from typing import Final
 
 from agent.cli.recommender.recommend_view import NOTHING, by_namespace, origin_text, withheld_counts
 from agent.cli.text.figures import ABSENT, age_text, counted
+from agent.cli.text.html_page import html_page
 from agent.cli.text.spans import UNICODE, harmless
 from agent.cli.words.advice import (
     CPU,
@@ -75,11 +76,7 @@ def page(node: Recommendations) -> str:
             "<p>Bars: grey is the request of now, the line what it should be. What may fall is free for others; "
             "what to add and what to free are never set off against each other.</p>"
         )
-    return (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{escape(title)}</title>'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<style>{_STYLE}</style></head>\n<body>\n" + "\n".join(body) + "\n</body></html>\n"
-    )
+    return html_page(title, _STYLE, body)
 
 
 # Totals

@@ -12,6 +12,7 @@ import numpy as np
 
 from agent.cli.simulate.text import Simulated, amount_text, rules_text, span_text, told_figures
 from agent.cli.text.figures import bytes_text, millicores_text, percent_text
+from agent.cli.text.html_page import html_page
 from agent.cli.text.spans import harmless
 from agent.cli.text.svg_chart import ChartBar, Curve, area_path, bars, chart, time_axis, value_axis
 from agent.core.recommender.simulation.figures import (
@@ -69,11 +70,7 @@ def page(simulated: Sequence[Simulated], alls: Sequence[PolicyTotal], rules: Rep
         body += [f'<p class="note">{escape(note)}</p>' for note in trace.notes]
         body += _comparison([total((outcome,)) for outcome in trace.outcomes])
         body += _containers(trace, f"t{index}")
-    return (
-        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Plimsoll: policies compared</title>'
-        '<meta name="viewport" content="width=device-width,initial-scale=1">'
-        f"<style>{_STYLE}</style></head>\n<body>\n" + "\n".join(body) + "\n</body></html>\n"
-    )
+    return html_page("Plimsoll: policies compared", _STYLE, body)
 
 
 def _comparison(totals: Sequence[PolicyTotal]) -> list[str]:

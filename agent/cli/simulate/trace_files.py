@@ -78,7 +78,6 @@ def load_trace(path: Path, *, on_progress: Progress | None = None) -> TraceSet:
 
 @contextmanager
 def _open_text(path: Path, *, is_gzip: bool) -> Iterator[tuple[TextIO, Callable[[], float]]]:
-    """Open as text; give with it what tells the share that is read."""
     with open_named(path) as raw:
         size = max(os.fstat(raw.fileno()).st_size, 1)
 
@@ -136,17 +135,12 @@ class _Reading:
     """Rows on their way from a file to the builder."""
 
     def __init__(self, name: str, *, header_lines: int | None) -> None:
-        """Begin; ``header_lines`` stand before the rows of a file that has lines, None = it has no lines."""
         self._builder = TraceBuilder(name)
         self._header_lines = header_lines
         self._done = 0
 
     def take(self, pieces: Iterator[Piece], to_rows: Callable[[Piece], TraceRows]) -> Self:
-        """Take in pieces in order; ``to_rows`` understands them.
-
-        Raises:
-            TraceFileError: A row that breaks a rule; the first that does.
-        """
+        """Add pieces in order, as ``to_rows`` parses them; the first row that breaks a rule is a TraceFileError."""
         for piece in pieces:
             try:
                 self._take_one(piece, to_rows)
@@ -167,11 +161,7 @@ class _Reading:
         self._builder.add(rows)
 
     def trace(self, unused: Sequence[str]) -> TraceSet:
-        """Return what was read.
-
-        Raises:
-            TraceFileError: There was no row.
-        """
+        """Return what was read; no row at all is a TraceFileError."""
         if not self._done:
             raise TraceFileError("it has no rows")
         trace = self._builder.build()
@@ -181,11 +171,7 @@ class _Reading:
 
 
 def _check_columns(names: Sequence[str]) -> tuple[str, ...]:
-    """Check the names of columns; return those that are not used.
-
-    Raises:
-        TraceFileError: One is missing, stands twice, or may be one of ours in another unit.
-    """
+    """Return the names that are not used; one that is missing, stands twice or has another unit is a TraceFileError."""
     for name in names:
         if names.count(name) > 1:
             raise TraceFileError(f"column {shown_text(name)} appears twice; allowed: once")

@@ -65,12 +65,6 @@ class ParquetTrace:
     """One file, open for reading."""
 
     def __init__(self, path: Path) -> None:
-        """Open it.
-
-        Raises:
-            ParquetError: It is no Parquet, or pyarrow is missing.
-            OSError: It cannot be read.
-        """
         try:
             parquet = importlib.import_module("pyarrow.parquet")
             self._types = importlib.import_module("pyarrow.types")
@@ -85,11 +79,7 @@ class ParquetTrace:
         self.names: tuple[str, ...] = tuple(self._file.schema_arrow.names)
 
     def batches(self, columns: Sequence[str], on_progress: Callable[[float], None] | None) -> Iterator[Batch]:
-        """Return the rows of these columns, some at a time.
-
-        Raises:
-            ParquetError: The file is damaged.
-        """
+        """Return the rows of these columns, some at a time; ParquetError = the file is damaged."""
         total, done = max(self._file.metadata.num_rows, 1), 0
         try:
             for batch in self._file.iter_batches(batch_size=_BATCH_ROWS, columns=list(columns)):
@@ -101,11 +91,7 @@ class ParquetTrace:
             raise ParquetError(f"damaged: {_first_line(error)}") from error
 
     def rows(self, batch: Batch) -> TraceRows:
-        """Read some rows.
-
-        Raises:
-            ValueFault: A column of another kind, or a value that cannot be understood.
-        """
+        """Read some rows; ValueFault = a column of another kind, or a value that cannot be understood."""
         there = [name for name in AMOUNTS if name in self.names]
         amounts = {name: self._amount(name, batch.column(name)) for name in there}
         column = batch.column(CONTAINER)

@@ -128,7 +128,6 @@ class _Grid:
         return rows["monotonic_minute"].astype(np.int64) + self._offset
 
     def _span(self) -> tuple[int, int]:
-        """Return the first minute and the one after the last."""
         axes = [self._unix(rows) for pieces in self._minutes.values() for rows in pieces]
         keys = list(self._own_history.values())
         axes.append(self._history_minutes[self._has[:, :, keys].any(axis=(1, 2))])

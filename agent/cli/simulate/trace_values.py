@@ -48,11 +48,7 @@ class Times:
         self._known: dict[str, float] = {}
 
     def read(self, texts: Sequence[str]) -> Floats:
-        """Read some rows, at least one.
-
-        Raises:
-            ValueFault: The first that is no time, or one of the other kind.
-        """
+        """Read some rows, at least one; ValueFault names the first that is no time, or one of the other kind."""
         if self.is_iso is None:
             self.is_iso = not _is_number(texts[0])
         if not self.is_iso:
@@ -89,11 +85,7 @@ def _is_number(text: str) -> bool:
 
 
 def numbers(texts: Sequence[str], column: str, allowed: str) -> Floats:
-    """Read numbers, an empty text as 0.
-
-    Raises:
-        ValueFault: The first text that is no number.
-    """
+    """Read numbers, an empty text as 0; ValueFault names the first text that is no number."""
     try:
         if not any("_" in text for text in texts):
             return np.array([text or "0" for text in texts], dtype=np.float64)
@@ -132,11 +124,7 @@ def to_rows(times: Floats, containers: Sequence[str], amounts: Mapping[str, tupl
 
 
 def csv_rows(lines: list[str], names: Sequence[str], times: Times) -> TraceRows:
-    """Read lines under a header.
-
-    Raises:
-        ValueFault: A line or a value that cannot be understood.
-    """
+    """Read lines under a header; ValueFault = a line or a value that cannot be understood."""
     quick = None if times.is_iso is None else _quick_csv_rows(lines, names, times, is_iso=times.is_iso)
     return quick or _careful_csv_rows(lines, names, times)
 
@@ -202,11 +190,7 @@ class JsonLines:
         """Those of all objects read until now, in their order."""
 
     def rows(self, lines: list[str]) -> TraceRows:
-        """Read some lines.
-
-        Raises:
-            ValueFault: A line or a value that cannot be understood.
-        """
+        """Read some lines; ValueFault = a line or a value that cannot be understood."""
         objects = [self._object(index, line) for index, line in enumerate(lines)]
         for row in objects:
             self.names.update(dict.fromkeys(row))

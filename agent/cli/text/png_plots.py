@@ -20,6 +20,7 @@ from agent.core.recommender.unit_names import called
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
     from agent.core.recommender.explanation import Explanation
     from agent.core.resize.why import Whys
@@ -59,35 +60,41 @@ def check_picture(path: Path) -> None:
         raise PictureError(str(error)) from error
 
 
-def draw_picture(whys: Whys, path: Path) -> None:
-    """Draw all containers, one below the other, and put the file in its place when it is whole.
-
-    Raises:
-        NothingToDraw: Nothing was measured.
-        PictureError: The file cannot be written.
-    """
-    charts = [(item, plot, index == 0) for item in whys.items for index, plot in enumerate(plots_of(item))]
-    if not charts:
-        raise NothingToDraw(f"{path}: no minute measured in this time, nothing to draw; allowed: a longer --since")
+def empty_figure(high_inches: float) -> Figure:
+    """Return a figure to draw into; a tall one is pressed into what matplotlib can draw."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    heights = [_LOW_INCHES if plot.is_low else _TALL_INCHES for _, plot, _ in charts]
-    size = (_WIDE_INCHES, min(sum(heights), _MOST_INCHES))
+    size = (_WIDE_INCHES, min(high_inches, _MOST_INCHES))
     figure = Figure(figsize=size, dpi=_DOTS_PER_INCH, layout="constrained")
     FigureCanvasAgg(figure)  # what it is drawn with; the figure keeps it
-    places = figure.add_gridspec(len(charts), 1, height_ratios=heights)
-    for index, (item, plot, is_first) in enumerate(charts):
-        axes = figure.add_subplot(places[index])
-        _draw(axes, plot)
-        if is_first:
-            axes.set_title(_head(item, plot), loc="left", pad=24, fontsize=10, fontweight="bold")
+    return figure
+
+
+def put_figure(figure: Figure, path: Path) -> None:
+    """Put a figure in its place when it is whole; PictureError = it cannot be written."""
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png")
     try:
         put_output(path, drawn.getvalue())
     except OutputError as error:
         raise PictureError(str(error)) from error
+
+
+def draw_picture(whys: Whys, path: Path) -> None:
+    """Draw all containers, one below the other; NothingToDraw where nothing was measured."""
+    charts = [(item, plot, index == 0) for item in whys.items for index, plot in enumerate(plots_of(item))]
+    if not charts:
+        raise NothingToDraw(f"{path}: no minute measured in this time, nothing to draw; allowed: a longer --since")
+    heights = [_LOW_INCHES if plot.is_low else _TALL_INCHES for _, plot, _ in charts]
+    figure = empty_figure(sum(heights))
+    places = figure.add_gridspec(len(charts), 1, height_ratios=heights)
+    for index, (item, plot, is_first) in enumerate(charts):
+        axes = figure.add_subplot(places[index])
+        _draw(axes, plot)
+        if is_first:
+            axes.set_title(_head(item, plot), loc="left", pad=24, fontsize=10, fontweight="bold")
+    put_figure(figure, path)
 
 
 def _head(item: Explanation, plot: Plot) -> str:

@@ -21,11 +21,7 @@ class SnapshotSource(Protocol):
     """Something that knows the node, now and a while ago."""
 
     def snapshot(self, at_age_seconds: float) -> Snapshot:
-        """Return the node as it is (0) or was so many seconds ago.
-
-        Raises:
-            SourceError: None could be had this time.
-        """
+        """Return the node as it is (0) or was so many seconds ago; SourceError = none could be had this time."""
 
     def close(self) -> None:
         """Let go of everything; may be called twice."""

@@ -118,11 +118,7 @@ def let_go_of_terminal() -> None:
 
 
 def print_page(snapshot: Snapshot, state: ViewState, options: LiveOptions, terminal: Terminal) -> None:
-    """Print one table to stdout.
-
-    Raises:
-        FilterError: The filter in ``state`` cannot be understood.
-    """
+    """Print one table to stdout; a filter in ``state`` that cannot be understood is a FilterError."""
     width = options.width or terminal_width()
     look = TerminalLook(width=width, glyphs=terminal.glyphs, has_colour=terminal.has_colour)
     shown = with_banner(snapshot, options.banner)

@@ -167,11 +167,7 @@ class ViewState:
 
 
 def select_units(snapshot: Snapshot, filter_text: str) -> tuple[UnitStatus, ...]:
-    """Return the units for which the filter holds, in the snapshot's order.
-
-    Raises:
-        FilterError: The filter cannot be understood.
-    """
+    """Return the units for which the filter (or FilterError) holds, in the snapshot's order."""
     holds = parse_filter(filter_text)
     return tuple(unit for unit in snapshot.units if holds(unit.identity))
 
@@ -326,13 +322,10 @@ def sort_rows(rows: Iterable[TopRow], sort: SortKey, *, is_reversed: bool) -> li
 
 
 def build_rows(snapshot: Snapshot, state: ViewState, thresholds: Thresholds = DEFAULT_THRESHOLDS) -> list[TopRow]:
-    """Return the rows to show, in order.
+    """Return the rows to show, in order; a filter that cannot be understood is a FilterError.
 
     In the node view a pod is shown when the filter holds for any of its containers, and its figures are always those
     of the whole pod.
-
-    Raises:
-        FilterError: The filter cannot be understood.
     """
     chosen = select_units(snapshot, state.filter_text)
     if state.zoom is Zoom.POD:

@@ -136,11 +136,7 @@ class _Walk:
             print(f"{self._gone} of {self._count} pods are gone or have ended: nothing of them is left to restore")
 
     def _settle(self) -> None:
-        """Wait until what the agent said yes to stands in the pods' specs, as long as one after the other comes to it.
-
-        Raises:
-            NoAnswerError: The agent does not answer any more.
-        """
+        """Wait until what the agent said yes to stands in the pods' specs, as long as pod after pod gets there."""
         self.waiting = self._lacking()
         if self.waiting:
             print(f"waiting for {counted(len(self.waiting), 'pod')}: a resize is under way there", flush=True)

@@ -126,11 +126,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def chosen_units(snapshot: Snapshot, state: ViewState, *, limit: int) -> tuple[UnitStatus, ...]:
-    """Return the units that filter and limit leave, in the order of the sort; containers are not grouped by pod.
-
-    Raises:
-        FilterError: The filter cannot be understood.
-    """
+    """Return the units that filter and limit leave, in the order of the sort; containers are not grouped by pod."""
     by_path = {unit.identity.cgroup_path: unit for unit in select_units(snapshot, state.filter_text)}
     rows = sort_rows((unit_row(unit) for unit in by_path.values()), state.sort, is_reversed=state.is_reversed)
     ordered = tuple(by_path[row.unit_path] for row in rows if row.unit_path is not None)

@@ -71,12 +71,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def one_workload(client: WebhookReader, arguments: argparse.Namespace) -> tuple[WorkloadBody, bytes]:
-    """Ask for the workload that was named.
-
-    Raises:
-        NoWebhookAnswerError: It is not known, or nobody answers.
-        SystemExit: The name is none; one line, code 2.
-    """
+    """Ask for the workload that was named; NoWebhookAnswerError = it is not known, or nobody answers."""
     from agent.webhook.queries.workload_bodies import WorkloadBody
 
     parts = _parts_of(client, arguments)

@@ -48,11 +48,7 @@ def parse_age_seconds(text: str, *, now_unix_seconds: float) -> float:
 
 
 def parse_span_seconds(text: str) -> float:
-    """Return the length of a span of time such as ``1h30m``; seconds, above 0.
-
-    Raises:
-        TimeWordError: Not one of the forms, or nothing.
-    """
+    """Return the seconds of a span such as ``1h30m``, above 0; TimeWordError = not one of the forms, or nothing."""
     words = text.strip().lower()
     seconds = sum(float(amount) * _UNIT_SECONDS[unit] for amount, unit in _AMOUNT.findall(words))
     if not _SPAN.fullmatch(words) or seconds <= 0:

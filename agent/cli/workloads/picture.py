@@ -2,46 +2,30 @@
 
 from __future__ import annotations
 
-import io
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from agent.cli.text.figures import bytes_text, millicores_text
-from agent.cli.text.output_files import OutputError, put_output
-from agent.cli.text.png_plots import NothingToDraw, PictureError
+from agent.cli.text.png_plots import NothingToDraw, empty_figure, put_figure
 from agent.cli.text.spans import harmless
 from agent.webhook.queries.workload_bodies import ContainerBody, HourBody, WorkloadBody
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_WIDE_INCHES: Final = 11.0
 _TALL_INCHES: Final = 2.6
-_MOST_INCHES: Final = 200.0
-_DOTS_PER_INCH: Final = 110
 _AREA: Final = "#4a7fb5"
 _REQUEST: Final = "#1e8449"
 _HOURS_PER_DAY: Final = 24
 
 
 def draw_workload(workload: WorkloadBody, path: Path) -> None:
-    """Draw CPU and memory of each container, one below the other; the file appears whole or not at all.
-
-    Raises:
-        NothingToDraw: No hour is known.
-        PictureError: The file cannot be written.
-    """
+    """Draw CPU and memory of each container, one below the other; NothingToDraw where no hour is known."""
     containers = [known for known in workload.containers if known.hours]
     if not containers:
         raise NothingToDraw(f"{path}: no hour is known of this workload, nothing to draw")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
     rows = 2 * len(containers)
-    figure = Figure(
-        figsize=(_WIDE_INCHES, min(rows * _TALL_INCHES, _MOST_INCHES)), dpi=_DOTS_PER_INCH, layout="constrained"
-    )
-    FigureCanvasAgg(figure)  # what it is drawn with; the figure keeps it
+    figure = empty_figure(rows * _TALL_INCHES)
     name = harmless(f"{workload.kind} {workload.namespace}/{workload.name}")
     for index, container in enumerate(containers):
         for offset, is_cpu in enumerate((True, False)):
@@ -49,12 +33,7 @@ def draw_workload(workload: WorkloadBody, path: Path) -> None:
             _draw(axes, container, is_cpu=is_cpu)
             if is_cpu:
                 axes.set_title(f"{name} {harmless(container.container)}", loc="left", fontsize=10, fontweight="bold")
-    drawn = io.BytesIO()
-    figure.savefig(drawn, format="png")
-    try:
-        put_output(path, drawn.getvalue())
-    except OutputError as error:
-        raise PictureError(str(error)) from error
+    put_figure(figure, path)
 
 
 def _draw(axes: Axes, container: ContainerBody, *, is_cpu: bool) -> None:

@@ -64,7 +64,7 @@ def test_a_page_is_compressed_where_that_is_worth_it_and_taken(
 
 def test_a_measured_gauge_is_on_the_page_while_it_is_known() -> None:
     made = CollectorRegistry()
-    gauges = MeasuredGauges([MeasuredFamily("age_seconds", "An age.", "seconds", ("of",))])
+    gauges = MeasuredGauges([MeasuredFamily("age_seconds", "An age.", ("of",))])
     made.register(gauges)
 
     def page() -> str:
