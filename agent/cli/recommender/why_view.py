@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Final
 
-from agent.cli.recommender.why_acted import acted_lines
+from agent.cli.recommender.why_actions import acted_lines
 from agent.cli.recommender.why_figures import cpu_lines, data_lines, hour_lines, kill_lines, memory_lines
 from agent.cli.text.chart import chart_lines, plots_of
 from agent.cli.text.figures import ABSENT, age_text

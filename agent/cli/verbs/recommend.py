@@ -7,7 +7,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from agent.cli.client.sizing import STATE_OPTIONS, SizingError, sizing_source
+from agent.cli.client.sizing_sources import STATE_OPTIONS, SizingError, sizing_source
 from agent.cli.options.policy_options import add_policy_options
 from agent.cli.options.row_options import add_filter_options, add_look_options, filter_text
 from agent.cli.options.settings_options import add_options, fail

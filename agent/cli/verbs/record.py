@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from agent.cli.client.sizing import SizingError, settings_of_agent
+from agent.cli.client.sizing_sources import SizingError, settings_of_agent
 from agent.cli.options.row_options import add_filter_options, filter_text
 from agent.cli.options.settings_options import CGROUP_OPTIONS, SAMPLING_OPTIONS, add_options, fail, settings_from
 from agent.cli.options.shutdown import Ending, Stop

@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.contents_output is not None:
         fail(f"replay: -o is given before {arguments.question}; allowed: after it")
     answer: Callable[[argparse.Namespace], int] = arguments.answer
-    return answer(arguments)  # by way of sizing.sizing_source, which sees the recording
+    return answer(arguments)  # by way of sizing_sources.sizing_source, which sees the recording
 
 
 def _contents(arguments: argparse.Namespace) -> int:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from agent.cli.client.sizing import STATE_OPTIONS, SizingError, UnknownName, sizing_source
+from agent.cli.client.sizing_sources import STATE_OPTIONS, SizingError, UnknownName, sizing_source
 from agent.cli.options.policy_options import add_policy_options, policy_names
 from agent.cli.options.settings_options import add_options, fail
 from agent.cli.words.moments import age_argument

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from agent.cli.recommender.why_acted import acted_lines
+from agent.cli.recommender.why_actions import acted_lines
 from agent.cli.text.paragraphs import Page
 from agent.cli.text.spans import ASCII, UNICODE, line_text
 from agent.core.orders.order import Fault, Mode, Orders, OrderSource, Ranking
