@@ -82,7 +82,6 @@ class LeaderLease:
         name: str,
         identity: str,
         timing: LeaseTiming | None = None,
-        on_change: Callable[[bool], None] | None = None,
         clock: Callable[[], float] = steady_seconds,
         wall_clock: Callable[[], float] = time.time,
         random: Callable[[], float] = system_random.random,
@@ -91,8 +90,6 @@ class LeaderLease:
 
         Args:
             identity: Of this replica; no two may have the same.
-            on_change: Called from the election's thread with what ``is_leader`` has become; must be quick. When the
-                Lease runs out unanswered ``is_leader`` is False at once, and this is called within a retry.
             random: Gives 0..1; spreads waits.
 
         Raises:
@@ -105,8 +102,9 @@ class LeaderLease:
         self._api = api
         self._namespace, self._name = namespace, name
         self._collection = namespaced_path(namespace, "leases", group=LEASES)
-        self.on_change = on_change
-        """As above; may be set until ``start``, by who is made after the Lease."""
+        self.on_change: Callable[[bool], None] | None = None
+        """Called from the election's thread with what ``is_leader`` has become; quick, and set before ``start``. When
+        the Lease runs out unanswered ``is_leader`` is False at once, and this is called within a retry."""
         self._clock, self._wall_clock, self._random = clock, wall_clock, random
         self._call_seconds = max(self.timing.renew_within_seconds / 3, 0.1)
         self._turns = Turns("lease", self._turn, failed=self._failed, last=self._release)

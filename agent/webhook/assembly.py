@@ -70,7 +70,7 @@ from agent.webhook.store.taints import TaintStore
 from agent.webhook.workloads.folder import Folder
 from agent.webhook.workloads.index import WorkloadIndex
 from agent.webhook.workloads.percentiles import Statistics
-from agent.webhook.workloads.preparation import PodOrders, Preparing
+from agent.webhook.workloads.preparation import OrderedPolicies, Preparing
 from agent.webhook.workloads.rebuilder import Rebuilder
 from agent.webhook.workloads.tailer import Tailer
 
@@ -132,7 +132,9 @@ class Webhook:
         """Put together what is known of the cluster, who leads, and the certificate."""
         settings, cluster = self.settings, self.settings.cluster
         self._growth = RecentGrowth(time.monotonic)
-        self._pod_orders = PodOrders(listed(settings.plan.managed_kinds), listed(settings.act.excluded_namespaces))
+        self._pod_orders = OrderedPolicies(
+            listed(settings.plan.managed_kinds), listed(settings.act.excluded_namespaces)
+        )
         self.facts = ClusterFacts(
             self._api,
             namespace=cluster.namespace,

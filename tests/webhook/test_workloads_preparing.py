@@ -17,7 +17,7 @@ from agent.core.orders.policy_options import PolicyName
 from agent.webhook.store.store import Store
 from agent.webhook.workloads.folder import Folder
 from agent.webhook.workloads.index import WorkloadIndex
-from agent.webhook.workloads.preparation import LOOK_SECONDS, READY_SECONDS, PodOrders, Preparing
+from agent.webhook.workloads.preparation import LOOK_SECONDS, READY_SECONDS, OrderedPolicies, Preparing
 from agent.webhook.workloads.rebuilder import Rebuilder, RebuildOptions
 from agent.webhook.workloads.shapes import IndexOptions
 from tests.webhook.open_store import open_store
@@ -52,7 +52,7 @@ class Scene:
         self.index, tailer = replica(store)
         follow(tailer, NOW)
         self.seconds = 0.0
-        self.orders = PodOrders(("Deployment", "DaemonSet"), ("kube-system",))
+        self.orders = OrderedPolicies(("Deployment", "DaemonSet"), ("kube-system",))
         self.preparing = Preparing(
             self.facts,
             self.index,

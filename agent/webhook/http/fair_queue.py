@@ -30,7 +30,7 @@ class _Job:
     seconds: float
 
 
-class Turns:
+class FairQueue:
     """See the module's docstring. Of the event loop."""
 
     def __init__(self) -> None:

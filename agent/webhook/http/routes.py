@@ -31,7 +31,7 @@ from agent.webhook.admission.glance import BYTE_SECONDS, Unread, glance, unchang
 from agent.webhook.http.access import Sender
 from agent.webhook.http.address_shares import MOST_OWED_SECONDS, REQUEST_SECONDS, Shares
 from agent.webhook.http.bodies import Bodies, BodyTooLarge, TooSlow
-from agent.webhook.http.fair_queue import Full, Turns
+from agent.webhook.http.fair_queue import FairQueue, Full
 
 log = logging.getLogger(__name__)
 
@@ -138,7 +138,7 @@ class WebhookApp:
         self._under_way = 0
         self.bodies: Final = Bodies(settings.request_seconds)
         self.shares: Final = Shares(time.monotonic, share_ratio=settings.address_share_ratio)
-        self._turns = Turns()
+        self._turns = FairQueue()
         self._senders: Counter[str] = Counter()
         """Posts under way, by the node whose agent sends them."""
         self._scrapes = 0

@@ -53,7 +53,7 @@ class PreparationFacts(Protocol):
         """Count the pods of a workload that run; None = not known."""
 
 
-class PodOrders:
+class OrderedPolicies:
     """Policies that pods order by an annotation of their own; any thread."""
 
     def __init__(self, sized_kinds: Collection[str], excluded_namespaces: Collection[str]) -> None:
@@ -98,7 +98,7 @@ class Preparing:
         facts: PreparationFacts,
         index: WorkloadIndex,
         rebuilder: Rebuilder,
-        orders: PodOrders,
+        orders: OrderedPolicies,
         *,
         policy: PolicyName,
         pause: Callable[[], None] = lambda: None,

@@ -82,11 +82,11 @@ class Replica:
             name="webhook",
             identity=name,
             timing=TIMING,
-            on_change=self.heard.append,
             clock=lambda: world.now + ahead_seconds,
             wall_clock=lambda: world.now + wall,
             random=lambda: 0.5,
         )
+        self.lease.on_change = self.heard.append
 
     def attempt(self) -> bool:
         self.lease.attempt()
