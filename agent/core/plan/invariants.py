@@ -301,10 +301,13 @@ class Stepped:
             numbers, original = self.numbers.get(change.container), self._original.get(change.container)
             if numbers is None or original is None:
                 continue
-            request = number_of(numbers, change.resource, Setting.REQUEST) or 0
-            limit = number_of(numbers, change.resource, Setting.LIMIT)
-            if limit and request > limit:
-                yield Broken.LIMIT, f"{_change_place(change)} {limit} below {request}"
+            if _is_above_limit(numbers, change.resource):
+                limit, request = (
+                    number_of(numbers, change.resource, each) for each in (Setting.LIMIT, Setting.REQUEST)
+                )
+                # Rounded up, as all amounts of a plan are: fractions of one unit do not count.
+                if limit and request and request > limit:
+                    yield Broken.LIMIT, f"{_change_place(change)} {limit} below {request}"
             if _is_pair(numbers, change.resource) != _is_pair(original, change.resource):
                 keeps_shape = False
         if self._is_plain and keeps_shape:
@@ -325,7 +328,11 @@ class Stepped:
 
 
 def _is_pair(numbers: Requirements, resource: Resource) -> bool:
-    return numbers.requests.get(resource.value, 0) == numbers.limits.get(resource.value, 0)
+    return numbers.requests.get(resource, 0) == numbers.limits.get(resource, 0)
+
+
+def _is_above_limit(numbers: Requirements, resource: Resource) -> bool:
+    return 0 < numbers.limits.get(resource, 0) < numbers.requests.get(resource, 0)
 
 
 def _change_place(change: Change) -> str:

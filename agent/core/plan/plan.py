@@ -18,7 +18,7 @@ from agent.core.plan.pod_change import Change
 from agent.core.recommender.recommendation import Withheld
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)  # not frozen: a thousand are made at once, and that takes twice as long
 class Share:
     """One resource of one container (or of a pod's own budget) in the plan."""
 
@@ -46,7 +46,7 @@ class Share:
     """What it was given of the room that nobody else has a claim to, since it is short now."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True)  # not frozen, as Share
 class ContainerPlan:
     """One container; None = the resource has no share in the plan (not stated and nothing known)."""
 

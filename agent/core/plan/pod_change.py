@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from agent.core.cluster.pod import CPU, MEMORY, Container, ContainerKind, Pod, Requirements
 from agent.core.cluster.resource import Resource
-from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT
+from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT, to_millis, to_units
 
 
 class Setting(StrEnum):
@@ -44,9 +44,10 @@ def pod_numbers(pod: Pod) -> PodNumbers:
 
 def number_of(stated: Requirements, resource: Resource, setting: Setting) -> int | None:
     """Return one number, millicores or bytes; None = not stated."""
-    if resource is Resource.CPU:
-        return stated.cpu_request_millicores if setting is Setting.REQUEST else stated.cpu_limit_millicores
-    return stated.memory_request_bytes if setting is Setting.REQUEST else stated.memory_limit_bytes
+    nanos = (stated.requests if setting is Setting.REQUEST else stated.limits).get(resource)
+    if nanos is None:
+        return None
+    return to_millis(nanos) if resource is Resource.CPU else to_units(nanos)
 
 
 def stated(pod: Pod, change: Change) -> int | None:
@@ -105,5 +106,5 @@ def changed_numbers(resources: Requirements, change: Change) -> Requirements:
     is_cpu = change.resource is Resource.CPU
     amount = {change.resource.value: change.after * (NANOS_PER_MILLI if is_cpu else NANOS_PER_UNIT)}
     if change.setting is Setting.REQUEST:
-        return replace(resources, requests={**resources.requests, **amount})
-    return replace(resources, limits={**resources.limits, **amount})
+        return Requirements(requests={**resources.requests, **amount}, limits=resources.limits)
+    return Requirements(requests=resources.requests, limits={**resources.limits, **amount})
