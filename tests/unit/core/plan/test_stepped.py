@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from agent.core.cluster.pod import ContainerKind, Pod, PodRef
+from agent.core.cluster.pod import ContainerKind, Pod, PodRef, Requirements
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
 from agent.core.numbers.units import MIB
@@ -103,3 +104,12 @@ def test_a_pod_with_a_budget_and_overhead_is_made_anew() -> None:
     assert broken(stepped, change(300, 200, name="")) == []
     assert stepped.held == (210, 2 * MIB)
     assert Broken.LIMIT in broken(stepped, change(200, 500, name=""))
+
+
+def test_a_request_may_pass_its_limit_by_less_than_a_millicore() -> None:
+    # 100.5m of limit count as 101m, as everything is rounded up that is not a whole millicore.
+    odd = replace(
+        container("app", cpu=50), resources=Requirements(requests={"cpu": 50_000_000}, limits={"cpu": 100_500_000})
+    )
+    assert broken(Stepped(pod(odd), HELD), change(50, 101)) == []
+    assert broken(Stepped(pod(odd), HELD), change(50, 102)) == [Broken.LIMIT]
