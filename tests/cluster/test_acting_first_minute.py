@@ -289,7 +289,7 @@ def reader(reporting: Reporting) -> Iterator[str]:
 
 
 def learnt(hook: WebhookProcess, namespace: str, reader: str) -> Any:
-    """Give what the webhook knows of the workload; None = nothing yet."""
+    """Return what the webhook knows of the workload; None = nothing yet."""
     reply = hook.get(f"/v1/workloads/{namespace}/Rollout/web", reader)
     return None if reply.status == 404 else answer_of(reply)
 

@@ -45,12 +45,12 @@ class Case:
 
     @property
     def asks_agent(self) -> bool:
-        """Say whether a socket that answers is needed."""
+        """Return whether a socket that answers is needed."""
         return "agent.sock" in self.words
 
     @property
     def asks_webhook(self) -> bool:
-        """Say whether a webhook that answers is needed."""
+        """Return whether a webhook that answers is needed."""
         return "--webhook=$URL" in self.words
 
 
@@ -426,7 +426,7 @@ def _fault_cases() -> list[Case]:
 
 
 def all_cases() -> list[Case]:
-    """Give every case; names are unique, and those of the files that are written."""
+    """Return every case; names are unique, and those of the files that are written."""
     cases = [
         Case(name="help", words=("--help",)),
         Case(name="version", words=("--version",)),

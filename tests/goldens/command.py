@@ -31,11 +31,11 @@ class Tree:
     python: Path
 
     def command(self) -> list[str]:
-        """Give what stands before a verb."""
+        """Return what stands before a verb."""
         return [str(self.python), "-m", "agent"]
 
     def environment(self, folder: Path, *, stops_clock: bool = True, **more: str) -> dict[str, str]:
-        """Give a small environment, the same on any machine; the tree's own modules come first."""
+        """Return a small environment, the same on any machine; the tree's own modules come first."""
         paths = [str(self.root)]
         if stops_clock:
             shim = folder / "stopped"
@@ -72,7 +72,7 @@ class Tree:
         )
 
     def script(self, code: str, folder: Path) -> str:
-        """Give what a piece of Python prints in this tree."""
+        """Return what a piece of Python prints in this tree."""
         done = subprocess.run(
             [str(self.python), "-c", code],
             cwd=self.root,
@@ -86,7 +86,7 @@ class Tree:
 
 
 def tree_of(root: Path, python: Path | None = None) -> Tree:
-    """Give the tree at a folder, with its own interpreter unless another is named.
+    """Return the tree at a folder, with its own interpreter unless another is named.
 
     Raises:
         SystemExit: The interpreter loads the agent of another tree.
@@ -140,7 +140,7 @@ def _content(file: Path) -> str:
 
 
 def field_paths(document: Any, place: str = "") -> dict[str, set[str]]:
-    """Give each field of a JSON document by its path, with the types of its values; ``[]`` is any item of a list."""
+    """Return each field of a JSON document by its path, with the types of its values; ``[]`` is any item of a list."""
     found: dict[str, set[str]] = {}
 
     def walk(value: Any, at: str) -> None:
@@ -168,7 +168,7 @@ def _type_of(value: object) -> str:
 
 
 def path_lines(document: Any) -> str:
-    """Give the paths of a document as lines, sorted."""
+    """Return the paths of a document as lines, sorted."""
     found = field_paths(document)
     return "".join(f"{path} {'|'.join(sorted(kinds))}\n" for path, kinds in sorted(found.items()))
 

@@ -122,7 +122,7 @@ def process(tree: Tree, words: list[str], folder: Path, name: str) -> Iterator[s
 
 
 def metric_lines(page: str) -> str:
-    """Give each family of a page with its type and help, and the names of its labels."""
+    """Return each family of a page with its type and help, and the names of its labels."""
     kinds: dict[str, str] = {}
     helps: dict[str, str] = {}
     labels: dict[str, set[str]] = {}
@@ -160,7 +160,7 @@ def ask_socket(path: Path, verb: str, arguments: Json) -> Any:
 
 
 def has_answer(path: Path, verb: str = "ping") -> bool:
-    """Say whether an agent answers at a socket."""
+    """Return whether an agent answers at a socket."""
     with contextlib.suppress(OSError, ValueError):
         return bool(ask_socket(path, verb, {})["ok"])
     return False
@@ -170,7 +170,7 @@ def has_answer(path: Path, verb: str = "ping") -> bool:
 
 
 def agent_words(folder: Path, *more: str) -> list[str]:
-    """Give the words that start an agent on a tree of plain files."""
+    """Return the words that start an agent on a tree of plain files."""
     words = ["agent", "--cgroup-mount", str(folder / "cgroup"), "--scope", "kubernetes", "--port", "0"]
     return [*words, "--socket", str(folder / "live.sock"), "--node", "worker-7", *more]
 
@@ -188,7 +188,7 @@ def cluster_of(folder: Path) -> Iterator[tuple[Path, ClusterAnswers]]:
 
 
 def agent_page(tree: Tree, folder: Path) -> str:
-    """Give the metrics of an agent that has no API server; the cheapest one there is."""
+    """Return the metrics of an agent that has no API server; the cheapest one there is."""
     folder.mkdir(parents=True, exist_ok=True)
     write_cgroups(folder / "cgroup")
     with process(tree, agent_words(folder, "--state-dir", "none"), folder, "agent"):
@@ -247,7 +247,7 @@ def _write_running(name: str, tree: Tree, folder: Path, out: Path, answers: Clus
 
 
 def _is_full(page: str) -> bool:
-    """Say whether the first evaluation is behind the agent."""
+    """Return whether the first evaluation is behind the agent."""
     return all(f"\n{name}" in page for name in ("plimsoll_node_pressure_ratio{", "plimsoll_ring_span_seconds "))
 
 
@@ -257,7 +257,7 @@ def _units(path: Path) -> list[Json]:
 
 
 def _calls(answers: ClusterAnswers) -> str:
-    """Give the calls; a Lease is renewed in some runs and not in others."""
+    """Return the calls; a Lease is renewed in some runs and not in others."""
     return "".join(f"{call}\n" for call in sorted(answers.requests) if not call.startswith("PUT "))
 
 
@@ -282,7 +282,7 @@ def _timeless(text: str) -> str:
 
 
 def _log_lines(text: str, chosen: set[str]) -> str:
-    """Give the fields of log lines by message; only of those that each run has."""
+    """Return the fields of log lines by message; only of those that each run has."""
     found: dict[str, set[str]] = {}
     for line in text.splitlines():
         with contextlib.suppress(ValueError):
@@ -303,7 +303,7 @@ class WebhookClient:
     authority: Path
 
     def ask(self, method: str, path: str, body: object = None, *, token: str | None = TOKEN) -> tuple[int, str]:
-        """Give status and body."""
+        """Return status and body."""
         context = ssl.create_default_context(cafile=str(self.authority))
         connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=context, timeout=20)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -314,14 +314,14 @@ class WebhookClient:
             return answer.status, answer.read().decode()
 
     def is_ready(self) -> bool:
-        """Say whether it serves and is ready."""
+        """Return whether it serves and is ready."""
         with contextlib.suppress(OSError):
             return self.ask("GET", "/readyz")[0] == 200
         return False
 
 
 def free_port() -> int:
-    """Give a port that nobody listens on now."""
+    """Return a port that nobody listens on now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -339,7 +339,7 @@ def webhook(tree: Tree, folder: Path, kubeconfig: Path) -> Iterator[WebhookClien
 
 
 def webhook_pages(tree: Tree, folder: Path) -> tuple[str, str]:
-    """Give the OpenAPI document and the metrics of a webhook."""
+    """Return the OpenAPI document and the metrics of a webhook."""
     prepare(folder)
     with cluster_of(folder) as (kubeconfig, _), webhook(tree, folder, kubeconfig) as client:
         wait_for(client.is_ready, "a webhook that is ready")
@@ -365,7 +365,7 @@ def write_webhook(tree: Tree, out: Path, scratch: Path) -> None:
 
 
 def report() -> Json:
-    """Give a report of the node's pods."""
+    """Return a report of the node's pods."""
     body: Json = json.loads((INPUTS / "report.json").read_text(encoding="utf-8"))
     pod = json.loads((INPUTS / "pods.json").read_text(encoding="utf-8"))["items"][0]
     about = {"pod": pod["metadata"]["name"], "podUid": pod["metadata"]["uid"]}

@@ -25,7 +25,7 @@ _HELPS: Final = tuple(f"help-{verb}" for verb in VERBS)
 
 
 def surface_of(tree: Tree) -> dict[str, str]:
-    """Give the surface of a tree: file names with their text."""
+    """Return the surface of a tree: file names with their text."""
     with TemporaryDirectory(prefix="surface-") as folder, ThreadPoolExecutor(2) as pool:
         scratch = Path(folder)
         agent = pool.submit(agent_page, tree, scratch / "agent")

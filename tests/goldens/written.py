@@ -55,7 +55,7 @@ def enumerations(root: Path) -> str:
 
 
 def own_names(root: Path) -> str:
-    """Give the annotations, labels, taints, formats and other names of the product's own that the code holds."""
+    """Return the annotations, labels, taints, formats and other names of the product's own that the code holds."""
     found: set[str] = set()
     for module in _parsed(root):
         for node in ast.walk(module):
@@ -82,7 +82,7 @@ def strings(root: Path) -> str:
 
 
 def helm_of(home: Path) -> Path | None:
-    """Give the project's Helm, where it was built."""
+    """Return the project's Helm, where it was built."""
     return next(iter(sorted((home / ".cache/plimsoll/cluster").glob("helm-*/helm"))), None)
 
 

@@ -81,6 +81,6 @@ def ask_or_refuse(
 
 
 def no_answer(verb: str, error: NoAnswerError) -> int:
-    """Say that there is no answer; return the exit code."""
+    """Print that there is no answer; return the exit code."""
     print(f"plimsoll {verb}: {error}", file=sys.stderr)
     return 1

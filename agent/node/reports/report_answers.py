@@ -36,7 +36,7 @@ class Sent:
 
 
 def judged(answer: WebhookAnswer, url: str) -> Sent:
-    """Say what an answer to a report means."""
+    """Return what an answer to a report means."""
     status, said = answer.status, _fault_of(answer.body)
     sentence = f"{url} answered {status}" + (f": {said}" if said else "")
     if status == 200 and answer.is_too_long:

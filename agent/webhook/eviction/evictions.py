@@ -52,7 +52,7 @@ class Evictions:
         wall_now: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Take the parts; ``doubt`` returns why nobody may go at the moment, a pause above all, None = somebody may."""
+        """Store the parts; ``doubt`` says why nobody may go at the moment, a pause above all, None = somebody may."""
         self._api, self._store, self._options, self._doubt = api, store, options, doubt
         self._wall_now, self._clock = wall_now, clock
         self._lock = threading.Lock()

@@ -18,7 +18,7 @@ class TaintStore:
     """Grants of taints; any thread. Every method may raise ``StoreAway``: then nothing was changed."""
 
     def __init__(self, store: ArbiterTransactions, *, now: Callable[[Connection], float]) -> None:
-        """Take the parts; ``now`` returns Unix seconds by the one clock that all replicas share."""
+        """Store the parts; ``now`` returns Unix seconds by the one clock that all replicas share."""
         self._store, self._now = store, now
 
     def grant(self, node: str, judge: Judge, *, held_seconds: float) -> TaintRuling:

@@ -69,7 +69,7 @@ class Statistics:
     """Works them out; any thread that may wait."""
 
     def __init__(self, store: SketchSource, places: Callable[[Workload], tuple[SketchKey, ...]]) -> None:
-        """Take the parts; ``places`` returns under which keys a workload has its sketches, by class of nodes."""
+        """Store the parts; ``places`` returns under which keys a workload has its sketches, by class of nodes."""
         self._store, self._places = store, places
 
     def of(self, workload: Workload, now_unix_seconds: float) -> dict[str, ContainerStatistics]:

@@ -77,7 +77,7 @@ def test_resources_that_we_gave_the_pod_are_no_original() -> None:
 
 
 def given(**limits: str) -> dict[str, Any]:
-    """Give a pod that got resources of its own."""
+    """Return a pod that got resources of its own."""
     return first(orders={names.POD_LIMITS: json.dumps({"limits": limits})}, facts=KNOWING)
 
 

@@ -29,7 +29,7 @@ def _fraction(random: Random, nanos: int) -> int:
 
 
 def _with_fractions(random: Random, stated: Requirements, *, is_lower: bool) -> Requirements:
-    """Give what rounds up to the same whole numbers, or, of a pod's own budget, to one more."""
+    """Return what rounds up to the same whole numbers, or, of a pod's own budget, to one more."""
     requests, limits = dict(stated.requests), dict(stated.limits)
     for name, nanos in _NANOS:
         request, limit = requests.get(name), limits.get(name)
@@ -108,7 +108,7 @@ def test_no_prefix_adds_to_a_node_that_starts_over_its_allocatable_and_nobody_is
 
 
 def _crumbs(name: str, many: int, **fields: object) -> dict[str, object]:
-    """Give a pod of many containers that request a tenth of a millicore more than a hundred each."""
+    """Return a pod of many containers that request a tenth of a millicore more than a hundred each."""
     resources = Requirements(requests={CPU: 100_100_000, MEMORY: 8 * MIB * NANOS_PER_UNIT})
     containers = [Container(name=f"c{place}", kind=ContainerKind.REGULAR, resources=resources) for place in range(many)]
     return {"name": name, "containers": containers, **fields}
