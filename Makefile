@@ -12,7 +12,7 @@ ARGS ?=
 # How many tests `make test` runs at once where several may.
 WORKERS ?= 2
 
-.PHONY: help run demo test unit explore lint format bench bench-policies bench-fortnight bench-reaction bench-webhook guest e2e scale cluster cluster-tools test-tools conformance image image-check clean
+.PHONY: help run demo test unit explore lint format bench bench-policies bench-fortnight bench-reaction bench-memory bench-webhook guest e2e experiment scale cluster cluster-tools test-tools conformance image image-check clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -53,6 +53,9 @@ bench-policies: $(STAMP)/dev ## All policies over the real traces in ../shared/t
 bench-reaction: $(STAMP)/dev test-tools ## From contention to an accepted resize, 50 runs on real cgroups and a real API server
 	@$(BIN)/python -m tests.bench reaction $(ARGS)
 
+bench-memory: $(STAMP)/dev test-tools ## From being held back at memory.high to an accepted resize, 50 runs on a real kernel in qemu
+	@$(BIN)/python -m tests.bench memory $(ARGS)
+
 guest: $(STAMP)/dev test-tools ## The tests that need a whole cgroup v2 kernel, in qemu
 	@$(BIN)/python -m pytest tests/guest $(ARGS)
 
@@ -62,7 +65,8 @@ bench-webhook: $(STAMP)/dev test-tools ## The webhook under the reports of 5,000
 bench-fortnight: $(STAMP)/dev test-tools ## What 14 days of 5,000 nodes' reports cost: CPU, memory, database, start (root, an hour, 20 GiB)
 	@$(BIN)/python -m tests.bench fortnight $(ARGS)
 
-scale: $(STAMP)/dev test-tools ## 500 CapacityBuffers, and 500 kwok nodes on a real API server: calls per node and minute, flow control, outage (15 minutes)
+scale: $(STAMP)/dev test-tools ## 500 CapacityBuffers; Karpenter beside ours; 500 kwok nodes on a real API server: calls per node and minute, flow control, outage (20 minutes)
+	@$(BIN)/python -m tests.cluster.binaries kwok karpenter
 	@$(BIN)/python -m pytest tests/scale
 	@$(BIN)/python -m tests.scale $(ARGS)
 
@@ -74,6 +78,9 @@ cluster-tools: $(STAMP)/dev ## Build what the cluster needs from Go modules, onc
 
 e2e: $(STAMP)/dev test-tools ## A real node in qemu joins a real control plane: resizes by hand and by the agent (root, half an hour)
 	@$(BIN)/python -m tests.e2e $(ARGS)
+
+experiment: $(STAMP)/dev test-tools ## Pods whose containers share a budget against split limits, on a real node in qemu (root, an hour); ARGS="--put" writes the chart's page
+	@$(BIN)/python -m tests.experiment $(ARGS)
 
 conformance: $(STAMP)/dev ## Run the conformance vectors kept in tests/data/vectors
 	@$(BIN)/python -m tests.conformance tests/data/vectors/*.json $(ARGS)

@@ -16,11 +16,9 @@ class TurnCounts(Protocol):
 
     def done(self) -> None:
         """Count a turn that came to its end."""
-        ...
 
     def failed(self) -> None:
         """Count a turn that raised."""
-        ...
 
 
 class Turns:
@@ -41,7 +39,6 @@ class Turns:
         """Prepare; nothing runs yet.
 
         Args:
-            name: Of the thread.
             turn: Does what is due and returns the seconds until the next turn: 0 = at once, None = not before ``wake``.
             failed: Told what a turn raised, inside the ``except`` block, so that ``log.exception`` works. Returns the
                 seconds to back off: ``wake`` does not cut them short, as a fault that repeats at once must not spin.

@@ -20,6 +20,7 @@ from agent.core.eviction.proposal import Proposal, Want
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
 from agent.kube.pod_json import pod_from_json
+from agent.webhook.cluster.facts import ClusterFacts
 from tests.pods import container, pod_json
 
 NOW: Final = 1_800_000_000.0
@@ -111,7 +112,7 @@ def estimate(cpu_millicores: int | None = 400, memory_bytes: int | None = 512 * 
 
 
 @dataclass
-class Cluster:
+class Cluster(ClusterFacts):
     """What the webhook knows of the cluster, to be changed by a test: a small real stand-in for ``ClusterFacts``."""
 
     pods: dict[str, PodPlace] = field(default_factory=lambda: {REF.uid: place()})

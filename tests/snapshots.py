@@ -12,6 +12,7 @@ from agent.core.window.snapshot import (
     MemoryWindow,
     Missing,
     NodeStatus,
+    PodStatus,
     SamplerStatus,
     Snapshot,
     UnitAdvice,
@@ -58,6 +59,10 @@ def memory_window(working_set: int | None = 100 * MIB, **changes: Any) -> Memory
         lifetime_peak_bytes=None if working_set is None else working_set * 3,
         pressure_some_ratio=0.0,
         oom_kills=0,
+        anon_bytes=None if working_set is None else working_set // 2,
+        pressure_full_ratio=0.0,
+        high_events=0,
+        io_pressure_some_ratio=0.0,
         missing={} if working_set is not None else {"working_set_bytes": Missing.NO_SIGNAL},
     )
     return replace(window, **changes)
@@ -125,6 +130,23 @@ def service(path: str = "/system.slice/ssh.service", **changes: Any) -> UnitStat
         sample_age_seconds=0.4,
     )
     return replace(unit, **changes)
+
+
+def whole(pod: str = "web-1", *, itself: float | None = 25.0, **changes: Any) -> PodStatus:
+    """What was measured of the pod of ``container(pod)`` as a whole, read ten seconds ago."""
+    path = f"/kubepods/burstable/poduid-default-{pod}"
+    identity = UnitIdentity(
+        cgroup_path=path, kind=UnitKind.POD, qos=QosClass.BURSTABLE, pod_uid=f"uid-default-{pod}", pod=pod
+    )
+    unit = container(pod, identity=identity, resources=UnitResources(), sample_age_seconds=10.0)
+    working_set = None if itself is None else 7 * MIB
+    return PodStatus(whole=replace(unit, **changes), itself_cpu_millicores=itself, itself_working_set_bytes=working_set)
+
+
+def tier(path: str = "/kubepods/burstable", **changes: Any) -> UnitStatus:
+    """A QoS tier, read ten seconds ago."""
+    identity = UnitIdentity(cgroup_path=path, kind=UnitKind.TIER, qos=QosClass.BURSTABLE)
+    return replace(container(identity=identity, resources=UnitResources(), sample_age_seconds=10.0), **changes)
 
 
 def snapshot(*units: UnitStatus, **changes: Any) -> Snapshot:

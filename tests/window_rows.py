@@ -85,6 +85,10 @@ def memory(
     lifetime_peak: int = 0,
     some: int = 0,
     oom_kill: int = 0,
+    anon: int = 0,
+    full: int = 0,
+    high: int = 0,
+    io: int = 0,
     status: int = Status.OK,
     has: int = ALL,
 ) -> Rows:
@@ -97,6 +101,10 @@ def memory(
     row["memory_peak_bytes"] = lifetime_peak
     row["memory_some_usec"] = some
     row["oom_kill"] = oom_kill % 2**32
+    row["anon_bytes"] = anon
+    row["memory_full_usec"] = full
+    row["high_events"] = high % 2**32
+    row["io_some_usec"] = io
     row["status"] = status
     row["has"] = has
     return row

@@ -64,11 +64,9 @@ class Stream(Protocol):
         Raises:
             Unreachable: It broke off, or nothing came for too long. Not after ``close``.
         """
-        ...
 
     def close(self) -> None:
         """End it, from any thread; who iterates comes out at once. A second call does nothing."""
-        ...
 
 
 class CallOptions(TypedDict, total=False):
@@ -118,7 +116,6 @@ class Api(Protocol):
             ApiError: The server refused.
             Unreachable: It did not answer.
         """
-        ...
 
     def stream(
         self,
@@ -132,11 +129,7 @@ class Api(Protocol):
 
         Args:
             timeout_seconds: For the connection, and for each pause in the answer.
-
-        Raises:
-            ApiError, Unreachable: As ``call``.
         """
-        ...
 
 
 class HttpApi:
@@ -153,9 +146,6 @@ class HttpApi:
 
         Args:
             user_agent: What the server's audit log calls this program.
-
-        Raises:
-            CredentialsError: They cannot be used.
         """
         self.server: Final = credentials.server.rstrip("/")
         self._prefix = urlsplit(self.server).path
@@ -385,9 +375,6 @@ def server_version(api: Api) -> str | None:
 
     Returns:
         gitVersion, such as ``v1.37.1`` or with a vendor's suffix; None = it does not say.
-
-    Raises:
-        KubeError: It refused, or did not answer.
     """
     document = api.call("GET", VERSION_PATH)
     version = document.get("gitVersion") if isinstance(document, Mapping) else None

@@ -133,9 +133,6 @@ def buffer_quota_from_json(document: object) -> tuple[str, BufferQuota]:
 
     Returns:
         Its namespace and the quota; what is not understood is its ``fault``.
-
-    Raises:
-        ConvertError: It has no name.
     """
     top = Reader(document, "")
     metadata = top.child("metadata")
@@ -164,21 +161,13 @@ def _scopes(spec: Reader) -> tuple[ScopeTerm, ...]:
 
 
 def pod_template_from_json(document: object) -> tuple[str, Content]:
-    """Read a PodTemplate: its name and its ``template``, which is looked at where it is used.
-
-    Raises:
-        ConvertError: It has no name, or no template.
-    """
+    """Read a PodTemplate: its name and its ``template``, which is looked at where it is used."""
     top = _Reader(document, "")
     return top.child("metadata").required_text("name"), top.content("template")
 
 
 def managed_template_from_json(document: object) -> ManagedTemplate:
-    """Read a PodTemplate that stands under the name of a managed one.
-
-    Raises:
-        ConvertError: It has no name, or no template.
-    """
+    """Read a PodTemplate that stands under the name of a managed one."""
     top = _Reader(document, "")
     metadata = top.child("metadata")
     owners = [
@@ -200,11 +189,7 @@ def _is_of_group(owner: Reader) -> bool:
 
 
 def scale_from_json(document: object) -> ScaleFacts:
-    """Read a Scale of autoscaling/v1.
-
-    Raises:
-        ConvertError: A value is malformed.
-    """
+    """Read a Scale of autoscaling/v1."""
     status = Reader(document, "").child("status")
     return ScaleFacts(replicas=status.whole("replicas") or 0, selector=status.text("selector") or "")
 
@@ -227,11 +212,7 @@ def scalable_from_json(document: object, api_group: str, kind: str) -> ScalableO
 
 
 def live_pod_from_json(document: object) -> LivePod:
-    """Read a pod as a shape to copy.
-
-    Raises:
-        ConvertError: It has no name, or a value is malformed.
-    """
+    """Read a pod as a shape to copy."""
     top = _Reader(document, "")
     metadata = top.child("metadata")
     return LivePod(
@@ -243,11 +224,7 @@ def live_pod_from_json(document: object) -> LivePod:
 
 
 def pod_of_template(content: Content) -> Pod:
-    """Read the content of a pod template as the pod that would be made of it.
-
-    Raises:
-        ConvertError: A value is malformed.
-    """
+    """Read the content of a pod template as the pod that would be made of it."""
     return pod_from_json({"metadata": {"uid": _NO_NAME, "name": _NO_NAME}, "spec": content.get("spec")})
 
 

@@ -1,6 +1,6 @@
 """Kubernetes JSON of the whole cluster to shapes of the house: autoscalers, ranges, quotas, places of pods. Pure.
 
-As in ``pod_json``, foreign data are checked here, an error names the path, and what nobody asks for is not read.
+As in ``pod_json``, foreign data are checked here, a ConvertError names the path, and what nobody asks for is not read.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from agent.core.cluster.hpa import (
     frozen_axes,
 )
 from agent.core.cluster.pod import CPU, MEMORY, RUNNING, OwnerReference, Pod
+from agent.core.cluster.versions import parse_version
 from agent.core.cluster.workload import Workload, workload_of
 from agent.core.history.rollup import INSTANCE_TYPE_LABEL, NodeClass
+from agent.core.machine.pod_limits import POD_LEVEL
 from agent.core.numbers.units import NANOS_PER_UNIT
 from agent.core.orders.annotations import POLICY
 from agent.core.resize.originals import OriginalError, annotated_original
@@ -30,6 +32,7 @@ from agent.core.window.overload import OVERLOAD_TAINT_KEY
 from agent.kube.json_reader import ConvertError, Reader
 
 _MILLIS_PER_UNIT: Final = 1000
+_WINDOWS: Final = "windows"
 NOT_UNDERSTOOD: Final = "not understood"
 VPA_OFF: Final = "Off"
 """updateMode of a VerticalPodAutoscaler that only advises."""
@@ -99,18 +102,17 @@ class NodeFacts:
     """None = its capacity is not reported yet."""
     is_overloaded: bool
     """It carries Plimsoll's own taint."""
-    capacity: NodeAmounts | None = None
+    capacity: NodeAmounts | None
     """All that it has; None = not reported yet, or not both CPU and memory."""
-    allocatable: NodeAmounts | None = None
+    allocatable: NodeAmounts | None
     """What of it pods may request; None = as above."""
+    takes_pod_resources: bool | None
+    """Its kubelet takes pods with resources of their own; None = it runs Windows, where no pod may have them. False
+    also where the version is not stated or odd."""
 
 
 def pod_place_from_json(document: object) -> PodPlace:
-    """Read where a pod is and whom it belongs to.
-
-    Raises:
-        ConvertError: A value is malformed; as for all readers here.
-    """
+    """Read where a pod is and whom it belongs to."""
     top = Reader(document, "")
     metadata = top.child("metadata")
     pod = Pod(
@@ -176,18 +178,27 @@ def _written_containers(spec: Reader, pod: Pod) -> tuple[WrittenContainer, ...]:
 
 
 def node_facts_from_json(document: object) -> NodeFacts:
-    """Read a node's class and whether it is tainted as overloaded."""
+    """Read a node.
+
+    Source:
+        KEP-2837: ``spec.resources`` is on by default from 1.34. An older kubelet runs such a pod without the limits,
+        or refuses it (PodLevelResourcesNotSupported).
+    """
     top = Reader(document, "")
     metadata, status = top.child("metadata"), top.child("status")
     capacity = status.child("capacity")
     cpus = capacity.quantity(CPU) // NANOS_PER_UNIT if capacity.has(CPU) else 0
     instance_type = metadata.texts("labels").get(INSTANCE_TYPE_LABEL)
+    info = status.child("nodeInfo")
+    version = parse_version(info.text("kubeletVersion"))
+    takes = version is not None and version >= POD_LEVEL
     return NodeFacts(
         name=metadata.required_text("name"),
         node_class=NodeClass(instance_type=instance_type or None, cpus=cpus) if cpus > 0 else None,
         is_overloaded=any(taint.text("key") == OVERLOAD_TAINT_KEY for taint in top.child("spec").items("taints")),
         capacity=_node_amounts(capacity),
         allocatable=_node_amounts(status.child("allocatable")),
+        takes_pod_resources=None if info.text("operatingSystem") == _WINDOWS else takes,
     )
 
 
@@ -223,11 +234,7 @@ def autoscaler_from_json(document: object) -> Autoscaler:
 
 
 def vertical_autoscaler_from_json(document: object) -> VerticalAutoscaler:
-    """Read a VerticalPodAutoscaler of autoscaling.k8s.io/v1; one that states no updateMode, or an odd one, acts.
-
-    Raises:
-        ConvertError: As for ``autoscaler_from_json``.
-    """
+    """Read a VerticalPodAutoscaler of autoscaling.k8s.io/v1; one that states no updateMode, or an odd one, acts."""
     top = Reader(document, "")
     namespace, name = _named(top)
     named = f"VerticalPodAutoscaler {namespace}/{name}"

@@ -173,11 +173,7 @@ class Authorization:
     """Gives the Authorization header for each request; renews it when its source changes. For any thread."""
 
     def __init__(self, credentials: Credentials) -> None:
-        """Read the token for the first time.
-
-        Raises:
-            CredentialsError: There is none that can be used.
-        """
+        """Read the token for the first time."""
         self._credentials = credentials
         self._lock = threading.Lock()
         self._stamp: tuple[int, int, int] | None = None

@@ -63,11 +63,7 @@ def read_list(text: bytes, take: Callable[[object], None]) -> ListHead:
 
 
 def lenient_value(text: bytes) -> object:
-    """Return the value of a JSON text; what is odd in one object (no UTF-8, 1e999) must not hide the others.
-
-    Raises:
-        ValueError, RecursionError: It is no JSON.
-    """
+    """Return the value of a JSON text; what is odd in one object (no UTF-8, 1e999) must not hide the others."""
     value: object
     try:
         value = msgspec.json.decode(text)

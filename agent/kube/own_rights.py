@@ -79,9 +79,6 @@ def missing_permissions(api: Api, needed: Iterable[Permission] = NEEDED) -> tupl
 
     Returns:
         Those that are not there, in the order asked; empty = all is allowed.
-
-    Raises:
-        KubeError: The server refused the question, or did not answer.
     """
     answers = ((permission, _review(api, permission)) for permission in needed)
     return tuple(
@@ -125,9 +122,6 @@ def identity(api: Api) -> Identity:
 
     Returns:
         Nothing known where the server is older.
-
-    Raises:
-        KubeError: The server refused, or did not answer.
     """
     review = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
     try:
@@ -146,11 +140,7 @@ def identity(api: Api) -> Identity:
 
 
 def node_claim(api: Api) -> str | None:
-    """Return the node that this agent's token is bound to; None = to none, or the server is too old to say.
-
-    Raises:
-        KubeError: The server refused, or did not answer.
-    """
+    """Return the node that this agent's token is bound to; None = to none, or the server is too old to say."""
     return identity(api).node_name
 
 

@@ -1,7 +1,7 @@
 """Kubernetes JSON to pods of the house. Pure: text and files are others' business.
 
-Foreign data enters here, so a value is an ``object`` until it is checked. An error names the path to the value, the
-value, and what is allowed there. What sizing does not need is passed over unread.
+Foreign data enters here, so a value is an ``object`` until it is checked. A ConvertError names the path to the value,
+the value, and what is allowed there. What sizing does not need is passed over unread.
 """
 
 from __future__ import annotations
@@ -39,11 +39,7 @@ _UNREAD_ANNOTATIONS = frozenset({"kubectl.kubernetes.io/last-applied-configurati
 
 
 def pods_from_json(document: object, where: str = "") -> tuple[Pod, ...]:
-    """Read a Pod, a PodList or a List of pods.
-
-    Raises:
-        ConvertError: It is something else, or a pod in it is malformed.
-    """
+    """Read a Pod, a PodList or a List of pods."""
     top = _Reader(document, where)
     kind = top.text("kind") or ("List" if top.has("items") else None)
     if kind in LIST_KINDS:
@@ -54,38 +50,22 @@ def pods_from_json(document: object, where: str = "") -> tuple[Pod, ...]:
 
 
 def pod_from_json(document: object, where: str = "") -> Pod:
-    """Read one pod, with or without its ``kind``.
-
-    Raises:
-        ConvertError: A value is malformed.
-    """
+    """Read one pod, with or without its ``kind``."""
     return _Reader(document, where).pod()
 
 
 def node_from_json(document: object, where: str = "") -> Node:
-    """Read one node, with or without its ``kind``.
-
-    Raises:
-        ConvertError: A value is malformed, or it is something else.
-    """
+    """Read one node, with or without its ``kind``."""
     return _Reader(document, where).node()
 
 
 def namespace_from_json(document: object, where: str = "") -> Namespace:
-    """Read one namespace, whole or as its metadata alone (PartialObjectMetadata), with or without its ``kind``.
-
-    Raises:
-        ConvertError: A value is malformed, or it is something else.
-    """
+    """Read one namespace, whole or as its metadata alone (PartialObjectMetadata), with or without its ``kind``."""
     return _Reader(document, where).namespace()
 
 
 def namespaces_from_json(document: object, where: str = "") -> tuple[Namespace, ...]:
-    """Read a Namespace, or a NamespaceList or List of them, as ``kubectl get namespaces -o json`` prints.
-
-    Raises:
-        ConvertError: It is something else, or a namespace in it is malformed.
-    """
+    """Read a Namespace, or a NamespaceList or List of them, as ``kubectl get namespaces -o json`` prints."""
     top = _Reader(document, where)
     if top.text("kind") in ("NamespaceList", "List") or (top.text("kind") is None and top.has("items")):
         return tuple(item.namespace() for item in top.items("items"))
@@ -258,11 +238,9 @@ class _Reader(Reader):
                     key=taint.required_text("key"),
                     effect=taint.required_text("effect"),
                     value=taint.text("value"),
-                    time_added=taint.text("timeAdded"),
                 )
                 for taint in spec.items("taints")
             ),
-            is_unschedulable=spec.flag("unschedulable"),
             capacity=status.amounts("capacity"),
             allocatable=status.amounts("allocatable"),
             kubelet_version=system.text("kubeletVersion"),

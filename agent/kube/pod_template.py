@@ -21,11 +21,7 @@ PODS_ALLOWED: Final = "Pod, Deployment, StatefulSet, DaemonSet, ReplicaSet, Job,
 
 
 def pods_of(document: object, where: str) -> Iterator[dict[str, object]]:
-    """Return the pods of one object of the API, as ``where`` in messages.
-
-    Raises:
-        ConvertError: It is none that has pods.
-    """
+    """Return the pods of one object of the API, as ``where`` in messages."""
     top = Reader(document, where)
     kind, items = top.text("kind"), member(document, "items")
     if kind in _LISTS or (kind is None and isinstance(items, list)):

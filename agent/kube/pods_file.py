@@ -26,9 +26,6 @@ def load_pods(path: Path) -> tuple[Pod, ...]:
     Args:
         path: A Pod, a PodList or a List of pods as JSON, or the same as YAML in one or more documents.
 
-    Returns:
-        The pods in the file's order; empty for an empty list.
-
     Raises:
         PodsFileError: The file cannot be read, is neither JSON nor YAML, holds something else than pods, or holds one
             pod twice.

@@ -87,7 +87,6 @@ class WatchSource(Generic[T]):
     is_same: Callable[[T, T], bool]
     """Whether two values are the same to those who use them."""
     query: Mapping[str, str] = field(default_factory=dict)
-    """Selectors."""
     accept_list: str = JSON
     accept_watch: str = JSON
     page_objects: int | None = None
@@ -135,7 +134,6 @@ class Reflector(Generic[T]):
         Args:
             on_news: Called from the watching thread after something changed for those who use it.
             on_connect: Called from the watching thread before each list and each watch.
-            pace: How often and how patiently.
             kept: Where the objects are kept; None = as values of ``source.read``, by name.
         """
         self.kept: Final = kept if kept is not None else ReflectedObjects(source.read, source.is_same)

@@ -68,9 +68,6 @@ class ScalableKinds:
 
         Returns:
             None = the server has no such kind.
-
-        Raises:
-            KubeError: The server refused the question, or did not answer.
         """
         key = (api_group, kind)
         if key in KNOWN_PLACES:
@@ -163,11 +160,7 @@ def read_scale(api: Api, place: KindPlace, namespace: str, name: str) -> ReadSca
 def read_scalable(
     api: Api, place: KindPlace, namespace: str, name: str, *, api_group: str, kind: str
 ) -> ReadObject | None:
-    """Read replicas and pod template of an object of one of the known kinds; None = there is no such object.
-
-    Raises:
-        KubeError, ConvertError: As ``read_scale``.
-    """
+    """Read replicas and pod template of an object of one of the known kinds; None = there is no such object."""
     document = _object(api, place.path(namespace, name))
     if document is None:
         return None
@@ -226,11 +219,7 @@ def newest_pod(api: Api, namespace: str, selector: str) -> PodMark | None:
 
 
 def read_live_pod(api: Api, namespace: str, name: str) -> LivePod | None:
-    """Read a pod whole, as the shape of a chunk; None = it is gone.
-
-    Raises:
-        KubeError, ConvertError: As ``read_scale``.
-    """
+    """Read a pod whole, as the shape of a chunk; None = it is gone."""
     document = _object(api, namespaced_path(namespace, "pods", name))
     return None if document is None else live_pod_from_json(document)
 

@@ -32,7 +32,6 @@ class WatchedEntry(Generic[T]):
     value: T | None
     """None = it is not understood."""
     fault: str | None = None
-    """Why it is not."""
     held_until_seconds: float | None = None
     """It came by ``put``: until then what is older does not replace it. On the caller's clock."""
 
@@ -42,11 +41,9 @@ class Gathering(Protocol):
 
     def take(self, document: object) -> None:
         """Add the next object."""
-        ...
 
     def finish(self, *, now_seconds: float, is_newest: bool) -> bool:
         """Replace all before by what was taken; as ``ReflectedObjects.replace_all``."""
-        ...
 
 
 class ReflectedObjects(Generic[T]):
@@ -90,9 +87,6 @@ class ReflectedObjects(Generic[T]):
 
         Args:
             is_newest: The list is of the moment, and not of a server's cache: nothing is defended against it.
-
-        Returns:
-            Whether anything changed for those who use it.
         """
         with self._lock:
             before, after = self._entries, dict[str, WatchedEntry[T]]()
@@ -118,9 +112,6 @@ class ReflectedObjects(Generic[T]):
         """Store the object that a patch was answered with, unless it is not newer than what is known.
 
         An object that the watch has not shown, or has shown to be gone or another of the same name, is left to it.
-
-        Returns:
-            Whether something changed for those who use it.
         """
         with self._lock:
             old = self._entries.get(entry.key)

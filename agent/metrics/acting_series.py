@@ -13,9 +13,11 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry
 
+from agent.core.cluster.pod import QosClass
 from agent.core.cluster.resource import Resource
+from agent.core.machine.pod_limits import PodLimitHeld
 from agent.core.orders.order import Mode
-from agent.core.plan.demand import Kept, Reserved
+from agent.core.plan.demand import Kept, Reserved, Urgent
 from agent.core.plan.plan import ContainerPlan, Plan, ResourcePlan
 from agent.core.plan.pod_change import Change
 from agent.core.resize.decision import Outcome
@@ -55,9 +57,23 @@ class Trigger(StrEnum):
     NEWS = "news"
     """The pods or the node object changed."""
     PRESSURE = "pressure"
+    MEMORY = "memory"
+    """Somebody is held back at memory.high, or waits for memory at its limit."""
     OUT_OF_MEMORY = "out_of_memory"
     ORDER = "order"
     """A person: resume, unpin, restore."""
+
+
+class UrgentCause(StrEnum):
+    """What showed that a container cannot wait for the next evaluation."""
+
+    CPU_WAITING = "cpu_waiting"
+    MEMORY_LIMIT = "memory_limit"
+    """Its working set came close to its memory limit."""
+    MEMORY_HIGH = "memory_high"
+    """It was held back at its memory.high."""
+    MEMORY_WAITING = "memory_waiting"
+    """It waited for memory at its memory limit."""
 
 
 _FAMILIES: Final = (
@@ -91,6 +107,11 @@ _FAMILIES: Final = (
         "1 = the newest plan does not fit whoever goes: nothing is written for this resource.",
         resource=Resource,
     ),
+    counter(
+        "plimsoll_urgent_total",
+        "Times that a look at an enforced container found it short, by what showed it.",
+        reason=UrgentCause,
+    ),
     counter("plimsoll_plans_total", "Plans made, by what asked for them.", trigger=Trigger),
     histogram(
         "plimsoll_plan_duration_seconds", "Time that making one plan took.", PLAN_BUCKETS_SECONDS, unit="seconds"
@@ -106,6 +127,14 @@ _FAMILIES: Final = (
     ),
     gauge("plimsoll_writes_barred", "1 = nothing at all is written on this node, for this reason.", reason=BARRIERS),
     gauge("plimsoll_pinned_pods", "Pods left alone by plimsoll pin."),
+    gauge(
+        "plimsoll_pod_limits", "Pods whose limits by plimsoll.dev/pod-limits the agent has in force in their cgroups."
+    ),
+    gauge(
+        "plimsoll_pod_limits_held",
+        "Pods with plimsoll.dev/pod-limits for which the agent writes nothing, by reason.",
+        reason=PodLimitHeld,
+    ),
     gauge("plimsoll_overloaded", "1 = load and pressure are too high."),
     gauge("plimsoll_overload_tainted", "1 = the node has the overload taint."),
     gauge("plimsoll_annotation_faults", "Pods with an annotation that is not understood; each is treated as off."),
@@ -137,6 +166,11 @@ _MEASURED: Final = (
         for resource, noun, unit, _ in _SUMS
         for stem, (text, _) in _AMOUNTS.items()
     ),
+    MeasuredFamily(
+        "plimsoll_qos_reserved_target_bytes",
+        "Memory that a QoS tier may use by podLimits.qosReservedMemoryPercent; absent where none is set.",
+        ("tier",),
+    ),
     MeasuredFamily(_PENDING, "Age of the oldest resize that the kubelet has put off; absent while there is none."),
 )
 
@@ -156,6 +190,16 @@ class ActingSeries:
             (change.resource, Direction.UP if change.after > change.before else Direction.DOWN) for change in changes
         }:
             self._series.count("plimsoll_resizes_total", resource, direction, result)
+
+    def count_urgent(self, needs: Iterable[Urgent]) -> None:
+        """Count who was found short; memory pressure that only bars a shrink is no cause."""
+        for urgent in needs:
+            if urgent.cpu_millicores is not None:
+                self._series.count("plimsoll_urgent_total", UrgentCause.CPU_WAITING)
+            if urgent.memory_short is not None:
+                self._series.count("plimsoll_urgent_total", UrgentCause(urgent.memory_short.value))
+            elif urgent.memory_bytes is not None:
+                self._series.count("plimsoll_urgent_total", UrgentCause.MEMORY_LIMIT)
 
     def observe_resize(self, seconds: float) -> None:
         """Count how long the kubelet took."""
@@ -222,6 +266,17 @@ class ActingSeries:
         """Set whether the node is over the red line, and whether others can see it."""
         self._series.set("plimsoll_overloaded", value=is_overloaded)
         self._series.set("plimsoll_overload_tainted", value=is_tainted)
+
+    def set_pod_limits(self, *, limited: int, held: Mapping[PodLimitHeld, int]) -> None:
+        """Set how many pods have their limits from the agent, and why others that ask for limits have none."""
+        self._series.set("plimsoll_pod_limits", value=limited)
+        for reason in PodLimitHeld:
+            self._series.set("plimsoll_pod_limits_held", reason, value=held.get(reason, 0))
+
+    def set_qos_reserved(self, target_bytes: Mapping[QosClass, int]) -> None:
+        """Set what the lower QoS tiers may use by the percentage that is set; empty = there is none."""
+        for qos in (QosClass.BURSTABLE, QosClass.BEST_EFFORT):
+            self._measured.set("plimsoll_qos_reserved_target_bytes", qos.lower(), value=target_bytes.get(qos))
 
     def set_annotation_faults(self, pods: int) -> None:
         """Set how many pods have an annotation that is not understood."""

@@ -15,20 +15,27 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Gauge, ProcessCollector, disable_created_metrics
 from prometheus_client.registry import Collector
 
+from agent.core.machine.drift import DRIFT_KINDS
+from agent.core.numbers.arrays import Floats
 from agent.core.recommender.recommendation import Withheld
 from agent.core.window.ring_rows import CAUSES, FILES
-from agent.core.window.snapshot import Gap
+from agent.core.window.snapshot import Gap, PodStatus
 from agent.core.window.sweep_pace import Skipped
 from agent.metrics.acting_series import ActingSeries
 from agent.metrics.container_series import ContainerPage, ContainerSeries, Totals
 from agent.metrics.exposition import MetricsPage, wants_openmetrics, write_page
 from agent.metrics.families import MeasuredFamily, MeasuredGauges, SeriesTable, counter, gauge, histogram
 from agent.metrics.loop_series import LoopSeries
+from agent.metrics.pod_series import TierSeries, pods_text
+from agent.metrics.quality_series import QualityByWorkload, QualityPage
 
 SWEEP_BUCKETS_SECONDS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
 COUNTER_FILES: Final = ("cpu.stat", "cpu.pressure", "memory.pressure", "io.pressure", "memory.events")
 """The files whose numbers may only grow."""
 RELIST_TRIGGERS: Final = ("start", "periodic", "overflow", "no_watches")
+
+
+CGROUP_LEVELS: Final = ("container", "pod", "tier")
 
 
 class Feature(StrEnum):
@@ -104,10 +111,27 @@ _FAMILIES: Final = (
         "Out-of-memory kills in containers; with resized_recently=true a resize may be to blame.",
         resized_recently=("false", "true"),
     ),
+    counter(
+        "plimsoll_cgroups_created_total",
+        "Cgroups of the kubelet that came since the agent's start, by level.",
+        level=CGROUP_LEVELS,
+    ),
+    counter(
+        "plimsoll_cgroups_removed_total",
+        "Cgroups of the kubelet that went since the agent's start, by level.",
+        level=CGROUP_LEVELS,
+    ),
+    counter(
+        "plimsoll_cgroups_changed_total",
+        "Values of the kubelet's cgroups that differed from audit to audit, by who wrote them: the agent itself, or "
+        "others (kubelet, runtime, a person; the kubelet also where the agent asked for a resize).",
+        writer=("plimsoll", "others"),
+    ),
+    counter("plimsoll_cgroup_audits_total", "Audits of the kubelet's cgroups that came to an end."),
     counter("plimsoll_scrapes_rejected_total", "Scrapes answered with 503 because others were under way."),
     gauge(
         "plimsoll_series_dropped",
-        "Container series left out of the page before: over the cap, or labels given twice.",
+        "Series of containers and workloads left out of the page before: over the cap, or labels given twice.",
     ),
     gauge(
         "plimsoll_withheld",
@@ -126,6 +150,12 @@ _MEASURED: Final = (
     MeasuredFamily("plimsoll_recommended_cpu_cores", "Sum of CPU requests recommended for those containers."),
     MeasuredFamily("plimsoll_requested_memory_bytes", "Sum of memory requests of containers with a recommendation."),
     MeasuredFamily("plimsoll_recommended_memory_bytes", "Sum of memory requests recommended for those containers."),
+    MeasuredFamily(
+        "plimsoll_cgroup_drift",
+        "Values of the kubelet's cgroups that differ from what it should have written, by file, as of the newest "
+        "audit; what an option of the kubelet may explain does not count.",
+        ("kind",),
+    ),
     MeasuredFamily("plimsoll_node_cpus", "CPUs of the machine."),
     MeasuredFamily("plimsoll_node_cpu_usage_cores", "CPU use of the machine since the page before."),
     MeasuredFamily("plimsoll_node_memory_total_bytes", "Memory of the machine."),
@@ -146,6 +176,9 @@ class Metrics:
         self._per_container = per_container
         self._rows: Sequence[ContainerSeries] = ()
         self._totals: Callable[[], Totals] | None = None
+        self._quality: QualityPage | None = None
+        self._pods: Sequence[PodStatus] = ()
+        self._max_series = max_series
         self._render_lock = threading.Lock()
 
         Gauge(
@@ -165,6 +198,9 @@ class Metrics:
         self.loops: Final = LoopSeries()
         """The loops of this process."""
         registry.register(self.loops)
+        self.tiers: Final = TierSeries()
+        """Of the QoS tiers."""
+        registry.register(self.tiers)
         self.acting: Final = ActingSeries(registry)
         """What planning and acting count."""
 
@@ -239,6 +275,26 @@ class Metrics:
         """Set how old the list of pods is; None = this source is not in use."""
         self._measured.set("plimsoll_pod_source_age_seconds", source, value=age_seconds)
 
+    def count_cgroups(self, level: str, *, created: int = 0, removed: int = 0) -> None:
+        """Count cgroups that came and went; ``level`` is one of ``CGROUP_LEVELS``."""
+        self._series.count("plimsoll_cgroups_created_total", level, by=created)
+        self._series.count("plimsoll_cgroups_removed_total", level, by=removed)
+
+    def take_cgroups(self, level: str, *, created: int, removed: int) -> None:
+        """Count up to totals since the agent's start; ``level`` is one of ``CGROUP_LEVELS``."""
+        self._series.count_up_to("plimsoll_cgroups_created_total", level, total=created)
+        self._series.count_up_to("plimsoll_cgroups_removed_total", level, total=removed)
+
+    def count_changed_cgroup(self, *, is_ours: bool) -> None:
+        """Count a value of a cgroup that differs from the audit before."""
+        self._series.count("plimsoll_cgroups_changed_total", "plimsoll" if is_ours else "others")
+
+    def set_drift(self, counts: Mapping[str, int]) -> None:
+        """Set how much an audit found to differ, by kind, and count the audit; a kind that is not there counts 0."""
+        for kind in DRIFT_KINDS:
+            self._measured.set("plimsoll_cgroup_drift", kind, value=counts.get(kind, 0))
+        self._series.count("plimsoll_cgroup_audits_total")
+
     def count_oom_kills(self, count: int = 1, *, resized_recently: bool = False) -> None:
         """Count out-of-memory kills."""
         self._series.count("plimsoll_oom_kills_total", str(resized_recently).lower(), by=count)
@@ -299,6 +355,16 @@ class Metrics:
         """
         self._rows, self._totals = rows, totals
 
+    def take_quality(
+        self, of_node: Callable[[], Floats | None], by_workload: Callable[[], QualityByWorkload] | None
+    ) -> None:
+        """Put on the page how good sizing was, read at each scrape; once. None = not by workload."""
+        self._quality = QualityPage(of_node, by_workload, max_series=self._max_series)
+
+    def publish_pods(self, pods: Sequence[PodStatus]) -> None:
+        """Put the newest figures of whole pods on the page, to be written when asked for."""
+        self._pods = pods
+
     # What the serving thread asks for.
 
     def count_rejected_scrape(self) -> None:
@@ -308,12 +374,14 @@ class Metrics:
     def page(self, accept: str = "", accept_encoding: str = "") -> MetricsPage:
         """Return the page as the headers ask for it: OpenMetrics 1.0 or the text format 0.0.4, gzip or plain."""
         openmetrics = wants_openmetrics(accept)
-        text = ""
+        text, dropped = ("", 0) if self._quality is None else self._quality.render(openmetrics=openmetrics)
         if self._per_container:
             with self._render_lock:  # two scrapes share the label cache
                 totals = self._totals
-                text, dropped = self._containers.render(
+                containers, left_out = self._containers.render(
                     self._rows, totals=None if totals is None else totals(), openmetrics=openmetrics
                 )
-            self._series.set("plimsoll_series_dropped", value=dropped)
+            of_pods, pods_left_out = pods_text(self._pods, max_series=self._max_series, openmetrics=openmetrics)
+            text, dropped = containers + of_pods + text, dropped + left_out + pods_left_out
+        self._series.set("plimsoll_series_dropped", value=dropped)
         return write_page(self._registry, openmetrics=openmetrics, accept_encoding=accept_encoding, more=text)

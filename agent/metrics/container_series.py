@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from agent.core.recommender.recommendation import Recommendation
 from agent.core.window.snapshot import UnitStatus
@@ -32,6 +32,16 @@ class ContainerSeries:
     """PSI ``some`` of cpu.pressure as the kernel counts it, since the cgroup was made."""
     throttled_usec_total: int | None = None
     """``throttled_usec`` of cpu.stat, since the cgroup was made."""
+    stalled_usec_total: int | None = None
+    """PSI ``full`` of cpu.pressure."""
+    memory_waiting_usec_total: int | None = None
+    """PSI ``some`` of memory.pressure."""
+    memory_stalled_usec_total: int | None = None
+    """PSI ``full`` of memory.pressure."""
+    memory_high_events_total: int | None = None
+    """``high`` of memory.events."""
+    io_waiting_usec_total: int | None = None
+    """PSI ``some`` of io.pressure."""
     cpu_request_millicores: int | None = None
     cpu_limit_millicores: int | None = None
     memory_request_bytes: int | None = None
@@ -42,14 +52,26 @@ class ContainerSeries:
     """Of the policy ``vpa``, which alone knows one."""
 
 
+class ContainerTotals(NamedTuple):
+    """Counters of one container as the kernel has them, by the names that they have in ``ContainerSeries``."""
+
+    waiting_usec_total: int | None = None
+    throttled_usec_total: int | None = None
+    stalled_usec_total: int | None = None
+    memory_waiting_usec_total: int | None = None
+    memory_stalled_usec_total: int | None = None
+    memory_high_events_total: int | None = None
+    io_waiting_usec_total: int | None = None
+
+
 def to_container_series(
     status: UnitStatus,
     *,
-    waiting_usec_total: int | None,
-    throttled_usec_total: int | None,
+    waiting_usec_total: int | None = None,
+    throttled_usec_total: int | None = None,
     recommendation: Recommendation | None = None,
 ) -> ContainerSeries:
-    """Take a unit's status and its recommendation for the page; the two totals come from its newest raw row.
+    """Take a unit's status and its recommendation for the page; further totals come with ``ContainerTotals``.
 
     A container without names from a pod source goes by the last part of its cgroup's path, as a service does.
     """
@@ -96,7 +118,7 @@ def _seconds(usec: int) -> str:
 @dataclass(frozen=True, slots=True)
 class _Family:
     name: str
-    """Without ``_total``; it ends in the unit."""
+    """Without ``_total``; it ends in the unit, or in what is counted."""
     text: str
     fields: tuple[tuple[str, str], ...]
     """(quantile label or empty, field of ``ContainerSeries``)."""
@@ -105,7 +127,8 @@ class _Family:
 
     @property
     def unit(self) -> str:
-        return self.name.rpartition("_")[2]
+        last = self.name.rpartition("_")[2]
+        return "" if last == "events" else last
 
 
 _QUANTILES: Final = "0.75 is the sustained use, 1 the peak; never add quantiles up"
@@ -133,6 +156,41 @@ FAMILIES: Final = (
         "plimsoll_container_cpu_throttled_seconds",
         "Time in which cpu.max held tasks back, over all CPUs.",
         (("", "throttled_usec_total"),),
+        _seconds,
+        "counter",
+    ),
+    _Family(
+        "plimsoll_container_cpu_stalled_seconds",
+        "Time in which all its tasks that could run waited for a CPU at once (PSI full), its own cpu.max included.",
+        (("", "stalled_usec_total"),),
+        _seconds,
+        "counter",
+    ),
+    _Family(
+        "plimsoll_container_memory_waiting_seconds",
+        "Time in which some task stalled on memory (PSI some); read every slow interval.",
+        (("", "memory_waiting_usec_total"),),
+        _seconds,
+        "counter",
+    ),
+    _Family(
+        "plimsoll_container_memory_stalled_seconds",
+        "Time in which all its tasks stalled on memory at once (PSI full); read every slow interval.",
+        (("", "memory_stalled_usec_total"),),
+        _seconds,
+        "counter",
+    ),
+    _Family(
+        "plimsoll_container_memory_high_events",
+        "How often its tasks were held back to reclaim, as it was above memory.high; read every slow interval.",
+        (("", "memory_high_events_total"),),
+        str,
+        "counter",
+    ),
+    _Family(
+        "plimsoll_container_io_waiting_seconds",
+        "Time in which some task waited for a disk (PSI some); read every slow interval.",
+        (("", "io_waiting_usec_total"),),
         _seconds,
         "counter",
     ),
@@ -180,9 +238,9 @@ FAMILIES: Final = (
     ),
 )
 Labels = tuple[str, str, str]
-Totals = Mapping[Labels, tuple[int | None, int | None]]
-"""Of the moment of a scrape: labels -> (waiting_usec_total, throttled_usec_total)."""
-_TOTALS: Final = {"waiting_usec_total": 0, "throttled_usec_total": 1}
+Totals = Mapping[Labels, ContainerTotals]
+"""Of the moment of a scrape."""
+_TOTALS: Final = {name: column for column, name in enumerate(ContainerTotals._fields)}
 SERIES_PER_CONTAINER: Final = sum(len(family.fields) for family in FAMILIES)
 
 
@@ -237,7 +295,7 @@ class ContainerPage:
                 ]
             if lines:
                 name = family.name if openmetrics else sample
-                unit = f"# UNIT {name} {family.unit}\n" if openmetrics else ""
+                unit = f"# UNIT {name} {family.unit}\n" if openmetrics and family.unit else ""
                 parts.append(f"# HELP {name} {family.text}\n# TYPE {name} {family.kind}\n{unit}")
                 parts += lines
         return "".join(parts), dropped
@@ -260,10 +318,11 @@ def _series_of(row: ContainerSeries) -> int:
     return sum(getattr(row, name) is not None for family in FAMILIES for _, name in family.fields)
 
 
-def _escaped(value: str) -> str:
+def escaped(value: str) -> str:
+    """Return a label's value as the exposition format has it."""
     return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def _label_text(labels: Labels) -> str:
-    namespace, pod, container = map(_escaped, labels)
+    namespace, pod, container = map(escaped, labels)
     return f'namespace="{namespace}",pod="{pod}",container="{container}"'

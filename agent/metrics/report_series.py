@@ -60,7 +60,6 @@ class PostResult(StrEnum):
     UNAVAILABLE = "unavailable"
     """The webhook or its database is away and says so."""
     UNREACHABLE = "unreachable"
-    """No answer."""
     NOT_UNDERSTOOD = "not_understood"
     """An answer that no webhook of this program gives."""
     NO_CREDENTIALS = "no_credentials"

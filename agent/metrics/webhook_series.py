@@ -42,7 +42,6 @@ _CALLS: Final[Mapping[str, tuple[str, str]]] = {
         "Orders to forget history, by what became of them.",
     ),
 }
-"""Kind of call -> its family."""
 _FAMILIES: Final = (
     histogram(
         "plimsoll_webhook_duration_seconds",
@@ -101,7 +100,6 @@ class WebhookMetrics:
         registry.register(self._readings)
         ProcessCollector(registry=registry)
         self.loops: Final = LoopSeries()
-        """The loops of this process."""
         registry.register(self.loops)
 
     def count_admission(self, result: str, seconds: float) -> None:

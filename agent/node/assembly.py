@@ -12,12 +12,16 @@ import random
 import resource
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Self
 
 from agent.core.cluster.unit import UnitIdentity
 from agent.core.history.minutes import OutOfMemory
+from agent.core.recommender.pod_itself import bearers
+from agent.core.window.pod_itself import PodItself
 from agent.core.window.snapshot import Snapshot
+from agent.core.window.sweep_pace import ContentionPolicy
 from agent.metrics.acting_series import Trigger
 from agent.metrics.agent_series import Metrics, PodSource
 from agent.metrics.directive_series import DirectiveSeries
@@ -25,9 +29,11 @@ from agent.node.cluster.connection import connect
 from agent.node.history.clock import HistoryClock, newest_minute
 from agent.node.history.file import HISTORY_FILE_NAME, HistoryFile
 from agent.node.history.learner import Learner
+from agent.node.history.quality import QualityKeeper
 from agent.node.history.reported_kills import ToldKills
 from agent.node.recommender.decider import Decider
 from agent.node.recommender.evaluation import Evaluator
+from agent.node.recommender.evaluation_series import EvaluationSeries
 from agent.node.recommender.gauges import Gauges
 from agent.node.recommender.loop import ControlLoop
 from agent.node.recommender.notes import Notes
@@ -38,10 +44,12 @@ from agent.node.sampling.listener import Listener, Tally
 from agent.node.sampling.loop import SamplingLoop, SamplingPolicy
 from agent.node.sampling.observer import Observer
 from agent.node.sampling.parts import SamplingParts
+from agent.node.sampling.pod_cgroups import PodCgroups
+from agent.node.sampling.pod_observer import PodObserver
 from agent.node.sampling.pods_file import NoPods, PodsFile
 from agent.node.sampling.unit_table import UnitTable
 from agent.node.sampling.watched_cgroups import WatchedCgroups
-from agent.node.sampling.window_settings import ring_geometry, window_policy
+from agent.node.sampling.window_settings import pod_ring_geometry, ring_geometry, window_policy
 from agent.sensing.discovery import Discovery, UnitScope
 from agent.sensing.machine import Machine, find_cgroup_mount, node_name
 from agent.sensing.memory_events import OomKill
@@ -64,6 +72,8 @@ RING_FILE_NAME: Final = "rings"
 MAX_LANES: Final = 512
 EVENT_FILES_SHARE: Final = 4
 """One in so many descriptors may go to memory.events: of a unit's eleven it is one, and one more of its pod."""
+POD_FILES_SHARE: Final = 16
+"""One in so many descriptors may go to the cgroups of whole pods, which are read at slow ticks only."""
 STOP_SECONDS: Final = 0.5
 """SIGTERM ends cleanly within a second (terminationGracePeriod is ten), of which serving takes up to 0.4 before."""
 
@@ -114,6 +124,10 @@ class Watch:
         self._pods: PodsFile | NoPods | ClusterView = connection[1] if connection is not None else _pods_of(settings)
         self.sampling = self._sampling(settings, machine)
         self.learner = self._learner(settings)
+        self.learner.follower = self.quality = QualityKeeper(self.learner.history)
+        self.metrics.take_quality(
+            self.quality.of_node, self.quality.figures_by_workload if settings.metrics.per_workload else None
+        )
         self.directions = self._directions(settings)
         self.orders = self._orders(settings, connection)
         self.observer = Observer(
@@ -125,6 +139,19 @@ class Watch:
             source=source,
             slow_interval_seconds=settings.sampling.slow_interval_seconds,
         )
+        self.pod_observer = PodObserver(
+            observer=Observer(
+                rings=self.sampling.pods.rings,
+                units=self.sampling.pods.units,
+                machine=machine,
+                heartbeat=self.sampling.pods.heartbeat,
+                windows=window_policy(settings, capacity_millicores=machine.capacity_millicores),
+                source=source,
+                slow_interval_seconds=settings.sampling.slow_interval_seconds,
+            ),
+            pods=self.sampling.pods,
+            containers=self.sampling.units,
+        )
         self.decider = Decider(
             settings=settings,
             learner=self.learner,
@@ -132,15 +159,18 @@ class Watch:
             source=source,
             orders_of=(lambda identity: None) if self.orders is None else self.orders.of_unit,
             directed=self.directions.now,
+            quality_of=self.quality.of_row,
+            borne=self._borne,
         )
         self.evaluator = Evaluator(
             sampling=self.sampling,
             observer=self.observer,
+            pods=self.pod_observer,
             learner=self.learner,
             decider=self.decider,
-            metrics=self.metrics,
+            quality=self.quality,
+            series=EvaluationSeries(self.metrics, self.sampling.rings, per_container=settings.metrics.per_container),
             orders=self.orders,
-            per_container=settings.metrics.per_container,
         )
         self.gauges = Gauges(
             metrics=self.metrics,
@@ -177,26 +207,29 @@ class Watch:
             max_units=sampling.max_containers,
         )
         self._stack.callback(discovery.close)
+        # Of a pod its directory is kept open; its files are opened anew at each slow tick where they are too many.
+        pod_files = min(pod_ring_geometry(settings).max_slots + 1, files // POD_FILES_SHARE)
         sampler = open_sampler(
             mount,
             rings,
-            fd_budget=files - event_files,
+            fd_budget=files - event_files - pod_files,
             max_lanes=MAX_LANES,
             force=_FORCED_SAMPLER[sampling.sampler],
         )
         self._stack.callback(sampler.close)
         self.metrics = _metrics(settings, sampler.name)
         units, tally = UnitTable(), Tally()
+        pods = self._pod_cgroups(settings, mount, units, rings, files=pod_files)
         listener = Listener(self.metrics, tally, self._killed, self._swept, self._contended)
         loop = SamplingLoop(
             watched=WatchedCgroups(
-                mount=mount,
                 sampler=sampler,
                 rings=rings,
                 discovery=discovery,
                 units=units,
                 names=self._pods,
                 on_refused=listener.refused,
+                pods=pods,
             ),
             policy=SamplingPolicy(
                 interval_seconds=sampling.interval_seconds,
@@ -206,8 +239,10 @@ class Watch:
                 retry_absent_seconds=sampling.retry_absent_seconds,
                 sweep_budget_seconds=sampling.sweep_budget_seconds,
                 max_event_files=event_files,
+                contention=ContentionPolicy(memory_waiting_ratio=settings.act.urgent_memory_waiting_ratio),
             ),
             listener=listener,
+            memory=self,
         )
         self._stack.callback(loop.close)
         return SamplingParts(
@@ -218,8 +253,27 @@ class Watch:
             discovery=discovery,
             sampler=sampler,
             loop=loop,
+            pods=pods,
             tally=tally,
             open_files_limit=open_files_limit,
+        )
+
+    def _pod_cgroups(
+        self, settings: Settings, mount: Path, units: UnitTable, container_rings: RingFile, *, files: int
+    ) -> PodCgroups:
+        rings = RingFile.open(None, pod_ring_geometry(settings), boot_id=read_boot_id())
+        self._stack.callback(rings.close)
+        sampler = open_sampler(
+            mount, rings, fd_budget=files, max_lanes=0, force=_FORCED_SAMPLER[settings.sampling.sampler]
+        )
+        self._stack.callback(sampler.close)
+        return PodCgroups(
+            mount=mount,
+            sampler=sampler,
+            rings=rings,
+            interval_seconds=settings.sampling.slow_interval_seconds,
+            containers=units,
+            container_rings=container_rings,
         )
 
     def _rings(self, settings: Settings) -> RingFile:
@@ -273,6 +327,11 @@ class Watch:
 
         return PodOrders(settings=settings, state=connection[1].state, directed=self.directions.now)
 
+    def _borne(self) -> dict[str, PodItself]:
+        """Return what pods use in none of their containers, by the path of the container that asks for it."""
+        units = self.sampling.units.all()
+        return bearers(((unit.identity, unit.resources) for unit in units), self.pod_observer.itself())
+
     def _believed_now(self) -> float:
         """Return Unix seconds that no jump of the clock puts ahead: it would make young pods old enough."""
         return min(time.time(), self.learner.clock.now())
@@ -289,6 +348,7 @@ class Watch:
             policy=self.observer.policy,
             cluster=connection[1],
             unix_now=self._believed_now,
+            quality=self.quality.figures_by_workload,
             directions=self.directions,
             metrics=self.metrics,
         )
@@ -365,6 +425,16 @@ class Watch:
         if self.acting is not None:
             self.acting.swept()
 
+    def held(self, cgroup_path: str) -> None:
+        """Hear that a cgroup's tasks were held back at its memory.high; the sampling thread."""
+        if self.acting is not None:
+            self.acting.alarms.held(cgroup_path)
+
+    def look_at_memory(self, *, is_waited_for: bool) -> None:
+        """Look who is short of memory; on the sampling thread, with each reading of the fast lane."""
+        if self.acting is not None:
+            self.acting.alarms.look_at_memory(is_waited_for=is_waited_for)
+
     def _contended(self) -> None:
         """Hear that contention has begun: between the last two readings of the fast lane. On the sampling thread."""
         if self.acting is not None:
@@ -403,7 +473,11 @@ class Watch:
 
     def snapshot(self, at_age_seconds: float = 0.0) -> Snapshot:
         """Return the whole node, with what is degraded, now or as it was this many seconds ago."""
-        return self.observer.snapshot(at_age_seconds, self.notes.sentences())
+        return replace(
+            self.observer.snapshot(at_age_seconds, self.notes.sentences()),
+            pods=self.pod_observer.pods(at_age_seconds),
+            tiers=self.pod_observer.tiers(at_age_seconds),
+        )
 
     # -- life ------------------------------------------------------------------------------------------------------
 

@@ -65,9 +65,6 @@ def setup(level: str, format: str, stream: TextIO | None = None) -> None:
         level: debug, info, warning or error.
         format: json, text, or auto: text for a terminal, else JSON.
         stream: Standard error unless told otherwise.
-
-    Raises:
-        ValueError: Another level or format.
     """
     if level not in _LEVELS:
         raise ValueError(f"logging.level: {level!r} is not allowed; allowed: {', '.join(_LEVELS)}")

@@ -155,11 +155,7 @@ def container_cgroup_path(
     cgroup_root: str = "/",
     partition: Partition = Partition.DEFAULT,
 ) -> str:
-    """Return the path of a container of a pod.
-
-    Raises:
-        ValueError: As ``pod_cgroup_path``.
-    """
+    """Return the path of a container of a pod."""
     pod = _concrete(Driver(driver), _pod_components(qos, pod_uid, cgroup_root, partition))
     if Driver(driver) is Driver.SYSTEMD:
         return f"{pod}/{_SCOPE_PREFIX[Runtime(runtime)]}-{container_id}.scope"
@@ -224,6 +220,23 @@ def is_monitor(name: str) -> bool:
 def driver_of(kubepods_path: str) -> Driver:
     """Return the kubelet's driver by the path of a ``kubepods`` directory."""
     return Driver.SYSTEMD if kubepods_path.endswith(".slice") else Driver.CGROUPFS
+
+
+def drivers_of(container_path: str) -> tuple[Driver, Driver] | None:
+    """Return the kubelet's driver and the runtime's, by the path of a container of a pod; None = it is no such path.
+
+    The pod's name is the kubelet's, the container's the runtime's. A runtime on cgroupfs takes the kubelet's systemd
+    name literally: as ``slice:prefix:id``, or as a slice at the root that does not lie below ``kubepods.slice``.
+    """
+    parsed = parse_cgroup_path(container_path)
+    if parsed.kind is not PathKind.CONTAINER or parsed.pod_uid is None:
+        return None
+    *above, last = [element for element in container_path.split("/") if element]
+    if ":" in last:
+        return Driver.SYSTEMD, Driver.CGROUPFS
+    pod = above[-1] if above else ""
+    kubelet = Driver.SYSTEMD if pod.endswith(".slice") else Driver.CGROUPFS
+    return kubelet, Driver.SYSTEMD if last.endswith(".scope") else Driver.CGROUPFS
 
 
 def _v2_path(text: str) -> str | None:

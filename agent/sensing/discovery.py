@@ -25,7 +25,7 @@ from agent.sensing.cgroup_path import (
     is_monitor,
     parse_cgroup_path,
 )
-from agent.sensing.inotify import IN_IGNORED, IN_ISDIR, IN_MODIFY, IN_Q_OVERFLOW, Inotify, Watcher
+from agent.sensing.inotify import IN_IGNORED, IN_ISDIR, IN_MODIFY, IN_Q_OVERFLOW, Inotify
 from agent.sensing.path_watches import PathWatches
 
 SCAN_DEPTH: Final = 10
@@ -89,6 +89,8 @@ class _Tree:
     units: dict[str, Found] = field(default_factory=dict)
     pods: dict[str, str] = field(default_factory=dict)
     roots: dict[str, None] = field(default_factory=dict)
+    tiers: dict[str, None] = field(default_factory=dict)
+    """``kubepods`` and what lies between it and the pods."""
     unreadable: dict[str, None] = field(default_factory=dict)
     watched: dict[str, None] = field(default_factory=dict)
     """Directories in which units can come and go, and events files of those that become units with a process."""
@@ -98,6 +100,7 @@ class _Tree:
         _replace_below(self.units, top, new.units)
         _replace_below(self.pods, top, new.pods)
         _replace_below(self.roots, top, new.roots)
+        _replace_below(self.tiers, top, new.tiers)
         _replace_below(self.unreadable, top, new.unreadable)
         _replace_below(self.watched, top, new.watched)
 
@@ -112,7 +115,7 @@ class Discovery:
         cgroup_root: str = "/",
         scope: UnitScope = UnitScope.AUTO,
         max_units: int = 1000,
-        open_watcher: Callable[[], Watcher] = Inotify,
+        open_watcher: Callable[[], Inotify] = Inotify,
     ) -> None:
         """Look where to start and open inotify; without it discovery goes on by re-listing.
 
@@ -125,6 +128,7 @@ class Discovery:
         Raises:
             DiscoveryError: The mount or the root below it is not there.
         """
+        self.mount: Final = mount
         self._mount = str(mount).rstrip("/")
         self._base = self._find_base(cgroup_root)
         self._scope = scope
@@ -184,6 +188,10 @@ class Discovery:
         for path in sorted(self._tree.pods, key=_tree_order):
             paths.setdefault(self._tree.pods[path], path)
         return paths
+
+    def tier_paths(self) -> tuple[str, ...]:
+        """Return ``kubepods`` and the levels between it and the pods, in tree order."""
+        return tuple(sorted(self._tree.tiers, key=_tree_order))
 
     def fileno(self) -> int | None:
         """Return the inotify descriptor for the loop's epoll; None = re-list only.
@@ -280,6 +288,8 @@ class Discovery:
         children = self._children(path, tree)
         if children is None:
             return
+        if parsed.kind in (PathKind.KUBEPODS, PathKind.PARTITION, PathKind.QOS):
+            tree.tiers[path] = None
         if parsed.kind is PathKind.KUBEPODS:
             tree.roots[path] = None
         elif parsed.pod_uid is not None:

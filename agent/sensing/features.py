@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.core.machine.checkup import MachineFacts
+from agent.sensing.cgroup_path import Driver, drivers_of
 from agent.sensing.discovery import Discovery, UnitScope
 from agent.sensing.machine import PROC, find_cgroup_mount, read_controllers, read_mounts
 
@@ -35,27 +36,6 @@ def _why_unreadable(path: Path) -> str | None:
         path.read_bytes()
     except OSError as error:
         return f"{path}: {error.strerror}"
-    return None
-
-
-def read_trigger_refusal(proc: Path = PROC) -> str | None:
-    """Try a PSI trigger with a window of half a second: None when it is taken, else why not.
-
-    The trigger ends with the descriptor, so nothing stays behind.
-
-    Source:
-        Documentation/accounting/psi.rst: windows below 2 s need CAP_SYS_RESOURCE.
-    """
-    try:
-        fd = os.open(proc / "pressure/cpu", os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        return error.strerror
-    try:
-        os.write(fd, b"some 100000 500000\0")
-    except OSError as error:
-        return error.strerror
-    finally:
-        os.close(fd)
     return None
 
 
@@ -99,11 +79,13 @@ def read_facts(
     kubepods_root = driver = None
     scope_in_force = "none"
     directories: list[Path] = []
+    drivers: dict[str, tuple[Driver, Driver]] = {}
     if mount is not None:
         discovery = Discovery(mount, cgroup_root=cgroup_root, scope=scope, max_units=wanted_units)
         try:
             appeared = discovery.relist("start").appeared
             directories = [mount / unit.path.lstrip("/") for unit in appeared]
+            drivers = {unit.path: found for unit in appeared if (found := drivers_of(unit.path)) is not None}
             kubepods_root, driver = discovery.kubepods_root, discovery.driver
             scope_in_force = str(discovery.scope_in_force)
         finally:
@@ -116,9 +98,10 @@ def read_facts(
         v1_controllers=mounts.v1_controllers,
         controllers=read_controllers(mount) if mount else (),
         pressure=read_pressure_support(proc),
-        trigger_refused=read_trigger_refusal(proc),
         kubepods_root=kubepods_root,
         cgroup_driver=str(driver) if driver else None,
+        runtime_driver=next((str(runtime) for _, runtime in drivers.values()), None),
+        mismatched=tuple(path for path, (kubelet, runtime) in drivers.items() if kubelet is not runtime),
         unit_count=len(directories),
         scope=scope_in_force,
         open_files_soft=soft,

@@ -10,7 +10,7 @@ import ctypes
 import os
 import struct
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 IN_MODIFY: Final = 0x00000002
 IN_CREATE: Final = 0x00000100
@@ -35,38 +35,8 @@ class WatchEvent:
     name: str = ""
 
 
-class Watcher(Protocol):
-    """Tells of changes in directories: the seam through which tests inject overflow and refusal."""
-
-    def fileno(self) -> int:
-        """Return a descriptor that is readable when there are events."""
-
-    def watch_directory(self, path: str) -> int:
-        """Report directories made or removed in this one; the same directory always has the same number.
-
-        Raises:
-            OSError: ENOSPC: no watches left; ENOENT, ENOTDIR: not there; EACCES: not readable.
-        """
-
-    def watch_file(self, path: str) -> int:
-        """Report that a file's content changed.
-
-        Raises:
-            OSError: As ``watch_directory``.
-        """
-
-    def unwatch(self, watch: int) -> None:
-        """Remove a watch; one that is gone already is no error."""
-
-    def read(self) -> list[WatchEvent]:
-        """Return what is waiting, in order, a bounded part of it; never blocks."""
-
-    def close(self) -> None:
-        """Close the descriptor, and all watches with it; a second call does nothing."""
-
-
 class Inotify:
-    """The kernel's inotify as a ``Watcher``."""
+    """Tells of changes in directories; tests put in its place one that overflows and refuses."""
 
     def __init__(self) -> None:
         """Open an instance.
@@ -80,11 +50,15 @@ class Inotify:
             raise _last_error("inotify_init1")
 
     def fileno(self) -> int:
-        """Return the inotify descriptor."""
+        """Return a descriptor that is readable when there are events."""
         return self._fd
 
     def watch_directory(self, path: str) -> int:
-        """Report directories made or removed in this one."""
+        """Report directories made or removed in this one; the same directory always has the same number.
+
+        Raises:
+            OSError: ENOSPC: no watches left; ENOENT, ENOTDIR: not there; EACCES: not readable.
+        """
         return self._add(path, IN_CREATE | IN_DELETE | IN_ONLYDIR)
 
     def watch_file(self, path: str) -> int:
@@ -92,11 +66,11 @@ class Inotify:
         return self._add(path, IN_MODIFY)
 
     def unwatch(self, watch: int) -> None:
-        """Remove a watch; the kernel drops that of a removed directory by itself."""
+        """Remove a watch; one that is gone already is no error, and the kernel drops that of a removed directory."""
         self._libc.inotify_rm_watch(self._fd, watch)
 
     def read(self) -> list[WatchEvent]:
-        """Return what is waiting."""
+        """Return what is waiting, in order, a bounded part of it; never blocks."""
         try:
             # What does not fit stays readable: the caller's loop comes back, and no storm of events can hold it here.
             return parse_events(os.read(self._fd, _BUFFER_BYTES))
@@ -104,7 +78,7 @@ class Inotify:
             return []
 
     def close(self) -> None:
-        """Close the descriptor, which drops all watches."""
+        """Close the descriptor, which drops all watches; a second call does nothing."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -33,6 +33,7 @@ from agent.core.machine.cgroup_files import (
     hugetlb_page_size_bytes,
 )
 from agent.core.machine.cpu_knobs import CpuMaxError, parse_cpu_max
+from agent.core.machine.oom_score import OOM_SCORE_ADJ
 from agent.sensing.cgroup_path import CgroupPath, Driver, PathKind, cgroup_root_candidates, driver_of, parse_cgroup_path
 from agent.sensing.discovery import SCAN_DEPTH
 from agent.sensing.parsing import parse_u64
@@ -59,6 +60,7 @@ _LEVELS: Final = {
 _MOST_BYTES: Final = 4096
 """More than any of the files can hold."""
 _GONE: Final = (errno.ENODEV, errno.ESRCH)
+_ENDED: Final = (*_GONE, errno.ENOENT)
 
 
 class LiveTreeError(Exception):
@@ -80,6 +82,8 @@ class KubeletTree:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
+    """A cgroup that was found, unread."""
+
     path: str
     parsed: CgroupPath
     kubepods: str | None
@@ -143,8 +147,34 @@ def read_values(directory: Path) -> dict[str, FileReading]:
     return {file: read_cgroup_file(directory, file, controllers) for file in (*FILES, *hugetlb)}
 
 
-def read_kubelet_tree(mount: Path, *, cgroup_root: str = "/", driver: Driver | None = None) -> KubeletTree:
-    """Find the kubelet's cgroups of one node and read them.
+def read_oom_score(directory: Path, proc: Path) -> FileReading:
+    """Read the oom_score_adj of a container's first process; some runtimes keep processes in a cgroup below it."""
+    for place in (directory, *_children(directory)):
+        try:
+            listed = (place / "cgroup.procs").read_bytes().split()
+            # 0 stands for a process of a namespace that this one does not see.
+            first = next((process.decode("ascii") for process in listed if process != b"0"), None)
+            if first is not None:
+                return FileReading(amount=int((proc / first / OOM_SCORE_ADJ).read_bytes()))
+        except OSError as error:
+            return FileReading(unread=UnreadFile.GONE if error.errno in _ENDED else UnreadFile.UNREADABLE)
+        except ValueError:
+            return FileReading(unread=UnreadFile.NOT_UNDERSTOOD)
+    return FileReading(unread=UnreadFile.NO_FILE)
+
+
+def _children(directory: Path) -> list[Path]:
+    try:
+        with os.scandir(directory) as entries:
+            return sorted(Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False))
+    except OSError:
+        return []
+
+
+def read_kubelet_tree(
+    mount: Path, *, cgroup_root: str = "/", driver: Driver | None = None, proc: Path = Path("/proc")
+) -> KubeletTree:
+    """Find the kubelet's cgroups of one node and read them, and the scores of its containers' processes.
 
     Args:
         cgroup_root: Only what lies below counts; as the kubelet's ``--cgroup-root``.
@@ -153,23 +183,52 @@ def read_kubelet_tree(mount: Path, *, cgroup_root: str = "/", driver: Driver | N
     Raises:
         LiveTreeError: The root is not there, or several ``kubepods`` with pods are, as on a host of KinD nodes.
     """
-    base = _base(mount, cgroup_root)
-    places = [place for place in _walk(mount, base, None, 0) if driver is None or _is_of(place, driver)]
-    roots = list(dict.fromkeys(place.kubepods for place in places if place.kubepods is not None))
-    inhabited = [
-        root for root in roots if any(place.kubepods == root and place.parsed.pod_uid is not None for place in places)
-    ]
-    if len(inhabited) > 1:
-        msg = f"several kubepods with pods: {', '.join(inhabited)}; choose one with --cgroup-root or --driver"
-        raise LiveTreeError(msg)
-    chosen = next(iter(inhabited or roots), None)
-    live = (_live_cgroup(mount, place) for place in places if place.kubepods in (chosen, None))
+    found = KubeletCgroups.find(mount, cgroup_root=cgroup_root, driver=driver)
     return KubeletTree(
-        tree=LiveTree(cgroups=tuple(cgroup for cgroup in live if cgroup is not None)),
-        kubepods_path=chosen,
-        driver=None if chosen is None else driver_of(chosen),
-        passed_over=tuple(root for root in roots if root != chosen),
+        tree=LiveTree(cgroups=tuple(found.read(proc))),
+        kubepods_path=found.kubepods_path,
+        driver=found.driver,
+        passed_over=found.passed_over,
     )
+
+
+class KubeletCgroups:
+    """The kubelet's cgroups of one node as they were found, to be read one by one."""
+
+    def __init__(self, mount: Path, places: Sequence[_Place], roots: Sequence[str], chosen: str | None) -> None:
+        self._mount, self._places = mount, places
+        self.kubepods_path: Final = chosen
+        """As in ``KubeletTree``, like the two after it."""
+        self.driver: Final = None if chosen is None else driver_of(chosen)
+        self.passed_over: Final = tuple(root for root in roots if root != chosen)
+
+    @classmethod
+    def find(cls, mount: Path, *, cgroup_root: str = "/", driver: Driver | None = None) -> KubeletCgroups:
+        """Find them, as ``read_kubelet_tree`` does; it raises what that raises."""
+        base = _base(mount, cgroup_root)
+        places = [place for place in _walk(mount, base, None, 0) if driver is None or _is_of(place, driver)]
+        roots = list(dict.fromkeys(place.kubepods for place in places if place.kubepods is not None))
+        inhabited = [
+            root
+            for root in roots
+            if any(place.kubepods == root and place.parsed.pod_uid is not None for place in places)
+        ]
+        if len(inhabited) > 1:
+            msg = f"several kubepods with pods: {', '.join(inhabited)}; choose one with --cgroup-root or --driver"
+            raise LiveTreeError(msg)
+        return cls(mount, places, roots, next(iter(inhabited or roots), None))
+
+    def read(self, proc: Path = Path("/proc")) -> Iterator[LiveCgroup]:
+        """Read them in tree order, each when it is asked for; one that is gone by then is left out.
+
+        Args:
+            proc: As in ``read_kubelet_tree``.
+        """
+        for place in self._places:
+            if place.kubepods in (self.kubepods_path, None):
+                cgroup = _live_cgroup(self._mount, place, proc)
+                if cgroup is not None:
+                    yield cgroup
 
 
 def _base(mount: Path, cgroup_root: str) -> str:
@@ -204,10 +263,12 @@ def _is_of(place: _Place, driver: Driver) -> bool:
     return place.kubepods is None or driver_of(place.kubepods) is driver
 
 
-def _live_cgroup(mount: Path, place: _Place) -> LiveCgroup | None:
+def _live_cgroup(mount: Path, place: _Place, proc: Path) -> LiveCgroup | None:
     parsed = place.parsed
     directory = Path(f"{mount}{place.path}")
     readings = read_values(directory)
+    if parsed.kind is PathKind.CONTAINER:
+        readings[OOM_SCORE_ADJ] = read_oom_score(directory, proc)
     if not directory.is_dir():  # went away while it was read: half of it would look like missing files
         return None
     return LiveCgroup(

@@ -20,7 +20,7 @@ import psutil
 
 from agent.core.window.pressure import psi_waiting_rate
 from agent.core.window.snapshot import NodeStatus
-from agent.sensing.parsing import parse_some_usec
+from agent.sensing.parsing import Pressure, parse_whole_pressure
 
 PROC: Final = Path("/proc")
 
@@ -130,8 +130,10 @@ def node_name() -> str:
 class _Moment:
     monotonic_ns: int
     cpu_busy_seconds: float
-    cpu_some_usec: int | None
-    memory_some_usec: int | None
+    cpu: Pressure | None
+    """Of /proc/pressure; None = no PSI."""
+    memory: Pressure | None
+    io: Pressure | None
 
 
 class Machine:
@@ -150,9 +152,9 @@ class Machine:
         """CPU of the whole machine; 1000 = one logical CPU."""
         return self.cpus * 1000
 
-    def _pressure_total_usec(self, resource: str) -> int | None:
+    def _pressure(self, resource: str) -> Pressure | None:
         try:
-            return parse_some_usec((self._proc / "pressure" / resource).read_bytes())
+            return parse_whole_pressure((self._proc / "pressure" / resource).read_bytes())
         except OSError:
             return None
 
@@ -160,7 +162,8 @@ class Machine:
         times = psutil.cpu_times()
         # Guest time is inside user time; iowait is idle. Steal is not ours: the hypervisor took it.
         busy = times.user + times.nice + times.system + times.irq + times.softirq
-        return _Moment(time.monotonic_ns(), busy, self._pressure_total_usec("cpu"), self._pressure_total_usec("memory"))
+        pressures = (self._pressure(resource) for resource in ("cpu", "memory", "io"))
+        return _Moment(time.monotonic_ns(), busy, *pressures)
 
     def status(self, *, least_seconds: float = 0.5) -> NodeStatus:
         """Return the node's figures now; rates are means since the call before.
@@ -185,12 +188,15 @@ class Machine:
     def _status_between(self, before: _Moment | None, now: _Moment) -> NodeStatus:
         """Return the figures of now, with rates since an earlier moment if there is one."""
         memory = psutil.virtual_memory()
-        usage = cpu_waiting = memory_waiting = None
+        usage = cpu_waiting = memory_waiting = memory_stalled = io_waiting = io_stalled = None
         if before is not None and now.monotonic_ns > before.monotonic_ns:
             elapsed_seconds = (now.monotonic_ns - before.monotonic_ns) / 1e9
             usage = max(0.0, now.cpu_busy_seconds - before.cpu_busy_seconds) / elapsed_seconds * 1000.0
-            cpu_waiting = _waiting_ratio(before, now, lambda moment: moment.cpu_some_usec)
-            memory_waiting = _waiting_ratio(before, now, lambda moment: moment.memory_some_usec)
+            cpu_waiting = _waiting_ratio(before, now, lambda moment: _some_usec(moment.cpu))
+            memory_waiting = _waiting_ratio(before, now, lambda moment: _some_usec(moment.memory))
+            memory_stalled = _waiting_ratio(before, now, lambda moment: _full_usec(moment.memory))
+            io_waiting = _waiting_ratio(before, now, lambda moment: _some_usec(moment.io))
+            io_stalled = _waiting_ratio(before, now, lambda moment: _full_usec(moment.io))
         return NodeStatus(
             name=self.name,
             cpus=self.cpus,
@@ -201,7 +207,18 @@ class Machine:
             cpu_waiting_ratio=cpu_waiting,
             memory_waiting_ratio=memory_waiting,
             uptime_seconds=time.clock_gettime(time.CLOCK_BOOTTIME),
+            memory_stalled_ratio=memory_stalled,
+            io_waiting_ratio=io_waiting,
+            io_stalled_ratio=io_stalled,
         )
+
+
+def _some_usec(pressure: Pressure | None) -> int | None:
+    return None if pressure is None else pressure.some_usec
+
+
+def _full_usec(pressure: Pressure | None) -> int | None:
+    return None if pressure is None else pressure.full_usec
 
 
 def _waiting_ratio(before: _Moment, now: _Moment, total: Callable[[_Moment], int | None]) -> float | None:

@@ -1,4 +1,4 @@
-"""Out-of-memory kills as they happen: files of ``memory.events``, watched by epoll and read again to be sure.
+"""Out-of-memory kills and throttling at memory.high as they happen: ``memory.events``, by epoll, and read again.
 
 Sensing. Owns descriptors; whose a kill was is judged by ``kills``.
 Source: "Memory Interface Files" in the kernel's cgroup-v2.rst.
@@ -58,10 +58,11 @@ class WatchResult(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Counts:
-    """Both are required here: without ``oom`` nobody knows whose limit it was."""
+    """All are required here: without ``oom`` nobody knows whose limit it was."""
 
     oom: int
     oom_kill: int
+    high: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,9 @@ class MemoryEvents:
         self._pending: list[OomKill] = []
         self._hits: dict[str, int] = {}
         """Path -> how often its limit, or one below it, was hit."""
+        self._high: dict[str, int] = {}
+        """Path of no pod -> how often its tasks were held back at memory.high."""
+        self._held: dict[str, None] = {}
 
     def fileno(self) -> int:
         """Return the epoll's descriptor, to be nested in the loop's."""
@@ -135,6 +139,7 @@ class MemoryEvents:
         if is_pod:
             ledger.add_pod(counts.oom_kill)
         else:
+            self._high[path] = counts.high
             ledger.add_container(path, counts.oom_kill)
         try:
             self._epoll.register(fd, select.EPOLLPRI)
@@ -165,6 +170,11 @@ class MemoryEvents:
         """Read everything again: the net below ``drain``."""
         return self._collect(dict.fromkeys(self._ledgers))
 
+    def take_held(self) -> tuple[str, ...]:
+        """Return the cgroups, pods left out, whose tasks were held back at memory.high in what was read since."""
+        held, self._held = tuple(self._held), {}
+        return held
+
     def close(self) -> None:
         """Close all files; a second call is fine."""
         for file in self._files.values():
@@ -174,6 +184,8 @@ class MemoryEvents:
         self._ledgers.clear()
         self._members.clear()
         self._hits.clear()
+        self._high.clear()
+        self._held.clear()
         self._epoll.close()
 
     def _collect(self, groups: Mapping[str, None]) -> list[OomKill]:
@@ -202,6 +214,9 @@ class MemoryEvents:
                 pod_count = read.oom_kill
             else:
                 counts[path] = read.oom_kill
+                if read.high > self._high[path]:
+                    self._held[path] = None
+                self._high[path] = read.high
         of_pod, of_containers = ledger.observe(pod_count, counts)
         now_ns = self._clock_ns()
         found = (*of_containers.items(), *(((group, of_pod),) if of_pod else ()))
@@ -228,6 +243,8 @@ class MemoryEvents:
         if file is None:
             return
         del self._paths[file.fd], self._hits[path]
+        self._high.pop(path, None)
+        self._held.pop(path, None)
         os.close(file.fd)  # takes it out of the epoll too
         ledger = self._ledgers[file.group]
         if file.is_pod:
@@ -254,4 +271,6 @@ def _read_counts(fd: int) -> _Counts | None:
     except OSError:
         return None
     counts = parse_memory_event_counts(text) if len(text) < _READ_BYTES else None
-    return None if counts is None or counts.oom is None else _Counts(oom=counts.oom, oom_kill=counts.oom_kill)
+    if counts is None or counts.oom is None:
+        return None
+    return _Counts(oom=counts.oom, oom_kill=counts.oom_kill, high=counts.high)

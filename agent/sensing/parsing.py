@@ -131,12 +131,17 @@ def parse_pressure(text: bytes) -> Pressure | None:
     return Pressure(some_usec=lines["some"].total_usec, full_usec=None if full is None else full.total_usec)
 
 
+def parse_whole_pressure(text: bytes) -> Pressure | None:
+    """Return the totals, where the whole file is understood, averages too; None otherwise, and without ``some``."""
+    lines = parse_pressure_lines(text)
+    is_whole = lines is not None and all(line.averages_percent is not None for line in lines.values())
+    return parse_pressure(text) if is_whole else None
+
+
 def parse_some_usec(text: bytes) -> int | None:
     """Return the total of ``some``, where the whole file is understood; None otherwise, and without such a line."""
-    lines = parse_pressure_lines(text)
-    if lines is None or "some" not in lines or any(line.averages_percent is None for line in lines.values()):
-        return None
-    return lines["some"].total_usec
+    pressure = parse_whole_pressure(text)
+    return None if pressure is None else pressure.some_usec
 
 
 def parse_number(text: bytes) -> int | None:

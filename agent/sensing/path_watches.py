@@ -8,17 +8,17 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable, Container
 
-from agent.sensing.inotify import Watcher, WatchEvent
+from agent.sensing.inotify import Inotify, WatchEvent
 
 
 class PathWatches:
     """The watches of one mount. Without inotify all calls are fine and nothing is ever told."""
 
-    def __init__(self, mount: str, open_watcher: Callable[[], Watcher]) -> None:
+    def __init__(self, mount: str, open_watcher: Callable[[], Inotify]) -> None:
         self._mount, self._open_watcher = mount, open_watcher
         self.why_none: str | None = None
         """Why inotify is not used (any more); None = it is."""
-        self._watcher: Watcher | None = None
+        self._watcher: Inotify | None = None
         self._paths: dict[int, str] = {}
         self._numbers: dict[str, int] = {}
         self.open()

@@ -79,9 +79,6 @@ class ReferenceSampler:
 
         Args:
             fd_budget: Descriptors kept at most; beyond it files are opened anew for each read.
-
-        Raises:
-            SamplerError: The root cannot be opened.
         """
         self._rings = rings
         self._fd_budget = fd_budget

@@ -45,10 +45,6 @@ class NativeSampler:
         Args:
             rings: Where rows go; kept alive by the sampler.
             fd_budget: Descriptors kept at most; beyond it files are opened anew for each read.
-
-        Raises:
-            ImportError: The extension is not built.
-            SamplerError: The root cannot be opened.
         """
         from agent.sensing._sampler import ffi, lib  # here, because where it is not built the reference serves
 

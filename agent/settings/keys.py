@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 import os
+import re
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, fields, is_dataclass
@@ -14,11 +15,14 @@ from typing import Final, get_args, get_type_hints
 from urllib.parse import urlsplit
 
 from agent.core.numbers.allowed_range import Between, Unset
+from agent.core.orders.profile import PROFILE_VALUES, value_text
 from agent.settings.sections import Settings, camel
 
 PREFIX: Final = "PLIMSOLL_"
 RELATIVE_FILES: Final = ("pods_file", "kubeconfig")
 """Files that a person names may be relative to where they stand."""
+_OBJECT_PLACE: Final = re.compile(r"[a-z0-9][-a-z0-9]{0,62}/[a-z0-9][-a-z0-9.]{0,252}")
+"""A namespace and a name below it, as Kubernetes spells them."""
 SOCKET_PATH_MAX_BYTES: Final = 107
 """``sun_path`` of unix(7) is 108 bytes with its NUL."""
 
@@ -39,6 +43,11 @@ class Key:
     def variable(self) -> str:
         """Its name in the environment."""
         return PREFIX + (f"{self.section}_" if self.section else "").upper() + self.name.upper()
+
+    @property
+    def is_object_place(self) -> bool:
+        """Return whether it names an object of a namespace."""
+        return self.name == "cluster_pause_config_map"
 
     @property
     def is_webhook_url(self) -> bool:
@@ -100,6 +109,8 @@ class Key:
             raise ValueError
         if any(character.isspace() for character in raw):
             raise ValueError
+        if self.is_object_place and not _OBJECT_PLACE.fullmatch(raw):
+            raise ValueError
         return raw
 
     def allowed(self) -> str:
@@ -121,6 +132,8 @@ class Key:
         )
         if self.name == "root":
             noun = "an absolute path inside the tree, without .."
+        if self.is_object_place:
+            noun = "NAMESPACE/NAME"
         if self.is_webhook_url:
             noun = "https://HOST[:PORT][/PATH]"
         if self.unset:
@@ -199,6 +212,13 @@ class SettingDoc:
     default: str
     allowed: str
     text: str
+    of_profile: tuple[tuple[str, str], ...] = ()
+    """Profile and what it sets instead of the default."""
+
+    @property
+    def by_profile(self) -> str:
+        """Return the same in words: ``; profile document: literal``; empty = no profile sets it."""
+        return "".join(f"; profile {profile}: {value}" for profile, value in self.of_profile)
 
 
 def describe_settings(root: type = Settings) -> tuple[SettingDoc, ...]:
@@ -212,6 +232,9 @@ def describe_settings(root: type = Settings) -> tuple[SettingDoc, ...]:
             default=spec.unset.default if spec.unset else shown(_default_of(spec)),
             allowed=spec.allowed(),
             text=texts[spec.owner.__name__, spec.name],
+            of_profile=tuple(
+                (profile, value_text(values[key])) for profile, values in PROFILE_VALUES.items() if key in values
+            ),
         )
         for key, spec in specs.items()
     )
@@ -220,7 +243,9 @@ def describe_settings(root: type = Settings) -> tuple[SettingDoc, ...]:
 def settings_help(root: type = Settings) -> str:
     """Write ``describe_settings`` as text for a terminal, two lines and a reason for each setting."""
     return "\n".join(
-        f"{doc.key}  ({doc.variable})\n    default {doc.default}; allowed: {doc.allowed}\n    {doc.text}"
+        f"{doc.key}  ({doc.variable})\n"
+        f"    default {doc.default}{doc.by_profile}; allowed: {doc.allowed}\n"
+        f"    {doc.text}"
         for doc in describe_settings(root)
     )
 

@@ -20,6 +20,7 @@ from agent.core.orders.policy_options import (
     PolicyName,
     VpaOptions,
 )
+from agent.core.orders.profile import Profile, ProfileSetting, profile_settings
 
 
 def camel(snake: str) -> str:
@@ -164,8 +165,10 @@ class MetricsSettings:
 
     per_container: bool = False
     """Series for each container too (up to 10 each); dear for Prometheus on large clusters, so off."""
+    per_workload: bool = False
+    """Series of how good sizing was for each container of a workload too (up to 48 each); dear as well, so off."""
     max_series: Annotated[int, Between(0, 1_000_000)] = 20_000
-    """Per-container series on a page at most; what is left out is counted in plimsoll_series_dropped."""
+    """Series of containers, and of workloads, on a page at most; plimsoll_series_dropped counts what is left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,18 +259,28 @@ class Settings:
     pod_limits: PodLimitsOptions = field(default_factory=PodLimitsOptions)
     report: ReportSettings = field(default_factory=ReportSettings)
     propose: ProposeOptions = field(default_factory=ProposeOptions)
+    profile: Profile = Profile.DEFAULT
+    """document = where no setting says otherwise, as the CruiseKube document writes: literal fit, this hour only,
+    5-minute rates, overload by load alone, memory limits exactly 2 x what was seen. For agent and webhook alike."""
     evaluate_interval_seconds: Annotated[float, Between(0.1, 3600)] = 60.0
     """Seconds between two evaluations of all windows, for metrics and minute rows; below 1 is for tests."""
     pods_file: Annotated[Path | None, Unset("no names of pods, only what cgroups tell")] = None
     """A PodList as JSON or YAML (kubectl get pods -o json): gives names, requests and limits."""
-    cluster_pause_file: Annotated[Path | None, Unset("the webhook's answers alone tell of the cluster's pause")] = None
+    cluster_pause_file: Annotated[Path | None, Unset("no file tells of the cluster's pause")] = None
     """The ConfigMap's key ``pause``, mounted: nothing is written while it says ``true`` or why, or is unreadable."""
+    cluster_pause_config_map: Annotated[str | None, Unset("no ConfigMap is watched")] = None
+    """NAMESPACE/NAME of that ConfigMap, watched: its pause is heard within a second, and its end too. The file and the
+    webhook's answers tell of a pause beside it, whatever becomes of the watch."""
     node_name: Annotated[str | None, Unset("the host name")] = None
     """The node's name in Kubernetes."""
 
     def to_dict(self) -> dict[str, object]:
         """Return all values under their keys in the file, as plain JSON values; for the log line at the start."""
         return {camel(one.name): _plain(getattr(self, one.name)) for one in fields(self)}
+
+    def of_profile(self) -> tuple[ProfileSetting, ...]:
+        """Return the settings that the profile is about, as they are in force."""
+        return profile_settings(self.profile, self.to_dict())
 
 
 def _plain(value: object) -> object:

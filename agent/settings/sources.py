@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from agent.core.numbers.document_text import DocumentTextError, decoded, yaml_values
+from agent.core.orders.profile import PROFILE_VALUES, Profile
 from agent.named_file import read_named
 from agent.settings.keys import PREFIX, Key, keys, shown
 from agent.settings.sections import Settings, default_socket, default_state_directory
@@ -48,6 +49,7 @@ def load_settings(
     *,
     environment: Mapping[str, str],
     overrides: Mapping[str, object] | None = None,
+    sources: dict[str, str] | None = None,
 ) -> Settings:
     """Read all sources and return the settings in force.
 
@@ -55,6 +57,7 @@ def load_settings(
         path: The YAML file; None = the one that ``PLIMSOLL_SETTINGS_FILE`` names, else none.
         environment: ``os.environ``, or what stands for it.
         overrides: From the command line: file keys (``sampling.intervalSeconds``) to values, text or typed.
+        sources: Takes, by key, where each value comes from that is no default.
 
     Returns:
         Settings in which every value lies in its range; paths left alone have their defaults for this user.
@@ -74,6 +77,7 @@ def load_settings(
         overrides=overrides,
         defaults=defaults,
         contradictions=_contradictions,
+        sources=sources,
     )
 
 
@@ -85,12 +89,13 @@ def load_into(
     overrides: Mapping[str, object] | None = None,
     defaults: Mapping[str, object] | None = None,
     contradictions: Callable[[Section, Mapping[str, tuple[str, object]]], Iterable[str]],
+    sources: dict[str, str] | None = None,
 ) -> Section:
     """Read all sources into the dataclass of sections of one process; as ``load_settings``.
 
     ``defaults`` are those that depend on where this runs, by key. ``contradictions`` gives a line for each pair of
     settings that cannot both hold; it is handed the settings, and by key where each that was set comes from, with its
-    value.
+    value. A profile's values stand where nothing else does.
     """
     errors: list[str] = []
     known = keys(root)
@@ -110,6 +115,12 @@ def load_into(
         except ValueError as error:
             why = f" ({error})" if str(error) else ""
             errors.append(f"{source}: {shown_key}: {shown(raw)} is not allowed{why}; allowed: {spec.allowed()}")
+    _, profile = chosen.get("profile", ("", Profile.DEFAULT))
+    for key, value in PROFILE_VALUES[Profile(str(profile))].items():
+        if key in known:
+            chosen.setdefault(key, (f"profile {profile}", value))
+    if sources is not None:
+        sources.update({key: source.rsplit(": ", 1)[0] for key, (source, _) in chosen.items() if source != "default"})
     settings = _assembled(root(), known, chosen)
     errors.extend(contradictions(settings, chosen))
     if errors:

@@ -27,7 +27,6 @@ from agent.kube.credentials import Credentials, from_kubeconfig, in_cluster
 from agent.kube.errors import CredentialsError
 from agent.kube.lease import LeaderLease
 from agent.kube.reflector import pace_within
-from agent.metrics.buffer_series import of_buffers
 from agent.metrics.call_result import CallResult
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.turns import Turns
@@ -38,11 +37,10 @@ from agent.webhook.admission.recent_growth import RecentGrowth
 from agent.webhook.admission.review import Reviewer
 from agent.webhook.buffers.calendar import Schedules
 from agent.webhook.buffers.chunk_size import AdmissionSizer
-from agent.webhook.buffers.controller import BufferController
-from agent.webhook.buffers.figures import ControllerFigures
+from agent.webhook.buffers.controller import BufferController, Collaborators
 from agent.webhook.buffers.options import BufferMode
 from agent.webhook.buffers.placeholders import Placeholders
-from agent.webhook.buffers.seams import Collaborators, WritePermission
+from agent.webhook.buffers.seams import WritePermission
 from agent.webhook.certificates.certificates import Certificates
 from agent.webhook.cluster.facts import ClusterFacts
 from agent.webhook.collector_pause import Settling
@@ -271,6 +269,7 @@ class Webhook:
                 bounds=settings.bounds,
                 policy=sizing.policy,
                 config_map=f"{settings.cluster.namespace}/{settings.cluster.config_map}",
+                profile=settings.of_profile(),
             ),
             self.metrics,
         )
@@ -323,7 +322,7 @@ class Webhook:
             *own_series.of_cluster(self.facts, self.lease),
             *own_series.of_certificate(self.certificates),
             *own_series.of_evictions(arbiter),
-            *of_buffers(ControllerFigures(self.buffers)),
+            *own_series.of_buffers(self.buffers),
             *own_series.of_taints(taints, lambda: most_tainted(self.facts.node_count(), settings.arbiter)),
             *own_series.of_connections(self.server.connections),
         )
@@ -465,11 +464,7 @@ class Webhook:
 
 
 def credentials_of(settings: WebhookSettings) -> Credentials:
-    """Return how to reach the API server.
-
-    Raises:
-        CredentialsError: There is no way to.
-    """
+    """Return how to reach the API server."""
     if settings.cluster.kubeconfig is not None:
         return from_kubeconfig(settings.cluster.kubeconfig)
     found = in_cluster()
@@ -479,11 +474,7 @@ def credentials_of(settings: WebhookSettings) -> Credentials:
 
 
 def open_listener(address: str, port: int) -> socket.socket:
-    """Bind and listen; IPv4 or IPv6, and ``::`` takes IPv4 too.
-
-    Raises:
-        ListeningError: It cannot be had.
-    """
+    """Bind and listen; IPv4 or IPv6, and ``::`` takes IPv4 too."""
     where = f"[{address}]:{port}" if ":" in address else f"{address}:{port}"
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     try:

@@ -8,12 +8,15 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
+from agent.core.buffers.buffer import BufferOutcome
 from agent.core.eviction.proposal import Reason, Verdict
 from agent.core.eviction.taint_cap import TaintReason
 from agent.kube.lease import LeaderLease
 from agent.metrics.families import FamilyReading, Values, counter_reading, gauge_reading
+from agent.webhook.buffers.controller import BufferController
+from agent.webhook.buffers.namespace_pass import NamespaceView
 from agent.webhook.certificates.certificates import Certificates
 from agent.webhook.cluster.facts import ClusterFacts
 from agent.webhook.eviction.arbiter import Arbiter
@@ -21,6 +24,7 @@ from agent.webhook.eviction.taint_cap import TaintCap
 from agent.webhook.http.connections import Connections
 from agent.webhook.reports.directives import Director
 from agent.webhook.store.shapes import StoreAway
+from agent.webhook.store.store import Store
 from agent.webhook.workloads.folder import Folder
 from agent.webhook.workloads.index import WorkloadIndex
 from agent.webhook.workloads.tailer import Tailer
@@ -28,19 +32,13 @@ from agent.webhook.workloads.tailer import Tailer
 log = logging.getLogger(__name__)
 
 SIZE_SECONDS: Final = 60.0
-
-
-class SizedStore(Protocol):
-    """The store, as far as its size is looked at."""
-
-    def size_bytes(self) -> int:
-        """Return what it takes on disk."""
+_LOOK_RESULTS: Final = ("done", "requeued", "failed", "error")
 
 
 class StoreSize:
     """What the store takes, as of the last look."""
 
-    def __init__(self, store: SizedStore) -> None:
+    def __init__(self, store: Store) -> None:
         self._store = store
         self.size_bytes: int | None = None
         """None = not known."""
@@ -201,6 +199,88 @@ def of_evictions(arbiter: Arbiter) -> tuple[FamilyReading, ...]:
     return (
         counter_reading(
             "plimsoll_evictions_judged", "Proposed evictions, by what came of them.", read, "verdict", "reason"
+        ),
+    )
+
+
+def of_buffers(controller: BufferController) -> tuple[FamilyReading, ...]:
+    """Return the families of CapacityBuffers; by namespace and name where it is of one."""
+    of_one, of_call = ("namespace", "buffer"), ("verb", "resource")
+
+    def each(value: Callable[[BufferOutcome, NamespaceView], float | None]) -> Values:
+        for view in controller.views():
+            for outcome in view.outcomes:
+                figure = value(outcome, view)
+                if figure is not None:
+                    yield (outcome.buffer.namespace, outcome.buffer.name), figure
+
+    def wanted(outcome: BufferOutcome, _view: NamespaceView) -> int | None:
+        sizing = outcome.explanation.sizing
+        return None if sizing is None else sizing.replicas
+
+    return (
+        gauge_reading(
+            "plimsoll_buffers", "CapacityBuffers that are known.", lambda: _one(controller.watches.buffers.count())
+        ),
+        gauge_reading(
+            "plimsoll_buffer_wanted_chunks",
+            "Chunks that a CapacityBuffer asks for by replicas, percentage and limits.",
+            lambda: each(wanted),
+            *of_one,
+        ),
+        gauge_reading(
+            "plimsoll_buffer_allowed_chunks",
+            "Chunks of a CapacityBuffer's status: what quotas and its schedule leave of those wanted.",
+            lambda: each(lambda outcome, _view: outcome.status.replicas),
+            *of_one,
+        ),
+        gauge_reading(
+            "plimsoll_buffer_ready_chunks",
+            "Chunks of which the room is kept by a placeholder pod that runs.",
+            lambda: each(lambda outcome, view: view.ready.get(outcome.buffer.name)),
+            *of_one,
+        ),
+        gauge_reading(
+            "plimsoll_buffer_not_ready",
+            "1 = a CapacityBuffer could not be resolved or sized; its condition says why.",
+            lambda: each(lambda outcome, _view: outcome.explanation.fault is not None),
+            *of_one,
+        ),
+        gauge_reading(
+            "plimsoll_buffer_namespaces_waiting",
+            "Namespaces with CapacityBuffers that are to be looked at, most of them by the clock.",
+            lambda: _one(controller.waiting()),
+        ),
+        gauge_reading(
+            "plimsoll_buffer_namespaces_failing",
+            "Namespaces of which the last look failed.",
+            lambda: _one(controller.faults()),
+        ),
+        gauge_reading(
+            "plimsoll_buffers_contested",
+            "1 = another controller writes the status of CapacityBuffers, and this one steps back.",
+            lambda: _one(controller.standing().contested_by is not None or controller.is_fought()),
+        ),
+        counter_reading(
+            "plimsoll_buffer_reconciles",
+            "Looks at namespaces with CapacityBuffers, by how they came out.",
+            lambda: [((result,), controller.results[result]) for result in _LOOK_RESULTS],
+            "result",
+        ),
+        counter_reading(
+            "plimsoll_buffer_writes",
+            "Statuses and managed templates written.",
+            lambda: [(("status",), controller.counts.statuses), (("template",), controller.counts.templates)],
+            "what",
+        ),
+        counter_reading(
+            "plimsoll_buffer_api_calls", "Calls for CapacityBuffers.", lambda: controller.api.calls().items(), *of_call
+        ),
+        counter_reading(
+            "plimsoll_buffer_api_errors",
+            "Of these, those that were refused or not answered.",
+            lambda: controller.api.errors().items(),
+            *of_call,
         ),
     )
 

@@ -14,6 +14,7 @@ from agent.core.buffers.placeholder_options import PlaceholderOptions
 from agent.core.eviction.options import ArbiterOptions
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, CraneOptions, CruiseOptions, ForecastOptions, VpaOptions
+from agent.core.orders.profile import Profile, ProfileSetting, profile_settings
 from agent.settings.sections import LoggingSettings, RecommendSettings, camel
 from agent.settings.sources import load_into
 from agent.settings.webhook_sections import AccessSettings, ClusterSettings, DatabaseSettings, ListeningSettings
@@ -51,6 +52,9 @@ class WebhookSettings:
     crane: CraneOptions = field(default_factory=CraneOptions)
     forecast: ForecastOptions = field(default_factory=ForecastOptions)
     logging: LoggingSettings = field(default_factory=LoggingSettings)
+    profile: Profile = Profile.DEFAULT
+    """document = where no setting says otherwise, as the CruiseKube document writes: memory limits exactly 2 x what was
+    seen, literal fit, this hour only. For agent and webhook alike."""
 
     def sizing(self) -> AdmissionSettings:
         """Return the parts that a pod is sized by."""
@@ -67,17 +71,26 @@ class WebhookSettings:
         """Return all values under their keys in the file, as plain JSON values; a password in a URL is not shown."""
         return {camel(one.name): _plain(getattr(self, one.name)) for one in fields(self)}
 
+    def of_profile(self) -> tuple[ProfileSetting, ...]:
+        """Return the settings that the profile is about, as they are in force."""
+        return profile_settings(self.profile, self.to_dict())
+
 
 def load_webhook_settings(
-    path: Path | None, *, environment: Mapping[str, str], overrides: Mapping[str, object] | None = None
+    path: Path | None,
+    *,
+    environment: Mapping[str, str],
+    overrides: Mapping[str, object] | None = None,
+    sources: dict[str, str] | None = None,
 ) -> WebhookSettings:
-    """Read all sources and give the settings in force; see ``load_settings``.
-
-    Raises:
-        SettingsError: With every fault found in any source.
-    """
+    """Read all sources and give the settings in force; see ``load_settings``."""
     return load_into(
-        WebhookSettings, path, environment=environment, overrides=overrides, contradictions=_contradictions
+        WebhookSettings,
+        path,
+        environment=environment,
+        overrides=overrides,
+        contradictions=_contradictions,
+        sources=sources,
     )
 
 

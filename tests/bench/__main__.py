@@ -1,8 +1,8 @@
 """``make bench``: measure on this machine's real cgroups; a table on stdout and one flat object in build/bench.json.
 
 ``python -m tests.bench [PART...]``: parts are sweeps, agent, metrics, windows, recommend, simulate, plan,
-watching, report, reaction; all of them by default. webhook and fortnight must be named. A run of some parts keeps the
-other figures of the file.
+watching, report, reaction; all of them by default. memory, webhook and fortnight must be named. A run of some parts
+keeps the other figures of the file.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ GOALS: dict[str, float] = {
     "report_gzip_kib_250": 64.0,
     "reaction_p50_seconds": 1.0,
     "reaction_p99_seconds": 2.0,
+    "memory_reaction_p50_seconds": 1.0,
+    "memory_reaction_p99_seconds": 2.0,
     "admission_p99_ms": 10.0,
     "admission_p99_ms_postgresql": 10.0,
     "webhook_rss_mib": 256.0,
@@ -109,6 +111,12 @@ def _reaction() -> dict[str, float]:
     return measure()
 
 
+def _memory() -> dict[str, float]:
+    from tests.bench.memory_reaction import measure
+
+    return measure()
+
+
 def _webhook() -> dict[str, float]:
     from tests.bench.webhook import measure
 
@@ -132,10 +140,11 @@ PARTS: dict[str, Callable[[], dict[str, float]]] = {
     "watching": _watching,
     "report": _report,
     "reaction": _reaction,
+    "memory": _memory,
     "webhook": _webhook,
     "fortnight": _fortnight,
 }
-LONG = frozenset({"webhook", "fortnight"})
+LONG = frozenset({"memory", "webhook", "fortnight"})
 """Only when named: each takes as long as all others together."""
 
 

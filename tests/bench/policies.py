@@ -205,7 +205,7 @@ def cpu_lines(trace: TraceSet, runs: Sequence[SimulatedOutcome]) -> Iterator[str
 
 def memory_lines(trace: TraceSet, runs: Sequence[SimulatedOutcome]) -> Iterator[str]:
     """Give the block of memory."""
-    hours = trace.span_seconds / 3600
+    hours = trace.minutes / 60
     yield f"Memory, {len(trace.containers)} containers, {hours:.0f} h; 100 % taken as {MEMORY_LIMIT_GIB} GiB:"
     yield ""
     yield _line(

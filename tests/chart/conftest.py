@@ -12,7 +12,7 @@ from tests.cluster.binaries import KUBERNETES
 from tests.cluster.control_plane import ControlPlane, control_plane
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """Of the version that PLIMSOLL_KUBERNETES names; with controllers, without a scheduler, so that no pod is bound."""
     version = os.environ.get("PLIMSOLL_KUBERNETES", KUBERNETES)
@@ -20,7 +20,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
         yield made
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def release(plane: ControlPlane) -> Release:
     """The release ``plimsoll`` in namespace ``plimsoll``, which is there; nothing is installed yet."""
     return Release(plane)

@@ -68,7 +68,10 @@ def settings_text() -> str:
 
 
 def _settings_table(settings: Iterable[SettingDoc]) -> list[str]:
-    rows = [f"| `{one.key}` | `{one.default}` | {one.allowed} | {one.text} |".replace("``", "`") for one in settings]
+    rows = [
+        f"| `{one.key}` | `{one.default}`{one.by_profile} | {one.allowed} | {one.text} |".replace("``", "`")
+        for one in settings
+    ]
     return ["| setting | default | allowed | what it does |", "|---|---|---|---|", *rows]
 
 

@@ -35,6 +35,7 @@ class Module:
     """``h1:`` as go.sum has it."""
     files: tuple[str, ...]
     """In the module."""
+    needed_go: tuple[int, ...] = NEEDED_GO
 
     def place(self, file: str) -> Path:
         """Give the place of a file in the cache; need not exist."""
@@ -71,20 +72,27 @@ def ensure_definitions(progress: Progress = lambda _line: None) -> list[dict[str
     Raises:
         BinaryError: There is no Go, or the proxy does not give the module, or gives another one.
     """
-    for module in MODULES:
-        target = module.place(module.files[0]).parent
-        with one_builder_at_a_time(target, progress):
-            if not target.is_dir():
-                progress(f"fetching the definitions of {module.path} {module.version}")
-                fetch(module, target, progress)
-    files = [module.place(file) for module in MODULES for file in module.files]
-    return [yaml.safe_load(file.read_text(encoding="utf-8")) for file in files]
+    return [one for module in MODULES for one in definitions_of(module, progress)]
+
+
+def definitions_of(module: Module, progress: Progress = lambda _line: None) -> list[dict[str, Any]]:
+    """Give the definitions of one module, fetched where they are not there yet.
+
+    Raises:
+        BinaryError: As ``ensure_definitions``.
+    """
+    target = module.place(module.files[0]).parent
+    with one_builder_at_a_time(target, progress):
+        if not target.is_dir():
+            progress(f"fetching the definitions of {module.path} {module.version}")
+            fetch(module, target, progress)
+    return [yaml.safe_load(module.place(file).read_text(encoding="utf-8")) for file in module.files]
 
 
 def fetch(module: Module, target: Path, progress: Progress) -> None:
     """Fetch a module, and keep its definitions in a folder that is there only when it is whole."""
     try:
-        go = find_go(NEEDED_GO, cache_root(), progress)
+        go = find_go(module.needed_go, cache_root(), progress)
     except ToolchainError as error:
         raise BinaryError(str(error)) from error
     with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=target.parent) as unfinished:

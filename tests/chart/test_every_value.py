@@ -72,6 +72,7 @@ CHANGES: Final[dict[str, tuple[Any, Values]]] = {
     "buffers.placeholders": (True, BUFFERS),
     "buffers.scalables": ([{"apiGroup": "argoproj.io", "resource": "rollouts"}], BUFFERS),
     "buffers.schedulers": (["volcano"], {"buffers": {"enabled": True, "placeholders": True}}),
+    "buffers.keepStatusFrom": (["system:serviceaccount:kube-system:karpenter"], BUFFERS),
     "webhook.enabled": (False, {}),
     "webhook.replicas": (3, POSTGRESQL),
     "webhook.settings": ({"access": {"rows": 100}}, {}),

@@ -50,6 +50,7 @@ CLASHES: dict[str, tuple[dict[str, Any], str]] = {
         {"buffers": {"scalables": [{"apiGroup": "x.io", "resource": "sets"}]}},
         "set buffers.enabled=true",
     ),
+    "kept-without-buffers": ({"buffers": {"keepStatusFrom": ["karpenter"]}}, "set buffers.enabled=true"),
     "enforce-and-refuse": ({"mode": "enforce", **REFUSING}, "or fence.unannotated=allow"),
     "enforce-rule-and-refuse": (
         {"cluster": {"rules": [{"kind": "Deployment", "mode": "enforce"}]}, **REFUSING},

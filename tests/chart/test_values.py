@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
+from agent.core.orders.plan_options import FitRule
+from agent.core.orders.profile import Profile
 from agent.settings import Settings, load_settings
 from agent.settings.keys import keys
 from agent.webhook.http.tls_server import LEAVE_SECONDS
@@ -98,6 +100,7 @@ def test_agent_differs_from_the_programs_defaults_by_where_it_runs_and_by_nothin
     different = differences(agent_settings(tmp_path), load_settings(None, environment={}), Settings)
     assert {key: str(value) for key, value in different.items()} == {
         "cgroup.mount": "/host/sys/fs/cgroup",
+        "clusterPauseConfigMap": "plimsoll/plimsoll",
         "clusterPauseFile": "/etc/plimsoll-cluster/pause",
         "kubernetes.api": "on",
         "report.caFile": "/var/run/secrets/plimsoll/ca.crt",
@@ -128,9 +131,18 @@ def test_every_agent_looks_for_the_clusters_pause_where_the_kubelet_puts_it(
         [item] = volume["configMap"]["items"]
         assert item["key"] == "pause"
         assert settings.cluster_pause_file == Path(mount["mountPath"], item["path"])
+        place = rules["metadata"]
+        assert settings.cluster_pause_config_map == f"{place['namespace']}/{place['name']}"
         # A pause is there when somebody makes one: neither the key nor the ConfigMap may be asked for.
         assert volume["configMap"]["optional"] is True
         assert "subPath" not in mount  # which is never brought up to date
+
+
+def test_the_profile_is_of_agent_and_webhook_alike(tmp_path: Path) -> None:
+    values = {"settings": {"profile": "document", "cruise": {"neighbourHours": 2}}}
+    for made in (agent_settings(tmp_path, values), webhook_settings(tmp_path, values)):
+        assert (made.profile, made.cruise.neighbour_hours) == (Profile.DOCUMENT, 2)
+        assert made.plan.fit_rule is FitRule.LITERAL
 
 
 def test_webhook_has_the_programs_defaults(tmp_path: Path) -> None:

@@ -96,6 +96,7 @@ RULES: Final[dict[str, Schema]] = {
         {**closed(apiGroup=TEXT, resource=text("^[a-z][-a-z0-9]*$")), "required": ["apiGroup", "resource"]}
     ),
     "buffers.schedulers": {**list_of(text(_NAME)), "uniqueItems": True},
+    "buffers.keepStatusFrom": {**list_of(text("^[^\\s'\"]+$")), "uniqueItems": True},
     "webhook.replicas": {"type": ["integer", "null"], "minimum": 1, "maximum": 20},
     "webhook.settings": {"$ref": "#/$defs/webhookSettings"},
     "webhook.postgresql.existingSecret": text(_OR_EMPTY),

@@ -27,8 +27,10 @@ KUBERNETES: Final = "1.37.1"
 """What the tests run against unless told otherwise."""
 VERSIONS: Final = (KUBERNETES, "1.34.4")
 """The Kubernetes versions that have a module folder: the newest, and the oldest on which limits of memory may fall."""
+OLD_KUBELET: Final = "1.33.13"
+"""The newest kubelet that knows no resources of whole pods; nothing else is built in this version."""
 MODULES: Final = Path(__file__).with_name("modules")
-ETCD, HELM, KWOK, CONTAINERD = "3.6.8", "3.22.0", "0.8.0", "2.3.7"
+ETCD, HELM, KWOK, KARPENTER, CONTAINERD = "3.6.8", "3.22.0", "0.8.0", "1.15.0", "2.3.7"
 FOR_TESTS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "helm")
 """What ``make test`` needs; the others are built when something asks for them."""
 FROM_ASSETS: Final = ("etcd", "kube-apiserver", "kubectl")
@@ -112,15 +114,25 @@ def programs(version: str = KUBERNETES) -> dict[str, Program]:
     Raises:
         BinaryError: There is no module folder for that version.
     """
-    if version not in VERSIONS:
+    if version not in (*VERSIONS, OLD_KUBELET):
         raise BinaryError(f"cluster: Kubernetes {version} is not pinned here (one of {', '.join(VERSIONS)})")
     helm = "-X helm.sh/helm/v3/internal/version.version"
-    own = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelet")
+    own = ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelet"]
+    if version == OLD_KUBELET:
+        own = ["kubelet"]
     listed = [
         Program(name="etcd", version=ETCD, module="etcd", package="go.etcd.io/etcd/server/v3"),
         *(kubernetes_program(name, version) for name in own),
         *(containerd_program(name) for name in ("containerd", "containerd-shim-runc-v2", "ctr")),
         Program(name="kwok", version=KWOK, module="kwok", package="sigs.k8s.io/kwok/cmd/kwok", seconds=120),
+        Program(
+            name="karpenter",
+            version=KARPENTER,
+            module="karpenter",
+            package="sigs.k8s.io/karpenter/kwok",
+            flags=f"-X sigs.k8s.io/karpenter/pkg/operator.Version={KARPENTER}",
+            seconds=240,
+        ),
         Program(
             name="helm",
             version=HELM,
@@ -263,8 +275,12 @@ def main() -> int:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="which programs")
     parser.add_argument("--all", action="store_true", help="every program")
-    parser.add_argument("--version", default=KUBERNETES, choices=VERSIONS, help="of Kubernetes (default %(default)s)")
+    parser.add_argument(
+        "--version", default=KUBERNETES, choices=(*VERSIONS, OLD_KUBELET), help="of Kubernetes (default %(default)s)"
+    )
     arguments = parser.parse_args()
+    if arguments.all:
+        names = sorted(programs(arguments.version))
     wanted = names if arguments.all else arguments.names or FOR_TESTS
     try:
         ensure(wanted, arguments.version, lambda line: print(f"cluster: {line}", flush=True))

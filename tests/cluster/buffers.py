@@ -12,9 +12,10 @@ import yaml
 from agent.kube.api import HttpApi
 from agent.kube.credentials import from_kubeconfig
 from agent.kube.reflector import WatchPace
-from agent.webhook.buffers.controller import BufferController
+from agent.webhook.buffers.controller import BufferController, Collaborators
 from agent.webhook.buffers.options import BufferMode, BufferOptions
 from agent.webhook.buffers.seams import WritePermission
+from tests.buffer_collaborators import asking
 from tests.cluster.api import MERGE, Json, is_awaited
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.processes import wait_for
@@ -165,6 +166,7 @@ def controller(
     permission: WritePermission = ALWAYS,
     ask_seconds: float = 1.0,
     spacing_seconds: float = SPACING_SECONDS,
+    collaborators: Collaborators | None = None,
     **more: Any,
 ) -> Iterator[BufferController]:
     """Run a controller inside the block."""
@@ -174,6 +176,7 @@ def controller(
         options=BufferOptions(mode=mode, dry_run=dry_run, resync_seconds=resync_seconds, ask_seconds=ask_seconds),
         permission=permission,
         instance="tests",
+        collaborators=collaborators or asking(),
         pace=PROMPT,
         **more,
     )

@@ -30,11 +30,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
         yield plane
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def fragile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A server that may be stopped: the session's controllers would take half a minute to come back after an outage.
 
-    Whoever defines kinds there takes them away again: others begin with none.
+    It ends with the file that wants it: an idle one takes a twentieth of a CPU to the session's end. Whoever defines
+    kinds there takes them away again: others begin with none.
     """
     version = os.environ.get("PLIMSOLL_KUBERNETES", KUBERNETES)
     directory = tmp_path_factory.mktemp("fragile")

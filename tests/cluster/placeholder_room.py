@@ -11,10 +11,10 @@ from typing import Any, Final
 from agent.core.buffers.placeholder_options import PlaceholderOptions
 from agent.core.orders.annotations import PLACEHOLDER
 from agent.kube.api import HttpApi
-from agent.webhook.buffers.calendar import Schedules
 from agent.webhook.buffers.placeholders import READY_REPLICAS, Placeholders
-from agent.webhook.buffers.seams import Collaborators, WritePermission
+from agent.webhook.buffers.seams import WritePermission
 from agent.webhook.clocks import Clocks
+from tests.buffer_collaborators import asking
 from tests.cluster.api import Json
 from tests.cluster.buffers import PROMPT, Buffers, controller, templates_path
 from tests.cluster.control_plane import ControlPlane
@@ -118,8 +118,7 @@ class Room:
             pace=PROMPT,
             clocks=Clocks(wall=self.wall_clock),
         )
-        asked = Collaborators(keeper=keeper, activities=Schedules())
-        with controller(self.plane, collaborators=asked, clocks=Clocks(wall=self.wall_clock), **more):
+        with controller(self.plane, collaborators=asking(keeper=keeper), clocks=Clocks(wall=self.wall_clock), **more):
             yield keeper
 
 

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster import objects
+from tests.cluster import fence, objects
 from tests.cluster.acting_node import ActingNode, fresh_node
+from tests.cluster.api import MERGE, ApiError
+from tests.cluster.chart import NAMESPACE
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.kubelet_play import Answer
 from tests.kernel.cgroups import why_not
@@ -22,6 +24,7 @@ pytestmark = [
     pytest.mark.skipif(why_not() is not None, reason=why_not() or ""),
 ]
 
+CONFIG_MAP = f"/api/v1/namespaces/{NAMESPACE}/configmaps/plimsoll"
 PODS = [f"pod-{index}" for index in range(6)]
 
 
@@ -30,7 +33,7 @@ def enforcing(fenced: ControlPlane, tmp_path_factory: pytest.TempPathFactory) ->
     directory = tmp_path_factory.mktemp("held")
     with fresh_node(fenced, directory) as made:
         pause_file(made).parent.mkdir()
-        made.start_agent(clusterPauseFile=pause_file(made))
+        made.start_agent(clusterPauseFile=pause_file(made), clusterPauseConfigMap=f"{NAMESPACE}/plimsoll")
         yield made
 
 
@@ -130,6 +133,84 @@ def test_a_pause_of_the_cluster_that_the_kubelet_mounts_stops_every_write_withou
     assert node.writes() == []
     pause_file(node).unlink()
     node.wait(lambda: grown(node) == PODS, "all are sized")
+
+
+@pytest.fixture
+def config_map(shared: ActingNode) -> Iterator[ActingNode]:
+    """The node, and the ConfigMap of the cluster's rules without a pause; other tests may have left theirs."""
+    admin = shared.plane.admin
+    if not admin.exists(CONFIG_MAP):
+        admin.create(CONFIG_MAP.rpartition("/")[0], {"metadata": {"name": "plimsoll"}})
+    order_pause(shared, None)
+    yield shared
+    if admin.exists(CONFIG_MAP):
+        order_pause(shared, None)
+
+
+def order_pause(node: ActingNode, reason: str | None) -> None:
+    node.plane.admin.patch(CONFIG_MAP, {"data": {"pause": reason}}, MERGE)
+
+
+def heard_pause(node: ActingNode) -> str | None:
+    reason: str | None = node.ask("cluster")["cluster_pause"]
+    return reason
+
+
+def test_a_pause_of_the_cluster_is_heard_by_a_watch_before_the_kubelet_brings_it_and_its_end_too(
+    config_map: ActingNode,
+) -> None:
+    node = config_map
+    order_pause(node, "incident 13")
+    node.wait(lambda: heard_pause(node) == "incident 13", "the pause is heard")
+    for name in PODS:
+        node.run_wanting(name)
+    node.wait(lambda: stepping(node) == PODS, "there would be steps")
+    node.settle()
+    assert node.writes() == []
+    assert paused(node)
+    pause_file(node).write_text("incident 13")  # now the kubelet has brought it; and it will bring the end late
+    order_pause(node, None)
+    node.wait(lambda: grown(node) == PODS, "all are sized")
+    assert not paused(node)
+    pause_file(node).write_text("incident 14")  # a pause that the watch did not hear of is one all the same
+    assert heard_pause(node) == "incident 14"
+    pause_file(node).unlink()
+    assert heard_pause(node) is None
+
+
+def test_a_config_map_that_is_deleted_ends_its_pause_and_one_that_is_made_anew_begins_one(
+    config_map: ActingNode,
+) -> None:
+    node = config_map
+    order_pause(node, "true")
+    node.wait(lambda: heard_pause(node) is not None, "the pause is heard")
+    node.plane.admin.delete(CONFIG_MAP)
+    node.wait(lambda: heard_pause(node) is None, "its end is heard")
+    document = {"metadata": {"name": "plimsoll"}, "data": {"pause": "again"}}
+    node.plane.admin.create(CONFIG_MAP.rpartition("/")[0], document)
+    node.wait(lambda: heard_pause(node) == "again", "the new one is heard")
+    order_pause(node, None)
+    node.wait(lambda: heard_pause(node) is None, "and its end")
+
+
+def test_an_agent_reads_the_one_config_map_and_no_other(config_map: ActingNode) -> None:
+    node = config_map
+    order_pause(node, "mine")
+    node.wait(lambda: heard_pause(node) == "mine", "it has the right to this one")
+    token = fence.agent_api(node.plane, node.name)
+    maps = CONFIG_MAP.rpartition("/")[0]
+    for path, query in (
+        (maps, {}),
+        (maps, {"fieldSelector": "metadata.name=kube-root-ca.crt"}),
+        ("/api/v1/configmaps", {"fieldSelector": "metadata.name=plimsoll"}),
+        ("/api/v1/namespaces/default/configmaps", {"fieldSelector": "metadata.name=plimsoll"}),
+    ):
+        with pytest.raises(ApiError) as refused:
+            token.get(path, **query)
+        assert refused.value.status == 403
+    with pytest.raises(ApiError) as refused:
+        token.patch(CONFIG_MAP, {"data": {"pause": None}}, MERGE)
+    assert refused.value.status == 403
 
 
 def test_a_pause_in_the_middle_lets_nothing_more_through_and_ends_by_itself(shared: ActingNode) -> None:

@@ -17,6 +17,7 @@ from tests.cluster import fence, objects
 from tests.cluster.acting_node import ActingNode, fresh_node
 from tests.cluster.api import MERGE, ApiError
 from tests.cluster.binaries import KUBERNETES
+from tests.cluster.chart import NAMESPACE
 from tests.cluster.control_plane import ControlPlane, control_plane
 from tests.cluster.cut_wire import wire
 from tests.cluster.identities import create_service_account
@@ -160,6 +161,39 @@ def test_a_cut_watch_goes_on_and_one_whose_version_is_forgotten_lists_anew(node:
         node.wait(lambda: node.planned("first") is None, "who is gone is forgotten")
         node.settle()
     assert [len(node.resizes(name)) for name in ("first", "second", "third")] == [1, 1, 1]
+
+
+def test_while_the_server_is_away_the_mounted_pause_counts_and_afterwards_the_watch_is_ahead_again(
+    node: ActingNode,
+) -> None:
+    maps = f"/api/v1/namespaces/{NAMESPACE}/configmaps"
+    mounted = node.directory / "cluster" / "pause"
+    mounted.parent.mkdir()
+    node.plane.admin.create(maps, {"metadata": {"name": "plimsoll"}, "data": {"pause": "before"}})
+
+    def reason() -> str | None:
+        found: str | None = node.ask("cluster")["cluster_pause"]
+        return found
+
+    try:
+        with wire(node.plane.url) as line:
+            api = dataclasses.replace(fence.agent_api(node.plane, node.name), server=line.url)
+            place = f"{NAMESPACE}/plimsoll"
+            node.start_agent_as(api, clusterPauseFile=mounted, clusterPauseConfigMap=place)
+            node.wait(lambda: reason() == "before", "the pause is heard")
+            with line.down():
+                node.wait(lambda: notes(node, "the API server is not heard"), "it is not heard")
+                assert reason() == "before"
+                node.plane.admin.patch(f"{maps}/plimsoll", {"data": {"pause": None}}, MERGE)
+                mounted.write_text("by the mount")
+            node.wait(lambda: reason() == "by the mount", "the watch tells of its end, and the mount of another")
+            mounted.unlink()
+            assert reason() is None
+            line.cut()
+            node.plane.admin.patch(f"{maps}/plimsoll", {"data": {"pause": "after"}}, MERGE)
+            node.wait(lambda: reason() == "after", "a watch that was cut goes on")
+    finally:
+        node.plane.admin.delete(f"{maps}/plimsoll")
 
 
 def test_a_kill_while_a_patch_is_unanswered_repeats_nothing(node: ActingNode) -> None:

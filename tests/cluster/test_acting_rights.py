@@ -56,6 +56,11 @@ def scene_of(plane: ControlPlane, scene: str, directory: Path) -> Iterator[Actin
             objects.write_node_status(plane.admin, name, status)
         if scene == "fenced":
             settings["kubernetes__requireNodeClaim"] = False
+        if scene == "no events":  # nor the chart's right to the one ConfigMap
+            settings |= {
+                "clusterPauseConfigMap": f"{chart.NAMESPACE}/plimsoll",
+                "clusterPauseFile": directory / "pause",
+            }
         node.start_agent_as(identity_of(plane, scene, node), **settings)
         yield node
     plane.admin.delete(f"/api/v1/namespaces/{namespace}")
@@ -151,6 +156,18 @@ def test_without_the_right_to_tell_owners_pods_are_resized_all_the_same(nodes: d
     assert create.startswith("not allowed: create events")
     assert patch.startswith("not allowed: patch events")
     assert {call.resource for call in node.writes() if call.code < 300} == {"pods/resize"}
+
+
+def test_without_the_right_to_watch_the_pause_the_mount_tells_of_it_and_a_note_that_this_is_late(
+    nodes: dict[str, ActingNode],
+) -> None:
+    node = nodes["no events"]
+    [note] = [note for note in node.ask("plan")["notes"] if "heard late" in note]
+    assert "is forbidden" in note
+    (node.directory / "pause").write_text("incident 15")
+    assert node.ask("cluster")["cluster_pause"] == "incident 15"
+    (node.directory / "pause").unlink()
+    assert node.ask("cluster")["cluster_pause"] is None
 
 
 def test_a_refusal_by_the_fence_is_told_and_not_repeated_at_once(nodes: dict[str, ActingNode]) -> None:

@@ -15,7 +15,8 @@ from agent.kube.api import HttpApi
 from agent.kube.credentials import from_kubeconfig
 from agent.kube.lease import LeaderLease
 from agent.webhook.buffers.controller import BufferController
-from agent.webhook.buffers.seams import Collaborators, SizedChunk, WritePermission
+from agent.webhook.buffers.seams import SizedChunk, WritePermission
+from tests.buffer_collaborators import asking
 from tests.cluster import chart
 from tests.cluster.api import Json, is_awaited, kubeconfig
 from tests.cluster.buffers import (
@@ -134,7 +135,7 @@ def test_a_recommended_size_is_admissions_and_a_new_one_waits_for_the_next_full_
         container = {**given["spec"]["containers"][0], "resources": {"requests": dict(wanted)}}
         return SizedChunk(content={**given, "spec": {**given["spec"], "containers": [container]}}, words="by history")
 
-    with controller(served, collaborators=Collaborators(sizer=sizer)) as one:
+    with controller(served, collaborators=asking(sizer)) as one:
         room.create(
             "b",
             annotations={"plimsoll.dev/buffer-sizing": "recommended"},

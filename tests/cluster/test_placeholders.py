@@ -36,7 +36,7 @@ from tests.cluster.buffers import PROMPT, Buffers, buffers_path, install_crd, te
 from tests.cluster.control_plane import ControlPlane, control_plane
 from tests.cluster.identities import create_namespace, fresh_name, node_bound_token
 from tests.cluster.kubelet_play import KubeletPlay
-from tests.cluster.objects import create_node, pod, pod_path
+from tests.cluster.objects import container, create_node, pod, pod_path
 from tests.cluster.placeholder_room import QUICK, SECONDS, STRATEGY, Room, cpu_of, uids
 from tests.cluster.processes import wait_for
 from tests.webhook.open_store import open_store
@@ -253,6 +253,41 @@ def test_they_wait_before_they_are_made_again(room: Room) -> None:
         wait_for(lambda: room.is_bound("web"), "the real pod has a node", SECONDS)
         assert "2 gave way, made again at" in room.await_provisioning("PlaceholdersGaveWay", "0 of 2")
         assert room.pods() == []
+
+
+# -- for the pods of a selector ------------------------------------------------------------------------------------
+
+
+def test_pods_that_a_buffer_is_for_fill_it_and_others_only_take_room(room: Room) -> None:
+    room.template()
+    room.buffer(3, **{"plimsoll.dev/for": "app=web, tier in (front)"})
+    with room.kept():
+        room.await_provisioning("RoomKept", "3 of 3")
+        label(room, "other", app="web")
+        wait_for(lambda: room.is_bound("other"), "a pod that it is not for has a node", SECONDS)
+        label(room, "web", app="web", tier="front")
+        wait_for(lambda: room.is_bound("web"), "one that it is for has a node", SECONDS)
+        # Four CPUs: one each for the two, and two are left of three, of which one is filled.
+        room.buffers.await_replicas("spare", 2)
+        room.await_provisioning("RoomKept", "2 of 2")
+        room.remove("web")
+        room.buffers.await_replicas("spare", 3)
+        room.await_provisioning("RoomKept", "3 of 3")
+        room.plane.admin.patch(
+            buffers_path(room.namespace, "spare"),
+            {"metadata": {"annotations": {"plimsoll.dev/for": "app in web"}}},
+            MERGE,
+        )
+        room.buffers.await_not_ready("spare", "annotation plimsoll.dev/for: 'app in web' is not allowed")
+        assert len(room.running()) == 3  # in doubt nothing is removed
+
+
+def label(room: Room, name: str, **labels: str) -> None:
+    """A real pod of one CPU with labels."""
+    place = {"nodeSelector": {"kubernetes.io/hostname": room.node}}
+    document = pod(name, None, container(requests={"cpu": "1"}), **place)
+    document["metadata"]["labels"] = labels
+    room.plane.admin.create(pod_path(room.namespace), document)
 
 
 # -- other sizes ---------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ Pods are created by dry run: the server does all that it does otherwise, and kee
 from __future__ import annotations
 
 import random
+import re
 from http import HTTPStatus
 from typing import Any
 
@@ -92,6 +93,9 @@ def test_a_pod_that_is_sized_is_taken_and_keeps_the_class_that_the_server_gives(
             continue  # it is refused as it came
         after = stored(cluster, namespace, patched(document, admission))
         assert after is not None, (document, admission.moves)
-        assert after["status"]["qosClass"] == before["status"]["qosClass"], (document, admission.moves)
+        # By a budget of its own a pod may come to another class, and whoever creates it is told which.
+        told = re.search(r"QoS class (\w+) instead of", " ".join(admission.warnings))
+        qos = before["status"]["qosClass"] if told is None else told[1]
+        assert after["status"]["qosClass"] == qos, (document, admission.moves)
         sized += 1
     assert sized > PODS / 10

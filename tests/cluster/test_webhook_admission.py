@@ -199,6 +199,80 @@ def test_pod_limits_that_contradict_themselves_are_refused_with_the_numbers(room
     assert "286.1MiB" in done.stderr  # 300 MB
 
 
+BARE: Json = {"image": "plimsoll.test/none:1"}
+"""A container that states nothing."""
+
+
+def budget(**stated: Json) -> Json:
+    """Give annotations: a budget, and a mode or none."""
+    return {"plimsoll.dev/pod-limits": json.dumps(stated)}
+
+
+@pytest.mark.parametrize(
+    ("limits", "requests", "given", "qos"),
+    [
+        ({"cpu": "2"}, {}, {"cpu": "2"}, "Burstable"),
+        ({"cpu": "2", "memory": "1Gi"}, {}, {"cpu": "2", "memory": "1Gi"}, "Guaranteed"),
+        ({"cpu": "2", "memory": "1Gi"}, {"cpu": "500m"}, {"cpu": "500m", "memory": "1Gi"}, "Burstable"),
+        ({"memory": "1Gi"}, {"cpu": "250m"}, {"cpu": "250m", "memory": "1Gi"}, "Burstable"),
+        ({"cpu": "1", "hugepages-2Mi": "4Mi"}, {}, {"cpu": "1", "hugepages-2Mi": "4Mi"}, "Burstable"),
+    ],
+)
+@pytest.mark.parametrize("mode", [{}, ENFORCE], ids=["recommend", "enforce"])
+def test_containers_that_state_nothing_share_a_budget_whatever_the_mode(
+    room: Room, mode: Json, limits: Json, requests: Json, given: Json, qos: str
+) -> None:
+    document = owned(
+        "web",
+        "Deployment",
+        {"name": "ide", **BARE},
+        {"name": "tools", **BARE},
+        annotations={**mode, **budget(limits=limits, requests=requests)},
+    )
+    made = room.admitted(document)
+    assert made["spec"]["resources"] == {"limits": limits, "requests": given}
+    assert [one["resources"] for one in made["spec"]["containers"]] == [{}, {}]
+    assert made["status"]["qosClass"] == qos
+    said = room.kubectl("create", "--dry-run=server", "-f", "-", stdin=document).stderr
+    assert f"QoS class {qos} instead of BestEffort" in said
+
+
+def test_a_pod_in_mode_off_gets_no_budget(room: Room) -> None:
+    off = {"plimsoll.dev/mode": "off", **budget(limits={"cpu": "2"})}
+    made = room.admitted(owned("web", "Deployment", {"name": "app", **BARE}, annotations=off))
+    assert "resources" not in made["spec"]
+    assert made["status"]["qosClass"] == "BestEffort"
+
+
+def test_a_burstable_pod_becomes_guaranteed_where_its_budget_states_requests(room: Room) -> None:
+    both = {"cpu": "1", "memory": "1Gi"}
+    stated = room.admitted(owned("web", "Deployment", sized(), annotations=budget(limits=both, requests=both)))
+    assert (stated["spec"]["resources"], stated["status"]["qosClass"]) == (
+        {"limits": both, "requests": both},
+        "Guaranteed",
+    )
+    # Its containers request what they did: the API holds the sum against the pod's request.
+    assert resources(stated)["requests"] == {"cpu": "500m", "memory": "300M"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        ({"limits": {"cpu": "1"}, "requests": {"cpu": "2"}}, "cpu: the request 2000m is above the limit 1000m"),
+        ({"limits": {"cpu": "1"}, "requests": {"cpu": "400m"}}, "cpu: the request 400m is below the 500m"),
+        (
+            {"limits": {"cpu": "1", "hugepages-2Mi": "4Mi"}, "requests": {"hugepages-2Mi": "2Mi"}},
+            "hugepages-2Mi: the request 2MiB is not the limit 4MiB",
+        ),
+    ],
+)
+def test_a_budget_is_denied_only_where_it_contradicts_itself(room: Room, asked: Json, words: str) -> None:
+    document = owned("web", "Deployment", sized(), annotations=budget(**asked))
+    done = room.kubectl("create", "--dry-run=server", "-f", "-", stdin=document)
+    assert done.returncode != 0
+    assert words in done.stderr
+
+
 def test_a_limit_range_that_would_refuse_the_patch_is_minded(room: Room) -> None:
     path = f"/api/v1/namespaces/{room.namespace}/limitranges"
     item = {"type": "Container", "min": {"cpu": "400m"}, "max": {"memory": "400M"}}
@@ -273,7 +347,7 @@ def test_every_answer_was_counted(room: Room) -> None:
     assert counted["patched"] > 5
     assert counted["no_history"] >= 1
     assert counted["excluded"] >= 3
-    assert counted["denied"] == 1
+    assert counted["denied"] == 4
     assert counted["error"] == 0
 
 

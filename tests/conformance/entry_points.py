@@ -17,9 +17,7 @@ from types import FrameType
 from typing import Final
 
 UNREACHED: Final[Mapping[str, str]] = {
-    "agent.core.buffers.provisioning:": "what an autoscaler will do: `plimsoll buffers` does not show it yet",
     "agent.core.cluster.hpa:moved_target": "a later part moves an autoscaler's target with the request",
-    "agent.core.cluster.qos:oom_score_adj": "the audit reads cgroups only, not /proc of each process",
     "agent.core.numbers.histogram:Histograms.references": "as the checkpoint, which saves and loads them",
     "agent.core.numbers.histogram:Histograms.weights": "as the checkpoint, which saves and loads them",
     "agent.core.orders.disruption_window:": "a later part evicts within such windows only",

@@ -17,6 +17,7 @@ from tests.conformance.suites import SUITES
 
 VECTORS = Path(__file__).parents[1] / "data" / "vectors"
 KUBELET = VECTORS / "kubelet_cgroups.json"
+CRUISE = VECTORS / "cruisekube.json"
 
 
 @pytest.mark.parametrize("path", sorted(VECTORS.glob("*.json")), ids=lambda path: path.stem)
@@ -33,17 +34,20 @@ def test_no_function_is_known_as_unreached_that_a_verb_reaches() -> None:
 
 def test_a_function_that_no_verb_reaches_fails_its_first_case(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(entry_points, "UNREACHED", {})
-    (first, *others) = run(read_vectors(KUBELET), {"oom_score_adj"})
+    (first, *others) = run(read_vectors(CRUISE), {"predict_peak"})
     assert first.outcome is Outcome.FAILED
-    assert "goes through agent.core.cluster.qos:oom_score_adj, which no verb reaches" in first.report
+    assert "goes through agent.core.recommender.cruise.peak:predict_peak, which no verb reaches" in first.report
     assert {result.outcome for result in others} == {Outcome.PASSED}
 
 
 def test_the_entry_points_of_a_function_are_named(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--entry-points", "--functions", "oom_score_adj,milli_cpu_to_shares", str(KUBELET)]) == 0
+    assert main(["--entry-points", "--functions", "milli_cpu_to_shares", str(KUBELET)]) == 0
+    assert capsys.readouterr().out.startswith(
+        "milli_cpu_to_shares: agent.core.machine.cpu_knobs:millicores_to_shares\n"
+    )
+    assert main(["--entry-points", "--functions", "predict_peak", str(CRUISE)]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0] == "milli_cpu_to_shares: agent.core.machine.cpu_knobs:millicores_to_shares"
-    astray = next(line for line in lines if line.startswith("oom_score_adj: agent.core.cluster.qos:oom_score_adj"))
+    astray = next(line for line in lines if "agent.core.recommender.cruise.peak:predict_peak" in line)
     assert "(no verb reaches it: " in astray
 
 

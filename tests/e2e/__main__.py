@@ -12,26 +12,30 @@ import sys
 import tempfile
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from tests.cluster import fence
-from tests.cluster.binaries import BinaryError
+from tests.cluster.binaries import OLD_KUBELET, BinaryError
 from tests.cluster.control_plane import control_plane
 from tests.cluster.identities import create_namespace
 from tests.cluster.processes import ClusterError
 from tests.e2e import namespace, parts
 from tests.e2e.acting import ActingScenario
+from tests.e2e.budgets import BudgetScenario
 from tests.e2e.charted import ChartScenario
+from tests.e2e.memory_qos import KUBELET, MemoryQosScenario
 from tests.e2e.node import HOST_ADDRESS, Driver, NodeError, node
 from tests.e2e.program import copy_program
 from tests.e2e.release import Release
 from tests.e2e.scenario import PlainScenario
 from tests.e2e.steps import Steps, summary
 from tests.e2e.workloads import NAMESPACE
+from tests.experiment import smoke, sources
 from tests.guest.kernel import GuestError
 
-PARTS: Final = ("plain", "agent", "chart")
+PARTS: Final = ("plain", "agent", "budgets", "chart", "memory", "experiment")
 SYSTEMD: Final = "/lib/systemd/systemd"
 
 
@@ -44,10 +48,16 @@ def main() -> int:
         namespace.enter()
         made = parts.ensure()
         tables = []
-        if arguments.only != "chart":
+        if arguments.only in {None, "plain", "agent"}:
             tables += [table for driver in arguments.driver for table in run_driver(made, driver, arguments)]
+        if arguments.only in {None, "budgets"}:
+            tables += [run_budgets(made, driver, arguments) for driver in arguments.driver]
         if arguments.only in {None, "chart"}:
             tables += run_chart(made, arguments.driver[0], arguments)
+        if arguments.only in {None, "memory"}:
+            tables += run_memory(made, arguments.driver[0], arguments)
+        if arguments.only in {None, "experiment"}:
+            tables += run_experiment(made, arguments.driver[0], arguments)
         tables = [table for table in tables if table.rows]
     except (GuestError, BinaryError, ClusterError, NodeError) as error:
         print(error, file=sys.stderr)
@@ -69,7 +79,9 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--only",
         choices=PARTS,
-        help="plain: resizes by hand; agent: by the agent; chart: Plimsoll as Helm installs it (default: all)",
+        help="plain: resizes by hand; agent: by the agent; budgets: limits of whole pods, on an older "
+        "kubelet; chart: Plimsoll as Helm installs it; memory: under a kubelet with memoryThrottlingFactor; "
+        "experiment: three minutes of `make experiment` (default: all)",
     )
     parser.add_argument(
         "--set",
@@ -136,6 +148,34 @@ def run_driver(made: parts.Parts, driver: Driver, arguments: argparse.Namespace)
     return tables
 
 
+def run_budgets(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> Steps:
+    """Bring up an older control plane and a node with a kubelet that knows no resources of whole pods."""
+    directory = Path(tempfile.mkdtemp(prefix="plimsoll-e2e-"))
+    tree = copy_program(directory)
+    steps = Steps(f"limits of whole pods, kubelet {OLD_KUBELET}, cgroup driver {driver}")
+    old = replace(made, programs={**made.programs, "kubelet": made.old_kubelet})
+    try:
+        with control_plane(
+            version=parts.OLD_SERVER,
+            directory=directory / "plane",
+            with_scheduler=True,
+            controllers="*",
+            extra_names=(HOST_ADDRESS,),
+        ) as plane:
+            create_namespace(plane, NAMESPACE)
+            fence.install(plane)
+            with node(old, plane, directory / "node", driver=driver) as guest:
+                BudgetScenario(guest, tree).run(steps)
+                if arguments.stay:
+                    stay(directory, plane.kubectl)
+    finally:
+        if arguments.logs is not None:
+            ignored = shutil.ignore_patterns("etcd", "program")
+            shutil.copytree(directory, arguments.logs / f"budgets-{driver}", ignore=ignored)
+        shutil.rmtree(directory, ignore_errors=True)
+    return steps
+
+
 def run_chart(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> list[Steps]:
     """Bring up a control plane that knows nothing of Plimsoll, and a node; install the chart there."""
     directory = Path(tempfile.mkdtemp(prefix="plimsoll-e2e-"))
@@ -155,6 +195,50 @@ def run_chart(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) 
     finally:
         if arguments.logs is not None:
             shutil.copytree(directory, arguments.logs / "chart", ignore=shutil.ignore_patterns("etcd"))
+        shutil.rmtree(directory, ignore_errors=True)
+    return [steps]
+
+
+def run_memory(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> list[Steps]:
+    """Bring up a control plane, and a node whose kubelet sets memory.high; take the steps there."""
+    directory = Path(tempfile.mkdtemp(prefix="plimsoll-e2e-"))
+    copy_program(directory)
+    steps = Steps(f"MemoryQoS, cgroup driver {driver}")
+    try:
+        with control_plane(
+            directory=directory / "plane", with_scheduler=True, controllers="*", extra_names=(HOST_ADDRESS,)
+        ) as plane:
+            create_namespace(plane, NAMESPACE)
+            fence.install(plane)
+            with node(made, plane, directory / "node", driver=driver, kubelet=KUBELET) as guest:
+                MemoryQosScenario(guest, dict(arguments.settings)).run(steps)
+                if arguments.stay:
+                    stay(directory, plane.kubectl)
+    finally:
+        if arguments.logs is not None:
+            shutil.copytree(directory, arguments.logs / "memory", ignore=shutil.ignore_patterns("etcd", "program"))
+        shutil.rmtree(directory, ignore_errors=True)
+    return [steps]
+
+
+def run_experiment(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> list[Steps]:
+    """Bring up a control plane and a node, and measure split against shared limits for a moment."""
+    directory = Path(tempfile.mkdtemp(prefix="plimsoll-e2e-"))
+    tree, payload = copy_program(directory), sources.write(directory)
+    steps = Steps(f"the experiment for a moment, cgroup driver {driver}")
+    try:
+        with control_plane(
+            directory=directory / "plane", with_scheduler=True, controllers="*", extra_names=(HOST_ADDRESS,)
+        ) as plane:
+            create_namespace(plane, NAMESPACE)
+            with node(made, plane, directory / "node", driver=driver) as guest:
+                smoke.run(guest, tree, payload, steps)
+                if arguments.stay:
+                    stay(directory, plane.kubectl)
+    finally:
+        if arguments.logs is not None:
+            left_out = shutil.ignore_patterns("etcd", "program", "payload")
+            shutil.copytree(directory, arguments.logs / "experiment", ignore=left_out)
         shutil.rmtree(directory, ignore_errors=True)
     return [steps]
 

@@ -55,6 +55,8 @@ class AgentPod:
     label: str = f"app={NAME}"
     """Of its pods."""
     daemon_set: str = NAME
+    writes_cgroups: bool = False
+    """With a writable cgroup tree, as uid 0 with no capability: what the chart opens for podLimits.writeCgroups."""
     url: str = f"http://{GUEST_ADDRESS}:{METRICS_PORT}/metrics"
     """Through the port that qemu forwards."""
 
@@ -69,7 +71,7 @@ class AgentPod:
                     "selector": {"matchLabels": {"app": NAME}},
                     "template": {
                         "metadata": {"labels": {"app": NAME}},
-                        "spec": agent_spec(self.node, settings),
+                        "spec": agent_spec(self.node, settings, writes_cgroups=self.writes_cgroups),
                     },
                 },
             },
@@ -209,8 +211,9 @@ class Writes:
         ]
 
 
-def agent_spec(node: Node, settings: Mapping[str, str]) -> Json:
+def agent_spec(node: Node, settings: Mapping[str, str], *, writes_cgroups: bool = False) -> Json:
     """Give the pod's spec."""
+    uid = 0 if writes_cgroups else UID
     port = node.plane.url.rpartition(":")[2]
     given = [word for key, value in {**SETTINGS, **settings}.items() for word in ("--set", f"{key}={value}")]
     arguments: Sequence[str] = (
@@ -238,16 +241,16 @@ def agent_spec(node: Node, settings: Mapping[str, str]) -> Json:
                 ],
                 "resources": {"requests": {"cpu": "300m", "memory": "96Mi"}, "limits": {"memory": "512Mi"}},
                 "securityContext": {
-                    "runAsUser": UID,
-                    "runAsGroup": UID,
-                    "runAsNonRoot": True,
+                    "runAsUser": uid,
+                    "runAsGroup": uid,
+                    "runAsNonRoot": not writes_cgroups,
                     "allowPrivilegeEscalation": False,
                     "readOnlyRootFilesystem": True,
                     "capabilities": {"drop": ["ALL"]},
                     "seccompProfile": {"type": "RuntimeDefault"},
                 },
                 "volumeMounts": [
-                    {"name": "cgroup", "mountPath": "/host/sys/fs/cgroup", "readOnly": True},
+                    {"name": "cgroup", "mountPath": "/host/sys/fs/cgroup", "readOnly": not writes_cgroups},
                     {"name": "identity", "mountPath": SERVICE_ACCOUNT_FOLDER, "readOnly": True},
                     {"name": "state", "mountPath": STATE},
                     {"name": "socket", "mountPath": str(Path(SOCKET).parent)},

@@ -28,6 +28,7 @@ from tests.e2e.node import METRICS_PORT, Node
 from tests.e2e.program import SECONDS
 from tests.e2e.release import AGENT, REGISTRATION, WEBHOOK, Release, is_ready
 from tests.e2e.scenario import MIB
+from tests.e2e.spare_room import SpareRoom
 from tests.e2e.steps import Steps
 from tests.e2e.workloads import NAMESPACE, Workload, bytes_of, load, millicores
 from tests.image.layers import UID
@@ -83,6 +84,10 @@ class ChartScenario:
             ("a pause of the cluster is brought to the agent by its kubelet, and taken away", self.paused),
             ("a pod that does not fit is evicted by the arbiter", self.evicted),
             ("it comes back at its peak", self.back_at_peak),
+            (
+                "a CapacityBuffer's placeholders run, give way to a pod, and come back",
+                lambda: SpareRoom(self.node, self.release).kept(self.free_mib()),
+            ),
             ("helm upgrade: a new agent knows what the old one measured", self.upgraded),
             ("helm uninstall: original requests are back, nothing is left, pods go on running", self.uninstalled),
         )
@@ -217,17 +222,18 @@ class ChartScenario:
         self.node.plane.admin.patch(path, {"spec": {"replicas": replicas}})
 
     def paused(self) -> str:
-        """Pause the cluster as the notes say, and end it; the kubelet needs no webhook to bring either."""
+        """Pause the cluster as the notes say, and end it: a watch hears of both before the kubelet brings them."""
         admin, file = self.node.plane.admin, f"/proc/{self.agent.pid()}/root/etc/plimsoll-cluster/pause"
         rules = f"/api/v1/namespaces/{chart.NAMESPACE}/configmaps/plimsoll"
         admin.patch(rules, {"data": {"pause": "drill"}})
+        heard = self.node.wait(lambda: self.agent.ask("holds")["pause"] is not None, "it is heard", SECONDS)
         brought = self.node.wait(lambda: self.node.try_run(f"cat {file}") == (0, "drill"), "it is brought", SECONDS)
         pause = self.agent.ask("holds")["pause"]
         assert pause is not None
         assert pause["reason"].endswith("drill"), pause
         admin.patch(rules, {"data": {"pause": None}})
         gone = self.node.wait(lambda: self.agent.ask("holds")["pause"] is None, "it is over", SECONDS)
-        return f"heard after {brought:.0f} s, over after {gone:.0f} s"
+        return f"heard after {heard:.1f} s, mounted {brought:.0f} s later, over after {gone:.1f} s"
 
     def evicted(self) -> str:
         """Two pods hold more than fits beside the filler; one may be evicted, and by the webhook alone."""

@@ -9,12 +9,12 @@ from typing import Final
 
 from tests.e2e.node import GUEST_ADDRESS, NodeError
 
-MARK: Final = "PLIMSOLL_E2E_NAMESPACE"
-"""Set in the process that runs inside."""
+MARK: Final = "TESTS_E2E_NAMESPACE"
+"""Set in the process that runs inside; not by PLIMSOLL_, which Plimsoll's own programs read as settings."""
 
 
-def enter() -> None:
-    """Start this very command again inside a fresh network namespace; returns only there.
+def enter(module: str = "tests.e2e") -> None:
+    """Start this very command, ``python -m MODULE``, again inside a fresh network namespace; returns only there.
 
     Raises:
         NodeError: Not root: user namespaces would do for the network, but files of the guest's would have no owners.
@@ -24,7 +24,7 @@ def enter() -> None:
         return
     if os.geteuid() != 0:
         raise NodeError("e2e: run it as root: it makes a network namespace of its own")
-    arguments = [sys.executable, "-m", "tests.e2e", *sys.argv[1:]]
+    arguments = [sys.executable, "-m", module, *sys.argv[1:]]
     os.execvpe(  # noqa: S606 - ourselves
         "unshare", ["unshare", "--net", "--", *arguments], {**os.environ, MARK: "1"}
     )

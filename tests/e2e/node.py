@@ -15,7 +15,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -36,7 +36,8 @@ MEMORY_MIB: Final = 4096
 DISK_MIB: Final = 4096
 EXCHANGE: Final = Path("/.plimsoll-guest")
 STATIC_PODS: Final = Path("/run/static-pods")
-BOOT_SECONDS: Final = 300.0
+BOOT_SECONDS: Final = 900.0
+"""Our own image alone takes minutes to unpack where others keep the machine busy."""
 POLL_SECONDS: Final = 0.25
 """Each look costs the guest a process and the machine a TLS handshake: seldom, where it is not timed."""
 SYSTEM_RESERVED: Final = {"cpu": "200m", "memory": "512Mi"}
@@ -179,7 +180,13 @@ def container_id(pod: dict[str, Any], container: str) -> str:
 
 @contextmanager
 def node(
-    parts: Parts, plane: ControlPlane, directory: Path, *, name: str = "e2e", driver: Driver = Driver.CGROUPFS
+    parts: Parts,
+    plane: ControlPlane,
+    directory: Path,
+    *,
+    name: str = "e2e",
+    driver: Driver = Driver.CGROUPFS,
+    kubelet: Mapping[str, Any] | None = None,
 ) -> Iterator[Node]:
     """Boot a guest that joins the control plane, inside the block; it is ready when the block begins.
 
@@ -189,13 +196,14 @@ def node(
         directory: For the disk, logs and configuration; a fresh one.
         name: Of the Node object.
         driver: Whose cgroups: systemd's needs systemd (not running) on this machine, whose root the guest shares.
+        kubelet: Of its configuration, beside what every node has.
 
     Raises:
         NodeError: The guest does not come up.
     """
     exchange = directory / "exchange"
     exchange.mkdir(parents=True)
-    write_configuration(parts, plane, exchange, name, driver)
+    write_configuration(parts, plane, exchange, name, driver, kubelet or {})
     disk = directory / "disk.img"
     free_disk(disk, DISK_MIB)
     serial = directory / "serial"
@@ -245,7 +253,9 @@ def wait_until_ready(guest: Node) -> None:
         guest.marks[mark] = time.monotonic() - guest.started
 
 
-def write_configuration(parts: Parts, plane: ControlPlane, exchange: Path, name: str, driver: Driver) -> None:
+def write_configuration(
+    parts: Parts, plane: ControlPlane, exchange: Path, name: str, driver: Driver, kubelet: Mapping[str, Any]
+) -> None:
     """Write what ``start.sh`` and ``node.sh`` read: settings, certificates and the programs' configuration."""
     for script in ("start.sh", "node.sh"):
         shutil.copyfile(Path(__file__).with_name(script), exchange / script)
@@ -271,7 +281,7 @@ def write_configuration(parts: Parts, plane: ControlPlane, exchange: Path, name:
         shutil.copyfile(source, exchange / target)
     as_kubelet = replace(plane.api_of_node(name), server=plane.url.replace("127.0.0.1", HOST_ADDRESS))
     kubeconfig(as_kubelet, exchange / "kubelet.kubeconfig")
-    (exchange / "kubelet.yaml").write_text(json.dumps(kubelet_configuration(driver), indent=2) + "\n")
+    (exchange / "kubelet.yaml").write_text(json.dumps({**kubelet_configuration(driver), **kubelet}, indent=2) + "\n")
     (exchange / "containerd.toml").write_text(containerd_configuration(parts, driver))
     (exchange / "cni.conflist").write_text(json.dumps(network_configuration()) + "\n")
 

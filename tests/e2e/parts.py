@@ -49,6 +49,9 @@ HOST_PROGRAMS: Final = {
 }
 """Program to package."""
 PROGRAMS: Final = ("kubelet", "containerd", "containerd-shim-runc-v2", "ctr")
+OLD_SERVER: Final = "1.34.4"
+"""A kubelet may be at most three minor versions behind its API server."""
+OLD_PLANE: Final = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 APPLETS: Final = ("cat", "dd", "echo", "head", "kill", "ls", "rm", "sh", "sleep", "touch", "true")
 PAUSE_IMAGE: Final = "plimsoll.test/pause:1"
 LOAD_IMAGE: Final = "plimsoll.test/load:1"
@@ -64,6 +67,8 @@ class Parts:
     network_plugins: Path
     """Folder."""
     programs: Mapping[str, Path]
+    old_kubelet: Path
+    """Of ``binaries.OLD_KUBELET``, which knows no resources of whole pods."""
     images: tuple[Path, ...]
     own_image: str
     """Plimsoll's: name and tag."""
@@ -83,6 +88,8 @@ def ensure(progress: Progress = lambda _line: None) -> Parts:
     guest_kernel = kernel.ensure(progress, MODULES)
     check_host_programs()
     programs = binaries.ensure((*binaries.FOR_TESTS, *PROGRAMS), progress=progress)
+    binaries.ensure(OLD_PLANE, OLD_SERVER, progress)
+    old_kubelet = binaries.ensure(("kubelet",), binaries.OLD_KUBELET, progress)["kubelet"]
     runc, origin = ensure_runc(progress)
     plugins = ensure_network_plugins(progress)
     made = ensure_images(progress)
@@ -93,6 +100,7 @@ def ensure(progress: Progress = lambda _line: None) -> Parts:
         runc_origin=origin,
         network_plugins=plugins,
         programs={name: programs[name].resolve() for name in PROGRAMS},
+        old_kubelet=old_kubelet.resolve(),
         images=(*sorted(made.glob("*.tar")), own.archive),
         own_image=own.reference,
         ask=made / "ask",

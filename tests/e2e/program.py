@@ -19,7 +19,7 @@ from tests.guest.machine import REPOSITORY
 
 PYTHON: Final = Path(sys.executable)
 PODS_FILE: Final = "pods.json"
-SECONDS: Final = 240.0
+SECONDS: Final = 600.0
 """Python starts in some seconds under emulation."""
 TIER_SECONDS: Final = 90.0
 

@@ -17,6 +17,7 @@ from tests.cluster.processes import Process
 from tests.e2e import forwarding
 from tests.e2e.agent_pod import SETTINGS, AgentPod
 from tests.e2e.node import METRICS_PORT, Node, NodeError
+from tests.e2e.parts import PAUSE_IMAGE
 from tests.e2e.program import SECONDS
 
 AGENT, WEBHOOK = "plimsoll-agent", "plimsoll-webhook"
@@ -37,6 +38,8 @@ WEBHOOK_FAST: Final = {
     # Loads are single pods here, and somebody must be evicted.
     "arbiter": {"singleReplicas": True, "replacementSeconds": 10, "refusedBackOffSeconds": 5},
     "rebuilding": {"rebuildSeconds": 60},
+    # What gave way is made again soon; the image is there already.
+    "placeholders": {"image": PAUSE_IMAGE, "firstBackOffSeconds": 2, "mostBackOffSeconds": 10},
 }
 
 
@@ -59,6 +62,7 @@ class Release:
             },
             # No storage class here: SQLite lies in the pod.
             "webhook": {"persistence": {"enabled": False}, "settings": WEBHOOK_FAST},
+            "buffers": {"enabled": True, "placeholders": True},
             "evictions": {"enabled": True},
             "settings": nested(FAST),
         }

@@ -10,6 +10,7 @@ import json
 import shutil
 from collections.abc import Mapping
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,7 +36,7 @@ from tests.goldens.places import INPUTS, NOW_UNIX_SECONDS
 from tests.plans import change, decision, decisions, mixed_plan, ref
 from tests.pods import container, pod_json
 from tests.recommendations import mixed_node
-from tests.snapshots import busy_node
+from tests.snapshots import busy_node, tier, whole
 from tests.unit.core.machine.test_cluster_checkup import facts
 from tests.unit.node.history.test_learner import MIB, Clocks, learner, row
 from tests.webhook.report_bodies import packed, report_body, row_body
@@ -235,7 +236,7 @@ def socket_answers() -> Mapping[str, object]:
             "settings": settings,
             "directory": "/",
         },
-        "snapshot": SNAPSHOT.to_json(busy_node()),
+        "snapshot": SNAPSHOT.to_json(replace(busy_node(), pods=(whole("cache-0"),), tiers=(tier(),))),
         "recommend": RECOMMENDATIONS.to_json(mixed_node()),
         "plan": PLAN.to_json(mixed_plan()),
         "events": DECISIONS.to_json(decisions(*mixed)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -44,10 +45,18 @@ class Agent:
 
 
 @contextmanager
-def running_agent(log: Path, *arguments: str, socket: str = "none") -> Iterator[Agent]:
-    """Run ``plimsoll agent`` on the guest's own hierarchy; it must end cleanly when told to."""
+def running_agent(log: Path, *arguments: str, socket: str = "none", node: str | None = None) -> Iterator[Agent]:
+    """Run ``plimsoll agent`` on the guest's own hierarchy; it must end cleanly when told to.
+
+    Args:
+        log: Where its log goes.
+        arguments: Further words of the command.
+        socket: Where it listens for questions.
+        node: What its node is called; None = as the host is.
+    """
     command = [*COMMAND, "agent", "--port", "0", "--state-dir", "none", "--socket", socket, *arguments]
-    with log.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out) as process:
+    environment = {**os.environ, **({} if node is None else {"NODE_NAME": node})}
+    with log.open("wb") as out, subprocess.Popen(command, stdout=out, stderr=out, env=environment) as process:
         try:
 
             def address() -> str | None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from agent.core.window.sweep_pace import ContentionPolicy, Skipped
+from agent.node.sampling.listener import Listener
 from agent.node.sampling.loop import SamplingLoop, SamplingPolicy
 from agent.node.sampling.pods_file import NoPods
 from agent.node.sampling.unit_table import UnitTable
@@ -43,7 +44,7 @@ whole jiffies (get_recent_times and collect_percpu_times of kernel/sched/psi.c, 
 comes back within a jiffy makes it forget: at 2 ms a group that waits all the time shows 5 % of it."""
 
 
-class Stamps:
+class Stamps(Listener):
     """A listener that notes when what was told, on CLOCK_MONOTONIC."""
 
     def __init__(self) -> None:
@@ -131,7 +132,6 @@ def test_contention_starts_a_sweep_within_half_a_second_of_the_kernels_own_total
     rings = RingFile.open(None, RingGeometry(max_slots=4), boot_id="boot")
     loop = SamplingLoop(
         watched=WatchedCgroups(
-            mount=root,
             sampler=open_sampler(root, rings, fd_budget=100, max_lanes=4),
             rings=rings,
             discovery=Discovery(root, cgroup_root=f"/{tree.name}"),

@@ -167,7 +167,7 @@ AGENT: Final = (
         quiet=39,
         fires=42,
         labels=AT_NODE,
-        summary=f"26 container series of {ON} are left out of the page",
+        summary=f"26 series of containers and workloads of {ON} are left out of the page",
     ),
     Case(
         alert="PlimsollVersionsDiffer",
@@ -287,6 +287,17 @@ ACTING: Final = (
         summary=f"3 pods on {ON} have an annotation that is not understood",
     ),
     Case(
+        alert="PlimsollCgroupDrift",
+        series=(
+            level("plimsoll_cgroup_drift", "0x10 2x60", more='kind="cpu.weight"'),
+            level("plimsoll_cgroup_drift", "0x70", more='kind="memory.max"'),
+        ),
+        quiet=19,
+        fires=22,
+        labels={**AT_NODE, "kind": "cpu.weight"},
+        summary=f"2 values of cpu.weight on {ON} are not what the kubelet should have written",
+    ),
+    Case(
         alert="PlimsollNodeHot",
         series=(
             level("plimsoll_node_pressure_ratio", "0.1x10 0.55x60", more='resource="cpu",kind="some"'),
@@ -304,6 +315,21 @@ ACTING: Final = (
         fires=132,
         labels=AT_NODE,
         summary=f"Node {ON} has had the overload taint for two hours",
+    ),
+    Case(
+        alert="PlimsollRecommendationsShort",
+        series=(
+            level(
+                "plimsoll_sizing_risk_ratio", "0.1x10 0.25x90", more='resource="cpu",against="recommended",window="1d"'
+            ),
+            # Users' own requests, and an hour of a new load.
+            level("plimsoll_sizing_risk_ratio", "0.9x100", more='resource="cpu",against="applied",window="1d"'),
+            level("plimsoll_sizing_risk_ratio", "0.9x100", more='resource="cpu",against="recommended",window="1h"'),
+        ),
+        quiet=69,
+        fires=72,
+        labels={**AT_NODE, "resource": "cpu"},
+        summary=f"On node {ON} more cpu was used than recommended in 25% of the minutes of a day",
     ),
 )
 REPORTS: Final = (

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, cast
 
+import numpy as np
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from agent.core.admission.answer import AdmissionOutcome
+from agent.core.cluster.pod import QosClass
+from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
+from agent.core.cluster.workload import Workload
 from agent.core.history.directive import Directives
+from agent.core.history.quality import QUALITY_FIELDS, WINDOWS
 from agent.core.plan.directives import Directed
+from agent.core.window.snapshot import PodStatus, UnitStatus
 from agent.metrics.acting_series import Trigger
 from agent.metrics.agent_series import Metrics, PodSource, PressureKind, PressureResource
-from agent.metrics.buffer_series import of_buffers
 from agent.metrics.container_series import FAMILIES, ContainerSeries
 from agent.metrics.directive_series import DirectiveSeries
 from agent.metrics.families import FamilyReading
@@ -21,9 +26,22 @@ from agent.metrics.report_series import ProposingSeries, ReportSeries, TaintAnsw
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.webhook import own_series as telling
 from tests.plans import plan
+from tests.snapshots import cpu_window, memory_window
 
 TARGET_LABELS: Final = {"cluster", "node", "job", "instance"}
 """What scraping puts on every series, with the chart's monitors or the README's example."""
+
+
+def cgroup(path: str, kind: UnitKind) -> UnitStatus:
+    """Give a pod or tier of which everything is known."""
+    return UnitStatus(
+        identity=UnitIdentity(cgroup_path=path, kind=kind, namespace="a", pod="b"),
+        resources=UnitResources(),
+        cpu=cpu_window(),
+        memory=memory_window(),
+        sample_age_seconds=1.0,
+        memory_max_bytes=1,
+    )
 
 
 def agent_families() -> dict[str, set[str]]:
@@ -43,6 +61,13 @@ def agent_families() -> dict[str, set[str]]:
         memory_requested_bytes=1,
         memory_recommended_bytes=1,
     )
+    metrics.set_drift({})
+    metrics.acting.set_qos_reserved({QosClass.BURSTABLE: 1})
+    whole, tier = (
+        cgroup(path, kind) for path, kind in (("/kubepods/pod1", UnitKind.POD), ("/kubepods", UnitKind.TIER))
+    )
+    metrics.tiers.publish([tier])
+    metrics.publish_pods([PodStatus(whole=whole, itself_cpu_millicores=1.0, itself_working_set_bytes=1)])
     metrics.acting.take_plan(plan(), trigger=Trigger.INTERVAL, seconds=0.0)
     metrics.acting.set_pending_oldest(1.0)
     own = CollectorRegistry()
@@ -53,6 +78,9 @@ def agent_families() -> dict[str, set[str]]:
     metrics.register(DirectiveSeries(lambda: Directed(directives=Directives(etag="e"), age_seconds=1.0)))
     figures = {name: 1 for family in FAMILIES for _, name in family.fields}
     metrics.publish_containers([ContainerSeries(labels=("a", "b", "c"), **cast(Any, figures))])
+    judged = np.ones((len(WINDOWS), QUALITY_FIELDS))
+    workload = Workload(namespace="shop", kind="Deployment", name="web")
+    metrics.take_quality(lambda: judged, lambda: {(workload, "app"): judged})
     return _samples(metrics.page().body.decode())
 
 
@@ -69,7 +97,7 @@ def webhook_families() -> dict[str, set[str]]:
         *telling.of_certificate(nobody),
         *telling.of_evictions(nobody),
         *telling.of_taints(nobody, nobody),
-        *of_buffers(nobody),
+        *telling.of_buffers(nobody),
     )
     for one in readings:
         found[f"{one.name}_total" if one.is_counter else one.name] = set(one.labels)

@@ -14,6 +14,7 @@ from tests.cgroup_files import CgroupFiles
 
 STEP_SECONDS: Final = 0.1
 MIB: Final = 1 << 20
+_STILL: Final = "avg10=0.00 avg60=0.00 avg300=0.00 total=0"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +87,9 @@ class PlayedTree:
             "cpu.stat": f"usage_usec {usage:012d}\nuser_usec {usage:012d}\nsystem_usec 0\nnr_periods {periods:09d}\n"
             f"nr_throttled {int(periods * load.throttled_ratio):09d}\nthrottled_usec {throttled:012d}\n",
             "cpu.pressure": f"some {line}\nfull {line}\n",
+            # Nobody waits for memory or disks; the kernel says so, and does not leave the files out.
+            "memory.pressure": f"some {_STILL}\nfull {_STILL}\n",
+            "io.pressure": f"some {_STILL}\nfull {_STILL}\n",
             "memory.current": f"{load.memory_bytes:012d}\n",
             "memory.peak": f"{load.memory_bytes:012d}\n",
             "memory.max": f"{limit}\n",

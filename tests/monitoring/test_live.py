@@ -17,8 +17,11 @@ from typing import Any, Final
 
 import pytest
 
+from agent.cli.main import main
 from agent.core.history.key import HistoryKey, KeyKind
+from agent.core.history.quality import Against
 from agent.node.history.file import HistoryFile
+from agent.node.history.quality import STATE_NAME
 from tests.admissions import review_of
 from tests.cluster import fence, objects
 from tests.cluster.acting_node import ActingNode
@@ -40,6 +43,7 @@ from tests.monitoring.rule_files import (
     substituted,
 )
 from tests.policy_rows import make_minutes
+from tests.qualities import two_hours
 
 pytestmark = [pytest.mark.cluster, pytest.mark.skipif(why_not() is not None, reason=why_not() or "")]
 
@@ -59,6 +63,8 @@ EMPTY_QUERIES: Final[dict[str, str]] = {}
 EMPTY_SELECTORS: Final[dict[str, str]] = {
     "plimsoll_webhook_ca_expiry_timestamp_seconds": "the tests' webhook serves files, which name no authority; "
     "tests/cluster/test_certificates.py has the built-in ones",
+    "plimsoll_cgroup_drift": "it is told from the second audit on, five minutes after the first; "
+    "tests/unit/node/keepers/test_cgroup_auditor.py has it",
 }
 """Selectors of rules that find nothing here, and why they cannot."""
 
@@ -121,6 +127,7 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
                         report__tokenFile=token,
                         report__caFile=plane.authority,
                         metrics__perContainer=True,
+                        metrics__perWorkload=True,
                         recommend__policy="vpa",
                     )
                     targets = (
@@ -188,7 +195,10 @@ class Scraped:
 
 
 def write_history(state: Path, *workloads: str) -> None:
-    """Leave ten minutes as an agent before would have: policies know nothing of CPU before a minute has ended."""
+    """Leave ten minutes as an agent before would have: policies know nothing of CPU before a minute has ended.
+
+    And how good its sizing was in two hours before.
+    """
     state.mkdir(mode=0o700)
     with HistoryFile.open(state / "history", max_rows=64) as history:
         rows = [history.row_of(HistoryKey(KeyKind.WORKLOAD, (SHOP, "Rollout", name, "app"))) for name in workloads]
@@ -199,6 +209,8 @@ def write_history(state: Path, *workloads: str) -> None:
             for row in rows:
                 cpu[row], memory[row] = 600.0, 100.0 * MIB
             history.append(make_minutes(minute, cpu, memory))
+        judged = two_hours((newest // 60 - 3) * 60, rows=history.rows, judged=tuple(rows))
+        history.save_state(STATE_NAME, judged.to_arrays())
 
 
 def test_every_target_is_up(scene: Scene) -> None:
@@ -213,7 +225,7 @@ def test_every_loop_of_both_is_there_and_comes_round(scene: Scene) -> None:
         (one["metric"]["job"], one["metric"]["loop"]): float(one["value"][1])
         for one in scene.prometheus.now("plimsoll_loop_turn_age_seconds")
     }
-    agent = {("agents", loop) for loop in ("sampling", "control", "acting", "report")}
+    agent = {("agents", loop) for loop in ("sampling", "control", "acting", "report", "auditing")}
     webhook = ("follow", "fold", "rebuild", "sizes", "settle", "certificates", "buffers")
     assert ages.keys() == agent | {("webhook", loop) for loop in webhook}
     section = runbook_section("PlimsollLoopStuck")
@@ -240,6 +252,36 @@ def test_every_query_of_the_dashboards_has_data(scene: Scene) -> None:
         if not scene.prometheus.series(substituted(query.expr, VALUES))
     }
     assert empty.keys() == EMPTY_QUERIES.keys(), "\n".join(f"{panel}: {expr}" for panel, expr in empty.items())
+
+
+def test_how_good_sizing_was_outlives_the_agent_and_reaches_the_webhook(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """600m used where 500m was recommended and 1000m applied, as an agent before this one judged it."""
+    series = 'plimsoll_workload_risk_ratio{{against="{}",resource="cpu",window="1d",workload="large"}}'
+    assert [float(scene.prometheus.now(series.format(one))[0]["value"][1]) for one in Against] == [1.0, 0.0]
+    plane = scene.node.plane
+    create_service_account(plane, NAMESPACE, "plimsoll-webhook-reader")
+    head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "quality-reader"}}
+    plane.admin.apply(
+        {**head, "kind": "ClusterRole", "rules": [{"nonResourceURLs": ["/v1/workloads"], "verbs": ["get"]}]}
+    )
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "quality-reader"}
+    subjects = [{"kind": "ServiceAccount", "name": "plimsoll-webhook-reader", "namespace": NAMESPACE}]
+    plane.admin.apply({**head, "kind": "ClusterRoleBinding", "roleRef": reference, "subjects": subjects})
+    options = [f"--webhook=https://127.0.0.1:{scene.hook.port}", f"--kubeconfig={plane.kubeconfig}"]
+    options += [f"--ca-file={plane.authority}", "-o", "json"]
+    assert main(["workloads", "--worst", *options]) == 0
+    told = {workload["name"]: workload["quality"] for workload in json.loads(capsys.readouterr().out)}
+    assert {"busy", "later", "large"} <= told.keys()
+    assert told["large"]["nodes"] == 1
+    recommended, peak = told["large"]["cpu"]["recommended"], told["large"]["cpu"]["peak"]
+    assert (recommended["judgedMinutes"], recommended["riskRatio"]) == (130, 1.0)
+    assert recommended["deficitRatio"] == pytest.approx(1 / 6, rel=1e-3)
+    assert (peak["judgedHours"], peak["overRatio"]) == (2, 0.0)
+    assert peak["underRatio"] == pytest.approx(1 / 6, rel=1e-3)
+    (why,) = scene.node.ask("why", name="large", trail_seconds=0.0)["items"]
+    assert why["quality"]["day"]["cpu"]["recommended"]["judged_minutes"] >= 130
 
 
 def test_queries_of_the_readme_have_data(scene: Scene) -> None:

@@ -23,25 +23,28 @@ from typing import Any, Final
 import psutil
 
 from agent.kube.reflector import WatchPace
-from tests.cluster.api import kubeconfig
+from tests.cluster.api import MERGE, kubeconfig
 from tests.cluster.audit import AuditLog
 from tests.cluster.binaries import FOR_TESTS, KUBERNETES, BinaryError, ensure
 from tests.cluster.control_plane import ControlPlane, control_plane
 from tests.cluster.identities import node_bound_token
 from tests.cluster.processes import ClusterError
 from tests.cluster.webhook_process import NAMESPACE, WebhookProcess, webhook
-from tests.scale.agents import AgentsProcess
+from tests.scale.agents import CONFIG_MAP_PATH, AgentsProcess
 from tests.scale.counting import Calls, FlowControl, table
 from tests.scale.population import Seat, each, install, kubelets, populate, replace_pods
 from tests.webhook.postgres import postgres_server
 
 AUDIT_POLICY: Final = Path(__file__).with_name("audit_policy.yaml")
-WATCHES: Final = 3
-"""Of an agent: pods, node, namespaces."""
-RIGHTS: Final = 12
-"""Questions of an agent about its rights at its start: eleven permissions and its own claims."""
+WATCHES: Final = 4
+"""Of an agent: pods, node, namespaces, and the ConfigMap with the cluster's pause."""
+RIGHTS: Final = 10
+"""Questions of an agent about its rights at its start: nine permissions, as it taints nothing, and its own claims."""
 START_CALLS: Final = 2 * WATCHES + RIGHTS + 1
 """... a list and a watch of each, the rights, the server's version."""
+OUTAGE_CALLS: Final = 3 * WATCHES + RIGHTS + 1
+"""After an outage: a watch from where each was, which a server that began anew no longer knows (410), and then a list
+and a watch; the rights, whose ten minutes may be up just then; the server's version."""
 MARGIN: Final = 2
 """Watches that broke off on a server that was too busy, on the average."""
 PUT_OFF: Final = 3
@@ -136,7 +139,7 @@ class Scale:
         bounds = self._bounds
         # A watch is asked to last for at least so long, and each one that ends is followed by one.
         most = math.ceil(seconds / WatchPace().watch_seconds[0])
-        for kind in ("pods", "nodes", "namespaces"):
+        for kind in ("pods", "nodes", "namespaces", "configmaps"):
             bounds.at_most(f"watches of {kind} by any node", calls.most_of_a_node(f"watch {kind}"), most)
         lists = [one for one in calls.of_agents if one.verb == "list"]
         bounds.exactly("lists by agents", len(lists), 0)
@@ -158,6 +161,22 @@ class Scale:
             f" {len(text) >> 10} KiB of metrics"
         )
 
+    def pause(self) -> None:
+        """Somebody pauses the cluster and resumes it: all agents hear of both, by the watches that they have."""
+        log, flow = AuditLog(self._plane.audit_log), FlowControl(self._plane)
+        print(f"pause: of the whole cluster, and its end; {len(self._seats)} agents")
+        for reason in ("incident 12", None):
+            begun = time.monotonic()
+            self._plane.admin.patch(CONFIG_MAP_PATH, {"data": {"pause": reason}}, MERGE)
+            self._await_paused(len(self._seats) if reason else 0)
+            last = max(one["seconds"] for one in each(self._agents, lambda one: one.order("heard")))
+            print(f"  {reason or 'its end'}: heard by the last of them {last - begun:.2f} s after it was written")
+        calls, after = Calls(log), FlowControl(self._plane)
+        lists = sum(one.verb == "list" for one in calls.of_agents)
+        self._bounds.exactly("lists by agents, who hear it by their watches", lists, 0)
+        self._bounds.exactly("calls put off by flow control", after.rejected() - flow.rejected(), 0)
+        self._always(calls)
+
     def outage(self) -> None:
         """The API server goes and comes back, and all have lost their watches at the same moment."""
         look = self.order("look")
@@ -173,11 +192,14 @@ class Scale:
         self._tell(calls)
         bounds = self._bounds
         served = calls.by_node().total() / count
-        bounds.at_most("calls of an agent until all is well again, mean", served, START_CALLS + MARGIN)
+        bounds.at_most("calls of an agent until all is well again, mean", served, OUTAGE_CALLS + MARGIN)
         bounds.at_most("calls of an agent that were put off, mean", len(calls.put_off()) / count, PUT_OFF)
         bounds.exactly("rows refused by the webhook", posted["refused"], 0)
         bounds.exactly("calls that reach past the own node", len(calls.elsewhere()), 0)
         bounds.exactly("calls of everybody else put off by flow control", flow.rejected_of_others(), 0)
+
+    def _await_paused(self, count: int) -> None:
+        self._await(lambda: self.order("look")["paused"] == count, "all hear of the pause, or of its end")
 
     def _await_complete(self) -> None:
         count = len(self._seats)
@@ -274,6 +296,8 @@ def main() -> int:
             scale.start()
             say("time passes")
             scale.steady(arguments.minutes)
+            say("the cluster is paused and resumed")
+            scale.pause()
             say("the API server goes and comes back")
             scale.outage()
             failures = scale.failures

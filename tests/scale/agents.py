@@ -1,6 +1,6 @@
 """``python -m tests.scale.agents FILE``: what many agents say to the API server and the webhook, in one process.
 
-Each has what an agent has: its own token, the three watches of ``ClusterView``, the questions of ``Rights``, and a
+Each has what an agent has: its own token, the four watches of ``ClusterView``, the questions of ``Rights``, and a
 ``WebhookClient`` that posts reports of its node's pods. What it has not is a sampler and a plan: the figures in its
 reports are made up.
 
@@ -28,14 +28,18 @@ from agent.core.history.rollup_figures import distribution
 from agent.core.history.rollup_json import kept_text, sent_text
 from agent.kube.api import HttpApi
 from agent.kube.credentials import Credentials
+from agent.kube.own_rights import Purpose
 from agent.kube.reflector import pace_within
 from agent.node.cluster.rights import Rights
 from agent.node.cluster.view import ClusterView
 from agent.node.reports.client import WebhookAnswer, WebhookAway, WebhookClient
 from agent.settings import Settings
+from tests.cluster.webhook_process import NAMESPACE
 from tests.dying import dying_with_us
+from tests.scale.counting import CONFIG_MAP
 from tests.scale.population import SHOP, Seat
 
+CONFIG_MAP_PATH: Final = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{CONFIG_MAP}"
 POSTERS: Final = 4
 TURN_SECONDS: Final = 5.0
 """Between two turns of an agent's loop, as far as it asks for its rights."""
@@ -49,14 +53,32 @@ class Agent:
         self._seat = seat
         credentials = Credentials(server=server, origin="scale", ca_file=authority, token=seat.api_token)
         self._api = HttpApi(credentials)
-        self.view = ClusterView(self._api, seat.node, pace=pace_within(Settings().act.stale_seconds))
-        self._rights = Rights(self._api, node=seat.node, needs_claim=True, tell=lambda _: None)
+        self.paused: str | None = None
+        self.heard_seconds = 0.0
+        """When the cluster's pause began or ended, by the clock that all processes of a machine share."""
+        self.view = ClusterView(
+            self._api,
+            seat.node,
+            pace=pace_within(Settings().act.stale_seconds),
+            on_news=self._hear,
+            pause_config_map=f"{NAMESPACE}/{CONFIG_MAP}",
+        )
+        # As by the chart's defaults: no taint, and so no right to one.
+        self._rights = Rights(
+            self._api, node=seat.node, needs_claim=True, unused=frozenset({Purpose.TAINT}), tell=lambda _: None
+        )
         token = folder / f"{seat.node}.token"
         token.write_text(seat.webhook_token)
         self._client = WebhookClient(webhook, token_file=token, ca_file=authority, timeout_seconds=30.0)
         self._incarnation = str(uuid.uuid4())
         self._sequence = itertools.count(1)
         self.statuses: list[int] = []
+
+    def _hear(self) -> None:
+        watch = self.view.pause
+        reason = None if watch is None else watch.reason()
+        if reason != self.paused:
+            self.paused, self.heard_seconds = reason, time.monotonic()
 
     def turn(self) -> None:
         """Ask for the rights where it is time to; in the agent that is the control loop's."""
@@ -65,8 +87,9 @@ class Agent:
     @property
     def is_complete(self) -> bool:
         """All is read, and the rights are known and there."""
-        standing = self._rights.standing
-        return self.view.state().is_complete and standing is not None and not standing.missing
+        standing, watch = self._rights.standing, self.view.pause
+        is_known = standing is not None and not standing.missing and watch is not None and watch.is_listed
+        return is_known and self.view.state().is_complete
 
     def post(self) -> tuple[int, int]:
         """Report the pods that the API server tells of; give how many rows were taken and how many refused."""
@@ -145,15 +168,22 @@ class Agents:
     def look(self) -> dict[str, Any]:
         """Say how all fare."""
         statuses = [status for one in self._agents for status in one.view.statuses()]
+        troubles = [status.trouble for status in statuses]
+        troubles += [one.view.pause.trouble for one in self._agents if one.view.pause is not None]
         return {
             "agents": len(self._agents),
             "complete": sum(one.is_complete for one in self._agents),
             "pods": sum(len(one.view.state().pods) for one in self._agents),
-            "troubles": sum(status.trouble is not None for status in statuses),
+            "paused": sum(one.paused is not None for one in self._agents),
+            "troubles": sum(cause is not None for cause in troubles),
             "events": sum(status.counts.events for status in statuses),
             "lists": sum(status.counts.lists for status in statuses),
             "failures": sum(status.counts.failures for status in statuses),
         }
+
+    def heard(self) -> dict[str, Any]:
+        """Say when the last of all heard of the cluster's pause, or of its end."""
+        return {"seconds": max(one.heard_seconds for one in self._agents)}
 
     def post(self) -> dict[str, Any]:
         """Let each report once."""
@@ -214,7 +244,7 @@ class AgentsProcess:
 def main(file: str) -> None:
     """Do what standard input says until it ends."""
     agents = Agents(Path(file))
-    orders = {"start": agents.start, "look": agents.look, "post": agents.post}
+    orders = {"start": agents.start, "look": agents.look, "heard": agents.heard, "post": agents.post}
     for line in sys.stdin:
         print(json.dumps(orders[line.strip()]()), flush=True)
 

@@ -16,6 +16,8 @@ from tests.cluster.webhook_process import ACCOUNT, NAMESPACE
 AGENT: Final = f"system:serviceaccount:{NAMESPACE}:{ACCOUNT}"
 WEBHOOK: Final = f"system:serviceaccount:{NAMESPACE}:plimsoll-webhook"
 LEVEL: Final = "plimsoll"
+CONFIG_MAP: Final = "plimsoll"
+"""With the cluster's pause, which agents watch by its name."""
 _SAMPLE: Final = re.compile(r"^(apiserver_flowcontrol_\w+)\{([^}]*)\} (\S+)$", re.M)
 _LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
 
@@ -37,8 +39,9 @@ class Calls:
         return max(Counter(one.node for one in self.of_agents if kind_of(one) == kind).values(), default=0)
 
     def elsewhere(self) -> list[Call]:
-        """Give the agents' calls that reach past their own node: lists and watches of all pods or all nodes."""
-        return [one for one in self.of_agents if one.resource in ("pods", "nodes") and not _is_of_own_node(one)]
+        """Give the agents' calls that reach past their own node: all pods, all nodes, other ConfigMaps."""
+        held = ("pods", "nodes", "configmaps")
+        return [one for one in self.of_agents if one.resource in held and not _is_of_own_node(one)]
 
     def put_off(self) -> list[Call]:
         """Give the agents' calls that were told to come again, by flow control or by a server that was too slow."""
@@ -74,7 +77,11 @@ def _is_put_off(call: Call) -> bool:
 
 def _is_of_own_node(call: Call) -> bool:
     selector = parse_qs(urlsplit(call.uri).query).get("fieldSelector", [""])[0]
-    own = {"pods": f"spec.nodeName={call.node}", "nodes": f"metadata.name={call.node}"}[call.resource]
+    own = {
+        "pods": f"spec.nodeName={call.node}",
+        "nodes": f"metadata.name={call.node}",
+        "configmaps": f"metadata.name={CONFIG_MAP}",
+    }[call.resource]
     return call.verb in ("list", "watch") and selector == own
 
 

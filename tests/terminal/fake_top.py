@@ -24,7 +24,7 @@ class FakeSource:
         self._asked = 0
         self._fails = fails
 
-    def snapshot(self, at_age_seconds: float) -> Snapshot:
+    def __call__(self, at_age_seconds: float) -> Snapshot:
         self._asked += 1
         if self._fails and self._asked > 2:
             raise SourceError("no agent at /run/fake.sock: the socket is left over")
@@ -38,17 +38,11 @@ class FakeSource:
             at_age_seconds=at_age_seconds,
         )
 
-    def describe(self) -> str:
-        return "fake"
-
-    def close(self) -> None:
-        return None
-
 
 if __name__ == "__main__":
     code = live_table(
         FakeSource(fails="--fails" in sys.argv),
-        LiveOptions(interval_seconds=0.3, use_colour="--no-color" not in sys.argv, banner="metrics on fake"),
+        LiveOptions(interval_seconds=0.3, use_colour="--no-color" not in sys.argv),
     )
     print(f"left with {code}")
     sys.exit(code)

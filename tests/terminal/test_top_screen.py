@@ -147,7 +147,7 @@ def test_a_wrong_filter_is_said_and_can_be_mended_or_left(pane: Pane) -> None:
 
 
 def test_zoom_goes_to_the_container_and_back(pane: Pane) -> None:
-    pane.start(height=24, width=80)
+    pane.start(height=36, width=80)  # in 24 lines there is room for all figures, and none for the trail below them
     pane.see("ticking")
     pane.send("Down", "Down", "Enter")
     pane.wait(lambda text: "» default/web-" in text and rows(text) == ["app", "istio-proxy"])

@@ -136,7 +136,7 @@ nope: 1
         "memoryWindowSeconds, rateWindowSeconds, percentile, maxGapRatio, toleranceRatio, maxStepSeconds",
         f"{path}: nope: unknown key; allowed: sampling, windows, cgroup, state, serving, metrics, logging, "
         "recommend, bounds, cruise, vpa, crane, forecast, kubernetes, plan, act, overload, podLimits, report, "
-        "propose, evaluateIntervalSeconds, podsFile, clusterPauseFile, nodeName",
+        "propose, profile, evaluateIntervalSeconds, podsFile, clusterPauseFile, clusterPauseConfigMap, nodeName",
         "environment: PLIMSOLL_SAMPLING_RELIST_SECONDS: 'soon' is not allowed; allowed: a number from 1 to 3600",
         "command line: logging.level: 'loud' is not allowed; allowed: debug, info, warning, error",
     )

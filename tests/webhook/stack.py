@@ -27,6 +27,7 @@ from agent.webhook.admission.review import Reviewer
 from agent.webhook.buffers.controller import BufferController
 from agent.webhook.buffers.options import BufferMode, BufferOptions
 from agent.webhook.buffers.seams import WritePermission
+from agent.webhook.cluster.facts import ClusterFacts
 from agent.webhook.eviction.arbiter import Arbiter
 from agent.webhook.eviction.taint_cap import TaintCap
 from agent.webhook.http.access import Access
@@ -50,6 +51,7 @@ from agent.webhook.workloads.index import WorkloadIndex
 from agent.webhook.workloads.percentiles import Statistics
 from agent.webhook.workloads.shapes import IndexOptions
 from agent.webhook.workloads.tailer import Tailer
+from tests.buffer_collaborators import asking
 from tests.fake_api import FakeApi
 from tests.webhook.open_store import open_store
 from tests.webhook.signed_tokens import AnyWord
@@ -78,7 +80,7 @@ def place(number: int, node: str = "node-a", workload: Workload = WEB) -> PodPla
 
 
 @dataclass
-class Facts:
+class Facts(ClusterFacts):
     """The cluster as a test wants it."""
 
     is_complete: bool = True
@@ -285,6 +287,7 @@ def stack(
         options=BufferOptions(mode=BufferMode.OFF),
         permission=WritePermission(is_leader=lambda: False),
         instance="replica",
+        collaborators=asking(),
     )
     buffers = BufferQuestions(controller, doors, metrics, replica="a", namespace="plimsoll", leader=lambda: None)
     services = Services(

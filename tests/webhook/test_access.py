@@ -13,6 +13,7 @@ from agent.kube.errors import ApiError, Unreachable
 from agent.kube.own_rights import NODE_NAME_CLAIM
 from agent.metrics.call_result import CallKind
 from agent.settings.webhook_sections import AccessSettings
+from agent.webhook.cluster.facts import ClusterFacts
 from agent.webhook.http.access import (
     ACCESS_REVIEWS_PATH,
     POD_NAME_CLAIM,
@@ -61,7 +62,7 @@ class Server:
 
 
 @dataclass
-class Places:
+class Places(ClusterFacts):
     """Pods by uid."""
 
     here: Mapping[str, PodPlace] = field(default_factory=dict)

@@ -15,10 +15,12 @@ from agent.webhook.buffers.controller import BufferController
 from agent.webhook.buffers.namespace_pass import NamespaceView
 from agent.webhook.buffers.options import BufferOptions
 from agent.webhook.buffers.seams import WritePermission
+from agent.webhook.buffers.watches import BufferWatches
 from agent.webhook.http.access import Access
 from agent.webhook.http.routes import Call, HttpAnswer
 from agent.webhook.queries.buffer_bodies import BufferBody, BuffersBody
 from agent.webhook.queries.buffers import BufferQuestions
+from tests.buffer_collaborators import asking
 from tests.capacity_buffers import cores, facts_of, make_buffer, make_quota, settled
 from tests.fake_api import FakeApi
 from tests.webhook.signed_tokens import AnyWord
@@ -79,6 +81,7 @@ class Replica:
             options=BufferOptions(),
             permission=WritePermission(is_leader=lambda: leads, pause_reason=lambda: paused),
             instance="x",
+            collaborators=asking(),
         )
         self.metrics = WebhookMetrics(version="0", commit="0", admission_results=[])
         access = Access(
@@ -194,6 +197,30 @@ def test_buffers_that_are_left_alone_say_for_whom() -> None:
     contested = "cluster-autoscaler (of shop/web) writes statuses; buffers.mode: on takes over"
     assert by_name == {"own": None, "web": contested, "x": "its strategy is not served by Plimsoll"}
     assert replica.list().controller.contested_by == "cluster-autoscaler (of shop/web)"
+
+
+def test_what_an_autoscaler_will_make_of_a_status_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    replica = Replica()
+    stated = document(make_buffer())
+    stated["status"]["provisioningStrategy"] = "buffer.x-k8s.io/active-capacity"
+    replica.see(stated)
+    assert replica.one().autoscaler is None  # PodTemplates have not been read
+    monkeypatch.setattr(BufferWatches, "is_listed", True)
+
+    def told() -> tuple[str | None, str, int, str | None]:
+        found = replica.one().autoscaler
+        assert found is not None
+        return found.status, found.reason, found.virtual_pods, found.first_pod
+
+    assert told() == ("False", "FailedToGetPodTemplate", 0, None)
+    templates = replica.controller.watches.templates
+    for generation, expected in (
+        (4, ("True", "FakePodsInjected", 2, "capacity-buffer-web-1")),
+        (5, (None, "its template has changed since the status was written", 0, None)),
+    ):
+        name = {"namespace": "shop", "name": "capacitybuffer-web-pod-template", "generation": generation}
+        templates.replace_all([templates.entry({"metadata": name})], now_seconds=0.0, is_newest=True)
+        assert told() == expected
 
 
 def test_a_pause_is_told() -> None:

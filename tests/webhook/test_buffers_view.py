@@ -13,6 +13,7 @@ from agent.webhook.queries.buffer_bodies import (
     BufferBody,
     BufferConditionBody,
     BufferControllerBody,
+    BufferProvisionBody,
     BuffersBody,
     BufferWhyBody,
 )
@@ -66,6 +67,7 @@ def buffer(why: BufferWhyBody | None, **more: Any) -> BufferBody:
         "others": [],
         "left_alone": None,
         "trouble": None,
+        "autoscaler": None,
     }
     return BufferBody(why=why, **{**facts, **more})
 
@@ -195,6 +197,24 @@ def test_a_long_reason_is_told_to_its_end() -> None:
     text = " ".join(" ".join(lines).split())
     assert text.count(fault) == 2  # as what is not ready, and in the condition
     assert "ReadyForProvisioning False, for 1m00s (error): Buffer not ready" in text
+
+
+@pytest.mark.parametrize(
+    ("told", "words"),
+    [
+        ((None, "strategy x is not served", 0, None), "cluster-autoscaler passes it over: strategy x is not served"),
+        (("False", "BufferIsEmpty", 0, None), "cluster-autoscaler makes no room for it (BufferIsEmpty)"),
+        (
+            ("True", "FakePodsInjected", 2, "capacity-buffer-room-1"),
+            "cluster-autoscaler makes room for 2 virtual pods, capacity-buffer-room-1 and so on (FakePodsInjected)",
+        ),
+    ],
+)
+def test_what_an_autoscaler_does_next_is_told(told: tuple[str | None, str, int, str | None], words: str) -> None:
+    status, reason, pods, first = told
+    next_loop = BufferProvisionBody(status=status, reason=reason, virtual_pods=pods, first_pod=first)
+    lines = shown(body(buffer(why(CUT), autoscaler=next_loop)), width=140)
+    assert lines[-1].split(maxsplit=1) == ["autoscaler", words]
 
 
 def test_no_buffers_is_said() -> None:

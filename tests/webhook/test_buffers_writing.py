@@ -8,7 +8,7 @@ import pytest
 
 from agent.core.buffers.buffer import Buffer, BufferStatus, Condition, OrderKind, TemplateOrder
 from agent.kube.errors import ApiError, Cause, Unreachable
-from agent.webhook.buffers.writer import BufferWriter, OthersStatusError
+from agent.webhook.buffers.writer import BufferWriter, OthersStatusError, TugError
 from tests.fake_api import FakeApi, in_turn
 
 BUFFER = Buffer(namespace="shop", name="room", uid="u-1", generation=2, created_unix_seconds=0.0, strategy="other/x")
@@ -60,9 +60,23 @@ def test_another_controllers_status_is_not_overwritten() -> None:
 
 
 def test_it_is_where_that_is_wanted() -> None:
-    one, api = writer(standing())
+    one, api = writer(conflict("cluster-autoscaler"), standing())
     one.write_status(BUFFER, STATUS, may_take_over=True)
-    assert api.calls[0].query == {"fieldManager": "plimsoll-buffers", "force": "true"}
+    assert api.calls[1].query == {"fieldManager": "plimsoll-buffers", "force": "true"}
+
+
+def test_who_takes_it_back_each_time_is_left_to_it_for_ten_minutes() -> None:
+    times = [0.0, 1.0, 2.0, 3.0, 599.0, 600.0]
+    api = FakeApi(in_turn(*[conflict("karpenter"), standing()] * 4, *[conflict("karpenter")] * 2, standing()))
+    one = BufferWriter(api, version=lambda: "v1beta1", instance="me", wall_clock=lambda: times.pop(0))
+    for _ in range(4):
+        one.write_status(BUFFER, STATUS, may_take_over=True)
+    with pytest.raises(TugError, match="karpenter writes its status anew each time it is taken over"):
+        one.write_status(BUFFER, STATUS, may_take_over=True)
+    one.write_status(BUFFER, STATUS, may_take_over=True)
+    assert len(api.calls) == 11
+    one.forget(frozenset())
+    assert one._taken_over == {}
 
 
 def test_what_people_wrote_is_overwritten() -> None:

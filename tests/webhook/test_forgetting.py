@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from sqlalchemy import text
@@ -222,7 +222,7 @@ def test_a_replica_whose_store_goes_away_in_the_middle_forgets_when_it_is_back(s
 
     store_once = Dies(store, "none")
     index = WorkloadIndex(index_of().options, Policies())
-    tailer = Tailer(store_once, index)
+    tailer = Tailer(cast(Any, store_once), index)
     follow(tailer, NOW)
     forget(store, node="node-b")
     store_once._step = "snapshot"

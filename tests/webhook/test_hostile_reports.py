@@ -24,6 +24,7 @@ from agent.core.history.rollup import Report
 from agent.core.orders.policy_options import PolicyName
 from agent.webhook.store.report_payload import decode_report
 from agent.webhook.store.shapes import Appended, NewReport
+from agent.webhook.store.store import Store
 from tests.webhook.report_bodies import distribution, report_body, row_body
 from tests.webhook.stack import GOOD, Stack, place, stack
 from tests.webhook.test_access import Server, user
@@ -40,7 +41,7 @@ CODED = 1.001
 """Amounts are kept in codes of 0.05 %; what nodes are told is rounded up to three digits by another part."""
 
 
-class Log:
+class Log(Store):
     """Keeps reports as the store does, as far as one node's go: in memory, each once."""
 
     def __init__(self) -> None:

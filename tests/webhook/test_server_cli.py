@@ -15,6 +15,7 @@ from agent.cli.main import main
 from agent.core.cluster.facts import ClusterRule, ClusterRules, FrozenAxes
 from agent.settings import SettingsError
 from agent.webhook.settings import WebhookSettings, load_webhook_settings
+from tests.qualities import told
 from tests.webhook.https import running
 from tests.webhook.report_bodies import packed, report_body, row_body
 from tests.webhook.stack import Stack, stack
@@ -28,7 +29,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, li
     folder = tmp_path_factory.mktemp("cli")
     (folder / "token").write_text("good\n")
     with stack(folder) as one:
-        one.report(packed(report_body(row_body(0), row_body(1))), content_encoding="gzip")
+        one.report(packed(report_body(row_body(0, quality=told()), row_body(1))), content_encoding="gzip")
         one.follow()
         with running(one.services, folder, names=("plimsoll-webhook.plimsoll.svc",)) as server:
             host, port = server.address
@@ -57,6 +58,45 @@ def test_the_list_tells_what_pods_would_request(
     assert capsys.readouterr().out == "nothing was reported yet\n"
 
 
+def test_the_poorest_sized_are_listed_first(
+    served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """COST is 0.5 of excess and 60 x 0.05 of missing."""
+    assert main(["workloads", "--worst", "--width", "140", *served[1]]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [word for word in lines[0].split() if word.isalpha()] == ["CPU", "MEMORY"]
+    assert lines[1].split()[:8] == ["NAMESPACE", "KIND", "NAME", "COST", "ABOVE", "MISSING", "EXCESS", "PEAK"]
+    assert lines[2].split()[:9] == ["shop", "Deployment", "web", "3.50", "10%", "5.0%", "50%", "+10%", "-5.0%"]
+    assert lines[3].startswith("workloads: 1 judged, of 1; over 1d, against the recommended request")
+    assert main(["workloads", "--worst", "3", "--against", "applied", "--window", "7d", *served[1]]) == 0
+    assert capsys.readouterr().out == "nobody told yet how good the sizing of 1 workload was\n"
+    assert main(["workloads", "--worst", "-o", "json", "--window", "1h", *served[1]]) == 0
+    (one,) = json.loads(capsys.readouterr().out)
+    assert (one["quality"]["window"], one["quality"]["cpu"]["recommended"]["riskRatio"]) == (
+        "1h",
+        0.1,
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (["--worst", "0"], "allowed: a whole number from 1"),
+        (["--worst", "-n", "a", "--window", "2d"], "--window"),
+        (["shop/web", "--worst"], "allowed: without WORKLOAD"),
+        (["--window", "1d"], "allowed: with --worst"),
+    ],
+)
+def test_worst_takes_nothing_that_it_cannot_do(
+    words: list[str], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One line, and exit code 2."""
+    with pytest.raises(SystemExit) as left:
+        main(["workloads", *words])
+    assert left.value.code == 2
+    assert reason in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("name", ["shop/Deployment/web", "shop/web"])
 def test_one_workload_tells_why_and_by_hour(
     served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str], name: str
@@ -68,6 +108,8 @@ def test_one_workload_tells_why_and_by_hour(
     assert "1h, 60m to 60m" in text
     assert "out-of-memory kills, the newest" in text
     assert "only grows for another" in text
+    assert "over 1d    CPU recommended: 10% of minutes above, missing 50 CPU-s, excess 500 CPU-s" in text
+    assert "over 7d    CPU peaks predicted: +10% -5.0% of those seen" in text
 
 
 def test_json_is_the_webhooks_own(served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str]) -> None:

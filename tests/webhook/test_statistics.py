@@ -80,7 +80,7 @@ def test_a_percentile_is_that_of_all_samples_of_all_pods_nodes_and_hours(store: 
         assert exact <= told <= exact * 1.05 + 2.0
     exact_bytes = float(np.quantile(samples * MIB, 0.75, method="inverted_cdf"))
     assert exact_bytes <= one.memory.p75 <= exact_bytes * 1.05 + 1e6
-    assert one.cpu.largest == int(np.ceil(samples.max()))
+    assert one.cpu.max == int(np.ceil(samples.max()))
     assert one.cpu.mean == pytest.approx(samples.mean(), abs=0.6)
 
 
@@ -100,7 +100,7 @@ def test_pressure_is_told_beside_what_was_measured(store: Store, index: Workload
     one = found(store, index)
     assert one.cpu is not None
     assert one.cpu_adjusted is not None
-    assert (one.cpu.largest, one.cpu_adjusted.largest, one.memory, one.pod_memory_bytes) == (100, 150, None, None)
+    assert (one.cpu.max, one.cpu_adjusted.max, one.memory, one.pod_memory_bytes) == (100, 150, None, None)
 
 
 def test_hours_before_the_seven_days_do_not_count(store: Store, index: WorkloadIndex) -> None:

@@ -93,7 +93,10 @@ def test_a_node_that_the_cluster_does_not_have_is_refused(store: Store) -> None:
 
 
 def test_without_the_database_nobody_is_tainted() -> None:
-    class Away:
+    class Away(Store):
+        def __init__(self) -> None:
+            pass
+
         def transaction(self) -> Any:
             raise StoreAway("database x is away: gone")
 

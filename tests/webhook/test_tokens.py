@@ -15,8 +15,7 @@ from agent.kube.errors import ApiError
 from agent.kube.own_rights import NODE_NAME_CLAIM
 from agent.settings.webhook_sections import AccessSettings
 from agent.webhook.http.access import TOKEN_REVIEWS_PATH, Access, Denied
-from agent.webhook.http.tokens import REFRESH_SECONDS, NotAToken, look
-from agent.webhook.http.tokens import SigningKeys as Keys
+from agent.webhook.http.tokens import REFRESH_SECONDS, NotAToken, SigningKeys, look
 from tests.fake_api import Call, FakeApi
 from tests.webhook.signed_tokens import AGENT, AUDIENCE, Signer, claims, encoded, signer
 from tests.webhook.test_access import Clock, Places
@@ -69,7 +68,7 @@ class Door:
             namespace="plimsoll",
             places=Places(),
             clock=self.clock,
-            keys=Keys(api, clock=self.clock),
+            keys=SigningKeys(api, clock=self.clock),
             wall_clock=self.clock,
         )
 

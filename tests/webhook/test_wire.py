@@ -6,6 +6,7 @@ import gzip
 import json
 import tracemalloc
 import zlib
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import CPU_BUCKETS, OutOfMemoryKill, Report
 from agent.webhook.reports.decoder import DecodedReport, NotAReport, ReportTooLarge, decode_report, unpacked
+from tests.qualities import told
 from tests.report_texts import report_text
 from tests.webhook.report_bodies import distribution, report_body, row_body
 from tests.webhook.workload_reports import report, row
@@ -62,6 +64,35 @@ def test_what_an_agent_writes_is_what_is_read() -> None:
         row(cpu=[3.0, 40.0, 41.5], adjusted=[4.0, 50.0, 80.0], memory=[3e7, 4e7], kills=((2.0, 5), (3.0, None)))
     )
     assert decoded(report_text(sent, agent="0.1.0").encode()).report == sent
+
+
+def test_how_good_sizing_was_arrives_and_may_be_longer() -> None:
+    """An agent newer than the webhook may tell more of it; an older one tells nothing."""
+    sent = report(replace(row(), quality=told()))
+    assert decoded(report_text(sent, agent="0.1.0").encode()).report == sent
+    longer = [[*figures, 7.0] for figures in told()]
+    (one,) = decoded(report_body(row_body(quality=longer))).report.rows
+    assert one.quality == told()
+    assert decoded(report_body(row_body())).report.rows[0].quality is None
+
+
+@pytest.mark.parametrize(
+    ("spoilt", "reason"),
+    [
+        (told()[:2], "quality"),
+        ([[1.0] * 27] * 3, "quality"),
+        ([[-1.0] * 28] * 3, "quality"),
+        (told(minutes=10.0, above=11.0), "1h: cpu: 11 of 10 minutes above"),
+        (told(minutes=1e9, above=1.0), "1h: cpu: 1 of 1e+09 minutes above"),
+        (told(missing=1001.0), "1h: cpu: 1001 missing of 1000 used"),
+        (told(minutes=1.0, above=1.0), "1h: cpu: 50 missing of 1000 used"),  # 8 CPUs have 480 seconds a minute
+    ],
+)
+def test_quality_that_no_node_can_have_refuses_its_row(spoilt: Any, reason: str) -> None:
+    """And no other."""
+    found = decoded(report_body(row_body(0, quality=spoilt), row_body(1)))
+    assert found.numbers == (1,)
+    assert reason in found.refused[0].reason
 
 
 @settings(max_examples=60, deadline=None)

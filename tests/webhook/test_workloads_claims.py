@@ -12,6 +12,7 @@ from agent.core.cluster.facts import NodeAmounts, WrittenContainer
 from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import Report
 from agent.core.orders.policy_options import PolicyName
+from agent.webhook.cluster.facts import ClusterFacts
 from agent.webhook.store.report_payload import encode_report
 from agent.webhook.store.shapes import NewReport
 from agent.webhook.store.store import Store
@@ -28,7 +29,7 @@ LIAR = "node-liar"
 
 
 @dataclass
-class Cluster:
+class Cluster(ClusterFacts):
     """Nodes and templates as a test wants them."""
 
     amounts: NodeAmounts | None = None

@@ -78,6 +78,7 @@ def rules_from(arguments: argparse.Namespace, *, is_systemd: bool) -> AuditRules
         ),
         is_systemd=is_systemd,
         page_size_bytes=os.sysconf("SC_PAGE_SIZE"),
+        machine_memory_bytes=arguments.capacity_memory or os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"),
         throttling_factor=arguments.memory_throttling_factor,
         allocatable_memory_bytes=arguments.node_allocatable_memory,
         reserved_memory_percent=arguments.qos_reserved,

@@ -11,7 +11,15 @@ from typing import Final
 from agent.cli.text.figures import ABSENT, bytes_text, counted, millicores_text
 from agent.cli.text.spans import Line, Span, Tone, clip, harmless, pad
 from agent.core.cluster.pod import Partition
-from agent.core.machine.audit_report import CGROUP, AuditReport, Finding, FindingSubject, Sandbox, formulas
+from agent.core.machine.audit_report import (
+    CGROUP,
+    AuditReport,
+    Finding,
+    FindingSubject,
+    Sandbox,
+    StaleOomScore,
+    formulas,
+)
 from agent.core.machine.cgroup_files import CPU_MAX, CPU_WEIGHT, HUGETLB_PREFIX, MEMORY_OOM_GROUP, PIDS_MAX, CgroupLevel
 from agent.core.machine.comparison import State, Target, Weights
 from agent.core.machine.cpu_knobs import CpuMax
@@ -164,6 +172,10 @@ def _beside_lines(report: AuditReport, width: int | None) -> Iterator[Line]:
             [*map(_sandbox_text, report.sandboxes)],
         ),
         ("not in the pods file", [cgroup.path for cgroup in report.strangers]),
+        (
+            "resized since they started: oom_score_adj stays until a restart (the higher, the sooner killed)",
+            [*map(_oom_score_text, report.oom_scores)],
+        ),
     ]
     for title, texts in titled:
         if texts:
@@ -172,6 +184,12 @@ def _beside_lines(report: AuditReport, width: int | None) -> Iterator[Line]:
             for text in texts:
                 shown = harmless(text)
                 yield (Span("  " + (shown if width is None else clip(shown, width - 2, keep_end=True)), Tone.DIM),)
+
+
+def _oom_score_text(stale: StaleOomScore) -> str:
+    subject, score = stale.subject, stale.score
+    whose = f"{subject.namespace}/{subject.pod} {subject.container}"
+    return f"{whose}  {score.found}, a restart gives {score.after_restart}"
 
 
 def _sandbox_text(sandbox: Sandbox) -> str:
@@ -241,6 +259,14 @@ def audit_json(report: AuditReport, heading: Heading) -> dict[str, JsonValue]:
         "container_weight_formulas": {str(formula): count for formula, count in sorted(formulas(report).items())},
         "findings": [_finding_json(finding) for finding in report.findings],
         "sandboxes": [_subject_json(sandbox.subject) for sandbox in report.sandboxes],
+        "oom_scores": [
+            {
+                **_subject_json(stale.subject),
+                "found_oom_score_adj": stale.score.found,
+                "after_restart_oom_score_adj": stale.score.after_restart,
+            }
+            for stale in report.oom_scores
+        ],
         "not_in_pods_file": [
             {"pod_uid": cgroup.pod_uid, "qos_class": cgroup.qos, "cgroup_path": cgroup.path}
             for cgroup in report.strangers

@@ -85,11 +85,7 @@ class ClusterRestore:
         """Some agent could not restore some pod, or what it did is not known, when all is done."""
 
     def run(self) -> None:
-        """Ask all agents, those that come meanwhile too, and print what came of it.
-
-        Raises:
-            KubeError, ConvertError: The agents cannot be listed.
-        """
+        """Ask all agents, those that come meanwhile too, and print what came of it."""
         agents, is_first, looks = self._there(), True, 0
         with ThreadPoolExecutor(AT_ONCE) as pool:
             for pause_seconds in (*PAUSES_SECONDS, *BEGINNING_SECONDS, None):

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from agent.cli.options.settings_options import Option, fail, settings_from
+from agent.cli.options.settings_options import Option, fail, overrides_from, settings_from
 
 if TYPE_CHECKING:
     from agent.core.recommender.recommendation import Recommendations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from agent.node.offline.state_directory import RestingNode
     from agent.settings import Settings
 
-TRIED_SECTIONS: Final = ("recommend", "bounds", "cruise", "vpa", "crane", "forecast", "windows")
+TRIED_SECTIONS: Final = ("recommend", "bounds", "cruise", "vpa", "crane", "forecast", "windows", "profile")
 """Settings that make the answer another one than the agent's."""
 STATE_OPTIONS: Final = (
     Option(
@@ -174,11 +174,7 @@ class StateSizing(_NodeSizing):
 
 @contextmanager
 def sizing_source(arguments: argparse.Namespace, verb: str) -> Iterator[SizingSource]:
-    """Open what answers, a recording where ``replay`` named one; say on stderr when that is not the agent.
-
-    Raises:
-        SizingError: Nothing does.
-    """
+    """Open what answers, a recording where ``replay`` named one; say on stderr when that is not the agent."""
     recording: Path | None = getattr(arguments, "recording", None)
     if recording is not None:
         with closing(RecordingSizing(recording, arguments)) as replayed:
@@ -245,10 +241,28 @@ def _own_settings(arguments: argparse.Namespace, answer: Mapping[str, object], s
         own.update({key: inner for key, inner in parts.items() if inner is not None})
     if "podsFile" in own:
         own["podsFile"] = str(Path(directory, str(own["podsFile"])))
+    if overrides_from(arguments).get("profile") not in (None, own.get("profile")):
+        own = _without_profile(own)  # what the agent's profile set is no setting of its own: another is tried
     merged = settings_from(arguments, **own)
     if "state__directory" in own:
         return merged
     return replace(merged, state=replace(merged.state, directory=None))
+
+
+def _without_profile(own: Mapping[str, object]) -> dict[str, object]:
+    """Return an agent's settings without those that are as its profile, or the default, has them."""
+    from agent.core.orders.profile import PROFILE_VALUES, Profile
+    from agent.settings import Settings
+
+    usual = Settings().to_dict()
+    of_own = PROFILE_VALUES[Profile(str(own.get("profile", Profile.DEFAULT)))]
+    kept = dict(own)
+    for key in {key for values in PROFILE_VALUES.values() for key in values}:
+        section, _, name = key.partition(".")
+        values = usual.get(section)
+        if isinstance(values, dict) and own.get(f"{section}__{name}") == of_own.get(key, values[name]):
+            kept.pop(f"{section}__{name}", None)
+    return kept
 
 
 def _is_its_own(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -86,19 +87,28 @@ def settings_from(arguments: argparse.Namespace, **more: object) -> Settings:
         arguments: Parsed by a parser that ``add_options`` extended.
         more: Settings the verb insists on unless the command line says otherwise, ``section__key`` for section.key.
     """
+    insisted = {name.replace("__", "."): value for name, value in more.items()}
+    return _loaded(arguments, {**insisted, **overrides_from(arguments)})[0]
+
+
+def sourced_settings_from(arguments: argparse.Namespace) -> tuple[Settings, Mapping[str, str]]:
+    """Load the settings in force as ``settings_from``; with where each comes from that is no default, by key."""
+    return _loaded(arguments, overrides_from(arguments))
+
+
+def _loaded(arguments: argparse.Namespace, overrides: Mapping[str, object]) -> tuple[Settings, Mapping[str, str]]:
     from agent.settings import SettingsError, load_settings
 
-    insisted = {name.replace("__", "."): value for name, value in more.items()}
+    sources: dict[str, str] = {}
     try:
-        return load_settings(
-            arguments.settings_file, environment=os.environ, overrides={**insisted, **overrides_from(arguments)}
-        )
+        settings = load_settings(arguments.settings_file, environment=os.environ, overrides=overrides, sources=sources)
     except SettingsError as error:
         from agent.cli.text.spans import harmless
 
         for line in error.errors:
             print(harmless(f"plimsoll: {line}"), file=sys.stderr)
         raise SystemExit(2) from error
+    return settings, sources
 
 
 def file_or_stdin(text: str) -> Path:

@@ -47,8 +47,6 @@ def offline_plan(files: PlanFiles, settings: Settings, *, as_enforced: bool, now
     """Return the plan of a node from files.
 
     Args:
-        files: Where everything is.
-        settings: In force; what the annotations do not say.
         as_enforced: Plan pods of mode recommend as if they were enforced.
         now_unix_seconds: Wall clock, for the ages of pods where no recommendations tell a time.
 

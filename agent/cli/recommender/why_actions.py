@@ -34,6 +34,10 @@ def acted_lines(item: Why, page: Page) -> list[Line]:
             share = share_of(side, acted.planned)
             if share is not None:
                 lines += hanging((Span(f"  {side.title}: ", Tone.DIM),), _share_text(side, share, page), page)
+    if acted.oom_score is not None:
+        score = acted.oom_score
+        text = f"{score.found} by the request of its start; a restart gives {score.after_restart}"
+        lines += hanging((Span("  oom_score_adj: ", Tone.DIM),), f"{text} (the higher, the sooner killed)", page)
     if acted.decisions:
         lines.append((Span("DONE LATELY", Tone.TITLE), Span("  newest first (plimsoll events)", Tone.DIM)))
         for decision in newest_outcomes(acted.decisions):

@@ -107,17 +107,28 @@ def memory_lines(item: Explanation) -> list[Line]:
         ("memory.current", "current_bytes", bytes_text, "now, page cache included: what a limit counts"),
         ("memory.peak", "lifetime_peak_bytes", bytes_text, "page cache included, since the cgroup was made"),
         ("waiting", "pressure_some_ratio", percent_text, "share of the window in which some task stalled on memory"),
-        ("OOM kills", "oom_kills", lambda count: ABSENT if count is None else f"{count:.0f}", "in the window"),
+        ("all waiting", "pressure_full_ratio", percent_text, "share in which all its tasks stalled on memory at once"),
+        ("memory.high", "high_events", _count_text, "times in the window that its tasks were held back above it"),
+        ("OOM kills", "oom_kills", _count_text, "in the window"),
+        ("disk waiting", "io_pressure_some_ratio", percent_text, "share in which some task waited for a disk"),
     )
     lines: list[Line] = [(Span("MEMORY", Tone.TITLE),)]
     reasons = {_missing(memory, field) for _, field, text, _ in entries if text is bytes_text}
     if len(reasons) == 1 and "" not in reasons:
         # One line says as much as a line each.
         lines.append((label("all but waiting"), figure(ABSENT), Span(f"  {reasons.pop()}", Tone.NOTE)))
-        entries = tuple(entry for entry in entries if entry[2] is percent_text)
+        entries = tuple(
+            entry
+            for entry in entries
+            if entry[1] == "pressure_some_ratio" or (entry[2] is percent_text and not _missing(memory, entry[1]))
+        )
     for name, field, text, what in entries:
         lines.append((label(name), figure(_text(memory, field, text)), _remark(_missing(memory, field), what)))
     return lines
+
+
+def _count_text(count: float | None) -> str:
+    return ABSENT if count is None else f"{count:.0f}"
 
 
 def _text(window: CpuWindow | MemoryWindow, field: str, text: Callable[[float | None], str]) -> str:

@@ -11,6 +11,7 @@ from typing import Final
 
 from agent.cli.recommender.why_actions import acted_lines
 from agent.cli.recommender.why_figures import cpu_lines, data_lines, hour_lines, kill_lines, memory_lines
+from agent.cli.recommender.why_quality import quality_lines
 from agent.cli.text.chart import chart_lines, plots_of
 from agent.cli.text.figures import ABSENT, age_text
 from agent.cli.text.paragraphs import Page, flow, hanging
@@ -45,6 +46,7 @@ def page_lines(item: Why, page: Page, *, with_chart: bool) -> list[Line]:
         memory_lines(item),
         hour_lines(item, page),
         kill_lines(item, page),
+        quality_lines(item.quality, page),
         *(_step_lines(item, side, page) for side in SIDES),
         acted_lines(item, page),
         _change_lines(item, page),

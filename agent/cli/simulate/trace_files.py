@@ -48,11 +48,7 @@ class TraceFileError(Exception):
 
 
 def load_trace(path: Path, *, on_progress: Progress | None = None) -> TraceSet:
-    """Read a trace of any kind that ``SUFFIXES`` lists; its name tells which.
-
-    Raises:
-        TraceFileError: It cannot be read, or is no trace.
-    """
+    """Read a trace of any kind that ``SUFFIXES`` lists; its name tells which."""
     suffix = next((ending for ending in SUFFIXES if path.name.lower().endswith(ending)), None)
     if suffix is None:
         raise TraceFileError(f"{path}: its name does not tell its format; allowed: {', '.join(SUFFIXES)}")

@@ -54,7 +54,6 @@ class Batch(Protocol):
 
     def column(self, name: str) -> _Column:
         """Return a column by its name."""
-        ...
 
     def __len__(self) -> int: ...
 

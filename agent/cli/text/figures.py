@@ -70,6 +70,21 @@ def age_text(seconds: float | None) -> str:
     return f"{whole // 86400}d{whole % 86400 // 3600:02d}h"
 
 
+def cpu_seconds_text(seconds: float | None) -> str:
+    """Return CPU time: ``0.3 CPU-s``, ``350 CPU-s``, and from an hour on ``12.5 CPU-h``."""
+    if seconds is None:
+        return ABSENT
+    if seconds < 3599.5:
+        return f"{seconds:.1f} CPU-s" if 0 < seconds < 9.95 else f"{seconds:.0f} CPU-s"
+    hours = seconds / 3600
+    return f"{hours:.1f} CPU-h" if hours < 999.95 else f"{hours:.0f} CPU-h"
+
+
+def byte_hours_text(byte_hours: float | None) -> str:
+    """Return memory over time: ``1.50GiB-h``."""
+    return ABSENT if byte_hours is None else f"{bytes_text(byte_hours)}-h"
+
+
 def milliseconds_text(seconds: float | None) -> str:
     """Return a short time in milliseconds: ``0.42ms``, ``12ms``."""
     if seconds is None:

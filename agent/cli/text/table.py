@@ -30,7 +30,6 @@ class Column:
     is_text: bool = False
     """To the left, and cut with an ellipsis; figures stand to the right and are never cut."""
     is_accented: bool = False
-    """Sorted by."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,9 +58,13 @@ MEMORY_ENTRIES: tuple[_Entry, ...] = (
     _Entry("working_set_bytes", "working set", bytes_text, Alarm.MEMORY),
     _Entry("working_set_p75_bytes", "working set P75", bytes_text),
     _Entry("working_set_peak_bytes", "working set peak", bytes_text),
+    _Entry("anon_bytes", "anonymous", bytes_text),
     _Entry("current_bytes", "current, with cache", bytes_text),
     _Entry("lifetime_peak_bytes", "lifetime peak", bytes_text),
     _Entry("pressure_some_ratio", "waiting for memory", percent_text),
+    _Entry("pressure_full_ratio", "all tasks waiting", percent_text),
+    _Entry("high_events", "held at memory.high", _count_text),
+    _Entry("io_pressure_some_ratio", "waiting for disks", percent_text),
     _Entry("oom_kills", "OOM kills", _count_text, Alarm.OOM),
 )
 

@@ -142,10 +142,7 @@ def openmetrics_text(snapshot: Snapshot) -> str:
     restart) the one read last is given.
     """
     labelled = _labelled_units(snapshot.units)
-    series = [
-        replace(to_container_series(unit, waiting_usec_total=None, throttled_usec_total=None), labels=labels)
-        for labels, unit in labelled.items()
-    ]
+    series = [replace(to_container_series(unit), labels=labels) for labels, unit in labelled.items()]
     page = ContainerPage(max_series=SERIES_PER_CONTAINER * max(1, len(series)))
     text, _ = page.render(series, openmetrics=True)
     lines = [*_node_lines(snapshot), *text.splitlines()]
@@ -178,7 +175,7 @@ def _age_seconds(unit: UnitStatus) -> float:
 
 
 def _labels(unit: UnitStatus) -> _Labels:
-    namespace, pod, container = to_container_series(unit, waiting_usec_total=None, throttled_usec_total=None).labels
+    namespace, pod, container = to_container_series(unit).labels
     return (harmless(namespace), harmless(pod), harmless(container))
 
 
@@ -206,10 +203,16 @@ def _node_lines(snapshot: Snapshot) -> list[str]:
         lines += _family_head(name, unit, text)
         lines += [] if value is None else [f"{name} {value!r}"]
     name = "plimsoll_node_pressure_ratio"
-    lines += _family_head(name, "ratio", "Share of time in which some task of the machine waited.")
-    for resource, ratio in (("cpu", node.cpu_waiting_ratio), ("memory", node.memory_waiting_ratio)):
+    lines += _family_head(name, "ratio", "Share of time lost to waiting (PSI).")
+    for resource, kind, ratio in (
+        ("cpu", "some", node.cpu_waiting_ratio),
+        ("memory", "some", node.memory_waiting_ratio),
+        ("memory", "full", node.memory_stalled_ratio),
+        ("io", "some", node.io_waiting_ratio),
+        ("io", "full", node.io_stalled_ratio),
+    ):
         if ratio is not None:
-            lines.append(f'{name}{{resource="{resource}",kind="some"}} {ratio!r}')
+            lines.append(f'{name}{{resource="{resource}",kind="{kind}"}} {ratio!r}')
     return lines
 
 

@@ -73,14 +73,8 @@ def screen_page(
     """Lay the page out: at most ``height`` lines, none wider than ``look.width``.
 
     Args:
-        snapshot: What is shown.
-        state: Zoom, sort, filter, selection.
-        look: The terminal; its width.
-        height: Lines of the terminal.
         age_seconds: How long ago the picture's moment is by now; 0 = live.
         status: Stands in the place of the keys, if not empty: a message, or the filter being typed.
-        trail: For the page of one unit.
-        show_help: Show the keys and words in place of the table.
     """
     rows, fault = _rows(snapshot, state, look)
     is_whole_page = show_help or (state.zoom is Zoom.UNIT and height < _ROOMY_LINES)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from itertools import chain
 
 from agent.cli.text.figures import age_text, bytes_text, millicores_text, milliseconds_text, percent_text
 from agent.cli.text.spans import Glyphs, Line, Span, Tone, clip, clip_line, display_width, harmless
@@ -45,8 +46,9 @@ def _pod_name(unit: UnitStatus) -> str:
 
 
 def find_unit(snapshot: Snapshot, path: str | None) -> UnitStatus | None:
-    """Return the unit of this cgroup path; None = it is not in the picture."""
-    return next((unit for unit in snapshot.units if unit.identity.cgroup_path == path), None)
+    """Return the container, pod or tier of this cgroup path; None = it is not in the picture."""
+    everything = chain(snapshot.units, snapshot.tiers, (pod.whole for pod in snapshot.pods))
+    return next((unit for unit in everything if unit.identity.cgroup_path == path), None)
 
 
 def title_line(snapshot: Snapshot, state: ViewState, look: TerminalLook, *, age_seconds: float) -> Line:

@@ -32,7 +32,6 @@ from agent.cli.top.terminal import (
     is_terminal_gone,
     let_go_of_terminal,
     plain_tables,
-    with_banner,
 )
 from agent.cli.top.view import SortKey, Zoom
 from agent.core.window.snapshot import Snapshot
@@ -58,7 +57,7 @@ def live_table(source: SnapshotSource, options: LiveOptions) -> int:
     terminal = find_terminal(sys.stdout, os.environ, use_colour=options.use_colour)
     if not terminal.is_interactive:
         return plain_tables(source, options, terminal)
-    first = source.snapshot(0.0)
+    first = source(0.0)
     with _ending_on_signals():
         try:
             with _curses_window(terminal) as window:
@@ -227,7 +226,7 @@ class _Screen:
         now = time.monotonic()
         age_seconds = self._state.at_age_seconds(now)
         try:
-            self._snapshot = self._source.snapshot(age_seconds)
+            self._snapshot = self._source(age_seconds)
         except SourceError as error:
             # the last picture stays, and its age tells that it does
             self._message = (Span(harmless(str(error)), Tone.HOT),)
@@ -250,7 +249,7 @@ class _Screen:
             prompt = (Span("filter: ", Tone.ACCENT), Span(harmless(self._typed)), Span("_  ", Tone.ACCENT))
             status = (*prompt, *self._message)
         self._page = screen_page(
-            with_banner(self._snapshot, self._options.banner),
+            self._snapshot,
             self._state,
             TerminalLook(width=self._options.width or width, glyphs=self._glyphs, has_colour=self._has_colour),
             height=height,

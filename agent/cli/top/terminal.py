@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Final, TextIO
 
 from agent.cli.options.shutdown import Stop
@@ -53,8 +53,6 @@ class LiveOptions:
     """Columns; None = as the terminal has."""
     limit: int = 0
     """Rows of a plain table; 0 = all."""
-    banner: str = ""
-    """A line for people, shown with the notes: where metrics are served, for instance."""
     stop: Stop | None = None
     """When set, the table ends as on ``q``."""
 
@@ -121,10 +119,8 @@ def print_page(snapshot: Snapshot, state: ViewState, options: LiveOptions, termi
     """Print one table to stdout; a filter in ``state`` that cannot be understood is a FilterError."""
     width = options.width or terminal_width()
     look = TerminalLook(width=width, glyphs=terminal.glyphs, has_colour=terminal.has_colour)
-    shown = with_banner(snapshot, options.banner)
-    write_lines(
-        page_lines(shown, build_rows(shown, state), state, look, limit=options.limit), has_colour=look.has_colour
-    )
+    lines = page_lines(snapshot, build_rows(snapshot, state), state, look, limit=options.limit)
+    write_lines(lines, has_colour=look.has_colour)
 
 
 def look_from(arguments: argparse.Namespace) -> TerminalLook:
@@ -164,7 +160,7 @@ def plain_tables(source: SnapshotSource, options: LiveOptions, terminal: Termina
         SourceError: No first snapshot could be had.
     """
     stop: Stop = options.stop or threading.Event()
-    snapshot = source.snapshot(0.0)
+    snapshot = source(0.0)
     try:
         while True:
             print_page(snapshot, options.state, options, terminal)
@@ -175,7 +171,7 @@ def plain_tables(source: SnapshotSource, options: LiveOptions, terminal: Termina
                 return HUNG_UP
             write_text("\n")
             with contextlib.suppress(SourceError):  # the next one may come; this one repeats with its age
-                snapshot = source.snapshot(0.0)
+                snapshot = source(0.0)
     except KeyboardInterrupt:
         return 0
     except OSError as error:
@@ -197,8 +193,3 @@ def _is_ended(stop: Stop, seconds: float) -> bool:
         if stop.wait(min(left_seconds, LOOK_SECONDS)):
             return True
     return stop.is_set()
-
-
-def with_banner(snapshot: Snapshot, banner: str) -> Snapshot:
-    """Put the banner in front of the notes; an empty one changes nothing."""
-    return replace(snapshot, notes=(banner, *snapshot.notes)) if banner else snapshot

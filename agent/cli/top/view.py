@@ -1,6 +1,8 @@
 """What ``top`` shows, without a terminal: a Snapshot and a view state give rows.
 
-Face. Pure: no clock, no curses. A pod's figures are made of its containers' figures, and each says how exact that is:
+Face. Pure: no clock, no curses. ``kubepods`` and the QoS tiers come first, in any order of rows. A pod's figures over a
+window are those of its own cgroup. Where that is not known they are made of its containers' figures, as those of the
+newest second always are (whole pods are read at slow ticks), and each says how exact that is:
 
 - now: the sum; exact, as all parts belong to the same moment. With a part missing it is a lower bound.
 - P75: the sum of the containers' P75, marked as an estimate: percentiles do not add up, in either direction.
@@ -14,8 +16,9 @@ Face. Pure: no clock, no curses. A pod's figures are made of its containers' fig
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
+from typing import Final
 
 from agent.cli.options.unit_filter import parse_filter
 from agent.cli.text.spans import harmless
@@ -24,7 +27,7 @@ from agent.cli.words.units import pod_key, unit_name
 from agent.core.cluster.unit import UnitKind
 from agent.core.recommender.recommendation import Severity, Withheld
 from agent.core.recommender.severity import cpu_severity, memory_severity
-from agent.core.window.snapshot import Snapshot, UnitStatus
+from agent.core.window.snapshot import PodStatus, Snapshot, UnitStatus
 
 
 class Zoom(StrEnum):
@@ -80,6 +83,9 @@ class Thresholds:
 
 
 DEFAULT_THRESHOLDS = Thresholds()
+
+ITSELF: Final = "itself"
+"""The kind of the row of what is in a pod and in none of its containers."""
 
 
 class Alarm(StrEnum):
@@ -205,6 +211,10 @@ def unit_row(unit: UnitStatus, thresholds: Thresholds = DEFAULT_THRESHOLDS, *, d
     )
 
 
+_READ_SLOWLY: Final = frozenset({UnitKind.POD, UnitKind.TIER})
+"""Read at slow ticks only: they are stale when their containers are."""
+
+
 def memory_limit_bytes(unit: UnitStatus) -> int | None:
     """Return the limit in force: the kernel's word before the pod's."""
     return unit.memory_max_bytes if unit.memory_max_bytes is not None else unit.resources.memory_limit_bytes
@@ -217,7 +227,8 @@ def alarms(unit: UnitStatus, thresholds: Thresholds) -> frozenset[Alarm]:
         Alarm.WAITING: _reaches(unit.cpu.last_waiting_ratio, thresholds.waiting_ratio),
         Alarm.THROTTLED: _reaches(unit.cpu.last_throttled_ratio, thresholds.throttled_ratio),
         Alarm.MEMORY: limit is not None and _reaches(working_set, limit * thresholds.working_set_of_limit_ratio),
-        Alarm.AGE: _reaches(unit.sample_age_seconds, thresholds.sample_age_seconds),
+        Alarm.AGE: unit.identity.kind not in _READ_SLOWLY
+        and _reaches(unit.sample_age_seconds, thresholds.sample_age_seconds),
         Alarm.OOM: _reaches(unit.memory.oom_kills, 1),
     }
     if unit.advice is not None:
@@ -233,14 +244,20 @@ def _reaches(value: float | None, threshold: float) -> bool:
     return value is not None and value >= threshold
 
 
-def pod_row(units: Sequence[UnitStatus], thresholds: Thresholds = DEFAULT_THRESHOLDS) -> TopRow:
-    """Return the row of a pod from all its containers, at least one; the module docstring says how figures add up."""
+def pod_row(
+    units: Sequence[UnitStatus], thresholds: Thresholds = DEFAULT_THRESHOLDS, *, pod: PodStatus | None = None
+) -> TopRow:
+    """Return the row of a pod from all its containers, at least one; the module docstring says how figures add up.
+
+    Args:
+        pod: What was measured of the pod as a whole; None = nothing.
+    """
     identity = units[0].identity
     parts = [unit_row(unit, thresholds) for unit in units]
     # the pause container has no requests and no limits, and nobody asks for them
     stated = [part for part in parts if part.kind != UnitKind.SANDBOX.value] or parts
     limits = [part.memory_limit.value for part in stated]
-    return TopRow(
+    row = TopRow(
         key=pod_key(identity) or f"unit:{identity.cgroup_path}",
         name=harmless(identity.pod or identity.pod_uid or identity.cgroup_path),
         namespace=parts[0].namespace,
@@ -267,6 +284,40 @@ def pod_row(units: Sequence[UnitStatus], thresholds: Thresholds = DEFAULT_THRESH
         age=_largest(part.age for part in parts),
         alarms=frozenset(alarm for part in parts for alarm in part.alarms),
     )
+    return row if pod is None else _measured(row, unit_row(pod.whole, thresholds))
+
+
+def _measured(row: TopRow, own: TopRow) -> TopRow:
+    """Return a pod's row with the figures of its own cgroup for those that were added up, where they are known."""
+    return replace(
+        row,
+        cpu_p75=_known(own.cpu_p75, row.cpu_p75),
+        cpu_peak=_known(own.cpu_peak, row.cpu_peak),
+        waiting_mean=_known(own.waiting_mean, row.waiting_mean),
+        throttled_mean=_largest((own.throttled_mean, row.throttled_mean)),
+        working_set=_known(own.working_set, row.working_set),
+        memory_peak=_known(own.memory_peak, row.memory_peak),
+        memory_limit=_known(own.memory_limit, row.memory_limit),
+        oom_kills=_largest((own.oom_kills, row.oom_kills)),
+        alarms=row.alarms | (own.alarms & {Alarm.MEMORY, Alarm.OOM}),
+    )
+
+
+def _known(own: Figure, added_up: Figure) -> Figure:
+    return added_up if own.value is None else own
+
+
+def itself_row(pod: PodStatus, *, depth: int = 0) -> TopRow | None:
+    """Return the row of what is in a pod and in none of its containers; None = it is not known."""
+    if pod.itself_cpu_millicores is None and pod.itself_working_set_bytes is None:
+        return None
+    row = unit_row(pod.whole, depth=depth)
+    figures = {field.name: Figure(None) for field in fields(row) if isinstance(getattr(row, field.name), Figure)}
+    figures["cpu_now"] = Figure(pod.itself_cpu_millicores, Exactness.ESTIMATE)  # the mean of a minute
+    figures["working_set"] = Figure(pod.itself_working_set_bytes)
+    figures["age"] = row.age
+    named = replace(row, key=f"itself:{pod.whole.identity.cgroup_path}", name="pod itself", kind=ITSELF)
+    return replace(named, alarms=frozenset(), **figures)  # type: ignore[arg-type]  # the fields that are figures
 
 
 def _common(reasons: Iterable[Withheld | None]) -> Withheld | None:
@@ -328,26 +379,30 @@ def build_rows(snapshot: Snapshot, state: ViewState, thresholds: Thresholds = DE
     of the whole pod.
     """
     chosen = select_units(snapshot, state.filter_text)
+    pods = {pod_key(pod.whole.identity): pod for pod in snapshot.pods}
     if state.zoom is Zoom.POD:
         units = (unit for unit in chosen if pod_key(unit.identity) == state.pod)
-        return sort_rows((unit_row(unit, thresholds) for unit in units), state.sort, is_reversed=state.is_reversed)
+        inside = sort_rows((unit_row(unit, thresholds) for unit in units), state.sort, is_reversed=state.is_reversed)
+        return [*inside, *_itself_rows(pods.get(state.pod))] if inside else []
     wanted = {pod_key(unit.identity) for unit in chosen}
     members: dict[str, list[UnitStatus]] = {}
     for unit in snapshot.units:
         key = pod_key(unit.identity)
         if key is not None and key in wanted:
             members.setdefault(key, []).append(unit)
-    rows = [pod_row(units, thresholds) for units in members.values()]
+    rows = [pod_row(units, thresholds, pod=pods.get(key)) for key, units in members.items()]
     rows += [unit_row(unit, thresholds) for unit in chosen if pod_key(unit.identity) is None]
     ordered = sort_rows(rows, state.sort, is_reversed=state.is_reversed)
+    holds = parse_filter(state.filter_text)
+    tiers = [unit_row(tier, thresholds) for tier in snapshot.tiers if holds(tier.identity)]
     if not state.is_expanded:
-        return ordered
+        return [*tiers, *ordered]
     beneath: dict[str, list[TopRow]] = {}
     for unit in chosen:
         key = pod_key(unit.identity)
         if key is not None:
             beneath.setdefault(key, []).append(unit_row(unit, thresholds, depth=1))
-    shown: list[TopRow] = []
+    shown: list[TopRow] = tiers
     for row in ordered:
         containers = beneath.get(row.key, [])
         if len(containers) == 1 and len(members[row.key]) == 1:
@@ -355,4 +410,10 @@ def build_rows(snapshot: Snapshot, state: ViewState, thresholds: Thresholds = DE
             shown.append(replace(row, name=f"{row.name}:{containers[0].name}"))
         else:
             shown += [row, *sort_rows(containers, state.sort, is_reversed=state.is_reversed)]
+            shown += _itself_rows(pods.get(row.key) if containers else None, depth=1)
     return shown
+
+
+def _itself_rows(pod: PodStatus | None, *, depth: int = 0) -> list[TopRow]:
+    row = None if pod is None else itself_row(pod, depth=depth)
+    return [] if row is None else [row]

@@ -102,7 +102,6 @@ def run(arguments: argparse.Namespace) -> int:
 def _show(settings: Settings, options: LiveOptions, ending: Ending, *, demo: bool, for_seconds: float | None) -> bool:
     """Begin all and show it until the end; return whether it came as far as to a table."""
     from agent.cli.options.startup import started
-    from agent.cli.top.sources import CallSource
     from agent.node import log_format as logs
     from agent.node.daemon import Agent
 
@@ -132,12 +131,11 @@ def _show(settings: Settings, options: LiveOptions, ending: Ending, *, demo: boo
             found = agent.watch.snapshot(at_age_seconds)
             return replace(found, notes=(*more_notes, *found.notes))
 
-        source = CallSource(snapshot)
         if not is_screen:
-            wait_for_first_figures(source, ending)  # a first table full of dashes tells nothing
+            wait_for_first_figures(snapshot, ending)  # a first table full of dashes tells nothing
         if ending.is_set():
             return False
-        if live_table(source, options) == HUNG_UP:
+        if live_table(snapshot, options) == HUNG_UP:
             ending.end(signal.SIGHUP)  # as where the signal comes
         return True
 

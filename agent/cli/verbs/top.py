@@ -16,7 +16,7 @@ from agent.cli.options.settings_options import CGROUP_OPTIONS, SERVING_OPTIONS, 
 from agent.cli.options.shutdown import Stop
 from agent.cli.options.unit_filter import FilterError, parse_filter
 from agent.cli.top.screen import live_table
-from agent.cli.top.sources import CallSource, SnapshotSource, SocketSource, SourceError
+from agent.cli.top.sources import SnapshotSource, SourceError, socket_source
 from agent.cli.top.terminal import LiveOptions, find_terminal, print_page, write_text
 from agent.cli.top.view import SortKey, ViewState, select_units, sort_rows, unit_row
 from agent.cli.words.moments import ALLOWED, age_argument
@@ -106,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
         with _open_source(arguments) as source:
             if not asked_once and terminal.is_interactive:
                 return live_table(source, options)
-            snapshot = source.snapshot(arguments.at)
+            snapshot = source(arguments.at)
     except SourceError as error:
         print(f"plimsoll top: {error}", file=sys.stderr)
         return 1
@@ -147,7 +147,7 @@ def _open_source(arguments: argparse.Namespace) -> Iterator[SnapshotSource]:
     if arguments.samples_itself and socket_was_named:
         fail("--self and --socket together: one asks an agent, the other asks none; allowed: one of them")
     if not arguments.samples_itself and socket_path is not None:
-        source = SocketSource(socket_path)
+        source = socket_source(socket_path)
         try:
             request(socket_path, "ping", {})
         except NoAgent as error:
@@ -192,16 +192,15 @@ def self_source(arguments: argparse.Namespace) -> Iterator[SnapshotSource]:
     settings = settings_from(arguments)
     settings = replace(settings, state=replace(settings.state, directory=None))
     with started(lambda: Watch(settings, source="self")) as watch:
-        source = CallSource(watch.snapshot)
-        wait_for_first_figures(source, threading.Event())
-        yield source
+        wait_for_first_figures(watch.snapshot, threading.Event())
+        yield watch.snapshot
 
 
 def wait_for_first_figures(source: SnapshotSource, stop: Stop) -> None:
     """Wait until some unit and the node have a rate, which takes two readings; not for ever: there may be no unit."""
     deadline = time.monotonic() + _FIRST_FIGURES_SECONDS
     while time.monotonic() < deadline:
-        snapshot = source.snapshot(0.0)
+        snapshot = source(0.0)
         has_rate = any(unit.cpu.last_usage_millicores is not None for unit in snapshot.units)
         if has_rate and snapshot.node.cpu_usage_millicores is not None:
             return

@@ -66,15 +66,20 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def webhook_settings_from(arguments: argparse.Namespace) -> WebhookSettings:
-    """Load the webhook's settings in force for this command; all faults are listed on stderr, code 2."""
+def webhook_settings_from(arguments: argparse.Namespace, *, sources: dict[str, str] | None = None) -> WebhookSettings:
+    """Load the webhook's settings in force for this command; all faults are listed on stderr, code 2.
+
+    ``sources`` takes, by key, where each comes from that is no default.
+    """
     from agent.cli.text.spans import harmless
     from agent.settings import SettingsError
     from agent.webhook.settings import load_webhook_settings
 
     overrides: dict[str, object] = {**_listening(arguments), **_certificate(arguments), **overrides_from(arguments)}
     try:
-        return load_webhook_settings(arguments.settings_file, environment=os.environ, overrides=overrides)
+        return load_webhook_settings(
+            arguments.settings_file, environment=os.environ, overrides=overrides, sources=sources
+        )
     except SettingsError as error:
         for line in error.errors:
             print(harmless(f"plimsoll: {line}"), file=sys.stderr)

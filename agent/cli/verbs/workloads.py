@@ -1,6 +1,6 @@
 """``plimsoll workloads``: what all nodes learnt of the cluster's workloads; of one, why, and its history by hour.
 
-``--forget`` undoes a poisoning.
+``--worst`` lists where sizing is poor; ``--forget`` undoes a poisoning.
 """
 
 from __future__ import annotations
@@ -14,17 +14,37 @@ from agent.cli.client.forget import add_forget_options, check_forgetting, forget
 from agent.cli.client.webhook import NotKnownError, NoWebhookAnswerError, WebhookReader, add_webhook_options
 from agent.cli.options.row_options import add_look_options
 from agent.cli.options.settings_options import fail
+from agent.core.history.quality import PRICE, Against, QualityWindow
 
 if TYPE_CHECKING:
     from agent.webhook.queries.workload_bodies import WorkloadBody, WorkloadLineBody
 
 _PAGE = 500
+_WORST = 20
+_MOST_DIGITS = 9
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     add_workload_argument(parser, nargs="?")
     parser.add_argument("-n", "--namespace", metavar="NAME", help="list only this namespace")
+    parser.add_argument(
+        "--worst",
+        metavar="COUNT",
+        type=_count,
+        nargs="?",
+        const=_WORST,
+        help=f"list where sizing was poorest: by slack + {PRICE:g} x deficit, the larger of CPU and memory "
+        f"(COUNT: {_WORST})",
+    )
+    parser.add_argument(
+        "--window", choices=tuple(QualityWindow), help=f"with --worst: over how long (default: {QualityWindow.DAY})"
+    )
+    parser.add_argument(
+        "--against",
+        choices=tuple(Against),
+        help=f"with --worst: which request usage is held against (default: {Against.RECOMMENDED})",
+    )
     parser.add_argument("--policy", metavar="NAME", help="with WORKLOAD: what this policy would recommend")
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="(default: table)")
     parser.add_argument("--png", metavar="FILE", type=Path, help="with WORKLOAD: draw its hours into this PNG file")
@@ -44,11 +64,22 @@ def add_workload_argument(parser: argparse.ArgumentParser, *, nargs: str | None 
     )
 
 
+def _count(text: str) -> int:
+    count = int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else 0
+    if not count:
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: a whole number from 1")
+    return count
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Show the list, or one; or have something forgotten."""
     check_forgetting(arguments)
     if arguments.workload is None and (arguments.png is not None or arguments.policy is not None):
         fail("workloads: --png and --policy are for one workload; allowed: with WORKLOAD")
+    if arguments.workload is not None and arguments.worst is not None:
+        fail("workloads: --worst is for the list; allowed: without WORKLOAD")
+    if arguments.worst is None and (arguments.window is not None or arguments.against is not None):
+        fail("workloads: --window and --against choose what --worst goes by; allowed: with --worst")
     if arguments.workload is not None and arguments.namespace is not None:
         fail("workloads: --namespace is for the list; allowed: without WORKLOAD, which names its own")
     try:
@@ -59,6 +90,8 @@ def run(arguments: argparse.Namespace) -> int:
         client = WebhookReader(arguments)
         if arguments.forget is not None:
             return forget(client, arguments, None if arguments.workload is None else _parts_of(client, arguments))
+        if arguments.worst is not None:
+            return _worst(client, arguments)
         if arguments.workload is None:
             return _list(client, arguments)
         workload, body = one_workload(client, arguments)
@@ -103,11 +136,15 @@ def _found_by_name(client: WebhookReader, namespace: str, name: str) -> list[str
     return [namespace, kinds[0], name]
 
 
-def _all(client: WebhookReader, namespace: str | None) -> tuple[list[WorkloadLineBody], int]:
+def _all(
+    client: WebhookReader, namespace: str | None, *, quality: QualityWindow | None = None
+) -> tuple[list[WorkloadLineBody], int]:
     from agent.webhook.queries.workload_bodies import WorkloadsBody
 
     lines: list[WorkloadLineBody] = []
     query = {"limit": str(_PAGE), **({"namespace": namespace} if namespace else {})}
+    if quality is not None:
+        query["quality"] = quality
     while True:
         page, _ = client.get("/v1/workloads", WorkloadsBody, query)
         lines += page.workloads
@@ -128,6 +165,34 @@ def _list(client: WebhookReader, arguments: argparse.Namespace) -> int:
         return 0
     look = look_from(arguments)
     table = list_lines(lines, total=total, width=look.width, glyphs=look.glyphs, has_colour=look.has_colour)
+    write_lines(list(table), has_colour=look.has_colour)
+    return 0
+
+
+def _worst(client: WebhookReader, arguments: argparse.Namespace) -> int:
+    from agent.cli.top.terminal import look_from, write_lines, write_text
+    from agent.cli.workloads.quality_view import worst_first, worst_lines
+
+    window = QualityWindow(arguments.window or QualityWindow.DAY)
+    against = Against(arguments.against or Against.RECOMMENDED)
+    lines, total = _all(client, arguments.namespace, quality=window)
+    worst = worst_first(lines, against)
+    if arguments.output == "json":
+        import msgspec
+
+        write_text(msgspec.json.format(msgspec.json.encode(worst[: arguments.worst])).decode() + "\n")
+        return 0
+    look = look_from(arguments)
+    table = worst_lines(
+        worst[: arguments.worst],
+        against,
+        window,
+        judged=len(worst),
+        total=total,
+        width=look.width,
+        glyphs=look.glyphs,
+        has_colour=look.has_colour,
+    )
     write_lines(list(table), has_colour=look.has_colour)
     return 0
 

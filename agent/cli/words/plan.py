@@ -57,6 +57,7 @@ KEPT_WORDS: Final = {
     Kept.BUDGET: "no resize left in this minute",
     Kept.DEFERRED: "last resize deferred",
     Kept.LIMIT_RANGE: "rejected before",
+    Kept.TIER_FULL: "the QoS tier's memory limit",
 }
 PHASE_WORDS: Final = {Phase.SHRINK: "shrink", Phase.GROW: "grow", Phase.LIMIT_DOWN: "limit down"}
 POD_BUDGET: Final = "(pod)"

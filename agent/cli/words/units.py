@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent.cli.text.spans import harmless
-from agent.core.cluster.unit import UnitIdentity
+from agent.core.cluster.unit import UnitIdentity, UnitKind, tier_name
 
 
 def pod_key(identity: UnitIdentity) -> str | None:
@@ -14,7 +14,14 @@ def pod_key(identity: UnitIdentity) -> str | None:
 
 
 def unit_name(identity: UnitIdentity) -> str:
-    """Return the name of one cgroup for people: container, else the short container id, else its path."""
+    """Return the name of one cgroup for people: container, else the short container id, else its path.
+
+    A QoS tier goes by its class, a whole pod by its own name.
+    """
+    if identity.kind is UnitKind.TIER:
+        return harmless(tier_name(identity.cgroup_path))
+    if identity.kind is UnitKind.POD:
+        return harmless(identity.pod or identity.pod_uid or identity.cgroup_path)
     if pod_key(identity) is None:
         return harmless(identity.cgroup_path.strip("/") or "/")
     name = identity.container or (identity.container_id or "")[:12] or identity.cgroup_path.rpartition("/")[2]

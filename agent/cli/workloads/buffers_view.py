@@ -14,6 +14,7 @@ from agent.webhook.queries.buffer_bodies import (
     BufferBody,
     BufferConditionBody,
     BufferControllerBody,
+    BufferProvisionBody,
     BuffersBody,
     BufferWhyBody,
 )
@@ -114,6 +115,18 @@ def _buffer_lines(buffer: BufferBody, controller: BufferControllerBody, page: Pa
         )
     for condition in buffer.conditions:
         yield from _condition_lines(condition, page)
+    if buffer.autoscaler is not None:
+        yield from hanging((_label("autoscaler"),), _provision_words(buffer.autoscaler), page, Tone.DIM)
+
+
+def _provision_words(told: BufferProvisionBody) -> str:
+    """Say what cluster-autoscaler does next, by the status as it stands."""
+    if told.status is None:
+        return f"cluster-autoscaler passes it over: {told.reason}"
+    if not told.virtual_pods:
+        return f"cluster-autoscaler makes no room for it ({told.reason})"
+    pods = counted(told.virtual_pods, "virtual pod")
+    return f"cluster-autoscaler makes room for {pods}, {told.first_pod} and so on ({told.reason})"
 
 
 def _why_lines(buffer: BufferBody, why: BufferWhyBody, page: Page) -> Iterator[Line]:
@@ -160,6 +173,8 @@ def _steps(buffer: BufferBody, why: BufferWhyBody) -> Iterator[tuple[str, str, s
     if why.by_limits is not None:
         words = f"fit into the limits; {why.limiting_resource} is the tightest" if why.limiting_resource else "fit"
         yield "limits", str(why.by_limits), words
+    if why.filled is not None:
+        yield "filled", str(why.wanted), f"left of it: {counted(why.filled, 'pod')} of its selector run already"
     for name, count in why.by_quota.items():
         is_tight = name in why.limiting_quotas
         label = "quotas" if is_tight and why.decided_by == "quotas" else "quota"

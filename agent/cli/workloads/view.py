@@ -9,6 +9,7 @@ from agent.cli.text.chart import sparkline
 from agent.cli.text.figures import age_text, bytes_text, counted, millicores_text
 from agent.cli.text.spans import Glyphs, Line, Span, Tone, clip_line, harmless
 from agent.cli.text.table import Cell, Column, render_table
+from agent.cli.workloads.quality_view import quality_texts
 from agent.webhook.queries.workload_bodies import (
     AdviceBody,
     ContainerBody,
@@ -120,6 +121,8 @@ def _container_lines(container: ContainerBody, *, width: int, glyphs: Glyphs) ->
     yield from _course(container.hours, "memory", lambda hour: hour.memory_bytes, bytes_text, room, glyphs)
     if container.statistics is not None:
         yield from _statistics_lines(container.statistics)
+    for label, text in quality_texts(container.quality):
+        yield (_label(label), Span(text))
     for side in (*container.classes, *container.nodes):
         yield from _side_lines(side)
 
@@ -240,6 +243,10 @@ def _policy_lines(workload: WorkloadBody) -> Iterator[Line]:
         ("policy", applies.policy.value or "-", applies.policy.source),
         ("pause", applies.pause.value or "no", applies.pause.source),
         *((bound.name, bound.value, bound.source) for bound in applies.bounds),
+        *(
+            ("" if number else "profile", f"{one.name} {one.value}", one.source)
+            for number, one in enumerate(applies.profile)
+        ),
         ("HPA", *_held("CPU", applies.cpu_frozen_for)),
         ("", *_held("memory", applies.memory_frozen_for)),
         ("VPA", "left alone" if applies.left_alone_for else "none", applies.left_alone_for or ""),

@@ -46,6 +46,8 @@ class Left(StrEnum):
     DAEMON_SET = "daemon_set"
     """Of a DaemonSet, and it may not grow here, or the history is not of this node or its class."""
     SMALL_CHANGE = "small_change"
+    REQUEST_STAYS = "request_stays"
+    """A memory limit moves together with its request, and that stays or moves by little."""
     LIMIT = "limit"
     """Lowered to the limit, which stays."""
     QOS = "qos"
@@ -67,6 +69,7 @@ LEFT_WORDS: Mapping[Left, str] = {
     Left.HPA: "an HPA scales on it",
     Left.DAEMON_SET: "DaemonSet: only its node's own history may change it",
     Left.SMALL_CHANGE: "the change is too small",
+    Left.REQUEST_STAYS: "it moves with the request, which stays or nearly so",
     Left.LIMIT: "held by the limit, which stays",
     Left.QOS: "QoS class kept",
     Left.LIMIT_RANGE: "held by a LimitRange",
@@ -168,7 +171,6 @@ class Admission:
 
     outcome: AdmissionOutcome
     why: str
-    """One sentence."""
     workload: Workload
     orders: Orders | None = None
     containers: tuple[ContainerAdmission, ...] = ()

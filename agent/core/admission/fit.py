@@ -111,16 +111,14 @@ def _resources(stated: Requirements, draft: Draft) -> Requirements:
     return Requirements(requests=requests, limits=limits)
 
 
-def fit_pod_budget(pod: Pod, drafts: Sequence[Draft], budget: Mapping[Resource, int]) -> None:
+def fit_pod_budget(pod: Pod, drafts: Sequence[Draft], budget: Requirements | None) -> None:
     """Keep the containers within the pod's own requests and limits: growth that they do not hold is left out.
 
-    The budget itself belongs to whoever wrote it. Limits that the pod is to be given stand for those it has not.
+    The budget itself belongs to whoever wrote it. One that the pod is to be given stands for that which it has not.
     """
-    stated = pod.resources or Requirements()
+    stated = pod.resources or budget or Requirements()
     for resource in Resource:
         held = stated.requests.get(resource.value, stated.limits.get(resource.value))
-        if held is None and resource in budget:
-            held = budget[resource] * UNIT_NANOS[resource]
         if held is not None and container_requests(with_drafts(pod, drafts)).get(resource.value, 0) > held:
             for draft in drafts:
                 draft.sides[resource].revert_growth(Setting.REQUEST, Left.POD_BUDGET, POD_RESOURCES)
@@ -273,9 +271,13 @@ def defaultings_of(facts: AdmissionFacts) -> tuple[Defaulting, ...]:
     return KNOWN_POD_LEVEL if facts.knows_pod_level_resources else (Defaulting.DROPPED, *KNOWN_POD_LEVEL)
 
 
-def fault_of(before: Pod, after: Pod, facts: AdmissionFacts) -> str | None:
-    """Return what must not be of a pod that is about to be patched; None = all holds."""
-    fault = class_fault(before, after, defaultings_of(facts))
+def fault_of(before: Pod, after: Pod, facts: AdmissionFacts, *, is_class_judged: bool = False) -> str | None:
+    """Return what must not be of a pod that is about to be patched; None = all holds.
+
+    Args:
+        is_class_judged: The pod is given resources of its own, and the QoS class that they make was found well.
+    """
+    fault = None if is_class_judged else class_fault(before, after, defaultings_of(facts))
     if fault is not None:
         return str(fault)
     for container in after.sized_containers():

@@ -17,9 +17,11 @@ class AdmissionOptions:
     """How a new pod is sized."""
 
     memory_threshold_bytes: Annotated[int, Between(0, 1 << 50)] = 16 * MB
-    """A memory request or limit is changed only if it differs by more than so many bytes."""
+    """A memory request is changed only if it differs by more than so many bytes, and its limit together with it."""
     memory_limit_ratio: Annotated[float, Between(1, 100)] = 2.0
     """Memory limit = this x the largest of the request, of seven days and of out-of-memory kills ..."""
+    memory_limit_of_request: bool = True
+    """... false = of seven days and of kills alone: the request does not count ..."""
     memory_limit_floor_bytes: Annotated[int, Between(0, 1 << 50)] = 512 * MB
     """... and at least so many bytes."""
     cpu_limits_removed: bool = True

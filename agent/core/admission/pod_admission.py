@@ -1,8 +1,9 @@
 """A new pod, what is known of its workload and of its surroundings -> what changes in it. Core, pure.
 
 The rules are those of the node (annotations, modes, who is sized at all) plus what only creation allows: a CPU limit
-can be taken off, a first memory limit set, a pod given resources of its own. In doubt the pod stays as it came. It is
-denied in one case alone: limits for the whole pod below what its own containers request.
+can be taken off, a first memory limit set, a pod given resources of its own, and by them another QoS class. In doubt
+the pod stays as it came. It is denied in one case alone: a budget of the whole pod that contradicts itself, or what its
+containers request.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from agent.core.admission.options import AdmissionSettings
 from agent.core.admission.pod_budget import (
     NOT_SET,
     SET,
-    Budget,
     budget_resources,
+    class_words,
+    limits_of,
     order_of,
     order_words,
-    own_budget,
     wanted_budget,
     why_not,
 )
@@ -92,11 +93,11 @@ def admit(
         pod_resources=None if resources == given else resources,
         takes_pod_resources=given is not None and resources is None,
         pod_limits=pod_limits,
-        warnings=(*map(str, orders.faults), *(() if order is None else order.warnings)),
+        warnings=_warnings(pod, orders, order, resources),
     )
     if resources != given or any(draft.is_changed for draft in drafts):
         after = with_drafts(pod, drafts, resources)
-        fault = facts.bounds_fault or fault_of(pod, after, facts)
+        fault = facts.bounds_fault or fault_of(pod, after, facts, is_class_judged=resources is not None)
         if fault is not None:
             return _unchanged(answer, fault)
         answer = replace(answer, grown=counted_growth(pod, after) if facts.quotas else {})
@@ -106,6 +107,15 @@ def admit(
     if not any(isinstance(draft.estimate, Estimate) for draft in drafts):
         return replace(answer, outcome=AdmissionOutcome.NO_HISTORY, why=sized_words(answer))
     return replace(answer, outcome=AdmissionOutcome.NOOP, why="nothing to change; " + sized_words(answer))
+
+
+def _warnings(
+    pod: Pod, orders: Orders, order: PodLimitsOrder | None, resources: Requirements | None
+) -> tuple[str, ...]:
+    """Return what whoever creates the pod is told."""
+    told = () if order is None else order.warnings
+    became = "" if resources is None else class_words(pod, resources)
+    return (*map(str, orders.faults), *told, *((f"{POD_LIMITS}: {became}",) if became else ()))
 
 
 def _patched(pod: Pod, answer: Admission, now_unix_seconds: float) -> Admission:
@@ -210,7 +220,7 @@ def _rules(
         allowed={resource: allowed_for(resource, facts.limit_ranges, facts.quotas) for resource in Resource}
         if facts.limit_ranges or facts.quotas
         else {},
-        budget=own_budget(pod),
+        budget=limits_of(pod.resources),
     )
 
 
@@ -251,17 +261,17 @@ def _sized(
     """
     budget = wanted_budget(pod, order)
     pod_limits = order_words(order)
-    if budget:
+    if budget is not None:
         tried = [draft.copied() for draft in drafts]
-        _size(tried, replace(rules, budget=budget))
+        _size(tried, replace(rules, budget=limits_of(budget)))
         _fit(pod, tried, facts, budget)
         resources = budget_resources(pod, tried, budget)
         reason = why_not(pod, tried, resources, facts)
         if reason is None:
-            return tried, resources, SET
+            return tried, resources, "; ".join(filter(None, (SET, class_words(pod, resources))))
         pod_limits = f"{NOT_SET}: {reason}"
     _size(drafts, rules)
-    _fit(pod, drafts, facts, {})
+    _fit(pod, drafts, facts, None)
     return drafts, None, pod_limits
 
 
@@ -271,15 +281,15 @@ def _size(drafts: Sequence[Draft], rules: SizingRules) -> None:
             size_container(draft.sides, draft.estimate, rules)
 
 
-def _fit(pod: Pod, drafts: Sequence[Draft], facts: AdmissionFacts, budget: Budget) -> None:
+def _fit(pod: Pod, drafts: Sequence[Draft], facts: AdmissionFacts, budget: Requirements | None) -> None:
     """Revert what does not go together; each step leaves what the ones before it reached."""
-    if budget:
-        cap_limits(drafts, budget)
+    if budget is not None:
+        cap_limits(drafts, limits_of(budget))
     if not any(draft.is_changed for draft in drafts):
         return
-    fit_node(pod, drafts, facts, budget_resources(pod, drafts, budget) if budget else None)
-    if budget or pod.resources is not None:
+    fit_node(pod, drafts, facts, None if budget is None else budget_resources(pod, drafts, budget))
+    if budget is not None or pod.resources is not None:
         fit_pod_budget(pod, drafts, budget)
-    fit_namespace(pod, drafts, facts, budget_resources(pod, drafts, budget) if budget else None)
-    if not budget:  # with one the pod's own resources make the class
+    fit_namespace(pod, drafts, facts, None if budget is None else budget_resources(pod, drafts, budget))
+    if budget is None:  # with one the pod's own resources make the class
         fit_class(pod, drafts, facts)

@@ -254,32 +254,56 @@ def _take_limit_off(side: ContainerSide, rules: SizingRules) -> None:
 def _set_memory_limit(
     side: ContainerSide, amount: int, estimate: Estimate, rules: SizingRules, *, is_strict: bool
 ) -> None:
-    """Set the limit of twice what was ever needed; a first one where the request stands and nothing else limits."""
+    """Set the limit of twice what was ever needed, together with the request; a first one where nothing else limits.
+
+    A request that stays, or moves by no more than is worth it, leaves the limit as it came. A limit without a request
+    that may move with it (none is stated, or a DaemonSet's is left) goes by its own difference.
+
+    Source:
+        CruiseKube's webhook: one threshold, of the request, for both.
+    """
     options, before = rules.options, side.limit_before
     if before is None and (is_strict or not options.memory_limits_added or Resource.MEMORY in rules.budget):
         return
-    wish = max(
-        int(amount * options.memory_limit_ratio),
-        _largest_seen(estimate, rules) or 0,
-        options.memory_limit_floor_bytes,
-    )
-    unit = rules.edges[side.resource].unit
-    wish = min(-(-wish // unit) * unit, MOST)
-    # What one node alone told may be true: then a limit that falls below it kills the busy one of unequal replicas.
-    wish = max(wish, min(int((estimate.memory_alone_bytes or 0) * options.memory_limit_ratio), before or 0))
-    held = limit_within(wish, before, rules.edges[side.resource].most, options.memory_limit_ratio)
-    held = max(held, side.request or 0)
-    if held != wish:
-        side.note(Setting.LIMIT, Left.MAX_MEMORY)
-        wish = held
-    if before is not None and is_strict and wish <= before:
-        return
-    if before is not None and _is_small(wish, before, rules) and (side.request or 0) <= before:
-        if wish != before:
-            side.note(Setting.LIMIT, Left.SMALL_CHANGE)
+    wish = _memory_limit_wish(side, amount, estimate, rules)
+    if wish is None:
         _stay_below_limit(side, rules)
         return
-    _put_limit(side, wish, rules)
+    within = limit_within(wish, before, rules.edges[side.resource].most, options.memory_limit_ratio)
+    limit = max(within, side.request or 0)
+    if is_strict and limit <= (before or 0):
+        return
+    left = _left_limit(side, limit, rules, is_strict=is_strict)
+    if left is not None:
+        if limit != before:
+            side.note(Setting.LIMIT, left)
+        _stay_below_limit(side, rules)
+        return
+    if within != wish:
+        side.note(Setting.LIMIT, Left.MAX_MEMORY)
+    _put_limit(side, limit, rules)
+
+
+def _memory_limit_wish(side: ContainerSide, amount: int, estimate: Estimate, rules: SizingRules) -> int | None:
+    """Return what the limit should be; None = by nothing but what was seen, and nothing was."""
+    options, before, unit = rules.options, side.limit_before, rules.edges[side.resource].unit
+    of_request = int(amount * options.memory_limit_ratio) if options.memory_limit_of_request else 0
+    wish = max(of_request, _largest_seen(estimate, rules) or 0, options.memory_limit_floor_bytes)
+    if not wish:
+        return None
+    wish = min(-(-wish // unit) * unit, MOST)
+    # What one node alone told may be true: then a limit that falls below it kills the busy one of unequal replicas.
+    return max(wish, min(int((estimate.memory_alone_bytes or 0) * options.memory_limit_ratio), before or 0))
+
+
+def _left_limit(side: ContainerSide, limit: int, rules: SizingRules, *, is_strict: bool) -> Left | None:
+    """Return why a memory limit stays as it came; None = it moves."""
+    before = side.limit_before
+    if is_strict or side.request is None or side.request_before is None:
+        is_small = before is not None and _is_small(limit, before, rules)
+        return Left.SMALL_CHANGE if is_small else None
+    stays = _is_small(side.request, side.request_before, rules) and (before is None or side.request <= before)
+    return Left.REQUEST_STAYS if stays else None
 
 
 def _largest_seen(estimate: Estimate, rules: SizingRules) -> int | None:

@@ -181,7 +181,6 @@ class ManagedTemplate:
     name: str
     generation: int
     content: Content
-    """Its ``template``."""
     owner_uid: str | None
     """uid of its controller owner, if that is a CapacityBuffer; None = it has none, or another kind."""
     resource_version: str | None = None
@@ -200,7 +199,6 @@ class TemplateOrder:
 
     kind: OrderKind
     buffer: Buffer
-    """Its owner."""
     template_name: str
     content: Content
     resource_version: str | None = None
@@ -232,9 +230,7 @@ class BufferQuota:
 
     name: str
     hard: Mapping[str, int] = field(default_factory=dict)
-    """status.hard."""
     used: Mapping[str, int] = field(default_factory=dict)
-    """status.used."""
     scopes: tuple[ScopeTerm, ...] = ()
     """All must match: of spec.scopes and of spec.scopeSelector."""
     fault: str | None = None
@@ -260,6 +256,8 @@ class ChunkRule(StrEnum):
     LIMITS = "limits"
     QUOTAS = "quotas"
     SCHEDULE = "schedule"
+    FILLED = "filled"
+    """By pods that the buffer is for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,6 +273,8 @@ class BufferSizing:
     by_limits: int | None = None
     limiting_resource: str | None = None
     """The resource whose limit has room for the fewest chunks, of equals the first by name."""
+    filled: int | None = None
+    """Pods of its selector that are taken off already; None = it is for nobody in particular."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -351,6 +351,8 @@ class NamespaceFacts:
     """By buffer name: why its template could not be written."""
     inactive: Mapping[str, str] = field(default_factory=dict)
     """By buffer name: why its schedule keeps it empty now."""
+    filled: Mapping[str, int] = field(default_factory=dict)
+    """By buffer name: how many pods fill it that it is for; those for nobody in particular have no entry."""
     placeholder_class: str | None = None
     """Priority class of placeholder pods: quotas count them by it, whatever the chunk's own is."""
     placeholder_usage: Mapping[str, Mapping[str, int]] = field(default_factory=dict)

@@ -22,7 +22,6 @@ class Provisioned(StrEnum):
     EMPTY = "BufferIsEmpty"
     """There should be none."""
     NOTHING_REQUESTED = "NothingRequested"
-    """A chunk requests nothing."""
     PAUSED = "Paused"
     """Plimsoll writes nothing at the moment, in the whole cluster."""
     REFUSED = "PlaceholdersRefused"

@@ -91,7 +91,6 @@ class PlaceholderPlan:
     """Name and uid of pods."""
     resizings: tuple[Resizing, ...]
     creations: tuple[str, ...]
-    """Names."""
     state: PlaceholderState
     """If all of it is done."""
     again_seconds: float | None

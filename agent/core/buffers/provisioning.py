@@ -7,9 +7,9 @@ Source: kubernetes-sigs/cluster-autoscaler pkg/processors/capacitybuffer/pod_lis
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, overload
 
 from agent.core.buffers.buffer import FALSE, PROVISIONING, READY_FOR_PROVISIONING, TRUE, Buffer
 
@@ -31,6 +31,29 @@ class FakePod:
     uid: str
 
 
+@dataclass(frozen=True, slots=True)
+class FakePods(Sequence[FakePod]):
+    """The virtual pods of a buffer, each made when it is asked for: there may be two thousand million."""
+
+    buffer: Buffer
+    size: int
+
+    def __len__(self) -> int:
+        return self.size
+
+    @overload
+    def __getitem__(self, index: int, /) -> FakePod: ...
+    @overload
+    def __getitem__(self, index: slice[int | None, int | None, int | None], /) -> Sequence[FakePod]: ...
+    def __getitem__(self, index: int | slice[int | None, int | None, int | None], /) -> FakePod | Sequence[FakePod]:
+        """Return one, or some."""
+        numbers = range(1, self.size + 1)[index]
+        return self._pod(numbers) if isinstance(numbers, int) else tuple(map(self._pod, numbers))
+
+    def _pod(self, number: int) -> FakePod:
+        return FakePod(name=f"capacity-buffer-{self.buffer.name}-{number}", uid=f"{self.buffer.uid}-{number}")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provision:
     """What becomes of one buffer in the autoscaler's next loop."""
@@ -39,7 +62,7 @@ class Provision:
     """Of its condition Provisioning; None = it is passed over, and the condition stays as it is."""
     reason: str = ""
     """Of the condition; where it is passed over, why, for people."""
-    pods: tuple[FakePod, ...] = ()
+    pods: Sequence[FakePod] = ()
     annotations: Mapping[str, str] = field(default_factory=dict)
     """Of each of the pods, besides the template's."""
 
@@ -75,9 +98,6 @@ def provision(
     return Provision(
         status=TRUE,
         reason=FAKE_PODS_INJECTED,
-        pods=tuple(
-            FakePod(name=f"capacity-buffer-{buffer.name}-{index}", uid=f"{buffer.uid}-{index}")
-            for index in range(1, status.replicas + 1)
-        ),
+        pods=FakePods(buffer, status.replicas),
         annotations={_POD_TYPE: _FAKE_POD} | ({_SAFE_TO_EVICT: "true"} if force_safe_to_evict else {}),
     )

@@ -36,6 +36,7 @@ from agent.core.buffers.buffer import (
 )
 from agent.core.buffers.chunks import size
 from agent.core.buffers.conditions import SIZING_PREFIX, limited, merged, not_ready, ready
+from agent.core.buffers.dedication import unfilled
 from agent.core.buffers.quotas import QuotaClaim, allocate
 from agent.core.buffers.template import chunk_of, is_same_content, managed_content, managed_template_name
 
@@ -124,7 +125,8 @@ def _drafted(buffer: Buffer, facts: NamespaceFacts, read_pod: PodReader) -> _Dra
         draft = _with_template(draft, managed_content(shape.content, read_pod), facts)
     except ValueError as error:
         return draft.failed(f"{shape.source_name} is not understood: {error}", requeue=True)
-    return draft if draft.template is None else _sized(draft, draft.template, read_pod)
+    filled = facts.filled.get(buffer.name)
+    return draft if draft.template is None else _sized(draft, draft.template, read_pod, filled)
 
 
 def _held(draft: _Draft, facts: NamespaceFacts, read_pod: PodReader) -> _Draft:
@@ -165,7 +167,7 @@ def _with_template(draft: _Draft, content: Content, facts: NamespaceFacts) -> _D
     return replace(draft, order=order)
 
 
-def _sized(draft: _Draft, template: ManagedTemplate, read_pod: PodReader) -> _Draft:
+def _sized(draft: _Draft, template: ManagedTemplate, read_pod: PodReader, filled: int | None) -> _Draft:
     try:
         chunk = chunk_of(template.content, read_pod)
     except ValueError as error:
@@ -175,7 +177,7 @@ def _sized(draft: _Draft, template: ManagedTemplate, read_pod: PodReader) -> _Dr
     draft = replace(draft, chunk=chunk)
     if isinstance(sizing, NotSized):
         return draft.failed(f"{SIZING_PREFIX}{sizing.reason}", requeue=False)
-    return replace(draft, sizing=sizing)
+    return replace(draft, sizing=unfilled(sizing, filled))
 
 
 def _first_of_each_name(orders: Iterable[TemplateOrder]) -> tuple[TemplateOrder, ...]:

@@ -19,8 +19,6 @@ class Taint:
     key: str
     effect: str
     value: str | None = None
-    time_added: str | None = None
-    """As the API writes it; kept so that writing the list back changes nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +31,6 @@ class Node:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
-    is_unschedulable: bool = False
     capacity: Mapping[str, int] = field(default_factory=dict)
     allocatable: Mapping[str, int] = field(default_factory=dict)
     kubelet_version: str | None = None

@@ -215,7 +215,6 @@ class NodeAllocatableClaim:
     """A device claim that is paid out of the node's allocatable (gate DRANodeAllocatableResources)."""
 
     containers: tuple[str, ...] = ()
-    """The containers that refer to it."""
     mapping: tuple[tuple[str, int], ...] = ()
     """Resource name and nanos."""
     overhead: tuple[ClaimOverhead, ...] = ()
@@ -253,7 +252,6 @@ class Pod:
     """Devices by dynamic resource allocation; those by a device plug-in are extended resources in the requests."""
 
     containers: tuple[Container, ...] = ()
-    """The regular ones."""
     init_containers: tuple[Container, ...] = ()
     """Init containers and sidecars in the order of the spec, which is the order of starting."""
     ephemeral_containers: tuple[Container, ...] = ()

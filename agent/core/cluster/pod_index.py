@@ -26,7 +26,6 @@ def cgroup_owners(pods: Collection[Pod], *, node_uid: str | None = None) -> dict
     that it did not make. Mirrors are found under their own uid too.
 
     Args:
-        pods: Of one node.
         node_uid: Of the Node object, which owns the mirrors; None = not known, the name in them has to do.
     """
     owners = {pod.uid: pod for pod in pods}

@@ -12,11 +12,13 @@ class UnitKind(StrEnum):
     """What kind of cgroup is watched."""
 
     CONTAINER = "container"
-    """A container of a pod."""
+    POD = "pod"
+    """A pod as a whole."""
+    TIER = "tier"
+    """``kubepods``, or the cgroup of a QoS class below it."""
     SANDBOX = "sandbox"
     """A pod's pause container: known as such only when a pod source names the others."""
     SERVICE = "service"
-    """A systemd service."""
     SESSION = "session"
     """A systemd session, user slice or scope."""
     STANDALONE = "standalone"
@@ -52,3 +54,11 @@ class UnitResources:
     cpu_limit_millicores: int | None = None
     memory_request_bytes: int | None = None
     memory_limit_bytes: int | None = None
+
+
+def tier_name(path: str) -> str:
+    """Return a tier's path from ``kubepods`` on, as the kubelet's own names have it: ``kubepods/burstable``."""
+    last = path.rstrip("/").rpartition("/")[2]
+    is_slice = last.endswith(".slice")
+    parts = last.removesuffix(".slice").split("-") if is_slice else path.strip("/").split("/")
+    return "/".join(parts[parts.index("kubepods") :]) if "kubepods" in parts else last

@@ -71,9 +71,7 @@ class Reason(StrEnum):
     """Why, in one word from a closed set; a metric label. Reasons that ``Reserved`` has too are spelt alike."""
 
     EVICTED = "evicted"
-    """Granted."""
     WOULD_EVICT = "would_evict"
-    """Recommended."""
 
     # Refused.
     UNKNOWN_POD = "unknown_pod"
@@ -96,7 +94,6 @@ class Reason(StrEnum):
     DAEMON_SET = "daemon_set"
     GUARANTEED = "guaranteed"
     NO_EVICTION = "no_eviction"
-    """Its ranking."""
     MODE = "mode"
     """It is not in mode enforce."""
     FAULTY_ANNOTATION = "faulty_annotation"

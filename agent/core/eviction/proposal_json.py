@@ -20,7 +20,6 @@ class Answered:
 
     verdict: Verdict
     reason: str
-    """One word."""
     detail: str
     """One line; may be empty."""
 

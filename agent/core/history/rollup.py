@@ -80,6 +80,9 @@ class RollupRow:
     throttled_seconds: float | None = None
     waiting_seconds: float | None = None
     oom_kills: tuple[OutOfMemoryKill, ...] = ()
+    quality: tuple[tuple[float, ...], ...] | None = None
+    """How good the node's sizing of this container of the workload was, all its pods there together: the figures of
+    ``quality.to_windows``; None = this row does not tell."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

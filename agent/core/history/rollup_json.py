@@ -53,6 +53,7 @@ def _row(row: RollupRow) -> dict[str, object]:
         "throttledSeconds": _rounded(row.throttled_seconds),
         "waitingSeconds": _rounded(row.waiting_seconds),
         "oomKills": [_kill(kill) for kill in row.oom_kills] or None,
+        "quality": None if row.quality is None else [[_few_digits(figure) for figure in span] for span in row.quality],
     }
     return {
         "namespace": row.workload.namespace,

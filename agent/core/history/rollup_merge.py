@@ -38,6 +38,7 @@ def merged_row(rows: Sequence[RollupRow]) -> RollupRow:
         throttled_seconds=_sum([row.throttled_seconds for row in rows]),
         waiting_seconds=_sum([row.waiting_seconds for row in rows]),
         oom_kills=tuple(kill for row in rows for kill in row.oom_kills)[:MOST_KILLS],
+        quality=next((row.quality for row in rows if row.quality is not None), None),
     )
 
 

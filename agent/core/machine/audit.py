@@ -10,7 +10,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from enum import StrEnum
 
-from agent.core.cluster.pod import Container, ContainerState, ContainerStatus, Partition, Pod, QosClass, has_ended
+from agent.core.cluster.pod import (
+    Container,
+    ContainerKind,
+    ContainerState,
+    ContainerStatus,
+    Partition,
+    Pod,
+    QosClass,
+    has_ended,
+)
 from agent.core.cluster.pod_index import cgroup_owners
 from agent.core.cluster.qos import computed_qos_class, pod_qos_class
 from agent.core.machine.allocated_pod import allocated_pod
@@ -23,6 +32,7 @@ from agent.core.machine.audit_report import (
     FindingSubject,
     NextWriter,
     Sandbox,
+    StaleOomScore,
     absent_finding,
     value_finding,
 )
@@ -36,12 +46,15 @@ from agent.core.machine.audit_targets import (
     root_targets,
     tier_targets,
 )
-from agent.core.machine.cgroup_files import CgroupLevel, LiveCgroup, LiveTree
+from agent.core.machine.cgroup_files import MEMORY_LOW, CgroupLevel, LiveCgroup, LiveTree
 from agent.core.machine.comparison import State, Wanted, compare
+from agent.core.machine.memory_low import memory_low_by_path, memory_low_of
+from agent.core.machine.oom_score import OOM_SCORE_ADJ, OomScore, oom_score
 from agent.core.machine.pod_limits import pod_limits_order
 
 ASKED_FOR = "as the spec asks; the pods file reports the resize as not settled"
 BY_ANNOTATION = "as the pod's annotation plimsoll.dev/pod-limits asks; set by the agent"
+BY_REQUESTS = "what pods with plimsoll.dev/pod-limits request; set by the agent (podLimits.memoryLow)"
 INCOMPLETE = "this node has pods that the pods file does not know"
 
 
@@ -60,6 +73,11 @@ def audit(pods: Sequence[Pod], tree: LiveTree, rules: AuditRules) -> AuditReport
     return _Audit(pods, tree, rules).report()
 
 
+def audit_findings(pods: Sequence[Pod], tree: LiveTree, rules: AuditRules) -> Iterator[tuple[Finding, ...]]:
+    """Compare as ``audit`` does, in parts: the levels above the pods, then pod by pod."""
+    return _Audit(pods, tree, rules).findings()
+
+
 class _Audit:
     """One audit under way."""
 
@@ -76,12 +94,42 @@ class _Audit:
             if cgroup.partition is Partition.SYSTEM and cgroup.pod_uid in namespace_of
         )
         self._sandboxes: list[Sandbox] = []
+        self._oom_scores: list[StaleOomScore] = []
+        self._memory_low = self._protected()
+        self._by_uid: dict[str, list[LiveCgroup]] = {}
+        for cgroup in tree.cgroups:
+            if cgroup.pod_uid is not None:
+                self._by_uid.setdefault(cgroup.pod_uid, []).append(cgroup)
+
+    def _protected(self) -> dict[str, int]:
+        """Return the memory.low that the agent may have set, by cgroup: of pods that ask for limits, and above them."""
+        root = self._tree.at(CgroupLevel.KUBEPODS, Partition.DEFAULT)
+        if root is None:
+            return {}
+        by_uid = {cgroup.pod_uid: cgroup.path for cgroup in self._tree.pods()}
+        by_id = {cgroup.container_id: cgroup.path for cgroup in self._tree.containers()}
+        found = []
+        for pod in self._pods:
+            path, low = by_uid.get(pod.cgroup_uid), memory_low_of(pod)
+            if path is None or low is None or not _annotated_limits(pod, self._rules):
+                continue
+            statuses = [status for status in pod.statuses if status.container_id in by_id]
+            found.append((path, low, {status.name: by_id[status.container_id] for status in statuses}))
+        return memory_low_by_path(found, root.path)
 
     def report(self) -> AuditReport:
-        findings = [*self._levels()]
+        findings = tuple(finding for part in self.findings() for finding in part)
+        return AuditReport(
+            findings=findings,
+            sandboxes=tuple(self._sandboxes),
+            strangers=self._strangers,
+            oom_scores=tuple(self._oom_scores),
+        )
+
+    def findings(self) -> Iterator[tuple[Finding, ...]]:
+        yield tuple(self._levels())
         for pod in sorted(self._pods, key=self._tree_order):
-            findings += self._pod(pod)
-        return AuditReport(findings=tuple(findings), sandboxes=tuple(self._sandboxes), strangers=self._strangers)
+            yield tuple(self._pod(pod))
 
     def _tree_order(self, pod: Pod) -> tuple[bool, int, str, str]:
         return (
@@ -154,10 +202,11 @@ class _Audit:
             pod=pod.name,
         )
         yield _qos_finding(pod, subject)
-        cgroups = [cgroup for cgroup in self._tree.pods() if cgroup.pod_uid == pod_uid]
+        of_pod = self._by_uid.get(pod_uid, ())
+        cgroups = [cgroup for cgroup in of_pod if cgroup.level is CgroupLevel.POD]
         cgroups.sort(key=lambda cgroup: (cgroup.qos, cgroup.partition) != (subject.qos, subject.partition))
         presence, reason = _pod_presence(pod)
-        containers = [cgroup for cgroup in self._tree.containers() if cgroup.pod_uid == pod_uid]
+        containers = [cgroup for cgroup in of_pod if cgroup.level is CgroupLevel.CONTAINER]
         if presence is _Presence.MUST_NOT:
             yield from self._leftovers(subject, cgroups, reason)
             return
@@ -229,10 +278,24 @@ class _Audit:
             targets.append(container_targets(which, own or container, self._rules))
         values = either(targets[0], targets[-1], ASKED_FOR)
         yield from self._values(replace(subject, path=live.path), live, values)
+        self._compare_oom_score(pod, container, replace(subject, path=live.path), live)
+
+    def _compare_oom_score(self, pod: Pod, container: Container, subject: FindingSubject, live: LiveCgroup) -> None:
+        found, machine_bytes = live.reading(OOM_SCORE_ADJ).amount, self._rules.machine_memory_bytes
+        if not isinstance(found, int) or not machine_bytes or container.kind is ContainerKind.EPHEMERAL:
+            return
+        after_restart = oom_score(pod, container, machine_bytes)
+        if found != after_restart:
+            score = OomScore(found=found, after_restart=after_restart)
+            self._oom_scores.append(StaleOomScore(subject=subject, score=score))
 
     # Values
 
     def _values(self, subject: FindingSubject, live: LiveCgroup, targets: Iterable[Wanted]) -> Iterator[Finding]:
+        low_bytes = self._memory_low.get(live.path)
+        if low_bytes is not None:
+            low = Wanted(file=MEMORY_LOW, target=low_bytes)
+            targets = either(tuple(targets), (low,), BY_REQUESTS)
         for wanted in targets:
             outcome = compare(wanted, live.reading(wanted.file), is_systemd=self._rules.is_systemd)
             if outcome is not None:

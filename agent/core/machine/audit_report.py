@@ -9,6 +9,7 @@ from enum import StrEnum
 from agent.core.cluster.pod import Partition, QosClass
 from agent.core.machine.cgroup_files import MEMORY_LOW, MEMORY_MIN, CgroupLevel, LiveCgroup
 from agent.core.machine.comparison import ComparisonOutcome, Formula, State, Target, Wanted
+from agent.core.machine.oom_score import OomScore
 
 QOS_CLASS = "qosClass"
 """Not a file: the recorded class against the computed one."""
@@ -74,6 +75,14 @@ class Sandbox:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StaleOomScore:
+    """A container whose processes have another oom_score_adj than its request of now gives; as it must be, no drift."""
+
+    subject: FindingSubject
+    score: OomScore
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class AuditReport:
     """What the audit found, in tree order: kubepods, tiers, then pod by pod."""
 
@@ -81,6 +90,8 @@ class AuditReport:
     sandboxes: tuple[Sandbox, ...]
     strangers: tuple[LiveCgroup, ...]
     """Pods' cgroups whose pod is not among those given."""
+    oom_scores: tuple[StaleOomScore, ...] = ()
+    """Of containers that were resized since they started."""
 
     def count(self, state: State) -> int:
         """Count the findings of a state."""

@@ -71,6 +71,8 @@ class AuditRules:
     """Namespaces of the system partition; empty = take those whose pods are found there."""
     system_memory_bytes: int | None = None
     """The system partition's memoryLimit."""
+    machine_memory_bytes: int | None = None
+    """What the kubelet measures requests by for oom_score_adj; None = not known, and no score is compared."""
 
 
 def pod_targets(pod: Pod, live: LiveCgroup, rules: AuditRules) -> tuple[Wanted, ...]:
@@ -199,8 +201,6 @@ def either(first: Sequence[Wanted], other: Sequence[Wanted], note: str) -> tuple
     """Let the values of another computation pass too.
 
     Args:
-        first: What should be there.
-        other: The same files, computed otherwise.
         note: Said of a value that only the other one explains.
     """
     other_by_file = {wanted.file: wanted.target for wanted in other}

@@ -79,7 +79,6 @@ class LiveCgroup:
     pod_uid: str | None = None
     container_id: str | None = None
     readings: Mapping[str, FileReading]
-    """By file name."""
 
     def reading(self, file: str) -> FileReading:
         """Return what a file said; one that was not looked for is not there."""

@@ -58,7 +58,6 @@ class PodCgroup:
     """-1 = ``max``; 0 = written as ``max`` too, for a pod that is limited in name only."""
     cpu_period_usec: int | None = None
     memory_bytes: int | None = None
-    """memory.max."""
     hugepage_limit_bytes: Mapping[int, int] = field(default_factory=dict)
     """By page size in bytes; the host's other page sizes get 0."""
     memory_min_bytes: int | None = None
@@ -74,7 +73,6 @@ class ContainerCgroup:
     cpu_quota_usec: int | None = None
     memory_bytes: int | None = None
     oom_group: bool = True
-    """memory.oom.group."""
 
 
 def pod_cgroup(pod: Pod, rules: KubeletRules) -> PodCgroup:

@@ -63,10 +63,12 @@ class MachineFacts:
     """Of the v2 hierarchy."""
     pressure: Mapping[str, str | None]
     """resource (cpu, memory, io) -> None when PSI works, else why not."""
-    trigger_refused: str | None
-    """Why a PSI trigger with a window below 2 s is refused; None = taken."""
     kubepods_root: str | None
     cgroup_driver: str | None
+    runtime_driver: str | None
+    """What the runtime's names for containers tell; None = there is no container to look at."""
+    mismatched: tuple[str, ...]
+    """Paths of containers whose runtime does not share the driver of the kubelet that made their pod's name."""
     unit_count: int
     scope: str
     open_files_soft: int
@@ -102,6 +104,7 @@ def judge(facts: MachineFacts) -> tuple[Check, ...]:
         *_controllers(facts),
         *(_pressure(resource, reason) for resource, reason in facts.pressure.items()),
         _kubepods(facts),
+        *_driver(facts),
         _permissions(facts),
         _open_files(facts),
         _inotify(facts),
@@ -109,7 +112,6 @@ def judge(facts: MachineFacts) -> tuple[Check, ...]:
         _state(facts),
         *_clock(facts),
         _memory_peak(facts),
-        _trigger(facts),
     )
 
 
@@ -185,6 +187,26 @@ def _kubepods(facts: MachineFacts) -> Check:
         consequence="no pods here: the machine's own services and sessions are watched",
         mend="on a node: start the kubelet, or name its root: --cgroup-root /kubelet",
     )
+
+
+def _driver(facts: MachineFacts) -> tuple[Check, ...]:
+    """Judge whether kubelet and runtime share a cgroup driver; nothing where there is no container to tell by."""
+    name = "cgroup driver"
+    if facts.mismatched:
+        first, more = facts.mismatched[0], len(facts.mismatched) - 1
+        return (
+            degraded(
+                name,
+                found=f"the kubelet and the runtime do not share one: {first}" + (f" and {more} more" if more else ""),
+                consequence="these containers lie outside their pods' cgroups: limits of pods and QoS tiers do not "
+                "hold them, and figures of pods lack them",
+                mend="containerd: SystemdCgroup = true in the runc options, CRI-O: cgroup_manager, kubelet: "
+                "cgroupDriver; then drain and restart the node",
+            ),
+        )
+    if facts.runtime_driver is None:
+        return ()
+    return (ok(name, f"{facts.runtime_driver}, of kubelet and runtime alike"),)
 
 
 def _permissions(facts: MachineFacts) -> Check:
@@ -300,13 +322,3 @@ def _memory_peak(facts: MachineFacts) -> Check:
         consequence=consequence,
         mend="as for the memory controller above",
     )
-
-
-def _trigger(facts: MachineFacts) -> Check:
-    name = "PSI triggers"
-    if facts.trigger_refused is None:
-        return ok(name, "windows below 2 s are taken")
-    if facts.pressure.get("cpu") is not None:
-        return ok(name, "none without PSI; never needed")
-    found = f"not below 2 s ({facts.trigger_refused}); not needed: the fast lane polls"
-    return ok(name, found)

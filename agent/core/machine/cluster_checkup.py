@@ -92,7 +92,6 @@ class ClusterStatus:
     is_complete: bool
     """Pods, node and namespaces have all been read."""
     has_node: bool
-    """There is a node of that name."""
     pods: int
     unreadable_pods: tuple[str, ...]
     """``namespace/name: why``."""

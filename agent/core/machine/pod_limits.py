@@ -32,14 +32,12 @@ class PodLimitHeld(StrEnum):
 
     OFF = "off"
     """Mode off, an excluded namespace among it."""
-    RECOMMEND = "recommend"
-    """Mode recommend: no write of any kind."""
     NAMESPACE_UNKNOWN = "namespace_unknown"
     """What its namespace orders is not known."""
     FAULTY_ANNOTATION = "faulty_annotation"
     """This annotation is not understood, or another: then the pod is treated as off."""
     BELOW_REQUESTS = "below_requests"
-    """A limit below what its containers request."""
+    """It contradicts itself or the containers: a limit below a request, or either below what they request."""
     POD_LEVEL_RESOURCES = "pod_level_resources"
     """``spec.resources`` is set: the kubelet limits the pod."""
     CLUSTER_KNOWS_THEM = "cluster_knows_them"
@@ -116,10 +114,10 @@ def pod_limits_order(
         return _held(PodLimitHeld.POD_LEVEL_RESOURCES, "the pod has resources of its own (spec.resources)")
     if cluster_knows_them is None:
         return _held(PodLimitHeld.VERSION_UNKNOWN, "the version of the API server or of the kubelet is not known")
-    refused = _below_requests(pod, limits)
+    refused = _contradiction(pod, limits)
     if refused is not None:
         return _held(PodLimitHeld.BELOW_REQUESTS, refused)
-    warnings = _warnings(pod, limits)
+    warnings = _warnings(pod, limits) + (() if cluster_knows_them else _not_of_cgroups(limits))
     if cluster_knows_them:
         reason = "the cluster knows pod-level resources: the webhook sets them when the pod is made anew"
         return PodLimitsOrder(wanted={}, held=PodLimitHeld.CLUSTER_KNOWS_THEM, text=reason, warnings=warnings)
@@ -139,10 +137,9 @@ def _by_orders(orders: Orders, *, is_namespace_known: bool) -> PodLimitsOrder | 
         return _held(PodLimitHeld.NAMESPACE_UNKNOWN, "what its namespace orders is not known")
     if orders.faults:
         return _held(PodLimitHeld.FAULTY_ANNOTATION, "; ".join(str(fault) for fault in orders.faults))
-    if orders.mode is Mode.ENFORCE:
-        return None
-    reason = f"mode {orders.mode} by the {orders.mode_source}; limits are set in mode {Mode.ENFORCE}"
-    return _held(PodLimitHeld.OFF if orders.mode is Mode.OFF else PodLimitHeld.RECOMMEND, reason)
+    if orders.mode is not Mode.OFF:
+        return None  # a budget is no resize: its author states it
+    return _held(PodLimitHeld.OFF, f"mode {orders.mode} by the {orders.mode_source}")
 
 
 def _held(held: PodLimitHeld, text: str) -> PodLimitsOrder:
@@ -161,16 +158,39 @@ def _lasting(pod: Pod) -> tuple[Container, ...]:
     return tuple(container for container in pod.sized_containers() if container.kind is not ContainerKind.INIT)
 
 
-def _below_requests(pod: Pod, limits: PodLimits) -> str | None:
-    for name, limit, rounded, unit in (
-        (CPU, limits.cpu_limit_millicores, to_millis, MILLICORES),
-        (MEMORY, limits.memory_limit_bytes, to_units, BYTES),
+def _contradiction(pod: Pod, limits: PodLimits) -> str | None:
+    """Return what of the annotation contradicts itself or the containers, with the amounts; None = nothing does."""
+    pages = {**limits.hugepages_limit_bytes, **limits.hugepages_request_bytes}
+    for name, limit, request, rounded, unit in (
+        (CPU, limits.cpu_limit_millicores, limits.cpu_request_millicores, to_millis, MILLICORES),
+        (MEMORY, limits.memory_limit_bytes, limits.memory_request_bytes, to_units, BYTES),
+        *(
+            (name, limits.hugepages_limit_bytes.get(name), limits.hugepages_request_bytes.get(name), to_units, BYTES)
+            for name in pages
+        ),
     ):
-        requested = rounded(sum(container.resources.requests.get(name, 0) for container in _lasting(pod)))
-        if limit is not None and limit < requested:
-            asked, held = amount_text(limit, unit), amount_text(requested, unit)
-            return f"{name}: the limit {asked} is below the {held} that its containers request; allowed: {held} or more"
+        if limit is not None and request is not None and (request > limit or (name in pages and request < limit)):
+            relation = "is not" if name in pages else "is above"
+            return f"{name}: the request {amount_text(request, unit)} {relation} the limit {amount_text(limit, unit)}"
+        inside = rounded(sum(container.resources.requests.get(name, 0) for container in _lasting(pod)))
+        for word, amount in (("limit", limit), ("request", request)):
+            if amount is not None and amount < inside:
+                asked, held = amount_text(amount, unit), amount_text(inside, unit)
+                text = f"the {word} {asked} is below the {held} that its containers request"
+                return f"{name}: {text}; allowed: {held} or more"
     return None
+
+
+def _not_of_cgroups(limits: PodLimits) -> tuple[str, ...]:
+    """Return what of the annotation nobody carries out where pods have no resources of their own."""
+    texts = []
+    if limits.has_requests:
+        texts.append(
+            "requests: the scheduler counts those of the containers alone, as the cluster knows no pod-level resources"
+        )
+    if limits.hugepages_limit_bytes or limits.hugepages_request_bytes:
+        texts.append("hugepages: each container has what it states, as the cluster knows no pod-level resources")
+    return tuple(texts)
 
 
 def _warnings(pod: Pod, limits: PodLimits) -> tuple[str, ...]:

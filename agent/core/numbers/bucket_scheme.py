@@ -29,20 +29,16 @@ class BucketScheme(Protocol):
     @property
     def count(self) -> int:
         """How many buckets; at least 2."""
-        ...
 
     @property
     def ends(self) -> Floats:
         """What a percentile answers per bucket, shape ``(count,)``: its end, of the last one its start."""
-        ...
 
     def find(self, values: Floats) -> Ints:
         """Return the bucket of each value; values outside belong to the first or the last bucket."""
-        ...
 
     def starts(self, buckets: Ints) -> Floats:
         """Return the least value of each bucket."""
-        ...
 
 
 @dataclass(frozen=True)

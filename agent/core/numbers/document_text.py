@@ -35,11 +35,7 @@ class DocumentTextError(ValueError):
 
 
 def decoded(content: bytes) -> str:
-    """Return the text of a file, without a byte order mark.
-
-    Raises:
-        DocumentTextError: It is not UTF-8.
-    """
+    """Return the text of a file, without a byte order mark."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -130,11 +126,7 @@ def _inside(value: object) -> Iterable[object]:
 
 
 def _check_events(events: Iterable[Event]) -> None:
-    """Look at a YAML text before any value is made of it.
-
-    Raises:
-        ValueError: It has what is not taken.
-    """
+    """Look at a YAML text before any value is made of it."""
     import yaml
 
     depth = values = 0

@@ -45,9 +45,7 @@ class Histograms:
     """Weights per bucket, for ``rows`` rows of one scheme.
 
     Args:
-        scheme: The buckets.
         epsilon: A bucket that holds less counts as empty; above 0.
-        rows: How many histograms, all empty at first.
         half_life_seconds: Age at which a sample weighs half; None = samples do not decay.
 
     Raises:
@@ -241,7 +239,6 @@ class Histograms:
         With it a caller can tell, sample by sample, whether the answer still holds.
 
         Args:
-            p: The share.
             rows: Which, at least one; none of them empty.
 
         Returns:

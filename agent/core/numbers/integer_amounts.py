@@ -45,11 +45,6 @@ def memory_from_bytes(byte_counts: ArrayLike) -> Ints:
 
 
 def scale(amounts: ArrayLike, factor: ArrayLike) -> Ints:
-    """Multiply amounts by a factor and truncate; the factor may be infinite (0 x infinity gives 0).
-
-    Args:
-        amounts: Amounts of any shape.
-        factor: One factor, or one per amount.
-    """
+    """Multiply amounts by a factor and truncate; the factor may be infinite (0 x infinity gives 0)."""
     with np.errstate(invalid="ignore", over="ignore"):
         return from_float(np.asarray(amounts, dtype=np.float64) * np.asarray(factor, dtype=np.float64))

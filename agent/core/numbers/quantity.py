@@ -36,9 +36,6 @@ def parse_quantity(text: str) -> int:
         Nanos: billionths of the resource's unit, exact but for what is finer, which is rounded away from zero. Binary
         amounts are cut to the largest signed 64-bit number of units.
 
-    Raises:
-        QuantityError: It is none.
-
     Source:
         ``ParseQuantity`` of k8s.io/apimachinery; stricter in one point: there must be a digit.
     """

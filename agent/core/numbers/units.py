@@ -19,11 +19,7 @@ INT64_MAX = 2**63 - 1
 
 
 def divide_truncating(dividend: int, divisor: int) -> int:
-    """Divide as C and Go do: towards zero, where Python's ``//`` goes down.
-
-    Raises:
-        ZeroDivisionError: The divisor is 0.
-    """
+    """Divide as C and Go do: towards zero, where Python's ``//`` goes down."""
     quotient = abs(dividend) // abs(divisor)
     return quotient if (dividend < 0) == (divisor < 0) else -quotient
 

@@ -77,11 +77,7 @@ def unknown_keys(keys: Iterable[str]) -> tuple[str, ...]:
 
 
 def mode_from(value: str) -> Mode:
-    """Read a mode.
-
-    Raises:
-        ValueNotAllowed: It is none; as for all readers here.
-    """
+    """Read a mode."""
     return _word(Mode, value)
 
 

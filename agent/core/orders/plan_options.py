@@ -80,6 +80,9 @@ class ActOptions:
     """Share added to what a starving container was seen to want: one large step instead of many small ones."""
     urgent_memory_ratio: Annotated[float, Between(0.1, 1)] = 0.9
     """Share of its memory limit in use which asks for a plan at once, 0..1."""
+    urgent_memory_waiting_ratio: Annotated[float, Between(0.01, 1)] = 0.1
+    """Share of a second that an enforced container waited for memory (PSI some), at its memory.high or its limit, which
+    asks for a plan at once, 0..1."""
     revert_seconds: Annotated[float, Between(0, 86_400)] = 600.0
     """Seconds after a shrink in which an out-of-memory kill or rising memory pressure takes it back."""
     revert_memory_waiting_ratio: Annotated[float, Between(0.01, 1)] = 0.1
@@ -104,6 +107,8 @@ class OverloadOptions:
     """Load average of one minute per CPU; above it in every reading of the window the node is overloaded ..."""
     release_load_per_cpu: Annotated[float, Between(0.0, 1000)] = 0.8
     """... until a reading is at or below this."""
+    pressure_counts: bool = True
+    """CPU pressure must be high too, as the load average counts tasks that wait for disks; false = the load alone."""
     waiting_ratio_threshold: Annotated[float, Between(0, 1)] = 0.2
     """CPU pressure (PSI some) of the node's pods that must be exceeded too, 0..1; without PSI the load alone counts."""
     release_waiting_ratio: Annotated[float, Between(0, 1)] = 0.1
@@ -117,8 +122,11 @@ class PodLimitsOptions:
     """Limits of whole pods where the cluster knows no pod-level resources; memory kept for higher QoS classes."""
 
     write_cgroups: bool = False
-    """Set cpu.max and memory.max of pods in mode enforce that ask for it by plimsoll.dev/pod-limits; needs a writable
-    cgroup mount."""
+    """Set cpu.max and memory.max of pods that ask for it by plimsoll.dev/pod-limits, in any mode but off; needs a
+    writable cgroup mount."""
+    memory_low: bool = False
+    """With writeCgroups: set memory.low of those pods, of their containers and of the cgroups above from what they
+    request, so that the kernel takes memory from others first."""
     qos_reserved_memory_percent: Annotated[int | None, Between(0, 100), Unset("off", none_means="off")] = None
     """Percent of the memory requests of higher QoS classes that lower ones may not use; shown always when set."""
     qos_reserved_write: bool = False

@@ -13,13 +13,13 @@ from agent.core.cluster.pod import ContainerKind, Pod
 from agent.core.cluster.workload import Workload
 from agent.core.orders.order import Orders
 from agent.core.recommender.recommendation import Withheld
+from agent.core.window.memory_shortage import MemoryShort
 
 
 class Reserved(StrEnum):
     """Why a pod may not be optimised: its requests are taken off the node as they stand. Also a metric label."""
 
     OFF = "off"
-    """Mode off."""
     RECOMMEND = "recommend"
     """Mode recommend: sized on paper only."""
     EXCLUDED = "excluded"
@@ -100,6 +100,8 @@ class Kept(StrEnum):
     """The kubelet has put the pod's last resize off."""
     LIMIT_RANGE = "rejected"
     """The API server has refused as much (LimitRange, ResourceQuota, admission); waiting before another try."""
+    TIER_FULL = "tier_full"
+    """A QoS tier's own memory limit leaves no room for it, or would fall below what the tier uses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +109,6 @@ class Demand:
     """One resource of one container; millicores or bytes. 0 <= base <= peak."""
 
     base: int
-    """Sustained demand."""
     peak: int
     """Largest demand expected."""
     limit: int | None = None
@@ -118,6 +119,8 @@ class Demand:
     """There is no prediction yet that could lower the request."""
     is_urgent: bool = False
     """Measured in the last seconds under pressure: cool-downs after a grow do not hold it up."""
+    short: MemoryShort | None = None
+    """Memory only: what showed that it is urgent, where that was more than its size."""
     sustained: int | None = None
     """The base without what was seen in the last seconds, which alone makes nobody go. None = base."""
     sustained_peak: int | None = None
@@ -148,6 +151,8 @@ class Urgent:
     """Working set, close to the limit."""
     memory_limit_bytes: int | None = None
     """What its limit should become at least."""
+    memory_short: MemoryShort | None = None
+    """What shows that memory is short, where that is more than its size; the size then is a plateau, not the demand."""
     memory_waiting_ratio: float | None = None
     """Share of the last seconds in which it waited for memory, where that is much; after a shrink it is too much."""
     is_past: bool = False
@@ -164,7 +169,6 @@ class ContainerDemand:
     """None = no prediction: its request counts as it stands and stays."""
     memory: Demand | None
     cpu_withheld: Withheld | None = None
-    """Why there is none."""
     memory_withheld: Withheld | None = None
 
 

@@ -37,7 +37,6 @@ class DemandSettings:
     plan: PlanOptions
     bounds: BoundsOptions
     policy: PolicyName
-    """The configured one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,6 +200,7 @@ def _container_demand(
             sustained_peak=_at_least(held, memory_demand.sustained_peak),
             sustained_limit=None if pressing.memory_limit_bytes is None else memory_demand.limit or 0,
             limit=_limit(memory_demand.limit, stated.memory_limit_bytes, pressing.memory_limit_bytes, most_limit_bytes),
+            short=pressing.memory_short if memory_demand.is_urgent else None,
             in_use=measured.memory_current_bytes.get(key),
             held=held or None,
             is_limit_young=recommendation is not None

@@ -19,6 +19,7 @@ from agent.core.plan.container_sizing import Edges
 from agent.core.plan.demand import Constraint, Demand, Kept, PodDemand
 from agent.core.plan.pod_facts import PodFacts
 from agent.core.recommender.recommendation import Withheld
+from agent.core.window.memory_shortage import MemoryShort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,6 @@ class Unit:
     """Without a prediction: what its base would be if it might fall."""
     headroom = 0
     urgent = 0
-    """What it was given for that."""
     kept: Kept | None = None
     limit_kept: Kept | None = None
     granted: int | None = None
@@ -188,6 +188,7 @@ class PodEntry:
         "name",
         "pod",
         "ref",
+        "short",
     )
 
     def __init__(self, demand: PodDemand, facts: PodFacts, constraint: Constraint) -> None:
@@ -199,6 +200,8 @@ class PodEntry:
         self.is_daemon = demand.workload.kind == DAEMON_SET_KIND
         self.evicted_for: Resource | None = None
         self.is_urgent = False
+        self.short: MemoryShort | None = None
+        """What showed that one of its containers is short of memory, where that was more than its size."""
         self.is_infeasible = facts.is_infeasible
         """The kubelet has answered "never" to what its spec asks for now."""
         self.cpu: Side

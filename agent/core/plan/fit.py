@@ -285,6 +285,7 @@ _STANDING: Final = frozenset(
         Kept.INFEASIBLE,
         Kept.DEFERRED,
         Kept.LIMIT_RANGE,
+        Kept.TIER_FULL,
     }
 )
 """What does not pass by itself within the next turns; a cool-down or a resize under way does."""

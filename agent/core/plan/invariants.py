@@ -24,15 +24,7 @@ from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT
 from agent.core.orders.order import Mode, Ranking
 from agent.core.plan.node_room import counted, holds_room
 from agent.core.plan.plan import ContainerPlan, Invariant, Plan, PlanStep, PodPlan, ResourcePlan, Share
-from agent.core.plan.pod_change import (
-    Change,
-    Setting,
-    actuated,
-    changed_numbers,
-    changed_pod,
-    number_of,
-    pod_numbers,
-)
+from agent.core.plan.pod_change import Change, Setting, actuated, changed_numbers, changed_pod, number_of, pod_numbers
 
 SPIKE: Final = "spike >= 0"
 WITHIN: Final = "base <= final <= peak"

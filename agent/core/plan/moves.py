@@ -11,12 +11,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agent.core.cluster.qos import pod_qos_class
 from agent.core.cluster.resource import Resource
 from agent.core.orders.plan_options import DaemonSetGrowth
 from agent.core.plan.container_sizing import Lowering, below_limit, is_little, is_small, limit_wish, why_not_lowered
 from agent.core.plan.demand import Constraint, Kept
 from agent.core.plan.entry import PlanRules, PodEntry, Side, Unit
 from agent.core.plan.fit import Fit
+from agent.core.plan.tier_room import TierRoom
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +27,8 @@ class Room:
 
     allocatable: int
     held: int
+    tiers: TierRoom | None = None
+    """Of memory: what the QoS tiers' own limits leave; None = they have none."""
 
     @property
     def free(self) -> int:
@@ -188,8 +192,10 @@ def _held_calmly(side: Side) -> int:
 def _grant(survivors: Sequence[tuple[PodEntry, Side]], resource: Resource, room: Room) -> None:
     """Grant growth as long as all of it fits beside what everybody holds once all that falls has fallen."""
     left = room.allocatable - room.held
-    foreseen = [(side, unit, unit.applied) for _, side in survivors for unit in side.units if _is_foreseen(unit)]
-    for _, unit, _ in foreseen:  # what others saw waits until everybody has what this node saw
+    foreseen = [
+        (entry, side, unit, unit.applied) for entry, side in survivors for unit in side.units if _is_foreseen(unit)
+    ]
+    for _, _, unit, _ in foreseen:  # what others saw waits until everybody has what this node saw
         own = unit.final - unit.foresight
         unit.applied = own if unit.applied < (unit.request or 0) else max(own, unit.request or 0)
     wishing: list[tuple[PodEntry, Side, int, int]] = []
@@ -216,22 +222,29 @@ def _grant(survivors: Sequence[tuple[PodEntry, Side]], resource: Resource, room:
         taken = max(0, wished - lowest)
         if below is not None and wished >= below:
             _withhold(side, Kept.INFEASIBLE)
+        elif not _tier_grants(room, entry, wished - side.counted):
+            _withhold(side, Kept.TIER_FULL)
         elif taken > 0 and taken > left:
             left -= _grant_part(side, lowest, max(0, left))
         else:
             left -= taken
-    for side, unit, wish in foreseen:
+    for entry, side, unit, wish in foreseen:
         granted = unit.applied
         if unit.kept is None and granted >= unit.final - unit.foresight:
             before = side.held_applied()
             unit.applied = wish
             # Where it falls, the rest of what it holds now is in what is left already.
             taken = max(0, side.held_applied() - max(before, lowest_held.get(side, side.counted)))
-            if taken <= left:
+            if taken <= left and _tier_grants(room, entry, side.held_applied() - max(before, side.counted)):
                 left -= taken
                 continue
         unit.applied = granted
         unit.kept = unit.kept or Kept.NODE_FULL
+
+
+def _tier_grants(room: Room, entry: PodEntry, growth: int) -> bool:
+    """Return whether the QoS tiers' limits let a pod's requests grow by so much; they are asked about memory only."""
+    return room.tiers is None or room.tiers.grant(pod_qos_class(entry.pod), growth)
 
 
 def _is_foreseen(unit: Unit) -> bool:

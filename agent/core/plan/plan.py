@@ -159,7 +159,6 @@ class Plan:
     pods: tuple[PodPlan, ...]
     """Sorted by namespace and name."""
     evictions: tuple[Eviction, ...]
-    """In order."""
     steps: tuple[PlanStep, ...]
     """In order; empty = nothing to do."""
     invariants: tuple[Invariant, ...] = ()

@@ -14,7 +14,8 @@ from dataclasses import replace
 from typing import Final
 
 from agent.core.cluster.node import NodeState
-from agent.core.cluster.pod import ContainerKind
+from agent.core.cluster.pod import ContainerKind, QosClass
+from agent.core.cluster.qos import pod_qos_class
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.versions import Gates
 from agent.core.cluster.workload import workload_of
@@ -31,6 +32,7 @@ from agent.core.plan.moves import Room, move
 from agent.core.plan.plan import ContainerPlan, Eviction, Plan, PodPlan, ResourcePlan, Share
 from agent.core.plan.pod_facts import PodFacts, PodFactsCache
 from agent.core.plan.steps import steps_of
+from agent.core.plan.tier_room import NO_TIER_LIMITS, TierMemory, TierRoom
 from agent.core.plan.unit_levels import entry_of
 
 _MEMORY_PRESSURE: Final = "MemoryPressure"
@@ -51,12 +53,14 @@ def build(
     bounds: BoundsOptions,
     taken_unix_seconds: float,
     cache: PodFactsCache | None = None,
+    tiers: Mapping[QosClass, TierMemory] = NO_TIER_LIMITS,
 ) -> Plan:
     """Plan one node, and check the plan.
 
     Planning again after it was applied, or after any part of it, leads to the same end. Where the state is not complete
     both resources are only looked at. A pod without a demand is reserved as it stands; a demand of a pod that has
-    ended, or that the state does not know, is passed over. Constraints are by uid. The cache is for speed alone.
+    ended, or that the state does not know, is passed over. Constraints are by uid. The cache is for speed alone. Tiers
+    are those QoS tiers whose own cgroup limits memory.
     """
     notes = _doubts(state)
     node = state.node
@@ -83,6 +87,7 @@ def build(
             taken_unix_seconds=taken_unix_seconds,
             notes=notes,
             left_out=left_out,
+            tiers=tiers,
         )
         examined = examine(plan, state)
         more = {**examined.pods, **stuck}
@@ -102,6 +107,7 @@ def _planned(
     taken_unix_seconds: float,
     notes: tuple[str, ...],
     left_out: Mapping[str, str],
+    tiers: Mapping[QosClass, TierMemory],
 ) -> tuple[Plan, dict[str, str]]:
     """Plan without those that are left out; return the plan, unchecked, and whose resize stays infeasible by it.
 
@@ -123,7 +129,8 @@ def _planned(
     applied = [fit.resource for fit in (memory, cpu) if fit.is_applied]
     evictions = [eviction for fit in (memory, cpu) for eviction in _evictions(fit, entries, options, applied)]
     cpu_room = Room(allocatable=allocatable_cpu, held=held[0])
-    memory_room = Room(allocatable=allocatable_memory, held=held[1])
+    tier_room = TierRoom(tiers, _requested_by_class(facts)) if tiers else None
+    memory_room = Room(allocatable=allocatable_memory, held=held[1], tiers=tier_room)
     is_pressed = node is not None and node.conditions.get(_MEMORY_PRESSURE) == _TRUE
     for fit, room in ((memory, memory_room), (cpu, cpu_room)):
         share(fit, entries, options)
@@ -140,11 +147,31 @@ def _planned(
         pods=tuple(pods),
         evictions=tuple(evictions),
         steps=steps,
-        notes=(*notes, *_notes(cpu, memory, gates), *_held_notes(entries), *_left_out_notes(reserved, left_out)),
+        notes=(
+            *notes,
+            *_notes(cpu, memory, gates),
+            *_tier_notes(tier_room),
+            *_held_notes(entries),
+            *_left_out_notes(reserved, left_out),
+        ),
     )
     staying = (entry for entry in entries if entry.is_infeasible and not entry.is_evicted)
     stuck = {entry.ref.uid: _STUCK for entry in staying if entry.is_wish_left}
     return plan, stuck
+
+
+def _requested_by_class(facts: Sequence[PodFacts]) -> dict[QosClass, int]:
+    """Return the memory that pods hold now by QoS class; bytes."""
+    requested = dict.fromkeys(QosClass, 0)
+    for pod in facts:
+        if pod.holds_room:
+            requested[pod_qos_class(pod.pod)] += pod.counted[1]
+    return requested
+
+
+def _tier_notes(tiers: TierRoom | None) -> tuple[str, ...]:
+    note = tiers.note() if tiers is not None else None
+    return () if note is None else (note,)
 
 
 def _held_notes(entries: Sequence[PodEntry]) -> list[str]:

@@ -42,7 +42,6 @@ class StatedSide(NamedTuple):
     rounded_nanos: tuple[int, ...] = ()
     """What rounding up added to the request of each of the containers; empty = nothing, nor to any of them."""
     overhead_nanos: int = 0
-    """The overhead, exact."""
 
 
 class PodFacts(NamedTuple):
@@ -60,7 +59,6 @@ class PodFacts(NamedTuple):
     is_infeasible: bool
     """The kubelet has answered its newest resize with "never": while its spec asks for that, no resize passes."""
     is_guaranteed: bool
-    """By its spec."""
     is_class_kept: bool
     """Its recorded class, where there is one, is what its spec says."""
     cpu: StatedSide

@@ -22,10 +22,15 @@ from agent.core.plan.entry import PodEntry, Side, Unit
 from agent.core.plan.moves import Room
 from agent.core.plan.plan import Phase, PlanStep
 from agent.core.plan.pod_change import Change, Setting
+from agent.core.window.memory_shortage import MemoryShort
 
 _SHRINK_REASON: Final = "it requests more than it needs"
 _GROW_REASON: Final = "what it needs, and its share of the node's spike"
 _URGENT_REASON: Final = "it is short now"
+_SHORT_REASONS: Final = {
+    MemoryShort.HELD: "it is short now: its tasks are held back at memory.high",
+    MemoryShort.STALLED: "it is short now: its tasks wait for memory at its limit",
+}
 _BOTH_REASON: Final = "more of one and less of another, by what it needs and its share of the node's spike"
 _LIMIT_REASON: Final = "its limit"
 _LIMIT_DOWN_REASON: Final = "its memory limit is far above what it needs"
@@ -43,6 +48,8 @@ class _Moves:
     is_growing: bool = False
     """A request rises."""
     grows_memory: bool = False
+    frees_memory: bool = False
+    """A memory limit rises, of a pod that is held back or waits at it: as urgent as a request."""
     cpu_taken: int = 0
     """How much more it holds than now once all of it is done, >= 0."""
     memory_taken: int = 0
@@ -58,13 +65,14 @@ def steps_of(entries: Sequence[PodEntry], cpu: Room, memory: Room) -> tuple[Plan
     for place, pod_moves in sorted(enumerate(moves), key=lambda one: not one[1].entry.is_urgent):
         is_urgent = pod_moves.entry.is_urgent
         fits = pod_moves.cpu_taken <= free_cpu and pod_moves.memory_taken <= free_memory
-        if pod_moves.rises and fits and (pod_moves.falls or (is_urgent and pod_moves.is_growing)):
+        is_first = is_urgent and (pod_moves.is_growing or pod_moves.frees_memory)
+        if pod_moves.rises and fits and (pod_moves.falls or is_first):
             free_cpu -= pod_moves.cpu_taken
             free_memory -= pod_moves.memory_taken
             has_fallen = any(change.setting is Setting.REQUEST for change in pod_moves.falls)
             phase = Phase.SHRINK if has_fallen else Phase.GROW
             step = _step(pod_moves, phase, pod_moves.falls + pod_moves.rises)
-            if is_urgent and pod_moves.is_growing:
+            if is_first:
                 first.append(step)
             else:
                 shrinks.append(step)
@@ -133,6 +141,7 @@ def _sort_in(moves: _Moves, side: Side, unit: Unit) -> None:
         change = _change(side, unit, Setting.LIMIT, limit, limit_after)
         if limit_after > limit:
             moves.rises.append(change)
+            moves.frees_memory = moves.frees_memory or (is_memory and moves.entry.short is not None)
         elif not is_memory:
             moves.falls.append(change)
         elif unit.is_pair:
@@ -155,6 +164,7 @@ def _change(side: Side, unit: Unit, setting: Setting, before: int, after: int) -
 def _step(moves: _Moves, phase: Phase, changes: Sequence[Change]) -> PlanStep:
     entry = moves.entry
     rises = falls = False
+    is_freed = moves.frees_memory and any(change.after > change.before for change in changes)
     for change in changes:
         if change.setting is Setting.REQUEST:
             if change.after > change.before:
@@ -163,6 +173,8 @@ def _step(moves: _Moves, phase: Phase, changes: Sequence[Change]) -> PlanStep:
                 falls = True
     if phase is Phase.LIMIT_DOWN:
         reason = _LIMIT_DOWN_REASON
+    elif entry.short is not None and is_freed:
+        reason = _SHORT_REASONS[entry.short]
     elif rises:
         reason = _URGENT_REASON if entry.is_urgent else _BOTH_REASON if falls else _GROW_REASON
     else:
@@ -173,7 +185,7 @@ def _step(moves: _Moves, phase: Phase, changes: Sequence[Change]) -> PlanStep:
         phase=phase,
         changes=_in_order(entry, changes),
         reason=reason,
-        is_urgent=entry.is_urgent and rises,
+        is_urgent=entry.is_urgent and (rises or is_freed),
     )
 
 

@@ -87,6 +87,8 @@ def _side(reading: _Reading, resource: Resource, edges: Edges, stated: StatedSid
                 side.is_predicted = False
             if wanted.is_urgent:
                 entry.is_urgent = True
+            if wanted.short is not None:
+                entry.short = wanted.short
         if stated.is_pod_level:
             _read_inside(unit, edges)
             continue

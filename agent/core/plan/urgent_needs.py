@@ -55,7 +55,7 @@ class UrgentNeeds:
         if not self._peaks:
             return Urgent(is_past=True) if self._is_pressed else None
         most = reduce(larger, (peak for _, peak in self._peaks))
-        return replace(most, is_past=True, memory_limit_bytes=None)
+        return replace(most, is_past=True, memory_limit_bytes=None, memory_short=None)
 
 
 def larger(first: Urgent, other: Urgent) -> Urgent:
@@ -66,6 +66,7 @@ def larger(first: Urgent, other: Urgent) -> Urgent:
         cpu_waiting_ratio=_most(first.cpu_waiting_ratio, other.cpu_waiting_ratio),
         memory_bytes=_most(first.memory_bytes, other.memory_bytes),
         memory_limit_bytes=_most(first.memory_limit_bytes, other.memory_limit_bytes),
+        memory_short=first.memory_short or other.memory_short,
     )
 
 

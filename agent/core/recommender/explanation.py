@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from agent.core.history.hour_peaks import HourPeak
 from agent.core.history.minutes import OutOfMemory
+from agent.core.history.quality import QualityWindows
 from agent.core.recommender.policy import Step
 from agent.core.recommender.recommendation import Recommendation
 from agent.core.window.snapshot import CpuWindow, MemoryWindow
@@ -48,6 +49,8 @@ class Explanation:
     trail: Trail | None
     """None = not asked for."""
     notes: tuple[str, ...] = ()
+    quality: QualityWindows | None = None
+    """How good its sizing was; None = no minute was judged yet."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,7 +68,6 @@ class Stated:
     memory_limit_bytes: Floats
     has_memory_limit: Bools
     working_set_bytes: Floats
-    """Newest."""
     has_working_set: Bools
     memory_current_bytes: Floats
     """Newest; page cache included, which a limit counts too."""

@@ -52,7 +52,6 @@ class Bound(StrEnum):
     SMALL_CHANGE = "small_change"
     """Kept at the present request: the difference is not worth a change."""
     LIMIT_RAISED = "limit_raised"
-    """The limit is raised to the request."""
 
 
 class Severity(StrEnum):
@@ -69,9 +68,7 @@ class Severity(StrEnum):
     VERY_SHORT = "very_short"
     """The request is much too small."""
     UNSET = "unset"
-    """There is no request at all."""
     UNKNOWN = "unknown"
-    """Withheld."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,7 @@ from agent.core.orders.policy_options import BoundsOptions, ControlledResources
 from agent.core.recommender.bounds import Bounded, apply, bounds_of
 from agent.core.recommender.other_nodes import raised_by_kills
 from agent.core.recommender.outlook import Outlook
+from agent.core.recommender.pod_itself import stated_with_pod_itself, with_pod_itself
 from agent.core.recommender.policy import Policy, Proposals, Step, Steps
 from agent.core.recommender.recommendation import (
     OWN_BASE,
@@ -63,9 +64,11 @@ def recommend(
     if not subjects:
         return []
     present = present_of(subjects)
+    borne = [subject.pod_itself for subject in subjects]
     proposals = policy.recommend(rows_of(subjects), present, now_unix_seconds=now_unix_seconds)
-    proposals = _believed(raised_by_kills(proposals, present, None), conditions)
-    bounded = apply(proposals, stated_of(subjects), options)
+    proposals = with_pod_itself(raised_by_kills(proposals, present, None), borne, None)
+    proposals = _believed(proposals, conditions)
+    bounded = apply(proposals, stated_with_pod_itself(stated_of(subjects), borne), options)
     answers = _recommendations(subjects, policy.name, proposals, bounded, conditions, options)
     places = [place for place, subject in enumerate(subjects) if _is_told(subject)]
     own = recommend(
@@ -123,9 +126,11 @@ def explain(
 ) -> Reasoned:
     """Recommend for one container by the same code, telling each step and what would change the answer."""
     subjects, steps = (subject,), Steps()
-    stated, present = stated_of(subjects), present_of(subjects)
+    present, borne = present_of(subjects), (subject.pod_itself,)
+    stated = stated_with_pod_itself(stated_of(subjects), borne)
     proposals = policy.recommend(rows_of(subjects), present, now_unix_seconds=now_unix_seconds, steps=steps)
-    proposals = _believed(raised_by_kills(proposals, present, steps), conditions)
+    proposals = with_pod_itself(raised_by_kills(proposals, present, steps), borne, steps)
+    proposals = _believed(proposals, conditions)
     bounded = apply(proposals, stated, options, steps=steps)
     (answer,) = _recommendations(subjects, policy.name, proposals, bounded, conditions, options)
     if _is_told(subject):

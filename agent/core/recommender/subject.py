@@ -18,6 +18,7 @@ from agent.core.history.directive import ContainerDirective
 from agent.core.numbers.arrays import Rows
 from agent.core.recommender.other_nodes import OWN_MINUTES, column, elsewhere_of
 from agent.core.recommender.policy import Present, Stated
+from agent.core.window.pod_itself import PodItself
 from agent.core.window.snapshot import CpuWindow, MemoryWindow, Missing
 
 _CPU_BASE: Final = "usage_p75_millicores"
@@ -50,6 +51,8 @@ class Subject:
     """The pod asks by annotation for whole CPU cores for this container."""
     container_kind: ContainerKind | None = None
     """None = not known, or it has no pod."""
+    pod_itself: PodItself | None = None
+    """What its pod uses in none of its containers and is counted here; None = nothing, or it counts elsewhere."""
     elsewhere: ContainerDirective | None = None
     """What other nodes saw of its workload's; None = nothing is known, or believed."""
 

@@ -25,8 +25,6 @@ class ResourceTotal:
     """Sum over the containers whose request may fall."""
     to_add: int = 0
     """Sum over the containers whose request is too small or not stated."""
-    to_add_unset: int = 0
-    """The part of ``to_add`` of containers without a request, which a resize cannot give."""
     withheld: Mapping[Withheld, int] = field(default_factory=dict)
     """Containers without a recommendation, by reason."""
 
@@ -75,7 +73,7 @@ def _total(namespace: str | None, items: Sequence[Recommendation]) -> Total:
 
 
 def _sum(pairs: Iterable[tuple[int | None, Advice]]) -> ResourceTotal:
-    current = to_free = to_add = to_add_unset = 0
+    current = to_free = to_add = 0
     withheld: dict[Withheld, int] = {}
     for stated, advice in pairs:
         request = stated or 0
@@ -85,14 +83,11 @@ def _sum(pairs: Iterable[tuple[int | None, Advice]]) -> ResourceTotal:
         if advice.request is None:
             continue
         to_free += max(request - advice.request, 0)
-        missing = max(advice.request - request, 0)
-        to_add += missing
-        to_add_unset += 0 if request else missing
+        to_add += max(advice.request - request, 0)
     return ResourceTotal(
         current=current,
         recommended=current - to_free + to_add,
         to_free=to_free,
         to_add=to_add,
-        to_add_unset=to_add_unset,
         withheld=withheld,
     )

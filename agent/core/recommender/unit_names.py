@@ -38,9 +38,6 @@ def chosen_by(
     The name is ``POD``, ``POD/CONTAINER``, ``NAMESPACE/POD`` or ``NAMESPACE/POD/CONTAINER``; a pod by its uid, its
     workload (``web``, ``Deployment/web``) or the beginning of its name, too; or the last part of a cgroup's path, or
     all of it, for what has no pod.
-
-    Raises:
-        NoSuchUnit: There is none, or several pods go by the name.
     """
     known = tuple(_Known(one, workload_of(one)) for one in identities)
     wanted = tuple(name.split("/"))

@@ -24,7 +24,6 @@ from agent.core.resize.answer import AnswerKind, is_passing
 ALLOWED: Final = '{"containers": {"NAME": {"requests": {"cpu": "100m"}, "limits": {}}}, "pod": {...}}'
 REASON: Final = "original requests put back"
 MOST_STEPS: Final = 2
-"""Of a restore."""
 _LONGEST_QUANTITY: Final = 64
 """No sensible one is longer; an annotation may hold 256 KiB of digits."""
 

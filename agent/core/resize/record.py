@@ -70,7 +70,6 @@ class RefusedPhase:
 
     phase: Phase
     kept: Kept
-    """As what it is told."""
     since_seconds: float
     delay_seconds: float
 
@@ -168,7 +167,6 @@ class News:
     ref: PodRef
     workload: Workload
     action: Action
-    """What the resize was for."""
     outcome: Outcome
     reason: str
     """Short, from a closed set: see ``flight``."""

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 
+from agent.core.cluster.node import Node
+from agent.core.cluster.pod import MEMORY, Pod
 from agent.core.cluster.unit import UnitIdentity
+from agent.core.machine.oom_score import OomScore, score_since_start
+from agent.core.numbers.units import to_units
 from agent.core.orders.order import Orders
 from agent.core.plan.demand import Reserved
 from agent.core.plan.plan import ContainerPlan
 from agent.core.recommender.explanation import Explanation, Explanations
 from agent.core.resize.decision import Decision
+from agent.core.resize.originals import Original
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +33,8 @@ class Acted:
     """About its pod, newest first; only the newest few."""
     told: tuple[str, ...] = ()
     """What the webhook told of its workload that changes what is done, one sentence each."""
+    oom_score: OomScore | None = None
+    """The kernel ranks it by the request of its start; None = by that of now, or it is not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +50,25 @@ class Whys:
     """Those of all containers asked for: one, or each of a pod."""
 
     items: tuple[Why, ...]
+
+
+def stale_oom_score(pod: Pod, container: str, original: Original, node: Node) -> OomScore | None:
+    """Return by which score the kernel ranks a container, where that is of before the first resize of its pod.
+
+    Args:
+        original: What the agent kept of the pod before that resize.
+
+    Returns:
+        None = it is the same, or the container began since: which request it began with is not known then.
+    """
+    status, capacity_nanos = pod.status_of(container), node.capacity.get(MEMORY)
+    began = None if status is None else status.started_unix_seconds
+    if began is None or not capacity_nanos:
+        return None
+    if original.kept_unix_seconds is None or began >= original.kept_unix_seconds:
+        return None
+    requested = {amounts.container: amounts.memory_request_bytes for amounts in original.amounts}
+    return score_since_start(pod, container, requested, to_units(capacity_nanos))
 
 
 def whys_of(explanations: Explanations, acted: Callable[[UnitIdentity], Acted | None] = lambda _: None) -> Whys:

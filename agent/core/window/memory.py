@@ -1,4 +1,4 @@
-"""Memory of one cgroup over a window: working set, its percentile and peak, stalls, out-of-memory kills.
+"""Memory of one cgroup over a window: working set, its percentile and peak, stalls, events; waiting for disks.
 
 Core, pure. Rows of the slow tick go in, a ``MemoryWindow`` comes out.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import ceil
-from typing import Final
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,8 +23,11 @@ _MEMORY: Final = np.uint32(Has.MEMORY)
 _WORKING_SET: Final = np.uint32(Has.MEMORY | Has.MEMORY_STAT)
 _MEMORY_PEAK: Final = np.uint32(Has.MEMORY_PEAK)
 _MEMORY_PRESSURE: Final = np.uint32(Has.MEMORY_PRESSURE)
+_IO_PRESSURE: Final = np.uint32(Has.IO_PRESSURE)
 _MEMORY_EVENTS: Final = np.uint32(Has.MEMORY_EVENTS)
 _EMPTY: Final = np.zeros(0, dtype=MEMORY_ROW)
+
+Figure = TypeVar("Figure", int, float)
 
 MEMORY_FIGURES: Final = (
     "current_bytes",
@@ -34,6 +37,10 @@ MEMORY_FIGURES: Final = (
     "lifetime_peak_bytes",
     "pressure_some_ratio",
     "oom_kills",
+    "anon_bytes",
+    "pressure_full_ratio",
+    "high_events",
+    "io_pressure_some_ratio",
 )
 """The fields of a MemoryWindow that may be None, each with its reason in ``missing``."""
 
@@ -50,6 +57,10 @@ def absent_memory_window(reason: Missing) -> MemoryWindow:
         lifetime_peak_bytes=None,
         pressure_some_ratio=None,
         oom_kills=None,
+        anon_bytes=None,
+        pressure_full_ratio=None,
+        high_events=None,
+        io_pressure_some_ratio=None,
         missing=dict.fromkeys(MEMORY_FIGURES, reason),
     )
 
@@ -59,9 +70,9 @@ def memory_window(pieces: Sequence[NDArray[np.void]], policy: WindowPolicy, *, e
 
     "Newest" figures come from the newest row that has the signal, if that row is no more than
     ``memory_max_step_seconds`` older than the newest good row. The peak takes what the sampler saw between rows, so it
-    may reach back to the row before the window. Stalls and kills are differences of neighbouring rows of which the
-    later lies in the window; a counter that fell began anew and is left out, so is a stall over more than
-    ``memory_max_step_seconds``. A kill while nobody read is counted when it is seen.
+    may reach back to the row before the window. Stalls and events, kills among them, are differences of neighbouring
+    rows of which the later lies in the window; a counter that fell began anew and is left out, so is a stall over more
+    than ``memory_max_step_seconds``. A kill while nobody read is counted when it is seen.
 
     More than ``max_gap_ratio`` of the observed part of the window without rows leaves no percentile (as in
     ``window.cpu_window``); the others stay.
@@ -104,7 +115,7 @@ def memory_window(pieces: Sequence[NDArray[np.void]], policy: WindowPolicy, *, e
         rows = there.nonzero()[0]
         return int(rows[-1]) if rows.size else None
 
-    def known(name: str, value: int | None, reason: Missing = Missing.NO_SIGNAL) -> int | None:
+    def known(name: str, value: Figure | None, reason: Missing = Missing.NO_SIGNAL) -> Figure | None:
         if value is None:
             missing[name] = reason
         return value
@@ -121,10 +132,10 @@ def memory_window(pieces: Sequence[NDArray[np.void]], policy: WindowPolicy, *, e
         oldest_ns = int(column(pieces, "monotonic_ns", _EMPTY)[0])
         if _gap_ratio(stamps[lead:], oldest_ns, max_step_ns, start_ns, end_monotonic_ns) <= policy.max_gap_ratio:
             p75_bytes = ceil(percentile(working_set_bytes[sized].astype(np.float64), policy.percentile))
-    pressure, pressure_reason = _pressure(pieces, chosen, has, stamps, lead, max_step_ns)
-    if pressure is None:
-        missing["pressure_some_ratio"] = pressure_reason
-    kills, kills_reason = _kills(pieces, chosen, has, lead)
+    stalled = ("memory_some_usec", "memory_full_usec")
+    (some, full), stall_reason = _stalls(pieces, chosen, has, stamps, lead, max_step_ns, _MEMORY_PRESSURE, stalled)
+    (io_some,), io_reason = _stalls(pieces, chosen, has, stamps, lead, max_step_ns, _IO_PRESSURE, ("io_some_usec",))
+    (kills, high_events), events_reason = _events(pieces, chosen, has, lead, ("oom_kill", "high_events"))
     return MemoryWindow(
         readings=stamps.size - first,
         span_seconds=max(newest_ns - int(stamps[first]), 0) / NS,
@@ -135,8 +146,12 @@ def memory_window(pieces: Sequence[NDArray[np.void]], policy: WindowPolicy, *, e
         lifetime_peak_bytes=known(
             "lifetime_peak_bytes", None if row_peak is None else int(values("memory_peak_bytes")[row_peak])
         ),
-        pressure_some_ratio=pressure,
-        oom_kills=known("oom_kills", kills, kills_reason),
+        pressure_some_ratio=known("pressure_some_ratio", some, stall_reason),
+        oom_kills=known("oom_kills", kills, events_reason),
+        anon_bytes=known("anon_bytes", None if row_set is None else int(values("anon_bytes")[row_set])),
+        pressure_full_ratio=known("pressure_full_ratio", full, stall_reason),
+        high_events=known("high_events", high_events, events_reason),
+        io_pressure_some_ratio=known("io_pressure_some_ratio", io_some, io_reason),
         missing=missing,
     )
 
@@ -154,37 +169,46 @@ def _gap_ratio(stamps: NDArray[np.int64], oldest_ns: int, max_step_ns: int, star
     return int(pauses_ns[pauses_ns > max_step_ns].sum()) / observed_ns if observed_ns > 0 else 0.0
 
 
-def _pressure(
+def _stalls(
     pieces: Sequence[NDArray[np.void]],
     chosen: Selection,
     has: NDArray[np.uint32],
     stamps: NDArray[np.int64],
     lead: int,
     max_step_ns: int,
-) -> tuple[float | None, Missing]:
-    """Return the share of time with some task stalled on memory, 0..1, or why it is not known."""
-    there = (has[lead:] & _MEMORY_PRESSURE).astype(np.bool_)
+    bit: np.uint32,
+    names: Sequence[str],
+) -> tuple[list[float | None], Missing]:
+    """Return the share of time that each total of one pressure file grew by, 0..1, or why none is known."""
+    there = (has[lead:] & bit).astype(np.bool_)
     if not np.count_nonzero(there):
-        return None, Missing.NO_SIGNAL
+        return [None] * len(names), Missing.NO_SIGNAL
     elapsed_ns = stamps[lead + 1 :] - stamps[lead:-1]
-    some_usec = rise(column(pieces, "memory_some_usec", _EMPTY)[chosen][lead:])
-    usable = there[1:] & there[:-1] & (elapsed_ns > 0) & (some_usec >= 0)
-    believed = usable & (elapsed_ns <= max_step_ns)
-    known_ns = int(elapsed_ns[believed].sum())
-    if known_ns == 0:
-        return None, Missing.GAPS if usable.any() else Missing.TOO_FEW_SAMPLES
-    return min(int(np.minimum(some_usec, elapsed_ns // 1000)[believed].sum()) * 1000 / known_ns, 1.0), Missing.GAPS
+    ratios: list[float | None] = []
+    reason = Missing.TOO_FEW_SAMPLES
+    for name in names:
+        waited_usec = rise(column(pieces, name, _EMPTY)[chosen][lead:])
+        usable = there[1:] & there[:-1] & (elapsed_ns > 0) & (waited_usec >= 0)
+        believed = usable & (elapsed_ns <= max_step_ns)
+        known_ns = int(elapsed_ns[believed].sum())
+        if known_ns == 0:
+            ratios.append(None)
+            reason = Missing.GAPS if usable.any() else reason
+            continue
+        waited = int(np.minimum(waited_usec, elapsed_ns // 1000)[believed].sum())
+        ratios.append(min(waited * 1000 / known_ns, 1.0))
+    return ratios, reason
 
 
-def _kills(
-    pieces: Sequence[NDArray[np.void]], chosen: Selection, has: NDArray[np.uint32], lead: int
-) -> tuple[int | None, Missing]:
-    """Return the out-of-memory kills seen in the window, or why they are not known."""
+def _events(
+    pieces: Sequence[NDArray[np.void]], chosen: Selection, has: NDArray[np.uint32], lead: int, names: Sequence[str]
+) -> tuple[list[int | None], Missing]:
+    """Return how often each counter of memory.events rose in the window, or why none is known."""
     there = (has[lead:] & _MEMORY_EVENTS).astype(np.bool_)
     if not np.count_nonzero(there):
-        return None, Missing.NO_SIGNAL
-    # Rows without the signal are passed over: the counter is cumulative, so the next row tells of their kills too.
-    counter = column(pieces, "oom_kill", _EMPTY)[chosen][lead:][there]
-    if counter.size < 2:
-        return None, Missing.TOO_FEW_SAMPLES
-    return int(np.maximum(rise(counter), 0).sum()), Missing.TOO_FEW_SAMPLES
+        return [None] * len(names), Missing.NO_SIGNAL
+    if np.count_nonzero(there) < 2:
+        return [None] * len(names), Missing.TOO_FEW_SAMPLES
+    # Rows without the signal are passed over: counters are cumulative, so the next row tells of their events too.
+    counters = (column(pieces, name, _EMPTY)[chosen][lead:][there] for name in names)
+    return [int(np.maximum(rise(counter), 0).sum()) for counter in counters], Missing.TOO_FEW_SAMPLES

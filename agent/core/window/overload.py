@@ -1,8 +1,8 @@
 """Whether a node is overloaded: load per CPU and CPU pressure over a window, with hysteresis. Core, pure.
 
 The load average of Linux counts tasks that wait for disks too; pressure tells those that wait for CPU. Where both are
-known both must be high. Doubt changes nothing: without readings, or with too few to speak for the window, the state
-stays what it was.
+known both must be high, unless the settings go by the load alone. Doubt changes nothing: without readings, or with too
+few to speak for the window, the state stays what it was.
 
 Source: facts cruisekube, section 11 (function ``node_overload`` of the vectors); psi.rst of the kernel.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 from typing import Final
@@ -77,6 +77,8 @@ def judge_overload(
             whole window.
     """
     begin_seconds = now_seconds - options.window_seconds
+    if not options.pressure_counts:
+        readings = (replace(reading, waiting_ratio=None) for reading in readings)
     inside = sorted(
         (
             reading
@@ -140,7 +142,7 @@ def _limits(options: OverloadOptions, was_overloaded: bool) -> str:
         ratio = min(options.release_waiting_ratio, options.waiting_ratio_threshold)
     else:
         load, ratio = options.load_per_cpu_threshold, options.waiting_ratio_threshold
-    return f"{load:g} and {ratio:.0%}"
+    return f"{load:g} and {ratio:.0%}" if options.pressure_counts else f"{load:g}"
 
 
 def pods_waiting_ratio(root_ratio: float | None, container_ratios: Sequence[float | None]) -> float | None:

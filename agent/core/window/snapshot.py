@@ -89,6 +89,14 @@ class MemoryWindow:
     """Stall of some task on memory, share of time over the window."""
     oom_kills: int | None
     """Out-of-memory kills inside the window."""
+    anon_bytes: int | None = None
+    """Newest: memory of the tasks' own, no page cache; without swap it cannot be reclaimed."""
+    pressure_full_ratio: float | None = None
+    """Stall of all tasks at once on memory, share of time over the window."""
+    high_events: int | None = None
+    """How often inside the window its tasks were held back to reclaim, as it was above memory.high."""
+    io_pressure_some_ratio: float | None = None
+    """Wait of some task for a disk (io.pressure), share of time over the window."""
     missing: Mapping[str, Missing] = field(default_factory=dict)
 
 
@@ -130,6 +138,17 @@ class UnitStatus:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class PodStatus:
+    """One pod's own cgroup: all that is in it, measured and not added up."""
+
+    whole: UnitStatus
+    """Its resources are not filled in: they are its containers'."""
+    itself_cpu_millicores: float | None = None
+    """Used in none of its containers over the last minute; None = not known, or this moment lies in the past."""
+    itself_working_set_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NodeStatus:
     """The machine itself."""
 
@@ -143,6 +162,12 @@ class NodeStatus:
     """PSI some of the whole machine, newest tick; None without PSI."""
     memory_waiting_ratio: float | None
     uptime_seconds: float
+    memory_stalled_ratio: float | None = None
+    """PSI full of memory: all tasks of the machine stalled at once, newest tick; None without PSI."""
+    io_waiting_ratio: float | None = None
+    """PSI some of io."""
+    io_stalled_ratio: float | None = None
+    """PSI full of io."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +179,6 @@ class SamplerStatus:
     rate_hz: float
     lateness_p99_seconds: float | None
     sweep_seconds: float | None
-    """Newest sweep."""
     sweeps: int
     overruns: int
     units: int
@@ -175,3 +199,6 @@ class Snapshot:
     units: tuple[UnitStatus, ...]
     notes: tuple[str, ...] = ()
     """What is degraded and so absent, one sentence each."""
+    pods: tuple[PodStatus, ...] = ()
+    tiers: tuple[UnitStatus, ...] = ()
+    """``kubepods`` and the cgroups of the QoS classes below it, in tree order."""

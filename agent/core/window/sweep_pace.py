@@ -32,7 +32,6 @@ class Pace:
     """The state of the sampling clock."""
 
     base_interval_ns: int
-    """As configured."""
     budget_ns: int
     """A sweep that takes longer is an overrun."""
     factor: int = 1
@@ -97,6 +96,8 @@ class ContentionPolicy:
     """Some task waited for CPU this share of the time between two lane readings. Two busy loops on one CPU give 1."""
     rearm_ratio: float = 0.1
     """A lane must fall below this before it may start another early sweep: a steady contention is not news."""
+    memory_waiting_ratio: float = 0.1
+    """Some task of a pod waited for memory this share of the time between two lane readings: then it is looked who."""
     least_spacing_seconds: float = 15.0
     """Between two early sweeps: they take rows from the 10-minute ring, whose margin holds one each 15 s."""
 
@@ -119,6 +120,14 @@ class LaneWatch:
     """Moment of the newest early sweep."""
 
 
+def lane_waiting_ratio(before: LaneState | None, monotonic_ns: int, some_usec: int) -> float | None:
+    """Return the share of time waited since a lane's reading before; None = there is none to compare with."""
+    elapsed_ns = monotonic_ns - before.monotonic_ns if before else 0
+    if before is None or elapsed_ns <= 0 or some_usec < before.some_usec:
+        return None
+    return (some_usec - before.some_usec) * 1000 / elapsed_ns
+
+
 def watch_lanes(
     watch: LaneWatch, readings: Mapping[int, tuple[int, int]], policy: ContentionPolicy
 ) -> tuple[LaneWatch, tuple[int, ...]]:
@@ -136,11 +145,10 @@ def watch_lanes(
     for lane, (monotonic_ns, some_usec) in readings.items():
         newest_ns = max(newest_ns, monotonic_ns)
         before = watch.lanes.get(lane)
-        elapsed_ns = monotonic_ns - before.monotonic_ns if before else 0
-        if before is None or elapsed_ns <= 0 or some_usec < before.some_usec:
+        waiting_ratio = lane_waiting_ratio(before, monotonic_ns, some_usec)
+        if before is None or waiting_ratio is None:
             lanes[lane] = LaneState(monotonic_ns, some_usec)
             continue
-        waiting_ratio = (some_usec - before.some_usec) * 1000 / elapsed_ns
         is_armed = before.is_armed or waiting_ratio < policy.rearm_ratio
         if is_armed and waiting_ratio >= policy.waiting_ratio:
             risen.append(lane)

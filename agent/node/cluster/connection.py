@@ -39,11 +39,7 @@ Connection: TypeAlias = "tuple[HttpApi, ClusterView]"
 
 
 def connect(settings: Settings, node: str) -> Connection | None:
-    """Prepare the API server's view of this node; None = no API server is to be asked. Nothing is asked yet.
-
-    Raises:
-        CredentialsError: As ``credentials_of`` says.
-    """
+    """Prepare the API server's view of this node; None = no API server is to be asked. Nothing is asked yet."""
     credentials = credentials_of(settings)
     if credentials is None:
         return None
@@ -52,4 +48,5 @@ def connect(settings: Settings, node: str) -> Connection | None:
     from agent.node.cluster.view import ClusterView
 
     api = HttpApi(credentials, timeout_seconds=settings.kubernetes.request_timeout_seconds)
-    return api, ClusterView(api, node, pace=pace_within(settings.act.stale_seconds))
+    pace = pace_within(settings.act.stale_seconds)
+    return api, ClusterView(api, node, pace=pace, pause_config_map=settings.cluster_pause_config_map)

@@ -1,5 +1,7 @@
 """What the API server knows of this node: its pods, itself, the namespaces. Three watches, and one view of them.
 
+A fourth, of the cluster's pause, stands beside them where a ConfigMap is named: no plan needs it.
+
 The view stands in the place of a pods file too: it names containers and says where they belong. While the server is
 away the last good state stays, and its age says so.
 """
@@ -22,6 +24,7 @@ from agent.kube.api import Api, server_version
 from agent.kube.errors import KubeError
 from agent.kube.pod_json import namespace_from_json, node_from_json, pod_from_json
 from agent.kube.reflector import Reflector, WatchCounts, WatchPace, WatchSource
+from agent.node.cluster.pause import PauseWatch
 
 log = logging.getLogger(__name__)
 
@@ -59,6 +62,7 @@ class ClusterView:
         # Called after something changed that planning reads; from a watching thread, so it must be quick
         on_news: Callable[[], None] | None = None,
         pace: WatchPace | None = None,
+        pause_config_map: str | None = None,  # NAMESPACE/NAME of the ConfigMap with the cluster's pause
     ) -> None:
         self.node_name: Final = node_name
         self.pace: Final = pace if pace is not None else WatchPace()
@@ -115,23 +119,29 @@ class ClusterView:
             on_news=self._changed,
             pace=self.pace,
         )
+        self.pause: Final = (
+            None
+            if pause_config_map is None
+            else PauseWatch(api, pause_config_map, clock=clock, random=random, on_news=self._changed, pace=self.pace)
+        )
         self._all: Final[tuple[tuple[str, Reflector[Pod] | Reflector[Node] | Reflector[Namespace]], ...]] = (
             ("pods", self._pods),
             ("node", self._node),
             ("namespaces", self._namespaces),
         )
+        self._threads: Final = (*self._all, *(() if self.pause is None else (("pause", self.pause.reflector),)))
 
     def start(self) -> None:
-        """Begin to watch, in three threads."""
-        for _, one in self._all:
+        """Begin to watch, each kind in a thread of its own."""
+        for _, one in self._threads:
             one.start()
 
     def stop(self) -> None:
         """End the watches; takes half a second at most."""
-        for _, one in self._all:
+        for _, one in self._threads:
             one.stop()
         until = time.monotonic() + STOP_SECONDS
-        for name, one in self._all:
+        for name, one in self._threads:
             if not one.join(max(until - time.monotonic(), 0.0)):
                 log.debug("watch left in its connection", extra={"watch": name})
 

@@ -70,7 +70,6 @@ class BlockFile:
         Args:
             first_minute: The first.
             stop_minute: One past the last.
-            blocks: Which.
             since: From which minute on each of their rows counts, shape ``(64 x blocks,)``.
         """
         minute = max(first_minute, stop_minute - RING_MINUTES, 0)

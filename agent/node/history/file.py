@@ -375,7 +375,6 @@ class HistoryFile:
         """Keep a policy's own state beside the history, in place of the former; without a file, do nothing.
 
         Args:
-            name: Of the policy; a part of the file's name.
             arrays: By name; the first axis of those that are by row is the row.
 
         Raises:

@@ -21,7 +21,7 @@ from agent.core.cluster.pod_index import Belonging
 from agent.core.cluster.unit import UnitIdentity, UnitKind
 from agent.core.history.key import HistoryKey, history_key
 from agent.core.history.minutes import KIB, Minutes, OutOfMemory, as_kept, merge_rows
-from agent.core.numbers.arrays import Floats, Ints
+from agent.core.numbers.arrays import Floats, Ints, Rows
 from agent.core.orders.policy_options import PolicyName
 from agent.core.recommender.policy import Policy
 from agent.core.recommender.registry import PolicyOptions, make
@@ -49,6 +49,21 @@ class NamedPods(Protocol):
 
     def belonging(self, identity: UnitIdentity) -> Belonging:
         """Find the workload of a named container."""
+
+
+class RowFollower(Protocol):
+    """Who keeps something by row beside the policies, and hears of each minute that is learnt."""
+
+    def take_rows(self, rows: int, reused: Rows) -> None:
+        """Have room for so many rows, and forget those that came to stand for others; quick, any thread."""
+        ...
+
+    def judge(self, unix_minute: int, monotonic_minute: int, found: Sequence[tuple[Place, Row]]) -> None:
+        """Take a minute over: units with rows, and their MINUTE_ROW rows of shape ``(1,)``; the teaching thread."""
+        ...
+
+    def save(self) -> None:
+        """Keep what minutes alone do not give back."""
         ...
 
 
@@ -95,6 +110,8 @@ class Learner:
         self._last_kill_unix_seconds = 0.0
         """Of the kills that are settled."""
         self._saved_monotonic = time.monotonic()
+        self.follower: RowFollower | None = None
+        """Set before the threads start."""
         self._is_restoring = False
         self.is_restored = False
         """The policy knows the history. Until then, and when it could not be read, it asks for too little."""
@@ -141,6 +158,8 @@ class Learner:
                 policy.grow(self.history.rows + 1)
                 if lost:
                     policy.forget(reused)
+            if self.follower is not None:
+                self.follower.take_rows(self.history.rows, reused)
 
     # -- learning --------------------------------------------------------------------------------------------------
 
@@ -236,15 +255,18 @@ class Learner:
         for minute in sorted(by_minute):
             # Not those without a row, nor those whose row a newcomer has just been given.
             found = [
-                (place.row, figures)
+                (place, figures)
                 for place, figures in by_minute[minute]
                 if places.get(place.identity.cgroup_path) is place
             ]
-            minutes = as_kept(to_minutes(self.clock.unix_minute(minute), found, rows=nobody))
+            by_row = [(place.row, figures) for place, figures in found]
+            minutes = as_kept(to_minutes(self.clock.unix_minute(minute), by_row, rows=nobody))
             if self.history.append(minutes):  # what the history refuses came before: it is not learnt twice
                 with self.lock:
                     for policy in self._policies():
                         policy.fold(widened(minutes, policy.rows))
+                if self.follower is not None:
+                    self.follower.judge(minutes.unix_minute, minute, found)
         self.learn_kills()  # none waits here, unless one before it failed
         self._settle_kills()
         if time.monotonic() - self._saved_monotonic >= SAVE_SECONDS:
@@ -296,8 +318,10 @@ class Learner:
     # -- state that minutes alone do not give back -----------------------------------------------------------------
 
     def save(self) -> None:
-        """Keep the state of a policy that remembers for longer than the history does."""
+        """Keep the state of the follower, and of a policy that remembers for longer than the history does."""
         self._saved_monotonic = time.monotonic()
+        if self.follower is not None:
+            self.follower.save()
         if self._name is not PolicyName.VPA or not self.is_restored or not self.history.is_writable:
             return
         from agent.core.recommender.vpa.policy import VpaPolicy
@@ -377,9 +401,7 @@ def to_minutes(unix_minute: int, found: Sequence[tuple[int, Row]], *, rows: int)
     """Bring the minute rows of one minute into arrays.
 
     Args:
-        unix_minute: Of all of them.
         found: History row and MINUTE_ROW of shape ``(1,)``.
-        rows: How many rows the arrays have.
     """
     table = np.concatenate([row for _, row in found]) if found else np.zeros(0, dtype=MINUTE_ROW)
     usage = table["cpu_mean_millicores"].astype(np.float64)

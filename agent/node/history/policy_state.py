@@ -32,7 +32,7 @@ _KEYS: Final = "history_keys"
 _SINCE: Final = "history_since_unix_minutes"
 _NEWEST: Final = "history_newest_unix_minute"
 
-Array = NDArray[np.float64] | NDArray[np.int64] | NDArray[np.bool_] | NDArray[np.uint8]
+Array = NDArray[np.float64] | NDArray[np.float32] | NDArray[np.int64] | NDArray[np.bool_] | NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,7 @@
-"""What is looked after in each turn beside the pods' requests: overload taint, pod limits, reserved memory. Node."""
+"""What is looked after in each turn beside the pods' requests. Node.
+
+The overload taint, limits of whole pods, protected memory, memory reserved for QoS classes.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from agent.node.cluster.rights import Rights
 from agent.node.keepers.cgroup_limits import FILE_NAME as CGROUP_LIMITS_FILE
 from agent.node.keepers.cgroup_limits import CgroupLimits
 from agent.node.keepers.keeper import Keeper, KeeperTerms
+from agent.node.keepers.memory_low import MemoryLowWriter, container_paths_of
 from agent.node.keepers.overload_taint import OverloadKeeper, PodsPressure, machine_load_per_cpu
 from agent.node.keepers.pod_limits import PodLimitsWriter, pod_paths_of
 from agent.node.keepers.qos_reserve import QosReserver
@@ -38,13 +42,22 @@ class KeeperParts:
     rights: Rights
     series: ActingSeries
     terms: KeeperTerms
+    may_write_budget: Callable[[], str | None]
+    """Why no limit of a whole pod may be written now, in any mode; None = it may."""
     is_enforcing: Callable[[], bool]
     """Some pod is in mode enforce."""
+
+
+def cgroup_limits_of(settings: Settings, sampling: SamplingParts) -> CgroupLimits:
+    """Return the limits that agents have written into cgroups of this node, remembered beside the rest of the state."""
+    directory = settings.state.directory
+    return CgroupLimits(sampling.mount, None if directory is None else directory / CGROUP_LIMITS_FILE)
 
 
 def keepers_of(
     parts: KeeperParts,
     sampling: SamplingParts,
+    limits: CgroupLimits,
     *,
     waiting_ratios: Callable[[], Sequence[float | None]],
     permission: Callable[[], TaintPermission],
@@ -71,16 +84,23 @@ def keepers_of(
         terms=KeeperTerms(may_write=lambda: parts.terms.may_write() or may_taint(), tell=parts.terms.tell),
         permission=permission,
     )
-    directory = settings.state.directory
-    limits = CgroupLimits(mount, None if directory is None else directory / CGROUP_LIMITS_FILE)
+    budget_terms = KeeperTerms(may_write=parts.may_write_budget, tell=parts.terms.tell)
     pod_limits = PodLimitsWriter(
         limits=limits,
         options=settings.pod_limits,
         pod_paths=lambda: pod_paths_of(unit.identity for unit in sampling.units.all()),
         margin_ratio=settings.plan.memory_limit_margin_ratio,
-        terms=parts.terms,
+        terms=budget_terms,
         pinned=lambda: parts.holds.pinned(time.time()),
         orders_of=parts.orders_of,
+    )
+    memory_low = MemoryLowWriter(
+        limits=limits,
+        options=settings.pod_limits,
+        writer=pod_limits,
+        container_paths=lambda: container_paths_of(unit.identity for unit in sampling.units.all()),
+        kubepods_root=kubepods_root,
+        terms=budget_terms,
     )
     reserver = QosReserver(
         limits=limits,
@@ -89,7 +109,7 @@ def keepers_of(
         kubepods_root=kubepods_root,
         terms=parts.terms,
     )
-    return _OverloadTurn(overload, parts.series), pod_limits, reserver
+    return _OverloadTurn(overload, parts.series), _LimitsTurn(pod_limits, memory_low, reserver, parts.series)
 
 
 class _OverloadTurn:
@@ -106,3 +126,27 @@ class _OverloadTurn:
     def close(self) -> None:
         """Take the taint away."""
         self._keeper.remove_at_exit()
+
+
+class _LimitsTurn:
+    """The limits in cgroups as one of the keepers: of pods, and of the QoS tiers."""
+
+    def __init__(
+        self, pod_limits: PodLimitsWriter, memory_low: MemoryLowWriter, reserver: QosReserver, series: ActingSeries
+    ) -> None:
+        self._pod_limits, self._memory_low, self._reserver, self._series = pod_limits, memory_low, reserver, series
+
+    def tick(self, state: NodeState, now_seconds: float) -> None:
+        """Write as far as it is due, and tell how it stands."""
+        self._pod_limits.tick(state, now_seconds)
+        self._memory_low.tick(state, now_seconds)
+        self._reserver.tick(state, now_seconds)
+        self._series.set_pod_limits(limited=self._pod_limits.pods_limited, held=self._pod_limits.held)
+        reservation = self._reserver.reservation
+        self._series.set_qos_reserved({} if reservation is None else reservation.target_bytes)
+
+    def close(self) -> None:
+        """Leave all as it is."""
+        self._pod_limits.close()
+        self._memory_low.close()
+        self._reserver.close()

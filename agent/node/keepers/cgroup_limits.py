@@ -29,6 +29,8 @@ log = logging.getLogger(__name__)
 
 FILE_NAME: Final = "cgroup-limits"
 MEMORY_CURRENT: Final = "memory.current"
+MOST_REMEMBERED: Final = 4096
+"""Files of which is remembered what was last written: more than a node's pods have between two audits."""
 
 
 class LimitOwner(StrEnum):
@@ -36,6 +38,7 @@ class LimitOwner(StrEnum):
 
     POD_LIMITS = "pod-limits"
     QOS_RESERVE = "qos-reserve"
+    MEMORY_LOW = "memory-low"
 
 
 class CgroupWriteError(Exception):
@@ -82,6 +85,8 @@ class CgroupLimits:
     ) -> None:
         self._mount, self._path = mount, path
         self._written: dict[tuple[str, str], WrittenLimit] = {}
+        self._last_lines: dict[tuple[str, str], str] = {}
+        """What was last written into a file, what was put back among it; by path and file, of this run."""
         self.fault: str | None = None
         """Why what is written cannot be remembered; nothing is written then. None = it can."""
         if path is not None:
@@ -102,6 +107,12 @@ class CgroupLimits:
         if one is None or one.inode != self._inode(cgroup_path) or one.amount is None:
             return False
         return is_in_force(one.amount, self.read(cgroup_path, file), _PAGE_BYTES)
+
+    def was_last_written(self, cgroup_path: str, file: str, amount: Amount) -> bool:
+        """Return whether an amount in a file is what this run of the agent wrote there last; any thread may ask."""
+        line = self._last_lines.get((cgroup_path, file))
+        written = None if line is None else parse_amount(file, f"{line}\n")
+        return written is not None and is_in_force(written, amount, _PAGE_BYTES)
 
     def is_in_force(self, cgroup_path: str, file: str, amount: Amount) -> bool:
         """Return whether a file holds an amount, whoever wrote it; memory is kept as whole pages."""
@@ -186,6 +197,9 @@ class CgroupLimits:
 
     def _write(self, cgroup_path: str, file: str, amount: Amount) -> None:
         line = amount_line(amount)
+        if len(self._last_lines) >= MOST_REMEMBERED:
+            self._last_lines.pop(next(iter(self._last_lines)))
+        self._last_lines[cgroup_path, file] = line
         try:
             # Not `write_text`: it would make a file that is not there.
             descriptor = os.open(self._directory(cgroup_path) / file, os.O_WRONLY | os.O_CLOEXEC | os.O_TRUNC)

@@ -27,8 +27,6 @@ class Keeper(Protocol):
 
     def tick(self, state: NodeState, now_seconds: float) -> None:
         """Do what is due; never raises for the API's or the kernel's sake."""
-        ...
 
     def close(self) -> None:
         """Undo what must not outlive the agent; never raises."""
-        ...

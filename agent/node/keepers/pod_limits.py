@@ -102,6 +102,9 @@ class PodLimitsWriter(CgroupKeeper):
         self._options, self._pod_paths, self._margin_ratio = options, pod_paths, margin_ratio
         self._pinned, self._orders_of, self._rules = pinned, orders_of, rules or KubeletRules()
         self._owners: Mapping[str, Pod] = {}
+        self._paths: dict[str, str] = {}
+        self.left: frozenset[str] = frozenset()
+        """Uids of pods whose cgroups stay as they are: pinned, or not known well enough."""
         self._told: dict[str, frozenset[tuple[str, str]]] = {}
         """What stands said of each pod, by uid."""
         self._saying: set[tuple[str, str]] = set()
@@ -119,6 +122,8 @@ class PodLimitsWriter(CgroupKeeper):
         paths: Mapping[str, str] | None = None
         held: Counter[PodLimitHeld] = Counter()
         limited = 0
+        left: set[str] = set()
+        self._paths = {}
         for pod in state.pods:
             order = self._order(pod, state, knows)
             ours = self._ours(pod, written, owners)
@@ -129,17 +134,33 @@ class PodLimitsWriter(CgroupKeeper):
             if order is not None and order.held is not None:
                 held[order.held] += 1
             self._say_of(pod, order)
-            if pod.uid not in self._pinned():
-                wanted = self._wanted(order)
-                gone = [limit for limit in ours if wanted is not None and limit.file not in wanted]
+            wanted = self._wanted(order)
+            is_left = wanted is None or pod.uid in self._pinned()
+            path: str | None = None
+            if wanted or is_left:
+                paths = self._pod_paths() if paths is None else paths
+                path = paths.get(pod.cgroup_uid)
+                if path is not None and _is_its_own(path, pod, owners):
+                    self._paths[pod.uid] = path
+            if wanted is None or is_left:
+                left.add(pod.uid)
+            else:
+                gone = [limit for limit in ours if limit.file not in wanted]
                 self._take_back(pod, gone, reason=order.held if order is not None else None)
                 if wanted:
-                    paths = self._pod_paths() if paths is None else paths
-                    limited += self._put(pod, paths.get(pod.cgroup_uid), wanted)
+                    limited += self._put(pod, path, wanted)
             self._told[pod.uid] = frozenset(self._saying)
         present = {pod.uid for pod in state.pods}
         self._told = {uid: told for uid, told in self._told.items() if uid in present}
-        self.held, self.pods_limited = held, limited
+        self.held, self.pods_limited, self.left = held, limited, frozenset(left)
+
+    def written_path(self, pod: Pod) -> str | None:
+        """Return the cgroup of a pod that asks for limits which the agent writes, or leaves as it wrote them.
+
+        Returns:
+            A path relative to the mount; None = it asks for none, or has no cgroup of its own that is known.
+        """
+        return self._paths.get(pod.uid)
 
     def restore(self, state: NodeState, uids: Collection[str] | None = None) -> int:
         """Take back what was written, because a person asks; a pod that still asks for limits gets them again.

@@ -9,7 +9,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from agent.core.history.minute_axis import MINUTE_SECONDS, offset_of
 from agent.node.assembly import RING_FILE_NAME, Watch
@@ -33,35 +33,6 @@ class Offsets(NamedTuple):
     """By the wall clock."""
 
 
-class MeasuredNode(Protocol):
-    """Rings and history of a node."""
-
-    source: str
-    """``agent``, ``state`` or ``self``."""
-
-    def rings(self) -> RingFile:
-        """Return the rings; other ones than before when an agent has begun anew."""
-        ...
-
-    def history(self) -> contextlib.AbstractContextManager[HistoryFile]:
-        """Open the history as it is now.
-
-        Raises:
-            HistoryError: It cannot be read.
-        """
-        ...
-
-    def offsets(self, *, newest_unix_minute: int | None, newest_monotonic_minute: int | None) -> Offsets:
-        """Tell what time it was.
-
-        Args:
-            newest_unix_minute: Of the history; None = it is empty, or there is none.
-            newest_monotonic_minute: Of the minute rows in the rings, looked at after the history; None = there are
-                none.
-        """
-        ...
-
-
 class StateDirectory:
     """The state of an agent, running or not; close it."""
 
@@ -73,11 +44,7 @@ class StateDirectory:
         wall: Callable[[], float] = time.time,  # UTC seconds
         monotonic_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        """Open the rings.
-
-        Raises:
-            RingError: There are none, or they cannot be read.
-        """
+        """Open the rings."""
         self._directory, self._wall, self._monotonic_ns = directory, wall, monotonic_ns
         self.path: Final = directory / RING_FILE_NAME
         self._rings = RingFile.open_readonly(self.path)
@@ -112,6 +79,8 @@ class StateDirectory:
 
     def offsets(self, *, newest_unix_minute: int | None, newest_monotonic_minute: int | None) -> Offsets:
         """Tell by the newest minute of both, which an agent writes in one go; without them, by the clocks.
+
+        The history's is looked at first, then that of the minute rows in the rings; None = there is none.
 
         Raises:
             HistoryError: It is of an earlier boot, whose clocks nobody knows, and there is no history.
@@ -160,3 +129,7 @@ class OwnSampling:
         return Offsets(
             history_minutes=self._watch.learner.clock.unix_minute(0), wall_seconds=time.time() - time.monotonic()
         )
+
+
+MeasuredNode = StateDirectory | OwnSampling
+"""Rings and history of a node; its ``source`` is ``agent``, ``state`` or ``self``."""

@@ -53,11 +53,7 @@ class RecordedRows:
         cpu_seconds: float,  # How far back samples are asked for
         memory_seconds: float,  # How far back memory rows are
     ) -> None:
-        """Read what is needed.
-
-        Raises:
-            RecordingError: It is damaged.
-        """
+        """Read what is needed."""
         self._units = recording.manifest.units
         last_minute = learnt_until_ns // (60 * NS) - 1
         self._raw = self._read(
@@ -101,18 +97,14 @@ class RecordedRows:
         """View the newest minute rows."""
         return ArrayView(_of(self._minutes, slot, RowKind.MINUTES), rows)
 
-    def newest(self, slot: int) -> np.void | None:
-        """Return the newest sample."""
-        return _newest(_of(self._raw, slot, RowKind.RAW))
-
     def newest_rows(self, slots: Sequence[int]) -> Rows:
         """Return the newest sample of each slot."""
         rows = np.zeros(len(slots), dtype=SAMPLE)
         rows["status"] = Status.ABSENT
         for place, slot in enumerate(slots):
-            newest = self.newest(slot)
-            if newest is not None:
-                rows[place] = newest
+            raw = _of(self._raw, slot, RowKind.RAW)
+            if raw.size:
+                rows[place] = raw[-1]
         return rows
 
     def inode(self, slot: int) -> int:
@@ -133,7 +125,3 @@ class RecordedRows:
 def _of(rows: dict[int, Rows], slot: int, kind: RowKind) -> Rows:
     found = rows.get(slot)
     return np.zeros(0, dtype=DTYPES[kind]) if found is None else found
-
-
-def _newest(rows: Rows) -> np.void | None:
-    return rows[-1] if rows.size else None

@@ -159,11 +159,7 @@ class Recording:
             raise self._fault(f"damaged: {where}: {rows} rows; allowed: up to {MAX_COLUMN_ROWS}")
 
     def rows(self, chunk: int, kind: RowKind) -> list[tuple[int, Rows]]:
-        """Return the rows of one kind in a chunk, unit by unit: number of the unit, its rows, oldest first.
-
-        Raises:
-            RecordingError: They are damaged.
-        """
+        """Return the rows of one kind in a chunk, unit by unit: number of the unit, its rows, oldest first."""
         part = self.manifest.row_chunks[chunk].part(kind)
         count = part.rows
         if not count:
@@ -179,12 +175,8 @@ class Recording:
         """Return the rows of one kind in order of time: a unit may come several times, its rows oldest first.
 
         Args:
-            kind: Which.
             first: Chunks whose newest row is older than this are left out; a stamp as ``Part`` has it.
             last: So are those whose oldest row is newer.
-
-        Raises:
-            RecordingError: They are damaged.
         """
         for number, chunk in enumerate(self.manifest.row_chunks):
             part = chunk.part(kind)
@@ -192,11 +184,7 @@ class Recording:
                 yield from self.rows(number, kind)
 
     def history(self) -> RecordedHistory:
-        """Return the history, all chunks in one.
-
-        Raises:
-            RecordingError: It is damaged.
-        """
+        """Return the history, all chunks in one."""
         chunks = []
         for number, chunk in enumerate(self.manifest.history_chunks):
             keys, minutes = len(chunk.histories), chunk.minutes

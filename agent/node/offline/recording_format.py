@@ -167,11 +167,6 @@ class Manifest:
         """Return the wall clock minus CLOCK_MONOTONIC."""
         return self.ended_unix_seconds - self.ended_monotonic_ns / 1e9
 
-    @property
-    def span_seconds(self) -> float:
-        """Return the time from the oldest reading to the newest."""
-        return (self.ended_monotonic_ns - self.begun_monotonic_ns) / 1e9
-
 
 MANIFEST_DOCUMENT: Final = Document(Manifest, "recording", VERSION)
 
@@ -232,11 +227,7 @@ def pack_column(name: str, words: Words) -> bytes:
 
 
 def unpack_column(name: str, content: bytes, rows: int) -> Words:
-    """Return a column of its bytes.
-
-    Raises:
-        ValueError: They are no such column; the message says why.
-    """
+    """Return a column of its bytes."""
     stream = io.BytesIO(content)
     if np.lib.format.read_magic(stream) != (1, 0):
         raise ValueError("an array of another version of numpy's format")

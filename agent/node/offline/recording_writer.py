@@ -47,11 +47,7 @@ class RecordingWriter:
     """A recording in the making; a context manager that leaves nothing behind unless it was finished."""
 
     def __init__(self, path: Path) -> None:
-        """Begin beside the final name.
-
-        Raises:
-            RecordingError: There it cannot be written.
-        """
+        """Begin beside the final name."""
         self.path: Final = path
         # The process id keeps two recorders apart that were given the same name: the last one to end wins.
         self._target: Final = path.resolve()  # a link stays one
@@ -66,11 +62,7 @@ class RecordingWriter:
         self._is_open = True
 
     def add_rows(self, rows: UnitRows) -> None:
-        """Write a chunk of rows.
-
-        Raises:
-            RecordingError: It cannot be written.
-        """
+        """Write a chunk of rows."""
         chunk = len(self._rows)
         parts: dict[RowKind, Part] = {}
         for kind, dtype in DTYPES.items():
@@ -99,9 +91,6 @@ class RecordingWriter:
             histories: Numbers of the keys, ``k`` of them.
             unix_minutes: Rising, shape ``(m,)``.
             codes: Shape ``(m, 3, k)``.
-
-        Raises:
-            RecordingError: It cannot be written.
         """
         chunk = len(self._history)
         self._put(history_member(chunk, "unix_minutes"), pack_column("unix_minutes", unix_minutes.astype(np.uint64)))

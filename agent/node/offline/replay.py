@@ -16,8 +16,6 @@ from agent.core.cluster.unit import UnitIdentity
 from agent.core.history.key import parse_history_key
 from agent.core.history.minute_codec import Codes
 from agent.core.history.minutes import Minutes, from_codes
-from agent.core.recommender.explanation import Explanations
-from agent.core.recommender.recommendation import Recommendations
 from agent.node.history.clock import MINUTE_SECONDS, HistoryClock
 from agent.node.history.file import HistoryError, HistoryFile
 from agent.node.offline.recorded_rows import RecordedRows
@@ -62,7 +60,7 @@ def utc(unix_seconds: float) -> str:
     return datetime.fromtimestamp(unix_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-class ReplayedNode:
+class ReplayedNode(StillNode):
     """Answers as of a moment of a recording; holds nothing open."""
 
     def __init__(
@@ -105,7 +103,7 @@ class ReplayedNode:
         )
         history = _history(recording, clock, learnt_until_ns=learnt_until_ns)
         try:
-            self._node: Final = StillNode(
+            super().__init__(
                 settings=settings,
                 measured=StillMeasured(
                     rows=rows,
@@ -122,23 +120,11 @@ class ReplayedNode:
                 source=recording.path.name,
                 notes=(*manifest.notes, *_short_windows(manifest, windows, end_ns)),
             )
-            self._node.learn_minutes(until_monotonic_ns=learnt_until_ns)
+            self.learn_minutes(until_monotonic_ns=learnt_until_ns)
         except BaseException:
             history.close()
             raise
         self._history: Final = history
-
-    def recommendations(self) -> Recommendations:
-        """Recommend for every unit that was there."""
-        return self._node.recommendations()
-
-    def explanations(self, name: str, trail_seconds: float) -> Explanations:
-        """Tell everything behind the recommendation of one pod, container or other unit that was there.
-
-        Raises:
-            NoSuchUnit: Nothing went by the name, or too much.
-        """
-        return self._node.explanations(name, trail_seconds)
 
     def close(self) -> None:
         """Let go of the memory; a second call is fine."""

@@ -10,8 +10,6 @@ from contextlib import ExitStack
 from typing import Final, Self
 
 from agent.core.history.key import history_key
-from agent.core.recommender.explanation import Explanations
-from agent.core.recommender.recommendation import Recommendations
 from agent.node.history.clock import HistoryClock, newest_minute
 from agent.node.history.file import HISTORY_FILE_NAME, HistoryError, HistoryFile
 from agent.node.history.learner import NamedPods, is_sized
@@ -43,7 +41,7 @@ class StateError(Exception):
     """There is no state to answer from; one line that says where, why and what to do."""
 
 
-class RestingNode:
+class RestingNode(StillNode):
     """The state directory of an agent; close it, or use it as a context manager."""
 
     def __init__(self, settings: Settings) -> None:
@@ -104,7 +102,7 @@ class RestingNode:
         directions = Directions(directory / DIRECTIVES_FILE, is_expected=settings.report.url is not None, now=clock.now)
         age_seconds = time.time() - (newest_ns / NS + offsets.wall_seconds)
         silent = f"no agent is writing here: this is the state of {age_seconds / 60:.0f} min ago"
-        self._node = StillNode(
+        super().__init__(
             settings=settings,
             measured=StillMeasured(
                 rows=rings,
@@ -125,18 +123,6 @@ class RestingNode:
             ),
             directed=directions.now,
         )
-
-    def recommendations(self) -> Recommendations:
-        """Recommend for every unit."""
-        return self._node.recommendations()
-
-    def explanations(self, name: str, trail_seconds: float) -> Explanations:
-        """Tell everything behind the recommendation of one pod, container or other unit.
-
-        Raises:
-            NoSuchUnit: Nothing goes by the name, or too much.
-        """
-        return self._node.explanations(name, trail_seconds)
 
     def close(self) -> None:
         """Let go of the files; a second call is fine."""

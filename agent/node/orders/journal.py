@@ -326,11 +326,7 @@ class _File:
         self._size = 0
 
     def append(self, line: bytes) -> None:
-        """Append a line, all of it or nothing.
-
-        Raises:
-            OSError: The disk does not take it.
-        """
+        """Append a line, all of it or nothing."""
         fd = self._opened()
         if self._size and self._size + len(line) > self._max_bytes:
             self.path.replace(_older(self.path))

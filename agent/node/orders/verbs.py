@@ -346,12 +346,7 @@ def _chosen(name: str, pods: Mapping[PodRef, Pod | None], verb: str) -> PodRef:
     """Find the pod that a person means.
 
     Args:
-        name: As ``choosing.chosen_by`` reads it.
         pods: Those there are; None = it is pinned and gone.
-        verb: What is asked.
-
-    Raises:
-        ControlError: There is none, or several pods go by the name.
     """
 
     def workload(identity: UnitIdentity) -> Workload | None:

@@ -5,7 +5,7 @@ Node. It calls core and holds no rule. Any thread may ask.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -14,13 +14,16 @@ import numpy as np
 from agent.core.cluster.unit import UnitIdentity
 from agent.core.history.hour_peaks import HourPeak
 from agent.core.history.minutes import OutOfMemory
+from agent.core.history.quality import QualityWindows
 from agent.core.orders.order import Orders
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
+from agent.core.orders.profile import profile_notes
 from agent.core.plan.directives import NOTHING_TOLD, Directed
 from agent.core.recommender.explanation import Explanation, Explanations, Trail
 from agent.core.recommender.recommendation import Recommendation, Recommendations
 from agent.core.recommender.recommender import Reasoned, explain, recommend
 from agent.core.recommender.subject import Conditions, Subject
+from agent.core.window.pod_itself import PodItself
 from agent.core.window.ring_rows import Has
 from agent.core.window.snapshot import UnitAdvice, UnitStatus
 from agent.node.history.clock import MINUTE_SECONDS
@@ -54,11 +57,16 @@ class Decider:
         # Gives the orders for a unit's pod; None = the settings hold
         orders_of: Callable[[UnitIdentity], Orders | None] = lambda identity: None,
         directed: Callable[[], Directed] = lambda: NOTHING_TOLD,
+        # Gives how good the sizing of a row of the history was; None = not known
+        quality_of: Callable[[int], QualityWindows | None] = lambda row: None,
+        # What pods use in none of their containers, by the path of the container that asks for it
+        borne: Callable[[], Mapping[str, PodItself]] = dict,
     ) -> None:
-        self._directed = directed
+        self._directed, self._quality_of, self.borne = directed, quality_of, borne
         self._learner, self._node, self._source = learner, node, source
         self._orders_of = orders_of
         self._bounds = settings.bounds
+        self._profile_notes = profile_notes(settings.of_profile())
         self._policy = settings.recommend.policy
         self._sizing = UnitSizing(policy=self._policy, bounds=self._bounds)
         self._conditions = Conditions(
@@ -105,7 +113,6 @@ class Decider:
         """Tell everything behind the recommendation of each of some units.
 
         Args:
-            statuses: Of these units, of this moment.
             trail_seconds: How far back the picture of usage goes; 0 = none is asked for.
             minutes_of: Gives a unit's minute rows of the rings: waiting is kept there only.
             notes: What is degraded, one sentence each.
@@ -127,7 +134,8 @@ class Decider:
             rows = minutes_of(status) if minutes_of is not None and trail_seconds else None
             trail = to_trail(minutes, self._waiting(rows), now, trail_seconds) if trail_seconds else None
             own = tuple(kill for row, kill in kills if row == subject.row)
-            items.append(self._explanation(status, reasoned, minutes, own, trail, notes))
+            explanation = self._explanation(status, reasoned, minutes, own, trail, notes)
+            items.append(replace(explanation, quality=self._quality_of(subject.row)))
         return Explanations(items=tuple(items))
 
     def _sizing_of(self, identity: UnitIdentity) -> UnitSizing:
@@ -141,13 +149,13 @@ class Decider:
         return replace(self._conditions, is_history_known=self._learner.is_restored)
 
     def subjects(self, statuses: Iterable[UnitStatus]) -> list[Subject]:
-        """Bring together what is known of units: windows, names, history."""
+        """Bring together what is known of units: windows, names, history, and what they bear of their pods."""
         known = self._learner.history.known()
         minutes, first = known.minutes.tolist(), known.first_unix_minute.tolist()
         kills: dict[int, int] = {}
         for row, _ in self._learner.history.kills():
             kills[row] = kills.get(row, 0) + 1
-        now, directed = self._learner.clock.now(), self._directed()
+        now, directed, borne = self._learner.clock.now(), self._directed(), self.borne()
         subjects = []
         for status in statuses:
             place = self._learner.place_of(status.identity)
@@ -167,6 +175,7 @@ class Decider:
                     pod_containers=place.belonging.pod_containers,
                     wants_whole_cores=place.belonging.wants_whole_cores,
                     container_kind=place.belonging.container_kind,
+                    pod_itself=borne.get(status.identity.cgroup_path),
                     elsewhere=directed.elsewhere(place.belonging.workload, status.identity.container),
                 )
             )
@@ -205,7 +214,7 @@ class Decider:
             hours_counted=reasoned.hours_counted,
             kills=kills,
             trail=trail,
-            notes=tuple(notes),
+            notes=(*notes, *self._profile_notes),
         )
 
 

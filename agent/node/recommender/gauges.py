@@ -42,6 +42,9 @@ class Gauges:
         metrics.set_open_files(held=stats.open_files, limit=sampling.open_files_limit)
         metrics.take_inotify_overflows(discovery.overflows)
         metrics.take_relists(dict(discovery.relists))
+        for level in (UnitKind.POD, UnitKind.TIER):
+            pods = sampling.pods
+            metrics.take_cgroups(level.value, created=pods.created[level], removed=pods.removed[level])
         identities = [unit.identity for unit in sampling.units.all()]
         unmatched = sum(1 for unit in identities if unit.kind is UnitKind.CONTAINER and unit.pod is None)
         # There and not watched: over the limit, or no room for them.
@@ -54,8 +57,15 @@ class Gauges:
         if self._pod_source is not None:
             metrics.set_pod_source_age(self._pod_source, self._pods_age_seconds())
         node = sampling.machine.status()
-        metrics.set_node_pressure(PressureResource.CPU, PressureKind.SOME, node.cpu_waiting_ratio)
-        metrics.set_node_pressure(PressureResource.MEMORY, PressureKind.SOME, node.memory_waiting_ratio)
+        # The full line of cpu is 0 for a whole machine, whatever happens: no figure.
+        for resource, kind, ratio in (
+            (PressureResource.CPU, PressureKind.SOME, node.cpu_waiting_ratio),
+            (PressureResource.MEMORY, PressureKind.SOME, node.memory_waiting_ratio),
+            (PressureResource.MEMORY, PressureKind.FULL, node.memory_stalled_ratio),
+            (PressureResource.IO, PressureKind.SOME, node.io_waiting_ratio),
+            (PressureResource.IO, PressureKind.FULL, node.io_stalled_ratio),
+        ):
+            metrics.set_node_pressure(resource, kind, ratio)
         metrics.set_node(
             cpus=node.cpus,
             cpu_usage_millicores=node.cpu_usage_millicores,

@@ -19,6 +19,7 @@ from agent.core.plan.directives import Directed
 from agent.core.plan.plan import Plan
 from agent.core.plan.planner import build
 from agent.core.plan.pod_facts import PodFactsCache
+from agent.core.plan.tier_room import NO_TIER_LIMITS
 from agent.core.resize.ledger import Ledger
 from agent.node.orders.holds import Holds
 from agent.node.recommender.evaluation import Evaluated
@@ -32,9 +33,7 @@ class Holding:
     """What people and the ledger say of pods at the moment."""
 
     pinned: frozenset[str]
-    """Uids."""
     constraints: Mapping[str, Constraint]
-    """By uid."""
     is_barred: Callable[[Workload], bool]
     """The workload may not be shrunk for now."""
     is_limit_held: Callable[[Workload, str], bool]
@@ -58,7 +57,6 @@ class Planned:
     plan: Plan
     state: NodeState
     demands: Mapping[str, PodDemand]
-    """By uid."""
     gates: Gates
     measured: Measured
     directed: Directed
@@ -115,6 +113,7 @@ class Planner:
                 bounds=self._settings.bounds,
                 taken_unix_seconds=now,
                 cache=self._pod_facts,
+                tiers=evaluated.tiers if evaluated is not None else NO_TIER_LIMITS,
             )
         return Planned(
             plan=plan,

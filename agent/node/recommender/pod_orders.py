@@ -30,7 +30,6 @@ class PodOrders:
         self._revision = object()
         """Another one with all that orders are made of."""
         self._by_uid: tuple[object, Mapping[str, Orders]] = (None, {})
-        """Of which revision, by uid."""
 
     def news(self) -> None:
         """Forget what is remembered: pods, namespaces or directives have changed. Quick."""

@@ -20,6 +20,7 @@ from agent.core.recommender.unit_names import chosen_by
 from agent.node.history.clock import HistoryClock
 from agent.node.history.file import HistoryFile
 from agent.node.history.learner import Learner, NamedPods
+from agent.node.history.quality import QualityKeeper
 from agent.node.recommender.decider import Decider
 from agent.node.sampling.heartbeat import SweepHeartbeat
 from agent.node.sampling.observer import Observer
@@ -83,7 +84,12 @@ class StillNode:
             clock_ns=lambda: measured.end_monotonic_ns,
         )
         self._decider: Final = Decider(
-            settings=settings, learner=self._learner, node=node, source=source, directed=directed
+            settings=settings,
+            learner=self._learner,
+            node=node,
+            source=source,
+            directed=directed,
+            quality_of=QualityKeeper(measured.history).of_row,
         )
 
     def learn_minutes(self, *, until_monotonic_ns: int) -> None:
@@ -106,11 +112,7 @@ class StillNode:
         """Tell everything behind the recommendation of one pod, container or other unit.
 
         Args:
-            name: As ``choosing.chosen_by`` reads it.
             trail_seconds: How far back the picture of usage goes; 0 = none is asked for.
-
-        Raises:
-            NoSuchUnit: Nothing goes by the name, or too much.
         """
         known = (unit.identity for unit in self._units.all())
         found = chosen_by(name, known, workload_of=lambda identity: self._learner.place_of(identity).belonging.workload)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from prometheus_client import CollectorRegistry
 
 from agent.core.cluster.pod import PodRef
+from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import INSTANCE_TYPE_LABEL, NodeClass
 from agent.core.history.rollup_schedule import NS
+from agent.core.numbers.arrays import Floats
 from agent.core.resize.decision import DecisionLog
 from agent.core.resize.event_rate import EventReason
 from agent.core.window.policy import WindowPolicy
@@ -80,6 +82,7 @@ def reporter_of(
     policy: Callable[[], WindowPolicy],
     cluster: ClusterView,
     unix_now: Callable[[], float],  # UTC seconds of a clock that believes no jump; for the pods' age
+    quality: Callable[[], Mapping[tuple[Workload, str], Floats]],
     directions: Directions,
     metrics: Metrics,
 ) -> Reporter:
@@ -118,6 +121,7 @@ def reporter_of(
             policy=policy,
             pods=lambda: cluster.state().pods,
             unix_seconds=lambda monotonic_ns: unix_now() - (time.monotonic_ns() - monotonic_ns) / NS,
+            quality=quality,
         ),
         queue=queue,
         sender=ReportSender(

@@ -23,7 +23,7 @@ from agent.core.plan.plan import Plan
 from agent.core.resize.decision import Action, DecisionLog, Outcome
 from agent.core.resize.event_rate import EventReason
 from agent.kube.errors import CredentialsError, one_line
-from agent.node.reports.client import WebhookAnswer, WebhookAway
+from agent.node.reports.client import WebhookAway, WebhookClient
 from agent.turns import Turns
 
 log = logging.getLogger(__name__)
@@ -48,24 +48,14 @@ _EVENTS: Final[Mapping[Verdict, EventReason]] = {
 """What a pod's owner hears; the rest passes or is only advice."""
 
 
-class ProposalPoster(Protocol):
-    """Who sends; a ``WebhookClient`` of its own is it."""
-
-    def post(self, path: str, text: str, headers: Mapping[str, str] | None = None) -> WebhookAnswer:
-        """Send a JSON text, and wait; raises ``WebhookAway`` or ``CredentialsError``."""
-        ...
-
-
 class ReportsHeard(Protocol):
     """How far the webhook knows what was measured; a ``Reporter`` is it. Moments of CLOCK_MONOTONIC, in seconds."""
 
     def reported_until_seconds(self) -> float | None:
         """Return up to when; None = nothing since the start."""
-        ...
 
     def hasten(self, until_seconds: float) -> None:
         """Ask for a report of all until a moment; quick. ``reported`` is to be called when one was taken."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +74,6 @@ class ProposalAudience:
     """Who is told what the webhook answered."""
 
     tell: DecisionLog
-    """The decision log."""
     event: Callable[[PodRef, EventReason, str], None]
     """Tells a pod's owner; quick, any thread."""
     count: Callable[[Verdict], None]
@@ -99,7 +88,7 @@ class Proposer:
         *,
         options: ProposeOptions,
         node: str,  # This one, as its token names it
-        poster: ProposalPoster,
+        poster: WebhookClient,
         # Why nothing may be asked for now (paused, no rights, ...); None = it may
         may_propose: Callable[[], str | None],
         audience: ProposalAudience,

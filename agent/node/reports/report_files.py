@@ -43,7 +43,6 @@ class Header:
     end: BootMoment
     end_unix_seconds: float
     size_bytes: int
-    """Of the file."""
 
 
 def header_line(incarnation: str, sequence: int, end: BootMoment, end_unix_seconds: float) -> bytes:

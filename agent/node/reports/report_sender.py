@@ -6,14 +6,14 @@ import logging
 import random as system_random
 import time
 from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from typing import Final
 
 from agent.core.history.rollup_json import sent_text
 from agent.core.history.rollup_schedule import NS, drain_seconds, retry_seconds
 from agent.core.machine.cluster_checkup import ReportStanding
 from agent.kube.errors import CredentialsError, one_line
 from agent.metrics.report_series import PostResult, ReportSeries
-from agent.node.reports.client import WebhookAnswer, WebhookAway
+from agent.node.reports.client import WebhookAway, WebhookClient
 from agent.node.reports.report_answers import Sent, judged
 from agent.node.reports.report_queue import Outgoing, ReportQueue
 
@@ -25,23 +25,6 @@ FIRST_SEND_SECONDS: Final = 10.0
 _SHOWN: Final = 200
 
 
-class ReportPoster(Protocol):
-    """Who sends; ``WebhookClient`` is it."""
-
-    @property
-    def url(self) -> str:
-        """Where to."""
-        ...
-
-    def post(self, path: str, text: str, headers: Mapping[str, str] | None = None) -> WebhookAnswer:
-        """Send a JSON text, and wait; raises ``WebhookAway`` or ``CredentialsError``."""
-        ...
-
-    def close(self) -> None:
-        """Let go of the connection."""
-        ...
-
-
 class ReportSender:
     """Sends; see the module's docstring. Of one thread, but for what says otherwise."""
 
@@ -49,7 +32,7 @@ class ReportSender:
         self,
         *,
         queue: ReportQueue,
-        client: ReportPoster,
+        client: WebhookClient,
         series: ReportSeries,
         etag: Callable[[], str | None],  # Gives what the directives held are known by; None = there are none yet
         # Is handed the parsed JSON of each answer to a report that was taken, or why there is none

@@ -56,7 +56,6 @@ class ReportedNode:
 
     name: str
     node_class: Callable[[], NodeClass]
-    """What the node is alike to."""
     is_ready: Callable[[], bool]
     """Whether the node's pods are known; nothing is reported before."""
     etag: Callable[[], str | None]

@@ -6,8 +6,8 @@ Node. One thread makes rows; the sampling thread leaves out-of-memory kills here
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from agent.core.cluster.pod import ContainerKind, Pod
@@ -17,6 +17,7 @@ from agent.core.cluster.workload import Workload, workload_of
 from agent.core.history.rollup import OutOfMemoryKill, RollupRow
 from agent.core.history.rollup_figures import RollupFigures, rollup_figures
 from agent.core.history.rollup_schedule import NS
+from agent.core.numbers.arrays import Floats
 from agent.core.window.policy import WindowPolicy
 from agent.node.sampling.row_source import Rows, RowSource
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit
@@ -27,6 +28,8 @@ MAX_KILLS: Final = 1000
 """Out-of-memory kills that wait for a row, at most; the oldest go first."""
 MAX_KILLS_OF_ROW: Final = 16
 """Those with the most memory are kept: it is what the next size is made of."""
+QUALITY_NS: Final = 900 * NS
+"""Between two reports that tell how good sizing was: it moves slowly, and is as long as the rest of a row."""
 OLDEST_KILL_SECONDS: Final = 3600.0
 """A kill whose container got no row for so long is forgotten."""
 
@@ -75,9 +78,13 @@ class Roller:
         policy: Callable[[], WindowPolicy],  # The windows in force
         pods: Callable[[], Iterable[Pod]],  # All pods of the node as the API has them
         unix_seconds: Callable[[int], float],  # UTC of a moment of CLOCK_MONOTONIC; for the pods' age
+        # How good sizing was by workload and container
+        quality: Callable[[], Mapping[tuple[Workload, str], Floats]] = dict,
     ) -> None:
         self._rings, self._units, self._policy = rings, units, policy
-        self._pods, self._unix_seconds = pods, unix_seconds
+        self._pods, self._unix_seconds, self._quality = pods, unix_seconds, quality
+        self._quality_ns: int | None = None
+        """Until when it was told; None = not yet."""
         self._start_ns: int | None = None
         """Where the interval begins that is under way; None = not known yet."""
         self._seen: dict[tuple[str, int], _Seen] = {}
@@ -155,7 +162,18 @@ class Roller:
         ]
         self._kills += [kill for left in kills.values() for kill in left]
         self.begin(end_ns)
-        return tuple(sorted(rows, key=lambda row: (row.workload, row.pod, row.container)))
+        return tuple(self._with_quality(sorted(rows, key=lambda row: (row.workload, row.pod, row.container)), end_ns))
+
+    def _with_quality(self, rows: Sequence[RollupRow], end_ns: int) -> Iterator[RollupRow]:
+        """Have the first row of each container of a workload tell how good its sizing was, when it is time."""
+        if not rows or (self._quality_ns is not None and end_ns - self._quality_ns < QUALITY_NS):
+            yield from rows
+            return
+        self._quality_ns = end_ns
+        untold = dict(self._quality())
+        for row in rows:
+            figures = untold.pop((row.workload, row.container), None)
+            yield row if figures is None else replace(row, quality=tuple(map(tuple, figures.tolist())))
 
     def _take_kills(self, end_ns: int) -> dict[tuple[str, str], Sequence[_Kill]]:
         """Take the kills that are to be told by now, by cgroup uid and container; later ones wait."""

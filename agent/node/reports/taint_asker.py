@@ -10,13 +10,13 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Mapping
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 from agent.core.eviction.taint_cap import TAINT_PATH, TaintAnswer, taint_answer_of, taint_text
 from agent.kube.errors import CredentialsError, one_line
 from agent.node.keepers.taint_permission import ASKED, GRANTED, TaintPermission
-from agent.node.reports.client import WebhookAnswer, WebhookAway
+from agent.node.reports.client import WebhookAnswer, WebhookAway, WebhookClient
 from agent.turns import Turns
 
 log = logging.getLogger(__name__)
@@ -34,18 +34,6 @@ AWAY: Final = "webhook_away"
 _OK: Final = 200
 
 
-class TaintPoster(Protocol):
-    """Who sends; a ``WebhookClient`` of its own is it."""
-
-    def post(self, path: str, text: str, headers: Mapping[str, str] | None = None) -> WebhookAnswer:
-        """Send a JSON text, and wait; raises ``WebhookAway`` or ``CredentialsError``."""
-        ...
-
-    def close(self) -> None:
-        """Let go of the connection."""
-        ...
-
-
 class TaintAsker:
     """Asks, and remembers the answer; any thread."""
 
@@ -53,7 +41,7 @@ class TaintAsker:
         self,
         *,
         node: str,  # This one, as its token names it
-        poster: TaintPoster,
+        poster: WebhookClient,
         count: Callable[[str], None],  # Counts an answer, for metrics: ``granted``, ``refused`` or ``away``
         clock: Callable[[], float] = time.monotonic,  # Monotonic seconds
         lot: Callable[[], float] = random.random,  # Gives 0..1

@@ -29,7 +29,6 @@ class ActingClocks:
     wall_now: Callable[[], float] = time.time
     """Of people: Unix seconds."""
     monotonic: Callable[[], float] = time.monotonic
-    """For waiting."""
 
 
 class ActingView(Protocol):
@@ -37,11 +36,9 @@ class ActingView(Protocol):
 
     def state(self) -> NodeState:
         """Return what is known."""
-        ...
 
     def put(self, pod_json: object) -> None:
         """Take the pod that a patch was answered with."""
-        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +49,6 @@ class ActingParts:
     api: Api
     cluster: ActingView
     node_name: str
-    """Of this node in the cluster."""
     orders: PodOrders
     planner: Planner
     ledger: Ledger

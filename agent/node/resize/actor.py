@@ -81,7 +81,6 @@ class Actor:
         self._lock = threading.Lock()
         """Guards the timing, and what was seen to be needed."""
         self._urgent: dict[Key, UrgentNeeds] = {}
-        """What was seen to be needed."""
         self._kills: deque[Key] = deque(maxlen=MAX_KILLS)
         self._began_seconds, self._flush_due_seconds = began_seconds, began_seconds + FLUSH_SECONDS
         self._seen_seconds: dict[str, float] = {}
@@ -110,13 +109,13 @@ class Actor:
         with self._lock:
             for key, urgent in needs.items():
                 self._urgent.setdefault(key, UrgentNeeds()).add(urgent, now)
-        self.ask(Trigger.PRESSURE)
+        is_short = any(urgent.memory_short is not None for urgent in needs.values())
+        self.ask(Trigger.MEMORY if is_short else Trigger.PRESSURE)
 
     def killed(self, key: Key, needs: Urgent | None = None) -> None:
         """Record an out-of-memory kill; quick, any thread.
 
         Args:
-            key: Pod uid and container.
             needs: What it was seen to need. Without this a container that is killed as soon as it runs would be helped
                 by chance only: nothing is recommended for one that is not there. None = not known, or not to be sized.
         """

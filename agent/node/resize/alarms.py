@@ -17,8 +17,10 @@ from agent.core.cluster.unit import UnitKind
 from agent.core.numbers.arrays import Floats
 from agent.core.orders.plan_options import ActOptions
 from agent.core.plan.demand import Reserved, Urgent
+from agent.core.plan.urgent_needs import larger
 from agent.core.window.urgency import LEAST_ELAPSED_NS, Rows, memory_waiting, starvation, working_sets
 from agent.node.recommender.planner import Planned
+from agent.node.resize.memory_shortages import MemoryShortages
 from agent.node.sampling.unit_table import UnitTable
 from agent.sensing.ring_file import RingFile
 
@@ -40,6 +42,8 @@ class AlarmContainer:
     """None = it has none to raise."""
     memory_limit_bytes: int | None
     """In force; None = none, or not to be raised."""
+    cgroup_path: str | None = None
+    """None = not known: it is not looked at between sweeps."""
 
     @property
     def key(self) -> ContainerKey:
@@ -69,6 +73,7 @@ def alarm_containers(planned: Planned, units: UnitTable) -> list[AlarmContainer]
                 container=container.name,
                 cpu_request_millicores=container.resources.cpu_request_millicores,
                 memory_limit_bytes=container.resources.memory_limit_bytes,
+                cgroup_path=identity.cgroup_path,
             )
         )
     return watched
@@ -82,6 +87,7 @@ class _Looked:
         self.slots = [container.slot for container in self.watched]
         self.request_millicores: Floats = _column([container.cpu_request_millicores for container in self.watched])
         self.limit_bytes: Floats = _column([container.memory_limit_bytes for container in self.watched])
+        self.by_path = {container.cgroup_path: container for container in self.watched if container.cgroup_path}
         self.before: Rows | None = None
         self.memory_before: Rows | None = None
 
@@ -92,7 +98,7 @@ def _column(values: Sequence[int | None]) -> Floats:
 
 
 class Alarms:
-    """Watches for starvation and full memory; see the module's docstring."""
+    """Watches for starvation, full memory and waiting for it; see the module's docstring."""
 
     def __init__(
         self,
@@ -102,9 +108,11 @@ class Alarms:
         memory_limit_ratio: float,  # A memory limit becomes this x the working set
         capacity_millicores: int,
         on_alarm: Callable[[Mapping[ContainerKey, Urgent]], None],  # Is told, on the sampling thread; quick
+        shortages: MemoryShortages | None = None,  # None = nobody is looked at between sweeps
     ) -> None:
         self._rings, self._options, self._limit_ratio = rings, options, memory_limit_ratio
         self._capacity_millicores, self._on_alarm = capacity_millicores, on_alarm
+        self._shortages = shortages
         self._looked = _Looked((), rings)
         self._contended_ns: int | None = None
 
@@ -140,6 +148,32 @@ class Alarms:
             self._starved(looked, before, rows, contended_ns, found)
         self._filled(looked, rows, found)
         self._stalled(looked, found)
+        self._fell_short(looked, rows, found)
+        self._tell(looked, found)
+
+    def held(self, cgroup_path: str) -> None:
+        """Hear that a cgroup's tasks were held back at its memory.high; the sampling thread."""
+        if self._shortages is not None and cgroup_path in self._looked.by_path:
+            self._shortages.held(cgroup_path)
+
+    def look_at_memory(self, *, is_waited_for: bool) -> None:
+        """Look, between two sweeps, who is short of memory by a bound of its own; the sampling thread.
+
+        Args:
+            is_waited_for: Tasks of some pod have waited for memory since the look before.
+        """
+        shortages, looked = self._shortages, self._looked
+        if shortages is None or not looked.by_path:
+            return
+        if is_waited_for:
+            shortages.waited()
+        if shortages.is_quiet:
+            return
+        found: dict[ContainerKey, Urgent] = {}
+        self._fell_short(looked, self._rings.newest_rows(looked.slots), found)
+        self._tell(looked, found)
+
+    def _tell(self, looked: _Looked, found: dict[ContainerKey, Urgent]) -> None:
         # A slot may have gone to another cgroup since the list was made; asked after reading, and only of those found.
         places = {container.key: container for container in looked.watched if container.key in found}
         found = {key: urgent for key, urgent in found.items() if self._is_there(places[key])}
@@ -190,3 +224,21 @@ class Alarms:
         for index in np.flatnonzero(is_known & (waiting >= self._options.revert_memory_waiting_ratio)).tolist():
             key = looked.watched[index].key
             found[key] = replace(found.get(key, Urgent()), memory_waiting_ratio=float(waiting[index]))
+        if self._shortages is not None and (is_known & (waiting >= self._options.urgent_memory_waiting_ratio)).any():
+            self._shortages.waited()
+
+    def _fell_short(self, looked: _Looked, rows: Rows, found: dict[ContainerKey, Urgent]) -> None:
+        """Tell of those that are held back at memory.high, or wait for memory at their limit."""
+        if self._shortages is None or self._shortages.is_quiet:
+            return
+        is_full = rows["memory_current_bytes"] >= self._options.urgent_memory_ratio * looked.limit_bytes
+        full = [path for index in np.flatnonzero(is_full).tolist() if (path := looked.watched[index].cgroup_path)]
+        for path, shortage in self._shortages.look(looked.by_path, full).items():
+            key = looked.by_path[path].key
+            seen = Urgent(
+                memory_bytes=shortage.working_set_bytes,
+                memory_limit_bytes=shortage.limit_bytes,
+                memory_short=shortage.cause,
+            )
+            before = found.get(key, Urgent())
+            found[key] = replace(larger(before, seen), memory_waiting_ratio=before.memory_waiting_ratio)

@@ -14,10 +14,11 @@ from agent.core.cluster.pod import Pod
 from agent.core.cluster.unit import UnitIdentity
 from agent.core.cluster.versions import gates_of
 from agent.core.machine.cluster_checkup import ClusterStatus, MissingRight, ReportStanding
+from agent.core.machine.oom_score import OomScore
 from agent.core.plan.directives import STALE_SECONDS
 from agent.core.plan.plan import Plan, PlanStep
 from agent.core.resize.decision import Action, Decision
-from agent.core.resize.why import Acted
+from agent.core.resize.why import Acted, stale_oom_score
 from agent.core.resize.write_gate import may_resize
 from agent.metrics.acting_series import Trigger
 from agent.node.files.documents import CLUSTER, PLAN
@@ -70,7 +71,15 @@ class ActingAnswers:
             is_evicted=pod.is_evicted,
             decisions=self._parts.journal.newest(DECISIONS_TOLD, DecisionFilter(pod=str(pod.ref))),
             told=planned.directed.sentences(demand.workload),
+            oom_score=self._oom_score(demand.pod.uid, identity.container or ""),
         )
+
+    def _oom_score(self, uid: str, name: str) -> OomScore | None:
+        state, original = self._parts.cluster.state(), self._parts.holds.original(uid)
+        pod = next((pod for pod in state.pods if pod.uid == uid), None)
+        if pod is None or original is None or state.node is None:
+            return None
+        return stale_oom_score(pod, name, original, state.node)
 
     def verbs(self, node: str) -> dict[str, Verb]:
         """Return what can be asked and ordered at the socket."""

@@ -1,13 +1,15 @@
 """The composition of all that needs an API server: the view of the node, the plan, the hand, and what is kept for them.
 
 Node. Built only where there is an API server to ask (a pod's own account, or a kubeconfig); ``watching`` builds the
-rest. It owns the thread ``acting``; the view has three of its own. Questions and orders of people go to ``answers``.
+rest. It owns the thread ``acting``; the view has three or four of its own. Questions and orders of people go to
+``answers``.
 """
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -27,7 +29,8 @@ from agent.node.cluster.rights import Rights
 from agent.node.cluster.view import ClusterView
 from agent.node.files.steady_clock import BootClock, SteadyClock
 from agent.node.history.learner import Learner
-from agent.node.keepers.assembly import KeeperParts, keepers_of
+from agent.node.keepers.assembly import KeeperParts, cgroup_limits_of, keepers_of
+from agent.node.keepers.cgroup_auditor import CgroupAuditor
 from agent.node.keepers.keeper import Keeper, KeeperTerms
 from agent.node.keepers.taint_permission import GRANTED
 from agent.node.orders.holds import FILE_NAME as HOLDS_FILE
@@ -41,12 +44,13 @@ from agent.node.recommender.pod_orders import PodOrders
 from agent.node.reports.directives_file import Directions
 from agent.node.resize.acting_parts import ActingClocks, ActingParts
 from agent.node.resize.actor import Actor
-from agent.node.resize.alarms import Alarms, alarm_containers
+from agent.node.resize.alarms import Alarms, ContainerKey, alarm_containers
 from agent.node.resize.answers import ActingAnswers
 from agent.node.resize.barriers import PAUSED, Barriers
 from agent.node.resize.ledger_file import FILE_NAME as LEDGER_FILE
 from agent.node.resize.ledger_file import LedgerFile
 from agent.node.resize.memory_in_use import MemoryInUse
+from agent.node.resize.memory_shortages import MemoryShortages
 from agent.node.resize.step_sender import StepSender, reserve_of
 from agent.node.resize.teller import ActTeller
 from agent.node.resize.writer import StepWriter
@@ -127,6 +131,14 @@ class Acting:
         teller = ActTeller(parts, self.barriers, self._events(api))
         restoring = RestorePromises(parts.holds, parts.ledger)
         self._taint_asker = self._made_taint_asker()
+        self._cgroup_limits = cgroup_limits_of(settings, sampling)
+        self._auditor = CgroupAuditor(
+            mount=sampling.mount,
+            cgroup_root=settings.cgroup.root,
+            state=cluster.state,
+            written_by_us=self._cgroup_limits.was_last_written,
+            metrics=node.metrics,
+        )
         self.actor = Actor(
             parts,
             writer=self.writer,
@@ -154,7 +166,10 @@ class Acting:
             options=settings.act,
             memory_limit_ratio=settings.cruise.memory_limit_ratio,
             capacity_millicores=sampling.machine.capacity_millicores,
-            on_alarm=self.actor.alarm,
+            on_alarm=self._alarmed,
+            shortages=MemoryShortages(
+                mount=sampling.mount, options=settings.act, limit_ratio=settings.cruise.memory_limit_ratio
+            ),
         )
         self._proposer = self._made_proposer(teller)
         self.actor.followers.append(self._follow)
@@ -186,7 +201,9 @@ class Acting:
                 _below(settings.state.directory, HOLDS_FILE),
                 now_unix_seconds=clocks.wall_now(),
                 boot=BootClock.of_machine(),
-                of_cluster=ClusterPause(settings.cluster_pause_file, told=node.directions.pause_reason).reason,
+                of_cluster=ClusterPause(
+                    settings.cluster_pause_file, told=node.directions.pause_reason, watch=self._cluster.pause
+                ).reason,
             ),
             journal=self.journal,
             series=node.metrics.acting,
@@ -220,9 +237,11 @@ class Acting:
                 rights=parts.rights,
                 series=parts.series,
                 terms=KeeperTerms(may_write=barriers.may_write, tell=self.journal.add),
+                may_write_budget=barriers.may_write_budget,
                 is_enforcing=lambda: barriers.is_enforcing,
             ),
             self._node.sampling,
+            self._cgroup_limits,
             waiting_ratios=self._node.evaluator.waiting_ratios,
             permission=(lambda: GRANTED) if asker is None else asker.permission,
         )
@@ -258,17 +277,20 @@ class Acting:
         """Begin to watch the API server, and to plan and act; the agent samples whether it answers or not."""
         self._cluster.start()
         self.actor.turns.start()
+        self._auditor.turns.start()
         if self._proposer is not None:
             self._proposer.turns.start()
 
     def stop(self) -> bool:
         """End the threads; False = one of them is left in a call to a server that does not answer."""
         self.actor.turns.stop()
+        self._auditor.turns.stop()
         self._cluster.stop()
         if self._proposer is not None:
             self._proposer.stop()
         if self._taint_asker is not None:
             self._taint_asker.stop()
+        self._auditor.turns.join(STOP_SECONDS)
         if not self.actor.turns.join(STOP_SECONDS):
             return False
         self.journal.close()
@@ -280,11 +302,15 @@ class Acting:
         """Look for what is urgent after a sweep; the sampling thread."""
         self.alarms.look()
 
+    def _alarmed(self, needs: Mapping[ContainerKey, Urgent]) -> None:
+        """Count who is short, and plan for it; the sampling thread."""
+        self._parts.series.count_urgent(needs.values())
+        self.actor.alarm(needs)
+
     def killed(self, identity: UnitIdentity, memory_bytes: int | None) -> bool:
         """Hear of an out-of-memory kill; the sampling thread.
 
         Args:
-            identity: Who was killed.
             memory_bytes: What it used then, else its limit; None = neither is known.
 
         Returns:
@@ -314,6 +340,9 @@ class Acting:
             notes.append(f"nothing is resized: what is under way cannot be kept: {self._ledger_file.fault}")
         troubles = {status.trouble for status in self._cluster.statuses() if status.trouble is not None}
         notes += [f"the API server is not heard: {trouble}" for trouble in sorted(troubles)]
+        watch = self._cluster.pause
+        if watch is not None and watch.trouble is not None and not troubles:
+            notes.append(f"a pause of the cluster is heard late, by the mount and the webhook alone: {watch.trouble}")
         notes += [f"not understood: {fault}" for fault in self._cluster.faults()]
         for asking in (self._proposer, self._taint_asker):
             notes += () if asking is None else asking.notes()

@@ -17,6 +17,8 @@ HISTORY: Final = "history"
 DIRECTIVES: Final = "directives"
 """The webhook has told nothing yet: pods that an HPA or a VPA sizes are not known from others."""
 _OF_FIGURES: Final = (MEASURING, HISTORY, DIRECTIVES)
+VERSIONS: Final = "versions"
+"""The API server or the kubelet knows no resize."""
 NO_API: Final = "api"
 """The API server has not told enough, or not lately."""
 
@@ -43,7 +45,7 @@ class Barrier:
     @property
     def is_dry_run(self) -> bool:
         """Return whether this agent only recommends, until an operator mends something."""
-        return self.reason in ("rights", "versions")
+        return self.reason in ("rights", VERSIONS)
 
 
 class Grounds(Protocol):
@@ -51,15 +53,12 @@ class Grounds(Protocol):
 
     def measuring_fault(self) -> str | None:
         """Return why what was measured is too old to act by; None = it is not."""
-        ...
 
     def is_history_known(self) -> bool:
         """Return whether what was learnt before the start is known by now."""
-        ...
 
     def is_untold(self) -> bool:
         """Return whether a webhook is configured and has told nothing yet."""
-        ...
 
 
 class Barriers:
@@ -72,13 +71,21 @@ class Barriers:
         self.newest: Barrier | None = None
         """What stood in the way of the newest plan; None = nothing, or there is no plan yet."""
         self.is_enforcing = False
-        """Some pod of the newest plan is in mode enforce; else nothing at all is written, no taint either."""
+        """Some pod of the newest plan is in mode enforce; else only budgets of pods are written, no taint either."""
 
     def may_write(self) -> str | None:
         """Return why nothing may be written now, whoever wants to; None = it may."""
         if self._holds.is_paused(self._wall_now()):
             return PAUSED
         return None if self.newest is None else self.newest.reason
+
+    def may_write_budget(self) -> str | None:
+        """Return why no limit of a whole pod may be written now; None = it may.
+
+        It is no resize: a person states the amounts, and neither versions nor what was measured decide about them.
+        """
+        reason = self.may_write()
+        return None if reason in (VERSIONS, *_OF_FIGURES) else reason
 
     def barrier_of(self, state: NodeState, gates: Gates, wall_now: float) -> Barrier | None:
         """Return what stands in the way of writing by a state; None = nothing does."""
@@ -99,7 +106,7 @@ class Barriers:
         if faults:
             return Barrier(reason=NO_API, sentence="; ".join(faults))
         if not gates.resize:
-            return Barrier(reason="versions", sentence="; ".join(gates.reasons))
+            return Barrier(reason=VERSIONS, sentence="; ".join(gates.reasons))
         if state.unreadable_pods:
             return Barrier(reason="pods", sentence=f"not understood: {'; '.join(state.unreadable_pods)}")
         fault = self._grounds.measuring_fault()

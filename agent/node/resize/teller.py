@@ -42,7 +42,6 @@ class Events(Protocol):
 
     def send(self, event: PodEvent) -> bool:
         """Tell; never raises."""
-        ...
 
 
 class ActTeller:

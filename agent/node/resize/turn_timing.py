@@ -16,7 +16,14 @@ IDLE_NEWS_SECONDS: Final = 5.0
 """... and while nothing does: a rollout brings many, and a turn of a full node costs some 40 ms."""
 KILL_SECONDS: Final = 1.0
 _LONG_AGO_SECONDS: Final = -1e9
-_URGENT_FIRST: Final = (Trigger.OUT_OF_MEMORY, Trigger.PRESSURE, Trigger.ORDER, Trigger.NEWS, Trigger.INTERVAL)
+_URGENT_FIRST: Final = (
+    Trigger.OUT_OF_MEMORY,
+    Trigger.MEMORY,
+    Trigger.PRESSURE,
+    Trigger.ORDER,
+    Trigger.NEWS,
+    Trigger.INTERVAL,
+)
 
 
 class TurnTiming:
@@ -65,4 +72,5 @@ class TurnTiming:
             Trigger.NEWS: NEWS_SECONDS if self.is_busy else IDLE_NEWS_SECONDS,
             Trigger.PRESSURE: self._urgent_interval_seconds,
             Trigger.OUT_OF_MEMORY: KILL_SECONDS,
+            Trigger.MEMORY: KILL_SECONDS,
         }.get(trigger, 0.0)

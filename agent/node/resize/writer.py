@@ -65,9 +65,6 @@ class StepWriter:
 
         Args:
             pod: As it was when the step was decided: it is resized in no other version.
-            step: What to change.
-            action: What it is for.
-            timeout_seconds: For the call; None = as usual.
 
         Returns:
             The decision put down, and the server's answer; None = nothing was sent.

@@ -1,5 +1,7 @@
 """The fast lane: a few pressure totals read several times a second, so that contention starts a sweep early.
 
+One of them is the memory pressure of all pods together: while it stands still nobody need look who waits for memory.
+
 Node. What counts as rising is a rule of ``core.pacing``; here are the files, their numbers and when they are due.
 The kernel weighs stalls in whole jiffies at each read: below some 20 ms between two reads of one file its total loses
 time. That is why the rate is bounded and why nobody else reads these files.
@@ -11,7 +13,14 @@ import logging
 from dataclasses import replace
 from typing import Final
 
-from agent.core.window.sweep_pace import ContentionPolicy, LaneWatch, next_on_grid, watch_lanes
+from agent.core.window.sweep_pace import (
+    ContentionPolicy,
+    LaneState,
+    LaneWatch,
+    lane_waiting_ratio,
+    next_on_grid,
+    watch_lanes,
+)
 from agent.sensing.sampler_contract import Sampler, SamplerError
 
 log = logging.getLogger(__name__)
@@ -32,6 +41,10 @@ class FastLane:
     ) -> None:
         self._sampler, self._hz, self._policy = sampler, hz, policy
         self._lanes: dict[str, int] = {}
+        self._memory_path: str | None = None
+        self._memory: LaneState | None = None
+        self.is_memory_waited_for = False
+        """Tasks of some pod have waited for memory, as of the newest reading."""
         self._watch = LaneWatch()
         self._due_ns = 0
 
@@ -51,6 +64,8 @@ class FastLane:
         wanted = [NODE_PRESSURE]
         if kubepods_root:
             wanted.append(kubepods_root.lstrip("/") + "/cpu.pressure")
+            self._memory_path = kubepods_root.lstrip("/") + "/memory.pressure"
+            wanted.append(self._memory_path)
         # A file that cannot be read any more is a dead cgroup's: its namesake's is opened anew.
         dead = {reading.lane for reading in self._sampler.read_lanes() if reading.some_usec is None}
         for path in [path for path, lane in self._lanes.items() if path not in wanted or lane in dead]:
@@ -74,6 +89,10 @@ class FastLane:
             for reading in self._sampler.read_lanes()
             if reading.some_usec is not None
         }
+        memory = readings.pop(self._lanes.get(self._memory_path or "", -1), None)
+        waiting_ratio = None if memory is None else lane_waiting_ratio(self._memory, *memory)
+        self._memory = None if memory is None else LaneState(*memory)
+        self.is_memory_waited_for = waiting_ratio is not None and waiting_ratio >= self._policy.memory_waiting_ratio
         self._watch, risen = watch_lanes(self._watch, readings, self._policy)
         by_lane = {lane: path for path, lane in self._lanes.items()}
         return tuple(by_lane[lane] for lane in risen)

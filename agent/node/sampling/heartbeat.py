@@ -18,9 +18,7 @@ class SweepHeartbeat:
     def __init__(self, interval_seconds: float, *, sampler_name: str) -> None:
         self._sampler_name = sampler_name
         self.base_interval_seconds: Final = interval_seconds
-        """As configured."""
         self.interval_seconds = interval_seconds
-        """In force."""
         self.widest_interval_seconds = interval_seconds
         """The widest that was in force during the last ``LATENESS_REMEMBERED`` sweeps: rows in the rings may lie this
         far apart although the rate has come back."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from agent.node.sampling.kernel_limits import read_memory_max_bytes
 from agent.node.sampling.unit_table import WatchedUnit
-from agent.node.sampling.watched_cgroups import read_memory_max_bytes
 from agent.sensing.memory_events import OomKill
 
 

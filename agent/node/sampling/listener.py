@@ -9,8 +9,10 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from agent.core.cluster.unit import UnitKind
 from agent.core.window.sweep_pace import Skipped
 from agent.metrics.agent_series import Metrics
+from agent.sensing.cgroup_path import PathKind, parse_cgroup_path
 from agent.sensing.discovery import Changes
 from agent.sensing.memory_events import OomKill
 from agent.sensing.sampler_contract import SweepResult
@@ -59,9 +61,15 @@ class Listener:
         self._metrics.count_skipped_sweeps(reason, count)
 
     def changed(self, changes: Changes) -> None:
-        """Log it; a change of scope for people, the rest for debugging."""
+        """Count containers that came and went, and log it; a change of scope for people, the rest for debugging."""
         if changes.scope_changed:
             log.info("kubepods found: watching pods from now on")
+        if changes.trigger != "start":
+            self._metrics.count_cgroups(
+                "container",
+                created=sum(found.identity.kind is UnitKind.CONTAINER for found in changes.appeared),
+                removed=sum(parse_cgroup_path(path).kind is PathKind.CONTAINER for path in changes.vanished),
+            )
         log.debug(
             "cgroups changed",
             extra={"appeared": len(changes.appeared), "vanished": len(changes.vanished), "trigger": changes.trigger},

@@ -15,12 +15,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
-from agent.core.window.sweep_pace import ContentionPolicy, Pace, Skipped, after_sweep, next_on_grid
+from agent.core.window.sweep_pace import ContentionPolicy, Pace, after_sweep, next_on_grid
 from agent.node.sampling.fast_lane import FastLane
 from agent.node.sampling.heartbeat import SweepHeartbeat
+from agent.node.sampling.listener import Listener
 from agent.node.sampling.watched_cgroups import WatchedCgroups
 from agent.sensing.discovery import Changes
-from agent.sensing.memory_events import MemoryEvents, OomKill
+from agent.sensing.memory_events import MemoryEvents
 from agent.sensing.sampler_contract import SweepResult
 from agent.turns import Turns
 
@@ -30,29 +31,14 @@ FAILED_SECONDS: Final = 0.1
 """After a turn that failed: a fault that repeats at once must not spin."""
 
 
-class SamplingListener(Protocol):
-    """Who hears what the sampling thread does; called on that thread, so it must be quick."""
+class MemoryListener(Protocol):
+    """Who hears who may be short of memory; called on the sampling thread, so it must be quick."""
 
-    def swept(self, result: SweepResult, *, lateness_seconds: float | None) -> None:
-        """A sweep is done; None = it was an early one, which no deadline asked for."""
+    def held(self, cgroup_path: str) -> None:
+        """A cgroup's tasks were held back at its memory.high."""
 
-    def skipped(self, reason: Skipped, count: int) -> None:
-        """Sweeps that were due did not happen."""
-
-    def changed(self, changes: Changes) -> None:
-        """Units appeared or vanished, or a re-list was made."""
-
-    def killed(self, kill: OomKill) -> None:
-        """The kernel killed for want of memory."""
-
-    def contention(self, lanes: tuple[str, ...]) -> None:
-        """Pressure rose on these lanes and a sweep was started early."""
-
-    def refused(self, path: str, error: Exception) -> None:
-        """A cgroup cannot be watched for now, told once; it is tried again at each re-list."""
-
-    def failed(self, error: Exception) -> None:
-        """A turn of the loop failed; the loop goes on."""
+    def look_at_memory(self, *, is_waited_for: bool) -> None:
+        """The fast lane was read; whether tasks of some pod waited for memory since it was read before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,12 +65,13 @@ class SamplingLoop:
         *,
         watched: WatchedCgroups,  # It and its parts are this thread's from now on; ``close`` closes them
         policy: SamplingPolicy,
-        listener: SamplingListener,
+        listener: Listener,
+        memory: MemoryListener | None = None,
         clock_ns: Callable[[], int] = time.monotonic_ns,  # CLOCK_MONOTONIC; with ``wait`` the seam for tests
         # Waits for descriptors, for this many seconds at most
         wait: Callable[[select.epoll, float], list[tuple[int, int]]] = select.epoll.poll,
     ) -> None:
-        self._watched, self._policy, self._listener = watched, policy, listener
+        self._watched, self._policy, self._listener, self._memory = watched, policy, listener, memory
         self._sampler, self._discovery, self._units = watched.sampler, watched.discovery, watched.units
         self._clock_ns, self._wait = clock_ns, wait
         self.heartbeat = SweepHeartbeat(policy.interval_seconds, sampler_name=watched.sampler.name)
@@ -203,6 +190,8 @@ class SamplingLoop:
         if risen and not has_just_swept:
             result = self._sweep(is_slow=False, is_retry=False)
             self._listener.swept(result, lateness_seconds=None)
+        if self._memory is not None:
+            self._memory.look_at_memory(is_waited_for=self._lane.is_memory_waited_for)
 
     def _serve_descriptors(self, ready: set[int]) -> None:
         if self._wake_read in ready:
@@ -222,6 +211,12 @@ class SamplingLoop:
         if self._watched.events is not None:
             for kill in self._watched.events.drain():
                 self._listener.killed(kill)
+            self._tell_held(self._watched.events)
+
+    def _tell_held(self, events: MemoryEvents) -> None:
+        for path in events.take_held():
+            if self._memory is not None:
+                self._memory.held(path)
 
     def _sweep_due(self) -> None:
         started_ns = self._clock_ns()
@@ -232,9 +227,11 @@ class SamplingLoop:
         slow_ns = int(self._policy.slow_interval_seconds * 1e9)
         if is_slow:
             self._slow_due_ns = next_on_grid(self._slow_due_ns, slow_ns, started_ns)
+            self._watched.sweep_pods(retry_absent=is_retry)
             if self._watched.events is not None:
                 for kill in self._watched.events.poll_all():
                     self._listener.killed(kill)
+                self._tell_held(self._watched.events)
         if is_retry:
             self._retry_due_ns = started_ns + int(self._policy.retry_absent_seconds * 1e9)
             self._watched.read_limits()

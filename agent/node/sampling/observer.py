@@ -102,10 +102,10 @@ class Observer:
             lambda pieces: memory_window(pieces, policy, end_monotonic_ns=end_ns),
         )
 
-    def _past_statuses(self, end_ns: int) -> Iterator[UnitStatus]:
-        """Return everything known of all units at a moment before now."""
+    def _past_statuses(self, units: Iterable[WatchedUnit], end_ns: int) -> Iterator[UnitStatus]:
+        """Return everything known of units at a moment before now."""
         policy = self.policy()
-        for unit in self._units.all():
+        for unit in units:
             status = self._past_status_of(unit, policy, end_ns)
             if self._rings.inode(unit.slot) == unit.inode:  # after use, as in `observe`
                 yield status
@@ -169,17 +169,23 @@ class Observer:
                 those of now.
             notes: What is degraded, one sentence each.
         """
-        now_ns = self._clock_ns()
-        end_ns = now_ns - int(at_age_seconds * NS)
         return Snapshot(
             taken_unix_seconds=time.time() - at_age_seconds,
             at_age_seconds=at_age_seconds,
             source=self._source,
             node=self._machine.status(),
             sampler=self._heartbeat.status(units=len(self._units)),
-            units=tuple(self.statuses(self._units.all()) if end_ns >= now_ns else self._past_statuses(end_ns)),
+            units=tuple(self.statuses_at(self._units.all(), at_age_seconds)),
             notes=tuple(notes),
         )
+
+    def statuses_at(
+        self, units: Iterable[WatchedUnit], at_age_seconds: float, is_stopping: Callable[[], bool] = lambda: False
+    ) -> list[UnitStatus]:
+        """Return everything known of units now, or as it was this many seconds ago."""
+        if at_age_seconds <= 0:
+            return [status for _, status in self.observe(units, is_stopping)]
+        return list(self._past_statuses(units, self._clock_ns() - int(at_age_seconds * NS)))
 
     def statuses(self, units: Iterable[WatchedUnit]) -> list[UnitStatus]:
         """Return everything known of units now; those that have gone meanwhile are left out."""
@@ -194,7 +200,6 @@ class Observer:
         which is a tenth of the time.
 
         Args:
-            units: Watched ones.
             is_stopping: Asked between two windows; once it says so, nothing is given.
         """
         end_ns, policy = self._clock_ns(), self.policy()
@@ -237,7 +242,6 @@ class Observer:
         After a restart the minutes the raw ring still holds are made up for.
 
         Args:
-            now_ns: CLOCK_MONOTONIC.
             is_stopping: Asked between two units: a full node takes longer than the end may.
             on_row: Is handed each row that was written, unit by unit, a unit's rows oldest first.
         """

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from agent.node.sampling.listener import Tally
 from agent.node.sampling.loop import SamplingLoop
+from agent.node.sampling.pod_cgroups import PodCgroups
 from agent.node.sampling.unit_table import UnitTable
 from agent.sensing.discovery import Discovery
 from agent.sensing.machine import Machine
@@ -26,5 +27,6 @@ class SamplingParts:
     discovery: Discovery
     sampler: Sampler
     loop: SamplingLoop
+    pods: PodCgroups
     tally: Tally
     open_files_limit: int

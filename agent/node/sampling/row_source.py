@@ -20,17 +20,14 @@ class RowView(Protocol):
     @property
     def pieces(self) -> Sequence[Rows]:
         """Return the rows in at most two arrays, shape ``(n,)`` each."""
-        ...
 
     def __len__(self) -> int: ...
 
     def intact(self) -> bool:
         """Tell, after use, whether the rows were what they seemed."""
-        ...
 
     def joined(self) -> Rows:
         """Return a copy in one array."""
-        ...
 
 
 class RowSource(Protocol):
@@ -38,32 +35,21 @@ class RowSource(Protocol):
 
     def raw(self, slot: int, rows: int | None = None) -> RowView:
         """View the newest samples (dtype `SAMPLE`); None = all there are."""
-        ...
 
     def memory(self, slot: int, rows: int | None = None) -> RowView:
         """View the newest memory rows (dtype `MEMORY_ROW`)."""
-        ...
 
     def minutes(self, slot: int, rows: int | None = None) -> RowView:
         """View the newest minute rows (dtype `MINUTE_ROW`)."""
-        ...
-
-    def newest(self, slot: int) -> np.void | None:
-        """Return a copy of the newest sample; None when there is none."""
-        ...
 
     def newest_rows(self, slots: Sequence[int]) -> Rows:
         """Return a copy of the newest sample of each slot, shape ``(len(slots),)``; ``ABSENT`` where there is none."""
-        ...
 
     def inode(self, slot: int) -> int:
         """Return the inode of the cgroup behind a slot."""
-        ...
 
     def generation(self, slot: int) -> int:
         """Tell which cgroup stands behind the slot."""
-        ...
 
     def append_minute(self, slot: int, row: Rows | np.void, *, generation: int | None = None) -> bool:
         """Append one `MINUTE_ROW`; with a generation only while that cgroup still stands behind the slot."""
-        ...

@@ -9,11 +9,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Final, Protocol
 
 from agent.core.cluster.unit import UnitIdentity, UnitResources
-from agent.core.machine.cpu_knobs import parse_cpu_max
+from agent.node.sampling.kernel_limits import read_cpu_max_millicores, read_memory_max_bytes
+from agent.node.sampling.pod_cgroups import PodCgroups
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit
 from agent.sensing.discovery import Changes, Discovery, Found
 from agent.sensing.memory_events import MemoryEvents
@@ -38,20 +38,21 @@ class WatchedCgroups:
     def __init__(
         self,
         *,
-        mount: Path,
         sampler: Sampler,
         rings: RingFile,  # Closed by whoever opened it, after the loop
         discovery: Discovery,
         units: UnitTable,  # Filled here for the other threads
         names: PodNames,
         on_refused: Callable[[str, Exception], None],  # Hears of a cgroup that cannot be watched for now, once
+        pods: PodCgroups | None = None,  # Of whole pods and tiers; None = those are not sampled
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
-        self.mount: Final = mount
+        self.mount: Final = discovery.mount
         self.sampler: Final = sampler
         self.discovery: Final = discovery
         self.units: Final = units
         self._rings, self._names, self._on_refused, self._clock_ns = rings, names, on_refused, clock_ns
+        self._pod_cgroups = pods
         self.events: MemoryEvents | None = None
         """None = memory.events cannot be polled, or not yet."""
         self._pods: set[str] = set()
@@ -75,6 +76,13 @@ class WatchedCgroups:
         for found in self.discovery.units():
             if self.units.get(found.path) is None:
                 self._watch(found)
+        self._follow_pods()
+
+    def sweep_pods(self, *, retry_absent: bool) -> None:
+        """Read whole pods and tiers; right after a slow sweep over the containers."""
+        if self._pod_cgroups is not None:
+            is_whole = not self._refused and not self.discovery.dropped
+            self._pod_cgroups.sweep(retry_absent=retry_absent, knows_all_containers=is_whole)
 
     def forget(self, path: str) -> None:
         """Stop watching a cgroup; one that is not watched is fine."""
@@ -82,6 +90,8 @@ class WatchedCgroups:
         unit = self.units.drop(path)
         if unit is None:
             return
+        if self._pod_cgroups is not None:
+            self._pod_cgroups.container_gone(path)
         self.sampler.remove(unit.slot)
         self._rings.release(unit.slot)
         if self.events is not None:
@@ -107,6 +117,8 @@ class WatchedCgroups:
             read = self._with_limits(unit)
             if read != unit and self.units.get(unit.identity.cgroup_path) is unit:
                 self.units.put(read)
+        if self._pod_cgroups is not None:
+            self._pod_cgroups.read_limits()
 
     def watch_events(self) -> None:
         """Watch what could not be before: a controller may have been switched on, a descriptor have come free."""
@@ -168,9 +180,12 @@ class WatchedCgroups:
 
     def _follow_pods(self) -> None:
         """Follow the pods' own memory.events: after a kill the container's cgroup may be gone at once."""
+        by_uid = self.discovery.pod_paths()
+        if self._pod_cgroups is not None:
+            self._pod_cgroups.follow(by_uid, self.discovery.tier_paths())
         if self.events is None:
             return
-        pods = set(self.discovery.pod_paths().values())
+        pods = set(by_uid.values())
         for path in self._pods - pods:
             self.events.remove(path)
         for path in pods - self._pods:
@@ -184,20 +199,3 @@ class WatchedCgroups:
             cpu_max_millicores=read_cpu_max_millicores(directory),
             memory_max_bytes=read_memory_max_bytes(directory),
         )
-
-
-def read_cpu_max_millicores(directory: Path) -> int | None:
-    """Read a cgroup's own cpu.max; None = no limit, no such file, or not understood."""
-    try:
-        return parse_cpu_max((directory / "cpu.max").read_text()).millicores
-    except (OSError, ValueError):
-        return None
-
-
-def read_memory_max_bytes(directory: Path) -> int | None:
-    """Read a cgroup's own memory.max; None = no limit, no such file, or not understood."""
-    try:
-        text = (directory / "memory.max").read_text().strip()
-        return None if text == "max" else int(text)
-    except (OSError, ValueError):
-        return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Final
 
 from agent.core.window.policy import WindowPolicy
@@ -10,6 +11,10 @@ from agent.settings import Settings
 
 LEAST_RAW_SECONDS: Final = 120.0
 """A minute row needs its minute and the rate window before it, however short the windows are set."""
+MOST_TIERS: Final = 64
+"""``kubepods`` and what lies between it and the pods: three, with a system partition six; a host of KinD nodes has
+that for each."""
+POD_MARGIN_ROWS: Final = 6
 RAW_MARGIN_ROWS: Final = 44
 """Rows beyond the window: early sweeps on contention, and time for a reader before its rows are overwritten."""
 
@@ -43,4 +48,16 @@ def ring_geometry(settings: Settings) -> RingGeometry:
         memory_length=int(windows.memory_window_seconds / sampling.slow_interval_seconds)
         + (defaults.memory_length - 180),
         minute_length=defaults.minute_length,
+    )
+
+
+def pod_ring_geometry(settings: Settings) -> RingGeometry:
+    """Size the rings of whole pods and tiers: a sample at each slow tick, and no minutes."""
+    containers, slow_seconds = ring_geometry(settings), settings.sampling.slow_interval_seconds
+    raw_seconds = settings.windows.cpu_window_seconds + settings.windows.rate_window_seconds
+    return RingGeometry(
+        max_slots=containers.max_slots + MOST_TIERS,
+        raw_length=math.ceil(raw_seconds / slow_seconds * 1.1) + POD_MARGIN_ROWS,
+        memory_length=containers.memory_length,
+        minute_length=2,  # the least there can be; nothing is written there
     )

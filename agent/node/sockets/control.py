@@ -65,7 +65,6 @@ def open_control_listener(path: Path, *, makes_parents: bool = False) -> socket.
     """Bind the socket, mode 0600, in a directory that is made 0700 if need be. One that nobody listens on is replaced.
 
     Args:
-        path: Of the socket.
         makes_parents: Make what the directory stands in as well: for a place that nobody typed.
 
     Raises:
@@ -243,13 +242,7 @@ def request(
     """Ask a running agent.
 
     Args:
-        socket_path: Where it listens.
-        verb: What is asked.
-        arguments: Of the verb; plain JSON values.
         timeout_seconds: For the whole exchange.
-
-    Returns:
-        The result as the verb gave it.
 
     Raises:
         NoAgent: Nobody listens there.

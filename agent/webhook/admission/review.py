@@ -160,7 +160,6 @@ class Reviewer:
         """Return what becomes of a pod.
 
         Args:
-            pod: As it is being created.
             node: The one node that it can go to; None = it may go to several.
             peer: The address that sent it in a review, which may be anybody's; None = it is known to be ordered.
         """

@@ -28,7 +28,7 @@ MOST_KEPT: Final = 1000
 
 
 class Schedules:
-    """Says whether buffers are active, by their annotation; ``buffer_seams.Activities``. For one thread."""
+    """Says whether buffers are active, by their annotation. For one thread."""
 
     def __init__(self, calendar: Calendar | None = None) -> None:
         self._calendar = calendar if calendar is not None else SystemCalendar()
@@ -76,11 +76,7 @@ class SystemCalendar:
             return None
 
     def beginnings(self, expression: str) -> CronBeginnings:
-        """Read five cron fields.
-
-        Raises:
-            ValueError: One is not understood.
-        """
+        """Read five cron fields."""
         from cronsim import CronSimError
 
         found = _CronBeginnings(expression)

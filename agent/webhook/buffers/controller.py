@@ -19,13 +19,23 @@ from agent.kube.json_reader import ConvertError
 from agent.kube.reflector import WatchPace
 from agent.kube.scale import ScalableKinds
 from agent.turns import TurnCounts, Turns
+from agent.webhook.buffers.calendar import Schedules
 from agent.webhook.buffers.counted_api import CountedApi
+from agent.webhook.buffers.dedicated_pods import DedicatedPods
 from agent.webhook.buffers.dry_run import DryRun
-from agent.webhook.buffers.namespace_pass import AgainError, Looked, LostLeadError, NamespacePasses, NamespaceView
+from agent.webhook.buffers.namespace_pass import (
+    AgainError,
+    Looked,
+    LostLeadError,
+    NamespacePasses,
+    NamespaceView,
+    WriteTerms,
+)
 from agent.webhook.buffers.options import BufferMode, BufferOptions
+from agent.webhook.buffers.placeholders import Placeholders
 from agent.webhook.buffers.queue import NamespaceQueue
 from agent.webhook.buffers.resolver import Resolver, reference_of
-from agent.webhook.buffers.seams import Collaborators, WritePermission
+from agent.webhook.buffers.seams import Sizer, WritePermission
 from agent.webhook.buffers.seen_buffer import SeenBuffer
 from agent.webhook.buffers.watches import BufferWatches, Reference
 from agent.webhook.buffers.writer import BufferWriter, OthersStatusError
@@ -57,6 +67,17 @@ class ControllerStanding:
     has_dry_run: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collaborators:
+    """Whom the controller asks."""
+
+    sizer: Sizer | None
+    """Sizes chunks as admission would; None = the annotation that asks for it has no effect."""
+    activities: Schedules
+    keeper: Placeholders
+    """Keeps room by pods of ours; one thread of the leader has it do so."""
+
+
 class BufferController:
     """The controller of one replica."""
 
@@ -67,7 +88,7 @@ class BufferController:
         options: BufferOptions,
         permission: WritePermission,
         instance: str,
-        collaborators: Collaborators | None = None,
+        collaborators: Collaborators,
         pace: WatchPace | None = None,
         clocks: Clocks = REAL_CLOCKS,
         counts: TurnCounts | None = None,
@@ -77,12 +98,11 @@ class BufferController:
         self.api: Final = CountedApi(api)
         self.results: Final[Counter[str]] = Counter()
         """Looks at namespaces, by how they came out."""
-        asked = collaborators or Collaborators()
         clock, random = clocks.monotonic, clocks.random
         self._permission = permission
         self._clock, self._random = clock, random
         self._turns: Final = Turns("buffers", self._turn, failed=self._failed, counts=counts)
-        self._keeper: Final = asked.keeper
+        self._keeper: Final = collaborators.keeper
         self._queue = NamespaceQueue(clock=clock, random=random)
         self.watches: Final = BufferWatches(
             self.api,
@@ -97,21 +117,24 @@ class BufferController:
             self.api,
             kinds=ScalableKinds(self.api, clock=clock),
             dry_run=self._dry_run,
-            sizer=asked.sizer,
+            sizer=collaborators.sizer,
             template_seen=self.watches.templates.named,
             clock=clock,
         )
         self._writer = BufferWriter(
             self.api, version=lambda: self.watches.version, instance=instance, wall_clock=clocks.wall
         )
+        self._dedicated = DedicatedPods(self.api, on_change=self.wake, pace=pace, clocks=clocks)
         self._passes = NamespacePasses(
             watches=self.watches,
             resolver=self._resolver,
             writer=self._writer,
             keeper=self._keeper,
-            activities=asked.activities,
-            may_write=lambda: permission.is_given() and not self._turns.is_stopping,
-            takes_over=options.mode is BufferMode.ON,
+            activities=collaborators.activities,
+            dedicated=self._dedicated,
+            terms=WriteTerms(
+                lambda: permission.is_given() and not self._turns.is_stopping, takes_over=options.mode is BufferMode.ON
+            ),
             clocks=clocks,
         )
         self.counts: Final = self._passes.counts
@@ -144,6 +167,7 @@ class BufferController:
             self.watches.stop()
             self._keeper.stop()
             self._turns.join(STOP_SECONDS)
+            self._dedicated.stop()
 
     def wake(self, namespace: str) -> None:
         """Look at a namespace soon; for any thread."""
@@ -179,6 +203,10 @@ class BufferController:
     def fault(self, namespace: str) -> str | None:
         """Return why the last look at a namespace failed; None = it did not."""
         return self._faults.get(namespace)
+
+    def is_fought(self) -> bool:
+        """Return whether another controller writes a status anew each time it is taken over."""
+        return self._passes.is_fought
 
     def waiting(self) -> int:
         """Count the namespaces that are to be looked at some time."""
@@ -222,6 +250,7 @@ class BufferController:
         self._passes.clear()
         self._resolver.clear()
         self._keeper.clear()
+        self._dedicated.keep_only(())
         self._views.clear()
         self._faults.clear()
         self._periods.clear()
@@ -239,6 +268,7 @@ class BufferController:
 
     def _follow_references(self, buffers: Sequence[Buffer]) -> None:
         self.watches.refer(self._resolver.keep_only(buffers))
+        self._dedicated.keep_only(buffers)
         self._writer.forget(frozenset(buffer.uid for buffer in buffers))
 
     def _follow_others(self, seen: Sequence[SeenBuffer]) -> None:

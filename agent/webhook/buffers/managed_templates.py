@@ -91,11 +91,7 @@ class ManagedTemplates:
                 del known[name]  # the watch should have shown it long ago
 
     def standing(self, namespace: str, buffers: Sequence[Buffer]) -> dict[str, ManagedTemplate]:
-        """Return what stands under the names of managed templates; what is known already is not read again.
-
-        Raises:
-            KubeError: The server refused, or did not answer.
-        """
+        """Return what stands under the names of managed templates; what is known already is not read again."""
         standing: dict[str, ManagedTemplate] = {}
         missing: dict[str, tuple[Buffer, SeenTemplate]] = {}
         cached = self._known.setdefault(namespace, {})

@@ -26,12 +26,15 @@ from agent.core.buffers.reconciliation import is_ours, reconcile
 from agent.kube.buffer_json import pod_of_template
 from agent.kube.errors import ApiError, KubeError
 from agent.kube.json_reader import ConvertError
+from agent.webhook.buffers.calendar import Schedules
+from agent.webhook.buffers.dedicated_pods import DedicatedPods
 from agent.webhook.buffers.dry_run import NotTriedError
 from agent.webhook.buffers.managed_templates import ManagedTemplates
+from agent.webhook.buffers.placeholders import Placeholders
 from agent.webhook.buffers.resolver import Resolved, Resolver, words_of
-from agent.webhook.buffers.seams import Activities, RoomKeeper, RoomOutcome
+from agent.webhook.buffers.seams import RoomOutcome
 from agent.webhook.buffers.watches import BufferWatches
-from agent.webhook.buffers.writer import BufferWriter
+from agent.webhook.buffers.writer import BufferWriter, TugError
 from agent.webhook.clocks import REAL_CLOCKS, Clocks
 
 log = logging.getLogger(__name__)
@@ -62,8 +65,6 @@ class NamespaceView:
     """By buffer name: what became of the annotation that asks for a recommended size."""
     troubles: Mapping[str, str] = field(default_factory=dict)
     """By buffer name: why what it goes by could not be read anew."""
-    schedules: Mapping[str, str] = field(default_factory=dict)
-    """By buffer name: what of its schedule is not understood."""
     faults: tuple[str, ...] = ()
     """What is wrong with quotas."""
     ready: Mapping[str, int] = field(default_factory=dict)
@@ -90,6 +91,15 @@ class PassCounts:
     statuses: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class WriteTerms:
+    """Whether statuses may be written, and whose."""
+
+    may_write: Callable[[], bool]
+    takes_over: bool = False
+    """Statuses that another controller wrote are overwritten."""
+
+
 class NamespacePasses:
     """Looks at namespaces; see the module's docstring."""
 
@@ -99,23 +109,32 @@ class NamespacePasses:
         watches: BufferWatches,
         resolver: Resolver,
         writer: BufferWriter,
-        keeper: RoomKeeper,
-        activities: Activities,
-        may_write: Callable[[], bool],
-        takes_over: bool = False,
+        keeper: Placeholders,
+        activities: Schedules,
+        dedicated: DedicatedPods,
+        terms: WriteTerms,
         clocks: Clocks = REAL_CLOCKS,
     ) -> None:
-        """Begin; ``takes_over`` = statuses that another controller wrote are overwritten."""
         self._watches, self._resolver, self._writer = watches, resolver, writer
-        self._keeper, self._activities, self._may_write = keeper, activities, may_write
-        self._takes_over = takes_over
+        self._keeper, self._activities, self._dedicated, self._terms = keeper, activities, dedicated, terms
         self._clock, self._wall_clock = clocks.monotonic, clocks.wall
         self.counts: Final = PassCounts()
         self._managed = ManagedTemplates(watches.templates.named, writer.read_template, writer.list_templates)
         self._provisioning: dict[str, Mapping[str, Condition]] = {}
+        self._tugs: dict[str, dict[str, str]] = {}
+        """By namespace and buffer name: who else writes a status that is ours, again and again."""
+        self._tugs_told: set[str] = set()
+        """uids of buffers of which the log has told that."""
+
+    @property
+    def is_fought(self) -> bool:
+        """Return whether some status is left to another controller that writes it anew each time."""
+        return any(tuple(self._tugs.values()))
 
     def clear(self) -> None:
         """Forget all: somebody else led meanwhile."""
+        self._tugs.clear()
+        self._tugs_told.clear()
         self._managed.clear()
         self._provisioning.clear()
 
@@ -127,6 +146,7 @@ class NamespacePasses:
         """
         self._managed.keep_only(namespace, frozenset())
         self._provisioning.pop(namespace, None)
+        self._tugs.pop(namespace, None)
         self._keeper.keep(namespace, (), {}, self._watches.version)
 
     def look(self, namespace: str, buffers: Sequence[Buffer], *, period_seconds: float) -> Looked:
@@ -140,22 +160,27 @@ class NamespacePasses:
         self._managed.begin(namespace, period_seconds)
         now = self._wall_clock()
         inactive, schedules, again = self._scheduled(buffers, now)
-        buffers = [replace(one, fault=schedules[one.name]) if one.name in schedules else one for one in buffers]
+        fillings = {one.name: self._dedicated.filling(one) for one in buffers}
+        asked = {name: one.fault for name, one in fillings.items() if one.fault is not None} | schedules
+        buffers = [replace(one, fault=asked[one.name]) if one.name in asked else one for one in buffers]
         resolved = {one.name: self._resolve(one, period_seconds) for one in buffers if _is_resolvable(one)}
         templates = self._managed.standing(namespace, [one for one in buffers if is_ours(one)])
         facts = NamespaceFacts(
             buffers=tuple(buffers),
             shapes={name: one.shape for name, one in resolved.items()},
-            held=frozenset(name for name, one in resolved.items() if one.is_held),
+            held=frozenset(name for name, one in resolved.items() if one.is_held)
+            | {name for name, one in fillings.items() if not one.is_known},
             templates=templates,
             quotas=tuple(one.quota for one in self._watches.quotas.find(namespace)),
             written=self._managed.unwritable(namespace, resolved, templates),
             inactive=inactive,
+            filled={name: one.pods for name, one in fillings.items() if one.pods is not None},
             placeholder_class=self._keeper.priority_class,
             placeholder_usage=self._keeper.usage(namespace),
             provisioning=self._provisioning.get(namespace, {}),
         )
         facts, result = self._templates_written(facts, resolved)
+        self._tugs[namespace] = {}
         self._write_statuses(result.outcomes)
         for buffer in result.passed_over:
             self._check_lead()
@@ -166,8 +191,9 @@ class NamespacePasses:
             outcomes=result.outcomes,
             passed_over=result.passed_over,
             sizing={name: one.sizing for name, one in resolved.items() if one.sizing is not None},
-            troubles={name: one.trouble for name, one in resolved.items() if one.trouble is not None},
-            schedules=schedules,
+            troubles={name: one.trouble for name, one in fillings.items() if one.trouble is not None}
+            | {name: one.trouble for name, one in resolved.items() if one.trouble is not None}
+            | self._tugs.get(namespace, {}),
             faults=result.faults,
             ready=kept.ready,
             at_unix_seconds=now,
@@ -261,13 +287,27 @@ class NamespacePasses:
                 continue
             self._check_lead()
             is_shared = outcome.buffer.strategy in (None, "", ACTIVE_CAPACITY)
-            may_take_over = self._takes_over or not is_shared
-            document = self._writer.write_status(outcome.buffer, outcome.status, may_take_over=may_take_over)
+            may_take_over = self._terms.takes_over or not is_shared
+            try:
+                document = self._writer.write_status(outcome.buffer, outcome.status, may_take_over=may_take_over)
+            except TugError as error:
+                self._tell_of_tug(outcome.buffer, str(error))
+                continue  # its room is kept all the same
             if document is None:
                 continue  # it is gone, or another one has its name: the watch tells
             self.counts.statuses += 1
             kept = self._watches.buffers
             kept.put_answer(kept.entry(document), now_seconds=self._clock())
+
+    def _tell_of_tug(self, buffer: Buffer, cause: str) -> None:
+        words = "" if buffer.strategy in (None, "", ACTIVE_CAPACITY) else f", though its strategy is {buffer.strategy}"
+        self._tugs[buffer.namespace][buffer.name] = f"{cause}{words}"
+        if buffer.uid not in self._tugs_told:
+            self._tugs_told.add(buffer.uid)
+            log.warning(
+                "another controller writes the status of a buffer again and again: leaving it to it",
+                extra={"buffer": f"{buffer.namespace}/{buffer.name}", "cause": f"{cause}{words}"},
+            )
 
     def _kept(self, namespace: str, facts: NamespaceFacts, result: Pass) -> tuple[RoomOutcome, Pass]:
         self._check_lead()
@@ -282,7 +322,7 @@ class NamespacePasses:
         return kept, result
 
     def _check_lead(self) -> None:
-        if not self._may_write():
+        if not self._terms.may_write():
             raise LostLeadError
 
 

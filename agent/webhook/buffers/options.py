@@ -25,8 +25,8 @@ class BufferOptions:
     """The CapacityBuffer controller; only the leading replica writes."""
 
     mode: BufferMode = BufferMode.AUTO
-    """auto: buffers are reconciled unless another controller (cluster-autoscaler's own) is seen to write their status;
-    on: in any case, taking the status over; off: never."""
+    """auto: buffers are reconciled unless another controller (of cluster-autoscaler, of Karpenter) is seen to write
+    their status; on: in any case, taking a status over up to four times in ten minutes; off: never."""
     dry_run: bool = True
     """Have the API server shape a chunk by a creation that it does not store, so that LimitRanges and admission
     webhooks count. Needs the right to create pods; without it, or with false, requests are defaulted from limits."""

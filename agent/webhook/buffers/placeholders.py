@@ -13,14 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from agent.core.buffers.buffer import (
-    GROUP,
-    PLACEHOLDER_PODS,
-    Buffer,
-    BufferOutcome,
-    Condition,
-    ManagedTemplate,
-)
+from agent.core.buffers.buffer import GROUP, PLACEHOLDER_PODS, Buffer, BufferOutcome, Condition, ManagedTemplate
 from agent.core.buffers.placeholder_condition import provisioning_of
 from agent.core.buffers.placeholder_options import PlaceholderOptions
 from agent.core.buffers.placeholder_pod import placeholder_of, resources_json
@@ -43,11 +36,7 @@ _GONE: Final = frozenset({404, 409})
 
 
 def remove_placeholder(api: Api, *, namespace: str, name: str, uid: str, timeout_seconds: float | None = None) -> None:
-    """Delete a pod; one that is gone, or whose name is another's by now, is as good.
-
-    Raises:
-        KubeError: The server refused, or did not answer.
-    """
+    """Delete a pod; one that is gone, or whose name is another's by now, is as good."""
     options = {"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": {"uid": uid}}
     try:
         api.call("DELETE", namespaced_path(namespace, "pods", name), body=options, timeout_seconds=timeout_seconds)
@@ -74,7 +63,7 @@ _NO_JUDGEMENT: Final = frozenset({401, 408, 429})
 
 
 class Placeholders:
-    """The placeholder pods of all buffers; ``keep`` for one thread, the rest for any. A ``RoomKeeper``."""
+    """The placeholder pods of all buffers; ``keep`` for one thread, the rest for any."""
 
     def __init__(
         self,
@@ -164,11 +153,7 @@ class Placeholders:
         version: str,
         /,
     ) -> RoomOutcome:
-        """Make the pods of a namespace what its buffers ask for, a bounded number at a time.
-
-        Raises:
-            KubeError: The server was not reached, or was too busy.
-        """
+        """Make the pods of a namespace what its buffers ask for, a bounded number at a time."""
         if not self._watch.is_listed:
             return RoomOutcome(again_seconds=UNLISTED_SECONDS)
         pods: dict[str, list[Pod]] = {}

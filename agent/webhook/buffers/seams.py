@@ -1,15 +1,11 @@
-"""What the CapacityBuffer controller asks of others: schedules, placeholder pods, sizes. Webhook; values and Protocols.
-
-Each has a stand-in that says nothing, for a controller without that part.
-"""
+"""What the CapacityBuffer controller is told by others: schedules, placeholder pods, sizes. Webhook; values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from agent.core.buffers.buffer import Buffer, BufferOutcome, Condition, Content, ManagedTemplate, ScalableRef
+from agent.core.buffers.buffer import Condition, Content, ScalableRef
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,18 +33,6 @@ class ScheduleState:
     """What of the schedule is not understood; None = all is, or there is none."""
 
 
-class Activities(Protocol):
-    """Schedules."""
-
-    def __call__(self, buffer: Buffer, now_unix_seconds: float, /) -> ScheduleState:
-        """Return whether a buffer is active."""
-
-
-def always_active(_buffer: Buffer, _now_unix_seconds: float, /) -> ScheduleState:
-    """Every buffer is, at any time."""
-    return ScheduleState()
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoomOutcome:
     """What became of the room of one namespace's buffers."""
@@ -59,70 +43,6 @@ class RoomOutcome:
     """By buffer name: the condition Provisioning of those whose room is kept by pods of ours."""
     ready: Mapping[str, int] = field(default_factory=dict)
     """By buffer name: placeholder pods that run."""
-
-
-class RoomKeeper(Protocol):
-    """Keeps the room of buffers of the strategy placeholder-pods; ``keep`` is called by one thread, of the leader."""
-
-    @property
-    def priority_class(self) -> str | None:
-        """Return the PriorityClass of the pods that keep room; None = there are none."""
-
-    def start(self, wake: Callable[[str], None]) -> None:
-        """Begin to look at the pods that there are; ``wake`` is told of a namespace in which they changed."""
-
-    def stop(self) -> None:
-        """End that."""
-
-    def keep(
-        self,
-        namespace: str,
-        outcomes: Sequence[BufferOutcome],
-        templates: Mapping[str, ManagedTemplate],
-        version: str,
-        /,
-    ) -> RoomOutcome:
-        """Make pods what the outcomes say, all of its buffers'; the statuses are written already.
-
-        Raises:
-            KubeError: The namespace is repeated, later each time.
-        """
-
-    def clear(self) -> None:
-        """Forget what was found out while this replica led."""
-
-    def usage(self, namespace: str, /) -> Mapping[str, Mapping[str, int]]:
-        """Return what the pods of each buffer request together, nanos; quotas count it as used."""
-
-
-class NoRoomKeeper:
-    """Keeps no room."""
-
-    priority_class: str | None = None
-
-    def start(self, wake: Callable[[str], None]) -> None:
-        """Do nothing."""
-
-    def stop(self) -> None:
-        """Do nothing."""
-
-    def keep(
-        self,
-        _namespace: str,
-        _outcomes: Sequence[BufferOutcome],
-        _templates: Mapping[str, ManagedTemplate],
-        _version: str,
-        /,
-    ) -> RoomOutcome:
-        """Do nothing."""
-        return RoomOutcome()
-
-    def clear(self) -> None:
-        """Do nothing."""
-
-    def usage(self, _namespace: str, /) -> Mapping[str, Mapping[str, int]]:
-        """Nothing."""
-        return {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,19 +56,5 @@ class SizedChunk:
     """False = what it goes by is still being read: to be asked again before anything is written."""
 
 
-class Sizer(Protocol):
-    """Gives a chunk the size that a new pod of its workload would be given."""
-
-    def __call__(self, content: Content, namespace: str, workload: ScalableRef | None, /) -> SizedChunk:
-        """Return a PodTemplateSpec sized for a namespace; ``workload`` None = nobody's that is known."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Collaborators:
-    """Whom the controller asks; each stand-in says nothing."""
-
-    sizer: Sizer | None = None
-    """Sizes chunks as admission would; None = the annotation that asks for it has no effect."""
-    activities: Activities = always_active
-    keeper: RoomKeeper = field(default_factory=NoRoomKeeper)
-    """Keeps room by pods of ours."""
+Sizer = Callable[[Content, str, ScalableRef | None], SizedChunk]
+"""Sizes a chunk for a namespace as a new pod of its workload would be sized; of nobody's that is known, None."""

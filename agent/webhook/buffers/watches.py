@@ -31,8 +31,8 @@ VERSIONS: Final = ("v1beta1", "v1alpha1")
 """Of the API, the better first; servers with an older autoscaler's CRD have the second alone."""
 RESOURCE: Final = "capacitybuffers"
 STOP_SECONDS: Final = 0.5
-_METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-_METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 _NOT_FOUND: Final = 404
 
 
@@ -77,13 +77,10 @@ class BufferWatches:
         """Prepare; nothing is asked yet.
 
         Args:
-            api: The server.
             on_change: Told of a namespace in which a buffer, a PodTemplate or a quota changed.
             on_reference: Told of an object of such a kind that changed, whoever refers to it, and of its
                 resourceVersion; None = it went.
-            pace: How often and how patiently the server is asked.
             ask_seconds: Between two questions whether there are buffers at all.
-            clocks: Time and chance.
         """
         self._api, self._clocks = api, clocks
         self._pace = pace if pace is not None else WatchPace()
@@ -202,7 +199,7 @@ class BufferWatches:
     def _reflector(self, name: str, path: str, kept: ReflectedObjects[T], *, is_small: bool = False) -> Reflector[T]:
         source = WatchSource(name=name, path=path, read=kept.read, is_same=kept.is_same)
         if is_small:
-            source = replace(source, accept_list=_METADATA_LIST, accept_watch=_METADATA)
+            source = replace(source, accept_list=METADATA_LIST, accept_watch=METADATA)
         return Reflector(
             self._api,
             source,

@@ -40,6 +40,9 @@ MANAGED_BY: Final = ("app.kubernetes.io/managed-by", "plimsoll")
 """Label of managed templates."""
 CONTROLLER: Final = "plimsoll.dev/buffers"
 UNKNOWN_STRATEGY: Final = "UnknownStrategy"
+TAKEN_OVER_AT_MOST: Final = 4
+"""So often a status is taken over within the next figure: who writes it anew each time would do so for ever."""
+TAKEN_OVER_SECONDS: Final = 600.0
 _NOT_FOUND, _CONFLICT = 404, 409
 _NAME_PART: Final = 200
 _MANAGER_CONFLICT: Final = "FieldManagerConflict"
@@ -49,6 +52,10 @@ _CLEARED: Final = ("podTemplateRef", "podTemplateGeneration", "replicas")
 
 class OthersStatusError(Exception):
     """Another controller owns what would be written of a status; one line, names it."""
+
+
+class TugError(Exception):
+    """Another controller takes a status back as often as it is taken over; one line, names it."""
 
 
 class BufferWriter:
@@ -66,6 +73,8 @@ class BufferWriter:
         self._api, self._version, self._instance, self._wall_clock = api, version, instance, wall_clock
         self._told: dict[str, int] = {}
         """By uid of a buffer, the generation that an Event told of."""
+        self._taken_over: dict[str, list[float]] = {}
+        """By uid of a buffer, when its status was taken over from another controller."""
 
     # Managed templates
 
@@ -74,10 +83,6 @@ class BufferWriter:
 
         One that was left by a buffer of the same name that is gone is taken over: it would be collected some time, and
         until then the new buffer could not be provided for.
-
-        Raises:
-            KubeError: The server refused, or did not answer.
-            ConvertError: It is no PodTemplate.
         """
         path = namespaced_path(buffer.namespace, "podtemplates", name)
         try:
@@ -97,11 +102,7 @@ class BufferWriter:
             raise
 
     def list_templates(self, namespace: str) -> dict[str, ManagedTemplate]:
-        """Read all managed templates of a namespace, by name; what is not understood is left out.
-
-        Raises:
-            KubeError: As ``read_template``.
-        """
+        """Read all managed templates of a namespace, by name; what is not understood is left out."""
         query = {"labelSelector": f"{MANAGED_BY[0]}={MANAGED_BY[1]}"}
         path = namespaced_path(namespace, "podtemplates")
         answer = self._api.call("GET", path, query=query, timeout_seconds=CALL_SECONDS)
@@ -114,11 +115,7 @@ class BufferWriter:
         return found
 
     def write_template(self, order: TemplateOrder) -> ManagedTemplate | None:
-        """Carry an order out; give what stands then. None = somebody was quicker, or it is gone: look again.
-
-        Raises:
-            KubeError, ConvertError: As ``read_template``.
-        """
+        """Carry an order out; give what stands then. None = somebody was quicker, or it is gone: look again."""
         buffer = order.buffer
         collection = namespaced_path(buffer.namespace, "podtemplates")
         try:
@@ -174,6 +171,7 @@ class BufferWriter:
 
         Raises:
             OthersStatusError: Another controller wrote it, and it may not be overwritten.
+            TugError: It may, but was often enough.
             KubeError: The server refused, or did not answer.
         """
         group = f"/apis/{GROUP}/{self._version()}"
@@ -186,7 +184,7 @@ class BufferWriter:
             "status": fields,
         }
         try:
-            answer = self._applied(path, body, may_take_over=may_take_over)
+            answer = self._applied(path, body, buffer.uid if may_take_over else None)
             left = _left_over(answer, fields)
             if left:
                 # What somebody else set before is not ours to leave out: an apply takes over only what it states.
@@ -205,7 +203,9 @@ class BufferWriter:
             raise
         return answer if isinstance(answer, dict) else None
 
-    def _applied(self, path: str, body: object, *, may_take_over: bool) -> object:
+    def _applied(self, path: str, body: object, takes_over: str | None) -> object:
+        """Apply a status; ``takes_over`` = what another controller wrote of this buffer is overwritten."""
+
         def apply(*, force: bool) -> object:
             query = {"fieldManager": FIELD_MANAGER, **({"force": "true"} if force else {})}
             return self._api.call(
@@ -213,15 +213,24 @@ class BufferWriter:
             )
 
         try:
-            return apply(force=may_take_over)
+            return apply(force=False)
         except ApiError as error:
             managers = _conflicting(error)
             others = [manager for manager in managers if not manager.startswith(PEOPLE)]
-            if others:
-                raise OthersStatusError(f"{others[0]} writes its status") from error
             if not managers:
                 raise
+            if others and takes_over is None:
+                raise OthersStatusError(f"{others[0]} writes its status") from error
+            if others and takes_over is not None:
+                self._take_over(takes_over, others[0])
             return apply(force=True)
+
+    def _take_over(self, uid: str, other: str) -> None:
+        now = self._wall_clock()
+        times = [one for one in self._taken_over.get(uid, []) if 0.0 <= now - one < TAKEN_OVER_SECONDS]
+        if len(times) >= TAKEN_OVER_AT_MOST:
+            raise TugError(f"{other} writes its status anew each time it is taken over; it is left to it for now")
+        self._taken_over[uid] = [*times, now]
 
     # Events
 
@@ -265,8 +274,9 @@ class BufferWriter:
             log.warning("event not written", extra={"cause": str(error)})
 
     def forget(self, uids: frozenset[str]) -> None:
-        """Remember only what was told of these buffers."""
+        """Remember only what was told and taken of these buffers."""
         self._told = {uid: generation for uid, generation in self._told.items() if uid in uids}
+        self._taken_over = {uid: times for uid, times in self._taken_over.items() if uid in uids}
 
 
 def _replacing(order: TemplateOrder) -> list[dict[str, object]]:

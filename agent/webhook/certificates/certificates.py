@@ -86,7 +86,6 @@ class Certificates:
         self._host = f"{options.service}.{namespace}.svc"
         self._tls = ServedTls()
         self._good: Material | None = None
-        """What is served."""
         self._looked_at: object = None
         """What was read last, good or not: not judged again before it changes or turns good by the time."""
         self._reloads = 0

@@ -45,11 +45,7 @@ def make_leaf(
     now_unix_seconds: float,
     life_seconds: float,
 ) -> tuple[bytes, bytes]:
-    """Return a serving certificate and its key, PEM; it is never good for longer than its authority.
-
-    Raises:
-        MaterialError: The authority cannot sign.
-    """
+    """Return a serving certificate and its key, PEM; it is never good for longer than its authority."""
     authority = x509.load_pem_x509_certificate(authority_pem)
     signing = read_key(authority_key_pem)
     if not isinstance(signing, ec.EllipticCurvePrivateKey):

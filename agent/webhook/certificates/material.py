@@ -10,11 +10,7 @@ from typing import Final, TypeVar
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric.types import (
-    CertificatePublicKeyTypes,
-    PrivateKeyTypes,
-    PublicKeyTypes,
-)
+from cryptography.hazmat.primitives.asymmetric.types import CertificatePublicKeyTypes, PrivateKeyTypes, PublicKeyTypes
 
 from agent.kube.errors import one_line
 
@@ -83,9 +79,6 @@ def read_material(
         authority_key_pem: The first authority's key.
         names: DNS names that the certificate must be for.
         now_unix_seconds: It must be good at this time.
-
-    Raises:
-        MaterialError: It cannot be served.
     """
     chain = _certificates(chain_pem, "the certificate")
     leaf = chain[0]
@@ -121,11 +114,7 @@ def read_material(
 
 
 def read_key(pem: bytes) -> PrivateKeyTypes:
-    """Read a key that was checked before.
-
-    Raises:
-        MaterialError: It is none.
-    """
+    """Read a key that was checked before."""
     return _key(pem, "the key")
 
 

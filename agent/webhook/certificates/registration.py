@@ -81,9 +81,6 @@ class Registration(OneObject[WebhookConfiguration]):
 
         Returns:
             Whether something was written; the watch shows it a moment later.
-
-        Raises:
-            KubeError: The server refused, or did not answer.
         """
         configuration = self.current()
         if configuration is None or self.stands(bundle_pem):
@@ -107,11 +104,7 @@ class Registration(OneObject[WebhookConfiguration]):
 
 
 def configuration_from_json(document: object) -> WebhookConfiguration:
-    """Read a MutatingWebhookConfiguration.
-
-    Raises:
-        ConvertError: A value is malformed.
-    """
+    """Read a MutatingWebhookConfiguration."""
     return WebhookConfiguration(
         webhooks=tuple(
             RegisteredWebhook(

@@ -49,9 +49,6 @@ def next_step(
     Args:
         material: What there is, good now; None = nothing.
         registered_seconds: For how long all of its authorities have been seen in caBundle; None = they are not there.
-        names: What the certificate must be for.
-        now_unix_seconds: The time.
-        options: Lives and pauses.
     """
     if material is None or not material.authorities:
         return RotationStep.MAKE_ALL
@@ -80,11 +77,7 @@ def after_step(
     now_unix_seconds: float,
     options: CertificateOptions,
 ) -> Material:
-    """Return what there is after a step, any but NOTHING.
-
-    Raises:
-        MaterialError: The authority cannot sign.
-    """
+    """Return what there is after a step, any but NOTHING."""
     now = now_unix_seconds
     if material is None or step is RotationStep.MAKE_ALL:
         authority_pem, authority_key_pem = _authority(now, options)

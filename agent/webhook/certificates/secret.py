@@ -55,9 +55,6 @@ class SecretWatch(OneObject[SecretData]):
 
         Returns:
             False = somebody else wrote meanwhile: the watch brings it.
-
-        Raises:
-            KubeError: The server refused, or did not answer.
         """
         data = {key: base64.b64encode(value).decode() for key, value in data_of(material).items()}
         try:
@@ -76,11 +73,7 @@ class SecretWatch(OneObject[SecretData]):
 
 
 def material_of(data: Mapping[str, bytes], *, names: Sequence[str], now_unix_seconds: float) -> Material:
-    """Read what a Secret's data serve.
-
-    Raises:
-        MaterialError: It cannot be served.
-    """
+    """Read what a Secret's data serve."""
     return read_material(
         chain_pem=data.get(CERTIFICATE),
         key_pem=data.get(KEY),

@@ -34,6 +34,7 @@ from agent.kube.cluster_json import (
     autoscaler_from_json,
     config_from_json,
     limit_range_from_json,
+    node_facts_from_json,
     quota_from_json,
     vertical_autoscaler_from_json,
 )
@@ -42,12 +43,7 @@ from agent.kube.pod_json import namespace_from_json
 from agent.kube.reflector import Reflector, WatchCounts, WatchPace, WatchSource
 from agent.kube.watched_objects import ReflectedObjects
 from agent.webhook.cluster.index import ByTarget, Doubted, Indexed
-from agent.webhook.cluster.nodes import (
-    all_take_pod_resources,
-    known_node_from_json,
-    largest_allocatable,
-    smallest_capacity,
-)
+from agent.webhook.cluster.nodes import all_take_pod_resources, largest_allocatable, smallest_capacity
 from agent.webhook.cluster.optional_watch import ASK_SECONDS, AnyWatch, OptionalWatch, WatchState
 from agent.webhook.cluster.pods import PodTable
 
@@ -96,10 +92,8 @@ class ClusterFacts:
         """Prepare; nothing is asked yet.
 
         Args:
-            api: The server.
             namespace: The webhook's own: where its ConfigMap is.
             config_map: Its name: pause and rules.
-            pace: How often and how patiently the server is asked.
             on_pod: Told of each pod that is brought, and whether it was not known before; from a watching thread.
             ask_seconds: Between two questions whether the server knows VerticalPodAutoscalers.
         """
@@ -113,7 +107,7 @@ class ClusterFacts:
         self._largest_allocatable: NodeAmounts | None = None
         self._smallest_capacity: NodeAmounts | None = None
         self._pods = PodTable(time.monotonic, on_pod)
-        self._nodes = Indexed(known_node_from_json, lambda one: one.name)
+        self._nodes = Indexed(node_facts_from_json, lambda one: one.name)
         self._namespaces = Indexed(namespace_from_json, lambda one: one.name)
         self._hpas = ByTarget(autoscaler_from_json)
         self._vpas = ByTarget(vertical_autoscaler_from_json)

@@ -78,13 +78,10 @@ class OptionalWatch(Generic[T]):
         """Prepare; nothing is asked yet.
 
         Args:
-            api: The server.
-            name: For threads and log lines.
             group_path: Where the server lists the kinds of the group: ``/apis/autoscaling.k8s.io/v1``.
             resource: The kind's name there, plural.
             kept: Where the objects are kept, the one that ``make`` uses.
             make: Makes a watch, each time the kind appears.
-            clock: Monotonic seconds.
             ask_seconds: Between two questions whether it is there.
         """
         self.kept: Final = kept

@@ -11,11 +11,10 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from agent.core.admission.answer import Admission
 from agent.core.admission.options import AdmissionSettings
-from agent.core.cluster.facts import ClusterRules, FrozenAxes, PodPlace
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.workload import Workload, workload_of
@@ -31,6 +30,7 @@ from agent.core.orders.order import Orders
 from agent.core.orders.resolution import orders_of
 from agent.kube.api import Api
 from agent.webhook.clocks import REAL_CLOCKS, Clocks
+from agent.webhook.cluster.facts import ClusterFacts
 from agent.webhook.eviction.evictions import Evictions
 from agent.webhook.eviction.reads import read_pod, read_replicas
 from agent.webhook.store.evictions import EvictionStore, EvictionWish
@@ -41,33 +41,6 @@ CALL_SECONDS: Final = 4.0
 """For all proposals of one call; the rest is put off. Agents wait ten by default, and one eviction may take five."""
 
 
-class EvictionFacts(Protocol):
-    """What the webhook knows of the cluster; for any thread, from memory. ``cluster.ClusterFacts`` is one."""
-
-    @property
-    def is_complete(self) -> bool:
-        """Return whether every kind has been read."""
-
-    @property
-    def age_seconds(self) -> float | None:
-        """Return the age of the kind that was heard longest ago; None = not all were."""
-
-    def namespace(self, name: str) -> Namespace | None:
-        """Find a namespace."""
-
-    def pod(self, uid: str) -> PodPlace | None:
-        """Find a pod that has not ended."""
-
-    def frozen(self, workload: Workload) -> FrozenAxes:
-        """Return what HPAs divide by."""
-
-    def left_alone_for(self, workload: Workload) -> str | None:
-        """Name the VPA that sets the workload's requests."""
-
-    def rules(self) -> ClusterRules:
-        """Return what the ConfigMap says."""
-
-
 class Arbiter:
     """Decides; see the module's docstring. Any thread."""
 
@@ -76,7 +49,7 @@ class Arbiter:
         *,
         api: Api,
         store: EvictionStore,
-        facts: EvictionFacts,
+        facts: ClusterFacts,
         admission: Callable[[Pod], Admission],
         options: ArbiterOptions,
         sizing: AdmissionSettings,
@@ -86,11 +59,8 @@ class Arbiter:
         """Take the parts.
 
         Args:
-            api: The API server, as the webhook's account.
             store: What was evicted, shared by all replicas; not looked at in mode recommend.
-            facts: The cluster.
             admission: What this webhook would make of a pod that is created now; any thread, from memory.
-            options: Mode and budgets.
             sizing: By which pods are sized, at admission and on the nodes.
             give_way: Has placeholder pods of a node make room for what is proposed; None = there are none.
             clocks: Budgets go by the store's clock, where it has one; waits by the monotonic one.

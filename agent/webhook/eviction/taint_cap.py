@@ -9,46 +9,21 @@ from __future__ import annotations
 import logging
 import threading
 from collections import Counter
-from collections.abc import Collection, Mapping
-from typing import Protocol
+from collections.abc import Mapping
 
-from agent.core.cluster.facts import ClusterRules
 from agent.core.eviction.options import ArbiterOptions
 from agent.core.eviction.taint_cap import TaintReason, TaintRuling, cap_ruling
+from agent.webhook.cluster.facts import ClusterFacts
 from agent.webhook.store.shapes import StoreAway
 from agent.webhook.store.taints import TaintStore
 
 log = logging.getLogger(__name__)
 
 
-class TaintFacts(Protocol):
-    """What the webhook knows of the nodes; ``cluster.ClusterFacts`` is one."""
-
-    @property
-    def is_complete(self) -> bool:
-        """Return whether every kind has been read."""
-
-    @property
-    def age_seconds(self) -> float | None:
-        """Return the age of the kind that was heard longest ago; None = not all were."""
-
-    def node_count(self) -> int:
-        """Count the nodes."""
-
-    def has_node(self, name: str) -> bool:
-        """Return whether a node is known."""
-
-    def tainted_nodes(self) -> Collection[str]:
-        """Return the nodes that carry the overload taint."""
-
-    def rules(self) -> ClusterRules:
-        """Return what the ConfigMap says."""
-
-
 class TaintCap:
     """Grants taints within the cap; see the module's docstring. Any thread."""
 
-    def __init__(self, *, store: TaintStore, facts: TaintFacts, options: ArbiterOptions) -> None:
+    def __init__(self, *, store: TaintStore, facts: ClusterFacts, options: ArbiterOptions) -> None:
         self._store, self._facts, self._options = store, facts, options
         self._lock = threading.Lock()
         self._counts: Counter[TaintReason] = Counter()

@@ -16,7 +16,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Final, Generic, NamedTuple, TypeVar
 
 from agent.core.cluster.facts import PodPlace
 from agent.core.history.rollup import RollupRow
@@ -26,7 +26,8 @@ from agent.kube.errors import KubeError
 from agent.kube.own_rights import NODE_NAME_CLAIM
 from agent.metrics.call_result import CallKind, CallResult
 from agent.settings.webhook_sections import AccessSettings
-from agent.webhook.http.tokens import NotAToken, Token
+from agent.webhook.cluster.facts import ClusterFacts
+from agent.webhook.http.tokens import NotAToken, SigningKeys, Token
 
 TOKEN_REVIEWS_PATH: Final = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105  a path
 ACCESS_REVIEWS_PATH: Final = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
@@ -84,33 +85,7 @@ class Sender(NamedTuple):
     """As its token names it."""
 
 
-class PodPlaces(Protocol):
-    """Where pods are, from memory; ``ClusterFacts`` is one."""
-
-    def pod(self, uid: str) -> PodPlace | None:
-        """Return a pod that is there."""
-
-    def gone_pod(self, uid: str) -> PodPlace | None:
-        """Return a pod that was there lately."""
-
-    def pods_age_seconds(self) -> float:
-        """Return for how long nothing was heard of pods."""
-
-
 Kept = TypeVar("Kept")
-
-
-class Keys(Protocol):
-    """What looks into tokens before anybody is asked about them; ``SigningKeys`` is one."""
-
-    def look(self, text: str, *, audience: str, now_unix_seconds: float) -> Token:
-        """Look into a token, or raise NotAToken."""
-
-    def is_signed(self, token: Token) -> bool | None:
-        """Return whether a signature is the API server's; None = it cannot be told."""
-
-    def refresh(self) -> bool:
-        """Get the keys anew, if that was not done lately; True = they were."""
 
 
 class _Memory(Generic[Kept]):
@@ -149,9 +124,9 @@ class Access:
         settings: AccessSettings,
         *,
         namespace: str,
-        places: PodPlaces,
+        places: ClusterFacts,
         clock: Callable[[], float],
-        keys: Keys,
+        keys: SigningKeys,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         """Prepare; nothing is asked yet.

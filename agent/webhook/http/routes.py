@@ -208,11 +208,7 @@ class WebhookApp:
         return _response(HttpAnswer(body=unchanged(body)))
 
     async def _reviewed(self, body: bytes, peer: str) -> bytes:
-        """Answer a review here, or in a thread where that takes long.
-
-        Raises:
-            _Passed: It is not to be read.
-        """
+        """Answer a review here, or in a thread where that takes long."""
         seen = glance(body)
         if seen.too_much is not None:
             raise _Passed(seen.too_much)

@@ -196,11 +196,7 @@ class SigningKeys:
 
 
 def _keys_of(document: object) -> dict[str, PublicKey]:
-    """Read a set of keys; those that are not understood are left out.
-
-    Raises:
-        ValueError, msgspec.MsgspecError: It is none.
-    """
+    """Read a set of keys; those that are not understood are left out."""
     found: dict[str, PublicKey] = {}
     for key in msgspec.convert(document, _KeySet).keys[:MOST_KEYS]:
         try:
@@ -249,11 +245,7 @@ def _number(text: str) -> int:
 
 
 def _bytes(text: str) -> bytes:
-    """Read base64url without padding, and nothing else.
-
-    Raises:
-        ValueError: It is something else.
-    """
+    """Read base64url without padding, and nothing else."""
     if _BASE64URL.fullmatch(text) is None:
         raise ValueError("not base64url")
     try:

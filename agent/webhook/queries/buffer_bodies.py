@@ -21,19 +21,20 @@ class BufferWhyBody(Body, kw_only=True):
     """Where the number of chunks comes from; null = it plays no part, or is not known."""
 
     decided_by: str | None
-    """replicas, percentage, limits, quotas or schedule; null = there is no number."""
+    """replicas, percentage, limits, filled, quotas or schedule; null = there is no number."""
     shape_source: str | None
     shape_name: str
     sizing: str | None
     """What became of the annotation plimsoll.dev/buffer-sizing."""
     chunk: dict[str, str]
-    """What one chunk requests."""
     scalable_replicas: int | None
     by_replicas: int | None
     by_percentage: int | None
     by_limits: int | None
     limiting_resource: str | None
     """The one whose limit has room for the fewest chunks."""
+    filled: int | None = None
+    """Pods of the selector in plimsoll.dev/for that are taken off; null = the buffer is for nobody in particular."""
     wanted: int | None
     """Before quotas."""
     allowed: int | None
@@ -44,11 +45,23 @@ class BufferWhyBody(Body, kw_only=True):
     schedule: str | None
     """Why the buffer is empty now by its schedule."""
     fault: str | None
-    """Why it is not ready."""
     ready_pods: int | None
     """Placeholder pods that run; null = it has none of ours."""
     age_seconds: float
     """Since the controller looked."""
+
+
+class BufferProvisionBody(Body, kw_only=True):
+    """What cluster-autoscaler makes of a buffer's status in its next loop."""
+
+    status: str | None
+    """Of its condition Provisioning; null = it passes the buffer over, and leaves that as it is."""
+    reason: str
+    """Of the condition; where it passes over, why."""
+    virtual_pods: int
+    """So many it takes for waiting pods, and makes room for them."""
+    first_pod: str | None
+    """What the first of them is called in its log and its Events; null = there is none."""
 
 
 class BufferBody(Body, kw_only=True):
@@ -76,6 +89,8 @@ class BufferBody(Body, kw_only=True):
     """Why Plimsoll does not look after it; null = it does."""
     trouble: str | None
     """Why the last look at it failed, or what it goes by could not be read anew; null = nothing of the kind."""
+    autoscaler: BufferProvisionBody | None = None
+    """null = PodTemplates have not been read yet, and so it cannot be told."""
     why: BufferWhyBody | None
     """null = this replica has not looked: it does not lead, or nobody looks after the buffer."""
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from agent.core.buffers.buffer import ACTIVE_CAPACITY, Buffer, ChunkExplanation, Condition
+from agent.core.buffers.provisioning import provision
 from agent.core.buffers.reconciliation import is_ours
 from agent.core.cluster.pod import CPU
 from agent.core.numbers.quantity import format_quantity
@@ -25,6 +26,7 @@ from agent.webhook.queries.buffer_bodies import (
     BufferBody,
     BufferConditionBody,
     BufferControllerBody,
+    BufferProvisionBody,
     BuffersBody,
     BufferWhyBody,
 )
@@ -119,7 +121,28 @@ class BufferQuestions:
             others=list(seen.others),
             left_alone=left_alone,
             trouble=trouble,
+            autoscaler=self._provision(buffer),
             why=None if view is None else self._why(view, buffer, now),
+        )
+
+    def _provision(self, buffer: Buffer) -> BufferProvisionBody | None:
+        """Return what an autoscaler will do that goes by the status, whoever wrote that."""
+        watches = self._controller.watches
+        if not watches.is_listed:
+            return None
+        name = buffer.status.template_name
+        template = None if name is None else watches.templates.named(buffer.namespace, name)
+        found = provision(
+            buffer,
+            template_generation=None if template is None else template.generation,
+            strategies=(ACTIVE_CAPACITY,),
+            force_safe_to_evict=False,
+        )
+        return BufferProvisionBody(
+            status=found.status,
+            reason=found.reason,
+            virtual_pods=len(found.pods),
+            first_pod=found.pods[0].name if found.pods else None,
         )
 
     def _why(self, view: NamespaceView, buffer: Buffer, now: float) -> BufferWhyBody | None:
@@ -148,6 +171,7 @@ def why_body(why: ChunkExplanation, *, sizing: str | None, ready_pods: int | Non
         by_percentage=None if sized is None else sized.by_percentage,
         by_limits=None if sized is None else sized.by_limits,
         limiting_resource=None if sized is None else sized.limiting_resource,
+        filled=None if sized is None else sized.filled,
         wanted=None if sized is None else sized.replicas,
         allowed=None if quotas is None else quotas.allowed,
         by_quota={} if quotas is None else dict(sorted(quotas.by_quota.items())),

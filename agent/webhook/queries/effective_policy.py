@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Protocol
 
 from agent.core.cluster.facts import ClusterRules
-from agent.core.cluster.node import Namespace
 from agent.core.cluster.workload import Workload
 from agent.core.orders import annotations as names
 from agent.core.orders.annotations import ValueNotAllowed
@@ -18,18 +16,10 @@ from agent.core.orders.cluster_rules import rule_of
 from agent.core.orders.order import Mode
 from agent.core.orders.plan_options import ActOptions
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
+from agent.core.orders.profile import ProfileSetting
 from agent.core.orders.resolution import is_excluded, labelled
+from agent.webhook.cluster.facts import ClusterFacts
 from agent.webhook.queries.workload_bodies import BoundBody, FromBody
-
-
-class PolicyFacts(Protocol):
-    """The cluster; ``ClusterFacts`` is one."""
-
-    def namespace(self, name: str) -> Namespace | None:
-        """Return a namespace; None = there is none known."""
-
-    def rules(self) -> ClusterRules:
-        """Return the cluster's rules."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +31,7 @@ class Defaults:
     policy: PolicyName
     config_map: str
     """``NAMESPACE/NAME``, for words."""
+    profile: tuple[ProfileSetting, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +45,7 @@ class _Stated:
 class Applying:
     """Says what applies; for any thread, from memory."""
 
-    def __init__(self, facts: PolicyFacts, defaults: Defaults) -> None:
+    def __init__(self, facts: ClusterFacts, defaults: Defaults) -> None:
         self._facts, self._defaults = facts, defaults
 
     def annotations(self, namespace: str) -> Mapping[str, str]:
@@ -105,6 +96,11 @@ class Applying:
     def pause(self, rules: ClusterRules) -> FromBody:
         """Return why the cluster is paused; None = it is not."""
         return FromBody(value=rules.pause_reason, source=f"ConfigMap {self._defaults.config_map}")
+
+    def profile(self) -> Iterable[BoundBody]:
+        """Return the settings that the profile is about."""
+        for one in self._defaults.profile:
+            yield BoundBody(name=one.key, value=one.value, source=one.source)
 
     def _policy(self, workload: Workload, rules: ClusterRules) -> tuple[FromBody, str | None]:
         default = FromBody(value=self._defaults.policy, source="setting recommend.policy")

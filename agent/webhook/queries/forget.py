@@ -12,7 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -26,6 +26,7 @@ from agent.webhook.http.reader_request import Asking, BadQuestionError
 from agent.webhook.http.routes import Call, HttpAnswer, fault
 from agent.webhook.queries.workload_bodies import ForgottenBody, ForgottenWorkloadBody
 from agent.webhook.store.shapes import ForgetWish, Forgotten
+from agent.webhook.store.store import Store
 from agent.webhook.workloads.shapes import MergedHistory
 
 log = logging.getLogger(__name__)
@@ -36,22 +37,12 @@ MOST_SINCE_SECONDS: Final = 14 * 86_400
 _NAME: Final = re.compile(r"[^/%\s\x00-\x1f\x7f-\x9f]{1,253}")
 
 
-class ForgetfulStore(Protocol):
-    """The store, as far as it is needed here."""
-
-    def would_forget(self, wish: ForgetWish) -> Forgotten:
-        """Return what ``forget`` would let go."""
-
-    def forget(self, wish: ForgetWish, *, now_unix_seconds: float) -> Forgotten:
-        """Let it go, and write it into the log."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForgetParts:
     """Who takes part."""
 
     access: Access
-    store: ForgetfulStore
+    store: Store
     merged: Callable[[Workload], MergedHistory | None]
     """What this replica has in memory of a workload; None = nothing."""
     ordered: Callable[[], None]

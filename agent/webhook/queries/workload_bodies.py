@@ -5,6 +5,8 @@ Webhook. The types are the schema, as those of ``wire``. Durations are ages in s
 
 from __future__ import annotations
 
+import msgspec
+
 from agent.core.history.rollup import SCHEMA_VERSION
 from agent.webhook.reports.bodies import Body
 
@@ -102,6 +104,52 @@ class StatisticsBody(Body, kw_only=True):
     node_memory_bytes: SpreadBody | None
 
 
+class RequestQualityBody(Body, kw_only=True):
+    """Usage against one request, as it stood when each minute began; amounts in CPU-seconds or byte-hours."""
+
+    judged_minutes: float
+    """Of containers."""
+    risk_ratio: float | None
+    """Share of those minutes with more usage than request; null = none was judged."""
+    slack_ratio: float | None
+    """``excessAmount`` over what was used; null = nothing was used."""
+    deficit_ratio: float | None
+    """``missingAmount`` over what was used; null = nothing was used."""
+    excess_amount: float
+    """Requested above the usage."""
+    missing_amount: float
+    """Used above the request."""
+
+
+class PeakQualityBody(Body, kw_only=True):
+    """Predicted peaks against those seen, by UTC hours."""
+
+    judged_hours: float
+    over_ratio: float | None
+    """By how much predictions were too large; null = no hour was judged."""
+    under_ratio: float | None
+    """By how much they were too small."""
+
+
+class ResourceQualityBody(Body, kw_only=True):
+    """One resource."""
+
+    recommended: RequestQualityBody
+    applied: RequestQualityBody
+    peak: PeakQualityBody
+
+
+class SizingQualityBody(Body, kw_only=True):
+    """How good sizing was over one window, over all nodes."""
+
+    window: str
+    """``1h``, ``1d`` or ``7d``, up to what each node told last."""
+    nodes: int
+    """That told of it within seven days."""
+    cpu: ResourceQualityBody
+    memory: ResourceQualityBody
+
+
 class ContainerBody(Body, kw_only=True):
     """One container of a workload."""
 
@@ -114,6 +162,8 @@ class ContainerBody(Body, kw_only=True):
     """Of DaemonSets; empty for others."""
     statistics: StatisticsBody | None = None
     """null = nothing was folded yet, or ``statisticsFault`` says why."""
+    quality: list[SizingQualityBody] = msgspec.field(default_factory=list)
+    """By window; empty = no node told."""
 
 
 class FromBody(Body, kw_only=True):
@@ -128,7 +178,7 @@ class BoundBody(Body, kw_only=True):
     """A bound of requests, and where it comes from."""
 
     name: str
-    """``min-cpu``, ``max-cpu``, ``min-memory``, ``max-memory``."""
+    """``min-cpu``, ``max-cpu``, ``min-memory``, ``max-memory``; in ``profile`` a setting's key."""
     value: str
     source: str
 
@@ -149,6 +199,9 @@ class AppliesBody(Body, kw_only=True):
     annotations: dict[str, str]
     """Of the namespace, those of Plimsoll."""
     rules_fault: str | None
+    profile: list[BoundBody] = msgspec.field(default_factory=list)
+    """The webhook's settings that its profile is about, as they are in force: key, value, ``profile document`` or
+    ``setting``; empty = the default profile."""
 
 
 class WorkloadBody(Body, kw_only=True):
@@ -179,6 +232,8 @@ class WorkloadLineBody(Body, kw_only=True):
     cpu_request_millicores: int | None
     """Of the containers' advice, summed; null = one of them has none."""
     memory_request_bytes: int | None
+    quality: SizingQualityBody | None = None
+    """Over the window that was asked for with ``quality``; null = none was, or no node told."""
 
 
 class WorkloadsBody(Body, kw_only=True):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
@@ -18,13 +18,15 @@ from agent.core.cluster.facts import ClusterRules
 from agent.core.cluster.workload import Workload
 from agent.core.history.directive import WorkloadDirective
 from agent.core.history.hour_peaks import HourPeak
+from agent.core.history.quality import QualityWindow
 from agent.core.orders.policy_options import PolicyName
 from agent.metrics.webhook_series import WebhookMetrics
-from agent.webhook.admission.review import ReviewHistory
+from agent.webhook.cluster.facts import ClusterFacts
 from agent.webhook.http.access import Access
 from agent.webhook.http.reader_request import Asking, BadQuestionError, page_of
 from agent.webhook.http.routes import Call, HttpAnswer, fault
-from agent.webhook.queries.effective_policy import Applying, Defaults, PolicyFacts
+from agent.webhook.queries.effective_policy import Applying, Defaults
+from agent.webhook.queries.quality_bodies import quality_body
 from agent.webhook.queries.workload_bodies import (
     AdviceBody,
     AppliesBody,
@@ -42,23 +44,11 @@ from agent.webhook.queries.workload_bodies import (
     WorkloadsBody,
 )
 from agent.webhook.store.shapes import NodeMark, StoreAway
+from agent.webhook.workloads.index import WorkloadIndex
 from agent.webhook.workloads.percentiles import ContainerStatistics, SignalStatistics
-from agent.webhook.workloads.shapes import ContainerHistory, MergedHistory, NodeSeen, RowHistory, WorkloadSeen
+from agent.webhook.workloads.shapes import ContainerHistory, NodeSeen, RowHistory, WorkloadSeen
 
 _HOUR_SECONDS: Final = 3600
-
-
-class WorkloadHistories(ReviewHistory, Protocol):
-    """What nodes learnt; ``WorkloadIndex`` is one."""
-
-    def workloads(self) -> tuple[WorkloadSeen, ...]:
-        """List all workloads, in order."""
-
-    def merged(self, workload: Workload) -> MergedHistory | None:
-        """Return what is known of one; None = nothing."""
-
-    def nodes(self) -> tuple[NodeSeen, ...]:
-        """List the nodes that report."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,8 +56,8 @@ class QueryParts:
     """What is asked."""
 
     access: Access
-    histories: WorkloadHistories
-    facts: PolicyFacts
+    histories: WorkloadIndex
+    facts: ClusterFacts
     directive: Callable[[Workload, float], WorkloadDirective]
     """What a node would be told of a workload."""
     statistics: Callable[[Workload, float], Mapping[str, ContainerStatistics]]
@@ -93,7 +83,10 @@ class Questions:
         self._wall_clock = wall_clock
 
     def workloads(self, call: Call) -> HttpAnswer:
-        """List workloads: ``namespace=``, ``limit=`` and ``after=NAMESPACE/KIND/NAME`` choose."""
+        """List workloads: ``namespace=``, ``limit=`` and ``after=NAMESPACE/KIND/NAME`` choose.
+
+        ``quality=1h``, ``1d`` or ``7d`` adds how good sizing was.
+        """
         return self._asking.answered(call, self._list)
 
     def workload(self, call: Call) -> HttpAnswer:
@@ -115,16 +108,20 @@ class Questions:
             if chosen is None or workload.workload.namespace == chosen
         ]
         page = page_of(call, seen, _key, "NAMESPACE/KIND/NAME")
+        window = _window(call.query["quality"]) if "quality" in call.query else None
         rules = self._parts.facts.rules()
         body = WorkloadsBody(
             total=page.total,
-            workloads=[self._line(one, rules, now) for one in page.items],
+            workloads=[self._line(one, rules, now, window) for one in page.items],
             next=page.next,
         )
         return HttpAnswer(body=msgspec.json.encode(body))
 
-    def _line(self, seen: WorkloadSeen, rules: ClusterRules, now: float) -> WorkloadLineBody:
+    def _line(
+        self, seen: WorkloadSeen, rules: ClusterRules, now: float, window: QualityWindow | None
+    ) -> WorkloadLineBody:
         workload = seen.workload
+        quality = None if window is None else self._parts.histories.quality(workload, now)
         policy = self._applying.policy_name(workload, rules)
         mode = self._applying.mode(workload, rules)
         advice = [self._estimate(workload, name, policy, now) for name in seen.containers]
@@ -142,6 +139,7 @@ class Questions:
             memory_request_bytes=_sum(
                 one.memory_request_bytes if isinstance(one, Estimate) else None for one in advice
             ),
+            quality=None if quality is None or window is None else quality_body(quality, window),
         )
 
     def _nodes(self, _: Call) -> HttpAnswer:
@@ -165,6 +163,7 @@ class Questions:
         if "policy" in call.query:
             policy = _policy_name(call.query["policy"])
         statistics, statistics_fault = self._statistics(workload, now)
+        quality = self._parts.histories.container_quality(workload, now)
         body = WorkloadBody(
             namespace=workload.namespace,
             kind=workload.kind,
@@ -182,6 +181,12 @@ class Questions:
                     statistics=_statistics_body(
                         statistics.get(container.container), container.nodes or container.classes
                     ),
+                    quality=[
+                        quality_body(known, window)
+                        for known in (quality.get(container.container),)
+                        if known is not None
+                        for window in QualityWindow
+                    ],
                 )
                 for container in history.containers
             ],
@@ -214,6 +219,7 @@ class Questions:
             bounds=list(applying.bounds(workload.namespace)),
             annotations=dict(sorted(applying.annotations(workload.namespace).items())),
             rules_fault=rules.fault,
+            profile=list(applying.profile()),
         )
 
 
@@ -226,6 +232,13 @@ def _policy_name(text: str) -> PolicyName:
         return PolicyName(text)
     except ValueError:
         raise BadQuestionError(f"policy: {text[:60]!r} is not allowed; allowed: {', '.join(PolicyName)}") from None
+
+
+def _window(text: str) -> QualityWindow:
+    try:
+        return QualityWindow(text)
+    except ValueError:
+        raise BadQuestionError(f"quality: {text[:60]!r} is not allowed; allowed: {', '.join(QualityWindow)}") from None
 
 
 def _sum(amounts: Iterable[int | None]) -> int | None:
@@ -274,17 +287,7 @@ def _statistics_body(found: ContainerStatistics | None, rows: Sequence[RowHistor
 
 
 def _signal_body(found: SignalStatistics | None) -> SignalBody | None:
-    if found is None:
-        return None
-    return SignalBody(
-        samples=found.samples,
-        mean=found.mean,
-        p50=found.p50,
-        p75=found.p75,
-        p95=found.p95,
-        p99=found.p99,
-        max=found.largest,
-    )
+    return None if found is None else msgspec.convert(found, SignalBody, from_attributes=True)
 
 
 def _spread_body(amounts: Sequence[int | None] | None) -> SpreadBody | None:

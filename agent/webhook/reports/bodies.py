@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from agent.core.eviction.proposal import MAX_PROPOSALS, Verdict, Want
 from agent.core.eviction.taint_cap import TAINT_VERSION
+from agent.core.history.quality import QUALITY_FIELDS
 from agent.core.history.rollup import SCHEMA_VERSION
 
 MAX_AGE_SECONDS: Final = 14 * 86_400.0
@@ -68,6 +69,18 @@ class DistributionBody(Body, kw_only=True):
     ]
 
 
+QualityFigures = Annotated[
+    list[Annotated[float, Meta(ge=0, le=1e19)]],
+    Meta(
+        min_length=QUALITY_FIELDS,
+        max_length=4 * QUALITY_FIELDS,
+        description="CPU, then memory. Of each first against the recommended, then against the applied request: "
+        "minutes judged, minutes above, used, missing, excess (CPU-seconds, byte-hours); then of predicted peaks: "
+        "hours, seen, predicted above, predicted below (millicores, bytes). More figures are not looked at.",
+    ),
+]
+
+
 class RowBody(Body, kw_only=True):
     """One container instance and one interval."""
 
@@ -88,6 +101,18 @@ class RowBody(Body, kw_only=True):
         list[tuple[Seconds, Annotated[int, Meta(ge=1, le=10**13)] | None]],
         Meta(max_length=100, description="[age in seconds before the report's end, bytes or null]"),
     ] = []
+    quality: (
+        Annotated[
+            list[QualityFigures],
+            Meta(
+                min_length=3,
+                max_length=3,
+                description="How good the node's sizing of this container of the workload was, all its pods there "
+                "together: over an hour, a day and a week. In one row of the workload's at most.",
+            ),
+        ]
+        | None
+    ) = None
 
 
 class _ReportHead(Body, kw_only=True):
@@ -134,7 +159,6 @@ class ProposalBody(Body, kw_only=True):
     pod: Subdomain
     pod_uid: Uid
     reason: Want
-    """For want of what."""
     ranking: Annotated[str, Meta(max_length=32)] | None = None
     order: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
     """Its place in the node's plan."""
@@ -176,7 +200,6 @@ class RefusedRowBody(Body, kw_only=True):
     """A row that was not taken."""
 
     row: Count
-    """From 0 on."""
     reason: str
 
 

@@ -16,6 +16,7 @@ from typing import Final
 import msgspec
 
 from agent.core.cluster.workload import Workload
+from agent.core.history.quality import QUALITY_FIELDS, REQUEST_FIELDS, RESOURCE_FIELDS, WINDOWS
 from agent.core.history.rollup import (
     CPU_BUCKETS,
     MEMORY_BUCKETS,
@@ -50,6 +51,12 @@ _BUCKET_SLACK: Final = 1.001
 """A maximum is written with fewer digits than the bucket was found with."""
 _HIGHEST_HZ: Final = 20.0
 """The agent samples at 10 Hz at most."""
+_DIGIT_SLACK: Final = 1.0001
+"""Figures are written with six digits."""
+_MOST_PODS: Final = 10_000
+"""Of one workload on one node, those that came and went within a window among them."""
+_CPU_SECONDS_PER_MILLICORE_MINUTE: Final = 60 / 1000
+_BYTE_HOURS_PER_BYTE_MINUTE: Final = 1 / 60
 _LISTED_TIMES: Final = 2
 """So many times the rows that are taken are answered one by one; a report of more is refused as a whole. What
 packs well would otherwise be a small body of millions of rows, with a refusal for each."""
@@ -79,7 +86,6 @@ class RefusedRow:
     """A row that is not taken."""
 
     row: int
-    """From 0 on, as it was sent."""
     reason: str
 
 
@@ -323,6 +329,30 @@ def _contradiction(row: RowBody, *, interval_seconds: float, bounds: _Bounds) ->
         return f"memory.{fault}"
     if row.cpu is None and row.cpu_adjusted is not None:
         return "cpuAdjusted: without cpu"
+    if row.quality is not None and (fault := _quality_fault(row.quality, bounds)):
+        return f"quality.{fault}"
+    return None
+
+
+def _quality_fault(windows: Sequence[Sequence[float]], bounds: _Bounds) -> str | None:
+    """Return what of told quality no node can have; what it has in excess is what was requested, which is not known."""
+    for span, figures in zip(WINDOWS, windows, strict=True):
+        most_minutes = span.seconds / 60 * _MOST_PODS
+        for resource, most in (
+            ("cpu", bounds.most_millicores * _CPU_SECONDS_PER_MILLICORE_MINUTE),
+            ("memory", bounds.memory_bytes * _BYTE_HOURS_PER_BYTE_MINUTE),
+        ):
+            first = 0 if resource == "cpu" else RESOURCE_FIELDS
+            for start in (first, first + REQUEST_FIELDS):
+                minutes, above, used, missing, _ = figures[start : start + REQUEST_FIELDS]
+                if not above <= minutes * _DIGIT_SLACK <= most_minutes * _DIGIT_SLACK:
+                    return (
+                        f"{span}: {resource}: {above:g} of {minutes:g} minutes above; allowed: up to {most_minutes:g}"
+                    )
+                if not missing <= used * _DIGIT_SLACK <= most * minutes * _DIGIT_SLACK**2:
+                    return (
+                        f"{span}: {resource}: {missing:g} missing of {used:g} used; allowed: up to {most * minutes:g}"
+                    )
     return None
 
 
@@ -375,6 +405,7 @@ def _to_row(body: RowBody, bounds: _Bounds) -> RollupRow:
             OutOfMemoryKill(age_seconds=age, memory_bytes=None if size is None else min(size, most))
             for age, size in body.oom_kills
         ),
+        quality=None if body.quality is None else tuple(tuple(span[:QUALITY_FIELDS]) for span in body.quality),
     )
 
 

@@ -11,17 +11,19 @@ import math
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
-from agent.core.cluster.facts import ClusterRules, FrozenAxes, PodPlace
+from agent.core.cluster.facts import ClusterRules, FrozenAxes
 from agent.core.cluster.hpa import is_whole_workload_left
 from agent.core.cluster.workload import Workload
 from agent.core.history.directive import ContainerDirective, Directives, WorkloadDirective
 from agent.core.history.directive_json import LONGEST_TEXT, MOST_CONTAINERS, MOST_WORKLOADS
 from agent.core.orders import annotations as names
 from agent.core.orders.cluster_rules import rule_of
+from agent.webhook.cluster.facts import ClusterFacts
+from agent.webhook.workloads.index import WorkloadIndex
 
 SIGNIFICANT_DIGITS: Final = 3
 STOP_STEP_SECONDS: Final = 600.0
@@ -33,46 +35,6 @@ MOST_BYTES: Final = 4 << 20
 CONTAINER_BYTES: Final = 1000
 """Of one container's figures at most, without its name: 51 of up to 14 digits, and what they are called."""
 NO_REASON: Final = "no reason given"
-
-
-class DirectiveFacts(Protocol):
-    """What the cluster is asked; ``webhook.cluster.ClusterFacts`` is one."""
-
-    @property
-    def is_complete(self) -> bool:
-        """Return whether everything has been read at least once."""
-
-    def pods_on(self, node: str) -> tuple[PodPlace, ...]:
-        """Return the pods bound to a node."""
-
-    def frozen(self, workload: Workload) -> FrozenAxes:
-        """Return the axes that an HPA scales a workload by."""
-
-    def left_alone_for(self, workload: Workload) -> str | None:
-        """Return the VPA that sets a workload's requests."""
-
-    def rules(self) -> ClusterRules:
-        """Return the cluster's rules."""
-
-    def replicas(self, workload: Workload) -> int | None:
-        """Return how many replicas a workload has."""
-
-
-class DirectiveHistories(Protocol):
-    """What all nodes learnt; ``webhook.workloads.WorkloadIndex`` is one."""
-
-    @property
-    def is_loaded(self) -> bool:
-        """Return whether what was stored is in memory again."""
-
-    def directive_of(self, workload: Workload, *, node: str, now_unix_seconds: float) -> tuple[ContainerDirective, ...]:
-        """Return what other nodes saw of a workload's containers."""
-
-    def newest_kill(self, workload: Workload) -> float | None:
-        """Return when the newest out-of-memory kill was, Unix seconds."""
-
-    def workloads_on(self, node: str) -> tuple[Workload, ...]:
-        """Return the workloads of a node's newest report."""
 
 
 class NotKnownYet(Exception):  # noqa: N818 - a state of the world, named as one
@@ -87,8 +49,8 @@ class Director:
 
     def __init__(
         self,
-        facts: DirectiveFacts,
-        histories: DirectiveHistories,
+        facts: ClusterFacts,
+        histories: WorkloadIndex,
         *,
         stop_shrinking_seconds: float = STOP_SHRINKING_SECONDS,
         freezes_axes: bool = True,
@@ -96,8 +58,6 @@ class Director:
         """Take whom to ask.
 
         Args:
-            facts: The cluster.
-            histories: What nodes learnt.
             stop_shrinking_seconds: For how long a workload only grows after a kill; 0 = never.
             freezes_axes: ``admission.hpaFreezesAxes``; False = where an HPA holds one axis, nodes leave the other too.
         """

@@ -12,7 +12,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -24,11 +24,12 @@ from agent.core.history.directive import Directives
 from agent.core.history.directive_json import directives_to_json
 from agent.core.history.hour_sketch import ReportInterval
 from agent.core.history.node_peaks import node_number
-from agent.core.history.rollup import SCHEMA_VERSION, NodeClass, Report, RollupRow
+from agent.core.history.rollup import SCHEMA_VERSION, Report, RollupRow
 from agent.core.history.rollup_merge import merged_row, weighed_row
 from agent.metrics.call_result import CallKind, CallResult
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.settings.webhook_sections import AccessSettings
+from agent.webhook.cluster.facts import ClusterFacts
 from agent.webhook.http.access import Access, Caller, Denied, Sender
 from agent.webhook.http.routes import Call, HttpAnswer, fault
 from agent.webhook.reports.bodies import (
@@ -52,6 +53,7 @@ from agent.webhook.reports.decoder import (
 from agent.webhook.reports.directives import NotKnownYet
 from agent.webhook.store.remembered_pods import RememberedPods
 from agent.webhook.store.shapes import Appended, NewReport, PodsRaced, PodsRead, StoreAway
+from agent.webhook.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -72,40 +74,13 @@ _TAINT_QUESTION: Final = msgspec.json.Decoder(TaintQuestionBody)
 _Body = TypeVar("_Body")
 
 
-class ReportLog(Protocol):
-    """Where reports are kept; ``Store`` is one."""
-
-    def append(self, entry: NewReport) -> Appended:
-        """Keep a report unless it was kept before, or raise PodsRaced where it builds on what is not there any more."""
-
-    def pods_of(self, node: str) -> bytes | None:
-        """Return the pods of a node's newest report."""
-
-    def last_heard(self, node: str) -> float | None:
-        """Return when a node's newest report was received, Unix seconds."""
-
-
-class ReportFacts(Protocol):
-    """What is asked of the cluster here; ``ClusterFacts`` is one."""
-
-    @property
-    def is_complete(self) -> bool:
-        """Return whether every part has been read."""
-
-    def node_class(self, node: str) -> NodeClass | None:
-        """Return a node's class; None = it is not known."""
-
-    def capacity(self, node: str) -> NodeAmounts | None:
-        """Return what a node has, in doubt as little as any node has; None = of no node it is known."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PostParts:
     """What posts are handed on to."""
 
     access: Access
-    store: ReportLog
-    facts: ReportFacts
+    store: Store
+    facts: ClusterFacts
     encode: Callable[[Report], bytes]
     """The accepted rows as the log keeps them."""
     directives: Callable[[str], Directives]
@@ -127,7 +102,6 @@ class _OwnRows:
     report: Report
     """With one row for each container of a pod."""
     taken: int
-    """Rows as they were sent."""
     refused: list[RefusedRowBody]
     foreign: int
     """How many of those are refused as they are not the node's to tell."""

@@ -61,7 +61,6 @@ class StorePatience:
     lock_seconds: float = 5.0
     """For a lock or SQLite's writer's place; an append holds either for milliseconds."""
     statement_seconds: float = 10.0
-    """For an answer."""
     long_statement_seconds: float = 120.0
     """For one of a fold, a migration or a snapshot."""
     idle_seconds: float = 30.0

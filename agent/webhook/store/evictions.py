@@ -7,28 +7,16 @@ so when it commits. The tokens that are out are the rows of a window (``core.arb
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    RowMapping,
-    and_,
-    case,
-    delete,
-    func,
-    insert,
-    or_,
-    select,
-    update,
-)
+from sqlalchemy import ColumnElement, Connection, RowMapping, and_, case, delete, func, insert, or_, select, update
 
 from agent.core.cluster.pod import PodRef
 from agent.core.cluster.workload import Workload
 from agent.core.eviction.budget import HOUR_SECONDS, MINUTE_SECONDS, EvictionState, Spent
 from agent.core.eviction.proposal import Ruling, Want
+from agent.webhook.store.store import Store
 from agent.webhook.store.tables import eviction_back_offs, evictions
 
 KEPT_SECONDS: Final = 7 * 86_400.0
@@ -39,16 +27,6 @@ _HOLDING: Final = tuple(state.value for state in EvictionState if state.holds_to
 
 Judge = Callable[[Spent], Ruling | None]
 """Says what speaks against one more eviction; None = nothing."""
-
-
-class ArbiterTransactions(Protocol):
-    """The store, as far as the arbiter needs it; ``store.Store`` is one. Both raise ``StoreAway``."""
-
-    def transaction(self) -> AbstractContextManager[Connection]:
-        """Begin a transaction that has the arbiter's tables to itself."""
-
-    def reading(self) -> AbstractContextManager[Connection]:
-        """Begin a transaction that only reads."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,11 +68,10 @@ class BackOff:
 class EvictionStore:
     """The arbiter's part of the store; any thread. Every method may raise ``StoreAway``: then nothing was changed."""
 
-    def __init__(self, store: ArbiterTransactions, *, clock: Callable[[Connection], float] | None = None) -> None:
+    def __init__(self, store: Store, *, clock: Callable[[Connection], float] | None = None) -> None:
         """Take the parts.
 
         Args:
-            store: Where evictions are kept.
             clock: Unix seconds by the one clock that all replicas share, as ``store_clock`` gives them: clocks of
                 replicas that differ would let more through than the budgets. None = what callers say of the time.
         """
@@ -116,10 +93,8 @@ class EvictionStore:
         """Take the tokens for one eviction, or none of them.
 
         Args:
-            wish: Who is to go.
             judge: Decides, by what was done up to this very moment.
             missing_seconds: For how long an evicted pod counts as missing.
-            now_unix_seconds: The time by the caller's clock.
 
         Returns:
             Why not, and nothing was taken; or what had been spent before: then the eviction is begun, and ``settle``
@@ -169,13 +144,10 @@ class EvictionStore:
         """Put down what came of an eviction. One that was made stays made, whatever is said of it later.
 
         Args:
-            pod_uid: Whose.
-            workload: The pod's.
             state: What came of it.
             begun_unix_seconds: Of which try it speaks: where another one was begun meanwhile, only that the pod was
                 evicted is put down.
             detail: One line for people.
-            now_unix_seconds: The time by the caller's clock.
             back_off: Leave the workload alone for some time; None = no reason to, and an eviction that was made ends
                 any back-off.
         """

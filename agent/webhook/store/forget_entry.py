@@ -32,7 +32,6 @@ class Forgetting:
     workload: Workload | None = None
     """All of its history; None = ``node`` is meant."""
     node: str | None = None
-    """Whose reports."""
     since_unix_hour: int = 0
     """Of a node: hours before stay."""
     keys: tuple[str, ...] = ()
@@ -61,11 +60,7 @@ def is_forgetting(payload: bytes) -> bool:
 
 
 def decode_forgetting(payload: bytes) -> Forgetting:
-    """Read what ``encode_forgetting`` gave.
-
-    Raises:
-        BadPayloadError: It is something else.
-    """
+    """Read what ``encode_forgetting`` gave."""
     try:
         return _decoder.decode(zlib.decompressobj().decompress(payload.removeprefix(_MARK), MOST_BYTES))
     except (zlib.error, msgspec.DecodeError) as error:

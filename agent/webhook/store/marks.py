@@ -21,7 +21,6 @@ class Mark:
     missing: tuple[tuple[int, int], ...]
     """Gaps below the highest, first and last sequence, ascending; what comes late is taken only out of one of them."""
     reports: int
-    """Taken."""
     lost_reports: int
     """By the node's own count."""
     first_received_unix_seconds: float

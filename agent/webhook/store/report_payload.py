@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from agent.core.history.quality import QUALITY_FIELDS, WINDOWS
 from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS, Distribution, Report
 
 MAX_BYTES: Final = 32 << 20
@@ -30,11 +31,7 @@ def encode_report(report: Report) -> bytes:
 
 
 def decode_report(payload: bytes) -> Report:
-    """Read what `encode_report` gave.
-
-    Raises:
-        BadPayloadError: It is something else.
-    """
+    """Read what `encode_report` gave."""
     try:
         unpacker = zlib.decompressobj()
         report = _decoder.decode(unpacker.decompress(payload, MAX_BYTES))
@@ -55,6 +52,8 @@ def _is_sound(report: Report) -> bool:
             return False
         if not all(0.0 <= kill.age_seconds < inf and (kill.memory_bytes or 0) >= 0 for kill in row.oom_kills):
             return False
+        if row.quality is not None and not _is_sound_quality(row.quality):
+            return False
         if not (
             _is_sound_signal(row.cpu, CPU_BUCKETS.count)
             and _is_sound_signal(row.cpu_adjusted, CPU_BUCKETS.count)
@@ -62,6 +61,12 @@ def _is_sound(report: Report) -> bool:
         ):
             return False
     return True
+
+
+def _is_sound_quality(windows: tuple[tuple[float, ...], ...]) -> bool:
+    return len(windows) == len(WINDOWS) and all(
+        len(figures) >= QUALITY_FIELDS and all(0.0 <= figure < inf for figure in figures) for figures in windows
+    )
 
 
 def _is_sound_signal(signal: Distribution | None, buckets: int) -> bool:

@@ -81,7 +81,6 @@ class NewReport:
     """By the node's own count, since the incarnation began."""
     received_unix_seconds: float
     rows: int
-    """In the payload."""
     payload: bytes
     """The accepted rows, encoded; opaque here."""
     pods: bytes | None = None
@@ -170,7 +169,6 @@ class NodeDay:
     """Days since 1970."""
     node: str
     payload: bytes
-    """Of ``node_hours``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,17 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Float,
-    Identity,
-    Integer,
-    LargeBinary,
-    MetaData,
-    Table,
-    Text,
-)
+from sqlalchemy import BigInteger, Column, Float, Identity, Integer, LargeBinary, MetaData, Table, Text
 
 metadata: Final = MetaData()
 
@@ -88,7 +78,6 @@ sketches: Final = Table(
     Column("payload", LargeBinary, nullable=False),
     sqlite_with_rowid=False,
 )
-"""What each hour holds of each key."""
 
 node_hours: Final = Table(
     "node_hours",

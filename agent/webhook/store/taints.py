@@ -7,7 +7,7 @@ from collections.abc import Callable
 from sqlalchemy import Connection, delete, insert, or_, select
 
 from agent.core.eviction.taint_cap import TaintRuling
-from agent.webhook.store.evictions import ArbiterTransactions
+from agent.webhook.store.store import Store
 from agent.webhook.store.tables import taint_grants
 
 Judge = Callable[[frozenset[str]], TaintRuling]
@@ -17,7 +17,7 @@ Judge = Callable[[frozenset[str]], TaintRuling]
 class TaintStore:
     """Grants of taints; any thread. Every method may raise ``StoreAway``: then nothing was changed."""
 
-    def __init__(self, store: ArbiterTransactions, *, now: Callable[[Connection], float]) -> None:
+    def __init__(self, store: Store, *, now: Callable[[Connection], float]) -> None:
         """Store the parts; ``now`` returns Unix seconds by the one clock that all replicas share."""
         self._store, self._now = store, now
 

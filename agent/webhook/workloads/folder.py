@@ -13,7 +13,7 @@ import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Final, NamedTuple, Protocol
+from typing import Annotated, Final, NamedTuple
 
 from agent.core.history.hour_peaks import hour_of
 from agent.core.history.hour_sketch import HourSketch, ReportInterval
@@ -24,15 +24,9 @@ from agent.core.numbers.allowed_range import Between
 from agent.webhook.store.forget_entry import Forgetting, is_forgetting, rows_left
 from agent.webhook.store.node_hours import DAY_HOURS, with_hour
 from agent.webhook.store.report_payload import BadPayloadError, decode_report
-from agent.webhook.store.shapes import (
-    WRONG_CLOCK_SECONDS,
-    FoldRaced,
-    LogFolded,
-    LoggedReport,
-    NodeDay,
-    StoredSketch,
-)
+from agent.webhook.store.shapes import WRONG_CLOCK_SECONDS, FoldRaced, LogFolded, LoggedReport, NodeDay, StoredSketch
 from agent.webhook.store.sketch_bytes import BadSketchError, decode, encode
+from agent.webhook.store.store import Store
 
 log = logging.getLogger(__name__)
 
@@ -68,41 +62,10 @@ class _Place(NamedTuple):
     node_name: str
 
 
-class FoldedStore(Protocol):
-    """The store, as far as a fold needs it."""
-
-    def tail(self, after_id: int, limit: int) -> list[LoggedReport]:
-        """Return the next reports of the log."""
-
-    def folded_through(self) -> int:
-        """Return the id up to which reports are in the sketches."""
-
-    def sketches_of(self, keys: Iterable[str], unix_hours: Iterable[int]) -> Iterator[StoredSketch]:
-        """Read the sketches of these keys at these hours."""
-
-    def forgettings(self, after_id: int) -> list[Forgetting]:
-        """Return what was forgotten at somebody's order after a place in the log."""
-
-    def node_days(self, unix_days: set[int], nodes: set[str]) -> list[NodeDay]:
-        """Return in which hours of these days these nodes had a part in which sketches."""
-
-    def fold(
-        self,
-        through_id: int,
-        changed: Iterable[StoredSketch],
-        drop_before_unix_hour: int,
-        *,
-        base_id: int,
-        node_days: Iterable[NodeDay],
-        forgotten_id: int,
-    ) -> None:
-        """Write sketches, and drop old ones and the log."""
-
-
 class Folder:
     """See the module's docstring."""
 
-    def __init__(self, store: FoldedStore, options: FoldOptions, *, pause: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, store: Store, options: FoldOptions, *, pause: Callable[[], None] = lambda: None) -> None:
         """Begin; ``pause`` is called between pieces of work of some ten milliseconds, to let others run."""
         self._store = store
         self._options = options

@@ -19,10 +19,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
-from typing import Final, Protocol
+from sys import intern
+from typing import Final
 
 from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
-from agent.core.cluster.facts import NodeAmounts, WrittenContainer
 from agent.core.cluster.workload import DAEMON_SET_KIND, Workload
 from agent.core.history.directive import ContainerDirective
 from agent.core.history.hour_peaks import HOUR_SECONDS
@@ -36,6 +36,7 @@ from agent.core.orders.plan_options import PlanOptions
 from agent.core.orders.policy_options import PolicyName
 from agent.core.orders.resolution import listed
 from agent.core.recommender.registry import PolicyOptions
+from agent.webhook.cluster.facts import ClusterFacts
 from agent.webhook.store.forget_entry import Forgetting
 from agent.webhook.workloads.entries import ContainerEntry, Entries, WorkloadEntry
 from agent.webhook.workloads.estimates import (
@@ -49,6 +50,7 @@ from agent.webhook.workloads.estimates import (
 )
 from agent.webhook.workloads.loader import LoadedSketches, SketchLoad
 from agent.webhook.workloads.policy_demand import Asked, Key, Place, Preparation, Tables, due
+from agent.webhook.workloads.quality import MergedQuality, NodeQualities
 from agent.webhook.workloads.reporting_nodes import ReportingNodes
 from agent.webhook.workloads.rows import RowTable
 from agent.webhook.workloads.shapes import (
@@ -69,16 +71,6 @@ PASSING_SECONDS: Final = 3600
 a workload of its own, and those of a fortnight would leave no room for the others."""
 
 
-class ClaimBounds(Protocol):
-    """What bounds a claim; ``ClusterFacts`` is one."""
-
-    def largest_allocatable(self) -> NodeAmounts | None:
-        """Return the most that any node can allocate; None = it is not known."""
-
-    def written(self, workload: Workload) -> Mapping[str, WrittenContainer]:
-        """Return a workload's containers by name, with their requests as written."""
-
-
 class WorkloadIndex:
     """See the module's docstring."""
 
@@ -89,13 +81,11 @@ class WorkloadIndex:
         *,
         sized_kinds: Collection[str] = SIZED_KINDS,
         min_age_seconds: float = MIN_AGE_SECONDS,
-        cluster: ClaimBounds | None = None,
+        cluster: ClusterFacts | None = None,
     ) -> None:
         """Begin empty.
 
         Args:
-            options: How much is kept.
-            policies: Options of the policies.
             sized_kinds: Of owners whose pods are sized (``plan.managedKinds``); others get new names all the time.
             min_age_seconds: History a workload must have before new pods are sized by it (``plan.minAgeSeconds``).
             cluster: What bounds claims; None = neither requests nor nodes are known, and nodes alone bound each other.
@@ -110,6 +100,7 @@ class WorkloadIndex:
         self._slots, self._numbers = self._entries.slots, self._entries.numbers
         self._by_class, self._by_node = self._entries.by_class, self._entries.by_node
         self._nodes = ReportingNodes()
+        self._qualities = NodeQualities()
         self._rows_without_room = 0
         self._containers_left_out = 0
         self._asked = Asked()
@@ -159,6 +150,8 @@ class WorkloadIndex:
         if container is None:
             self._containers_left_out += 1
             return entry
+        if row.quality is not None:
+            self._qualities.take(entry.workload, container.name, intern(node), row.quality, interval.end_unix_seconds)
         by_class = self._entries.class_row(container, node_class)
         if by_class is not None:
             self._by_class.learn(by_class, row, interval, number)
@@ -199,6 +192,7 @@ class WorkloadIndex:
             workloads.add(forgetting.workload)
             with self._lock:
                 self._entries.forget(forgetting.workload)
+                self._qualities.forget(forgetting.workload)
         for key in keys:
             with self._lock:
                 self._entries.forget_row(key)
@@ -207,6 +201,10 @@ class WorkloadIndex:
                 self._nodes.forget(forgetting.node)
             self._asked.renew(workloads)
             self._forgettings += 1
+            told = [] if forgetting.node is None else self._qualities.workloads()
+        for workload in told:
+            with self._lock:
+                self._qualities.forget_node(workload, forgetting.node or "")
 
     # -- the store's sketches ---------------------------------------------------------------------------------------
 
@@ -233,7 +231,13 @@ class WorkloadIndex:
         gone = 0
         for workload in names:
             with self._lock:
-                gone += self._entries.expire(workload, oldest if workload.kind in self._sized_kinds else oldest_passing)
+                is_gone = self._entries.expire(
+                    workload, oldest if workload.kind in self._sized_kinds else oldest_passing
+                )
+                self._qualities.expire(workload, now_unix_seconds)
+                if is_gone:
+                    self._qualities.forget(workload)
+            gone += is_gone
         with self._lock:
             self._nodes.expire(oldest)
         return gone
@@ -259,12 +263,8 @@ class WorkloadIndex:
         asking is what has it done where nobody has required it.
 
         Args:
-            workload: Whose pod.
-            container: Its name.
-            policy: Which sizes it.
             node: Where a DaemonSet's pod will run; its own history there is taken if it is old enough.
             node_class: Where any pod will run, else; None = not known yet.
-            now_unix_seconds: The moment of the answer.
             is_ordered: The policy is ordered by somebody who may; False = by a review, which anybody may send: asking
                 has nothing worked out then.
 
@@ -455,6 +455,16 @@ class WorkloadIndex:
             with self._lock:
                 by_node.append(row_history(self._by_node, row, self._slots, node=node))
         return ContainerHistory(container=container.name, classes=tuple(by_class), nodes=tuple(by_node), hours=hours)
+
+    def quality(self, workload: Workload, now_unix_seconds: float) -> MergedQuality | None:
+        """Return how good a workload's sizing was, over its containers and all nodes; None = nobody told."""
+        with self._lock:
+            return self._qualities.of_workload(workload, now_unix_seconds)
+
+    def container_quality(self, workload: Workload, now_unix_seconds: float) -> Mapping[str, MergedQuality]:
+        """Return the same of each of its containers of which somebody told."""
+        with self._lock:
+            return self._qualities.merged(workload, now_unix_seconds)
 
     def workloads(self) -> tuple[WorkloadSeen, ...]:
         """List all workloads, in order."""

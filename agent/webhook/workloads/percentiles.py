@@ -37,7 +37,7 @@ class SignalStatistics:
     p75: int
     p95: int
     p99: int
-    largest: int
+    max: int
     mean: int
 
 
@@ -73,11 +73,7 @@ class Statistics:
         self._store, self._places = store, places
 
     def of(self, workload: Workload, now_unix_seconds: float) -> dict[str, ContainerStatistics]:
-        """Return them by container; one without a sketch is left out.
-
-        Raises:
-            StoreAway: The database is away.
-        """
+        """Return them by container; one without a sketch is left out."""
         container_of = {str(place): place.container for place in self._places(workload)}
         last = hour_of(now_unix_seconds)
         sums: dict[str, _Sum] = {}
@@ -135,7 +131,7 @@ def _signal(
         p75=p75,
         p95=p95,
         p99=p99,
-        largest=-(-samples.largest // unit),
+        max=-(-samples.largest // unit),
         mean=round(samples.total / samples.count / unit),
     )
 

@@ -14,15 +14,15 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection
-from typing import Final, Protocol
+from typing import Final
 
 from agent.core.cluster.facts import ClusterRules
-from agent.core.cluster.node import Namespace
 from agent.core.cluster.workload import Workload
 from agent.core.orders import annotations as names
 from agent.core.orders.annotations import ValueNotAllowed
 from agent.core.orders.cluster_rules import rule_of
 from agent.core.orders.policy_options import PolicyName
+from agent.webhook.cluster.facts import ClusterFacts
 from agent.webhook.workloads.index import WorkloadIndex
 from agent.webhook.workloads.policy_demand import Preparation
 from agent.webhook.workloads.rebuilder import Rebuilder
@@ -34,23 +34,6 @@ READY_SECONDS: Final = 300.0
 MOST_ORDERED: Final = 20_000
 """Workloads whose pods order a policy; of more the oldest are forgotten."""
 _PIECE: Final = 200
-
-
-class PreparationFacts(Protocol):
-    """The cluster; ``ClusterFacts`` is one."""
-
-    @property
-    def is_complete(self) -> bool:
-        """Return whether all of it was read once."""
-
-    def namespace(self, name: str) -> Namespace | None:
-        """Return a namespace; None = there is none known."""
-
-    def rules(self) -> ClusterRules:
-        """Return the cluster's rules."""
-
-    def replicas(self, workload: Workload) -> int | None:
-        """Count the pods of a workload that run; None = not known."""
 
 
 class OrderedPolicies:
@@ -95,7 +78,7 @@ class Preparing:
 
     def __init__(
         self,
-        facts: PreparationFacts,
+        facts: ClusterFacts,
         index: WorkloadIndex,
         rebuilder: Rebuilder,
         orders: OrderedPolicies,

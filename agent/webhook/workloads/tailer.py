@@ -13,8 +13,7 @@ import logging
 import threading
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Set
-from contextlib import AbstractContextManager
-from typing import Final, Protocol
+from typing import Final
 
 from agent.core.history.hour_peaks import hour_of
 from agent.core.history.hour_sketch import ReportInterval
@@ -23,6 +22,7 @@ from agent.webhook.store.forget_entry import Forgetting, decode_forgetting, is_f
 from agent.webhook.store.report_payload import BadPayloadError, decode_report
 from agent.webhook.store.shapes import LogFolded, LoggedReport, StoreAway, StoredSketch
 from agent.webhook.store.snapshot import SketchHeads, StoreSnapshot
+from agent.webhook.store.store import Store
 from agent.webhook.workloads.index import WorkloadIndex
 
 log = logging.getLogger(__name__)
@@ -35,23 +35,10 @@ MOST_TAKEN: Final = PIECE_REPORTS
 DAY_HOURS: Final = 24
 
 
-class FollowedStore(Protocol):
-    """The store, as far as following needs it."""
-
-    def tail(self, after_id: int, limit: int) -> list[LoggedReport]:
-        """Return the next reports of the log."""
-
-    def snapshot(self, since_unix_hour: int) -> AbstractContextManager[StoreSnapshot]:
-        """Open the sketches with their place in the log."""
-
-    def forgettings(self, after_id: int) -> list[Forgetting]:
-        """Return what was forgotten at somebody's order after a place in the log."""
-
-
 class Tailer:
     """See the module's docstring. One thread calls `advance`; any may ask the rest."""
 
-    def __init__(self, store: FollowedStore, index: WorkloadIndex, *, pause: Callable[[], None] = lambda: None) -> None:
+    def __init__(self, store: Store, index: WorkloadIndex, *, pause: Callable[[], None] = lambda: None) -> None:
         """Begin; nobody else teaches the index. ``pause`` is called between pieces of work of a few milliseconds."""
         self._store = store
         self._index = index

@@ -9,6 +9,7 @@ Settings files: what the chart knows better than the program's defaults (paths, 
 {{- $own := dict
   "act" (dict "mode" .mode "excludedNamespaces" (include "plimsoll.excludedNamespaces" $root))
   "cgroup" (dict "mount" "/host/sys/fs/cgroup")
+  "clusterPauseConfigMap" (printf "%s/plimsoll" $root.Release.Namespace)
   "clusterPauseFile" "/etc/plimsoll-cluster/pause"
   "kubernetes" (dict "api" "on")
   "serving" (dict "address" "0.0.0.0" "port" $root.Values.agent.port "socket" "/run/plimsoll/agent.sock")
@@ -28,7 +29,7 @@ Settings files: what the chart knows better than the program's defaults (paths, 
 
 {{/* What agent and webhook both read must be the same to both: those sections are handed on. */}}
 {{- define "plimsoll.sharedSections" -}}
-recommend act plan bounds cruise vpa crane forecast logging
+recommend act plan bounds cruise vpa crane forecast logging profile
 {{- end }}
 
 {{- define "plimsoll.webhookSettings" -}}

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from agent.core.orders.annotations import POD_LIMITS
 from agent.core.orders.plan_options import PodLimitsOptions
 from agent.node.keepers.cgroup_limits import CgroupLimits
 from agent.node.keepers.keeper import KeeperTerms
+from agent.node.keepers.memory_low import MemoryLowWriter
 from agent.node.keepers.pod_limits import TURN_SECONDS, PodLimitsWriter
 from agent.node.keepers.qos_reserve import QosReserver
 from tests.guest.full_tree import FullTree
@@ -30,6 +33,7 @@ UID = "11111111-aaaa-4000-8000-000000000001"
 TIER = "kubepods/burstable"
 POD = f"{TIER}/pod{UID}"
 APP, LOG = (f"{POD}/{digit * 64}" for digit in "ab")
+NEIGHBOUR = f"{TIER}/pod22222222-aaaa-4000-8000-000000000002/{'c' * 64}"
 
 
 def hold(mebibytes: int) -> tuple[str, ...]:
@@ -194,3 +198,64 @@ def test_a_tier_above_its_target_is_not_killed_but_held_near_its_usage(node: Nod
 
     assert node.reserver.take_back("restore") == 2
     assert node.tree.read(TIER, "memory.max").strip() == "max"
+
+
+def read_file(file: str, *, skip: int = 0, count: int, again: bool = False) -> tuple[str, ...]:
+    """Give a load that reads part of a file, once or without end: pages of the cache; MiB."""
+    read = f"dd if={file} of=/dev/null bs=1M skip={skip} count={count} 2>/dev/null"
+    return ("sh", "-c", f"while :; do {read}; done" if again else f"{read}; exec sleep 600")
+
+
+def cached_bytes(tree: FullTree, path: str) -> int:
+    return tree.read_flat(path, "memory.stat")["file"]
+
+
+@pytest.mark.parametrize("is_protected", [True, False])
+def test_a_neighbour_that_reads_without_end_takes_nothing_of_what_a_limited_pod_requests(
+    node: Node133, is_protected: bool
+) -> None:
+    tree = node.tree
+    asking = make_pod(
+        container("app", {"memory": "8Mi"}),
+        metadata={"uid": UID, "annotations": {POD_LIMITS: '{"limits": {"cpu": "1"}}'}},
+        status={
+            "phase": "Running",
+            "qosClass": "Burstable",
+            "containerStatuses": [{"name": "app", "containerID": f"containerd://{'a' * 64}", "state": {"running": {}}}],
+        },
+    )
+    tree.make(NEIGHBOUR)
+    low = MemoryLowWriter(
+        limits=CgroupLimits(node.mount, None),
+        options=PodLimitsOptions(write_cgroups=True, memory_low=is_protected),
+        writer=node.writer,
+        container_paths=lambda: {"a" * 64: f"/{tree.base.name}/{APP}"},
+        kubepods_root=lambda: f"/{tree.base.name}/kubepods",
+        terms=KeeperTerms(may_write=lambda: None, tell=node.tell),
+    )
+    for keeper in (node.writer, low):
+        keeper.tick(node.state(asking), 0.0)
+    expected = str(8 * MIB) if is_protected else "0"
+    assert {tree.read(path, "memory.low").strip() for path in (APP, POD, TIER, "kubepods")} == {expected}
+
+    big_file = shutil.which("qemu-system-x86_64")
+    assert big_file is not None
+    # Pages are charged to whoever reads them first.
+    Path("/proc/sys/vm/drop_caches").write_text("3", encoding="ascii")
+    tree.spawn(APP, read_file(big_file, count=6))
+    wait_for(lambda: cached_bytes(tree, APP) >= 6 * MIB, "6 MiB of the file are the pod's")
+    tree.write("kubepods", "memory.max", str(12 * MIB))
+    tree.spawn(NEIGHBOUR, read_file(big_file, skip=6, count=11, again=True))
+    reclaimed = tree.read_flat(NEIGHBOUR, "memory.stat")["pgscan"]
+    wait_for(
+        lambda: tree.read_flat(NEIGHBOUR, "memory.stat")["pgscan"] >= reclaimed + 20_000,
+        "the neighbour had pages reclaimed, many times what there is",
+    )
+
+    kept = cached_bytes(tree, APP)
+    print(f"memory.low {expected}: {kept / MIB:.1f} of 6 MiB kept")
+    assert kept >= 5.5 * MIB if is_protected else kept <= 3 * MIB
+    assert kills(tree, "kubepods") == 0
+    for keeper in (node.writer, low):
+        keeper.tick(node.state(replace(asking, annotations={})), 100.0)
+    assert {tree.read(path, "memory.low").strip() for path in (APP, POD, TIER, "kubepods")} == {"0"}

@@ -247,10 +247,9 @@ def test_node_from_json_reads_what_planning_asks_for() -> None:
         resource_version="5",
         labels={"zone": "a"},
         taints=(
-            Taint(key="k", effect="NoSchedule", value="v", time_added="2026-01-01T00:00:00Z"),
+            Taint(key="k", effect="NoSchedule", value="v"),
             Taint(key="l", effect="NoExecute"),
         ),
-        is_unschedulable=True,
         capacity={"cpu": 4 * 10**9, "memory": 8 * 2**30 * 10**9},
         allocatable={"cpu": 3920 * 10**6, "memory": 7 * 2**30 * 10**9},
         kubelet_version="v1.37.1",

@@ -11,11 +11,12 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from agent.core.cluster.resource import Resource
 from agent.core.orders.order import Mode
-from agent.core.plan.demand import Kept, Reserved
+from agent.core.plan.demand import Kept, Reserved, Urgent
 from agent.core.plan.plan import Invariant
 from agent.core.plan.pod_change import Setting
 from agent.core.resize.decision import Outcome
-from agent.metrics.acting_series import RESIZE_RESULTS, ActingSeries, Direction, Trigger, kept_counts
+from agent.core.window.memory_shortage import MemoryShort
+from agent.metrics.acting_series import RESIZE_RESULTS, ActingSeries, Direction, Trigger, UrgentCause, kept_counts
 from agent.metrics.agent_series import Metrics
 from tests.plans import change, container, left_alone, mixed_plan, plan, pod, share, step, sums
 
@@ -25,7 +26,8 @@ UNITLESS = {
     "plimsoll_resizes", "plimsoll_resize_blocked", "plimsoll_pods_reserved", "plimsoll_pods",
     "plimsoll_evictions_proposed", "plimsoll_plan_infeasible", "plimsoll_plans", "plimsoll_plans_unsound",
     "plimsoll_paused", "plimsoll_dry_run", "plimsoll_pinned_pods", "plimsoll_overloaded",
-    "plimsoll_overload_tainted", "plimsoll_annotation_faults", "plimsoll_writes_barred",
+    "plimsoll_overload_tainted", "plimsoll_annotation_faults", "plimsoll_writes_barred", "plimsoll_urgent",
+    "plimsoll_pod_limits", "plimsoll_pod_limits_held",
 }  # fmt: skip
 
 
@@ -82,10 +84,23 @@ def test_every_name_keeps_the_rules(acting: ActingSeries, registry: CollectorReg
         assert family.documentation.endswith(".")
         assert family.name in UNITLESS or re.search(r"_(seconds|bytes|cores)$", family.name), family.name
         for sample in family.samples:
-            assert set(sample.labels) <= {"resource", "direction", "result", "reason", "mode", "trigger", "le"}
+            assert set(sample.labels) <= {"resource", "direction", "result", "reason", "mode", "trigger", "tier", "le"}
             if family.type == "counter":
                 assert sample.name.endswith("_total")
     assert names > UNITLESS
+
+
+def test_who_was_found_short_counts_by_what_showed_it(acting: ActingSeries, registry: CollectorRegistry) -> None:
+    acting.count_urgent(
+        [
+            Urgent(cpu_millicores=500, memory_bytes=60),
+            Urgent(memory_bytes=60, memory_short=MemoryShort.HELD),
+            Urgent(memory_bytes=60, memory_short=MemoryShort.STALLED),
+            Urgent(memory_waiting_ratio=0.5),  # bars a shrink, asks for nothing
+        ]
+    )
+    counts = {reason: registry.get_sample_value("plimsoll_urgent_total", {"reason": reason}) for reason in UrgentCause}
+    assert counts == dict.fromkeys(UrgentCause, 1.0)
 
 
 def test_a_resize_counts_once_for_each_resource_and_direction(

@@ -24,8 +24,9 @@ from agent.metrics.agent_series import (
 from agent.metrics.container_series import ContainerSeries
 from tests.unit.metrics.test_acting_series import UNITLESS as ACTING_UNITLESS
 
-DEFAULT_SERIES = 121 + 127
-"""What every scrape of every node costs Prometheus, acting included; the measured gauges add at most 20 and 13."""
+DEFAULT_SERIES = 130 + 143
+"""What every scrape of every node costs Prometheus, acting included; the measured gauges add at most 20 and 15,
+drift 12, and each of usually three QoS tiers 10."""
 PROCESS_SERIES = 6
 """Of the process itself, by the library: memory, CPU, start, descriptors."""
 MEASURED_SERIES = 20
@@ -146,6 +147,8 @@ def test_page_every_name_and_label_keeps_the_rules(metrics: Metrics) -> None:
         "plimsoll_open_files", "plimsoll_open_files_limit", "plimsoll_inotify_overflows", "plimsoll_relists",
         "plimsoll_node_cpus", "plimsoll_loop_failures", "process_open_fds", "process_max_fds",
         "plimsoll_oom_kills", "plimsoll_scrapes_rejected", "plimsoll_series_dropped", "plimsoll_withheld",
+        "plimsoll_cgroups_created", "plimsoll_cgroups_removed", "plimsoll_cgroups_changed",
+        "plimsoll_cgroup_audits", "plimsoll_cgroup_drift", "plimsoll_tier_oom_kills",
         *ACTING_UNITLESS,
     }  # fmt: skip
     names = set()

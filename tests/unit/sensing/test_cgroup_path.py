@@ -17,6 +17,7 @@ from agent.sensing.cgroup_path import (
     cgroup_root_candidates,
     container_cgroup_path,
     driver_of,
+    drivers_of,
     identify,
     is_monitor,
     parse_cgroup_path,
@@ -358,3 +359,28 @@ def test_is_monitor_knows_conmon_and_lxc() -> None:
     assert is_monitor(f"crio-conmon-{ID}.scope")
     assert is_monitor("lxc.monitor.web")
     assert not is_monitor(SCOPE)
+
+
+@pytest.mark.parametrize(
+    ("path", "kubelet", "runtime"),
+    [
+        (f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{SYSTEMD_UID}.slice/cri-containerd-{ID}.scope",
+         Driver.SYSTEMD, Driver.SYSTEMD),
+        (f"/kubepods/burstable/pod{UID}/{ID}", Driver.CGROUPFS, Driver.CGROUPFS),
+        (f"/kubepods/burstable/pod{UID}/crio-{ID}", Driver.CGROUPFS, Driver.CGROUPFS),
+        # The runtime takes the kubelet's systemd names literally.
+        (f"/system.slice/containerd.service/kubepods-burstable-pod{SYSTEMD_UID}.slice:cri-containerd:{ID}",
+         Driver.SYSTEMD, Driver.CGROUPFS),
+        (f"/kubepods-burstable-pod{SYSTEMD_UID}.slice/{ID}", Driver.SYSTEMD, Driver.CGROUPFS),
+        (f"/kubepods.slice/kubepods-pod{SYSTEMD_UID}.slice/{ID}", Driver.SYSTEMD, Driver.CGROUPFS),
+    ],
+)  # fmt: skip
+def test_drivers_of_a_container_are_told_by_the_pods_name_and_its_own(
+    path: str, kubelet: Driver, runtime: Driver
+) -> None:
+    assert drivers_of(path) == (kubelet, runtime)
+
+
+def test_drivers_of_what_is_no_container_of_a_pod_are_not_told() -> None:
+    assert drivers_of("/system.slice/ssh.service") is None
+    assert drivers_of(f"/kubepods/burstable/pod{UID}") is None

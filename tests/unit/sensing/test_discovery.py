@@ -23,6 +23,7 @@ from agent.sensing.inotify import (
     IN_ISDIR,
     IN_MODIFY,
     IN_Q_OVERFLOW,
+    Inotify,
     WatchEvent,
     parse_events,
 )
@@ -32,7 +33,7 @@ UID_A, UID_B = "0b1d8f52-3f0c-4a64-8d0b-6a1a5d1f6c01", "17c7e9e4-9f43-4c0b-a1cb-
 POD_A, POD_B = f"kubepods/burstable/pod{UID_A}", f"kubepods/pod{UID_B}"
 
 
-class FakeWatcher:
+class FakeWatcher(Inotify):
     """A watcher whose events the test makes up; watches are known by path."""
 
     def __init__(self, *, room: int = 10_000) -> None:
@@ -68,7 +69,7 @@ class FakeWatcher:
         """Say that a directory came or went, as the watch of its parent would."""
         self.events.append(WatchEvent(self.numbers[str(path.parent).rstrip("/")], mask | IN_ISDIR, path.name))
 
-    def _add(self, path: str) -> int:
+    def _add(self, path: str, mask: int = 0) -> int:
         path = path.rstrip("/")
         if path not in self.numbers and len(self.numbers) >= self.room:
             raise OSError(errno.ENOSPC, "no space left on device", path)

@@ -16,7 +16,6 @@ from agent.sensing.features import (
     read_clock_nanoseconds,
     read_facts,
     read_pressure_support,
-    read_trigger_refusal,
     read_wall_clock_synchronised,
 )
 from agent.sensing.machine import MachineError
@@ -162,14 +161,9 @@ def test_files_that_may_not_be_read_are_named_the_first_few(
     assert all(path.endswith("cpu.stat") for path in unreadable)
 
 
-def test_pressure_support_and_triggers_of_a_kernel_without_psi_give_the_reason(tmp_path: Path) -> None:
+def test_pressure_support_of_a_kernel_without_psi_give_the_reason(tmp_path: Path) -> None:
     assert set(read_pressure_support(tmp_path)) == {"cpu", "memory", "io"}
     assert all("No such file" in str(reason) for reason in read_pressure_support(tmp_path).values())
-    assert read_trigger_refusal(tmp_path) == "No such file or directory"
-
-
-def test_trigger_that_the_file_takes_is_not_refused(proc: Path) -> None:
-    assert read_trigger_refusal(proc) is None
 
 
 def test_clock_and_wall_clock_give_an_answer_anywhere() -> None:

@@ -152,3 +152,30 @@ def test_machine_without_kubepods_has_an_empty_tree(tmp_path: Path) -> None:
 def test_cgroup_root_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(LiveTreeError, match="--cgroup-root /nowhere: no directory"):
         read_kubelet_tree(tmp_path, cgroup_root="/nowhere")
+
+
+def test_the_score_of_a_containers_first_process_is_read(tmp_path: Path) -> None:
+    files, proc = KubeletFiles(tmp_path / "cgroup"), tmp_path / "proc"
+    files.kubepods()
+    files.tiers()
+    files.pod(QosClass.BURSTABLE, UID, {})
+    inside = files.container(QosClass.BURSTABLE, UID, ID, {})
+
+    def score() -> FileReading:
+        (only,) = read_kubelet_tree(files.mount, proc=proc).tree.containers()
+        return only.reading("oom_score_adj")
+
+    assert score().unread is UnreadFile.GONE  # the cgroup lists no processes at all
+    (inside / "cgroup.procs").write_text("")
+    assert score().unread is UnreadFile.NO_FILE
+    (inside / "cgroup.procs").write_text("0\n")  # of a process that is not seen here
+    assert score().unread is UnreadFile.NO_FILE
+    # crun keeps the processes one cgroup below
+    (inside / "container").mkdir()
+    (inside / "container" / "cgroup.procs").write_text("71\n72\n")
+    assert score().unread is UnreadFile.GONE
+    (proc / "71").mkdir(parents=True)
+    (proc / "71" / "oom_score_adj").write_text("-997\n")
+    assert score().amount == -997
+    (proc / "71" / "oom_score_adj").write_text("much\n")
+    assert score().unread is UnreadFile.NOT_UNDERSTOOD

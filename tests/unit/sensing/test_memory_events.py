@@ -18,10 +18,10 @@ A, B = f"{POD}/{'a' * 64}", f"{POD}/{'b' * 64}"
 NOW_NS = 5_000_000_000
 
 
-def write(mount: Path, path: str, oom_kill: int, *, limit_hits: int = 0) -> None:
+def write(mount: Path, path: str, oom_kill: int, *, limit_hits: int = 0, high: int = 0) -> None:
     directory = mount / path.lstrip("/")
     directory.mkdir(parents=True, exist_ok=True)
-    text = f"low 0\nhigh 0\nmax 0\noom {limit_hits}\noom_kill {oom_kill}\n"
+    text = f"low 0\nhigh {high}\nmax 0\noom {limit_hits}\noom_kill {oom_kill}\n"
     (directory / "memory.events").write_bytes(text.encode())
 
 
@@ -162,3 +162,22 @@ def test_memory_events_close_twice_is_fine(events: MemoryEvents) -> None:
     events.add(A)
     events.close()
     events.close()
+
+
+def test_memory_events_tells_once_who_was_held_back_at_memory_high_and_no_pod(
+    events: MemoryEvents, tmp_path: Path
+) -> None:
+    write(tmp_path, B, 0, high=5)  # before it was watched
+    for path in (POD, A, B):
+        events.add(path)
+    write(tmp_path, A, 0, high=3)
+    write(tmp_path, POD, 0, high=8)
+    assert events.poll_all() == []
+    assert events.take_held() == (A,)
+    assert events.take_held() == ()
+    events.poll_all()
+    assert events.take_held() == ()
+    write(tmp_path, B, 0, high=6)
+    events.poll_all()
+    events.remove(B)
+    assert events.take_held() == ()

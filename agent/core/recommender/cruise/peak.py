@@ -64,7 +64,6 @@ def predict_peak(
     Args:
         moments_unix_seconds: When, in UTC; shape ``(n,)``, in any order. Later ones than now do not count.
         values: Finite, shape ``(n,)``.
-        options: How far back.
         now_unix_seconds: The moment of the prediction; the far edge of the last ``last_seconds`` belongs to them.
     """
     past = moments_unix_seconds <= now_unix_seconds

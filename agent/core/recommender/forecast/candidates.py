@@ -60,9 +60,7 @@ class CandidateChoice:
     """Length of the record."""
     allowed_ratio: float
     exceeded_ratio: float
-    """Of the candidate."""
     slack_millicores: float
-    """Of the candidate, mean."""
     strictness: float
     is_learning: bool
     """Too few minutes to tell the share at all: the most generous speaks."""

@@ -27,7 +27,6 @@ class ForecastAccount:
     looks: Mapping[int, float]
     """Largest demand of the last so many minutes, millicores."""
     levels: Mapping[Season, float]
-    """Of the seasons, millicores."""
     wanted_millicores: float
     """What the chosen candidate asks for."""
     measured_minutes: int

@@ -38,7 +38,6 @@ class ResourceFigures:
     used_amount_hours: Floats
     """In sized minutes."""
     unused_amount_hours: Floats
-    """The slack."""
     missing_amount_hours: Floats
     """The depth of being under-requested."""
     resizes: Ints

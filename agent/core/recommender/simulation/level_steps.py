@@ -32,7 +32,6 @@ class DemandSteps:
     """Steps of a trace in no order that matters; shape ``(k,)`` each."""
 
     rows: Ints
-    """Which container."""
     first_minutes: Ints
     """Counted from the trace's first."""
     end_minutes: Ints

@@ -67,8 +67,3 @@ class TraceSet:
     def minutes(self) -> int:
         """Minutes from the first to the last, both included."""
         return int(self.cpu_millicores.shape[0])
-
-    @property
-    def span_seconds(self) -> float:
-        """Length of the trace."""
-        return 60.0 * self.minutes

@@ -9,10 +9,11 @@ import pytest
 from agent.cli.audit.text import Heading, audit_json, audit_lines, target_text
 from agent.cli.text.spans import Tone, display_width, line_text
 from agent.core.cluster.pod import Partition, QosClass
-from agent.core.machine.audit_report import AuditReport, Finding, FindingSubject
+from agent.core.machine.audit_report import AuditReport, Finding, FindingSubject, StaleOomScore
 from agent.core.machine.cgroup_files import CgroupLevel, LiveCgroup, Unlimited
 from agent.core.machine.comparison import State, Target, Weights
 from agent.core.machine.cpu_knobs import CpuMax
+from agent.core.machine.oom_score import OomScore
 
 HEADING = Heading(node=None, pods=1, pods_file="pods.json", mount="/m", kubepods_path=None, driver=None, notes=("n",))
 LONG = "/kubepods.slice/" + "x" * 200 + "/end"
@@ -133,3 +134,12 @@ def test_names_of_what_is_equal_are_folded() -> None:
 
     assert sum(line.count("hugetlb.") for line in lines) == 19
     assert max(len(line) for line in lines if "hugetlb" in line) <= 100
+
+
+def test_scores_of_before_a_resize_stand_beside_the_findings() -> None:
+    subject = replace(POD, level=CgroupLevel.CONTAINER, container="app")
+    said = report(finding(), oom_scores=(StaleOomScore(subject=subject, score=OomScore(found=500, after_restart=875)),))
+    assert "  shop/web app  500, a restart gives 875" in texts(said)
+    (told,) = audit_json(said, HEADING)["oom_scores"]  # type: ignore[misc]
+    assert (told["container"], told["found_oom_score_adj"], told["after_restart_oom_score_adj"]) == ("app", 500, 875)  # type: ignore[call-overload, index]
+    assert said.is_clean

@@ -8,6 +8,7 @@ from typing import Any
 from agent.cli.recommender.why_actions import acted_lines
 from agent.cli.text.paragraphs import Page
 from agent.cli.text.spans import ASCII, UNICODE, line_text
+from agent.core.machine.oom_score import OomScore
 from agent.core.orders.order import Fault, Mode, Orders, OrderSource, Ranking
 from agent.core.orders.policy_options import PolicyName
 from agent.core.plan.demand import Kept, Reserved
@@ -85,6 +86,13 @@ def test_a_resize_is_told_once_with_the_reason_why_it_was_made() -> None:
     _, title, row = texts(acted(decisions=log))
     assert title.startswith("DONE LATELY")
     assert row.endswith("applied app CPU 500m → 200m: it is short now")
+
+
+def test_a_score_of_before_a_resize_is_told() -> None:
+    (_, line) = texts(acted(oom_score=OomScore(found=500, after_restart=875)))
+    assert line == (
+        "  oom_score_adj: 500 by the request of its start; a restart gives 875 (the higher, the sooner killed)"
+    )
 
 
 def test_what_is_kept_has_its_reason() -> None:

@@ -14,11 +14,13 @@ from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.cluster.workload import Workload
 from agent.core.history.hour_peaks import HourPeak
 from agent.core.history.minutes import OutOfMemory
+from agent.core.history.quality import to_windows
 from agent.core.recommender.policy import LimitRule
 from agent.core.recommender.recommendation import Withheld
 from agent.core.resize.why import Why
 from agent.core.window.snapshot import Gap, Missing
 from tests.explanations import HOUR, NOW, explanation
+from tests.qualities import told, two_hours
 from tests.snapshots import cpu_window, memory_window
 from tests.subjects import MI, TimesPolicy, identity, subject
 
@@ -149,7 +151,13 @@ def test_memory_without_any_signal_is_one_line() -> None:
     fields = ("current", "working_set", "working_set_p75", "working_set_peak", "lifetime_peak")
     missing = {f"{field}_bytes": Missing.NO_SIGNAL for field in fields}
     one = subject(cpu=cpu_window(), memory=memory_window(None, missing=missing))
-    assert [each.split()[0] for each in section("MEMORY", texts(explanation(one)))] == ["MEMORY", "all", "waiting"]
+    assert [each.split()[0] for each in section("MEMORY", texts(explanation(one)))] == [
+        "MEMORY",
+        "all",
+        "waiting",
+        "all",
+        "disk",
+    ]
 
 
 def test_hours_are_rows_of_days_and_those_that_count_are_marked() -> None:
@@ -252,3 +260,27 @@ def test_no_line_is_wider_than_the_terminal_and_no_name_steers_it(width: int, na
     lines = texts(explanation(one), Page(width=width, glyphs=UNICODE), with_chart=True)
     assert max(map(display_width, lines)) <= width
     assert not any("\x1b" in each or "\n" in each for each in lines)
+
+
+def test_quality_tells_what_was_above_missing_and_in_excess() -> None:
+    """600m used where 500m stood: 6 CPU-seconds missing a minute; 1 GiB where 2 GiB stood."""
+    ledger = two_hours(NOW // 60, rows=1)
+    quality = to_windows(ledger.windows(NOW // 60 + 129)[0])
+    lines = section("QUALITY", texts(explanation(quality=quality)))
+    assert lines[1].split() == ["1h", "1d", "7d"]
+    assert line("CPU, recommended request: minutes above", lines).split()[-3:] == ["100%"] * 3
+    assert lines[3].split() == ["missing", "360", "CPU-s", "780", "CPU-s", "780", "CPU-s"]
+    assert lines[4].split() == ["in", "excess", "0", "CPU-s", "0", "CPU-s", "0", "CPU-s"]
+    assert line("CPU, applied request: minutes above", lines).split()[-3:] == ["0%"] * 3
+    assert line("CPU, predicted peak: too large by", lines).split()[-3:] == ["0%"] * 3
+    assert lines[9].split() == ["too", "small", "by", "17%", "17%", "17%"]
+    assert line("memory, applied request: minutes above", lines).split()[-3:] == ["100%"] * 3
+
+
+def test_quality_that_nobody_judged_is_said_and_not_0() -> None:
+    """Nothing at all, and one of the two requests."""
+    assert section("QUALITY", texts(explanation())) == ["QUALITY  no minute was judged yet"]
+    quality = to_windows(told())
+    lines = section("QUALITY", texts(explanation(quality=quality)))
+    assert line("CPU, applied request:", lines).endswith("none was applied in a judged minute")
+    assert line("memory, predicted peak: too large by", lines).split()[-3:] == ["-", "-", "-"]

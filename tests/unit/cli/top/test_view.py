@@ -16,6 +16,7 @@ from agent.cli.top.navigation import (
     zoomed_in,
     zoomed_out,
 )
+from agent.cli.top.page import find_unit
 from agent.cli.top.view import (
     Alarm,
     Exactness,
@@ -35,7 +36,18 @@ from agent.cli.words.units import unit_name
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.recommender.recommendation import Withheld
 from agent.core.window.snapshot import Missing
-from tests.snapshots import MIB, advised, busy_node, container, cpu_window, memory_window, service, snapshot
+from tests.snapshots import (
+    MIB,
+    advised,
+    busy_node,
+    container,
+    cpu_window,
+    memory_window,
+    service,
+    snapshot,
+    tier,
+    whole,
+)
 
 LIMITED = UnitResources(cpu_request_millicores=200, memory_request_bytes=MIB, memory_limit_bytes=100 * MIB)
 
@@ -339,3 +351,95 @@ def test_missing_reason_enum_is_known_to_the_header() -> None:
     from agent.cli.top.page import _CAUSES
 
     assert set(_CAUSES) == set(_REASONS) == set(Missing)
+
+
+# Whole pods and tiers
+
+
+def test_pod_has_the_figures_of_its_own_cgroup_and_the_newest_second_of_its_containers() -> None:
+    units = [container(name=name, cpu=cpu_window(100.0)) for name in "ab"]
+    measured = whole(
+        cpu=cpu_window(150.0, waiting_ratio=0.4, throttled_ratio=0.3),
+        memory=memory_window(300 * MIB, oom_kills=1),
+        memory_max_bytes=301 * MIB,
+    )
+
+    row = pod_row(units, pod=measured)
+
+    assert row.cpu_now == Figure(200.0)
+    # 150 x 1.2 and 150 x 2, measured: neither an estimate nor a bound.
+    assert (row.cpu_p75, row.cpu_peak) == (Figure(180.0), Figure(300.0))
+    assert (row.waiting_mean, row.throttled_mean) == (Figure(0.4), Figure(0.3))
+    assert (row.working_set, row.memory_peak) == (Figure(300 * MIB), Figure(600 * MIB))
+    assert (row.memory_limit, row.oom_kills) == (Figure(301 * MIB), Figure(1))
+    assert row.alarms >= {Alarm.MEMORY, Alarm.OOM}
+    assert Alarm.AGE not in row.alarms
+    assert row.age == Figure(0.4)
+
+
+def test_pod_whose_own_cgroup_says_nothing_keeps_what_was_added_up() -> None:
+    units = [container(name=name, cpu=cpu_window(100.0)) for name in "ab"]
+    silent = whole(cpu=cpu_window(None, waiting_ratio=None, throttled_ratio=None), memory=memory_window(None))
+    added_up, row = pod_row(units), pod_row(units, pod=silent)
+    assert (row.cpu_p75, row.working_set, row.throttled_mean) == (
+        added_up.cpu_p75,
+        added_up.working_set,
+        added_up.throttled_mean,
+    )
+
+
+def test_tiers_come_first_whatever_the_order_and_only_where_the_filter_lets_them() -> None:
+    node = snapshot(container(), tiers=(tier("/kubepods"), tier()))
+    for sort in SortKey:
+        names = [row.name for row in build_rows(node, ViewState(sort=sort))]
+        assert names == ["kubepods", "kubepods/burstable", "web-1"]
+    assert [row.kind for row in build_rows(node, ViewState(filter_text="kind=tier"))] == ["tier", "tier"]
+    assert [row.name for row in build_rows(node, ViewState(filter_text="pod=web-1"))] == ["web-1"]
+    assert not any(Alarm.AGE in row.alarms for row in build_rows(node, ViewState()))
+
+
+def test_what_is_in_no_container_is_a_row_beneath_its_pod_and_the_last_within_it() -> None:
+    units = [container(name=name) for name in "ab"]
+    node = snapshot(*units, pods=(whole(),))
+
+    expanded = build_rows(node, ViewState(is_expanded=True))
+    inside = build_rows(node, ViewState(zoom=Zoom.POD, pod="pod:uid-default-web-1"))
+
+    assert [row.name for row in expanded] == ["web-1", "a", "b", "pod itself"]
+    assert [row.name for row in inside] == ["a", "b", "pod itself"]
+    for row in (expanded[-1], inside[-1]):
+        assert row.kind == "itself"
+        assert row.cpu_now == Figure(25.0, Exactness.ESTIMATE)
+        assert row.working_set == Figure(7 * MIB)
+        assert (row.cpu_p75, row.memory_limit, row.alarms) == (Figure(None), Figure(None), frozenset())
+    assert expanded[-1].depth == 1
+    assert build_rows(snapshot(*units, pods=(whole(itself=None),)), ViewState(is_expanded=True))[-1].name == "b"
+    assert build_rows(snapshot(pods=(whole(),)), ViewState(zoom=Zoom.POD, pod="pod:uid-default-web-1")) == []
+
+
+def test_pods_and_tiers_are_looked_into_as_containers_are() -> None:
+    node = snapshot(container(), tiers=(tier(),), pods=(whole(),))
+    for path in ("/kubepods/burstable", "/kubepods/burstable/poduid-default-web-1"):
+        found = find_unit(node, path)
+        assert found is not None
+        assert found.identity.cgroup_path == path
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/kubepods.slice/kubepods-besteffort.slice", "kubepods/besteffort"),
+        ("/kubelet.slice/kubelet-kubepods.slice", "kubepods"),
+        ("/kubelet/kubepods/system/burstable", "kubepods/system/burstable"),
+        ("/elsewhere", "elsewhere"),
+    ],
+)
+def test_a_tier_goes_by_its_name_under_both_drivers(path: str, name: str) -> None:
+    assert unit_name(UnitIdentity(cgroup_path=path, kind=UnitKind.TIER)) == name
+
+
+def test_a_whole_pod_goes_by_its_name_its_uid_or_its_path() -> None:
+    known = UnitIdentity(cgroup_path="/kubepods/podu", kind=UnitKind.POD)
+    assert unit_name(known) == "/kubepods/podu"
+    assert unit_name(replace(known, pod_uid="u")) == "u"
+    assert unit_name(replace(known, pod_uid="u", pod="web")) == "web"

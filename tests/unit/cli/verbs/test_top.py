@@ -13,7 +13,7 @@ import pytest
 from agent.cli.main import main
 from agent.cli.text.spans import ASCII, UNICODE
 from agent.cli.top.screen import live_table
-from agent.cli.top.sources import CallSource, SourceError
+from agent.cli.top.sources import SourceError
 from agent.cli.top.terminal import LiveOptions, find_terminal, print_page, write_text
 from agent.cli.top.view import SortKey, ViewState
 from agent.cli.verbs import top
@@ -161,13 +161,11 @@ def test_without_a_terminal_a_table_comes_each_interval_and_a_lost_agent_does_no
         return busy_node()
 
     stop = Endless(3)
-    source = CallSource(take)
-    options = LiveOptions(plain_interval_seconds=7.0, banner="metrics on fake", stop=stop)  # type: ignore[arg-type]
-    assert live_table(source, options) == 0
+    options = LiveOptions(plain_interval_seconds=7.0, stop=stop)  # type: ignore[arg-type]
+    assert live_table(take, options) == 0
     assert stop.waits == [7.0, 7.0, 7.0]
     out = capsys.readouterr().out
     assert out.count("plimsoll worker-7") == 3
-    assert "note metrics on fake" in out
     assert "\x1b" not in out
 
 
@@ -176,7 +174,7 @@ def test_the_first_snapshot_failing_is_the_callers_to_say() -> None:
         raise SourceError("no agent")
 
     with pytest.raises(SourceError, match="no agent"):
-        live_table(CallSource(take), LiveOptions())
+        live_table(take, LiveOptions())
 
 
 def test_a_printed_page_has_the_asked_for_width(capsys: pytest.CaptureFixture[str]) -> None:

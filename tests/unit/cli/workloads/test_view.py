@@ -8,7 +8,7 @@ import pytest
 
 from agent.cli.text.spans import UNICODE, line_text
 from agent.cli.workloads.view import policy_lines
-from agent.webhook.queries.workload_bodies import AppliesBody, FromBody, WorkloadBody
+from agent.webhook.queries.workload_bodies import AppliesBody, BoundBody, FromBody, WorkloadBody
 
 NOWHERE = FromBody(value=None, source="default")
 
@@ -43,3 +43,11 @@ def test_policy_tells_how_many_pods_run(replicas: int | None, told: str) -> None
 def test_policy_tells_for_how_long_nothing_shrinks() -> None:
     assert "shrinking" not in rows()
     assert rows(stop_shrinking_seconds=7200.0)["shrinking"].startswith("not for 2h00m ")
+
+
+def test_policy_tells_what_the_profile_sets_and_what_wins_over_it() -> None:
+    assert "profile" not in rows()
+    own = BoundBody(name="plan.fitRule", value="shared", source="setting")
+    found = rows(profile=[BoundBody(name="cruise.neighbourHours", value="0", source="profile document"), own])
+    assert found["profile"] == "cruise.neighbourHours 0 profile document"
+    assert found["plan.fitRule"] == "shared setting"

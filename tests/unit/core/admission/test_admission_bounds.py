@@ -163,7 +163,7 @@ def test_a_memory_limit_minds_the_largest_memory_allowed() -> None:
     assert "memory limit: held by the largest memory allowed" in notes(admitted(document, liar))
     written = new_pod(container("app", {CPU: "500m", MEMORY: "300M"}, {MEMORY: "5G"}), orders=orders)
     assert resources(sized(written, liar, None))["limits"] == {MEMORY: "5G"}  # its author allowed that much
-    assert resources(sized(written, estimate(memory_mb=300), None))["limits"] == {MEMORY: f"{600 * MB}"}
+    assert resources(sized(written, estimate(memory_mb=200), None))["limits"] == {MEMORY: f"{512 * MB}"}
 
 
 def test_the_limit_of_a_daemon_whose_request_stays_minds_the_largest_memory_allowed_too() -> None:
@@ -175,9 +175,10 @@ def test_the_limit_of_a_daemon_whose_request_stays_minds_the_largest_memory_allo
 
 def test_a_request_that_stays_above_the_largest_memory_allowed_by_little_is_within_its_limit() -> None:
     settings = AdmissionSettings(bounds=BoundsOptions(max_memory_bytes=4 * MB, min_memory_bytes=0))
-    admission = admitted(new_pod(container("app", {MEMORY: "10M"})), estimate(memory_mb=3), settings=settings)
-    done = resources(patched(new_pod(container("app", {MEMORY: "10M"})), admission))
-    assert done == {"requests": {MEMORY: "10M"}, "limits": {MEMORY: f"{10 * MB}"}}
+    for limits in ({}, {MEMORY: "11M"}):
+        document = new_pod(container("app", {MEMORY: "10M"}, limits))
+        admission = admitted(document, estimate(memory_mb=3), settings=settings)
+        assert resources(patched(document, admission)) == {"requests": {MEMORY: "10M"}, "limits": limits}
 
 
 def test_amounts_beyond_what_a_float_holds_exactly_are_minded_as_well() -> None:

@@ -14,7 +14,7 @@ from agent.core.admission.limit_ranges import quota_fault, range_fault
 from agent.core.admission.options import AdmissionOptions, AdmissionSettings
 from agent.core.cluster.effective_resources import pod_requests
 from agent.core.cluster.facts import FrozenAxes, LimitRangeItem, NodeAmounts, Quota
-from agent.core.cluster.pod import Pod, QosClass
+from agent.core.cluster.pod import Pod, QosClass, Requirements
 from agent.core.cluster.pod_defaults import KNOWN_POD_LEVEL, classes_at_creation
 from agent.core.cluster.qos import computed_qos_class
 from agent.core.cluster.resource import Resource
@@ -67,7 +67,13 @@ def pods(draw: st.DrawFn) -> dict[str, Any]:
                 names.MIN_CPU: st.just("200m"),
                 names.MAX_MEMORY: st.just("400M"),
                 names.POD_LIMITS: st.sampled_from(
-                    ['{"limits":{"cpu":"3"}}', '{"limits":{"memory":"1500M","cpu":"6"}}', "nonsense"]
+                    [
+                        '{"limits":{"cpu":"3"}}',
+                        '{"limits":{"memory":"1500M","cpu":"6"}}',
+                        '{"limits":{"memory":"3G","cpu":"6"},"requests":{"memory":"3G","cpu":"6"}}',
+                        '{"limits":{"memory":"3G"},"requests":{"cpu":"5"}}',
+                        "nonsense",
+                    ]
                 ),
             },
         )
@@ -183,6 +189,20 @@ def _classes(pod: Pod) -> tuple[QosClass, ...]:
     return computed_qos_class(pod), *classes_at_creation(pod, KNOWN_POD_LEVEL)
 
 
+def _is_class_of_budget(before: Pod, now: Pod, given: Requirements | None) -> bool:
+    """Whether a budget that the pod was given makes its class: it rises, and each API server sees the same."""
+    was, is_now = set(_classes(before)), set(_classes(now))
+    if given is None or len(is_now) != 1:
+        return False
+    if was == {QosClass.BEST_EFFORT}:
+        return True
+    return (
+        was == {QosClass.BURSTABLE}
+        and is_now == {QosClass.GUARANTEED}
+        and "requests" in before.annotations[names.POD_LIMITS]
+    )
+
+
 def _policy(pod: Pod) -> PolicyName:
     return PolicyName(pod.annotations.get(names.POLICY, PolicyName.CRUISE))
 
@@ -218,7 +238,7 @@ def test_every_admission_keeps_what_must_hold(
     assert (done != document) == (admission.outcome is AdmissionOutcome.PATCHED)
     assert admission.outcome is not AdmissionOutcome.ERROR
     assert (admission.denial is not None) == (admission.outcome is AdmissionOutcome.DENIED)
-    assert _classes(now) == _classes(before)
+    assert _classes(now) == _classes(before) or _is_class_of_budget(before, now, admission.pod_resources)
     for was, one in zip(before.sized_containers(), now.sized_containers(), strict=True):
         assert set(one.resources.requests) == set(was.resources.requests)
         for name, request in one.resources.requests.items():

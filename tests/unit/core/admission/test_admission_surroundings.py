@@ -15,6 +15,7 @@ from agent.core.admission.limit_ranges import ANYTHING, allowed_for, range_fault
 from agent.core.admission.options import AdmissionOptions, AdmissionSettings
 from agent.core.cluster.facts import LimitRangeItem, Quota
 from agent.core.cluster.node import Namespace
+from agent.core.cluster.pod import QosClass
 from agent.core.cluster.qos import computed_qos_class
 from agent.core.cluster.resource import Resource
 from agent.core.numbers.quantity import parse_quantity
@@ -42,6 +43,10 @@ def quota(hard: Mapping[str, str], used: Mapping[str, str] | None = None, **fiel
 
 def within(*items: LimitRangeItem, quotas: tuple[Quota, ...] = (), knows: bool | None = None) -> AdmissionFacts:
     return AdmissionFacts(namespace=SHOP.namespace, limit_ranges=items, quotas=quotas, knows_pod_level_resources=knows)
+
+
+def requirements(stated: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, int]]:
+    return {key: nanos(amounts) for key, amounts in stated.items()}
 
 
 def lefts(admission: Admission) -> set[Left]:
@@ -304,8 +309,9 @@ def test_the_class_holds_whatever_a_newer_api_server_fills_in(
 # Limits asked for the pod as a whole
 
 
-def asks(limits: Mapping[str, str]) -> dict[str, str]:
-    return {names.POD_LIMITS: json.dumps({"limits": limits})}
+def asks(limits: Mapping[str, str], requests: Mapping[str, str] | None = None) -> dict[str, str]:
+    asked = {"limits": limits} if requests is None else {"limits": limits, "requests": requests}
+    return {names.POD_LIMITS: json.dumps(asked)}
 
 
 def test_pod_limits_become_resources_where_the_cluster_knows_them() -> None:
@@ -319,6 +325,56 @@ def test_pod_limits_become_resources_where_the_cluster_knows_them() -> None:
     assert admission.pod_limits == "set as spec.resources"
     assert admission.why.endswith("; limits of the whole pod set")
     assert computed_qos_class(pod_of(done)) is computed_qos_class(pod_of(document))
+
+
+@pytest.mark.parametrize("mode", ["recommend", "enforce"])
+@pytest.mark.parametrize(
+    ("limits", "requests", "expected", "qos"),
+    [
+        ({CPU: "2"}, None, {CPU: "2"}, QosClass.BURSTABLE),
+        ({CPU: "2", MEMORY: "1Gi"}, None, {CPU: "2", MEMORY: "1Gi"}, QosClass.GUARANTEED),
+        ({CPU: "2", MEMORY: "1Gi"}, {CPU: "500m"}, {CPU: "500m", MEMORY: "1Gi"}, QosClass.BURSTABLE),
+        ({CPU: "2"}, {MEMORY: "256Mi"}, {CPU: "2", MEMORY: "256Mi"}, QosClass.BURSTABLE),
+        ({CPU: "2", "hugepages-2Mi": "4Mi"}, None, {CPU: "2", "hugepages-2Mi": "4Mi"}, QosClass.BURSTABLE),
+    ],
+)
+def test_a_pod_that_states_nothing_gets_its_budget_and_the_class_that_it_makes(
+    mode: str, limits: dict[str, str], requests: dict[str, str] | None, expected: dict[str, str], qos: QosClass
+) -> None:
+    document = new_pod(container("ide"), container("tools"), mode=mode, orders=asks(limits, requests))
+    admission = admitted(document, {}, facts=within(knows=True))
+    done = patched(document, admission)
+    given = requirements(done["spec"]["resources"])
+    assert given == requirements({"requests": expected, "limits": limits})
+    assert computed_qos_class(pod_of(done)) is qos
+    assert admission.pod_limits == f"set as spec.resources; QoS class {qos} instead of BestEffort"
+    assert f"plimsoll.dev/pod-limits: QoS class {qos} instead of BestEffort" in admission.warnings
+    assert [resources(done, name) for name in ("ide", "tools")] == [{"requests": {}, "limits": {}}] * 2
+
+
+def test_the_class_rises_where_the_annotation_states_requests_and_never_sinks() -> None:
+    both = {CPU: "1", MEMORY: "1G"}
+    document = new_pod(container("app", both), orders=asks(both, both))
+    admission = admitted(document, NO_FIGURES, facts=within(knows=True))
+    assert computed_qos_class(pod_of(patched(document, admission))) is QosClass.GUARANTEED
+    assert admission.pod_limits == "set as spec.resources; QoS class Guaranteed instead of Burstable"
+    sinking = new_pod(GUARANTEED, orders=asks({CPU: "2", MEMORY: "1G"}, {CPU: "1", MEMORY: "400M"}))
+    refused = admitted(sinking, NO_FIGURES, facts=within(knows=True))
+    assert refused.pod_limits == "not set as spec.resources: the QoS class would change from Guaranteed to Burstable"
+
+
+def test_a_request_of_the_pod_holds_what_its_containers_grow_to() -> None:
+    document = new_pod(BURSTABLE, orders=asks({CPU: "2", MEMORY: "2G"}, {CPU: "600m", MEMORY: "350M"}))
+    done = patched(document, admitted(document, estimate(900, 340), facts=within(knows=True)))
+    assert resources(done)["requests"] == {CPU: "500m", MEMORY: f"{340 * MB}"}
+    assert done["spec"]["resources"]["requests"] == {CPU: "600m", MEMORY: "350M"}
+
+
+def test_a_mode_of_recommend_sizes_no_container_beside_the_budget() -> None:
+    document = new_pod(BURSTABLE, mode="recommend", orders=asks({CPU: "2"}))
+    admission = admitted(document, {"app": estimate(900, 350)}, facts=within(knows=True))
+    assert (admission.outcome, admission.moves) == (AdmissionOutcome.PATCHED, ())
+    assert patched(document, admission)["spec"]["resources"] == {"requests": {CPU: "500m"}, "limits": {CPU: "2"}}
 
 
 def test_pod_limits_do_not_depend_on_history() -> None:
@@ -381,7 +437,6 @@ def test_pod_limits_below_the_requests_are_denied_with_the_numbers() -> None:
         )
         assert admission.moves == ()
     for harmless in (
-        new_pod(BURSTABLE, mode="recommend", orders=asks({MEMORY: "100M"})),
         new_pod(BURSTABLE, mode="off", orders=asks({MEMORY: "100M"})),
         mirror(BURSTABLE, orders=asks({MEMORY: "100M"})),
         new_pod(BURSTABLE, orders=asks({MEMORY: "100M"}), os={"name": "windows"}),
@@ -419,6 +474,17 @@ GUARANTEED = container("app", {CPU: "500m", MEMORY: "300M"}, {CPU: "500m", MEMOR
             new_pod(BURSTABLE, initContainers=[container("init", {CPU: "4"})], orders=asks({CPU: "2"})),
             within(knows=True),
             "not set as spec.resources: an init container requests more cpu than the limit",
+        ),
+        (
+            new_pod(BURSTABLE, initContainers=[container("init", {CPU: "1"})], orders=asks({CPU: "2"}, {CPU: "600m"})),
+            within(knows=True),
+            "not set as spec.resources: an init container requests more cpu than the request",
+        ),
+        (
+            # A newer API server fills in a limit of memory, and the pod is Guaranteed there alone.
+            new_pod(container("app", {MEMORY: "1G"}, {MEMORY: "1G"}), orders=asks({CPU: "1"}, {CPU: "1"})),
+            within(knows=True),
+            "not set as spec.resources: the QoS class would change from Burstable to Guaranteed",
         ),
         (
             new_pod(BURSTABLE, orders=asks({CPU: "2"})),

@@ -90,15 +90,50 @@ def test_cpu_is_the_peak_else_the_largest_seen_never_below_the_base(known: Any, 
 
 
 def test_memory_changes_of_16_mb_and_less_are_not_made() -> None:
-    small = admitted(new_pod(BURSTABLE), estimate(cpu=500, memory_mb=316, memory_max_bytes=308 * MB))
-    # The limit would be 2 x 316 = 632 MB, 32 more than it is.
-    assert [str(move) for move in small.moves] == ["cpu limit 1000m -> none", "memory limit 572.2MiB -> 602.7MiB"]
-    assert Left.SMALL_CHANGE in lefts(small)
-    assert after(new_pod(BURSTABLE), estimate(memory_mb=317))["requests"][MEMORY] == f"{317 * MB}"
-    kept = admitted(new_pod(BURSTABLE), estimate(memory_mb=308))
-    assert [str(move) for move in kept.moves] == ["cpu 500m -> 300m", "cpu limit 1000m -> none"]
-    equal = admitted(new_pod(BURSTABLE), estimate(memory_mb=300))
+    small = admitted(new_pod(BURSTABLE), estimate(cpu=500, memory_mb=316, memory_max_bytes=450 * MB))
+    # The limit would be 2 x 450 = 900 MB; it moves together with the request, or not at all.
+    assert [str(move) for move in small.moves] == ["cpu limit 1000m -> none"]
+    assert lefts(small) == {Left.SMALL_CHANGE, Left.REQUEST_STAYS}
+    equal = admitted(new_pod(BURSTABLE), estimate(memory_mb=300))  # 2 x 300 = 600 MB, as it is
     assert lefts(equal) == set()
+    stays = admitted(new_pod(BURSTABLE), estimate(memory_mb=300, memory_max_bytes=450 * MB))
+    assert lefts(stays) == {Left.REQUEST_STAYS}
+
+
+@pytest.mark.parametrize(("memory_mb", "limit_mb"), [(317, 634), (283, 566)])
+def test_a_limit_moves_with_its_request_by_however_little(memory_mb: int, limit_mb: int) -> None:
+    known = estimate(memory_mb=memory_mb)
+    done = after(new_pod(container("app", {MEMORY: "300M"}, {MEMORY: f"{limit_mb - 1}M"})), known)
+    assert done == {"requests": {MEMORY: f"{memory_mb * MB}"}, "limits": {MEMORY: f"{limit_mb * MB}"}}
+
+
+def test_no_first_limit_is_added_to_a_request_that_stays() -> None:
+    document = new_pod(container("app", {MEMORY: "300M"}))
+    assert after(document, estimate(memory_mb=310))["limits"] == {}
+    assert after(document, estimate(memory_mb=317))["limits"] == {MEMORY: f"{634 * MB}"}
+
+
+def test_a_request_that_an_order_moves_by_little_takes_its_limit_along_only_where_it_must() -> None:
+    order = {names.MIN_MEMORY: "310M"}
+    roomy = after(new_pod(BURSTABLE, orders=order), estimate(memory_mb=300, memory_max_bytes=450 * MB))
+    assert (roomy["requests"][MEMORY], roomy["limits"][MEMORY]) == (f"{310 * MB}", "600M")
+    tight = new_pod(container("app", {CPU: "500m", MEMORY: "300M"}, {MEMORY: "305M"}), orders=order)
+    assert after(tight, estimate(memory_mb=300))["limits"][MEMORY] == f"{620 * MB}"
+
+
+@pytest.mark.parametrize(
+    ("known", "limit_mb"),
+    [
+        (estimate(memory_mb=100, memory_max_bytes=120 * MB), 240),  # no floor, and not 2 x the request
+        (estimate(memory_mb=100, memory_max_bytes=120 * MB, oom_memory_bytes=150 * MB), 300),
+        (estimate(memory_mb=400, memory_max_bytes=150 * MB), 400),  # never below the request
+        (estimate(memory_mb=100), 600),  # nothing was seen to set one by: as it came
+    ],
+)
+def test_the_documents_limit_is_twice_what_was_seen_and_nothing_else(known: Any, limit_mb: int) -> None:
+    options = AdmissionOptions(memory_limit_of_request=False, memory_limit_floor_bytes=0)
+    done = after(new_pod(BURSTABLE), known, settings=settings(admission=options))
+    assert done["limits"][MEMORY] in (f"{limit_mb * MB}", f"{limit_mb}M")
 
 
 def test_a_little_below_what_is_ordered_is_changed_all_the_same() -> None:
@@ -127,6 +162,8 @@ def test_only_what_is_stated_is_changed() -> None:
     nothing = new_pod(container("app", {CPU: "500m"}, {CPU: "1"}))
     assert after(nothing) == {"requests": {CPU: "300m"}, "limits": {}}
     assert lefts(admitted(no_request)) == {Left.NOT_STATED}
+    near = new_pod(container("app", None, {MEMORY: "500M"}))
+    assert lefts(admitted(near)) == {Left.NOT_STATED, Left.SMALL_CHANGE}
 
 
 def test_a_first_memory_limit_is_added_beside_a_request() -> None:
@@ -354,6 +391,7 @@ def test_where_daemon_sets_may_not_grow_requests_stay_and_the_memory_limit_may_o
     }
     assert after(document, estimate(100, 100, **own), settings=never)["limits"] == {MEMORY: "600M"}
     assert after(document, estimate(100, 306, **own), settings=never)["limits"] == {MEMORY: "600M"}
+    assert after(document, estimate(100, 309, **own), settings=never)["limits"] == {MEMORY: f"{618 * MB}"}
     without = new_pod(container("app", {CPU: "500m", MEMORY: "300M"}), kind="DaemonSet")
     assert admitted(without, estimate(700, 400, **own), settings=never).moves == ()
 

@@ -31,13 +31,20 @@ def told(*conditions: Condition, template_generation: int | None = 4, force: boo
 def test_a_ready_buffer_gets_its_virtual_pods() -> None:
     result = told(READY)
     assert (result.status, result.reason) == ("True", "FakePodsInjected")
-    assert result.pods == (
+    assert tuple(result.pods) == (
         FakePod(name="capacity-buffer-web-1", uid="uid-web-1"),
         FakePod(name="capacity-buffer-web-2", uid="uid-web-2"),
     )
     assert result.annotations == {"podType": "capacityBufferFakePod"}
     forced = told(READY, force=True).annotations
     assert forced["cluster-autoscaler.kubernetes.io/safe-to-evict"] == "true"
+
+
+def test_pods_are_made_as_they_are_asked_for() -> None:
+    pods = told(READY, replicas=2**31 - 1).pods
+    assert len(pods) == 2**31 - 1
+    assert pods[-1].name == "capacity-buffer-web-2147483647"
+    assert [one.uid for one in pods[:2]] == ["uid-web-1", "uid-web-2"]
 
 
 @pytest.mark.parametrize(

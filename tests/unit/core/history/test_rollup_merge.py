@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from agent.core.history.rollup import Distribution
 from agent.core.history.rollup_merge import MOST_KILLS, merged_row, thinned, weighed_row
+from tests.qualities import told
 from tests.webhook.workload_reports import row
 
 
@@ -33,6 +34,13 @@ def test_rows_are_added_up_and_maxima_kept() -> None:
     assert len(both.oom_kills) == MOST_KILLS
     assert merged_row([first, first]).cpu_adjusted is None
     assert merged_row([first, first]).memory is None
+
+
+def test_how_good_sizing_was_is_told_once_whichever_row_tells_it() -> None:
+    """It is of all pods of the workload: two rows that tell it do not add up."""
+    silent, telling = row(), replace(row(), quality=told())
+    assert merged_row([silent, telling]).quality == merged_row([telling, telling]).quality == told()
+    assert merged_row([silent, silent]).quality is None
 
 
 def test_samples_are_thinned_to_exactly_so_many_in_their_shares() -> None:

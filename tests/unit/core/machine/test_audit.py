@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from agent.core.cluster.pod import Partition, Pod, QosClass
 from agent.core.cluster.qos import pod_qos_class
-from agent.core.machine.audit import ASKED_FOR, INCOMPLETE, audit
+from agent.core.machine.audit import ASKED_FOR, INCOMPLETE, audit, audit_findings
 from agent.core.machine.audit_report import CGROUP, PARENT, QOS_CLASS, AuditReport, Finding, NextWriter, formulas
 from agent.core.machine.audit_targets import (
     AFTER_POD_RESIZE,
@@ -34,13 +34,14 @@ from agent.core.machine.cgroup_files import (
 from agent.core.machine.cgroup_values import KubeletRules, ReservationPolicy
 from agent.core.machine.comparison import Formula, State, Target, Wanted, Weights
 from agent.core.machine.cpu_knobs import CpuMax
+from agent.core.machine.oom_score import OomScore
 from agent.core.machine.qos_cgroups import ReservedAmounts
 from agent.core.numbers.units import GIB, MIB
 from tests.pods import container, make_pod, mirror_metadata, sidecar
 
 MAX = Unlimited.MAX
 NO_LIMIT = CpuMax(quota_usec=None, period_usec=100_000)
-APP = "a" * 64
+APP, DEBUG = "a" * 64, "d" * 64
 DEFAULTS: Mapping[str, Amount] = {
     "cpu.weight": 1,
     "cpu.max": NO_LIMIT,
@@ -787,3 +788,73 @@ def test_limits_that_the_agent_set_for_an_annotation_are_no_drift() -> None:
 
     assert drifted({}) == {"cpu.max", "memory.max"}
     assert drifted({"plimsoll.dev/pod-limits": '{"limits": {"cpu": "1", "memory": "384Mi"}}'}) == set()
+
+
+def test_memory_that_the_agent_protects_is_no_drift_on_any_level() -> None:
+    def drifted(annotations: dict[str, str], request: str = "64Mi") -> set[CgroupLevel]:
+        pod = make_pod(
+            container("app", {"cpu": "100m", "memory": request}),
+            metadata={"annotations": annotations},
+            status=running(QosClass.BURSTABLE),
+        )
+        tier, low = "/kubepods/burstable", {"memory.low": 64 * MIB}
+        tree = (
+            live(CgroupLevel.KUBEPODS, low, path="/kubepods"),
+            live(CgroupLevel.TIER, low, path=tier, qos=QosClass.BURSTABLE),
+            live(CgroupLevel.TIER, path="/kubepods/besteffort", qos=QosClass.BEST_EFFORT),
+            pod_cgroup(pod, low, path=f"{tier}/pod"),
+            container_cgroup(pod, values=low, path=f"{tier}/pod/app"),
+        )
+        report = run([pod], *tree, above=False)
+        return {level for level, file in not_equal(report) if file == "memory.low"}
+
+    asks = {"plimsoll.dev/pod-limits": '{"limits": {"cpu": "1"}}'}
+    everywhere = {CgroupLevel.KUBEPODS, CgroupLevel.TIER, CgroupLevel.POD, CgroupLevel.CONTAINER}
+    assert drifted(asks) == set()
+    assert drifted({}) == everywhere
+    assert drifted(asks, request="65Mi") == everywhere
+
+
+def test_a_score_of_before_a_resize_is_told_and_is_no_drift() -> None:
+    def told(found: int | None, machine_bytes: int | None = 8 * GIB) -> AuditReport:
+        pod = make_pod(container("app", {"memory": "1Gi"}), status=running(QosClass.BURSTABLE))
+        values: Values = {} if found is None else {"oom_score_adj": found}
+        return run(
+            [pod],
+            pod_cgroup(pod),
+            container_cgroup(pod, values=values),
+            rules=AuditRules(machine_memory_bytes=machine_bytes),
+        )
+
+    report = told(500)
+    (stale,) = report.oom_scores
+    assert (stale.score, stale.subject.container) == (OomScore(found=500, after_restart=875), "app")
+    assert report.count(State.DRIFTED) == told(875).count(State.DRIFTED)
+    assert told(875).oom_scores == told(None).oom_scores == told(500, None).oom_scores == ()
+
+
+def test_a_score_goes_by_what_is_allocated_and_debug_containers_have_none() -> None:
+    rules = AuditRules(machine_memory_bytes=8 * GIB)
+    status = {"name": "app", "containerID": f"containerd://{APP}", "allocatedResources": {"memory": "1Gi"}}
+    debug = {"name": "debug", "containerID": f"containerd://{DEBUG}", "state": {"running": {}}}
+    pod = make_pod(
+        container("app", {"memory": "4Gi"}),
+        ephemeralContainers=[{"name": "debug"}],
+        status={
+            "phase": "Running",
+            "qosClass": "Burstable",
+            "containerStatuses": [{**status, "state": {"running": {}}}],
+            "ephemeralContainerStatuses": [debug],
+        },
+    )
+    beside = container_cgroup(pod, container_id=DEBUG, values={"oom_score_adj": 3})
+    report = run([pod], pod_cgroup(pod), container_cgroup(pod, values={"oom_score_adj": 875}), beside, rules=rules)
+    assert report.oom_scores == ()
+
+
+def test_an_audit_in_parts_is_the_same_audit_the_levels_first_and_then_pod_by_pod() -> None:
+    pods = [make_pod(container("app"), metadata={"name": name, "uid": name}, status=running()) for name in ("a", "b")]
+    tree = LiveTree(cgroups=(*levels(), *(pod_cgroup(pod) for pod in pods)))
+    parts = list(audit_findings(pods, tree, AuditRules()))
+    assert [{finding.subject.pod_uid for finding in part} for part in parts] == [{None}, {"a"}, {"b"}]
+    assert tuple(finding for part in parts for finding in part) == audit(pods, tree, AuditRules()).findings

@@ -24,9 +24,10 @@ GOOD = MachineFacts(
     v1_controllers=(),
     controllers=("cpu", "io", "memory"),
     pressure={"cpu": None, "memory": None, "io": None},
-    trigger_refused=None,
     kubepods_root="/kubepods.slice",
     cgroup_driver="systemd",
+    runtime_driver="systemd",
+    mismatched=(),
     unit_count=42,
     scope="kubernetes",
     open_files_soft=1024,
@@ -132,9 +133,6 @@ def test_a_good_machine_is_ok_throughout() -> None:
             "no memory",
             "above",
         ),
-        ("PSI triggers", {}, FeatureState.OK, "are taken", ""),
-        ("PSI triggers", {"trigger_refused": "Operation not permitted"}, FeatureState.OK, "not permitted", ""),
-        ("PSI triggers", {"trigger_refused": "No such file", "pressure": OFF}, FeatureState.OK, "none without PSI", ""),
     ],
 )
 def test_check(name: str, changes: dict[str, object], verdict: FeatureState, found: str, mend: str) -> None:
@@ -161,3 +159,17 @@ def test_a_wall_clock_that_does_not_tell_gives_no_line() -> None:
 )
 def test_worst(verdicts: tuple[FeatureState, ...], expected: FeatureState) -> None:
     assert worst(tuple(Check(name="x", verdict=each, found="") for each in verdicts)) is expected
+
+
+def test_a_driver_that_kubelet_and_runtime_do_not_share_is_named_with_a_container() -> None:
+    found = check("cgroup driver", mismatched=("/system.slice/a:cri-containerd:1", "/b"))
+    assert found.verdict is FeatureState.DEGRADED
+    assert "/system.slice/a:cri-containerd:1 and 1 more" in found.found
+    assert "limits of pods and QoS tiers do not hold them" in found.consequence
+    assert "SystemdCgroup = true" in found.mend
+    assert check("cgroup driver", mismatched=("/b",)).found.endswith(": /b")
+
+
+def test_a_driver_that_both_share_is_named_and_without_a_container_nothing_is_said() -> None:
+    assert check("cgroup driver").found == "systemd, of kubelet and runtime alike"
+    assert "cgroup driver" not in {each.name for each in judge(replace(GOOD, runtime_driver=None))}

@@ -74,6 +74,19 @@ def order(of: Pod, *, knows: bool | None = False, rules: KubeletRules | None = N
         ('{"limits": {"cpu": 0.5}}', PodLimits(cpu_limit_millicores=500)),
         ('{"limits":{"memory":268435456}}', PodLimits(memory_limit_bytes=256 * MIB)),
         ('{"limits": {"cpu": "1m", "memory": "1Mi"}}', PodLimits(cpu_limit_millicores=1, memory_limit_bytes=MIB)),
+        (
+            '{"limits": {"cpu": "2"}, "requests": {"cpu": "500m", "memory": "64Mi"}}',
+            PodLimits(cpu_limit_millicores=2000, cpu_request_millicores=500, memory_request_bytes=64 * MIB),
+        ),
+        ('{"limits": {"cpu": "2"}, "requests": {}}', PodLimits(cpu_limit_millicores=2000)),
+        (
+            '{"limits": {"cpu": "2", "hugepages-2Mi": "4Mi"}, "requests": {"hugepages-2Mi": "4Mi"}}',
+            PodLimits(
+                cpu_limit_millicores=2000,
+                hugepages_limit_bytes={"hugepages-2Mi": 4 * MIB},
+                hugepages_request_bytes={"hugepages-2Mi": 4 * MIB},
+            ),
+        ),
     ],
 )
 def test_amounts_are_quantities_as_text_or_as_numbers(text: str, limits: PodLimits) -> None:
@@ -90,9 +103,20 @@ def test_amounts_are_quantities_as_text_or_as_numbers(text: str, limits: PodLimi
         ("{}", "limits is no JSON object"),
         ('{"limits": {}}', "limits names neither cpu nor memory"),
         ('{"limits": null}', "limits is no JSON object"),
-        ('{"cpu": "2"}', "the whole holds 'cpu', allowed: limits"),
-        ('{"limits": {"cpu": "2"}, "requests": {}}', "the whole holds 'requests', allowed: limits"),
-        ('{"limits": {"cpu": "2", "pids": "5"}}', "limits holds 'pids', allowed: cpu, memory"),
+        ('{"cpu": "2"}', "the whole holds 'cpu', allowed: limits, requests"),
+        ('{"requests": {"cpu": "2"}}', "limits is no JSON object"),
+        ('{"limits": {"cpu": "2"}, "requests": null}', "requests is no JSON object"),
+        ('{"limits": {"hugepages-2Mi": "4Mi"}}', "limits names neither cpu nor memory"),
+        ('{"limits": {"cpu": "2", "pids": "5"}}', "limits holds 'pids', allowed: cpu, memory, hugepages-SIZE"),
+        (
+            '{"limits": {"cpu": "2"}, "requests": {"pids": "5"}}',
+            "requests holds 'pids', allowed: cpu, memory, hugepages-SIZE",
+        ),
+        ('{"limits": {"cpu": "2"}, "requests": {"memory": "5"}}', "memory: '5' is too little"),
+        ('{"limits": {"cpu": "2", "hugepages-": "4Mi"}}', "hugepages- names no size of pages"),
+        ('{"limits": {"cpu": "2", "hugepages-0": "4Mi"}}', "hugepages-0 names no size of pages"),
+        ('{"limits": {"cpu": "2", "hugepages-2Mi": "3Mi"}}', "hugepages-2Mi: '3Mi' is no whole number of pages"),
+        ('{"limits": {"cpu": "2", "hugepages-2Mi": 0}}', "hugepages-2Mi: '0' is no whole number of pages"),
         ('{"limits": {"cpu": "2", "cpu": "3"}}', "a name is given twice"),
         ('{"limits": {"cpu": "0"}}', "cpu: '0' is too little"),
         ('{"limits": {"cpu": "-1"}}', "cpu: '-1' is too little"),
@@ -170,6 +194,48 @@ def test_an_amount_beyond_everything_is_cut_to_what_the_kernel_can_read() -> Non
     found = order(pod(annotation='{"limits": {"memory": "15Ei"}}', overhead={"memory": "1Gi"}))
 
     assert found.wanted[MEMORY_MAX] == INT64_MAX
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (
+            {"limits": {"cpu": "1"}, "requests": {"cpu": "1500m"}},
+            "cpu: the request 1500m is above the limit 1000m",
+        ),
+        (
+            {"limits": {"cpu": "2"}, "requests": {"cpu": "400m"}},
+            "cpu: the request 400m is below the 500m that its containers request; allowed: 500m or more",
+        ),
+        (
+            {"limits": {"cpu": "2"}, "requests": {"memory": "64Mi"}},
+            "memory: the request 64MiB is below the 128MiB that its containers request; allowed: 128MiB or more",
+        ),
+        (
+            {"limits": {"cpu": "2", "hugepages-2Mi": "8Mi"}, "requests": {"hugepages-2Mi": "6Mi"}},
+            "hugepages-2Mi: the request 6MiB is not the limit 8MiB",
+        ),
+        (
+            {"limits": {"cpu": "2", "hugepages-2Mi": "2Mi"}},
+            "hugepages-2Mi: the limit 2MiB is below the 4MiB that its containers request; allowed: 4MiB or more",
+        ),
+    ],
+)
+def test_a_budget_that_contradicts_itself_or_its_containers_is_refused_with_the_amounts(
+    asked: dict[str, Any], words: str
+) -> None:
+    pages = {"hugepages-2Mi": "4Mi"}
+    inside = container("app", {"cpu": "500m", "memory": "128Mi", **pages}, pages)
+    for knows in (True, False):
+        found = order(pod(inside, annotation=json.dumps(asked)), knows=knows)
+        assert (found.wanted, found.held, found.text) == ({}, PodLimitHeld.BELOW_REQUESTS, words)
+
+
+def test_what_cgroups_cannot_give_is_a_warning_where_the_cluster_knows_no_pod_level_resources() -> None:
+    asked = pod(annotation='{"limits": {"cpu": "2", "hugepages-2Mi": "4Mi"}, "requests": {"cpu": "1"}}')
+
+    assert [text.partition(":")[0] for text in order(asked).warnings] == ["requests", "hugepages"]
+    assert order(asked, knows=True).warnings == ()
 
 
 @pytest.mark.parametrize(
@@ -252,8 +318,9 @@ def test_a_faulty_annotation_says_what_is_wrong_and_what_is_allowed() -> None:
 
     assert (found.wanted, found.held) == ({}, PodLimitHeld.FAULTY_ANNOTATION)
     assert found.text == (
-        "the whole holds 'cpu', allowed: limits; allowed: "
-        '{"limits": {"cpu": "2", "memory": "384M"}}: one of the two or both, at least 1m and 1Mi'
+        "the whole holds 'cpu', allowed: limits, requests; allowed: "
+        '{"limits": {"cpu": "2", "memory": "384M"}}: one of the two or both, at least 1m and 1Mi; '
+        'hugepages-2Mi and the like beside them; "requests" with the same names beside "limits"'
     )
 
 
@@ -336,29 +403,22 @@ FAULT = Fault(key="plimsoll.dev/mode", value="on", allowed="off, recommend, enfo
 
 
 @pytest.mark.parametrize(
-    ("ordered", "held", "is_taken_back", "text"),
+    ("ordered", "held", "text"),
     [
-        (orders(Mode.OFF), PodLimitHeld.OFF, True, "mode off by the pod annotation; limits are set in mode enforce"),
-        (orders(Mode.OFF, OrderSource.RULE), PodLimitHeld.OFF, True, "its namespace is one of act.excludedNamespaces"),
-        (orders(Mode.OFF, faults=(FAULT,)), PodLimitHeld.FAULTY_ANNOTATION, True, str(FAULT)),
-        (
-            orders(Mode.RECOMMEND, OrderSource.CONFIGURATION),
-            PodLimitHeld.RECOMMEND,
-            False,
-            "mode recommend by the configuration; limits are set in mode enforce",
-        ),
+        (orders(Mode.OFF), PodLimitHeld.OFF, "mode off by the pod annotation"),
+        (orders(Mode.OFF, OrderSource.RULE), PodLimitHeld.OFF, "its namespace is one of act.excludedNamespaces"),
+        (orders(Mode.OFF, faults=(FAULT,)), PodLimitHeld.FAULTY_ANNOTATION, str(FAULT)),
     ],
 )
-def test_a_pod_that_may_not_be_written_gets_no_limits(
-    ordered: Orders, held: PodLimitHeld, is_taken_back: bool, text: str
-) -> None:
+def test_a_pod_that_may_not_be_written_gets_no_limits(ordered: Orders, held: PodLimitHeld, text: str) -> None:
     found = pod_limits_order(pod(), cluster_knows_them=False, orders=ordered)
     assert found == PodLimitsOrder(wanted={}, held=held, text=text)
-    assert (held in TAKEN_BACK) is is_taken_back
+    assert held in TAKEN_BACK
 
 
-def test_a_pod_in_mode_enforce_gets_its_limits() -> None:
-    found = pod_limits_order(pod(), cluster_knows_them=False, orders=orders(Mode.ENFORCE))
+@pytest.mark.parametrize("mode", set(Mode) - {Mode.OFF})
+def test_a_pod_gets_its_limits_in_every_mode_but_off(mode: Mode) -> None:
+    found = pod_limits_order(pod(), cluster_knows_them=False, orders=orders(mode))
     assert found == order(pod())
     assert found is not None
     assert found.wanted

@@ -21,6 +21,7 @@ from agent.core.plan.invariants import Examined
 from agent.core.plan.plan import Invariant, Phase, Plan, PlanStep, PodPlan, Share
 from agent.core.plan.pod_change import Setting
 from agent.core.recommender.recommendation import Withheld
+from agent.core.window.memory_shortage import MemoryShort
 from tests.planning import (
     EXACT,
     OPEN,
@@ -773,6 +774,31 @@ def test_free_room_is_given_away_once_and_the_next_urgent_pod_waits_for_what_fal
 def test_memory_grows_before_cpu_alone() -> None:
     more = pod_demand("z", demands=[needs("app", CPU, wanted(128 * MIB))])
     assert order(node(app("a", 300), more).plan()) == [("grow", "z"), ("grow", "a")]
+
+
+@pytest.mark.parametrize(
+    ("short", "words"),
+    [(MemoryShort.HELD, "held back at memory.high"), (MemoryShort.STALLED, "wait for memory at its limit")],
+)
+def test_the_memory_limit_alone_of_who_is_short_by_it_is_raised_first_and_in_cool_down(
+    short: MemoryShort, words: str
+) -> None:
+    memory = wanted(64 * MIB, is_urgent=True, short=short, limit=256 * MIB)
+    held = limited(memory=memory, memory_limit=128 * MIB)
+    other = app("a", 300)
+    plan = node(other, held, constraints={"uid-web": Constraint(grow=Kept.COOL_DOWN)}).plan()
+    assert [(step.ref.name, step.phase, step.is_urgent) for step in plan.steps] == [
+        ("web", Phase.GROW, True),
+        ("a", Phase.GROW, False),
+    ]
+    assert told(plan.steps[0]) == [("app", "memory", "limit", 128 * MIB, 256 * MIB)]
+    assert words in plan.steps[0].reason
+
+
+def test_who_is_short_of_memory_and_only_shrinks_otherwise_is_told_as_ever() -> None:
+    memory = wanted(64 * MIB, is_urgent=True, short=MemoryShort.HELD, limit=128 * MIB)
+    plan = node(limited(wanted(50), memory, memory_limit=128 * MIB)).plan()
+    assert [(step.phase, step.reason) for step in plan.steps] == [(Phase.SHRINK, "it requests more than it needs")]
 
 
 def test_no_step_changes_the_limit_alone_of_an_urgent_pod_first() -> None:

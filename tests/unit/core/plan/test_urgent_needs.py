@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agent.core.plan.demand import Urgent
 from agent.core.plan.urgent_needs import PEAK_SECONDS, UrgentNeeds, larger
+from agent.core.window.memory_shortage import MemoryShort
 
 FRESH = 300.0
 
@@ -46,6 +47,15 @@ def test_a_fresh_need_does_not_hide_a_larger_peak_once_it_is_past() -> None:
     memory.add(Urgent(cpu_millicores=100), 1000.0)
     assert memory.at(1000.0, FRESH) == Urgent(cpu_millicores=100)
     assert memory.at(1000.0 + FRESH, FRESH) == Urgent(cpu_millicores=500, is_past=True)
+
+
+def test_what_showed_that_memory_is_short_is_told_while_it_is_fresh() -> None:
+    memory = UrgentNeeds()
+    memory.add(Urgent(memory_bytes=60, memory_short=MemoryShort.HELD), 0.0)
+    memory.add(Urgent(memory_bytes=50), 1.0)
+    fresh = memory.at(1.0, FRESH)
+    assert fresh == Urgent(memory_bytes=60, memory_short=MemoryShort.HELD)
+    assert memory.at(FRESH + 1.0, FRESH) == Urgent(memory_bytes=60, is_past=True)
 
 
 def test_waiting_for_memory_is_told_once_and_is_no_demand() -> None:

@@ -44,7 +44,7 @@ def test_total_tells_what_to_free_apart_from_what_to_add() -> None:
     (shop,) = sums.namespaces
     assert (shop.namespace, shop.containers) == ("shop", 3)
     # 600 now; 300 to free; 50 and the unset 70 to add: 600 - 300 + 120.
-    assert shop.cpu_millicores == ResourceTotal(current=600, recommended=420, to_free=300, to_add=120, to_add_unset=70)
+    assert shop.cpu_millicores == ResourceTotal(current=600, recommended=420, to_free=300, to_add=120)
     assert shop.memory_bytes == ResourceTotal(current=300 * MI, recommended=300 * MI)
     assert sums.node.cpu_millicores == shop.cpu_millicores
 
@@ -73,7 +73,7 @@ def test_nothing_adds_up_to_zeros() -> None:
 def test_namespaces_add_up_to_the_node(rows: list[tuple[str, int | None, float]]) -> None:
     sums = totals(answers(*(one(*row) for row in rows)))
 
-    for name in ("current", "recommended", "to_free", "to_add", "to_add_unset"):
+    for name in ("current", "recommended", "to_free", "to_add"):
         parts = [getattr(total.cpu_millicores, name) for total in sums.namespaces]
         assert sum(parts) == getattr(sums.node.cpu_millicores, name)
     node = sums.node.cpu_millicores

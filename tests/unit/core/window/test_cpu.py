@@ -466,7 +466,8 @@ def test_working_set_is_never_below_zero() -> None:
 def test_single_memory_row_has_sizes_but_no_differences() -> None:
     window = mem([memory(100, 500, inactive=100, set_peak=450)], 100)
     assert (window.working_set_p75_bytes, window.working_set_peak_bytes) == (400, 450)
-    assert window.missing == {"pressure_some_ratio": Missing.TOO_FEW_SAMPLES, "oom_kills": Missing.TOO_FEW_SAMPLES}
+    differences = ("pressure_some_ratio", "pressure_full_ratio", "io_pressure_some_ratio", "oom_kills", "high_events")
+    assert window.missing == dict.fromkeys(differences, Missing.TOO_FEW_SAMPLES)
 
 
 @pytest.mark.parametrize(
@@ -497,12 +498,38 @@ def test_memory_without_controller_has_no_signal_but_pressure_stays() -> None:
     rows = [memory(10 * i, some=1_000_000 * i, has=int(Has.MEMORY_PRESSURE)) for i in range(1, 11)]
     window = mem(rows, 100)
     assert window.pressure_some_ratio == pytest.approx(0.1)
-    assert window.missing == dict.fromkeys(set(MEMORY_FIGURES) - {"pressure_some_ratio"}, Missing.NO_SIGNAL)
+    stalls = {"pressure_some_ratio", "pressure_full_ratio"}
+    assert window.missing == dict.fromkeys(set(MEMORY_FIGURES) - stalls, Missing.NO_SIGNAL)
 
 
 def test_memory_pressure_absent_leaves_the_sizes() -> None:
     window = mem([memory(10 * i, 500, has=ALL & ~Has.MEMORY_PRESSURE) for i in range(1, 11)], 100)
-    assert window.missing == {"pressure_some_ratio": Missing.NO_SIGNAL}
+    assert window.missing == dict.fromkeys(("pressure_some_ratio", "pressure_full_ratio"), Missing.NO_SIGNAL)
+
+
+def test_stalls_events_and_anonymous_memory_are_told() -> None:
+    rows = [
+        memory(10 * i, 500, anon=100 + i, some=2_000_000 * i, full=1_000_000 * i, io=500_000 * i, high=2**32 - 3 + i)
+        for i in range(1, 11)
+    ]
+    window = mem(rows, 100)
+    assert window.anon_bytes == 110
+    # 2, 1 and 0.5 s in each 10 s.
+    assert window.pressure_some_ratio == pytest.approx(0.2)
+    assert window.pressure_full_ratio == pytest.approx(0.1)
+    assert window.io_pressure_some_ratio == pytest.approx(0.05)
+    assert window.high_events == 9  # from row to row, across the wrap
+
+
+def test_io_pressure_absent_leaves_the_memory_pressure() -> None:
+    window = mem([memory(10 * i, 500, has=ALL & ~Has.IO_PRESSURE) for i in range(1, 11)], 100)
+    assert window.missing == {"io_pressure_some_ratio": Missing.NO_SIGNAL}
+
+
+def test_a_total_that_fell_leaves_the_other_of_its_file() -> None:
+    window = mem([memory(90, some=0, full=7), memory(100, some=1_000_000, full=3)], 100)
+    assert window.pressure_some_ratio == pytest.approx(0.1)
+    assert window.missing == {"pressure_full_ratio": Missing.TOO_FEW_SAMPLES}
 
 
 def test_newest_sizes_outlive_one_failed_memory_stat_but_not_a_lost_controller() -> None:

@@ -123,6 +123,18 @@ def test_pressure_at_its_release_ends_it_whatever_the_load() -> None:
     assert judge(readings(load=9.0, waiting=0.15), was=True).is_overloaded
 
 
+def test_by_the_load_alone_pressure_neither_keeps_an_overload_from_beginning_nor_ends_it() -> None:
+    alone = OverloadOptions(pressure_counts=False, release_load_per_cpu=1.0)  # as the profile ``document`` has it
+
+    verdict = judge(readings(waiting=0.0), options=alone)
+
+    assert (verdict.is_overloaded, verdict.basis) == (True, OverloadBasis.ABOVE)
+    assert verdict.text.endswith("load per CPU 1.50 or more: above 1")
+    assert judge(readings(waiting=0.0), was=True, options=alone).is_overloaded
+    assert not judge([*readings(), *readings(load=1.0, ages=(1.0,))], was=True, options=alone).is_overloaded
+    assert not judge(readings(waiting=0.0)).is_overloaded
+
+
 def test_a_release_above_the_threshold_is_taken_as_the_threshold() -> None:
     options = OverloadOptions(release_load_per_cpu=5.0, release_waiting_ratio=1.0)
 

@@ -1,14 +1,26 @@
-"""The pause of the whole cluster: what the kubelet mounts, and what the webhook told, are one answer."""
+"""The pause of the whole cluster: what a watch hears, the kubelet mounts, and the webhook told, are one answer.
+
+The watch on a real server is tests/cluster/test_cluster_pause.py.
+"""
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
 
 import pytest
 
 from agent.core.orders.cluster_rules import LONGEST_PAUSE, UNSTATED_PAUSE
-from agent.node.cluster.pause import ClusterPause
+from agent.kube.errors import Unreachable
+from agent.kube.reflector import WatchPace
+from agent.node.cluster.pause import OUTDATED_SECONDS, ClusterPause, PauseWatch
+from tests.unit.node.cluster.test_view import FakeStream, await_
+
+QUICK = WatchPace(start_spread_seconds=0.0, first_wait_seconds=0.01, shortest_watch_seconds=0.0)
 
 
 class Mounted:
@@ -86,3 +98,199 @@ def test_odd_bytes_and_endless_reasons_are_a_pause_with_a_short_reason(mounted: 
     mounted.put("")
     (mounted.folder / "..data" / "pause").write_bytes(b"\xff\xfe upgrade")
     assert of_file(mounted.file) == "\ufffd\ufffd upgrade"
+
+
+# The watch beside them
+
+
+class Told(FakeStream):
+    """A watch of which the test says what comes, and that then ends or is held."""
+
+    def __init__(self, events: SimpleQueue[bytes | None]) -> None:
+        super().__init__()
+        self._events = events
+
+    def __iter__(self) -> Iterator[bytes]:
+        while (event := self._events.get()) is not None:
+            yield event
+
+    def close(self) -> None:
+        super().close()
+        self._events.put(None)
+
+
+class Server:
+    """One ConfigMap, watched."""
+
+    def __init__(self, pause: str | None = None) -> None:
+        self.pause, self.version = pause, 10
+        self.is_away = False
+        self.asked: list[tuple[str, Mapping[str, str]]] = []
+        self._watch: SimpleQueue[bytes | None] = SimpleQueue()
+
+    def call(self, method: str, path: str, **_: object) -> object:
+        raise AssertionError((method, path))
+
+    def stream(self, path: str, *, query: Mapping[str, str] | None = None, **_: object) -> FakeStream:
+        self.asked.append((path, query or {}))
+        if self.is_away:
+            raise Unreachable("away")
+        if query is not None and "watch" in query:
+            self._watch = SimpleQueue()
+            return Told(self._watch)
+        items = [self.document()]
+        listed = {"kind": "ConfigMapList", "metadata": {"resourceVersion": str(self.version)}, "items": items}
+        return FakeStream(json.dumps(listed).encode())
+
+    def document(self) -> dict[str, Any]:
+        data = {"rules": "[]"} if self.pause is None else {"pause": self.pause}
+        metadata = {"name": "plimsoll", "namespace": "plimsoll", "uid": "u", "resourceVersion": str(self.version)}
+        return {"kind": "ConfigMap", "metadata": metadata, "data": data}
+
+    def put(self, pause: str | None, kind: str = "MODIFIED") -> None:
+        self.pause, self.version = pause, self.version + 1
+        self._watch.put(json.dumps({"type": kind, "object": self.document()}).encode() + b"\n")
+
+    def cut(self) -> None:
+        self.is_away = True
+        self._watch.put(None)
+
+
+class Room:
+    """A watch on such a server, and the two other witnesses."""
+
+    def __init__(self, server: Server, file: Path | None) -> None:
+        self.server, self.file = server, file
+        self.seconds, self.news = 1000.0, 0
+        self.heard: str | None = None
+        self.told: str | None = None
+        self.watch = PauseWatch(
+            server, "plimsoll/plimsoll", clock=lambda: self.seconds, random=lambda: 0.0, on_news=self._hear, pace=QUICK
+        )
+        self.pause = ClusterPause(file, told=lambda: self.told, watch=self.watch)
+
+    def _hear(self) -> None:
+        self.heard = self.watch.reason()
+        self.news += 1
+
+    def hears(self, reason: str | None) -> None:
+        await_(lambda: self.heard == reason)
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Iterator[Room]:
+    (tmp_path / "cluster").mkdir()
+    made = Room(Server(), tmp_path / "cluster" / "pause")
+    made.watch.reflector.start()
+    await_(lambda: made.watch.counts.watches > 0)
+    yield made
+    made.watch.reflector.stop()
+    assert made.watch.reflector.join(5.0)
+
+
+def test_a_pause_is_heard_by_the_watch_alone_and_so_is_its_end(room: Room) -> None:
+    assert room.pause.reason() is None
+    room.server.put("incident 12")
+    room.hears("incident 12")
+    assert room.pause.reason() == "incident 12"
+    room.server.put(" False ")
+    room.hears(None)
+    assert room.pause.reason() is None
+    await_(lambda: room.news == 2)
+    room.server.put(None)  # something else of it changed, and nobody is woken for that
+    room.server.put("true")
+    room.hears(UNSTATED_PAUSE)
+    await_(lambda: room.news == 3)
+    room.server.put(None, "DELETED")
+    room.hears(None)
+    assert room.pause.reason() is None
+
+
+def test_it_asks_for_the_one_object_and_for_no_other(room: Room) -> None:
+    assert {path for path, _ in room.server.asked} == {"/api/v1/namespaces/plimsoll/configmaps"}
+    assert {query["fieldSelector"] for _, query in room.server.asked} == {"metadata.name=plimsoll"}
+
+
+def test_a_pause_whose_end_was_heard_is_not_believed_of_those_who_hear_it_later(room: Room) -> None:
+    assert room.file is not None
+    room.server.put("incident")
+    room.hears("incident")
+    room.file.write_text("incident")  # the kubelet has brought it, and the webhook told of it ...
+    room.told = "incident"
+    room.server.put(None)
+    room.hears(None)
+    assert room.pause.reason() is None  # ... and neither has heard yet that it is over
+    room.told = "rules are not understood"
+    assert room.pause.reason() == "rules are not understood"
+    room.told = None
+    room.file.write_text("another")
+    assert room.pause.reason() == "another"  # which the watch never heard of: it may be deaf
+    room.file.write_text("incident")
+    room.server.put("incident")  # once more
+    room.hears("incident")
+    assert room.pause.reason() == "incident"
+
+
+def test_an_end_that_was_heard_long_ago_says_nothing_of_a_pause_of_now(room: Room) -> None:
+    room.server.put("incident")
+    room.hears("incident")
+    room.server.put(None)
+    room.hears(None)
+    room.told = "incident"
+    assert room.pause.reason() is None
+    room.seconds += OUTDATED_SECONDS + 1
+    room.server.put(None)  # it is heard, and nothing has changed
+    await_(lambda: room.watch.is_heard)
+    assert room.pause.reason() == "incident"
+
+
+def test_while_the_server_is_away_the_others_count(room: Room) -> None:
+    assert room.file is not None
+    room.server.put("incident")
+    room.hears("incident")
+    room.server.put(None)
+    room.hears(None)
+    room.file.write_text("incident")
+    room.server.cut()
+    await_(lambda: room.watch.trouble is not None)
+    assert room.pause.reason() == "incident"  # it may have been put there again
+    room.file.unlink()
+    assert room.pause.reason() is None
+    room.file.write_text("new")
+    assert room.pause.reason() == "new"
+
+
+def test_a_pause_that_was_heard_stays_while_the_server_is_away_until_the_file_must_know(room: Room) -> None:
+    room.server.put("incident")
+    room.hears("incident")
+    room.server.cut()
+    await_(lambda: room.watch.trouble is not None)
+    assert room.pause.reason() == "incident"  # the kubelet may not have brought it yet
+    room.seconds += OUTDATED_SECONDS + 1
+    assert room.pause.reason() is None
+
+
+def test_without_a_file_what_was_never_heard_may_be_a_pause() -> None:
+    room = Room(Server(), None)
+    assert room.pause.reason() == "whether it is was not heard yet: the ConfigMap is being read"
+    room.server.is_away = True
+    room.watch.reflector.start()
+    await_(lambda: room.watch.trouble is not None)
+    assert room.pause.reason() == "whether it is was not heard yet: away"
+    room.server.is_away = False
+    await_(lambda: room.watch.is_listed)
+    assert room.pause.reason() is None
+    room.server.put("incident")
+    room.hears("incident")
+    room.seconds += OUTDATED_SECONDS + 1
+    assert room.pause.reason() == "incident"  # there is nobody else to ask
+    room.watch.reflector.stop()
+
+
+def test_a_config_map_that_is_not_understood_may_be_a_pause() -> None:
+    room = Room(Server(), None)
+    room.server.document = lambda: {"metadata": {"name": "plimsoll", "namespace": "plimsoll"}, "data": [1]}  # type: ignore[method-assign]
+    room.watch.reflector.start()
+    await_(lambda: room.watch.is_listed)
+    assert (room.pause.reason() or "").startswith("whether it is cannot be read: plimsoll/plimsoll: ")
+    room.watch.reflector.stop()

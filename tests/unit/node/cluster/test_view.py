@@ -17,7 +17,13 @@ from agent.node.cluster.view import ClusterView
 from tests.pods import container, pod_json
 
 QUICK = WatchPace(start_spread_seconds=0.0, first_wait_seconds=0.01, longest_wait_seconds=0.02)
-NAMES = {"/api/v1/pods": "PodList", "/api/v1/nodes": "NodeList", "/api/v1/namespaces": "NamespaceList"}
+PAUSE_PATH = "/api/v1/namespaces/plimsoll/configmaps"
+NAMES = {
+    PAUSE_PATH: "ConfigMapList",
+    "/api/v1/pods": "PodList",
+    "/api/v1/nodes": "NodeList",
+    "/api/v1/namespaces": "NamespaceList",
+}
 
 
 class FakeStream:
@@ -116,6 +122,22 @@ def test_the_state_is_complete_only_when_every_part_was_listed() -> None:
         api.is_away = set()
         await_(lambda: view.state().is_complete)
         assert view.state().age_seconds == 0.0
+
+
+def test_the_pause_is_watched_beside_and_no_plan_waits_for_it() -> None:
+    api = FakeApi(pods=[pod("web")])
+    api.is_away = {PAUSE_PATH}
+    view = ClusterView(api, "node-1", random=lambda: 0.0, pace=QUICK, pause_config_map="plimsoll/plimsoll")
+    view.start()
+    assert view.pause is not None
+    await_(lambda: view.pause is not None and view.pause.trouble == "away")
+    await_(lambda: view.state().is_complete)
+    assert [one.name for one in view.statuses()] == ["pods", "node", "namespaces"]
+    api.is_away = set()
+    await_(lambda: view.pause is not None and view.pause.is_listed)
+    view.stop()
+    assert view.pause.reflector.join(5.0)
+    assert ClusterView(api, "node-1").pause is None
 
 
 def test_namespaces_are_asked_for_by_their_metadata_alone() -> None:

@@ -106,7 +106,7 @@ REFUSALS: list[tuple[str, Callable[[dict[str, Any]], object], str]] = [
     (
         "unknown kind",
         lambda d: unit_of(d)["identity"].update(kind="vm"),
-        "snapshot.units[0].identity.kind: 'vm' is not one of container, sandbox",
+        "snapshot.units[0].identity.kind: 'vm' is not one of container, pod, tier, sandbox",
     ),
     ("units no list", lambda d: d.update(units={}), "snapshot.units: {} is not a list"),
     ("unit no object", lambda d: d.update(units=[3]), "snapshot.units[0]: 3 is not an object"),

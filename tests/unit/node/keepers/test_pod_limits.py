@@ -180,18 +180,16 @@ def test_an_annotation_that_became_faulty_is_told_and_its_limits_go(scene: Scene
     assert scene.writer.held == {PodLimitHeld.FAULTY_ANNOTATION: 1}
 
 
-def test_what_was_set_goes_with_mode_off_and_stays_in_mode_recommend(scene: Scene) -> None:
-    scene.turn(web())
+def test_limits_are_set_in_mode_recommend_too_and_go_with_mode_off(scene: Scene) -> None:
     scene.act = ActOptions(mode=Mode.RECOMMEND)
     scene.turn(web())
     assert scene.values == LIMITED
-    assert scene.told[2:] == [(Action.POD_LIMITS, Outcome.WITHHELD, PodLimitHeld.RECOMMEND)]
-    assert scene.writer.held == {PodLimitHeld.RECOMMEND: 1}
+    assert (scene.writer.pods_limited, scene.writer.held) == (1, {})
 
     scene.act = ActOptions(mode=Mode.OFF)
     scene.turn(web())
     assert scene.values == DEFAULTS
-    assert scene.told[3:] == [
+    assert scene.told[2:] == [
         (Action.POD_LIMITS, Outcome.WITHHELD, PodLimitHeld.OFF),
         *[(Action.POD_LIMITS, Outcome.DONE, PodLimitHeld.OFF)] * 2,
     ]
@@ -201,7 +199,6 @@ def test_what_was_set_goes_with_mode_off_and_stays_in_mode_recommend(scene: Scen
     "act",
     [
         ActOptions(mode=Mode.OFF),
-        ActOptions(mode=Mode.RECOMMEND),
         ActOptions(mode=Mode.ENFORCE, excluded_namespaces="kube-system, shop"),
     ],
 )

@@ -16,7 +16,7 @@ from agent.core.window.snapshot import UnitStatus
 from agent.node.history.file import HistoryFile, RowMinutes
 from agent.node.history.learner import Learner
 from agent.node.recommender.decider import Decider, in_short, to_hours, to_trail
-from agent.settings import Settings
+from agent.settings import Settings, load_settings
 from tests.policy_rows import make_present
 from tests.snapshots import container, memory_window, service
 from tests.unit.node.history.test_learner import BOOT_UNIX_SECONDS, FIRST_MINUTE, MIB, Clocks, Pods, learner, row, unit
@@ -102,6 +102,18 @@ def test_explain_tells_steps_hours_and_trail(found: Learner) -> None:
     # 51 of 255 is a fifth.
     assert item.trail.waiting_ratio[-1] == pytest.approx(0.2)
     assert item.trail.waiting_ratio[-2] is None
+
+
+def test_explain_tells_what_the_profile_sets(found: Learner) -> None:
+    settings = load_settings(None, environment={}, overrides={"profile": "document", "plan.fitRule": "shared"})
+    made = Decider(settings=settings, learner=found, node="n1", source="agent")
+    (item,) = made.explain([status()], notes=("a note",)).items
+    assert item.notes == (
+        "a note",
+        "setting: plan.fitRule shared; profile document: cruise.neighbourHours 0, windows.rateWindowSeconds 300, "
+        "overload.pressureCounts false, overload.releaseLoadPerCpu 1",
+    )
+    assert decider(found).explain([status()]).items[0].notes == ()
 
 
 def test_explain_without_history_has_no_hours_and_no_trail_unless_asked(found: Learner) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent.core.cluster.unit import UnitResources
 from agent.core.recommender.recommendation import Withheld
-from agent.node.recommender.evaluation import advised
+from agent.node.recommender.evaluation_series import advised
 from tests.recommendations import MI, recommendation
 
 

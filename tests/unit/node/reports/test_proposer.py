@@ -19,7 +19,7 @@ from agent.core.plan.plan import Eviction, Plan
 from agent.core.resize.decision import Action, Outcome
 from agent.core.resize.event_rate import EventReason
 from agent.kube.errors import CredentialsError
-from agent.node.reports.client import WebhookAnswer, WebhookAway
+from agent.node.reports.client import WebhookAnswer, WebhookAway, WebhookClient
 from agent.node.reports.proposer import ProposalAudience, Proposer, ProposerClocks
 from tests import plans
 from tests.fakes import FakeClock
@@ -43,7 +43,7 @@ def plan_with(*names: str, resource: Resource = Resource.CPU) -> Plan:
     return plans.plan(*(plans.pod(name) for name in names), evictions=evictions)
 
 
-class Webhook:
+class Webhook(WebhookClient):
     """A webhook that is a function of what is proposed."""
 
     def __init__(self) -> None:

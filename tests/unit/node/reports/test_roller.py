@@ -9,6 +9,7 @@ import pytest
 
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
+from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import OutOfMemoryKill, RollupRow
 from agent.core.window.policy import WindowPolicy
 from agent.node.reports.roller import MAX_KILLS_OF_ROW, OLDEST_KILL_SECONDS, Roller
@@ -296,3 +297,23 @@ def test_a_full_node_is_summed_up_within_what_the_rings_hold(world: World) -> No
     assert row.cpu is not None
     assert row.cpu.count == pytest.approx(row.covered_seconds, abs=12)
     assert np.isfinite(row.cpu.sum)
+
+
+def test_how_good_sizing_was_is_told_once_of_a_workload_and_four_times_an_hour(world: World) -> None:
+    """Of two pods of a workload the first row tells; the reports between tell nothing of it."""
+    figures = np.ones((3, 28))
+    world.pods = [web_pod(), web_pod("uid-2", "web-2")]
+    world.roller = Roller(
+        rings=world.rings,
+        units=world.units,
+        policy=lambda: WindowPolicy(capacity_millicores=4000),
+        pods=world._pods,
+        unix_seconds=lambda ns: CREATED_UNIX + ns / NS,
+        quality=lambda: {(Workload(namespace="shop", kind="Deployment", name="web"), "app"): figures},
+    )
+    for number in (1, 2):
+        world.fill(world.watch(inode=number, uid=f"uid-{number}"), range(900, 2205))
+    told = [[row.quality for row in world.rows(end - 300, end)] for end in (1300, 1600, 1900, 2200)]
+    assert told[0] == [tuple(map(tuple, figures.tolist())), None]
+    assert told[1] == told[2] == [None, None]
+    assert told[3] == told[0]

@@ -10,7 +10,7 @@ import pytest
 
 from agent.kube.errors import CredentialsError
 from agent.node.keepers.taint_permission import GRANTED, TaintPermission
-from agent.node.reports.client import WebhookAnswer, WebhookAway
+from agent.node.reports.client import WebhookAnswer, WebhookAway, WebhookClient
 from agent.node.reports.taint_asker import AWAY, TaintAsker
 from tests.fakes import FakeClock
 
@@ -18,7 +18,7 @@ GRANT = {"granted": True, "reason": "granted", "detail": "", "seconds": 120.0}
 CAP = {"granted": False, "reason": "taint_cap", "detail": "2 of 20 nodes", "seconds": 0.0}
 
 
-class Webhook:
+class Webhook(WebhookClient):
     """Answers as told, and holds its answer back while ``held`` is set."""
 
     def __init__(self) -> None:

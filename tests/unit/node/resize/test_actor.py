@@ -13,6 +13,7 @@ from agent.core.orders.order import Mode
 from agent.core.orders.plan_options import ActOptions
 from agent.core.plan.demand import Urgent
 from agent.core.resize.event_rate import EventReason
+from agent.core.window.memory_shortage import MemoryShort
 from agent.kube.errors import ApiError, Cause, Unreachable
 from agent.metrics.acting_series import BARRIERS as BARRED
 from agent.metrics.acting_series import Trigger
@@ -127,6 +128,8 @@ def test_barrier_lets_nothing_be_written_until_it_is_gone(
         assert barrier is not None
         assert barrier.reason == turns.barriers.may_write() == reason
         assert words in barrier.sentence
+        # A budget that a pod asks for is no resize: what is known of figures and versions does not decide about it.
+        assert turns.barriers.may_write_budget() == (None if reason in ("versions", "measuring", "history") else reason)
     assert turns.server.writes == []
     assert turns.server.cpu("a") == "500m"
     assert turns.figure("dry_run") == (reason in ("rights", "versions"))
@@ -419,6 +422,35 @@ def test_deferred_resize_is_told_and_its_wait_is_shown() -> None:
 
 
 # What starves
+
+
+def test_who_is_held_back_at_memory_high_gets_a_larger_limit_at_once_and_is_told_why() -> None:
+    turns = Turns()
+    turns.server.add("web", cpu=100, memory=100, limit=128)
+    turns.starve("web", memory_bytes=90 * MI, memory_limit_bytes=256 * MI, memory_short=MemoryShort.HELD)
+    turns.turn(Trigger.MEMORY)
+    [app] = turns.server.pods["web"]["spec"]["containers"]
+    assert app["resources"] == {
+        "requests": {"cpu": "100m", "memory": "100Mi"},
+        "limits": {"memory": f"{256 * MI}"},
+    }
+    assert "memory.high" in turns.newest().reason
+    assert turns.newest().outcome == "accepted"
+
+
+def test_a_second_shortage_raises_the_limit_no_further_for_five_minutes() -> None:
+    turns = Turns()
+    turns.server.add("web", cpu=100, memory=100, limit=128)
+    limits = []
+    for after, mebibytes in ((0.0, 256), (10.0, 512), (301.0, 512)):
+        turns.sleep(after)
+        fields = {"memory_bytes": 90 * MI, "memory_limit_bytes": mebibytes * MI, "memory_short": MemoryShort.HELD}
+        turns.starve("web", **fields)
+        turns.turn(Trigger.MEMORY)
+        turns.server.actuate("web")
+        turns.turn(after=1.0)
+        limits.append(turns.server.pods["web"]["spec"]["containers"][0]["resources"]["limits"]["memory"])
+    assert limits == [f"{256 * MI}", f"{256 * MI}", f"{512 * MI}"]
 
 
 def test_starving_pod_grows_at_once_and_what_it_needed_is_remembered_for_the_cool_down() -> None:

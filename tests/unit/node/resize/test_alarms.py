@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,8 +12,10 @@ import pytest
 
 from agent.core.orders.plan_options import ActOptions
 from agent.core.plan.demand import Urgent
+from agent.core.window.memory_shortage import MemoryShort
 from agent.core.window.ring_rows import MEMORY_ROW, SAMPLE, Has
 from agent.node.resize.alarms import AlarmContainer, Alarms, ContainerKey
+from agent.node.resize.memory_shortages import MemoryShortages
 from agent.sensing.ring_file import RingFile
 from agent.sensing.state_file import RingGeometry
 
@@ -132,6 +136,64 @@ def test_look_waiting_for_memory_is_told_once_for_each_slow_reading(node: Node) 
     node.sweep(11 * NS, (0, 0, 1), (0, 0, 1))
     node.sweep(12 * NS, (0, 0, 1), (0, 0, 1))
     assert node.told == [{("u0", "app"): Urgent(memory_waiting_ratio=0.3)}]
+
+
+def test_look_who_is_held_back_or_stalls_is_told_with_what_showed_it(tmp_path: Path) -> None:
+    node = Node()
+    alarms = Alarms(
+        rings=node.rings,
+        options=ActOptions(),
+        memory_limit_ratio=2.0,
+        capacity_millicores=4000,
+        on_alarm=node.told.append,
+        shortages=MemoryShortages(mount=tmp_path, options=ActOptions(), limit_ratio=2.0, clock_ns=lambda: 5 * NS),
+    )
+    node.alarms = alarms
+    cgroup = tmp_path / "a"
+    cgroup.mkdir()
+    for name, text in {
+        "memory.current": f"{58 * MIB}\n",
+        "memory.stat": f"anon 1\ninactive_file {2 * MIB}\n",
+        "memory.max": f"{64 * MIB}\n",
+        "memory.high": f"{60 * MIB}\n",
+        "memory.pressure": "some avg10=0 avg60=0 avg300=0 total=0\nfull avg10=0 avg60=0 avg300=0 total=0\n",
+    }.items():
+        (cgroup / name).write_text(text)
+    alarms.follow([node.watched(0, cgroup_path="/a"), node.watched(1)])
+    node.sweep(NS, (0, 0, 1), (0, 0, 1))
+    alarms.look_at_memory(is_waited_for=False)
+    alarms.held("/b")  # no container that may be resized
+    alarms.look_at_memory(is_waited_for=False)
+    assert node.told == []
+    alarms.held("/a")
+    alarms.look_at_memory(is_waited_for=False)
+    limit_bytes = math.ceil(2 * 58 / 60 * 64 * MIB)
+    wanted = Urgent(memory_bytes=56 * MIB, memory_limit_bytes=limit_bytes, memory_short=MemoryShort.HELD)
+    assert node.told == [{("u0", "app"): wanted}]
+    alarms.look_at_memory(is_waited_for=False)
+    assert len(node.told) == 1  # once in a while, until something has come of it
+    node.rings.close()
+
+
+def test_look_a_slow_reading_that_shows_waiting_asks_who_waits_now(tmp_path: Path) -> None:
+    node = Node()
+    shortages = MemoryShortages(mount=tmp_path, options=ActOptions(), limit_ratio=2.0, clock_ns=lambda: 5 * NS)
+    node.alarms = Alarms(
+        rings=node.rings,
+        options=ActOptions(),
+        memory_limit_ratio=2.0,
+        capacity_millicores=4000,
+        on_alarm=node.told.append,
+        shortages=shortages,
+    )
+    node.alarms.follow([node.watched(0, cgroup_path="/a")])
+    node.slow(0, 0)
+    node.sweep(NS, (0, 0, 1), (0, 0, 1))
+    quiet = [shortages.is_quiet]
+    node.slow(0, 0, at_ns=11 * NS, some_usec=3_000_000)
+    node.sweep(11 * NS, (0, 0, 1), (0, 0, 1))
+    assert [*quiet, shortages.is_quiet] == [True, False]
+    node.rings.close()
 
 
 def test_follow_the_same_again_forgets_nothing_and_strangers_are_left_out(node: Node) -> None:

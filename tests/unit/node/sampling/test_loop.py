@@ -13,6 +13,7 @@ import pytest
 from agent.core.cluster.unit import UnitIdentity, UnitResources
 from agent.core.window.sweep_pace import Skipped
 from agent.node.sampling.heartbeat import SweepHeartbeat
+from agent.node.sampling.listener import Listener
 from agent.node.sampling.loop import SamplingLoop, SamplingPolicy
 from agent.node.sampling.unit_table import UnitTable
 from agent.node.sampling.watched_cgroups import WatchedCgroups
@@ -29,6 +30,7 @@ PATIENCE_SECONDS = 20.0
 """How long a thread may take before the test fails; nothing is slower because of it."""
 ONE, TWO, THREE = (container_path(number) for number in (1, 2, 3))
 NODE_LANE, PODS_LANE = "/proc/pressure/cpu", "kubepods/cpu.pressure"
+MEMORY_LANE = "kubepods/memory.pressure"
 POLICY = SamplingPolicy(
     interval_seconds=1.0,
     slow_interval_seconds=10.0,
@@ -40,7 +42,7 @@ POLICY = SamplingPolicy(
 
 
 @dataclass
-class Heard:
+class Heard(Listener):
     """A listener that keeps what it hears."""
 
     lateness_seconds: list[float | None] = field(default_factory=list)
@@ -49,9 +51,18 @@ class Heard:
     kills: list[OomKill] = field(default_factory=list)
     contentions: list[tuple[str, ...]] = field(default_factory=list)
     refusals: list[tuple[str, str]] = field(default_factory=list)
+    held_back: list[str] = field(default_factory=list)
+    looks: list[bool] = field(default_factory=list)
+    """At each reading of the fast lane, whether tasks waited for memory."""
     failures: list[int] = field(default_factory=list)
     """Moments of failed turns on the real clock, nanoseconds."""
     news: threading.Condition = field(default_factory=threading.Condition)
+
+    def held(self, cgroup_path: str) -> None:
+        self.held_back.append(cgroup_path)
+
+    def look_at_memory(self, *, is_waited_for: bool) -> None:
+        self.looks.append(is_waited_for)
 
     def swept(self, result: SweepResult, *, lateness_seconds: float | None) -> None:
         with self.news:
@@ -125,7 +136,6 @@ class World:
         timing = {} if real_time else {"clock_ns": self.clock, "wait": self.clock.wait}
         self.loop = SamplingLoop(
             watched=WatchedCgroups(
-                mount=root,
                 sampler=self.sampler,
                 rings=self.rings,
                 discovery=self.discovery,
@@ -136,6 +146,7 @@ class World:
             ),
             policy=policy,
             listener=self.heard,
+            memory=self.heard,
             **timing,  # type: ignore[arg-type]
         )
 
@@ -501,6 +512,35 @@ def test_rising_contention_starts_one_sweep_early_between_the_regular_ones(make:
     assert 2.2 <= early[0] <= 2.45
     world.pass_seconds(2)
     assert world.sweeps_at()[4:6] == [3.0, 4.0]  # the deadlines did not move
+
+
+def test_memory_that_pods_wait_for_is_told_with_each_reading_and_starts_no_sweep(make: Make) -> None:
+    world = make(policy=FAST)
+    world.sampler.totals[MEMORY_LANE] = 10**9  # of long ago
+    world.start(ONE)
+    world.pass_seconds(2.2)
+    assert set(world.heard.looks) == {False}
+    # 25 ms of 125: the threshold is a tenth.
+    world.sampler.totals[MEMORY_LANE] = 10**9 + 25_000
+    world.heard.looks.clear()
+    world.pass_seconds(0.125)
+    assert world.heard.looks == [True]
+    world.pass_seconds(0.125)
+    assert world.heard.looks == [True, False]
+    assert world.heard.contentions == []
+    assert world.sweeps_at() == [0.0, 1.0, 2.0]
+
+
+def test_who_was_held_back_at_memory_high_is_told_by_the_next_reading_of_its_events(make: Make) -> None:
+    world = make()
+    world.make(ONE)
+    world.files.write(ONE, "memory.events", "low 0\nhigh 2\nmax 0\noom 0\noom_kill 0\n")
+    world.start()
+    world.pass_seconds(1)
+    world.files.write(ONE, "memory.events", "low 0\nhigh 9\nmax 0\noom 0\noom_kill 0\n")
+    world.pass_seconds(10)
+    assert world.heard.held_back == [f"/{ONE}"]
+    assert world.heard.kills == []
 
 
 def test_a_lane_number_given_to_another_file_begins_with_a_baseline(make: Make) -> None:

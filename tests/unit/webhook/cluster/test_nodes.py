@@ -10,11 +10,10 @@ import pytest
 
 from agent.core.cluster.facts import NodeAmounts
 from agent.kube.api import Stream
+from agent.kube.cluster_json import NodeFacts, node_facts_from_json
 from agent.webhook.cluster.facts import ClusterFacts
 from agent.webhook.cluster.nodes import (
-    KnownNode,
     all_take_pod_resources,
-    known_node_from_json,
     largest_allocatable,
     smallest_capacity,
 )
@@ -50,15 +49,15 @@ def node(version: object = "v1.34.0", system: str = "linux", name: str = "node-a
     ],
 )
 def test_a_kubelet_takes_pods_with_own_resources_from_1_34_on(document: dict[str, Any], takes: bool | None) -> None:
-    assert known_node_from_json(document).takes_pod_resources is takes
+    assert node_facts_from_json(document).takes_pod_resources is takes
 
 
-def known(*versions: str) -> list[KnownNode]:
-    return [known_node_from_json(node(version)) for version in versions]
+def known(*versions: str) -> list[NodeFacts]:
+    return [node_facts_from_json(node(version)) for version in versions]
 
 
 def test_one_kubelet_that_is_older_counts_for_all() -> None:
-    windows = known_node_from_json(node("v1.30.0", "windows"))
+    windows = node_facts_from_json(node("v1.30.0", "windows"))
     assert all_take_pod_resources([*known("v1.34.0", "v1.35.1"), windows])
     assert not all_take_pod_resources(known("v1.34.0", "v1.33.9", "v1.34.0"))
     assert not all_take_pod_resources([])
@@ -66,13 +65,13 @@ def test_one_kubelet_that_is_older_counts_for_all() -> None:
 
 
 def test_a_node_is_still_what_is_asked_of_it_otherwise() -> None:
-    found = known_node_from_json(node())
+    found = node_facts_from_json(node())
     assert (found.name, found.node_class is not None, found.is_overloaded) == ("node-a", True, False)
 
 
-def sized(name: str, capacity: dict[str, str] | None, allocatable: dict[str, str] | None) -> KnownNode:
+def sized(name: str, capacity: dict[str, str] | None, allocatable: dict[str, str] | None) -> NodeFacts:
     status = {"capacity": capacity or {}, "allocatable": allocatable or {}}
-    return known_node_from_json({"metadata": {"name": name}, "status": status})
+    return node_facts_from_json({"metadata": {"name": name}, "status": status})
 
 
 def test_the_largest_allocatable_and_the_smallest_capacity_are_those_of_each_resource() -> None:

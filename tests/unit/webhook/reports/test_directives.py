@@ -13,7 +13,9 @@ from agent.core.cluster.workload import Workload
 from agent.core.history.directive import ContainerDirective, WorkloadDirective
 from agent.core.history.directive_json import LONGEST_TEXT, directives_from_json, directives_to_json
 from agent.core.orders.policy_options import CruiseOptions
+from agent.webhook.cluster.facts import ClusterFacts
 from agent.webhook.reports.directives import MOST_BYTES, STOP_STEP_SECONDS, Director, NotKnownYet, rounded_up
+from agent.webhook.workloads.index import WorkloadIndex
 from tests.directives import WEB, peaks
 
 API = Workload(namespace="shop", kind="StatefulSet", name="api")
@@ -23,7 +25,7 @@ DAY = 86_400.0
 
 
 @dataclass
-class Facts:
+class Facts(ClusterFacts):
     """A cluster whose pods all run on node-a unless told."""
 
     is_complete: bool = True
@@ -61,7 +63,7 @@ class Facts:
 
 
 @dataclass
-class Histories:
+class Histories(WorkloadIndex):
     """Peaks by workload; each call says for which node it asked."""
 
     is_loaded: bool = True

@@ -1,0 +1,185 @@
+"""The cgroups of whole pods and of the QoS tiers: sampled like containers, at each slow tick, into rings of their own.
+
+Node; on the sampling thread, but for what says otherwise. They have a sampler and rings of their own, so that a full
+node's containers are read no later for them, and what is kept of containers on disk stays as it is. These rings are in
+memory only: windows of minutes are soon full again, and nothing is learnt from them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
+from agent.core.window.pod_itself import NOT_MEASURED, OWN_READING, PodItself, TickRows, own_readings, pod_itself
+from agent.node.sampling.heartbeat import SweepHeartbeat
+from agent.node.sampling.kernel_limits import read_cpu_max_millicores, read_memory_max_bytes
+from agent.node.sampling.unit_table import UnitTable, WatchedUnit
+from agent.sensing.cgroup_path import parse_cgroup_path
+from agent.sensing.ring_file import RingFile
+from agent.sensing.sampler_contract import Sampler, SamplerError
+from agent.sensing.state_file import RingError
+
+KEPT_READINGS: Final = 7
+"""Of what a pod uses in none of its containers: six steps, a minute at the usual slow tick."""
+
+
+class PodCgroups:
+    """See the module's docstring."""
+
+    def __init__(
+        self,
+        *,
+        mount: Path,
+        sampler: Sampler,  # Of these cgroups alone; closed by whoever opened it, as the rings are
+        rings: RingFile,
+        interval_seconds: float,  # Between two sweeps
+        containers: UnitTable,
+        container_rings: RingFile,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._mount, self._sampler, self._clock_ns = mount, sampler, clock_ns
+        self._containers, self._container_rings = containers, container_rings
+        self.rings: Final = rings
+        """Any thread may read."""
+        self.units: Final = UnitTable()
+        """Of kind ``pod`` and ``tier``; any thread may ask."""
+        self.heartbeat: Final = SweepHeartbeat(interval_seconds, sampler_name=sampler.name)
+        self.created: Final[Counter[UnitKind]] = Counter()
+        """Cgroups that came since the first look, by kind; any thread may read both."""
+        self.removed: Final[Counter[UnitKind]] = Counter()
+        self.refused = 0
+        """Those that are there and could not be watched at the last look."""
+        self._has_looked = False
+        self._own = np.zeros((rings.geometry.max_slots, KEPT_READINGS), dtype=OWN_READING)
+        self._ticks = 0
+
+    # -- what is watched -------------------------------------------------------------------------------------------
+
+    def follow(self, pods: Mapping[str, str], tiers: Iterable[str]) -> None:
+        """Watch these and no others.
+
+        Args:
+            pods: UID -> path below the mount, with a leading slash.
+            tiers: Paths of ``kubepods`` and of the levels between it and the pods.
+        """
+        wanted = dict.fromkeys(tiers, UnitKind.TIER) | dict.fromkeys(pods.values(), UnitKind.POD)
+        known = {unit.identity.cgroup_path for unit in self.units.all()}
+        for path in known - wanted.keys():
+            self._forget(path)
+        refused = 0
+        for path, kind in wanted.items():
+            if path not in known:
+                refused += not self._watch(_identity(path, kind))
+        self.refused = refused
+        self._has_looked = True
+
+    def container_gone(self, path: str) -> None:
+        """Begin anew what its pod uses in none of its containers: the time that this one has used stays the pod's."""
+        pod = self.units.get(path.rpartition("/")[0])
+        if pod is not None:
+            self._own[pod.slot] = 0
+
+    def read_limits(self) -> None:
+        """Read anew what the kernel holds each to."""
+        for unit in self.units.all():
+            read = self._with_limits(unit)
+            if read != unit:
+                self.units.put(read)
+
+    def _watch(self, identity: UnitIdentity) -> bool:
+        """Begin to sample a cgroup; False = it is there and cannot be sampled for now."""
+        path = identity.cgroup_path.lstrip("/")
+        try:
+            inode = (self._mount / path).stat().st_ino
+        except OSError:
+            return True  # gone again: normal
+        try:
+            slot = self.rings.attach(path, inode, now_monotonic_ns=self._clock_ns())
+        except RingError:
+            return False
+        try:
+            self._sampler.add(slot, path, inode)
+        except SamplerError:
+            self.rings.release(slot)
+            return not (self._mount / path).exists()
+        self._own[slot] = 0
+        unit = WatchedUnit(slot=slot, inode=inode, identity=identity, resources=UnitResources())
+        self.units.put(self._with_limits(unit))
+        self.created[identity.kind] += self._has_looked
+        return True
+
+    def _forget(self, path: str) -> None:
+        unit = self.units.drop(path)
+        if unit is not None:
+            self._sampler.remove(unit.slot)
+            self.rings.release(unit.slot)
+            self.removed[unit.identity.kind] += 1
+
+    def _with_limits(self, unit: WatchedUnit) -> WatchedUnit:
+        directory = self._mount / unit.identity.cgroup_path.lstrip("/")
+        return replace(
+            unit,
+            cpu_max_millicores=read_cpu_max_millicores(directory),
+            memory_max_bytes=read_memory_max_bytes(directory),
+        )
+
+    # -- readings --------------------------------------------------------------------------------------------------
+
+    def sweep(self, *, retry_absent: bool, knows_all_containers: bool) -> None:
+        """Read all of them once; right after a slow sweep over the containers, whose rows are taken off the pods'.
+
+        Args:
+            retry_absent: Try absent files again.
+            knows_all_containers: Every container that is there is watched: else what it uses would count as its pod's.
+        """
+        result = self._sampler.sweep(slow=True, retry_absent=retry_absent)
+        for slot in result.gone:
+            unit = self.units.in_slot(slot)
+            if unit is not None:
+                self._forget(unit.identity.cgroup_path)
+        self.heartbeat.beat(result, 0.0, overran=False, interval_seconds=self.heartbeat.base_interval_seconds)
+        self._ticks += 1
+        if knows_all_containers:
+            self._take_own_readings()
+        else:
+            self._own[:, self._ticks % KEPT_READINGS] = 0
+
+    def itself(self, unit: WatchedUnit) -> PodItself:
+        """Return what a pod of ``units`` uses in none of its containers; any thread may ask."""
+        readings = self._own[unit.slot].copy()
+        is_same = self.rings.inode(unit.slot) == unit.inode  # after the copy
+        return pod_itself(readings) if is_same else NOT_MEASURED
+
+    def _take_own_readings(self) -> None:
+        pods = [unit for unit in self.units.all() if unit.identity.kind is UnitKind.POD]
+        place_of = {unit.identity.cgroup_path: place for place, unit in enumerate(pods)}
+        slots: list[int] = []
+        places: list[int] = []
+        for unit in self._containers.all():
+            # Under a driver mismatch a container lies elsewhere: it is none of its pod's cgroup.
+            place = place_of.get(unit.identity.cgroup_path.rpartition("/")[0])
+            if place is not None:
+                slots.append(unit.slot)
+                places.append(place)
+        if not pods:
+            return
+        pod_slots = [unit.slot for unit in pods]
+        self._own[pod_slots, self._ticks % KEPT_READINGS] = own_readings(
+            _newest(self.rings, pod_slots), _newest(self._container_rings, slots), np.array(places, dtype=np.intp)
+        )
+
+
+def _newest(rings: RingFile, slots: list[int]) -> TickRows:
+    return TickRows(raw=rings.newest_rows(slots), memory=rings.newest_memory_rows(slots))
+
+
+def _identity(path: str, kind: UnitKind) -> UnitIdentity:
+    parsed = parse_cgroup_path(path)
+    return UnitIdentity(cgroup_path=path, kind=kind, qos=parsed.qos, pod_uid=parsed.pod_uid)
