@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def installed_version() -> str:
-    """Give the version, or ``0+unknown`` for a tree that was never installed."""
+    """Return the version, or ``0+unknown`` for a tree that was never installed."""
     from importlib.metadata import PackageNotFoundError, version  # costs 2 MB: only when asked
 
     try:

@@ -16,7 +16,7 @@ DEPENDS = sorted(f"native/{path.name}" for path in (ROOT / "native").glob("*.h")
 
 
 def to_cdef(header: str) -> str:
-    """Give the part of the header that cffi reads.
+    """Return the part of the header that cffi reads.
 
     Args:
         header: The text of sampler.h.
@@ -35,7 +35,7 @@ def to_cdef(header: str) -> str:
 
 
 def make_builder() -> FFI:
-    """Give the builder of the extension; PLIMSOLL_CFLAGS adds compiler flags."""
+    """Return the builder of the extension; PLIMSOLL_CFLAGS adds compiler flags."""
     ffi = FFI()
     ffi.cdef(to_cdef((ROOT / "native" / "sampler.h").read_text(encoding="utf-8")))
     ffi.set_source(

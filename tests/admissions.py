@@ -33,7 +33,7 @@ EXACT = AdmissionSettings(bounds=BoundsOptions(round_memory_bytes=1))
 
 
 def estimate(cpu: int | None = 300, memory_mb: float | None = 200, **fields: Any) -> Estimate:
-    """Give what is known: predicted peaks in millicores and MB; further fields as they are."""
+    """Return what is known: predicted peaks in millicores and MB; further fields as they are."""
     memory = None if memory_mb is None else round(memory_mb * MB)
     stated: dict[str, Any] = {
         "source": EstimateSource.WORKLOAD,
@@ -59,7 +59,7 @@ def new_pod(
     orders: Mapping[str, str] | None = None,
     **spec: Any,
 ) -> dict[str, Any]:
-    """Give the JSON of a pod ``web`` in ``shop`` that a controller of this kind makes."""
+    """Return the JSON of a pod ``web`` in ``shop`` that a controller of this kind makes."""
     annotations = {**({} if mode is None else {names.MODE: mode}), **(orders or {})}
     metadata: dict[str, Any] = {"annotations": annotations} if annotations else {}
     if kind != "Pod":
@@ -70,7 +70,7 @@ def new_pod(
 
 
 def mirror(*containers: Mapping[str, Any], orders: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Give the JSON of a static pod's mirror ``web`` in ``shop``, as the kubelet of ``node-1`` makes it."""
+    """Return the JSON of a static pod's mirror ``web`` in ``shop``, as the kubelet of ``node-1`` makes it."""
     document = new_pod(*containers, nodeName="node-1")
     made = mirror_metadata("node-1", **(orders or {}))
     made["annotations"] |= document["metadata"]["annotations"]
@@ -113,7 +113,7 @@ def patched(document: Mapping[str, Any], admission: Admission) -> dict[str, Any]
 
 
 def resources(document: Mapping[str, Any], name: str = "app") -> dict[str, dict[str, str]]:
-    """Give what a container states; requests and limits are there, be they empty."""
+    """Return what a container states; requests and limits are there, be they empty."""
     spec = document["spec"]
     everyone = [*spec.get("initContainers", ()), *spec["containers"]]
     stated = next(one for one in everyone if one["name"] == name).get("resources", {})
@@ -121,7 +121,7 @@ def resources(document: Mapping[str, Any], name: str = "app") -> dict[str, dict[
 
 
 def after(document: Mapping[str, Any], *arguments: Any, **more: Any) -> dict[str, dict[str, str]]:
-    """Give what container ``app`` states after an admission."""
+    """Return what container ``app`` states after an admission."""
     return resources(patched(document, admitted(document, *arguments, **more)))
 
 
@@ -211,7 +211,7 @@ class Told:
 
 
 def review_of(document: Mapping[str, Any], **request: Any) -> dict[str, Any]:
-    """Give the review that an API server sends for the creation of a pod."""
+    """Return the review that an API server sends for the creation of a pod."""
     return {
         "kind": "AdmissionReview",
         "apiVersion": "admission.k8s.io/v1",

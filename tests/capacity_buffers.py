@@ -27,25 +27,25 @@ NOW_UNIX_SECONDS = 1_800_000_000.0
 
 
 def cores(number: float) -> int:
-    """Give nanos of so many cores, or of so many pieces of anything."""
+    """Return nanos of so many cores, or of so many pieces of anything."""
     return round(number * NANOS_PER_UNIT)
 
 
 def gibibytes(number: float) -> int:
-    """Give nanos of memory."""
+    """Return nanos of memory."""
     return round(number * GIB) * NANOS_PER_UNIT
 
 
 def content(
     requests: Mapping[str, str] | None = None, limits: Mapping[str, str] | None = None, **spec: Any
 ) -> dict[str, Any]:
-    """Give the content of a template with one container."""
+    """Return the content of a template with one container."""
     resources = {key: dict(value) for key, value in (("requests", requests), ("limits", limits)) if value is not None}
     return {"spec": {"containers": [{"name": "app", "resources": resources}], **spec}}
 
 
 def make_buffer(name: str = "web", *, size: SizeSpec | None = None, **fields: Any) -> Buffer:
-    """Give a buffer on a template that wants one chunk, unless told otherwise."""
+    """Return a buffer on a template that wants one chunk, unless told otherwise."""
     stated: dict[str, Any] = {
         "namespace": "shop",
         "name": name,
@@ -60,7 +60,7 @@ def make_buffer(name: str = "web", *, size: SizeSpec | None = None, **fields: An
 
 
 def make_shape(of: Content | None = None, **fields: Any) -> Shape:
-    """Give the shape of a template of one core."""
+    """Return the shape of a template of one core."""
     stated: dict[str, Any] = {
         "content": content({"cpu": "1"}) if of is None else of,
         "source": ShapeSource.POD_TEMPLATE,
@@ -70,17 +70,17 @@ def make_shape(of: Content | None = None, **fields: Any) -> Shape:
 
 
 def make_chunk(**requests: int) -> Chunk:
-    """Give a chunk by its requests in nanos; one core unless told otherwise."""
+    """Return a chunk by its requests in nanos; one core unless told otherwise."""
     return Chunk(requests=requests or {"cpu": cores(1)})
 
 
 def make_quota(name: str = "quota", *, cpu: float = 10, used: float = 0, **fields: Any) -> BufferQuota:
-    """Give a quota of cores."""
+    """Return a quota of cores."""
     return BufferQuota(**{"name": name, "hard": {"cpu": cores(cpu)}, "used": {"cpu": cores(used)}, **fields})
 
 
 def facts_of(*buffers: Buffer, **fields: Any) -> NamespaceFacts:
-    """Give the facts of a namespace in which each buffer's reference comes to one core."""
+    """Return the facts of a namespace in which each buffer's reference comes to one core."""
     return NamespaceFacts(**{"buffers": buffers, "shapes": {buffer.name: make_shape() for buffer in buffers}, **fields})
 
 
@@ -90,7 +90,7 @@ def pass_over(facts: NamespaceFacts, now_unix_seconds: float = NOW_UNIX_SECONDS)
 
 
 def carried_out(facts: NamespaceFacts, result: Pass) -> NamespaceFacts:
-    """Give the facts after an API has taken all templates that a pass ordered."""
+    """Return the facts after an API has taken all templates that a pass ordered."""
     templates = dict(facts.templates)
     for order in result.orders:
         before = templates.get(order.template_name)
@@ -114,11 +114,11 @@ def settled(facts: NamespaceFacts, now_unix_seconds: float = NOW_UNIX_SECONDS) -
 
 
 def read_again(facts: NamespaceFacts, result: Pass) -> NamespaceFacts:
-    """Give the facts of a later pass, in which the statuses have been written."""
+    """Return the facts of a later pass, in which the statuses have been written."""
     statuses = {outcome.buffer.name: outcome.status for outcome in result.outcomes}
     return replace(facts, buffers=with_statuses(facts.buffers, statuses), written=frozenset())
 
 
 def with_statuses(buffers: Iterable[Buffer], statuses: Mapping[str, Any]) -> tuple[Buffer, ...]:
-    """Give the buffers with new statuses, by name."""
+    """Return the buffers with new statuses, by name."""
     return tuple(replace(one, status=statuses.get(one.name, one.status)) for one in buffers)

@@ -105,7 +105,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 # Optional: the guest's pytest has no xdist.
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object | None:
-    """Give each file to one worker as a whole, the longest first (``--dist loadfile``).
+    """Return each file to one worker as a whole, the longest first (``--dist loadfile``).
 
     xdist's own order is by the number of tests, and a file that takes three minutes has nine.
     """

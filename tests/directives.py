@@ -12,12 +12,12 @@ WEB: Final = Workload(namespace="shop", kind="Deployment", name="web")
 
 
 def directive(workload: Workload = WEB, **fields: Any) -> WorkloadDirective:
-    """Give what holds for one workload."""
+    """Return what holds for one workload."""
     return WorkloadDirective(workload=workload, **fields)
 
 
 def peaks(container: str = "app", *, hours: dict[int, tuple[int, int]] | None = None, **fields: Any) -> Any:
-    """Give what other nodes saw of a container: CPU in millicores and memory in bytes by hour."""
+    """Return what other nodes saw of a container: CPU in millicores and memory in bytes by hour."""
     known = hours or {}
     return ContainerDirective(
         container=container,
@@ -30,7 +30,7 @@ def peaks(container: str = "app", *, hours: dict[int, tuple[int, int]] | None = 
 def directed(
     *told: WorkloadDirective, age: float = 0.0, told_seconds: float = 0.0, pause: str | None = None
 ) -> Directed:
-    """Give what a node was told, so long ago."""
+    """Return what a node was told, so long ago."""
     directives = Directives(etag="e", pause_reason=pause, workloads=told)
     return Directed(
         directives=directives, age_seconds=age, told_seconds=told_seconds, by_workload=by_workload(directives)

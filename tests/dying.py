@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def dying_with_us(*command: str | Path) -> list[str]:
-    """Give the command line of a program that the kernel kills when the thread that started it ends.
+    """Return the command line of a program that the kernel kills when the thread that started it ends.
 
     Start such programs from a thread that lives as long as they shall; pytest runs tests and fixtures in its main one.
     A starter that is killed in the first milliseconds, before setpriv has asked the kernel for this, leaves the child

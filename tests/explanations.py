@@ -20,7 +20,7 @@ HOUR = 3600
 
 
 def trail(minutes: int = 60, **courses: Any) -> Trail:
-    """Give the minutes up to now: 100m used, 150m at most, 10 % waiting, 64 MiB."""
+    """Return the minutes up to now: 100m used, 150m at most, 10 % waiting, 64 MiB."""
     known: dict[str, Any] = {
         "start_unix_seconds": NOW - minutes * 60,
         "cpu_usage_millicores": (100.0,) * minutes,
@@ -32,7 +32,7 @@ def trail(minutes: int = 60, **courses: Any) -> Trail:
 
 
 def explanation(one: Subject | None = None, *, policy: TimesPolicy | None = None, **changes: Any) -> Why:
-    """Give one of a container of shop/web that needs twice of what it uses, measured for an hour."""
+    """Return one of a container of shop/web that needs twice of what it uses, measured for an hour."""
     about = one if one is not None else subject(cpu=cpu_window(), memory=memory_window())
     reasoned = explain(
         about,

@@ -57,7 +57,7 @@ def raising(error: Exception) -> Callable[[Call], object]:
 
 
 def in_turn(*answers: object) -> Callable[[Call], object]:
-    """Give one answer after the other; an exception is raised."""
+    """Return one answer after the other; an exception is raised."""
     left = list(answers)
 
     def answer(_: Call) -> object:

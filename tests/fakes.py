@@ -35,7 +35,7 @@ class FakeClock:
         self.now_ns += round(seconds * NS)
 
     def wait(self, epoll: select.epoll, seconds: float) -> list[tuple[int, int]]:
-        """Give what is ready now; when nothing is, let the time pass at once."""
+        """Return what is ready now; when nothing is, let the time pass at once."""
         ready = epoll.poll(0)
         if not ready:
             self.advance(seconds)

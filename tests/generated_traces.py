@@ -39,7 +39,7 @@ class Load:
 
 
 def _drift(random: np.random.Generator, minutes: int, deviation: float, keep: float) -> Series:
-    """Give noise that remembers ``keep`` of its last value, with this standard deviation."""
+    """Return noise that remembers ``keep`` of its last value, with this standard deviation."""
     pushes = random.normal(0.0, deviation * np.sqrt(1.0 - keep * keep), minutes)
     values = np.empty(minutes)
     value = 0.0
@@ -54,7 +54,7 @@ def _steady_memory(minutes: int, mib: float) -> Series:
 
 
 def week_shape(random: np.random.Generator, minutes: int) -> Load:
-    """Give a service for people: busy in the day, quiet at night and at weekends; memory follows by a tenth."""
+    """Return a service for people: busy in the day, quiet at night and at weekends; memory follows by a tenth."""
     time = np.arange(minutes)
     day = np.clip(np.sin(2 * np.pi * (time / DAY - 0.3)), 0.0, None)
     workday = np.where(time // DAY % 7 < 5, 1.0, 0.25)
@@ -74,26 +74,26 @@ def bursts(random: np.random.Generator, minutes: int) -> Load:
 
 
 def steps(random: np.random.Generator, minutes: int) -> Load:
-    """Give a load that moves to another level for good: three times as much, then back, then twice as much."""
+    """Return a load that moves to another level for good: three times as much, then back, then twice as much."""
     levels = np.repeat([200.0, 600.0, 200.0, 400.0], -(-minutes // 4))[:minutes]
     return Load(levels * np.exp(_drift(random, minutes, 0.05, 0.8)), _steady_memory(minutes, 500.0))
 
 
 def growing_memory(random: np.random.Generator, minutes: int) -> Load:
-    """Give a leak: 200 MiB, and 100 MiB more each day, by steps of a MiB."""
+    """Return a leak: 200 MiB, and 100 MiB more each day, by steps of a MiB."""
     memory = (200.0 + np.floor(100.0 * np.arange(minutes) / DAY)) * MIB
     return Load(50.0 * np.exp(_drift(random, minutes, 0.1, 0.5)), memory)
 
 
 def flat_jvm(random: np.random.Generator, minutes: int) -> Load:
-    """Give a Java service: the heap is taken at the start and stays; a start-up burst, then little CPU."""
+    """Return a Java service: the heap is taken at the start and stays; a start-up burst, then little CPU."""
     cpu = 150.0 * np.exp(_drift(random, minutes, 0.15, 0.7))
     cpu[:5] = 2000.0
     return Load(cpu, _steady_memory(minutes, 2048.0))
 
 
 def pressed(random: np.random.Generator, minutes: int) -> Load:
-    """Give a service that has to wait for others' CPU up to half of the time, each afternoon."""
+    """Return a service that has to wait for others' CPU up to half of the time, each afternoon."""
     time = np.arange(minutes)
     psi = 0.5 * np.clip(np.sin(2 * np.pi * (time / DAY - 0.4)), 0.0, None)
     return Load(300.0 * np.exp(_drift(random, minutes, 0.05, 0.8)), _steady_memory(minutes, 128.0), psi)
@@ -144,7 +144,7 @@ FILES: Final[Mapping[str, tuple[tuple[str, ...], float]]] = {
 
 
 def file_bytes(name: str) -> bytes:
-    """Give the content of one of ``FILES``."""
+    """Return the content of one of ``FILES``."""
     recipes, days = FILES[name]
     loads = {recipe: load(recipe, days=days) for recipe in recipes}
     text = io.StringIO()

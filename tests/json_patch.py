@@ -11,7 +11,7 @@ class PatchError(ValueError):
 
 
 def apply_patch(document: Any, operations: list[dict[str, Any]]) -> Any:
-    """Give the document after all operations; the one given stays as it is."""
+    """Return the document after all operations; the one given stays as it is."""
     result = copy.deepcopy(document)
     for operation in operations:
         *path, last = _tokens(operation["path"])

@@ -30,7 +30,7 @@ class SelectorError(ValueError):
 
 
 def matches_selector(selector: str, labels: Mapping[str, str]) -> bool:
-    """Say whether labels meet a selector; an empty one selects nothing here, as nobody can have meant everything.
+    """Return whether labels meet a selector; an empty one selects nothing here, as nobody can have meant everything.
 
     Raises:
         SelectorError: It is none.

@@ -113,7 +113,7 @@ def _limits(amounts: Amounts) -> Mapping[str, str]:
 
 
 def step(fake: FakePod, phase: Phase = Phase.GROW, *, urgent: bool = False, **after: int) -> PlanStep:
-    """Give the step to other amounts."""
+    """Return the step to other amounts."""
     return PlanStep(
         ref=PodRef(namespace="shop", name=fake.name, uid=fake.uid),
         workload=WEB,
@@ -135,7 +135,7 @@ def step(fake: FakePod, phase: Phase = Phase.GROW, *, urgent: bool = False, **af
 
 
 def amounts_after(spec: Amounts, wish: PlanStep) -> Amounts:
-    """Give the amounts with a step's wish."""
+    """Return the amounts with a step's wish."""
     for change in wish.changes:
         name = "cpu" if change.resource is Resource.CPU else "memory"
         name = "limit" if change.setting is Setting.LIMIT else name

@@ -32,14 +32,14 @@ _MEMORY_AMOUNTS: Final = (0, 1, MIB, 40 * MIB + 1, 2**33, 2**43, 2**53 + 1, 2**6
 
 
 def odd_situation(seed: int) -> Situation:
-    """Give a node at random, with one more pod that is odd; its uid is ``uid-odd``."""
+    """Return a node at random, with one more pod that is odd; its uid is ``uid-odd``."""
     random = Random(seed)
     situation = situation_of(seed)
     return replace(situation, demands=(*situation.demands, odd_demand(random)))
 
 
 def odd_demand(random: Random) -> PodDemand:
-    """Give a pod in which anything may be: amounts, annotations, conditions, statuses, gaps."""
+    """Return a pod in which anything may be: amounts, annotations, conditions, statuses, gaps."""
     containers = [_container(random, f"c{place}", ContainerKind.REGULAR) for place in range(random.randint(1, 3))]
     if random.random() < 0.3:
         kind = random.choice([ContainerKind.INIT, ContainerKind.SIDECAR])
@@ -98,7 +98,7 @@ def _odd(random: Random, pod: Pod) -> Pod:
 
 
 def _reported(random: Random, container: Container) -> Mapping[str, int] | None:
-    """Give what a status may say of a container: all it asks for, something else, half of it, nothing."""
+    """Return what a status may say of a container: all it asks for, something else, half of it, nothing."""
     shape = random.randrange(4)
     if shape == 0:
         return None

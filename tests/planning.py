@@ -36,7 +36,7 @@ EXACT: Final = BoundsOptions(
 
 
 def amounts(cpu: int | None = None, memory: int | None = None) -> dict[str, int]:
-    """Give nanos of millicores and bytes; None = not stated."""
+    """Return nanos of millicores and bytes; None = not stated."""
     stated = {}
     if cpu is not None:
         stated[CPU] = cpu * NANOS_PER_MILLI
@@ -48,12 +48,12 @@ def amounts(cpu: int | None = None, memory: int | None = None) -> dict[str, int]
 def requirements(
     cpu: int | None = None, memory: int | None = None, cpu_limit: int | None = None, memory_limit: int | None = None
 ) -> Requirements:
-    """Give requests and limits; millicores and bytes."""
+    """Return requests and limits; millicores and bytes."""
     return Requirements(requests=amounts(cpu, memory), limits=amounts(cpu_limit, memory_limit))
 
 
 def container(name: str = "app", *, kind: ContainerKind = ContainerKind.REGULAR, **stated: Any) -> Container:
-    """Give a container; 100m and 64 MiB requested unless told."""
+    """Return a container; 100m and 64 MiB requested unless told."""
     flags = {name: stated.pop(name) for name in ("restarts_for_cpu", "restarts_for_memory") if name in stated}
     return Container(
         name=name, kind=kind, resources=requirements(**(stated or {"cpu": 100, "memory": 64 * MIB})), **flags
@@ -61,7 +61,7 @@ def container(name: str = "app", *, kind: ContainerKind = ContainerKind.REGULAR,
 
 
 def orders(**fields: Any) -> Orders:
-    """Give orders that let a pod be resized; ranking low."""
+    """Return orders that let a pod be resized; ranking low."""
     known = {
         "mode": Mode.ENFORCE,
         "mode_source": OrderSource.CONFIGURATION,
@@ -74,7 +74,7 @@ def orders(**fields: Any) -> Orders:
 
 
 def wanted(base: int, peak: int | None = None, **fields: Any) -> Demand:
-    """Give a demand; the peak is the base unless told."""
+    """Return a demand; the peak is the base unless told."""
     return Demand(base=base, peak=base if peak is None else peak, **fields)
 
 
@@ -84,7 +84,7 @@ def needs(
     memory: Demand | None = None,
     kind: ContainerKind = ContainerKind.REGULAR,
 ) -> ContainerDemand:
-    """Give what a container needs; None = not known."""
+    """Return what a container needs; None = not known."""
     return ContainerDemand(name=name, kind=kind, cpu=cpu, memory=memory)
 
 
@@ -100,7 +100,7 @@ def pod_demand(
     pod: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> PodDemand:
-    """Give a running pod of namespace ``shop`` and what it needs."""
+    """Return a running pod of namespace ``shop`` and what it needs."""
     everyone = (container(),) if containers is None else containers
     known: dict[str, Any] = {
         "uid": f"uid-{name}",
@@ -155,7 +155,7 @@ class Situation:
         )
 
     def after(self, steps: Iterable[PlanStep], *, is_actuated: bool = True) -> Situation:
-        """Give what there is after steps, acted on by the kubelet or only taken by the API."""
+        """Return what there is after steps, acted on by the kubelet or only taken by the API."""
         pods = {demand.pod.uid: demand.pod for demand in self.demands}
         for step in steps:
             pod = changed_pod(pods[step.ref.uid], step.changes)
@@ -164,7 +164,7 @@ class Situation:
 
 
 def node(*demands: PodDemand, **fields: Any) -> Situation:
-    """Give a node of 4 cores and 4 GiB with pods."""
+    """Return a node of 4 cores and 4 GiB with pods."""
     return Situation(demands=demands, **fields)
 
 
@@ -203,7 +203,7 @@ def _demand(random: Random, amount: _Amount) -> Demand | None:
 
 
 def _with_burst(random: Random, demand: Demand, amount: _Amount) -> Demand:
-    """Give the demand with what was seen in the last seconds, or, some time later, what is remembered of it."""
+    """Return the demand with what was seen in the last seconds, or, some time later, what is remembered of it."""
     seen = 3 * amount(random)
     is_past = _one_in(random, 3)
     base = demand.base if is_past else max(demand.base, seen)
@@ -220,7 +220,7 @@ def _with_burst(random: Random, demand: Demand, amount: _Amount) -> Demand:
 
 
 def calm(situation: Situation) -> Situation:
-    """Give the node as it is without what was seen of late."""
+    """Return the node as it is without what was seen of late."""
 
     def calmed(demand: Demand | None) -> Demand | None:
         if demand is None or demand.sustained is None:
@@ -254,7 +254,7 @@ def calm(situation: Situation) -> Situation:
 
 
 def _stated(random: Random, amount: _Amount) -> tuple[int | None, int | None]:
-    """Give a request and a limit as the API lets them stand: a limit without a request is its own request."""
+    """Return a request and a limit as the API lets them stand: a limit without a request is its own request."""
     if _one_in(random, 8):
         return None, None
     request = amount(random)
@@ -352,7 +352,7 @@ def _pod_demand(random: Random, name: str) -> PodDemand:
 
 
 def _settled(pod: Pod) -> tuple[ContainerStatus, ...]:
-    """Give statuses of a pod that the kubelet has acted on, in another order than the spec's."""
+    """Return statuses of a pod that the kubelet has acted on, in another order than the spec's."""
     return tuple(
         ContainerStatus(name=one.name, allocated=one.resources.requests) for one in reversed([*pod.sized_containers()])
     )
@@ -369,7 +369,7 @@ def _constraint(random: Random) -> Constraint:
 
 
 def situation_of(seed: int) -> Situation:
-    """Give a node with all kinds of pods; some do not hold what they have, and some cannot be helped."""
+    """Return a node with all kinds of pods; some do not hold what they have, and some cannot be helped."""
     random = Random(seed)
     names = [f"p{place}" for place in range(random.randint(0, 7))]
     demands = tuple(_pod_demand(random, name) for name in names)
@@ -406,5 +406,5 @@ def situation_of(seed: int) -> Situation:
 
 
 def situations() -> st.SearchStrategy[Situation]:
-    """Give nodes at random; a failure names its seed."""
+    """Return nodes at random; a failure names its seed."""
     return st.integers(0, 2**32 - 1).map(situation_of)

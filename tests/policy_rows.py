@@ -14,13 +14,13 @@ Figures = Sequence[float | None]
 
 
 def masked(figures: Figures) -> tuple[Floats, Bools]:
-    """Give the figures and where they are known, shape ``(n,)``; what stands beside False is deliberately not 0."""
+    """Return the figures and where they are known, shape ``(n,)``; what stands beside False is deliberately not 0."""
     values = np.array([777.0 if figure is None else figure for figure in figures], dtype=np.float64)
     return values, np.array([figure is not None for figure in figures], dtype=np.bool_)
 
 
 def all_rows(count: int) -> Rows:
-    """Give all rows in order."""
+    """Return all rows in order."""
     return np.arange(count, dtype=np.intp)
 
 
@@ -39,7 +39,7 @@ def make_minutes(unix_minute: int, cpu: Figures, memory: Figures | None = None) 
 
 
 def make_present(cpu: Figures, memory: Figures | None = None) -> Present:
-    """Give the present bases of some rows, in millicores and bytes; each is the only container of its pod."""
+    """Return the present bases of some rows, in millicores and bytes; each is the only container of its pod."""
     cpu_base_millicores, has_cpu = masked(cpu)
     memory_base_bytes, has_memory = masked(memory if memory is not None else [None] * len(cpu))
     return Present(

@@ -20,7 +20,7 @@ _VALUES = {"cpu": CPU, "memory": MEMORY}
 
 
 def random_resources(rng: random.Random, *, stated: float = 0.7) -> Json:
-    """Give requests and limits of a container as an API server shows them: what is not requested is the limit."""
+    """Return requests and limits of a container as an API server shows them: what is not requested is the limit."""
     requests, limits = {}, {}
     for name, values in _VALUES.items():
         if rng.random() < stated:
@@ -32,7 +32,7 @@ def random_resources(rng: random.Random, *, stated: float = 0.7) -> Json:
 
 
 def random_budget(rng: random.Random) -> Json:
-    """Give resources of a pod as a whole: large enough, as often as not, for its containers."""
+    """Return resources of a pod as a whole: large enough, as often as not, for its containers."""
     budget: Json = {}
     for key in ("requests", "limits"):
         amounts = {"cpu": rng.choice(("500m", "1", "6", "8")), "memory": rng.choice(("1G", "6G", "8G"))}
@@ -43,7 +43,7 @@ def random_budget(rng: random.Random) -> Json:
 
 
 def random_pod(rng: random.Random, *, budgets: float = 0.6) -> Json:
-    """Give the JSON of a pod ``web`` in ``shop``, in mode enforce.
+    """Return the JSON of a pod ``web`` in ``shop``, in mode enforce.
 
     Args:
         rng: Where the dice come from.
@@ -74,7 +74,7 @@ def _kept(rng: random.Random, stated: float) -> Any:
 
 
 def random_estimate(rng: random.Random) -> Estimate:
-    """Give what is known of a container: little, much, or only some of it."""
+    """Return what is known of a container: little, much, or only some of it."""
 
     def maybe(most: int) -> int | None:
         return None if rng.random() < 0.3 else rng.randint(0, most)

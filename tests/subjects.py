@@ -23,12 +23,12 @@ MI: Final = 1 << 20
 
 
 def floats(*values: float) -> Floats:
-    """Give an array."""
+    """Return an array."""
     return np.array(values, dtype=np.float64)
 
 
 def bools(*values: bool) -> Any:
-    """Give a mask."""
+    """Return a mask."""
     return np.array(values, dtype=np.bool_)
 
 
@@ -41,7 +41,7 @@ def proposals(
     upward_only: bool = False,
     extra: Mapping[str, float] | None = None,
 ) -> Proposals:
-    """Give a policy's answer for one row; None = it cannot say. Base and peak are the request."""
+    """Return a policy's answer for one row; None = it cannot say. Base and peak are the request."""
     cpu_known, memory_known = floats(cpu or 0.0), floats(memory or 0.0)
     return Proposals(
         cpu_request_millicores=cpu_known,
@@ -71,7 +71,7 @@ def stated(
     current: float | None = None,
     is_guaranteed: bool = False,
 ) -> Stated:
-    """Give what one row states and uses; None = not stated, not known."""
+    """Return what one row states and uses; None = not stated, not known."""
     return Stated(
         cpu_request_millicores=floats(cpu or 0.0),
         has_cpu_request=bools(cpu is not None),
@@ -90,7 +90,7 @@ def stated(
 
 
 def cpu_window(p75: float | None = 200.0, *, adjusted: float | None = None, **fields: Any) -> CpuWindow:
-    """Give ten minutes of CPU at one reading a second; without PSI unless ``adjusted`` says so."""
+    """Return ten minutes of CPU at one reading a second; without PSI unless ``adjusted`` says so."""
     window = replace(
         absent_cpu_window(Missing.NO_SIGNAL),
         readings=600,
@@ -105,7 +105,7 @@ def cpu_window(p75: float | None = 200.0, *, adjusted: float | None = None, **fi
 
 
 def memory_window(p75: int | None = 100 * MI, *, working_set: int | None = None, **fields: Any) -> MemoryWindow:
-    """Give half an hour of memory; the newest working set is the percentile unless told."""
+    """Return half an hour of memory; the newest working set is the percentile unless told."""
     newest = p75 if working_set is None else working_set
     window = replace(
         absent_memory_window(Missing.NO_SIGNAL),
@@ -122,7 +122,7 @@ def memory_window(p75: int | None = 100 * MI, *, working_set: int | None = None,
 def identity(
     container: str | None = "app", *, pod: str | None = "web", namespace: str | None = "shop", **fields: Any
 ) -> UnitIdentity:
-    """Give a named container of a Burstable pod."""
+    """Return a named container of a Burstable pod."""
     known = {
         "cgroup_path": f"/kubepods/{pod}/{container}",
         "kind": UnitKind.CONTAINER,
@@ -136,7 +136,7 @@ def identity(
 
 
 def subject(row: int = 0, **fields: Any) -> Subject:
-    """Give a container with an hour of history, read a second ago: 500m and 256Mi requested, 200m and 100Mi used."""
+    """Return a container with an hour of history, read a second ago: 500m and 256Mi requested, 200m and 100Mi used."""
     known = {
         "row": row,
         "identity": identity(),

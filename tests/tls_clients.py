@@ -55,7 +55,7 @@ def served(port: int, bundle_pem: bytes, name: str | None) -> x509.Certificate:
 
 
 def is_trusted(port: int, bundle_pem: bytes, name: str | None) -> bool:
-    """Tell whether a client that trusts the bundle gets through."""
+    """Return whether a client that trusts the bundle gets through."""
     try:
         served(port, bundle_pem, name)
     except ssl.SSLError:

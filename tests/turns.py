@@ -464,7 +464,7 @@ class Turns:
     # -- what came of it -------------------------------------------------------------------------------------------
 
     def log(self) -> list[tuple[str, str, str, str]]:
-        """Give the decision log, oldest first: action, outcome, reason, pod."""
+        """Return the decision log, oldest first: action, outcome, reason, pod."""
         return [
             (one.action, one.outcome, one.reason, "" if one.pod is None else one.pod.name)
             for one in reversed(self.journal.newest())

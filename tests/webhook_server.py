@@ -53,7 +53,7 @@ class Request:
 
     @property
     def document(self) -> Any:
-        """Give the body."""
+        """Return the body."""
         return json.loads(gzip.decompress(self.packed))
 
 

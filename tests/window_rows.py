@@ -36,7 +36,7 @@ def sample(
     status: int = Status.OK,
     has: int = ALL,
 ) -> Rows:
-    """Give one SAMPLE row, shape (1,); counters wrap as the kernel's do."""
+    """Return one SAMPLE row, shape (1,); counters wrap as the kernel's do."""
     row = np.zeros(1, dtype=SAMPLE)
     row["monotonic_ns"] = round(at_seconds * NS)
     row["usage_usec"] = usage_usec % 2**64
@@ -58,7 +58,7 @@ def steady(
     usage0: int = 0,
     has: int = ALL,
 ) -> Rows:
-    """Give readings at these moments of a load that never changes; ratios are shares of wall time."""
+    """Return readings at these moments of a load that never changes; ratios are shares of wall time."""
     origin = seconds[0]
     return np.concatenate(
         [
@@ -92,7 +92,7 @@ def memory(
     status: int = Status.OK,
     has: int = ALL,
 ) -> Rows:
-    """Give one MEMORY_ROW row, shape (1,)."""
+    """Return one MEMORY_ROW row, shape (1,)."""
     row = np.zeros(1, dtype=MEMORY_ROW)
     row["monotonic_ns"] = round(at_seconds * NS)
     row["memory_current_bytes"] = current
@@ -122,7 +122,7 @@ def minute(
     coverage: int = 255,
     has: int = ALL & 0xFF,
 ) -> Rows:
-    """Give one MINUTE_ROW row, shape (1,)."""
+    """Return one MINUTE_ROW row, shape (1,)."""
     row = np.zeros(1, dtype=MINUTE_ROW)
     row["monotonic_minute"] = number
     row["cpu_mean_millicores"] = mean

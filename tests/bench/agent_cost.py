@@ -22,13 +22,13 @@ MIB = 1024 * 1024
 
 
 def cpu_seconds(pid: int) -> float:
-    """Give user and system time of a process so far, all threads."""
+    """Return user and system time of a process so far, all threads."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def resident_mib(pid: int) -> dict[str, float]:
-    """Give resident memory of a process: all pages, and of them anonymous ones; MiB."""
+    """Return resident memory of a process: all pages, and of them anonymous ones; MiB."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     kib = {key: int(rest.split()[0]) for key, _, rest in (line.partition(":") for line in lines) if "kB" in rest}
     return {"all": kib["VmRSS"] / 1024, "anon": kib["RssAnon"] / 1024}

@@ -9,7 +9,7 @@ from agent.metrics.container_series import ContainerSeries
 
 
 def made_up_rows(containers: int) -> tuple[ContainerSeries, ...]:
-    """Give rows with every figure known, names as long as they usually are and values that move between pages."""
+    """Return rows with every figure known, names as long as they usually are and values that move between pages."""
     return tuple(
         ContainerSeries(
             labels=(f"team-{index % 20}", f"checkout-service-7c9d8f6b5d-x{index:04d}", f"server-{index % 3}"),

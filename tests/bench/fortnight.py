@@ -122,7 +122,7 @@ def forget_file(path: Path) -> None:
 
 
 def peak_rss_mib(pid: int) -> float:
-    """Give the most memory that a process ever had."""
+    """Return the most memory that a process ever had."""
     status = Path(f"/proc/{pid}/status").read_text()
     found = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.M)
     assert found is not None

@@ -39,7 +39,7 @@ class Rows:
         self._said: list[list[str]] = [_profile(number, intervals) for number in range(profiles)]
 
     def said(self, workload: int, container: int, node: int, turn: int) -> str:
-        """Give the figures of a row as JSON without its braces."""
+        """Return the figures of a row as JSON without its braces."""
         profile = self._said[(workload * CONTAINERS + container) * 7919 % len(self._said)]
         return profile[((node * 2_654_435_761 + turn * 40_503 + container * 97) >> 8) % self._intervals]
 

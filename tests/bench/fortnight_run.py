@@ -104,6 +104,6 @@ class Run:
         self.cpu_seconds[name] += time.thread_time() - before
 
     def percent_of_core(self) -> dict[str, float]:
-        """Give what each stage took of one core over the simulated time in which these reports came."""
+        """Return what each stage took of one core over the simulated time in which these reports came."""
         seconds = self.reports / len(self._nodes) * ROLLUP_SECONDS
         return {stage: 100.0 * spent / seconds for stage, spent in self.cpu_seconds.items()}

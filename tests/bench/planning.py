@@ -18,7 +18,7 @@ _ROUNDS = 40
 
 
 def _pod(number: int, random: Random) -> PodDemand:
-    """Give a pod as a kubelet reports it; requests are what people write, demands what such pods use."""
+    """Return a pod as a kubelet reports it; requests are what people write, demands what such pods use."""
     containers = []
     demands = []
     statuses = []
@@ -51,7 +51,7 @@ def _situation(pods: int) -> Situation:
 
 
 def _cpu_ms(situation: Situation) -> float:
-    """Give the median over rounds; the collector runs between them, as it does between an agent's turns.
+    """Return the median over rounds; the collector runs between them, as it does between an agent's turns.
 
     What is read of pods is kept between them, as an agent does: a pod that has not changed is the same object.
     """
@@ -68,7 +68,7 @@ def _cpu_ms(situation: Situation) -> float:
 
 
 def _drifted(settled: Situation) -> Situation:
-    """Give a settled node some minutes later: what is needed has moved by up to 15 %."""
+    """Return a settled node some minutes later: what is needed has moved by up to 15 %."""
     random = Random(1)
 
     def moved(demand: Demand | None) -> Demand | None:

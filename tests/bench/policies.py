@@ -78,7 +78,7 @@ def _series_name(path: Path) -> str:
 
 
 def _cpu_series(path: Path) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Give Unix seconds and millicores."""
+    """Return Unix seconds and millicores."""
     try:
         with path.open(encoding="utf-8", newline="") as stream:
             rows = list(csv.DictReader(stream))

@@ -33,7 +33,7 @@ MIB = 1 << 20
 
 
 def usage_of(kind: int, random: np.random.Generator, length: int) -> Any:
-    """Give CPU time of each second, microseconds."""
+    """Return CPU time of each second, microseconds."""
     seconds = np.arange(length)
     if kind < 5:  # nearly idle: a probe each ten seconds, a little work now and then
         base = random.lognormal(6.5, 1.0)
@@ -48,7 +48,7 @@ def usage_of(kind: int, random: np.random.Generator, length: int) -> Any:
 
 
 def rings_of(number: int, length: int = SECONDS) -> tuple[np.ndarray, np.ndarray]:
-    """Give the raw rows and the memory rows of one container over so many seconds."""
+    """Return the raw rows and the memory rows of one container over so many seconds."""
     random = np.random.default_rng(number)
     usec = usage_of(number % 10, random, length)
     raw = np.zeros(length, SAMPLE)
@@ -73,7 +73,7 @@ def rings_of(number: int, length: int = SECONDS) -> tuple[np.ndarray, np.ndarray
 
 
 def name_of(number: int, random: np.random.Generator) -> tuple[Workload, str, str, str]:
-    """Give workload, container, pod and uid as a Deployment's pods are called."""
+    """Return workload, container, pod and uid as a Deployment's pods are called."""
     team, service = ("payments", "search", "checkout", "platform")[number % 4], f"service-{number // 8}"
     letters = "bcdfghjklmnpqrstvwxz2456789"
     suffix = "".join(random.choice(list(letters), 5).tolist())

@@ -75,13 +75,13 @@ def measure() -> dict[str, float]:
 
 
 def _children_cpu_seconds() -> float:
-    """Give the CPU time of all children that have ended: what the seconds would be without others on the machine."""
+    """Return the CPU time of all children that have ended: what the seconds would be without others on the machine."""
     spent = resource.getrusage(resource.RUSAGE_CHILDREN)
     return spent.ru_utime + spent.ru_stime
 
 
 def _tree(pid: int) -> list[int]:
-    """Give a process and all below it; those that are gone are left out."""
+    """Return a process and all below it; those that are gone are left out."""
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except OSError:

@@ -34,7 +34,7 @@ def preads_program() -> Iterator[Path]:
 
 
 def preads_ns(program: Path, mount: Path, paths: Sequence[str], *, rounds: int, open_each: bool = False) -> float:
-    """Give the median nanoseconds of one round of bare reads over these cgroups."""
+    """Return the median nanoseconds of one round of bare reads over these cgroups."""
     with tempfile.NamedTemporaryFile("w", suffix=".list") as listed:
         listed.write("\n".join(paths) + "\n")
         listed.flush()

@@ -76,7 +76,7 @@ print(json.dumps({
 
 
 def large_pod(name: str) -> dict[str, Any]:
-    """Give a pod as long as real ones are: probes, variables, volumes, and a sidecar."""
+    """Return a pod as long as real ones are: probes, variables, volumes, and a sidecar."""
     containers = [
         {
             "name": one,
@@ -118,7 +118,7 @@ def change(plane: ControlPlane, pods: int, first: int, count: int) -> None:
 
 
 def measure(pods: int, events: int) -> dict[str, float]:
-    """Give what the child measured, and the length of one pod's JSON."""
+    """Return what the child measured, and the length of one pod's JSON."""
     with (
         tempfile.TemporaryDirectory() as directory,
         control_plane(directory=Path(directory), with_controllers=False, audit=False) as plane,

@@ -55,7 +55,7 @@ TOKEN_PATH: Final = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{ACCOUNT}/t
 
 
 def name_of(node: int) -> tuple[str, str]:
-    """Give the workload and the pod of a node."""
+    """Return the workload and the pod of a node."""
     workload = f"load-{node // NODES_OF_ONE_WORKLOAD}"
     return workload, f"{workload}-{HASH}-{node}"
 

@@ -17,7 +17,7 @@ NS = 1_000_000_000
 
 
 def made_up_rings(seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Give a full raw ring and a full memory ring of one container: 662 rows at 1 Hz, 182 rows at 0.1 Hz."""
+    """Return a full raw ring and a full memory ring of one container: 662 rows at 1 Hz, 182 rows at 0.1 Hz."""
     random = np.random.default_rng(seed)
     raw = np.zeros(662, SAMPLE)
     raw["monotonic_ns"] = 3600 * NS + np.arange(662) * NS + random.integers(0, 200_000, 662)

@@ -69,7 +69,7 @@ def load(release: Release) -> Iterator[Load]:
 
 
 def asked(release: Release) -> dict[str, float]:
-    """Give how often the API server asked the webhook, and how often it went on without an answer."""
+    """Return how often the API server asked the webhook, and how often it went on without an answer."""
     connection, answer = release.plane.admin.open("GET", "/metrics", None, "", None)
     try:
         page = answer.read().decode()

@@ -32,7 +32,7 @@ class DocumentedValue:
 
 
 def documented_values(file: Path = VALUES) -> list[DocumentedValue]:
-    """Give every value in the order of the file. What has a rule of its own is one value, whatever it contains."""
+    """Return every value in the order of the file. What has a rule of its own is one value, whatever it contains."""
     content = yaml.safe_load(file.read_text())
     texts = dict(_comments(file.read_text()))
     return [

@@ -19,18 +19,18 @@ _BEGIN, _END = "<!-- values: python -m tests.chart.generate -->", "<!-- /values 
 
 
 def schema_text() -> str:
-    """Give values.schema.json."""
+    """Return values.schema.json."""
     return json.dumps(values_schema(), indent=1) + "\n"
 
 
 def value_table() -> str:
-    """Give the table of all values."""
+    """Return the table of all values."""
     rows = [f"| `{one.key}` | {_default(one.default)} | {one.text} |" for one in documented_values()]
     return "\n".join(["| value | default | what it does |", "|---|---|---|", *rows])
 
 
 def readme_text(text: str) -> str:
-    """Give the README with the table as it should be.
+    """Return the README with the table as it should be.
 
     Raises:
         ValueError: The marks between which it stands are not there.
@@ -42,7 +42,7 @@ def readme_text(text: str) -> str:
 
 
 def settings_text() -> str:
-    """Give SETTINGS.md: every setting of both programs."""
+    """Return SETTINGS.md: every setting of both programs."""
     agent, webhook = describe_settings(), describe_settings(WebhookSettings)
     shared = {one.key for one in agent} & {one.key for one in webhook}
     lines = [

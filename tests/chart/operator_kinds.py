@@ -38,7 +38,7 @@ class Module:
     needed_go: tuple[int, ...] = NEEDED_GO
 
     def place(self, file: str) -> Path:
-        """Give the place of a file in the cache; need not exist."""
+        """Return the place of a file in the cache; need not exist."""
         return cache_root() / f"definitions-{self.path.rpartition('/')[2]}-{self.version}" / Path(file).name
 
 
@@ -62,12 +62,12 @@ MODULES: Final = (
 
 
 def are_there() -> bool:
-    """Say whether all definitions are in the cache."""
+    """Return whether all definitions are in the cache."""
     return all(module.place(file).is_file() for module in MODULES for file in module.files)
 
 
 def ensure_definitions(progress: Progress = lambda _line: None) -> list[dict[str, Any]]:
-    """Give the definitions, fetched where they are not there yet.
+    """Return the definitions, fetched where they are not there yet.
 
     Raises:
         BinaryError: There is no Go, or the proxy does not give the module, or gives another one.
@@ -76,7 +76,7 @@ def ensure_definitions(progress: Progress = lambda _line: None) -> list[dict[str
 
 
 def definitions_of(module: Module, progress: Progress = lambda _line: None) -> list[dict[str, Any]]:
-    """Give the definitions of one module, fetched where they are not there yet.
+    """Return the definitions of one module, fetched where they are not there yet.
 
     Raises:
         BinaryError: As ``ensure_definitions``.

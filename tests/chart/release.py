@@ -69,7 +69,7 @@ class Release:
         return done.stdout
 
     def collection(self, manifest: Json) -> str | None:
-        """Give the path of the objects of a manifest's kind in its namespace; None = the cluster has no such kind."""
+        """Return the path of the objects of a manifest's kind in its namespace; None = the cluster has no such kind."""
         key = manifest["apiVersion"], manifest["kind"]
         if key not in self.kinds:
             # A definition made a moment ago shows after the others do: what is not known is asked for each time.
@@ -108,7 +108,7 @@ def listed(api: Api, path: str) -> list[Json]:
 
 
 def everything(api: Api) -> set[ObjectKey]:
-    """Give all that the cluster holds, but for what comes and goes by itself."""
+    """Return all that the cluster holds, but for what comes and goes by itself."""
     found: set[ObjectKey] = set()
     for _, _, path, _ in kinds_of(api):
         try:

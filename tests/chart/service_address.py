@@ -27,7 +27,7 @@ class ServiceAddress:
         self._ports = ports
 
     def connections(self) -> int:
-        """Tell how many connections were ever led on."""
+        """Return how many connections were ever led on."""
         with self._lock:
             return len(self._relays)
 

@@ -111,7 +111,7 @@ def answered(release: Release, folder: Path) -> Iterator[Scene]:
 
 
 def registered(release: Release) -> str:
-    """Give what the API server trusts; "" = nothing yet."""
+    """Return what the API server trusts; "" = nothing yet."""
     client: dict[str, str] = release.plane.admin.get(REGISTRATION)["webhooks"][0]["clientConfig"]
     return base64.b64decode(client.get("caBundle", "")).decode()
 
@@ -154,7 +154,7 @@ def test_no_admission_fails_or_goes_unanswered_while_certificate_and_authority_a
     admin = empty.plane.admin
 
     def leaf() -> str | None:
-        """Give the certificate that is to be served; None = there is none."""
+        """Return the certificate that is to be served; None = there is none."""
         data = admin.get(SECRET).get("data", {})
         if "tls.crt" not in data:
             return None

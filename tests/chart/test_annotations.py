@@ -21,7 +21,7 @@ NO_ANNOTATIONS = {
 
 
 def documented() -> set[str]:
-    """Give the names in the first column: ``PREFIXa``, ``b`` there stands for ``PREFIXb`` too."""
+    """Return the names in the first column: ``PREFIXa``, ``b`` there stands for ``PREFIXb`` too."""
     text = (REPOSITORY / "README.md").read_text(encoding="utf-8")
     (table,) = re.findall(r"^\| annotation \|.*\n\|[-|]+\|\n((?:\|.*\n)+)", text, re.M)
     cells = [row.split("|")[1] for row in table.splitlines()]
@@ -29,7 +29,7 @@ def documented() -> set[str]:
 
 
 def in_the_program() -> set[str]:
-    """Give every constant of a module that is a name of ours."""
+    """Return every constant of a module that is a name of ours."""
     found = set()
     for module in pkgutil.walk_packages(agent.__path__, "agent."):
         # Programs, and what alembic alone may load, name none.

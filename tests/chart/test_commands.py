@@ -37,7 +37,7 @@ def commands(page: Path, program: str) -> Iterator[str]:
 
 
 def bare(command: str) -> list[str]:
-    """Give a command's words after the program, optional ones too: ``[--for 30m]`` counts, ``POD[/X]`` is a POD."""
+    """Return a command's words after the program, optional ones too: ``[--for 30m]`` counts, ``POD[/X]`` is a POD."""
     text = re.sub(r"\[(?=[-A-Z])|(?<=[\w])\](?=\s|$)", "", re.sub(r"\[/\w+\]", "", command)).replace("...", "")
     return [PLACEHOLDER_VALUES.get(word, word) for word in shlex.split(text)][1:]
 

@@ -57,7 +57,7 @@ def webhook(opened: Release) -> Api:
 
 
 def why_not(call: Callable[[], object]) -> str:
-    """Give why the server forbids it; empty = it does not."""
+    """Return why the server forbids it; empty = it does not."""
     try:
         call()
     except ApiError as error:

@@ -59,7 +59,7 @@ def plain() -> Json:
 
 
 def placeholder(template: Json | None = None, *, image: str = OPTIONS.image, **spec: Any) -> Json:
-    """Give a placeholder pod as the webhook makes it, with further fields of its spec."""
+    """Return a placeholder pod as the webhook makes it, with further fields of its spec."""
     shape = shape_of(
         template or content(container("app", cpu="100m")),
         replace(OPTIONS, image=image),
@@ -71,13 +71,13 @@ def placeholder(template: Json | None = None, *, image: str = OPTIONS.image, **s
 
 
 def with_container(**fields: Any) -> Json:
-    """Give fields of a spec whose one container is a placeholder's with these fields of its own."""
+    """Return fields of a spec whose one container is a placeholder's with these fields of its own."""
     [first] = placeholder()["spec"]["containers"]
     return {"containers": [{**first, **fields}]}
 
 
 def with_security(**fields: Any) -> Json:
-    """Give the same of its securityContext; None takes a field away."""
+    """Return the same of its securityContext; None takes a field away."""
     [first] = placeholder()["spec"]["containers"]
     context = {key: value for key, value in {**first["securityContext"], **fields}.items() if value is not None}
     return {"containers": [{**first, "securityContext": context}]}

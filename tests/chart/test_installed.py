@@ -289,7 +289,7 @@ def test_pods_of_which_nothing_says_a_mode_are_resized_only_where_the_release_en
 
 
 def said(call: Callable[[], object]) -> str:
-    """Give why the server forbids it; empty = it does not."""
+    """Return why the server forbids it; empty = it does not."""
     try:
         call()
     except ApiError as error:

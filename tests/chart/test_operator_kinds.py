@@ -70,7 +70,7 @@ def served(release: Release) -> Iterator[Release]:
 
 
 def examples(definitions: list[Json]) -> list[Json]:
-    """Give something of each kind."""
+    """Return something of each kind."""
     return [
         {
             "apiVersion": f"{one['spec']['group']}/{version['name']}",
@@ -83,7 +83,7 @@ def examples(definitions: list[Json]) -> list[Json]:
 
 
 def made(values: dict[str, Any]) -> list[Json]:
-    """Give the chart's objects of these kinds."""
+    """Return the chart's objects of these kinds."""
     known = [word for kind in KINDS[:3] for word in ("--api-versions", f"monitoring.coreos.com/v1/{kind}")]
     text = helm(
         "template", RELEASE, str(CHART), f"--namespace={NAMESPACE}", f"--kube-version={KUBERNETES}", *known,

@@ -21,7 +21,7 @@ DOCUMENTATION: Final = {one.key: one.text for one in documented_values()}
 
 
 def refused_settings() -> set[str]:
-    """Give the settings that the chart keeps to itself, as templates/checks.yaml lists them."""
+    """Return the settings that the chart keeps to itself, as templates/checks.yaml lists them."""
     checks = (CHART / "templates/checks.yaml").read_text()
     [agent, webhook] = re.findall(r"range \$key, \$instead := dict\n(.*?)-}}", checks, re.S)
     found = {name for part in (agent, webhook) for name in re.findall(r'^  "([\w.]+)" "', part, re.M)}

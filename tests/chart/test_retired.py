@@ -91,7 +91,7 @@ class Scene:
         return node
 
     def asked(self) -> list[str]:
-        """Give the pods beside which a command was run, in order."""
+        """Return the pods beside which a command was run, in order."""
         return [path.split("/")[3] for path, _ in self.kubelet.asked]
 
     def run(self, *more: str) -> subprocess.CompletedProcess[str]:

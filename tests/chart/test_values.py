@@ -67,7 +67,7 @@ def _open_objects(schema: Any, path: str) -> list[str]:
 
 
 def differences(given: Any, default: Any, root: type) -> dict[str, Any]:
-    """Give the settings that differ, by their key in the file."""
+    """Return the settings that differ, by their key in the file."""
 
     def value(settings: Any, name: str, section: str) -> Any:
         return getattr(getattr(settings, section) if section else settings, name)

@@ -22,7 +22,7 @@ _IN_POLICIES = {
 
 
 def values_schema() -> Schema:
-    """Give the whole schema; every object in it is closed."""
+    """Return the whole schema; every object in it is closed."""
     top: Schema = _closed()
     top["properties"]["global"] = {"type": "object", "description": "Of a parent chart; nothing is read from it."}
     for value in documented_values():
@@ -42,7 +42,7 @@ def values_schema() -> Schema:
 
 
 def settings_schema(root: type) -> Schema:
-    """Give the schema of a program's settings file."""
+    """Return the schema of a program's settings file."""
     made = _closed()
     for name, key in keys(root).items():
         section, dot, last = name.rpartition(".")
@@ -53,7 +53,7 @@ def settings_schema(root: type) -> Schema:
 
 
 def setting_schema(key: Key) -> Schema:
-    """Give the schema of one setting: what ``Key.to_value`` takes from a file."""
+    """Return the schema of one setting: what ``Key.to_value`` takes from a file."""
     one = _typed(key)
     if key.unset is None:
         return one

@@ -62,7 +62,7 @@ class Replicas:
         wait_for(lambda: not process.is_running(), "it ends within the grace period of its pod", GRACE_SECONDS)
 
     def ports(self) -> tuple[int, ...]:
-        """Give where those that the Service leads to listen, the oldest first."""
+        """Return where those that the Service leads to listen, the oldest first."""
         return tuple(port for port, _ in self._running)
 
     def _lead(self) -> None:

@@ -146,7 +146,7 @@ class ActingNode:
 
     @staticmethod
     def cgroup_of(pod: Json, container: str = "app") -> str:
-        """Give the path below the tree, as a kubelet of driver cgroupfs would choose it."""
+        """Return the path below the tree, as a kubelet of driver cgroupfs would choose it."""
         uid = pod["metadata"].get("annotations", {}).get("kubernetes.io/config.hash", pod["metadata"]["uid"])
         qos = {"BestEffort": "besteffort/", "Burstable": "burstable/"}.get(pod["status"]["qosClass"], "")
         container_id = objects.container_id(pod["metadata"]["uid"], container).removeprefix("containerd://")

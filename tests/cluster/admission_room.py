@@ -66,7 +66,7 @@ class Room:
         return subprocess.run([*command, *arguments], input=text, capture_output=True, text=True, check=False)
 
     def admitted(self, document: Json) -> Json:
-        """Give the pod as the API server would keep it."""
+        """Return the pod as the API server would keep it."""
         done = self.kubectl("create", "--dry-run=server", "-o", "json", "-f", "-", stdin=document)
         assert done.returncode == 0, done.stderr
         made: Json = json.loads(done.stdout)
@@ -107,7 +107,7 @@ class Room:
 
 
 def steady(scheme: BucketScheme, amount: float) -> Json:
-    """Give samples that are all the same."""
+    """Return samples that are all the same."""
     (bucket,) = scheme.find(np.array([amount])).tolist()
     return {"count": 30, "sum": 30 * amount, "max": amount, "buckets": [bucket, 30]}
 
@@ -126,7 +126,7 @@ def running(name: str) -> str:
 
 
 def owned(name: str, kind: str, *containers: Json, node: str | None = None, **rest: Any) -> Json:
-    """Give a pod as a controller makes it."""
+    """Return a pod as a controller makes it."""
     owner = {"kind": "ReplicaSet", "name": f"{name}-{HASH}"} if kind == "Deployment" else {"kind": kind, "name": name}
     annotations = rest.pop("annotations", ENFORCE)
     document = pod(rest.pop("pod_name", f"{name}-{HASH}-new"), node, *containers, annotations=annotations, **rest)
@@ -138,13 +138,13 @@ def owned(name: str, kind: str, *containers: Json, node: str | None = None, **re
 
 
 def sized(name: str = "app", *, limits: dict[str, str] | None = None, **requests: str) -> Json:
-    """Give a container: half a core and 300 MB unless told."""
+    """Return a container: half a core and 300 MB unless told."""
     wanted = requests or {"cpu": "500m", "memory": "300M"}
     return {"name": name, "image": "plimsoll.test/none:1", "resources": {"requests": wanted, "limits": limits or {}}}
 
 
 def bound_for(node: str) -> Json:
-    """Give the affinity of a DaemonSet's pod."""
+    """Return the affinity of a DaemonSet's pod."""
     fields = [{"key": "metadata.name", "operator": "In", "values": [node]}]
     terms = {"nodeSelectorTerms": [{"matchFields": fields}]}
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
@@ -156,7 +156,7 @@ def resources(document: Json, index: int = 0, where: str = "containers") -> Json
 
 
 def told(document: Json, container: str = "app") -> Json:
-    """Give what the pod's annotation says of where a container's size is from, and by which policy."""
+    """Return what the pod's annotation says of where a container's size is from, and by which policy."""
     admission = json.loads(document["metadata"]["annotations"][ADMISSION])
     return {"policy": admission["policy"], "source": admission["containers"][container]["source"]}
 

@@ -88,7 +88,7 @@ class Api:
         return items
 
     def exists(self, path: str) -> bool:
-        """Tell whether an object is there."""
+        """Return whether an object is there."""
         try:
             self.get(path)
         except ApiError as error:
@@ -229,7 +229,7 @@ class Watch:
 
 @functools.lru_cache
 def tls(authority: Path, identity: KeyPair | None) -> ssl.SSLContext:
-    """Give the TLS settings of an identity; made once, as it reads files."""
+    """Return the TLS settings of an identity; made once, as it reads files."""
     context = ssl.create_default_context(cafile=str(authority))
     if identity is not None:
         context.load_cert_chain(identity.certificate, identity.key)
@@ -237,14 +237,14 @@ def tls(authority: Path, identity: KeyPair | None) -> ssl.SSLContext:
 
 
 def path_of(manifest: Json) -> str:
-    """Tell where an object of one of the kinds in ``PATHS`` is kept."""
+    """Return where an object of one of the kinds in ``PATHS`` is kept."""
     metadata = manifest["metadata"]
     collection = PATHS[manifest["kind"]].format(namespace=metadata.get("namespace", ""))
     return f"{collection}/{metadata['name']}"
 
 
 def is_awaited(condition: Callable[[], object], *statuses: int) -> bool:
-    """Tell whether a call succeeds, taking refusals of the given codes as "not yet"."""
+    """Return whether a call succeeds, taking refusals of the given codes as "not yet"."""
     try:
         return bool(condition())
     except ApiError as error:

@@ -57,16 +57,16 @@ class Call:
 
     @property
     def is_write(self) -> bool:
-        """Tell whether it would change something stored; a refused one counts, a dry run and a question do not."""
+        """Return whether it would change something stored; a refused one counts, a dry run and a question do not."""
         return self.verb in WRITES and self.resource not in QUESTIONS and not self.is_dry_run
 
     @property
     def is_dry_run(self) -> bool:
-        """Tell whether the server was asked to store nothing."""
+        """Return whether the server was asked to store nothing."""
         return "dryRun=All" in self.uri
 
     def __str__(self) -> str:
-        """Give ``patch pods/resize shop/web 200``."""
+        """Return ``patch pods/resize shop/web 200``."""
         where = f"{self.namespace}/{self.name}" if self.namespace else self.name
         return " ".join(part for part in (self.verb, self.resource or self.uri, where, str(self.code)) if part)
 
@@ -87,7 +87,7 @@ class AuditLog:
             self._offset = self._end()
 
     def calls(self, user: str | None = None) -> list[Call]:
-        """Give every call, by one user or by all, in the order of their ends.
+        """Return every call, by one user or by all, in the order of their ends.
 
         A watch is there when it began (the server writes it then) and not again at its end.
         """
@@ -95,7 +95,7 @@ class AuditLog:
         return [call for call in self._read() if user is None or call.user == user]
 
     def writes(self, user: str | None = None, *, refused: bool = True) -> list[Call]:
-        """Give the calls that would change something, with or without those that were refused."""
+        """Return the calls that would change something, with or without those that were refused."""
         return [call for call in self.calls(user) if call.is_write and (refused or call.code < 400)]
 
     def count(self, user: str | None = None) -> Counter[str]:
@@ -112,7 +112,7 @@ class AuditLog:
         _GIVEN_UP.update(waiting)
 
     def _unanswered(self, offset: int) -> set[str]:
-        """Give the ids of writes that have come, and of which there is no other line yet."""
+        """Return the ids of writes that have come, and of which there is no other line yet."""
         received: set[str] = set()
         for event in self._events(offset):
             if event["stage"] == _RECEIVED:
@@ -143,7 +143,7 @@ class AuditLog:
                     yield event
 
     def _end(self) -> int:
-        """Give where the last whole line ends."""
+        """Return where the last whole line ends."""
         with self._file.open("rb") as log:
             size = log.seek(0, 2)
             log.seek(max(0, size - _TAIL_BYTES))

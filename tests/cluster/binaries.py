@@ -61,7 +61,7 @@ class Program:
     """What to expect on two cores with cold caches, for people who wait."""
 
     def folder(self) -> Path:
-        """Give the folder in the cache; need not exist."""
+        """Return the folder in the cache; need not exist."""
         recipe = hashlib.sha256()
         for name in ("go.mod", "go.sum"):
             recipe.update((MODULES / self.module / name).read_bytes())
@@ -70,18 +70,18 @@ class Program:
         return cache_root() / f"{name}-{recipe.hexdigest()[:12]}"
 
     def path(self) -> Path:
-        """Give the place of the program in the cache; need not exist."""
+        """Return the place of the program in the cache; need not exist."""
         return self.folder() / self.name
 
     def command(self, go: Path, target: Path) -> list[str]:
-        """Give the command that builds it."""
+        """Return the command that builds it."""
         # The same bytes wherever it is built: no paths of this machine, no version control, no debug symbols.
         base = [str(go), "build", "-trimpath", "-buildvcs=false", "-ldflags", f"-s -w {self.flags}".strip()]
         return [*base, *(["-tags", self.tags] if self.tags else []), "-o", str(target), self.package]
 
 
 def kubernetes_program(name: str, version: str) -> Program:
-    """Give the recipe of one of Kubernetes' own programs."""
+    """Return the recipe of one of Kubernetes' own programs."""
     major, minor, _patch = version.split(".")
     # Without these the server calls itself v0.0.0-master, and whoever asks for its version goes astray.
     where = "-X k8s.io/component-base/version"
@@ -97,7 +97,7 @@ def kubernetes_program(name: str, version: str) -> Program:
 
 
 def containerd_program(name: str) -> Program:
-    """Give the recipe of one of containerd's programs, without the snapshotters that need libraries of C."""
+    """Return the recipe of one of containerd's programs, without the snapshotters that need libraries of C."""
     return Program(
         name=name,
         version=CONTAINERD,
@@ -109,7 +109,7 @@ def containerd_program(name: str) -> Program:
 
 
 def programs(version: str = KUBERNETES) -> dict[str, Program]:
-    """Give every program by name, Kubernetes' own in the version asked for.
+    """Return every program by name, Kubernetes' own in the version asked for.
 
     Raises:
         BinaryError: There is no module folder for that version.
@@ -146,7 +146,7 @@ def programs(version: str = KUBERNETES) -> dict[str, Program]:
 
 
 def cache_root() -> Path:
-    """Give the folder of all programs; need not exist."""
+    """Return the folder of all programs; need not exist."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "plimsoll" / "cluster"
 
@@ -176,7 +176,7 @@ def from_assets(name: str, version: str) -> Path | None:
 
 
 def require(name: str, version: str = KUBERNETES) -> Path:
-    """Give a program that must be there already; never builds (a build of minutes has no place inside a test).
+    """Return a program that must be there already; never builds (a build of minutes has no place inside a test).
 
     Raises:
         BinaryError: It is not there.
@@ -248,7 +248,7 @@ def build(program: Program, progress: Progress) -> Path:
 
 
 def go_environment() -> dict[str, str]:
-    """Give Go's environment: pinned modules only, no C compiler, no toolchain fetched behind our back."""
+    """Return Go's environment: pinned modules only, no C compiler, no toolchain fetched behind our back."""
     return {**os.environ, "CGO_ENABLED": "0", "GOFLAGS": "-mod=readonly", "GOTOOLCHAIN": "local", "GOWORK": "off"}
 
 

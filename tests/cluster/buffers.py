@@ -65,7 +65,7 @@ def buffer_json(name: str, *, annotations: Mapping[str, str] | None = None, **sp
 
 
 def content(*, labels: Mapping[str, str] | None = None, **requests: str) -> Json:
-    """Give a pod template of one container; one CPU unless told."""
+    """Return a pod template of one container; one CPU unless told."""
     container = {"name": "c", "image": "registry.example/app:1", "resources": {"requests": requests or {"cpu": "1"}}}
     return {"metadata": {"labels": dict(labels or {})}, "spec": {"containers": [container]}}
 
@@ -109,7 +109,7 @@ class Buffers:
         return self.admin.get(managed(self.namespace, name))
 
     def chunk(self, name: str) -> Json:
-        """Give what the first container of a buffer's managed template requests."""
+        """Return what the first container of a buffer's managed template requests."""
         found: Json = self.managed(name)["template"]["spec"]["containers"][0]["resources"]["requests"]
         return found
 

@@ -53,7 +53,7 @@ class Authority:
         return self._request(f"server-{file_name(common_name)}", [("CN", common_name)], extensions)
 
     def signing_keys(self) -> KeyPair:
-        """Give the key that signs service accounts' tokens, and its public half in the certificate's place."""
+        """Return the key that signs service accounts' tokens, and its public half in the certificate's place."""
         pair = KeyPair(certificate=self._folder / "service-accounts.pub", key=self._folder / "service-accounts.key")
         run(["openssl", "genpkey", "-algorithm", "EC", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-out", pair.key])
         run(["openssl", "pkey", "-in", pair.key, "-pubout", "-out", pair.certificate])
@@ -76,7 +76,7 @@ class Authority:
 
 
 def leaf(usage: str) -> list[str]:
-    """Give the extensions of a certificate that signs nothing."""
+    """Return the extensions of a certificate that signs nothing."""
     return [
         "basicConstraints=critical,CA:FALSE",
         "keyUsage=critical,digitalSignature",
@@ -86,7 +86,7 @@ def leaf(usage: str) -> list[str]:
 
 
 def file_name(common_name: str) -> str:
-    """Give a name fit for a file: ``system:node:a`` is ``system-node-a``."""
+    """Return a name fit for a file: ``system:node:a`` is ``system-node-a``."""
     return "".join(letter if letter.isalnum() or letter in ".-" else "-" for letter in common_name)
 
 

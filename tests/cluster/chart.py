@@ -82,7 +82,7 @@ def _documents(values: str, namespace: str, version: str) -> Sequence[str]:
 
 
 def parts(*names: str, values: Mapping[str, Any] | None = None, namespace: str = NAMESPACE) -> list[Json]:
-    """Give the objects of some templates, with a Namespace object where its template is among them.
+    """Return the objects of some templates, with a Namespace object where its template is among them.
 
     Raises:
         KeyError: A template renders nothing with these values.
@@ -92,6 +92,6 @@ def parts(*names: str, values: Mapping[str, Any] | None = None, namespace: str =
 
 
 def only(kind: str, *names: str, values: Mapping[str, Any] | None = None) -> Json:
-    """Give the one object of a kind among some templates'."""
+    """Return the one object of a kind among some templates'."""
     [one] = [one for one in parts(*names, values=values) if one["kind"] == kind]
     return one

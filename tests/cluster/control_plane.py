@@ -87,16 +87,16 @@ class ControlPlane:
         return self._authority.server(common_name, names)
 
     def api_as(self, common_name: str, organisations: Sequence[str] = ()) -> Api:
-        """Give the API as a user with a certificate."""
+        """Return the API as a user with a certificate."""
         identity = self.client_certificate(common_name, organisations)
         return Api(server=self.url, authority=self.authority, identity=identity)
 
     def api_of_node(self, node: str) -> Api:
-        """Give the API as the kubelet of a node sees it: held by the Node authorizer and NodeRestriction."""
+        """Return the API as the kubelet of a node sees it: held by the Node authorizer and NodeRestriction."""
         return self.api_as(f"system:node:{node}", ["system:nodes"])
 
     def api_with_token(self, token: str) -> Api:
-        """Give the API as the bearer of a token."""
+        """Return the API as the bearer of a token."""
         return Api(server=self.url, authority=self.authority, token=token)
 
     # Starting and stopping
@@ -166,7 +166,7 @@ class ControlPlane:
             self.resume_apiserver()
 
     def is_ready(self) -> bool:
-        """Tell whether the API server says that it is ready."""
+        """Return whether the API server says that it is ready."""
         try:
             self.admin.get("/readyz")
         except (OSError, ApiError):
@@ -174,7 +174,7 @@ class ControlPlane:
         return True
 
     def processes(self) -> dict[str, Process]:
-        """Give the running parts by name."""
+        """Return the running parts by name."""
         return dict(self._children)
 
     def _spawn(self, name: str, *arguments: str | Path) -> Process:

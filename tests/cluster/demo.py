@@ -121,7 +121,7 @@ def swept_directory(tree: CgroupTree | None) -> Iterator[Path]:
 
 
 def machine_amounts() -> tuple[str, str]:
-    """Give CPU and memory that a node of this machine's size can allocate."""
+    """Return CPU and memory that a node of this machine's size can allocate."""
     return str(psutil.cpu_count()), f"{psutil.virtual_memory().total >> 20}Mi"
 
 
@@ -141,7 +141,7 @@ def write_environment(plane: ControlPlane, directory: Path, agent: DemoAgent | N
 
 
 def guide(plane: ControlPlane, nodes: list[str], environment: Path, agent: DemoAgent) -> str:
-    """Say what to try where an agent acts."""
+    """Return what to try where an agent acts."""
     return f"""
 Kubernetes {plane.version}, node {nodes[0]}{_others(nodes)}: loads in real cgroups, and an agent that resizes.
 In a second terminal:
@@ -162,7 +162,7 @@ Ctrl-C ends it and removes everything.
 
 
 def plain_guide(plane: ControlPlane, nodes: list[str], environment: Path, reason: str) -> str:
-    """Say what to try where pods can run in name only."""
+    """Return what to try where pods can run in name only."""
     return f"""
 cluster: pods run in name only, and there is no agent: {reason}
 

@@ -79,7 +79,7 @@ class DemoAgent:
         self._start()
 
     def metrics_url(self) -> str:
-        """Give where its metrics are."""
+        """Return where its metrics are."""
         return str(request(self.socket, "ping")["metrics"])
 
     def _start(self) -> Process:

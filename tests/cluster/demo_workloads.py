@@ -60,7 +60,7 @@ def create_all(api: Api, node: str) -> None:
 
 
 def manifest(workload: DemoWorkload, node: str) -> Json:
-    """Give a workload as the API takes it."""
+    """Return a workload as the API takes it."""
     labels = {"app": workload.name}
     requests = {"cpu": workload.cpu, "memory": workload.memory}
     orders = {f"{PREFIX}{name}": value for name, value in workload.orders.items()}

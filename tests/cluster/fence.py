@@ -35,7 +35,7 @@ def install(plane: ControlPlane) -> None:
 
 
 def _is_fenced(nobody: Api, namespace: str, name: str) -> bool:
-    """Tell whether all policies refuse a token without a node; nothing is stored either way."""
+    """Return whether all policies refuse a token without a node; nothing is stored either way."""
     attempts: tuple[Callable[[], object], ...] = (
         lambda: objects.resize(
             nobody, namespace, name, objects.resize_body(app={"requests": {"cpu": "101m"}}), dryRun="All"
@@ -57,12 +57,12 @@ def _is_fenced(nobody: Api, namespace: str, name: str) -> bool:
 
 
 def agent_api(plane: ControlPlane, node: str | None) -> Api:
-    """Give the API as the agent of a node, or as its account with a token that names no node."""
+    """Return the API as the agent of a node, or as its account with a token that names no node."""
     return plane.api_with_token(node_bound_token(plane, NAMESPACE, ACCOUNT, node))
 
 
 def taint(effect: str, key: str = TAINT_KEY) -> Json:
-    """Give a taint."""
+    """Return a taint."""
     return {"key": key, "effect": effect, "value": "true"}
 
 
@@ -74,12 +74,12 @@ def set_taints(api: Api, node: str, taints: list[Json], **query: str) -> Json:
 
 
 def event_path(namespace: str, name: str = "") -> str:
-    """Give the path of a namespace's Events, or of one."""
+    """Return the path of a namespace's Events, or of one."""
     return f"/apis/events.k8s.io/v1/namespaces/{namespace}/events" + (f"/{name}" if name else "")
 
 
 def event(name: str, namespace: str, node: str) -> Json:
-    """Give an Event as the agent of a node tells it."""
+    """Return an Event as the agent of a node tells it."""
     return {
         "metadata": {"name": name, "namespace": namespace},
         "eventTime": "2026-01-01T00:00:00.000000Z",

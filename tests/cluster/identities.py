@@ -14,7 +14,7 @@ CONFLICT: Final = 409
 
 
 def fresh_name(what: str) -> str:
-    """Give a name that nothing has: tests share one cluster."""
+    """Return a name that nothing has: tests share one cluster."""
     return f"{what}-{secrets.token_hex(4)}"
 
 

@@ -254,7 +254,7 @@ class KubeletPlay:
         self._pods[key] = objects.write_pod_status(self.api, *key, objects.running_status(pod), pod=pod)
 
     def _refusal(self, pod: Json, answer: Answer, message: str) -> Json | None:
-        """Give the condition that keeps a resize waiting, or None when it may go on."""
+        """Return the condition that keeps a resize waiting, or None when it may go on."""
         generation = generation_of(pod)
         if answer is Answer.INFEASIBLE:
             return objects.infeasible(generation, message)
@@ -315,27 +315,27 @@ class KubeletPlay:
 
 
 def key_of(pod: Json) -> Key:
-    """Give namespace and name."""
+    """Return namespace and name."""
     return pod["metadata"]["namespace"], pod["metadata"]["name"]
 
 
 def uid_of(pod: Json) -> str:
-    """Give the pod's uid."""
+    """Return the pod's uid."""
     return str(pod["metadata"]["uid"])
 
 
 def version_of(pod: Json) -> int:
-    """Give the resource version as a number: on one server newer is greater."""
+    """Return the resource version as a number: on one server newer is greater."""
     return int(pod["metadata"]["resourceVersion"])
 
 
 def generation_of(pod: Json) -> int:
-    """Give the generation; servers older than 1.33 count none."""
+    """Return the generation; servers older than 1.33 count none."""
     return int(pod["metadata"].get("generation", 0))
 
 
 def desired_of(pod: Json) -> Resources:
-    """Give what the spec asks for."""
+    """Return what the spec asks for."""
     spec = pod["spec"]
     every = [*spec["containers"], *spec.get("initContainers", [])]
     resources = {one["name"]: copy.deepcopy(one.get("resources") or {}) for one in every}
@@ -345,7 +345,7 @@ def desired_of(pod: Json) -> Resources:
 
 
 def with_resources(spec: Json, resources: Resources) -> Json:
-    """Give a spec whose resources are others."""
+    """Return a spec whose resources are others."""
     changed = copy.deepcopy(spec)
     for one in [*changed["containers"], *changed.get("initContainers", [])]:
         one["resources"] = resources.get(one["name"], {})
@@ -355,13 +355,13 @@ def with_resources(spec: Json, resources: Resources) -> Json:
 
 
 def requested_nanos(pod: Json, resources: Resources, resource: str) -> int:
-    """Give a pod's request: of the pod level where it has one, else the sum of containers and sidecars."""
+    """Return a pod's request: of the pod level where it has one, else the sum of containers and sidecars."""
     amount = objects.pod_level(with_resources(pod["spec"], resources))["allocatedResources"].get(resource)
     return 0 if amount is None else parse_quantity(amount)
 
 
 def is_reported(pod: Json, status: Json) -> bool:
-    """Tell whether a pod's status says all that `status` would write; times do not count."""
+    """Return whether a pod's status says all that `status` would write; times do not count."""
     there = pod.get("status", {})
     for key, wanted in status.items():
         if key in ("resources", "allocatedResources"):
@@ -381,7 +381,7 @@ def is_reported(pod: Json, status: Json) -> bool:
 
 
 def is_settled(pod: Json) -> bool:
-    """Tell whether a pod runs and nothing of a resize is pending or in progress."""
+    """Return whether a pod runs and nothing of a resize is pending or in progress."""
     status = pod.get("status", {})
     if status.get("phase") != "Running" or status.get("observedGeneration", 0) != generation_of(pod):
         return False

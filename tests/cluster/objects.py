@@ -17,12 +17,12 @@ IMAGE: Final = "registry.example/app:1"
 
 
 def now() -> str:
-    """Give the time as the API writes it."""
+    """Return the time as the API writes it."""
     return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def node(name: str, *, labels: Mapping[str, str] | None = None) -> Json:
-    """Give a Node that pods may be bound to; its status is written by ``write_node_status``."""
+    """Return a Node that pods may be bound to; its status is written by ``write_node_status``."""
     return {
         "apiVersion": "v1",
         "kind": "Node",
@@ -73,7 +73,7 @@ def create_node(
 
 
 def node_info(kubelet_version: str) -> Json:
-    """Give a nodeInfo; every field of it is required."""
+    """Return a nodeInfo; every field of it is required."""
     return {
         "kubeletVersion": kubelet_version,
         "kubeProxyVersion": "",
@@ -94,7 +94,7 @@ def write_node_status(api: Api, name: str, status: Json) -> Json:
 
 
 def container(name: str = "app", **resources: Any) -> Json:
-    """Give a container; keywords are fields of ``resources``: ``requests={"cpu": "100m"}``, ``limits=...``."""
+    """Return a container; keywords are fields of ``resources``: ``requests={"cpu": "100m"}``, ``limits=...``."""
     return {"name": name, "image": IMAGE, "resources": resources}
 
 
@@ -106,7 +106,7 @@ def pod(
     labels: Mapping[str, str] | None = None,
     **spec: Any,
 ) -> Json:
-    """Give a pod bound to a node (no scheduler is needed then); further keywords are fields of its spec."""
+    """Return a pod bound to a node (no scheduler is needed then); further keywords are fields of its spec."""
     bound = {} if node is None else {"nodeName": node}
     return {
         "apiVersion": "v1",
@@ -122,12 +122,12 @@ def pod(
 
 
 def pod_path(namespace: str, name: str = "", subresource: str = "") -> str:
-    """Give the path of a pod, of the pods of a namespace, or of a subresource."""
+    """Return the path of a pod, of the pods of a namespace, or of a subresource."""
     return "/".join(part for part in (f"/api/v1/namespaces/{namespace}/pods", name, subresource) if part)
 
 
 def resize_body(**containers: Mapping[str, Mapping[str, str]]) -> Json:
-    """Give the body of a resize: ``resize_body(app={"requests": {"cpu": "200m"}})``."""
+    """Return the body of a resize: ``resize_body(app={"requests": {"cpu": "200m"}})``."""
     return {"spec": {"containers": [{"name": name, "resources": amounts} for name, amounts in containers.items()]}}
 
 
@@ -154,7 +154,7 @@ def write_pod_status(api: Api, namespace: str, name: str, status: Json, *, pod: 
 
 
 def condition(type_: str, *, generation: int, reason: str = "", message: str = "", is_true: bool = True) -> Json:
-    """Give a condition of a pod."""
+    """Return a condition of a pod."""
     return {
         "type": type_,
         "status": "True" if is_true else "False",
@@ -166,24 +166,24 @@ def condition(type_: str, *, generation: int, reason: str = "", message: str = "
 
 
 def deferred(generation: int, message: str = "Node didn't have enough resource: cpu") -> Json:
-    """Give the kubelet's "fits the node, but not now"."""
+    """Return the kubelet's "fits the node, but not now"."""
     return condition(RESIZE_PENDING, generation=generation, reason="Deferred", message=message)
 
 
 def infeasible(generation: int, message: str = "In-place resize of containers is not supported here") -> Json:
-    """Give the kubelet's "never on this node"."""
+    """Return the kubelet's "never on this node"."""
     return condition(RESIZE_PENDING, generation=generation, reason="Infeasible", message=message)
 
 
 def in_progress(generation: int, *, error: str | None = None) -> Json:
-    """Give the kubelet's "allocated, not yet done", or why it cannot be done now."""
+    """Return the kubelet's "allocated, not yet done", or why it cannot be done now."""
     return condition(
         RESIZE_IN_PROGRESS, generation=generation, reason="" if error is None else "Error", message=error or ""
     )
 
 
 def running_status(pod: Json) -> Json:
-    """Give the status of a pod that runs as its spec says, in the words of a kubelet of 1.37."""
+    """Return the status of a pod that runs as its spec says, in the words of a kubelet of 1.37."""
     generation = pod["metadata"].get("generation", 1)
     spec = pod["spec"]
     status: Json = {
@@ -205,7 +205,7 @@ def running_status(pod: Json) -> Json:
 
 
 def pod_level(spec: Json) -> Json:
-    """Give the pod-level fields of a status. A kubelet sets them for every pod, with or without pod-level resources.
+    """Return the pod-level fields of a status. A kubelet sets them for every pod, with or without pod-level resources.
 
     Without a pod-level CPU request the reported one is read back from the cgroup's weight, which loses: 100m shows as
     79m. Nobody should size by it, and the tests' kubelet sets the trap. Overhead is left out here.
@@ -231,7 +231,7 @@ def pod_level(spec: Json) -> Json:
 
 
 def lasting_containers(spec: Json) -> list[Json]:
-    """Give the containers that run as long as the pod: regular ones and sidecars."""
+    """Return the containers that run as long as the pod: regular ones and sidecars."""
     sidecars = [one for one in spec.get("initContainers", []) if one.get("restartPolicy") == "Always"]
     return [*spec["containers"], *sidecars]
 
@@ -247,7 +247,7 @@ def total(resources: Iterable[Json], kind: str, resource: str) -> str | None:
 
 
 def read_back_millicores(millicores: int) -> int:
-    """Give what a kubelet reads back from the weight it wrote for a CPU request (linear formula of pod cgroups).
+    """Return what a kubelet reads back from the weight it wrote for a CPU request (linear formula of pod cgroups).
 
     Source:
         kubelet's conversions: shares = m * 1024 / 1000, weight = 1 + (shares - 2) * 9999 / 262142, whole numbers.
@@ -258,7 +258,7 @@ def read_back_millicores(millicores: int) -> int:
 
 
 def container_status(pod: Json, container: Json) -> Json:
-    """Give the status of one container of a pod that runs (an ordinary init container has ended)."""
+    """Return the status of one container of a pod that runs (an ordinary init container has ended)."""
     is_done = container in pod["spec"].get("initContainers", []) and container.get("restartPolicy") != "Always"
     ended = {"exitCode": 0, "reason": "Completed", "startedAt": now(), "finishedAt": now()}
     return {
@@ -276,5 +276,5 @@ def container_status(pod: Json, container: Json) -> Json:
 
 
 def container_id(uid: str, name: str, restart: int = 0) -> str:
-    """Give an id as containerd would: 64 hexadecimal digits, another one after each restart."""
+    """Return an id as containerd would: 64 hexadecimal digits, another one after each restart."""
     return f"containerd://{hashlib.sha256(f'{uid}/{name}/{restart}'.encode()).hexdigest()}"

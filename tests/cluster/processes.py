@@ -68,7 +68,7 @@ class Process:
         return self._child.pid
 
     def is_running(self) -> bool:
-        """Tell whether it has not ended; paused counts as running."""
+        """Return whether it has not ended; paused counts as running."""
         return self._child.poll() is None
 
     def pause(self) -> None:
@@ -105,7 +105,7 @@ class Process:
             time.sleep(0.02)
 
     def tail(self) -> str:
-        """Give the end of the log."""
+        """Return the end of the log."""
         lines = self.log.read_text(errors="replace").splitlines()[-TAIL_LINES:]
         return "\n".join((f"{self.log}:", *(f"  {line}" for line in lines)))
 

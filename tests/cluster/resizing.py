@@ -26,17 +26,17 @@ GUARANTEED: Json = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"c
 
 
 def client(plane: ControlPlane, token: str) -> HttpApi:
-    """Give the agent's own client with a token."""
+    """Return the agent's own client with a token."""
     return HttpApi(Credentials(server=plane.url, origin="tests", ca_file=plane.authority, token=token))
 
 
 def cpu(after: int, setting: Setting = Setting.REQUEST, container: str = "app", **kind: Any) -> Change:
-    """Give a change of CPU to so many millicores."""
+    """Return a change of CPU to so many millicores."""
     return _change(Resource.CPU, after, setting, container, **kind)
 
 
 def memory(after: int, setting: Setting = Setting.REQUEST, container: str = "app", **kind: Any) -> Change:
-    """Give a change of memory to so many bytes."""
+    """Return a change of memory to so many bytes."""
     return _change(Resource.MEMORY, after, setting, container, **kind)
 
 
@@ -51,7 +51,7 @@ def _change(
 
 
 def step_of(pod: Pod, *changes: Change) -> PlanStep:
-    """Give a step of a plan for a pod."""
+    """Return a step of a plan for a pod."""
     return PlanStep(
         ref=PodRef(namespace=pod.namespace, name=pod.name, uid=pod.uid),
         workload=Workload(namespace=pod.namespace, kind="Deployment", name="web"),
@@ -87,7 +87,7 @@ class Scene:
         return pod_from_json(objects.write_pod_status(self.plane.admin, pod.namespace, pod.name, status))
 
     def path(self, pod: Pod) -> str:
-        """Give the pod's path."""
+        """Return the pod's path."""
         return objects.pod_path(pod.namespace, pod.name)
 
     def read(self, pod: Pod) -> Pod:

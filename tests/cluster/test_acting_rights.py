@@ -111,7 +111,7 @@ def await_decision(node: ActingNode) -> None:
 
 
 def notices(node: ActingNode, reason: str = "rights") -> list[str]:
-    """Give what an operator is told; an older server has some of its versions beside."""
+    """Return what an operator is told; an older server has some of its versions beside."""
     return [one["detail"] for one in node.events(actions=["notice"]) if one["reason"] == reason]
 
 

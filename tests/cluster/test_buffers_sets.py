@@ -25,7 +25,7 @@ NODE = "node-of-sets"
 
 
 def example() -> list[Json]:
-    """Give the objects of the README's example."""
+    """Return the objects of the README's example."""
     text = (CHART / "README.md").read_text()
     [found] = [block for block in re.findall(r"```yaml\n(.*?)```", text, re.S) if "name: llm-worker" in block]
     return list(yaml.safe_load_all(found))

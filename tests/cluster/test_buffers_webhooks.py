@@ -159,7 +159,7 @@ def nobody() -> Iterator[int]:
 
 
 def another(room: Buffers, port: int, *, policy: str, seconds: int = 2) -> Json:
-    """Give the registration of somebody else's webhook."""
+    """Return the registration of somebody else's webhook."""
     document = registration(port, room.namespace, room.cluster.authority)
     document["metadata"]["name"] = f"{room.namespace}-another"
     one = document["webhooks"][0]
@@ -168,7 +168,7 @@ def another(room: Buffers, port: int, *, policy: str, seconds: int = 2) -> Json:
 
 
 def is_refusing(room: Buffers) -> bool:
-    """Say whether the API server makes no pod without a webhook that is down."""
+    """Return whether the API server makes no pod without a webhook that is down."""
     try:
         dry_run(room.cluster.admin, room.namespace, content())
     except ApiError as error:
@@ -177,7 +177,7 @@ def is_refusing(room: Buffers) -> bool:
 
 
 def is_waiting(room: Buffers) -> bool:
-    """Say whether the API server waits for a webhook."""
+    """Return whether the API server waits for a webhook."""
     try:
         dry_run(replace(room.cluster.admin, timeout_seconds=1.0), room.namespace, content())
     except TimeoutError:

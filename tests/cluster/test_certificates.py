@@ -57,7 +57,7 @@ class Site:
         self.cluster.admin.create(PATH, manifest)
 
     def bundle(self) -> bytes:
-        """Give what an API server trusts now."""
+        """Return what an API server trusts now."""
         webhook = self.cluster.admin.get(f"{PATH}/{self.name}")["webhooks"][0]
         return base64.b64decode(webhook["clientConfig"].get("caBundle", ""))
 
@@ -72,7 +72,7 @@ class Site:
         self.cluster.admin.create(self.secret_path.rpartition("/")[0], manifest)
 
     def told(self) -> Json:
-        """Give what stands in the ConfigMap from which agents know whom to trust."""
+        """Return what stands in the ConfigMap from which agents know whom to trust."""
         data: Json = self.cluster.admin.get(self.authority_path)["data"]
         return data
 

@@ -63,7 +63,7 @@ class Place:
         )
 
     def is_there(self, ref: PodRef) -> bool:
-        """Tell whether the pod is there and nobody deletes it."""
+        """Return whether the pod is there and nobody deletes it."""
         path = objects.pod_path(ref.namespace, ref.name)
         return self.plane.admin.exists(path) and "deletionTimestamp" not in self.read(ref)["metadata"]
 

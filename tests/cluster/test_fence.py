@@ -55,7 +55,7 @@ def two(cluster: ControlPlane) -> Two:
 
 
 def refusal(call: Callable[[], object]) -> str:
-    """Give the message of the 403 that a call must meet."""
+    """Return the message of the 403 that a call must meet."""
     with pytest.raises(ApiError) as error:
         call()
     assert error.value.status == 403, error.value
@@ -393,7 +393,7 @@ def test_agent_reads_what_it_needs_and_writes_events(cluster: ControlPlane, two:
 
 
 def broken(event: Json, **fields: object) -> Json:
-    """Give an Event with other fields; those of `metadata` and `regarding` are put over the Event's own."""
+    """Return an Event with other fields; those of `metadata` and `regarding` are put over the Event's own."""
     return {**event, **{key: {**event.get(key, {}), **v} if isinstance(v, dict) else v for key, v in fields.items()}}
 
 
@@ -600,7 +600,7 @@ def make_classes(cluster: ControlPlane) -> None:
 
 
 def tenant(cluster: ControlPlane, namespace: str) -> Api:
-    """Give the API as somebody whose one right is pods in his namespace."""
+    """Return the API as somebody whose one right is pods in his namespace."""
     create_service_account(cluster, namespace, "tenant")
     group = "rbac.authorization.k8s.io"
     head = {"apiVersion": f"{group}/v1", "metadata": {"name": "tenant", "namespace": namespace}}

@@ -45,7 +45,7 @@ def cpu_request(amount: str) -> Json:
 
 
 def resize_conditions(pod: Json) -> dict[str, str]:
-    """Give the resize conditions of a pod: type to reason; each must be about the present generation."""
+    """Return the resize conditions of a pod: type to reason; each must be about the present generation."""
     kinds = (objects.RESIZE_PENDING, objects.RESIZE_IN_PROGRESS)
     found = [one for one in pod["status"].get("conditions", []) if one["type"] in kinds]
     assert [one["observedGeneration"] for one in found] == [pod["metadata"]["generation"]] * len(found)

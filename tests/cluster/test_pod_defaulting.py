@@ -36,7 +36,7 @@ def defaulting_of(cluster: ControlPlane) -> Defaulting:
 
 
 def stored(cluster: ControlPlane, namespace: str, document: Json) -> Json | None:
-    """Give the pod as the server would store it; None = it takes none like that."""
+    """Return the pod as the server would store it; None = it takes none like that."""
     metadata = {**document["metadata"], "namespace": namespace}
     metadata.pop("uid", None)
     metadata["ownerReferences"] = [{"apiVersion": "apps/v1", **one} for one in metadata["ownerReferences"]]
@@ -54,7 +54,7 @@ def stored(cluster: ControlPlane, namespace: str, document: Json) -> Json | None
 
 
 def own(document: Json) -> Any:
-    """Give the pod's own resources, in nanos."""
+    """Return the pod's own resources, in nanos."""
     resources = pod_from_json(document).resources
     return resources and (dict(resources.requests), dict(resources.limits))
 

@@ -317,7 +317,7 @@ def _until(scene: Scene, kind: AnswerKind, *changes: Change, **resources: Any) -
 
 
 def _token_of_an_administrator(scene: Scene, name: str = "admin") -> str:
-    """Give the token of an account that may do everything and that no fence knows."""
+    """Return the token of an account that may do everything and that no fence knows."""
     with contextlib.suppress(Exception):
         create_service_account(scene.plane, scene.namespace, name)
     subject = {"kind": "ServiceAccount", "name": name, "namespace": scene.namespace}

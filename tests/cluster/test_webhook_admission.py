@@ -204,7 +204,7 @@ BARE: Json = {"image": "plimsoll.test/none:1"}
 
 
 def budget(**stated: Json) -> Json:
-    """Give annotations: a budget, and a mode or none."""
+    """Return annotations: a budget, and a mode or none."""
     return {"plimsoll.dev/pod-limits": json.dumps(stated)}
 
 

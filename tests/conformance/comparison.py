@@ -38,7 +38,7 @@ class Tolerance:
 
 
 def is_as_expected(expected: Any, got: Any, tolerance: Tolerance) -> bool:
-    """Say whether all that ``expected`` lists is so in ``got``; what it does not list is not compared."""
+    """Return whether all that ``expected`` lists is so in ``got``; what it does not list is not compared."""
     if isinstance(expected, Mapping):
         # An object that lists nothing asks for nothing, not even for an object.
         if not expected and got is None:

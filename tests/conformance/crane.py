@@ -70,7 +70,7 @@ class _Rows:
         return self._rows.setdefault((namespace, workload, container), len(self._rows))
 
     def of_records(self, case: Mapping[str, Any], records: Iterable[Mapping[str, Any]]) -> list[int]:
-        """Give the rows of records; one that does not name its workload is of the case's."""
+        """Return the rows of records; one that does not name its workload is of the case's."""
         return [
             self.of(
                 record.get("namespace", case["namespace"]),
@@ -172,7 +172,7 @@ def _recommend(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def _options(case: Mapping[str, Any]) -> dict[str, Any]:
-    """Give what a case says of the options: by their own names or, as vectors spell seconds, ending in ``_s``."""
+    """Return what a case says of the options: by their own names or, as vectors spell seconds, ending in ``_s``."""
     given = {**case, **(case.get("config") or {})}
     by_spelling = {spelt: one.name for one in fields(CraneOptions) for spelt in (one.name, _in_short(one.name))}
     return {name: given[spelt] for spelt, name in by_spelling.items() if given.get(spelt) is not None}

@@ -36,7 +36,7 @@ def _unix_seconds(moment: float | str) -> float:
 
 
 def _metadata(kind: str, orders: dict[str, str]) -> dict[str, Any]:
-    """Give a pod's metadata as a controller of this kind makes it; a Deployment's through its ReplicaSet."""
+    """Return a pod's metadata as a controller of this kind makes it; a Deployment's through its ReplicaSet."""
     is_static = kind.lower() in ("static", "staticpod", "mirror", "node")
     metadata: dict[str, Any] = {"namespace": _NAMESPACE, "annotations": orders}
     if is_static:

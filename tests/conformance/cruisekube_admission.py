@@ -51,7 +51,7 @@ def _amounts(stated: dict[str, Any], what: str) -> dict[str, str] | None:
 
 
 def _figure(stats: dict[str, Any], peak: str, largest: str, scale: float) -> int | None:
-    """Give the peak, else the largest seen: an estimate's own largest is that of seven days."""
+    """Return the peak, else the largest seen: an estimate's own largest is that of seven days."""
     value = stats.get(peak) or stats.get(largest)
     return None if value is None else round(value * scale)
 

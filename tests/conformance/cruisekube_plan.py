@@ -42,7 +42,7 @@ _EXACT = BoundsOptions(
 
 
 def _parts(amount: object) -> int | None:
-    """Give whole billionths; what is no number is missing."""
+    """Return whole billionths; what is no number is missing."""
     if isinstance(amount, bool) or not isinstance(amount, int | float) or not math.isfinite(amount):
         return None
     return round(amount * _PARTS)
@@ -70,7 +70,7 @@ class _Amounts:
         return self.base is None
 
     def stated(self, *, is_daemon: bool, is_reserved: bool) -> int:
-        """Give the request; where an optimised pod's case has none, one that every successor would exceed."""
+        """Return the request; where an optimised pod's case has none, one that every successor would exceed."""
         if is_reserved:
             return self.request or 0
         if is_daemon:
@@ -175,7 +175,7 @@ def _pod_demand(case: Mapping[str, Any]) -> PodDemand:
 
 
 def _node(case: Mapping[str, Any], demands: list[PodDemand]) -> Node:
-    """Give the node: its total, or what is left for managed pods and what the others hold."""
+    """Return the node: its total, or what is left for managed pods and what the others hold."""
     total = _first(case, "allocatable", "available")
     cpu, memory = _parts(total["cpu_cores"]) or 0, _parts(total["memory_mb"]) or 0
     if case.get("allocatable") is None:
@@ -218,7 +218,7 @@ def _optimize_node(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def _writes(plan: Plan, case: Mapping[str, Any]) -> bool:
-    """Say whether the plan changes a request that the case states; what it does not state is not there to change."""
+    """Return whether the plan changes a request that the case states; what it does not state is not there to change."""
     stated = {
         (pod["name"], one["name"], resource)
         for pod in case["pods"]

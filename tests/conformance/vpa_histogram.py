@@ -139,7 +139,7 @@ def _histogram_ops(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def _joint_samples(case: Mapping[str, Any]) -> list[tuple[float, float, float]]:
-    """Give all samples in the order of the comparison: samples themselves, or places of samples or of parts."""
+    """Return all samples in the order of the comparison: samples themselves, or places of samples or of parts."""
     parts = [_samples(part) for part in case["parts"]]
     flat = [sample for part in parts for sample in part]
     order = case.get("joint_order")

@@ -50,7 +50,7 @@ class ActingScenario:
         return AgentPod(self.node)
 
     def workload(self, name: str) -> Workload:
-        """Give one of the loads."""
+        """Return one of the loads."""
         return Workload(self.node, name)
 
     def run(self, steps: Steps) -> None:
@@ -80,7 +80,7 @@ class ActingScenario:
             steps.run(title, step, needs=AGENT_RUNS)
 
     def last_words(self) -> str:
-        """Give the end of the agent's log, and what it decided last."""
+        """Return the end of the agent's log, and what it decided last."""
         lines = self.agent.log().splitlines()
         try:
             lines += [decision_words(one) for one in self.agent.ask("events", 20.0, limit=12)["items"]]
@@ -105,7 +105,7 @@ class ActingScenario:
         return f"{self.free_millicores()}m CPU are free"
 
     def free_millicores(self) -> int:
-        """Give the allocatable CPU that no pod's spec requests."""
+        """Return the allocatable CPU that no pod's spec requests."""
         allocatable = millicores(self.node.object()["status"]["allocatable"]["cpu"])
         pods = self.node.plane.admin.items("/api/v1/pods", fieldSelector=f"spec.nodeName={self.node.name}")
         return allocatable - sum(requested_millicores(pod) for pod in pods)
@@ -349,7 +349,7 @@ class ActingScenario:
         )
 
     def restored(self) -> str:
-        """Give every pod back what it had."""
+        """Return every pod back what it had."""
         # What was given to the neighbour by hand goes first: with it the original requests do not fit, and would wait.
         noisy = self.workload("noisy")
         noisy.patch(app={"requests": {"cpu": NOISY_CPU}})
@@ -376,7 +376,7 @@ class ActingScenario:
 
 
 def requested_millicores(pod: Json) -> int:
-    """Give a pod's CPU request by its spec; the loads have no init containers."""
+    """Return a pod's CPU request by its spec; the loads have no init containers."""
     own = pod["spec"].get("resources", {}).get("requests", {}).get("cpu")
     if own is not None:
         return millicores(own)
@@ -385,13 +385,13 @@ def requested_millicores(pod: Json) -> int:
 
 
 def was_killed(workload: Workload) -> bool:
-    """Tell whether a container of it ended for want of memory."""
+    """Return whether a container of it ended for want of memory."""
     statuses = workload.pod()["status"]["containerStatuses"]
     ends = [one.get(state, {}).get("terminated", {}) for one in statuses for state in ("state", "lastState")]
     return any(end.get("reason") == "OOMKilled" for end in ends)
 
 
 def decision_words(decision: Json) -> str:
-    """Give an entry of the agent's log of decisions as one line."""
+    """Return an entry of the agent's log of decisions as one line."""
     pod = (decision.get("pod") or {}).get("name", "")
     return f"{decision['action']} {decision['outcome']} {pod}: {decision['reason']} {decision['detail']}"

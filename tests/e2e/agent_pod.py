@@ -100,23 +100,23 @@ class AgentPod:
             raise NodeError(f"{error}\n{self.log()}") from error
 
     def pod(self) -> Json:
-        """Give its pod."""
+        """Return its pod."""
         where = {"labelSelector": self.label, "fieldSelector": f"spec.nodeName={self.node.name}"}
         pods = self.node.plane.admin.items(objects.pod_path(fence.NAMESPACE), **where)
         return next((pod for pod in pods if "deletionTimestamp" not in pod["metadata"]), pods[0])
 
     def page(self) -> str:
-        """Give its metrics page."""
+        """Return its metrics page."""
         with urlopen(self.url, timeout=10) as answer:  # noqa: S310 - our own
             text: str = answer.read().decode()
         return text
 
     def pid(self) -> int:
-        """Give the process id of the agent, in the guest's own counting."""
+        """Return the process id of the agent, in the guest's own counting."""
         return min(map(int, self.node.read(f"{self.node.cgroup_of(self.pod(), NAME)}/cgroup.procs").split()))
 
     def status(self) -> dict[str, str]:
-        """Give /proc/PID/status of the agent."""
+        """Return /proc/PID/status of the agent."""
         lines = self.node.read(f"/proc/{self.pid()}/status").splitlines()
         return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
@@ -164,7 +164,7 @@ class AgentPod:
         return self.kubectl("exec", self.pod()["metadata"]["name"], "--", *words)
 
     def log(self) -> str:
-        """Give the end of its log; empty when there is none."""
+        """Return the end of its log; empty when there is none."""
         try:
             return self.kubectl("logs", f"daemonset/{self.daemon_set}", "--tail=15")
         except NodeError as error:
@@ -181,7 +181,7 @@ class AgentPod:
         return done.stdout
 
     def metric(self, name: str, labels: str = "") -> float | None:
-        """Give a series' value; the labels as the page writes them, a part is enough. None = there is none."""
+        """Return a series' value; the labels as the page writes them, a part is enough. None = there is none."""
         for line in self.page().splitlines():
             found = re.fullmatch(r"([a-z0-9_]+)(?:\{(.*)\})? (\S+)(?: \S+)?", line)
             if found and found[1] == name and labels in (found[2] or ""):
@@ -196,11 +196,11 @@ class Writes:
     log: AuditLog
 
     def all(self) -> list[Call]:
-        """Give every write but Events, which tell of decisions and change no pod."""
+        """Return every write but Events, which tell of decisions and change no pod."""
         return [call for call in self.log.writes(fence.USER) if call.resource != "events"]
 
     def resizes(self, pod: Json | None = None, *, accepted: bool = True) -> list[Call]:
-        """Give the resizes, of one pod or of all, in order."""
+        """Return the resizes, of one pod or of all, in order."""
         name = None if pod is None else pod["metadata"]["name"]
         return [
             call
@@ -212,7 +212,7 @@ class Writes:
 
 
 def agent_spec(node: Node, settings: Mapping[str, str], *, writes_cgroups: bool = False) -> Json:
-    """Give the pod's spec."""
+    """Return the pod's spec."""
     uid = 0 if writes_cgroups else UID
     port = node.plane.url.rpartition(":")[2]
     given = [word for key, value in {**SETTINGS, **settings}.items() for word in ("--set", f"{key}={value}")]
@@ -269,7 +269,7 @@ def agent_spec(node: Node, settings: Mapping[str, str], *, writes_cgroups: bool 
 
 
 def identity_sources() -> list[Json]:
-    """Give what the projected volume is made of: an hour's token, bound to pod and node, and whom to trust."""
+    """Return what the projected volume is made of: an hour's token, bound to pod and node, and whom to trust."""
     namespace = {"path": "namespace", "fieldRef": {"fieldPath": "metadata.namespace"}}
     return [
         {"serviceAccountToken": {"path": "token", "expirationSeconds": 3600}},

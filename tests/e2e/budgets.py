@@ -119,21 +119,21 @@ class BudgetScenario:
         return f"no limit in {time.monotonic() - begun:.0f} s"
 
     def limits(self) -> tuple[str, str]:
-        """Give cpu.max and memory.max of the pod."""
+        """Return cpu.max and memory.max of the pod."""
         return self.shared.read("cpu.max", None), self.shared.read("memory.max", None)
 
     def above(self) -> dict[str, str]:
-        """Give the cgroups above the pods by name."""
+        """Return the cgroups above the pods by name."""
         tier = self.node.cgroup_of(self.shared.pod()).rpartition("/")[0]
         return {"tier": tier, "kubepods": tier.rpartition("/")[0]}
 
     def places(self, workload: Workload) -> dict[str, str]:
-        """Give the cgroups of a pod by name."""
+        """Return the cgroups of a pod by name."""
         pod = workload.pod()
         return {name or "pod": self.node.cgroup_of(pod, name) for name in (None, "app", "second")}
 
     def contents(self, places: dict[str, str]) -> dict[str, str]:
-        """Give what the files hold, byte for byte."""
+        """Return what the files hold, byte for byte."""
         found = {}
         for name, place in places.items():
             for file in FILES:
@@ -141,7 +141,7 @@ class BudgetScenario:
         return found
 
     def lows(self) -> dict[str, int]:
-        """Give memory.low of the pod, its containers, and the cgroups above, in MiB."""
+        """Return memory.low of the pod, its containers, and the cgroups above, in MiB."""
         places = {**self.places(self.shared), **self.above()}
         return {name: int(self.node.read(f"{place}/memory.low")) // MIB for name, place in places.items()}
 

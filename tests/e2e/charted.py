@@ -64,7 +64,7 @@ class ChartScenario:
         return self.release.agent
 
     def workload(self, name: str) -> Workload:
-        """Give one of the loads."""
+        """Return one of the loads."""
         return Workload(self.node, name)
 
     def run(self, steps: Steps) -> None:
@@ -95,7 +95,7 @@ class ChartScenario:
             steps.run(title, step, needs=INSTALLED)
 
     def last_words(self) -> list[str]:
-        """Give what pods and logs say, and what the agent decided last."""
+        """Return what pods and logs say, and what the agent decided last."""
         lines = self.release.words().splitlines()
         try:
             decisions = self.agent.ask("events", 20.0, limit=12)["items"]
@@ -277,13 +277,13 @@ class ChartScenario:
         return f"requests {request // MIB} MiB; runs {seconds:.0f} s after there is room"
 
     def free_mib(self) -> int:
-        """Give the allocatable memory that no pod's spec requests."""
+        """Return the allocatable memory that no pod's spec requests."""
         allocatable = bytes_of(self.node.object()["status"]["allocatable"]["memory"])
         pods = self.node.plane.admin.items("/api/v1/pods", fieldSelector=f"spec.nodeName={self.node.name}")
         return (allocatable - sum(map(requested_bytes, pods))) // MIB
 
     def requested_mib(self, *names: str) -> int:
-        """Give the memory that loads request now."""
+        """Return the memory that loads request now."""
         return sum(requested_bytes(self.workload(name).pod()) for name in names) // MIB
 
     def upgraded(self) -> str:
@@ -303,7 +303,7 @@ class ChartScenario:
         return f"window {old:.0f} s before, {new:.0f} s at {age:.0f} s of age; all {time.monotonic() - begun:.0f} s"
 
     def span_seconds(self, pod: Json) -> float:
-        """Give of how long the agent's CPU window over a pod's container is."""
+        """Return of how long the agent's CPU window over a pod's container is."""
         snapshot = self.agent.ask("snapshot", at_age_seconds=0.0)
         path = self.node.cgroup_of(pod, "app").removeprefix("/sys/fs/cgroup")
         units = {unit["identity"]["cgroup_path"]: unit for unit in snapshot["units"]}
@@ -332,12 +332,12 @@ class ChartScenario:
         return f"{was} -> {now}; {len(running)} loads untouched, a new pod as written"
 
     def loads(self) -> list[Json]:
-        """Give the loads' pods."""
+        """Return the loads' pods."""
         return self.node.plane.admin.items(objects.pod_path(NAMESPACE))
 
 
 def requested_bytes(pod: Json) -> int:
-    """Give the memory that a pod's containers request by its spec, or its first steps if those request more."""
+    """Return the memory that a pod's containers request by its spec, or its first steps if those request more."""
 
     def of(containers: list[Json]) -> list[int]:
         return [bytes_of(one.get("resources", {}).get("requests", {}).get("memory", "0")) for one in containers]
@@ -346,7 +346,7 @@ def requested_bytes(pod: Json) -> int:
 
 
 def amounts(requests: Json) -> tuple[int, int]:
-    """Give millicores and bytes, however they are written."""
+    """Return millicores and bytes, however they are written."""
     return millicores(requests["cpu"]), bytes_of(requests["memory"])
 
 
@@ -356,5 +356,5 @@ def restarts(pod: Json) -> int:
 
 
 def seconds_since(moment: str) -> float:
-    """Give how long ago a moment was, as the API writes it."""
+    """Return how long ago a moment was, as the API writes it."""
     return (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds()

@@ -51,7 +51,7 @@ class MemoryQosScenario:
         return AgentPod(self.node)
 
     def workload(self, number: int) -> Workload:
-        """Give one of the loads."""
+        """Return one of the loads."""
         return Workload(self.node, f"held-{number}")
 
     def run(self, steps: Steps) -> None:
@@ -125,6 +125,6 @@ class MemoryQosScenario:
 
 
 def high_events(workload: Workload) -> int:
-    """Give how often the kernel held its tasks back."""
+    """Return how often the kernel held its tasks back."""
     lines = (line.split() for line in workload.read("memory.events").splitlines())
     return int(dict(lines)["high"])

@@ -31,7 +31,7 @@ def enter(module: str = "tests.e2e") -> None:
 
 
 def is_outside() -> bool:
-    """Tell whether this process has still to go inside."""
+    """Return whether this process has still to go inside."""
     return not os.environ.get(MARK)
 
 

@@ -147,16 +147,16 @@ class Node:
             time.sleep(poll_seconds)
 
     def object(self) -> dict[str, Any]:
-        """Give the Node object."""
+        """Return the Node object."""
         return self.plane.admin.get(f"/api/v1/nodes/{self.name}")
 
     def is_ready(self) -> bool:
-        """Tell whether the API has the node as Ready."""
+        """Return whether the API has the node as Ready."""
         conditions = self.object()["status"].get("conditions", [])
         return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
     def last_words(self) -> str:
-        """Give the ends of the guest's logs."""
+        """Return the ends of the guest's logs."""
         parts = [last_words(self.exchange, self.serial, "")]
         for log in ("node.log", "containerd.log", "kubelet.log"):
             file = self.exchange / log
@@ -166,7 +166,7 @@ class Node:
 
 
 def container_id(pod: dict[str, Any], container: str) -> str:
-    """Give the 64 digits of a running container.
+    """Return the 64 digits of a running container.
 
     Raises:
         NodeError: The kubelet has not told of it yet.
@@ -287,7 +287,7 @@ def write_configuration(
 
 
 def kubelet_configuration(driver: Driver) -> dict[str, Any]:
-    """Give the kubelet's configuration; JSON is YAML."""
+    """Return the kubelet's configuration; JSON is YAML."""
     return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
@@ -315,7 +315,7 @@ def kubelet_configuration(driver: Driver) -> dict[str, Any]:
 
 
 def network_configuration() -> dict[str, Any]:
-    """Give the network of pods that have one of their own: a cable to the node, and by it to nobody else."""
+    """Return the network of pods that have one of their own: a cable to the node, and by it to nobody else."""
     addresses = {"type": "host-local", "subnet": POD_ADDRESSES, "routes": [{"dst": "0.0.0.0/0"}]}
     return {
         "cniVersion": "1.0.0",
@@ -325,7 +325,7 @@ def network_configuration() -> dict[str, Any]:
 
 
 def containerd_configuration(parts: Parts, driver: Driver) -> str:
-    """Give containerd's configuration."""
+    """Return containerd's configuration."""
     unused = (
         "io.containerd.nri.v1.nri",
         "io.containerd.snapshotter.v1.blockfile",

@@ -117,28 +117,28 @@ def check_host_programs() -> None:
 
 
 def program_path() -> str:
-    """Give where programs are looked for: a plain PATH lacks sbin."""
+    """Return where programs are looked for: a plain PATH lacks sbin."""
     return f"{os.environ.get('PATH', '')}:{kernel.SYSTEM_PATH}"
 
 
 def cache_root() -> Path:
-    """Give the folder of runc and the images; need not exist."""
+    """Return the folder of runc and the images; need not exist."""
     return binaries.cache_root().with_name("e2e")
 
 
 def ensure_runc(progress: Progress) -> tuple[Path, str]:
-    """Give runc and the package it came from."""
+    """Return runc and the package it came from."""
     folder = ensure_from_package(RUNC_PACKAGE, "runc", ["usr/sbin/runc"], progress)
     return folder / "runc", (folder / "origin").read_text().strip()
 
 
 def ensure_network_plugins(progress: Progress) -> Path:
-    """Give the folder of the CNI plugins."""
+    """Return the folder of the CNI plugins."""
     return ensure_from_package(PLUGINS_PACKAGE, "cni", [f"usr/lib/cni/{name}" for name in PLUGINS], progress)
 
 
 def ensure_from_package(package: str, name: str, files: Sequence[str], progress: Progress) -> Path:
-    """Give a folder with some files of a package of Debian's, and with its name and checksum in ``origin``."""
+    """Return a folder with some files of a package of Debian's, and with its name and checksum in ``origin``."""
     for origin in sorted(cache_root().glob(f"{name}-*/origin")):
         if all((origin.parent / Path(file).name).is_file() for file in files):
             return origin.parent
@@ -157,7 +157,7 @@ def ensure_from_package(package: str, name: str, files: Sequence[str], progress:
 
 
 def ensure_images(progress: Progress) -> Path:
-    """Give the folder of all images' archives and of our programs; one for all, since they are made in a second."""
+    """Return the folder of all images' archives and of our programs; one for all, since they are made in a second."""
     recipe = hashlib.sha256(Path(__file__).read_bytes())
     for source in sorted(SOURCES.iterdir()):
         recipe.update(source.read_bytes())
@@ -254,13 +254,13 @@ def write_image(
 
 
 def folders_of(paths: Iterable[str]) -> list[str]:
-    """Give every parent folder of the paths, parents first."""
+    """Return every parent folder of the paths, parents first."""
     parents = {str(parent) for path in paths for parent in Path(f"{path}x").parents}
     return sorted(parents - {"."})
 
 
 def entry(path: str, kind: bytes, mode: int, *, size: int = 0, link: str = "") -> tarfile.TarInfo:
-    """Give a tar entry without a time or an owner: the same bytes make the same image."""
+    """Return a tar entry without a time or an owner: the same bytes make the same image."""
     info = tarfile.TarInfo(path)
     info.type, info.mode, info.size, info.linkname = kind, mode, size, link
     return info

@@ -76,7 +76,7 @@ def audit(node: Node, tree: Path) -> Json:
 
 
 def drifts(document: Json) -> list[str]:
-    """Give what an audit found wrong, one line each: ``POD/CONTAINER/FILE: STATE, expected X, found Y``."""
+    """Return what an audit found wrong, one line each: ``POD/CONTAINER/FILE: STATE, expected X, found Y``."""
     return [
         f"{place_of(finding)}/{finding['value']}: {finding['state']}, "
         f"expected {finding['expected']}, found {finding['found']}"

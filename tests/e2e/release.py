@@ -79,7 +79,7 @@ class Release:
         return chart.helm(verb, chart.RELEASE, *values, *place, *words, stdin=json.dumps(self.values))
 
     def webhook_pod(self) -> Json:
-        """Give the webhook's pod."""
+        """Return the webhook's pod."""
         pods = self.node.plane.admin.items(objects.pod_path(chart.NAMESPACE), labelSelector="plimsoll.dev/part=webhook")
         return next(pod for pod in pods if "deletionTimestamp" not in pod["metadata"])
 
@@ -144,7 +144,7 @@ class Release:
             process.stop()
 
     def words(self) -> str:
-        """Give what pods and their logs say last."""
+        """Return what pods and their logs say last."""
         plane = self.node.plane
         parts = []
         for words in (
@@ -164,18 +164,18 @@ class PodOfRelease(AgentPod):
     """The agent's pod with a network of its own, which only the node reaches."""
 
     def page(self) -> str:
-        """Give its metrics page, asked for from the node."""
+        """Return its metrics page, asked for from the node."""
         address = self.pod()["status"]["podIP"]
         return self.node.run(f"busybox wget -q -O - http://{address}:{METRICS_PORT}/metrics")
 
 
 def is_ready(pod: Json) -> bool:
-    """Tell whether a pod is Ready."""
+    """Return whether a pod is Ready."""
     return any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions", []))
 
 
 def nested(settings: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """Give ``a.b: "5"`` as the chart's values have it, numbers and truths as such."""
+    """Return ``a.b: "5"`` as the chart's values have it, numbers and truths as such."""
     found: dict[str, dict[str, Any]] = {}
     for key, text in settings.items():
         section, _, name = key.partition(".")

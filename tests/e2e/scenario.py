@@ -88,7 +88,7 @@ class PlainScenario:
         return f"6 pods in {time.monotonic() - begun:.0f} s"
 
     def mirror(self) -> Json:
-        """Give the static pod as the API shows it."""
+        """Return the static pod as the API shows it."""
         return self.node.plane.admin.get(objects.pod_path(NAMESPACE, f"{STATIC_NAME}-{self.node.name}"))
 
     def find_pods(self) -> str:
@@ -245,7 +245,7 @@ class PlainScenario:
 
 
 def static_pod() -> Json:
-    """Give a pod that the kubelet takes from a file: its cgroup is named by the hash of that file."""
+    """Return a pod that the kubelet takes from a file: its cgroup is named by the hash of that file."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",

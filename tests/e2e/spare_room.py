@@ -64,7 +64,7 @@ class SpareRoom:
         return f"kept after {made:.0f} s; a pod in it after {landed:.0f} s; back after {back:.0f} s"
 
     def pods(self) -> list[Json]:
-        """Give the placeholder pods."""
+        """Return the placeholder pods."""
         return self.node.plane.admin.items(pod_path(NAMESPACE), labelSelector=PLACEHOLDER)
 
     def await_kept(self) -> float:

@@ -65,11 +65,11 @@ class Steps:
         self._add(Row(title=title, outcome=OK, seconds=seconds, note=note))
 
     def has(self, title: str) -> bool:
-        """Tell whether a step worked."""
+        """Return whether a step worked."""
         return any(row.title == title and row.outcome == OK for row in self.rows)
 
     def failures(self) -> list[Row]:
-        """Give the steps that did not work."""
+        """Return the steps that did not work."""
         return [row for row in self.rows if row.outcome != OK]
 
     def _add(self, row: Row) -> None:
@@ -80,12 +80,12 @@ class Steps:
 
 
 def line(row: Row) -> str:
-    """Give a row as one line."""
+    """Return a row as one line."""
     return f"  {row.title:{WIDTH}} {row.outcome:8} {row.seconds:6.1f} s  {row.note}".rstrip()
 
 
 def summary(tables: Sequence[Steps]) -> str:
-    """Give the count, and again what did not work."""
+    """Return the count, and again what did not work."""
     every = sum(len(table.rows) for table in tables)
     bad = [(table, row) for table in tables for row in table.failures()]
     seconds = sum(row.seconds for table in tables for row in table.rows)

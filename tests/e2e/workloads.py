@@ -63,11 +63,11 @@ class Workload:
         self.node.wait(lambda: not self.pods(), f"pods of {self.name} are gone")
 
     def pods(self) -> list[Json]:
-        """Give its pods."""
+        """Return its pods."""
         return self.node.plane.admin.items(objects.pod_path(NAMESPACE), labelSelector=f"app={self.name}")
 
     def pod(self) -> Json:
-        """Give its one pod.
+        """Return its one pod.
 
         Raises:
             KeyError: It has none.
@@ -78,7 +78,7 @@ class Workload:
         raise KeyError(f"{self.name} has no pod")
 
     def is_running(self) -> bool:
-        """Tell whether all its containers run."""
+        """Return whether all its containers run."""
         pod = self.pod()
         states = [one["state"] for one in pod["status"].get("containerStatuses", [])]
         return pod["status"].get("phase") == "Running" and bool(states) and all("running" in one for one in states)
@@ -111,18 +111,18 @@ class Workload:
         return self.node.read(f"{self.node.cgroup_of(self.pod(), container)}/{file}")
 
     def resources(self, container: str = "app") -> Json:
-        """Give what the spec says of a container."""
+        """Return what the spec says of a container."""
         resources: Json = next(
             one.get("resources", {}) for one in self.pod()["spec"]["containers"] if one["name"] == container
         )
         return resources
 
     def cpu_request_millicores(self, container: str = "app") -> int:
-        """Give the CPU request in the spec; 0 = none."""
+        """Return the CPU request in the spec; 0 = none."""
         return millicores(self.resources(container).get("requests", {}).get("cpu", "0"))
 
     def memory_limit_bytes(self, container: str = "app") -> int | None:
-        """Give the memory limit in the spec."""
+        """Return the memory limit in the spec."""
         amount = self.resources(container).get("limits", {}).get("memory")
         return None if amount is None else bytes_of(amount)
 
@@ -131,12 +131,12 @@ class Workload:
         return sum(one["restartCount"] for one in self.pod()["status"]["containerStatuses"])
 
     def condition(self, type_: str) -> Json | None:
-        """Give a condition of the pod."""
+        """Return a condition of the pod."""
         found = (one for one in self.pod()["status"].get("conditions", []) if one["type"] == type_)
         return next(found, None)
 
     def is_settled(self) -> bool:
-        """Tell whether the kubelet has done all that the spec asks for and says so."""
+        """Return whether the kubelet has done all that the spec asks for and says so."""
         pod = self.pod()
         status = pod["status"]
         if any(one["type"] in RESIZE_CONDITIONS for one in status.get("conditions", [])):
@@ -168,7 +168,7 @@ class Workload:
 
 
 def pod_spec(*containers: Json, **spec: Any) -> Json:
-    """Give a pod's spec: the node's network, no token, a folder through which the load is told what to do."""
+    """Return a pod's spec: the node's network, no token, a folder through which the load is told what to do."""
     return {
         "hostNetwork": True,
         "automountServiceAccountToken": False,
@@ -187,7 +187,7 @@ def load(
     limits: Mapping[str, str] | None = None,
     mebibytes_per_turn: int = 4,
 ) -> Json:
-    """Give a container that does what it is told (native/load.c)."""
+    """Return a container that does what it is told (native/load.c)."""
     return {
         "name": name,
         "image": LOAD_IMAGE,
@@ -199,7 +199,7 @@ def load(
 
 
 def weight(cpu_millicores: int) -> str:
-    """Give the cpu.weight of a CPU request, by the linear formula: the kubelet's, and that of runc 1.1.5.
+    """Return the cpu.weight of a CPU request, by the linear formula: the kubelet's, and that of runc 1.1.5.
 
     Source:
         shares = max(2, millicores * 1024 / 1000); weight = 1 + (shares - 2) * 9999 / 262142; whole numbers.
@@ -209,7 +209,7 @@ def weight(cpu_millicores: int) -> str:
 
 
 def quota(cpu_millicores: int) -> str:
-    """Give the cpu.max of a CPU limit."""
+    """Return the cpu.max of a CPU limit."""
     return f"{cpu_millicores * PERIOD_MICROSECONDS // 1000} {PERIOD_MICROSECONDS}"
 
 
@@ -233,7 +233,7 @@ def same(wanted: Json, actual: Json) -> bool:
 
 
 def refusal(call: Callable[[], object]) -> ApiError:
-    """Give the error with which the API server refuses a call.
+    """Return the error with which the API server refuses a call.
 
     Raises:
         AssertionError: It does not.

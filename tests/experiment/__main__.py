@@ -145,7 +145,7 @@ def run(made: parts.Parts, arguments: argparse.Namespace) -> None:
 
 
 def needs_agent(arms: Sequence[Arm]) -> bool:
-    """Tell whether a run has an agent: in all its blocks, or in none."""
+    """Return whether a run has an agent: in all its blocks, or in none."""
     return any(arm in ACTING for arm in arms)
 
 

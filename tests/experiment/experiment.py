@@ -363,7 +363,7 @@ def requests_of(pod: Json) -> tuple[int, int]:
 
 
 def is_placed(pod: Json) -> bool | None:
-    """Tell whether the scheduler has placed a pod; None = it has not decided yet."""
+    """Return whether the scheduler has placed a pod; None = it has not decided yet."""
     if pod["spec"].get("nodeName"):
         return True
     conditions = {one["type"]: one for one in pod["status"].get("conditions", [])}

@@ -49,7 +49,7 @@ def write(directory: Path) -> Path:
 
 
 def c_unit(number: int) -> str:
-    """Give a small C file without headers: under emulation a compiler's start alone takes a second."""
+    """Return a small C file without headers: under emulation a compiler's start alone takes a second."""
     return "".join(
         f"""
 int unit{number}_step{step}(int value, const char *text)
@@ -64,12 +64,12 @@ int unit{number}_step{step}(int value, const char *text)
 
 
 def python_module(number: int, *, functions: int) -> str:
-    """Give a Python module."""
+    """Return a Python module."""
     return "".join(python_function(number * functions + index) for index in range(functions))
 
 
 def python_function(number: int) -> str:
-    """Give a Python function."""
+    """Return a Python function."""
     return f'''def step{number}(values, scale={number}):
     """Fold the values."""
     folded = {{}}

@@ -120,13 +120,13 @@ class Spaces:
         return records.parse_snapshot(self.node.run(f"grep -H . /proc/uptime {paths} 2>/dev/null; true"), places)
 
     def logs(self, workload: Workload) -> list[dict[str, Any]]:
-        """Give what the containers of a pod told."""
+        """Return what the containers of a pod told."""
         pod = workload.pod()
         name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
         return records.told(self.node.run(f"cat /var/log/pods/{NAMESPACE}_{name}_{uid}/*/*.log", timeout_seconds=120))
 
     def collected(self, block: int) -> tuple[list[records.Operation], list[records.Operation]]:
-        """Give the operations and the loads of all pods, of all turns until now."""
+        """Return the operations and the loads of all pods, of all turns until now."""
         done: list[records.Operation] = []
         loads: list[records.Operation] = []
         for index, workload in enumerate(self.workloads):
@@ -153,12 +153,12 @@ class Spaces:
 
 
 def is_lsp_after_ide(index: int) -> bool:
-    """Tell whether a pod's language server starts up when its IDE is up, as an IDE starts one; else both at once."""
+    """Return whether a pod's language server starts up when its IDE is up, as an IDE starts one; else both at once."""
     return index % 2 == 1
 
 
 def container(role: str, payload: Path, own: Mapping[str, Any], resources: Mapping[str, Any]) -> Json:
-    """Give a container of a space: the node's own tools and Python, seen read-only."""
+    """Return a container of a space: the node's own tools and Python, seen read-only."""
     folders = {"usr": "/usr", "lib": "/lib", "lib64": "/lib64", "payload": str(payload)}
     return {
         "name": role,
@@ -177,7 +177,7 @@ def container(role: str, payload: Path, own: Mapping[str, Any], resources: Mappi
 
 
 def volumes(payload: Path) -> list[Json]:
-    """Give the volumes of a space."""
+    """Return the volumes of a space."""
     folders = {"usr": "/usr", "lib": "/usr/lib", "lib64": "/usr/lib64", "payload": str(payload)}
     return [
         *({"name": name, "hostPath": {"path": path, "type": "Directory"}} for name, path in folders.items()),
@@ -187,5 +187,5 @@ def volumes(payload: Path) -> list[Json]:
 
 
 def control_folder(workload: Workload) -> str:
-    """Give the control folder of a pod as the node sees it."""
+    """Return the control folder of a pod as the node sees it."""
     return f"/var/lib/kubelet/pods/{workload.pod()['metadata']['uid']}/volumes/kubernetes.io~empty-dir/control"

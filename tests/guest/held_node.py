@@ -88,12 +88,12 @@ class HeldNode(ClusterAnswers):
 
     @staticmethod
     def name(number: int) -> str:
-        """Give a pod's name."""
+        """Return a pod's name."""
         return f"held-{number:02}"
 
     @staticmethod
     def path(number: int) -> str:
-        """Give the cgroup of a pod's one container."""
+        """Return the cgroup of a pod's one container."""
         return container_cgroup_path(
             driver=Driver.CGROUPFS,
             runtime=Runtime.CONTAINERD,

@@ -55,7 +55,7 @@ class GuestKernel:
 
 
 def cache_root() -> Path:
-    """Give the folder of all guest kernels; need not exist."""
+    """Return the folder of all guest kernels; need not exist."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "plimsoll" / "guest"
 
@@ -113,7 +113,7 @@ def recipe_digest(modules: Sequence[str] = MODULES) -> str:
 
 
 def find_prepared(root: Path, modules: Sequence[str] = MODULES) -> GuestKernel | None:
-    """Give the newest complete image of the present recipe."""
+    """Return the newest complete image of the present recipe."""
     folders = sorted(root.glob(f"*-{recipe_digest(modules)}"), key=lambda folder: folder.stat().st_mtime, reverse=True)
     for folder in folders:
         try:
@@ -179,7 +179,7 @@ def unpack_packages(work: Path, progress: Progress) -> tuple[Path, str]:
 
 
 def newest_image() -> str | None:
-    """Give the package of the newest kernel that apt offers; None = apt knows none (its lists may be empty)."""
+    """Return the package of the newest kernel that apt offers; None = apt knows none (its lists may be empty)."""
     for meta in META_PACKAGES:
         for name in dependencies(meta):
             if name.startswith("linux-image-"):
@@ -188,14 +188,14 @@ def newest_image() -> str | None:
 
 
 def dependencies(package: str) -> list[str]:
-    """Give the names a package depends on; empty when apt does not know it."""
+    """Return the names a package depends on; empty when apt does not know it."""
     answer = subprocess.run(["apt-cache", "depends", package], capture_output=True, text=True, check=False)
     lines = [line.strip() for line in answer.stdout.splitlines()]
     return [line.removeprefix("Depends: ").strip("<>") for line in lines if line.startswith("Depends: ")]
 
 
 def own_kernel() -> Path | None:
-    """Give the machine's newest kernel in /boot that has its modules and can be read."""
+    """Return the machine's newest kernel in /boot that has its modules and can be read."""
     kernels = sorted(Path("/boot").glob("vmlinuz-*"), key=lambda file: file.stat().st_mtime, reverse=True)
     for kernel in kernels:
         modules = Path("/lib/modules") / kernel.name.removeprefix("vmlinuz-") / "modules.dep"
@@ -205,7 +205,7 @@ def own_kernel() -> Path | None:
 
 
 def module_files(tree: Path, release: str, modules: Sequence[str] = MODULES) -> list[Path]:
-    """Give the files of ``modules`` and of what they need, in the order of loading; built-in ones need none."""
+    """Return the files of ``modules`` and of what they need, in the order of loading; built-in ones need none."""
     ordered: dict[Path, None] = {}
     for module in modules:
         answer = run(["modprobe", "-S", release, "-d", str(tree), "--show-depends", module])

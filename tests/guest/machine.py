@@ -126,7 +126,7 @@ def booted(
 
 
 def qemu_command(kernel: GuestKernel, exchange: Path, serial: Path, variant: Variant, memory_mib: int) -> list[str]:
-    """Give the command line. A machine with no disk and no network."""
+    """Return the command line. A machine with no disk and no network."""
     return [
         # Killed with the test run itself, even when that dies without a word.
         *("setpriv", "--pdeathsig", "KILL"),
@@ -144,7 +144,7 @@ def qemu_command(kernel: GuestKernel, exchange: Path, serial: Path, variant: Var
 
 
 def command_script(command: Sequence[str], variant: Variant) -> str:
-    """Give the shell script that the guest runs."""
+    """Return the shell script that the guest runs."""
     return (
         f"export {MARK}={variant.name} PYTHONDONTWRITEBYTECODE=1 OPENBLAS_NUM_THREADS=1\n"
         # Loading plugins that no inner test needs costs seconds under emulation.
@@ -155,12 +155,12 @@ def command_script(command: Sequence[str], variant: Variant) -> str:
 
 
 def python_command(*arguments: str) -> list[str]:
-    """Give a command for this very interpreter and its environment."""
+    """Return a command for this very interpreter and its environment."""
     return [sys.executable, *arguments]
 
 
 def seconds_since_boot(exchange: Path) -> float:
-    """Give how long the command ran, by the times of the files the guest wrote at its start and end."""
+    """Return how long the command ran, by the times of the files the guest wrote at its start and end."""
     return (exchange / "exit_code").stat().st_mtime - (exchange / "booted").stat().st_mtime
 
 

@@ -20,7 +20,7 @@ COMMAND: Final = (sys.executable, "-m", "agent")
 
 
 def doctor_verdicts() -> dict[str, str]:
-    """Give ``plimsoll doctor``'s verdict by check."""
+    """Return ``plimsoll doctor``'s verdict by check."""
     command = [*COMMAND, "doctor", "-o", "json"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_SECONDS)
     assert done.returncode in {0, 1}, done.stderr
@@ -34,7 +34,7 @@ class Agent:
         self.metrics_url = metrics_url
 
     def metric(self, name: str, labels: str = "") -> float | None:
-        """Give a series' value; the labels as the page writes them, a part is enough. None = there is none."""
+        """Return a series' value; the labels as the page writes them, a part is enough. None = there is none."""
         with urlopen(self.metrics_url, timeout=DEADLINE_SECONDS) as answer:  # noqa: S310 - our own agent on loopback
             page = answer.read().decode()
         for line in page.splitlines():

@@ -25,7 +25,7 @@ ALONE: Final = {Variant.NO_PSI: ("test_without_psi.py",), Variant.NO_MEMORY: ("t
 
 
 def payload_files(variant: Variant) -> list[Path]:
-    """Give the files that run under a variant."""
+    """Return the files that run under a variant."""
     if variant in ALONE:
         return [PAYLOAD / name for name in ALONE[variant]]
     alone = {name for names in ALONE.values() for name in names}
@@ -33,7 +33,7 @@ def payload_files(variant: Variant) -> list[Path]:
 
 
 def inner_tests() -> list[tuple[Variant, str]]:
-    """Give (variant, ``file::test``) of the payload, from its source: importing it belongs to the guest."""
+    """Return (variant, ``file::test``) of the payload, from its source: importing it belongs to the guest."""
     return [
         (variant, f"{file.stem}::{node.name}")
         for variant in Variant
@@ -66,7 +66,7 @@ def inner_runs() -> dict[Variant, InnerRun]:
 
 
 def run_of(variant: Variant, inner_runs: dict[Variant, InnerRun]) -> InnerRun:
-    """Give the run of a variant; boots it if it has not been."""
+    """Return the run of a variant; boots it if it has not been."""
     if variant not in inner_runs:
         inner_runs[variant] = run_inside(ensure(print), variant)
         print(inner_runs[variant].output)

@@ -97,7 +97,7 @@ def test_guest_that_does_not_end_in_time_is_killed_and_says_so() -> None:
 
 
 def running_commands() -> list[str]:
-    """Give the command lines of all processes."""
+    """Return the command lines of all processes."""
     found = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         try:

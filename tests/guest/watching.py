@@ -36,13 +36,13 @@ class Watched(NamedTuple):
         assert (result.sampled, result.failed) == (1, 0)
 
     def newest(self) -> np.void:
-        """Give the newest raw row."""
+        """Return the newest raw row."""
         row = self.rings.newest(self.slot)
         assert row is not None
         return row
 
     def newest_memory(self) -> np.void:
-        """Give the newest memory row."""
+        """Return the newest memory row."""
         rows = self.rings.memory(self.slot, 1).joined()
         assert len(rows) == 1
         newest: np.void = rows[0]

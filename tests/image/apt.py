@@ -67,7 +67,7 @@ class Apt:
         self._run("apt-get", "update", "-qq", "--error-on=any")
 
     def newest(self, names: Sequence[str]) -> dict[str, Offer]:
-        """Give what would be installed now, by name.
+        """Return what would be installed now, by name.
 
         Raises:
             ImageError: apt knows no such package.
@@ -100,7 +100,7 @@ class Apt:
 
 
 def options(settings: dict[str, str | Path]) -> list[str]:
-    """Give apt's options; as root it would else drop to a user that may not write into our folders."""
+    """Return apt's options; as root it would else drop to a user that may not write into our folders."""
     if os.geteuid() == 0:
         settings = {**settings, "APT::Sandbox::User": "root"}
     return [word for key, value in settings.items() for word in ("-o", f"{key}={value}")]

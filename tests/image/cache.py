@@ -31,13 +31,13 @@ def silent(_line: str) -> None:
 
 
 def cache_root() -> Path:
-    """Give the folder of all parts; need not exist."""
+    """Return the folder of all parts; need not exist."""
     base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     return Path(base) / "plimsoll" / "image"
 
 
 def folder_made(target: Path, fill: Callable[[Path], None]) -> Path:
-    """Give a folder, filled once: it has its name only when it is complete, whoever else makes it at the same time.
+    """Return a folder, filled once: it has its name only when it is complete, whoever else makes it at the same time.
 
     Args:
         target: Its place.

@@ -50,7 +50,7 @@ def build_again(architecture: str, progress: Progress, *, only_locked: bool = Fa
 
 
 def differing(one: Path, other: Path) -> list[str]:
-    """Give the paths below two folders that are not the same file in both."""
+    """Return the paths below two folders that are not the same file in both."""
     found = []
     for name in sorted({str(path.relative_to(tree)) for tree in (one, other) for path in tree.rglob("*")}):
         left, right = one / name, other / name

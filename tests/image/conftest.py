@@ -87,5 +87,5 @@ def container_of(image: Image, root: Path) -> Iterator[Container]:
 
 
 def sha256_of(path: Path) -> str:
-    """Give a file's checksum."""
+    """Return a file's checksum."""
     return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -123,7 +123,7 @@ def read_lock(architecture: str, text: str | None = None) -> tuple[Package, ...]
 
 
 def snapshot_moment(text: str) -> str:
-    """Give the moment that a lock was written at, as snapshot.debian.org names it.
+    """Return the moment that a lock was written at, as snapshot.debian.org names it.
 
     Raises:
         ImageError: There is no such line.
@@ -139,7 +139,7 @@ class StaleLockError(ImageError):
 
 
 def ensure_packages(text: str, architecture: str, progress: Progress) -> Mapping[str, Path]:
-    """Give the archive of every package of a lock by name: from the cache, Debian's pool or its snapshot.
+    """Return the archive of every package of a lock by name: from the cache, Debian's pool or its snapshot.
 
     The pool keeps a version for a while after the next one came out, and is asked for the file itself: the indexes
     name only the newest.
@@ -184,7 +184,7 @@ def ensure_from_snapshot(gone: Sequence[Package], moment: str) -> None:
 
 
 def place_of(package: Package) -> Path:
-    """Give the place of an archive in the cache."""
+    """Return the place of an archive in the cache."""
     return cache_root() / "packages" / f"{package.sha256}.deb"
 
 
@@ -213,7 +213,7 @@ def unpack(archive: Path, root: Path) -> None:
 
 
 def merged(name: str) -> str:
-    """Give a package's path without ``./``, by the merged places; empty for the root itself."""
+    """Return a package's path without ``./``, by the merged places; empty for the root itself."""
     path = name.removeprefix("./").strip("/")
     if path == ".":
         return ""
@@ -222,7 +222,7 @@ def merged(name: str) -> str:
 
 
 def is_wanted(path: str) -> bool:
-    """Tell whether a path gets into the image: of documentation only the licences."""
+    """Return whether a path gets into the image: of documentation only the licences."""
     if any(fnmatchcase(path, pattern) or fnmatchcase(path, f"{pattern}/*") for pattern in LEFT_OUT):
         return False
     if path.startswith("usr/share/doc/"):

@@ -60,12 +60,12 @@ LEFT_OUT: Final = (
 
 
 def requirements_of(architecture: str) -> Path:
-    """Give the lock of an architecture: ``NAME==VERSION --hash=sha256:SUM`` a line, as pip reads it."""
+    """Return the lock of an architecture: ``NAME==VERSION --hash=sha256:SUM`` a line, as pip reads it."""
     return Path(__file__).with_name(f"requirements-{architecture}.txt")
 
 
 def read_requirements(text: str) -> dict[str, tuple[str, str]]:
-    """Give version and SHA-256 by name."""
+    """Return version and SHA-256 by name."""
     found = re.findall(r"^([\w.-]+)==(\S+) --hash=sha256:([0-9a-f]{64})$", text, re.M)
     return {name: (version, digest) for name, version, digest in found}
 
@@ -115,7 +115,7 @@ def pruned(folder: Path) -> None:
 
 
 def sources() -> list[Path]:
-    """Give every file that the wheel is made of, without what was built or is nobody's."""
+    """Return every file that the wheel is made of, without what was built or is nobody's."""
     found: list[Path] = []
     for name in SOURCES:
         path = REPOSITORY / name
@@ -124,7 +124,7 @@ def sources() -> list[Path]:
 
 
 def source_digest() -> str:
-    """Give a digest of all that the wheel is made of."""
+    """Return a digest of all that the wheel is made of."""
     digest = hashlib.sha256()
     for path in [*sources(), BUILD_REQUIREMENTS]:
         digest.update(f"{path.relative_to(REPOSITORY)}\0{path.stat().st_size}\0".encode())
@@ -177,7 +177,7 @@ def build_wheel(architecture: str, target: Path) -> None:
 
 
 def cross_compiler(architecture: str) -> str | None:
-    """Give the compiler for an architecture that is not this machine's; None for its own.
+    """Return the compiler for an architecture that is not this machine's; None for its own.
 
     Raises:
         ImageError: It is not there.
@@ -223,13 +223,13 @@ def install_tools(target: Path) -> None:
 
 
 def read_metadata(folder: Path) -> list[Message]:
-    """Give the metadata of every distribution below ``folder``, by name."""
+    """Return the metadata of every distribution below ``folder``, by name."""
     found = [email.message_from_bytes(path.read_bytes()) for path in sorted(folder.glob("*.dist-info/METADATA"))]
     return sorted(found, key=lambda one: str(one["Name"]).lower())
 
 
 def interpreter(root: Path, architecture: str) -> list[str]:
-    """Give the command of an unpacked image's own Python, without chroot and so without root.
+    """Return the command of an unpacked image's own Python, without chroot and so without root.
 
     Args:
         root: Holds Debian's part, for this machine's architecture.

@@ -58,12 +58,12 @@ class Layer:
         return self.folder / "tree"
 
     def components(self) -> list[Json]:
-        """Give its part of the bill of materials."""
+        """Return its part of the bill of materials."""
         found: list[Json] = json.loads((self.folder / "components.json").read_text())
         return found
 
     def archive(self) -> Archive:
-        """Give the layer as a compressed tar, written at the first question."""
+        """Return the layer as a compressed tar, written at the first question."""
         note = self.folder / "archive.json"
         if not note.is_file():
             write_archive(self.tree, self.folder)
@@ -84,7 +84,7 @@ class Archive:
 
 
 def make_layers(architecture: str, version: str, progress: Progress, *, only_locked: bool = False) -> tuple[Layer, ...]:
-    """Give the layers of an image, lowest first; what is there already is not made again.
+    """Return the layers of an image, lowest first; what is there already is not made again.
 
     Args:
         architecture: By Debian's name.
@@ -152,7 +152,7 @@ SAMPLER: Final = "agent.sensing._sampler"
 
 
 def system_layer(architecture: str, own: str, progress: Progress, *, only_locked: bool = False) -> Layer:
-    """Give Debian's part for an architecture; its modules are compiled by that of this machine's own."""
+    """Return Debian's part for an architecture; its modules are compiled by that of this machine's own."""
     try:
         return system_layer_of(debian.LOCK.read_text(), architecture, own, progress)
     except debian.StaleLockError as stale:
@@ -162,7 +162,7 @@ def system_layer(architecture: str, own: str, progress: Progress, *, only_locked
 
 
 def system_layer_of(lock: str, architecture: str, own: str, progress: Progress) -> Layer:
-    """Give Debian's part by the text of a lock, which is kept beside it."""
+    """Return Debian's part by the text of a lock, which is kept beside it."""
 
     def fill(folder: Path) -> None:
         archives = debian.ensure_packages(lock, architecture, progress)
@@ -183,7 +183,7 @@ def system_layer_of(lock: str, architecture: str, own: str, progress: Progress) 
 
 
 def layer(name: str, recipe: str, fill: Callable[[Path], None]) -> Layer:
-    """Give a layer by what it is made of."""
+    """Return a layer by what it is made of."""
     return Layer(name=name, folder=folder_made(cache_root() / "layers" / name / recipe[:16], fill))
 
 
@@ -209,7 +209,7 @@ def finish_root(tree: Path) -> None:
 
 
 def native_architecture() -> str:
-    """Give this machine's architecture by Debian's name.
+    """Return this machine's architecture by Debian's name.
 
     Raises:
         ImageError: It is none of ours.
@@ -224,13 +224,13 @@ def native_architecture() -> str:
 
 
 def code_digest() -> str:
-    """Give a digest of the code that makes layers."""
+    """Return a digest of the code that makes layers."""
     names = ("apt.py", "bytecode.py", "debian.py", "distributions.py", "layers.py", "sbom.py")
     return digest_of(*((Path(__file__).with_name(name)).read_text() for name in names))
 
 
 def digest_of(*texts: str) -> str:
-    """Give one digest of several texts."""
+    """Return one digest of several texts."""
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()
 
 

@@ -52,27 +52,27 @@ class Image:
 
 
 def version() -> str:
-    """Give Plimsoll's version from its one home."""
+    """Return Plimsoll's version from its one home."""
     with (REPOSITORY / "pyproject.toml").open("rb") as file:
         found: str = tomllib.load(file)["project"]["version"]
     return found
 
 
 def description() -> str:
-    """Give the project's one line."""
+    """Return the project's one line."""
     with (REPOSITORY / "pyproject.toml").open("rb") as file:
         found: str = tomllib.load(file)["project"]["description"]
     return found
 
 
 def created(environment: Mapping[str, str] = os.environ) -> str:
-    """Give the time that the image says it was made at: SOURCE_DATE_EPOCH, else the beginning of time."""
+    """Return the time that the image says it was made at: SOURCE_DATE_EPOCH, else the beginning of time."""
     seconds = int(environment.get("SOURCE_DATE_EPOCH") or 0)
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def labels(revision: str | None) -> dict[str, str]:
-    """Give the labels.
+    """Return the labels.
 
     Args:
         revision: The commit, where it is known.
@@ -87,7 +87,7 @@ def labels(revision: str | None) -> dict[str, str]:
 
 
 def configuration(layers: Sequence[tuple[Layer, Archive]], architecture: str, revision: str | None) -> Json:
-    """Give the image's configuration."""
+    """Return the image's configuration."""
     moment = created()
     return {
         "architecture": architecture,
@@ -189,7 +189,7 @@ def blob(blobs: Path, content: Json, media_type: str) -> Json:
 
 
 def digest_in(descriptor: Json) -> str:
-    """Give a descriptor's checksum without its kind."""
+    """Return a descriptor's checksum without its kind."""
     return str(descriptor["digest"]).partition(":")[2]
 
 

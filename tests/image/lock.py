@@ -75,7 +75,7 @@ def renew_packages() -> None:
 
 
 def newest_packages(architectures: Sequence[str]) -> str:
-    """Give the text of a lock by what Debian has now.
+    """Return the text of a lock by what Debian has now.
 
     Raises:
         ImageError: Debian cannot be asked, or has not built a package for all architectures yet.
@@ -130,7 +130,7 @@ def substitute(architecture: str, stale: debian.StaleLockError, progress: Progre
 
 
 def runtime_requirements() -> list[str]:
-    """Give what pyproject.toml asks for to run agent and webhook in a pod."""
+    """Return what pyproject.toml asks for to run agent and webhook in a pod."""
     with (REPOSITORY / "pyproject.toml").open("rb") as file:
         project = tomllib.load(file)["project"]
     wanted = [*project["dependencies"], *project["optional-dependencies"]["webhook"]]
@@ -139,7 +139,7 @@ def runtime_requirements() -> list[str]:
 
 
 def build_tools() -> dict[str, tuple[str, set[str]]]:
-    """Give what builds the wheel, by any Python that runs the builder, on both machines: cffi has parts in C."""
+    """Return what builds the wheel, by any Python that runs the builder, on both machines: cffi has parts in C."""
     found: dict[str, tuple[str, set[str]]] = {}
     for python in BUILDERS:
         for machine in distributions.MACHINES.values():

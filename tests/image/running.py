@@ -49,7 +49,7 @@ def unpack(image: Image, root: Path) -> None:
 
 
 def place(image: Image, descriptor: Json) -> Path:
-    """Give the file of a blob."""
+    """Return the file of a blob."""
     kind, _, digest = str(descriptor["digest"]).partition(":")
     return image.layout / "blobs" / kind / digest
 
@@ -61,13 +61,13 @@ def document(image: Image, descriptor: Json) -> Json:
 
 
 def configuration(image: Image) -> Json:
-    """Give the image's configuration."""
+    """Return the image's configuration."""
     manifest = document(image, json.loads((image.layout / "index.json").read_text())["manifests"][0])
     return document(image, manifest["config"])
 
 
 def manifest_platform(image: Image) -> Json:
-    """Give what the index says of the machine that the image is for."""
+    """Return what the index says of the machine that the image is for."""
     found: Json = json.loads((image.layout / "index.json").read_text())["manifests"][0]["platform"]
     return found
 
@@ -125,7 +125,7 @@ class Container:
         return made
 
     def command(self, verb: str, *words: str | Path) -> list[str | Path]:
-        """Give a command of runc."""
+        """Return a command of runc."""
         return [self.runc, "--root", self.folder / "state", verb, *words]
 
     def run(
@@ -181,7 +181,7 @@ class Container:
         return done.returncode, done.stdout
 
     def process_ids(self, name: str) -> list[int]:
-        """Give the process ids of a running container, this machine's counting."""
+        """Return the process ids of a running container, this machine's counting."""
         done = subprocess.run(self.command("ps", "--format", "json", name), capture_output=True, text=True, check=True)
         found: list[int] = json.loads(done.stdout)
         return found

@@ -41,7 +41,7 @@ SPDX: Final = {
 
 
 def document(main: Json, components: Iterable[Json], architecture: str) -> str:
-    """Give the whole bill.
+    """Return the whole bill.
 
     Args:
         main: The component that the image is made for.
@@ -73,7 +73,7 @@ def document(main: Json, components: Iterable[Json], architecture: str) -> str:
 
 
 def debian_components(root: Path, sums: Mapping[str, str]) -> list[Json]:
-    """Give Debian's packages as their notes in the image tell of them.
+    """Return Debian's packages as their notes in the image tell of them.
 
     Args:
         root: With ``var/lib/dpkg/status.d``.
@@ -91,7 +91,7 @@ def debian_components(root: Path, sums: Mapping[str, str]) -> list[Json]:
 
 
 def licences_of(text: str) -> list[str]:
-    """Give the short names in a copyright file of Debian's machine-readable kind; of another kind, none."""
+    """Return the short names in a copyright file of Debian's machine-readable kind; of another kind, none."""
     if "/copyright-format/1.0" not in text:
         return []
     names = re.findall(r"^License:[ \t]*(\S[^\n]*)$", text, re.M)
@@ -99,7 +99,7 @@ def licences_of(text: str) -> list[str]:
 
 
 def python_components(metadata: Iterable[Message], sums: Mapping[str, tuple[str, str]]) -> list[Json]:
-    """Give distributions as their metadata tells of them.
+    """Return distributions as their metadata tells of them.
 
     Args:
         metadata: Of each.
@@ -115,7 +115,7 @@ def python_components(metadata: Iterable[Message], sums: Mapping[str, tuple[str,
 
 
 def python_licences(metadata: Message) -> list[Json]:
-    """Give what a distribution says of its licence: an SPDX expression, else a short name, else its classifiers."""
+    """Return what a distribution says of its licence: an SPDX expression, else a short name, else its classifiers."""
     expression = metadata["License-Expression"]
     if expression:
         return [{"expression": str(expression)}]
@@ -128,18 +128,18 @@ def python_licences(metadata: Message) -> list[Json]:
 
 
 def licence(name: str) -> Json:
-    """Give a licence by its SPDX identifier where that is known, else by its name."""
+    """Return a licence by its SPDX identifier where that is known, else by its name."""
     identifier = SPDX.get(name.lower())
     return {"license": {"id": identifier} if identifier else {"name": name}}
 
 
 def normal(name: str) -> str:
-    """Give a distribution's name as PyPI compares it."""
+    """Return a distribution's name as PyPI compares it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def component(name: str, version: str, purl: str, licences: list[Json], digest: str | None) -> Json:
-    """Give one entry."""
+    """Return one entry."""
     found: Json = {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl}
     if licences:
         found["licenses"] = licences

@@ -42,7 +42,7 @@ def own(folder: Path) -> Path:
 
 
 def answer(url: str, context: ssl.SSLContext | None = None) -> str:
-    """Give a page; empty when nobody answers."""
+    """Return a page; empty when nobody answers."""
     try:
         with urlopen(url, timeout=10, context=context) as reply:  # noqa: S310 - our own, on loopback
             text: str = reply.read().decode()
@@ -52,13 +52,13 @@ def answer(url: str, context: ssl.SSLContext | None = None) -> str:
 
 
 def status_of(container: Container, name: str) -> dict[str, str]:
-    """Give /proc/PID/status of a container's first process."""
+    """Return /proc/PID/status of a container's first process."""
     lines = Path(f"/proc/{min(container.process_ids(name))}/status").read_text().splitlines()
     return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
 
 
 def is_confined(status: dict[str, str]) -> bool:
-    """Tell whether a process has its own user, no capability, and no way to any."""
+    """Return whether a process has its own user, no capability, and no way to any."""
     sets = {int(status[name], 16) for name in ("CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb")}
     return set(status["Uid"].split()) == {str(UID)} and sets == {0} and status["NoNewPrivs"] == "1"
 

@@ -242,7 +242,7 @@ def _remove_dead_once(mount: Path) -> None:
 
 
 def _is_alive(pid: int, base: Path) -> bool:
-    """Say whether a tree's process lives; one that began after the tree was made has only the same number."""
+    """Return whether a tree's process lives; one that began after the tree was made has only the same number."""
     try:
         process = psutil.Process(pid)
         return process.status() != psutil.STATUS_ZOMBIE and process.create_time() <= base.stat().st_mtime

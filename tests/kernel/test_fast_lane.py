@@ -99,7 +99,7 @@ class PressureWatch(threading.Thread):
         os.close(self._fd)
 
     def rise_by(self, usec: int, *, within_ns: int) -> int:
-        """Give the end of the first stretch, at most so long, over which the total rose by so much."""
+        """Return the end of the first stretch, at most so long, over which the total rose by so much."""
         start = 0
         for now_ns, total in self.seen:
             while self.seen[start][0] < now_ns - within_ns:

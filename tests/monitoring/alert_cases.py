@@ -34,7 +34,7 @@ class Case:
 
 
 def level(name: str, values: str, where: str = NODE, more: str = "") -> tuple[str, str]:
-    """Give one series of an agent, or of another place."""
+    """Return one series of an agent, or of another place."""
     return f"{name}{{{more}{',' if more else ''}{where}}}", values
 
 
@@ -184,7 +184,7 @@ AGENT: Final = (
 
 
 def resized(result: str, values: str, *, direction: str = "up", resource: str = "cpu") -> tuple[str, str]:
-    """Give the counter of resizes of one kind."""
+    """Return the counter of resizes of one kind."""
     labels = f'resource="{resource}",direction="{direction}",result="{result}"'
     return level("plimsoll_resizes_total", values, more=labels)
 
@@ -583,7 +583,7 @@ OF_BUFFER: Final[Mapping[str, str]] = {"namespace": "shop", "buffer": "spare"}
 
 
 def of_buffer(name: str, values: str) -> tuple[str, str]:
-    """Give one series of a CapacityBuffer."""
+    """Return one series of a CapacityBuffer."""
     return level(name, values, HOOK, 'namespace="shop",buffer="spare"')
 
 

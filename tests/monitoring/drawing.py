@@ -106,7 +106,7 @@ def _of_rows(panels: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _answers(asked: Prometheus, panel: Mapping[str, Any]) -> list[tuple[str, Series]]:
-    """Give every series of a panel with its legend."""
+    """Return every series of a panel with its legend."""
     found = []
     for target in panel["targets"]:
         for series in asked.series(substituted(target["expr"], VALUES), step_seconds=float(SCRAPE_SECONDS)):

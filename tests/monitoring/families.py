@@ -33,7 +33,7 @@ TARGET_LABELS: Final = {"cluster", "node", "job", "instance"}
 
 
 def cgroup(path: str, kind: UnitKind) -> UnitStatus:
-    """Give a pod or tier of which everything is known."""
+    """Return a pod or tier of which everything is known."""
     return UnitStatus(
         identity=UnitIdentity(cgroup_path=path, kind=kind, namespace="a", pod="b"),
         resources=UnitResources(),
@@ -45,7 +45,7 @@ def cgroup(path: str, kind: UnitKind) -> UnitStatus:
 
 
 def agent_families() -> dict[str, set[str]]:
-    """Give the agent's samples by name, each with its own labels."""
+    """Return the agent's samples by name, each with its own labels."""
     metrics = Metrics(version="0", commit="", sampler="native", per_container=True)
     metrics.add_process()
     metrics.set_in_force(mode="recommend", policy="cruise")
@@ -85,7 +85,7 @@ def agent_families() -> dict[str, set[str]]:
 
 
 def webhook_families() -> dict[str, set[str]]:
-    """Give the webhook's samples by name, each with its own labels."""
+    """Return the webhook's samples by name, each with its own labels."""
     metrics = WebhookMetrics(version="0", commit="", admission_results=[str(one) for one in AdmissionOutcome])
     metrics.loops.begin("follow")
     found = _samples(metrics.page().body.decode())
@@ -105,7 +105,7 @@ def webhook_families() -> dict[str, set[str]]:
 
 
 def families() -> Mapping[str, set[str]]:
-    """Give all of both; where both have a name, the labels of either."""
+    """Return all of both; where both have a name, the labels of either."""
     agent, webhook = agent_families(), webhook_families()
     return {name: agent.get(name, set()) | webhook.get(name, set()) for name in {*agent, *webhook}}
 

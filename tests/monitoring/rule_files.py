@@ -17,7 +17,7 @@ DASHBOARD_FILES: Final = tuple(sorted((CHART / "files" / "dashboards").glob("*.j
 
 
 def rules() -> list[dict[str, Any]]:
-    """Give all rules of all files as they are written."""
+    """Return all rules of all files as they are written."""
     return [
         rule
         for file in RULE_FILES
@@ -27,7 +27,7 @@ def rules() -> list[dict[str, Any]]:
 
 
 def alerts() -> dict[str, dict[str, Any]]:
-    """Give the alerts by name; a name that is used twice fails."""
+    """Return the alerts by name; a name that is used twice fails."""
     found = [rule for rule in rules() if "alert" in rule]
     by_name = {rule["alert"]: rule for rule in found}
     assert len(by_name) == len(found)
@@ -35,13 +35,13 @@ def alerts() -> dict[str, dict[str, Any]]:
 
 
 def runbook_section(alert: str) -> str:
-    """Give what the runbook says of an alert."""
+    """Return what the runbook says of an alert."""
     _, _, rest = RUNBOOK.read_text(encoding="utf-8").partition(f"## {alert}\n")
     return rest.partition("\n## ")[0]
 
 
 def readme_section() -> str:
-    """Give what the chart's README says of alerts and dashboards."""
+    """Return what the chart's README says of alerts and dashboards."""
     _, _, rest = (CHART / "README.md").read_text(encoding="utf-8").partition("\n## Alerts and dashboards\n")
     return rest.partition("\n## ")[0]
 

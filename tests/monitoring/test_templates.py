@@ -23,7 +23,7 @@ ALL: Final[dict[str, Any]] = {
 
 
 def render(monitoring: dict[str, Any], *, kinds: tuple[str, ...] = KINDS, **values: Any) -> list[dict[str, Any]]:
-    """Give all objects of the chart with these values, for a cluster that has these kinds of the operator."""
+    """Return all objects of the chart with these values, for a cluster that has these kinds of the operator."""
     known = [word for kind in kinds for word in ("--api-versions", f"monitoring.coreos.com/v1/{kind}")]
     text = helm(
         *("template", "plimsoll", str(CHART), f"--namespace={NAMESPACE}", f"--kube-version={KUBERNETES}", *known),
@@ -92,7 +92,7 @@ def test_service_monitor_selects_the_webhook_and_believes_its_certificate(object
 
 
 def _sources(volume: dict[str, Any]) -> list[dict[str, Any]]:
-    """Give the ConfigMaps of a projected volume."""
+    """Return the ConfigMaps of a projected volume."""
     return [one["configMap"] for one in volume.get("projected", {}).get("sources", ()) if "configMap" in one]
 
 

@@ -19,7 +19,7 @@ SANITIZED = ("-g", "-O1", "-fno-omit-frame-pointer", "-fsanitize=address,undefin
 
 
 def require(program: str) -> str:
-    """Give the program's path, or skip the test and say so."""
+    """Return the program's path, or skip the test and say so."""
     path = shutil.which(program)
     if path is None:
         pytest.skip(f"{program} is not installed")

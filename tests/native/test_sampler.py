@@ -302,7 +302,7 @@ def test_close_twice_leaves_no_descriptor(bench: Bench) -> None:
 
 
 def with_budget(bench: Bench, fd_budget: int) -> Sampler:
-    """Give the bench a sampler of the same kind that may keep fewer descriptors."""
+    """Return the bench a sampler of the same kind that may keep fewer descriptors."""
     bench.sampler.close()
     bench.sampler = open_sampler(
         bench.root,

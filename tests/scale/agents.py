@@ -166,7 +166,7 @@ class Agents:
                 time.sleep(TURN_SECONDS)
 
     def look(self) -> dict[str, Any]:
-        """Say how all fare."""
+        """Return how all fare."""
         statuses = [status for one in self._agents for status in one.view.statuses()]
         troubles = [status.trouble for status in statuses]
         troubles += [one.view.pause.trouble for one in self._agents if one.view.pause is not None]
@@ -182,7 +182,7 @@ class Agents:
         }
 
     def heard(self) -> dict[str, Any]:
-        """Say when the last of all heard of the cluster's pause, or of its end."""
+        """Return when the last of all heard of the cluster's pause, or of its end."""
         return {"seconds": max(one.heard_seconds for one in self._agents)}
 
     def post(self) -> dict[str, Any]:

@@ -35,20 +35,20 @@ class Calls:
         return Counter(one.node or "?" for one in self.of_agents if not _is_put_off(one))
 
     def most_of_a_node(self, kind: str) -> int:
-        """Give the most calls of a kind (``watch pods``) by any node."""
+        """Return the most calls of a kind (``watch pods``) by any node."""
         return max(Counter(one.node for one in self.of_agents if kind_of(one) == kind).values(), default=0)
 
     def elsewhere(self) -> list[Call]:
-        """Give the agents' calls that reach past their own node: all pods, all nodes, other ConfigMaps."""
+        """Return the agents' calls that reach past their own node: all pods, all nodes, other ConfigMaps."""
         held = ("pods", "nodes", "configmaps")
         return [one for one in self.of_agents if one.resource in held and not _is_of_own_node(one)]
 
     def put_off(self) -> list[Call]:
-        """Give the agents' calls that were told to come again, by flow control or by a server that was too slow."""
+        """Return the agents' calls that were told to come again, by flow control or by a server that was too slow."""
         return [one for one in self.of_agents if _is_put_off(one)]
 
     def refused(self) -> list[Call]:
-        """Give what was answered with an error.
+        """Return what was answered with an error.
 
         Not so: what was put off; versions that are too old (410), which a list mends; and the questions whether there
         are kinds here that need not be (404).
@@ -61,7 +61,7 @@ class Calls:
 
 
 def kind_of(call: Call) -> str:
-    """Give ``list pods`` and the like."""
+    """Return ``list pods`` and the like."""
     return f"{call.verb} {call.resource or urlsplit(call.uri).path}"
 
 
@@ -71,7 +71,7 @@ def table(calls: Iterable[Call]) -> Iterator[tuple[str, int]]:
 
 
 def _is_put_off(call: Call) -> bool:
-    """Tell whether flow control, or a server or etcd that is too busy, told the caller to come again."""
+    """Return whether flow control, or a server or etcd that is too busy, told the caller to come again."""
     return call.code == 429 or call.code >= 500
 
 
@@ -106,17 +106,17 @@ class FlowControl:
         return sum(value for found, has, value in self._samples if found == name and wanted <= has.items())
 
     def dispatched(self) -> float:
-        """Give how many requests of Plimsoll's level were served."""
+        """Return how many requests of Plimsoll's level were served."""
         return self.sum("apiserver_flowcontrol_dispatched_requests_total", priority_level=LEVEL)
 
     def rejected(self) -> float:
-        """Give how many were refused with 429."""
+        """Return how many were refused with 429."""
         return self.sum("apiserver_flowcontrol_rejected_requests_total", priority_level=LEVEL)
 
     def rejected_of_others(self) -> float:
-        """Give how many of everybody else's were."""
+        """Return how many of everybody else's were."""
         return self.sum("apiserver_flowcontrol_rejected_requests_total") - self.rejected()
 
     def seats(self) -> float:
-        """Give how many requests of the level may be served at once, nominally."""
+        """Return how many requests of the level may be served at once, nominally."""
         return self.sum("apiserver_flowcontrol_nominal_limit_seats", priority_level=LEVEL)

@@ -135,7 +135,7 @@ def karpenter(plane: ControlPlane, *, buffers: bool, user: str = USER) -> Iterat
 
 
 def nodes(plane: ControlPlane) -> set[str]:
-    """Give the names of the nodes that are ready and not going."""
+    """Return the names of the nodes that are ready and not going."""
     return {
         one["metadata"]["name"]
         for one in plane.admin.items(NODES)
@@ -148,13 +148,13 @@ def _is_ready(node: Json) -> bool:
 
 
 def why_kept(plane: ControlPlane, node: str) -> set[str]:
-    """Give why Karpenter, having looked at a node, does not consolidate it, in its own words (Events)."""
+    """Return why Karpenter, having looked at a node, does not consolidate it, in its own words (Events)."""
     found = plane.admin.items("/api/v1/events", fieldSelector=f"involvedObject.kind=Node,involvedObject.name={node}")
     return {one["message"] for one in found if one["reason"] == "Unconsolidatable"}
 
 
 def is_consolidatable(plane: ControlPlane, node: str) -> bool:
-    """Tell whether a node may be consolidated by now, as far as the pool's patience goes."""
+    """Return whether a node may be consolidated by now, as far as the pool's patience goes."""
     return any(
         condition["type"] == "Consolidatable" and condition["status"] == "True"
         for claim in plane.admin.items(CLAIMS)
@@ -170,7 +170,7 @@ def await_nodes(plane: ControlPlane, count: int) -> set[str]:
 
 
 def standing(plane: ControlPlane) -> list[tuple[str, object]]:
-    """Give nodes and their taints, claims and what is true of them: for words."""
+    """Return nodes and their taints, claims and what is true of them: for words."""
     claims = [
         (
             one["metadata"]["name"],
@@ -197,13 +197,13 @@ def _is_empty(plane: ControlPlane, path: str) -> bool:
 
 
 def bound(plane: ControlPlane, namespace: str, selector: str) -> dict[str, str]:
-    """Give the nodes of the pods of a selector that have one, by name."""
+    """Return the nodes of the pods of a selector that have one, by name."""
     found = plane.admin.items(pod_path(namespace), labelSelector=selector)
     return {one["metadata"]["name"]: one["spec"]["nodeName"] for one in found if one["spec"].get("nodeName")}
 
 
 def writers(buffer: Json) -> dict[str, set[str]]:
-    """Give what each manager owns of a buffer's status: fields, and conditions by their types."""
+    """Return what each manager owns of a buffer's status: fields, and conditions by their types."""
     found: dict[str, set[str]] = {}
     for entry in buffer["metadata"].get("managedFields") or []:
         status = entry["fieldsV1"].get("f:status") if entry.get("subresource") == "status" else None

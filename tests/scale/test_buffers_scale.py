@@ -50,7 +50,7 @@ def fill(room: Buffers) -> None:
 
 
 def allowed_seconds() -> float:
-    """Give the bound, stretched by how many programs want each core: other tests' compilers are not its fault."""
+    """Return the bound, stretched by how many programs want each core: other tests' compilers are not its fault."""
     return SECONDS * max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 

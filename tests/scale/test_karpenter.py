@@ -101,7 +101,7 @@ def await_room(room: Buffers, name: str) -> None:
 
 
 def waits(plane: ControlPlane, namespace: str) -> list[str]:
-    """Give what the scheduler said of pods that it had no node for."""
+    """Return what the scheduler said of pods that it had no node for."""
     return [one["message"] for one in events(plane, namespace) if one["reason"] == "FailedScheduling"]
 
 

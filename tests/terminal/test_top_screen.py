@@ -73,7 +73,7 @@ class Pane:
         return self.wait(lambda text: part not in text)
 
     def child(self) -> int:
-        """Give the process that draws."""
+        """Return the process that draws."""
         shell = self.tmux("list-panes", "-F", "#{pane_pid}").strip()
         found = subprocess.run(["pgrep", "-P", shell], check=True, capture_output=True, text=True)
         return int(found.stdout.split()[0])

@@ -72,7 +72,7 @@ def reply_of(connection: http.client.HTTPSConnection) -> Reply:
 
 
 def echo(call: Call) -> HttpAnswer:
-    """Tell what a service is handed."""
+    """Return what a service is handed."""
     said = {
         "path": call.path,
         "body": call.body.decode(),

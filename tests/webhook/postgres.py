@@ -35,7 +35,7 @@ class PostgresError(Exception):
 
 
 def postgres_programs() -> Path:
-    """Give the folder of initdb and postgres; Debian keeps them out of the PATH.
+    """Return the folder of initdb and postgres; Debian keeps them out of the PATH.
 
     Raises:
         PostgresError: There is none.
@@ -79,7 +79,7 @@ class PostgresServer:
         return self._directory / "server.crt"
 
     def _certified(self) -> tuple[str, ...]:
-        """Give it a certificate of its own; give the options with which it takes TLS, and takes it without, too."""
+        """Return it a certificate of its own; give the options with which it takes TLS, and takes it without, too."""
         key = self._directory / "server.key"
         self._run_plain(
             *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
@@ -92,11 +92,11 @@ class PostgresServer:
         return ("-c", "ssl=on", "-c", f"ssl_cert_file={self.authority}", "-c", f"ssl_key_file={key}")
 
     def url(self, database: str = "postgres", *, user: str = USER) -> str:
-        """Give a database's URL over the unix socket, which asks for no password."""
+        """Return a database's URL over the unix socket, which asks for no password."""
         return f"postgresql:///{database}?host={quote(str(self._directory), safe='')}&port={self.port}&user={user}"
 
     def tcp_url(self, database: str = "postgres", *, password: str = PASSWORD) -> str:
-        """Give a database's URL over TCP, password and all."""
+        """Return a database's URL over TCP, password and all."""
         return f"postgresql://{USER}:{quote(password, safe='')}@127.0.0.1:{self.port}/{database}"
 
     def new_database(self) -> str:

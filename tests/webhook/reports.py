@@ -16,7 +16,7 @@ def new_report(
     received_unix_seconds: float = 1_000_000.0,
     payload_bytes: int = 0,
 ) -> NewReport:
-    """Give a report of at least so many bytes."""
+    """Return a report of at least so many bytes."""
     payload = f"{node}/{incarnation}/{sequence} ".encode()
     return NewReport(
         node=node,

@@ -66,14 +66,14 @@ class Signer:
 
 @functools.cache
 def signer(algorithm: str = "RS256", key_id: str = "key-1") -> Signer:
-    """Give a key; the same for the same arguments."""
+    """Return a key; the same for the same arguments."""
     if algorithm.startswith("RS"):
         return Signer(key_id, algorithm, rsa.generate_private_key(public_exponent=65537, key_size=2048))
     return Signer(key_id, algorithm, ec.generate_private_key(_CURVES[algorithm][1]))
 
 
 def claims(*, node: object = "node-a", **changes: object) -> dict[str, object]:
-    """Give what an agent's token says."""
+    """Return what an agent's token says."""
     return {
         "aud": [AUDIENCE],
         "exp": 5000.0,

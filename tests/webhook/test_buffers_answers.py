@@ -31,7 +31,7 @@ UNIT = 10**9
 
 
 def document(buffer: Buffer, *managers: str) -> dict[str, Any]:
-    """Give a buffer as the server has it; others wrote its status."""
+    """Return a buffer as the server has it; others wrote its status."""
     written = [
         {"manager": one, "subresource": "status", "fieldsV1": {"f:status": {"f:replicas": {}}}} for one in managers
     ]

@@ -68,7 +68,7 @@ def has_lie(index: WorkloadIndex) -> bool:
 
 
 def started(store: Store, now: float = NOW) -> WorkloadIndex:
-    """Give the index of a replica that begins now."""
+    """Return the index of a replica that begins now."""
     index, tailer = replica(store)
     follow(tailer, now)
     return index

@@ -120,7 +120,7 @@ def _buffer_lines(buffer: BufferBody, controller: BufferControllerBody, page: Pa
 
 
 def _provision_words(told: BufferProvisionBody) -> str:
-    """Say what cluster-autoscaler does next, by the status as it stands."""
+    """Return what cluster-autoscaler does next, by the status as it stands."""
     if told.status is None:
         return f"cluster-autoscaler passes it over: {told.reason}"
     if not told.virtual_pods:

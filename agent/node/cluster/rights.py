@@ -85,7 +85,7 @@ class Rights:
         return self._standing is not None
 
     def faults(self) -> tuple[str, ...]:
-        """Say what stands in the way of resizing, one sentence each; also while nothing is known."""
+        """Return what stands in the way of resizing, one sentence each; also while nothing is known."""
         if self._standing is None:
             return ("the API server has not said yet what this agent may do",)
         lacks = (str(lack) for lack in self._standing.missing if lack.permission.purpose is Purpose.RESIZE)

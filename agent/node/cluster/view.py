@@ -184,7 +184,7 @@ class ClusterView:
         )
 
     def faults(self) -> tuple[str, ...]:
-        """Tell what is not understood, of any kind: ``pods shop/web: why``."""
+        """Return what is not understood, of any kind: ``pods shop/web: why``."""
         return tuple(f"{name} {fault}" for name, one in self._all for fault in one.kept.faults())
 
     # -- in the place of a pods file -------------------------------------------------------------------------------

@@ -40,11 +40,11 @@ class Document(Generic[Kind]):
 
     @property
     def format(self) -> str:
-        """Give what stands under ``format``."""
+        """Return what stands under ``format``."""
         return f"plimsoll-{self.name}"
 
     def to_json(self, value: Kind) -> dict[str, object]:
-        """Give the document: plain dicts, lists, numbers and strings."""
+        """Return the document: plain dicts, lists, numbers and strings."""
         kind: type = self.kind
         document: dict[str, object] = {"format": self.format, "version": self.version}
         for name in _names(kind):
@@ -52,7 +52,7 @@ class Document(Generic[Kind]):
         return document
 
     def from_json(self, document: object) -> Kind:
-        """Give the value back; ``from_json(to_json(value)) == value`` for every field.
+        """Return the value back; ``from_json(to_json(value)) == value`` for every field.
 
         Args:
             document: What ``json.loads`` made of the text.

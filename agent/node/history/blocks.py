@@ -118,6 +118,6 @@ def write_whole(fd: int, content: bytes, offset: int) -> None:
 
 
 def any_along(codes: Codes, axis: int) -> Bools:
-    """Tell where anything is known, along one axis of codes."""
+    """Return where anything is known, along one axis of codes."""
     known: Bools = np.asarray(codes.any(axis=axis), dtype=np.bool_)
     return known

@@ -167,7 +167,7 @@ class HistoryFile:
 
     @property
     def damage(self) -> str | None:
-        """Say what could not be read when the file was opened; None = it was whole."""
+        """Return what could not be read when the file was opened; None = it was whole."""
         if not self.damaged_rows and not self.damaged_records:
             return None
         lost = f"{self.damaged_rows} rows and {self.damaged_records} records (a minute of 64 rows each)"

@@ -261,7 +261,7 @@ class Holds:
         self._change(stay)
 
     def notes(self, now_unix_seconds: float) -> tuple[str, ...]:
-        """Say what is held and what is wrong; one sentence each."""
+        """Return what is held and what is wrong; one sentence each."""
         pause, fault, pins = self.paused(now_unix_seconds), self._fault, len(self.pins(now_unix_seconds))
         notes = []
         if pause is not None:

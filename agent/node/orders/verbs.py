@@ -151,7 +151,7 @@ class HoldingVerbs:
         return self._ordered(now, ref, None, None if before is None else before.since_unix_seconds)
 
     def holds(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
-        """Tell what is held."""
+        """Return what is held."""
         refuse_unknown(arguments, "holds")
         now = self._clock()
         return HOLDING.to_json(

@@ -99,7 +99,7 @@ class Directions:
         return None if told is None else told.directives.pause_reason
 
     def notes(self) -> tuple[str, ...]:
-        """Say what is degraded or held, one sentence each."""
+        """Return what is degraded or held, one sentence each."""
         if not self.is_expected:
             return ()
         directed, notes = self.now(), []

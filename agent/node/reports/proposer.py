@@ -134,7 +134,7 @@ class Proposer:
         self.turns.wake()
 
     def notes(self) -> tuple[str, ...]:
-        """Say what is degraded, one sentence each."""
+        """Return what is degraded, one sentence each."""
         trouble, since = self._trouble, self._awaiting_since_seconds
         if trouble is None and since is not None and self._clock() - since > self._interval_seconds:
             trouble = "they wait until the webhook has taken a report of what they are about"

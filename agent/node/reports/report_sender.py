@@ -69,7 +69,7 @@ class ReportSender:
     # -- asked by other parts; any thread --------------------------------------------------------------------------
 
     def reported_until_seconds(self) -> float | None:
-        """Give up to when (CLOCK_MONOTONIC) the webhook knows what was measured; None = nothing since the start."""
+        """Return up to when (CLOCK_MONOTONIC) the webhook knows what was measured; None = nothing since the start."""
         until_ns = self._reported_until_ns
         return None if until_ns is None else until_ns / NS
 
@@ -89,7 +89,7 @@ class ReportSender:
         )
 
     def notes(self) -> tuple[str, ...]:
-        """Say what is degraded, one sentence each."""
+        """Return what is degraded, one sentence each."""
         trouble, fault = self._trouble, self._queue.fault
         notes = [] if trouble is None else [f"the webhook takes no reports: {trouble.sentence}"]
         return (*notes, *(() if fault is None else (fault,)))

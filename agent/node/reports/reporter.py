@@ -127,7 +127,7 @@ class Reporter:
         self.turns.wake()
 
     def reported_until_seconds(self) -> float | None:
-        """Give up to when (CLOCK_MONOTONIC) the webhook knows what was measured; None = nothing since the start."""
+        """Return up to when (CLOCK_MONOTONIC) the webhook knows what was measured; None = nothing since the start."""
         return self._sender.reported_until_seconds()
 
     def when_taken(self, call: Callable[[], None]) -> None:
@@ -139,7 +139,7 @@ class Reporter:
         return self._sender.standing(self._options.interval_seconds)
 
     def notes(self) -> tuple[str, ...]:
-        """Say what is degraded, one sentence each."""
+        """Return what is degraded, one sentence each."""
         return self._sender.notes()
 
     # -- one turn --------------------------------------------------------------------------------------------------

@@ -76,7 +76,7 @@ class TaintAsker:
             return self._refused or ASKED
 
     def notes(self) -> tuple[str, ...]:
-        """Say what is degraded, one sentence each."""
+        """Return what is degraded, one sentence each."""
         refused = self._refused
         return () if refused is None or refused.reason != AWAY else (f"no overload taint is set: {refused.detail}",)
 

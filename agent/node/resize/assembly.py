@@ -327,7 +327,7 @@ class Acting:
         return is_blamed
 
     def notes(self) -> list[str]:
-        """Say what is degraded, one sentence each."""
+        """Return what is degraded, one sentence each."""
         barrier = self.barriers.newest
         notes = [*self._parts.holds.notes(time.time()), *self._node.directions.notes()]
         if barrier is not None and barrier.reason != PAUSED:

@@ -49,7 +49,7 @@ class RowSource(Protocol):
         """Return the inode of the cgroup behind a slot."""
 
     def generation(self, slot: int) -> int:
-        """Tell which cgroup stands behind the slot."""
+        """Return which cgroup stands behind the slot."""
 
     def append_minute(self, slot: int, row: Rows | np.void, *, generation: int | None = None) -> bool:
         """Append one `MINUTE_ROW`; with a generation only while that cgroup still stands behind the slot."""

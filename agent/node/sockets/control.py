@@ -109,7 +109,7 @@ def _clear_way(path: Path) -> None:
 
 
 def _peer(connection: socket.socket) -> tuple[int, int]:
-    """Give (pid, uid) of the other side as the kernel knows them."""
+    """Return (pid, uid) of the other side as the kernel knows them."""
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
     pid, uid, _ = struct.unpack("3i", credentials)
     return int(pid), int(uid)
@@ -166,7 +166,7 @@ class ControlEndpoint:
         return _failure(f"the request is too long; allowed: one line of at most {MAX_REQUEST_BYTES} bytes")
 
     def refuse_too_slow(self) -> bytes:
-        """Say what was missing."""
+        """Return what was missing."""
         return _failure("the request did not arrive in time; allowed: one line of JSON, ended by a newline")
 
     def refuse_failed(self) -> bytes:

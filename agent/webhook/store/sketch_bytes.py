@@ -191,7 +191,7 @@ def read_heads(joined: bytes) -> Heads:
 
 
 def are_readable(heads: Heads) -> NDArray[np.bool_]:
-    """Tell which of these begin as a sketch of this version does."""
+    """Return which of these begin as a sketch of this version does."""
     readable: NDArray[np.bool_] = heads["version"] == SKETCH_VERSION
     return readable
 

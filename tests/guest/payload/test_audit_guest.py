@@ -44,7 +44,7 @@ def status(qos: QosClass, **ids: str) -> dict[str, Any]:
 
 
 def pods() -> list[dict[str, Any]]:
-    """Give a pod of each class.
+    """Return a pod of each class.
 
     burstable/web: 250m + 100m requested, 333m + 500m and 100M + 64Mi as limits.
     """
@@ -158,7 +158,7 @@ NODE = ("--capacity-cpu", "4", "--capacity-memory", "8Gi")
 
 
 def off(answer: dict[str, Any]) -> dict[tuple[str | None, str | None, str], tuple[str, str | None, str | None]]:
-    """Give what is not equal: (pod or tier, container, value) -> (state, expected, found)."""
+    """Return what is not equal: (pod or tier, container, value) -> (state, expected, found)."""
     return {
         (finding["pod"] or finding["qos_class"], finding["container"], finding["value"]): (
             finding["state"],

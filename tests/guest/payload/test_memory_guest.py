@@ -23,13 +23,13 @@ MEMORY_SIGNALS = (
 
 
 def hold(mebibytes: int) -> tuple[str, ...]:
-    """Give a load that takes and keeps memory of its own."""
+    """Return a load that takes and keeps memory of its own."""
     program = f"held = bytearray(b'x') * ({mebibytes} << 20); import signal; signal.pause()"
     return (sys.executable, "-I", "-S", "-c", program)
 
 
 def read_file_then_sleep(file: str, mebibytes: int) -> tuple[str, ...]:
-    """Give a load that reads a file once: pages of the cache nobody comes back to, so inactive."""
+    """Return a load that reads a file once: pages of the cache nobody comes back to, so inactive."""
     return ("sh", "-c", f"dd if={file} of=/dev/null bs=1M count={mebibytes} 2>/dev/null; exec sleep 600")
 
 

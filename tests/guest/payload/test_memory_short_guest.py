@@ -68,7 +68,7 @@ def test_who_is_held_back_or_stalls_gets_a_larger_limit_before_any_slow_reading(
 
 
 def reason_of(node: HeldNode, number: int, folder: Path) -> str:
-    """Give what the decision log says of a pod's accepted resize."""
+    """Return what the decision log says of a pod's accepted resize."""
     items = ask(folder / "agent.sock", "events")["items"]
     mine = [item for item in items if (item["pod"] or {}).get("name") == node.name(number)]
     print(mine)

@@ -37,7 +37,7 @@ NEIGHBOUR = f"{TIER}/pod22222222-aaaa-4000-8000-000000000002/{'c' * 64}"
 
 
 def hold(mebibytes: int) -> tuple[str, ...]:
-    """Give a load that takes and keeps memory of its own."""
+    """Return a load that takes and keeps memory of its own."""
     program = f"held = bytearray(b'x') * ({mebibytes} << 20); import signal; signal.pause()"
     return (sys.executable, "-I", "-S", "-c", program)
 
@@ -201,7 +201,7 @@ def test_a_tier_above_its_target_is_not_killed_but_held_near_its_usage(node: Nod
 
 
 def read_file(file: str, *, skip: int = 0, count: int, again: bool = False) -> tuple[str, ...]:
-    """Give a load that reads part of a file, once or without end: pages of the cache; MiB."""
+    """Return a load that reads part of a file, once or without end: pages of the cache; MiB."""
     read = f"dd if={file} of=/dev/null bs=1M skip={skip} count={count} 2>/dev/null"
     return ("sh", "-c", f"while :; do {read}; done" if again else f"{read}; exec sleep 600")
 

@@ -117,7 +117,7 @@ READERS: dict[str, Callable[[Any], object]] = {
 
 
 def refusal(read: Callable[[], object]) -> str | None:
-    """Give the words of a refusal; None = it was read."""
+    """Return the words of a refusal; None = it was read."""
     try:
         read()
     except ValueError as error:

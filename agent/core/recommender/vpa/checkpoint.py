@@ -104,7 +104,7 @@ def load_state(cpu: Histograms, memory: Histograms, row: int, state: StateCheckp
 
 
 def _checked(histograms: Histograms, checkpoint: Checkpoint | None) -> Checkpoint:
-    """Give back a checkpoint that can be loaded.
+    """Return back a checkpoint that can be loaded.
 
     Raises:
         CheckpointError: It cannot.

@@ -14,7 +14,7 @@ NOWHERE = FromBody(value=None, source="default")
 
 
 def rows(**fields: Any) -> dict[str, str]:
-    """Give label -> the rest of the line."""
+    """Return label -> the rest of the line."""
     known: dict[str, Any] = {
         **dict.fromkeys(("mode", "policy", "pause"), NOWHERE),
         **dict.fromkeys(("cpu_frozen_for", "memory_frozen_for", "left_alone_for", "stop_shrinking_seconds")),

@@ -185,7 +185,7 @@ all_settings = st.builds(
 
 
 def _classes(pod: Pod) -> tuple[QosClass, ...]:
-    """Give what the pod looks like, and the class by each API server that may store it."""
+    """Return what the pod looks like, and the class by each API server that may store it."""
     return computed_qos_class(pod), *classes_at_creation(pod, KNOWN_POD_LEVEL)
 
 

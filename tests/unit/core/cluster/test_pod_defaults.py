@@ -24,7 +24,7 @@ LIMITED = container("app", {CPU: "1", MEMORY: "1G"}, {CPU: "1"})
 
 
 def filled(defaulting: Defaulting, *containers: Any, init: Any = (), **budget: dict[str, str]) -> Any:
-    """Give the pod's own requests and limits after defaulting, as text."""
+    """Return the pod's own requests and limits after defaulting, as text."""
     stored = defaulted(pod_of(new_pod(*containers, initContainers=list(init), resources=budget)), defaulting)
     if stored.resources is None:
         return None

@@ -56,7 +56,7 @@ VICTIM = make_pod(
 
 
 def tenants(config_hash: str, uid: str = "uid-evil", **metadata: Any) -> Pod:
-    """Give a pod that says all that a mirror says; of such pods a kubelet reports nothing."""
+    """Return a pod that says all that a mirror says; of such pods a kubelet reports nothing."""
     made = mirror_metadata("node-1", config_hash)
     return make_pod(
         container("app"),

@@ -16,7 +16,7 @@ AMOUNTS = st.floats(min_value=0, max_value=LARGEST, allow_nan=False)
 
 
 def stored(*amounts: float) -> list[float]:
-    """Give what amounts come back as."""
+    """Return what amounts come back as."""
     values = np.array(amounts)
     back, has = decode(encode(values, np.ones(values.size, dtype=np.bool_)))
     assert has.all()

@@ -18,7 +18,7 @@ def key(name: object) -> HistoryKey:
 
 
 def full_table(newest: int | None = None) -> HistoryTable:
-    """Give a table of one block whose rows 0 to 63 stand for the keys 0 to 63."""
+    """Return a table of one block whose rows 0 to 63 stand for the keys 0 to 63."""
     table = HistoryTable()
     for number in range(BLOCK_ROWS):
         assert table.adopt(key(number), newest, max_rows=BLOCK_ROWS) == number

@@ -89,7 +89,7 @@ def levels(
 def running(
     qos: QosClass | None = None, *, name: str = "app", container_id: str = APP, **fields: Any
 ) -> dict[str, Any]:
-    """Give the status of a pod whose only container runs."""
+    """Return the status of a pod whose only container runs."""
     status = {"name": name, "containerID": f"containerd://{container_id}", "state": {"running": {}}}
     return {"phase": "Running", "qosClass": qos, "containerStatuses": [status], **fields}
 
@@ -99,7 +99,7 @@ def run(pods: list[Pod], *cgroups: LiveCgroup, rules: AuditRules | None = None, 
 
 
 def of(report: AuditReport, file: str, level: CgroupLevel, **subject: Any) -> Finding:
-    """Give the one finding for a value."""
+    """Return the one finding for a value."""
     found = [
         finding
         for finding in report.findings
@@ -564,7 +564,7 @@ def test_controller_that_is_off_is_not_there_only_where_something_is_written() -
 
 
 def resizing(**more: Any) -> Pod:
-    """Give a pod that was 100m - 200m and shall be 200m - 400m."""
+    """Return a pod that was 100m - 200m and shall be 200m - 400m."""
     status = running(QosClass.BURSTABLE, **more)
     status["containerStatuses"][0] |= {
         "allocatedResources": {"cpu": "100m"},
@@ -746,7 +746,7 @@ rule_sets = st.builds(
 
 
 def as_live(wanted: Wanted) -> Amount:
-    """Give what the kernel would show after the value was written."""
+    """Return what the kernel would show after the value was written."""
     target: Target | None = wanted.target
     if isinstance(target, Weights):
         return target.quadratic or target.linear

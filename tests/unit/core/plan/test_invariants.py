@@ -30,7 +30,7 @@ def faults(plan: Plan, situation: Situation = GOOD) -> list[str]:
 
 
 def with_share(plan: Plan, place: int, **fields: Any) -> Plan:
-    """Give the plan with fields of one pod's CPU changed."""
+    """Return the plan with fields of one pod's CPU changed."""
     pod = plan.pods[place]
     share = pod.containers[0].cpu
     assert share is not None

@@ -21,7 +21,7 @@ CPU = wanted(100)
 
 
 def killed(name: str = "web", *, limit: int | None = 80, base: int = 128, **fields: Any) -> Any:
-    """Give a pod of 64 MiB that was killed and needs ``base`` MiB, and a limit of twice that."""
+    """Return a pod of 64 MiB that was killed and needs ``base`` MiB, and a limit of twice that."""
     stated: dict[str, Any] = {
         "cpu": 100,
         "memory": 64 * MIB,

@@ -17,7 +17,7 @@ TERABYTES = 10**13
 
 
 def told(demand: Demand, base: int, peak: int | None = None) -> Demand:
-    """Give a demand of which others saw more."""
+    """Return a demand of which others saw more."""
     return replace(demand, foreseen_base=base, foreseen_peak=base if peak is None else peak)
 
 

@@ -99,7 +99,7 @@ def test_a_least_of_nothing_leaves_an_idle_pod_a_request_and_the_node_its_plan(o
 
 
 def _resizing(name: str, reason: str, *, cpu: int, granted: int, known: bool) -> PodDemand:
-    """Give a pod whose resize to so many millicores waits, and of which so many are granted."""
+    """Return a pod whose resize to so many millicores waits, and of which so many are granted."""
     had = amounts(granted, 64 * MIB)
     return pod_demand(
         name,

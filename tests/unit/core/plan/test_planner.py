@@ -40,7 +40,7 @@ CPU = wanted(100)
 
 
 def app(name: str, base: int = 100, peak: int | None = None, **fields: Any) -> Any:
-    """Give a pod of one container that requests 100m and 64 MiB and needs some CPU."""
+    """Return a pod of one container that requests 100m and 64 MiB and needs some CPU."""
     demand = {key: fields.pop(key) for key in ("is_urgent", "is_upward_only", "limit") if key in fields}
     return pod_demand(name, demands=[needs("app", wanted(base, peak, **demand), MEMORY)], **fields)
 
@@ -209,7 +209,7 @@ def test_nothing_stated_and_nothing_known_has_no_share() -> None:
 
 
 def crowded(**fields: Any) -> Any:
-    """Give three pods of base 500 and peak 1000 on a node for two of them: 1000 + 500 fit into 1500."""
+    """Return three pods of base 500 and peak 1000 on a node for two of them: 1000 + 500 fit into 1500."""
     return node(*(app(name, 500, 1000) for name in "abc"), cpu=1500, **fields)
 
 
@@ -867,7 +867,7 @@ def test_an_empty_node_has_an_empty_plan() -> None:
 
 
 def burst(name: str, base: int, seen: int, *, request: int = 700, spike: int = 100, **fields: Any) -> Any:
-    """Give a pod that needs some CPU, and has wanted much more in the last seconds."""
+    """Return a pod that needs some CPU, and has wanted much more in the last seconds."""
     cpu = wanted(seen, seen, is_urgent=True, sustained=base, sustained_peak=base + spike)
     return pod_demand(
         name, containers=[container(cpu=request, memory=64 * MIB)], demands=[needs("app", cpu, MEMORY)], **fields

@@ -30,7 +30,7 @@ def options(**fields: Any) -> BoundsOptions:
 
 
 def joined(kind: Any, values: list[Any], **others: Any) -> Any:
-    """Give several rows as one value of arrays."""
+    """Return several rows as one value of arrays."""
     names = [field.name for field in fields(kind) if field.name not in ("limit_rule", "extra")]
     return kind(**{name: np.concatenate([getattr(value, name) for value in values]) for name in names}, **others)
 
@@ -424,7 +424,7 @@ rules = st.builds(
 
 
 def after(now: Stated, answer: Bounded) -> Stated:
-    """Give what is stated once the answer is applied as a resize can: nothing is added."""
+    """Return what is stated once the answer is applied as a resize can: nothing is added."""
     fields: dict[str, Any] = {}
     for name, unit in (("cpu", "millicores"), ("memory", "bytes")):
         for kind in ("request", "limit"):

@@ -30,7 +30,7 @@ def about(resource: str, sentences: tuple[str, ...]) -> list[str]:
 
 
 def turns(when: str, *, up: str | None = None, down: str | None = None) -> str:
-    """Give the sentence about answers that would move the request again."""
+    """Return the sentence about answers that would move the request again."""
     parts = [f"rises when the policy asks for {up} or more"] if up is not None else []
     parts += [f"falls when the policy asks for {down} or less"] if down is not None else []
     return f"{when}, the request {', and '.join(parts)}."

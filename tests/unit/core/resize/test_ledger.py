@@ -444,7 +444,7 @@ def test_a_memory_limit_that_has_risen_is_held_for_a_while_over_restarts_and_wha
 
 
 def dragged(fake: FakePod, memory: int) -> PlanStep:
-    """Give a step in which the request passes the limit, which follows by the one byte that keeps the QoS class."""
+    """Return a step in which the request passes the limit, which follows by the one byte that keeps the QoS class."""
     wish = step(fake, memory=memory, limit=memory)
     request, limit = wish.changes
     return replace(wish, changes=(request, replace(limit, after=limit.after + 1)))

@@ -37,7 +37,7 @@ def key(name: object) -> HistoryKey:
 
 
 def minute(number: int, rows: int, amount: float | None = None) -> Minutes:
-    """Give a minute whose row r uses ``amount + r`` millicores, peaks at the double and holds as many MiB."""
+    """Return a minute whose row r uses ``amount + r`` millicores, peaks at the double and holds as many MiB."""
     cpu = np.arange(rows, dtype=np.float64) + (number % 1000 if amount is None else amount)
     has = np.ones(rows, dtype=np.bool_)
     return Minutes(
@@ -51,7 +51,7 @@ def minute(number: int, rows: int, amount: float | None = None) -> Minutes:
 
 
 def only(number: int, rows: int, chosen: list[int], *, cpu: bool = True) -> Minutes:
-    """Give a minute in which some rows are known, with 1 MiB and, if so, 7 millicores."""
+    """Return a minute in which some rows are known, with 1 MiB and, if so, 7 millicores."""
     has = np.isin(np.arange(rows), chosen)
     none = np.zeros(rows, dtype=np.bool_)
     return Minutes(

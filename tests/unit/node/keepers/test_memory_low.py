@@ -94,7 +94,7 @@ class Scene:
         self.now += TURN_SECONDS
 
     def values(self) -> list[int]:
-        """Give memory.low of kubepods, the tier, one pod and its container, the other and its."""
+        """Return memory.low of kubepods, the tier, one pod and its container, the other and its."""
         own = self.places[WEB]
         above = [own.parents[2], own.parents[1], own.parents[0], own]
         return [

@@ -363,7 +363,7 @@ def test_so_is_one_in_the_table_of_contents(whole: Whole, offset: int) -> None:
 
 
 def found_or_told(path: Path) -> list[object]:
-    """Give what is in a recording; nothing if one line says why not."""
+    """Return what is in a recording; nothing if one line says why not."""
     try:
         with Recording(path) as recording:
             return everything(recording)

@@ -42,7 +42,7 @@ Rows = NDArray[np.void]
 
 
 def rows_of(kind: np.dtype[np.void]) -> Rows:
-    """Give two rows, the second after all counters have gone on."""
+    """Return two rows, the second after all counters have gone on."""
     rows = np.zeros(2, dtype=kind)
     for name in kind.names or ():
         if name not in NOT_TOLD:
@@ -53,7 +53,7 @@ def rows_of(kind: np.dtype[np.void]) -> Rows:
 
 
 def told(samples: Rows, memory_rows: Rows) -> dict[str, str]:
-    """Give what ``top``, ``why`` and the metrics say of a cgroup with these rows."""
+    """Return what ``top``, ``why`` and the metrics say of a cgroup with these rows."""
     with RingFile.open(None, RingGeometry(max_slots=1), boot_id="b") as rings:
         slot = rings.attach("a", INODE, now_monotonic_ns=1)
         for place in range(2):
@@ -77,7 +77,7 @@ def told(samples: Rows, memory_rows: Rows) -> dict[str, str]:
 
 
 def places_of(kind: np.dtype[np.void], column: str) -> set[str]:
-    """Give where a column is told: another value there changes what is said."""
+    """Return where a column is told: another value there changes what is said."""
     samples, memory_rows = rows_of(SAMPLE), rows_of(MEMORY_ROW)
     before = told(samples, memory_rows)
     changed = samples if kind is SAMPLE else memory_rows

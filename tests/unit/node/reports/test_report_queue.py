@@ -80,7 +80,7 @@ def drained(queue: ReportQueue) -> list[Outgoing]:
 
 
 def numbers(outgoing: list[Outgoing]) -> list[int]:
-    """Give which reports these are, after checking that each knows its own name."""
+    """Return which reports these are, after checking that each knows its own name."""
     documents = [json.loads(one.kept) for one in outgoing]
     assert [(one["incarnation"], one["sequence"]) for one in documents] == [
         (one.incarnation, one.sequence) for one in outgoing

@@ -183,7 +183,7 @@ class Node:
         self.server = self.stack.enter_context(WebhookServer(self.webhook.behave, port=self.server.port))
 
     def value(self, line: str) -> float:
-        """Give one value of the page."""
+        """Return one value of the page."""
         page = generate_latest(self.registry).decode()
         return next(float(one.rpartition(" ")[2]) for one in page.splitlines() if one.startswith(line + " "))
 
@@ -432,7 +432,7 @@ def test_when_the_bound_is_hit_what_is_lost_is_counted_and_the_rest_arrives(
 
 
 def _size_of_one(node: Node) -> int:
-    """Give about how large a report of this node is in the queue."""
+    """Return about how large a report of this node is in the queue."""
     node.stop_server()
     node.run_for(310)
     size = node.queue.size_bytes // node.queue.reports

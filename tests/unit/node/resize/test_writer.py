@@ -38,7 +38,7 @@ def started(directory: Path | None = None) -> Turns:
 
 
 def on_disk(turns: Turns) -> tuple[list[str], list[str]]:
-    """Give what the files say: states of flights, and pods of which originals are kept."""
+    """Return what the files say: states of flights, and pods of which originals are kept."""
     assert turns.directory is not None
     ledger: Any = json.loads((turns.directory / "ledger").read_text())
     holds: Any = json.loads((turns.directory / "holds").read_text())

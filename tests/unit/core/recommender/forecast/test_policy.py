@@ -507,7 +507,7 @@ def test_steps_tell_when_peaks_were_safer() -> None:
 
 
 def held_bytes(thing: object, seen: set[int]) -> int:
-    """Give the bytes of all arrays that an object of core holds."""
+    """Return the bytes of all arrays that an object of core holds."""
     if id(thing) in seen:
         return 0
     seen.add(id(thing))

@@ -45,7 +45,7 @@ class Watched:
 
 
 def bucket_end(value: float, first: float) -> float:
-    """Give the end of the bucket of a value: the first of first (1.05^b - 1) / 0.05 above it."""
+    """Return the end of the bucket of a value: the first of first (1.05^b - 1) / 0.05 above it."""
     end, width = first, first
     while end <= value:
         width *= 1.05
@@ -54,7 +54,7 @@ def bucket_end(value: float, first: float) -> float:
 
 
 def target_of(value: float, first: float) -> float:
-    """Give the target of a usage that never changes, about: the end of its bucket and 15 % of it."""
+    """Return the target of a usage that never changes, about: the end of its bucket and 15 % of it."""
     return 1.15 * bucket_end(value, first)
 
 
