@@ -56,7 +56,7 @@ class EventWriter:
         self._is_failing = False
 
     def send(self, event: PodEvent) -> bool:
-        """Tell of something.
+        """Report something.
 
         Returns:
             Whether it is written, or counted in what is written; False = left out or refused.

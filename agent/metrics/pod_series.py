@@ -97,7 +97,7 @@ class TierSeries:
         self._tiers: Sequence[UnitStatus] = ()
 
     def publish(self, tiers: Sequence[UnitStatus]) -> None:
-        """Take the newest figures."""
+        """Record the newest figures."""
         self._tiers = tiers
 
     def collect(self) -> Iterable[Metric]:

@@ -416,7 +416,7 @@ class Watch:
             self.acting.actor.ask(Trigger.NEWS)
 
     def _evaluated(self) -> None:
-        """Hear of new recommendations; the thread ``control``."""
+        """Handle new recommendations; the thread ``control``."""
         if self.acting is not None:
             self.acting.actor.ask(Trigger.NEWS)
 
@@ -426,7 +426,7 @@ class Watch:
             self.acting.swept()
 
     def held(self, cgroup_path: str) -> None:
-        """Hear that a cgroup's tasks were held back at its memory.high; the sampling thread."""
+        """Record that a cgroup's tasks were held back at its memory.high; the sampling thread."""
         if self.acting is not None:
             self.acting.alarms.held(cgroup_path)
 
@@ -436,7 +436,7 @@ class Watch:
             self.acting.alarms.look_at_memory(is_waited_for=is_waited_for)
 
     def _contended(self) -> None:
-        """Hear that contention has begun: between the last two readings of the fast lane. On the sampling thread."""
+        """Record that contention has begun: between the last two readings of the fast lane. On the sampling thread."""
         if self.acting is not None:
             self.acting.alarms.contended(int(1e9 / self.settings.sampling.fast_lane_hz))
 

@@ -214,7 +214,7 @@ class KubernetesSettings:
     require_node_claim: bool = True
     """Write only with a token that names this node (a pod's own does from Kubernetes 1.32 on); else recommend only."""
     events: bool = True
-    """Tell of resizes as Kubernetes Events on the pods, at most a few a minute."""
+    """Report resizes as Kubernetes Events on the pods, at most a few a minute."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

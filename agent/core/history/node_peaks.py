@@ -48,7 +48,7 @@ class Leaders:
     """Largest of another node."""
 
     def with_value(self, value: int, node: int) -> Leaders:
-        """Take in a value of a node."""
+        """Add a value of a node."""
         if value == 0:
             return self
         if node == self.node:
@@ -58,7 +58,7 @@ class Leaders:
         return Leaders(self.top, self.node, max(self.second, value))
 
     def merged(self, other: Leaders) -> Leaders:
-        """Take in all that the other did."""
+        """Add all that the other did."""
         if other.node == self.node:
             return Leaders(max(self.top, other.top), self.node, max(self.second, other.second))
         first, then = (self, other) if (self.top, self.node) > (other.top, other.node) else (other, self)

@@ -175,7 +175,7 @@ def leaders_of(planes: Codes, resource: int) -> Leaders:
 
 
 def add_leader(planes: Codes, resource: int, slot: int, code: int, node: int) -> None:
-    """Take in a node's value, as ``Leaders.with_value`` does; of two nodes with the same largest value either stays.
+    """Add a node's value, as ``Leaders.with_value`` does; of two nodes with the same largest value either stays.
 
     What is answered is the same: leaving out one of them, the other's value remains.
     """

@@ -229,7 +229,7 @@ class QualityLedger:
         }
 
     def take_arrays(self, arrays: Mapping[str, SavedArray], saved_rows: Rows, rows: Rows) -> None:
-        """Take over a state that was saved.
+        """Restore a state that was saved.
 
         Args:
             arrays: Of ``to_arrays``.

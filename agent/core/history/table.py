@@ -162,11 +162,11 @@ class HistoryTable:
         return [(row, entry) for row, entry in entries if entry is not None]
 
     def is_saved(self, row: int) -> None:
-        """Take note that a row's entry is in the file."""
+        """Record that a row's entry is in the file."""
         self._changed.discard(row)
 
     def learn(self, first_unix_minute: int, is_known: Bools, *, is_kept: bool = True) -> None:
-        """Take note of minutes that became known.
+        """Record minutes that became known.
 
         Args:
             first_unix_minute: The minute of the first; the others follow one by one.
@@ -182,7 +182,7 @@ class HistoryTable:
             self._counts[rows] += seen.sum(axis=0)
 
     def unlearn(self, oldest_unix_minute: int, is_known: Bools) -> None:
-        """Take note of minutes that leave the ring.
+        """Record minutes that leave the ring.
 
         Args:
             oldest_unix_minute: Of those that stay.

@@ -59,7 +59,7 @@ class RowFollower(Protocol):
         ...
 
     def judge(self, unix_minute: int, monotonic_minute: int, found: Sequence[tuple[Place, Row]]) -> None:
-        """Take a minute over: units with rows, and their MINUTE_ROW rows of shape ``(1,)``; the teaching thread."""
+        """Add a minute: units with rows, and their MINUTE_ROW rows of shape ``(1,)``; the teaching thread."""
         ...
 
     def save(self) -> None:

@@ -157,7 +157,7 @@ class QualityKeeper:
             log.warning("the quality of sizing is not kept", extra={"cause": str(error)})
 
     def _load(self) -> str | None:
-        """Take up the sums that were kept; return why there are none, None = they are taken up."""
+        """Restore the sums that were kept; return why there are none, None = they are taken up."""
         saved = self._history.load_state(STATE_NAME)
         if isinstance(saved, str):
             return saved

@@ -52,7 +52,7 @@ class ToldKills:
         """The uid in the cgroup's name and container -> the newest kill that the kernel told of."""
 
     def seen(self, identity: UnitIdentity, unix_seconds: float) -> None:
-        """Hear of a kill that the kernel told of; the sampling thread. Never waits."""
+        """Handle a kill that the kernel told of; the sampling thread. Never waits."""
         if identity.pod_uid is not None and identity.container is not None:
             self._seen[identity.pod_uid, identity.container] = unix_seconds
 

@@ -124,7 +124,7 @@ class _OverloadTurn:
         self._series.set_overload(is_overloaded=self._keeper.is_overloaded, is_tainted=bool(self._keeper.is_tainted))
 
     def close(self) -> None:
-        """Take the taint away."""
+        """Remove the taint."""
         self._keeper.remove_at_exit()
 
 

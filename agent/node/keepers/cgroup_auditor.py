@@ -134,7 +134,7 @@ class CgroupAuditor:
         return _Look(state=state, reading=cgroups.read(), rules=rules, suspected=suspected)
 
     def _end(self, look: _Look) -> None:
-        """Tell what was found; where something seems to have drifted, only once it has been looked at again."""
+        """Report what was found; where something seems to have drifted, only once it has been looked at again."""
         drifts = sure_drifts(look.findings)
         if look.suspected is None:
             self._count_changes(look.cgroups)

@@ -157,7 +157,7 @@ class OverloadKeeper:
                 self._retry_seconds = min(2 * self._retry_seconds, LONGEST_RETRY_SECONDS)
 
     def remove_at_exit(self, timeout_seconds: float = EXIT_SECONDS) -> None:
-        """Take the taint away at the end, if it is there and writing is allowed; never raises.
+        """Remove the taint at the end, if it is there and writing is allowed; never raises.
 
         Where that fails the next agent takes it away, unless the node is overloaded then.
         """

@@ -279,7 +279,7 @@ class PodLimitsWriter(CgroupKeeper):
             self._say(pod, Outcome.WITHHELD, SWITCHED_OFF, "podLimits.writeCgroups is off")
 
     def _say(self, pod: Pod, outcome: Outcome, reason: str, detail: str, action: Action = Action.POD_LIMITS) -> None:
-        """Tell what stands in the way; the same of the same pod is told once, until it has been otherwise."""
+        """Report what stands in the way; the same of the same pod is told once, until it has been otherwise."""
         key = (reason, "" if reason == NO_ROOM else detail)  # what is in use moves all the time
         self._saying.add(key)
         if key not in self._told.get(pod.uid, frozenset()):

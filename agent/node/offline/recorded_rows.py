@@ -33,7 +33,7 @@ class ArrayView:
         return self.pieces[0].size
 
     def intact(self) -> bool:
-        """Tell that they are."""
+        """Return that they are."""
         return True
 
     def joined(self) -> Rows:

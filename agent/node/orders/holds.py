@@ -179,7 +179,7 @@ class Holds:
         self._change_pin(uid, promised)
 
     def keep_promise(self, uid: str, *, steps_left: int) -> None:
-        """Take down how many steps of what was promised are left; 0 = it is done, or cannot be."""
+        """Record how many steps of what was promised are left; 0 = it is done, or cannot be."""
         self._change_pin(uid, lambda pin: replace(pin, promised_steps=min(steps_left, pin.promised_steps)))
 
     def promised(self, now_unix_seconds: float) -> dict[str, int]:

@@ -86,7 +86,7 @@ class RestorePromises:
         return uid in self._holds.promised(wall_now_seconds)
 
     def answered(self, uid: str, answer: ResizeAnswer, *, now_seconds: float, wall_now_seconds: float) -> None:
-        """Take down what the API server said to a step of ``due``."""
+        """Record what the API server said to a step of ``due``."""
         if is_passing(answer.kind):
             self._again_seconds[uid] = now_seconds + AGAIN_SECONDS
         promised = self._holds.promised(wall_now_seconds).get(uid)

@@ -201,7 +201,7 @@ class HoldingVerbs:
         )
 
     def events(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
-        """Tell decisions, newest first.
+        """Report decisions, newest first.
 
         All optional: ``limit``, ``pod`` and ``namespace`` (``*`` allowed), ``actions``, ``outcomes`` (lists),
         ``since_seconds``; ``newest_outcomes``: one entry of each resize, see ``core.outcomes``.

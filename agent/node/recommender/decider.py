@@ -110,7 +110,7 @@ class Decider:
         minutes_of: Callable[[UnitStatus], RingRows] | None = None,
         notes: Sequence[str] = (),
     ) -> Explanations:
-        """Tell everything behind the recommendation of each of some units.
+        """Report everything behind the recommendation of each of some units.
 
         Args:
             trail_seconds: How far back the picture of usage goes; 0 = none is asked for.

@@ -109,7 +109,7 @@ class StillNode:
         return self._decider.decide(self._observer.statuses(self._units.all()), self._notes)
 
     def explanations(self, name: str, trail_seconds: float) -> Explanations:
-        """Tell everything behind the recommendation of one pod, container or other unit.
+        """Report everything behind the recommendation of one pod, container or other unit.
 
         Args:
             trail_seconds: How far back the picture of usage goes; 0 = none is asked for.

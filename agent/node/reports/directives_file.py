@@ -118,7 +118,7 @@ class Directions:
     # -- told by the thread that reports ---------------------------------------------------------------------------
 
     def take(self, answer: object) -> None:
-        """Take the answer to a report; never raises. What is not understood changes nothing, and is said once.
+        """Record the answer to a report; never raises. What is not understood changes nothing, and is said once.
 
         Args:
             answer: What ``json.loads`` made of the body: ``etag`` and ``directives``, where null means that what this

@@ -118,7 +118,7 @@ class Proposer:
         self.turns.join(STOP_SECONDS)
 
     def take(self, plan: Plan) -> None:
-        """Take the newest plan; quick, from the acting thread."""
+        """Record the newest plan; quick, from the acting thread."""
         proposals = proposals_of(plan) if self._may_propose() is None else ()
         with self._lock:
             self._standing.take(proposals, self._clock())
@@ -128,7 +128,7 @@ class Proposer:
         self.turns.wake()
 
     def reported(self) -> None:
-        """Hear that a report was taken; quick, from the thread that reports."""
+        """Record that a report was taken; quick, from the thread that reports."""
         with self._lock:
             self._has_news = True
         self.turns.wake()

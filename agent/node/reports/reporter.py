@@ -115,7 +115,7 @@ class Reporter:
     # -- asked by other parts --------------------------------------------------------------------------------------
 
     def killed(self, identity: UnitIdentity, *, memory_bytes: int | None, monotonic_ns: int, kills: int = 1) -> None:
-        """Hear of out-of-memory kills; the sampling thread. Never waits."""
+        """Handle out-of-memory kills; the sampling thread. Never waits."""
         self._roller.killed(identity, memory_bytes=memory_bytes, monotonic_ns=monotonic_ns, kills=kills)
 
     def hasten(self, until_seconds: float) -> None:

@@ -94,7 +94,7 @@ class Roller:
         self._kills: list[_Kill] = []
 
     def killed(self, identity: UnitIdentity, *, memory_bytes: int | None, monotonic_ns: int, kills: int = 1) -> None:
-        """Hear of out-of-memory kills; the sampling thread. Never waits."""
+        """Handle out-of-memory kills; the sampling thread. Never waits."""
         if identity.pod_uid is None or identity.container is None:
             return
         kill = _Kill(

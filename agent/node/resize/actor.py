@@ -234,7 +234,7 @@ class Actor:
         return planned
 
     def _tell_barrier(self, barrier: Barrier | None, planned: Planned) -> None:
-        """Tell what stands in the way of the newest plan, here and to whoever asks ``may_write``."""
+        """Report what stands in the way of the newest plan, here and to whoever asks ``may_write``."""
         barriers, series = self._barriers, self._parts.series
         if barrier is not None and barrier.reason == NO_API:
             series.forget_plan()  # it is of a state that nobody vouches for

@@ -117,7 +117,7 @@ class Alarms:
         self._contended_ns: int | None = None
 
     def contended(self, since_ns: int) -> None:
-        """Hear that contention has begun, for the next look; the sampling thread.
+        """Record that contention has begun, for the next look; the sampling thread.
 
         Args:
             since_ns: How long ago at most.
@@ -152,7 +152,7 @@ class Alarms:
         self._tell(looked, found)
 
     def held(self, cgroup_path: str) -> None:
-        """Hear that a cgroup's tasks were held back at its memory.high; the sampling thread."""
+        """Record that a cgroup's tasks were held back at its memory.high; the sampling thread."""
         if self._shortages is not None and cgroup_path in self._looked.by_path:
             self._shortages.held(cgroup_path)
 
@@ -212,7 +212,7 @@ class Alarms:
             found[key] = replace(found.get(key, Urgent()), memory_bytes=size, memory_limit_bytes=limit_bytes)
 
     def _stalled(self, looked: _Looked, found: dict[ContainerKey, Urgent]) -> None:
-        """Tell of those that wait for memory; between two slow readings, as the rings have no quicker ones."""
+        """Report those that wait for memory; between two slow readings, as the rings have no quicker ones."""
         rows = self._rings.newest_memory_rows(looked.slots)
         before = looked.memory_before
         if before is not None and (rows["monotonic_ns"] == before["monotonic_ns"]).all():
@@ -228,7 +228,7 @@ class Alarms:
             self._shortages.waited()
 
     def _fell_short(self, looked: _Looked, rows: Rows, found: dict[ContainerKey, Urgent]) -> None:
-        """Tell of those that are held back at memory.high, or wait for memory at their limit."""
+        """Report those that are held back at memory.high, or wait for memory at their limit."""
         if self._shortages is None or self._shortages.is_quiet:
             return
         is_full = rows["memory_current_bytes"] >= self._options.urgent_memory_ratio * looked.limit_bytes

@@ -308,7 +308,7 @@ class Acting:
         self.actor.alarm(needs)
 
     def killed(self, identity: UnitIdentity, memory_bytes: int | None) -> bool:
-        """Hear of an out-of-memory kill; the sampling thread.
+        """Handle an out-of-memory kill; the sampling thread.
 
         Args:
             memory_bytes: What it used then, else its limit; None = neither is known.

@@ -48,11 +48,11 @@ class MemoryShortages:
         self._waiting_until_ns = 0
 
     def held(self, path: str) -> None:
-        """Hear that a cgroup's tasks were held back at its memory.high."""
+        """Record that a cgroup's tasks were held back at its memory.high."""
         self._held_ns[path] = self._clock_ns()
 
     def waited(self) -> None:
-        """Hear that tasks of some pod have waited for memory in the last moments."""
+        """Record that tasks of some pod have waited for memory in the last moments."""
         self._waiting_until_ns = self._clock_ns() + NEWS_NS
 
     @property

@@ -41,7 +41,7 @@ class Events(Protocol):
     """Tells pods' owners; ``kube.events.EventWriter`` is one."""
 
     def send(self, event: PodEvent) -> bool:
-        """Tell; never raises."""
+        """Report; never raises."""
 
 
 class ActTeller:
@@ -88,7 +88,7 @@ class ActTeller:
             self.event(news.ref, event, news.detail or changes_text(news.changes))
 
     def propose(self, planned: Planned) -> None:
-        """Tell of evictions that the plan asks for; nobody is evicted from here."""
+        """Report evictions that the plan asks for; nobody is evicted from here."""
         now = self._now()
         wanted = {(eviction.ref.uid, _want(eviction)) for eviction in planned.plan.evictions}
         self._proposed = {key: since for key, since in self._proposed.items() if key in wanted}
@@ -110,7 +110,7 @@ class ActTeller:
             self.event(eviction.ref, EventReason.EVICTION_PROPOSED, eviction.reason)
 
     def tell_faults(self, planned: Planned) -> None:
-        """Tell of annotations that are not understood, once for each wording."""
+        """Report annotations that are not understood, once for each wording."""
         faulty = {
             uid: "; ".join(str(fault) for fault in demand.orders.faults)
             for uid, demand in planned.demands.items()
@@ -133,7 +133,7 @@ class ActTeller:
         self._owners_told = {uid: text for uid, text in self._owners_told.items() if uid in faulty}
 
     def _tell_unknown(self, planned: Planned) -> None:
-        """Tell once of annotations under our prefix that nobody knows: a slip makes no pod ``off``, but it is one."""
+        """Report once annotations under our prefix that nobody knows: a slip makes no pod ``off``, but it is one."""
         unknown = {uid: ", ".join(unknown_keys(demand.pod.annotations)) for uid, demand in planned.demands.items()}
         for uid, keys in unknown.items():
             if not keys or self._unknown_told.get(uid) == keys:
@@ -145,7 +145,7 @@ class ActTeller:
         self._unknown_told = unknown
 
     def tell_gates(self, planned: Planned) -> None:
-        """Tell once of each kind of step for which API server or kubelet are too old."""
+        """Report once each kind of step for which API server or kubelet are too old."""
         if not planned.state.is_complete:
             return
         for reason in planned.gates.reasons:
@@ -165,7 +165,7 @@ class ActTeller:
         )
 
     def expire(self, wall_now: float) -> None:
-        """Tell of pauses and pins whose time is up."""
+        """Report pauses and pins whose time is up."""
         pause, pins = self._holds.expire(now_unix_seconds=wall_now)
         if pause is not None:
             self._journal.add(

@@ -129,7 +129,7 @@ class HttpEndpoint:
         return port
 
     def admits(self, connection: socket.socket) -> bool:
-        """Take anyone who reaches the address."""
+        """Accept anyone who reaches the address."""
         return True
 
     def request_end(self, received: bytearray) -> int | None:

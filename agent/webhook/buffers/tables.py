@@ -81,7 +81,7 @@ class ByNamespace(Indexed[str, T], Generic[T]):
         return sum(len(one) for one in tuple(self._found.values()))
 
     def replace_all(self, entries: Iterable[WatchedEntry[T]], *, now_seconds: float, is_newest: bool) -> bool:
-        """Take a whole list."""
+        """Apply a whole list."""
         before = {key: value for one in self._found.values() for key, value in one.items()}
         has_news = super().replace_all(entries, now_seconds=now_seconds, is_newest=is_newest)
         after = {key: value for one in self._found.values() for key, value in one.items()}
@@ -104,18 +104,18 @@ class Bell(ReflectedObjects[str]):
         self._ring, self._referenced = ring, referenced
 
     def replace_all(self, entries: Iterable[WatchedEntry[str]], *, now_seconds: float, is_newest: bool) -> bool:
-        """Take a whole list."""
+        """Apply a whole list."""
         there = {entry.key: entry.version for entry in entries}
         for key in self._referenced():
             self._ring(key, there.get(key))
         return False
 
     def put(self, entry: WatchedEntry[str], *, now_seconds: float) -> bool:
-        """Take one object of a watch."""
+        """Apply one object of a watch."""
         self._ring(entry.key, entry.version or "")
         return False
 
     def remove(self, entry: WatchedEntry[str]) -> bool:
-        """Take an object away."""
+        """Remove an object."""
         self._ring(entry.key, None)
         return False

@@ -235,7 +235,7 @@ class BufferWriter:
     # Events
 
     def tell_unknown_strategy(self, buffer: Buffer, allowed: str) -> None:
-        """Tell of a strategy that nobody here serves: once per generation, over restarts too."""
+        """Report a strategy that nobody here serves: once per generation, over restarts too."""
         if self._told.get(buffer.uid) == buffer.generation:
             return
         self._told[buffer.uid] = buffer.generation

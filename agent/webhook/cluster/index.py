@@ -52,7 +52,7 @@ class Indexed(ReflectedObjects[T], Generic[K, T]):
         return tuple(self._found.get(key, _NOTHING).values())
 
     def replace_all(self, entries: Iterable[WatchedEntry[T]], *, now_seconds: float, is_newest: bool) -> bool:
-        """Take a whole list."""
+        """Apply a whole list."""
         entries = list(entries)
         has_news = super().replace_all(entries, now_seconds=now_seconds, is_newest=is_newest)
         keys: dict[str, K] = {}
@@ -65,7 +65,7 @@ class Indexed(ReflectedObjects[T], Generic[K, T]):
         return has_news
 
     def put(self, entry: WatchedEntry[T], *, now_seconds: float) -> bool:
-        """Take one object of a watch."""
+        """Apply one object of a watch."""
         has_news = super().put(entry, now_seconds=now_seconds)
         if has_news:
             self._place(entry.key, entry.value)
@@ -80,7 +80,7 @@ class Indexed(ReflectedObjects[T], Generic[K, T]):
         return has_news
 
     def remove(self, entry: WatchedEntry[T]) -> bool:
-        """Take an object away."""
+        """Remove an object."""
         was_there = super().remove(entry)
         if was_there:
             self._place(entry.key, None)

@@ -168,14 +168,14 @@ class PodTable(ReflectedObjects[PodPlace]):
         return _Round(self)
 
     def replace_all(self, entries: Iterable[WatchedEntry[PodPlace]], *, now_seconds: float, is_newest: bool) -> bool:
-        """Take a whole list."""
+        """Apply a whole list."""
         self._round = (self._round + 1) % _ROUNDS
         for entry in entries:
             self.put(entry, now_seconds=now_seconds)
         return self.sweep()
 
     def put(self, entry: WatchedEntry[PodPlace], *, now_seconds: float) -> bool:
-        """Take one pod."""
+        """Apply one pod."""
         place = entry.value
         if place is None:
             with self._guard:
@@ -194,7 +194,7 @@ class PodTable(ReflectedObjects[PodPlace]):
         return True
 
     def remove(self, entry: WatchedEntry[PodPlace]) -> bool:
-        """Take a pod away; it is remembered for a while."""
+        """Remove a pod; it is remembered for a while."""
         with self._guard:
             was_odd = self._not_understood.pop(entry.key, None) is not None
             return (entry.uid is not None and self._forget(_to_key(entry.uid))) or was_odd

@@ -152,7 +152,7 @@ class Posts:
         return fault(denied.status, denied.reason, retry_after_seconds=denied.retry_after_seconds)
 
     def report(self, call: Call) -> HttpAnswer:
-        """Take a report."""
+        """Handle a report."""
         started = time.perf_counter()
         received = self._wall_clock()
         result, answer = self._guarded(call, lambda: self._taken(call, received, started))

@@ -209,7 +209,7 @@ class WorkloadIndex:
     # -- the store's sketches ---------------------------------------------------------------------------------------
 
     def load(self, sketches: LoadedSketches, *, on_piece: Iterator[None] | None = None) -> int:
-        """Take over all sketches of the store as of one moment; what the index knew of their hours was part of them.
+        """Load all sketches of the store as of one moment; what the index knew of their hours was part of them.
 
         May be done again when the log was missed: sketches then replace what is known. ``on_piece`` is advanced after
         each few thousand, to let others run.
@@ -579,7 +579,7 @@ class WorkloadIndex:
         now_unix_seconds: float,
         forgettings: int | None = None,
     ) -> None:
-        """Take what a policy answered, by container, and of DaemonSets by class of nodes too; None = it failed.
+        """Record what a policy answered, by container, and of DaemonSets by class of nodes too; None = it failed.
 
         What was worked out from sketches read when ``forgettings`` was another number is left: it is due again.
         """

@@ -61,7 +61,7 @@ class SketchLoad:
         self._known_places: Ints = np.zeros(0, dtype=np.int64)
 
     def run(self, sketches: LoadedSketches, *, on_piece: Iterator[None] | None) -> int:
-        """Take all; return how many could not be read. See ``WorkloadIndex.load``."""
+        """Load all; return how many could not be read. See ``WorkloadIndex.load``."""
         with self._lock:
             self._entries.by_class.begin_load()
             self._entries.by_node.begin_load()

@@ -118,7 +118,7 @@ class Asked:
         answers: Mapping[Place, PolicyAnswer] | None,
         now_unix_seconds: float,
     ) -> None:
-        """Take what a policy answered; None = that failed, and what was answered before stays."""
+        """Record what a policy answered; None = that failed, and what was answered before stays."""
         kept = self._kept[policy].get(workload)
         if kept is None:
             return  # wanted no longer

@@ -67,7 +67,7 @@ class NodeQualities:
     def take(
         self, workload: Workload, container: str, node: str, figures: tuple[tuple[float, ...], ...], last: int
     ) -> None:
-        """Take what a node tells; what it told of a later time stays."""
+        """Record what a node tells; what it told of a later time stays."""
         by_node = self._known.setdefault(workload, {}).setdefault(container, {})
         before = by_node.get(node)
         if before is None:

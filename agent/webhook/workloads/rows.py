@@ -83,7 +83,7 @@ class RowTable:
         self._kills.pop(row, None)
 
     def learn(self, row: int, learnt: RollupRow, interval: ReportInterval, node: int) -> None:
-        """Take in a report's row; ``node`` is the node's number, of ``NodeNumbers``."""
+        """Add a report's row; ``node`` is the node's number, of ``NodeNumbers``."""
         hour = interval.unix_hour
         self.first[row] = min(int(self.first[row]), interval.start_unix_seconds)
         self.last[row] = max(int(self.last[row]), interval.end_unix_seconds)

@@ -40,7 +40,7 @@ class ContainerMoment:
 
 
 def request_at_oom(before: ContainerMoment, after: ContainerMoment) -> int | None:
-    """Tell of a kill between two moments of one container, and what it requested then.
+    """Report a kill between two moments of one container, and what it requested then.
 
     A kill shows as a new termination (a container that fails fast goes from one to the next, with more restarts), or as
     a restart of a running container whose last run ended so. From waiting to running does not count: the termination
