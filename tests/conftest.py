@@ -90,6 +90,17 @@ def logs_as_before() -> Iterator[None]:
 
 
 @pytest.hookimpl(tryfirst=True)  # before -m chooses
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Refuse parameters in no order: each worker would have its own, and pytest-xdist runs nothing then.
+
+    Of two values both workers have the same order every other time, so that it would fail by chance, and elsewhere.
+    """
+    for mark in metafunc.definition.iter_markers("parametrize"):
+        values = mark.kwargs.get("argvalues", mark.args[1] if len(mark.args) > 1 else ())
+        if isinstance(values, (set, frozenset)):
+            raise pytest.UsageError(f"{metafunc.definition.nodeid}: parametrize takes a list or tuple, not a set")
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests by which agent/core must be covered: its own, and of those no property tests and no slow ones.
 

@@ -17,7 +17,8 @@ from tests.cluster.buffers import CRD_PATH
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.objects import pod_path
 from tests.cluster.processes import Process, free_ports, wait_for
-from tests.scale.population import LEASE_SECONDS, STAGES
+from tests.scale import population
+from tests.scale.population import STAGES
 
 USER: Final = "system:serviceaccount:kube-system:karpenter"
 """Who it is to the API server; its rights are not what is tried here."""
@@ -86,18 +87,8 @@ def kubelets(plane: ControlPlane) -> Iterator[Process]:
     """Let kwok play every node's kubelet inside the block; a node is as large as who made it says."""
     stages = plane.directory / "stages.yaml"
     stages.write_text(yaml.safe_dump_all(map(_of_its_own_size, yaml.safe_load_all(STAGES.read_text()))))
-    command: list[str | Path] = [
-        require("kwok"),
-        f"--kubeconfig={plane.kubeconfig}",
-        f"--config={stages}",
-        "--manage-all-nodes",
-        f"--node-lease-duration-seconds={LEASE_SECONDS}",
-    ]
-    process = Process("kwok", command, plane.directory / "kwok.log")
-    try:
+    with population.kubelets(plane, stages) as process:
         yield process
-    finally:
-        process.stop(kill=True)
 
 
 def _of_its_own_size(stage: dict[str, Any]) -> dict[str, Any]:

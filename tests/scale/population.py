@@ -58,12 +58,12 @@ def install(plane: ControlPlane) -> None:
 
 
 @contextlib.contextmanager
-def kubelets(plane: ControlPlane) -> Iterator[Process]:
-    """Let kwok play every node's kubelet inside the block."""
+def kubelets(plane: ControlPlane, stages: Path = STAGES) -> Iterator[Process]:
+    """Let kwok play every node's kubelet inside the block, by such stages."""
     command: list[str | Path] = [
         require("kwok"),
         f"--kubeconfig={plane.kubeconfig}",
-        f"--config={STAGES}",
+        f"--config={stages}",
         "--manage-all-nodes",
         f"--node-lease-duration-seconds={LEASE_SECONDS}",
     ]

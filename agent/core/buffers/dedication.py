@@ -17,13 +17,14 @@ DEDICATED_TO: Final = f"{PREFIX}for"
 """Annotation of a CapacityBuffer: a label selector as text."""
 ALLOWED: Final = "a label selector such as app=web or tier in (a, b), of at most 1000 characters"
 LONGEST: Final = 1000
+# Whoever may create a buffer writes it: nothing is tried twice (possessive quantifiers), so time grows with length.
 _KEY: Final = r"[A-Za-z0-9](?:[\w./-]*[A-Za-z0-9])?"
-_VALUE: Final = r"(?:[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?)"
+_VALUE: Final = r"(?:[A-Za-z0-9](?:[\w.-]*[A-Za-z0-9])?\s*+)?"
 _TERM: Final = (
-    rf"\s*(?:!\s*{_KEY}|{_KEY}(?:\s*(?:=|==|!=)\s*{_VALUE}?"
-    rf"|\s+(?:in|notin)\s*\(\s*{_VALUE}?\s*(?:,\s*{_VALUE}?\s*)*\))?)\s*"
+    rf"\s*+(?:!\s*+{_KEY}|{_KEY}(?:\s*+(?:==|=|!=)\s*+{_VALUE}"
+    rf"|\s++(?:in|notin)\s*+\(\s*+{_VALUE}(?:,\s*+{_VALUE})*+\))?)\s*+"
 )
-_SELECTOR: Final = re.compile(rf"{_TERM}(?:,{_TERM})*", re.ASCII)
+_SELECTOR: Final = re.compile(rf"{_TERM}(?:,{_TERM})*+", re.ASCII)
 
 
 def selector_fault(text: str) -> str | None:

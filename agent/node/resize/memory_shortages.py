@@ -15,7 +15,7 @@ from typing import Final
 
 from agent.core.orders.plan_options import ActOptions
 from agent.core.window.memory_shortage import LEAST_SECONDS, MemoryShortage, memory_shortage, waiting_ratio
-from agent.sensing.memory_files import read_memory, read_memory_waiting_usec
+from agent.sensing.spot_readings import read_memory, read_memory_waiting_usec
 
 NEWS_NS: Final = int(LEAST_SECONDS * 1e9)
 """For so long a container counts as held back after it was, and somebody as waiting after that was seen: as long as it

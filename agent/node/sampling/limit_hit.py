@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from agent.node.sampling.kernel_limits import read_memory_max_bytes
 from agent.node.sampling.unit_table import WatchedUnit
 from agent.sensing.memory_events import OomKill
+from agent.sensing.spot_readings import read_memory_max_bytes
 
 
 def limit_hit(kill: OomKill, unit: WatchedUnit, units: Iterable[WatchedUnit], mount: Path) -> int | None:

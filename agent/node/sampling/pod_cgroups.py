@@ -19,11 +19,11 @@ import numpy as np
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.window.pod_itself import NOT_MEASURED, OWN_READING, PodItself, TickRows, own_readings, pod_itself
 from agent.node.sampling.heartbeat import SweepHeartbeat
-from agent.node.sampling.kernel_limits import read_cpu_max_millicores, read_memory_max_bytes
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit
 from agent.sensing.cgroup_path import parse_cgroup_path
 from agent.sensing.ring_file import RingFile
 from agent.sensing.sampler_contract import Sampler, SamplerError
+from agent.sensing.spot_readings import read_cpu_max_millicores, read_memory_max_bytes
 from agent.sensing.state_file import RingError
 
 KEPT_READINGS: Final = 7

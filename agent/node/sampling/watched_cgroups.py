@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from agent.core.cluster.unit import UnitIdentity, UnitResources
-from agent.node.sampling.kernel_limits import read_cpu_max_millicores, read_memory_max_bytes
 from agent.node.sampling.pod_cgroups import PodCgroups
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit
 from agent.sensing.discovery import Changes, Discovery, Found
 from agent.sensing.memory_events import MemoryEvents
 from agent.sensing.ring_file import RingFile
 from agent.sensing.sampler_contract import CgroupGone, Sampler, SamplerError
+from agent.sensing.spot_readings import read_cpu_max_millicores, read_memory_max_bytes
 from agent.sensing.state_file import RingError, RingsFull
 
 

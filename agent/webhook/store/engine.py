@@ -269,7 +269,7 @@ class StoreEngine:
         return connection
 
     def _warn_of(self, connection: psycopg.Connection) -> None:
-        """Report once, and again when it changes, that others on the network may read or forge what the store is told."""
+        """Report once, and when it changes, that others on the network may read or forge what the store is told."""
         weakness = weakness_of(connection)
         if weakness == self._told_weakness:
             return

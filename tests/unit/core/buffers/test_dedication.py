@@ -40,6 +40,15 @@ def test_one_that_is_too_long_is_told_in_short() -> None:
     assert len(fault) < 200
 
 
+@pytest.mark.parametrize("start", ["app in (", "app notin (a", "app", "!app", "app=a,", " "])
+@pytest.mark.parametrize("piece", [", ", " ", "a ", "a/", "a,", "a-", ",", "=", "(a", "app in (a),"])
+def test_whoever_writes_a_selector_cannot_hold_the_webhook_up(start: str, piece: str) -> None:
+    # With a pattern that tries again what it has read, the first of these takes longer than the world has.
+    text = start + piece * ((LONGEST - len(start) - 1) // len(piece)) + ";"
+    assert len(text) <= LONGEST
+    assert selector_fault(text) is not None
+
+
 def test_pods_fill_a_buffer_and_never_below_nothing() -> None:
     wish = BufferSizing(replicas=3, decided_by=ChunkRule.REPLICAS, by_replicas=3)
     assert unfilled(wish, None) is wish

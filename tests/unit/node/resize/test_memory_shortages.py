@@ -9,7 +9,7 @@ import pytest
 from agent.core.orders.plan_options import ActOptions
 from agent.core.window.memory_shortage import MemoryShort
 from agent.node.resize.memory_shortages import MemoryShortages
-from agent.sensing.memory_files import read_memory, read_memory_waiting_usec
+from agent.sensing.spot_readings import read_memory, read_memory_waiting_usec
 
 NS = 1_000_000_000
 MIB = 1 << 20

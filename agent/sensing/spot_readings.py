@@ -1,6 +1,6 @@
-"""One cgroup's memory, bounds and waiting read at once, for those few that are looked at between two sweeps.
+"""What one cgroup's files say at this moment, for what no sweep reads: its limits, and its memory between two sweeps.
 
-Sensing. Each reader gives None where the cgroup is gone, has no memory controller or is not understood.
+Sensing. Each reader returns None where the cgroup is gone, has no such controller or is not understood.
 """
 
 from __future__ import annotations
@@ -8,8 +8,23 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+from agent.core.machine.cpu_knobs import parse_cpu_max
 from agent.core.window.memory_shortage import MemoryReading
 from agent.sensing.parsing import parse_memory_stat, parse_number, parse_pressure
+
+
+def read_cpu_max_millicores(directory: Path) -> int | None:
+    """Read a cgroup's own cpu.max; None also where it sets no limit."""
+    text = _read(directory / "cpu.max")
+    try:
+        return None if text is None else parse_cpu_max(text.decode("ascii")).millicores
+    except ValueError:
+        return None
+
+
+def read_memory_max_bytes(directory: Path) -> int | None:
+    """Read a cgroup's own memory.max; None also where it sets no limit."""
+    return _read_bytes(directory / "memory.max")
 
 
 def read_memory_waiting_usec(directory: Path) -> int | None:
@@ -22,8 +37,8 @@ def read_memory_waiting_usec(directory: Path) -> int | None:
 def read_memory(directory: Path) -> MemoryReading | None:
     """Read what a cgroup uses and what holds it; bounds in force, whatever its pod states."""
     monotonic_ns = time.monotonic_ns()
-    current, stat = _read(directory / "memory.current"), _read(directory / "memory.stat")
-    current_bytes = None if current is None else parse_number(current)
+    current_bytes = _read_bytes(directory / "memory.current")
+    stat = _read(directory / "memory.stat")
     sizes = None if stat is None else parse_memory_stat(stat)
     if current_bytes is None or sizes is None:
         return None
@@ -31,13 +46,13 @@ def read_memory(directory: Path) -> MemoryReading | None:
         monotonic_ns=monotonic_ns,
         current_bytes=current_bytes,
         inactive_file_bytes=sizes[1],
-        max_bytes=_read_bound(directory / "memory.max"),
-        high_bytes=_read_bound(directory / "memory.high"),
+        max_bytes=read_memory_max_bytes(directory),
+        high_bytes=_read_bytes(directory / "memory.high"),
     )
 
 
-def _read_bound(file: Path) -> int | None:
-    """Read a bound; None = none ("max"), or not known."""
+def _read_bytes(file: Path) -> int | None:
+    """Read a file of one number; None also for "max"."""
     text = _read(file)
     return None if text is None else parse_number(text)
 
