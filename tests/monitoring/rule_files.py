@@ -60,6 +60,7 @@ class Query:
     panel: str
     """Its title, or ``$name`` of a variable, or ``@name`` of an annotation."""
     expr: str
+    legend: str = ""
 
     def __str__(self) -> str:
         return f"{self.dashboard}: {self.panel}: {self.expr}"
@@ -70,7 +71,7 @@ def panel_queries(file: Path) -> Iterator[Query]:
     document = dashboard(file)
     for panel in document["panels"]:
         for target in panel.get("targets", ()):
-            yield Query(dashboard=file.stem, panel=panel["title"], expr=target["expr"])
+            yield Query(dashboard=file.stem, panel=panel["title"], expr=target["expr"], legend=target["legendFormat"])
     for annotation in document["annotations"]["list"]:
         yield Query(dashboard=file.stem, panel=f"@{annotation['name']}", expr=annotation["expr"])
 

@@ -16,6 +16,8 @@ SERIES: Final = re.compile(
     r"(?<![\w:/.-])((?:plimsoll_|process_)[a-z0-9_]*[a-z0-9]|plimsoll:\w+:\w+)\b(?:\{([^}]*)\})?"
 )
 MATCHER: Final = re.compile(r"(\w+)\s*(?:=~|!~|!=|=)")
+GROUPING: Final = re.compile(r"\b(?:by|on|ignoring|without|group_left|group_right) ?\(([^)]*)\)")
+LEGEND: Final = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 README: Final = CHART.parents[1] / "README.md"
 
 
@@ -51,6 +53,22 @@ def test_dashboards_select_series_and_labels_that_are_there(known: Mapping[str, 
         assert name in known, query
         if ":" not in name:
             assert labels <= known[name] | TARGET_LABELS, query
+
+
+def test_what_is_grouped_by_and_shown_in_legends_is_a_label_of_the_series(known: Mapping[str, set[str]]) -> None:
+    queries = [query for file in DASHBOARD_FILES for query in panel_queries(file)]
+    rows = [(query.expr, query.legend) for query in queries] + [(rule["expr"], "") for rule in rules()]
+    found = 0
+    for expr, legend in rows:
+        named = [name for name, _ in named_in(expr)]
+        if any(":" in name for name in named):
+            continue  # labels of what is recorded are those of its own expression
+        wanted = {label.strip() for labels in GROUPING.findall(expr) for label in labels.split(",")} - {""}
+        wanted |= set(LEGEND.findall(legend))
+        there = set().union(TARGET_LABELS, {"le", "quantile"}, *(known[name] for name in named))
+        assert wanted <= there, (expr, legend, wanted - there)
+        found += len(wanted)
+    assert found > 100
 
 
 def test_variables_ask_for_series_and_labels_that_are_there(known: Mapping[str, set[str]]) -> None:
