@@ -49,13 +49,14 @@ def test_who_is_held_back_or_stalls_gets_a_larger_limit_before_any_slow_reading(
             _, limit_bytes = node.grown[node.name(HELD)]
             assert limit_bytes > 1.5 * LIMIT_MIB * MIB
             assert node.events(HELD)["oom_kill"] == 0
-            assert agent.metric("plimsoll_urgent_total", 'reason="memory_high"') == 1.0
+            # Asked for again each second until the API server has taken it, which on a busy machine may be twice.
+            assert (agent.metric("plimsoll_urgent_total", 'reason="memory_high"') or 0) >= 1
 
             began = time.monotonic()
             node.freeze(STALLED, is_frozen=False)
             accepted, _ = node.wait_grown(STALLED)
             print(f"stalled at its limit: a larger one after {accepted - began:.2f} s")
-            assert agent.metric("plimsoll_urgent_total", 'reason="memory_waiting"') == 1.0
+            assert (agent.metric("plimsoll_urgent_total", 'reason="memory_waiting"') or 0) >= 1
 
             # Whoever is neither is left alone; decision log and metrics say what the cause was.
             assert node.grown.keys() == {node.name(HELD), node.name(STALLED)}
