@@ -108,8 +108,8 @@ class MemoryQosScenario:
 
     def told(self) -> str:
         """Find the cause in the log of decisions and on the metrics page."""
-        details = [event["detail"] for event in self.agent.ask("events", limit=50)["items"]]
-        assert any("memory.high" in detail for detail in details), details
+        causes = [f"{event['reason']} {event['detail']}" for event in self.agent.ask("events", limit=50)["items"]]
+        assert any("memory.high" in cause for cause in causes), causes
         series = 'plimsoll_urgent_total{reason="memory_high"}'
         line = next(line for line in self.agent.page().splitlines() if line.startswith(series))
         assert float(line.split()[-1]) >= RUNS, line
