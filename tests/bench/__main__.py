@@ -60,7 +60,7 @@ def _sweeps() -> dict[str, float]:
 def _agent() -> dict[str, float]:
     from tests.bench.agent_cost import measure
 
-    return {**measure(250), **measure(1000)}
+    return {**measure(250), **measure(1000), **measure(2000)}
 
 
 def _metrics() -> dict[str, float]:

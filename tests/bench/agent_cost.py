@@ -43,6 +43,7 @@ def measure(count: int, *, seconds: float = SECONDS) -> dict[str, float]:
             [
                 sys.executable, "-m", "agent", "agent", "--cgroup-root", f"/{tree.name}", "--state-dir", scratch,
                 "--socket", str(socket_path), "--port", "0", "--set", "logging.level=warning",
+                "--set", f"sampling.maxContainers={max(count, 1000)}",
             ]
         )  # fmt: skip
         try:
