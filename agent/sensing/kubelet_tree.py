@@ -35,8 +35,8 @@ from agent.core.machine.cgroup_files import (
 from agent.core.machine.cpu_knobs import CpuMaxError, parse_cpu_max
 from agent.core.machine.oom_score import OOM_SCORE_ADJ
 from agent.sensing.cgroup_path import CgroupPath, Driver, PathKind, cgroup_root_candidates, driver_of, parse_cgroup_path
+from agent.sensing.cgroup_text import parse_u64
 from agent.sensing.discovery import SCAN_DEPTH
-from agent.sensing.parsing import parse_u64
 
 FILES: Final = (
     CPU_WEIGHT,

@@ -20,7 +20,7 @@ import psutil
 
 from agent.core.window.pressure import psi_waiting_rate
 from agent.core.window.snapshot import NodeStatus
-from agent.sensing.parsing import Pressure, parse_whole_pressure
+from agent.sensing.cgroup_text import Pressure, parse_whole_pressure
 
 PROC: Final = Path("/proc")
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Final
 
 from agent.sensing.cgroup_path import PathKind, parse_cgroup_path
+from agent.sensing.cgroup_text import parse_memory_event_counts
 from agent.sensing.kill_counts import KillLedger
-from agent.sensing.parsing import parse_memory_event_counts
 
 _READ_BYTES: Final = 4096
 """memory.events has some 80 bytes; a read that fills this is taken for cut."""

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.core.window.ring_rows import CAUSES, FILES, MEMORY_ROW, SAMPLE, Has, Status
-from agent.sensing.parsing import (
+from agent.sensing.cgroup_text import (
     CpuStat,
     parse_cpu_stat,
     parse_memory_events,

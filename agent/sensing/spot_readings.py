@@ -10,7 +10,7 @@ from pathlib import Path
 
 from agent.core.machine.cpu_knobs import parse_cpu_max
 from agent.core.window.memory_shortage import MemoryReading
-from agent.sensing.parsing import parse_memory_stat, parse_number, parse_pressure
+from agent.sensing.cgroup_text import parse_memory_stat, parse_number, parse_pressure
 
 
 def read_cpu_max_millicores(directory: Path) -> int | None:

@@ -14,7 +14,7 @@ from agent.core.numbers.units import to_millis, to_units
 from agent.core.window import pressure
 from agent.kube.pod_json import pod_from_json
 from agent.sensing import cgroup_path as layout
-from agent.sensing import parsing
+from agent.sensing import cgroup_text
 from tests.kubepods import kubepods_root_path
 
 TOLERANCES = {"psi_waiting_rate": 1e-9, "adjusted_demand": 1e-9}
@@ -226,7 +226,7 @@ def _adjusted_demand(case: dict[str, Any]) -> dict[str, Any]:
 
 def _parse_pressure(case: dict[str, Any]) -> dict[str, Any]:
     # A case tells the lines. In the kernel's file the last one ends in a newline too; without it, it would be cut.
-    lines = parsing.parse_pressure_lines(case["text"].removesuffix("\n").encode() + b"\n")
+    lines = cgroup_text.parse_pressure_lines(case["text"].removesuffix("\n").encode() + b"\n")
     if lines is None or any(line.averages_percent is None for line in lines.values()):
         return _ERROR
 

@@ -22,8 +22,8 @@ from agent.core.resize.decision import Action, Outcome
 from agent.core.resize.why import Whys
 from agent.node.files.documents import CLUSTER, DECISIONS, PLAN, RECOMMENDATIONS, SNAPSHOT, WHYS
 from agent.node.history.file import HistoryFile
-from agent.node.offline.measured import StateDirectory
 from agent.node.offline.recorder import RecordedMachine, Recorder
+from agent.node.offline.recorder_sources import StateDirectory
 from agent.node.offline.recording_writer import RecordingWriter
 from agent.node.orders.journal import Journal
 from agent.node.sampling.pods_file import PodsFile

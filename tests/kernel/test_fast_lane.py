@@ -20,9 +20,9 @@ from agent.node.sampling.loop import SamplingLoop, SamplingPolicy
 from agent.node.sampling.pods_file import NoPods
 from agent.node.sampling.unit_table import UnitTable
 from agent.node.sampling.watched_cgroups import WatchedCgroups
+from agent.sensing.cgroup_text import parse_pressure
 from agent.sensing.discovery import Changes, Discovery
 from agent.sensing.memory_events import OomKill
-from agent.sensing.parsing import parse_pressure
 from agent.sensing.ring_file import RingFile
 from agent.sensing.sampler import open_sampler
 from agent.sensing.sampler_contract import SweepResult

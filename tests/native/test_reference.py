@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.window.ring_rows import Status
-from agent.sensing.parsing import (
+from agent.sensing.cgroup_text import (
     CpuStat,
     Pressure,
     parse_cpu_stat,

@@ -6,7 +6,7 @@ import time
 import pytest
 
 from agent.node.history.clock import HistoryClock
-from agent.node.offline.measured import StateDirectory
+from agent.node.offline.recorder_sources import StateDirectory
 
 for name in ("COLUMNS", "LINES"):
     os.environ.pop(name, None)

@@ -20,8 +20,8 @@ from agent.cli.text.output_files import OutputError, check_output
 from agent.cli.words.moments import ALLOWED_SPANS, span_argument
 
 if TYPE_CHECKING:
-    from agent.node.offline.measured import MeasuredNode, StateDirectory
     from agent.node.offline.recorder import Recorder
+    from agent.node.offline.recorder_sources import MeasuredNode, StateDirectory
     from agent.settings import Settings
 
 _POLL_SECONDS: Final = 5.0
@@ -92,7 +92,7 @@ def run(arguments: argparse.Namespace) -> int:
 @contextlib.contextmanager
 def _measured(arguments: argparse.Namespace, settings: Settings) -> Iterator[MeasuredNode]:
     """Open the state of the agent, or sample here where there is none."""
-    from agent.node.offline.measured import StateDirectory
+    from agent.node.offline.recorder_sources import StateDirectory
     from agent.sensing.state_file import RingError
 
     directory = settings.state.directory
@@ -129,7 +129,7 @@ def _tell_age(state: StateDirectory) -> None:
 def _own_sampling(settings: Settings) -> Iterator[MeasuredNode]:
     from agent.cli.options.startup import started
     from agent.node.assembly import Watch
-    from agent.node.offline.measured import OwnSampling
+    from agent.node.offline.recorder_sources import OwnSampling
 
     in_memory = replace(settings, state=replace(settings.state, directory=None))
     with started(lambda: Watch(in_memory, source="self")) as watch:

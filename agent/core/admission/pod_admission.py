@@ -53,7 +53,7 @@ from agent.core.orders.plan_options import DaemonSetGrowth
 from agent.core.orders.policy_options import ControlledResources, ControlledValues, PolicyName
 from agent.core.orders.resolution import orders_of
 from agent.core.plan.container_sizing import cpu_edges, memory_edges
-from agent.core.plan.reserved import reserved_reason
+from agent.core.plan.reserved_reason import reserved_reason
 from agent.core.recommender.policy import LimitRule
 
 Estimates = Callable[[Container, PolicyName], Estimate | NoEstimate]

@@ -17,7 +17,7 @@ from agent.core.orders.policy_options import BoundsOptions, PolicyName
 from agent.core.orders.resolution import orders_of
 from agent.core.plan.demand import ContainerDemand, Demand, PodDemand, Reserved, Urgent
 from agent.core.plan.directives import NOTHING_TOLD, Directed
-from agent.core.plan.reserved import reserved_reason
+from agent.core.plan.reserved_reason import reserved_reason
 from agent.core.recommender.recommendation import OWN_BASE, OWN_LIMIT, OWN_PEAK, Advice, Recommendation, Withheld
 
 Key = tuple[str, str]

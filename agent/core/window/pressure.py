@@ -1,4 +1,4 @@
-"""Pressure stall information: its rate, and what demand it betrays. Core, pure; ``sensing.parsing`` reads the text."""
+"""Pressure stall information: its rate, and what demand it betrays. Core, pure; ``cgroup_text`` reads the text."""
 
 from __future__ import annotations
 

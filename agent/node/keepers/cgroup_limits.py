@@ -22,8 +22,8 @@ from agent.core.numbers.document_text import decoded, json_value
 from agent.named_file import DOCUMENT_MOST_BYTES, read_named
 from agent.node.files.atomic_write import replace_file
 from agent.node.files.documents import Document, DocumentFormatError
+from agent.sensing.cgroup_text import parse_u64
 from agent.sensing.kubelet_tree import parse_amount, read_cgroup_file
-from agent.sensing.parsing import parse_u64
 
 log = logging.getLogger(__name__)
 

@@ -31,7 +31,7 @@ from agent.kube.errors import KubeError
 from agent.kube.taints import TaintChange, set_taint
 from agent.node.keepers.keeper import KeeperTerms
 from agent.node.keepers.taint_permission import GRANTED, TaintPermission
-from agent.sensing.parsing import parse_some_usec
+from agent.sensing.cgroup_text import parse_some_usec
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from agent.core.history.minute_codec import Codes
 from agent.core.history.minutes import to_codes
 from agent.node.history.file import HistoryError, HistoryFile
 from agent.node.history.learner import is_sized
-from agent.node.offline.measured import MeasuredNode
+from agent.node.offline.recorder_sources import MeasuredNode
 from agent.node.offline.recording_format import (
     DTYPES,
     STAMPS,

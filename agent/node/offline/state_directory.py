@@ -13,7 +13,7 @@ from agent.core.history.key import history_key
 from agent.node.history.clock import HistoryClock, newest_minute
 from agent.node.history.file import HISTORY_FILE_NAME, HistoryError, HistoryFile
 from agent.node.history.learner import NamedPods, is_sized
-from agent.node.offline.measured import StateDirectory
+from agent.node.offline.recorder_sources import StateDirectory
 from agent.node.recommender.still_node import StillMeasured, StillNode
 from agent.node.reports.directives_file import FILE_NAME as DIRECTIVES_FILE
 from agent.node.reports.directives_file import Directions

@@ -16,7 +16,7 @@ from agent.core.numbers.token_bucket import TokenBucket
 from agent.core.plan.demand import Kept
 from agent.core.plan.node_room import part_that_fits
 from agent.core.plan.plan import PlanStep
-from agent.core.plan.reserved import reserved_reason
+from agent.core.plan.reserved_reason import reserved_reason
 from agent.core.resize.answer import AnswerKind, ResizeAnswer
 from agent.core.resize.change_text import changes_text
 from agent.core.resize.decision import Action, Decision, Outcome

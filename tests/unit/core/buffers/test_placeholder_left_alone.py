@@ -21,7 +21,7 @@ from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.policy_options import PolicyName
 from agent.core.orders.resolution import orders_of
 from agent.core.plan.demand import Reserved
-from agent.core.plan.reserved import reserved_reason
+from agent.core.plan.reserved_reason import reserved_reason
 from tests import evictions
 from tests.admissions import admitted, estimate, new_pod
 from tests.placeholders import content, placeholder_pod, read, shape_of

@@ -14,8 +14,8 @@ import pytest
 from agent.core.cluster.unit import UnitIdentity, UnitKind
 from agent.core.history.minutes import OutOfMemory
 from agent.node.history.file import HistoryFile
-from agent.node.offline.measured import StateDirectory
 from agent.node.offline.recorder import WAITING_BYTES, NothingToRecord, RecordedMachine, Recorder
+from agent.node.offline.recorder_sources import StateDirectory
 from agent.node.offline.recording import Recording
 from agent.node.offline.recording_format import RowKind, Rows
 from agent.node.offline.recording_writer import RecordingWriter

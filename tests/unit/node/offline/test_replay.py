@@ -20,8 +20,8 @@ from agent.core.recommender.recommendation import Recommendations
 from agent.core.recommender.unit_names import NoSuchUnit
 from agent.node.history.file import HistoryFile
 from agent.node.history.learner import Learner
-from agent.node.offline.measured import StateDirectory
 from agent.node.offline.recorder import RecordedMachine, Recorder
+from agent.node.offline.recorder_sources import StateDirectory
 from agent.node.offline.recording import Recording
 from agent.node.offline.recording_contents import CONTENTS, contents_of
 from agent.node.offline.recording_format import MANIFEST, Manifest, RecordingError

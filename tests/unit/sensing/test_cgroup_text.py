@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.sensing.parsing import (
+from agent.sensing.cgroup_text import (
     MemoryEventCounts,
     Pressure,
     PressureLine,
