@@ -2,14 +2,18 @@
 
 Core, pure. Every minute runs like this:
 
-1. The minute's usage meets the requests in force. Memory above the limit is a would-be out-of-memory kill.
+1. The minute's usage meets the requests in force, in rows of seconds where the trace has them. Memory above the limit
+   is a would-be out-of-memory kill.
 2. The policy learns the minute as the agent would have measured it: memory up to the limit, as nobody can use more.
    Then it is told of the kill; again only when a limit newly set is passed as well.
-3. Every ``decision_interval_seconds`` the windows that end here are taken, the policy answers, the bounds have their
-   say, and what is left of the change is in force from the next minute on. A container in a gap is left alone.
+3. When a multiple of ``decision_interval_seconds`` of UTC ends, the windows that end here are taken, the policy
+   answers, the bounds have their say (a change too small is not made), and what is left of the change is in force from
+   the next minute on. A container in a gap is left alone.
 
 A rise is made at once, as the danger is now. A fall waits until ``cool_down_seconds`` have passed since the
-container's last change of any kind, as it only saves. Where the policy names no memory limit, the limit is the request
+container's last change of any kind, as it only saves. Where a reaction is named, a container that is short of CPU gets
+what it uses that much later (``urgent_growth``), whatever the policy says; falls of CPU may then be asked for more
+calmly. Where the policy names no memory limit, the limit is the request
 x ``memory_limit_ratio``; there is no CPU limit. A container without starting requests has none until the first answer.
 """
 
@@ -21,9 +25,10 @@ from typing import Final
 
 import numpy as np
 
+from agent.core.cluster.resource import LARGEST
 from agent.core.history.minutes import Minutes, OutOfMemory
 from agent.core.numbers.arrays import Bools, Floats
-from agent.core.orders.policy_options import BoundsOptions
+from agent.core.orders.policy_options import BoundsOptions, ControlledResources
 from agent.core.recommender import bounds
 from agent.core.recommender.policy import Policy, Present, Proposals, Stated
 from agent.core.recommender.simulation.figures import (
@@ -31,11 +36,13 @@ from agent.core.recommender.simulation.figures import (
     GIB_HOUR,
     Course,
     LimitFigures,
+    NodeAccount,
     ResourceAccount,
     SimulatedOutcome,
 )
 from agent.core.recommender.simulation.level_steps import DemandSteps, ReactionWatch, demand_steps
 from agent.core.recommender.simulation.trace import TraceSet
+from agent.core.recommender.simulation.urgent_growth import UrgentGrowth
 from agent.core.recommender.simulation.windows import SlidingPercentile
 
 _MINUTE_SECONDS: Final = 60.0
@@ -49,9 +56,21 @@ _COURSE_POINTS: Final = 600
 class ReplayRules:
     """How the agent would act, and what the trace does not tell."""
 
-    decision_interval_seconds: float = 60.0
-    """A multiple of a minute."""
+    decision_interval_seconds: float | None = 60.0
+    """A multiple of a minute, counted from midnight UTC; None = at the end of each row of the trace, in whole minutes.
+    """
     cool_down_seconds: float = 300.0
+    warm_up_seconds: float = 0.0
+    """A container's first so many seconds are lived through and not judged."""
+    reaction_seconds: float | None = None
+    """After so long a container that is short of CPU gets what it uses; None = never."""
+    shrink_interval_seconds: float = 0.0
+    """A CPU request falls with the first decision of each stretch of so long only, counted from midnight UTC; 0 = with
+    any decision."""
+    shrink_after_growth_seconds: float = 0.0
+    """Nor does it sooner than this after a reaction made it grow."""
+    shrink_ratio: float = 0.0
+    """Nor by less than this share of itself."""
     min_span_seconds: float = 600.0
     """A container is left alone until it was measured for so long."""
     cpu_window_seconds: float = 600.0
@@ -103,6 +122,9 @@ class _InForce:
         self._is_named = np.zeros(rows, dtype=np.bool_)
         """The limit is one that the policy named."""
         self._changed_minute = np.full(rows, -np.inf)
+        self._grown_minute = np.full(rows, -np.inf)
+        self._shrink_stretch = np.full(rows, -np.inf)
+        """In which stretch of ``shrink_interval_seconds`` a fall was last asked for."""
         self.cpu_resizes = np.zeros(rows, dtype=np.int64)
         self.memory_resizes = np.zeros(rows, dtype=np.int64)
         self.resizes = np.zeros(rows, dtype=np.int64)
@@ -130,12 +152,38 @@ class _InForce:
             is_guaranteed=self._no,
         )
 
-    def change(self, minute: int, may_change: Bools, proposals: Proposals, answer: bounds.Bounded) -> None:
-        """Make the changes that the answer asks for and the cool-down lets pass."""
-        is_cool = minute - self._changed_minute >= self._cool_down_minutes
+    def grow(self, unix_minute: int, cpu_request: Floats, is_judged: Bools) -> None:
+        """Make the growths that a reaction brings."""
+        grew = cpu_request > self.cpu_request
+        if not grew.any():
+            return
+        self._changed_minute = np.where(grew, unix_minute, self._changed_minute)
+        self._grown_minute = np.where(grew, unix_minute, self._grown_minute)
+        self.cpu_resizes += grew & is_judged
+        self.resizes += grew & is_judged
+        self.cpu_request = cpu_request
+
+    def _may_shrink(self, unix_minute: int, is_asked: Bools, wanted: Floats) -> Bools:
+        """Say whose CPU request may fall to what is wanted; notes who was asked."""
+        rules = self._rules
+        is_held = unix_minute - self._grown_minute < rules.shrink_after_growth_seconds / _MINUTE_SECONDS
+        may = ~is_held & (wanted <= self.cpu_request * (1.0 - rules.shrink_ratio))
+        if rules.shrink_interval_seconds:
+            stretch = (unix_minute + 1) * _MINUTE_SECONDS // rules.shrink_interval_seconds
+            may &= stretch > self._shrink_stretch
+            self._shrink_stretch = np.where(is_asked, stretch, self._shrink_stretch)
+        return may
+
+    def change(
+        self, unix_minute: int, may_change: Bools, is_judged: Bools, proposals: Proposals, answer: bounds.Bounded
+    ) -> None:
+        """Make the changes that the answer asks for and the rules let pass."""
+        is_cool = unix_minute - self._changed_minute >= self._cool_down_minutes
         had_cpu, had_memory = self.has_cpu, self.has_memory
-        cpu = self._allowed(self.cpu_request, answer.cpu_request_millicores, had_cpu, is_cool)
-        cpu = np.where(may_change & answer.has_cpu, cpu, self.cpu_request)
+        may_cpu = may_change & answer.has_cpu
+        may_shrink = is_cool & self._may_shrink(unix_minute, may_cpu, answer.cpu_request_millicores)
+        cpu = self._allowed(self.cpu_request, answer.cpu_request_millicores, had_cpu, may_shrink)
+        cpu = np.where(may_cpu, cpu, self.cpu_request)
         memory = self._allowed(self.memory_request, answer.memory_request_bytes, had_memory, is_cool)
         memory = np.where(may_change & answer.has_memory, memory, self.memory_request)
         limit = self._limits(memory, may_change, is_cool, proposals, answer)
@@ -145,11 +193,13 @@ class _InForce:
         changed = cpu_changed | memory_changed
         if not changed.any():
             return
-        self._changed_minute = np.where(changed, minute, self._changed_minute)
+        self._changed_minute = np.where(changed, unix_minute, self._changed_minute)
         # What had no request until now is sized, not resized.
-        self.cpu_resizes += cpu_changed & had_cpu
-        self.memory_resizes += memory_changed & had_memory
-        self.resizes += (cpu_changed & had_cpu) | (memory_changed & had_memory)
+        cpu_resized = cpu_changed & had_cpu & is_judged
+        memory_resized = memory_changed & had_memory & is_judged
+        self.cpu_resizes += cpu_resized
+        self.memory_resizes += memory_resized
+        self.resizes += cpu_resized | memory_resized
         self.cpu_request, self.memory_request, self.memory_limit = cpu, memory, limit
         self.has_cpu = had_cpu | cpu_changed
         self.has_memory = had_memory | memory_changed
@@ -170,8 +220,8 @@ class _InForce:
         return np.where(self._is_named, np.maximum(limit, memory), follows)
 
     @staticmethod
-    def _allowed(now: Floats, wanted: Floats, has_now: Bools, is_cool: Bools) -> Floats:
-        return np.where((wanted > now) | is_cool | ~has_now, wanted, now)
+    def _allowed(now: Floats, wanted: Floats, has_now: Bools, may_fall: Bools) -> Floats:
+        return np.where((wanted > now) | may_fall | ~has_now, wanted, now)
 
 
 class _Run:
@@ -183,7 +233,10 @@ class _Run:
         self._rules = rules
         self._rows = np.arange(rows)
         self._in_force = _InForce(rows, rules)
-        self._decision_minutes = max(round(rules.decision_interval_seconds / _MINUTE_SECONDS), 1)
+        interval = rules.decision_interval_seconds
+        self._decision_minutes = trace.row_minutes if interval is None else max(round(interval / _MINUTE_SECONDS), 1)
+        self._by_rows = interval is None
+        self._warm_up_minutes = rules.warm_up_seconds / _MINUTE_SECONDS
         self._min_span_minutes = rules.min_span_seconds / _MINUTE_SECONDS
         self._age_minutes = np.zeros(rows, dtype=np.int64)
         self._cpu_window = _window(rows, rules, rules.cpu_window_seconds)
@@ -195,8 +248,13 @@ class _Run:
         self._over_minutes = np.zeros(rows, dtype=np.int64)
         self._excursions = np.zeros(rows, dtype=np.int64)
         self._kills = np.zeros(rows, dtype=np.int64)
-        self._cpu_account = ResourceAccount(rows, amount_hour=CORE_HOUR)
-        self._memory_account = ResourceAccount(rows, amount_hour=GIB_HOUR)
+        per_minute = trace.rows_per_minute
+        self._cpu_accounts = (
+            ResourceAccount(rows, amount_hour=CORE_HOUR, rows_per_minute=per_minute),
+            NodeAccount(amount_hour=CORE_HOUR, rows_per_minute=per_minute),
+        )
+        self._memory_accounts = ResourceAccount(rows, amount_hour=GIB_HOUR), NodeAccount(amount_hour=GIB_HOUR)
+        self._growth = _growth(rows, rules, options, row_seconds=_MINUTE_SECONDS / per_minute)
         self._stretch_minutes = -(-trace.minutes // _COURSE_POINTS)
         points = -(-trace.minutes // self._stretch_minutes)
         self._cpu_course, self._memory_course, self._limit_course = (
@@ -205,27 +263,58 @@ class _Run:
 
     def replay(self, first: int, after: int, watch: ReactionWatch) -> None:
         shape = (after - first, self._rows.size)
-        cpu_request, memory_request = np.empty(shape), np.empty(shape)
+        per_minute = self._trace.rows_per_minute
+        usage, has_usage = self._cpu_rows(first, after)
+        cpu_request, grown = np.empty(usage.shape), None if self._growth is None else np.empty(usage.shape)
+        memory_request, covering = np.empty(shape), np.empty(shape)
         has_cpu_request, has_memory_request = np.empty(shape, np.bool_), np.empty(shape, np.bool_)
+        is_judged = np.empty(shape, np.bool_)
         in_force = self._in_force
         for offset, minute in enumerate(self._minutes(first, after)):
-            cpu_request[offset], has_cpu_request[offset] = in_force.cpu_request, in_force.has_cpu
+            is_judged[offset] = self._age_minutes >= self._warm_up_minutes
+            has_cpu_request[offset] = in_force.has_cpu
             memory_request[offset], has_memory_request[offset] = in_force.memory_request, in_force.has_memory
+            rows = slice(offset * per_minute, (offset + 1) * per_minute)
+            if self._growth is None or grown is None:
+                cpu_request[rows] = covering[offset] = in_force.cpu_request
+            else:
+                for row in range(rows.start, rows.stop):
+                    cpu_request[row] = covering[offset] = in_force.cpu_request
+                    grown[row] = self._growth.live(usage[row], has_usage[row], in_force.cpu_request, in_force.has_cpu)
+                    in_force.grow(minute.unix_minute, grown[row], is_judged[offset])
+                # Requests only rise within a minute, so the last is the one that may cover a step.
+                if self._growth.grown_share > 0:
+                    covering[offset] = in_force.cpu_request
             point = (first + offset) // self._stretch_minutes
             for course, now in (
-                (self._cpu_course, in_force.cpu_request),
+                (self._cpu_course, covering[offset]),
                 (self._memory_course, in_force.memory_request),
                 (self._limit_course, in_force.memory_limit),
             ):
                 np.maximum(course[point], now, out=course[point], casting="same_kind")
-            self._live(first + offset, minute)
+            self._live(first + offset, minute, is_judged[offset])
         piece = slice(first, after)
-        usage = self._trace.cpu_millicores[piece].astype(np.float64)
-        self._cpu_account.add(usage, self._trace.has_cpu[piece], cpu_request, has_cpu_request)
-        self._memory_account.add(
-            self._trace.memory_bytes[piece], self._trace.has_memory[piece], memory_request, has_memory_request
-        )
-        watch.see(first, cpu_request, has_cpu_request)
+        for account in self._cpu_accounts:
+            account.add(
+                usage,
+                has_usage & np.repeat(is_judged, per_minute, axis=0),
+                cpu_request,
+                np.repeat(has_cpu_request, per_minute, axis=0),
+                grown=grown,
+                grown_share=0.0 if self._growth is None else self._growth.grown_share,
+            )
+        for account in self._memory_accounts:
+            has_memory = self._trace.has_memory[piece] & is_judged
+            account.add(self._trace.memory_bytes[piece], has_memory, memory_request, has_memory_request)
+        watch.see(first, covering, has_cpu_request & is_judged)
+
+    def _cpu_rows(self, first: int, after: int) -> tuple[Floats, Bools]:
+        """Return the CPU of some minutes in the rows in which it is judged."""
+        fine = self._trace.fine
+        if fine is None:
+            return self._trace.cpu_millicores[first:after].astype(np.float64), self._trace.has_cpu[first:after]
+        rows = slice(first * fine.rows_per_minute, after * fine.rows_per_minute)
+        return fine.cpu_millicores[rows].astype(np.float64), fine.has_cpu[rows]
 
     def _minutes(self, first: int, after: int) -> Iterator[Minutes]:
         """Return the trace's minutes as a policy learns them, memory not cut to its limit yet."""
@@ -247,7 +336,7 @@ class _Run:
                 has_memory=trace.has_memory[index],
             )
 
-    def _live(self, index: int, minute: Minutes) -> None:
+    def _live(self, index: int, minute: Minutes, is_judged: Bools) -> None:
         """Replay one minute: fold it, and decide when it is time."""
         limit = self._in_force.memory_limit
         is_over = minute.has_memory & (limit > 0) & (minute.working_set_bytes > limit)
@@ -258,7 +347,7 @@ class _Run:
         if is_here.any():  # a minute that is skipped is a gap to a policy
             self._policy.fold(minute)
         if any_over or self._was_over.any():
-            self._kill(minute, is_over, limit)
+            self._kill(minute, is_over, limit, is_judged)
         adjusted = minute.cpu_usage_millicores
         if self._trace.psi is not None:
             adjusted = adjusted * (1.0 + self._trace.psi[index])
@@ -266,16 +355,21 @@ class _Run:
         self._memory_window.push(minute.working_set_bytes, minute.has_memory)
         self._age_minutes += (self._age_minutes > 0) | is_here
         may_change = is_here & (self._age_minutes >= self._min_span_minutes)
-        if (index + 1) % self._decision_minutes == 0 and may_change.any():
-            self._decide(index, minute, may_change)
+        if self._by_rows:
+            # Rows of different containers end in different minutes.
+            may_change = may_change & (self._age_minutes % self._decision_minutes == 0)
+        elif (minute.unix_minute + 1) % self._decision_minutes:
+            return
+        if may_change.any():
+            self._decide(minute, may_change)
 
-    def _kill(self, minute: Minutes, is_over: Bools, limit: Floats) -> None:
+    def _kill(self, minute: Minutes, is_over: Bools, limit: Floats, is_judged: Bools) -> None:
         """Count memory over its limit and tell the policy of kills."""
         begins = is_over & ~self._was_over
-        self._over_minutes += is_over
-        self._excursions += begins
+        self._over_minutes += is_over & is_judged
+        self._excursions += begins & is_judged
         is_new = begins | (is_over & (limit != self._passed_limit))
-        self._kills += is_new
+        self._kills += is_new & is_judged
         self._passed_limit = np.where(is_new, limit, self._passed_limit)
         self._was_over = np.where(minute.has_memory, is_over, self._was_over)
         for row in np.flatnonzero(is_new).tolist():
@@ -287,7 +381,7 @@ class _Run:
             )
             self._policy.record_oom(row, kill)
 
-    def _decide(self, index: int, minute: Minutes, may_change: Bools) -> None:
+    def _decide(self, minute: Minutes, may_change: Bools) -> None:
         cpu, has_cpu = self._cpu_window.read()
         memory, has_memory = self._memory_window.read()
         present = Present(
@@ -301,7 +395,9 @@ class _Run:
         now_unix_seconds = (minute.unix_minute + 1) * _MINUTE_SECONDS
         proposals = self._policy.recommend(self._rows, present, now_unix_seconds=now_unix_seconds)
         stated = self._in_force.stated(minute.working_set_bytes, minute.has_memory)
-        self._in_force.change(index, may_change, proposals, bounds.apply(proposals, stated, self._options))
+        is_judged = self._age_minutes >= self._warm_up_minutes  # what changes is in force from the next minute on
+        answer = bounds.apply(proposals, stated, self._options)
+        self._in_force.change(minute.unix_minute, may_change, is_judged, proposals, answer)
 
     def outcome(self, watch: ReactionWatch) -> SimulatedOutcome:
         return SimulatedOutcome(
@@ -310,8 +406,10 @@ class _Run:
             containers=self._trace.containers,
             start_unix_minute=self._trace.start_unix_minute,
             minutes=self._trace.minutes,
-            cpu=self._cpu_account.figures(self._in_force.cpu_resizes),
-            memory=self._memory_account.figures(self._in_force.memory_resizes),
+            cpu=self._cpu_accounts[0].figures(self._in_force.cpu_resizes),
+            memory=self._memory_accounts[0].figures(self._in_force.memory_resizes),
+            node_cpu=self._cpu_accounts[1].figures(self._in_force.cpu_resizes),
+            node_memory=self._memory_accounts[1].figures(self._in_force.memory_resizes),
             memory_limit=LimitFigures(over_minutes=self._over_minutes, excursions=self._excursions, kills=self._kills),
             resizes=self._in_force.resizes,
             reactions=watch.reactions(),
@@ -322,6 +420,18 @@ class _Run:
                 memory_limit_bytes=self._limit_course,
             ),
         )
+
+
+def _growth(rows: int, rules: ReplayRules, options: BoundsOptions, *, row_seconds: float) -> UrgentGrowth | None:
+    """Return what makes short containers grow; None = nothing does."""
+    if rules.reaction_seconds is None or options.controlled_resources is ControlledResources.MEMORY:
+        return None
+    return UrgentGrowth(
+        rows,
+        reaction_seconds=rules.reaction_seconds,
+        row_seconds=row_seconds,
+        most_millicores=float(options.max_cpu_millicores or LARGEST),
+    )
 
 
 def _window(rows: int, rules: ReplayRules, seconds: float) -> SlidingPercentile:

@@ -17,6 +17,20 @@ Floats32 = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FineUsage:
+    """CPU in rows shorter than a minute: what a judge looks at where the trace is that fine.
+
+    Shape ``(minutes x rows_per_minute, n)`` each.
+    """
+
+    rows_per_minute: int
+    """A divisor of 60: rows are of whole seconds."""
+    cpu_millicores: Floats32
+    """Mean use over the row."""
+    has_cpu: Bools
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TraceSet:
     """What some containers used, minute by minute. Shapes ``(T, n)`` unless told otherwise; T and n at least 1."""
 
@@ -36,6 +50,10 @@ class TraceSet:
     """Share of the minute in which some task waited for a CPU, 0..1; None = not in the trace, and taken as 0."""
     cpu_peak_millicores: Floats32 | None = None
     """Largest PSI-adjusted rate that ended in the minute; None = the minute's mean x (1 + psi)."""
+    row_minutes: int = 1
+    """How many minutes its rows hold as a rule; 1 = a minute or less."""
+    fine: FineUsage | None = None
+    """CPU in rows shorter than a minute; None = the minutes are all that is known."""
     pod_containers: Ints | None = None
     """How many containers the container's pod has, itself included, shape ``(n,)``; None = one each."""
     notes: tuple[str, ...] = ()
@@ -58,6 +76,10 @@ class TraceSet:
             "cpu_peak_millicores": None if self.cpu_peak_millicores is None else self.cpu_peak_millicores.shape,
             "pod_containers": None if self.pod_containers is None else (shape[0], *self.pod_containers.shape),
         }
+        if self.fine is not None:
+            rows = self.fine.rows_per_minute
+            for what, fine in (("fine.cpu_millicores", self.fine.cpu_millicores), ("fine.has_cpu", self.fine.has_cpu)):
+                shapes[what] = shape if fine.shape == (shape[0] * rows, shape[1]) else fine.shape
         for what, has_shape in shapes.items():
             if has_shape not in (None, shape):
                 msg = f"trace {self.name}: {what} has shape {has_shape}, which does not fit {shape}"
@@ -67,3 +89,8 @@ class TraceSet:
     def minutes(self) -> int:
         """Minutes from the first to the last, both included."""
         return int(self.cpu_millicores.shape[0])
+
+    @property
+    def rows_per_minute(self) -> int:
+        """Rows of CPU that a minute has; 1 unless the trace is finer."""
+        return 1 if self.fine is None else self.fine.rows_per_minute

@@ -14,10 +14,13 @@ from agent.core.recommender.simulation.figures import (
     CORE_HOUR,
     Course,
     LimitFigures,
+    NodeAccount,
+    PolicyTotal,
     ResourceAccount,
     ResourceFigures,
     SimulatedOutcome,
     total,
+    undominated,
     usage_course,
 )
 from agent.core.recommender.simulation.level_steps import StepReactions
@@ -66,6 +69,79 @@ def test_account_of_usage_equal_to_the_request_is_not_under_requested() -> None:
 def test_ratios_of_nothing_are_none() -> None:
     one = account([500.0], [None]).of(0)
     assert (one.slack_ratio, one.under_ratio) == (None, None)
+    assert (one.slack_of_used_ratio, one.deficit_ratio, one.changes_per_day) == (None, None, None)
+
+
+def test_slack_and_deficit_are_shares_of_what_was_used() -> None:
+    # 30 minutes 400 below and 30 minutes 200 above a request of 600: used are 0.5 core-hours, 0.2 more were requested
+    # than used, 0.1 less.
+    one = account([200.0] * 30 + [800.0] * 30, [600.0] * 60).of(0)
+
+    assert one.slack_of_used_ratio == pytest.approx(0.4)
+    assert one.deficit_ratio == pytest.approx(0.2)
+
+
+def test_changes_per_day_are_those_of_one_container() -> None:
+    # Each of two containers was judged for 60 minutes; 1 and 2 changes in two hours are 18 a day.
+    assert total((outcome(),)).cpu.changes_per_day == pytest.approx(3 * 1440 / 120)
+
+
+def test_account_counts_rows_of_seconds_as_their_part_of_a_minute() -> None:
+    one = ResourceAccount(1, amount_hour=CORE_HOUR, rows_per_minute=60)
+    usage, yes = np.full((120, 1), 500.0), np.ones((120, 1), np.bool_)
+    usage[:6] = 800.0
+    one.add(usage, yes, np.full((120, 1), 600.0), yes)
+    figures = one.figures(np.array([0])).of(0)
+
+    # Two minutes, a tenth of one short by 200 millicores.
+    assert (figures.known_minutes, figures.under_minutes) == (2.0, 0.1)
+    assert figures.missing_amount_hours * CORE_HOUR == pytest.approx(0.1 * 200)
+
+
+def test_account_of_a_request_that_grew_within_the_row_is_short_until_then() -> None:
+    one = ResourceAccount(1, amount_hour=CORE_HOUR)
+    yes = np.ones((1, 1), np.bool_)
+    one.add(np.array([[800.0]]), yes, np.array([[600.0]]), yes, grown=np.array([[900.0]]), grown_share=0.75)
+    figures = one.figures(np.array([1])).of(0)
+
+    # A quarter of the minute 200 short, the rest 100 too many.
+    assert figures.under_minutes == 0.25
+    assert figures.missing_amount_hours * CORE_HOUR == pytest.approx(0.25 * 200)
+    assert figures.unused_amount_hours * CORE_HOUR == pytest.approx(0.75 * 100)
+
+
+def test_account_of_a_growth_at_the_very_end_of_the_row_does_not_see_it() -> None:
+    one = ResourceAccount(1, amount_hour=CORE_HOUR)
+    yes = np.ones((1, 1), np.bool_)
+    one.add(np.array([[800.0]]), yes, np.array([[600.0]]), yes, grown=np.array([[900.0]]), grown_share=0.0)
+    assert one.figures(np.array([1])).of(0).under_minutes == 1.0
+
+
+def test_node_is_short_only_where_all_containers_together_are() -> None:
+    usage = np.array([[300.0, 50.0], [300.0, 150.0], [300.0, 900.0]])
+    request = np.array([[200.0, 200.0], [200.0, 200.0], [200.0, 200.0]])
+    # The second container is not sized in the last minute: its use is not the node's fault.
+    has_request = np.array([[True, True], [True, True], [True, False]])
+    node = NodeAccount(amount_hour=CORE_HOUR)
+    node.add(usage, np.ones((3, 2), np.bool_), request, has_request, grown=request + 50.0, grown_share=0.5)
+    one = node.figures(np.array([2, 3])).of(0)
+
+    # 350 of 400, then 500; 450 of 400, then 500; 300 of 200, then 250.
+    assert (one.known_minutes, one.unsized_minutes, one.resizes) == (3.0, 0.0, 5)
+    assert one.under_minutes == 0.5 + 1.0
+    assert one.missing_amount_hours * CORE_HOUR == pytest.approx(0.5 * 50 + 0.5 * 100 + 0.5 * 50)
+    assert one.used_amount_hours * CORE_HOUR == pytest.approx(350 + 450 + 300)
+
+
+def test_undominated_are_those_that_no_other_beats_in_both() -> None:
+    def one(request: float | None) -> PolicyTotal:
+        figures = ResourceAccount(1, amount_hour=CORE_HOUR)
+        usage, yes = np.array([[100.0], [200.0]]), np.ones((2, 1), np.bool_)
+        figures.add(usage, yes, np.full((2, 1), request or 0.0), yes & (request is not None))
+        return total((outcome(cpu=figures.figures(np.array([0]))),))
+
+    # Slack grows and deficit shrinks up to 200; 300 has more slack than 200 for the same deficit of none.
+    assert undominated([one(100.0), one(150.0), one(200.0), one(300.0), one(None), one(200.0)]) == {0, 1, 2, 5}
 
 
 @given(st.lists(st.tuples(st.none() | st.floats(0, 1e6), st.none() | st.floats(0, 1e6)), min_size=1, max_size=50))
@@ -84,6 +160,8 @@ def outcome(**more: Any) -> SimulatedOutcome:
     figures = ResourceAccount(2, amount_hour=CORE_HOUR)
     ones = np.full((60, 2), 1000.0)
     figures.add(ones / 2, np.ones((60, 2), np.bool_), ones, np.ones((60, 2), np.bool_))
+    node = NodeAccount(amount_hour=CORE_HOUR)
+    node.add(ones / 2, np.ones((60, 2), np.bool_), ones, np.ones((60, 2), np.bool_))
     return SimulatedOutcome(
         **{
             "policy": "fixed",
@@ -93,6 +171,8 @@ def outcome(**more: Any) -> SimulatedOutcome:
             "minutes": 60,
             "cpu": figures.figures(two),
             "memory": figures.figures(two),
+            "node_cpu": node.figures(two),
+            "node_memory": node.figures(two),
             "memory_limit": LimitFigures(over_minutes=two, excursions=two, kills=two),
             "resizes": two,
             "reactions": StepReactions(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.orders.policy_options import BoundsOptions, PolicyName
+from agent.core.orders.policy_options import BoundsOptions, ControlledResources, PolicyName
 from agent.core.recommender.registry import make
 from agent.core.recommender.simulation.figures import SimulatedOutcome, SimulatedResourceTotal, total
 from agent.core.recommender.simulation.level_steps import demand_steps
 from agent.core.recommender.simulation.replay import ReplayRules, simulate
-from agent.core.recommender.simulation.trace import TraceSet
+from agent.core.recommender.simulation.trace import FineUsage, TraceSet
 from agent.settings import Settings
 from tests.traces import GIB, MIB, START_UNIX_MINUTE, FixedPolicy, trace_of
 
@@ -308,3 +309,149 @@ def test_every_policy_balances_on_any_trace_and_a_row_does_not_mind_its_neighbou
         used = one.used_amount_hours - one.missing_amount_hours
         assert one.unused_amount_hours == pytest.approx(one.requested_amount_hours - used, abs=1e-9)
     assert alone.memory_limit.kills[0] == beside.memory_limit.kills[1]
+
+
+# Judging by rows, warm-up and reactions
+
+
+def fine_usage(rows: Any, rows_per_minute: int, containers: int = 1) -> FineUsage:
+    column = np.array([[np.nan if row is None else row] * containers for row in rows], np.float32)
+    return FineUsage(rows_per_minute=rows_per_minute, cpu_millicores=np.nan_to_num(column), has_cpu=~np.isnan(column))
+
+
+def test_seconds_inside_a_minute_are_judged_where_the_trace_has_them() -> None:
+    # A mean of 500 all along; a request of 600 is short for the first six of its sixty seconds, by 400.
+    seconds = ([1000] * 6 + [500] * 54) * 3
+    trace = trace_of(cpu=[[550] * 3], fine=fine_usage(seconds, 60))
+    one = run(trace, FixedPolicy(cpu=600), ReplayRules(min_span_seconds=0, cpu_request_millicores=600))
+
+    assert one.cpu.known_minutes[0] == 3.0
+    assert one.cpu.under_minutes[0] == pytest.approx(0.3)
+    assert one.cpu.missing_amount_hours[0] * 60_000 == pytest.approx(0.3 * 400)
+
+
+def test_warm_up_is_lived_through_and_not_judged() -> None:
+    policy = FixedPolicy(cpu=lambda minute: 400 + 10 * minute, memory=GIB)
+    cpu = [None] * 5 + [500] * 15
+    memory = [None] * 5 + [4 * GIB] * 12 + [GIB] + [4 * GIB] * 2
+    rules = ReplayRules(min_span_seconds=0, cool_down_seconds=0, warm_up_seconds=600, memory_request_bytes=GIB)
+    one = run(trace_of(cpu=[cpu], memory=[memory]), policy, rules)
+
+    # Of fifteen minutes ten are warming up: five are judged. Requests in them: 490, 500 ... 530m.
+    assert (one.cpu.known_minutes[0], one.cpu.unsized_minutes[0], one.cpu.under_minutes[0]) == (5.0, 0.0, 1.0)
+    # One change before each of them, and the last minute's decision, which nobody lives with.
+    assert (one.cpu.resizes[0], one.resizes[0]) == (6, 6)
+    # The excursion that began before is none of them; the one that begins in the last but one is.
+    assert (one.memory.known_minutes[0], one.memory.under_minutes[0]) == (5.0, 4.0)
+    limit = one.memory_limit
+    assert (limit.over_minutes[0], limit.excursions[0], limit.kills[0]) == (4, 1, 1)
+    assert (one.node_cpu.known_minutes[0], one.node_memory.known_minutes[0]) == (5.0, 5.0)
+
+
+def test_decisions_of_each_row_come_where_the_container_s_rows_end() -> None:
+    policy = FixedPolicy(rows=2, cpu=lambda minute: 100 + minute)
+    trace = trace_of(cpu=[[50] * 12, [None, None] + [50] * 10], row_minutes=5)
+    rules = ReplayRules(min_span_seconds=0, cool_down_seconds=0, decision_interval_seconds=None)
+    one = run(trace, policy, rules)
+
+    # The first container's rows end with its minutes 4 and 9, those of the second two minutes later.
+    assert [now / 60 - START_UNIX_MINUTE for now, _ in policy.presents] == [5, 7, 10, 12]
+    # Sized after 5 minutes at 104, then 109; the second after minute 6 at 106, changed after the last.
+    assert one.cpu.requested_amount_hours[0] * 60_000 == pytest.approx(5 * 104 + 2 * 109)
+    assert one.cpu.requested_amount_hours[1] * 60_000 == pytest.approx(5 * 106)
+
+
+def test_decisions_go_by_the_clock_and_not_by_the_trace_s_first_minute() -> None:
+    policy = FixedPolicy(cpu=500)
+    trace = trace_of(cpu=[[500] * 30], start_unix_minute=START_UNIX_MINUTE + 7)
+    run(trace, policy, ReplayRules(decision_interval_seconds=600, min_span_seconds=0))
+    assert [now / 60 - START_UNIX_MINUTE for now, _ in policy.presents] == [10, 20, 30]
+
+
+def test_reaction_ends_a_shortage_within_the_row() -> None:
+    rules = ReplayRules(min_span_seconds=3600, cpu_request_millicores=400, reaction_seconds=15)
+    one = run(trace_of(cpu=[[300, 500.5, 500, 300]]), FixedPolicy(cpu=100), rules)
+
+    # A quarter of the second minute 100.5 short, then the request is 501.
+    assert one.cpu.under_minutes[0] == 0.25
+    assert one.cpu.missing_amount_hours[0] * 60_000 == pytest.approx(0.25 * 100.5)
+    assert one.cpu.unused_amount_hours[0] * 60_000 == pytest.approx(100 + 0.75 * 0.5 + 1 + 201)
+    assert (one.cpu.resizes[0], one.resizes[0]) == (1, 1)
+    assert one.course.cpu_request_millicores[:, 0].tolist() == [400.0, 501.0, 501.0, 501.0]
+
+
+def test_growth_holds_the_policy_s_fall_back_as_any_change_does() -> None:
+    rules = ReplayRules(min_span_seconds=0, cool_down_seconds=180, cpu_request_millicores=400, reaction_seconds=0)
+    one = run(trace_of(cpu=[[500, 100, 100, 100, 100]]), FixedPolicy(cpu=200), rules)
+    # Grown in minute 0, the fall comes at the end of minute 3.
+    assert one.course.cpu_request_millicores[:, 0].tolist() == [500.0, 500.0, 500.0, 500.0, 200.0]
+    assert one.cpu.under_minutes[0] == 0.0
+    assert one.cpu.resizes[0] == 2
+
+
+def test_falls_are_asked_for_calmly_where_the_rules_say_so() -> None:
+    wanted = {0: 800, 1: 700, 2: 600, 22: 300}
+    policy = FixedPolicy(cpu=lambda minute: wanted.get(minute, 600))
+    rules = ReplayRules(
+        min_span_seconds=0,
+        cool_down_seconds=0,
+        cpu_request_millicores=1000,
+        shrink_interval_seconds=600,
+        shrink_ratio=0.3,
+    )
+    one = run(trace_of(cpu=[[100] * 40]), policy, rules)
+
+    course = one.course.cpu_request_millicores[:, 0]
+    # 800 is less than three tenths below; only the first decision of each ten minutes asks, at the end of minutes 0, 9,
+    # 19 and 29. So 300 at minute 22 is not heard.
+    assert course[:10].tolist() == [1000.0] * 10
+    assert course[10:].tolist() == [600.0] * 30
+    assert one.cpu.resizes[0] == 1
+
+
+def test_falls_wait_after_a_growth() -> None:
+    rules = ReplayRules(
+        min_span_seconds=0,
+        cool_down_seconds=0,
+        cpu_request_millicores=400,
+        reaction_seconds=2,
+        shrink_after_growth_seconds=1200,
+    )
+    one = run(trace_of(cpu=[[500] + [100] * 29]), FixedPolicy(cpu=200), rules)
+    course = one.course.cpu_request_millicores[:, 0]
+    assert course.tolist() == [500.0] * 21 + [200.0] * 9
+
+
+def test_reaction_to_a_step_is_told_by_the_growth_as_well() -> None:
+    cpu = [100] * 60 + [400] * 20
+    for seconds, minutes in ((2, 0), (60, 1), (150, 2)):
+        rules = ReplayRules(min_span_seconds=0, cpu_request_millicores=200, reaction_seconds=seconds)
+        one = run(trace_of(cpu=[cpu]), FixedPolicy(cpu=200), rules)
+        assert total((one,)).steps.median_minutes == minutes
+
+
+def test_nothing_grows_where_cpu_is_not_controlled_or_above_the_most_allowed() -> None:
+    rules = ReplayRules(min_span_seconds=0, cpu_request_millicores=200, reaction_seconds=2)
+    memory_only = replace(LOOSE, controlled_resources=ControlledResources.MEMORY)
+    one = run(trace_of(cpu=[[500] * 5]), FixedPolicy(cpu=200), rules, memory_only)
+    assert one.cpu.under_minutes[0] == 5.0
+    one = run(trace_of(cpu=[[500] * 5]), FixedPolicy(cpu=200), rules, replace(LOOSE, max_cpu_millicores=300))
+    assert one.course.cpu_request_millicores[:, 0].tolist() == [300.0] * 5
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    cells=st.lists(st.none() | st.floats(0, 4000), min_size=120, max_size=120),
+    shorter=st.floats(0, 200),
+    longer=st.floats(0, 200),
+)
+def test_any_reaction_leaves_no_more_missing_than_none(
+    cells: list[float | None], shorter: float, longer: float
+) -> None:
+    trace = trace_of(cpu=[[500] * 2], fine=fine_usage(cells, 60))
+    missing = []
+    for seconds in (shorter, longer, None):
+        rules = ReplayRules(min_span_seconds=9000, cpu_request_millicores=1000, reaction_seconds=seconds)
+        missing.append(run(trace, FixedPolicy(), rules).cpu.missing_amount_hours[0])
+    assert missing[2] >= missing[1] - 1e-9
+    assert missing[2] >= missing[0] - 1e-9
