@@ -6,38 +6,73 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from html import escape
+from itertools import cycle
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from agent.cli.simulate.text import Simulated, amount_text, rules_text, span_text, told_figures
+from agent.cli.simulate.text import (
+    JUDGED,
+    Simulated,
+    amount_text,
+    judged_cells,
+    ratio_text,
+    span_text,
+    told_figures,
+)
 from agent.cli.text.figures import bytes_text, millicores_text, percent_text
 from agent.cli.text.html_page import html_page
 from agent.cli.text.spans import harmless
-from agent.cli.text.svg_chart import ChartBar, Curve, area_path, bars, chart, time_axis, value_axis
+from agent.cli.text.svg_chart import (
+    ChartBar,
+    ChartPoint,
+    Curve,
+    area_path,
+    bars,
+    chart,
+    points,
+    time_axis,
+    value_axis,
+)
+from agent.core.orders.policy_options import PolicyName
 from agent.core.recommender.simulation.figures import (
     PolicyTotal,
     ResourceFigures,
     SimulatedOutcome,
     SimulatedResourceTotal,
     total,
+    undominated,
 )
 
 if TYPE_CHECKING:
     from agent.core.numbers.arrays import Bools
-    from agent.core.recommender.simulation.replay import ReplayRules
     from agent.core.recommender.simulation.trace import Floats32
 
-_STYLE: Final = """
-:root{--back:#fff;--text:#1c2530;--dim:#5d6b7a;--rule:#dfe4ea;--usage:#aab6c3;--missing:#c1121f;
---cruise:#0072b2;--vpa:#c25100;--crane:#00805c;--forecast:#a8457f;--best:#e8f3ec}
+_COLOURS: Final = (
+    ("#0072b2", "#5ab4e6"),
+    ("#c25100", "#f28c4b"),
+    ("#00805c", "#3fc79a"),
+    ("#a8457f", "#e58fc0"),
+    ("#7a6000", "#d9bd4e"),
+    ("#5b4bb5", "#a99cf0"),
+)
+"""Of policies in their order, on white and on black."""
+_POLICY_COLOURS: Final = tuple(zip(PolicyName, cycle(_COLOURS), strict=False))
+_STYLE: Final = (
+    """
+:root{--back:#fff;--text:#1c2530;--dim:#5d6b7a;--rule:#dfe4ea;--usage:#aab6c3;--missing:#c1121f;--note:#c25100;
+--best:#e8f3ec;"""
+    + "".join(f"--{name}:{light};" for name, (light, _) in _POLICY_COLOURS)
+    + """}
 @media(prefers-color-scheme:dark){:root{--back:#14191f;--text:#e4e9ee;--dim:#93a1b0;--rule:#2d3742;--usage:#566473;
---missing:#ff6b6b;--cruise:#5ab4e6;--vpa:#f28c4b;--crane:#3fc79a;--forecast:#e58fc0;--best:#1d3328}}
+--missing:#ff6b6b;--note:#f28c4b;--best:#1d3328;"""
+    + "".join(f"--{name}:{dark};" for name, (_, dark) in _POLICY_COLOURS)
+    + """}}
 body{background:var(--back);color:var(--text);font:15px/1.45 system-ui,sans-serif;margin:2rem auto;max-width:1640px;
 padding:0 1.5rem}
 h1{font-size:1.5rem;margin:0 0 .3rem}h2{font-size:1.2rem;margin:2.5rem 0 .3rem;overflow-wrap:anywhere}
 h3{font-size:1rem;margin:1.6rem 0 .3rem;overflow-wrap:anywhere}
-p{margin:.2rem 0;max-width:110ch;color:var(--dim)}p.note{color:var(--vpa)}
+p{margin:.2rem 0;max-width:110ch;color:var(--dim)}p.note{color:var(--note)}
 table{border-collapse:collapse;margin:1rem 0;font-variant-numeric:tabular-nums}
 th,td{padding:.18rem .9rem;text-align:right;border-bottom:1px solid var(--rule)}
 th:first-child,td:first-child{text-align:left;padding-left:0}tr.group td{font-weight:600;padding-top:.8rem}
@@ -47,21 +82,31 @@ figure{margin:0}figcaption{font-size:.86rem;color:var(--dim)}figcaption b{color:
 svg{width:100%;height:auto;display:block}svg.bars{max-width:760px}
 .grid{stroke:var(--rule)}.mark,.label{fill:var(--dim);font-size:11px}.label{fill:var(--text)}
 .usage{fill:var(--usage)}.slack{opacity:.55}.missing{fill:var(--missing)}
-path.line{fill:none;stroke-width:1.6;stroke-linejoin:round}path.limit{stroke-dasharray:4 3;stroke-width:1.1}
-""" + "".join(
-    f"path.{name}{{stroke:var(--{name})}}rect.{name},.key.{name}{{fill:var(--{name})}}"
-    for name in ("cruise", "vpa", "crane", "forecast")
+path.line{fill:none;stroke-width:1.6;stroke-linejoin:round}path.front{fill:none;stroke:var(--dim);stroke-dasharray:3 3}
+path.limit{stroke-dasharray:4 3;stroke-width:1.1}
+"""
+    + "".join(
+        f"path.{name}{{stroke:var(--{name})}}rect.{name},circle.{name},.key.{name}{{fill:var(--{name})}}"
+        for name in PolicyName
+    )
 )
 
 
-def page(simulated: Sequence[Simulated], alls: Sequence[PolicyTotal], rules: ReplayRules) -> str:
-    """Return the page: ``simulated`` is every trace with its outcomes, ``alls`` every policy in sum over the traces."""
-    body = ["<h1>Plimsoll: policies compared</h1>", f"<p>Rules: {escape(rules_text(rules))}.</p>"]
+def page(simulated: Sequence[Simulated], alls: Sequence[PolicyTotal], rules: str) -> str:
+    """Return the page.
+
+    Args:
+        simulated: Every trace with its outcomes.
+        alls: Every policy in sum over the traces.
+        rules: How the agent acted, in a sentence.
+    """
+    body = ["<h1>Plimsoll: policies compared</h1>", f"<p>Rules: {escape(rules)}.</p>"]
     body.append(
         "<p>Slack is what was requested and not used; missing is what was used above the request. Minutes before a "
         "policy's first answer are unsized and belong to neither. In bars, grey is used, the policy's colour is slack, "
-        "red is missing. Plots show the largest value of each stretch: grey is usage, the line the request, dashes the "
-        "memory limit.</p>"
+        "red is missing. Slack and deficit of used are shares of what was used, risk is the share of the time above "
+        "the request; the node is all containers of a trace in sum. Plots show the largest value of each stretch: grey "
+        "is usage, the line the request, dashes the memory limit.</p>"
     )
     if len(simulated) > 1:
         body += [f"<h2>All {len(simulated)} traces</h2>", *_comparison(alls)]
@@ -69,6 +114,7 @@ def page(simulated: Sequence[Simulated], alls: Sequence[PolicyTotal], rules: Rep
         body.append(f"<h2>{escape(harmless(trace.path))}</h2><p>{escape(span_text(trace))}</p>")
         body += [f'<p class="note">{escape(note)}</p>' for note in trace.notes]
         body += _comparison([total((outcome,)) for outcome in trace.outcomes])
+        body += _series(trace.outcomes)
         body += _containers(trace, f"t{index}")
     return html_page("Plimsoll: policies compared", _STYLE, body)
 
@@ -85,6 +131,7 @@ def _comparison(totals: Sequence[PolicyTotal]) -> list[str]:
             )
             lines.append(f"<tr><td>{escape(figure.title)}</td>{cells}</tr>")
     lines.append("</table>")
+    lines += _pareto(totals)
     for title, unit, part in _RESOURCES:
         if any(part(policy).known_minutes for policy in totals):
             lines += [
@@ -94,6 +141,57 @@ def _comparison(totals: Sequence[PolicyTotal]) -> list[str]:
     return lines
 
 
+def _pareto(totals: Sequence[PolicyTotal]) -> list[str]:
+    """Draw slack against deficit of CPU: further left and further down is better."""
+    front = undominated(totals)
+    placed = [
+        ChartPoint(
+            label=f"{policy.policy} {ratio_text(slack)} / {ratio_text(deficit)}",
+            x=slack,
+            y=deficit,
+            style=policy.policy,
+            is_front=place in front,
+        )
+        for place, policy in enumerate(totals)
+        if (slack := policy.cpu.slack_of_used_ratio) is not None and (deficit := policy.cpu.deficit_ratio) is not None
+    ]
+    if len(placed) < 2:
+        return []
+    title = "CPU: slack against deficit"
+    x = value_axis(max(point.x for point in placed), ratio_text)
+    y = value_axis(max(point.y for point in placed), ratio_text)
+    return [
+        f"<h3>{title}</h3><p>Further left is less idle, further down is less short; no other policy is both for those "
+        "that the dashed line joins.</p>",
+        points(title, placed, x, y, ("slack of used", "deficit of used")),
+    ]
+
+
+def _series(outcomes: Sequence[SimulatedOutcome]) -> list[str]:
+    """Return a table of each container's four figures under each policy: of those that used most."""
+    lines: list[str] = []
+    for title, part in _FIGURES:
+        figures = [part(outcome) for outcome in outcomes]
+        used = np.max([figure.used_amount_hours for figure in figures], axis=0)
+        known = np.flatnonzero(used > 0)
+        if not known.size:
+            continue
+        chosen = known[np.argsort(-used[known], kind="stable")][:_MOST_SERIES].tolist()
+        left = f"; the {_MOST_SERIES} of {known.size:,} that used most" if known.size > len(chosen) else ""
+        lines.append(f"<h3>{title} of each container: {' / '.join(JUDGED)}{left}</h3>")
+        lines.append("<table><tr><th></th>" + "".join(f"<th>{escape(each.policy)}</th>" for each in outcomes) + "</tr>")
+        for row in chosen:
+            cells = "".join(f"<td>{escape(' / '.join(judged_cells(figure.of(row))))}</td>" for figure in figures)
+            lines.append(f"<tr><td>{escape(harmless(outcomes[0].containers[row]))}</td>{cells}</tr>")
+        lines.append("</table>")
+    return lines
+
+
+_MOST_SERIES: Final = 200
+_FIGURES: Final[tuple[tuple[str, Callable[[SimulatedOutcome], ResourceFigures]], ...]] = (
+    ("CPU", lambda outcome: outcome.cpu),
+    ("Memory", lambda outcome: outcome.memory),
+)
 _RESOURCES: Final[tuple[tuple[str, str, Callable[[PolicyTotal], SimulatedResourceTotal]], ...]] = (
     ("CPU", "core-hours", lambda total: total.cpu),
     ("Memory", "GiB-hours", lambda total: total.memory),

@@ -16,8 +16,10 @@ from agent.cli.text.figures import ABSENT, age_text, bytes_text, percent_text
 from agent.cli.text.spans import Line, Span, Tone, display_width, harmless, pad
 
 if TYPE_CHECKING:
+    from agent.core.orders.policy_options import BoundsOptions
     from agent.core.recommender.simulation.figures import (
         PolicyTotal,
+        ResourceFigures,
         SimulatedOutcome,
         SimulatedResourceTotal,
         UsageCourse,
@@ -79,7 +81,40 @@ def amount_text(amount: float | None) -> str:
 
 
 def _count_text(count: float | None) -> str:
-    return ABSENT if count is None else f"{count:,}"
+    if count is None:
+        return ABSENT
+    # Where rows are shorter than a minute, or a reaction ends within one, minutes have parts.
+    return f"{count:,.0f}" if count == round(count) else f"{count:,.2f}"
+
+
+def ratio_text(ratio: float | None) -> str:
+    """Return a share as the tables of peers have it: three digits that count from a tenth on, else four places."""
+    if ratio is None:
+        return ABSENT
+    if ratio == 0:
+        return "0"
+    if ratio < 0.00005:
+        return "<0.0001"
+    return f"{ratio:.3f}" if ratio >= 0.1 else f"{ratio:.4f}"
+
+
+def rate_text(per_day: float | None) -> str:
+    """Return changes a day."""
+    return ABSENT if per_day is None else f"{per_day:.1f}" if per_day >= 0.05 or per_day == 0 else "<0.1"
+
+
+def judged_cells(resource: SimulatedResourceTotal) -> tuple[str, str, str, str]:
+    """Return slack and deficit of what was used, risk between them, and changes a day: ``JUDGED`` names them."""
+    return (
+        ratio_text(resource.slack_of_used_ratio),
+        ratio_text(resource.under_ratio),
+        ratio_text(resource.deficit_ratio),
+        rate_text(resource.changes_per_day),
+    )
+
+
+JUDGED: Final = ("slack", "risk", "deficit", "changes a day")
+"""The four by which rules are compared: slack and deficit as shares of what was used, risk as one of the time."""
 
 
 def _minutes_text(minutes: float | None) -> str:
@@ -90,11 +125,24 @@ def _resource_figures(unit: str, part: Callable[[PolicyTotal], SimulatedResource
     return (
         TableLine(f"slack, {unit}", lambda total: part(total).unused_amount_hours, amount_text),
         TableLine("slack of requested", lambda total: part(total).slack_ratio, percent_text),
+        TableLine("slack of used", lambda total: part(total).slack_of_used_ratio, ratio_text),
         TableLine("under-requested, minutes", lambda total: part(total).under_minutes, _count_text),
         TableLine("under-requested, of minutes", lambda total: part(total).under_ratio, percent_text),
+        TableLine("risk (the same, as a ratio)", lambda total: part(total).under_ratio, ratio_text),
         TableLine(f"missing then, {unit}", lambda total: part(total).missing_amount_hours, amount_text),
+        TableLine("deficit (missing of used)", lambda total: part(total).deficit_ratio, ratio_text),
         TableLine("resizes", lambda total: part(total).resizes, _count_text),
+        TableLine("changes a day, per container", lambda total: part(total).changes_per_day, rate_text),
         TableLine("unsized, minutes", lambda total: part(total).unsized_minutes, _count_text, is_compared=False),
+    )
+
+
+def _node_figures(part: Callable[[PolicyTotal], SimulatedResourceTotal]) -> tuple[TableLine, ...]:
+    return (
+        TableLine("set aside and not used, of used", lambda total: part(total).slack_of_used_ratio, ratio_text),
+        TableLine("short, minutes", lambda total: part(total).under_minutes, _count_text),
+        TableLine("short, of minutes", lambda total: part(total).under_ratio, ratio_text),
+        TableLine("deficit, of used", lambda total: part(total).deficit_ratio, ratio_text),
     )
 
 
@@ -106,6 +154,8 @@ FIGURES: Final[dict[str, tuple[TableLine, ...]]] = {
         TableLine("over limit, excursions", lambda total: total.over_limit_excursions, _count_text),
         TableLine("over limit, minutes", lambda total: total.over_limit_minutes, _count_text),
     ),
+    "CPU of the node": _node_figures(lambda total: total.node_cpu),
+    "Memory of the node": _node_figures(lambda total: total.node_memory),
     "Steps of CPU use": (
         TableLine("met while sized", lambda total: total.steps.steps, _count_text, is_compared=False),
         TableLine("never covered", lambda total: total.steps.steps - total.steps.covered, _count_text),
@@ -119,7 +169,7 @@ def told_figures(totals: Sequence[PolicyTotal]) -> dict[str, tuple[TableLine, ..
     """Return the groups of figures that these traces tell anything of."""
     has_cpu = any(total.cpu.known_minutes for total in totals)
     has_memory = any(total.memory.known_minutes for total in totals)
-    return {title: group for title, group in FIGURES.items() if (has_memory if title == "Memory" else has_cpu)}
+    return {title: group for title, group in FIGURES.items() if (has_memory if title.startswith("Memory") else has_cpu)}
 
 
 def moment_text(unix_minute: int) -> str:
@@ -139,16 +189,82 @@ def span_text(simulated: Simulated) -> str:
     )
 
 
-def rules_text(rules: ReplayRules) -> str:
+def rules_text(rules: ReplayRules, bounds: BoundsOptions) -> str:
     """Say in a sentence how the agent acted."""
     cpu = "none" if rules.cpu_request_millicores is None else f"{rules.cpu_request_millicores}m"
     memory = "none" if rules.memory_request_bytes is None else bytes_text(rules.memory_request_bytes)
-    return (
-        f"a decision every {rules.decision_interval_seconds:g} s, rises at once, "
-        f"falls {rules.cool_down_seconds:g} s after the last change at the soonest; "
-        f"requests at the start: CPU {cpu}, memory {memory}; "
+    interval = rules.decision_interval_seconds
+    parts = [
+        "a decision at the end of each row" if interval is None else f"a decision every {interval:g} s",
+        f"no change of less than {percent_text(bounds.smallest_change_ratio)}, of "
+        f"{bounds.smallest_cpu_change_millicores}m or of {bytes_text(bounds.smallest_memory_change_bytes)}",
+        f"rises at once, falls {rules.cool_down_seconds:g} s after the last change at the soonest",
+    ]
+    if rules.reaction_seconds is not None:
+        parts.append(f"a container that is short of CPU gets what it uses after {rules.reaction_seconds:g} s")
+    if rules.shrink_interval_seconds or rules.shrink_after_growth_seconds or rules.shrink_ratio:
+        parts.append(
+            f"CPU falls once each {rules.shrink_interval_seconds:g} s, by {percent_text(rules.shrink_ratio)} or more, "
+            f"not sooner than {rules.shrink_after_growth_seconds:g} s after such a growth"
+        )
+    if rules.warm_up_seconds:
+        parts.append(f"each container's first {age_text(rules.warm_up_seconds)} not judged")
+    ending = (
+        f"; requests at the start: CPU {cpu}, memory {memory}; "
         f"memory limit where the policy names none: {rules.memory_limit_ratio:g} x request"
     )
+    return ", ".join(parts) + ending
+
+
+def front_text(totals: Sequence[PolicyTotal]) -> str | None:
+    """Name the policies that no other beats in slack and deficit of CPU at once; None = there is no choice."""
+    from agent.core.recommender.simulation.figures import undominated
+
+    front = undominated(totals)
+    if len(totals) < 2 or not front:
+        return None
+    names = ", ".join(totals[place].policy for place in sorted(front))
+    return f"no other policy here has both less slack and less deficit of CPU than: {names}"
+
+
+def series_lines(outcomes: Sequence[SimulatedOutcome]) -> list[Line]:
+    """Lay out each container's four figures under each policy: of the ten that used most; none where there is one."""
+    return [
+        *_series_of("CPU", outcomes, [outcome.cpu for outcome in outcomes]),
+        *_series_of("Memory", outcomes, [outcome.memory for outcome in outcomes]),
+    ]
+
+
+def _series_of(title: str, outcomes: Sequence[SimulatedOutcome], figures: Sequence[ResourceFigures]) -> list[Line]:
+    used = np.max([figure.used_amount_hours for figure in figures], axis=0)
+    known = np.flatnonzero(used > 0)
+    if len(outcomes[0].containers) < 2 or not known.size:
+        return []
+    chosen = known[np.argsort(-used[known], kind="stable")][:WORST].tolist()
+    left = f", the {WORST} of {known.size:,} that used most (--csv has all)" if known.size > len(chosen) else ""
+    names = {row: _short(harmless(outcomes[0].containers[row])) for row in chosen}
+    name_room = max(display_width(name) for name in names.values()) + 2
+    policy_room = max(len(outcome.policy) for outcome in outcomes) + 2
+    head = "".join(pad(name, _SERIES_ROOM, to_right=True) for name in JUDGED)
+    lines: list[Line] = [
+        (Span(f"{title} of each container{left}", Tone.TITLE),),
+        (Span(" " * (name_room + policy_room + 2)), Span(head, Tone.DIM)),
+    ]
+    for row in chosen:
+        for place, (outcome, figure) in enumerate(zip(outcomes, figures, strict=True)):
+            name = pad(names[row] if place == 0 else "", name_room, to_right=False)
+            cells = "".join(pad(cell, _SERIES_ROOM, to_right=True) for cell in judged_cells(figure.of(row)))
+            lines.append((Span(f"  {name}"), Span(pad(outcome.policy, policy_room, to_right=False)), Span(cells)))
+    return lines
+
+
+_SERIES_ROOM: Final = 15
+_LONGEST_SERIES_NAME: Final = 40
+
+
+def _short(name: str) -> str:
+    """Cut a name at its front: its end tells containers apart."""
+    return name if len(name) <= _LONGEST_SERIES_NAME else "..." + name[3 - _LONGEST_SERIES_NAME :]
 
 
 def comparison_lines(totals: Sequence[PolicyTotal]) -> list[Line]:
@@ -181,7 +297,11 @@ def comparison_lines(totals: Sequence[PolicyTotal]) -> list[Line]:
 
 def report_json(simulated: Sequence[Simulated], alls: Sequence[PolicyTotal], rules: ReplayRules) -> dict[str, object]:
     """Return everything as plain values; every name carries its unit."""
-    from agent.core.recommender.simulation.figures import total
+    from agent.core.recommender.simulation.figures import total, undominated
+
+    def policies(totals: Sequence[PolicyTotal]) -> list[dict[str, object]]:
+        front = undominated(totals)
+        return [{**total_json(one), "undominated": place in front} for place, one in enumerate(totals)]
 
     return {
         "rules": {name: getattr(rules, name) for name in rules.__dataclass_fields__},
@@ -195,12 +315,15 @@ def report_json(simulated: Sequence[Simulated], alls: Sequence[PolicyTotal], rul
                 "known_memory_minutes": trace.memory_minutes,
                 "notes": list(trace.notes),
                 "policies": [
-                    {**total_json(total((outcome,))), "worst": worst_json(outcome)} for outcome in trace.outcomes
+                    {**told, "worst": worst_json(outcome), "series": series_json(outcome)}
+                    for outcome, told in zip(
+                        trace.outcomes, policies([total((outcome,)) for outcome in trace.outcomes]), strict=True
+                    )
                 ],
             }
             for trace in simulated
         ],
-        "all": [total_json(policy) for policy in alls],
+        "all": policies(alls),
     }
 
 
@@ -216,6 +339,10 @@ def total_json(total: PolicyTotal) -> dict[str, object]:
             "over_limit_minutes": total.over_limit_minutes,
             "over_limit_excursions": total.over_limit_excursions,
             "would_be_oom_kills": total.kills,
+        },
+        "node": {
+            "cpu": _resource_json(total.node_cpu, "core_hours"),
+            "memory": _resource_json(total.node_memory, "gib_hours"),
         },
         "resizes": total.resizes,
         "steps": {
@@ -234,17 +361,44 @@ def _seconds(minutes: float | None) -> float | None:
 
 def _resource_json(resource: SimulatedResourceTotal, unit: str) -> dict[str, object]:
     return {
-        "known_minutes": resource.known_minutes,
-        "unsized_minutes": resource.unsized_minutes,
+        "known_minutes": _whole(resource.known_minutes),
+        "unsized_minutes": _whole(resource.unsized_minutes),
         f"requested_{unit}": resource.requested_amount_hours,
         f"used_{unit}": resource.used_amount_hours,
         f"slack_{unit}": resource.unused_amount_hours,
         "slack_ratio": resource.slack_ratio,
-        "under_requested_minutes": resource.under_minutes,
+        "slack_of_used_ratio": resource.slack_of_used_ratio,
+        "under_requested_minutes": _whole(resource.under_minutes),
         "under_requested_ratio": resource.under_ratio,
         f"missing_{unit}": resource.missing_amount_hours,
+        "deficit_of_used_ratio": resource.deficit_ratio,
         "resizes": resource.resizes,
+        "changes_per_day": resource.changes_per_day,
     }
+
+
+def _whole(minutes: float) -> float:
+    """Write whole minutes as a whole number."""
+    return int(minutes) if minutes == int(minutes) else minutes
+
+
+def series_json(outcome: SimulatedOutcome) -> list[dict[str, object]]:
+    """Return each container's four figures of comparison; what they follow from is in ``--csv``."""
+    return [
+        {
+            "container": harmless(container),
+            **{
+                name: {
+                    "slack_of_used_ratio": one.slack_of_used_ratio,
+                    "under_requested_ratio": one.under_ratio,
+                    "deficit_of_used_ratio": one.deficit_ratio,
+                    "changes_per_day": one.changes_per_day,
+                }
+                for name, one in (("cpu", outcome.cpu.of(row)), ("memory", outcome.memory.of(row)))
+            },
+        }
+        for row, container in enumerate(outcome.containers)
+    ]
 
 
 def worst_json(outcome: SimulatedOutcome) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""Small charts as inline SVG: a course of usage with lines over it, and bars. Face. Pure."""
+"""Small charts as inline SVG: a course of usage with lines over it, bars, and points. Face. Pure."""
 
 from __future__ import annotations
 
@@ -149,6 +149,55 @@ def bars(title: str, rows: Sequence[ChartBar]) -> str:
     width, height = left + room + text_room, high * len(rows)
     return (
         f'<svg class="bars" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(title)}">'
+        f"<title>{escape(title)}</title>{''.join(lines)}</svg>"
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChartPoint:
+    """One point of a picture of two figures."""
+
+    label: str
+    x: float
+    y: float
+    style: str
+    """Its class in the style sheet."""
+    is_front: bool
+    """It belongs to the line that joins the best."""
+
+
+def points(title: str, rows: Sequence[ChartPoint], x: Axis, y: Axis, names: tuple[str, str]) -> str:
+    """Draw points in the plane of two figures; those of the front are joined by a line in steps.
+
+    ``names`` are those of the axes. A step is what can be had between two points of the front: the worse of each.
+    """
+    wide, high, left, bottom = 640, 300, 64, 40
+    room_x, room_y = wide - left - 150, high - bottom - 12
+
+    def at(point: ChartPoint) -> tuple[str, str]:
+        return _short(left + room_x * point.x / x.end), _short(12 + room_y * (1 - point.y / y.end))
+
+    lines = []
+    for value, text in x.marks:
+        place = _short(left + room_x * value / x.end)
+        lines.append(f'<line class="grid" x1="{place}" x2="{place}" y1="12" y2="{12 + room_y}"/>')
+        lines.append(f'<text class="mark" text-anchor="middle" x="{place}" y="{high - 24}">{escape(text)}</text>')
+    for value, text in y.marks:
+        place = _short(12 + room_y * (1 - value / y.end))
+        lines.append(f'<line class="grid" x1="{left}" x2="{left + room_x}" y1="{place}" y2="{place}"/>')
+        lines.append(f'<text class="mark" text-anchor="end" x="{left - 6}" y="{place}" dy="3.5">{escape(text)}</text>')
+    lines.append(f'<text class="mark" text-anchor="middle" x="{left + room_x / 2}" y="{high - 6}">{names[0]}</text>')
+    lines.append(f'<text class="mark" x="4" y="9">{names[1]}</text>')
+    front = [at(point) for point in sorted(rows, key=lambda point: (point.x, -point.y)) if point.is_front]
+    if front:
+        path = f"M{front[0][0]} {front[0][1]}" + "".join(f"H{right}V{down}" for right, down in front[1:])
+        lines.append(f'<path class="front" d="{path}"/>')
+    for point in rows:
+        right, down = at(point)
+        lines.append(f'<circle class="{point.style}" cx="{right}" cy="{down}" r="{5 if point.is_front else 3.5}"/>')
+        lines.append(f'<text class="label" x="{right}" y="{down}" dx="9" dy="4">{escape(point.label)}</text>')
+    return (
+        f'<svg class="bars" viewBox="0 0 {wide} {high}" role="img" aria-label="{escape(title)}">'
         f"<title>{escape(title)}</title>{''.join(lines)}</svg>"
     )
 

@@ -23,11 +23,15 @@ if TYPE_CHECKING:
     from agent.settings import Settings
 
 _MINUTE_SECONDS = 60
-_ALL_POLICIES = "cruise,vpa,crane,forecast"
+_ROW = "row"
+_NEVER = "never"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
+    from agent.core.orders.policy_options import PolicyName
+
+    all_policies = ",".join(PolicyName)
     parser.usage = "%(prog)s [OPTION ...] TRACE [TRACE ...]"  # all options are a page of their own
     parser.add_argument(
         "traces",
@@ -41,11 +45,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--policy",
         metavar="NAMES",
         type=policy_names,
-        default=_ALL_POLICIES,
-        help=f"policies to compare, separated by commas (default: {_ALL_POLICIES})",
+        default=all_policies,
+        help=f"policies to compare, separated by commas (default: {all_policies})",
     )
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
     parser.add_argument("--html", metavar="FILE", type=Path, help="write a report with plots as one HTML page, too")
+    parser.add_argument(
+        "--csv",
+        metavar="FILE",
+        type=Path,
+        help="write every figure of every container, of their sum and of the node as CSV, too",
+    )
     rules = parser.add_argument_group("rules", "how the agent acts in the simulation")
     rules.add_argument(
         "--cpu-request", metavar="QUANTITY", type=_millicores, help="every CPU request at the start (default: none)"
@@ -64,9 +74,48 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     rules.add_argument(
         "--decision-interval",
         metavar="SECONDS",
-        type=_whole_minutes,
+        type=_interval,
         default=float(_MINUTE_SECONDS),
-        help="time between two decisions; whole minutes only (default: 60)",
+        help="time between two decisions, in whole minutes counted from midnight UTC, such as 3600 for hourly; or row: "
+        "at the end of each of a container's rows, in whole minutes (default: 60). A change smaller than "
+        "--bounds-smallest-change-ratio (0.05 = 5 %%) is not made",
+    )
+    rules.add_argument(
+        "--reaction",
+        metavar="DURATION",
+        type=_reaction,
+        default=None,
+        help="how soon a container that uses more CPU than its request is given what it uses, as urgent growth does: "
+        "seconds, 2s, 1m, 1h or never (default: never). Judged in the trace's own rows, down to seconds",
+    )
+    rules.add_argument(
+        "--warm-up",
+        metavar="SECONDS",
+        type=_seconds,
+        default=0.0,
+        help="each container's first so many seconds are lived through and not judged (default: 0)",
+    )
+    rules.add_argument(
+        "--shrink-interval",
+        metavar="SECONDS",
+        type=_seconds,
+        default=0.0,
+        help="falls of CPU are asked for once in so long, such as 3600 (default: 0, with each decision)",
+    )
+    rules.add_argument(
+        "--shrink-after-growth",
+        metavar="SECONDS",
+        type=_seconds,
+        default=0.0,
+        help="least time between a growth by --reaction and a fall of CPU, such as 10800 (default: 0: --cool-down "
+        "holds all the same)",
+    )
+    rules.add_argument(
+        "--shrink-ratio",
+        metavar="RATIO",
+        type=_share,
+        default=0.0,
+        help="a smaller fall of CPU, as a share of the request, is not made, such as 0.3 (default: 0)",
     )
     rules.add_argument(
         "--cool-down",
@@ -108,39 +157,57 @@ def _seconds(text: str) -> float:
     return _number(text, least=0.0, most=7 * 86_400.0, allowed="seconds from 0 to 604800")
 
 
-def _whole_minutes(text: str) -> float:
-    allowed = "whole minutes in seconds, from 60 to 86400"
+def _share(text: str) -> float:
+    return _number(text, least=0.0, most=1.0, allowed="a number from 0 to 1")
+
+
+def _interval(text: str) -> float | None:
+    """Parse whole minutes in seconds; None = each row."""
+    if text == _ROW:
+        return None
+    allowed = f"whole minutes in seconds, from 60 to 86400, or {_ROW}"
     seconds = _number(text, least=_MINUTE_SECONDS, most=86_400.0, allowed=allowed)
     if seconds % _MINUTE_SECONDS:
         raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: {allowed}")
     return seconds
 
 
-def _number(text: str, *, least: float, most: float, allowed: str) -> float:
+def _reaction(text: str) -> float | None:
+    """Parse a duration of up to a day; None = never."""
+    if text == _NEVER:
+        return None
+    allowed = f"0 s to 1 day such as 2s, 60s, 1m or 60, or {_NEVER}"
+    unit = {"s": 1, "m": 60, "h": 3600}.get(text[-1:], 0)
+    seconds = _number(text[:-1] if unit else text, least=0.0, most=86_400.0 / (unit or 1), allowed=allowed, said=text)
+    return seconds * (unit or 1)
+
+
+def _number(text: str, *, least: float, most: float, allowed: str, said: str | None = None) -> float:
+    """Parse a number; ``said`` is what the person wrote where ``text`` is a part of it."""
     try:
         number = float(text)
     except ValueError:
         number = float("nan")
     if not least <= number <= most:
-        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: {allowed}")
+        raise argparse.ArgumentTypeError(f"{said or text!r} is not allowed; allowed: {allowed}")
     return number
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay all traces, then tell."""
     from agent.cli.simulate.runs import SimulationError
-    from agent.cli.simulate.text import report_json
+    from agent.cli.simulate.text import report_json, rules_text
     from agent.cli.simulate.trace_files import TraceFileError
     from agent.cli.top.terminal import look_from, write_json
     from agent.core.recommender.simulation.figures import total
 
     settings = settings_from(arguments)
     rules = rules_from(arguments, settings)
-    if arguments.html is not None:
+    for flag, path in _outputs(arguments):
         try:
-            check_output(arguments.html)
+            check_output(path)
         except OutputError as error:
-            fail(f"simulate: --html {error}")
+            fail(f"simulate: {flag} {error}")
     try:
         simulated = [_simulate(path, arguments, settings, rules) for path in arguments.traces]
     except TraceFileError as error:
@@ -152,16 +219,33 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output == "json":
         write_json(report_json(simulated, alls, rules))
     else:
-        _print_table(simulated, alls, rules, look_from(arguments))
-    if arguments.html is not None:
-        from agent.cli.simulate.html import page
-
+        _print_table(simulated, alls, rules_text(rules, settings.bounds), look_from(arguments))
+    for flag, path in _outputs(arguments):
         try:
-            put_output(arguments.html, page(simulated, alls, rules).encode("utf-8"))
+            put_output(path, _page(flag, simulated, alls, rules, settings).encode("utf-8"))
         except OutputError as error:  # the table is told all the same
-            print(f"plimsoll simulate: --html {error}", file=sys.stderr)
+            print(f"plimsoll simulate: {flag} {error}", file=sys.stderr)
             return 3
     return 0
+
+
+def _outputs(arguments: argparse.Namespace) -> list[tuple[str, Path]]:
+    """Return the files that are asked for beside the table, each with its flag."""
+    asked = (("--html", arguments.html), ("--csv", arguments.csv))
+    return [(flag, path) for flag, path in asked if path is not None]
+
+
+def _page(
+    flag: str, simulated: Sequence[Simulated], alls: Sequence[PolicyTotal], rules: ReplayRules, settings: Settings
+) -> str:
+    if flag == "--csv":
+        from agent.cli.simulate.csv_rows import csv_page
+
+        return csv_page(simulated, alls, rules)
+    from agent.cli.simulate.html import page
+    from agent.cli.simulate.text import rules_text
+
+    return page(simulated, alls, rules_text(rules, settings.bounds))
 
 
 def rules_from(arguments: argparse.Namespace, settings: Settings) -> ReplayRules:
@@ -180,6 +264,11 @@ def rules_from(arguments: argparse.Namespace, settings: Settings) -> ReplayRules
         cpu_request_millicores=arguments.cpu_request,
         memory_request_bytes=arguments.memory_request,
         memory_limit_ratio=arguments.memory_limit_ratio,
+        reaction_seconds=arguments.reaction,
+        warm_up_seconds=arguments.warm_up,
+        shrink_interval_seconds=arguments.shrink_interval,
+        shrink_after_growth_seconds=arguments.shrink_after_growth,
+        shrink_ratio=arguments.shrink_ratio,
     )
 
 
@@ -206,10 +295,8 @@ def _simulate(path: Path, arguments: argparse.Namespace, settings: Settings, rul
     )
 
 
-def _print_table(
-    simulated: Sequence[Simulated], alls: Sequence[PolicyTotal], rules: ReplayRules, look: TerminalLook
-) -> None:
-    from agent.cli.simulate.text import comparison_lines, rules_text, span_text
+def _print_table(simulated: Sequence[Simulated], alls: Sequence[PolicyTotal], rules: str, look: TerminalLook) -> None:
+    from agent.cli.simulate.text import comparison_lines, front_text, series_lines, span_text
     from agent.cli.text.spans import Span, Tone, harmless
     from agent.cli.top.terminal import write_lines
     from agent.core.recommender.simulation.figures import total
@@ -222,12 +309,17 @@ def _print_table(
             lines += wrapped(f"note: {note}", look.width, Tone.NOTE)
         lines.append(())
         lines += comparison_lines([total((outcome,)) for outcome in trace.outcomes])
+        each = series_lines(trace.outcomes)
+        lines += [(), *each] if each else []
         lines.append(())
     if len(simulated) > 1:
         lines.append((Span(f"all {len(simulated)} traces", Tone.TITLE),))
         lines += comparison_lines(alls)
         lines.append(())
-    lines += wrapped(f"rules: {rules_text(rules)}", look.width)
+    front = front_text(alls)
+    if front is not None:
+        lines += wrapped(front, look.width)
+    lines += wrapped(f"rules: {rules}", look.width)
     write_lines(lines, has_colour=look.has_colour)
 
 

@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from agent.cli.simulate.text import FIGURES, TableLine, amount_text, comparison_lines
+from agent.cli.simulate.text import (
+    FIGURES,
+    TableLine,
+    amount_text,
+    comparison_lines,
+    front_text,
+    rate_text,
+    ratio_text,
+    series_lines,
+)
 from agent.cli.text.spans import Tone
 from agent.core.orders.policy_options import BoundsOptions
 from agent.core.recommender.simulation.figures import PolicyTotal, total
@@ -27,6 +38,38 @@ from tests.traces import FixedPolicy, trace_of
 )
 def test_amount_has_three_digits_that_count(amount: float | None, text: str) -> None:
     assert amount_text(amount) == text
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"),
+    [(None, "-"), (0.0, "0"), (0.00001, "<0.0001"), (0.00046, "0.0005"), (0.0143, "0.0143"), (1.9712, "1.971")],
+)
+def test_ratio_has_three_digits_or_four_places(ratio: float | None, text: str) -> None:
+    assert ratio_text(ratio) == text
+
+
+@pytest.mark.parametrize(("rate", "text"), [(None, "-"), (0.0, "0.0"), (0.01, "<0.1"), (5.35, "5.3"), (28.0, "28.0")])
+def test_rate_has_one_place(rate: float | None, text: str) -> None:
+    assert rate_text(rate) == text
+
+
+def test_front_names_nobody_where_there_is_no_choice() -> None:
+    assert front_text(totals_of(300)) is None
+    assert front_text(totals_of(None, None)) is None
+    told = front_text(totals_of(50, 300))
+    assert told is not None
+    assert told.endswith("than: fixed, fixed")
+
+
+def test_series_are_cut_to_those_that_used_most_and_long_names_to_their_ends() -> None:
+    trace = trace_of(cpu=[[100 + row] * 60 for row in range(12)])
+    trace = replace(trace, containers=tuple(f"{'n' * 50}{row}" for row in range(12)))
+    outcome = simulate(trace, FixedPolicy(12, cpu=200), BoundsOptions(), ReplayRules(min_span_seconds=0))
+    lines = ["".join(span.text for span in line) for line in series_lines([outcome])]
+    assert lines[0] == "CPU of each container, the 10 of 12 that used most (--csv has all)"
+    assert len(lines) == 2 + 10
+    assert lines[2].split()[0] == "..." + "n" * 35 + "11"
+    assert max(map(len, lines)) <= 120
 
 
 def totals_of(*requests: int | None) -> list[PolicyTotal]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from html.parser import HTMLParser
@@ -95,7 +96,7 @@ def test_json_has_the_figures_with_units_in_their_names(trace: Path, capsys: pyt
     assert [container["container"] for container in worst] == ["shop/web/app"]
     assert worst[0]["cpu"]["missing_core_hours"] == pytest.approx(0.3 / 60)
     assert said["rules"]["cpu_request_millicores"] == 1000
-    assert said["all"] == [{key: value for key, value in policy.items() if key != "worst"}]
+    assert said["all"] == [{key: value for key, value in policy.items() if key not in ("worst", "series")}]
 
 
 def test_several_traces_are_told_one_by_one_and_in_sum(
@@ -150,9 +151,16 @@ def test_rules_are_heard(trace: Path, capsys: pytest.CaptureFixture[str]) -> Non
         (("--memory-limit-ratio", "0.5"), "'0.5' is not allowed; allowed: a number from 1 to 100"),
         (("--memory-limit-ratio", "nan"), "'nan' is not allowed"),
         (("--decision-interval", "90"), "'90' is not allowed; allowed: whole minutes in seconds, from 60"),
+        (("--reaction", "2d"), "'2d' is not allowed; allowed: 0 s to 1 day such as 2s, 60s, 1m or 60, or never"),
+        (("--reaction", "25h"), "'25h' is not allowed; allowed: 0 s to 1 day"),
+        (("--reaction", "-1"), "'-1' is not allowed; allowed: 0 s to 1 day"),
+        (("--reaction", "s"), "'s' is not allowed; allowed: 0 s to 1 day"),
+        (("--warm-up", "nan"), "'nan' is not allowed; allowed: seconds from 0"),
+        (("--shrink-ratio", "1.1"), "'1.1' is not allowed; allowed: a number from 0 to 1"),
         (("--decision-interval", "soon"), "'soon' is not allowed"),
         (("--cool-down", "-1"), "'-1' is not allowed; allowed: seconds from 0"),
         (("--html", "/no/such/page.html"), "--html /no/such/page.html: no such directory"),
+        (("--csv", "/no/such/rows.csv"), "--csv /no/such/rows.csv: no such directory"),
         (("-o", "yaml"), "'yaml' is not allowed"),
     ],
 )
@@ -160,6 +168,76 @@ def test_wrong_option_is_one_line_with_what_is_allowed(
     trace: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], said: str
 ) -> None:
     assert said in refused(capsys, str(trace), *(f"{words[0]}={words[1]}",) if words[1][0] == "-" else words)
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("never", None), ("2s", 2.0), ("90", 90.0), ("1m", 60.0), ("0.5h", 1800.0), ("0", 0.0)]
+)
+def test_reaction_is_a_duration_or_never(
+    trace: Path, capsys: pytest.CaptureFixture[str], text: str, seconds: float | None
+) -> None:
+    rules = answer(capsys, str(trace), "--policy", "vpa", "--reaction", text)["rules"]
+    assert rules["reaction_seconds"] == seconds
+
+
+def test_reaction_warm_up_and_calm_falls_are_heard_and_told(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--policy", "vpa", "--cpu-request", "200m", "--warm-up", "1200", "--decision-interval", "row")
+    calm = ("--shrink-interval", "3600", "--shrink-after-growth", "10800", "--shrink-ratio", "0.3")
+    (one,) = answer(capsys, str(trace), *words, "--reaction", "15s", *calm)["all"]
+    # Of two containers' two hours the first twenty minutes each are not judged. The step to 400m meets a request far
+    # below: a quarter of its first minute is short, by what is told; then the request is 400m.
+    assert one["cpu"]["known_minutes"] == 200
+    assert one["cpu"]["under_requested_minutes"] == 0.25
+    assert one["cpu"]["changes_per_day"] == pytest.approx(one["cpu"]["resizes"] * 1440 / 200)
+    assert one["cpu"]["deficit_of_used_ratio"] == pytest.approx(
+        one["cpu"]["missing_core_hours"] / one["cpu"]["used_core_hours"]
+    )
+    assert one["node"]["cpu"]["known_minutes"] == 100
+
+    assert main(["simulate", str(trace), *words, "--reaction", "15s", *calm]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert "rules: a decision at the end of each row, no change of less than 5.0%, of 10m or of 16.0MiB, rises" in out
+    assert "a container that is short of CPU gets what it uses after 15 s, CPU falls once each 3600 s, by 30% or" in out
+    assert "not sooner than 10800 s after such a growth, each container's first 20m00s not judged; requests" in out
+
+
+def test_series_are_told_one_by_one(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (one,) = answer(capsys, str(trace), "--policy", "cruise,vpa")["traces"]
+    series = one["policies"][0]["series"]
+    assert [each["container"] for each in series] == ["shop/web/app", "shop/<b>&/app"]
+    assert series[1]["cpu"]["under_requested_ratio"] == 0.0
+    assert series[1]["memory"]["slack_of_used_ratio"] >= 0.0
+    assert [policy["undominated"] for policy in one["policies"]].count(True) >= 1
+
+    assert main(["simulate", str(trace), "--policy", "cruise,vpa"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    at = lines.index("CPU of each container")
+    assert lines[at + 1].split() == ["slack", "risk", "deficit", "changes", "a", "day"]
+    # The one that used most comes first, with a line per policy.
+    assert [line.split()[0] for line in lines[at + 2 : at + 6]] == ["shop/web/app", "vpa", "shop/<b>&/app", "vpa"]
+    assert any(line.startswith("no other policy here has both less slack and less deficit") for line in lines)
+
+
+def test_csv_has_a_row_for_each_container_the_sum_and_the_node(
+    trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "cpu.csv"
+    other.write_text("time,container,cpu_millicores\n" + "".join(f"{60 * minute},=a,50\n" for minute in range(60)))
+    path = tmp_path / "rows.csv"
+    words = ("--policy", "vpa,crane", "--csv", str(path), "--reaction", "2s")
+    assert main(["simulate", str(trace), str(other), *words]) == 0
+    with path.open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    # Two policies x (two containers, sum and node, each of CPU and memory; one container's CPU, sum and node; all's sum
+    # and node of both).
+    assert len(rows) == 2 * (4 * 2 + 3 + 2 * 2)
+    assert {row["scope"] for row in rows} == {"container", "sum", "node"}
+    assert {row["container"] for row in rows} == {"", "shop/web/app", "shop/<b>&/app", "'=a"}
+    assert {row["trace"] for row in rows} == {str(trace), str(other), ""}
+    assert {(row["reaction_seconds"], row["decision_interval_seconds"]) for row in rows} == {("2.0", "60.0")}
+    sized = next(row for row in rows if row["scope"] == "sum" and row["resource"] == "cpu")
+    assert float(sized["slack_of_used_ratio"]) == pytest.approx(float(sized["slack"]) / float(sized["used"]))
+    capsys.readouterr()
 
 
 def test_no_trace_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
@@ -236,7 +314,10 @@ def test_page_stands_alone_and_has_table_bars_and_plots(
     assert page.open == []
     assert "All 2 traces" in page.text
     assert "shop/web/app: CPU, the most slack" in page.text
-    assert page.tags.count("table") == 3
+    # The comparison of all and of each trace, with each of which go two tables of its containers.
+    assert page.tags.count("table") == 3 + 2 * 2
+    assert page.text.count("CPU: slack against deficit") == 2 * 3  # heading and the picture's name
+    assert page.tags.count("circle") == 2 * 3
     # Two bar charts in each of three parts, and plots: all of them pictures with a name.
     assert page.tags.count("svg") > 6
     outside = [value for name, value in page.attributes if name in ("src", "href") and not str(value).startswith("#")]
