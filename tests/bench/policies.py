@@ -1,7 +1,8 @@
-"""``make bench-policies``: every policy on real traces through the product's simulator; a table in markdown.
+"""``make bench-policies``: every policy on real traces through the product's simulator; tables in markdown.
 
 The traces are those of ../shared/traces (public data sets; see its README), or of the directory in PLIMSOLL_TRACES. The
-table goes to stdout and build/bench-policies.md. A share of an instance is taken as one of 4 cores, a share of a memory
+tables go to stdout, to build/bench-policies.md and, between its two marks, into agent/README.md; every figure of every
+series to build/bench-policies.csv. A share of an instance is taken as one of 4 cores, a share of a memory
 limit as one of 8 GiB.
 """
 
@@ -11,7 +12,8 @@ import csv
 import gzip
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -19,10 +21,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from agent.cli.simulate.csv_rows import csv_page
 from agent.cli.simulate.runs import simulate_policies
+from agent.cli.simulate.text import JUDGED, Simulated, judged_cells
 from agent.core.numbers.units import GIB
 from agent.core.orders.policy_options import PolicyName
-from agent.core.recommender.simulation.figures import PolicyTotal, SimulatedOutcome, SimulatedResourceTotal, total
+from agent.core.recommender.simulation.figures import PolicyTotal, SimulatedResourceTotal, total, usage_course
 from agent.core.recommender.simulation.replay import ReplayRules
 from agent.core.recommender.simulation.trace import TraceSet
 from agent.core.recommender.simulation.trace_builder import TraceBuilder, TraceRows
@@ -30,11 +34,24 @@ from agent.settings.sections import Settings
 
 ROOT: Final = Path(__file__).parents[2]
 RESULT: Final = ROOT / "build" / "bench-policies.md"
+README: Final = ROOT / "agent" / "README.md"
+BEGIN: Final = "<!-- bench-policies: written by make bench-policies -->"
+END: Final = "<!-- bench-policies: end -->"
 MACHINE_CORES: Final = 4
 MEMORY_LIMIT_GIB: Final = 8
 WEEK_SECONDS: Final = 604_800
 _OF_ONE_PERCENT: Final = MACHINE_CORES * 1000 / 100
-_RULES: Final = ReplayRules()
+_WARM_DAY_SECONDS: Final = 86_400.0
+_WARM_MEMORY_SECONDS: Final = 7200.0
+"""The memory series are shorter than a day."""
+_NONE: Final = (("", None),)
+_REACTIONS: Final = (("", None), (", reaction 60 s", 60.0), (", reaction 2 s", 2.0))
+_LEGEND: Final = (
+    "Slack and deficit are shares of what was used, risk is the share of the time above the request, changes are those "
+    "of one container. Decisions are made from the past alone, each UTC hour or minute; a change below 5 % is not "
+    "made, a request falls no sooner than 300 s after a change, the first day of each series (two hours of memory) is "
+    "not judged, all options have their defaults. With a reaction, who is short of CPU gets what it uses so much later."
+)
 
 
 class TracesError(Exception):
@@ -142,111 +159,131 @@ def _built(
         raise TracesError(f"{path}: {error}") from error
 
 
-def outcomes(trace: TraceSet) -> list[SimulatedOutcome]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cadence:
+    """One way of acting: a column of the tables."""
+
+    title: str
+    rules: ReplayRules
+
+
+def cadences(warm_up_seconds: float, reactions: Sequence[tuple[str, float | None]]) -> list[Cadence]:
+    """Return hourly decisions and those of each minute, with each of the reactions."""
+    return [
+        Cadence(
+            title=f"{cadence}{reaction}",
+            rules=ReplayRules(
+                decision_interval_seconds=interval, warm_up_seconds=warm_up_seconds, reaction_seconds=seconds
+            ),
+        )
+        for cadence, interval in (("hourly", 3600.0), ("each minute", 60.0))
+        for reaction, seconds in reactions
+    ]
+
+
+def run(trace: TraceSet, cadence: Cadence) -> Simulated:
     """Run every policy over a trace, with all defaults, in the order of ``PolicyName``."""
-    return simulate_policies(trace, list(PolicyName), Settings(), _RULES, on_progress=lambda _: None)
-
-
-def _share(ratio: float | None, digits: int = 1) -> str:
-    return "-" if ratio is None else f"{100 * ratio:.{digits}f} %"
+    outcomes = simulate_policies(trace, list(PolicyName), Settings(), cadence.rules, on_progress=lambda _: None)
+    return Simulated(
+        path=f"{trace.name} {cadence.title}",
+        notes=trace.notes,
+        cpu_minutes=int(trace.has_cpu.sum()),
+        memory_minutes=int(trace.has_memory.sum()),
+        usage=usage_course(trace, outcomes[0].course.stretch_minutes),
+        outcomes=tuple(outcomes),
+    )
 
 
 def _line(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _cells(one: SimulatedResourceTotal) -> tuple[str, ...]:
-    return (
-        _share(one.slack_ratio),
-        f"{one.unused_amount_hours:.1f}",
-        f"{one.under_minutes:,} ({_share(one.under_ratio, 2)})",
-        f"{one.missing_amount_hours:.2f}",
-        f"{one.resizes:,}",
-    )
+def _four(one: SimulatedResourceTotal) -> str:
+    return " / ".join(judged_cells(one))
 
 
-def _reaction(one: PolicyTotal) -> str:
-    steps = one.steps
-    if steps.median_minutes is None:
-        return "-"
-    return f"{steps.covered} of {steps.steps}, {steps.median_minutes:g} (at most {steps.max_minutes}) min"
-
-
-def cpu_lines(trace: TraceSet, runs: Sequence[SimulatedOutcome]) -> Iterator[str]:
-    """Give the blocks of CPU: all series, then each."""
+def cpu_lines(trace: TraceSet, cadences: Sequence[Cadence], runs: Sequence[Simulated]) -> Iterator[str]:
+    """Give the blocks of CPU: all series under each cadence, the node, then each series at the first cadence."""
     days = trace.has_cpu.sum() / 1440
     yield f"CPU, {len(trace.containers)} series, {days:.0f} days in all; 100 % taken as {MACHINE_CORES} cores:"
     yield ""
-    yield _line(
-        "policy",
-        "slack",
-        "slack, core-hours",
-        "minutes under-requested",
-        "missing, core-hours",
-        "resizes",
-        "steps covered after",
-    )
-    yield _line(*["---"] * 7)
-    for run in runs:
-        one = total([run])
-        yield _line(f"`{run.policy}`", *_cells(one.cpu), _reaction(one))
+    yield from _table(cadences, runs, lambda one: _four(one.cpu))
     yield ""
-    yield "Each series: slack in core-hours; minutes under-requested; resizes:"
+    yield "The same series as if they were one node: set aside and not used / share of time short / deficit, of used:"
     yield ""
-    yield _line("series", "days", *(f"`{run.policy}`" for run in runs))
-    yield _line(*["---"] * (2 + len(runs)))
+    yield from _table(cadences, runs, lambda one: " / ".join(judged_cells(one.node_cpu)[:3]))
+    yield ""
+    yield f"Each series, {cadences[0].title}:"
+    yield ""
+    outcomes = runs[0].outcomes
+    yield _line("series", "days", *(f"`{outcome.policy}`" for outcome in outcomes))
+    yield _line(*["---"] * (2 + len(outcomes)))
     for row, name in enumerate(trace.containers):
-        figures = (
-            f"{run.cpu.unused_amount_hours[row]:.1f}; {run.cpu.under_minutes[row]:,}; {run.cpu.resizes[row]:,}"
-            for run in runs
-        )
+        figures = (_four(outcome.cpu.of(row)) for outcome in outcomes)
         yield _line(name, f"{trace.has_cpu[:, row].sum() / 1440:.0f}", *figures)
 
 
-def memory_lines(trace: TraceSet, runs: Sequence[SimulatedOutcome]) -> Iterator[str]:
+def memory_lines(trace: TraceSet, cadences: Sequence[Cadence], runs: Sequence[Simulated]) -> Iterator[str]:
     """Give the block of memory."""
     hours = trace.minutes / 60
-    yield f"Memory, {len(trace.containers)} containers, {hours:.0f} h; 100 % taken as {MEMORY_LIMIT_GIB} GiB:"
-    yield ""
-    yield _line(
-        "policy",
-        "slack",
-        "slack, GiB-hours",
-        "minutes under-requested",
-        "resizes",
-        "runs of minutes over the limit",
-        "would-be out-of-memory kills",
+    yield (
+        f"Memory, {len(trace.containers)} containers, {hours:.0f} h; 100 % taken as {MEMORY_LIMIT_GIB} GiB; after the "
+        "four the would-be out-of-memory kills:"
     )
-    yield _line(*["---"] * 7)
-    for run in runs:
-        one = total([run])
-        slack, hours_unused, under, _, resizes = _cells(one.memory)
-        yield _line(
-            f"`{run.policy}`", slack, hours_unused, under, resizes, f"{one.over_limit_excursions}", f"{one.kills}"
-        )
+    yield ""
+    yield from _table(cadences, runs, lambda one: f"{_four(one.memory)}; {one.kills:,}")
+
+
+def _table(cadences: Sequence[Cadence], runs: Sequence[Simulated], cell: Callable[[PolicyTotal], str]) -> Iterator[str]:
+    yield _line("policy", *(cadence.title for cadence in cadences))
+    yield _line(*["---"] * (1 + len(cadences)))
+    for place, outcome in enumerate(runs[0].outcomes):
+        yield _line(f"`{outcome.policy}`", *(cell(total([each.outcomes[place]])) for each in runs))
+
+
+def with_tables(readme: str, tables: str) -> str:
+    """Return the page with the tables between its two marks.
+
+    Raises:
+        TracesError: The marks are not there.
+    """
+    before, begin, rest = readme.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise TracesError(f"no marks {BEGIN} and {END} in {README}")
+    return f"{before}{begin}\n{tables}\n{end}{after}"
 
 
 def main() -> int:
-    """Run; 0 done, 2 the traces are not there."""
+    """Run; 0 done, 2 the traces or the marks are not there."""
     try:
         directory = traces_directory()
         cpu, memory = cpu_trace(directory), memory_trace(directory)
+        with_tables(README.read_text(encoding="utf-8"), "")
     except TracesError as error:
         print(f"bench-policies: {error}", file=sys.stderr)
         return 2
-    interval, cool_down = _RULES.decision_interval_seconds, _RULES.cool_down_seconds
+    cpu_cadences, memory_cadences = cadences(_WARM_DAY_SECONDS, _REACTIONS), cadences(_WARM_MEMORY_SECONDS, _NONE)
+    cpu_runs = [run(cpu, cadence) for cadence in cpu_cadences]
+    memory_runs = [run(memory, cadence) for cadence in memory_cadences]
     lines = [
-        f"Decisions each {interval:g} s, falls not sooner than {cool_down:g} s after a change, all defaults.",
-        "Slack is what was requested and not used, as a share of what was requested.",
+        f"Each cell: {' / '.join(JUDGED)}. {_LEGEND}",
         "",
-        *cpu_lines(cpu, outcomes(cpu)),
+        *cpu_lines(cpu, cpu_cadences, cpu_runs),
         "",
-        *memory_lines(memory, outcomes(memory)),
+        *memory_lines(memory, memory_cadences, memory_runs),
         "",
     ]
     text = "\n".join(lines)
+    pages = [
+        csv_page((each,), (), cadence.rules)
+        for each, cadence in zip(cpu_runs + memory_runs, cpu_cadences + memory_cadences, strict=True)
+    ]
+    rows = pages[0] + "".join(page.partition("\n")[2] for page in pages[1:])
     RESULT.parent.mkdir(exist_ok=True)
     RESULT.write_text(text, encoding="utf-8")
+    RESULT.with_suffix(".csv").write_text(rows, encoding="utf-8")
+    README.write_text(with_tables(README.read_text(encoding="utf-8"), text), encoding="utf-8")
     sys.stdout.write(text)
     return 0
 

@@ -1,16 +1,20 @@
 from __future__ import annotations
 
+import csv
 import gzip
 from pathlib import Path
 
 import pytest
 
+from agent.core.orders.policy_options import PolicyName
 from tests.bench import policies
 
 
 @pytest.fixture
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PLIMSOLL_TRACES", str(tmp_path))
+    monkeypatch.setattr(policies, "README", tmp_path / "README.md")
+    (tmp_path / "README.md").write_text(f"before\n{policies.BEGIN}\nold\n{policies.END}\nafter\n", encoding="utf-8")
     return tmp_path
 
 
@@ -41,18 +45,29 @@ def test_main_without_traces_says_so_in_one_line_and_gives_2(
     ]
 
 
-def test_main_runs_all_policies_and_writes_the_table(
+def test_main_runs_all_policies_and_writes_the_tables(
     directory: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(policies, "RESULT", directory / "build" / "table.md")
     write_cpu(directory, "ec2_cpu_utilization_aa", "2014-02-14 14", *[50.0] * 12)
     write_cpu(directory, "cpu_utilization_bb", "2014-05-14 01", *[10.0] * 12)
     write_memory(directory, *[f"{1662858720 + 57 * index},one,0.5" for index in range(30)])
+    monkeypatch.setattr(policies, "_WARM_DAY_SECONDS", 0.0)
+    monkeypatch.setattr(policies, "_WARM_MEMORY_SECONDS", 0.0)
     assert policies.main() == 0
     text = capsys.readouterr().out
     assert (directory / "build" / "table.md").read_text(encoding="utf-8") == text
-    for name in ("cruise", "vpa", "crane", "forecast"):
-        assert text.count(f"| `{name}` |") >= 2
+    for name in PolicyName:
+        # A line in each of three tables: CPU, the node, memory.
+        assert sum(line.startswith(f"| `{name}` | ") for line in text.splitlines()) == 3
+    page = f"before\n{policies.BEGIN}\n{text}\n{policies.END}\nafter\n"
+    assert (directory / "README.md").read_text(encoding="utf-8") == page
+    with (directory / "build" / "table.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    # Two cadences x three reactions of two series, their sum and the node; two cadences of memory.
+    assert len(rows) == len(PolicyName) * (6 * 4 + 2 * 3)
+    assert {row["reaction_seconds"] for row in rows} == {"", "2.0", "60.0"}
+    assert {row["decision_interval_seconds"] for row in rows} == {"60.0", "3600.0"}
     assert "| ec2_aa |" in text
     assert "| bb |" in text
     assert "100 % taken as 4 cores" in text
@@ -97,3 +112,11 @@ def test_main_with_broken_memory_names_the_file(directory: Path, capsys: pytest.
     write_memory(directory, "1662858720,one,-1")
     assert policies.main() == 2
     assert "genai_serving_2026_subset.csv.gz" in capsys.readouterr().err
+
+
+def test_main_without_the_marks_says_so_before_the_work(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_cpu(directory, "a", "2014-02-14 14", 50.0)
+    write_memory(directory, "1662858720,one,0.5")
+    (directory / "README.md").write_text("no marks\n", encoding="utf-8")
+    assert policies.main() == 2
+    assert "no marks <!-- bench-policies" in capsys.readouterr().err

@@ -1,14 +1,16 @@
 """A recording as a trace: its minutes, unit by unit, on the grid that a simulation replays. Face.
 
 A minute of a unit is the minute row that the agent summed up: CPU mean, PSI-adjusted peak, waiting, peak of the working
-set. Before a unit's first one stand the minutes of the history of seven days, where its key is this unit's alone: of
-these waiting is not known, but their peaks are PSI-adjusted as well.
+set. Beside it stands the CPU of its raw readings, in rows of the recorder's interval: one second, as a rule. Before a
+unit's first one stand the minutes of the history of seven days, where its key is this unit's alone: of these waiting is
+not known, but their peaks are PSI-adjusted as well.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -17,15 +19,20 @@ from numpy.typing import NDArray
 
 from agent.core.history.key import history_key
 from agent.core.history.minutes import KIB, from_codes
-from agent.core.recommender.simulation.trace import TraceSet
+from agent.core.numbers.arrays import Bools
+from agent.core.recommender.simulation.fine_rows import agreed, row_seconds_of, too_fine_note
+from agent.core.recommender.simulation.trace import Floats32, TraceSet
 from agent.core.recommender.simulation.trace_builder import MAX_CELLS, TraceTooLargeError
 from agent.core.recommender.unit_names import called
-from agent.core.window.ring_rows import Has
+from agent.core.window.policy import WindowPolicy
+from agent.core.window.ring_rows import Has, Status
+from agent.core.window.steps import MILLICORES_PER_USEC_PER_NS, NS, cpu_steps
 from agent.node.history.learner import is_sized
 from agent.node.offline.recording import Recording
-from agent.node.offline.recording_format import Manifest, RecordingError, RowKind, Rows
+from agent.node.offline.recording_format import Manifest, RecordingError, RowKind, Rows, gap_policy
 
 _FULL: Final = 255
+_MINUTE_SECONDS: Final = 60
 _HISTORY_NOTE: Final = (
     "the minutes before the readings are those of the history: waiting is not known of them, only PSI-adjusted peaks"
 )
@@ -42,12 +49,84 @@ def load_recording(path: Path, *, on_progress: Callable[[float], None]) -> Trace
         manifest = recording.manifest
         minutes: dict[str, list[Rows]] = defaultdict(list)
         names = _names(manifest)
+        # Half of the progress is the minutes', half the readings'.
         for number in range(len(manifest.row_chunks)):
             for unit, rows in recording.rows(number, RowKind.MINUTES):
                 if unit in names:
                     minutes[names[unit]].append(rows)
-            on_progress((number + 1) / len(manifest.row_chunks))
-        return _Grid(recording, names, minutes).trace()
+            on_progress((number + 1) / len(manifest.row_chunks) / 2)
+        trace = _Grid(recording, names, minutes).trace()
+        return _with_readings(trace, recording, names, on_progress=lambda share: on_progress((1 + share) / 2))
+
+
+def _with_readings(
+    trace: TraceSet, recording: Recording, names: dict[int, str], *, on_progress: Callable[[float], None]
+) -> TraceSet:
+    """Lay the CPU of the raw readings beside the minutes."""
+    manifest = recording.manifest
+    row_seconds = row_seconds_of(manifest.interval_seconds)
+    if row_seconds is None:
+        return trace
+    rows_per_minute = _MINUTE_SECONDS // row_seconds
+    shape = (trace.minutes * rows_per_minute, len(trace.containers))
+    note = too_fine_note(row_seconds, *shape)
+    if note is not None:
+        return replace(trace, notes=(*trace.notes, note))
+    first_cell = (trace.start_unix_minute - manifest.history_offset_minutes) * rows_per_minute
+    readings = _Readings(gap_policy(manifest), row_seconds * NS, first_cell, shape)
+    columns = {name: column for column, name in enumerate(trace.containers)}
+    for number in range(len(manifest.row_chunks)):
+        for unit, rows in recording.rows(number, RowKind.RAW):
+            if unit in names:
+                readings.add(unit, columns[names[unit]], rows)
+        on_progress((number + 1) / len(manifest.row_chunks))
+    cpu, has_cpu = readings.rates()
+    return replace(trace, fine=agreed(cpu, has_cpu, trace.cpu_millicores, trace.has_cpu))
+
+
+class _Readings:
+    """Raw readings -> what was used in each cell of a grid, and of how much of the cell that is known."""
+
+    def __init__(self, policy: WindowPolicy, cell_ns: int, first_cell: int, shape: tuple[int, int]) -> None:
+        self._policy = policy
+        self._cell_ns = cell_ns
+        self._first_cell = first_cell
+        self._used_usec = np.zeros(shape, dtype=np.float32)
+        self._known_ns = np.zeros(shape, dtype=np.float32)
+        self._last: dict[int, Rows] = {}
+
+    def add(self, unit: int, column: int, rows: Rows) -> None:
+        """Take a unit's next readings along, oldest first; the first of them is paired with the last before."""
+        before = self._last.get(unit)
+        pieces = [rows] if before is None else [before, rows]
+        steps = cpu_steps(pieces, self._policy, until_ns=int(rows["monotonic_ns"].max()))
+        good = rows[rows["status"] == int(Status.OK)]
+        if good.size:
+            self._last[unit] = good[-1:]
+        if steps.axis_ns.size < 2:
+            return
+        axis = steps.axis_ns - self._first_cell * self._cell_ns
+        cells = self._used_usec.shape[0]
+        first = max(int(axis[0] // self._cell_ns), 0)
+        after = min(int(axis[-1] // self._cell_ns) + 1, cells)
+        if first >= after:
+            return
+        # What a pair used is spread evenly over its time; a pair that is a gap adds neither.
+        edges = np.arange(first, after + 1) * float(self._cell_ns)
+        for grid, amounts in ((self._used_usec, steps.used_usec), (self._known_ns, steps.elapsed_ns)):
+            sums = np.concatenate(([0.0], np.cumsum(np.where(steps.good, amounts, 0.0))))
+            grid[first:after, column] += np.diff(np.interp(edges, axis.astype(np.float64), sums))
+
+    def rates(self) -> tuple[Floats32, Bools]:
+        """Return millicores and where they are known: in cells of which at least half is."""
+        has = self._known_ns >= 0.5 * self._cell_ns
+        rates = np.divide(
+            self._used_usec * np.float32(MILLICORES_PER_USEC_PER_NS),
+            self._known_ns,
+            out=np.zeros_like(self._used_usec),
+            where=has,
+        )
+        return rates, has
 
 
 def _names(manifest: Manifest) -> dict[int, str]:

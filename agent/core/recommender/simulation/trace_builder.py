@@ -1,10 +1,9 @@
 """Rows of a trace as they come -> the regular grid of ``TraceSet``. Core, pure.
 
 A row counts for the minute of its time. Several rows of one container in one minute give the mean of CPU and psi and
-the largest memory. Rows further apart than a minute hold: each minute up to the container's next row has the row's
-values, as long as the next is no further away than twice the usual interval (the median distance of its rows, in whole
-minutes, at least one). Beyond that there is a gap, and the row holds for the usual interval; so does the last row. An
-empty value is a gap as long as its row holds. No row is left out: what cannot be taken is a ``TraceFault``.
+the largest memory; their CPU is kept row by row beside that (``fine_rows``). Rows further apart than a minute hold
+(``row_holds``). An empty value is a gap as long as its row holds. No row is left out: what cannot be taken is a
+``TraceFault``.
 """
 
 from __future__ import annotations
@@ -12,12 +11,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from agent.core.numbers.arrays import Bools, Floats, Ints
+from agent.core.recommender.simulation.fine_rows import FineRows, rows_of
+from agent.core.recommender.simulation.row_holds import Hold, Kind, held_over, holds_of
 from agent.core.recommender.simulation.trace import Floats32, TraceSet
 
 MAX_CELLS: Final = 50_000_000
@@ -31,8 +32,6 @@ LONGEST_MINUTES: Final = 10 * 366 * 1440
 """Ten years; a row further away than that from others has a wrong time."""
 LONGEST_NAME: Final = 1024
 _SECONDS: Final = 60
-
-Kind = TypeVar("Kind", np.float32, np.float64, np.uint16, np.bool_)
 
 
 class TraceFault(ValueError):  # noqa: N818 - a fault of the data, as its reader names it
@@ -83,6 +82,7 @@ class TraceBuilder:
         self._memory = np.zeros(nothing)
         self._has_memory = np.zeros(nothing, dtype=np.bool_)
         self._psi_sum = np.zeros(nothing, dtype=np.float32)
+        self._fine = FineRows()
 
     def add(self, rows: TraceRows) -> None:
         """Add rows.
@@ -114,6 +114,9 @@ class TraceBuilder:
         np.add.at(self._psi_sum, tuple(axis[with_both] for axis in places), rows.psi[with_both].astype(np.float32))
         self._psi_rows += int(with_both.sum())
         self._no_psi_rows += int((rows.has_cpu & ~rows.has_psi).sum())
+        if self._fine.is_kept:
+            self._fine.add(rows.time_seconds, ids, rows.cpu_millicores, rows.has_cpu)
+            self._fine.look(self._minutes, int(self._has_row.sum()))
 
     def _ids_of(self, containers: Sequence[str]) -> NDArray[np.intp]:
         known = self._ids
@@ -181,30 +184,33 @@ class TraceBuilder:
         """Return the grid; call it once, after the last row of at least one."""
         containers = len(self._ids)
         part = (slice(0, self._minutes), slice(0, containers))
-        holds = _holds(self._has_row[part])
-        minutes = max((hold.after_minute for hold in holds), default=0)
+        holds = holds_of(self._has_row[part])
+        minutes = max((hold.after_cell for hold in holds), default=0)
         _check_size(minutes, containers)
         cpu_rows = self._cpu_rows[part]
         cpu = _divided(self._cpu_sum[part], cpu_rows)
         psi = _divided(self._psi_sum[part], cpu_rows) if self._psi_rows else None
         self._cpu_sum = self._psi_sum = np.zeros((0, 0), dtype=np.float32)
-        has_cpu = cpu_rows > 0
+        cpu, has_cpu = held_over(cpu, holds, minutes), held_over(cpu_rows > 0, holds, minutes)
+        fine, fine_notes = rows_of(self._fine.laid_out(self._start_minute, cpu, has_cpu))
         return TraceSet(
             name=self._name,
             containers=tuple(self._ids),
             start_unix_minute=self._start_minute,
-            cpu_millicores=_held(cpu, holds, minutes),
-            has_cpu=_held(has_cpu, holds, minutes),
-            memory_bytes=_held(self._memory[part], holds, minutes),
-            has_memory=_held(self._has_memory[part], holds, minutes),
-            psi=None if psi is None else _held(psi, holds, minutes),
+            cpu_millicores=cpu,
+            has_cpu=has_cpu,
+            memory_bytes=held_over(self._memory[part], holds, minutes),
+            has_memory=held_over(self._has_memory[part], holds, minutes),
+            psi=None if psi is None else held_over(psi, holds, minutes),
+            row_minutes=int(np.median([hold.usual_cells for hold in holds] or [1])),
+            fine=fine,
             pod_containers=_pod_containers(tuple(self._ids)),
-            notes=tuple(self._notes(holds)),
+            notes=(*self._notes(holds), *fine_notes),
         )
 
-    def _notes(self, holds: Sequence[_Hold]) -> list[str]:
+    def _notes(self, holds: Sequence[Hold]) -> list[str]:
         notes: list[str] = []
-        usual = Counter(hold.usual_minutes for hold in holds)
+        usual = Counter(hold.usual_cells for hold in holds)
         coarse = {minutes: count for minutes, count in usual.items() if minutes > 1}
         if coarse:
             intervals = ", ".join(f"{minutes} min ({count} containers)" for minutes, count in sorted(coarse.items()))
@@ -282,51 +288,9 @@ def _name_rule(name: str) -> str | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
-class _Hold:
-    """For which minutes one container's rows stand."""
-
-    usual_minutes: int
-    after_minute: int
-    """The first minute after the last row's hold."""
-    targets: Ints | None
-    """Minutes that have values; None = each row stands for its own minute and no more."""
-    sources: Ints | None
-    """The minutes of their rows, beside ``targets``."""
-
-
-def _holds(has_row: Bools) -> list[_Hold]:
-    """Find out for each container how long its rows hold; shape ``(minutes, n)``, a row in each column."""
-    holds = []
-    for column in np.ascontiguousarray(has_row.T):
-        at = np.flatnonzero(column)
-        apart = np.diff(at)
-        usual = max(int(np.median(apart)), 1) if apart.size else 1
-        lasts = np.append(np.where(apart <= 2 * usual, apart, usual), usual)
-        if (lasts == 1).all():
-            holds.append(_Hold(usual, int(at[-1]) + 1, None, None))
-            continue
-        sources = np.repeat(at, lasts)
-        into = np.arange(sources.size) - np.repeat(np.cumsum(lasts) - lasts, lasts)
-        holds.append(_Hold(usual, int(at[-1]) + usual, sources + into, sources))
-    return holds
-
-
 def _divided(sums: Floats32, counts: NDArray[np.uint16]) -> Floats32:
     """Return the means in place of the sums; 0 where there is nothing."""
     return np.divide(sums, counts, out=sums, where=counts > 1)
-
-
-def _held(grid: NDArray[Kind], holds: Sequence[_Hold], minutes: int) -> NDArray[Kind]:
-    """Spread values over the minutes for which their rows hold."""
-    if all(hold.sources is None for hold in holds):
-        return np.ascontiguousarray(grid)
-    spread = np.zeros((minutes, grid.shape[1]), dtype=grid.dtype)
-    spread[: grid.shape[0]] = grid
-    for row, hold in enumerate(holds):
-        if hold.sources is not None:
-            spread[hold.targets, row] = grid[hold.sources, row]
-    return spread
 
 
 def _pod_containers(containers: Sequence[str]) -> Ints | None:

@@ -7,7 +7,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.cli.text.svg_chart import Axis, ChartBar, Curve, area_path, bars, chart, line_path, time_axis, value_axis
+from agent.cli.text.svg_chart import (
+    Axis,
+    ChartBar,
+    ChartPoint,
+    Curve,
+    area_path,
+    bars,
+    chart,
+    line_path,
+    points,
+    time_axis,
+    value_axis,
+)
 
 DAY = 1440
 X = Axis(end=4.0, marks=())
@@ -87,3 +99,27 @@ def test_bars_are_to_one_scale() -> None:
 
 def test_bars_of_nothing_are_drawn() -> None:
     assert 'width="0.0"' in bars("none", [ChartBar(label="a", parts=((0.0, "usage"),), text="")])
+
+
+def test_points_stand_at_their_figures_and_the_front_is_joined_in_steps() -> None:
+    axis = Axis(end=1.0, marks=((0.0, "0"), (1.0, "one & all")))
+    rows = [
+        ChartPoint(label="b<", x=1.0, y=0.0, style="vpa", is_front=True),
+        ChartPoint(label="a", x=0.0, y=1.0, style="cruise", is_front=True),
+        ChartPoint(label="c", x=1.0, y=1.0, style="crane", is_front=False),
+    ]
+    picture = points("slack & more", rows, axis, axis, ("across", "up"))
+    # The plane is 426 wide from 64 on, and 248 high from 12 on.
+    assert '<circle class="vpa" cx="490" cy="260" r="5"/>' in picture
+    assert '<circle class="crane" cx="490" cy="12" r="3.5"/>' in picture
+    # From the one with the least slack: to the right at its deficit, then down.
+    assert '<path class="front" d="M64 12H490V260"/>' in picture
+    assert "b&lt;" in picture
+    assert "one &amp; all" in picture
+    assert "<title>slack &amp; more</title>" in picture
+
+
+def test_points_without_a_front_have_no_line() -> None:
+    axis = Axis(end=1.0, marks=())
+    row = ChartPoint(label="a", x=0.0, y=1.0, style="cruise", is_front=False)
+    assert "front" not in points("t", [row], axis, axis, ("across", "up"))

@@ -14,6 +14,7 @@ import pytest
 
 from agent.cli.main import main
 from agent.cli.simulate.trace_files import TraceFileError, load_trace
+from agent.core.recommender.simulation import fine_rows
 from agent.node.files.documents import RECOMMENDATIONS, WHYS
 from agent.node.offline.recording import Recording
 from agent.node.offline.recording_contents import CONTENTS
@@ -162,6 +163,21 @@ def test_a_recording_is_simulated(file: Path, capsys: pytest.CaptureFixture[str]
     assert main(["simulate", str(file), "--policy", "cruise", "-o", "json"]) == 0
     report: dict[str, Any] = json.loads(capsys.readouterr().out)
     assert report["traces"][0]["known_cpu_minutes"] == 10
+
+
+def test_a_recording_is_judged_second_by_second(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    trace = load_trace(file)
+    assert trace.fine is not None
+    assert trace.rows_per_minute == 60
+    # A steady 100 m, in the seconds of the readings as in the minutes of the history before them.
+    known = trace.fine.cpu_millicores[trace.fine.has_cpu]
+    assert known.size > 9 * 60
+    assert known.tolist() == pytest.approx([100.0] * known.size, rel=1e-3)
+
+    monkeypatch.setattr(fine_rows, "MAX_FINE_CELLS", 10)
+    coarse = load_trace(file)
+    assert coarse.fine is None
+    assert "rows of 1 s are judged as minutes" in coarse.notes[-1]
 
 
 def test_a_recording_without_a_whole_minute_is_no_trace(tmp_path: Path) -> None:
