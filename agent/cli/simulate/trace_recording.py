@@ -73,7 +73,7 @@ def _with_readings(
     if note is not None:
         return replace(trace, notes=(*trace.notes, note))
     first_cell = (trace.start_unix_minute - manifest.history_offset_minutes) * rows_per_minute
-    readings = _Readings(gap_policy(manifest), row_seconds * NS, first_cell, shape)
+    readings = ReadingGrid(gap_policy(manifest), row_seconds * NS, first_cell, shape)
     columns = {name: column for column, name in enumerate(trace.containers)}
     for number in range(len(manifest.row_chunks)):
         for unit, rows in recording.rows(number, RowKind.RAW):
@@ -84,7 +84,7 @@ def _with_readings(
     return replace(trace, fine=agreed(cpu, has_cpu, trace.cpu_millicores, trace.has_cpu))
 
 
-class _Readings:
+class ReadingGrid:
     """Raw readings -> what was used in each cell of a grid, and of how much of the cell that is known."""
 
     def __init__(self, policy: WindowPolicy, cell_ns: int, first_cell: int, shape: tuple[int, int]) -> None:

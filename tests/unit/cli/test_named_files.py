@@ -27,7 +27,10 @@ from tests.pods import container, pod_json
 from tests.recommendations import mixed_node
 from tests.unit.node.offline.test_recording import write as write_recording
 
-WRITTEN: Final = {("why", "--png"), ("simulate", "--html"), ("record", "-o"), ("workloads", "--png")}
+WRITTEN: Final = {
+    *(("why", "--png"), ("workloads", "--png"), ("record", "-o")),
+    *(("simulate", "--html"), ("simulate", "--csv")),
+}
 """Files that are written, not read."""
 _PLAN: Final = "plan --pods {d}/pods.json --node-file {d}/node.json --recommendations {d}/recommendations.json"
 _WORKLOADS: Final = {"workloads": "workloads", "buffers": "buffers", "policy": "policy shop/Deployment/web"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from agent.cli.simulate.trace_recording import _Readings
+from agent.cli.simulate.trace_recording import ReadingGrid
 from agent.core.window.policy import WindowPolicy
 from agent.core.window.ring_rows import Status
 from tests.window_rows import NS, sample, steady
@@ -12,11 +12,11 @@ from tests.window_rows import NS, sample, steady
 POLICY = WindowPolicy(capacity_millicores=4000)
 
 
-def readings(cells: int, first_cell: int = 1000) -> _Readings:
-    return _Readings(POLICY, NS, first_cell, (cells, 2))
+def readings(cells: int, first_cell: int = 1000) -> ReadingGrid:
+    return ReadingGrid(POLICY, NS, first_cell, (cells, 2))
 
 
-def told(grid: _Readings, column: int = 1) -> list[float | None]:
+def told(grid: ReadingGrid, column: int = 1) -> list[float | None]:
     rates, has = grid.rates()
     return [
         round(float(rate), 1) if there else None for rate, there in zip(rates[:, column], has[:, column], strict=True)

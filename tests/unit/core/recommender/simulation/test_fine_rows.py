@@ -56,7 +56,9 @@ def test_several_rows_of_a_second_are_their_mean_and_rows_further_apart_hold() -
 
 def test_gap_of_seconds_is_a_gap() -> None:
     every = [row for row in rows(1, 180, lambda at: 10.0) if not 20 <= row[0] - START < 25]
-    empty = [(time, name, None if 60 <= time - START < 63 else cpu, None, None) for time, name, cpu, _, _ in every]
+    empty: list[Row] = [
+        (time, name, None if 60 <= time - START < 63 else cpu, None, None) for time, name, cpu, _, _ in every
+    ]
     fine = fine_of(built(empty))
     assert [at for at, value in enumerate(fine) if value is None] == [20, 21, 22, 23, 24, 60, 61, 62]
 
