@@ -48,9 +48,10 @@ _NONE: Final = (("", None),)
 _REACTIONS: Final = (("", None), (", reaction 60 s", 60.0), (", reaction 2 s", 2.0))
 _LEGEND: Final = (
     "Slack and deficit are shares of what was used, risk is the share of the time above the request, changes are those "
-    "of one container. Decisions are made from the past alone, each UTC hour or minute; a change below 5 % is not "
-    "made, a request falls no sooner than 300 s after a change, the first day of each series (two hours of memory) is "
-    "not judged, all options have their defaults. With a reaction, who is short of CPU gets what it uses so much later."
+    "of one container. Decisions are made from the past alone, each hour or minute of a series; a change below 5 % is "
+    "not made, a request falls no sooner than 300 s after a change, the first day of each series (two hours of memory) "
+    "is not judged, all options have their defaults. With a reaction, who is short of CPU gets what it uses so much "
+    "later."
 )
 
 

@@ -76,8 +76,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         type=_interval,
         default=float(_MINUTE_SECONDS),
-        help="time between two decisions, in whole minutes counted from midnight UTC, such as 3600 for hourly; or row: "
-        "at the end of each of a container's rows, in whole minutes (default: 60). A change smaller than "
+        help="time between two decisions, in whole minutes from a container's first on, such as 3600 for hourly; or "
+        "row: at the end of each of its rows, in whole minutes (default: 60). A change smaller than "
         "--bounds-smallest-change-ratio (0.05 = 5 %%) is not made",
     )
     rules.add_argument(

@@ -6,9 +6,9 @@ Core, pure. Every minute runs like this:
    is a would-be out-of-memory kill.
 2. The policy learns the minute as the agent would have measured it: memory up to the limit, as nobody can use more.
    Then it is told of the kill; again only when a limit newly set is passed as well.
-3. When a multiple of ``decision_interval_seconds`` of UTC ends, the windows that end here are taken, the policy
-   answers, the bounds have their say (a change too small is not made), and what is left of the change is in force from
-   the next minute on. A container in a gap is left alone.
+3. Every ``decision_interval_seconds`` of a container's life the windows that end here are taken, the policy answers,
+   the bounds have their say (a change too small is not made), and what is left of the change is in force from the next
+   minute on. A container in a gap is left alone.
 
 A rise is made at once, as the danger is now. A fall waits until ``cool_down_seconds`` have passed since the
 container's last change of any kind, as it only saves. Where a reaction is named, a container that is short of CPU gets
@@ -27,7 +27,7 @@ import numpy as np
 
 from agent.core.cluster.resource import LARGEST
 from agent.core.history.minutes import Minutes, OutOfMemory
-from agent.core.numbers.arrays import Bools, Floats
+from agent.core.numbers.arrays import Bools, Floats, Rows
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
 from agent.core.recommender import bounds
 from agent.core.recommender.policy import Policy, Present, Proposals, Stated
@@ -57,8 +57,8 @@ class ReplayRules:
     """How the agent would act, and what the trace does not tell."""
 
     decision_interval_seconds: float | None = 60.0
-    """A multiple of a minute, counted from midnight UTC; None = at the end of each row of the trace, in whole minutes.
-    """
+    """A multiple of a minute, counted from the container's first; None = at the end of each of its rows, by what is
+    usual in the trace, in whole minutes."""
     cool_down_seconds: float = 300.0
     warm_up_seconds: float = 0.0
     """A container's first so many seconds are lived through and not judged."""
@@ -235,7 +235,6 @@ class _Run:
         self._in_force = _InForce(rows, rules)
         interval = rules.decision_interval_seconds
         self._decision_minutes = trace.row_minutes if interval is None else max(round(interval / _MINUTE_SECONDS), 1)
-        self._by_rows = interval is None
         self._warm_up_minutes = rules.warm_up_seconds / _MINUTE_SECONDS
         self._min_span_minutes = rules.min_span_seconds / _MINUTE_SECONDS
         self._age_minutes = np.zeros(rows, dtype=np.int64)
@@ -355,13 +354,9 @@ class _Run:
         self._memory_window.push(minute.working_set_bytes, minute.has_memory)
         self._age_minutes += (self._age_minutes > 0) | is_here
         may_change = is_here & (self._age_minutes >= self._min_span_minutes)
-        if self._by_rows:
-            # Rows of different containers end in different minutes.
-            may_change = may_change & (self._age_minutes % self._decision_minutes == 0)
-        elif (minute.unix_minute + 1) % self._decision_minutes:
-            return
-        if may_change.any():
-            self._decide(minute, may_change)
+        is_due = self._age_minutes % self._decision_minutes == 0
+        if (may_change & is_due).any():
+            self._decide(minute, may_change, is_due)
 
     def _kill(self, minute: Minutes, is_over: Bools, limit: Floats, is_judged: Bools) -> None:
         """Count memory over its limit and tell the policy of kills."""
@@ -381,23 +376,27 @@ class _Run:
             )
             self._policy.record_oom(row, kill)
 
-    def _decide(self, minute: Minutes, may_change: Bools) -> None:
+    def _decide(self, minute: Minutes, may_change: Bools, is_due: Bools) -> None:
         cpu, has_cpu = self._cpu_window.read()
         memory, has_memory = self._memory_window.read()
+        # A policy may remember what it said, so only those are asked for whose answer counts.
+        rows = self._rows if is_due.all() else np.flatnonzero(is_due)
         present = Present(
-            cpu_base_millicores=cpu,
-            has_cpu=has_cpu,
-            memory_base_bytes=np.ceil(memory),
-            has_memory=has_memory,
-            pod_containers=self._pod_containers,
-            wants_whole_cores=self._no,
+            cpu_base_millicores=cpu[rows],
+            has_cpu=has_cpu[rows],
+            memory_base_bytes=np.ceil(memory[rows]),
+            has_memory=has_memory[rows],
+            pod_containers=self._pod_containers[rows],
+            wants_whole_cores=self._no[rows],
         )
         now_unix_seconds = (minute.unix_minute + 1) * _MINUTE_SECONDS
-        proposals = self._policy.recommend(self._rows, present, now_unix_seconds=now_unix_seconds)
+        proposals = self._policy.recommend(rows, present, now_unix_seconds=now_unix_seconds)
+        if rows.size < is_due.size:
+            proposals = _spread(proposals, rows, is_due.size)
         stated = self._in_force.stated(minute.working_set_bytes, minute.has_memory)
         is_judged = self._age_minutes >= self._warm_up_minutes  # what changes is in force from the next minute on
         answer = bounds.apply(proposals, stated, self._options)
-        self._in_force.change(minute.unix_minute, may_change, is_judged, proposals, answer)
+        self._in_force.change(minute.unix_minute, may_change & is_due, is_judged, proposals, answer)
 
     def outcome(self, watch: ReactionWatch) -> SimulatedOutcome:
         return SimulatedOutcome(
@@ -431,6 +430,36 @@ def _growth(rows: int, rules: ReplayRules, options: BoundsOptions, *, row_second
         reaction_seconds=rules.reaction_seconds,
         row_seconds=row_seconds,
         most_millicores=float(options.max_cpu_millicores or LARGEST),
+    )
+
+
+def _spread(proposals: Proposals, rows: Rows, size: int) -> Proposals:
+    """Return the answers of some rows among all: of the others there is none."""
+
+    def amounts(of_rows: Floats) -> Floats:
+        spread = np.zeros(size)
+        spread[rows] = of_rows
+        return spread
+
+    def marks(of_rows: Bools) -> Bools:
+        spread = np.zeros(size, dtype=np.bool_)
+        spread[rows] = of_rows
+        return spread
+
+    return Proposals(
+        cpu_request_millicores=amounts(proposals.cpu_request_millicores),
+        has_cpu=marks(proposals.has_cpu),
+        memory_request_bytes=amounts(proposals.memory_request_bytes),
+        has_memory=marks(proposals.has_memory),
+        memory_limit_bytes=amounts(proposals.memory_limit_bytes),
+        has_memory_limit=marks(proposals.has_memory_limit),
+        cpu_base_millicores=amounts(proposals.cpu_base_millicores),
+        cpu_peak_millicores=amounts(proposals.cpu_peak_millicores),
+        memory_base_bytes=amounts(proposals.memory_base_bytes),
+        memory_peak_bytes=amounts(proposals.memory_peak_bytes),
+        cpu_upward_only=marks(proposals.cpu_upward_only),
+        memory_upward_only=marks(proposals.memory_upward_only),
+        limit_rule=proposals.limit_rule,
     )
 
 

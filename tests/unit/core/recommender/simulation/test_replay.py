@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources, PolicyName
+from agent.core.recommender.policy import Proposals
 from agent.core.recommender.registry import make
 from agent.core.recommender.simulation.figures import SimulatedOutcome, SimulatedResourceTotal, total
 from agent.core.recommender.simulation.level_steps import demand_steps
@@ -361,11 +362,20 @@ def test_decisions_of_each_row_come_where_the_container_s_rows_end() -> None:
     assert one.cpu.requested_amount_hours[1] * 60_000 == pytest.approx(5 * 106)
 
 
-def test_decisions_go_by_the_clock_and_not_by_the_trace_s_first_minute() -> None:
-    policy = FixedPolicy(cpu=500)
-    trace = trace_of(cpu=[[500] * 30], start_unix_minute=START_UNIX_MINUTE + 7)
-    run(trace, policy, ReplayRules(decision_interval_seconds=600, min_span_seconds=0))
-    assert [now / 60 - START_UNIX_MINUTE for now, _ in policy.presents] == [10, 20, 30]
+def test_decisions_are_counted_from_each_container_s_first_minute() -> None:
+    asked: list[tuple[int, list[int]]] = []
+
+    class Asked(FixedPolicy):
+        def recommend(self, rows: Any, present: Any, *, now_unix_seconds: float, steps: Any = None) -> Proposals:
+            asked.append((round(now_unix_seconds / 60) - START_UNIX_MINUTE, rows.tolist()))
+            assert present.cpu_base_millicores.size == rows.size
+            return super().recommend(rows, present, now_unix_seconds=now_unix_seconds, steps=steps)
+
+    trace = trace_of(cpu=[[500] * 30, [None] * 7 + [300] * 23, [500] * 30], pod_containers=np.array([2, 1, 2]))
+    one = run(trace, Asked(3, cpu=600), ReplayRules(decision_interval_seconds=600, min_span_seconds=0))
+    assert asked == [(10, [0, 2]), (17, [1]), (20, [0, 2]), (27, [1]), (30, [0, 2])]
+    assert one.cpu.unsized_minutes.tolist() == [10.0, 10.0, 10.0]
+    assert one.cpu.requested_amount_hours[1] * 60_000 == pytest.approx(13 * 600)
 
 
 def test_reaction_ends_a_shortage_within_the_row() -> None:
