@@ -12,6 +12,7 @@ import csv
 import gzip
 import os
 import sys
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -268,7 +269,7 @@ def main() -> int:
     cpu_runs = [run(cpu, cadence) for cadence in cpu_cadences]
     memory_runs = [run(memory, cadence) for cadence in memory_cadences]
     lines = [
-        f"Each cell: {' / '.join(JUDGED)}. {_LEGEND}",
+        *textwrap.wrap(f"Each cell: {' / '.join(JUDGED)}. {_LEGEND}", 120),
         "",
         *cpu_lines(cpu, cpu_cadences, cpu_runs),
         "",
