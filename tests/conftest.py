@@ -57,7 +57,6 @@ SECONDS: Final[dict[str, int]] = {
     "tests/kernel/test_record_live.py": 15,
     # Of the first tier
     "tests/unit/cli/test_named_files.py": 145,
-    "tests/unit/core/recommender/forecast/test_forecast_on_traces.py": 100,
     "tests/webhook/test_workloads_estimating.py": 95,
     "tests/webhook/test_tailing.py": 60,
     "tests/webhook/test_hostile_reports.py": 50,
@@ -67,7 +66,6 @@ SECONDS: Final[dict[str, int]] = {
     "tests/unit/core/recommender/test_bounds.py": 35,
     "tests/webhook/test_openapi_fuzz.py": 35,
     "tests/webhook/test_store_schema.py": 35,
-    "tests/unit/core/recommender/forecast/test_policy.py": 30,
 }
 """How long the longest files and the shared folders took on two busy cores, three at a time (build/test/*.xml).
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, get_args, get_type_hints
 from urllib.parse import urlsplit
 
-from agent.core.numbers.allowed_range import Between, Unset
+from agent.core.numbers.allowed_range import Between, Unset, Words
 from agent.core.orders.profile import PROFILE_VALUES, value_text
 from agent.settings.sections import Settings, camel
 
@@ -38,6 +38,7 @@ class Key:
     optional: bool
     between: Between | None
     unset: Unset | None
+    words: Words | None = None
 
     @property
     def variable(self) -> str:
@@ -70,6 +71,8 @@ class Key:
             if not isinstance(raw, bool):
                 raise ValueError
             return raw
+        if self.words and isinstance(raw, str) and raw in self.words.values:
+            return self.words.values[raw]
         if self.kind in (int, float):
             return self._to_number(raw, is_text=is_text)
         if not isinstance(raw, str) or not raw or "\0" in raw:
@@ -122,6 +125,7 @@ class Key:
         if self.between:
             noun = "a whole number" if self.kind is int else "a number"
             noun += f" from {shown(self.between.low)} to {shown(self.between.high)}"
+            noun += f", {self.words}" if self.words else ""
             return noun + (f", none ({self.unset.none_means})" if self.unset and self.unset.none_means else "")
         noun = (
             "a path"
@@ -181,6 +185,7 @@ def _key_of(owner: type, section: str, name: str, annotation: object) -> Key:
         optional=bool(kinds),
         between=next((mark for mark in marks if isinstance(mark, Between)), None),
         unset=next((mark for mark in marks if isinstance(mark, Unset)), None),
+        words=next((mark for mark in marks if isinstance(mark, Words)), None),
     )
 
 

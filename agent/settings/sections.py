@@ -16,8 +16,8 @@ from agent.core.orders.policy_options import (
     BoundsOptions,
     CraneOptions,
     CruiseOptions,
-    ForecastOptions,
     PolicyName,
+    SizingOptions,
     VpaOptions,
 )
 from agent.core.orders.profile import Profile, ProfileSetting, profile_settings
@@ -251,7 +251,7 @@ class Settings:
     cruise: CruiseOptions = field(default_factory=CruiseOptions)
     vpa: VpaOptions = field(default_factory=VpaOptions)
     crane: CraneOptions = field(default_factory=CraneOptions)
-    forecast: ForecastOptions = field(default_factory=ForecastOptions)
+    sizing: SizingOptions = field(default_factory=SizingOptions)
     kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)
     plan: PlanOptions = field(default_factory=PlanOptions)
     act: ActOptions = field(default_factory=ActOptions)

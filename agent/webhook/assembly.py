@@ -190,7 +190,7 @@ class Webhook:
     def _answer(self) -> None:
         """Put together what answers."""
         settings = self.settings
-        sizing = settings.sizing()
+        sizing = settings.of_admission()
         director = Director(
             self.facts,
             self.index,

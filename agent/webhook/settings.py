@@ -13,7 +13,7 @@ from agent.core.admission.options import AdmissionOptions, AdmissionSettings
 from agent.core.buffers.placeholder_options import PlaceholderOptions
 from agent.core.eviction.options import ArbiterOptions
 from agent.core.orders.plan_options import ActOptions, PlanOptions
-from agent.core.orders.policy_options import BoundsOptions, CraneOptions, CruiseOptions, ForecastOptions, VpaOptions
+from agent.core.orders.policy_options import BoundsOptions, CraneOptions, CruiseOptions, SizingOptions, VpaOptions
 from agent.core.orders.profile import Profile, ProfileSetting, profile_settings
 from agent.settings.sections import LoggingSettings, RecommendSettings, camel
 from agent.settings.sources import load_into
@@ -50,13 +50,13 @@ class WebhookSettings:
     cruise: CruiseOptions = field(default_factory=CruiseOptions)
     vpa: VpaOptions = field(default_factory=VpaOptions)
     crane: CraneOptions = field(default_factory=CraneOptions)
-    forecast: ForecastOptions = field(default_factory=ForecastOptions)
+    sizing: SizingOptions = field(default_factory=SizingOptions)
     logging: LoggingSettings = field(default_factory=LoggingSettings)
     profile: Profile = Profile.DEFAULT
     """document = where no setting says otherwise, as the CruiseKube document writes: memory limits exactly 2 x what was
     seen, literal fit, this hour only. For agent and webhook alike."""
 
-    def sizing(self) -> AdmissionSettings:
+    def of_admission(self) -> AdmissionSettings:
         """Return the parts that a pod is sized by."""
         return AdmissionSettings(
             act=self.act,

@@ -127,7 +127,7 @@ RULES: Final[dict[str, Schema]] = {
                     kind=TEXT,
                     name=TEXT,
                     mode=one_of("off", "recommend", "enforce", False),
-                    policy=one_of("cruise", "vpa", "crane", "forecast"),
+                    policy=one_of("cruise", "vpa", "crane", "plimsoll"),
                 ),
                 "anyOf": [{"required": ["mode"]}, {"required": ["policy"]}],
             }

@@ -72,7 +72,7 @@ def _typed(key: Key) -> Schema:
         schema: Schema = {"type": "integer" if key.kind is int else "number"}
         if key.between is not None:
             schema |= {"minimum": key.between.low, "maximum": key.between.high}
-        return schema
+        return {"anyOf": [schema, {"enum": list(key.words.values)}]} if key.words else schema
     return {"type": "string", "pattern": "^/" if key.kind is Path else _WORD}
 
 

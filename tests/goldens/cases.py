@@ -21,7 +21,7 @@ VERBS: Final = (
     *("why", "audit", "simulate", "record", "replay", "webhook", "workloads", "buffers", "policy", "admission"),
     *("retire", "settings"),
 )
-POLICIES: Final = ("cruise", "vpa", "crane", "forecast")
+POLICIES: Final = ("cruise", "vpa", "crane", "plimsoll")
 _SOCKET: Final = ("--socket", "agent.sock")
 _OFFLINE: Final = ("--pods", "pods.json", "--node-file", "node.json", "--namespaces", "namespaces.json")
 _AUDIT: Final = ("--pods", "pods.json", "--cgroup-mount", "$WORK/cgroup", "--node", "worker-7")

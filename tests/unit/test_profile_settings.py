@@ -54,7 +54,9 @@ def test_every_value_of_every_profile_is_of_a_setting_and_lies_in_its_range() ->
 
 
 def test_the_webhook_sizes_a_pod_as_the_document_writes() -> None:
-    sizing = load_webhook_settings(None, environment={}, overrides=DOCUMENT | {"bounds.roundMemoryBytes": 1}).sizing()
+    sizing = load_webhook_settings(
+        None, environment={}, overrides=DOCUMENT | {"bounds.roundMemoryBytes": 1}
+    ).of_admission()
     known = estimate(memory_mb=100, memory_max_bytes=120 * MB)
     # 2 x 120 MB; by the default 512 MB, its floor.
     assert after(new_pod(CONTAINER), known, settings=sizing)["limits"]["memory"] == f"{240 * MB}"

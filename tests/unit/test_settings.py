@@ -135,7 +135,7 @@ nope: 1
         f"{path}: windows: [1] is not allowed; allowed: a mapping with the keys cpuWindowSeconds, "
         "memoryWindowSeconds, rateWindowSeconds, percentile, maxGapRatio, toleranceRatio, maxStepSeconds",
         f"{path}: nope: unknown key; allowed: sampling, windows, cgroup, state, serving, metrics, logging, "
-        "recommend, bounds, cruise, vpa, crane, forecast, kubernetes, plan, act, overload, podLimits, report, "
+        "recommend, bounds, cruise, vpa, crane, sizing, kubernetes, plan, act, overload, podLimits, report, "
         "propose, profile, evaluateIntervalSeconds, podsFile, clusterPauseFile, clusterPauseConfigMap, nodeName",
         "environment: PLIMSOLL_SAMPLING_RELIST_SECONDS: 'soon' is not allowed; allowed: a number from 1 to 3600",
         "command line: logging.level: 'loud' is not allowed; allowed: debug, info, warning, error",
@@ -294,6 +294,21 @@ def test_every_default_lies_in_its_own_range() -> None:
 def test_options_that_cannot_both_hold_are_told_at_the_start(overrides: dict[str, object], reason: str) -> None:
     (error,) = errors_of(None, overrides=overrides)
     assert error.startswith(reason)
+
+
+@pytest.mark.parametrize(("raw", "price"), [("lean", 10.0), ("balanced", 60.0), ("safe", 200.0), ("25", 25.0)])
+def test_the_price_of_being_short_is_a_word_or_a_number(tmp_path: Path, raw: str, price: float) -> None:
+    path = write(tmp_path, f"sizing: {{price: {raw}}}\n")
+    assert load_settings(path, environment={}, overrides={}).sizing.price == price
+    assert load_settings(None, environment={"PLIMSOLL_SIZING_PRICE": raw}, overrides={}).sizing.price == price
+    told = "'cheap' is not allowed; allowed: a number from 1 to 1000, lean (10), balanced (60), safe (200)"
+    assert errors_of(path, {}, {"sizing.price": "cheap"}) == (f"command line: sizing.price: {told}",)
+
+
+def test_a_policy_that_is_no_more_is_refused_with_those_there_are() -> None:
+    assert errors_of(None, {"PLIMSOLL_RECOMMEND_POLICY": "forecast"}, {}) == (
+        "environment: PLIMSOLL_RECOMMEND_POLICY: 'forecast' is not allowed; allowed: cruise, vpa, crane, plimsoll",
+    )
 
 
 def test_a_specification_that_holds_is_taken() -> None:

@@ -10,7 +10,7 @@ import pytest
 from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
 from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import NodeClass, Report
-from agent.core.orders.policy_options import CraneOptions, CruiseOptions, ForecastOptions, PolicyName, VpaOptions
+from agent.core.orders.policy_options import CraneOptions, CruiseOptions, PolicyName, SizingOptions, VpaOptions
 from agent.webhook.workloads.estimates import PolicyAnswer
 from agent.webhook.workloads.index import WorkloadIndex
 from agent.webhook.workloads.policy_demand import Asked, Place
@@ -27,7 +27,7 @@ class Policies:
     cruise: CruiseOptions = field(default_factory=CruiseOptions)
     vpa: VpaOptions = field(default_factory=VpaOptions)
     crane: CraneOptions = field(default_factory=CraneOptions)
-    forecast: ForecastOptions = field(default_factory=ForecastOptions)
+    sizing: SizingOptions = field(default_factory=SizingOptions)
 
 
 def index_of(*taken: tuple[float, Report], options: IndexOptions | None = None) -> WorkloadIndex:

@@ -109,7 +109,7 @@ def test_a_daemon_sets_nodes_of_other_sizes_bound_it_in_proportion() -> None:
     assert told.cpu_peak_millicores == 10 * 8 * 4
 
 
-@pytest.mark.parametrize("policy", [PolicyName.VPA, PolicyName.CRANE, PolicyName.FORECAST])
+@pytest.mark.parametrize("policy", [PolicyName.VPA, PolicyName.CRANE, PolicyName.PLIMSOLL])
 def test_under_other_policies_too(store: Store, policy: PolicyName) -> None:
     for hour in range(26):
         received = NOON - (25 - hour) * HOUR

@@ -99,9 +99,9 @@ def test_it_is_worked_out_again_when_it_is_old_and_not_before(store: Store) -> N
     follow(tailer, now)
     worker = rebuilder(store, index)
     asked(index, PolicyName.CRANE, now)
-    asked(index, PolicyName.FORECAST, now)
+    asked(index, PolicyName.PLIMSOLL, now)
     assert [worked_out(worker, now + later) for later in (0, 3599, 3600)] == [2, 0, 2]
-    assert isinstance(asked(index, PolicyName.FORECAST, now), Estimate)
+    assert isinstance(asked(index, PolicyName.PLIMSOLL, now), Estimate)
 
 
 def test_kills_count_in_it(store: Store) -> None:
@@ -214,7 +214,7 @@ def test_many_are_worked_out_in_batches(store: Store) -> None:
 
 
 # How far answers from sketches are from those from the real minutes; the docstring of the module quotes this.
-LARGEST_CPU_ERROR = {PolicyName.VPA: 0.12, PolicyName.CRANE: 0.0, PolicyName.FORECAST: 0.07, PolicyName.CRUISE: 0.001}
+LARGEST_CPU_ERROR = {PolicyName.VPA: 0.12, PolicyName.CRANE: 0.0, PolicyName.PLIMSOLL: 0.07, PolicyName.CRUISE: 0.001}
 DAYS = 8.0
 
 

@@ -100,7 +100,7 @@ def test_under_cruise_nothing_is_prepared_and_nothing_waits(store: Store) -> Non
 
 
 def test_namespaces_come_before_rules_and_rules_before_settings(store: Store) -> None:
-    scene = Scene(store, PolicyName.FORECAST)
+    scene = Scene(store, PolicyName.PLIMSOLL)
     scene.facts.told = ClusterRules(
         rules=(ClusterRule(name="nobody", policy="cruise"), ClusterRule(namespace="*", policy="crane"))
     )
@@ -184,7 +184,7 @@ def failing() -> None:
 def test_only_what_live_pods_order_is_prepared_and_not_what_reviews_name(store: Store) -> None:
     scene = Scene(store)
     scene.preparing.turn(NOW)
-    for policy in (PolicyName.VPA, PolicyName.CRANE, PolicyName.FORECAST):
+    for policy in (PolicyName.VPA, PolicyName.CRANE, PolicyName.PLIMSOLL):
         asked = scene.index.estimate(
             WEB, "app", policy=policy, node=None, node_class=None, now_unix_seconds=NOW, is_ordered=False
         )

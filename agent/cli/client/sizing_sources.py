@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from agent.node.offline.state_directory import RestingNode
     from agent.settings import Settings
 
-TRIED_SECTIONS: Final = ("recommend", "bounds", "cruise", "vpa", "crane", "forecast", "windows", "profile")
+TRIED_SECTIONS: Final = ("recommend", "bounds", "cruise", "vpa", "crane", "sizing", "windows", "profile")
 """Settings that make the answer another one than the agent's."""
 STATE_OPTIONS: Final = (
     Option(

@@ -17,7 +17,7 @@ SECTIONS: Final = {
     "cruise": "policy cruise",
     "vpa": "policy vpa",
     "crane": "policy crane",
-    "forecast": "policy forecast",
+    "sizing": "policy plimsoll",
     "bounds": "bounds of every answer",
 }
 """The sections of the settings that become flags, and their headings in the help."""

@@ -111,7 +111,7 @@ def _settings(arguments: argparse.Namespace) -> AdmissionSettings:
     try:
         from agent.cli.verbs.webhook import webhook_settings_from
 
-        return webhook_settings_from(arguments).sizing()
+        return webhook_settings_from(arguments).of_admission()
     except ModuleNotFoundError as error:
         fail(f"admission: {error.name} is not installed; allowed: pip install 'plimsoll[webhook]'")
 

@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--policy",
         dest="setting recommend.policy",
         metavar="NAME",
-        help="cruise, vpa, crane or forecast; one other than the agent's is computed here from its state files",
+        help="cruise, vpa, crane or plimsoll; one other than the agent's is computed here from its state files",
     )
     parser.add_argument(
         "--sort",

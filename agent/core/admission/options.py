@@ -25,7 +25,7 @@ class AdmissionOptions:
     memory_limit_floor_bytes: Annotated[int, Between(0, 1 << 50)] = 512 * MB
     """... and at least so many bytes."""
     cpu_limits_removed: bool = True
-    """Take CPU limits off where there is history, under the policies that set none (cruise, forecast)."""
+    """Take CPU limits off where there is history, under the policies that set none (cruise, plimsoll)."""
     memory_limits_added: bool = True
     """Give a memory limit to containers that have a memory request and no limit."""
     pod_limits: bool = True

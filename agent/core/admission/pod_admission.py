@@ -226,7 +226,7 @@ def _rules(
 
 def _limit_rule(policy: PolicyName, settings: AdmissionSettings) -> LimitRule:
     """Return what the policies themselves do with limits."""
-    if policy in (PolicyName.CRUISE, PolicyName.FORECAST):
+    if policy in (PolicyName.CRUISE, PolicyName.PLIMSOLL):
         return LimitRule.RAISE
     is_moved = settings.vpa_controlled_values is ControlledValues.REQUESTS_AND_LIMITS
     return LimitRule.PROPORTIONAL if policy is PolicyName.VPA and is_moved else LimitRule.KEEP

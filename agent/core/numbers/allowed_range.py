@@ -19,3 +19,16 @@ class Unset:
 
     default: str
     none_means: str | None = None
+
+
+class Words:
+    """Words that stand for numbers of a setting, beside numbers themselves: ``Words(lean=10.0, safe=200.0)``."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, **values: float) -> None:
+        self.values = values
+
+    def __str__(self) -> str:
+        """Say them with their numbers: ``lean (10), safe (200)``."""
+        return ", ".join(f"{word} ({value:g})" for word, value in self.values.items())

@@ -43,7 +43,7 @@ class PlanOptions:
     """Memory is resized and counted for evictions; false = CPU only, memory is only shown."""
     cpu_limits_raised: bool = True
     """A CPU limit, which cannot be removed in place, is raised to the node's allocatable CPU under the policies that
-    set none (cruise, forecast)."""
+    set none (cruise, plimsoll)."""
     memory_limits_lowered: bool = True
     """Memory limits may fall, with a margin over what is in use and on 1.34 or newer only."""
     memory_limit_margin_ratio: Annotated[float, Between(1, 10)] = 1.25

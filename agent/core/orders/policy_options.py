@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated
 
-from agent.core.numbers.allowed_range import Between, Unset
+from agent.core.numbers.allowed_range import Between, Unset, Words
 
 MIB = 1 << 20
 DAY_SECONDS = 86_400.0
@@ -21,7 +21,7 @@ class PolicyName(StrEnum):
     CRUISE = "cruise"
     VPA = "vpa"
     CRANE = "crane"
-    FORECAST = "forecast"
+    PLIMSOLL = "plimsoll"
 
 
 class ControlledValues(StrEnum):
@@ -154,14 +154,11 @@ class CraneOptions:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ForecastOptions:
-    """The policy ``forecast``: a quantile of what the hours of day and week have shown, recent ones first."""
+class SizingOptions:
+    """The policy ``plimsoll``: hours like this one, at the price of being short."""
 
-    exceed_ratio: Annotated[float, Between(0.0001, 0.5)] = 0.005
-    """Share of minutes in which usage may exceed the request, 0..1: what the forecast is calibrated to."""
-    no_more_than_peaks: bool = True
-    """Also leave no more minutes under-requested within seven days than peaks (cruise) would, where that is fewer: at
-    the default exceedRatio as many, at k times it k times as many."""
+    price: Annotated[float, Between(1, 1000), Words(lean=10.0, balanced=60.0, safe=200.0)] = 60.0
+    """What CPU that is used but not requested costs, x what CPU requested and idle costs: the policy's one dial."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ from agent.core.plan.entry import PlanRules, PodEntry, Side, Unit
 from agent.core.plan.pod_facts import PodFacts, StatedSide
 from agent.core.recommender.recommendation import Withheld
 
-_SETS_NO_CPU_LIMIT: Final = frozenset({PolicyName.CRUISE, PolicyName.FORECAST})
+_SETS_NO_CPU_LIMIT: Final = frozenset({PolicyName.CRUISE, PolicyName.PLIMSOLL})
 
 
 def entry_of(demand: PodDemand, facts: PodFacts, constraint: Constraint, rules: PlanRules) -> PodEntry:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from agent.core.orders.policy_options import CraneOptions, CruiseOptions, ForecastOptions, PolicyName, VpaOptions
+from agent.core.orders.policy_options import CraneOptions, CruiseOptions, PolicyName, SizingOptions, VpaOptions
 from agent.core.recommender.policy import Policy
 
 
@@ -24,8 +24,8 @@ class PolicyOptions(Protocol):
         """Of ``crane``."""
 
     @property
-    def forecast(self) -> ForecastOptions:
-        """Of ``forecast``."""
+    def sizing(self) -> SizingOptions:
+        """Of ``plimsoll``."""
 
 
 class UnknownPolicyError(ValueError):
@@ -58,7 +58,7 @@ def make(name: PolicyName, options: PolicyOptions, rows: int, *, requests_only: 
             from agent.core.recommender.crane.policy import CranePolicy
 
             return CranePolicy(options.crane, rows)
-    # FORECAST: the last there is
-    from agent.core.recommender.forecast.policy import ForecastPolicy
+    # PLIMSOLL: the last there is
+    from agent.core.recommender.plimsoll.policy import PlimsollPolicy
 
-    return ForecastPolicy(options.forecast, rows)
+    return PlimsollPolicy(options.sizing, rows)

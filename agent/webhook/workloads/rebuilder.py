@@ -1,6 +1,6 @@
 """Answers of the policies other than ``cruise``, worked out in the background from the store's sketches. Webhook.
 
-``vpa``, ``crane`` and ``forecast`` learn minute by minute, and their states are too large to be kept of every workload.
+``vpa``, ``crane`` and ``plimsoll`` learn minute by minute, and their states are too large to be kept of every workload.
 So for the workloads for which they are required (``preparing``), or that are asked about by an estimate, their hours
 are read from the store, unfolded into minutes (``core.workload_minutes`` says how, and what is lost), and the same
 policies are run over them as on a node, from an empty state. Nothing is answered before that is done, and an answer is
@@ -9,7 +9,7 @@ at most as old as ``rebuild_seconds`` and one round: of a fortnight, 64 containe
 How far that is from the policy fed with the real minutes: measured in the test of this module, over eight days of the
 six generated traces. ``vpa`` is the same to the number in five of them and one bucket of its own histogram higher in
 CPU in the sixth (bursts: 182m for 163m, its percentile stands at the foot of the bursts); memory is the same. ``crane``
-is the same in all; ``forecast``, which looks at the order of minutes, is up to 7 % off either way in CPU.
+is the same in all; ``plimsoll``, which looks at the order of minutes, is up to 7 % off either way in CPU.
 
 An answer is for the workload as a whole, all node classes together. Of DaemonSets, whose pods differ by where they
 run, there is one for each class, and the largest of them is that of the workload.

@@ -146,7 +146,7 @@ def test_no_state_to_answer_from_is_1_and_one_line(tmp_path: Path, capsys: pytes
 @pytest.mark.parametrize(
     ("words", "parts"),
     [
-        (("--policy", "best"), ("recommend.policy: 'best' is not allowed", "cruise, vpa, crane, forecast")),
+        (("--policy", "best"), ("recommend.policy: 'best' is not allowed", "cruise, vpa, crane, plimsoll")),
         (("--vpa-target-cpu-percentile", "3"), ("vpa.targetCpuPercentile: '3'", "from 0 to 1")),
         (("--vpa-targetcpu", "0.9"), ("--vpa-targetcpu", "--vpa-target-cpu-percentile")),
         (("-o", "xml"), ("'xml'", "table")),

@@ -112,7 +112,7 @@ def test_why_explains_one_unit(file: Path, capsys: pytest.CaptureFixture[str]) -
         (("--at", "2h ago", "recommend"), "lies outside its readings; allowed: "),
         (("--at", "2100-01-01T00:00:00Z", "recommend"), "in the future"),
         (("recommend", "--state-dir", "/tmp"), "state.directory is for an agent only"),
-        (("recommend", "--policy", "best"), "allowed: cruise, vpa, crane, forecast"),
+        (("recommend", "--policy", "best"), "allowed: cruise, vpa, crane, plimsoll"),
         (("recommend", "--crane-cpu-marg", "1"), "allowed: "),
         (("forecast",), "is not allowed; allowed: "),
     ],

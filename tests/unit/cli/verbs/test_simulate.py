@@ -75,7 +75,7 @@ def test_table_has_a_column_for_each_policy_and_the_trace_s_span(
 
 def test_all_policies_are_compared_unless_told(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (one,) = answer(capsys, str(trace))["traces"]
-    assert [policy["policy"] for policy in one["policies"]] == ["cruise", "vpa", "crane", "forecast"]
+    assert [policy["policy"] for policy in one["policies"]] == ["cruise", "vpa", "crane", "plimsoll"]
 
 
 def test_json_has_the_figures_with_units_in_their_names(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -140,7 +140,7 @@ def test_rules_are_heard(trace: Path, capsys: pytest.CaptureFixture[str]) -> Non
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--policy", "krr"), "'krr' is no policy; allowed: cruise, vpa, crane, forecast"),
+        (("--policy", "krr"), "'krr' is no policy; allowed: cruise, vpa, crane, plimsoll"),
         (("--vpa-target-percentile", "1"), "--vpa-target-percentile 1; allowed: --vpa-target-cpu-percentile, "),
         (("--polcy", "vpa"), "--polcy vpa; allowed: --policy"),
         (("--vpa-target-cpu-percentile", "x"), "vpa.targetCpuPercentile: 'x' is not allowed; allowed: a number"),

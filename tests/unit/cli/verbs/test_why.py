@@ -59,7 +59,7 @@ def test_page_of_a_container(state: tuple[str, ...], capsys: pytest.CaptureFixtu
     assert "usage, mean" not in page
 
 
-@pytest.mark.parametrize("policy", ["cruise", "vpa", "crane", "forecast"])
+@pytest.mark.parametrize("policy", ["cruise", "vpa", "crane", "plimsoll"])
 def test_another_policy_is_asked_by_its_name(
     state: tuple[str, ...], capsys: pytest.CaptureFixture[str], policy: str
 ) -> None:
@@ -115,7 +115,7 @@ def test_an_unknown_name_tells_those_there_are(state: tuple[str, ...], capsys: p
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--policy", "best"), "'best' is no policy; allowed: cruise, vpa, crane, forecast"),
+        (("--policy", "best"), "'best' is no policy; allowed: cruise, vpa, crane, plimsoll"),
         (("--policy", "vpa,crane"), "'vpa,crane' names several; allowed: one policy"),
         (("--since", "8d"), "'8d' is not allowed; allowed: from 1m to 7d ago"),
         (("--since", "1s"), "'1s' is not allowed; allowed: from 1m to 7d ago"),

@@ -55,7 +55,7 @@ def test_a_value_is_read(read: Callable[[str], object], value: str, expected: ob
     [
         (names.mode_from, "Enforce", "off, recommend, enforce"),
         (names.mode_from, "", "off, recommend, enforce"),
-        (names.policy_from, "best", "cruise, vpa, crane, forecast"),
+        (names.policy_from, "best", "cruise, vpa, crane, plimsoll"),
         (names.ranking_from, "1", "low, medium, high, no-eviction"),
         (names.flag_from, "yes", "true, false"),
         (names.least_cpu_from, "-1m", "CPU such as 250m or 1.5"),

@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from agent.core.history.minutes import OutOfMemory
-from agent.core.orders.policy_options import CraneOptions, CruiseOptions, ForecastOptions
+from agent.core.orders.policy_options import CraneOptions, CruiseOptions, SizingOptions
 from agent.core.recommender.crane.policy import CranePolicy
 from agent.core.recommender.cruise.policy import CruisePolicy
-from agent.core.recommender.forecast.policy import ForecastPolicy
 from agent.core.recommender.other_nodes import elsewhere_of, raised_by_kills, same_hour_elsewhere
+from agent.core.recommender.plimsoll.policy import PlimsollPolicy
 from agent.core.recommender.policy import Present, Proposals, Steps
 from tests.directives import peaks
 from tests.policy_rows import all_rows, make_minutes, make_present
@@ -120,13 +120,13 @@ def test_cruise_tells_what_others_saw_as_steps_of_its_own() -> None:
     assert "largest at this hour, other nodes" in {step.what for step in alone.taken}
 
 
-def test_forecast_asks_for_no_less_than_others_saw() -> None:
-    policy = ForecastPolicy(ForecastOptions(), 1)
+def test_plimsoll_asks_for_no_less_than_others_saw() -> None:
+    policy = PlimsollPolicy(SizingOptions(), 1)
     told = peaks(hours={11: (400, 1)}, memory_peak_bytes=120 * MB, oom_memory_bytes=70 * MB)
     steps = Steps()
     found = policy.recommend(all_rows(1), present(told), now_unix_seconds=NOON, steps=steps)
     assert (float(found.cpu_request_millicores[0]), bool(found.cpu_upward_only[0])) == (400.0, False)
-    assert (float(found.memory_base_bytes[0]), float(found.memory_request_bytes[0])) == (70.0 * MB, 120.0 * MB)
+    assert (float(found.memory_base_bytes[0]), float(found.memory_request_bytes[0])) == (70.0 * MB, 126.0 * MB)
     assert float(found.memory_limit_bytes[0]) == 240.0 * MB
     assert not found.memory_upward_only[0]
     notes = {(step.resource, step.what): step.note for step in steps.taken}

@@ -20,7 +20,7 @@ def test_make_gives_the_policy_of_that_name_with_so_many_rows(name: PolicyName) 
 
 
 def test_unknown_policy_is_told_with_the_allowed_ones() -> None:
-    with pytest.raises(UnknownPolicyError, match=r"'krr' is no policy; allowed: cruise, vpa, crane, forecast"):
+    with pytest.raises(UnknownPolicyError, match=r"'krr' is no policy; allowed: cruise, vpa, crane, plimsoll"):
         policy_name("krr")
 
 
@@ -31,7 +31,7 @@ def test_registry_imports_only_the_policy_that_is_made() -> None:
         "from agent.core.orders.policy_options import PolicyName\n"
         "from agent.settings import Settings\n"
         "make(PolicyName.CRUISE, Settings(), 1)\n"
-        "print([name for name in ('vpa', 'crane', 'forecast') if f'agent.core.policies.{name}' in sys.modules])"
+        "print([name for name in ('vpa', 'crane', 'plimsoll') if f'agent.core.recommender.{name}' in sys.modules])"
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout == "[]\n"

@@ -234,7 +234,7 @@ def test_a_kill_of_a_unit_without_a_row_is_dropped() -> None:
     assert history.kills() == ()
 
 
-@pytest.mark.parametrize("policy", [PolicyName.CRUISE, PolicyName.VPA, PolicyName.CRANE, PolicyName.FORECAST])
+@pytest.mark.parametrize("policy", [PolicyName.CRUISE, PolicyName.VPA, PolicyName.CRANE, PolicyName.PLIMSOLL])
 def test_restore_gives_the_answers_of_before_the_restart(tmp_path: Path, policy: PolicyName) -> None:
     with HistoryFile.open(tmp_path / "history", max_rows=64) as history:
         before = learner(history, policy=policy)
@@ -259,7 +259,7 @@ def test_restore_gives_the_answers_of_before_the_restart(tmp_path: Path, policy:
     assert again.memory_request_bytes.tolist() == asked.memory_request_bytes.tolist()
 
 
-@pytest.mark.parametrize("policy", [PolicyName.CRUISE, PolicyName.VPA, PolicyName.CRANE, PolicyName.FORECAST])
+@pytest.mark.parametrize("policy", [PolicyName.CRUISE, PolicyName.VPA, PolicyName.CRANE, PolicyName.PLIMSOLL])
 @pytest.mark.parametrize("is_saved", [False, True])
 def test_a_kill_learnt_before_its_minute_is_what_it_is_after_a_restart(
     tmp_path: Path, policy: PolicyName, is_saved: bool

@@ -1,0 +1,194 @@
+"""What CPU each row may be expected to demand, from its minutes: state and answer. Core, pure.
+
+All of it follows from the minutes of seven days, folded in rising order: nothing else is remembered. There is one
+answer for each UTC hour, as things looked when it began, worked out when it is first asked for; within the hour the
+last 15 minutes may raise it. Asking more often made more changes and no better ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from agent.core.history.hour_peaks import HOUR_SECONDS, MINUTES_PER_HOUR, hour_of
+from agent.core.numbers.arrays import Bools, Floats, Ints, Rows
+from agent.core.recommender.plimsoll.dead_band import follow
+from agent.core.recommender.plimsoll.hours import DAY_HOURS, LOOK_MINUTES, HourRing, LastMinutes, Singles
+from agent.core.recommender.plimsoll.likeness import HourBook, open_book, weigh
+from agent.core.recommender.plimsoll.price import cheapest_levels, masses
+
+_QUARTER: Final = 0
+_HOUR: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Demand:
+    """What may be expected of some rows, shape ``(k,)`` each."""
+
+    begun_millicores: Floats
+    """What was answered when the hour began; where no hour is over yet, the largest of the last 60 minutes."""
+    quarter_millicores: Floats
+    """Largest of the last 15 minutes."""
+    answer_millicores: Floats
+    known_minutes: Floats
+    """Of the hours that count, the running one included."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Beginning:
+    """How one row's answer of an hour's beginning came about."""
+
+    hour: int
+    """Since the epoch."""
+    looks: tuple[float, ...]
+    """Millicores, in the order of ``hours.LOOKS``."""
+    has_looks: bool
+    """Something was measured in the hour before."""
+    hours: Ints
+    """Those before it, oldest first, shape ``(p,)``."""
+    likeness: Floats
+    """What each counts, shape ``(p,)``."""
+    levels: Floats
+    """All their levels in rising order, shape ``(4 p,)``."""
+    masses: Floats
+    """What each of these counts."""
+    cheapest_millicores: float
+    """At the price; where no hour is over yet, the largest of the last 60 minutes."""
+    before_millicores: float
+    """What was answered in the hour before; 0 where the day began."""
+    answer_millicores: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """What holds for a whole hour, of all rows."""
+
+    book: HourBook
+    looks: Singles
+    has_looks: Bools
+    answers: Floats
+
+
+class DemandMemory:
+    """Minutes and hours of all rows, and answers from them; 22 kB per row."""
+
+    def __init__(self, price: float, rows: int) -> None:
+        self._price = price
+        self._rows = rows
+        self._last = LastMinutes(rows)
+        self._ring = HourRing(rows)
+        self._running: int | None = None
+        self._opened: _Opened | None = None
+        self._chain_hour: int | None = None
+        self._chain = np.zeros(rows)
+        """Answers of the hour before ``_chain_hour``; 0 where the day begins with it."""
+
+    def grow(self, rows: int) -> None:
+        """Grow to at least so many rows; the new ones are empty."""
+        more = max(rows - self._rows, 0)
+        self._rows += more
+        self._last.grow(rows)
+        self._ring.grow(rows)
+        self._chain = np.pad(self._chain, (0, more))
+        self._opened = None
+
+    def forget(self, rows: Rows) -> None:
+        """Clear these rows."""
+        self._last.forget(rows)
+        self._ring.forget(rows)
+        self._chain[rows] = 0.0
+        self._opened = None
+
+    def fold(self, unix_minute: int, values: Singles, known: Bools) -> None:
+        """Add one minute of all rows, or a part of it; 0 where it is not known."""
+        hour = unix_minute // MINUTES_PER_HOUR
+        if hour != self._running:
+            self._close()
+            self._ring.open(hour, self._looks(hour), self._last.has_any)
+            self._running = hour
+        if self._opened is not None and hour < self._opened.book.hour:
+            self._opened = None
+        if self._chain_hour is not None and hour < self._chain_hour - 1:
+            self._chain_hour = None
+        self._last.fold(unix_minute, values, known)
+
+    def _close(self) -> None:
+        """Bring the running hour's levels up to date in the ring; as often as one likes."""
+        if self._running is not None:
+            self._ring.close(self._running, *self._last.levels())
+
+    def _looks(self, hour: int) -> Singles:
+        """Return the looks back as of now, in this hour, shape ``(4, n)``."""
+        quarter, last = (self._last.largest(minutes) for minutes in LOOK_MINUTES)
+        six = np.maximum(self._ring.largest_before(hour), last)
+        return np.stack((quarter, last, six, self._ring.usual_before(hour)))
+
+    def at(self, rows: Rows, now_unix_seconds: float) -> Demand:
+        """Answer for some rows: as when the hour began, but never less than the last 15 minutes used."""
+        hour = hour_of(now_unix_seconds)
+        opened = self._open_at(hour)
+        quarter, last = (self._last.largest(minutes)[rows].astype(np.float64) for minutes in LOOK_MINUTES)
+        begun = opened.answers[rows]
+        begun = np.where(opened.book.has_hours[rows], begun, np.maximum(begun, last))
+        running = self._last.levels()[1] if self._running == hour else np.zeros(self._rows)
+        return Demand(
+            begun_millicores=begun,
+            quarter_millicores=quarter,
+            answer_millicores=np.where(quarter > begun, follow(begun, quarter), begun),
+            known_minutes=opened.book.known_ratio[rows].sum(axis=1) * MINUTES_PER_HOUR + running[rows],
+        )
+
+    def beginning(self, row: int, now_unix_seconds: float) -> Beginning:
+        """Return how the answer of the hour's beginning came about."""
+        opened, rows = self._open_at(hour_of(now_unix_seconds)), np.array([row])
+        book, looks = opened.book, opened.looks[:, rows]
+        weights = weigh(book, rows, looks, opened.has_looks[rows], book.hour * float(HOUR_SECONDS))
+        return Beginning(
+            hour=book.hour,
+            looks=tuple(looks[:, 0].tolist()),
+            has_looks=bool(opened.has_looks[row]),
+            hours=book.hours,
+            likeness=weights[0],
+            levels=book.levels[row],
+            masses=masses(book, rows, weights)[0],
+            cheapest_millicores=float(self._cheapest(book, rows, weights, looks)[0]),
+            before_millicores=float(self._chain[row]),
+            answer_millicores=float(opened.answers[row]),
+        )
+
+    def _open_at(self, hour: int) -> _Opened:
+        """Return what holds for an hour; it is worked out once, or when a minute before it comes late."""
+        if self._opened is None or self._opened.book.hour != hour:
+            self._close()
+            self._follow_until(hour)
+            book = open_book(self._ring, hour)
+            looks, has_looks = self._ring.looks(hour) or (self._looks(hour), self._last.has_any)
+            answers = follow(self._chain, self._wanted(book, looks, has_looks))
+            self._opened = _Opened(book, looks, has_looks, answers)
+        return self._opened
+
+    def _follow_until(self, hour: int) -> None:
+        """Bring the chain of the day's answers up to the hour before."""
+        midnight = hour - hour % DAY_HOURS
+        if self._chain_hour is None or not midnight < self._chain_hour <= hour:
+            self._chain_hour, self._chain = midnight, np.zeros(self._rows)
+        for before in range(self._chain_hour, hour):
+            begun = self._ring.looks(before)
+            if begun is None:
+                continue
+            if self._opened is not None and self._opened.book.hour == before:
+                self._chain = self._opened.answers  # by the same looks, whether or not the hour had begun by then
+            else:
+                self._chain = follow(self._chain, self._wanted(open_book(self._ring, before), *begun))
+        self._chain_hour = hour
+
+    def _wanted(self, book: HourBook, looks: Singles, has_looks: Bools) -> Floats:
+        rows = np.arange(self._rows)
+        weights = weigh(book, rows, looks, has_looks, book.hour * float(HOUR_SECONDS))
+        wanted: Floats = np.maximum(self._cheapest(book, rows, weights, looks), looks[_QUARTER])
+        return wanted
+
+    def _cheapest(self, book: HourBook, rows: Rows, weights: Floats, looks: Singles) -> Floats:
+        return np.where(book.has_hours[rows], cheapest_levels(book, rows, weights, self._price), looks[_HOUR])

@@ -1,0 +1,68 @@
+"""The level at which a further millicore costs as much as it saves. Core, pure.
+
+What is requested and idle costs 1 for each millicore; what is used and not requested costs ``sizing.price``. The hours
+weighed by their likeness say how often each level is passed; the cheapest level is the answer. Beside the depth, each
+minute above the request costs something by itself (``BLAME``): a smooth series then sits on its top, not just below.
+And a little is put to the largest level's account for what was never seen.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+
+from agent.core.numbers.arrays import Floats, Rows
+from agent.core.recommender.plimsoll.likeness import HourBook
+
+LEVEL_SHARES: Final = (1 / 12, 2 / 12, 3 / 12, 6 / 12)
+"""Share of an hour that each of its levels stands for."""
+BLAME: Final = 2.0
+"""What a minute above the request costs, x the mean demand, however little it is above."""
+UNSEEN: Final = 0.5 / 12
+"""Share of one hour like this that may have been higher than all: half of its largest twelfth."""
+
+
+def cheapest_levels(book: HourBook, rows: Rows, weights: Floats, price: float) -> Floats:
+    """Return the cheapest level of each row, shape ``(k,)``; 0 where no hour is known.
+
+    Args:
+        book: Of all rows.
+        rows: Those asked for.
+        weights: What the hours of these rows count, shape ``(k, p)``.
+        price: What being short costs, x being idle.
+    """
+    if not weights.shape[1]:
+        return np.zeros(rows.size)
+    values = book.levels[rows]
+    mass = masses(book, rows, weights)
+    whole = np.maximum(weights.sum(axis=1), np.finfo(np.float64).tiny)
+    mass[:, -1] += UNSEEN * (weights * weights).sum(axis=1) / whole
+    below = np.cumsum(mass, axis=1)
+    amount = np.cumsum(mass * values, axis=1)
+    above = below[:, -1:] - below
+    mean = amount[:, -1] / np.maximum(below[:, -1], np.finfo(np.float64).tiny)
+    idle = values * below - amount
+    short = (amount[:, -1:] - amount) - values * above
+    cost = idle + price * short + (BLAME * mean)[:, np.newaxis] * above
+    cheapest: Floats = np.take_along_axis(values, np.argmin(cost, axis=1)[:, np.newaxis], axis=1)[:, 0]
+    return cheapest
+
+
+def masses(book: HourBook, rows: Rows, weights: Floats) -> Floats:
+    """Return how much each of the book's levels counts, in their rising order, shape ``(k, 4 p)``."""
+    shared = weights[:, :, np.newaxis] * np.array(LEVEL_SHARES)
+    mass: Floats = np.take_along_axis(shared.reshape(rows.size, -1), book.places[rows], axis=1)
+    return mass
+
+
+def level_of_share(levels: Floats, mass: Floats, share: float) -> float:
+    """Return the least of a row's levels, rising, that at least this share of its mass stays within."""
+    reached = np.cumsum(mass)
+    place = int(np.searchsorted(reached, share * reached[-1]))
+    return float(levels[min(place, levels.size - 1)])
+
+
+def share_above(levels: Floats, mass: Floats, level: float) -> float:
+    """Return the share of a row's mass that lies above a level."""
+    return float(mass[levels > level].sum() / mass.sum())
