@@ -9,7 +9,7 @@ at most as old as ``rebuild_seconds`` and one round: of a fortnight, 64 containe
 How far that is from the policy fed with the real minutes: measured in the test of this module, over eight days of the
 six generated traces. ``vpa`` is the same to the number in five of them and one bucket of its own histogram higher in
 CPU in the sixth (bursts: 182m for 163m, its percentile stands at the foot of the bursts); memory is the same. ``crane``
-is the same in all; ``plimsoll``, which looks at the order of minutes, is up to 7 % off either way in CPU.
+is the same in all; ``plimsoll``, which looks at the last quarter of each hour, is up to 1 % off either way in CPU.
 
 An answer is for the workload as a whole, all node classes together. Of DaemonSets, whose pods differ by where they
 run, there is one for each class, and the largest of them is that of the workload.
