@@ -19,6 +19,8 @@ from agent.core.recommender.plimsoll.hours import DAY_HOURS, LOOK_MINUTES, HourR
 from agent.core.recommender.plimsoll.likeness import HourBook, open_book, weigh
 from agent.core.recommender.plimsoll.price import cheapest_levels, masses
 
+TOGETHER_ROWS: Final = 64
+"""Rows worked out together: what one answer takes beside the state is 2 MiB then, however many containers there are."""
 _QUARTER: Final = 0
 _HOUR: Final = 1
 
@@ -185,9 +187,13 @@ class DemandMemory:
         self._chain_hour = hour
 
     def _wanted(self, book: HourBook, looks: Singles, has_looks: Bools) -> Floats:
-        rows = np.arange(self._rows)
-        weights = weigh(book, rows, looks, has_looks, book.hour * float(HOUR_SECONDS))
-        wanted: Floats = np.maximum(self._cheapest(book, rows, weights, looks), looks[_QUARTER])
+        """Return what all rows want of an hour's beginning, some rows at a time."""
+        wanted = np.zeros(self._rows)
+        for first in range(0, self._rows, TOGETHER_ROWS):
+            rows = np.arange(first, min(first + TOGETHER_ROWS, self._rows))
+            theirs = looks[:, rows]
+            weights = weigh(book, rows, theirs, has_looks[rows], book.hour * float(HOUR_SECONDS))
+            wanted[rows] = np.maximum(self._cheapest(book, rows, weights, theirs), theirs[_QUARTER])
         return wanted
 
     def _cheapest(self, book: HourBook, rows: Rows, weights: Floats, looks: Singles) -> Floats:
