@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         type=_interval,
         default=float(_MINUTE_SECONDS),
-        help="time between two decisions, in whole minutes from a container's first on, such as 3600 for hourly; or "
+        help="time between two decisions, in whole minutes from a container's first on, such as 5m or 1h; or "
         "row: at the end of each of its rows, in whole minutes (default: 60). A change smaller than "
         "--bounds-smallest-change-ratio (0.05 = 5 %%) is not made",
     )
@@ -154,7 +154,7 @@ def _limit_ratio(text: str) -> float:
 
 
 def _seconds(text: str) -> float:
-    return _number(text, least=0.0, most=7 * 86_400.0, allowed="seconds from 0 to 604800")
+    return _duration(text, least=0.0, most=7 * 86_400.0, allowed="0 s to 7 days such as 300, 300s, 5m or 1h")
 
 
 def _share(text: str) -> float:
@@ -165,8 +165,8 @@ def _interval(text: str) -> float | None:
     """Parse whole minutes in seconds; None = each row."""
     if text == _ROW:
         return None
-    allowed = f"whole minutes in seconds, from 60 to 86400, or {_ROW}"
-    seconds = _number(text, least=_MINUTE_SECONDS, most=86_400.0, allowed=allowed)
+    allowed = f"whole minutes from 60 s to 1 day such as 60, 5m or 1h, or {_ROW}"
+    seconds = _duration(text, least=_MINUTE_SECONDS, most=86_400.0, allowed=allowed)
     if seconds % _MINUTE_SECONDS:
         raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: {allowed}")
     return seconds
@@ -176,10 +176,15 @@ def _reaction(text: str) -> float | None:
     """Parse a duration of up to a day; None = never."""
     if text == _NEVER:
         return None
-    allowed = f"0 s to 1 day such as 2s, 60s, 1m or 60, or {_NEVER}"
-    unit = {"s": 1, "m": 60, "h": 3600}.get(text[-1:], 0)
-    seconds = _number(text[:-1] if unit else text, least=0.0, most=86_400.0 / (unit or 1), allowed=allowed, said=text)
-    return seconds * (unit or 1)
+    return _duration(text, least=0.0, most=86_400.0, allowed=f"0 s to 1 day such as 2s, 60s, 1m or 60, or {_NEVER}")
+
+
+def _duration(text: str, *, least: float, most: float, allowed: str) -> float:
+    """Parse seconds, or a number with s, m or h behind it."""
+    unit = {"s": 1, "m": 60, "h": 3600}.get(text[-1:])
+    if unit is None:
+        return _number(text, least=least, most=most, allowed=allowed)
+    return unit * _number(text[:-1], least=least / unit, most=most / unit, allowed=allowed, said=text)
 
 
 def _number(text: str, *, least: float, most: float, allowed: str, said: str | None = None) -> float:
