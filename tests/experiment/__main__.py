@@ -33,7 +33,7 @@ from tests.e2e.workloads import NAMESPACE
 from tests.experiment import page, sources
 from tests.experiment.arms import ACTING, BUDGET_MIB, BUDGET_MILLICORES, Arm
 from tests.experiment.experiment import CPU_SECONDS, NODE_CPUS, TRIAL, Experiment, Schedule
-from tests.experiment.records import Block, Operation, read_lines, write_lines
+from tests.experiment.records import read_lines, write_lines
 from tests.experiment.spaces import Terms
 from tests.guest.kernel import GuestError
 from tests.guest.machine import REPOSITORY
@@ -179,19 +179,25 @@ def decisions(experiment: Experiment, file: Path) -> None:
 
 
 def write_page(folders: Sequence[Path], put: bool) -> int:
-    """Write the page of what was measured; several runs become one, their blocks numbered through."""
-    done: list[Operation] = []
-    blocks: list[Block] = []
-    notes: dict[str, str] = {}
+    """Write the page of what was measured: several runs one after the other, as each has calibrated its work anew."""
+    parts = []
     for folder in folders:
         if not (folder / RECORDS).is_file():
             print(f"experiment: nothing measured in {folder}", file=sys.stderr)
             return 2
-        operations, of_folder = read_lines(folder / RECORDS)
-        first = max((block.number for block in blocks), default=0)
-        done += [replace(one, block=one.block + first) for one in operations]
-        blocks += [replace(one, number=one.number + first) for one in of_folder]
-        notes |= json.loads((folder / NOTES).read_text())
+        parts.append(page_of(folder))
+    text = "\n\n".join(parts)
+    (folders[0] / PAGE).write_text(text + "\n")
+    print(text)
+    if put:
+        page.put(CHART_PAGE, text)
+    return 0
+
+
+def page_of(folder: Path) -> str:
+    """Return the page of one run."""
+    done, blocks = read_lines(folder / RECORDS)
+    notes = json.loads((folder / NOTES).read_text())
     wanted = ", ".join(f"{name} {seconds:g}" for name, seconds in CPU_SECONDS.items())
     how = [
         f"Kubernetes {notes.get('Kubernetes', KUBERNETES)}, kernel {notes.get('kernel')}, {NODE_CPUS} emulated CPUs "
@@ -200,12 +206,7 @@ def write_page(folders: Sequence[Path], put: bool) -> int:
         f"before them dropped. CPU-seconds wanted: {wanted}.",
         *(f"- {name}: {text}" for name, text in notes.items() if " " in name),
     ]
-    text = page.page(done, blocks, how)
-    (folders[0] / PAGE).write_text(text + "\n")
-    print(text)
-    if put:
-        page.put(CHART_PAGE, text)
-    return 0
+    return page.page(done, blocks, how)
 
 
 def say(line: str) -> None:

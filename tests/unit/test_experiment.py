@@ -213,6 +213,13 @@ def test_the_table_has_a_row_for_each_operation_and_the_proposals_figures() -> N
     assert "| watch | 5 s, 2 s | 2.5 | - | - | - |" in lines
 
 
+def test_budgets_that_the_agent_wrote_are_compared_with_split_limits_too() -> None:
+    done = [operation("A", "build", 24.0), operation("B2", "build", 6.0)]
+    lines = page.table(done, [block("A"), block("B2")]).splitlines()
+    assert lines[0].endswith("| A, s | B2, s | A / B2 |")
+    assert "| build | 90 s, 29 s | 3.1 | 24.0 (24.0 to 24.0) | 6.0 (6.0 to 6.0) | 4.0 (4.0 to 4.0) |" in lines
+
+
 def test_work_for_each_cpu_second_is_beside_the_seconds() -> None:
     # 24 s and 6 s for one CPU-second each.
     done = [operation("A", "build", 24.0), operation("B1", "build", 6.0)]
