@@ -252,6 +252,7 @@ class Experiment:
 
     def undo(self, pods: Spaces) -> str:
         """Take the annotation away; the cgroup holds what the kubelet wrote there, byte for byte."""
+        self.pause(False)  # the blocks leave it paused, and then nothing is undone either
         some = pods.workloads[0]
         name = some.pod()["metadata"]["name"]
         before = {file: some.read(file, None) for file in ("cpu.max", "memory.max")}
@@ -259,7 +260,9 @@ class Experiment:
         self.node.plane.admin.patch(f"/api/v1/namespaces/{NAMESPACE}/pods/{name}", patch)
         wanted = {"cpu.max": "max 100000", "memory.max": "max"}  # the kubelet's, of a pod without limits
         seconds = self.node.wait(
-            lambda: {file: some.read(file, None) for file in wanted} == wanted, "the kubelet's values are back"
+            lambda: {file: some.read(file, None) for file in wanted} == wanted,
+            "the kubelet's values are back",
+            START_SECONDS,
         )
         return f"{before} -> {wanted} after {seconds:.1f} s"
 
