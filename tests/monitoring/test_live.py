@@ -58,8 +58,13 @@ VALUES: Final = {
     "pod": ".*",
     "container": ".*",
 }
-EMPTY_QUERIES: Final[dict[str, str]] = {}
-"""Panels that have no data here, as ``dashboard: panel``, and why they cannot have any."""
+EMPTY_QUERIES: Final[dict[str, str]] = {
+    "node: Memory of the tiers": "its limits: no tier has one here; tests/unit/metrics/test_pod_series.py has them",
+    "node: Waiting of the tiers": "for memory, where the memory controller is v1's; "
+    "tests/unit/metrics/test_pod_series.py has it",
+    "node: Cgroups changed, and drift": "drift: as of plimsoll_cgroup_drift below",
+}
+"""Panels of which a query may have no data here, as ``dashboard: panel``, and why."""
 EMPTY_SELECTORS: Final[dict[str, str]] = {
     "plimsoll_webhook_ca_expiry_timestamp_seconds": "the tests' webhook serves files, which name no authority; "
     "tests/cluster/test_certificates.py has the built-in ones",
@@ -251,7 +256,7 @@ def test_every_query_of_the_dashboards_has_data(scene: Scene) -> None:
         for query in queries
         if not scene.prometheus.series(substituted(query.expr, VALUES))
     }
-    assert empty.keys() == EMPTY_QUERIES.keys(), "\n".join(f"{panel}: {expr}" for panel, expr in empty.items())
+    assert empty.keys() <= EMPTY_QUERIES.keys(), "\n".join(f"{panel}: {expr}" for panel, expr in empty.items())
 
 
 def test_how_good_sizing_was_outlives_the_agent_and_reaches_the_webhook(
