@@ -27,7 +27,7 @@ HIGH_BYTES: Final = 96 * MIB
 """request + factor x (limit - request)."""
 WANTED_MIB: Final = 112
 """More than memory.high, and too little for the limit alone to ask for more (``act.urgentMemoryRatio``)."""
-RUNS: Final = 3
+RUNS: Final = 5
 SETTINGS: Final = {
     # What is fast is so by itself: no plan and no slow reading comes by chance.
     "plan.replanSeconds": "3600",
@@ -83,9 +83,10 @@ class MemoryQosScenario:
         self.node.wait(lambda: len(self.agent.ask("plan")["pods"]) >= RUNS, "the agent has planned with the pods")
         times = [self.held_seconds(self.workload(number)) for number in range(RUNS)]
         accepted, followed = zip(*times, strict=True)
+        each = "; ".join(f"{one:.2f}, {then:.2f}" for one, then in times)
         return (
             f"accepted after {statistics.median(accepted):.2f} s (most {max(accepted):.2f}), "
-            f"in the kernel after {statistics.median(followed):.2f} s (most {max(followed):.2f})"
+            f"in the kernel after {statistics.median(followed):.2f} s (most {max(followed):.2f}); each: {each}"
         )
 
     def held_seconds(self, workload: Workload) -> tuple[float, float]:
