@@ -71,7 +71,7 @@ def to_container_series(
     throttled_usec_total: int | None = None,
     recommendation: Recommendation | None = None,
 ) -> ContainerSeries:
-    """Take a unit's status and its recommendation for the page; further totals come with ``ContainerTotals``.
+    """Return the series of a unit's status and its recommendation; further totals come with ``ContainerTotals``.
 
     A container without names from a pod source goes by the last part of its cgroup's path, as a service does.
     """

@@ -75,7 +75,7 @@ def _sums(path: str, policy: PolicyTotal, rules: ReplayRules) -> Iterator[_Row]:
 
 
 def _row(where: tuple[str, str, str, str, str], one: SimulatedResourceTotal, rules: ReplayRules) -> Iterator[_Row]:
-    """Give the row; none where the trace tells nothing of it."""
+    """Return the row; none where the trace tells nothing of it."""
     if not one.known_minutes:
         return
     yield (

@@ -96,7 +96,7 @@ class ReadingGrid:
         self._last: dict[int, Rows] = {}
 
     def add(self, unit: int, column: int, rows: Rows) -> None:
-        """Take a unit's next readings along, oldest first; the first of them is paired with the last before."""
+        """Add a unit's next readings, oldest first; the first of them is paired with the last before."""
         before = self._last.get(unit)
         pieces = [rows] if before is None else [before, rows]
         steps = cpu_steps(pieces, self._policy, until_ns=int(rows["monotonic_ns"].max()))

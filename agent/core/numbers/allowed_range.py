@@ -30,5 +30,5 @@ class Words:
         self.values = values
 
     def __str__(self) -> str:
-        """Say them with their numbers: ``lean (10), safe (200)``."""
+        """Return them with their numbers: ``lean (10), safe (200)``."""
         return ", ".join(f"{word} ({value:g})" for word, value in self.values.items())

@@ -50,7 +50,7 @@ class TierRoom:
         """How often growth was refused."""
 
     def grant(self, qos: QosClass, growth_bytes: int) -> bool:
-        """Take growth of a pod's memory requests off what is left; False = there is not enough, and nothing is taken.
+        """Subtract growth of a pod's memory requests from what is left; False = there is too little, nothing is taken.
 
         Growth of nothing, or less, is always granted.
         """

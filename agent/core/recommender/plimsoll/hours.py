@@ -135,7 +135,7 @@ class HourRing:
         self._has_looks[slot] = has_looks
 
     def close(self, hour: int, levels: Singles, minutes: NDArray[np.uint8]) -> None:
-        """Take what an hour that is open has shown so far, as often as one likes.
+        """Record what an hour that is open has shown so far, as often as one likes.
 
         Of an hour that comes twice, as the clock was set back, that time counts of which more minutes are known.
         """

@@ -36,7 +36,7 @@ def row_seconds_of(usual_seconds: float) -> int | None:
 
 
 def too_fine_note(row_seconds: int, rows: int, containers: int) -> str | None:
-    """Say that rows of this step are too many to be held at once; None = they are not."""
+    """Return a note that rows of this step are too many to be held at once; None = they are not."""
     if rows * containers <= MAX_FINE_CELLS:
         return None
     return (
@@ -77,7 +77,7 @@ class FineRows:
         """They may yet be closer together than minutes."""
 
     def add(self, time_seconds: Floats, ids: NDArray[np.intp], cpu_millicores: Floats, has_cpu: Bools) -> None:
-        """Take rows along, shape ``(k,)`` each; not to be called once they are let go of."""
+        """Add rows, shape ``(k,)`` each; not to be called once they are let go of."""
         self._seconds.append(time_seconds)
         self._ids.append(ids)
         self._cpu.append(np.where(has_cpu, cpu_millicores, 0.0).astype(np.float32))

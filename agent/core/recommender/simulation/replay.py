@@ -164,7 +164,7 @@ class _InForce:
         self.cpu_request = cpu_request
 
     def _may_shrink(self, unix_minute: int, is_asked: Bools, wanted: Floats) -> Bools:
-        """Say whose CPU request may fall to what is wanted; notes who was asked."""
+        """Return whose CPU request may fall to what is wanted; notes who was asked."""
         rules = self._rules
         is_held = unix_minute - self._grown_minute < rules.shrink_after_growth_seconds / _MINUTE_SECONDS
         may = ~is_held & (wanted <= self.cpu_request * (1.0 - rules.shrink_ratio))
