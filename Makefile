@@ -12,7 +12,7 @@ ARGS ?=
 # How many tests `make test` runs at once where several may.
 WORKERS ?= 2
 
-.PHONY: help run demo test unit explore lint format bench bench-policies bench-fortnight bench-reaction bench-memory bench-webhook guest e2e experiment scale cluster cluster-tools test-tools conformance image image-check clean
+.PHONY: help run demo test unit explore lint format bench bench-policies bench-fortnight bench-reaction bench-peers bench-memory bench-webhook guest e2e experiment prove scale cluster cluster-tools test-tools conformance image image-check release-check clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -27,7 +27,7 @@ test: $(STAMP)/dev test-tools ## Everything CI runs: lint, types, layers, unit (
 	@WORKERS=$(WORKERS) .ci/test $(ARGS)
 
 unit: $(STAMP)/dev ## The fast tier: no root, no kernel objects, no network; under 60 s
-	@$(BIN)/python -m pytest tests/unit tests/conformance -m "not slow" -q -n logical --dist loadfile $(ARGS)
+	@$(BIN)/python -m pytest tests/unit tests/conformance -m "not slow" -q -n logical --dist loadfile -p no:schemathesis --hypothesis-profile=quick $(ARGS)
 
 explore: $(STAMP)/dev ## The property tests with other examples each time; `make test` takes the same always. What fails is kept in .hypothesis
 	@$(BIN)/python -m pytest tests/unit tests/webhook tests/native -q -n logical --dist loadfile --hypothesis-profile=explore -m hypothesis $(ARGS)
@@ -53,6 +53,9 @@ bench-policies: $(STAMP)/dev ## All policies over the real traces in ../shared/t
 bench-reaction: $(STAMP)/dev test-tools ## From contention to an accepted resize, 50 runs on real cgroups and a real API server
 	@$(BIN)/python -m tests.bench reaction $(ARGS)
 
+bench-peers: $(STAMP)/dev test-tools ## The agent beside bare preads, plain Python, cAdvisor and below on the same cgroups, in qemu (root, half an hour); ARGS="--cadvisor PATH"
+	@$(BIN)/python -m tests.bench.peers $(ARGS)
+
 bench-memory: $(STAMP)/dev test-tools ## From being held back at memory.high to an accepted resize, 50 runs on a real kernel in qemu
 	@$(BIN)/python -m tests.bench memory $(ARGS)
 
@@ -64,6 +67,9 @@ bench-webhook: $(STAMP)/dev test-tools ## The webhook under the reports of 5,000
 
 bench-fortnight: $(STAMP)/dev test-tools ## What 14 days of 5,000 nodes' reports cost: CPU, memory, database, start (root, an hour, 20 GiB)
 	@$(BIN)/python -m tests.bench fortnight $(ARGS)
+
+prove: $(STAMP)/dev test-tools ## The same scripted load under four rules of sizing, on a real node in qemu (root, a quiet machine, six hours); ARGS="--seeds 1" for half
+	@$(BIN)/python -m tests.prove $(ARGS)
 
 scale: $(STAMP)/dev test-tools ## 500 CapacityBuffers; Karpenter beside ours; 500 kwok nodes on a real API server: calls per node and minute, flow control, outage (20 minutes)
 	@$(BIN)/python -m tests.cluster.binaries kwok karpenter
@@ -89,6 +95,9 @@ image: $(STAMP)/run ## The container image, without Docker: OCI layout, one arch
 	@revision=$$(git diff --quiet HEAD 2>/dev/null && git rev-parse HEAD || true); \
 		SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct 2>/dev/null || echo 0)} \
 		$(BIN)/python -m tests.image build $${revision:+--revision $$revision} $(ARGS)
+
+release-check: $(STAMP)/dev ## What would be released, installed in empty environments of every Python here and run there (two minutes); ARGS="--keep DIR"
+	@$(BIN)/python -m tests.release $(ARGS)
 
 image-check: $(STAMP)/run ## Build the image a second time from nothing and compare (two minutes)
 	@$(BIN)/python -m tests.image check $(ARGS)

@@ -40,6 +40,9 @@ typedef struct pressure {
 typedef struct memory_stat {
     uint64_t anon_bytes;
     uint64_t inactive_file_bytes;
+    uint64_t active_file_bytes; /* this and the one below: only if has_file_refaults */
+    uint64_t workingset_refault_file_pages;
+    int has_file_refaults;
 } memory_stat;
 
 typedef struct memory_events {
@@ -142,16 +145,21 @@ static int parse_cpu_stat(const char *buf, size_t len, cpu_stat *out)
     return PL_OK;
 }
 
+/* anon and inactive_file are required; workingset_refault_file came with kernel 5.9. */
 static int parse_memory_stat(const char *buf, size_t len, memory_stat *out)
 {
-    static const text_key keys[] = {TEXT_KEY("anon "), TEXT_KEY("inactive_file ")};
+    static const text_key keys[] = {TEXT_KEY("anon "), TEXT_KEY("inactive_file "), TEXT_KEY("active_file "),
+                                    TEXT_KEY("workingset_refault_file ")};
     uint64_t values[KEYS_MAX] = {0};
     unsigned found = 0;
 
-    if (parse_keyed(buf, len, keys, 2, values, &found) != PL_OK || found != 3u)
+    if (parse_keyed(buf, len, keys, 4, values, &found) != PL_OK || (found & 3u) != 3u)
         return PL_E_PARSE;
     out->anon_bytes = values[0];
     out->inactive_file_bytes = values[1];
+    out->active_file_bytes = values[2];
+    out->workingset_refault_file_pages = values[3];
+    out->has_file_refaults = (found & 12u) == 12u;
     return PL_OK;
 }
 

@@ -22,7 +22,7 @@ static const uint64_t PEAK_STEP_BYTES = 1u << 20;
 static const uint32_t PREFETCH_DISTANCE = 2;
 
 _Static_assert(sizeof(pl_sample) == 64, "a raw row is one cache line");
-_Static_assert(sizeof(pl_memory_row) == 88, "the layout of the state file");
+_Static_assert(sizeof(pl_memory_row) == 104, "the layout of the state file");
 _Static_assert(sizeof(pl_slot_header) == 1024, "the layout of the state file");
 _Static_assert(sizeof(((pl_stats *)0)->errors) == sizeof(uint64_t) * PL_FILES * PL_CAUSES, "errors[9][5]");
 
@@ -161,6 +161,11 @@ static int sample_slow(pl_sampler *s, pl_slot *slot, pl_memory_row *row)
             row->anon_bytes = stat.anon_bytes;
             row->working_set_peak_bytes = slot->working_set_pending_bytes;
             row->has |= PL_HAS_MEMORY_STAT;
+            if (stat.has_file_refaults) {
+                row->active_file_bytes = stat.active_file_bytes;
+                row->workingset_refault_file_pages = stat.workingset_refault_file_pages;
+                row->has |= PL_HAS_FILE_REFAULTS;
+            }
         }
         if (fetch_number(s, slot, PL_FILE_MEMORY_PEAK, &row->memory_peak_bytes) == PL_OK)
             row->has |= PL_HAS_MEMORY_PEAK;

@@ -35,6 +35,7 @@
 #define PL_HAS_MEMORY_PRESSURE 64u /* memory rows: memory.pressure */
 #define PL_HAS_IO_PRESSURE 128u    /* memory rows: io.pressure */
 #define PL_HAS_MEMORY_EVENTS 256u  /* memory rows: memory.events */
+#define PL_HAS_FILE_REFAULTS 512u  /* memory rows: memory.stat has workingset_refault_file (kernel 5.9) */
 
 #define PL_SWEEP_SLOW 1u  /* write a memory row for every slot too (the 10 s tick) */
 #define PL_SWEEP_RETRY 2u /* try again to open what was absent (each minute) */
@@ -74,7 +75,7 @@ typedef struct pl_sample {         /* 64 bytes; counters as the kernel gives the
     uint32_t has;                  /* PL_HAS_* */
 } pl_sample;
 
-typedef struct pl_memory_row {       /* 88 bytes; one row each slow tick */
+typedef struct pl_memory_row {       /* 104 bytes; one row each slow tick */
     uint64_t monotonic_ns;           /* CLOCK_MONOTONIC just before memory.current is read */
     uint64_t memory_current_bytes;   /* read together with memory.stat; with PL_HAS_MEMORY */
     uint64_t inactive_file_bytes;    /* memory.stat; with PL_HAS_MEMORY_STAT */
@@ -84,11 +85,13 @@ typedef struct pl_memory_row {       /* 88 bytes; one row each slow tick */
     uint64_t memory_peak_bytes;      /* memory.peak: since the cgroup was made; with PL_HAS_MEMORY_PEAK */
     uint64_t memory_some_usec;       /* memory.pressure totals; with PL_HAS_MEMORY_PRESSURE */
     uint64_t memory_full_usec;
-    uint64_t io_some_usec; /* io.pressure total; with PL_HAS_IO_PRESSURE */
-    uint32_t oom_kill;     /* memory.events, low 32 bits; with PL_HAS_MEMORY_EVENTS */
-    uint32_t high_events;  /* memory.events "high", low 32 bits */
-    int32_t status;        /* PL_OK, or why the row means nothing */
-    uint32_t has;          /* PL_HAS_* */
+    uint64_t io_some_usec;                  /* io.pressure total; with PL_HAS_IO_PRESSURE */
+    uint64_t active_file_bytes;             /* memory.stat; with PL_HAS_FILE_REFAULTS, as the next */
+    uint64_t workingset_refault_file_pages; /* pages of files read again after they were reclaimed, since it was made */
+    uint32_t oom_kill;                      /* memory.events, low 32 bits; with PL_HAS_MEMORY_EVENTS */
+    uint32_t high_events;                   /* memory.events "high", low 32 bits */
+    int32_t status;                         /* PL_OK, or why the row means nothing */
+    uint32_t has;                           /* PL_HAS_* */
 } pl_memory_row;
 
 /* One slot's header in the mapped file; its rings follow it (see pl_geometry). rings.py fills it. */

@@ -61,6 +61,10 @@ class FakeSampler:
         self.sweeps: list[Sweep] = []
         self.sweep_seconds = 0.001
         """How long a sweep takes on the clock."""
+        self.cost_seconds: float | None = None
+        """CPU time of a sweep; None = all of that time."""
+        self.cpu_ns = 0
+        """CPU time of all sweeps so far."""
         self.refusals: dict[str, SamplerError] = {}
         """Raised by `add` for these paths."""
         self.sweep_error: Exception | None = None
@@ -114,6 +118,7 @@ class FakeSampler:
             row["status"] = Status.IO if slot in self.bad_slots else Status.OK
             self._rings.append_raw(slot, row)
         self._clock.advance(self.sweep_seconds)
+        self.cpu_ns += int((self.sweep_seconds if self.cost_seconds is None else self.cost_seconds) * 1e9)
         failed = len(self.bad_slots & self._slots.keys())
         return SweepResult(
             started_ns=started_ns,

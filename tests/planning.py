@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any, Final
+from zlib import crc32
 
 from hypothesis import strategies as st
 
@@ -24,8 +25,11 @@ from agent.core.plan.plan import Plan, PlanStep
 from agent.core.plan.planner import build
 from agent.core.plan.pod_change import actuated, changed_pod
 from agent.core.plan.pod_facts import PodFactsCache
+from agent.core.recommender.policy import SeenTogether
 
 OPEN: Final = Gates(resize=True, memory_limit_down=True, pod_level_resize=True, init_containers=True)
+JOINT_SECONDS: Final = 1_700_000_000.0
+"""When containers were seen to demand most together."""
 EXACT: Final = BoundsOptions(
     min_memory_bytes=MIB,
     smallest_cpu_change_millicores=0,
@@ -133,6 +137,8 @@ class Situation:
     gates: Gates = OPEN
     options: PlanOptions = field(default_factory=PlanOptions)
     bounds: BoundsOptions = EXACT
+    joint_millicores: int | None = None
+    """What the containers of which something is known demand together; None = nothing is known of any."""
 
     @property
     def state(self) -> NodeState:
@@ -152,7 +158,13 @@ class Situation:
             bounds=self.bounds,
             taken_unix_seconds=1.0,
             cache=cache,
+            together=None if self.joint_millicores is None else self.together,
         )
+
+    def together(self, bases: Mapping[tuple[str, str], int]) -> SeenTogether | None:
+        """Tell what containers demand together; nothing is known of every third, which counts with its base."""
+        unknown = sum(base for (uid, name), base in bases.items() if crc32(f"{uid}/{name}".encode()) % 3 == 0)
+        return SeenTogether(demand_millicores=float((self.joint_millicores or 0) + unknown), unix_seconds=JOINT_SECONDS)
 
     def after(self, steps: Iterable[PlanStep], *, is_actuated: bool = True) -> Situation:
         """Return what there is after steps, acted on by the kubelet or only taken by the API."""
@@ -402,6 +414,7 @@ def situation_of(seed: int) -> Situation:
             smallest_memory_change_bytes=0 if is_exact else random.randint(0, 20 * MIB),
             smallest_change_ratio=0.0 if is_exact else random.choice([0.0, 0.05, 0.3]),
         ),
+        joint_millicores=random.choice([None, 0, random.randint(0, 1500), random.randint(0, 6000)]),
     )
 
 

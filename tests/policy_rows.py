@@ -38,7 +38,7 @@ def make_minutes(unix_minute: int, cpu: Figures, memory: Figures | None = None) 
     )
 
 
-def make_present(cpu: Figures, memory: Figures | None = None) -> Present:
+def make_present(cpu: Figures, memory: Figures | None = None, *, credit: Sequence[bool] | None = None) -> Present:
     """Return the present bases of some rows, in millicores and bytes; each is the only container of its pod."""
     cpu_base_millicores, has_cpu = masked(cpu)
     memory_base_bytes, has_memory = masked(memory if memory is not None else [None] * len(cpu))
@@ -49,4 +49,5 @@ def make_present(cpu: Figures, memory: Figures | None = None) -> Present:
         has_memory=has_memory,
         pod_containers=np.ones(len(cpu), dtype=np.int64),
         wants_whole_cores=np.zeros(len(cpu), dtype=np.bool_),
+        has_credit=None if credit is None else np.array(credit, dtype=np.bool_),
     )

@@ -70,6 +70,7 @@ def stated(
     working_set: float | None = None,
     current: float | None = None,
     is_guaranteed: bool = False,
+    keeps_limit: bool = False,
 ) -> Stated:
     """Return what one row states and uses; None = not stated, not known."""
     return Stated(
@@ -86,6 +87,7 @@ def stated(
         memory_current_bytes=floats(current or 0.0),
         has_memory_current=bools(current is not None),
         is_guaranteed=bools(is_guaranteed),
+        keeps_memory_limit=bools(keeps_limit),
     )
 
 
@@ -174,6 +176,8 @@ class TimesPolicy:
     def fold(self, minutes: Minutes) -> None: ...
 
     def record_oom(self, row: int, kill: OutOfMemory) -> None: ...
+
+    def record_image(self, row: int, since_unix_seconds: float) -> None: ...
 
     def recommend(
         self, rows: Rows, present: Present, *, now_unix_seconds: float, steps: Steps | None = None

@@ -66,6 +66,9 @@ class FixedPolicy:
     def fold(self, minutes: Minutes) -> None:
         self.minutes.append(minutes)
 
+    def record_image(self, row: int, since_unix_seconds: float) -> None:
+        raise AssertionError("a trace knows of no image")
+
     def record_oom(self, row: int, kill: OutOfMemory) -> None:
         self.kills.append((row, kill))
 
@@ -76,7 +79,7 @@ class FixedPolicy:
         (cpu, has_cpu), (memory, has_memory), (limit, has_limit) = (
             self._answer(name, rows.size) for name in ("cpu", "memory", "limit")
         )
-        never = np.zeros(rows.size, dtype=np.bool_)
+        never = np.zeros(rows.size, dtype=np.bool_)  # and it asks for the same with credit, but falls calmly then
         return Proposals(
             cpu_request_millicores=cpu,
             has_cpu=has_cpu,
@@ -91,6 +94,7 @@ class FixedPolicy:
             cpu_upward_only=never,
             memory_upward_only=never,
             limit_rule=LimitRule.PROPORTIONAL,
+            has_credit=present.has_credit,
         )
 
     def _answer(self, name: str, size: int) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

@@ -1,4 +1,4 @@
-"""What ``plimsoll`` tells of ten series of known shape: ``python -m tests.why_shapes`` writes tests/data/why anew.
+"""What ``plimsoll`` tells of series of known shape: ``python -m tests.why_shapes`` writes tests/data/why anew.
 
 Each is five to nine days of whole millicores and MiB, a minute of every fifth; the pages are the steps of the policy
 and of the bounds after it, as ``plimsoll why`` shows them.
@@ -15,17 +15,20 @@ from numpy.typing import NDArray
 
 from agent.core.numbers.amount_text import amount_text
 from agent.core.orders.policy_options import BoundsOptions, SizingOptions
+from agent.core.recommender.credit import Credit
 from agent.core.recommender.plimsoll.policy import PlimsollPolicy
 from agent.core.recommender.policy import Step
 from agent.core.recommender.recommender import explain
 from agent.core.recommender.subject import Conditions
 from tests.generated_traces import START_UNIX_MINUTE
 from tests.policy_rows import make_minutes
-from tests.subjects import subject
+from tests.subjects import cpu_window, subject
 
 DIRECTORY: Final = Path(__file__).parent / "data" / "why"
 STRIDE: Final = 5
 DAY: Final = 1440 // STRIDE
+NEW_IMAGE: Final = DAY // 2
+"""For so long the last image runs, where there are two."""
 MIB: Final = 1 << 20
 
 Series = NDArray[np.float64]
@@ -61,6 +64,12 @@ def _bursts() -> Series:
     return usage
 
 
+def _regular_bursts() -> Series:
+    usage = 100.0 * _noise(6 * DAY + 30, 10)
+    usage[np.arange(usage.size) % 60 < 2] *= 8.0  # ten minutes of each fifth hour
+    return usage
+
+
 def _step_up() -> Series:
     usage = 100.0 * _noise(6 * DAY, 6)
     usage[-2:] *= 9.0
@@ -75,6 +84,12 @@ def _step_down() -> Series:
 
 def _small_fall() -> Series:
     return 500.0 * _noise(5 * DAY + 9 * DAY // 24, 12, 0.05)
+
+
+def _another_image() -> Series:
+    usage = 400.0 * _noise(5 * DAY, 13, 0.05)
+    usage[-NEW_IMAGE:] *= 0.25
+    return usage
 
 
 def _first_hour() -> Series:
@@ -97,14 +112,22 @@ SHAPES: Final[Mapping[str, Callable[[], Series]]] = {
     "step-up": _step_up,
     "step-down": _step_down,
     "small-fall": _small_fall,
+    "another-image": _another_image,
     "first-hour": _first_hour,
     "gaps": _gaps,
+    "bursts-with-credit": _regular_bursts,
+    "bursts-without-credit": _regular_bursts,
 }
+CREDITS: Final[Mapping[str, Credit]] = {
+    "bursts-with-credit": Credit.GRANTED,
+    "bursts-without-credit": Credit.HPA,
+}
+"""What a plan has said of these; of the others none has."""
 
 
 def page(shape: str) -> str:
     """Return the page of a shape."""
-    usage = np.floor(SHAPES[shape]())
+    usage, credit = np.floor(SHAPES[shape]()), CREDITS.get(shape)
     policy = PlimsollPolicy(SizingOptions(), 1)
     largest = 0.0
     for index, value in enumerate(usage.tolist()):
@@ -114,8 +137,10 @@ def page(shape: str) -> str:
         memory = None if known is None else (100.0 + np.floor(largest / 10.0) + index * STRIDE // 60) * MIB
         policy.fold(make_minutes(START_UNIX_MINUTE + index * STRIDE, [known], [memory]))
     now = (START_UNIX_MINUTE + usage.size * STRIDE) * 60.0
+    if shape == "another-image":
+        policy.record_image(0, now - NEW_IMAGE * STRIDE * 60.0)
     reasoned = explain(
-        subject(0),
+        subject(0) if credit is None else subject(0, credit=credit, cpu=cpu_window(100.0)),
         policy,
         now_unix_seconds=now,
         conditions=Conditions(min_span_seconds=600.0, max_age_seconds=60.0),

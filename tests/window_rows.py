@@ -20,6 +20,7 @@ ALL = int(
     | Has.MEMORY_PRESSURE
     | Has.IO_PRESSURE
     | Has.MEMORY_EVENTS
+    | Has.FILE_REFAULTS
 )
 
 Rows = NDArray[np.void]
@@ -89,6 +90,8 @@ def memory(
     full: int = 0,
     high: int = 0,
     io: int = 0,
+    active: int = 0,
+    refaults: int = 0,
     status: int = Status.OK,
     has: int = ALL,
 ) -> Rows:
@@ -105,6 +108,8 @@ def memory(
     row["memory_full_usec"] = full
     row["high_events"] = high % 2**32
     row["io_some_usec"] = io
+    row["active_file_bytes"] = active
+    row["workingset_refault_file_pages"] = refaults
     row["status"] = status
     row["has"] = has
     return row

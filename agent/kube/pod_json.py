@@ -23,6 +23,7 @@ from agent.core.cluster.pod import (
     Reported,
     Requirements,
     Termination,
+    image_hash_of,
 )
 from agent.kube.json_reader import Reader
 
@@ -96,12 +97,14 @@ class _Reader(Reader):
             for policy in self.items("resizePolicy")
             if policy.text("restartPolicy") == _RESTART_CONTAINER
         }
+        image = self.text("image")
         return Container(
             name=self.required_text("name"),
             kind=kind,
             resources=self.requirements("resources"),
             restarts_for_cpu=CPU in restarting,
             restarts_for_memory=MEMORY in restarting,
+            image_hash=image_hash_of(image) if image else None,
         )
 
     def termination(self, key: str) -> Termination | None:

@@ -20,6 +20,7 @@ from agent.core.orders.order import Mode
 from agent.core.plan.demand import Kept, Reserved, Urgent
 from agent.core.plan.plan import ContainerPlan, Plan, ResourcePlan
 from agent.core.plan.pod_change import Change
+from agent.core.recommender.credit import Credit
 from agent.core.resize.decision import Outcome
 from agent.metrics.families import MeasuredFamily, MeasuredGauges, SeriesTable, counter, gauge, histogram
 
@@ -135,6 +136,12 @@ _FAMILIES: Final = (
         "Pods with plimsoll.dev/pod-limits for which the agent writes nothing, by reason.",
         reason=PodLimitHeld,
     ),
+    gauge(
+        "plimsoll_credit_containers",
+        "Containers whose policy asks for less CPU where starvation is answered within seconds: granted, or why not.",
+        reason=Credit,
+    ),
+    gauge("plimsoll_credit_saved_cpu_cores", "CPU that those with credit ask for less than they would without."),
     gauge("plimsoll_overloaded", "1 = load and pressure are too high."),
     gauge("plimsoll_overload_tainted", "1 = the node has the overload taint."),
     gauge("plimsoll_annotation_faults", "Pods with an annotation that is not understood; each is treated as off."),
@@ -155,16 +162,21 @@ _AMOUNTS: Final[Mapping[str, tuple[str, Callable[[ResourcePlan], int]]]] = {
         lambda sums: sums.applied_total,
     ),
     "spike_headroom": ("is shared out beyond sustained demand", lambda sums: sums.headroom),
+    "largest_spike": ("one container is expected above its base: the least headroom", lambda sums: sums.spike_largest),
 }
 """Figures of a plan's sums, for CPU and for memory: what they are called, and where they stand."""
 _SUMS: Final = ((Resource.CPU, "CPU", "cores", 1000.0), (Resource.MEMORY, "Memory", "bytes", 1.0))
 """Resource, noun, unit on the page, and what of the plan's own unit makes one of it."""
+_JOINT: Final = "plimsoll_joint_spike_cpu_cores"
 _PENDING: Final = "plimsoll_resize_pending_oldest_seconds"
 _MEASURED: Final = (
     *(
         MeasuredFamily(f"plimsoll_{stem}_{resource}_{unit}", f"{noun} that {text}.")
         for resource, noun, unit, _ in _SUMS
         for stem, (text, _) in _AMOUNTS.items()
+    ),
+    MeasuredFamily(
+        _JOINT, "CPU that all planned pods are expected above their bases at the same time; absent where not known."
     ),
     MeasuredFamily(
         "plimsoll_qos_reserved_target_bytes",
@@ -231,13 +243,13 @@ class ActingSeries:
         self._set_sums({})
 
     def _set_sums(self, sums: Mapping[Resource, ResourcePlan]) -> None:
-        self._measured.set_together(
-            {
-                f"plimsoll_{stem}_{resource}_{unit}": figure(sums[resource]) / scale if resource in sums else None
-                for resource, _, unit, scale in _SUMS
-                for stem, (_, figure) in _AMOUNTS.items()
-            }
-        )
+        figures = {
+            f"plimsoll_{stem}_{resource}_{unit}": figure(sums[resource]) / scale if resource in sums else None
+            for resource, _, unit, scale in _SUMS
+            for stem, (_, figure) in _AMOUNTS.items()
+        }
+        joint = sums[Resource.CPU].joint if Resource.CPU in sums else None
+        self._measured.set_together({**figures, _JOINT: None if joint is None else joint.amount / 1000.0})
 
     def set_blocked(self, counts: Mapping[Kept, int]) -> None:
         """Set what stands in the way; a reason that is not there counts 0."""
@@ -261,6 +273,13 @@ class ActingSeries:
         """Set why nothing at all is written, by one of ``BARRIERS``; None = nothing stands in the way."""
         for barrier in BARRIERS:
             self._series.set("plimsoll_writes_barred", barrier, value=barrier == reason)
+
+    def set_credit(self, credits: Iterable[Credit], *, saved_millicores: float) -> None:
+        """Set who has credit for seconds by the newest plan, who has not and why, and what it saves."""
+        counts = Tally(credits)
+        for credit in Credit:
+            self._series.set("plimsoll_credit_containers", credit, value=counts[credit])
+        self._series.set("plimsoll_credit_saved_cpu_cores", value=saved_millicores / 1000)
 
     def set_overload(self, *, is_overloaded: bool, is_tainted: bool) -> None:
         """Set whether the node is over the red line, and whether others can see it."""

@@ -23,7 +23,7 @@ from agent.core.window.snapshot import Gap, PodStatus
 from agent.core.window.sweep_pace import Skipped
 from agent.metrics.acting_series import ActingSeries
 from agent.metrics.container_series import ContainerPage, ContainerSeries, Totals
-from agent.metrics.exposition import MetricsPage, wants_openmetrics, write_page
+from agent.metrics.exposition import MetricsPage, PageWriter, wants_openmetrics
 from agent.metrics.families import MeasuredFamily, MeasuredGauges, SeriesTable, counter, gauge, histogram
 from agent.metrics.loop_series import LoopSeries
 from agent.metrics.pod_series import TierSeries, pods_text
@@ -146,6 +146,9 @@ _MEASURED: Final = (
     MeasuredFamily("plimsoll_node_pressure_ratio", "Share of time lost to waiting (PSI).", ("resource", "kind")),
     MeasuredFamily("plimsoll_cpu_slack_cores", "Sum of CPU requests less use at P75, where both are known."),
     MeasuredFamily("plimsoll_memory_slack_bytes", "Sum of memory requests less working set, where both are known."),
+    MeasuredFamily(
+        "plimsoll_memory_cold_file_bytes", "Sum of file cache that nobody came back for, where it is known."
+    ),
     MeasuredFamily("plimsoll_requested_cpu_cores", "Sum of CPU requests of containers with a recommendation."),
     MeasuredFamily("plimsoll_recommended_cpu_cores", "Sum of CPU requests recommended for those containers."),
     MeasuredFamily("plimsoll_requested_memory_bytes", "Sum of memory requests of containers with a recommendation."),
@@ -171,6 +174,7 @@ class Metrics:
     ) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a process-wide switch of the library; each counter would bring a series more
         registry = self._registry = CollectorRegistry()
+        self._writer = PageWriter(registry)
         self._measured = MeasuredGauges(_MEASURED)
         self._containers = ContainerPage(max_series=max_series)
         self._per_container = per_container
@@ -309,6 +313,10 @@ class Metrics:
         self._measured.set("plimsoll_cpu_slack_cores", value=cores)
         self._measured.set("plimsoll_memory_slack_bytes", value=memory_bytes)
 
+    def set_cold_file(self, memory_bytes: int | None) -> None:
+        """Set the sum of file cache that nobody came back for; None = it is known of no container."""
+        self._measured.set("plimsoll_memory_cold_file_bytes", value=memory_bytes)
+
     def set_advised(
         self,
         *,
@@ -384,4 +392,4 @@ class Metrics:
             of_pods, pods_left_out = pods_text(self._pods, max_series=self._max_series, openmetrics=openmetrics)
             text, dropped = containers + of_pods + text, dropped + left_out + pods_left_out
         self._series.set("plimsoll_series_dropped", value=dropped)
-        return write_page(self._registry, openmetrics=openmetrics, accept_encoding=accept_encoding, more=text)
+        return self._writer.page(openmetrics=openmetrics, accept_encoding=accept_encoding, more=text)

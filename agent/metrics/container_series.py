@@ -28,6 +28,7 @@ class ContainerSeries:
     usage_peak_millicores: float | None = None
     working_set_p75_bytes: int | None = None
     working_set_peak_bytes: int | None = None
+    cold_file_bytes: int | None = None
     waiting_usec_total: int | None = None
     """PSI ``some`` of cpu.pressure as the kernel counts it, since the cgroup was made."""
     throttled_usec_total: int | None = None
@@ -90,6 +91,7 @@ def to_container_series(
         usage_peak_millicores=status.cpu.usage_peak_millicores,
         working_set_p75_bytes=status.memory.working_set_p75_bytes,
         working_set_peak_bytes=status.memory.working_set_peak_bytes,
+        cold_file_bytes=None if status.memory.cold_file is None else status.memory.cold_file.total_bytes,
         waiting_usec_total=waiting_usec_total,
         throttled_usec_total=throttled_usec_total,
         cpu_request_millicores=status.resources.cpu_request_millicores,
@@ -143,6 +145,12 @@ FAMILIES: Final = (
         "plimsoll_container_memory_working_set_bytes",
         f"memory.current less inactive_file over the memory window; {_QUANTILES}.",
         ((',quantile="0.75"', "working_set_p75_bytes"), (',quantile="1"', "working_set_peak_bytes")),
+        str,
+    ),
+    _Family(
+        "plimsoll_container_memory_cold_file_bytes",
+        "File cache that nobody is known to have come back for over memory.coldFileWindowSeconds; an upper estimate.",
+        (("", "cold_file_bytes"),),
         str,
     ),
     _Family(

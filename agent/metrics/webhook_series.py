@@ -12,7 +12,7 @@ from typing import Final
 from prometheus_client import CollectorRegistry, Gauge, ProcessCollector, disable_created_metrics
 
 from agent.metrics.call_result import CallKind, CallResult
-from agent.metrics.exposition import MetricsPage, wants_openmetrics, write_page
+from agent.metrics.exposition import MetricsPage, PageWriter, wants_openmetrics
 from agent.metrics.families import FamilyReading, Readings, SeriesTable, counter, histogram
 from agent.metrics.loop_series import LoopSeries
 
@@ -77,6 +77,7 @@ class WebhookMetrics:
     ) -> None:
         disable_created_metrics()  # type: ignore[no-untyped-call]  # a process-wide switch of the library; each counter would bring a series more
         registry = self._registry = CollectorRegistry()
+        self._writer = PageWriter(registry)
         self._readings = Readings()
         Gauge(
             "plimsoll_webhook_build_info",
@@ -140,4 +141,4 @@ class WebhookMetrics:
 
     def page(self, accept: str = "", accept_encoding: str = "") -> MetricsPage:
         """Build the page; see ``Metrics.page`` of the agent."""
-        return write_page(self._registry, openmetrics=wants_openmetrics(accept), accept_encoding=accept_encoding)
+        return self._writer.page(openmetrics=wants_openmetrics(accept), accept_encoding=accept_encoding)

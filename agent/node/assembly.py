@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal, Self
 
 from agent.core.cluster.unit import UnitIdentity
 from agent.core.history.minutes import OutOfMemory
+from agent.core.recommender.credit import Credit
 from agent.core.recommender.pod_itself import bearers
 from agent.core.window.pod_itself import PodItself
 from agent.core.window.snapshot import Snapshot
@@ -26,6 +27,7 @@ from agent.metrics.acting_series import Trigger
 from agent.metrics.agent_series import Metrics, PodSource
 from agent.metrics.directive_series import DirectiveSeries
 from agent.node.cluster.connection import connect
+from agent.node.heap import Heap
 from agent.node.history.clock import HistoryClock, newest_minute
 from agent.node.history.file import HISTORY_FILE_NAME, HistoryFile
 from agent.node.history.learner import Learner
@@ -56,6 +58,7 @@ from agent.sensing.memory_events import OomKill
 from agent.sensing.ring_file import RingFile
 from agent.sensing.sampler import open_sampler, raise_open_files_limit
 from agent.sensing.state_file import RingError, read_boot_id
+from agent.sensing.window_reader import open_window_reader
 from agent.settings import SamplerChoice, Settings
 from agent.version import installed_version
 
@@ -108,6 +111,8 @@ class Watch:
             PodsFileError: The pods file is not understood.
         """
         self.settings = settings
+        self.heap: Final = Heap()
+        self.heap.keep_one_arena()  # before any thread starts
         self._stack = ExitStack()
         try:
             self._build(settings, source, acts=acts)
@@ -138,6 +143,7 @@ class Watch:
             windows=window_policy(settings, capacity_millicores=machine.capacity_millicores),
             source=source,
             slow_interval_seconds=settings.sampling.slow_interval_seconds,
+            sums=open_window_reader(self.sampling.rings),
         )
         self.pod_observer = PodObserver(
             observer=Observer(
@@ -148,6 +154,7 @@ class Watch:
                 windows=window_policy(settings, capacity_millicores=machine.capacity_millicores),
                 source=source,
                 slow_interval_seconds=settings.sampling.slow_interval_seconds,
+                sums=open_window_reader(self.sampling.pods.rings),
             ),
             pods=self.sampling.pods,
             containers=self.sampling.units,
@@ -161,6 +168,7 @@ class Watch:
             directed=self.directions.now,
             quality_of=self.quality.of_row,
             borne=self._borne,
+            credit_of=self._credit_of,
         )
         self.evaluator = Evaluator(
             sampling=self.sampling,
@@ -196,7 +204,9 @@ class Watch:
         sampling, mount = settings.sampling, find_cgroup_mount(settings.cgroup.mount)
         _, open_files_limit = raise_open_files_limit()
         if settings.state.directory is not None:
-            _make_state_directory(settings.state.directory)
+            _make_directory("state directory", settings.state.directory, "or none (--state-dir)")
+        if settings.state.directory_of_rings is not None:
+            _make_directory("directory of the rings", settings.state.directory_of_rings, "by state.ringsDirectory")
         rings = self._rings(settings)
         files = max(64, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - sampling.open_files_reserve)
         event_files = files // EVENT_FILES_SHARE
@@ -277,7 +287,7 @@ class Watch:
         )
 
     def _rings(self, settings: Settings) -> RingFile:
-        directory = settings.state.directory
+        directory = settings.state.directory_of_rings
         rings = RingFile.open(
             None if directory is None else directory / RING_FILE_NAME, ring_geometry(settings), boot_id=read_boot_id()
         )
@@ -297,6 +307,8 @@ class Watch:
             None if directory is None else directory / HISTORY_FILE_NAME, max_rows=settings.sampling.max_containers
         )
         self._stack.callback(history.close)
+        if directory is not None and directory != settings.state.directory_of_rings:
+            _remove_former_rings(directory)  # not before the history is ours: they may be another agent's, at work
         return Learner(
             history=history,
             policy=settings.recommend.policy,
@@ -332,6 +344,11 @@ class Watch:
         units = self.sampling.units.all()
         return bearers(((unit.identity, unit.resources) for unit in units), self.pod_observer.itself())
 
+    def _credit_of(self, identity: UnitIdentity) -> Credit | None:
+        """Return whether the newest plan gives a container credit for seconds; None = it says nothing of it."""
+        planned = None if self.acting is None else self.acting.actor.planned
+        return None if planned is None else planned.credits.get((identity.pod_uid or "", identity.container or ""))
+
     def _believed_now(self) -> float:
         """Return Unix seconds that no jump of the clock puts ahead: it would make young pods old enough."""
         return min(time.time(), self.learner.clock.now())
@@ -357,6 +374,7 @@ class Watch:
         if connection is None or self.orders is None:
             return None
         from agent.node.recommender.planner import Planner
+        from agent.node.recommender.together import together_of
         from agent.node.resize.assembly import Acting, NodeParts
 
         api, cluster = connection
@@ -373,6 +391,7 @@ class Watch:
                 directed=self.directions.now,
                 evaluated=lambda: self.evaluator.newest,
                 wall_now=self._believed_now,
+                together=lambda items: together_of(self.learner, items),
             ),
             metrics=self.metrics,
             directions=self.directions,
@@ -417,6 +436,7 @@ class Watch:
 
     def _evaluated(self) -> None:
         """Handle new recommendations; the thread ``control``."""
+        self.heap.give_back()
         if self.acting is not None:
             self.acting.actor.ask(Trigger.NEWS)
 
@@ -558,9 +578,17 @@ def _pod_source(settings: Settings, *, is_connected: bool) -> PodSource | None:
     return PodSource.FILE if settings.pods_file is not None else None
 
 
-def _make_state_directory(directory: Path) -> None:
+def _remove_former_rings(directory: Path) -> None:
+    """Remove the rings that an agent kept beside the history: whoever reads the state would take them for these."""
+    try:
+        (directory / RING_FILE_NAME).unlink(missing_ok=True)
+    except OSError as error:
+        log.warning("former rings are still there", extra={"path": str(directory), "cause": error.strerror})
+
+
+def _make_directory(what: str, directory: Path, otherwise: str) -> None:
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        msg = f"state directory {directory}: {error.strerror}; allowed: one that can be written, or none (--state-dir)"
+        msg = f"{what} {directory}: {error.strerror}; allowed: one that can be written, {otherwise}"
         raise RingError(msg) from error

@@ -106,6 +106,7 @@ class Agent:
         # What is loaded by now stays for good: the collector need not walk it again and again.
         gc.collect()
         gc.freeze()
+        self.watch.heap.give_back()
         settings = self._settings
         log.info(
             "serving",

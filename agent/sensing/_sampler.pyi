@@ -17,6 +17,16 @@ class HandleOut:
 
     def __getitem__(self, index: Literal[0]) -> Handle: ...
 
+Reader = NewType("Reader", CData)
+"""``pl_reader *``."""
+Rules = NewType("Rules", CData)
+"""``pl_rules *``."""
+
+class ReaderOut:
+    """``pl_reader **``."""
+
+    def __getitem__(self, index: Literal[0]) -> Reader: ...
+
 class Uint32Array:
     """``uint32_t *`` or ``uint32_t[]``."""
 
@@ -90,6 +100,10 @@ class _FFI:
     @overload
     def new(self, cdecl: Literal["pl_sampler **"]) -> HandleOut: ...
     @overload
+    def new(self, cdecl: Literal["pl_reader **"]) -> ReaderOut: ...
+    @overload
+    def new(self, cdecl: Literal["pl_rules *"], init: dict[str, float]) -> Rules: ...
+    @overload
     def new(self, cdecl: Literal["pl_geometry *"], init: dict[str, int] | None = None) -> Geometry: ...
     @overload
     def new(self, cdecl: Literal["pl_sweep_result *"]) -> SweepResult: ...
@@ -99,7 +113,10 @@ class _FFI:
     def new(self, cdecl: Literal["pl_lane_reading[]"], init: int) -> LaneReadings: ...
     @overload
     def new(self, cdecl: Literal["uint32_t[]", "uint32_t *"], init: int | None = None) -> Uint32Array: ...
+    @overload
     def from_buffer(self, python_buffer: Buffer) -> Address: ...
+    @overload
+    def from_buffer(self, cdecl: str, python_buffer: Buffer) -> Address: ...
     @overload
     def cast(self, cdecl: Literal["uint64_t *"], source: Address | int) -> Uint64Array: ...
     @overload
@@ -127,6 +144,7 @@ class _Lib:
     PL_HAS_MEMORY_PRESSURE: Final[int]
     PL_HAS_IO_PRESSURE: Final[int]
     PL_HAS_MEMORY_EVENTS: Final[int]
+    PL_HAS_FILE_REFAULTS: Final[int]
     PL_SWEEP_SLOW: Final[int]
     PL_SWEEP_RETRY: Final[int]
     PL_FILE_DIRECTORY: Final[int]
@@ -167,6 +185,45 @@ class _Lib:
     def pl_get_stats(self, s: Handle, out: Stats, /) -> None: ...
     def pl_last_errno(self, s: Handle, /) -> int: ...
     def pl_head(self, head: Uint64Array, /) -> int: ...
+    def pl_reader_open(self, rings: Address, memory_bytes: int, geometry: Geometry, out: ReaderOut, /) -> int: ...
+    def pl_reader_close(self, r: Reader, /) -> None: ...
+    def pl_sum_cpu(
+        self,
+        r: Reader,
+        slots: Address,
+        count: int,
+        rows: int,
+        end_ns: int,
+        rules: Rules,
+        out: Address,
+        is_intact: Address,
+        /,
+    ) -> int: ...
+    def pl_sum_memory(
+        self,
+        r: Reader,
+        slots: Address,
+        count: int,
+        rows: int,
+        end_ns: int,
+        rules: Rules,
+        out: Address,
+        is_intact: Address,
+        /,
+    ) -> int: ...
+    def pl_sum_minute(
+        self,
+        r: Reader,
+        slots: Address,
+        count: int,
+        raw_rows: int,
+        memory_rows: int,
+        start_ns: int,
+        rules: Rules,
+        out: Address,
+        is_intact: Address,
+        /,
+    ) -> int: ...
 
 ffi: Final[_FFI]
 lib: Final[_Lib]

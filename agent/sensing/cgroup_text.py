@@ -44,6 +44,16 @@ class Pressure:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryStat:
+    """memory.stat; the last two are None together, where the kernel (before 5.9) does not count refaults of files."""
+
+    anon_bytes: int
+    inactive_file_bytes: int
+    active_file_bytes: int | None
+    workingset_refault_file_pages: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryEventCounts:
     """The counters of a memory.events file, those of all cgroups below included."""
 
@@ -149,10 +159,18 @@ def parse_number(text: bytes) -> int | None:
     return parse_u64(text[:-1]) if text.endswith(b"\n") else None
 
 
-def parse_memory_stat(text: bytes) -> tuple[int, int] | None:
-    """Return anon and inactive_file in bytes."""
-    values = parse_keyed(text, (b"anon", b"inactive_file"))
-    return (values[b"anon"], values[b"inactive_file"]) if values is not None and len(values) == 2 else None
+def parse_memory_stat(text: bytes) -> MemoryStat | None:
+    """Parse memory.stat; None if it is not understood."""
+    values = parse_keyed(text, (b"anon", b"inactive_file", b"active_file", b"workingset_refault_file"))
+    if values is None or b"anon" not in values or b"inactive_file" not in values:
+        return None
+    has_all = len(values) == 4
+    return MemoryStat(
+        anon_bytes=values[b"anon"],
+        inactive_file_bytes=values[b"inactive_file"],
+        active_file_bytes=values[b"active_file"] if has_all else None,
+        workingset_refault_file_pages=values[b"workingset_refault_file"] if has_all else None,
+    )
 
 
 def parse_memory_event_counts(text: bytes) -> MemoryEventCounts | None:

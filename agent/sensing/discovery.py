@@ -1,8 +1,8 @@
 """Finds the cgroups worth sampling and keeps up with their coming and going.
 
-Sensing. Walks the cgroup2 mount, then lets inotify tell of directories made and removed; a full re-list beside it
-mends whatever was missed. Names are judged by ``layout``; here are only directories, watches and the difference
-between what was and what is. One thread at a time.
+Sensing. Walks the cgroup2 mount, then lets inotify tell of directories made and removed; beside it a comparison of
+link counts and, more seldom, a full re-list mend whatever was missed. Names are judged by ``layout``; here are only
+directories, watches and the difference between what was and what is. One thread at a time.
 """
 
 from __future__ import annotations
@@ -74,12 +74,21 @@ class Changes:
     """In tree order: neighbours in the tree are read one after the other."""
     vanished: tuple[str, ...] = ()
     trigger: str | None = None
-    """Why everything was listed anew; None = only what inotify told."""
+    """Why everything was looked at anew; None = only what inotify told."""
     scope_changed: bool = False
     """AUTO went over to Kubernetes with this answer."""
 
     def __bool__(self) -> bool:
         return bool(self.appeared or self.vanished or self.scope_changed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Listing:
+    """A directory as it was when it was listed; what was made or removed since shows in its link count."""
+
+    inode: int
+    links: int
+    children: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -94,6 +103,8 @@ class _Tree:
     unreadable: dict[str, None] = field(default_factory=dict)
     watched: dict[str, None] = field(default_factory=dict)
     """Directories in which units can come and go, and events files of those that become units with a process."""
+    listings: dict[str, _Listing] = field(default_factory=dict)
+    """Of the directories whose link counts tell how many directories are in them."""
 
     def replace_below(self, top: str, new: _Tree) -> None:
         """Put what a new walk of ``top`` found in the place of what was known there."""
@@ -103,6 +114,7 @@ class _Tree:
         _replace_below(self.tiers, top, new.tiers)
         _replace_below(self.unreadable, top, new.unreadable)
         _replace_below(self.watched, top, new.watched)
+        _replace_below(self.listings, top, new.listings)
 
 
 class Discovery:
@@ -218,10 +230,43 @@ class Discovery:
                 dirty[_join(path, event.name)] = None
         if not dirty:
             return Changes()
-        for top in _outermost(dirty):
-            self._tree.replace_below(top, self._walk(top))
-        self._watches.keep(self._tree.watched)
+        self._walk_again(dirty)
         return self._choose(None)
+
+    def compare(self, trigger: str) -> Changes:
+        """Walk what has another inode or link count than when it was listed, and return what came and went.
+
+        What it cannot see is a directory that came where one that is no unit went, so that the count is the same: that
+        inotify has told, or the next ``relist`` finds it. Without inotify, or where units are told by their processes,
+        it is a ``relist``.
+
+        Source: a cgroup's directory has two links and one for each directory in it, as kernfs counts; a file system
+        that does not count says one.
+        """
+        if self._watches.fileno() is None or self.scope_in_force is not UnitScope.KUBERNETES:
+            return self.relist(trigger)
+        dirty: dict[str, None] = {}
+        # What has gone from a directory may have made way for something else, so that there are as many as before.
+        suspects = {_parent(known.path): None for known in self._tree.units.values() if self._is_other(known)}
+        for path, listing in self._tree.listings.items():
+            found = self._stat(path)
+            if found is None or found.st_ino != listing.inode:
+                dirty[path] = None
+                if path != self._base:
+                    suspects[_parent(path)] = None
+            elif found.st_nlink != listing.links or listing.links < 2:
+                suspects[path] = None
+        for path in suspects:
+            before = self._tree.listings.get(path)
+            if path in self._tree.tiers and before is not None:
+                # Hundreds of pods are below, and of most of those that came inotify has told: only these are walked.
+                dirty |= dict.fromkeys(set(before.children) ^ set(self._children(path, self._tree) or ()))
+            else:
+                dirty[path] = None
+        if not dirty:
+            return Changes(trigger=trigger)
+        self._walk_again(dirty)
+        return self._choose(trigger)
 
     def relist(self, trigger: str) -> Changes:
         """Walk everything and return the difference to what was known.
@@ -250,6 +295,12 @@ class Discovery:
     def close(self) -> None:
         """Close the descriptor; a second call does nothing."""
         self._watches.close()
+
+    def _walk_again(self, tops: Iterable[str]) -> None:
+        """Put what is there now in the place of what was known below these."""
+        for top in _outermost(tops):
+            self._tree.replace_below(top, self._walk(top))
+        self._watches.keep(self._tree.watched)
 
     def _find_base(self, cgroup_root: str) -> str:
         if not Path(self._mount or "/").is_dir():
@@ -330,22 +381,36 @@ class Discovery:
         return any(self._has_kubernetes(child) for child in self._children(path, _Tree()) or ())
 
     def _add_unit(self, path: str, identity: UnitIdentity, tree: _Tree) -> None:
+        found = self._stat(path)
+        if found is not None:  # else gone again: normal
+            tree.units[path] = Found(path=path, inode=found.st_ino, identity=identity)
+
+    def _stat(self, path: str) -> os.stat_result | None:
+        """Return what a directory is; None = it is gone."""
         try:
-            inode = os.stat(self._mount + path).st_ino
-        except OSError:  # gone again: normal
-            return
-        tree.units[path] = Found(path=path, inode=inode, identity=identity)
+            return os.stat(self._mount + path)
+        except OSError:
+            return None
+
+    def _is_other(self, known: Found) -> bool:
+        """Return whether a unit has vanished or another has its path."""
+        found = self._stat(known.path)
+        return found is None or found.st_ino != known.inode
 
     def _children(self, path: str, tree: _Tree) -> list[str] | None:
         """List the directories in one, sorted; None = it is gone. One that may not be read is taken for empty."""
+        before = self._stat(path)  # first: what comes while it is listed makes the count another
         try:
             with os.scandir(self._mount + path) as entries:
-                return sorted(_join(path, entry.name) for entry in entries if entry.is_dir(follow_symlinks=False))
+                children = sorted(_join(path, entry.name) for entry in entries if entry.is_dir(follow_symlinks=False))
         except PermissionError:
             tree.unreadable[path] = None
             return []
         except OSError:  # ENOENT, ENODEV: gone between naming and listing
             return None
+        if before is not None:
+            tree.listings[path] = _Listing(before.st_ino, before.st_nlink, tuple(children))
+        return children
 
     def _has_processes(self, path: str) -> bool:
         try:
@@ -357,12 +422,7 @@ class Discovery:
     def _is_chosen(self, path: str) -> bool:
         """Return whether it is a unit already: one that idles without a process keeps its history."""
         known = self._chosen.get(path)
-        if known is None:
-            return False
-        try:
-            return os.stat(self._mount + path).st_ino == known.inode
-        except OSError:
-            return False
+        return known is not None and not self._is_other(known)
 
     def _depth(self, path: str) -> int:
         return path.rstrip("/").count("/") - self._base.rstrip("/").count("/")
@@ -404,6 +464,10 @@ def _is_kubernetes(path: str) -> bool:
 
 def _join(directory: str, name: str) -> str:
     return f"{directory.rstrip('/')}/{name}"
+
+
+def _parent(path: str) -> str:
+    return path.rpartition("/")[0] or "/"
 
 
 def _tree_order(path: str) -> list[str]:

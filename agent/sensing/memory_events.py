@@ -10,7 +10,7 @@ import errno
 import os
 import select
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -117,16 +117,16 @@ class MemoryEvents:
             return WatchResult.WATCHED
         if self._max_files is not None and len(self._files) >= self._max_files:
             return WatchResult.LIMIT
+        try:
+            fd = os.open(f"{self._mount}{path}/memory.events", os.O_RDONLY | os.O_CLOEXEC)
+        except OSError as error:
+            return self._why_not_opened(path, error)
         kind = parse_cgroup_path(path).kind
         is_pod = kind is PathKind.POD
         group = path.rsplit("/", 1)[0] if kind is PathKind.CONTAINER else path
         if is_pod and group in self._ledgers:
             # The pod's baseline will hold what its containers counted up to now: tell that first.
             self._observe(group)
-        try:
-            fd = os.open(f"{self._mount}{path}/memory.events", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError as error:
-            return self._why_not_opened(path, error)
         counts = _read_counts(fd)
         if counts is None:
             os.close(fd)
@@ -165,6 +165,10 @@ class MemoryEvents:
             if path is not None:
                 groups[self._files[path].group] = None
         return self._collect(groups)
+
+    def poll(self, paths: Iterable[str]) -> list[OomKill]:
+        """Read again what belongs to these cgroups, their pods and neighbours with them; unwatched ones are fine."""
+        return self._collect({self._files[path].group: None for path in paths if path in self._files})
 
     def poll_all(self) -> list[OomKill]:
         """Read everything again: the net below ``drain``."""
@@ -261,7 +265,8 @@ class MemoryEvents:
             return WatchResult.LIMIT
         if error.errno in {errno.EACCES, errno.EPERM}:
             return WatchResult.UNREADABLE
-        return WatchResult.ABSENT if Path(self._mount + path).exists() else WatchResult.GONE
+        # Not by Path: without a memory controller all are asked for again each minute.
+        return WatchResult.ABSENT if os.path.isdir(f"{self._mount}{path}") else WatchResult.GONE
 
 
 def _read_counts(fd: int) -> _Counts | None:

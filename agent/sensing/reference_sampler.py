@@ -231,7 +231,7 @@ class ReferenceSampler:
             if not slow and self._is_new_peak(slot, current):
                 stat = self._fetch(watched, "memory.stat", parse_memory_stat)
                 if not isinstance(stat, Status):
-                    self._raise_peaks(slot, current, inactive_file_bytes=stat[1])
+                    self._raise_peaks(slot, current, inactive_file_bytes=stat.inactive_file_bytes)
         row["status"] = status
         row["has"] = has
         self._rings.append_raw(slot, row)
@@ -265,10 +265,14 @@ class ReferenceSampler:
             has |= Has.MEMORY
             stat = self._fetch(watched, "memory.stat", parse_memory_stat)
             if not isinstance(stat, Status):
-                self._raise_peaks(slot, current_bytes, inactive_file_bytes=stat[1])
-                row["anon_bytes"], row["inactive_file_bytes"] = stat
+                self._raise_peaks(slot, current_bytes, inactive_file_bytes=stat.inactive_file_bytes)
+                row["anon_bytes"], row["inactive_file_bytes"] = stat.anon_bytes, stat.inactive_file_bytes
                 row["working_set_peak_bytes"] = self._rings.peaks(slot)[0]
                 has |= Has.MEMORY_STAT
+                if stat.active_file_bytes is not None and stat.workingset_refault_file_pages is not None:
+                    row["active_file_bytes"] = stat.active_file_bytes
+                    row["workingset_refault_file_pages"] = stat.workingset_refault_file_pages
+                    has |= Has.FILE_REFAULTS
             peak = self._fetch(watched, "memory.peak", parse_number)
             if not isinstance(peak, Status):
                 row["memory_peak_bytes"] = peak

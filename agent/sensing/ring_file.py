@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Final, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agent.core.window.ring_rows import MEMORY_ROW, MINUTE_ROW, SAMPLE, SLOT_HEADER, Status
 from agent.named_file import open_named
@@ -199,9 +200,9 @@ class RingFile:
 
     def span_seconds(self, slots: Sequence[int]) -> float | None:
         """Return how far the raw ring of these slots that reaches furthest back does so; None without two samples."""
-        heads = np.array([self._raw.head(self._checked(slot)) for slot in slots], dtype=np.int64)
-        numbers = np.array(slots, dtype=np.int64)[heads > 1]
-        heads = heads[heads > 1]
+        numbers = self._all_checked(slots)
+        heads = self._raw.heads[numbers]
+        numbers, heads = numbers[heads > 1], heads[heads > 1]
         if not heads.size:
             return None
         length = self._raw.length
@@ -210,12 +211,13 @@ class RingFile:
         return float((stamps[numbers, (heads - 1) % length] - stamps[numbers, oldest % length]).max()) / 1e9
 
     def _newest_of(self, ring: Ring, slots: Sequence[int]) -> Rows:
-        heads = np.array([ring.head(self._checked(slot)) for slot in slots], dtype=np.int64)
+        numbers = self._all_checked(slots)
+        heads = ring.heads[numbers]
         rows = np.zeros(heads.size, dtype=ring.dtype)
         rows["status"] = Status.ABSENT
         # Empty rings are not looked at: a read of a page never written makes it resident, and its neighbours with it.
         there = heads > 0
-        rows[there] = ring.rows[np.array(slots, dtype=np.int64)[there], (heads[there] - 1) % ring.length]
+        rows[there] = ring.rows[numbers[there], (heads[there] - 1) % ring.length]
         return rows
 
     def append_minute(self, slot: int, row: Rows | np.void, *, generation: int | None = None) -> bool:
@@ -303,6 +305,13 @@ class RingFile:
         return Ring(
             self._memory, self._words, self._halves, self.geometry, head=head, offset=offset, length=length, dtype=dtype
         )
+
+    def _all_checked(self, slots: Sequence[int]) -> NDArray[np.int64]:
+        numbers = np.array(slots, dtype=np.int64)
+        if numbers.size:
+            self._checked(int(numbers.min()))
+            self._checked(int(numbers.max()))
+        return numbers
 
     def _checked(self, slot: int) -> int:
         if not 0 <= slot < self.geometry.max_slots:

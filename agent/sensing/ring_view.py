@@ -31,7 +31,7 @@ GENERATION_OFFSET: Final = field_offset("generation")
 class Ring:
     """One of the three rings, over all slots."""
 
-    __slots__ = ("dtype", "generation_index", "halves", "head_index", "length", "rows", "stride", "words")
+    __slots__ = ("dtype", "generation_index", "halves", "head_index", "heads", "length", "rows", "stride", "words")
 
     def __init__(
         self,
@@ -59,6 +59,14 @@ class Ring:
             offset=geometry.first_slot_offset + offset,
             strides=(self.stride, dtype.itemsize),
         )
+        self.heads: NDArray[np.int64] = np.ndarray(
+            shape=(geometry.max_slots,),
+            dtype=np.int64,
+            buffer=memory,
+            offset=self.head_index,
+            strides=(self.stride,),
+        )
+        """What ``head`` says of each slot: to be asked for many slots at once."""
 
     def head(self, slot: int) -> int:
         """Return how many rows were ever written; row ``i`` lies at ``i % length``."""

@@ -1,7 +1,7 @@
 """The compiled sampler behind the `Sampler` contract, and the choice between it and the one in plain Python.
 
-Sensing. The only module that speaks to C (agent.sensing._sampler, native/sampler.h): it checks, locks, reuses buffers
-and turns codes into exceptions. What a row means is said in agent/core/window/ring_rows.py.
+Sensing. It speaks to C (agent.sensing._sampler, native/sampler.h), as only window_reader.py does besides: it checks,
+locks, reuses buffers and turns codes into exceptions. What a row means is said in agent/core/window/ring_rows.py.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from typing import Final
 
 from agent.core.window.ring_rows import MEMORY_ROW, MINUTE_ROW, SAMPLE, SLOT_HEADER
 
-FORMAT_VERSION: Final = 1
+FORMAT_VERSION: Final = 2
 MAGIC: Final = b"PLMSRING"
 FILE_HEADER_BYTES: Final = 4096
 OWNER_OFFSET: Final = 2048

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 from agent.core.eviction.proposals import ProposeOptions
 from agent.core.numbers.allowed_range import Between, Unset
@@ -54,6 +54,11 @@ class LogLevel(StrEnum):
     ERROR = "error"
 
 
+STATE_DIRECTORY: Final = Path("/var/lib/plimsoll")
+RUNTIME_DIRECTORY: Final = Path("/run/plimsoll")
+"""Of root: in memory, and empty after a reboot."""
+
+
 class LogFormat(StrEnum):
     """How a log line is written."""
 
@@ -63,16 +68,16 @@ class LogFormat(StrEnum):
 
 
 def default_state_directory(environment: Mapping[str, str], *, uid: int) -> Path:
-    """Return where the rings live unless told: /var/lib for root, the XDG state directory for others."""
+    """Return where the state is kept unless told: /var/lib for root, the XDG state directory for others."""
     if uid == 0:
-        return Path("/var/lib/plimsoll")
+        return STATE_DIRECTORY
     return Path(environment.get("XDG_STATE_HOME") or Path(environment.get("HOME") or "/", ".local/state"), "plimsoll")
 
 
 def default_socket(environment: Mapping[str, str], *, uid: int) -> Path:
-    """Return where the control socket is unless told; without a runtime directory it stands beside the rings."""
+    """Return where the control socket is unless told; without a runtime directory it stands beside the state."""
     if uid == 0:
-        return Path("/run/plimsoll/agent.sock")
+        return RUNTIME_DIRECTORY / "agent.sock"
     runtime = environment.get("XDG_RUNTIME_DIR")
     return (Path(runtime, "plimsoll") if runtime else default_state_directory(environment, uid=uid)) / "agent.sock"
 
@@ -88,11 +93,11 @@ class SamplingSettings:
     fast_lane_hz: Annotated[float, Between(0, 20)] = 4.0
     """Reads a second of a few pressure totals, so that contention starts a sweep early; 0 = off."""
     relist_seconds: Annotated[float, Between(1, 3600)] = 30.0
-    """Seconds between two full listings of the cgroup tree, for what inotify missed."""
+    """Seconds between two looks for what inotify missed, by link counts; each twentieth lists the whole tree."""
     retry_absent_seconds: Annotated[float, Between(1, 3600)] = 60.0
     """Seconds until a file that was absent is tried again; a controller may be switched on later."""
     sweep_budget_seconds: Annotated[float, Between(0.001, 10)] = 0.05
-    """Seconds a sweep may take; when it overruns, the rate is halved. 5 % of a core at 1 Hz."""
+    """Seconds of CPU time a sweep may take; when it overruns, the rate is halved. 5 % of a core at 1 Hz."""
     max_containers: Annotated[int, Between(1, 20_000)] = 1000
     """Cgroups watched at most; the rings' file is sized for it. Kubernetes asks for 110 pods a node."""
     open_files_reserve: Annotated[int, Between(16, 65_536)] = 256
@@ -121,6 +126,23 @@ class WindowSettings:
     """Seconds between two readings beyond which there is a gap and no rate; at least 2 x the interval."""
 
 
+class ColdFileChoice(StrEnum):
+    """What becomes of file cache that nobody came back for."""
+
+    REPORT = "report"
+    EXCLUDE = "exclude"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySettings:
+    """What counts as memory in use."""
+
+    cold_file: ColdFileChoice = ColdFileChoice.REPORT
+    """report shows file cache that nobody came back for; exclude also requests none for it, and lowers no limit."""
+    cold_file_window_seconds: Annotated[float, Between(60, 86_400)] = 1800.0
+    """Seconds in which nobody came back, no less than windows.memoryWindowSeconds; an hour takes 5 MB more memory."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CgroupSettings:
     """Where the cgroup tree is and which part of it counts."""
@@ -139,9 +161,20 @@ class StateSettings:
 
     directory: Annotated[
         Path | None,
-        Unset("/var/lib/plimsoll for root, else $XDG_STATE_HOME/plimsoll", none_means="rings in memory only"),
+        Unset("/var/lib/plimsoll for root, else $XDG_STATE_HOME/plimsoll", none_means="all in memory only"),
     ] = field(default_factory=lambda: default_state_directory(os.environ, uid=os.geteuid()))
-    """Directory of the rings' file; a restarted agent goes on with the same windows."""
+    """Directory of history, ledger and log; a restarted agent goes on where it was."""
+    rings_directory: Annotated[
+        Path | None, Unset("/run/plimsoll where state.directory is /var/lib/plimsoll, else state.directory")
+    ] = None
+    """Directory of the rings, best in memory: they are written again and again, and mean nothing after a reboot."""
+
+    @property
+    def directory_of_rings(self) -> Path | None:
+        """Return where the rings are; None = in memory, without a file."""
+        if self.directory is None or self.rings_directory is not None:
+            return None if self.directory is None else self.rings_directory
+        return RUNTIME_DIRECTORY if self.directory == STATE_DIRECTORY else self.directory
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +218,7 @@ class LoggingSettings:
 class RecommendSettings:
     """What is recommended, and when an answer is believed."""
 
-    policy: PolicyName = PolicyName.CRUISE
+    policy: PolicyName = PolicyName.PLIMSOLL
     """The policy that sizes; plimsoll simulate tells on recordings which would have been best."""
     min_span_seconds: Annotated[float, Between(0, 86_400)] = 600.0
     """Seconds a container must have been measured before anything is recommended for it."""
@@ -241,6 +274,7 @@ class Settings:
 
     sampling: SamplingSettings = field(default_factory=SamplingSettings)
     windows: WindowSettings = field(default_factory=WindowSettings)
+    memory: MemorySettings = field(default_factory=MemorySettings)
     cgroup: CgroupSettings = field(default_factory=CgroupSettings)
     state: StateSettings = field(default_factory=StateSettings)
     serving: ServingSettings = field(default_factory=ServingSettings)

@@ -90,7 +90,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         expect(is_untouched(&stalls, sizeof(stalls)));
     if (parse_memory_stat(text, size, &stat) == PL_OK)
         expect(has_line(text, size, "anon ", stat.anon_bytes) &&
-               has_line(text, size, "inactive_file ", stat.inactive_file_bytes));
+               has_line(text, size, "inactive_file ", stat.inactive_file_bytes) &&
+               (!stat.has_file_refaults ||
+                (has_line(text, size, "active_file ", stat.active_file_bytes) &&
+                 has_line(text, size, "workingset_refault_file ", stat.workingset_refault_file_pages))));
     else
         expect(is_untouched(&stat, sizeof(stat)));
     if (parse_memory_events(text, size, &events) == PL_OK)

@@ -1,4 +1,7 @@
-"""What the whole agent costs: CPU, resident memory and lateness at N containers, 1 Hz and a scrape each 15 s."""
+"""What the whole agent costs: CPU, memory, disk and lateness at N containers, 1 Hz and a scrape each 15 s.
+
+The state lies on the disk of the temporary directory, the rings in memory, as on a node.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +22,9 @@ SECONDS = 180.0
 SCRAPE_SECONDS = 15.0
 START_SECONDS = 30.0
 MIB = 1024 * 1024
+DAY_SECONDS = 86_400
+MEMORY = "/dev/shm"
+"""A tmpfs everywhere, as /run is on a node."""
 
 
 def cpu_seconds(pid: int) -> float:
@@ -34,16 +40,26 @@ def resident_mib(pid: int) -> dict[str, float]:
     return {"all": kib["VmRSS"] / 1024, "anon": kib["RssAnon"] / 1024}
 
 
+def written_mib(pid: int) -> float:
+    """Return what a process has had written to disks so far, MiB; pages that were dirtied and not given up count."""
+    fields = dict(line.split(": ") for line in Path(f"/proc/{pid}/io").read_text().splitlines())
+    return (int(fields["write_bytes"]) - int(fields["cancelled_write_bytes"])) / MIB
+
+
 def measure(count: int, *, seconds: float = SECONDS) -> dict[str, float]:
     """Run ``plimsoll agent`` on a tree of this many containers; keys as in build/bench.json."""
-    with CgroupTree() as tree, tempfile.TemporaryDirectory() as scratch:
+    with (
+        CgroupTree() as tree,
+        tempfile.TemporaryDirectory() as scratch,
+        tempfile.TemporaryDirectory(dir=MEMORY) as rings,
+    ):
         make_containers(tree, count)
         socket_path = Path(scratch) / "agent.sock"
         process = subprocess.Popen(
             [
                 sys.executable, "-m", "agent", "agent", "--cgroup-root", f"/{tree.name}", "--state-dir", scratch,
                 "--socket", str(socket_path), "--port", "0", "--set", "logging.level=warning",
-                "--set", f"sampling.maxContainers={max(count, 1000)}",
+                "--set", f"sampling.maxContainers={max(count, 1000)}", "--set", f"state.ringsDirectory={rings}",
             ]
         )  # fmt: skip
         try:
@@ -61,15 +77,15 @@ def _watch(process: subprocess.Popen[bytes], socket_path: Path, count: int, seco
         time.sleep(0.05)
     url = str(request(socket_path, "ping", {})["metrics"])
     time.sleep(2.0)  # start-up is over: what is measured from here on is the steady state
-    began, before = time.monotonic(), cpu_seconds(process.pid)
-    scrapes = 0
+    began, before, written = time.monotonic(), cpu_seconds(process.pid), written_mib(process.pid)
+    scrapes = failed = 0
     while (elapsed := time.monotonic() - began) < seconds:
         if elapsed >= scrapes * SCRAPE_SECONDS:
-            with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 - our own loopback address
-                answer.read()
+            failed += not _scrape(url)
             scrapes += 1
         time.sleep(0.2)
     used, spent = cpu_seconds(process.pid) - before, time.monotonic() - began
+    written = written_mib(process.pid) - written
     memory = resident_mib(process.pid)
     snapshot = SNAPSHOT.from_json(request(socket_path, "snapshot", {}, timeout_seconds=30))
     lateness_seconds = snapshot.sampler.lateness_p99_seconds
@@ -79,6 +95,18 @@ def _watch(process: subprocess.Popen[bytes], socket_path: Path, count: int, seco
         f"agent_cpu_percent_of_core_{count}": round(100 * used / spent, 3),
         f"agent_rss_mib_{count}": round(memory["all"], 1),
         f"agent_rss_anon_mib_{count}": round(memory["anon"], 1),
+        f"agent_disk_mib_per_day_{count}": round(written / spent * DAY_SECONDS, 1),
         f"sweep_lateness_p99_ms_{count}": round(1e3 * lateness_seconds, 3),
-        f"agent_scrapes_{count}": float(scrapes),
+        f"agent_scrapes_{count}": float(scrapes - failed),
+        f"agent_scrapes_failed_{count}": float(failed),
     }
+
+
+def _scrape(url: str) -> bool:
+    """Ask for a page; one that does not come in time is counted, and costs no other figure."""
+    try:
+        with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310 - our own loopback address
+            answer.read()
+    except OSError:
+        return False
+    return True

@@ -209,7 +209,7 @@ def with_fortnight(
                     found |= start_up(hook, began)
                     if seconds > 0:
                         print(f"fortnight: every node reports, {database}", file=sys.stderr)
-                        fill(hook, plane, made)
+                        found |= fill(hook, plane, made)
                         found |= loaded(hook, plane, made, seconds)
                         found["webhook_peak_rss_mib"] = peak_rss_mib(hook.process.pid)
                         found["reports_folded"] = hook.series("plimsoll_reports_folded_total")

@@ -9,27 +9,49 @@ the resize. tests/e2e has the same with a real kubelet.
 from __future__ import annotations
 
 import json
-import statistics
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, wait
+from pathlib import Path
 from typing import Final
 
+from tests.bench.reaction_times import Odd, Outcome, figures
 from tests.guest.kernel import ensure
 from tests.guest.machine import EXCHANGE, booted, python_command
+from tests.guest.waiting import DEADLINE_SECONDS
 
 RUNS: Final = 50
 
 
-def measure() -> dict[str, float]:
-    """Run; give p50, p99 and the largest of the times, seconds."""
-    name = "seconds.json"
-    command = python_command("-m", "tests.guest.memory_reaction", str(RUNS), str(EXCHANGE / name))
-    with booted(ensure(print), command, timeout_seconds=3600.0) as run:
+LOOK_SECONDS: Final = 5.0
+NAME: Final = "outcomes.json"
+
+
+def measure() -> Iterator[dict[str, float]]:
+    """Run; give the figures of all runs so far each time there are more."""
+    with tempfile.TemporaryDirectory(prefix="plimsoll-bench-") as folder, ThreadPoolExecutor(1) as pool:
+        exchange = Path(folder) / "exchange"
+        guest = pool.submit(_run_guest, exchange)
+        told: list[Outcome] = []
+        is_over = False
+        while not is_over:
+            is_over = bool(wait([guest], LOOK_SECONDS).done)  # asked first: what the last run wrote is read then
+            outcomes = read_outcomes(exchange / NAME)
+            if len(outcomes) > len(told):
+                told = outcomes
+                yield figures("memory_reaction", told, patience_seconds=DEADLINE_SECONDS)
+        guest.result()
+
+
+def read_outcomes(file: Path) -> list[Outcome]:
+    """Return what the guest has written so far; it puts a whole file in place of the last."""
+    if not file.exists():
+        return []
+    return [Odd(outcome) if isinstance(outcome, str) else outcome for outcome in json.loads(file.read_text())]
+
+
+def _run_guest(exchange: Path) -> None:
+    command = python_command("-m", "tests.guest.memory_reaction", str(RUNS), str(EXCHANGE / NAME))
+    with booted(ensure(print), command, timeout_seconds=3600.0, exchange=exchange) as run:
         if run.exit_code != 0:
             raise RuntimeError(run.output)
-        seconds = sorted(json.loads((run.exchange / name).read_text()))
-    return {
-        "memory_reaction_min_seconds": seconds[0],
-        "memory_reaction_p50_seconds": statistics.median(seconds),
-        "memory_reaction_p99_seconds": seconds[-1] if len(seconds) < 100 else seconds[int(len(seconds) * 0.99)],
-        "memory_reaction_max_seconds": seconds[-1],
-        "memory_reaction_runs": float(len(seconds)),
-    }

@@ -1,13 +1,14 @@
 """``make bench-policies``: every policy on real traces through the product's simulator; tables in markdown.
 
 The traces are those of ../shared/traces (public data sets; see its README), or of the directory in PLIMSOLL_TRACES. The
-tables go to stdout, to build/bench-policies.md and, between its two marks, into agent/README.md; every figure of every
-series to build/bench-policies.csv. A share of an instance is taken as one of 4 cores, a share of a memory
-limit as one of 8 GiB.
+tables go to stdout, to build/bench-policies.md and, between their two marks, into agent/README.md; every figure of
+every series to build/bench-policies.csv. ``--node`` runs only the part about nodes (``tests.bench.nodes``). A share of
+an instance is taken as one of 4 cores, a share of a memory limit as one of 8 GiB.
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
 import gzip
 import os
@@ -32,12 +33,15 @@ from agent.core.recommender.simulation.replay import ReplayRules
 from agent.core.recommender.simulation.trace import TraceSet
 from agent.core.recommender.simulation.trace_builder import TraceBuilder, TraceRows
 from agent.settings.sections import Settings
+from tests.bench.nodes import LEGEND, node_lines
 
 ROOT: Final = Path(__file__).parents[2]
 RESULT: Final = ROOT / "build" / "bench-policies.md"
 README: Final = ROOT / "agent" / "README.md"
 BEGIN: Final = "<!-- bench-policies: written by make bench-policies -->"
 END: Final = "<!-- bench-policies: end -->"
+NODE_BEGIN: Final = "<!-- bench-node: written by make bench-policies, alone with ARGS=--node -->"
+NODE_END: Final = "<!-- bench-node: end -->"
 MACHINE_CORES: Final = 4
 MEMORY_LIMIT_GIB: Final = 8
 WEEK_SECONDS: Final = 604_800
@@ -243,28 +247,44 @@ def _table(cadences: Sequence[Cadence], runs: Sequence[Simulated], cell: Callabl
         yield _line(f"`{outcome.policy}`", *(cell(total([each.outcomes[place]])) for each in runs))
 
 
-def with_tables(readme: str, tables: str) -> str:
-    """Return the page with the tables between its two marks.
+def with_tables(readme: str, tables: str, marks: tuple[str, str] = (BEGIN, END)) -> str:
+    """Return the page with the tables between their two marks.
 
     Raises:
         TracesError: The marks are not there.
     """
-    before, begin, rest = readme.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    before, begin, rest = readme.partition(marks[0])
+    _, end, after = rest.partition(marks[1])
     if not begin or not end:
-        raise TracesError(f"no marks {BEGIN} and {END} in {README}")
+        raise TracesError(f"no marks {marks[0]} and {marks[1]} in {README}")
     return f"{before}{begin}\n{tables}\n{end}{after}"
 
 
-def main() -> int:
+def _write(tables: str, marks: tuple[str, str]) -> None:
+    README.write_text(with_tables(README.read_text(encoding="utf-8"), tables, marks), encoding="utf-8")
+    sys.stdout.write(tables)
+
+
+def _run_nodes(cpu: TraceSet) -> None:
+    _write("\n".join([*textwrap.wrap(LEGEND, 120), "", *node_lines(cpu), ""]), (NODE_BEGIN, NODE_END))
+
+
+def main(words: Sequence[str] = ()) -> int:
     """Run; 0 done, 2 the traces or the marks are not there."""
+    parser = argparse.ArgumentParser(prog="bench-policies", description=__doc__)
+    parser.add_argument("--node", action="store_true", help="only the part about nodes")
+    is_node_only = parser.parse_args(words).node
     try:
         directory = traces_directory()
         cpu, memory = cpu_trace(directory), memory_trace(directory)
-        with_tables(README.read_text(encoding="utf-8"), "")
+        for marks in ((BEGIN, END), (NODE_BEGIN, NODE_END)):
+            with_tables(README.read_text(encoding="utf-8"), "", marks)
     except TracesError as error:
         print(f"bench-policies: {error}", file=sys.stderr)
         return 2
+    if is_node_only:
+        _run_nodes(cpu)
+        return 0
     cpu_cadences, memory_cadences = cadences(_WARM_DAY_SECONDS, _REACTIONS), cadences(_WARM_MEMORY_SECONDS, _NONE)
     cpu_runs = [run(cpu, cadence) for cadence in cpu_cadences]
     memory_runs = [run(memory, cadence) for cadence in memory_cadences]
@@ -285,10 +305,10 @@ def main() -> int:
     RESULT.parent.mkdir(exist_ok=True)
     RESULT.write_text(text, encoding="utf-8")
     RESULT.with_suffix(".csv").write_text(rows, encoding="utf-8")
-    README.write_text(with_tables(README.read_text(encoding="utf-8"), text), encoding="utf-8")
-    sys.stdout.write(text)
+    _write(text, (BEGIN, END))
+    _run_nodes(cpu)
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -1,15 +1,16 @@
 /*
  * What the sampler is compared with: only the preads of a sweep, and nothing made of them.
  *
- *     preads ROOT LIST_FILE ROUNDS [--open-each]
+ *     preads ROOT LIST_FILE ROUNDS [--open-each | --each-second]
  *
  * LIST_FILE holds one cgroup path a line, relative to ROOT. Of each the program reads cpu.stat, cpu.pressure and
  * memory.current, where they are there, after one clock_gettime: on kept descriptors, or, with --open-each, by opening
- * and closing each file at each read. It prints one JSON object; times are nanoseconds of one sweep over the whole
- * list.
+ * and closing each file at each read. With --each-second a round begins each second, else as soon as the one before is
+ * over. It prints one JSON object; times are nanoseconds of one sweep over the whole list.
  */
 #define _GNU_SOURCE
 
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -117,6 +118,15 @@ static uint64_t sweep(const group_list *list, int open_each, uint64_t *last_stam
     return bytes;
 }
 
+/* Absolute moments, so that the time which a round takes does not add up. */
+static void wait_until_ns(uint64_t due_ns)
+{
+    struct timespec due = {(time_t)(due_ns / 1000000000u), (long)(due_ns % 1000000000u)};
+
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &due, NULL) == EINTR)
+        ;
+}
+
 static int compare_u64(const void *left, const void *right)
 {
     uint64_t a = *(const uint64_t *)left;
@@ -128,15 +138,17 @@ static int compare_u64(const void *left, const void *right)
 int main(int argc, char **argv)
 {
     int open_each = argc == 5 && strcmp(argv[4], "--open-each") == 0;
+    int each_second = argc == 5 && strcmp(argv[4], "--each-second") == 0;
     struct rlimit files;
     group_list list;
     uint64_t *times;
     uint64_t bytes = 0;
     uint64_t stamp = 0;
+    uint64_t due_ns;
     long rounds;
 
-    if (argc < 4 || argc > 5 || (argc == 5 && !open_each) || (rounds = strtol(argv[3], NULL, 10)) < 1) {
-        fprintf(stderr, "usage: preads ROOT LIST_FILE ROUNDS [--open-each]\n");
+    if (argc < 4 || argc > 5 || (argc == 5 && !open_each && !each_second) || (rounds = strtol(argv[3], NULL, 10)) < 1) {
+        fprintf(stderr, "usage: preads ROOT LIST_FILE ROUNDS [--open-each | --each-second]\n");
         return 2;
     }
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
@@ -147,9 +159,13 @@ int main(int argc, char **argv)
     times = calloc((size_t)rounds, sizeof(*times));
     if (list.count == 0 || times == NULL)
         die("nothing to read");
+    due_ns = monotonic_ns();
     for (long round = 0; round < rounds; round++) {
-        uint64_t start = monotonic_ns();
+        uint64_t start;
 
+        if (each_second)
+            wait_until_ns(due_ns + (uint64_t)round * 1000000000u);
+        start = monotonic_ns();
         bytes += sweep(&list, open_each, &stamp);
         times[round] = monotonic_ns() - start;
     }

@@ -21,6 +21,7 @@ from agent.node.sampling.window_settings import window_policy
 from agent.sensing.machine import Machine
 from agent.sensing.ring_file import RingFile
 from agent.sensing.state_file import RingGeometry
+from agent.sensing.window_reader import open_window_reader
 from agent.settings import Settings
 from tests.bench.windows import made_up_rings
 
@@ -84,6 +85,7 @@ class Node:
             source="bench",
             slow_interval_seconds=10.0,
             clock_ns=lambda: now_ns,
+            sums=open_window_reader(self.rings),
         )
         self.decider = Decider(settings=settings, learner=self.learner, node="bench", source="bench")
 

@@ -68,19 +68,20 @@ def sweep_ns(mount: Path, paths: Sequence[str], *, force: str, turns: int, sweep
             sampler.close()
 
 
-def measure() -> dict[str, float]:
-    """Measure all counts; keys as in build/bench.json."""
+def measure() -> Iterator[dict[str, float]]:
+    """Measure each count and give its figures; keys as in build/bench.json."""
     raise_open_files_limit()
     figures: dict[str, float] = {}
     with preads_program() as program:
         for count in COUNTS:
             with CgroupTree() as tree:
                 paths = make_containers(tree, count)
-                figures |= _measure_tree(program, tree.mount, paths)
+                found = _measure_tree(program, tree.mount, paths)
+            figures |= found
+            yield found
     # Linear growth: cost per container at the largest count against that at 250; 1.0 = exactly linear.
     per_250 = figures["sweep_us_250"] / 250
-    figures["sweep_growth_2000_to_250"] = round(figures["sweep_us_2000"] / 2000 / per_250, 3)
-    return figures
+    yield {"sweep_growth_2000_to_250": round(figures["sweep_us_2000"] / 2000 / per_250, 3)}
 
 
 def _measure_tree(program: Path, mount: Path, paths: Sequence[str]) -> dict[str, float]:

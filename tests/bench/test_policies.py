@@ -14,7 +14,8 @@ from tests.bench import policies
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PLIMSOLL_TRACES", str(tmp_path))
     monkeypatch.setattr(policies, "README", tmp_path / "README.md")
-    (tmp_path / "README.md").write_text(f"before\n{policies.BEGIN}\nold\n{policies.END}\nafter\n", encoding="utf-8")
+    tables = f"{policies.BEGIN}\nold\n{policies.END}\nbetween\n{policies.NODE_BEGIN}\nold\n{policies.NODE_END}"
+    (tmp_path / "README.md").write_text(f"before\n{tables}\nafter\n", encoding="utf-8")
     return tmp_path
 
 
@@ -55,17 +56,24 @@ def test_main_runs_all_policies_and_writes_the_tables(
     monkeypatch.setattr(policies, "_WARM_DAY_SECONDS", 0.0)
     monkeypatch.setattr(policies, "_WARM_MEMORY_SECONDS", 0.0)
     assert policies.main() == 0
-    text = capsys.readouterr().out
-    assert (directory / "build" / "table.md").read_text(encoding="utf-8") == text
+    told = capsys.readouterr().out
+    text = (directory / "build" / "table.md").read_text(encoding="utf-8")
+    nodes = told.removeprefix(text)
+    assert len(nodes) < len(told)
+    assert [line.split(" | ")[1] for line in nodes.splitlines() if line.startswith("| of equal means | ")] == [
+        *(f"`{name}`" for name in PolicyName),
+        "`plimsoll`, largest spike",
+    ]
     for name in PolicyName:
         # A line in each of three tables: CPU, the node, memory.
         assert sum(line.startswith(f"| `{name}` | ") for line in text.splitlines()) == 3
-    page = f"before\n{policies.BEGIN}\n{text}\n{policies.END}\nafter\n"
+    tables = f"{policies.BEGIN}\n{text}\n{policies.END}\nbetween"
+    page = f"before\n{tables}\n{policies.NODE_BEGIN}\n{nodes}\n{policies.NODE_END}\nafter\n"
     assert (directory / "README.md").read_text(encoding="utf-8") == page
     with (directory / "build" / "table.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))
-    # Two cadences x three reactions of two series, their sum and the node; two cadences of memory.
-    assert len(rows) == len(PolicyName) * (6 * 4 + 2 * 3)
+    # Two cadences x three reactions of two series, their sum and the node twice; two cadences of memory.
+    assert len(rows) == len(PolicyName) * (6 * 5 + 2 * 3)
     assert {row["reaction_seconds"] for row in rows} == {"", "2.0", "60.0"}
     assert {row["decision_interval_seconds"] for row in rows} == {"60.0", "3600.0"}
     assert "| ec2_aa |" in text

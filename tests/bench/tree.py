@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from agent.core.cluster.pod import Partition, QosClass
 from agent.sensing.cgroup_path import Driver, Runtime, container_cgroup_path
 from tests.kernel.cgroups import CgroupTree
@@ -11,8 +13,13 @@ SLEEPERS = 64
 """Containers that hold a process: enough for some counters to move, few enough not to be the load themselves."""
 
 
-def make_containers(tree: CgroupTree, count: int) -> list[str]:
+def make_containers(tree: CgroupTree, count: int, load: str | Sequence[str] = "sleep") -> list[str]:
     """Make this many container cgroups.
+
+    Args:
+        tree: Where they are made.
+        count: How many.
+        load: What runs in the first of them, as in ``CgroupTree.spawn``.
 
     Returns:
         Their paths relative to the mount, without leading slash, in tree order.
@@ -31,6 +38,6 @@ def make_containers(tree: CgroupTree, count: int) -> list[str]:
         inside = path.removeprefix(f"/{tree.name}/")
         tree.make(inside)
         if number < SLEEPERS:
-            tree.spawn(inside, "sleep")
+            tree.spawn(inside, load)
         paths.append(path.lstrip("/"))
     return paths

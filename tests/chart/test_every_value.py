@@ -57,6 +57,7 @@ CHANGES: Final[dict[str, tuple[Any, Values]]] = {
     "agent.maxUnavailable": (1, {}),
     "agent.priorityClassName": ("system-node-critical", {}),
     "agent.state.hostPath": ("/opt/plimsoll", {}),
+    "agent.state.ringsHostPath": ("/dev/shm/plimsoll", {}),
     "agent.seLinuxOptions": ({"type": "spc_t"}, {}),
     "agent.podAnnotations": (LABELS, {}),
     "agent.env": (ENVIRONMENT, {}),

@@ -147,16 +147,17 @@ def test_pods_have_no_more_than_they_need(variant: str) -> None:
             assert own["capabilities"]["drop"] == ["ALL"]
             assert "privileged" not in own
             added = own["capabilities"].get("add", [])
-            assert added == (["CHOWN"] if container["name"] == "own-state" else [])
+            assert added == (["CHOWN"] if container["name"] in ("own-state", "own-rings") else [])
         host_paths = {one["name"]: one["hostPath"]["path"] for one in spec["volumes"] if "hostPath" in one}
-        assert host_paths.keys() <= {"cgroup", "state"}
+        assert host_paths.keys() <= {"cgroup", "state", "rings"}
+        assert ("rings" in host_paths) is ("state" in host_paths)
         assert ("state" in host_paths) is (variant != "no-volume" and name.startswith("plimsoll-agent"))
         for container in spec["containers"]:
             mounts = {one["name"]: one for one in container["volumeMounts"]}
             if "cgroup" in mounts:
                 assert bool(mounts["cgroup"].get("readOnly")) is not writes
         for container in spec.get("initContainers", []):
-            assert [one["name"] for one in container["volumeMounts"]] == ["state"]
+            assert [one["name"] for one in container["volumeMounts"]] == [container["name"].removeprefix("own-")]
 
 
 # Installed

@@ -41,7 +41,7 @@ class Step:
 
     def run(self, values: dict[str, Any] | None = None) -> subprocess.CompletedProcess[str]:
         [daemon_set] = rendered(values)["agent/daemonset"]
-        [container] = daemon_set["spec"]["template"]["spec"]["initContainers"]
+        container, _ = daemon_set["spec"]["template"]["spec"]["initContainers"]
         program, option, script, path, *arguments = container["command"]
         assert (program, option, path) == ("python3", "-Ic", "/var/lib/plimsoll")
         command = ["setpriv", "--bounding-set=-all,+chown", sys.executable, option, script, str(self.state), *arguments]

@@ -41,6 +41,8 @@ CLASHES: dict[str, tuple[dict[str, Any], str]] = {
         "set webhook.certificate.source=secret",
     ),
     "read-only-state": ({"agent": {"state": {"hostPath": "/sys/fs/plimsoll"}}}, "set a directory such as /var/lib"),
+    "rings-on-a-disk": ({"agent": {"state": {"ringsHostPath": "/var/lib/plimsoll"}}}, "set a directory in memory"),
+    "whole-run-rings": ({"agent": {"state": {"ringsHostPath": "/run/"}}}, "set a directory in memory"),
     "whole-folder-state": ({"agent": {"state": {"hostPath": "/var/"}}}, "set a directory of its own"),
     "rules-without-webhook": (
         {"cluster": {"rules": [{"kind": "Deployment", "mode": "off"}]}, **AGENTS_ONLY},
@@ -99,6 +101,7 @@ CLASHES: dict[str, tuple[dict[str, Any], str]] = {
         "webhook.settings.database.url cannot be set here: set webhook.postgresql.existingSecret",
     ),
     "state-elsewhere": ({"settings": {"state": {"directory": "/data"}}}, "set agent.state.hostPath"),
+    "rings-elsewhere": ({"settings": {"state": {"ringsDirectory": "/data"}}}, "set agent.state.ringsHostPath"),
     "mode-twice": ({"settings": {"act": {"mode": "enforce"}}}, "settings.act.mode cannot be set here: set mode"),
     "node-name": ({"settings": {"nodeName": "x"}}, "settings.nodeName cannot be set here; it comes from the pod"),
     "cgroups-closed": ({"settings": {"podLimits": {"writeCgroups": True}}}, "which opens what it needs"),

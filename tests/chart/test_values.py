@@ -107,6 +107,7 @@ def test_agent_differs_from_the_programs_defaults_by_where_it_runs_and_by_nothin
         "report.tokenFile": "/var/run/secrets/plimsoll/token",
         "report.url": "https://plimsoll-webhook.plimsoll.svc",
         "serving.address": "0.0.0.0",  # noqa: S104  the pod's own network
+        "state.ringsDirectory": "/run/plimsoll-rings",
         # For root these are the program's own defaults; the pod's user is told.
         **({} if "state.directory" not in different else {"state.directory": "/var/lib/plimsoll"}),
         **({} if "serving.socket" not in different else {"serving.socket": "/run/plimsoll/agent.sock"}),

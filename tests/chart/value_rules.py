@@ -84,6 +84,7 @@ RULES: Final[dict[str, Schema]] = {
     "agent.maxUnavailable": {"anyOf": [number(1, 5000), text("^([1-9][0-9]?|100)%$")]},
     "agent.priorityClassName": text(_OR_EMPTY),
     "agent.state.hostPath": text("^(/.+)?$"),
+    "agent.state.ringsHostPath": text("^(/.+)?$"),
     "agent.seLinuxOptions": closed(user=TEXT, role=TEXT, type=TEXT, level=TEXT),
     "agent.podAnnotations": ANNOTATIONS,
     "agent.env": ENVIRONMENT,

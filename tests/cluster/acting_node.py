@@ -29,6 +29,7 @@ The first whole minute, before which nothing falls, takes 65 to 125 s of it."""
 ANSWER_SECONDS: Final = 60.0
 QUICK: Final[Mapping[str, object]] = {
     "act.mode": "enforce",
+    "recommend.policy": "cruise",
     "act.growCoolDownSeconds": 0,
     "act.shrinkCoolDownSeconds": 0,
     "act.resizesPerMinute": 6000,
@@ -40,7 +41,7 @@ QUICK: Final[Mapping[str, object]] = {
     "windows.rateWindowSeconds": 1,
     "sampling.intervalSeconds": 0.2,
 }
-"""An agent that acts within seconds of its start."""
+"""An agent that acts within seconds of its start: ``plimsoll`` lowers nothing in the first hour."""
 OWNER: Final = {
     "apiVersion": "argoproj.io/v1alpha1",
     "kind": "Rollout",

@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
@@ -161,6 +161,10 @@ def told(document: Json, container: str = "app") -> Json:
     return {"policy": admission["policy"], "source": admission["containers"][container]["source"]}
 
 
+BY_CRUISE: Final = "--set=recommend.policy=cruise"
+"""What the index answers at once and to the number; ``plimsoll`` takes its place once it is worked out."""
+
+
 @contextlib.contextmanager
 def admission_room(
     cluster: ControlPlane, folder: Path, pods: dict[str, Running], arguments: Sequence[str] = ()
@@ -177,7 +181,7 @@ def admission_room(
     for node in nodes:
         create_node(cluster.admin, node)
     own = kubeconfig(identity, folder / "webhook.kubeconfig")
-    with webhook(cluster, folder, kubeconfig=own, arguments=arguments) as hook:
+    with webhook(cluster, folder, kubeconfig=own, arguments=(BY_CRUISE, *arguments)) as hook:
         made = Room(cluster, hook, namespace, nodes, pods)
         for name, one in pods.items():
             # Made before the webhook is registered, as on a cluster that ran before it came. Owners that are not there

@@ -11,7 +11,16 @@ from pathlib import Path
 import pytest
 
 from agent.core.cluster.node import Namespace, Taint
-from agent.core.cluster.pod import RUNNING, Container, ContainerKind, ContainerState, Pod, QosClass, Requirements
+from agent.core.cluster.pod import (
+    RUNNING,
+    Container,
+    ContainerKind,
+    ContainerState,
+    Pod,
+    QosClass,
+    Requirements,
+    image_hash_of,
+)
 from agent.core.cluster.unit import UnitIdentity, UnitKind
 from agent.kube.api import STRATEGIC_MERGE_PATCH, HttpApi, server_version
 from agent.kube.credentials import Credentials, from_kubeconfig
@@ -244,6 +253,7 @@ def test_a_real_pod_is_read_with_every_field(cluster: ControlPlane, api: HttpApi
                 limits={"memory": 128 * 2**20 * 10**9},
             ),
             restarts_for_memory=True,
+            image_hash=image_hash_of(app["image"]),
         ),
     )
     assert [(one.name, one.kind) for one in seen.init_containers] == [

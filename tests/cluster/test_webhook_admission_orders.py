@@ -158,6 +158,21 @@ def test_a_rule_of_the_config_map_has_another_policy_worked_out_before_all_pods_
     assert made["limits"]["cpu"] == f"{2 * millicores}m"
 
 
+def test_under_plimsoll_cruise_stands_in_until_it_is_worked_out(room: Room, ordered: Any) -> None:
+    seen: set[str] = set()
+
+    def by() -> str:
+        found = json.loads(room.admitted(owned("web", "Deployment", sized()))["metadata"]["annotations"][ADMISSION])
+        seen.add(str(found["containers"]["app"].get("by", found["policy"])))
+        return str(found["policy"])
+
+    assert by() == "cruise"
+    ordered(rules=f"- {{namespace: {room.namespace}, policy: plimsoll}}")
+    wait_for(lambda: by() == "plimsoll", "the rule is seen")
+    wait_for(lambda: (by(), "plimsoll" in seen)[1], "it is worked out")
+    assert seen == {"cruise", "plimsoll"}
+
+
 def test_a_daemon_set_under_another_policy_is_sized_by_nodes_alike(room: Room) -> None:
     vpa = {**ENFORCE, "plimsoll.dev/policy": "vpa"}
 

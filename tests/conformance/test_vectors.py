@@ -20,7 +20,17 @@ KUBELET = VECTORS / "kubelet_cgroups.json"
 CRUISE = VECTORS / "cruisekube.json"
 
 
-@pytest.mark.parametrize("path", sorted(VECTORS.glob("*.json")), ids=lambda path: path.stem)
+LONG = {"capacity_buffer", "vpa"}
+"""Files that take seconds."""
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(path, marks=[pytest.mark.slow] if path.stem in LONG else [], id=path.stem)
+        for path in sorted(VECTORS.glob("*.json"))
+    ],
+)
 def test_vectors_all_pass_optional_ones_too(path: Path) -> None:
     vectors = read_vectors(path)
     results = list(run(vectors, vectors.functions - vectors.suite.later))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 from urllib.request import urlopen
@@ -24,6 +25,8 @@ SOCKET: Final = "/run/plimsoll/agent.sock"
 STATE: Final = "/var/lib/plimsoll"
 SETTINGS: Final = {
     # Minutes become seconds; what is decided, and by which rules, stays.
+    # ``plimsoll`` looks at hours; of ``cruise`` they can be made a minute.
+    "recommend.policy": "cruise",
     "plan.replanSeconds": "5",
     "plan.minAgeSeconds": "0",
     "recommend.minSpanSeconds": "10",
@@ -57,6 +60,10 @@ class AgentPod:
     daemon_set: str = NAME
     writes_cgroups: bool = False
     """With a writable cgroup tree, as uid 0 with no capability: what the chart opens for podLimits.writeCgroups."""
+    usual: Mapping[str, str] = field(default_factory=lambda: SETTINGS)
+    """Settings where ``start`` is told of none."""
+    state_folder: str | None = None
+    """On the node, the agent's own; None = a folder that ends with the pod."""
     url: str = f"http://{GUEST_ADDRESS}:{METRICS_PORT}/metrics"
     """Through the port that qemu forwards."""
 
@@ -71,7 +78,9 @@ class AgentPod:
                     "selector": {"matchLabels": {"app": NAME}},
                     "template": {
                         "metadata": {"labels": {"app": NAME}},
-                        "spec": agent_spec(self.node, settings, writes_cgroups=self.writes_cgroups),
+                        "spec": agent_spec(
+                            self.node, {**self.usual, **settings}, self.writes_cgroups, self.state_folder
+                        ),
                     },
                 },
             },
@@ -163,10 +172,11 @@ class AgentPod:
         words = ["plimsoll", *arguments, "--socket", SOCKET]
         return self.kubectl("exec", self.pod()["metadata"]["name"], "--", *words)
 
-    def log(self) -> str:
-        """Return the end of its log; empty when there is none."""
+    def log(self, seconds: float | None = None) -> str:
+        """Return its log of the last so many seconds, or (None) the log's end; empty when there is none."""
+        part = "--tail=15" if seconds is None else f"--since={math.ceil(seconds)}s"
         try:
-            return self.kubectl("logs", f"daemonset/{self.daemon_set}", "--tail=15")
+            return self.kubectl("logs", f"daemonset/{self.daemon_set}", part)
         except NodeError as error:
             return str(error)
 
@@ -211,11 +221,12 @@ class Writes:
         ]
 
 
-def agent_spec(node: Node, settings: Mapping[str, str], *, writes_cgroups: bool = False) -> Json:
+def agent_spec(node: Node, settings: Mapping[str, str], writes_cgroups: bool, state_folder: str | None) -> Json:
     """Return the pod's spec."""
     uid = 0 if writes_cgroups else UID
     port = node.plane.url.rpartition(":")[2]
-    given = [word for key, value in {**SETTINGS, **settings}.items() for word in ("--set", f"{key}={value}")]
+    given = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    kept = {"emptyDir": {}} if state_folder is None else {"hostPath": {"path": state_folder, "type": "Directory"}}
     arguments: Sequence[str] = (
         *("agent", "--node", "$(NODE_NAME)", "--cgroup-mount", "/host/sys/fs/cgroup"),
         *("--state-dir", STATE, "--socket", SOCKET, "--address", GUEST_ADDRESS, "--port", str(METRICS_PORT)),
@@ -261,7 +272,7 @@ def agent_spec(node: Node, settings: Mapping[str, str], *, writes_cgroups: bool 
         "volumes": [
             {"name": "cgroup", "hostPath": {"path": "/sys/fs/cgroup", "type": "Directory"}},
             {"name": "identity", "projected": {"sources": identity_sources()}},
-            {"name": "state", "emptyDir": {}},
+            {"name": "state", **kept},
             {"name": "socket", "emptyDir": {}},
             {"name": "tmp", "emptyDir": {}},
         ],

@@ -33,7 +33,15 @@ SETTINGS: Final = {
     "plan.replanSeconds": "3600",
     "sampling.slowIntervalSeconds": "10",
     "evaluateIntervalSeconds": "60",
+    # Of a pod that had to wait, each line is printed, to the millisecond.
+    "logging.level": "debug",
+    "logging.format": "json",
 }
+SLOW_SECONDS: Final = 2.0
+"""Promised by the design; what the agent did while a pod waited for longer is printed."""
+OWN_LOGGER: Final = '"logger": "agent.'
+LEAD_SECONDS: Final = 10.0
+"""Of the log before a pod's wait: what holds it up may have begun there."""
 AGENT_RUNS: Final = "agent runs"
 HELD: Final = "memory.high is where memoryThrottlingFactor has it"
 
@@ -81,13 +89,22 @@ class MemoryQosScenario:
     def held_back(self) -> str:
         """Want more than memory.high, one after the other; time it from the kernel's first event on."""
         self.node.wait(lambda: len(self.agent.ask("plan")["pods"]) >= RUNS, "the agent has planned with the pods")
-        times = [self.held_seconds(self.workload(number)) for number in range(RUNS)]
+        times = [self.timed(self.workload(number)) for number in range(RUNS)]
         accepted, followed = zip(*times, strict=True)
         each = "; ".join(f"{one:.2f}, {then:.2f}" for one, then in times)
         return (
             f"accepted after {statistics.median(accepted):.2f} s (most {max(accepted):.2f}), "
             f"in the kernel after {statistics.median(followed):.2f} s (most {max(followed):.2f}); each: {each}"
         )
+
+    def timed(self, workload: Workload) -> tuple[float, float]:
+        """Give ``held_seconds``; what the agent's log says of a pod that waited too long is printed."""
+        accepted_seconds, followed_seconds = self.held_seconds(workload)
+        if accepted_seconds > SLOW_SECONDS:
+            print(f"      {workload.name}: accepted after {accepted_seconds:.2f} s; until now the agent said:")
+            lines = self.agent.log(followed_seconds + LEAD_SECONDS).splitlines()
+            print("".join(f"      {line}\n" for line in lines if OWN_LOGGER in line), end="", flush=True)
+        return accepted_seconds, followed_seconds
 
     def held_seconds(self, workload: Workload) -> tuple[float, float]:
         """Have one want more; give the seconds until its larger limit is accepted, and until memory.high follows."""

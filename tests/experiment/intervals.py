@@ -1,4 +1,4 @@
-"""Medians and how sure they are: bootstrap intervals over pods and, within each, over its repetitions. Pure."""
+"""Quantiles and how sure they are: bootstrap intervals over groups and, within each, over its values. Pure."""
 
 from __future__ import annotations
 
@@ -34,27 +34,38 @@ class Estimate:
 
 def median(groups: Groups) -> Estimate | None:
     """Return the median of all values; None = there is none."""
+    return quantile(groups, 0.5)
+
+
+def quantile(groups: Groups, level: float) -> Estimate | None:
+    """Return a quantile of all values; None = there is none."""
     kept = _kept(groups)
     if not kept:
         return None
-    return _estimate(float(np.median(np.concatenate(kept))), _resampled(kept, SEED), sum(map(len, kept)))
+    value = float(np.quantile(np.concatenate(kept), level))
+    return _estimate(value, _resampled(kept, SEED, level), sum(map(len, kept)))
 
 
 def ratio_of_medians(above: Groups, below: Groups) -> Estimate | None:
-    """Return the median of one arm over that of another; both are drawn anew each time.
+    """Return the median of one arm over that of another: see ``ratio_of_quantiles``."""
+    return ratio_of_quantiles(above, below, 0.5)
+
+
+def ratio_of_quantiles(above: Groups, below: Groups, level: float) -> Estimate | None:
+    """Return a quantile of one arm over that of another; both are drawn anew each time.
 
     Returns:
-        None = one of them has no value, or the median below is 0.
+        None = one of them has no value, or the quantile below is 0.
     """
     first, second = _kept(above), _kept(below)
     if not first or not second:
         return None
-    divisor = float(np.median(np.concatenate(second)))
+    divisor = float(np.quantile(np.concatenate(second), level))
     if divisor == 0.0:
         return None
-    drawn = _resampled(second, SEED + 1)
-    ratios = _resampled(first, SEED)[drawn > 0.0] / drawn[drawn > 0.0]
-    value = float(np.median(np.concatenate(first))) / divisor
+    drawn = _resampled(second, SEED + 1, level)
+    ratios = _resampled(first, SEED, level)[drawn > 0.0] / drawn[drawn > 0.0]
+    value = float(np.quantile(np.concatenate(first), level)) / divisor
     return _estimate(value, ratios, min(sum(map(len, first)), sum(map(len, second))))
 
 
@@ -62,20 +73,28 @@ def _kept(groups: Groups) -> list[NDArray[np.float64]]:
     return [np.asarray(group, dtype=np.float64) for group in groups if len(group)]
 
 
-def _resampled(groups: Sequence[NDArray[np.float64]], seed: int) -> NDArray[np.float64]:
-    """Return the medians of samples of samples: so many pods, drawn with return, and of each so many values."""
+def _resampled(groups: Sequence[NDArray[np.float64]], seed: int, level: float) -> NDArray[np.float64]:
+    """Return the quantiles of samples of samples: so many groups, drawn with return, and of each so many values."""
     random = np.random.default_rng(seed)
-    # One row a pod, filled up with NaN, which the median leaves out: all samples are drawn at once.
+    # One row a group, filled up with infinity, which is left out: all samples are drawn at once.
     sizes = np.array([len(group) for group in groups])
-    table = np.full((len(groups), int(sizes.max())), np.nan)
+    table = np.full((len(groups), int(sizes.max())), np.inf)
     for row, group in enumerate(groups):
         table[row, : len(group)] = group
     pods = random.integers(len(groups), size=(RESAMPLES, len(groups)))
     places = (random.random((*pods.shape, table.shape[1])) * sizes[pods][..., None]).astype(np.intp)
     drawn = table[pods[..., None], places]
-    drawn[np.arange(table.shape[1]) >= sizes[pods][..., None]] = np.nan
-    medians: NDArray[np.float64] = np.nanmedian(drawn.reshape(RESAMPLES, -1), axis=1)
-    return medians
+    drawn[np.arange(table.shape[1]) >= sizes[pods][..., None]] = np.inf
+    # As numpy's nanquantile, which takes each row by itself.
+    ordered = np.sort(drawn.reshape(RESAMPLES, -1), axis=1)
+    place = (sizes[pods].sum(axis=1) - 1) * level
+    below = place.astype(np.intp)
+    above = np.minimum(below + 1, sizes[pods].sum(axis=1) - 1)
+    rows = np.arange(RESAMPLES)
+    quantiles: NDArray[np.float64] = ordered[rows, below] + (place - below) * (
+        ordered[rows, above] - ordered[rows, below]
+    )
+    return quantiles
 
 
 def _estimate(value: float, resampled: NDArray[np.float64], count: int) -> Estimate:

@@ -163,15 +163,15 @@ def page(done: Sequence[Operation], blocks: Sequence[Block], how: Sequence[str])
     )
 
 
-def put(file: Path, text: str) -> None:
-    """Replace what stands between the marks of a file.
+def put(file: Path, text: str, begin: str = BEGIN, end: str = END) -> None:
+    """Replace what stands between two marks of a file.
 
     Raises:
         ValueError: The marks are not there.
     """
     whole = file.read_text()
-    head, begin, rest = whole.partition(BEGIN)
-    _, end, tail = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"{file}: no {BEGIN} ... {END}")
-    file.write_text(f"{head}{BEGIN}\n{text}\n{END}{tail}")
+    head, is_begun, rest = whole.partition(begin)
+    _, is_ended, tail = rest.partition(end)
+    if not is_begun or not is_ended:
+        raise ValueError(f"{file}: no {begin} ... {end}")
+    file.write_text(f"{head}{begin}\n{text}\n{end}{tail}")

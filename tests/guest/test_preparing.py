@@ -83,6 +83,17 @@ def test_missing_host_programs_are_one_line_with_the_packages(monkeypatch: pytes
     )
 
 
+def test_counted_machine_has_one_cpu_and_a_clock_of_instructions(tmp_path: Path) -> None:
+    ready = kernel.GuestKernel(release="9", vmlinuz=tmp_path / "k", initramfs=tmp_path / "i", origin="a test")
+    usual = machine.qemu_command(ready, tmp_path, tmp_path / "s", machine.Variant.FULL, 512)
+    counted = machine.qemu_command(ready, tmp_path, tmp_path / "s", machine.Variant.FULL, 512, is_counted=True)
+
+    assert counted[counted.index("-icount") + 1] == "shift=2,sleep=off"
+    assert (counted[counted.index("-smp") + 1], usual[usual.index("-smp") + 1]) == ("1", "2")
+    assert "tcg,thread=single" in counted
+    assert "-icount" not in usual
+
+
 @pytest.mark.slow
 def test_guest_that_does_not_end_in_time_is_killed_and_says_so() -> None:
     ready = kernel.ensure()

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from agent.cli.main import main
 from agent.sensing.ring_file import RingFile
 from tests.cgroup_files import POD_UID, container_id, container_path
 from tests.kernel.agents import AgentProcess, wait_for
@@ -132,6 +133,21 @@ def test_second_agent_on_the_same_state_is_refused_and_names_the_first(
     assert first.get("/healthz")[0] in (200, 503)  # still there
 
 
+def test_second_agent_with_rings_elsewhere_is_refused_and_leaves_those_of_the_first(
+    tree: CgroupTree, directory: Path, agents: list[AgentProcess]
+) -> None:
+    first = agent_on(tree, directory, agents)
+    first.start()
+    second_directory = directory / "second"
+    second_directory.mkdir()
+    elsewhere = ("--set", f"state.ringsDirectory={second_directory}")
+    second = AgentProcess(second_directory, "--state-dir", str(first.state), *elsewhere, cgroup_root=f"/{tree.name}")
+    code, said = second.run_to_its_end()
+    (line,) = said.splitlines()
+    assert (code, f"pid {first.pid}" in line) == (2, True), line
+    assert (first.state / "rings").exists()
+
+
 def test_rings_survive_a_kill_and_go_on_in_the_same_windows(
     tree: CgroupTree, directory: Path, agents: list[AgentProcess]
 ) -> None:
@@ -151,6 +167,25 @@ def test_rings_survive_a_kill_and_go_on_in_the_same_windows(
     assert generation_of(agent, tree.relative(ONE)) == generation
     assert agent.end() == 0
     assert "set aside" not in agent.stderr.read_text()
+
+
+def test_rings_lie_where_they_are_put_and_those_beside_the_history_go(
+    tree: CgroupTree, directory: Path, agents: list[AgentProcess], capsys: pytest.CaptureFixture[str]
+) -> None:
+    tree.spawn(ONE)
+    before = agent_on(tree, directory, agents, *FAST)
+    before.start()
+    assert before.end() == 0
+    assert (before.state / "rings").exists()
+    rings = f"state.ringsDirectory={directory / 'in-memory'}"
+    agent = agent_on(tree, directory, agents, *FAST, "--set", rings)
+    agent.start()
+    wait_for(lambda: readings_of(agent, path_in(tree, ONE)), "readings")
+    assert agent.end() == 0
+    assert not (agent.state / "rings").exists()
+    assert (directory / "in-memory" / "rings").stat().st_size
+    assert main(["recommend", f"--state-dir={agent.state}", "--set", rings, "-o", "json"]) == 0
+    assert path_in(tree, ONE) in capsys.readouterr().out
 
 
 def generation_of(agent: AgentProcess, relative_path: str) -> int:

@@ -80,6 +80,26 @@ def test_a_pod_and_its_containers_are_told_as_they_come_and_go(tree: CgroupTree,
     assert not kubernetes.discovery.relist("periodic")
 
 
+def test_what_inotify_did_not_tell_shows_in_link_counts(tree: CgroupTree, kubernetes: Watched) -> None:
+    other = "kubepods/burstable/pod0b1d8f52-3f0c-4a64-8d0b-6a1a5d1f6c02"
+    for path in (f"{POD}/{A}", f"{other}/{A}"):
+        tree.make(path)
+    changes = kubernetes.discovery.compare("periodic")
+    assert kubernetes.appeared(changes) == [f"{POD}/{A}", f"{other}/{A}"]
+
+    tree.remove(f"{POD}/{A}")  # as many as before: their pod's link count is the same
+    tree.make(f"{POD}/{B}")
+    changes = kubernetes.discovery.compare("periodic")
+    assert (kubernetes.appeared(changes), kubernetes.vanished(changes)) == ([f"{POD}/{B}"], [f"{POD}/{A}"])
+
+    tree.remove(f"{other}/{A}")
+    tree.remove(other)
+    assert kubernetes.vanished(kubernetes.discovery.compare("periodic")) == [f"{other}/{A}"]
+    assert not kubernetes.discovery.compare("periodic")
+    assert not kubernetes.discovery.relist("periodic")
+    assert kubernetes.discovery.relists == {"start": 1, "periodic": 1}
+
+
 def test_a_container_made_again_is_another_unit(tree: CgroupTree, kubernetes: Watched) -> None:
     tree.make(f"{POD}/{A}")
     first = kubernetes.next().appeared[0]

@@ -130,7 +130,7 @@ def test_a_running_agent_recommends_within_seconds_and_the_patch_names_what_diff
     assert {name: item["cpu_millicores"]["request"] for name, item in tried.items()} == {"busy": 5000, "idle": 5000}
 
     advice = wait_for(lambda: unit_named(agent, "busy")["advice"], "an evaluation")
-    assert (advice["policy"], advice["min_span_seconds"]) == ("cruise", 2.0)
+    assert (advice["policy"], advice["min_span_seconds"]) == ("plimsoll", 2.0)
 
 
 def both_answered(items: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
@@ -164,10 +164,10 @@ def test_a_stopped_agent_leaves_enough_to_recommend_by_any_policy(
         assert agent.end() == 0
 
     kept = ("--state-dir", str(state), "--pods", str(pods), *SHORT)
-    (cruise,) = items_of(*kept).values()
-    assert (cruise["policy"], cruise["basis"]["history_minutes"]) == ("cruise", HISTORY_MINUTES)
+    (own,) = items_of(*kept).values()
+    assert (own["policy"], own["basis"]["history_minutes"]) == ("plimsoll", HISTORY_MINUTES)
     # It sleeps now; its peak of the last hour is 300 m, which the history's rounding keeps to half a percent.
-    assert cruise["cpu_millicores"]["request"] == pytest.approx(USED_MILLICORES, rel=0.01)
+    assert own["cpu_millicores"]["request"] == pytest.approx(USED_MILLICORES, rel=0.01)
 
     (vpa,) = items_of(*kept, "--policy", "vpa").values()
     assert vpa["policy"] == "vpa"

@@ -153,13 +153,13 @@ AGENT: Final = (
         alert="PlimsollAgentMemoryHigh",
         series=(
             BUILD,
-            level("process_resident_memory_bytes", "67108864x10 125829120x60"),
+            level("process_resident_memory_bytes", "134217728x10 251658240x60"),
             ('process_resident_memory_bytes{job="others",instance="o1"}', "9e9x80"),
         ),
         quiet=24,
         fires=27,
         labels=AT_NODE,
-        summary=f"Agent on {ON} takes 120MiB of memory",
+        summary=f"Agent on {ON} takes 240MiB of memory",
     ),
     Case(
         alert="PlimsollSeriesDropped",

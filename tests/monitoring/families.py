@@ -54,6 +54,7 @@ def agent_families() -> dict[str, set[str]]:
     metrics.set_pod_source_age(PodSource.WATCH, 0.0)
     metrics.set_node_pressure(PressureResource.CPU, PressureKind.SOME, 0.0)
     metrics.set_slack(cpu_millicores=1.0, memory_bytes=1)
+    metrics.set_cold_file(1)
     metrics.set_node(cpus=1, cpu_usage_millicores=1.0, memory_total_bytes=1, memory_available_bytes=1)
     metrics.set_advised(
         cpu_requested_millicores=1,

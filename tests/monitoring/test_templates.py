@@ -133,7 +133,7 @@ def test_rule_object_has_every_rule_with_the_runbook_where_it_is(objects: list[d
 )
 def test_memory_alert_stands_at_nine_tenths_of_the_limit_that_is_set(limit: str | int, bytes_at: int) -> None:
     expression = memory_alerts({"limits": {"memory": limit}})[0]["expr"]
-    assert expression == alerts()["PlimsollAgentMemoryHigh"]["expr"].replace("> 120795955 ", f"> {bytes_at} ")
+    assert expression == alerts()["PlimsollAgentMemoryHigh"]["expr"].replace("> 241591910 ", f"> {bytes_at} ")
 
 
 @pytest.mark.parametrize("limits", [None, {"memory": None, "cpu": "1"}])

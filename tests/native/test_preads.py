@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import time
 from pathlib import Path
 
 import pytest
@@ -33,3 +34,13 @@ def test_preads_reads_every_file_that_is_there_in_every_round(preads: str, optio
 def test_preads_refuses_wrong_arguments(preads: str, arguments: list[str]) -> None:
     done = subprocess.run([preads, *arguments], capture_output=True, check=False)
     assert done.returncode == 2
+
+
+def test_preads_each_second_waits_between_rounds_and_not_before_the_first(preads: str, tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "cpu.stat").write_text("usage_usec 5\n", encoding="ascii")
+    (tmp_path / "list").write_text("a\n", encoding="ascii")
+    began = time.monotonic()
+    said = json.loads(run([preads, str(tmp_path), str(tmp_path / "list"), "2", "--each-second"]))
+    assert time.monotonic() - began >= 1.0  # at least: one pause between two rounds
+    assert said["bytes"] == 2 * 13

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from agent.core.window.ring_rows import Status
 from agent.sensing.cgroup_text import (
     CpuStat,
+    MemoryStat,
     Pressure,
     parse_cpu_stat,
     parse_keyed,
@@ -95,10 +96,20 @@ def test_number_wants_one_line_only() -> None:
 
 
 def test_memory_files_want_both_of_their_keys() -> None:
-    assert parse_memory_stat(b"anon 1\nfile 5\ninactive_anon 9\ninactive_file 2\n") == (1, 2)
     assert parse_memory_stat(b"anon 1\n") is None
     assert parse_memory_events(b"low 0\nhigh 4\noom_kill 1\n") == (1, 4)
     assert parse_memory_events(b"oom_kill 1\n") is None
+
+
+def test_refaults_of_files_and_active_file_are_known_together_or_not_at_all() -> None:
+    old = b"anon 1\nfile 5\ninactive_anon 9\ninactive_file 2\n"
+    bare = MemoryStat(anon_bytes=1, inactive_file_bytes=2, active_file_bytes=None, workingset_refault_file_pages=None)
+    assert parse_memory_stat(old) == bare
+    assert parse_memory_stat(old + b"active_file 3\nworkingset_refault 4\n") == bare
+    assert parse_memory_stat(old + b"workingset_refault_file 4\n") == bare
+    assert parse_memory_stat(old + b"active_file 3\nworkingset_refault_file 4\n") == MemoryStat(
+        anon_bytes=1, inactive_file_bytes=2, active_file_bytes=3, workingset_refault_file_pages=4
+    )
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from agent.core.window.cpu import CPU_SUMS
+from agent.core.window.memory import MEMORY_SUMS
+from agent.core.window.minute_row import MINUTE_SUMS
 from agent.core.window.ring_rows import MEMORY_ROW, SAMPLE, SLOT_HEADER, Has, Status
 
 module = pytest.importorskip("agent.sensing._sampler", reason="the C sampler is not built", exc_type=ImportError)
@@ -23,9 +26,32 @@ def test_dtype_has_the_layout_of_the_c_struct(dtype: np.dtype[np.void], c_name: 
     assert dtype.itemsize == ffi.sizeof(c_name)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "c_name"), [(CPU_SUMS, "pl_cpu_sums"), (MEMORY_SUMS, "pl_memory_sums"), (MINUTE_SUMS, "pl_minute_sums")]
+)
+def test_sums_have_the_layout_of_the_c_struct(dtype: np.dtype[np.void], c_name: str) -> None:
+    assert layout_of(dtype) == layout_in_c(c_name)
+
+
+def layout_of(dtype: np.dtype[np.void]) -> list[object]:
+    """Name, offset and kind of each figure, those of nested records in turn."""
+    found: list[object] = []
+    for name in dtype.names or ():
+        assert dtype.fields is not None
+        kind, at = dtype.fields[name][:2]
+        found.append((name, at, layout_of(kind) if kind.names else kind.char))
+    return found
+
+
+def layout_in_c(c_name: str) -> list[object]:
+    kinds = {"double": "d", "int64_t": "l"}
+    fields = ffi.typeof(c_name).fields
+    return [(name, at.offset, kinds.get(at.type.cname) or layout_in_c(at.type.cname)) for name, at in fields]
+
+
 @pytest.mark.parametrize("dtype", [SAMPLE, MEMORY_ROW])
 def test_dtype_is_signed_where_c_is(dtype: np.dtype[np.void]) -> None:
-    c_name = {64: "pl_sample", 88: "pl_memory_row"}[dtype.itemsize]
+    c_name = {64: "pl_sample", 104: "pl_memory_row"}[dtype.itemsize]
     assert dtype.names is not None
     for name, field in ffi.typeof(c_name).fields:
         assert (dtype[name].kind == "i") == (int(ffi.cast(field.type, -1)) < 0), name

@@ -178,7 +178,10 @@ static const char CPU_STAT_BARE[] = "usage_usec 999848\nuser_usec 600000\nsystem
 static const char PRESSURE[] = "some avg10=12.50 avg60=3.00 avg300=0.99 total=987654\n"
                                "full avg10=0.00 avg60=0.00 avg300=0.00 total=4321\n";
 static const char MEMORY_STAT[] = "anon 40960000\nfile 8192000\nkernel 100\ninactive_anon 40950000\nactive_anon 10000\n"
-                                  "inactive_file 8000000\nactive_file 192000\nunevictable 0\n";
+                                  "inactive_file 8000000\nactive_file 192000\nunevictable 0\n"
+                                  "workingset_refault_anon 3\nworkingset_refault_file 77\n"
+                                  "workingset_activate_file 5\n";
+static const char MEMORY_STAT_OLD[] = "anon 5\ninactive_file 2\nactive_file 1\nworkingset_refault 9\n";
 static const char MEMORY_EVENTS[] = "low 0\nhigh 11\nmax 22\noom 3\noom_kill 2\noom_group_kill 0\n";
 
 static int cpu_stat_of(const char *text, cpu_stat *out)
@@ -310,15 +313,21 @@ static void test_pressure(void)
 
 static void test_memory_texts(void)
 {
-    memory_stat stat = {0, 0};
+    memory_stat stat = {0};
     memory_events events = {0, 0};
 
     CHECK_EQUAL(parse_memory_stat(MEMORY_STAT, strlen(MEMORY_STAT), &stat), PL_OK);
     CHECK_EQUAL(stat.anon_bytes, 40960000);
     CHECK_EQUAL(stat.inactive_file_bytes, 8000000);
+    CHECK_EQUAL(stat.has_file_refaults, 1);
+    CHECK_EQUAL(stat.active_file_bytes, 192000);
+    CHECK_EQUAL(stat.workingset_refault_file_pages, 77);
     CHECK_EQUAL(parse_memory_stat("anon 5\n", 7, &stat), PL_E_PARSE);
     CHECK_EQUAL(parse_memory_stat("inactive_file 5\n", 16, &stat), PL_E_PARSE);
     CHECK_EQUAL(stat.anon_bytes, 40960000);
+    CHECK_EQUAL(parse_memory_stat(MEMORY_STAT_OLD, strlen(MEMORY_STAT_OLD), &stat), PL_OK);
+    CHECK_EQUAL(stat.anon_bytes, 5);
+    CHECK_EQUAL(stat.has_file_refaults, 0);
     CHECK_EQUAL(parse_memory_events(MEMORY_EVENTS, strlen(MEMORY_EVENTS), &events), PL_OK);
     CHECK_EQUAL(events.oom_kill, 2);
     CHECK_EQUAL(events.high, 11);
@@ -349,7 +358,8 @@ static void test_cut_texts(void)
         memory_stat got;
 
         if (parse_memory_stat(MEMORY_STAT, cut, &got) == PL_OK)
-            CHECK_EQUAL(got.inactive_file_bytes, 8000000);
+            CHECK(got.inactive_file_bytes == 8000000 &&
+                  (!got.has_file_refaults || got.workingset_refault_file_pages == 77));
     }
     for (size_t cut = 0; cut < strlen(MEMORY_EVENTS); cut++) {
         memory_events got;
@@ -590,7 +600,7 @@ static void test_full_row(void)
 {
     const uint32_t all = PL_HAS_THROTTLED | PL_HAS_MEMORY | PL_HAS_PRESSURE | PL_HAS_FULL;
     const uint32_t all_slow = PL_HAS_MEMORY | PL_HAS_MEMORY_STAT | PL_HAS_MEMORY_PEAK | PL_HAS_MEMORY_PRESSURE |
-                              PL_HAS_IO_PRESSURE | PL_HAS_MEMORY_EVENTS;
+                              PL_HAS_IO_PRESSURE | PL_HAS_MEMORY_EVENTS | PL_HAS_FILE_REFAULTS;
     tree *t = open_tree(1000);
     pl_sweep_result result;
     const pl_memory_row *slow;
@@ -621,6 +631,8 @@ static void test_full_row(void)
     CHECK_EQUAL(slow->memory_current_bytes, 50000000);
     CHECK_EQUAL(slow->inactive_file_bytes, 8000000);
     CHECK_EQUAL(slow->anon_bytes, 40960000);
+    CHECK_EQUAL(slow->active_file_bytes, 192000);
+    CHECK_EQUAL(slow->workingset_refault_file_pages, 77);
     CHECK_EQUAL(slow->working_set_peak_bytes, 42000000); /* 50,000,000 less 8,000,000 inactive */
     CHECK_EQUAL(slow->memory_peak_bytes, 60000000);
     CHECK_EQUAL(slow->memory_some_usec, 987654);
@@ -782,9 +794,13 @@ static void test_unreadable_texts(void)
 {
     static const char *const optional[] = {"cpu.pressure",    "memory.current", "memory.stat",  "memory.peak",
                                            "memory.pressure", "io.pressure",    "memory.events"};
-    static const uint32_t flags[] = {
-        PL_HAS_PRESSURE | PL_HAS_FULL, PL_HAS_MEMORY,      PL_HAS_MEMORY_STAT,  PL_HAS_MEMORY_PEAK,
-        PL_HAS_MEMORY_PRESSURE,        PL_HAS_IO_PRESSURE, PL_HAS_MEMORY_EVENTS};
+    static const uint32_t flags[] = {PL_HAS_PRESSURE | PL_HAS_FULL,
+                                     PL_HAS_MEMORY,
+                                     PL_HAS_MEMORY_STAT | PL_HAS_FILE_REFAULTS,
+                                     PL_HAS_MEMORY_PEAK,
+                                     PL_HAS_MEMORY_PRESSURE,
+                                     PL_HAS_IO_PRESSURE,
+                                     PL_HAS_MEMORY_EVENTS};
     tree *t = open_tree(1000);
 
     make_full_group(t, "a");
@@ -806,7 +822,7 @@ static void test_unreadable_texts(void)
             CHECK_EQUAL(newest(t, 0)->usage_usec, 999848);
             CHECK_EQUAL(has & flags[i], 0);
             if (file != PL_FILE_MEMORY_CURRENT) /* without it the memory files are not read: no others go on */
-                CHECK_EQUAL(has | flags[i], 511);
+                CHECK_EQUAL(has | flags[i], 1023);
             CHECK_EQUAL(errors(t, file, PL_CAUSE_PARSE), before + 1);
         }
         reset_hooks();
@@ -820,7 +836,7 @@ static void test_unreadable_texts(void)
                     PL_HAS_MEMORY_STAT); /* memory is fine all the same */
         reset_hooks();
         sweep(t, PL_SWEEP_SLOW);
-        CHECK_EQUAL(newest(t, 0)->has | newest_memory(t, 0)->has, 511);
+        CHECK_EQUAL(newest(t, 0)->has | newest_memory(t, 0)->has, 1023);
     }
     close_tree(t);
 }
@@ -938,7 +954,7 @@ static void test_fd_budget(void)
     CHECK_EQUAL(t->s->kept[RANK_FAST], 5);
     for (uint32_t i = 0; i < 6; i++) {
         CHECK_EQUAL(newest(t, i)->has, 15);
-        CHECK_EQUAL(newest_memory(t, i)->has, 498);
+        CHECK_EQUAL(newest_memory(t, i)->has, 1010);
     }
     CHECK_EQUAL(all_errors(t), 0);
     /* a slot that goes makes room for fast files of the others */
@@ -996,7 +1012,7 @@ static void test_emfile(void)
     CHECK_EQUAL(result.memory_rows, 6);
     for (uint32_t i = 0; i < 6; i++) {
         CHECK_EQUAL(newest(t, i)->has, 15);
-        CHECK_EQUAL(newest_memory(t, i)->has, 498);
+        CHECK_EQUAL(newest_memory(t, i)->has, 1010);
     }
     CHECK(all_errors(t) > 0);
     setrlimit(RLIMIT_NOFILE, &before);

@@ -36,7 +36,8 @@ GOOD: dict[str, bytes] = {
     "cpu.stat": CPU_STAT,
     "cpu.pressure": PRESSURE,
     "memory.current": b"10485760\n",
-    "memory.stat": b"anon 6291456\nfile 4194304\nkernel 100\ninactive_anon 5\ninactive_file 2097152\n",
+    "memory.stat": b"anon 6291456\nfile 4194304\nkernel 100\ninactive_anon 5\ninactive_file 2097152\n"
+    b"active_file 1048576\nworkingset_refault_anon 3\nworkingset_refault_file 77\nworkingset_activate_file 5\n",
     "memory.peak": b"20971520\n",
     "memory.pressure": PRESSURE.replace(b"4871107", b"55"),
     "io.pressure": PRESSURE.replace(b"4871107", b"66"),
@@ -112,11 +113,24 @@ def test_sweep_of_a_good_group_stores_every_counter(bench: Bench) -> None:
         55,
         12,
         66,
+        1 * MIB,
+        77,
         1,
         4,
         0,
-        2 | 16 | 32 | 64 | 128 | 256,
+        2 | 16 | 32 | 64 | 128 | 256 | 512,
     )
+
+
+def test_refaults_are_not_known_where_the_kernel_does_not_count_them_of_files(bench: Bench) -> None:
+    old = b"anon 6291456\ninactive_file 2097152\nactive_file 1048576\nworkingset_refault 9\n"  # before kernel 5.9
+    write_group(bench.root / "a", {**GOOD, "memory.stat": old})
+    slot = bench.add("a")
+    bench.sample(slot, slow=True)
+    memory = newest_memory(bench.rings, slot)
+    assert memory is not None
+    assert Has(int(memory["has"])) & (Has.MEMORY_STAT | Has.FILE_REFAULTS) == Has.MEMORY_STAT
+    assert memory["anon_bytes"] == 6 * MIB
 
 
 def test_group_without_controllers_has_cpu_and_nothing_else(bench: Bench) -> None:
@@ -326,7 +340,7 @@ def test_budget_of_descriptors_is_kept_and_all_files_are_still_read(bench: Bench
         for slot in slots:
             memory = newest_memory(bench.rings, slot)
             assert memory is not None
-            assert memory["has"] == 2 | 16 | 32 | 64 | 128 | 256
+            assert memory["has"] == 2 | 16 | 32 | 64 | 128 | 256 | 512
 
 
 def test_budget_too_small_for_directories_is_files_exhausted(bench: Bench) -> None:
@@ -500,6 +514,8 @@ KEYS = st.sampled_from(
         b"throttled_usec",
         b"anon",
         b"inactive_file",
+        b"active_file",
+        b"workingset_refault_file",
         b"oom_kill",
         b"high",
         b"x",

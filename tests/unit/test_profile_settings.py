@@ -12,10 +12,10 @@ import pytest
 from agent.cli.client.sizing_sources import _own_settings
 from agent.cli.main import main
 from agent.core.admission.options import AdmissionOptions
-from agent.core.orders.plan_options import FitRule, OverloadOptions, PlanOptions
-from agent.core.orders.policy_options import CruiseOptions
+from agent.core.orders.plan_options import FitRule, HeadroomRule, OverloadOptions, PlanOptions
+from agent.core.orders.policy_options import CruiseOptions, PolicyName
 from agent.core.orders.profile import PROFILE_VALUES, Profile
-from agent.settings import Settings, SettingsError, WindowSettings, describe_settings, load_settings
+from agent.settings import RecommendSettings, Settings, SettingsError, WindowSettings, describe_settings, load_settings
 from agent.settings.keys import keys
 from agent.webhook.settings import WebhookSettings, load_webhook_settings
 from tests.admissions import MB, after, estimate, new_pod
@@ -30,7 +30,8 @@ def test_the_document_changes_these_settings_of_the_agent_and_no_other() -> None
     assert found == dataclasses.replace(
         usual,
         profile=Profile.DOCUMENT,
-        plan=PlanOptions(fit_rule=FitRule.LITERAL),
+        recommend=RecommendSettings(policy=PolicyName.CRUISE),
+        plan=PlanOptions(fit_rule=FitRule.LITERAL, headroom=HeadroomRule.SPIKE),
         cruise=CruiseOptions(neighbour_hours=0),
         windows=WindowSettings(rate_window_seconds=300.0),
         overload=OverloadOptions(pressure_counts=False, release_load_per_cpu=1.0),
@@ -40,7 +41,8 @@ def test_the_document_changes_these_settings_of_the_agent_and_no_other() -> None
 def test_the_document_changes_these_settings_of_the_webhook_and_no_other() -> None:
     assert load_webhook_settings(None, environment={}, overrides=DOCUMENT) == WebhookSettings(
         profile=Profile.DOCUMENT,
-        plan=PlanOptions(fit_rule=FitRule.LITERAL),
+        recommend=RecommendSettings(policy=PolicyName.CRUISE),
+        plan=PlanOptions(fit_rule=FitRule.LITERAL, headroom=HeadroomRule.SPIKE),
         cruise=CruiseOptions(neighbour_hours=0),
         admission=AdmissionOptions(memory_limit_of_request=False, memory_limit_floor_bytes=0),
     )
@@ -99,8 +101,10 @@ def test_the_list_of_settings_tells_what_a_profile_sets() -> None:
     told = {one.key: one.by_profile for one in describe_settings() if one.by_profile}
     assert told == {
         "windows.rateWindowSeconds": "; profile document: 300",
+        "recommend.policy": "; profile document: cruise",
         "cruise.neighbourHours": "; profile document: 0",
         "plan.fitRule": "; profile document: literal",
+        "plan.headroom": "; profile document: spike",
         "overload.pressureCounts": "; profile document: false",
         "overload.releaseLoadPerCpu": "; profile document: 1",
     }
@@ -119,7 +123,9 @@ def test_plimsoll_settings_tells_where_each_value_is_from(
         "overload.pressureCounts = false  (profile document)",
         "overload.releaseLoadPerCpu = 1  (profile document)",
         f"plan.fitRule = shared  ({file})",
+        "plan.headroom = spike  (profile document)",
         f"profile = document  ({file})",
+        "recommend.policy = cruise  (profile document)",
         "serving.port = 1  (command line)",
         "windows.rateWindowSeconds = 300  (profile document)",
     ]

@@ -17,6 +17,7 @@ from agent.settings import (
     ScopeChoice,
     Settings,
     SettingsError,
+    StateSettings,
     default_socket,
     default_state_directory,
     describe_settings,
@@ -134,7 +135,7 @@ nope: 1
         f"{path}: metrics.perContainer: 'yes' is not allowed; allowed: true, false",
         f"{path}: windows: [1] is not allowed; allowed: a mapping with the keys cpuWindowSeconds, "
         "memoryWindowSeconds, rateWindowSeconds, percentile, maxGapRatio, toleranceRatio, maxStepSeconds",
-        f"{path}: nope: unknown key; allowed: sampling, windows, cgroup, state, serving, metrics, logging, "
+        f"{path}: nope: unknown key; allowed: sampling, windows, memory, cgroup, state, serving, metrics, logging, "
         "recommend, bounds, cruise, vpa, crane, sizing, kubernetes, plan, act, overload, podLimits, report, "
         "propose, profile, evaluateIntervalSeconds, podsFile, clusterPauseFile, clusterPauseConfigMap, nodeName",
         "environment: PLIMSOLL_SAMPLING_RELIST_SECONDS: 'soon' is not allowed; allowed: a number from 1 to 3600",
@@ -272,7 +273,7 @@ def test_to_dict_is_json_and_can_be_read_back(tmp_path: Path) -> None:
 def test_every_default_lies_in_its_own_range() -> None:
     for doc in describe_settings():
         match = re.search(r"from ([\d.]+) to ([\d.]+)", doc.allowed)
-        if match and doc.default not in ("no bound", "off"):
+        if match and doc.default not in ("no bound", "off", "a sixth of sizing.price, at least 5"):
             assert float(match[1]) <= float(doc.default) <= float(match[2])
 
 
@@ -341,3 +342,19 @@ def test_the_webhook_is_an_https_address(tmp_path: Path, url: str) -> None:
 def test_any_other_webhook_is_refused_as_a_token_is_sent_there(tmp_path: Path, url: str) -> None:
     (error,) = errors_of(write(tmp_path, f"report: {{url: '{url}'}}"))
     assert error.endswith(f"report.url: {url!r} is not allowed; allowed: https://HOST[:PORT][/PATH], auto")
+
+
+@pytest.mark.parametrize(
+    ("state", "expected"),
+    [
+        ({"directory": None}, None),
+        ({"directory": None, "rings_directory": Path("/dev/shm/rings")}, None),
+        ({"directory": Path("/var/lib/plimsoll")}, Path("/run/plimsoll")),
+        ({"directory": Path("/srv/plimsoll")}, Path("/srv/plimsoll")),
+        ({"directory": Path("/var/lib/plimsoll"), "rings_directory": Path("/run/mine")}, Path("/run/mine")),
+    ],
+)
+def test_rings_lie_in_memory_where_the_state_is_the_systems_own(
+    state: dict[str, Path | None], expected: Path | None
+) -> None:
+    assert StateSettings(**state).directory_of_rings == expected

@@ -1,7 +1,8 @@
-"""Fixtures of the webhook's tests: one PostgreSQL server per session, a store of each kind per test."""
+"""Fixtures of the webhook's tests: a PostgreSQL server per session, a store of each kind per test; no terminal."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,9 @@ import pytest
 from agent.webhook.store.store import Store
 from tests.webhook.open_store import open_store
 from tests.webhook.postgres import PostgresServer, postgres_server
+
+for name in ("COLUMNS", "LINES"):  # pytest-xdist tells its workers of a narrow one
+    os.environ.pop(name, None)
 
 
 @pytest.fixture(scope="session")

@@ -104,6 +104,54 @@ def test_it_is_worked_out_again_when_it_is_old_and_not_before(store: Store) -> N
     assert isinstance(asked(index, PolicyName.PLIMSOLL, now), Estimate)
 
 
+def test_cruise_stands_in_for_plimsoll_until_it_is_worked_out_and_for_a_nodes_own_history(store: Store) -> None:
+    for hour in range(24):
+        for number, (node, node_class, cpu) in enumerate((("node-a", SMALL, 100.0), ("node-b", LARGE, 600.0))):
+            rows = row(DNS, cpu=[cpu] * 300, memory=cpu * MIB, pod=f"dns-{node}")
+            sequence = 2 * hour + number
+            append(store, report(rows, node=node, node_class=node_class, sequence=sequence), NOON + hour * HOUR)
+    now = NOON + 23.0 * HOUR
+    Folder(store, AT_ONCE).fold_once(True, now_unix_seconds=now)
+    index, tailer = replica(store)
+    follow(tailer, now)
+
+    def estimated(node: str | None) -> tuple[PolicyName, PolicyName | None, EstimateSource]:
+        found = index.estimate(
+            DNS, "app", policy=PolicyName.PLIMSOLL, node=node, node_class=SMALL, now_unix_seconds=now
+        )
+        assert isinstance(found, Estimate)
+        return found.policy, found.stands_in_for, found.source
+
+    cruise, plimsoll = PolicyName.CRUISE, PolicyName.PLIMSOLL
+    assert estimated(None) == estimated("node-new") == (cruise, plimsoll, EstimateSource.NODE_CLASS)
+    assert worked_out(rebuilder(store, index), now) == 1
+    assert estimated(None) == estimated("node-new") == (plimsoll, None, EstimateSource.NODE_CLASS)
+    assert estimated("node-a") == (cruise, plimsoll, EstimateSource.NODE)
+
+
+class Hours:
+    """A store without sketches, which keeps the hours it is asked for."""
+
+    def __init__(self) -> None:
+        self.days: list[int] = []
+
+    def sketches_of(self, keys: Iterable[str], unix_hours: Iterable[int]) -> Iterable[StoredSketch]:
+        self.days.append(len(list(unix_hours)) // 24)
+        return ()
+
+
+def test_only_what_a_policy_remembers_is_read(store: Store) -> None:
+    now = day_of_reports(store)
+    index, tailer = replica(store)
+    follow(tailer, now)
+    hours = Hours()
+    worker = Rebuilder(hours, index, POLICIES, RebuildOptions())  # type: ignore[arg-type]
+    for policy in (PolicyName.VPA, PolicyName.PLIMSOLL):
+        asked(index, policy, now)
+        worker.rebuild(now)
+    assert hours.days == [14, 7]
+
+
 def test_kills_count_in_it(store: Store) -> None:
     append(store, report(row(memory=100.0 * MIB, kills=[(1.0, 900 * MIB)])), NOON)
     Folder(store, AT_ONCE).fold_once(True, now_unix_seconds=NOON)

@@ -149,7 +149,7 @@ def test_nothing_begins_before_history_and_cluster_are_known(store: Store) -> No
 def test_readiness_waits_for_the_first_round_and_says_how_far_it_is(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.webhook.workloads.rebuilder.BATCH_CONTAINERS", 1)
+    monkeypatch.setattr("agent.webhook.workloads.rebuilder.BATCH_CONTAINER_DAYS", 1)
     scene = Scene(store, PolicyName.VPA)
     assert scene.preparing.turn(NOW), "there is more"
     scene.seconds = READY_SECONDS - 1
@@ -181,6 +181,15 @@ def failing() -> None:
     raise RuntimeError("a fault in here")
 
 
+def test_nobody_waits_for_what_cruise_stands_in_for(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.webhook.workloads.rebuilder.BATCH_CONTAINER_DAYS", 1)
+    scene = Scene(store, PolicyName.PLIMSOLL)
+    assert scene.preparing.turn(NOW), "there is more"
+    progress = scene.index.preparation()
+    assert (progress.required, progress.done, progress.awaited) == (2, 1, 0)
+    assert scene.preparing.readiness() == (True, "ready")
+
+
 def test_only_what_live_pods_order_is_prepared_and_not_what_reviews_name(store: Store) -> None:
     scene = Scene(store)
     scene.preparing.turn(NOW)
@@ -188,7 +197,11 @@ def test_only_what_live_pods_order_is_prepared_and_not_what_reviews_name(store: 
         asked = scene.index.estimate(
             WEB, "app", policy=policy, node=None, node_class=None, now_unix_seconds=NOW, is_ordered=False
         )
-        assert asked is NoEstimate.NOT_LOADED
+        if policy is PolicyName.PLIMSOLL:
+            assert isinstance(asked, Estimate)
+            assert (asked.policy, asked.stands_in_for) == (PolicyName.CRUISE, PolicyName.PLIMSOLL)
+        else:
+            assert asked is NoEstimate.NOT_LOADED
     assert scene.index.preparation().waiting == 0
     scene.orders.order(WEB, "vpa")
     scene.orders.order(WEB, "nonsense")

@@ -28,7 +28,7 @@ CGROUP_OPTIONS: Final = (
     Option("--cgroup-mount", "cgroup.mount", "DIR", "cgroup v2 mount to read (default: the one found)"),
     Option("--cgroup-root", "cgroup.root", "PATH", "the kubelet's --cgroup-root below the mount (default: /)"),
     Option("--scope", "cgroup.scope", "SCOPE", "what to watch: auto, kubernetes or machine (default: auto)"),
-    Option("--state-dir", "state.directory", "DIR", "directory of the ring buffers; none = in memory only"),
+    Option("--state-dir", "state.directory", "DIR", "directory of history and rings; none = in memory only"),
     Option("--pods", "podsFile", "FILE", "a PodList as kubectl get pods -o json prints it: names, requests, limits"),
 )
 KUBERNETES_OPTIONS: Final = (

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from agent.core.recommender.recommendation import Recommendations
     from agent.settings import Settings
 
+NOT_SEEN_TOGETHER: Final = (
+    "what containers demand together is known to the agent alone: the headroom here is the largest single spike"
+)
 NO_RECOMMENDATIONS: Final = (
     "no recommendations: every container counts as it stands; plimsoll recommend -o json > FILE on the node, then "
     "--recommendations FILE, gives them"
@@ -55,6 +58,8 @@ def offline_plan(files: PlanFiles, settings: Settings, *, as_enforced: bool, now
     """
     from agent.core.cluster.node import NodeState
     from agent.core.cluster.versions import gates_of
+    from agent.core.orders.plan_options import HeadroomRule
+    from agent.core.orders.policy_options import PolicyName
     from agent.core.plan.demands import DemandSettings, demands
     from agent.core.plan.planner import build
     from agent.core.resize.constraint import constraint_of
@@ -67,7 +72,11 @@ def offline_plan(files: PlanFiles, settings: Settings, *, as_enforced: bool, now
         raise PlanFilesError(str(error)) from error
     pods, strangers = _of_node(everyone, node, files)
     recommended = None if files.recommendations is None else _recommendations(files.recommendations, node)
-    notes = [] if recommended is not None else [NO_RECOMMENDATIONS]
+    notes = []
+    if recommended is None:
+        notes.append(NO_RECOMMENDATIONS)
+    elif recommended.policy == PolicyName.PLIMSOLL and settings.plan.headroom is HeadroomRule.JOINT:
+        notes.append(NOT_SEEN_TOGETHER)
     if strangers:
         are = "pods are" if strangers > 1 else "pod is"
         notes.append(f"{called(files.pods)}: {strangers} {are} of another node, or of none yet: left out")

@@ -9,7 +9,7 @@ from agent.cli.text.figures import counted
 from agent.cli.text.paragraphs import Page, hanging
 from agent.cli.text.spans import Line, Span, Tone, line_text, pad
 from agent.cli.text.table import Cell, Column, render_table
-from agent.cli.words.plan import SIDE_OF, amount, share_of
+from agent.cli.words.plan import SIDE_OF, amount, headroom_words, share_of
 from agent.core.cluster.resource import Resource
 from agent.core.plan.demand import Reserved
 from agent.core.plan.plan import Plan, ResourcePlan
@@ -43,6 +43,9 @@ def sum_lines(plan: Plan, page: Page) -> list[Line]:
         cells.append([Cell(SIDE_OF[resource].title), *(Cell(amount(resource, figure)) for figure in figures)])
         verdict, tone = verdict_of(sums, waiting=_waiting(plan, resource))
         verdicts += hanging((Span(pad(SIDE_OF[resource].title, 6, to_right=False)), Span(" ")), verdict, page, tone)
+        words = headroom_words(sums)
+        if words is not None:
+            verdicts += hanging((Span(" " * 7),), words, page)
     table = render_table(columns, cells, width=page.width, glyphs=page.glyphs, marks=False)
     if "- RESERVED" not in line_text(table.titles):  # a sum that lacks a term is none
         columns = [replace(column, title=column.title.lstrip("-+= ")) for column in columns]

@@ -108,6 +108,14 @@ def _summary(plan: Plan, look: PlanLook, page: Page) -> Iterator[Line]:
     if reasons:
         most = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
         yield from fact("left alone", ", ".join(f"{count} {RESERVED_WORDS[why]}" for why, count in most), page)
+    credited = sum(row.container.cpu is not None and row.container.cpu.has_credit for row in rows_of(plan))
+    if credited:
+        yield from fact(
+            "credit",
+            f"{counted(credited, 'container')} asked for at the lower price of being short: starvation is answered "
+            "within seconds, in place, and there is room for it",
+            page,
+        )
     unready = Counter(pod.reserved for pod in plan.pods if pod.mode is Mode.ENFORCE and pod.reserved in NOT_YET)
     if not planned and unready:
         why = ", ".join(f"{count} {RESERVED_WORDS[reason or Reserved.NO_DATA]}" for reason, count in unready.items())

@@ -8,7 +8,7 @@ from agent.cli.text.paragraphs import Page, hanging
 from agent.cli.text.spans import Line, Span, Tone, harmless
 from agent.cli.words.advice import SIDES, AdviceSide
 from agent.cli.words.decisions import OUTCOME_TONES, what_text
-from agent.cli.words.plan import KEPT_WORDS, RESERVED_WORDS, share_of
+from agent.cli.words.plan import KEPT_WORDS, RESERVED_WORDS, headroom_words, share_of, why_kept
 from agent.core.orders.order import OrderSource
 from agent.core.plan.plan import Share
 from agent.core.resize.decision import Decision, newest_outcomes
@@ -34,6 +34,9 @@ def acted_lines(item: Why, page: Page) -> list[Line]:
             share = share_of(side, acted.planned)
             if share is not None:
                 lines += hanging((Span(f"  {side.title}: ", Tone.DIM),), _share_text(side, share, page), page)
+        words = None if acted.cpu is None else headroom_words(acted.cpu)
+        if words is not None:
+            lines += hanging((Span("  the node's CPU: ", Tone.DIM),), words, page)
     if acted.oom_score is not None:
         score = acted.oom_score
         text = f"{score.found} by the request of its start; a restart gives {score.after_restart}"
@@ -64,7 +67,7 @@ def _share_text(side: AdviceSide, share: Share, page: Page) -> str:
     if share.applied is not None and share.applied != share.request:
         sentence += f"; request {text(share.request)} {page.glyphs.becomes} {text(share.applied)}"
     elif share.kept is not None:
-        sentence += f"; request of {text(share.request)} kept: {KEPT_WORDS[share.kept]}"
+        sentence += f"; request of {text(share.request)} kept: {why_kept(share.kept, share)}"
     else:
         sentence += "; as requested"
     if share.limit_applied is not None and share.limit_applied != share.limit:

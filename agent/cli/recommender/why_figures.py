@@ -14,6 +14,7 @@ from agent.cli.text.paragraphs import Page, fact, figure, flow, label
 from agent.cli.text.spans import Line, Span, Tone, clip, pad
 from agent.core.history.hour_peaks import HourPeak
 from agent.core.recommender.explanation import Explanation
+from agent.core.window.cold_file import may_leave_out
 from agent.core.window.snapshot import CpuWindow, MemoryWindow, Missing
 
 _HOUR_SECONDS: Final = 3600
@@ -97,8 +98,8 @@ def cpu_lines(item: Explanation) -> list[Line]:
     return lines
 
 
-def memory_lines(item: Explanation) -> list[Line]:
-    """Return memory: working set, what is charged, and waiting for it."""
+def memory_lines(item: Explanation, page: Page) -> list[Line]:
+    """Return memory: working set, what is charged, waiting for it, and file cache that nobody came back for."""
     memory = item.memory
     entries: tuple[tuple[str, str, Callable[[float | None], str], str], ...] = (
         ("working set", "working_set_bytes", bytes_text, "now: memory.current without inactive file pages"),
@@ -114,7 +115,8 @@ def memory_lines(item: Explanation) -> list[Line]:
     )
     lines: list[Line] = [(Span("MEMORY", Tone.TITLE),)]
     reasons = {_missing(memory, field) for _, field, text, _ in entries if text is bytes_text}
-    if len(reasons) == 1 and "" not in reasons:
+    is_known = len(reasons) > 1 or "" in reasons
+    if not is_known:
         # One line says as much as a line each.
         lines.append((label("all but waiting"), figure(ABSENT), Span(f"  {reasons.pop()}", Tone.NOTE)))
         entries = tuple(
@@ -124,7 +126,31 @@ def memory_lines(item: Explanation) -> list[Line]:
         )
     for name, field, text, what in entries:
         lines.append((label(name), figure(_text(memory, field, text)), _remark(_missing(memory, field), what)))
-    return lines
+    return [*lines, *_cold_file_lines(item, page)] if is_known else lines
+
+
+def _cold_file_lines(item: Explanation, page: Page) -> Iterator[Line]:
+    """Return how much of the memory is file cache that nobody came back for, and whether it is asked for."""
+    memory, cold = item.memory, item.memory.cold_file
+    if cold is None:
+        reason = Span(f"  {_missing(memory, 'cold_file')}", Tone.NOTE)
+        return iter([(label("cold file cache"), figure(ABSENT), reason)])
+    span, missed = age_text(cold.window_seconds), ""
+    if cold.refaulted_bytes:
+        missed = f"; {bytes_text(cold.refaulted_bytes)} were reclaimed and read again meanwhile"
+    if not cold.total_bytes:
+        return fact("cold file cache", f"none over {span}{missed}", page)
+    if cold.is_left_out:
+        asked = "left out of the request, memory.coldFile is exclude; the limit is not lowered"
+    elif may_leave_out(item.recommendation.resources):
+        asked = "kept in the request, memory.coldFile is report"
+    else:
+        asked = "kept in the request, which is the limit"
+    of_set = f"of {bytes_text(memory.working_set_bytes)} working set {bytes_text(cold.active_bytes)}"
+    inactive = f"{bytes_text(cold.total_bytes - cold.active_bytes)} of inactive file pages beside it"
+    known = "an upper estimate: reading a page that stays in memory leaves no trace"
+    text = f"{of_set} are file cache that nobody is known to have read again for {span}, {inactive}{missed}"
+    return fact("cold file cache", f"{text}; {asked}; {known}", page)
 
 
 def _count_text(count: float | None) -> str:

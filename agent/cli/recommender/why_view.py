@@ -43,7 +43,7 @@ def page_lines(item: Why, page: Page, *, with_chart: bool) -> list[Line]:
     for section in (
         data_lines(item, page),
         cpu_lines(item),
-        memory_lines(item),
+        memory_lines(item, page),
         hour_lines(item, page),
         kill_lines(item, page),
         quality_lines(item.quality, page),

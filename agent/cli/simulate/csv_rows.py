@@ -38,6 +38,7 @@ _HEADER: Final = (
     "reaction_seconds",
 )
 _UNITS: Final = {"cpu": "core-hours", "memory": "GiB-hours"}
+_PLANNED: Final = "node_planned"
 ALL_TRACES: Final = ""
 """Stands for the trace in the rows of all traces together."""
 
@@ -45,9 +46,11 @@ _Row = tuple[object, ...]
 
 
 def csv_page(simulated: Sequence[Simulated], alls: Sequence[PolicyTotal], rules: ReplayRules) -> str:
-    """Return the page; ``scope`` is ``container``, ``sum`` (of all containers) or ``node`` (they as one).
+    """Return the page.
 
-    An interval that is empty is each row's, a reaction that is empty never comes.
+    ``scope`` is ``container``, ``sum`` (of all containers), ``node`` (they as one, by their requests) or
+    ``node_planned`` (by their bases and the headroom that they share, which has no changes to count). An interval that
+    is empty is each row's, a reaction that is empty never comes.
     """
     return csv_table(_HEADER, _rows(simulated, alls, rules))
 
@@ -69,6 +72,7 @@ def _sums(path: str, policy: PolicyTotal, rules: ReplayRules) -> Iterator[_Row]:
         ("sum", "cpu", policy.cpu),
         ("sum", "memory", policy.memory),
         ("node", "cpu", policy.node_cpu),
+        (_PLANNED, "cpu", policy.node_planned_cpu),
         ("node", "memory", policy.node_memory),
     ):
         yield from _row((path, scope, "", str(policy.policy), resource), one, rules)
@@ -78,13 +82,14 @@ def _row(where: tuple[str, str, str, str, str], one: SimulatedResourceTotal, rul
     """Return the row; none where the trace tells nothing of it."""
     if not one.known_minutes:
         return
+    is_planned = where[1] == _PLANNED
     yield (
         *where,
         _UNITS[where[-1]],
         one.slack_of_used_ratio,
         one.under_ratio,
         one.deficit_ratio,
-        one.changes_per_day,
+        None if is_planned else one.changes_per_day,
         one.known_minutes,
         one.unsized_minutes,
         one.under_minutes,
@@ -92,7 +97,7 @@ def _row(where: tuple[str, str, str, str, str], one: SimulatedResourceTotal, rul
         one.used_amount_hours,
         one.unused_amount_hours,
         one.missing_amount_hours,
-        one.resizes,
+        None if is_planned else one.resizes,
         rules.decision_interval_seconds,
         rules.reaction_seconds,
     )

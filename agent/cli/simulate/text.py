@@ -153,7 +153,8 @@ FIGURES: Final[dict[str, tuple[TableLine, ...]]] = {
         TableLine("over limit, excursions", lambda total: total.over_limit_excursions, _count_text),
         TableLine("over limit, minutes", lambda total: total.over_limit_minutes, _count_text),
     ),
-    "CPU of the node": _node_figures(lambda total: total.node_cpu),
+    "CPU of the node: sum of requests": _node_figures(lambda total: total.node_cpu),
+    "CPU of the node: bases and shared headroom": _node_figures(lambda total: total.node_planned_cpu),
     "Memory of the node": _node_figures(lambda total: total.node_memory),
     "Steps of CPU use": (
         TableLine("met while sized", lambda total: total.steps.steps, _count_text, is_compared=False),
@@ -201,9 +202,9 @@ def rules_text(rules: ReplayRules, bounds: BoundsOptions) -> str:
     ]
     if rules.reaction_seconds is not None:
         parts.append(f"a container that is short of CPU gets what it uses after {rules.reaction_seconds:g} s")
-    if rules.shrink_interval_seconds or rules.shrink_after_growth_seconds or rules.shrink_ratio:
         parts.append(
-            f"CPU falls once each {rules.shrink_interval_seconds:g} s, by {percent_text(rules.shrink_ratio)} or more, "
+            "where the policy asks for less for that reason, CPU falls once each "
+            f"{rules.shrink_interval_seconds:g} s, by {percent_text(rules.shrink_ratio)} or more, "
             f"not sooner than {rules.shrink_after_growth_seconds:g} s after such a growth"
         )
     if rules.warm_up_seconds:
@@ -341,6 +342,7 @@ def total_json(total: PolicyTotal) -> dict[str, object]:
         },
         "node": {
             "cpu": _resource_json(total.node_cpu, "core_hours"),
+            "planned_cpu": _unchanging_json(total.node_planned_cpu, "core_hours"),
             "memory": _resource_json(total.node_memory, "gib_hours"),
         },
         "resizes": total.resizes,
@@ -374,6 +376,12 @@ def _resource_json(resource: SimulatedResourceTotal, unit: str) -> dict[str, obj
         "resizes": resource.resizes,
         "changes_per_day": resource.changes_per_day,
     }
+
+
+def _unchanging_json(resource: SimulatedResourceTotal, unit: str) -> dict[str, object]:
+    """Return the figures of what is set aside and changes with each plan."""
+    figures = _resource_json(resource, unit)
+    return {name: figure for name, figure in figures.items() if name not in ("resizes", "changes_per_day")}
 
 
 def _whole(minutes: float) -> float:

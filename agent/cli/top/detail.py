@@ -153,6 +153,7 @@ def _memory_panel(unit: UnitStatus, raised: frozenset[Alarm]) -> list[Line]:
     return [
         (Span("MEMORY", Tone.TITLE), Span(f"  {_span_text(memory.span_seconds)}", Tone.DIM)),
         *(_entry_line(entry, memory, memory.missing, raised) for entry in MEMORY_ENTRIES),
+        _cold_line(memory),
         _stated_line("request", bytes_text(resources.memory_request_bytes)),
         _stated_line("limit", bytes_text(resources.memory_limit_bytes)),
         _stated_line("memory.max", bytes_text(unit.memory_max_bytes)),
@@ -169,6 +170,14 @@ def _marked(lines: list[Line]) -> list[Line]:
         )
         for line in lines
     ]
+
+
+def _cold_line(memory: MemoryWindow) -> Line:
+    cold = memory.cold_file
+    if cold is None:
+        return (_label("cold file cache"), Span("- "), Span(_reason(memory.missing.get("cold_file")), Tone.NOTE))
+    span = Span(f" for {age_text(cold.window_seconds)}", Tone.DIM)
+    return (*_stated_line("cold file cache", bytes_text(cold.total_bytes)), span)
 
 
 def _span_text(seconds: float) -> str:

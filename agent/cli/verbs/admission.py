@@ -179,7 +179,7 @@ def _estimates(
     asked: AskedPod, known: Sequence[KnownContainer]
 ) -> Callable[[Container, PolicyName], Estimate | NoEstimate]:
     """Look containers up in what the file knows; of a node's own history only the pod's node counts."""
-    from agent.core.admission.estimate import NoEstimate
+    from agent.core.admission.estimate import NoEstimate, is_stood_in_for, standing_in
     from agent.core.cluster.workload import workload_of
 
     workload = workload_of(asked.pod)
@@ -193,12 +193,12 @@ def _estimates(
             entry
             for entry in own
             if entry.container == container.name
-            and entry.estimate.policy is policy
+            and (entry.estimate.policy is policy or is_stood_in_for(policy, by=entry.estimate.policy))
             and entry.node in (None, asked.node)
         ]
-        # That of its own node first.
-        chosen = min(fitting, key=lambda entry: entry.node is None, default=None)
-        return NoEstimate.UNKNOWN_CONTAINER if chosen is None else chosen.estimate
+        # That of its own node first, then that of the policy itself.
+        chosen = min(fitting, key=lambda entry: (entry.node is None, entry.estimate.policy is not policy), default=None)
+        return NoEstimate.UNKNOWN_CONTAINER if chosen is None else standing_in(chosen.estimate, policy)
 
     return estimate_of
 

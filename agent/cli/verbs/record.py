@@ -100,7 +100,7 @@ def _measured(arguments: argparse.Namespace, settings: Settings) -> Iterator[Mea
     if directory is not None and not arguments.samples_itself:
         try:
             silent_seconds = max(_SILENT_SECONDS, 3 * settings.sampling.interval_seconds)
-            state = StateDirectory(directory, silent_seconds=silent_seconds)
+            state = StateDirectory(directory, rings=settings.state.directory_of_rings, silent_seconds=silent_seconds)
         except RingError as error:
             why_not = str(error)
         else:

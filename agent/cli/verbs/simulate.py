@@ -86,7 +86,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=_reaction,
         default=None,
         help="how soon a container that uses more CPU than its request is given what it uses, as urgent growth does: "
-        "seconds, 2s, 1m, 1h or never (default: never). Judged in the trace's own rows, down to seconds",
+        "seconds, 2s, 1m, 1h or never (default: never). plimsoll then asks for less, at sizing.priceInPlace, as on a "
+        "node. Judged in the trace's own rows, down to seconds",
     )
     rules.add_argument(
         "--warm-up",
@@ -99,23 +100,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--shrink-interval",
         metavar="SECONDS",
         type=_seconds,
-        default=0.0,
-        help="falls of CPU are asked for once in so long, such as 3600 (default: 0, with each decision)",
+        help="with --reaction, falls of CPU under a policy that asks for less then (plimsoll) come once in so long at "
+        "most; 0 = with each decision (default: act.shrinkIntervalSeconds, 3600)",
     )
     rules.add_argument(
         "--shrink-after-growth",
         metavar="SECONDS",
         type=_seconds,
-        default=0.0,
-        help="least time between a growth by --reaction and a fall of CPU, such as 10800 (default: 0: --cool-down "
-        "holds all the same)",
+        help="least time between a growth by --reaction and such a fall; --cool-down holds all the same (default: "
+        "act.shrinkAfterGrowthSeconds, 10800)",
     )
     rules.add_argument(
         "--shrink-ratio",
         metavar="RATIO",
         type=_share,
-        default=0.0,
-        help="a smaller fall of CPU, as a share of the request, is not made, such as 0.3 (default: 0)",
+        help="such a fall by a smaller share of the request is not made (default: act.shrinkRatio, 0.3)",
     )
     rules.add_argument(
         "--cool-down",
@@ -257,7 +256,7 @@ def rules_from(arguments: argparse.Namespace, settings: Settings) -> ReplayRules
     """Put together how the agent acts: from the command line and the settings."""
     from agent.core.recommender.simulation.replay import ReplayRules
 
-    windows = settings.windows
+    windows, act = settings.windows, settings.act
     return ReplayRules(
         decision_interval_seconds=arguments.decision_interval,
         cool_down_seconds=arguments.cool_down,
@@ -271,10 +270,15 @@ def rules_from(arguments: argparse.Namespace, settings: Settings) -> ReplayRules
         memory_limit_ratio=arguments.memory_limit_ratio,
         reaction_seconds=arguments.reaction,
         warm_up_seconds=arguments.warm_up,
-        shrink_interval_seconds=arguments.shrink_interval,
-        shrink_after_growth_seconds=arguments.shrink_after_growth,
-        shrink_ratio=arguments.shrink_ratio,
+        shrink_interval_seconds=_given(arguments.shrink_interval, act.shrink_interval_seconds),
+        shrink_after_growth_seconds=_given(arguments.shrink_after_growth, act.shrink_after_growth_seconds),
+        shrink_ratio=_given(arguments.shrink_ratio, act.shrink_ratio),
+        headroom=settings.plan.headroom,
     )
+
+
+def _given(flag: float | None, setting: float) -> float:
+    return setting if flag is None else flag
 
 
 def _simulate(path: Path, arguments: argparse.Namespace, settings: Settings, rules: ReplayRules) -> Simulated:

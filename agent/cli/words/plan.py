@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Final
 
 from agent.cli.text.spans import harmless
 from agent.cli.words.advice import CPU, MEMORY, WITHHELD_WORDS, AdviceSide
 from agent.core.cluster.resource import Resource
 from agent.core.plan.demand import Kept, Reserved
-from agent.core.plan.plan import ContainerPlan, Phase, PlanStep, Share
+from agent.core.plan.plan import ContainerPlan, Phase, PlanStep, ResourcePlan, Share
 from agent.core.plan.pod_change import Change, Setting
 from agent.core.resize.change_text import by_container
 
@@ -57,6 +58,8 @@ KEPT_WORDS: Final = {
     Kept.BUDGET: "no resize left in this minute",
     Kept.DEFERRED: "last resize deferred",
     Kept.LIMIT_RANGE: "rejected before",
+    Kept.CALM: "falls are asked for calmly",
+    Kept.SMALL_FALL: "too small a fall while starvation is answered in seconds",
     Kept.TIER_FULL: "the QoS tier's memory limit",
 }
 PHASE_WORDS: Final = {Phase.SHRINK: "shrink", Phase.GROW: "grow", Phase.LIMIT_DOWN: "limit down"}
@@ -69,6 +72,25 @@ def amount(resource: Resource, value: float | None) -> str:
     """Return an amount of a resource as people write it; a negative one with its sign."""
     text = SIDE_OF[resource].text
     return f"-{text(-value)}" if value is not None and value < 0 else text(value)
+
+
+def headroom_words(sums: ResourcePlan) -> str | None:
+    """Return where the headroom comes from, where it goes by what was seen together and fits; None = it does not."""
+    joint = sums.joint
+    if joint is None or sums.is_infeasible:
+        return None
+    seen = datetime.fromtimestamp(joint.seen_unix_seconds, UTC)
+    words = (
+        f"headroom {amount(sums.resource, sums.headroom)}: the containers were seen "
+        f"{amount(sums.resource, joint.amount)} above their bases together at {seen:%H:%M UTC on %a %d %b}; "
+        f"the largest single spike is {amount(sums.resource, sums.spike_largest)}"
+    )
+    wanted = max(sums.spike_largest, min(joint.amount, sums.spike_total))
+    if joint.amount > sums.spike_total:
+        words += f", and all spikes in sum are {amount(sums.resource, sums.spike_total)}, beyond which nobody asks"
+    if wanted > sums.headroom:
+        words += f"; {amount(sums.resource, wanted - sums.headroom)} of it do not fit, for which nobody has to go"
+    return words
 
 
 def change_words(change: Change, becomes: str) -> str:
@@ -109,6 +131,13 @@ def kept_words(container: ContainerPlan) -> str:
     return "; ".join(f"{' and '.join(subjects)}: {reason}" for reason, subjects in texts.items())
 
 
+def why_kept(kept: Kept, share: Share) -> str:
+    """Return why a request is kept, and until when where that is known."""
+    if share.waits_until_unix_seconds is None:
+        return KEPT_WORDS[kept]
+    return f"{KEPT_WORDS[kept]}, waits until {datetime.fromtimestamp(share.waits_until_unix_seconds, UTC):%H:%M} UTC"
+
+
 def _reasons(share: Share | None) -> list[tuple[str, str]]:
     if share is None:
         return []
@@ -116,7 +145,7 @@ def _reasons(share: Share | None) -> list[tuple[str, str]]:
     if share.withheld is not None:
         reasons.append(("", f"no prediction ({WITHHELD_WORDS[share.withheld]})"))
     elif share.kept is not None:
-        reasons.append(("", KEPT_WORDS[share.kept]))
+        reasons.append(("", why_kept(share.kept, share)))
     if share.limit_kept is not None:
         reasons.append(("limit", KEPT_WORDS[share.limit_kept]))
     return reasons

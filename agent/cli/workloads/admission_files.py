@@ -157,7 +157,7 @@ class _EstimateReader(Reader):
 
         return Estimate(
             source=self.choice("source", EstimateSource) or EstimateSource.WORKLOAD,
-            policy=self.choice("policy", PolicyName) or PolicyName.CRUISE,
+            policy=self.choice("policy", PolicyName) or PolicyName.PLIMSOLL,
             cpu_request_millicores=self.amount("cpuRequestMillicores"),
             memory_request_bytes=self.amount("memoryRequestBytes"),
             cpu_max_millicores=self.amount("cpuMaxMillicores"),

@@ -133,10 +133,11 @@ def _advice_lines(advice: AdviceBody) -> Iterator[Line]:
         yield (_label("request"), Span(f"none by {advice.policy}: {reason}", Tone.NOTE))
         return
     of_pods = "" if advice.pods is None else f", of {counted(advice.pods, 'pod')}"
+    stood_in = "" if advice.stands_in_for is None else f" until {advice.stands_in_for} is worked out"
     yield (
         _label("request"),
         Span(f"CPU {millicores_text(advice.cpu_request_millicores)}, memory {bytes_text(advice.memory_request_bytes)}"),
-        Span(f"   by {advice.policy}{of_pods}", Tone.DIM),
+        Span(f"   by {advice.policy}{stood_in}{of_pods}", Tone.DIM),
     )
     base = f"{millicores_text(advice.cpu_base_millicores)} and {bytes_text(advice.memory_base_bytes)}"
     seen = [

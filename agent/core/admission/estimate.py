@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Final
 
 from agent.core.orders.policy_options import PolicyName
+
+_STOOD_IN_FOR: Final = frozenset({PolicyName.PLIMSOLL})
+"""The peaks of the same hours of seven days are a better size than what was written, and nobody needs these exact."""
 
 
 class EstimateSource(StrEnum):
@@ -34,6 +38,7 @@ class Estimate:
 
     source: EstimateSource
     policy: PolicyName
+    """Whose figures these are."""
     cpu_request_millicores: int | None
     """Predicted peak (``cruise``), or what the policy proposes."""
     memory_request_bytes: int | None
@@ -56,3 +61,15 @@ class Estimate:
     memory_alone_bytes: int | None = None
     """Largest working set of seven days by one node's word alone, where that is more than counts of it. It raises
     nothing, and a memory limit does not fall below it: that word may be true."""
+    stands_in_for: PolicyName | None = None
+    """The policy that holds and has no figures of its own here; None = ``policy`` holds itself."""
+
+
+def is_stood_in_for(policy: PolicyName, by: PolicyName = PolicyName.CRUISE) -> bool:
+    """Return whether a policy's figures are taken for those of another that is not worked out (yet)."""
+    return policy in _STOOD_IN_FOR and by is PolicyName.CRUISE
+
+
+def standing_in(estimate: Estimate, policy: PolicyName) -> Estimate:
+    """Return the estimate as one that stands in for the policy that holds."""
+    return estimate if estimate.policy is policy else replace(estimate, stands_in_for=policy)

@@ -44,6 +44,6 @@ class AdmissionSettings:
     """Which owners are sized, DaemonSets, Guaranteed pods, memory."""
     bounds: BoundsOptions = field(default_factory=BoundsOptions)
     admission: AdmissionOptions = field(default_factory=AdmissionOptions)
-    policy: PolicyName = PolicyName.CRUISE
+    policy: PolicyName = PolicyName.PLIMSOLL
     vpa_controlled_values: ControlledValues = ControlledValues.REQUESTS_AND_LIMITS
     """Whether limits move with requests under the policy ``vpa``."""

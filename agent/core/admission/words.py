@@ -60,7 +60,12 @@ def estimate_words(estimate: Estimate | NoEstimate) -> str:
     if isinstance(estimate, NoEstimate):
         return _NO_ESTIMATE[estimate]
     pods = f"{estimate.pods} pod{'' if estimate.pods == 1 else 's'}"
-    return f"by {estimate.policy} from {_SOURCE[estimate.source]} of {_span(estimate.history_seconds)}, {pods}"
+    by, policy = estimate.policy.value, estimate.stands_in_for
+    if policy is not None and estimate.source is EstimateSource.NODE:
+        by += f", as {policy} is not worked out for single nodes,"
+    elif policy is not None:
+        by += f", until {policy} is worked out,"
+    return f"by {by} from {_SOURCE[estimate.source]} of {_span(estimate.history_seconds)}, {pods}"
 
 
 def sized_words(answer: Admission) -> str:
@@ -138,7 +143,9 @@ def _earlier(pod: Pod, now_unix_seconds: float) -> _Earlier | None:
 
 
 def _source(estimate: Estimate) -> dict[str, object]:
+    stood_in = {} if estimate.stands_in_for is None else {"by": estimate.policy}
     return {
+        **stood_in,
         "source": estimate.source,
         "historySeconds": int(estimate.history_seconds),
         "pods": estimate.pods,

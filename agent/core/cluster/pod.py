@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from hashlib import blake2b
 from typing import Final
 
 from agent.core.numbers.units import to_millis, to_units
@@ -124,6 +125,11 @@ class Reported:
     limits: Mapping[str, int] | None = None
 
 
+def image_hash_of(image: str) -> int:
+    """Return the hash of an image's name, 63 bits: enough to see that it is another one."""
+    return int.from_bytes(blake2b(image.encode(errors="surrogatepass"), digest_size=8).digest(), "big") >> 1
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Container:
     """One container of a pod's spec."""
@@ -134,6 +140,8 @@ class Container:
     restarts_for_cpu: bool = False
     """resizePolicy RestartContainer: a resize of its CPU restarts it."""
     restarts_for_memory: bool = False
+    image_hash: int | None = None
+    """Of its image as the spec names it (``image_hash_of``); None = it names none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

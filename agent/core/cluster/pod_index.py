@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from agent.core.cluster.pod import ContainerKind, Pod
 from agent.core.cluster.qos import pod_qos_class
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.cluster.workload import Workload, workload_of
+from agent.core.numbers.later_field import LATER
 
 WHOLE_CORES_ANNOTATION: Final = "vpa-post-processor.kubernetes.io/{container}_integerCPU"
 """The Vertical Pod Autoscaler's own: ``true`` asks for whole CPU cores."""
@@ -78,6 +79,9 @@ class Belonging:
     wants_whole_cores: bool = False
     container_kind: ContainerKind | None = None
     """None = not known, or it has no pod."""
+    image_hash: int | None = field(default=None, metadata=LATER)
+    """Of the image that its spec names; None = not known, or it has no pod."""
+    pod_created_unix_seconds: float | None = field(default=None, metadata=LATER)
 
 
 def belonging(identity: UnitIdentity, index: PodIndex) -> Belonging:
@@ -93,6 +97,8 @@ def belonging(identity: UnitIdentity, index: PodIndex) -> Belonging:
         pod_containers=max(len(pod.containers) + beside, 1),
         wants_whole_cores=pod.annotations.get(annotation) == "true",
         container_kind=None if container is None else container.kind,
+        image_hash=None if container is None else container.image_hash,
+        pod_created_unix_seconds=pod.created_unix_seconds,
     )
 
 

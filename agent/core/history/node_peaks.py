@@ -10,8 +10,8 @@ small, and 0 is what is missing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from hashlib import blake2b
+from typing import NamedTuple
 
 from agent.core.history.minute_codec import LARGEST, MANTISSA_BITS
 
@@ -37,8 +37,7 @@ def node_number(node: str) -> int:
     return int.from_bytes(digest, "big") or 1
 
 
-@dataclass(frozen=True, slots=True)
-class Leaders:
+class Leaders(NamedTuple):
     """See the module's docstring."""
 
     top: int = 0

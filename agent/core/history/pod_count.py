@@ -11,10 +11,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Final
+from typing import Final, NamedTuple, Self
 
 PODS_KEPT: Final = 8
 _BITS: Final = 256
+_PLACES: Final = tuple(slice(4 * place, 4 * place + 4) for place in range(PODS_KEPT))
+"""Of the hashes among packed bytes."""
 
 
 def pod_number(pod_uid: str) -> int:
@@ -22,8 +24,7 @@ def pod_number(pod_uid: str) -> int:
     return int.from_bytes(blake2b(pod_uid.encode(errors="surrogatepass"), digest_size=4).digest(), "big")
 
 
-@dataclass(frozen=True, slots=True)
-class PodSums:
+class PodSums(NamedTuple):
     """The samples of one pod."""
 
     cpu_count: int = 0
@@ -53,6 +54,16 @@ class Pods:
     """Which of 256 bits the pods set, those that are kept included."""
     has_more: bool = False
     """There were more pods than are kept."""
+
+    @classmethod
+    def of(cls, kept: dict[int, PodSums], more_bits: bytes) -> Self:
+        """Return pods by those that are kept, and the bits of all where there were more (empty = there were not)."""
+        if more_bits:
+            return cls(kept, int.from_bytes(more_bits, "big"), has_more=True)
+        bits = 0
+        for number in kept:
+            bits |= 1 << number % _BITS
+        return cls(kept, bits)
 
     def add(self, number: int, sums: PodSums) -> None:
         """Count samples of a pod, by its hash."""
@@ -103,13 +114,18 @@ def packed_count(packed: bytes) -> int:
     return len(packed) // 4 if len(packed) <= 4 * PODS_KEPT else unpack_numbers(packed).count
 
 
+def with_number(packed: bytes, number: int) -> bytes:
+    """Return what `pack_numbers` gave with one pod more, by its hash."""
+    known = number.to_bytes(4, "big")
+    if known in map(packed.__getitem__, _PLACES[: len(packed) // 4]):
+        return packed  # the rule: a container's rows are of few pods
+    pods = unpack_numbers(packed)
+    pods.add(number, PodSums())
+    return pack_numbers(pods)
+
+
 def unpack_numbers(packed: bytes) -> Pods:
     """Read what `pack_numbers` gave; the sums are 0."""
-    newest = packed[: 4 * PODS_KEPT]
-    pods = Pods()
-    for place in range(0, len(newest), 4):
-        pods.add(int.from_bytes(newest[place : place + 4], "big"), PodSums())
-    if len(packed) > len(newest):
-        pods.bits = int.from_bytes(packed[len(newest) :], "big")
-        pods.has_more = True
-    return pods
+    newest, more_bits = packed[: 4 * PODS_KEPT], packed[4 * PODS_KEPT :]
+    numbers = (int.from_bytes(newest[place : place + 4], "big") for place in range(0, len(newest), 4))
+    return Pods.of({number: PodSums() for number in numbers}, more_bits)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS, Distribution
 from agent.core.numbers.bucket_scheme import BucketScheme
+from agent.core.window.cold_file import left_out_bytes
 from agent.core.window.policy import WindowPolicy
 from agent.core.window.rates import SlidingRates, sliding_rates
 from agent.core.window.ring_rows import MEMORY_ROW, Has, Status
@@ -58,7 +59,8 @@ def rollup_figures(
     CPU samples are the sliding rates that end at a reading inside, one per reading; a container too young for a rate
     has none. Covered, throttled and waiting time is that of good pairs of readings, those across an edge by the share
     that lies inside: consecutive intervals hand out each second once. A memory sample is the largest working set that
-    one row saw (each looks back to the row before it), of rows stamped inside.
+    one row saw (each looks back to the row before it), of rows stamped inside; less the end's cold file cache where
+    that is left out.
 
     Args:
         raw_pieces: SAMPLE rows, oldest first; those of the rate window before the start are needed for the first
@@ -74,7 +76,8 @@ def rollup_figures(
     reach_ns = int(policy.rate_window_seconds * NS) + step_ns
     steps = cpu_steps(raw_pieces, policy, until_ns=end_ns + step_ns, since_ns=max(start_ns - reach_ns, 0))
     cpu = _cpu(steps, policy, start_ns=start_ns, end_ns=end_ns)
-    memory, memory_ns = _memory(memory_pieces, start_ns=start_ns, end_ns=end_ns)
+    left_out = left_out_bytes(memory_pieces, policy, end_monotonic_ns=end_ns)
+    memory, memory_ns = _memory(memory_pieces, start_ns=start_ns, end_ns=end_ns, left_out=left_out)
     covered_ns = memory_ns if cpu is None else cpu.covered_ns
     if covered_ns <= 0:
         return None
@@ -129,8 +132,10 @@ def _seconds(usec: NDArray[np.int64], known_ns: NDArray[np.int64], share: NDArra
     return float((usec * share).sum()) / _USEC_PER_SECOND
 
 
-def _memory(pieces: Sequence[NDArray[np.void]], *, start_ns: int, end_ns: int) -> tuple[Distribution | None, int]:
-    """Return the working set's samples, and the time between the first and the last of them."""
+def _memory(
+    pieces: Sequence[NDArray[np.void]], *, start_ns: int, end_ns: int, left_out: int
+) -> tuple[Distribution | None, int]:
+    """Return the working set's samples less what is left out, and the time between the first and the last of them."""
     stamps: NDArray[np.int64] = column(pieces, "monotonic_ns", _EMPTY).view(np.int64)
     has: NDArray[np.uint32] = column(pieces, "has", _EMPTY).view(np.uint32)
     good = (column(pieces, "status", _EMPTY) == _OK) & (has & _WORKING_SET == _WORKING_SET)
@@ -144,4 +149,4 @@ def _memory(pieces: Sequence[NDArray[np.void]], *, start_ns: int, end_ns: int) -
 
     working_set = np.maximum(values("memory_current_bytes") - values("inactive_file_bytes"), 0.0)
     peaks = np.maximum(values("working_set_peak_bytes"), working_set)
-    return distribution(peaks, MEMORY_BUCKETS), int(stamps.max() - stamps.min())
+    return distribution(np.maximum(peaks - left_out, 0.0), MEMORY_BUCKETS), int(stamps.max() - stamps.min())

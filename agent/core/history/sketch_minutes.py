@@ -10,7 +10,9 @@ Autoscaler aggregates them, too.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -24,6 +26,8 @@ from agent.core.numbers.bucket_scheme import ExponentialScheme
 
 _SCATTER: Final = 37
 """Shares no factor with 60: each quantile gets a minute of its own, its neighbours are far away."""
+_SCATTERED: Final = np.arange(MINUTES_PER_HOUR, dtype=np.int64) * _SCATTER % MINUTES_PER_HOUR
+_QUANTILES: Final = np.arange(MINUTES_PER_HOUR)
 _MINUTE_SECONDS: Final = 60
 
 
@@ -50,50 +54,102 @@ class HourMinutes:
         )
 
 
-def unfold(unix_hour: int, sketches: dict[int, HourSketch], rows: int) -> HourMinutes:
+def unfold(unix_hour: int, sketches: Mapping[int, HourSketch], rows: int) -> HourMinutes:
     """Make up the minutes of an hour."""
-    shape = rows, MINUTES_PER_HOUR
-    usage, peak, memory = np.zeros(shape), np.zeros(shape), np.zeros(shape)
-    has_cpu, has_memory = np.zeros(shape, dtype=np.bool_), np.zeros(shape, dtype=np.bool_)
-    for row, sketch in sketches.items():
-        minutes = covered_minutes(unix_hour, sketch)
-        if sketch.cpu.count:
-            usage[row, minutes] = _values(sketch.cpu, CPU_BUCKETS, CPU_UNIT, minutes.size)
-            demand = _values(sketch.demand, CPU_BUCKETS, CPU_UNIT, minutes.size)
-            peak[row, minutes] = np.maximum(usage[row, minutes], demand)
-            has_cpu[row, minutes] = True
-        if sketch.memory.count:
-            memory[row, minutes] = np.ceil(_values(sketch.memory, MEMORY_BUCKETS, 1, minutes.size))
-            has_memory[row, minutes] = True
+    minutes = _CoveredMinutes(unix_hour, sketches, rows)
+    of_cpu = {row: sketch.cpu for row, sketch in sketches.items() if sketch.cpu.count}
+    of_demand = {row: sketches[row].demand for row in of_cpu}
+    of_memory = {row: sketch.memory for row, sketch in sketches.items() if sketch.memory.count}
+    usage = minutes.values(of_cpu, CPU_BUCKETS, CPU_UNIT)
+    demand = minutes.values(of_demand, CPU_BUCKETS, CPU_UNIT)
     return HourMinutes(
         unix_hour=unix_hour,
         cpu_usage_millicores=usage,
-        cpu_peak_millicores=peak,
-        has_cpu=has_cpu,
-        working_set_bytes=memory,
-        has_memory=has_memory,
+        cpu_peak_millicores=np.maximum(usage, demand),
+        has_cpu=minutes.of_rows(list(of_cpu)),
+        working_set_bytes=np.ceil(minutes.values(of_memory, MEMORY_BUCKETS, 1)),
+        has_memory=minutes.of_rows(list(of_memory)),
     )
 
 
-def covered_minutes(unix_hour: int, sketch: HourSketch) -> Ints:
-    """Return the minutes of an hour from the first row's start to the last one's end, at least one, scattered."""
-    start = unix_hour * HOUR_SECONDS
-    first = min(max((sketch.first_unix_seconds - start) // _MINUTE_SECONDS, 0), MINUTES_PER_HOUR - 1)
-    after = min(-((start - sketch.last_unix_seconds) // _MINUTE_SECONDS), MINUTES_PER_HOUR)
-    scattered = np.arange(MINUTES_PER_HOUR, dtype=np.int64) * _SCATTER % MINUTES_PER_HOUR
-    return scattered[(scattered >= first) & (scattered < max(after, first + 1))]
+class _CoveredMinutes:
+    """The minutes of an hour of which each row has data: from its first row's start to its last one's end.
+
+    There is at least one. All rows at once, as an hour of a few dozen rows is over in less time than one row by itself.
+    """
+
+    def __init__(self, unix_hour: int, sketches: Mapping[int, HourSketch], rows: int) -> None:
+        self._shape = rows, MINUTES_PER_HOUR
+        start = unix_hour * HOUR_SECONDS
+        first, after = np.zeros((2, rows), dtype=np.int64)
+        for row, sketch in sketches.items():
+            first[row] = min(max((sketch.first_unix_seconds - start) // _MINUTE_SECONDS, 0), MINUTES_PER_HOUR - 1)
+            after[row] = max(-((start - sketch.last_unix_seconds) // _MINUTE_SECONDS), first[row] + 1)
+        has = (first[:, np.newaxis] <= _SCATTERED) & (after[:, np.newaxis] > _SCATTERED)
+        self._counts = np.count_nonzero(has, axis=1)
+        self._order: Ints = _SCATTERED[np.argsort(~has, axis=1, kind="stable")]
+        """Which minute each quantile is for; those beyond the row's count are for minutes that it does not have."""
+
+    def of_rows(self, rows: list[int]) -> Bools:
+        """Return the minutes of these rows, shape ``(rows, 60)``; of the others there is none."""
+        has = np.zeros(self._shape, dtype=np.bool_)
+        for row in rows:
+            has[row, self._order[row, : self._counts[row]]] = True
+        return has
+
+    def values(self, samples: Mapping[int, Samples], scheme: ExponentialScheme, unit: int) -> Floats:
+        """Read as many quantiles off each histogram as its row has minutes, rising; the last is the maximum.
+
+        Returns:
+            Shape ``(rows, 60)``, scattered; 0 in all other minutes.
+        """
+        amounts = np.zeros(self._shape)
+        if not samples:
+            return amounts
+        rows = np.array(list(samples), dtype=np.int64)
+        counts = self._counts[rows, np.newaxis]
+        largest = np.array([one.largest / unit for one in samples.values()])[:, np.newaxis]
+        read = _Histograms(list(samples.values()), scheme).at((_QUANTILES + 0.5) / counts)
+        read = np.minimum(read, largest)
+        np.copyto(read, largest, where=counts - 1 == _QUANTILES)
+        read[counts <= _QUANTILES] = 0.0
+        amounts[rows[:, np.newaxis], self._order[rows]] = read
+        return amounts
 
 
-def _values(samples: Samples, scheme: ExponentialScheme, unit: int, count: int) -> Floats:
-    """Read so many quantiles off a histogram, rising; the last is the maximum."""
-    buckets = np.array(sorted(samples.buckets), dtype=np.int64)
-    reached = np.cumsum([samples.buckets[bucket] for bucket in buckets.tolist()])
-    starts = scheme.starts(buckets)
-    largest = samples.largest / unit
-    ranks = (np.arange(count) + 0.5) / count * reached[-1]
-    index = np.minimum(np.searchsorted(reached, ranks), buckets.size - 1)
-    within = 1.0 - (reached[index] - ranks) / np.diff(reached, prepend=0)[index]
-    values: Floats = starts[index] + within * (scheme.ends[buckets[index]] - starts[index])
-    values = np.minimum(values, largest)
-    values[-1] = largest
-    return values
+class _Histograms:
+    """Several histograms, one after the other in each array.
+
+    Raises:
+        ValueError: One of them is empty.
+    """
+
+    def __init__(self, samples: Sequence[Samples], scheme: ExponentialScheme) -> None:
+        sizes = np.array([len(one.buckets) for one in samples], dtype=np.int64)
+        if not all(any(one.buckets.values()) for one in samples):
+            raise ValueError("samples that are counted are in no bucket")
+        buckets = np.fromiter(chain.from_iterable(one.buckets for one in samples), np.int64)
+        counts = np.fromiter(chain.from_iterable(one.buckets.values() for one in samples), np.int64)
+        owners = np.repeat(np.arange(sizes.size), sizes)
+        rising = np.lexsort((buckets, owners))
+        buckets, counts = buckets[rising], counts[rising]
+        self._all_reached = np.cumsum(counts)
+        """Samples up to each bucket, those of all histograms before included: whole numbers, so nothing is rounded."""
+        self._last = (np.cumsum(sizes) - 1)[:, np.newaxis]
+        reached = self._all_reached[self._last]
+        self._totals = np.diff(reached, axis=0, prepend=0)
+        self._before = reached - self._totals
+        self._counts = counts.astype(np.float64)
+        self._reached = (self._all_reached - self._before[owners, 0]).astype(np.float64)
+        self._starts = scheme.starts(buckets)
+        self._widths = scheme.ends[buckets] - self._starts
+
+    def at(self, ratios: Floats) -> Floats:
+        """Return the values below which lie these shares of the samples, one row of both for each histogram."""
+        ranks = ratios * self._totals
+        # Counts are whole: the first bucket that reaches a rank is the first that reaches the next whole number.
+        wanted = np.ceil(ranks).astype(np.int64) + self._before
+        index = np.minimum(np.searchsorted(self._all_reached, wanted), self._last)
+        within = 1.0 - (self._reached[index] - ranks) / self._counts[index]
+        values: Floats = self._starts[index] + within * self._widths[index]
+        return values

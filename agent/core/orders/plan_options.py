@@ -21,6 +21,16 @@ class FitRule(StrEnum):
     """The CruiseKube document's own test, which counts spikes twice."""
 
 
+class HeadroomRule(StrEnum):
+    """How much room a node keeps above the bases of its pods."""
+
+    JOINT = "joint"
+    """What the pods were seen to demand together in hours like this one, at least the largest single spike. It is known
+    where the node's policy is ``plimsoll``, and of CPU only; anywhere else it is ``spike``."""
+    SPIKE = "spike"
+    """The largest single spike: the CruiseKube document's rule."""
+
+
 class DaemonSetGrowth(StrEnum):
     """Whether DaemonSet pods may be given more than they request."""
 
@@ -37,6 +47,9 @@ class PlanOptions:
     """Seconds between two plans; pressure and out-of-memory kills ask for one at once. Below 1 is for tests."""
     fit_rule: FitRule = FitRule.SHARED
     """shared: sum of bases + largest spike <= available; literal: the CruiseKube document's test."""
+    headroom: HeadroomRule = HeadroomRule.JOINT
+    """What is shared out above the bases: joint = what pods were seen to demand together (CPU, policy plimsoll), at
+    least the largest single spike; spike = the largest single spike."""
     daemon_set_growth: DaemonSetGrowth = DaemonSetGrowth.FITS
     """Whether DaemonSet pods may grow: fits = as far as room is left, never = only shrink."""
     memory_applied: bool = True
@@ -70,6 +83,13 @@ class ActOptions:
     """Resizes of this node at most, per minute."""
     shrink_cool_down_seconds: Annotated[float, Between(0, 86_400)] = 300.0
     """Seconds after any resize of a pod in which it is not shrunk."""
+    shrink_interval_seconds: Annotated[float, Between(0, 86_400)] = 3600.0
+    """Seconds in each of which CPU falls once at most, counted from midnight UTC. This and the next two hold for those
+    who ask for less because starvation is answered at once (credit of the policy plimsoll)."""
+    shrink_after_growth_seconds: Annotated[float, Between(0, 604_800)] = 10_800.0
+    """Seconds after starvation made CPU grow in which it does not fall."""
+    shrink_ratio: Annotated[float, Between(0, 1)] = 0.3
+    """Share of the CPU request by which it falls at least, 0..1."""
     grow_cool_down_seconds: Annotated[float, Between(0, 86_400)] = 30.0
     """Seconds after any resize of a pod in which it is not grown, unless pressure asks for it."""
     urgent_interval_seconds: Annotated[float, Between(0.1, 3600)] = 2.0

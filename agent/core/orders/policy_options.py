@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Final
 
 from agent.core.numbers.allowed_range import Between, Unset, Words
 
@@ -153,12 +153,28 @@ class CraneOptions:
     """Memory after a kill: this x the request then, and at least 100 MiB more."""
 
 
+PRICE_IN_PLACE_DIVISOR: Final = 6.0
+"""10 beside the usual 60, and 33 beside ``safe``: a word for the one price moves the other."""
+LEAST_PRICE_IN_PLACE: Final = 5.0
+"""Below it little slack is saved, and growth comes too often."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SizingOptions:
     """The policy ``plimsoll``: hours like this one, at the price of being short."""
 
     price: Annotated[float, Between(1, 1000), Words(lean=10.0, balanced=60.0, safe=200.0)] = 60.0
     """What CPU that is used but not requested costs, x what CPU requested and idle costs: the policy's one dial."""
+    price_in_place: Annotated[float | None, Between(1, 1000), Unset("a sixth of sizing.price, at least 5")] = None
+    """The same where the agent answers starvation within seconds, in place; never above sizing.price."""
+
+    @property
+    def prices(self) -> tuple[float, float]:
+        """Return both prices: the full one, and that of what is answered within seconds."""
+        in_place = self.price_in_place
+        if in_place is None:
+            in_place = max(self.price / PRICE_IN_PLACE_DIVISOR, LEAST_PRICE_IN_PLACE)
+        return self.price, min(in_place, self.price)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

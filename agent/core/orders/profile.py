@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from agent.core.orders.plan_options import FitRule
+from agent.core.orders.plan_options import FitRule, HeadroomRule
+from agent.core.orders.policy_options import PolicyName
 
 
 class Profile(StrEnum):
@@ -25,8 +26,11 @@ class Profile(StrEnum):
 PROFILE_VALUES: Final[Mapping[Profile, Mapping[str, object]]] = {
     Profile.DEFAULT: {},
     Profile.DOCUMENT: {
+        "recommend.policy": PolicyName.CRUISE,
         # A pod holds its bases and its own largest spike, and the node's largest spike is demanded once more.
         "plan.fitRule": FitRule.LITERAL,
+        # Whatever the policy knows of pods that spike together.
+        "plan.headroom": HeadroomRule.SPIKE,
         # This hour of the day, and not the ones before and after it.
         "cruise.neighbourHours": 0,
         # The text's rates are of five minutes; the code behind it takes one.

@@ -10,8 +10,11 @@ from enum import StrEnum
 from typing import Final
 
 from agent.core.cluster.pod import ContainerKind, Pod
+from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
 from agent.core.orders.order import Orders
+from agent.core.plan.pod_change import Setting
+from agent.core.recommender.calm_falls import CalmFalls
 from agent.core.recommender.recommendation import Withheld
 from agent.core.window.memory_shortage import MemoryShort
 
@@ -100,6 +103,10 @@ class Kept(StrEnum):
     """The kubelet has put the pod's last resize off."""
     LIMIT_RANGE = "rejected"
     """The API server has refused as much (LimitRange, ResourceQuota, admission); waiting before another try."""
+    CALM = "calm"
+    """It has credit for seconds, and fell too lately, or grew too lately for want of CPU."""
+    SMALL_FALL = "small_fall"
+    """It has credit for seconds, and would fall by less than ``act.shrinkRatio``."""
     TIER_FULL = "tier_full"
     """A QoS tier's own memory limit leaves no room for it, or would fall below what the tier uses."""
 
@@ -138,6 +145,8 @@ class Demand:
     """The peak by it, at least ``foreseen_base``; None with that."""
     foreseen_limit: int | None = None
     """The limit by it; None = limit."""
+    calm_falls: CalmFalls | None = None
+    """CPU only: it has credit for seconds, and falls by this rule; None = it has none, and falls as all do."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,10 +208,16 @@ class Constraint:
     grow: Kept | None = None
     """Why they may not rise now."""
     urgent_grow: Kept | None = None
-    """Why they may not rise even for an urgent demand (a resize is in flight, infeasible); a cool-down is no reason."""
+    """Why they may not rise even for an urgent demand (infeasible, or a resize that must come to its end first); a
+    cool-down is no reason."""
+    rising: frozenset[tuple[str, Resource, Setting]] = frozenset()
+    """What a resize that is under way raises already, by container (empty = the pod's own budget): more of it waits
+    for the end of that, however urgent it is."""
     cpu_below_millicores: int | None = None
     """The pod's requests in all must stay below this: as much was infeasible. None = nothing is known."""
     memory_below_bytes: int | None = None
+    calm_until_seconds: float | None = None
+    """From when on CPU with credit may fall, in Unix seconds; None = now."""
     killed: frozenset[str] = frozenset()
     """Containers that were killed for want of memory lately."""
 

@@ -18,12 +18,13 @@ from agent.core.orders.resolution import orders_of
 from agent.core.plan.demand import ContainerDemand, Demand, PodDemand, Reserved, Urgent
 from agent.core.plan.directives import NOTHING_TOLD, Directed
 from agent.core.plan.reserved_reason import reserved_reason
+from agent.core.recommender.calm_falls import CalmFalls, calm_falls_of
 from agent.core.recommender.recommendation import OWN_BASE, OWN_LIMIT, OWN_PEAK, Advice, Recommendation, Withheld
 
 Key = tuple[str, str]
 """Uid of the pod, or its configuration's hash if it is static, and name of the container."""
 
-_FLOAT_NOISE: Final = 1e-9
+FLOAT_NOISE: Final = 1e-9
 """0.25 cores x 1000 is 250 millicores, not 251; as in ``bounds``."""
 _NOTHING_URGENT: Final[Mapping[Key, Urgent]] = {}
 _CALM: Final = Urgent()
@@ -47,6 +48,8 @@ class Measured:
     """Page cache included: what a memory limit must stay above."""
     working_set_bytes: Mapping[Key, int] = field(default_factory=dict)
     """What a memory request must not fall below, times ``bounds.memoryInUseRatio``."""
+    cpu_pressure: frozenset[Key] = frozenset()
+    """Containers whose cpu.pressure was read in the last seconds."""
 
 
 NOTHING_MEASURED: Final = Measured()
@@ -73,7 +76,7 @@ def demands(
     ``limit_held`` whether a container's memory limit may not rise again yet. With ``as_enforced`` mode recommend is
     treated as enforce, to see what would be done.
     """
-    index = _index(recommendations, state.pods)
+    index, calm_falls = _index(recommendations, state.pods), calm_falls_of(settings.act)
     pod_demands: list[PodDemand] = []
     for pod in state.pods:
         workload = workload_of(pod)
@@ -112,6 +115,7 @@ def demands(
                 settings.plan,
                 state.node,
                 most_limit_bytes=_stated_limit(container) if limit_held(workload, container.name) else most_limit_bytes,
+                calm_falls=calm_falls,
             )
             for container in (*(container for container in pod.init_containers if _runs_on(container)), *pod.containers)
         )
@@ -172,6 +176,7 @@ def _container_demand(
     node: Node | None,
     *,
     most_limit_bytes: int | None,
+    calm_falls: CalmFalls,
 ) -> ContainerDemand:
     key = (pod.cgroup_uid, container.name)
     recommendation = index.get(key)
@@ -180,6 +185,8 @@ def _container_demand(
     cpu = recommendation.cpu_millicores if recommendation is not None else None
     memory = recommendation.memory_bytes if recommendation is not None else None
     cpu_demand = _demand(cpu, stated.cpu_request_millicores, pressing.cpu_millicores, is_past=pressing.is_past)
+    if cpu is not None and cpu_demand is not None and cpu.has_credit:
+        cpu_demand = replace(cpu_demand, calm_falls=calm_falls)
     memory_demand = _demand(memory, stated.memory_request_bytes, pressing.memory_bytes, is_past=pressing.is_past)
     if cpu is not None and cpu_demand is not None:
         cpu_demand = _with_own(cpu, cpu_demand, Resource.CPU, pressing.cpu_millicores, node)
@@ -329,7 +336,7 @@ def _whole(amount: float | None, otherwise: int) -> int:
     """Round up; what is not known, or no number, is what was recommended in the end."""
     if amount is None or not math.isfinite(amount):
         return otherwise
-    return math.ceil(min(max(amount, 0.0), LARGEST) - _FLOAT_NOISE)
+    return math.ceil(min(max(amount, 0.0), LARGEST) - FLOAT_NOISE)
 
 
 def _withheld(advice: Advice | None, demand: Demand | None) -> Withheld | None:

@@ -63,6 +63,8 @@ class Unit:
     urgent = 0
     kept: Kept | None = None
     limit_kept: Kept | None = None
+    waits_until_seconds: float | None = None
+    """Until when its fall is held calmly, in Unix seconds; None = it is not."""
     granted: int | None = None
     """Its request without what is only wished for, where that is less; None = all of it is granted."""
     foreseen_base: int | None = None
@@ -94,6 +96,14 @@ class Unit:
         self.withheld = withheld
         self.limit = self.limit_applied = limit
         self.base = self.peak = self.final = self.applied = request or 0
+
+    @property
+    def sustained(self) -> int:
+        """Return its base, however much of it was granted so far.
+
+        Of a DaemonSet's, what that may become; without a prediction also what presses, as such a request stays.
+        """
+        return max(self.base, min(self.wanted_base, self.peak), 0 if self.origin is None else self.pressing)
 
 
 class Side:

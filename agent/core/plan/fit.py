@@ -15,7 +15,7 @@ from agent.core.orders.order import Ranking
 from agent.core.orders.plan_options import FitRule, PlanOptions
 from agent.core.plan.demand import Kept
 from agent.core.plan.entry import PodEntry, Side, Unit
-from agent.core.plan.plan import Eviction
+from agent.core.plan.plan import Eviction, JointSpike
 from agent.core.plan.spike_sharing import eviction_order, finals, handed_out, needed
 
 _LEVELS: Final = 1 << 20
@@ -33,10 +33,12 @@ class Fit:
     is_infeasible: bool = False
     spike: int = 0
     """The largest of the survivors."""
+    spike_total: int = 0
     total: int = 0
     """What the survivors hold by their bases."""
     base_total: int = 0
     headroom: int = 0
+    joint: JointSpike | None = None
 
 
 def evict(
@@ -45,7 +47,7 @@ def evict(
     """Mark who should go until the rest fits; return them in order, with how much was lacking before each went.
 
     Where it does not fit and nobody else may go, the resource is infeasible. What was seen in the last seconds, or is
-    remembered of a burst, has no part in it: nobody goes for a burst.
+    remembered of a burst, has no part in it, nor has what pods were seen to demand together: nobody goes for a burst.
 
     A pod goes only if its successor would be admitted, by its peak, with more than the pod has now: otherwise it comes
     back to the same place. A pod whose need nobody can foretell, of any resource that is applied, stays.
@@ -108,19 +110,26 @@ def returns_larger(side: Side) -> bool:
     return admitted > sum(unit.request or 0 for unit in side.units)
 
 
-def share(fit: Fit, entries: Sequence[PodEntry], options: PlanOptions) -> None:
-    """Set every survivor's final request, and the sums of the node."""
+def share(fit: Fit, entries: Sequence[PodEntry], options: PlanOptions, joint: JointSpike | None = None) -> None:
+    """Set every survivor's final request, and the sums of the node; ``joint`` is the spike of all survivors as one."""
     sides = [entry.side(fit.resource) for entry in entries if not entry.is_evicted]
     for side in sides:
         fit.total += side.total
         fit.base_total += side.base_sum
-        if side.spike > fit.spike:
-            fit.spike = side.spike
-    left = fit.room - fit.total
-    fit.headroom = handed_out(spike=fit.spike, room=left, is_infeasible=fit.spike > left)
+        if side.spike:
+            fit.spike = max(fit.spike, side.spike)
+            fit.spike_total += sum(unit.spike for unit in side.units)
+    left, fit.joint = fit.room - fit.total, joint
+    pressed = [side for side in sides if side.is_pressed]
+    fit.headroom = handed_out(
+        spike=fit.spike,
+        joint=0 if joint is None else joint.amount,
+        spikes=fit.spike_total,
+        claimed=sum(_claimed(side) for side in sides) if joint is not None else 0,
+        room=left,
+    )
     if fit.headroom:
         _hand_out(sides, fit)
-    pressed = [side for side in sides if side.is_pressed]
     foreseeing = [side for side in sides if any(unit.foreseen_base is not None for unit in side.units)]
     daemons = [entry.side(fit.resource) for entry in entries if entry.is_daemon]
     if pressed or daemons or foreseeing:
@@ -128,6 +137,11 @@ def share(fit: Fit, entries: Sequence[PodEntry], options: PlanOptions) -> None:
         left -= _lift(pressed, left)
         left -= _fill_up(daemons, left)
         _foresee(foreseeing, sides, left // 2)
+
+
+def _claimed(side: Side) -> int:
+    """Return what a pod would have beyond its bases before anybody spikes: what presses, and a DaemonSet's own base."""
+    return side.held([max(unit.sustained, unit.pressing) for unit in side.units]) - side.total
 
 
 def _left_over(fit: Fit, entries: Sequence[PodEntry], rule: FitRule) -> int:

@@ -30,6 +30,7 @@ SPIKE: Final = "spike >= 0"
 WITHIN: Final = "base <= final <= peak"
 FINALS_FIT: Final = "sum of finals <= available, or nothing is written"
 APPLIED_FIT: Final = "sum after all steps <= available, or no more than before"
+HEADROOM: Final = "headroom <= what is left above the bases, and <= sum of spikes"
 LIMITS: Final = "limit >= request"
 LIMIT_WITHIN: Final = "no memory limit is raised above what the node has"
 QOS: Final = "QoS class unchanged"
@@ -47,6 +48,7 @@ _NAMES: Final = (
     WITHIN,
     FINALS_FIT,
     APPLIED_FIT,
+    HEADROOM,
     LIMITS,
     LIMIT_WITHIN,
     QOS,
@@ -137,6 +139,10 @@ def _place(pod: PodPlan, container: ContainerPlan, share: Share) -> str:
 
 
 def _check_sums(sums: ResourcePlan, plan: Plan, faults: _Faults) -> None:
+    spikes = sum(share.spike for pod in plan.pods if not pod.is_evicted for share in _shares(pod, sums.resource))
+    left = max(0, sums.available - sums.base_total)
+    if sums.headroom > min(left, spikes):
+        faults.add(HEADROOM, f"{sums.resource}: {sums.headroom} of {left}, spikes {spikes}")
     writes = any(change.resource is sums.resource for step in plan.steps for change in step.changes)
     if not sums.is_applied or sums.is_infeasible:
         if writes:
@@ -149,8 +155,13 @@ def _check_sums(sums: ResourcePlan, plan: Plan, faults: _Faults) -> None:
 
 
 def _grows(pod: PodPlan, resource: Resource) -> bool:
-    shares = [_of(container, resource) for container in (*pod.containers, *((pod.budget,) if pod.budget else ()))]
-    return any(share is not None and share.final > share.base for share in shares)
+    return any(share.final > share.base for share in _shares(pod, resource))
+
+
+def _shares(pod: PodPlan, resource: Resource) -> list[Share]:
+    """Return a planned pod's shares of a resource, its own budget's among them."""
+    containers = pod.containers if pod.budget is None else (*pod.containers, pod.budget)
+    return [share for container in containers if (share := _of(container, resource)) is not None]
 
 
 def _check_evictions(plan: Plan, pods: Mapping[str, PodPlan], faults: _Faults) -> None:

@@ -18,6 +18,7 @@ from agent.core.plan.container_sizing import Lowering, below_limit, is_little, i
 from agent.core.plan.demand import Constraint, Kept
 from agent.core.plan.entry import PlanRules, PodEntry, Side, Unit
 from agent.core.plan.fit import Fit
+from agent.core.plan.pod_change import Setting
 from agent.core.plan.tier_room import TierRoom
 
 
@@ -115,10 +116,14 @@ def _wish(
         if reason is None and unit.is_pair and side.resource is Resource.MEMORY:
             reason = why_not_lowered(unit.final, _in_use(unit), lowering(entry, unit, rules, is_pressed=is_pressed))
     else:
-        reason = _why_not_rise(entry, unit)
+        reason = _why_not_rise(entry, unit, side.resource, Setting.REQUEST)
     if reason is None and is_small(before, unit.final, side.edges):
         reason = Kept.SMALL_CHANGE
         if unit.final < before:
+            small.append((side, unit))
+    if reason is None and unit.final < before:
+        reason = _why_not_fall_yet(entry, unit, before)
+        if reason is not None:
             small.append((side, unit))
     unit.kept = reason
     if reason is None:
@@ -154,20 +159,32 @@ def _why_not_fall(entry: PodEntry, unit: Unit) -> Kept | None:
     return Kept.UPWARD_ONLY if is_held else None
 
 
-def _why_not_rise(entry: PodEntry, unit: Unit) -> Kept | None:
+def _why_not_fall_yet(entry: PodEntry, unit: Unit, before: int) -> Kept | None:
+    """Return why CPU with credit is not to fall yet; None = it may, or has no credit."""
+    calm_falls = unit.demand.calm_falls if unit.demand is not None else None
+    if calm_falls is None:
+        return None
+    if entry.constraint.calm_until_seconds is not None:
+        unit.waits_until_seconds = entry.constraint.calm_until_seconds
+        return Kept.CALM
+    return None if calm_falls.is_worth(before, unit.final) else Kept.SMALL_FALL
+
+
+def _why_not_rise(entry: PodEntry, unit: Unit, resource: Resource, setting: Setting) -> Kept | None:
     constraint: Constraint = entry.constraint
-    is_urgent = unit.demand is not None and unit.demand.is_urgent
-    return constraint.urgent_grow if is_urgent else constraint.grow
+    if unit.demand is None or not unit.demand.is_urgent:
+        return constraint.grow
+    return Kept.IN_FLIGHT if (unit.name, resource, setting) in constraint.rising else constraint.urgent_grow
 
 
 def _let_fall(survivors: Sequence[tuple[PodEntry, Side]], small: list[tuple[Side, Unit]], fit: Fit) -> None:
-    """Make small changes after all where keeping them would take the room of others, the largest first."""
+    """Make falls that are small, or held calmly, after all where keeping them takes others' room, the largest first."""
     excess = sum(_held_calmly(side) for _, side in survivors) - fit.room
     if excess <= 0:
         return
     for side, unit in sorted(small, key=lambda pair: pair[1].final - pair[1].applied):
         before = side.held_applied()
-        unit.applied, unit.kept = unit.final, None
+        unit.applied, unit.kept, unit.waits_until_seconds = unit.final, None, None
         side.is_moving = True
         excess -= before - side.held_applied()
         if excess <= 0:
@@ -297,7 +314,7 @@ def _settle_limit(entry: PodEntry, side: Side, unit: Unit, limit: int, rules: Pl
     # The request passes the limit, which has to follow whatever the amount.
     is_needed = limit_wish(limit, None, unit.applied, differs=differs) > limit
     if after > limit:
-        reason = None if is_needed else _why_limit_stays(entry, unit, rules)
+        reason = None if is_needed else _why_limit_stays(entry, unit, side.resource, rules)
     else:
         reason = _why_not_fall(entry, unit)
         if reason is None and side.resource is Resource.MEMORY:
@@ -309,7 +326,7 @@ def _settle_limit(entry: PodEntry, side: Side, unit: Unit, limit: int, rules: Pl
         unit.limit_applied = after
 
 
-def _why_limit_stays(entry: PodEntry, unit: Unit, rules: PlanRules) -> Kept | None:
+def _why_limit_stays(entry: PodEntry, unit: Unit, resource: Resource, rules: PlanRules) -> Kept | None:
     if entry.is_daemon and rules.options.daemon_set_growth is DaemonSetGrowth.NEVER:
         return Kept.NOT_APPLIED
-    return _why_not_rise(entry, unit)
+    return _why_not_rise(entry, unit, resource, Setting.LIMIT)

@@ -44,6 +44,10 @@ class Share:
     """Why there is no prediction; then base, peak and final are the request."""
     urgent: int = 0
     """What it was given of the room that nobody else has a claim to, since it is short now."""
+    waits_until_unix_seconds: float | None = None
+    """Until when its fall is held, where ``kept`` is ``calm``."""
+    has_credit: bool = False
+    """Of CPU: starvation is answered within seconds, so that it asks for less and falls calmly."""
 
 
 @dataclass(slots=True, kw_only=True)  # not frozen, as Share
@@ -75,6 +79,16 @@ class PodPlan:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class JointSpike:
+    """The spike of all pods that are planned, as one."""
+
+    amount: int
+    """How far they are expected above the sum of their bases at the same time."""
+    seen_unix_seconds: float
+    """Start of the five minutes in which they demanded that."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ResourcePlan:
     """The sum of the node for one resource."""
 
@@ -87,7 +101,7 @@ class ResourcePlan:
     base_total: int
     spike_largest: int
     headroom: int
-    """Shared out: the largest spike, where it fits."""
+    """Shared out: the largest spike, where it fits; what is seen together, where that is more, as far as it fits."""
     final_total: int
     applied_total: int
     """Of the requests after all steps, of the pods that may be optimised."""
@@ -95,6 +109,10 @@ class ResourcePlan:
     """It does not fit and nobody else may go: nothing is written for this resource."""
     is_applied: bool = True
     """False = this resource is only looked at."""
+    spike_total: int = 0
+    """Of all spikes: nobody is given more than its own, so the headroom is never more than this."""
+    joint: JointSpike | None = None
+    """None = what the pods demanded together is not known, or the headroom does not go by it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,10 +1,11 @@
 """From what every pod of a node needs to a plan: what fits, who gets what, who should go, and the steps. Core, pure.
 
 Available is what the node can allocate without the requests of those who may not be optimised. Memory first, then CPU
-on the survivors: while it does not fit, the next pod in order is proposed for eviction (``fit``). The largest
-spike is shared out (``spike_sharing``). What stands in the way of moving keeps what it has (``moves``), and the rest is
-ordered into steps (``steps``). The plan then states its own invariants (``invariants``): a pod of which one does
-not hold is left out, told, and the rest is planned anew; where one fails for the node's own sums, nothing is done.
+on the survivors: while it does not fit, the next pod in order is proposed for eviction (``fit``). The headroom is
+shared out (``spike_sharing``): the largest spike, or what all were seen to want together (``joint_spike``). What stands
+in the way of moving keeps what it has (``moves``), and the rest is ordered into steps (``steps``). The plan then states
+its own invariants (``invariants``): a pod of which one does not hold is left out, told, and the rest is planned anew;
+where one fails for the node's own sums, nothing is done.
 """
 
 from __future__ import annotations
@@ -21,13 +22,14 @@ from agent.core.cluster.versions import Gates
 from agent.core.cluster.workload import workload_of
 from agent.core.numbers.amount_text import amount_text
 from agent.core.orders.order import Mode, Ranking
-from agent.core.orders.plan_options import PlanOptions
+from agent.core.orders.plan_options import HeadroomRule, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
 from agent.core.plan.container_sizing import cpu_edges, memory_edges
 from agent.core.plan.demand import FREE, Constraint, PodDemand, Reserved
 from agent.core.plan.entry import PlanRules, PodEntry, Unit
 from agent.core.plan.fit import Fit, evict, oom_evictions, share
 from agent.core.plan.invariants import Examined, examine
+from agent.core.plan.joint_spike import Together, joint_spike
 from agent.core.plan.moves import Room, move
 from agent.core.plan.plan import ContainerPlan, Eviction, Plan, PodPlan, ResourcePlan, Share
 from agent.core.plan.pod_facts import PodFacts, PodFactsCache
@@ -54,13 +56,15 @@ def build(
     taken_unix_seconds: float,
     cache: PodFactsCache | None = None,
     tiers: Mapping[QosClass, TierMemory] = NO_TIER_LIMITS,
+    together: Together | None = None,
 ) -> Plan:
     """Plan one node, and check the plan.
 
     Planning again after it was applied, or after any part of it, leads to the same end. Where the state is not complete
     both resources are only looked at. A pod without a demand is reserved as it stands; a demand of a pod that has
     ended, or that the state does not know, is passed over. Constraints are by uid. The cache is for speed alone. Tiers
-    are those QoS tiers whose own cgroup limits memory.
+    are those QoS tiers whose own cgroup limits memory. ``together`` tells what containers demanded at the same
+    time; None = nobody knows.
     """
     notes = _doubts(state)
     node = state.node
@@ -88,6 +92,7 @@ def build(
             notes=notes,
             left_out=left_out,
             tiers=tiers,
+            together=together if options.headroom is HeadroomRule.JOINT else None,
         )
         examined = examine(plan, state)
         more = {**examined.pods, **stuck}
@@ -108,6 +113,7 @@ def _planned(
     notes: tuple[str, ...],
     left_out: Mapping[str, str],
     tiers: Mapping[QosClass, TierMemory],
+    together: Together | None,
 ) -> tuple[Plan, dict[str, str]]:
     """Plan without those that are left out; return the plan, unchecked, and whose resize stays infeasible by it.
 
@@ -133,7 +139,7 @@ def _planned(
     memory_room = Room(allocatable=allocatable_memory, held=held[1], tiers=tier_room)
     is_pressed = node is not None and node.conditions.get(_MEMORY_PRESSURE) == _TRUE
     for fit, room in ((memory, memory_room), (cpu, cpu_room)):
-        share(fit, entries, options)
+        share(fit, entries, options, joint_spike(fit, entries, together))
         move(entries, fit, room, rules, is_pressed=is_pressed)
     evictions += oom_evictions(entries, memory)
     steps = steps_of(entries, cpu_room, memory_room)
@@ -356,6 +362,8 @@ def _share(unit: Unit) -> Share | None:
         limit_kept=unit.limit_kept,
         withheld=unit.withheld,
         urgent=unit.urgent,
+        waits_until_unix_seconds=unit.waits_until_seconds,
+        has_credit=unit.demand is not None and unit.demand.calm_falls is not None,
     )
 
 
@@ -387,4 +395,6 @@ def _resource_plan(fit: Fit, room: Room, entries: Sequence[PodEntry]) -> Resourc
         applied_total=applied - beyond,
         is_infeasible=fit.is_infeasible,
         is_applied=fit.is_applied,
+        spike_total=fit.spike_total,
+        joint=fit.joint,
     )

@@ -31,6 +31,11 @@ class Change:
     before: int
     after: int
 
+    @property
+    def number(self) -> tuple[str, Resource, Setting]:
+        """Return which number of the pod it is about."""
+        return self.container, self.resource, self.setting
+
 
 PodNumbers = dict[str, Requirements]
 """All that a resize could change: by container, in the order of the spec, last the pod's own budget under no name."""

@@ -1,8 +1,9 @@
 """Sharing one resource of a node: what fits, who goes first, who gets how much of the largest spike. Core, pure.
 
 Whole numbers of one resource, millicores or bytes. Nothing here knows pods or Kubernetes. *Fits* means that what is
-handed out fits: the bases of all and the largest spike once. ``final = base + largest spike x own spike / all spikes``,
-so base <= final <= peak, and the finals sum up to the bases and the largest spike.
+sure to be handed out fits: the bases of all and the largest spike once. ``final = base + headroom x own spike / all
+spikes``, so base <= final <= peak, and the finals sum up to the bases and the headroom. That is the largest spike, or
+more where pods were seen to spike together and there is room: nobody has to go for that.
 
 Source:
     The CruiseKube algorithm document; facts on CruiseKube, sections 5 to 7.
@@ -36,9 +37,13 @@ def eviction_order(ranking: Ranking, spike: int, name: tuple[str, ...]) -> tuple
     return None if place is None else (place, -spike, name)
 
 
-def handed_out(*, spike: int, room: int, is_infeasible: bool) -> int:
-    """Return the headroom: the largest spike; of a node that does not fit only what is left, to be shown."""
-    return max(0, min(spike, room)) if is_infeasible else spike
+def handed_out(*, spike: int, joint: int, spikes: int, claimed: int, room: int) -> int:
+    """Return the headroom: the largest spike, or the joint one where that is more; of either only what is left.
+
+    The joint one says nothing beyond all spikes in sum, as nobody is given more than its own. What is claimed of the
+    room, as it presses now or is sustained, goes before what may come.
+    """
+    return max(0, min(max(spike, min(joint, spikes, room - claimed)), room))
 
 
 def finals(

@@ -98,7 +98,7 @@ class _Side:
     in_use: Floats | None
     """The least request that memory in use allows, 0 where that is not known; None = no such rule."""
     limit_floor: Floats | None
-    """What a limit may be lowered to, infinite where that is not known; None = to anything."""
+    """What a limit may be lowered to, infinite where it may not be; None = to anything."""
     own_limit: Floats | None
     """The limit the policy names, 0 where it names none; None = it names none in any row."""
 
@@ -123,6 +123,8 @@ def apply(proposals: Proposals, stated: Stated, options: BoundsOptions, *, steps
         own_limit=None,
     )
     ratio = options.memory_in_use_ratio
+    keeps = stated.keeps_memory_limit
+    may_lower = stated.has_memory_current if keeps is None else stated.has_memory_current & ~keeps
     memory = _Side(
         proposed=proposals.memory_request_bytes,
         has=proposals.has_memory if controlled is not ControlledResources.CPU else np.zeros_like(proposals.has_memory),
@@ -132,7 +134,7 @@ def apply(proposals: Proposals, stated: Stated, options: BoundsOptions, *, steps
         limit=stated.memory_limit_bytes,
         has_limit=stated.has_memory_limit,
         in_use=np.ceil(stated.working_set_bytes * (stated.has_working_set * ratio)),
-        limit_floor=np.where(stated.has_memory_current, np.ceil(stated.memory_current_bytes * ratio), np.inf),
+        limit_floor=np.where(may_lower, np.ceil(stated.memory_current_bytes * ratio), np.inf),
         own_limit=_own_limit(proposals, options.round_memory_bytes),
     )
     cpu_edges = _Edges(
@@ -156,7 +158,9 @@ def apply(proposals: Proposals, stated: Stated, options: BoundsOptions, *, steps
     cpu_request, cpu_limit, has_cpu_limit = _bounded(cpu, has_cpu, cpu_edges, rule, guaranteed, cpu_marks)
     has_memory = memory.has & np.isfinite(memory.proposed)
     memory_marks = _Marks(Resource.MEMORY, has_memory, steps)
-    memory_marks.lacks_memory_in_use = steps is not None and not stated.has_memory_current[0]
+    if steps is not None and not may_lower[0]:
+        reason = ": memory.coldFile is exclude" if stated.has_memory_current[0] else " while memory in use is not known"
+        memory_marks.limit_note = f"not lowered{reason}"
     memory_request, memory_limit, has_memory_limit = _bounded(
         memory, has_memory, memory_edges, rule, guaranteed, memory_marks
     )
@@ -182,8 +186,8 @@ class _Marks:
         self._resource = resource
         # A row without an answer goes through the rules as well; nothing of that is told.
         self._steps = steps if steps is not None and has[0] else None
-        self.lacks_memory_in_use = False
-        """What memory is in use is not known in the row that is told about."""
+        self.limit_note = ""
+        """Why the limit of the row that is told about may not be lowered."""
 
     def take(self, bound: Bound, before: Floats, after: Floats, *, of: str = "request") -> Floats:
         """Record the rows that a rule changed; return what it made of them."""
@@ -194,8 +198,7 @@ class _Marks:
         self.bits |= changed * _BIT[bound]
         if self._steps is not None and changed[0]:
             unit = self._resource.unit
-            unknown = self.lacks_memory_in_use and bound is Bound.IN_USE
-            note = "not lowered while memory in use is not known" if unknown else ""
+            note = self.limit_note if bound is Bound.IN_USE else ""
             self._steps.say(
                 self._resource.value, f"{of} {_WORDS[bound]}", float(after[0]), unit, note, before=float(before[0])
             )

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 from agent.core.cluster.resource import Resource
 from agent.core.history.minutes import Minutes, OutOfMemory
@@ -53,6 +53,8 @@ class Present:
     """The pod asks by annotation for whole CPU cores for this container (VPA's integer post-processor)."""
     elsewhere: Elsewhere | None = None
     """None = nothing is known of other nodes, of any row."""
+    has_credit: Bools | None = None
+    """Whose starvation for CPU is answered within seconds, so that the request may lie lower; None = nobody's."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,6 +76,8 @@ class Stated:
     has_memory_current: Bools
     is_guaranteed: Bools
     """The pod's QoS class is Guaranteed: requests and limits move together or not at all."""
+    keeps_memory_limit: Bools | None = None
+    """The memory limit is not lowered; None = that of no row is kept."""
 
 
 class LimitRule(StrEnum):
@@ -108,6 +112,8 @@ class Proposals:
     """There is no prediction yet: the answer may raise the request, never lower it."""
     memory_upward_only: Bools
     limit_rule: LimitRule
+    has_credit: Bools | None = None
+    """The CPU request lies lower because starvation is answered within seconds; None = nobody's."""
     extra: Mapping[str, Floats] = field(default_factory=dict)
     """More figures of this policy, named with their unit: ``cpu_lower_bound_millicores`` and the like."""
 
@@ -205,6 +211,9 @@ class MinutePolicy:
         for part in self._parts:
             part.forget(rows)
 
+    def record_image(self, row: int, since_unix_seconds: float) -> None:
+        """Record that a row's containers run another image: nothing to those that go by usage alone."""
+
 
 class Policy(RowPart, Protocol):
     """A way of sizing. Holds what it has learnt of ``n`` rows; the rest comes as arguments."""
@@ -221,7 +230,31 @@ class Policy(RowPart, Protocol):
     def record_oom(self, row: int, kill: OutOfMemory) -> None:
         """Record a kill; at equal times usage comes first."""
 
+    def record_image(self, row: int, since_unix_seconds: float) -> None:
+        """Record since when a row's containers run another image than before."""
+
     def recommend(
         self, rows: Rows, present: Present, *, now_unix_seconds: float, steps: Steps | None = None
     ) -> Proposals:
         """Answer for some rows, ``present`` in their order; changes nothing. Steps are asked for with one row only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeenTogether:
+    """What some rows may be expected to demand at once, and when they were seen to."""
+
+    demand_millicores: float
+    """Of all of them."""
+    unix_seconds: float
+    """Start of the five minutes in which they demanded that."""
+
+
+@runtime_checkable
+class JointPolicy(Policy, Protocol):
+    """A policy that knows what its rows demanded at the same time."""
+
+    def together(self, rows: Rows, bases: Floats, *, now_unix_seconds: float) -> SeenTogether | None:
+        """Return what some rows, each once, may be expected to demand together; None = not known yet.
+
+        ``bases`` is what each counts with where it was not there; millicores, in the order of the rows.
+        """

@@ -125,6 +125,8 @@ class Advice:
     bounds: tuple[Bound, ...] = ()
     """Those that changed the answer."""
     is_upward_only: bool = False
+    has_credit: bool = False
+    """CPU only: it is asked for at the price of what is answered within seconds."""
     extra: Mapping[str, float] = field(default_factory=dict)
     """More figures of the policy (lower and upper bound and the like), named with their unit."""
 

@@ -16,6 +16,7 @@ from agent.core.numbers.amount_text import amount_text
 from agent.core.numbers.arrays import Floats
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
 from agent.core.recommender.bounds import Bounded, apply, bounds_of
+from agent.core.recommender.credit import CPU_IN_PLACE, CREDIT_WORDS, Credit
 from agent.core.recommender.other_nodes import raised_by_kills
 from agent.core.recommender.outlook import Outlook
 from agent.core.recommender.pod_itself import stated_with_pod_itself, with_pod_itself
@@ -128,8 +129,13 @@ def explain(
     subjects, steps = (subject,), Steps()
     present, borne = present_of(subjects), (subject.pod_itself,)
     stated = stated_with_pod_itself(stated_of(subjects), borne)
+    cold = subject.memory.cold_file
+    if cold is not None and cold.is_left_out:
+        note = "memory.coldFile is exclude: of each figure that follows"
+        steps.say("memory", "left out: file cache that nobody came back for", cold.active_bytes, "bytes", note)
     proposals = policy.recommend(rows_of(subjects), present, now_unix_seconds=now_unix_seconds, steps=steps)
     proposals = with_pod_itself(raised_by_kills(proposals, present, steps), borne, steps)
+    _say_no_credit(steps, subject, proposals)
     proposals = _believed(proposals, conditions)
     bounded = apply(proposals, stated, options, steps=steps)
     (answer,) = _recommendations(subjects, policy.name, proposals, bounded, conditions, options)
@@ -147,6 +153,13 @@ def explain(
         changes=outlook.sentences(answer),
         hours_counted=tuple(steps.hours),
     )
+
+
+def _say_no_credit(steps: Steps, subject: Subject, proposals: Proposals) -> None:
+    """Record why the full price is asked for, where the policy knows another one."""
+    credit = subject.credit
+    if credit is not None and credit is not Credit.GRANTED and CPU_IN_PLACE in proposals.extra:
+        steps.say(Resource.CPU, "no credit for seconds", None, "", CREDIT_WORDS[credit])
 
 
 def _believed(proposals: Proposals, conditions: Conditions) -> Proposals:
@@ -186,6 +199,7 @@ class _Side:
     peak: list[float]
     proposed: list[float]
     upward_only: list[bool]
+    credit: list[bool]
     extra: list[Mapping[str, float]]
 
     def advice(self, index: int, withheld: Withheld | None, stated: int | None, judge: _Judge) -> Advice:
@@ -201,6 +215,7 @@ class _Side:
             proposed=self.proposed[index] if has else None,
             bounds=bounds_of(self.bits[index]) if withheld is None else (),
             is_upward_only=has and self.upward_only[index],
+            has_credit=has and self.credit[index],
             extra=self.extra[index] if has else _NOTHING_EXTRA,
         )
 
@@ -213,6 +228,7 @@ def _recommendations(
     conditions: Conditions,
     options: BoundsOptions,
 ) -> list[Recommendation]:
+    nobody = [False] * len(subjects)
     cpu = _Side(
         request=_whole(bounded.cpu_request_millicores),
         has=bounded.has_cpu.tolist(),
@@ -224,6 +240,7 @@ def _recommendations(
         peak=proposals.cpu_peak_millicores.tolist(),
         proposed=proposals.cpu_request_millicores.tolist(),
         upward_only=proposals.cpu_upward_only.tolist(),
+        credit=nobody if proposals.has_credit is None else proposals.has_credit.tolist(),
         extra=_extra(proposals, Resource.CPU),
     )
     memory = _Side(
@@ -237,6 +254,7 @@ def _recommendations(
         peak=proposals.memory_peak_bytes.tolist(),
         proposed=proposals.memory_request_bytes.tolist(),
         upward_only=proposals.memory_upward_only.tolist(),
+        credit=nobody,
         extra=_extra(proposals, Resource.MEMORY),
     )
     cpu_barred = _NOT_CONTROLLED if options.controlled_resources is ControlledResources.MEMORY else None

@@ -40,6 +40,11 @@ def policy_name(text: str) -> PolicyName:
         raise UnknownPolicyError(f"{text!r} is no policy; allowed: {', '.join(PolicyName)}") from None
 
 
+def remembered_days(name: PolicyName) -> int | None:
+    """Return from how many past days a policy answers, where that is fixed; what is older need not be folded."""
+    return 7 if name is PolicyName.PLIMSOLL else None
+
+
 def make(name: PolicyName, options: PolicyOptions, rows: int, *, requests_only: bool = False) -> Policy:
     """Return a policy that knows nothing yet.
 

@@ -16,6 +16,7 @@ from agent.core.cluster.unit import UnitIdentity, UnitResources
 from agent.core.cluster.workload import DAEMON_SET_KIND, Workload
 from agent.core.history.directive import ContainerDirective
 from agent.core.numbers.arrays import Rows
+from agent.core.recommender.credit import Credit
 from agent.core.recommender.other_nodes import OWN_MINUTES, column, elsewhere_of
 from agent.core.recommender.policy import Present, Stated
 from agent.core.window.pod_itself import PodItself
@@ -37,6 +38,7 @@ class Subject:
     resources: UnitResources
     cpu: CpuWindow
     memory: MemoryWindow
+    """As memory is asked for: without cold file cache where that is left out."""
     sample_age_seconds: float | None
     """Age of the newest good reading; None = there is none."""
     history_minutes: int
@@ -53,8 +55,12 @@ class Subject:
     """None = not known, or it has no pod."""
     pod_itself: PodItself | None = None
     """What its pod uses in none of its containers and is counted here; None = nothing, or it counts elsewhere."""
+    keeps_memory_limit: bool = False
+    """Its memory limit is not lowered."""
     elsewhere: ContainerDirective | None = None
     """What other nodes saw of its workload's; None = nothing is known, or believed."""
+    credit: Credit | None = None
+    """Whether starvation is answered within seconds, by the newest plan; None = no plan has said."""
 
     @property
     def has_own_week(self) -> bool:
@@ -110,6 +116,7 @@ def present_of(subjects: Sequence[Subject]) -> Present:
         elsewhere=elsewhere_of(
             [subject.elsewhere for subject in subjects], [subject.has_own_week for subject in subjects]
         ),
+        has_credit=np.array([subject.credit is Credit.GRANTED for subject in subjects], dtype=np.bool_),
     )
 
 
@@ -135,4 +142,5 @@ def stated_of(subjects: Sequence[Subject]) -> Stated:
         memory_current_bytes=memory_current,
         has_memory_current=has_memory_current,
         is_guaranteed=np.array([subject.identity.qos is QosClass.GUARANTEED for subject in subjects], dtype=np.bool_),
+        keeps_memory_limit=np.array([subject.keeps_memory_limit for subject in subjects], dtype=np.bool_),
     )

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
+
+import numpy as np
 
 from agent.core.cluster.pod import Pod
 from agent.core.orders.plan_options import ActOptions
 from agent.core.plan.demand import FREE, Constraint, Kept
 from agent.core.plan.plan import Phase, PlanStep
 from agent.core.plan.pod_change import changed_pod
+from agent.core.recommender.calm_falls import NEVER, calm_falls_of
 from agent.core.resize.decision import Action
 from agent.core.resize.put_back import step_of
 from agent.core.resize.record import Flight, FlightState, PodRecord
 from agent.core.resize.refusal import requests_in_all
-from agent.core.resize.status import ResizeState, resize_status
+from agent.core.resize.status import ResizeState, ResizeStatus, resize_status
 
 _IN_FLIGHT: Final = Constraint(shrink=Kept.IN_FLIGHT, grow=Kept.IN_FLIGHT, urgent_grow=Kept.IN_FLIGHT)
 _DEFERRED: Final = Constraint(shrink=Kept.DEFERRED, grow=Kept.DEFERRED, urgent_grow=Kept.DEFERRED)
@@ -21,14 +25,19 @@ _INFEASIBLE: Final = Constraint(shrink=Kept.INFEASIBLE, grow=Kept.INFEASIBLE, ur
 
 
 def constraint_of(record: PodRecord | None, pod: Pod, act: ActOptions, now_seconds: float) -> Constraint:
-    """Return what stands in the way of changing a pod; a resize that somebody else has begun does so as well."""
+    """Return what stands in the way of changing a pod; a resize that somebody else has begun does so as well.
+
+    What is short now does not wait for a resize of ours that asked for something else: a kubelet takes seconds to put
+    CPU in force while the pod stands still at its memory.high.
+    """
     status = resize_status(pod)
     flight = record.flight if record is not None else None
+    is_topped = flight is not None and may_be_topped(flight, status)
     # Of a restore nothing is withdrawn: once its pod may be sized again, what a plan says comes in its place.
     if flight is None or flight.action is not Action.RESTORE or _is_getting_on(flight, pod):
         if status.state is ResizeState.DEFERRED and (flight is None or flight.state is FlightState.DEFERRED):
             return _DEFERRED
-        if flight is not None or status.is_in_flight:
+        if not is_topped and (flight is not None or status.is_in_flight):
             return _IN_FLIGHT
     if record is None:
         return FREE
@@ -44,13 +53,41 @@ def constraint_of(record: PodRecord | None, pod: Pod, act: ActOptions, now_secon
     rises = waiting.get(Phase.GROW)
     changed = record.changed_seconds
     age_seconds = now_seconds - changed if changed is not None else None
-    return Constraint(
+    constraint = Constraint(
         shrink=Kept.IN_FLIGHT if is_wanted else falls or _cooling(age_seconds, act.shrink_cool_down_seconds),
         grow=rises or _cooling(age_seconds, act.grow_cool_down_seconds),
         urgent_grow=rises,
+        calm_until_seconds=_calm_until(record, act, now_seconds),
         cpu_below_millicores=infeasible.cpu_below_millicores if infeasible is not None else None,
         memory_below_bytes=infeasible.memory_below_bytes if infeasible is not None else None,
     )
+    if flight is None or not is_topped:
+        return constraint
+    rising = frozenset(change.number for change in flight.step.changes if change.after > change.before)
+    return replace(constraint, shrink=Kept.IN_FLIGHT, grow=Kept.IN_FLIGHT, rising=rising)
+
+
+def may_be_topped(flight: Flight, status: ResizeStatus) -> bool:
+    """Return whether what is short now may be asked for before a resize has come to its end.
+
+    The API server has taken it, and the kubelet neither puts it off nor fails at it: it takes the newest spec whenever
+    it gets there.
+    """
+    if flight.action is not Action.RESIZE or flight.state is not FlightState.ACCEPTED:
+        return False
+    return status.state in (ResizeState.UNSEEN, ResizeState.IN_PROGRESS, ResizeState.UNKNOWN)
+
+
+def _calm_until(record: PodRecord, act: ActOptions, now_seconds: float) -> float | None:
+    """Return until when CPU with credit is not to fall; None = it may now."""
+    if record.cpu_fell_seconds is None and record.cpu_grown_seconds is None:
+        return None
+    fell, grown = (
+        np.array(NEVER if seconds is None else seconds)
+        for seconds in (record.cpu_fell_seconds, record.cpu_grown_seconds)
+    )
+    begin_seconds = float(calm_falls_of(act).begin_seconds(fell, grown))
+    return begin_seconds if begin_seconds > now_seconds else None
 
 
 def _cooling(age_seconds: float | None, cool_down_seconds: float) -> Kept | None:
@@ -76,10 +113,13 @@ def kept_back(
         return constraint.shrink
     if any(change.after < change.before for change in step.changes) and constraint.shrink is not None:
         return constraint.shrink
-    if any(change.after > change.before for change in step.changes):
+    rises = [change for change in step.changes if change.after > change.before]
+    if rises:
         reason = constraint.urgent_grow if step.is_urgent else constraint.grow
         if reason is not None:
             return reason
+    if any(change.number in constraint.rising for change in rises):
+        return Kept.IN_FLIGHT
     before, after = requests_in_all(pod), requests_in_all(changed_pod(pod, step.changes))
     belows = (constraint.cpu_below_millicores, constraint.memory_below_bytes)
     for now, then, below in zip(before, after, belows, strict=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final, Protocol
@@ -122,22 +122,34 @@ def newest_outcomes(decisions: Sequence[Decision]) -> tuple[Decision, ...]:
 
     Newest first, before and after; what is no resize stays as it was. The log has an entry for the server's answer,
     which says why the resize was made, and one for each thing that came of it, which says how long that took. An entry
-    of which the first is not in the log stands as it is.
+    of which the first is not in the log stands as it is. What was put on top of another resize shares its outcome, and
+    both are one entry from then on.
     """
     first: dict[_Key, Decision] = {}
     newest: dict[int, Decision] = {}
     """By the sequence number of the first entry."""
     for decision in reversed(decisions):
         key = _key(decision)
-        begun = None if key is None else first.get(key)
-        if begun is not None and decision.seconds is not None:
-            newest.pop(begun.sequence)  # so that it takes its new place in time
-            newest[begun.sequence] = _told_on(begun, decision)
+        begun = _begun(key, first, newest) if key is not None and decision.seconds is not None else ()
+        if key is not None and begun:
+            for begun_key in begun:
+                newest.pop(first[begun_key].sequence)  # so that it takes its new place in time
+            last = max((first.pop(begun_key) for begun_key in begun), key=lambda entry: entry.sequence)
+            first[key] = last
+            newest[last.sequence] = _told_on(last, decision)
             continue
         newest[decision.sequence] = decision
         if key is not None and decision.outcome in _SENT:
             first[key] = decision
     return tuple(reversed(newest.values()))
+
+
+def _begun(key: _Key, first: Mapping[_Key, Decision], newest: Mapping[int, Decision]) -> tuple[_Key, ...]:
+    """Return whose outcome an entry tells: of one resize, or of those without one that were put on top of another."""
+    if key in first:
+        return (key,)
+    untold = (begun for begun, entry in first.items() if newest[entry.sequence] is entry)
+    return tuple(begun for begun in untold if begun[:2] == key[:2] and set(begun[2]) < set(key[2]))
 
 
 def _key(decision: Decision) -> _Key | None:

@@ -11,8 +11,10 @@ from typing import Final
 
 from agent.core.cluster.node import Node
 from agent.core.cluster.pod import Pod
+from agent.core.cluster.resource import Resource
 from agent.core.plan.demand import Kept
-from agent.core.plan.pod_change import spec_text
+from agent.core.plan.plan import PlanStep
+from agent.core.plan.pod_change import Setting, spec_text
 from agent.core.resize.decision import Action, Outcome
 from agent.core.resize.put_back import lowers_memory_limit, step_of, withdrawal
 from agent.core.resize.record import Flight, FlightState, News, PodRecord, PutBack
@@ -21,6 +23,8 @@ from agent.core.resize.status import ResizeState, ResizeStatus, resize_status
 
 UNSEEN_SECONDS: Final = 120.0
 """After so long a wish of which the pod shows nothing was not done: twice as long as an API server works at a call."""
+
+_CPU_REQUEST: Final = (Resource.CPU, Setting.REQUEST)
 
 APPLIED: Final = "applied"
 SEEN: Final = "seen_in_pod"
@@ -67,6 +71,13 @@ def follow(record: PodRecord, look: PodLook) -> tuple[PodRecord, tuple[News, ...
     if record.wanted is not None and is_answered and step_of(record, look.pod) is None:
         record = replace(record, wanted=None)
     return _aged(record, look), news
+
+
+def on_top(below: PlanStep, step: PlanStep) -> PlanStep:
+    """Return a step that is sent while another one is under way as one with that: they come to their end together."""
+    numbers = {change.number for change in step.changes}
+    kept = tuple(change for change in below.changes if change.number not in numbers)
+    return replace(step, changes=(*kept, *step.changes))
 
 
 def _follow_flight(record: PodRecord, flight: Flight, spec: str, look: PodLook) -> tuple[PodRecord, tuple[News, ...]]:
@@ -125,10 +136,17 @@ def _by_status(
 
 
 def _done(record: PodRecord, flight: Flight, look: PodLook) -> tuple[PodRecord, tuple[News, ...]]:
+    # What is put back is no answer of a policy.
+    changes = flight.step.changes if flight.action is Action.RESIZE else ()
+    cpu = [change for change in changes if (change.resource, change.setting) == _CPU_REQUEST]
+    fell = any(change.after < change.before for change in cpu)
+    grew = flight.step.is_urgent and any(change.after > change.before for change in cpu)
     record = replace(
         record,
         flight=None,
         changed_seconds=look.now_seconds,
+        cpu_fell_seconds=look.now_seconds if fell else record.cpu_fell_seconds,
+        cpu_grown_seconds=look.now_seconds if grew else record.cpu_grown_seconds,
         wanted=_still_wanted(record),
         refused=tuple(refusal for refusal in record.refused if refusal.phase is not flight.step.phase),
         shrunk=tuple(

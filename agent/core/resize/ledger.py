@@ -1,8 +1,9 @@
 """The ledger of acting: what was sent for which pod, what came of it, and so what may be done next.
 
-Core: no clock, no I/O; time is an argument. One resize of a pod is under way at a time; a "never" is not asked again;
-refusals wait longer each time; a shrink that was followed by a kill or by memory pressure is taken back, and its
-workload is left alone. Nothing of that is lost over a restart: ``kept`` gives it all, and a new ledger begins with it.
+Core: no clock, no I/O; time is an argument. One resize of a pod is under way at a time, and only what is short now is
+put on top of it; a "never" is not asked again; refusals wait longer each time; a shrink that was followed by a kill or
+by memory pressure is taken back, and its workload is left alone. Nothing of that is lost over a restart: ``kept`` gives
+it all, and a new ledger begins with it.
 
 The clock is any that does not go back, best one that outlives a restart; moments that lie ahead of it when a ledger
 begins (the clock was put back, the machine restarted) count as now.
@@ -20,9 +21,9 @@ from agent.core.plan.demand import Constraint, Kept
 from agent.core.plan.plan import PlanStep
 from agent.core.plan.pod_change import changed_pod, spec_text
 from agent.core.resize.answer import AnswerKind, ResizeAnswer
-from agent.core.resize.constraint import constraint_of, kept_back
+from agent.core.resize.constraint import constraint_of, kept_back, may_be_topped
 from agent.core.resize.decision import Action
-from agent.core.resize.flight import PodLook, follow
+from agent.core.resize.flight import PodLook, follow, on_top
 from agent.core.resize.oom_cool_down import OomCoolDown, raised_memory_limits
 from agent.core.resize.originals import ref_of
 from agent.core.resize.put_back import memory_falls, revert, step_of
@@ -39,6 +40,7 @@ from agent.core.resize.record import (
     as_of,
 )
 from agent.core.resize.refusal import after_answer, requests_in_all
+from agent.core.resize.status import resize_status
 
 _FIRST_WAIT_SECONDS = 1.0
 _LONGEST_WAIT_SECONDS = 60.0
@@ -65,6 +67,8 @@ class Ledger:
         self._oom = OomCoolDown({(action.workload, action.container): action.at_seconds for action in kept.oom_actions})
         self._kills: dict[tuple[str, str], float] = {}
         """Of the last minutes, by pod uid and container; a restart forgets them, and the next kill tells again."""
+        self._topped: dict[str, Flight] = {}
+        """By uid, what was under way when the step that is being sent was put on top of it."""
         self._pods: dict[str, Pod] = {}
         self._specs: dict[str, str] = {}
         self._node: Node | None = None
@@ -125,7 +129,8 @@ class Ledger:
     def sent(self, step: PlanStep, pod: Pod, now_seconds: float, action: Action = Action.RESIZE) -> None:
         """Record that a step is being sent; to be kept before it is, so that a crash in between is no riddle.
 
-        While another resize of the pod is under way, only what puts it back is no InFlightError.
+        While another resize of the pod is under way, only what puts it back or is urgent is no InFlightError. What is
+        put on top of another is followed as one with it.
         """
         record = self._records.get(pod.uid) or _new_record(pod)
         held = kept_back(step, record, pod, self._act, now_seconds, action)
@@ -137,6 +142,13 @@ class Ledger:
             action = Action.REVERT
         after = changed_pod(pod, step.changes)
         (cpu_before, memory_before), (cpu_after, memory_after) = requests_in_all(pod), requests_in_all(after)
+        cpu_asked = cpu_after if cpu_after > cpu_before else None
+        memory_asked = memory_after if memory_after > memory_before else None
+        below = record.flight
+        if below is not None and action is Action.RESIZE and may_be_topped(below, resize_status(pod)):
+            self._topped[pod.uid] = below
+            step = on_top(below.step, step)
+            cpu_asked, memory_asked = cpu_asked or below.cpu_asked_millicores, memory_asked or below.memory_asked_bytes
         flight = Flight(
             step=step,
             action=action,
@@ -147,8 +159,8 @@ class Ledger:
             spec_after=spec_text(after),
             generation=pod.generation,
             resource_version=pod.resource_version,
-            cpu_asked_millicores=cpu_after if cpu_after > cpu_before else None,
-            memory_asked_bytes=memory_after if memory_after > memory_before else None,
+            cpu_asked_millicores=cpu_asked,
+            memory_asked_bytes=memory_asked,
         )
         self._records[pod.uid] = replace(record, flight=flight)
         self._pods[pod.uid] = pod
@@ -156,6 +168,7 @@ class Ledger:
     def answered(self, uid: str, answer: ResizeAnswer, now_seconds: float) -> None:
         """Record the API server's answer to the step that was sent last for a pod."""
         self._mind_load(answer, now_seconds)
+        topped = self._topped.pop(uid, None)
         record = self._records.get(uid)
         if record is None or record.flight is None:
             return
@@ -165,7 +178,8 @@ class Ledger:
         if answer.is_done:
             for container in raised_memory_limits(record.flight.step):
                 self._oom.take(record.workload, container, now_seconds)
-        self._records[uid] = after_answer(record, record.flight, answer, self._node, now_seconds)
+        record = after_answer(record, record.flight, answer, self._node, now_seconds)
+        self._records[uid] = replace(record, flight=record.flight or topped)  # what was refused leaves what it was on
 
     def observe(self, state: NodeState, now_seconds: float) -> tuple[News, ...]:
         """Look at all pods, and return what became of their resizes; pods that are gone are forgotten."""

@@ -5,12 +5,13 @@ Seconds are of the ledger's clock, which outlives a restart. All of it has a wri
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
 from agent.core.cluster.pod import PodRef
 from agent.core.cluster.workload import Workload
+from agent.core.numbers.later_field import LATER
 from agent.core.plan.demand import Kept
 from agent.core.plan.plan import Phase, PlanStep
 from agent.core.plan.pod_change import Change
@@ -108,6 +109,10 @@ class PodRecord:
     """As last seen, with nothing under way; None = not seen yet."""
     changed_seconds: float | None = None
     """When it was last resized, by whomever; None = not known."""
+    cpu_fell_seconds: float | None = field(default=None, metadata=LATER)
+    """When a CPU request of it was last made to fall; None = not as far as is remembered."""
+    cpu_grown_seconds: float | None = field(default=None, metadata=LATER)
+    """When starvation last made one grow."""
     flight: Flight | None = None
     infeasible: Infeasible | None = None
     refused: tuple[RefusedPhase, ...] = ()
@@ -192,6 +197,10 @@ def as_of(kept: LedgerState, now_seconds: float) -> LedgerState:
     )
 
 
+def _at_most(seconds: float | None, now: float) -> float | None:
+    return None if seconds is None else min(seconds, now)
+
+
 def _record(record: PodRecord, now: float) -> PodRecord:
     flight = record.flight
     if flight is not None:
@@ -200,7 +209,9 @@ def _record(record: PodRecord, now: float) -> PodRecord:
         )
     return replace(
         record,
-        changed_seconds=None if record.changed_seconds is None else min(record.changed_seconds, now),
+        changed_seconds=_at_most(record.changed_seconds, now),
+        cpu_fell_seconds=_at_most(record.cpu_fell_seconds, now),
+        cpu_grown_seconds=_at_most(record.cpu_grown_seconds, now),
         flight=flight,
         refused=tuple(replace(refusal, since_seconds=min(refusal.since_seconds, now)) for refusal in record.refused),
         shrunk=tuple(

@@ -12,7 +12,7 @@ from agent.core.machine.oom_score import OomScore, score_since_start
 from agent.core.numbers.units import to_units
 from agent.core.orders.order import Orders
 from agent.core.plan.demand import Reserved
-from agent.core.plan.plan import ContainerPlan
+from agent.core.plan.plan import ContainerPlan, ResourcePlan
 from agent.core.recommender.explanation import Explanation, Explanations
 from agent.core.resize.decision import Decision
 from agent.core.resize.originals import Original
@@ -33,6 +33,8 @@ class Acted:
     """About its pod, newest first; only the newest few."""
     told: tuple[str, ...] = ()
     """What the webhook told of its workload that changes what is done, one sentence each."""
+    cpu: ResourcePlan | None = None
+    """The node's sums of CPU: what its share of the headroom is a share of."""
     oom_score: OomScore | None = None
     """The kernel ranks it by the request of its start; None = by that of now, or it is not known."""
 

@@ -32,6 +32,14 @@ class WindowPolicy:
     """Rank of the base demand, 0..1."""
     max_gap_ratio: float = 0.2
     """With more of the window in gaps there is no percentile (fault table, row 15)."""
+    cold_file_window_seconds: float = 1800.0
+    """File cache that nobody came back for in so long is cold; at least the memory window counts."""
+    memory_waiting_ratio: float = 0.1
+    """Who waits for memory (PSI some) for so large a share of a step has no cold file cache, 0..1."""
+    page_bytes: int = 4096
+    """Of a page of this machine's memory: refaults are counted in pages."""
+    leaves_out_cold_file: bool = False
+    """Cold file cache is left out of what is asked for; else it is told of only."""
 
     def __post_init__(self) -> None:
         """Refuse what no window can be taken with.
@@ -47,16 +55,23 @@ class WindowPolicy:
             "min_rate_seconds",
             "max_step_seconds",
             "memory_max_step_seconds",
+            "cold_file_window_seconds",
+            "page_bytes",
         ):
             value: float = getattr(self, name)
             if not value > 0:
                 msg = f"window policy: {name} is {value}; allowed: more than 0"
                 raise ValueError(msg)
-        for name in ("tolerance_ratio", "percentile", "max_gap_ratio"):
+        for name in ("tolerance_ratio", "percentile", "max_gap_ratio", "memory_waiting_ratio"):
             value = getattr(self, name)
             if not 0 <= value <= 1:
                 msg = f"window policy: {name} is {value}; allowed: 0..1"
                 raise ValueError(msg)
+
+    @property
+    def memory_rows_seconds(self) -> float:
+        """How far back memory rows are looked at."""
+        return max(self.memory_window_seconds, self.cold_file_window_seconds)
 
     @property
     def limit_millicores(self) -> float:

@@ -6,7 +6,7 @@ Core, pure. A test compares every offset with the compiled header.
 from __future__ import annotations
 
 from enum import IntEnum, IntFlag
-from typing import Final
+from typing import Final, get_type_hints
 
 import numpy as np
 
@@ -36,6 +36,7 @@ class Has(IntFlag):
     MEMORY_PRESSURE = 64
     IO_PRESSURE = 128
     MEMORY_EVENTS = 256
+    FILE_REFAULTS = 512
 
 
 FILES: Final = (
@@ -81,13 +82,15 @@ MEMORY_ROW: Final = np.dtype(
         ("memory_some_usec", "<u8"),
         ("memory_full_usec", "<u8"),
         ("io_some_usec", "<u8"),
+        ("active_file_bytes", "<u8"),
+        ("workingset_refault_file_pages", "<u8"),
         ("oom_kill", "<u4"),
         ("high_events", "<u4"),
         ("status", "<i4"),
         ("has", "<u4"),
     ]
 )
-"""One slow tick of one cgroup: memory and the pressures that move slowly; 88 bytes (``pl_memory_row``)."""
+"""One slow tick of one cgroup: memory and the pressures that move slowly; 104 bytes (``pl_memory_row``)."""
 
 MINUTE_ROW: Final = np.dtype(
     [
@@ -126,3 +129,15 @@ SLOT_HEADER: Final = np.dtype(
     ]
 )
 """What stands before a slot's rings; 1,024 bytes (``pl_slot_header``)."""
+
+
+def sums_dtype(record: type[tuple[object, ...]]) -> np.dtype[np.void]:
+    """Return the dtype of a named tuple of sums as C fills it in (native/windows.h): 8 bytes a figure, in their order.
+
+    Args:
+        record: Its fields are integers, floats, or named tuples of such.
+    """
+    fields: list[tuple[str, str | np.dtype[np.void]]] = []
+    for name, kind in get_type_hints(record).items():
+        fields.append((name, {int: "<i8", float: "<f8"}.get(kind) or sums_dtype(kind)))
+    return np.dtype(fields)

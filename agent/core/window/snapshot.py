@@ -73,6 +73,21 @@ class CpuWindow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ColdFile:
+    """File cache of one cgroup that nobody is known to have come back for within a window; see ``cold_file``."""
+
+    total_bytes: int
+    """Active and inactive."""
+    active_bytes: int
+    """What of it is in the working set: inactive file pages are not."""
+    refaulted_bytes: int
+    """File cache that was reclaimed within the window and then read again, so that it was missed."""
+    window_seconds: float
+    is_left_out: bool
+    """``active_bytes`` are not asked for as a request; False = they are told of only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryWindow:
     """Memory of one cgroup over a window that ends at a stated moment; bytes. None has its reason in ``missing``."""
 
@@ -97,6 +112,7 @@ class MemoryWindow:
     """How often inside the window its tasks were held back to reclaim, as it was above memory.high."""
     io_pressure_some_ratio: float | None = None
     """Wait of some task for a disk (io.pressure), share of time over the window."""
+    cold_file: ColdFile | None = None
     missing: Mapping[str, Missing] = field(default_factory=dict)
 
 

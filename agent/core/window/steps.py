@@ -128,6 +128,27 @@ def rise(counter: NDArray[np.void]) -> NDArray[np.int64]:
     return wrapped.view(np.int32).astype(np.int64)
 
 
+def pauses(stamps: NDArray[np.int64], oldest_ns: int, max_step_ns: int, start_ns: int, end_ns: int) -> tuple[int, int]:
+    """Return how much of the observed part of the window lies in pauses longer than a step may be, and how long it is.
+
+    Nanoseconds both; the second is below 0 where nothing of the window was observed.
+    """
+    observed_start_ns = max(start_ns, min(oldest_ns, int(stamps[0])))
+    observed_ns = end_ns - observed_start_ns
+    is_whole = int(stamps[0]) - observed_start_ns <= max_step_ns and end_ns - int(stamps[-1]) <= max_step_ns
+    if is_whole and (stamps.size < 2 or int(np.max(stamps[1:] - stamps[:-1])) <= max_step_ns):
+        return 0, observed_ns  # the usual case, without further arrays
+    # The observed part's two edges bound pauses as readings do.
+    edges = np.concatenate(([observed_start_ns], np.maximum(stamps, observed_start_ns), [end_ns]))
+    lengths_ns = edges[1:] - edges[:-1]
+    return int(lengths_ns[lengths_ns > max_step_ns].sum()), observed_ns
+
+
+def gap_ratio(paused_ns: int, observed_ns: int) -> float:
+    """Return the share of what was observed that is gap, 0..1; 0 where nothing was."""
+    return paused_ns / observed_ns if observed_ns > 0 else 0.0
+
+
 def cpu_steps(
     pieces: Sequence[NDArray[np.void]], policy: WindowPolicy, *, until_ns: int, since_ns: int = 0
 ) -> CpuSteps:
@@ -249,10 +270,9 @@ def _throttling(
         return zeros, zeros, zeros, zeros, None
     throttled_usec = rise(column(pieces, "throttled_usec", _EMPTY)[chosen])
     nr_periods = rise(column(pieces, "nr_periods", _EMPTY)[chosen])
-    nr_throttled = zeros
-    if not np.count_nonzero(throttled_usec) and not np.count_nonzero(nr_periods):  # no cpu.max in force
-        return _where(known, elapsed_ns), throttled_usec, nr_periods, nr_throttled, None
     nr_throttled = rise(column(pieces, "nr_throttled", _EMPTY)[chosen])
+    if not (np.count_nonzero(throttled_usec) or np.count_nonzero(nr_periods) or np.count_nonzero(nr_throttled)):
+        return _where(known, elapsed_ns), throttled_usec, nr_periods, nr_throttled, None  # no cpu.max in force
     known = known & (throttled_usec >= 0) & (nr_periods >= 0) & (nr_throttled >= 0)
     throttled_ns = _where(known, elapsed_ns)
     throttled_usec = _where(known, np.minimum(throttled_usec, elapsed_ns // 1000))

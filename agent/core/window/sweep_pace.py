@@ -33,7 +33,7 @@ class Pace:
 
     base_interval_ns: int
     budget_ns: int
-    """A sweep that takes longer is an overrun."""
+    """A sweep that takes more CPU time is an overrun."""
     factor: int = 1
     """The interval in force is base x factor; 1, 2, 4 or 8."""
     due_ns: int
@@ -47,7 +47,7 @@ class Pace:
         return self.base_interval_ns * self.factor
 
 
-def after_sweep(pace: Pace, *, now_ns: int, sweep_ns: int) -> tuple[Pace, dict[Skipped, int]]:
+def after_sweep(pace: Pace, *, now_ns: int, cost_ns: int) -> tuple[Pace, dict[Skipped, int]]:
     """Set the next deadline after a sweep.
 
     Deadlines lie on a grid from the first one, so lateness never adds up; those already past are skipped, not made up
@@ -55,16 +55,18 @@ def after_sweep(pace: Pace, *, now_ns: int, sweep_ns: int) -> tuple[Pace, dict[S
 
     Args:
         pace: The state in force; its ``due_ns`` is the sweep just made.
+        now_ns: CLOCK_MONOTONIC.
+        cost_ns: CPU time that the sweep took.
 
     Returns:
         The next state, and the sweeps that did not happen by reason (base-rate sweeps left out).
     """
     overruns, calm, factor = 0, 0, pace.factor
-    if sweep_ns > pace.budget_ns:
+    if cost_ns > pace.budget_ns:
         overruns = pace.overruns_in_a_row + 1
         if overruns >= OVERRUNS_TO_HALVE and factor < SLOWEST_FACTOR:
             factor, overruns = factor * 2, 0
-    elif sweep_ns * 4 < pace.budget_ns:
+    elif cost_ns * 4 < pace.budget_ns:
         calm = pace.calm_in_a_row + 1
         if calm >= CALM_SWEEPS_TO_DOUBLE and factor > 1:
             factor, calm = factor // 2, 0

@@ -15,6 +15,7 @@ from types import UnionType
 from typing import Final, Generic, NoReturn, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from agent.core.machine.cluster_checkup import ClusterStatus
+from agent.core.numbers.later_field import is_later
 from agent.core.plan.plan import Plan
 from agent.core.recommender.recommendation import Recommendations
 from agent.core.resize.decision import Decision, Decisions
@@ -209,15 +210,18 @@ def _record_of(kind: type) -> _Decoder:
     hints = get_type_hints(kind)
     readers = tuple((name, _decoder(hints[name])) for name in _names(kind))
     known = frozenset(_names(kind))
+    required = known - {field.name for field in fields(kind) if is_later(field)}
 
     def read(value: object, place: str) -> object:
         if not isinstance(value, Mapping):
             _refuse(place, value, "an object")
-        if value.keys() != known:
+        if not required <= value.keys() <= known:
             unknown = sorted(str(key) for key in value.keys() - known)
-            absent = sorted(known - value.keys())
+            absent = sorted(required - value.keys())
             raise DocumentFormatError(f"{place}: unknown fields {unknown}, absent fields {absent}")
-        built: object = kind(**{name: read_field(value[name], f"{place}.{name}") for name, read_field in readers})
+        built: object = kind(
+            **{name: read_field(value[name], f"{place}.{name}") for name, read_field in readers if name in value}
+        )
         return built
 
     return read

@@ -25,9 +25,11 @@ from agent.core.numbers.arrays import Floats, Ints, Rows
 from agent.core.orders.policy_options import PolicyName
 from agent.core.recommender.policy import Policy
 from agent.core.recommender.registry import PolicyOptions, make
+from agent.core.window.minute_row import minute_table
 from agent.core.window.ring_rows import MINUTE_ROW, Has
 from agent.node.history.clock import MINUTE_SECONDS, HistoryClock
 from agent.node.history.file import HistoryError, HistoryFile, HistoryFull
+from agent.node.history.images import RowImages
 
 log = logging.getLogger(__name__)
 
@@ -104,6 +106,7 @@ class Learner:
         """Held while rows are given; taken before ``lock``. Whoever has both sees as many rows here as there."""
         self._places: dict[str, Place] = {}
         self._rows: dict[HistoryKey, int] = dict(history.keys())
+        self._images: Final = RowImages(history)
         self._kills: deque[tuple[UnitIdentity, OutOfMemory]] = deque(maxlen=MAX_KILLS)
         self._unsettled: deque[tuple[int, OutOfMemory]] = deque(maxlen=MAX_KILLS)
         """Rows and kills learnt before the minute in which they happened."""
@@ -131,7 +134,18 @@ class Learner:
             place = Place(identity=identity, belonging=belonging, row=self._row_of(identity, belonging))
             if place.row < self.history.rows:  # nobody's row is asked for again: there may be one by then
                 self._places[identity.cgroup_path] = place
+                self._see_image(place)
         return place
+
+    def _see_image(self, place: Place) -> None:
+        """Tell the policies of an image that is new to a row."""
+        image_hash, created = place.belonging.image_hash, place.belonging.pod_created_unix_seconds
+        if image_hash is None or created is None or not self._images.see(place.row, image_hash, created):
+            return
+        log.info("another image", extra={"container": str(history_key(place.identity, place.belonging.workload))})
+        with self.lock:
+            for policy in self._policies():
+                policy.record_image(place.row, created)
 
     def _row_of(self, identity: UnitIdentity, belonging: Belonging) -> int:
         key = history_key(identity, belonging.workload)
@@ -158,6 +172,7 @@ class Learner:
                 policy.grow(self.history.rows + 1)
                 if lost:
                     policy.forget(reused)
+            self._images.take_rows(self.history.rows, reused)
             if self.follower is not None:
                 self.follower.take_rows(self.history.rows, reused)
 
@@ -191,6 +206,9 @@ class Learner:
         is_stopping: Callable[[], bool],
     ) -> bool:
         """Let a policy learn the history from a minute on; False = not to the end."""
+        with self._placing, self.lock:
+            for row, since_unix_seconds in self._images.changes():
+                policy.record_image(row, since_unix_seconds)
         for minutes in self.history.stream(first_unix_minute):
             if is_stopping():
                 return False
@@ -318,8 +336,10 @@ class Learner:
     # -- state that minutes alone do not give back -----------------------------------------------------------------
 
     def save(self) -> None:
-        """Keep the state of the follower, and of a policy that remembers for longer than the history does."""
+        """Keep images, the state of the follower, and that of a policy that remembers longer than the history does."""
         self._saved_monotonic = time.monotonic()
+        with self._placing:
+            self._images.save()
         if self.follower is not None:
             self.follower.save()
         if self._name is not PolicyName.VPA or not self.is_restored or not self.history.is_writable:
@@ -403,7 +423,7 @@ def to_minutes(unix_minute: int, found: Sequence[tuple[int, Row]], *, rows: int)
     Args:
         found: History row and MINUTE_ROW of shape ``(1,)``.
     """
-    table = np.concatenate([row for _, row in found]) if found else np.zeros(0, dtype=MINUTE_ROW)
+    table = minute_table(row for _, row in found) if found else np.zeros(0, dtype=MINUTE_ROW)
     usage = table["cpu_mean_millicores"].astype(np.float64)
     return merge_rows(
         unix_minute,

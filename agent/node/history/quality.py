@@ -22,6 +22,7 @@ from agent.core.history.quality import QualityWindows, to_windows
 from agent.core.history.quality_ledger import JudgedMinute, QualityLedger, StandingRequests
 from agent.core.numbers.arrays import Bools, Floats, Rows
 from agent.core.recommender.recommendation import Advice, Recommendation
+from agent.core.window.minute_row import minute_table
 from agent.core.window.ring_rows import Has
 from agent.node.history.clock import MINUTE_SECONDS
 from agent.node.history.file import HistoryError, HistoryFile
@@ -177,7 +178,7 @@ def _standing_of(advice: Advice, applied: int | None) -> tuple[float | None, ...
 
 def _judged(unix_minute: int, known: Sequence[tuple[int, int, Row]], standing: _Standing) -> JudgedMinute:
     """Bring the rows of a minute and what stood for them into arrays."""
-    table = np.concatenate([row for _, _, row in known])
+    table = minute_table(row for _, _, row in known)
     indices = np.array([index for _, index, _ in known], dtype=np.intp)
     figures, has = standing.figures[indices], standing.has[indices]
     coverage = table["coverage_255"]

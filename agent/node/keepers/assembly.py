@@ -46,6 +46,8 @@ class KeeperParts:
     """Why no limit of a whole pod may be written now, in any mode; None = it may."""
     is_enforcing: Callable[[], bool]
     """Some pod is in mode enforce."""
+    tell_overload: Callable[[bool], None]
+    """Is told, each turn, whether the node is overloaded."""
 
 
 def cgroup_limits_of(settings: Settings, sampling: SamplingParts) -> CgroupLimits:
@@ -109,19 +111,21 @@ def keepers_of(
         kubepods_root=kubepods_root,
         terms=parts.terms,
     )
-    return _OverloadTurn(overload, parts.series), _LimitsTurn(pod_limits, memory_low, reserver, parts.series)
+    return _OverloadTurn(overload, parts), _LimitsTurn(pod_limits, memory_low, reserver, parts.series)
 
 
 class _OverloadTurn:
     """The overload taint as one of the keepers."""
 
-    def __init__(self, keeper: OverloadKeeper, series: ActingSeries) -> None:
-        self._keeper, self._series = keeper, series
+    def __init__(self, keeper: OverloadKeeper, parts: KeeperParts) -> None:
+        self._keeper, self._parts = keeper, parts
 
     def tick(self, state: NodeState, now_seconds: float) -> None:
         """Judge and write as far as it is due."""
         self._keeper.tick(now_seconds)
-        self._series.set_overload(is_overloaded=self._keeper.is_overloaded, is_tainted=bool(self._keeper.is_tainted))
+        is_overloaded = self._keeper.is_overloaded
+        self._parts.tell_overload(is_overloaded)
+        self._parts.series.set_overload(is_overloaded=is_overloaded, is_tainted=bool(self._keeper.is_tainted))
 
     def close(self) -> None:
         """Remove the taint."""

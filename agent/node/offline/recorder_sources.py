@@ -40,13 +40,15 @@ class StateDirectory:
         self,
         directory: Path,
         *,
+        rings: Path | None = None,  # The directory of the rings where they are not beside the history
         silent_seconds: float = 10.0,  # An agent whose newest reading is older has ended
         wall: Callable[[], float] = time.time,  # UTC seconds
         monotonic_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         """Open the rings."""
         self._directory, self._wall, self._monotonic_ns = directory, wall, monotonic_ns
-        self.path: Final = directory / RING_FILE_NAME
+        beside = directory / RING_FILE_NAME
+        self.path: Final = beside if rings is None or beside.exists() else rings / RING_FILE_NAME
         self._rings = RingFile.open_readonly(self.path)
         self._inode = self.path.stat().st_ino
         self.is_of_this_boot: Final = self._rings.boot_id == read_boot_id()

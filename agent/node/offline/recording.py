@@ -21,6 +21,7 @@ from agent.node.files.documents import DocumentFormatError
 from agent.node.offline.recording_format import (
     CODES_OF_A_MINUTE,
     COUNTS,
+    LATER_COLUMNS,
     MANIFEST,
     MANIFEST_DOCUMENT,
     UNITS,
@@ -168,7 +169,9 @@ class Recording:
         is_right = bool((units < len(self.manifest.units)).all()) and bool((counts <= count).all())
         if not is_right or int(counts.sum()) != count:
             raise self._fault(f"damaged: {rows_member(chunk, kind, COUNTS)}: not the {count} rows of the manifest")
-        columns = {name: self._column(rows_member(chunk, kind, name), name, count) for name in columns_of(kind)}
+        members = {name: rows_member(chunk, kind, name) for name in columns_of(kind)}
+        stored = {name: member for name, member in members.items() if name not in LATER_COLUMNS or self._has(member)}
+        columns = {name: self._column(member, name, count) for name, member in stored.items()}
         return split_by_unit(unpack_rows(kind, columns), units.astype(np.int64), counts.astype(np.int64))
 
     def all_rows(self, kind: RowKind, *, first: int = 0, last: int = 2**63) -> Iterator[tuple[int, Rows]]:
@@ -204,6 +207,9 @@ class Recording:
             for column, history in enumerate(histories):
                 whole[places, :, history] = codes[:, :, column]
         return RecordedHistory(unix_minutes, whole)
+
+    def _has(self, member: str) -> bool:
+        return member in self._zip.namelist()
 
     def _column(self, member: str, name: str, rows: int) -> Words:
         content = self._read(member, WORD_BYTES * rows + _HEADER_BYTES)

@@ -29,7 +29,7 @@ from agent.core.history.minutes import OutOfMemory
 from agent.core.numbers.arrays import Ints
 from agent.core.numbers.column_codec import WORD_BYTES, Planes, Words, from_planes, to_planes
 from agent.core.window.policy import WindowPolicy
-from agent.core.window.ring_rows import MEMORY_ROW, MINUTE_ROW, SAMPLE
+from agent.core.window.ring_rows import MEMORY_ROW, MINUTE_ROW, SAMPLE, Has
 from agent.node.files.documents import Document
 
 Rows = NDArray[np.void]
@@ -54,6 +54,8 @@ class RowKind(StrEnum):
 DTYPES: Final = {RowKind.RAW: SAMPLE, RowKind.MEMORY: MEMORY_ROW, RowKind.MINUTES: MINUTE_ROW}
 STAMPS: Final = {RowKind.RAW: "monotonic_ns", RowKind.MEMORY: "monotonic_ns", RowKind.MINUTES: "monotonic_minute"}
 """The column by which rows are ordered in time."""
+LATER_COLUMNS: Final = frozenset({"active_file_bytes", "workingset_refault_file_pages"})
+"""Columns that older recordings do not have: what they would tell is not known of those rows (``FILE_REFAULTS``)."""
 _STEADY: Final = frozenset({"monotonic_ns", "monotonic_minute", "unix_minutes"})
 """Columns that grow by nearly the same each time."""
 UNITS: Final = "units"
@@ -210,12 +212,14 @@ def pack_rows(kind: RowKind, rows: Rows) -> Iterator[tuple[str, bytes]]:
 
 
 def unpack_rows(kind: RowKind, columns: Mapping[str, Words]) -> Rows:
-    """Return the rows of columns; the inverse of `pack_rows`."""
+    """Return the rows of columns; the inverse of `pack_rows`. `LATER_COLUMNS` may be missing."""
     dtype = DTYPES[kind]
     rows = np.zeros(columns[STAMPS[kind]].size, dtype=dtype)
-    for name in columns_of(kind):
+    for name in columns:
         field = dtype[name]
         rows[name] = columns[name].astype(f"<u{field.itemsize}").view(field)
+    if kind is RowKind.MEMORY and not columns.keys() >= LATER_COLUMNS:
+        rows["has"] &= np.uint32(~Has.FILE_REFAULTS & 0xFFFFFFFF)
     return rows
 
 

@@ -59,9 +59,9 @@ class RestingNode(StillNode):
             self._build(settings)
         except (RingError, HistoryError) as error:
             self._stack.close()
-            raise StateError(
-                f"{str(error).partition('; ')[0]}; allowed: the state directory of an agent (--state-dir)"
-            ) from error
+            fault = str(error).partition("; ")[0]
+            allowed = "the state directory of an agent (--state-dir), with the rings in it or in state.ringsDirectory"
+            raise StateError(f"{fault}; allowed: {allowed}") from error
         except BaseException:
             self._stack.close()
             raise
@@ -69,7 +69,7 @@ class RestingNode(StillNode):
     def _build(self, settings: Settings) -> None:
         directory = settings.state.directory
         assert directory is not None  # noqa: S101  # the constructor has looked
-        measured = StateDirectory(directory)
+        measured = StateDirectory(directory, rings=settings.state.directory_of_rings)
         self._stack.callback(measured.close)
         rings = measured.rings()
         history = HistoryFile.open_readonly(directory / HISTORY_FILE_NAME)

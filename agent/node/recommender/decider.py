@@ -19,10 +19,12 @@ from agent.core.orders.order import Orders
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
 from agent.core.orders.profile import profile_notes
 from agent.core.plan.directives import NOTHING_TOLD, Directed
+from agent.core.recommender.credit import Credit
 from agent.core.recommender.explanation import Explanation, Explanations, Trail
 from agent.core.recommender.recommendation import Recommendation, Recommendations
 from agent.core.recommender.recommender import Reasoned, explain, recommend
 from agent.core.recommender.subject import Conditions, Subject
+from agent.core.window.cold_file import asked_for, may_leave_out
 from agent.core.window.pod_itself import PodItself
 from agent.core.window.ring_rows import Has
 from agent.core.window.snapshot import UnitAdvice, UnitStatus
@@ -30,7 +32,7 @@ from agent.node.history.clock import MINUTE_SECONDS
 from agent.node.history.file import RowMinutes
 from agent.node.history.learner import Learner, is_sized
 from agent.sensing.ring_view import Rows as RingRows
-from agent.settings import Settings
+from agent.settings import ColdFileChoice, Settings
 
 HOUR_MINUTES: Final = 60
 _FULL: Final = 255
@@ -61,13 +63,17 @@ class Decider:
         quality_of: Callable[[int], QualityWindows | None] = lambda row: None,
         # What pods use in none of their containers, by the path of the container that asks for it
         borne: Callable[[], Mapping[str, PodItself]] = dict,
+        # Whether the newest plan gives a unit credit for seconds; None = no plan has said
+        credit_of: Callable[[UnitIdentity], Credit | None] = lambda identity: None,
     ) -> None:
+        self._credit_of = credit_of
         self._directed, self._quality_of, self.borne = directed, quality_of, borne
         self._learner, self._node, self._source = learner, node, source
         self._orders_of = orders_of
         self._bounds = settings.bounds
         self._profile_notes = profile_notes(settings.of_profile())
         self._policy = settings.recommend.policy
+        self._leaves_out_cold_file = settings.memory.cold_file is ColdFileChoice.EXCLUDE
         self._sizing = UnitSizing(policy=self._policy, bounds=self._bounds)
         self._conditions = Conditions(
             min_span_seconds=settings.recommend.min_span_seconds, max_age_seconds=settings.recommend.max_age_seconds
@@ -78,8 +84,13 @@ class Decider:
         subjects = self.subjects(status for status in statuses if is_sized(status.identity))
         now, conditions = self._learner.clock.now(), self._conditions_now()
         groups: dict[UnitSizing, list[int]] = {}
+        before: UnitSizing | None = None
+        group: list[int] = []
         for index, subject in enumerate(subjects):
-            groups.setdefault(self._sizing_of(subject.identity), []).append(index)
+            sizing = self._sizing_of(subject.identity)
+            if sizing is not before:  # mostly it is one object for all: to hash it for each is a fifth of the time
+                before, group = sizing, groups.setdefault(sizing, [])
+            group.append(index)
         answers: dict[int, Recommendation] = {}
         for sizing, indices in groups.items():
             with self._learner.lock:
@@ -142,7 +153,10 @@ class Decider:
         orders = self._orders_of(identity)
         if orders is None:
             return self._sizing
-        return UnitSizing(policy=orders.policy, bounds=bounds_by(orders, self._bounds))
+        bounds = bounds_by(orders, self._bounds)
+        if orders.policy is self._policy and bounds is self._bounds:
+            return self._sizing
+        return UnitSizing(policy=orders.policy, bounds=bounds)
 
     def _conditions_now(self) -> Conditions:
         """Return the conditions as they are: what was learnt before the start comes a moment after it."""
@@ -167,7 +181,7 @@ class Decider:
                     workload=place.belonging.workload,
                     resources=status.resources,
                     cpu=status.cpu,
-                    memory=status.memory,
+                    memory=asked_for(status.memory),
                     sample_age_seconds=status.sample_age_seconds,
                     history_minutes=count,
                     history_span_seconds=since(first[place.row], now) if count else 0.0,
@@ -176,7 +190,9 @@ class Decider:
                     wants_whole_cores=place.belonging.wants_whole_cores,
                     container_kind=place.belonging.container_kind,
                     pod_itself=borne.get(status.identity.cgroup_path),
+                    keeps_memory_limit=self._leaves_out_cold_file and may_leave_out(status.resources),
                     elsewhere=directed.elsewhere(place.belonging.workload, status.identity.container),
+                    credit=self._credit_of(status.identity),
                 )
             )
         return subjects

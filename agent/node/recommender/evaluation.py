@@ -16,6 +16,7 @@ from agent.core.cluster.unit import UnitIdentity
 from agent.core.plan.demands import Measured
 from agent.core.plan.tier_room import TierMemory
 from agent.core.recommender.recommendation import Recommendations
+from agent.core.window.cold_file import asked_for
 from agent.core.window.pod_itself import NOT_MEASURED, PodItself
 from agent.core.window.snapshot import UnitStatus
 from agent.node.history.learner import Learner, is_sized
@@ -123,7 +124,7 @@ class Evaluator:
 
 
 def to_measured(statuses: Iterable[UnitStatus], borne: Mapping[str, PodItself]) -> Measured:
-    """Return the newest memory figures by pod uid and container, of containers of which both are known.
+    """Return the newest figures as they are asked for, by pod uid and container, where both are known.
 
     Args:
         statuses: Of all containers.
@@ -131,8 +132,9 @@ def to_measured(statuses: Iterable[UnitStatus], borne: Mapping[str, PodItself]) 
     """
     current: dict[tuple[str, str], int] = {}
     working_sets: dict[tuple[str, str], int] = {}
+    cpu_pressure: set[tuple[str, str]] = set()
     for status in statuses:
-        identity, memory = status.identity, status.memory
+        identity, memory = status.identity, asked_for(status.memory)
         if identity.pod_uid is None or identity.container is None:
             continue
         beside = borne.get(identity.cgroup_path, NOT_MEASURED)
@@ -142,7 +144,9 @@ def to_measured(statuses: Iterable[UnitStatus], borne: Mapping[str, PodItself]) 
         if memory.working_set_bytes is not None:
             used = memory.working_set_bytes + (beside.held_working_set_bytes or 0)
             working_sets[identity.pod_uid, identity.container] = used
-    return Measured(memory_current_bytes=current, working_set_bytes=working_sets)
+        if status.cpu.last_waiting_ratio is not None:
+            cpu_pressure.add((identity.pod_uid, identity.container))
+    return Measured(memory_current_bytes=current, working_set_bytes=working_sets, cpu_pressure=frozenset(cpu_pressure))
 
 
 def to_tier_memory(tiers: Iterable[UnitStatus]) -> dict[QosClass, TierMemory]:

@@ -58,6 +58,7 @@ class EvaluationSeries:
 
     def _publish_sums(self, statuses: list[UnitStatus], items: Sequence[Recommendation]) -> None:
         self._metrics.set_slack(cpu_millicores=_cpu_slack(statuses), memory_bytes=_memory_slack(statuses))
+        self._metrics.set_cold_file(_cold_file(statuses))
         cpu, memory = advised(items)
         self._metrics.set_advised(
             cpu_requested_millicores=cpu[0],
@@ -150,6 +151,11 @@ def _cpu_slack(statuses: list[UnitStatus]) -> float | None:
         for s in statuses
         if s.resources.cpu_request_millicores is not None and s.cpu.usage_p75_millicores is not None
     ]
+    return sum(known) if known else None
+
+
+def _cold_file(statuses: list[UnitStatus]) -> int | None:
+    known = [status.memory.cold_file.total_bytes for status in statuses if status.memory.cold_file is not None]
     return sum(known) if known else None
 
 

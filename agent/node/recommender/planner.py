@@ -6,20 +6,24 @@ It calls core and holds no rule. The acting thread plans to act; the serving thr
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from agent.core.cluster.node import NodeState
 from agent.core.cluster.versions import Gates, gates_of
 from agent.core.cluster.workload import Workload
+from agent.core.plan.credit import CreditGrounds, at_prices, credits_of, is_tainted, saved_millicores
 from agent.core.plan.demand import Constraint, PodDemand, Urgent
 from agent.core.plan.demands import NOTHING_MEASURED, DemandSettings, Key, Measured, demands
 from agent.core.plan.directives import Directed
+from agent.core.plan.joint_spike import Together
 from agent.core.plan.plan import Plan
 from agent.core.plan.planner import build
 from agent.core.plan.pod_facts import PodFactsCache
 from agent.core.plan.tier_room import NO_TIER_LIMITS
+from agent.core.recommender.credit import Credit
+from agent.core.recommender.recommendation import Recommendation
 from agent.core.resize.ledger import Ledger
 from agent.node.orders.holds import Holds
 from agent.node.recommender.evaluation import Evaluated
@@ -38,6 +42,7 @@ class Holding:
     """The workload may not be shrunk for now."""
     is_limit_held: Callable[[Workload, str], bool]
     """A container's memory limit may not rise again yet."""
+    is_paused: bool = False
 
     @classmethod
     def of(cls, ledger: Ledger, holds: Holds, state: NodeState, *, now_seconds: float, wall_now: float) -> Holding:
@@ -47,6 +52,7 @@ class Holding:
             constraints=ledger.constraints(state, now_seconds),
             is_barred=lambda workload: ledger.is_shrink_barred(workload, now_seconds),
             is_limit_held=lambda workload, name: ledger.is_memory_limit_held(workload, name, now_seconds),
+            is_paused=holds.is_paused(wall_now),
         )
 
 
@@ -61,6 +67,10 @@ class Planned:
     measured: Measured
     directed: Directed
     """What the webhook had told."""
+    credits: Mapping[Key, Credit]
+    """Of containers whose policy knows what is answered within seconds."""
+    credit_saved_millicores: float
+    """By how much those with credit ask for less."""
 
 
 class Planner:
@@ -74,13 +84,20 @@ class Planner:
         directed: Callable[[], Directed],
         evaluated: Callable[[], Evaluated | None],  # Returns the newest recommendations; None = there are none yet
         wall_now: Callable[[], float],  # Unix seconds; the pods' ages are counted by it
+        # Gives who tells what those who are recommended for demanded at the same time; None = nobody does
+        together: Callable[[Sequence[Recommendation]], Together | None] = lambda items: None,
     ) -> None:
         self._settings, self._state, self._directed = settings, state, directed
-        self._evaluated, self._wall_now = evaluated, wall_now
+        self._evaluated, self._wall_now, self._together = evaluated, wall_now, together
         self._demand_settings = DemandSettings(
             act=settings.act, plan=settings.plan, bounds=settings.bounds, policy=settings.recommend.policy
         )
         self._pod_facts, self._building = PodFactsCache(), threading.Lock()
+        self._is_overloaded = False
+
+    def heed_overload(self, is_overloaded: bool) -> None:
+        """Record whether the node is overloaded by its readings, whether or not a taint says so."""
+        self._is_overloaded = is_overloaded
 
     def plan(
         self, holding: Holding, *, urgent: Mapping[Key, Urgent] = NOTHING_URGENT, as_enforced: bool = False
@@ -89,21 +106,42 @@ class Planner:
         now, state, evaluated = self._wall_now(), self._state(), self._evaluated()
         directed = self._directed()
         measured = evaluated.measured if evaluated is not None else NOTHING_MEASURED
-        needs = demands(
-            state,
-            evaluated.recommendations.items if evaluated is not None else (),
-            settings=self._demand_settings,
-            pinned=holding.pinned,
-            barred=holding.is_barred,
-            now_unix_seconds=now,
-            urgent=urgent,
-            measured=measured,
-            directed=directed,
-            limit_held=holding.is_limit_held,
-            as_enforced=as_enforced,
-        )
         gates = gates_of(state.server_version, state.node)
+
+        def needs_by(items: Sequence[Recommendation]) -> tuple[PodDemand, ...]:
+            return demands(
+                state,
+                items,
+                settings=self._demand_settings,
+                pinned=holding.pinned,
+                barred=holding.is_barred,
+                now_unix_seconds=now,
+                urgent=urgent,
+                measured=measured,
+                directed=directed,
+                limit_held=holding.is_limit_held,
+                as_enforced=as_enforced,
+            )
+
+        asked = evaluated.recommendations.items if evaluated is not None else ()
+        needs = needs_by(asked)
         with self._building:  # the cache is one; ten milliseconds
+            credits = credits_of(
+                needs,
+                asked,
+                self._pod_facts.facts_of(state.pods),
+                holding.constraints,
+                CreditGrounds(
+                    gates=gates,
+                    allocatable_cpu_millicores=None if state.node is None else state.node.allocatable_cpu_millicores,
+                    is_paused=holding.is_paused,
+                    is_overloaded=self._is_overloaded or is_tainted(state.node),
+                    has_pressure=measured.cpu_pressure,
+                ),
+            )
+            items = at_prices(asked, credits)
+            if items is not asked:
+                needs = needs_by(items)
             plan = build(
                 state,
                 needs,
@@ -114,6 +152,7 @@ class Planner:
                 taken_unix_seconds=now,
                 cache=self._pod_facts,
                 tiers=evaluated.tiers if evaluated is not None else NO_TIER_LIMITS,
+                together=self._together(items),
             )
         return Planned(
             plan=plan,
@@ -122,4 +161,6 @@ class Planner:
             gates=gates,
             measured=measured,
             directed=directed,
+            credits=credits,
+            credit_saved_millicores=saved_millicores(items),
         )

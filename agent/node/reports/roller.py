@@ -18,6 +18,7 @@ from agent.core.history.rollup import OutOfMemoryKill, RollupRow
 from agent.core.history.rollup_figures import RollupFigures, rollup_figures
 from agent.core.history.rollup_schedule import NS
 from agent.core.numbers.arrays import Floats
+from agent.core.window.cold_file import policy_of
 from agent.core.window.policy import WindowPolicy
 from agent.node.sampling.row_source import Rows, RowSource
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit
@@ -188,6 +189,7 @@ class Roller:
     def _figures_of(self, unit: WatchedUnit, policy: WindowPolicy, start_ns: int, end_ns: int) -> RollupFigures | None:
         """Return the figures of a unit; None = nothing was measured, or its slot is another's by now."""
         raw, memory = self._rings.raw(unit.slot), self._rings.memory(unit.slot)
+        policy = policy_of(policy, unit.resources)
 
         def summed_up(raw_pieces: Sequence[Rows], memory_pieces: Sequence[Rows]) -> RollupFigures | None:
             return rollup_figures(raw_pieces, memory_pieces, policy, start_ns=start_ns, end_ns=end_ns)

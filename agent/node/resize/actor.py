@@ -204,7 +204,9 @@ class Actor:
         self._teller.tell_owners()
         self._forget_gone()
         self._flush_journal()
-        self._timing.is_busy = bool(reverts or planned.plan.steps or kept.has_flights)
+        # Until all pods are told of, nobody is looked at between plans: what is missing is waited for.
+        is_waiting = not planned.state.is_complete
+        self._timing.is_busy = bool(reverts or planned.plan.steps or kept.has_flights or is_waiting)
         if self._writer.unanswered():
             self._timing.replan_by(self._clocks.monotonic() + LOOK_UP_SECONDS)
 
@@ -231,6 +233,7 @@ class Actor:
         started = time.perf_counter()
         self.planned = planned = self._parts.planner.plan(holding, urgent=self.remembered())
         self._parts.series.take_plan(planned.plan, trigger=trigger, seconds=time.perf_counter() - started)
+        self._parts.series.set_credit(planned.credits.values(), saved_millicores=planned.credit_saved_millicores)
         return planned
 
     def _tell_barrier(self, barrier: Barrier | None, planned: Planned) -> None:

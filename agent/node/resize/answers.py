@@ -71,6 +71,7 @@ class ActingAnswers:
             is_evicted=pod.is_evicted,
             decisions=self._parts.journal.newest(DECISIONS_TOLD, DecisionFilter(pod=str(pod.ref))),
             told=planned.directed.sentences(demand.workload),
+            cpu=planned.plan.cpu,
             oom_score=self._oom_score(demand.pod.uid, identity.container or ""),
         )
 

@@ -239,6 +239,7 @@ class Acting:
                 terms=KeeperTerms(may_write=barriers.may_write, tell=self.journal.add),
                 may_write_budget=barriers.may_write_budget,
                 is_enforcing=lambda: barriers.is_enforcing,
+                tell_overload=parts.planner.heed_overload,
             ),
             self._node.sampling,
             self._cgroup_limits,

@@ -27,6 +27,8 @@ from agent.turns import Turns
 
 log = logging.getLogger(__name__)
 
+FULL_RELIST_EACH: Final = 20
+"""One re-list in so many lists everything: 10 minutes at the usual 30 s. The others compare link counts."""
 FAILED_SECONDS: Final = 0.1
 """After a turn that failed: a fault that repeats at once must not spin."""
 
@@ -68,12 +70,13 @@ class SamplingLoop:
         listener: Listener,
         memory: MemoryListener | None = None,
         clock_ns: Callable[[], int] = time.monotonic_ns,  # CLOCK_MONOTONIC; with ``wait`` the seam for tests
+        cpu_ns: Callable[[], int] = time.thread_time_ns,  # CPU time of the thread that takes the turns
         # Waits for descriptors, for this many seconds at most
         wait: Callable[[select.epoll, float], list[tuple[int, int]]] = select.epoll.poll,
     ) -> None:
         self._watched, self._policy, self._listener, self._memory = watched, policy, listener, memory
         self._sampler, self._discovery, self._units = watched.sampler, watched.discovery, watched.units
-        self._clock_ns, self._wait = clock_ns, wait
+        self._clock_ns, self._cpu_ns, self._wait = clock_ns, cpu_ns, wait
         self.heartbeat = SweepHeartbeat(policy.interval_seconds, sampler_name=watched.sampler.name)
         self.turns: Final = Turns("sampling", self.turn, failed=self._failed)
         self._has_names_news = False
@@ -96,6 +99,7 @@ class SamplingLoop:
         self._slow_due_ns = now_ns
         self._lane.begin(now_ns)
         self._relist_due_ns = now_ns + int(self._policy.relist_seconds * 1e9)
+        self._compared = 0
         self._retry_due_ns = now_ns + int(self._policy.retry_absent_seconds * 1e9)
 
     # -- life ------------------------------------------------------------------------------------------------------
@@ -176,9 +180,9 @@ class SamplingLoop:
         is_due = now_ns >= self._pace.due_ns
         if is_due:
             self._sweep_due()
-            # A re-list takes tens of milliseconds on a full node. Right after a sweep it makes none late.
+            # A full one takes tens of milliseconds on a full node. Right after a sweep it makes none late.
             if now_ns >= self._relist_due_ns:
-                self._relist("periodic")
+                self._relist()
         if now_ns >= self._lane.due_ns:
             self._read_lane(now_ns, has_just_swept=is_due)
         return 0.0
@@ -223,25 +227,27 @@ class SamplingLoop:
         lateness_seconds = max(0.0, (started_ns - self._pace.due_ns) / 1e9)
         is_slow = started_ns >= self._slow_due_ns
         is_retry = started_ns >= self._retry_due_ns
+        cpu_ns = self._cpu_ns()
         result = self._sweep(is_slow=is_slow, is_retry=is_retry)
+        # What it cost, not how long it took: where others run too a sweep waits, and that is when it matters most.
+        cost_ns = self._cpu_ns() - cpu_ns
         slow_ns = int(self._policy.slow_interval_seconds * 1e9)
         if is_slow:
             self._slow_due_ns = next_on_grid(self._slow_due_ns, slow_ns, started_ns)
             self._watched.sweep_pods(retry_absent=is_retry)
-            if self._watched.events is not None:
-                for kill in self._watched.events.poll_all():
-                    self._listener.killed(kill)
-                self._tell_held(self._watched.events)
+        if (is_slow or is_retry) and self._watched.events is not None:
+            for kill in self._watched.poll_events(all_of_them=is_retry):
+                self._listener.killed(kill)
+            self._tell_held(self._watched.events)
         if is_retry:
             self._retry_due_ns = started_ns + int(self._policy.retry_absent_seconds * 1e9)
             self._watched.read_limits()
             self._watched.watch_events()
-        sweep_ns = result.finished_ns - result.started_ns
-        self._pace, skipped = after_sweep(self._pace, now_ns=self._clock_ns(), sweep_ns=sweep_ns)
+        self._pace, skipped = after_sweep(self._pace, now_ns=self._clock_ns(), cost_ns=cost_ns)
         self.heartbeat.beat(
             result,
             lateness_seconds,
-            overran=sweep_ns > self._pace.budget_ns,
+            overran=cost_ns > self._pace.budget_ns,
             interval_seconds=self._pace.interval_ns / 1e9,
         )
         self._listener.swept(result, lateness_seconds=lateness_seconds)
@@ -260,11 +266,13 @@ class SamplingLoop:
 
     # -- what is watched -------------------------------------------------------------------------------------------
 
-    def _relist(self, trigger: str) -> None:
+    def _relist(self) -> None:
         relist_ns = int(self._policy.relist_seconds * 1e9)
         self._relist_due_ns = next_on_grid(self._relist_due_ns, relist_ns, self._clock_ns())
         self._watched.rename()
-        self._apply(self._discovery.relist(trigger))
+        self._compared = (self._compared + 1) % FULL_RELIST_EACH
+        look = self._discovery.compare if self._compared else self._discovery.relist
+        self._apply(look("periodic"))
         self._follow_inotify()
         self._watched.free_gone()
         self._watched.watch_missing()

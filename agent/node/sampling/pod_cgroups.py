@@ -19,6 +19,7 @@ import numpy as np
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.window.pod_itself import NOT_MEASURED, OWN_READING, PodItself, TickRows, own_readings, pod_itself
 from agent.node.sampling.heartbeat import SweepHeartbeat
+from agent.node.sampling.moved_events import MovedEvents
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit
 from agent.sensing.cgroup_path import parse_cgroup_path
 from agent.sensing.ring_file import RingFile
@@ -59,6 +60,7 @@ class PodCgroups:
         self._has_looked = False
         self._own = np.zeros((rings.geometry.max_slots, KEPT_READINGS), dtype=OWN_READING)
         self._ticks = 0
+        self._moved = MovedEvents(rings)
 
     # -- what is watched -------------------------------------------------------------------------------------------
 
@@ -90,7 +92,7 @@ class PodCgroups:
         """Read anew what the kernel holds each to."""
         for unit in self.units.all():
             read = self._with_limits(unit)
-            if read != unit:
+            if read is not unit:
                 self.units.put(read)
 
     def _watch(self, identity: UnitIdentity) -> bool:
@@ -123,12 +125,11 @@ class PodCgroups:
             self.removed[unit.identity.kind] += 1
 
     def _with_limits(self, unit: WatchedUnit) -> WatchedUnit:
-        directory = self._mount / unit.identity.cgroup_path.lstrip("/")
-        return replace(
-            unit,
-            cpu_max_millicores=read_cpu_max_millicores(directory),
-            memory_max_bytes=read_memory_max_bytes(directory),
-        )
+        directory = f"{self._mount}{unit.identity.cgroup_path}"
+        cpu_max_millicores, memory_max_bytes = read_cpu_max_millicores(directory), read_memory_max_bytes(directory)
+        if (cpu_max_millicores, memory_max_bytes) == (unit.cpu_max_millicores, unit.memory_max_bytes):
+            return unit
+        return replace(unit, cpu_max_millicores=cpu_max_millicores, memory_max_bytes=memory_max_bytes)
 
     # -- readings --------------------------------------------------------------------------------------------------
 
@@ -150,6 +151,10 @@ class PodCgroups:
             self._take_own_readings()
         else:
             self._own[:, self._ticks % KEPT_READINGS] = 0
+
+    def moved_events(self) -> list[str]:
+        """Return the paths of those whose ``memory.events`` moved since the last call; after ``sweep``."""
+        return self._moved.paths(self.units.all())
 
     def itself(self, unit: WatchedUnit) -> PodItself:
         """Return what a pod of ``units`` uses in none of its containers; any thread may ask."""

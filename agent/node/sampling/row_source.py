@@ -1,6 +1,6 @@
 """What the observer reads from: the rings of a running sampler, or the rows of a recording.
 
-Node. Protocols only; ``sensing.rings.RingFile`` satisfies ``RowSource`` as it is.
+Node. Protocols only; ``RingFile`` and ``WindowReader`` of sensing satisfy them as they are.
 """
 
 from __future__ import annotations
@@ -10,6 +10,11 @@ from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from agent.core.window.cpu import CpuSums
+from agent.core.window.memory import MemorySums
+from agent.core.window.minute_row import MinuteSums
+from agent.core.window.policy import WindowPolicy
 
 Rows = NDArray[np.void]
 
@@ -53,3 +58,18 @@ class RowSource(Protocol):
 
     def append_minute(self, slot: int, row: Rows | np.void, *, generation: int | None = None) -> bool:
         """Append one `MINUTE_ROW`; with a generation only while that cgroup still stands behind the slot."""
+
+
+class SumSource(Protocol):
+    """Sums of many slots at once; None where the rows changed meanwhile."""
+
+    def cpu(self, slots: Sequence[int], rows: int, policy: WindowPolicy, *, end_ns: int) -> list[CpuSums | None]:
+        """Return the sums of CPU windows that end at a moment, over the newest rows of each slot."""
+
+    def memory(self, slots: Sequence[int], rows: int, policy: WindowPolicy, *, end_ns: int) -> list[MemorySums | None]:
+        """Return the sums of memory windows that end at a moment, over the newest rows of each slot."""
+
+    def minute(
+        self, slots: Sequence[int], raw_rows: int, memory_rows: int, policy: WindowPolicy, *, monotonic_minute: int
+    ) -> list[MinuteSums | None]:
+        """Return the sums of one minute, over the newest rows of each slot."""

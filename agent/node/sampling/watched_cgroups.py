@@ -12,10 +12,11 @@ from dataclasses import replace
 from typing import Final, Protocol
 
 from agent.core.cluster.unit import UnitIdentity, UnitResources
+from agent.node.sampling.moved_events import MovedEvents
 from agent.node.sampling.pod_cgroups import PodCgroups
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit
 from agent.sensing.discovery import Changes, Discovery, Found
-from agent.sensing.memory_events import MemoryEvents
+from agent.sensing.memory_events import MemoryEvents, OomKill
 from agent.sensing.ring_file import RingFile
 from agent.sensing.sampler_contract import CgroupGone, Sampler, SamplerError
 from agent.sensing.spot_readings import read_cpu_max_millicores, read_memory_max_bytes
@@ -55,6 +56,7 @@ class WatchedCgroups:
         self._pod_cgroups = pods
         self.events: MemoryEvents | None = None
         """None = memory.events cannot be polled, or not yet."""
+        self._moved = MovedEvents(rings)
         self._pods: set[str] = set()
         self._refused: dict[str, Found] = {}
 
@@ -76,13 +78,25 @@ class WatchedCgroups:
         for found in self.discovery.units():
             if self.units.get(found.path) is None:
                 self._watch(found)
-        self._follow_pods()
 
     def sweep_pods(self, *, retry_absent: bool) -> None:
         """Read whole pods and tiers; right after a slow sweep over the containers."""
         if self._pod_cgroups is not None:
             is_whole = not self._refused and not self.discovery.dropped
             self._pod_cgroups.sweep(retry_absent=retry_absent, knows_all_containers=is_whole)
+
+    def poll_events(self, *, all_of_them: bool) -> list[OomKill]:
+        """Return kills that no event told of; right after a slow sweep and ``sweep_pods`` those are seen at once.
+
+        Args:
+            all_of_them: Read every file again; else those of cgroups whose rows tell something new.
+        """
+        if self.events is None:
+            return []
+        moved = self._moved.paths(self.units.all())  # in any case: so the next ones are told from these
+        if self._pod_cgroups is not None:
+            moved += self._pod_cgroups.moved_events()
+        return self.events.poll_all() if all_of_them else self.events.poll(moved)
 
     def forget(self, path: str) -> None:
         """Stop watching a cgroup; one that is not watched is fine."""
@@ -115,7 +129,7 @@ class WatchedCgroups:
         """Read anew what the kernel holds each unit to."""
         for unit in self.units.all():
             read = self._with_limits(unit)
-            if read != unit and self.units.get(unit.identity.cgroup_path) is unit:
+            if read is not unit and self.units.get(unit.identity.cgroup_path) is unit:
                 self.units.put(read)
         if self._pod_cgroups is not None:
             self._pod_cgroups.read_limits()
@@ -193,9 +207,8 @@ class WatchedCgroups:
         self._pods = pods
 
     def _with_limits(self, unit: WatchedUnit) -> WatchedUnit:
-        directory = self.mount / unit.identity.cgroup_path.lstrip("/")
-        return replace(
-            unit,
-            cpu_max_millicores=read_cpu_max_millicores(directory),
-            memory_max_bytes=read_memory_max_bytes(directory),
-        )
+        directory = f"{self.mount}{unit.identity.cgroup_path}"
+        cpu_max_millicores, memory_max_bytes = read_cpu_max_millicores(directory), read_memory_max_bytes(directory)
+        if (cpu_max_millicores, memory_max_bytes) == (unit.cpu_max_millicores, unit.memory_max_bytes):
+            return unit
+        return replace(unit, cpu_max_millicores=cpu_max_millicores, memory_max_bytes=memory_max_bytes)

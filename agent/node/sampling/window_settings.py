@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from mmap import PAGESIZE
 from typing import Final
 
 from agent.core.window.policy import WindowPolicy
 from agent.sensing.state_file import RingGeometry
-from agent.settings import Settings
+from agent.settings import ColdFileChoice, Settings
 
 LEAST_RAW_SECONDS: Final = 120.0
 """A minute row needs its minute and the rate window before it, however short the windows are set."""
@@ -32,6 +33,10 @@ def window_policy(settings: Settings, *, capacity_millicores: int) -> WindowPoli
         memory_max_step_seconds=5 * settings.sampling.slow_interval_seconds,
         percentile=windows.percentile,
         max_gap_ratio=windows.max_gap_ratio,
+        cold_file_window_seconds=settings.memory.cold_file_window_seconds,
+        memory_waiting_ratio=settings.act.urgent_memory_waiting_ratio,
+        page_bytes=PAGESIZE,
+        leaves_out_cold_file=settings.memory.cold_file is ColdFileChoice.EXCLUDE,
     )
 
 
@@ -42,11 +47,11 @@ def ring_geometry(settings: Settings) -> RingGeometry:
     raw_seconds = max(windows.cpu_window_seconds + windows.rate_window_seconds, LEAST_RAW_SECONDS)
     if settings.report.url is not None:
         raw_seconds = max(raw_seconds, settings.report.interval_seconds + windows.rate_window_seconds)
+    memory_seconds = max(windows.memory_window_seconds, settings.memory.cold_file_window_seconds)
     return RingGeometry(
         max_slots=sampling.max_containers,
         raw_length=int(raw_seconds / sampling.interval_seconds) + RAW_MARGIN_ROWS,
-        memory_length=int(windows.memory_window_seconds / sampling.slow_interval_seconds)
-        + (defaults.memory_length - 180),
+        memory_length=int(memory_seconds / sampling.slow_interval_seconds) + (defaults.memory_length - 180),
         minute_length=defaults.minute_length,
     )
 

@@ -51,6 +51,9 @@ class AdviceBody(Body, kw_only=True):
     """What a pod created now would be given; by the history of the workload on all nodes."""
 
     policy: str
+    """Whose figures these are."""
+    stands_in_for: str | None = None
+    """The policy that holds and has no figures of its own yet; null = ``policy`` holds itself."""
     missing: str | None
     """Why there is no advice: unknown_workload, unknown_container, too_young, not_loaded; null = there is."""
     source: str | None = None

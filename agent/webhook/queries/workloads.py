@@ -255,6 +255,7 @@ def _advice(policy: PolicyName, found: Estimate | NoEstimate) -> AdviceBody:
         return AdviceBody(policy=policy, missing=found)
     return AdviceBody(
         policy=found.policy,
+        stands_in_for=found.stands_in_for,
         missing=None,
         source=found.source,
         cpu_request_millicores=found.cpu_request_millicores,

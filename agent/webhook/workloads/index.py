@@ -22,7 +22,7 @@ from dataclasses import replace
 from sys import intern
 from typing import Final
 
-from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
+from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate, is_stood_in_for, standing_in
 from agent.core.cluster.workload import DAEMON_SET_KIND, Workload
 from agent.core.history.directive import ContainerDirective
 from agent.core.history.hour_peaks import HOUR_SECONDS
@@ -259,8 +259,9 @@ class WorkloadIndex:
 
         ``cruise``: the request is the predicted peak, by the rules of the policy's module; see ``Slots.predicting``
         for the last hour. Other policies: their requests for the workload as a whole, and for DaemonSets on the nodes
-        of one class, worked out in the background (``estimating``); until that is done the answer is NOT_LOADED, and
-        asking is what has it done where nobody has required it.
+        of one class, worked out in the background (``rebuilder``); asking is what has it done where nobody has
+        required it. Until then ``cruise`` stands in for ``plimsoll``, and for a DaemonSet's pod whose own node has a
+        history always; of the policies that are to be exact the answer is NOT_LOADED.
 
         Args:
             node: Where a DaemonSet's pod will run; its own history there is taken if it is old enough.
@@ -280,11 +281,29 @@ class WorkloadIndex:
             found = entry.find(container)
             if found is None:
                 return NoEstimate.UNKNOWN_CONTAINER
-            if policy is not PolicyName.CRUISE:
-                return self._answered(entry, found, policy, node_class, now_unix_seconds, is_ordered=is_ordered)
-            for source, table, rows in self._sources(found, node, node_class):
-                if self._is_old_enough(table, rows, now_unix_seconds):
-                    return self._estimated(source, entry, found, table, rows, now_unix_seconds)
+            if policy is PolicyName.CRUISE:
+                return self._predicted(entry, found, node, node_class, now_unix_seconds)
+            answer = self._answered(entry, found, policy, node_class, now_unix_seconds, is_ordered=is_ordered)
+            if not is_stood_in_for(policy):
+                return answer
+            predicted = self._predicted(entry, found, node, node_class, now_unix_seconds)
+            if isinstance(predicted, NoEstimate):
+                return predicted
+            is_nearer = predicted.source is EstimateSource.NODE
+            return answer if isinstance(answer, Estimate) and not is_nearer else standing_in(predicted, policy)
+
+    def _predicted(
+        self,
+        entry: WorkloadEntry,
+        found: ContainerEntry,
+        node: str | None,
+        node_class: NodeClass | None,
+        now_unix_seconds: float,
+    ) -> Estimate | NoEstimate:
+        """Return the estimate of ``cruise``, by the nearest history that is old enough."""
+        for source, table, rows in self._sources(found, node, node_class):
+            if self._is_old_enough(table, rows, now_unix_seconds):
+                return self._estimated(source, entry, found, table, rows, now_unix_seconds)
         return NoEstimate.TOO_YOUNG
 
     def _answered(
@@ -551,11 +570,15 @@ class WorkloadIndex:
 
     def preparation(self) -> Preparation:
         """Count for how many workloads other policies are required, and how many of them were worked out."""
-        every = [kept for *_, table in self._asked_tables() for kept in table]
-        waiting = [kept for kept in every if kept.done_unix_seconds is None]
-        required = sum(kept.is_required for kept in every)
+        every = [(policy, kept) for policy, _, table in self._asked_tables() for kept in table]
+        waiting = [(policy, kept) for policy, kept in every if kept.done_unix_seconds is None]
+        missing = [policy for policy, kept in waiting if kept.is_required]
+        required = sum(kept.is_required for _, kept in every)
         return Preparation(
-            required=required, done=required - sum(kept.is_required for kept in waiting), waiting=len(waiting)
+            required=required,
+            done=required - len(missing),
+            awaited=sum(not is_stood_in_for(policy) for policy in missing),
+            waiting=len(waiting),
         )
 
     def _asked_tables(self) -> Tables:

@@ -36,6 +36,8 @@ class Preparation:
     """Workloads for which they are required."""
     done: int
     """Those of them for which it was done, with an answer or without."""
+    awaited: int
+    """Those for which it was not done and nothing stands in meanwhile: their pods are admitted as they came."""
     waiting: int
     """Workloads, also those that somebody asked about, for which it was not done."""
 

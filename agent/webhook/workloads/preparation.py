@@ -1,9 +1,9 @@
 """Has policies other than cruise worked out before anybody asks: at the start, and when orders change. Webhook.
 
 Which policy holds for a workload is known from its namespace's annotation, the cluster's rules and the settings. What a
-pod orders by an annotation of its own is seen when the watch brings it: the first such pod is admitted as it came, and
-has its workload prepared. A review alone does not: anybody may send one. Only what another policy holds for takes
-memory and time.
+pod orders by an annotation of its own is seen when the watch brings it: the first such pod is admitted as it came, or
+under ``plimsoll`` by ``cruise``, and has its workload prepared. A review alone does not: anybody may send one. Only
+what another policy holds for takes memory and time.
 
 One thread works (``turn``); any may ask how far it is.
 """
@@ -30,7 +30,7 @@ from agent.webhook.workloads.rebuilder import Rebuilder
 LOOK_SECONDS: Final = 60.0
 """Between two looks at all workloads, as new ones come; changed orders are looked at at once."""
 READY_SECONDS: Final = 300.0
-"""For so long they may hold up readiness at the start: about 4,000 containers with a fortnight of history."""
+"""For so long they may hold up readiness at the start: some 7,000 containers with a fortnight of history on a CPU."""
 MOST_ORDERED: Final = 20_000
 """Workloads whose pods order a policy; of more the oldest are forgotten."""
 _PIECE: Final = 200
@@ -110,7 +110,10 @@ class Preparing:
         return 0 if self._progress is None else self._progress.required
 
     def readiness(self) -> tuple[bool, str]:
-        """Return whether all was worked out once since the start, or took too long; and in one line why (not)."""
+        """Return whether all was worked out once since the start, or took too long; and in one line why (not).
+
+        Nobody waits for what ``cruise`` stands in for.
+        """
         if self._is_prepared:
             return True, "ready"
         if self._since_seconds is None:
@@ -135,7 +138,7 @@ class Preparing:
         self._have_ordered(now_unix_seconds)
         worked_out = self._rebuilder.rebuild(now_unix_seconds)
         progress = self._progress = self._index.preparation()
-        self._is_prepared = self._is_prepared or progress.done == progress.required
+        self._is_prepared = self._is_prepared or not progress.awaited
         return worked_out > 0 and progress.waiting > 0
 
     def _is_look_due(self, now_unix_seconds: float) -> bool:

@@ -29,7 +29,7 @@ from agent.core.history.peak_rings import (
     add_leader,
     leaders_of,
 )
-from agent.core.history.pod_count import Pods, PodSums, pack_numbers, packed_count, pod_number, unpack_numbers
+from agent.core.history.pod_count import Pods, pack_numbers, packed_count, pod_number, unpack_numbers, with_number
 from agent.core.history.rollup import RollupRow
 from agent.core.numbers.arrays import Ints, Rows
 from agent.webhook.store.sketch_bytes import HAS_KILLS, Heads, decode_buckets, encode_buckets
@@ -108,9 +108,7 @@ class RowTable:
             self._demand[row] = _plus(self._demand[row], (learnt.cpu_adjusted or learnt.cpu).buckets)
         if learnt.memory is not None:
             self._memory[row] = _plus(self._memory[row], learnt.memory.buckets)
-        pods = unpack_numbers(self._pods[row])
-        pods.add(pod_number(learnt.pod_uid), PodSums())
-        self._pods[row] = pack_numbers(pods)
+        self._pods[row] = with_number(self._pods[row], pod_number(learnt.pod_uid))
 
     def _raise_peak(self, planes: Codes, resource: int, slot: int, code: int, node: int) -> None:
         if self._has_leaders:

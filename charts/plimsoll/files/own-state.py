@@ -1,8 +1,8 @@
 """Give the state directory to the agent: the init step own-state, as root with the capability CHOWN alone.
 
-Arguments: the directory, its path on the host, the agent's uid, Plimsoll's uid (another one where the agent is root).
-A directory that holds anything of somebody else's is left as it is, and the step ends with 1: a slip in
-agent.state.hostPath must cost nobody his files. Only folders and regular files of one name change hands, by a
+Arguments: the directory, the value that names it, its path on the host, the agent's uid, Plimsoll's uid (another one
+where the agent is root). A directory that holds anything of somebody else's is left as it is, and the step ends with 1:
+a slip in agent.state.hostPath must cost nobody his files. Only folders and regular files of one name change hands, by a
 descriptor that was looked at: a link would give away what it leads to, a device what is behind it.
 """
 
@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NoReturn
 
-STATE, HOST_PATH = sys.argv[1:3]
-OWNER, PLIMSOLL = map(int, sys.argv[3:5])
+STATE, VALUE, HOST_PATH = sys.argv[1:4]
+OWNER, PLIMSOLL = map(int, sys.argv[4:6])
 ROOT = os.geteuid()
 # What the agent writes, each also with an ending: .new, .damaged, .previous-boot ...
 FILES = {"rings", "history", "decisions", "ledger", "holds", "directives", "cgroup-limits"}
@@ -25,8 +25,8 @@ NOBODYS = "lost+found"
 
 def _refuse(why: str) -> NoReturn:
     sys.exit(
-        f"own-state: agent.state.hostPath {HOST_PATH} {why}: nothing was changed; set it to a directory of its own,"
-        " such as /var/lib/plimsoll, or move away what is not Plimsoll's"
+        f"own-state: {VALUE} {HOST_PATH} {why}: nothing was changed; set it to a directory of its own, such as"
+        f" {'/run/plimsoll-agent' if 'rings' in VALUE else '/var/lib/plimsoll'}, or move away what is not Plimsoll's"
     )
 
 

@@ -13,7 +13,7 @@ Settings files: what the chart knows better than the program's defaults (paths, 
   "clusterPauseFile" "/etc/plimsoll-cluster/pause"
   "kubernetes" (dict "api" "on")
   "serving" (dict "address" "0.0.0.0" "port" $root.Values.agent.port "socket" "/run/plimsoll/agent.sock")
-  "state" (dict "directory" "/var/lib/plimsoll")
+  "state" (dict "directory" "/var/lib/plimsoll" "ringsDirectory" "/run/plimsoll-rings")
 -}}
 {{- if include "plimsoll.writesCgroups" $root -}}
 {{- $_ := set $own "podLimits" (dict "writeCgroups" $root.Values.podLimits.writeCgroups "qosReservedWrite" $root.Values.podLimits.qosReservedWrite) -}}

@@ -5,10 +5,17 @@ from __future__ import annotations
 import select
 import time
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 
 import pytest
 
+from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
+from agent.node.sampling.moved_events import MovedEvents
+from agent.node.sampling.unit_table import WatchedUnit
 from agent.sensing.memory_events import MemoryEvents, WatchResult
+from agent.sensing.ring_file import RingFile
+from agent.sensing.sampler import open_sampler
+from agent.sensing.state_file import RingGeometry
 from tests.guest.full_tree import FullTree
 from tests.guest.waiting import DEADLINE_SECONDS
 
@@ -87,6 +94,34 @@ def test_kill_against_the_pods_limit_is_told_of_the_container_it_hit(tree: FullT
     hog(tree, A, limited=POD)
     assert eyes.next_kills() == [(A, 1)]
     assert eyes.is_quiet()
+
+
+def test_kill_that_no_event_told_is_told_by_the_rows_of_a_slow_sweep(tree: FullTree, eyes: Eyes) -> None:
+    eyes.add(POD, A, B)
+    with ExitStack() as stack:
+        rings = stack.enter_context(RingFile.open(None, RingGeometry(max_slots=4), boot_id="boot"))
+        sampler = stack.enter_context(closing(open_sampler(tree.mount, rings, fd_budget=100, max_lanes=0)))
+        units = []
+        for path in (POD, A, B):
+            relative, inode = tree.relative(path), tree.inode(path)
+            slot = rings.attach(relative, inode, now_monotonic_ns=1)
+            sampler.add(slot, relative, inode)
+            identity = UnitIdentity(cgroup_path=f"/{relative}", kind=UnitKind.CONTAINER)
+            units.append(WatchedUnit(slot=slot, inode=inode, identity=identity, resources=UnitResources()))
+        moved = MovedEvents(rings)
+
+        def tick() -> list[str]:
+            sampler.sweep(slow=True, retry_absent=False)
+            return [path.removeprefix(f"/{tree.name}/") for path in moved.paths(units)]
+
+        assert tick() == [POD, A, B]  # new
+        assert tick() == []
+        hog(tree, A, limited=A)
+        told = tick()
+        assert sorted(told) == sorted([POD, A])
+        kills = eyes.events.poll(f"/{tree.name}/{path}" for path in told)
+        assert [(kill.path, kill.kills) for kill in kills] == [(f"/{tree.relative(A)}", 1)]
+        assert tick() == []
 
 
 def test_kill_below_the_container_is_told_of_the_container(tree: FullTree, eyes: Eyes) -> None:

@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.kube.errors import ApiError, KubeError, Unreachable
 from agent.kube.lease import LeaderLease, LeaseTiming
+from tests.examples import examples
 from tests.fake_api import Call, FakeApi
 
 TIMING = LeaseTiming(duration_seconds=15, renew_within_seconds=10.0, retry_seconds=2.0)
@@ -260,7 +261,7 @@ MOVES = st.tuples(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(st.lists(MOVES, min_size=5, max_size=60))
 def test_whatever_happens_no_two_lead_at_once(moves: list[tuple[str, str, float, bool]]) -> None:
     world = World()

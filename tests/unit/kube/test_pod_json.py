@@ -18,6 +18,7 @@ from agent.core.cluster.pod import (
     Reported,
     Requirements,
     Termination,
+    image_hash_of,
 )
 from agent.kube.json_reader import ConvertError
 from agent.kube.pod_json import namespace_from_json, namespaces_from_json, node_from_json, pod_from_json, pods_from_json
@@ -120,10 +121,11 @@ def test_pod_from_json_reads_statuses_and_keeps_absent_from_empty() -> None:
 
 def test_pod_from_json_reads_what_planning_and_acting_ask_for() -> None:
     app = container("app") | {
+        "image": "registry/app:1",
         "resizePolicy": [
             {"resourceName": "cpu", "restartPolicy": "NotRequired"},
             {"resourceName": "memory", "restartPolicy": "RestartContainer"},
-        ]
+        ],
     }
     document = pod_json(
         app,
@@ -168,6 +170,7 @@ def test_pod_from_json_reads_what_planning_and_acting_ask_for() -> None:
     assert (pod.created_unix_seconds, pod.started_unix_seconds) == (60.0, 70.0)
     assert pod.annotations == {"mine": "x"}
     assert [(one.restarts_for_cpu, one.restarts_for_memory) for one in pod.containers] == [(False, True), (True, False)]
+    assert pod.containers[0].image_hash == image_hash_of("registry/app:1") != image_hash_of("registry/app:2")
     assert (pod.operating_system, pod.has_memory_volumes, pod.has_resource_claims) == ("linux", False, True)
     assert pod.conditions == (
         PodCondition(

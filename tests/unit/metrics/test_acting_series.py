@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from agent.core.cluster.resource import Resource
 from agent.core.orders.order import Mode
 from agent.core.plan.demand import Kept, Reserved, Urgent
-from agent.core.plan.plan import Invariant
+from agent.core.plan.plan import Invariant, JointSpike
 from agent.core.plan.pod_change import Setting
 from agent.core.resize.decision import Outcome
 from agent.core.window.memory_shortage import MemoryShort
@@ -20,14 +20,14 @@ from agent.metrics.acting_series import RESIZE_RESULTS, ActingSeries, Direction,
 from agent.metrics.agent_series import Metrics
 from tests.plans import change, container, left_alone, mixed_plan, plan, pod, share, step, sums
 
-GAUGES_OF_A_PLAN = 12
-"""Six sums for each resource; the age of the oldest pending resize comes on top."""
+GAUGES_OF_A_PLAN = 14
+"""Seven sums for each resource; the age of the oldest pending resize comes on top."""
 UNITLESS = {
     "plimsoll_resizes", "plimsoll_resize_blocked", "plimsoll_pods_reserved", "plimsoll_pods",
     "plimsoll_evictions_proposed", "plimsoll_plan_infeasible", "plimsoll_plans", "plimsoll_plans_unsound",
     "plimsoll_paused", "plimsoll_dry_run", "plimsoll_pinned_pods", "plimsoll_overloaded",
     "plimsoll_overload_tainted", "plimsoll_annotation_faults", "plimsoll_writes_barred", "plimsoll_urgent",
-    "plimsoll_pod_limits", "plimsoll_pod_limits_held",
+    "plimsoll_pod_limits", "plimsoll_pod_limits_held", "plimsoll_credit_containers",
 }  # fmt: skip
 
 
@@ -70,9 +70,21 @@ def test_sums_are_not_there_before_there_is_a_plan(acting: ActingSeries, registr
     acting.take_plan(plan(), trigger=Trigger.INTERVAL, seconds=0.002)
     new = set(values(registry)) - before
     assert len(new) == GAUGES_OF_A_PLAN
+    assert "plimsoll_joint_spike_cpu_cores" not in new  # not known
     assert all(re.search(r"_(cpu_cores|memory_bytes)$", name) for name in new)
     acting.forget_plan()
     assert set(values(registry)) == before
+
+
+def test_what_pods_demand_together_is_shown_where_it_is_known(
+    acting: ActingSeries, registry: CollectorRegistry
+) -> None:
+    cpu = sums(joint=JointSpike(amount=900, seen_unix_seconds=0.0))
+    acting.take_plan(plan(cpu=cpu), trigger=Trigger.INTERVAL, seconds=0.002)
+    assert values(registry)["plimsoll_joint_spike_cpu_cores"] == 0.9
+    assert values(registry)["plimsoll_largest_spike_cpu_cores"] == 0.5
+    acting.take_plan(plan(), trigger=Trigger.INTERVAL, seconds=0.002)
+    assert "plimsoll_joint_spike_cpu_cores" not in values(registry)
 
 
 def test_every_name_keeps_the_rules(acting: ActingSeries, registry: CollectorRegistry) -> None:

@@ -24,12 +24,12 @@ from agent.metrics.agent_series import (
 from agent.metrics.container_series import ContainerSeries
 from tests.unit.metrics.test_acting_series import UNITLESS as ACTING_UNITLESS
 
-DEFAULT_SERIES = 130 + 143
+DEFAULT_SERIES = 130 + 158
 """What every scrape of every node costs Prometheus, acting included; the measured gauges add at most 20 and 15,
 drift 12, and each of usually three QoS tiers 10."""
 PROCESS_SERIES = 6
 """Of the process itself, by the library: memory, CPU, start, descriptors."""
-MEASURED_SERIES = 20
+MEASURED_SERIES = 21
 FORBIDDEN_LABELS = {"node", "id", "image", "pod_uid", "container_id"}
 
 
@@ -51,6 +51,7 @@ def measure_everything(metrics: Metrics) -> None:
         for kind in PressureKind:
             metrics.set_node_pressure(resource, kind, 0.25)
     metrics.set_slack(cpu_millicores=1500.0, memory_bytes=1 << 30)
+    metrics.set_cold_file(1 << 20)
     tell_of_node(metrics)
     metrics.set_in_force(mode="recommend", policy="cruise")
     metrics.loops.begin("control")
@@ -83,12 +84,16 @@ def test_page_measured_gauges_are_absent_until_measured_and_after(metrics: Metri
         for kind in PressureKind:
             metrics.set_node_pressure(resource, kind, 0.0)
     metrics.set_slack(cpu_millicores=-20.0, memory_bytes=0)
+    metrics.set_cold_file(1 << 20)
     tell_of_node(metrics)
     new = set(values(metrics)) - before
     assert len(new) == MEASURED_SERIES
     assert values(metrics)["plimsoll_cpu_slack_cores"] == -0.02
     metrics.set_slack(cpu_millicores=None, memory_bytes=None)
     assert "plimsoll_cpu_slack_cores" not in values(metrics)
+    assert values(metrics)["plimsoll_memory_cold_file_bytes"] == 1 << 20
+    metrics.set_cold_file(None)
+    assert "plimsoll_memory_cold_file_bytes" not in values(metrics)
 
 
 def test_page_node_and_advice_are_in_cores_and_bytes(metrics: Metrics) -> None:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import gzip
+import math
+import random
 
 import pytest
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+from prometheus_client.exposition import generate_latest
+from prometheus_client.openmetrics.exposition import generate_latest as generate_openmetrics
 
-from agent.metrics.exposition import accepts_gzip, wants_openmetrics, write_page
+from agent.metrics.agent_series import Metrics
+from agent.metrics.exposition import PageWriter, accepts_gzip, wants_openmetrics
 from agent.metrics.families import MeasuredFamily, MeasuredGauges, SeriesTable, counter
 
 
@@ -41,11 +46,11 @@ def registry(families: int = 1) -> CollectorRegistry:
 
 
 def test_further_families_stand_before_the_end_of_an_openmetrics_page() -> None:
-    page = write_page(registry(), openmetrics=True, accept_encoding="", more=MORE)
+    page = PageWriter(registry()).page(openmetrics=True, accept_encoding="", more=MORE)
     assert page.content_type.startswith("application/openmetrics-text")
     assert page.body.decode().endswith(f"series_0 0.0\n{MORE}# EOF\n")
     assert page.body.count(b"# EOF") == 1
-    plain = write_page(registry(), openmetrics=False, accept_encoding="", more=MORE)
+    plain = PageWriter(registry()).page(openmetrics=False, accept_encoding="", more=MORE)
     assert plain.content_type.startswith("text/plain")
     assert plain.body.decode().endswith(f"series_0 0.0\n{MORE}")
 
@@ -56,10 +61,10 @@ def test_further_families_stand_before_the_end_of_an_openmetrics_page() -> None:
 def test_a_page_is_compressed_where_that_is_worth_it_and_taken(
     families: int, accepted: str, encoding: str | None
 ) -> None:
-    page = write_page(registry(families), openmetrics=False, accept_encoding=accepted)
+    page = PageWriter(registry(families)).page(openmetrics=False, accept_encoding=accepted)
     assert page.content_encoding == encoding
     body = page.body if encoding is None else gzip.decompress(page.body)
-    assert body == write_page(registry(families), openmetrics=False, accept_encoding="").body
+    assert body == PageWriter(registry(families)).page(openmetrics=False, accept_encoding="").body
 
 
 def test_a_measured_gauge_is_on_the_page_while_it_is_known() -> None:
@@ -68,7 +73,7 @@ def test_a_measured_gauge_is_on_the_page_while_it_is_known() -> None:
     made.register(gauges)
 
     def page() -> str:
-        return write_page(made, openmetrics=False, accept_encoding="").body.decode()
+        return PageWriter(made).page(openmetrics=False, accept_encoding="").body.decode()
 
     assert "age_seconds{" not in page()
     gauges.set("age_seconds", "pods", value=3.5)
@@ -84,3 +89,45 @@ def test_a_total_that_fell_is_a_fresh_start_and_counts_whole() -> None:
         series.count_up_to("reads_total", "a", total=total)
     assert made.get_sample_value("reads_total", {"file": "a"}) == 10.0
     assert made.get_sample_value("reads_total", {"file": "b"}) == 0.0
+
+
+def library_page(of: CollectorRegistry, *, openmetrics: bool) -> bytes:
+    return generate_openmetrics(of) if openmetrics else generate_latest(of)  # type: ignore[no-untyped-call]
+
+
+ODD_TEXTS = ["plain", 'a "quote"', "back\\slash", "two\nlines", "# EOF", "", "Grüße", "0.5"]
+ODD_VALUES = [0.0, 1.0, -0.5, 1e6, 1e21, 2.0**53, 1e-7, math.inf, -math.inf, math.nan, 0.1 + 0.2]
+
+
+@pytest.mark.parametrize("openmetrics", [True, False])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_page_is_the_librarys_to_the_last_byte(seed: int, *, openmetrics: bool) -> None:
+    choose = random.Random(seed)
+    made = CollectorRegistry()
+    counter = Counter("odd", choose.choice(ODD_TEXTS), ["of", "by"], registry=made)
+    gauge = Gauge("odd_seconds", choose.choice(ODD_TEXTS), ["of"], unit="seconds", registry=made)
+    histogram = Histogram("wait_seconds", "Waits.", ["of"], buckets=(0.1, 1.0), registry=made)
+    Gauge("utf8.name", "With a name of these days.", registry=made).set(3)
+    Info("build", "What it is.", registry=made).info({"version": "1"})
+    measured = MeasuredGauges([MeasuredFamily("age_seconds", "An age.", ("of",))])
+    made.register(measured)
+    writer = PageWriter(made)
+    for _ in range(30):
+        counter.labels(choose.choice(ODD_TEXTS), "x").inc(
+            choose.random(), exemplar={"trace": "1"} if choose.random() < 0.05 else None
+        )
+        gauge.labels(choose.choice(ODD_TEXTS)).set(choose.choice(ODD_VALUES))
+        histogram.labels(choose.choice(ODD_TEXTS)).observe(choose.random())
+        measured.set("age_seconds", choose.choice(ODD_TEXTS), value=choose.choice([None, *ODD_VALUES]))
+        page = writer.page(openmetrics=openmetrics, accept_encoding="")
+        assert page.body == library_page(made, openmetrics=openmetrics)
+
+
+@pytest.mark.parametrize("openmetrics", [True, False])
+def test_the_agents_page_is_the_librarys_to_the_last_byte(*, openmetrics: bool) -> None:
+    metrics = Metrics(version="1", commit="c", sampler="native", max_series=100, per_container=False)
+    writer = PageWriter(metrics._registry)
+    for count in range(3):
+        metrics.observe_sweep(duration_seconds=0.001 * count, lateness_seconds=0.1, samples=count)
+        page = writer.page(openmetrics=openmetrics, accept_encoding="")
+        assert page.body == library_page(metrics._registry, openmetrics=openmetrics)

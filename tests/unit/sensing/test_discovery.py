@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import os
+import random
 import shutil
 from pathlib import Path
 
@@ -309,6 +310,115 @@ def test_poll_lists_everything_anew_when_events_were_lost(tmp_path: Path) -> Non
     assert changes.trigger == "overflow"
     assert discovery.overflows == 1
     assert discovery.relists == {"start": 1, "overflow": 1}
+
+
+def test_compare_lists_nothing_where_no_link_count_differs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make(tmp_path, f"{POD_A}/{A}", f"{POD_B}/{B}", "system.slice/ssh.service")
+    discovery = discover(tmp_path)
+    discovery.relist("start")
+
+    def must_not_list(path: str) -> None:
+        pytest.fail(f"{path} was listed")
+
+    monkeypatch.setattr(os, "scandir", must_not_list)
+    assert not discovery.compare("periodic")
+    assert paths_of(discovery) == [f"/{POD_A}/{A}", f"/{POD_B}/{B}"]
+    assert discovery.relists == {"start": 1}
+
+
+def test_compare_walks_only_the_pods_of_a_tier_that_came_or_went(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pods = [f"kubepods/burstable/pod{number:08d}-0000-4000-8000-000000000000" for number in range(4)]
+    make(tmp_path, *(f"{pod}/{A}" for pod in pods[:3]))
+    discovery = discover(tmp_path)
+    discovery.relist("start")
+    make(tmp_path, f"{pods[3]}/{A}")
+    shutil.rmtree(tmp_path / pods[0])
+    listed: list[str] = []
+    scandir = os.scandir
+
+    def note(path: str) -> object:
+        listed.append(path.removeprefix(f"{tmp_path}/"))
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", note)
+    changes = discovery.compare("periodic")
+
+    assert ([found.path for found in changes.appeared], changes.vanished) == ([f"/{pods[3]}/{A}"], (f"/{pods[0]}/{A}",))
+    assert changes.trigger == "periodic"
+    assert sorted(listed) == ["kubepods/burstable", pods[0], pods[3]]
+
+
+def test_compare_lists_everything_where_a_file_system_counts_no_links(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(tmp_path, f"{POD_A}/{A}")
+    stat = os.stat
+
+    def without_links(path: str, **how: bool) -> os.stat_result:
+        found = list(stat(path, **how))
+        found[3] = 1  # st_nlink
+        return os.stat_result(found)
+
+    discovery = discover(tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "stat", without_links)
+        discovery.relist("start")
+    make(tmp_path, f"{POD_A}/{B}")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "stat", without_links)
+        changes = discovery.compare("periodic")
+    assert [found.path for found in changes.appeared] == [f"/{POD_A}/{B}"]
+
+
+def test_compare_without_inotify_is_a_full_listing(tmp_path: Path) -> None:
+    make(tmp_path, f"{POD_A}/{A}", f"{POD_B}/{B}")
+    discovery = discover(tmp_path, FakeWatcher(room=2))
+    discovery.relist("start")
+    assert discovery.compare("periodic").trigger == "periodic"
+    assert discovery.relists == {"start": 1, "periodic": 1}
+
+
+def test_compare_of_services_is_a_full_listing(tmp_path: Path) -> None:
+    make(tmp_path, "system.slice/a.service")
+    discovery = discover(tmp_path, scope=UnitScope.MACHINE)
+    discovery.relist("start")
+    discovery.compare("periodic")
+    assert discovery.relists == {"start": 1, "periodic": 1}
+
+
+POD_NAMES = [
+    f"{tier}/pod{number:08d}-0000-4000-8000-000000000000"
+    for tier in ("kubepods", "kubepods/burstable", "kubepods/besteffort", "kubelet/kubepods/burstable")
+    for number in range(3)
+]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_compare_finds_what_a_full_listing_finds(tmp_path: Path, seed: int) -> None:
+    choose = random.Random(seed)
+    containers = [f"{pod}/{name}" for pod in POD_NAMES for name in (A, B, C)]
+    others = ["kubepods", "system.slice/a.service", *POD_NAMES]
+    make(tmp_path, *choose.sample(containers, 12))
+    discovery = discover(tmp_path)  # and nothing is ever told
+    discovery.relist("start")
+    changed = 0
+    for _ in range(40):
+        for path in choose.sample(containers + others, choose.choice((0, 1, 1, 2, 4))):
+            if choose.random() < 0.4 and (tmp_path / path).exists():
+                shutil.rmtree(tmp_path / path)
+            if choose.random() < 0.6:
+                make(tmp_path, path)
+        changed += bool(discovery.compare("periodic"))
+        fresh = discover(tmp_path, scope=UnitScope.KUBERNETES)
+        fresh.relist("start")
+        assert discovery.units() == fresh.units()
+        assert discovery.pod_paths() == fresh.pod_paths()
+        assert discovery.tier_paths() == fresh.tier_paths()
+        assert discovery.kubepods_root == fresh.kubepods_root
+    assert changed > 10
+    assert discovery.relists == {"start": 1}
 
 
 def test_no_watches_left_means_re_listing_and_says_so(tmp_path: Path) -> None:

@@ -43,6 +43,20 @@ def test_memory_events_tells_a_kill_once(events: MemoryEvents, tmp_path: Path, o
     assert events.poll_all() == []
 
 
+@pytest.mark.parametrize("asked", [POD, A, B])
+def test_memory_events_polled_of_one_reads_its_pod_and_neighbours(
+    events: MemoryEvents, tmp_path: Path, asked: str
+) -> None:
+    for path in (POD, A, B):
+        events.add(path)
+    write(tmp_path, A, 1)
+    write(tmp_path, POD, 1)
+    assert events.poll(()) == []
+    assert events.poll(("/not/watched", f"{POD}/{'c' * 64}")) == []
+    assert events.poll((asked,)) == [OomKill(path=A, kills=1, monotonic_ns=NOW_NS)]
+    assert events.poll((POD, A, B)) == []
+
+
 def test_memory_events_gives_the_pod_what_no_container_shows(events: MemoryEvents, tmp_path: Path) -> None:
     events.add(POD)
     events.add(A)

@@ -52,8 +52,8 @@ def header_with(path: Path, offset: int, data: bytes, *, sum_again: bool) -> Non
 
 
 def test_default_geometry_for_250_slots_is_within_24_mib() -> None:
-    # A slot: 1,024 header + 704 x 64 raw + 186 x 88 memory + 1,444 x 24 minutes = 97,104 bytes; 250 of them and 4,096.
-    assert RingGeometry(max_slots=250).file_bytes == 250 * 97_104 + 4096
+    # A slot: 1,024 header + 704 x 64 raw + 186 x 104 memory + 1,444 x 24 minutes = 100,080 bytes; 250 and 4,096.
+    assert RingGeometry(max_slots=250).file_bytes == 250 * 100_080 + 4096
     assert RingGeometry(max_slots=250).file_bytes <= 24 * MIB
 
 
@@ -302,7 +302,7 @@ def damaged_text(path: Path) -> None:
 
 
 DAMAGES = [
-    (damaged_version, "version 3, this program reads 1"),
+    (damaged_version, "version 3, this program reads 2"),
     (damaged_checksum, "bad checksum of the header"),
     (damaged_magic, "not a state file: it begins with b'NOTRINGS'"),
     (damaged_geometry, r"geometry \(5, 8, 4, 4\) .* set to \(4, 8, 4, 4\)"),

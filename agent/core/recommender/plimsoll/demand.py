@@ -1,13 +1,17 @@
 """What CPU each row may be expected to demand, from its minutes: state and answer. Core, pure.
 
 All of it follows from the minutes of seven days, folded in rising order: nothing else is remembered. There is one
-answer for each UTC hour, as things looked when it began, worked out when it is first asked for; within the hour the
-last 15 minutes may raise it. Asking more often made more changes and no better ones.
+answer for each UTC hour and price, as things looked when it began, worked out when it is first asked for; within the
+hour the last 15 minutes may raise it. Asking more often made more changes and no better ones.
+
+Both prices are answered for at all times, each after its own answers of the hours before: which of the two counts for
+a row is no part of the state, so a row that gains or loses its credit is asked for as if it had always been so.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Final
 
 import numpy as np
@@ -17,30 +21,44 @@ from agent.core.numbers.arrays import Bools, Floats, Ints, Rows
 from agent.core.recommender.plimsoll.dead_band import follow
 from agent.core.recommender.plimsoll.hours import DAY_HOURS, LOOK_MINUTES, HourRing, LastMinutes, Singles
 from agent.core.recommender.plimsoll.likeness import HourBook, open_book, weigh
-from agent.core.recommender.plimsoll.price import cheapest_levels, masses
+from agent.core.recommender.plimsoll.price import cheapest_levels, levels_of_share, masses
 
 TOGETHER_ROWS: Final = 64
 """Rows worked out together: what one answer takes beside the state is 2 MiB then, however many containers there are."""
+BASE_SHARE: Final = 0.75
+"""Of the minutes of hours like this one, as of those of the window."""
 _QUARTER: Final = 0
 _HOUR: Final = 1
 
 
+class Price(IntEnum):
+    """What being short costs: the first axis of all answers."""
+
+    FULL = 0
+    """``sizing.price``."""
+    IN_PLACE = 1
+    """``sizing.priceInPlace``: where it is answered within seconds."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """What may be expected of some rows, shape ``(k,)`` each."""
+    """What may be expected of some rows, shape ``(k,)`` each, or ``(2, k)`` by ``Price``."""
 
     begun_millicores: Floats
-    """What was answered when the hour began; where no hour is over yet, the largest of the last 60 minutes."""
+    """What was answered when the hour began, ``(2, k)``; where no hour is over yet, the largest of the last 60 min."""
     quarter_millicores: Floats
     """Largest of the last 15 minutes."""
     answer_millicores: Floats
+    """``(2, k)``."""
+    base_millicores: Floats
+    """What three quarters of the minutes of the hours like this one stayed within; 0 where no hour is over yet."""
     known_minutes: Floats
     """Of the hours that count, the running one included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Beginning:
-    """How one row's answer of an hour's beginning came about."""
+    """How one row's answer of an hour's beginning came about, at one price."""
 
     hour: int
     """Since the epoch."""
@@ -58,6 +76,8 @@ class Beginning:
     """What each of these counts."""
     cheapest_millicores: float
     """At the price; where no hour is over yet, the largest of the last 60 minutes."""
+    image_since_hour: int | None
+    """The first hour of the image that it runs; None = no other is remembered among these hours."""
     before_millicores: float
     """What was answered in the hour before; 0 where the day began."""
     answer_millicores: float
@@ -71,20 +91,22 @@ class _Opened:
     looks: Singles
     has_looks: Bools
     answers: Floats
+    """Shape ``(2, n)``."""
+    bases: Floats
 
 
 class DemandMemory:
     """Minutes and hours of all rows, and answers from them; 22 kB per row."""
 
-    def __init__(self, price: float, rows: int) -> None:
-        self._price = price
+    def __init__(self, prices: tuple[float, float], rows: int) -> None:
+        self._prices = prices
         self._rows = rows
         self._last = LastMinutes(rows)
         self._ring = HourRing(rows)
         self._running: int | None = None
         self._opened: _Opened | None = None
         self._chain_hour: int | None = None
-        self._chain = np.zeros(rows)
+        self._chain = np.zeros((len(Price), rows))
         """Answers of the hour before ``_chain_hour``; 0 where the day begins with it."""
 
     def grow(self, rows: int) -> None:
@@ -93,14 +115,14 @@ class DemandMemory:
         self._rows += more
         self._last.grow(rows)
         self._ring.grow(rows)
-        self._chain = np.pad(self._chain, (0, more))
+        self._chain = np.pad(self._chain, ((0, 0), (0, more)))
         self._opened = None
 
     def forget(self, rows: Rows) -> None:
         """Clear these rows."""
         self._last.forget(rows)
         self._ring.forget(rows)
-        self._chain[rows] = 0.0
+        self._chain[:, rows] = 0.0
         self._opened = None
 
     def fold(self, unix_minute: int, values: Singles, known: Bools) -> None:
@@ -115,6 +137,11 @@ class DemandMemory:
         if self._chain_hour is not None and hour < self._chain_hour - 1:
             self._chain_hour = None
         self._last.fold(unix_minute, values, known)
+
+    def record_image(self, row: int, since_unix_seconds: float) -> None:
+        """Record since when a row runs another image; it counts from the next hour on."""
+        self._ring.renew(row, hour_of(since_unix_seconds) + 1)
+        self._opened = None
 
     def _close(self) -> None:
         """Bring the running hour's levels up to date in the ring; as often as one likes."""
@@ -132,18 +159,19 @@ class DemandMemory:
         hour = hour_of(now_unix_seconds)
         opened = self._open_at(hour)
         quarter, last = (self._last.largest(minutes)[rows].astype(np.float64) for minutes in LOOK_MINUTES)
-        begun = opened.answers[rows]
+        begun = opened.answers[:, rows]
         begun = np.where(opened.book.has_hours[rows], begun, np.maximum(begun, last))
         running = self._last.levels()[1] if self._running == hour else np.zeros(self._rows)
         return Demand(
             begun_millicores=begun,
             quarter_millicores=quarter,
             answer_millicores=np.where(quarter > begun, follow(begun, quarter), begun),
+            base_millicores=np.minimum(opened.bases[rows], begun.min(axis=0)),
             known_minutes=opened.book.known_ratio[rows].sum(axis=1) * MINUTES_PER_HOUR + running[rows],
         )
 
-    def beginning(self, row: int, now_unix_seconds: float) -> Beginning:
-        """Return how the answer of the hour's beginning came about."""
+    def beginning(self, row: int, price: Price, now_unix_seconds: float) -> Beginning:
+        """Return how the answer of the hour's beginning came about at a price."""
         opened, rows = self._open_at(hour_of(now_unix_seconds)), np.array([row])
         book, looks = opened.book, opened.looks[:, rows]
         weights = weigh(book, rows, looks, opened.has_looks[rows], book.hour * float(HOUR_SECONDS))
@@ -155,9 +183,10 @@ class DemandMemory:
             likeness=weights[0],
             levels=book.levels[row],
             masses=masses(book, rows, weights)[0],
-            cheapest_millicores=float(self._cheapest(book, rows, weights, looks)[0]),
-            before_millicores=float(self._chain[row]),
-            answer_millicores=float(opened.answers[row]),
+            cheapest_millicores=float(self._cheapest(book, rows, weights, looks)[price, 0]),
+            image_since_hour=int(book.image_since[row]) if (book.hours < book.image_since[row]).any() else None,
+            before_millicores=float(self._chain[price, row]),
+            answer_millicores=float(opened.answers[price, row]),
         )
 
     def _open_at(self, hour: int) -> _Opened:
@@ -167,15 +196,15 @@ class DemandMemory:
             self._follow_until(hour)
             book = open_book(self._ring, hour)
             looks, has_looks = self._ring.looks(hour) or (self._looks(hour), self._last.has_any)
-            answers = follow(self._chain, self._wanted(book, looks, has_looks))
-            self._opened = _Opened(book, looks, has_looks, answers)
+            wanted, bases = self._wanted(book, looks, has_looks)
+            self._opened = _Opened(book, looks, has_looks, follow(self._chain, wanted), bases)
         return self._opened
 
     def _follow_until(self, hour: int) -> None:
         """Bring the chain of the day's answers up to the hour before."""
         midnight = hour - hour % DAY_HOURS
         if self._chain_hour is None or not midnight < self._chain_hour <= hour:
-            self._chain_hour, self._chain = midnight, np.zeros(self._rows)
+            self._chain_hour, self._chain = midnight, np.zeros((len(Price), self._rows))
         for before in range(self._chain_hour, hour):
             begun = self._ring.looks(before)
             if begun is None:
@@ -183,18 +212,20 @@ class DemandMemory:
             if self._opened is not None and self._opened.book.hour == before:
                 self._chain = self._opened.answers  # by the same looks, whether or not the hour had begun by then
             else:
-                self._chain = follow(self._chain, self._wanted(open_book(self._ring, before), *begun))
+                wanted, _ = self._wanted(open_book(self._ring, before), *begun)
+                self._chain = follow(self._chain, wanted)
         self._chain_hour = hour
 
-    def _wanted(self, book: HourBook, looks: Singles, has_looks: Bools) -> Floats:
-        """Return what all rows want of an hour's beginning, some rows at a time."""
-        wanted = np.zeros(self._rows)
+    def _wanted(self, book: HourBook, looks: Singles, has_looks: Bools) -> tuple[Floats, Floats]:
+        """Return what all rows want of an hour's beginning at each price, and their bases; some rows at a time."""
+        wanted, bases = np.zeros((len(Price), self._rows)), np.zeros(self._rows)
         for first in range(0, self._rows, TOGETHER_ROWS):
             rows = np.arange(first, min(first + TOGETHER_ROWS, self._rows))
             theirs = looks[:, rows]
             weights = weigh(book, rows, theirs, has_looks[rows], book.hour * float(HOUR_SECONDS))
-            wanted[rows] = np.maximum(self._cheapest(book, rows, weights, theirs), theirs[_QUARTER])
-        return wanted
+            wanted[:, rows] = np.maximum(self._cheapest(book, rows, weights, theirs), theirs[_QUARTER])
+            bases[rows] = levels_of_share(book, rows, weights, BASE_SHARE)
+        return wanted, bases
 
     def _cheapest(self, book: HourBook, rows: Rows, weights: Floats, looks: Singles) -> Floats:
-        return np.where(book.has_hours[rows], cheapest_levels(book, rows, weights, self._price), looks[_HOUR])
+        return np.where(book.has_hours[rows], cheapest_levels(book, rows, weights, self._prices), looks[_HOUR])

@@ -10,7 +10,9 @@ import numpy as np
 
 from agent.core.cluster.resource import Resource
 from agent.core.history.hour_peaks import HOUR_SECONDS
+from agent.core.numbers.arrays import Floats
 from agent.core.orders.policy_options import SizingOptions
+from agent.core.recommender.credit import CPU_FULL_PRICE
 from agent.core.recommender.other_nodes import (
     NEIGHBOUR_HOURS,
     say_kill_elsewhere,
@@ -18,7 +20,8 @@ from agent.core.recommender.other_nodes import (
     say_week_elsewhere,
 )
 from agent.core.recommender.plimsoll.dead_band import FALL_RATIO
-from agent.core.recommender.plimsoll.demand import Beginning, Demand
+from agent.core.recommender.plimsoll.demand import BASE_SHARE, Beginning, Demand, Price
+from agent.core.recommender.plimsoll.likeness import FORMER_IMAGE
 from agent.core.recommender.plimsoll.memory_drift import LEAST_MARGIN, MOST_MARGIN, margin_of
 from agent.core.recommender.plimsoll.price import level_of_share, share_above
 from agent.core.recommender.policy import Elsewhere, Narration, Proposals, Steps
@@ -28,6 +31,9 @@ LIKE_RATIO: Final = 0.1
 TOLD_HOURS: Final = 5
 """The likest hours that are named."""
 NINE_IN_TEN: Final = 0.9
+_CONFIDENCES: Final = ((5.0, "good"), (1.0, "fair"), (0.0, "low"))
+"""From how many hours just like this one on it is called so."""
+_PRICE_SETTINGS: Final = {Price.FULL: "sizing.price", Price.IN_PLACE: "sizing.priceInPlace"}
 _LOOK_WORDS: Final = (
     "largest of the 15 min before",
     "largest of the hour before",
@@ -41,8 +47,11 @@ class PlimsollAccount:
     """All that went into one row's answer, and the answer; arrays have the shape ``(1,)``."""
 
     options: SizingOptions
+    price: Price
     demand: Demand
     beginning: Beginning
+    cpu_window_millicores: Floats
+    """Percentile of the window."""
     cpu_elsewhere_millicores: float | None
     """Largest at this hour of the day on other nodes; None = none counts."""
     week_bytes: float | None
@@ -65,8 +74,8 @@ def explain(steps: Steps, account: PlimsollAccount) -> None:
 def _explain_cpu(steps: Steps, narration: Narration, account: PlimsollAccount) -> None:
     proposals, demand = account.proposals, account.demand
     narration.known(
-        "base: percentile of the window",
-        proposals.cpu_base_millicores,
+        "percentile of the window",
+        account.cpu_window_millicores,
         proposals.has_cpu,
         "PSI-adjusted where there is PSI",
         "not known, so there is no answer",
@@ -77,11 +86,18 @@ def _explain_cpu(steps: Steps, narration: Narration, account: PlimsollAccount) -
         _explain_answer(narration, account)
     else:
         narration.say("minutes measured", 0.0, "nothing to go by: the base, which may only raise", unit="samples")
+    if proposals.has_cpu[0]:
+        base = float(proposals.cpu_base_millicores[0])
+        is_window = base == account.cpu_window_millicores[0]
+        note = "percentile of the window" if is_window else "what three in four minutes of such hours stayed within"
+        narration.say("base", base, f"{note}: what is sustained, in the node's plan")
     if account.cpu_elsewhere_millicores is not None:
         say_peak_elsewhere(narration, account.cpu_elsewhere_millicores, NEIGHBOUR_HOURS)
     if proposals.has_cpu[0]:
         request = float(proposals.cpu_request_millicores[0])
         narration.say("request", request, _request_note(request, account))
+        if account.price is Price.IN_PLACE:
+            _explain_credit(narration, request, account)
 
 
 def _explain_beginning(narration: Narration, account: PlimsollAccount) -> None:
@@ -109,19 +125,33 @@ def _explain_hours(steps: Steps, narration: Narration, account: PlimsollAccount)
     steps.hours = sorted(hour * HOUR_SECONDS for hour in likest)
     named = ", ".join(_utc(hour, "%a %H:%M") for hour in likest)
     narration.say("hours like this one", like, f"of {known} past hours; the likest: {named} UTC", unit="")
+    worth = float(weights.sum())
+    narration.say("confidence", worth, f"{_confidence(worth)}: what they count; one just like this is 1", unit="")
+    if beginning.image_since_hour is not None:
+        since = _utc(beginning.image_since_hour, "%a %H:%M")
+        narration.say("another image since", None, f"{since} UTC: each hour before counts {FORMER_IMAGE:g}")
     largest = narration.text(float(levels[masses > 0].max()))
+    narration.say(
+        "three in four of their minutes stayed within",
+        level_of_share(levels, masses, BASE_SHARE),
+        "each hour counts as much as it is like this one",
+    )
     narration.say(
         "nine in ten of their minutes stayed within",
         level_of_share(levels, masses, NINE_IN_TEN),
-        f"each hour counts as much as it is like this one; the largest of all was {largest}",
+        f"the largest of all was {largest}",
     )
     cheapest = beginning.cheapest_millicores
     narration.say(
         "cheapest level",
         cheapest,
-        f"being short costs {account.options.price:g} x being idle (sizing.price); "
+        f"being short costs {account.options.prices[account.price]:g} x being idle ({_PRICE_SETTINGS[account.price]}); "
         f"{share_above(levels, masses, cheapest):.2%} of their minutes were above",
     )
+
+
+def _confidence(worth: float) -> str:
+    return next(word for least, word in _CONFIDENCES if worth >= least)
 
 
 def _utc(hour: int, form: str) -> str:
@@ -131,11 +161,15 @@ def _utc(hour: int, form: str) -> str:
 def _explain_answer(narration: Narration, account: PlimsollAccount) -> None:
     """Record what became of the cheapest level before it was the answer."""
     beginning, demand = account.beginning, account.demand
-    now = float(demand.answer_millicores[0])
+    now = float(demand.answer_millicores[account.price, 0])
     if not np.count_nonzero(beginning.likeness):
         narration.say("answer", now, "the largest of the last 60 min, while no hour is over")
         return
-    quarter, answer, begun = beginning.looks[0], beginning.answer_millicores, float(demand.begun_millicores[0])
+    quarter, answer, begun = (
+        beginning.looks[0],
+        beginning.answer_millicores,
+        float(demand.begun_millicores[account.price, 0]),
+    )
     wanted = max(beginning.cheapest_millicores, quarter)
     if answer == wanted:
         note = "the 15 min before, which are above it" if quarter > beginning.cheapest_millicores else "that level"
@@ -150,9 +184,21 @@ def _explain_answer(narration: Narration, account: PlimsollAccount) -> None:
 
 
 def _request_note(request: float, account: PlimsollAccount) -> str:
-    if account.demand.known_minutes[0] and request == account.demand.answer_millicores[0]:
+    if account.demand.known_minutes[0] and request == account.demand.answer_millicores[account.price, 0]:
         return "the answer"
     return "what other nodes saw" if request == account.cpu_elsewhere_millicores else "the base, which is larger"
+
+
+def _explain_credit(narration: Narration, request: float, account: PlimsollAccount) -> None:
+    """Record what the lower price saves."""
+    full_price, in_place = account.options.prices
+    full = float(account.proposals.extra[CPU_FULL_PRICE][0])
+    narration.say(
+        "saved by credit",
+        full - request,
+        f"being short is answered within seconds in place, and priced {in_place:g} x idle, not {full_price:g} x: "
+        f"{narration.text(request)} instead of {narration.text(full)}",
+    )
 
 
 def _explain_memory(narration: Narration, account: PlimsollAccount) -> None:

@@ -108,6 +108,8 @@ class HourRing:
         self._has_looks = np.zeros((SLOTS, rows), dtype=np.bool_)
         self._minutes = np.zeros((SLOTS, rows), dtype=np.uint8)
         self._hours = np.full(SLOTS, _NEVER, dtype=np.int64)
+        self._renewed_hours = np.full(rows, _NEVER, dtype=np.int64)
+        """The first hour of each row's present image."""
 
     def grow(self, rows: int) -> None:
         """Grow to at least so many rows; the new ones are empty."""
@@ -116,6 +118,7 @@ class HourRing:
         self._looks = np.pad(self._looks, ((0, 0), (0, 0), (0, more)))
         self._has_looks = np.pad(self._has_looks, ((0, 0), (0, more)))
         self._minutes = np.pad(self._minutes, ((0, 0), (0, more)))
+        self._renewed_hours = np.pad(self._renewed_hours, (0, more), constant_values=_NEVER)
 
     def forget(self, rows: Rows) -> None:
         """Clear these rows."""
@@ -123,6 +126,16 @@ class HourRing:
         self._looks[:, :, rows] = 0.0
         self._has_looks[:, rows] = False
         self._minutes[:, rows] = 0
+        self._renewed_hours[rows] = _NEVER
+
+    def renew(self, row: int, hour: int) -> None:
+        """Record which hour is the first of a row's present image."""
+        self._renewed_hours[row] = hour
+
+    def image_since(self, hour: int) -> Ints:
+        """Return the first hour of the image that each row runs in an hour, shape ``(n,)``; long ago = not known."""
+        since: Ints = np.where(self._renewed_hours <= hour, self._renewed_hours, _NEVER)
+        return since
 
     def open(self, hour: int, looks: Singles, has_looks: Bools) -> None:
         """Begin an hour with its looks back and which rows have some; the one that stood in its slot is forgotten."""

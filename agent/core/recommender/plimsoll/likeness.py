@@ -3,7 +3,8 @@
 An hour counts by its age, by its time of day and by how like now things looked when it began: the largest demand of
 the last 15 minutes, hour and six hours, and the usual level of the last half day. Each look is compared by the
 logarithm, so that a tenth more is the same likeness at any size; what lies under a quarter of the row's usual level
-makes no difference. No hour counts for nothing: one that is unlike in all four looks keeps a hundred-thousandth.
+makes no difference. An hour of a former image counts a tenth. No hour counts for nothing: one that is unlike in all
+four looks keeps a hundred-thousandth.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ LOOK_LEAST: Final = 0.05
 UNSEEN_START: Final = 0.1
 """What an hour counts before which nothing was seen: a container's first, or one after a gap. It is like no other, but
 it is all that is known of a start."""
+FORMER_IMAGE: Final = 0.1
+"""What an hour counts in which the container ran another image: it may well be another program."""
 NO_DIFFERENCE_RATIO: Final = 0.25
 LEAST_MILLICORES: Final = 1.0
 
@@ -41,6 +44,8 @@ class HourBook:
     """Which they are, oldest first, shape ``(p,)``."""
     known_ratio: Floats
     """Share of each hour's minutes that are known, shape ``(n, p)``."""
+    image_since: Ints
+    """The first hour of each row's image, shape ``(n,)``; before all hours where that is not known."""
     looks: tuple[Floats, ...]
     """Logarithms, shape ``(n, p)`` for each look."""
     has_looks: Bools
@@ -61,7 +66,8 @@ class HourBook:
 
 def open_book(ring: HourRing, hour: int) -> HourBook:
     """Prepare the hours before one."""
-    hours, levels, looks, has_looks, minutes = ring.kept(ring.before(hour, REACH_HOURS))
+    slots = ring.before(hour, REACH_HOURS)
+    hours, levels, looks, has_looks, minutes = ring.kept(slots)
     usual = median_of(levels[:, :, LEVELS - 1], minutes > 0)
     offsets = NO_DIFFERENCE_RATIO * np.maximum(usual, LEAST_MILLICORES)
     flat = levels.reshape(levels.shape[0], -1)
@@ -70,6 +76,7 @@ def open_book(ring: HourRing, hour: int) -> HourBook:
         hour=hour,
         hours=hours,
         known_ratio=minutes / MINUTES_PER_HOUR,
+        image_since=ring.image_since(hour),
         looks=tuple(np.log(looks[:, :, look] + offsets[:, np.newaxis]) for look in range(LOOKS)),
         has_looks=has_looks,
         offsets=offsets,
@@ -98,5 +105,6 @@ def weigh(book: HourBook, rows: Rows, looks: Singles, has_looks: Bools, now_unix
         likeness *= LOOK_LEAST + (1.0 - LOOK_LEAST) * np.exp(difference / -width)
     likeness[~book.has_looks[rows]] = UNSEEN_START
     likeness[~has_looks] = 1.0
+    likeness[book.hours < book.image_since[rows, np.newaxis]] *= FORMER_IMAGE
     weights: Floats = likeness * book.known_ratio[rows] * (time * 0.5 ** (age / HALF_LIFE_HOURS))
     return weights

@@ -1,6 +1,7 @@
 """The level at which a further millicore costs as much as it saves. Core, pure.
 
-What is requested and idle costs 1 for each millicore; what is used and not requested costs ``sizing.price``. The hours
+What is requested and idle costs 1 for each millicore; what is used and not requested costs ``sizing.price``, or
+``sizing.priceInPlace`` where starvation is answered within seconds: then it is short for less long. The hours
 weighed by their likeness say how often each level is passed; the cheapest level is the answer. Beside the depth, each
 minute above the request costs something by itself (``BLAME``): a smooth series then sits on its top, not just below.
 And a little is put to the largest level's account for what was never seen.
@@ -8,6 +9,7 @@ And a little is put to the largest level's account for what was never seen.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -21,19 +23,21 @@ BLAME: Final = 2.0
 """What a minute above the request costs, x the mean demand, however little it is above."""
 UNSEEN: Final = 0.5 / 12
 """Share of one hour like this that may have been higher than all: half of its largest twelfth."""
+_WHOLE: Final = 1.0 - 1e-9
+"""Where hours are alike, levels end just at a share: rounding must not make it the next level."""
 
 
-def cheapest_levels(book: HourBook, rows: Rows, weights: Floats, price: float) -> Floats:
-    """Return the cheapest level of each row, shape ``(k,)``; 0 where no hour is known.
+def cheapest_levels(book: HourBook, rows: Rows, weights: Floats, prices: Sequence[float]) -> Floats:
+    """Return the cheapest level of each row at each price, shape ``(len(prices), k)``; 0 where no hour is known.
 
     Args:
         book: Of all rows.
         rows: Those asked for.
         weights: What the hours of these rows count, shape ``(k, p)``.
-        price: What being short costs, x being idle.
+        prices: What being short costs, x being idle.
     """
     if not weights.shape[1]:
-        return np.zeros(rows.size)
+        return np.zeros((len(prices), rows.size))
     values = book.levels[rows]
     mass = masses(book, rows, weights)
     whole = np.maximum(weights.sum(axis=1), np.finfo(np.float64).tiny)
@@ -44,9 +48,9 @@ def cheapest_levels(book: HourBook, rows: Rows, weights: Floats, price: float) -
     mean = amount[:, -1] / np.maximum(below[:, -1], np.finfo(np.float64).tiny)
     idle = values * below - amount
     short = (amount[:, -1:] - amount) - values * above
-    cost = idle + price * short + (BLAME * mean)[:, np.newaxis] * above
-    cheapest: Floats = np.take_along_axis(values, np.argmin(cost, axis=1)[:, np.newaxis], axis=1)[:, 0]
-    return cheapest
+    cost = idle + (BLAME * mean)[:, np.newaxis] * above
+    cheapest = [values[np.arange(rows.size), np.argmin(cost + price * short, axis=1)] for price in prices]
+    return np.stack(cheapest)
 
 
 def masses(book: HourBook, rows: Rows, weights: Floats) -> Floats:
@@ -56,10 +60,20 @@ def masses(book: HourBook, rows: Rows, weights: Floats) -> Floats:
     return mass
 
 
+def levels_of_share(book: HourBook, rows: Rows, weights: Floats, share: float) -> Floats:
+    """Return the least level that at least this share of each row's mass stays within, shape ``(k,)``; 0 = no hour."""
+    if not weights.shape[1]:
+        return np.zeros(rows.size)
+    reached = np.cumsum(masses(book, rows, weights), axis=1)
+    places = np.argmax(reached >= share * _WHOLE * reached[:, -1:], axis=1)
+    levels: Floats = np.take_along_axis(book.levels[rows], places[:, np.newaxis], axis=1)[:, 0]
+    return levels
+
+
 def level_of_share(levels: Floats, mass: Floats, share: float) -> float:
     """Return the least of a row's levels, rising, that at least this share of its mass stays within."""
     reached = np.cumsum(mass)
-    place = int(np.searchsorted(reached, share * reached[-1]))
+    place = int(np.searchsorted(reached, share * _WHOLE * reached[-1]))
     return float(levels[min(place, levels.size - 1)])
 
 

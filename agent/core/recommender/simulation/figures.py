@@ -6,7 +6,8 @@ request are **unsized** and belong to neither.
 
 By four figures policies are compared: slack and **deficit** as shares of what was used, **risk** as the share of time
 above the request, and changes a day. The **node** is what all containers of a trace are in sum: what they use against
-what is set aside for them, which is less often short than one of them is.
+what is set aside for them, which is less often short than one of them is. That is once their requests, each by itself,
+and once what a plan sets aside: their bases and the headroom that they share (``node_headroom``).
 """
 
 from __future__ import annotations
@@ -113,6 +114,8 @@ class SimulatedOutcome:
     memory: ResourceFigures
     node_cpu: ResourceFigures
     """All containers in sum, shape ``(1,)``: what they used, and what was set aside for them."""
+    node_planned_cpu: ResourceFigures
+    """The same against what a plan of all of them would set aside; it counts no changes."""
     node_memory: ResourceFigures
     memory_limit: LimitFigures
     resizes: Ints
@@ -194,6 +197,8 @@ class PolicyTotal:
     memory: SimulatedResourceTotal
     node_cpu: SimulatedResourceTotal
     """The containers of each trace in sum, as if it were one node."""
+    node_planned_cpu: SimulatedResourceTotal
+    """Against bases and shared headroom."""
     node_memory: SimulatedResourceTotal
     over_limit_minutes: int
     over_limit_excursions: int
@@ -216,6 +221,7 @@ def total(outcomes: Sequence[SimulatedOutcome]) -> PolicyTotal:
         cpu=_resource_total([outcome.cpu for outcome in outcomes]),
         memory=_resource_total([outcome.memory for outcome in outcomes]),
         node_cpu=_resource_total([outcome.node_cpu for outcome in outcomes]),
+        node_planned_cpu=_resource_total([outcome.node_planned_cpu for outcome in outcomes]),
         node_memory=_resource_total([outcome.node_memory for outcome in outcomes]),
         over_limit_minutes=sum(int(outcome.memory_limit.over_minutes.sum()) for outcome in outcomes),
         over_limit_excursions=sum(int(outcome.memory_limit.excursions.sum()) for outcome in outcomes),

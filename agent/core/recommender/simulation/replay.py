@@ -12,9 +12,10 @@ Core, pure. Every minute runs like this:
 
 A rise is made at once, as the danger is now. A fall waits until ``cool_down_seconds`` have passed since the
 container's last change of any kind, as it only saves. Where a reaction is named, a container that is short of CPU gets
-what it uses that much later (``urgent_growth``), whatever the policy says; falls of CPU may then be asked for more
-calmly. Where the policy names no memory limit, the limit is the request
-x ``memory_limit_ratio``; there is no CPU limit. A container without starting requests has none until the first answer.
+what it uses that much later (``urgent_growth``), whatever the policy says. A policy that knows what that is worth has
+its credit then (``Present.has_credit``); falls of rows with credit are asked for calmly, as on a node. Where the policy
+names no memory limit, the limit is the request x ``memory_limit_ratio``; there is no CPU limit. A container without
+starting requests has none until the first answer.
 """
 
 from __future__ import annotations
@@ -28,8 +29,10 @@ import numpy as np
 from agent.core.cluster.resource import LARGEST
 from agent.core.history.minutes import Minutes, OutOfMemory
 from agent.core.numbers.arrays import Bools, Floats, Rows
+from agent.core.orders.plan_options import ActOptions, HeadroomRule
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
 from agent.core.recommender import bounds
+from agent.core.recommender.calm_falls import NEVER, CalmFalls
 from agent.core.recommender.policy import Policy, Present, Proposals, Stated
 from agent.core.recommender.simulation.figures import (
     CORE_HOUR,
@@ -41,6 +44,7 @@ from agent.core.recommender.simulation.figures import (
     SimulatedOutcome,
 )
 from agent.core.recommender.simulation.level_steps import DemandSteps, ReactionWatch, demand_steps
+from agent.core.recommender.simulation.node_headroom import NodeHeadroom
 from agent.core.recommender.simulation.trace import TraceSet
 from agent.core.recommender.simulation.urgent_growth import UrgentGrowth
 from agent.core.recommender.simulation.windows import SlidingPercentile
@@ -64,12 +68,12 @@ class ReplayRules:
     """A container's first so many seconds are lived through and not judged."""
     reaction_seconds: float | None = None
     """After so long a container that is short of CPU gets what it uses; None = never."""
-    shrink_interval_seconds: float = 0.0
-    """A CPU request falls with the first decision of each stretch of so long only, counted from midnight UTC; 0 = with
-    any decision."""
-    shrink_after_growth_seconds: float = 0.0
+    shrink_interval_seconds: float = ActOptions().shrink_interval_seconds
+    """A CPU request with credit falls once in each stretch of so long only, counted from midnight UTC; 0 = with any
+    decision."""
+    shrink_after_growth_seconds: float = ActOptions().shrink_after_growth_seconds
     """Nor does it sooner than this after a reaction made it grow."""
-    shrink_ratio: float = 0.0
+    shrink_ratio: float = ActOptions().shrink_ratio
     """Nor by less than this share of itself."""
     min_span_seconds: float = 600.0
     """A container is left alone until it was measured for so long."""
@@ -80,8 +84,19 @@ class ReplayRules:
     cpu_request_millicores: int | None = None
     """Every container's request at the start; None = it has none."""
     memory_request_bytes: int | None = None
+    headroom: HeadroomRule = HeadroomRule.JOINT
+    """What a plan of all containers shares out above their bases; it changes no request here."""
     memory_limit_ratio: float = 1.0
     """Memory limit as a multiple of the request, where the policy names none."""
+
+    @property
+    def calm_falls(self) -> CalmFalls:
+        """Return the rule of falls under credit."""
+        return CalmFalls(
+            interval_seconds=self.shrink_interval_seconds,
+            after_growth_seconds=self.shrink_after_growth_seconds,
+            ratio=self.shrink_ratio,
+        )
 
 
 def simulate(
@@ -111,6 +126,7 @@ class _InForce:
 
     def __init__(self, rows: int, rules: ReplayRules) -> None:
         self._rules = rules
+        self._calm_falls = rules.calm_falls
         self._cool_down_minutes = rules.cool_down_seconds / _MINUTE_SECONDS
         cpu, memory = rules.cpu_request_millicores, rules.memory_request_bytes
         self.cpu_request = np.full(rows, float(cpu or 0))
@@ -122,9 +138,9 @@ class _InForce:
         self._is_named = np.zeros(rows, dtype=np.bool_)
         """The limit is one that the policy named."""
         self._changed_minute = np.full(rows, -np.inf)
-        self._grown_minute = np.full(rows, -np.inf)
-        self._shrink_stretch = np.full(rows, -np.inf)
-        """In which stretch of ``shrink_interval_seconds`` a fall was last asked for."""
+        self._grown_seconds = np.full(rows, NEVER)
+        """When a reaction made it grow; and when its CPU request fell last."""
+        self._fell_seconds = np.full(rows, NEVER)
         self.cpu_resizes = np.zeros(rows, dtype=np.int64)
         self.memory_resizes = np.zeros(rows, dtype=np.int64)
         self.resizes = np.zeros(rows, dtype=np.int64)
@@ -158,21 +174,18 @@ class _InForce:
         if not grew.any():
             return
         self._changed_minute = np.where(grew, unix_minute, self._changed_minute)
-        self._grown_minute = np.where(grew, unix_minute, self._grown_minute)
+        self._grown_seconds = np.where(grew, (unix_minute + 1) * _MINUTE_SECONDS, self._grown_seconds)
         self.cpu_resizes += grew & is_judged
         self.resizes += grew & is_judged
         self.cpu_request = cpu_request
 
-    def _may_shrink(self, unix_minute: int, is_asked: Bools, wanted: Floats) -> Bools:
-        """Return whose CPU request may fall to what is wanted; notes who was asked."""
-        rules = self._rules
-        is_held = unix_minute - self._grown_minute < rules.shrink_after_growth_seconds / _MINUTE_SECONDS
-        may = ~is_held & (wanted <= self.cpu_request * (1.0 - rules.shrink_ratio))
-        if rules.shrink_interval_seconds:
-            stretch = (unix_minute + 1) * _MINUTE_SECONDS // rules.shrink_interval_seconds
-            may &= stretch > self._shrink_stretch
-            self._shrink_stretch = np.where(is_asked, stretch, self._shrink_stretch)
-        return may
+    def _may_shrink(self, now_unix_seconds: float, proposals: Proposals, wanted: Floats) -> Bools:
+        """Return whose CPU request may fall to what is wanted: with credit calmly, without at any time."""
+        if proposals.has_credit is None:
+            return ~self._no
+        begin = self._calm_falls.begin_seconds(self._fell_seconds, self._grown_seconds)
+        is_due = (now_unix_seconds >= begin) & self._calm_falls.is_worth(self.cpu_request, wanted)
+        return is_due | ~proposals.has_credit
 
     def change(
         self, unix_minute: int, may_change: Bools, is_judged: Bools, proposals: Proposals, answer: bounds.Bounded
@@ -181,7 +194,8 @@ class _InForce:
         is_cool = unix_minute - self._changed_minute >= self._cool_down_minutes
         had_cpu, had_memory = self.has_cpu, self.has_memory
         may_cpu = may_change & answer.has_cpu
-        may_shrink = is_cool & self._may_shrink(unix_minute, may_cpu, answer.cpu_request_millicores)
+        now_unix_seconds = (unix_minute + 1) * _MINUTE_SECONDS
+        may_shrink = is_cool & self._may_shrink(now_unix_seconds, proposals, answer.cpu_request_millicores)
         cpu = self._allowed(self.cpu_request, answer.cpu_request_millicores, had_cpu, may_shrink)
         cpu = np.where(may_cpu, cpu, self.cpu_request)
         memory = self._allowed(self.memory_request, answer.memory_request_bytes, had_memory, is_cool)
@@ -194,6 +208,7 @@ class _InForce:
         if not changed.any():
             return
         self._changed_minute = np.where(changed, unix_minute, self._changed_minute)
+        self._fell_seconds = np.where(cpu < self.cpu_request, now_unix_seconds, self._fell_seconds)
         # What had no request until now is sized, not resized.
         cpu_resized = cpu_changed & had_cpu & is_judged
         memory_resized = memory_changed & had_memory & is_judged
@@ -252,6 +267,8 @@ class _Run:
             ResourceAccount(rows, amount_hour=CORE_HOUR, rows_per_minute=per_minute),
             NodeAccount(amount_hour=CORE_HOUR, rows_per_minute=per_minute),
         )
+        self._headroom = NodeHeadroom(policy, rows, rules.headroom)
+        self._planned_account = NodeAccount(amount_hour=CORE_HOUR, rows_per_minute=per_minute)
         self._memory_accounts = ResourceAccount(rows, amount_hour=GIB_HOUR), NodeAccount(amount_hour=GIB_HOUR)
         self._growth = _growth(rows, rules, options, row_seconds=_MINUTE_SECONDS / per_minute)
         self._stretch_minutes = -(-trace.minutes // _COURSE_POINTS)
@@ -266,12 +283,14 @@ class _Run:
         usage, has_usage = self._cpu_rows(first, after)
         cpu_request, grown = np.empty(usage.shape), None if self._growth is None else np.empty(usage.shape)
         memory_request, covering = np.empty(shape), np.empty(shape)
+        planned, is_planned = np.empty(shape), np.empty(shape, np.bool_)
         has_cpu_request, has_memory_request = np.empty(shape, np.bool_), np.empty(shape, np.bool_)
         is_judged = np.empty(shape, np.bool_)
         in_force = self._in_force
         for offset, minute in enumerate(self._minutes(first, after)):
             is_judged[offset] = self._age_minutes >= self._warm_up_minutes
             has_cpu_request[offset] = in_force.has_cpu
+            planned[offset], is_planned[offset] = self._headroom.millicores, self._headroom.has
             memory_request[offset], has_memory_request[offset] = in_force.memory_request, in_force.has_memory
             rows = slice(offset * per_minute, (offset + 1) * per_minute)
             if self._growth is None or grown is None:
@@ -302,6 +321,12 @@ class _Run:
                 grown=grown,
                 grown_share=0.0 if self._growth is None else self._growth.grown_share,
             )
+        self._planned_account.add(
+            usage,
+            has_usage & np.repeat(is_judged, per_minute, axis=0),
+            np.repeat(planned, per_minute, axis=0),
+            np.repeat(is_planned, per_minute, axis=0),
+        )
         for account in self._memory_accounts:
             has_memory = self._trace.has_memory[piece] & is_judged
             account.add(self._trace.memory_bytes[piece], has_memory, memory_request, has_memory_request)
@@ -388,11 +413,13 @@ class _Run:
             has_memory=has_memory[rows],
             pod_containers=self._pod_containers[rows],
             wants_whole_cores=self._no[rows],
+            has_credit=None if self._rules.reaction_seconds is None else ~self._no[rows],
         )
         now_unix_seconds = (minute.unix_minute + 1) * _MINUTE_SECONDS
         proposals = self._policy.recommend(rows, present, now_unix_seconds=now_unix_seconds)
         if rows.size < is_due.size:
             proposals = _spread(proposals, rows, is_due.size)
+        self._headroom.plan(minute.unix_minute, minute.has_cpu, may_change & is_due, proposals)
         stated = self._in_force.stated(minute.working_set_bytes, minute.has_memory)
         is_judged = self._age_minutes >= self._warm_up_minutes  # what changes is in force from the next minute on
         answer = bounds.apply(proposals, stated, self._options)
@@ -408,6 +435,7 @@ class _Run:
             cpu=self._cpu_accounts[0].figures(self._in_force.cpu_resizes),
             memory=self._memory_accounts[0].figures(self._in_force.memory_resizes),
             node_cpu=self._cpu_accounts[1].figures(self._in_force.cpu_resizes),
+            node_planned_cpu=self._planned_account.figures(np.zeros(1, dtype=np.int64)),
             node_memory=self._memory_accounts[1].figures(self._in_force.memory_resizes),
             memory_limit=LimitFigures(over_minutes=self._over_minutes, excursions=self._excursions, kills=self._kills),
             resizes=self._in_force.resizes,
@@ -460,6 +488,7 @@ def _spread(proposals: Proposals, rows: Rows, size: int) -> Proposals:
         cpu_upward_only=marks(proposals.cpu_upward_only),
         memory_upward_only=marks(proposals.memory_upward_only),
         limit_rule=proposals.limit_rule,
+        has_credit=None if proposals.has_credit is None else marks(proposals.has_credit),
     )
 
 

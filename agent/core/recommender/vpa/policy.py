@@ -90,6 +90,9 @@ class VpaPolicy:
         rows = np.flatnonzero(minutes.has_memory)
         self.state.add_memory(rows, memory_from_bytes(minutes.working_set_bytes[rows]), unix_seconds)
 
+    def record_image(self, row: int, since_unix_seconds: float) -> None:
+        """Record that a row's containers run another image: the original goes by usage alone."""
+
     def record_oom(self, row: int, kill: OutOfMemory) -> None:
         """Record a kill; at equal times usage comes first.
 

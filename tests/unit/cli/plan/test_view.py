@@ -9,11 +9,11 @@ from hypothesis import strategies as st
 from agent.cli.plan.sums import verdict_of
 from agent.cli.plan.view import PlanLook, page_lines, rows_of
 from agent.cli.text.spans import ASCII, UNICODE, Line, Tone, display_width, harmless, line_text
-from agent.cli.words.plan import KEPT_WORDS, RESERVED_WORDS, kept_words
+from agent.cli.words.plan import KEPT_WORDS, RESERVED_WORDS, headroom_words, kept_words
 from agent.core.cluster.resource import Resource
 from agent.core.orders.order import Mode
 from agent.core.plan.demand import Kept, Reserved
-from agent.core.plan.plan import Invariant, Plan, PodPlan
+from agent.core.plan.plan import Invariant, JointSpike, Plan, PodPlan
 from agent.core.recommender.recommendation import Withheld
 from tests.plans import MI, container, left_alone, mixed_plan, plan, pod, share, step, sums
 from tests.snapshots import TAKEN_UNIX_SECONDS
@@ -132,6 +132,38 @@ def test_verdict(fields: dict[str, Any], told: str, tone: Tone) -> None:
     assert verdict_of(sums(**fields)) == (told, tone)
 
 
+SEEN = JointSpike(amount=900, seen_unix_seconds=1_700_000_000.0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({}, None),
+        ({"joint": SEEN, "is_infeasible": True}, None),
+        ({"joint": SEEN, "headroom": 900, "spike_total": 1500}, "the largest single spike is 500m"),
+        (
+            {"joint": SEEN, "headroom": 800, "spike_total": 800},
+            "the largest single spike is 500m, and all spikes in sum are 800m, beyond which nobody asks",
+        ),
+        (
+            {"joint": SEEN, "headroom": 600, "spike_total": 1500},
+            "the largest single spike is 500m; 300m of it do not fit, for which nobody has to go",
+        ),
+        ({"joint": JointSpike(amount=100, seen_unix_seconds=0.0), "headroom": 500}, "the largest single spike is 500m"),
+    ],
+)
+def test_a_plan_tells_what_its_headroom_is_made_of(fields: dict[str, Any], told: str | None) -> None:
+    words = headroom_words(sums(**{"spike_total": 1000, **fields}))
+    text = text_of(plan(cpu=sums(**{"spike_total": 1000, **fields})))
+    if told is None:
+        assert words is None
+        assert "above their bases together" not in text
+    else:
+        assert words is not None
+        assert words.endswith(told)
+        assert words in text
+
+
 def test_an_available_amount_below_zero_keeps_its_sign() -> None:
     assert "-500MiB" in text_of(plan(memory=sums(Resource.MEMORY, available=-500 * MI)))
 
@@ -181,10 +213,25 @@ def test_pods_that_are_left_alone_are_no_rows_and_tell_what_they_hold() -> None:
             "CPU: no prediction (gaps); memory limit: too little over memory in use",
         ),
         ({"cpu": None, "memory": None}, ""),
+        (
+            {"cpu": share(1, 1, 1, kept=Kept.CALM, waits_until_unix_seconds=7.5 * 3600)},
+            "CPU: falls are asked for calmly, waits until 07:30 UTC",
+        ),
+        (
+            {"cpu": share(1, 1, 1, kept=Kept.SMALL_FALL)},
+            "CPU: too small a fall while starvation is answered in seconds",
+        ),
     ],
 )
 def test_kept_words(fields: dict[str, Any], told: str) -> None:
     assert kept_words(container(**fields)) == told
+
+
+def test_how_many_have_credit_is_told_where_some_have() -> None:
+    assert "credit" not in text_of(mixed_plan())
+    credited = container(cpu=share(100, 300, 500, has_credit=True))
+    text = text_of(plan(pods=(pod("web", containers=(credited, container("proxy"))),)))
+    assert "1 container asked for at the lower price of being short" in line_with(text, "credit")
 
 
 def test_every_reason_has_words() -> None:

@@ -12,12 +12,13 @@ from agent.core.machine.oom_score import OomScore
 from agent.core.orders.order import Fault, Mode, Orders, OrderSource, Ranking
 from agent.core.orders.policy_options import PolicyName
 from agent.core.plan.demand import Kept, Reserved
+from agent.core.plan.plan import JointSpike
 from agent.core.recommender.recommendation import Withheld
 from agent.core.resize.decision import Outcome
 from agent.core.resize.why import Acted, Whys
 from agent.node.files.documents import WHYS
 from tests.explanations import explanation
-from tests.plans import container, decision, share
+from tests.plans import container, decision, share, sums
 
 PAGE = Page(width=120, glyphs=UNICODE)
 ORDERS = Orders(
@@ -78,6 +79,16 @@ def test_the_share_is_told_with_what_comes_of_it() -> None:
     assert lines[3].endswith("= 64.0MiB; as requested")
 
 
+def test_what_the_headroom_is_made_of_is_told_with_the_share() -> None:
+    cpu = sums(headroom=900, spike_total=1500, joint=JointSpike(amount=900, seen_unix_seconds=1_700_000_000.0))
+    lines = texts(acted(planned=container(), cpu=cpu), Page(width=200, glyphs=UNICODE))
+    assert lines[-1] == (
+        "  the node's CPU: headroom 900m: the containers were seen 900m above their bases together at 22:13 UTC on "
+        "Tue 14 Nov; the largest single spike is 500m"
+    )
+    assert "the node's CPU" not in "".join(texts(acted(planned=container(), cpu=sums())))
+
+
 def test_a_resize_is_told_once_with_the_reason_why_it_was_made() -> None:
     log = (
         decision(2, reason="applied"),
@@ -93,6 +104,12 @@ def test_a_score_of_before_a_resize_is_told() -> None:
     assert line == (
         "  oom_score_adj: 500 by the request of its start; a restart gives 875 (the higher, the sooner killed)"
     )
+
+
+def test_a_fall_that_waits_says_until_when() -> None:
+    kept = share(100, 100, 200, 200, kept=Kept.CALM, waits_until_unix_seconds=11 * 3600.0)
+    _, cpu, _ = texts(acted(planned=container(cpu=kept)), Page(width=200, glyphs=UNICODE))
+    assert cpu.endswith("request of 200m kept: falls are asked for calmly, waits until 11:00 UTC")
 
 
 def test_what_is_kept_has_its_reason() -> None:

@@ -13,7 +13,7 @@ from agent.cli.top.live_page import CpuTrail, ScreenPage, screen_page
 from agent.cli.top.look import TerminalLook
 from agent.cli.top.page import absence_line, page_lines
 from agent.cli.top.view import SortKey, ViewState, Zoom, build_rows
-from agent.core.window.snapshot import CpuWindow, Gap, MemoryWindow, Missing, Snapshot
+from agent.core.window.snapshot import ColdFile, CpuWindow, Gap, MemoryWindow, Missing, Snapshot
 from tests.snapshots import MIB, advised, busy_node, container, cpu_window, memory_window, service, snapshot
 
 WIDE = TerminalLook(width=170, glyphs=UNICODE, has_colour=True)
@@ -208,7 +208,19 @@ def detail(width: int = 80, **changes: object) -> list[str]:
 def test_detail_has_every_figure_of_the_windows() -> None:
     told = {"readings", "gaps", "span_seconds", "coverage_ratio", "missing"}
     assert {entry.field for entry in CPU_ENTRIES} == {field.name for field in fields(CpuWindow)} - told
+    told.add("cold_file")  # no number: a line of its own
     assert {entry.field for entry in MEMORY_ENTRIES} == {field.name for field in fields(MemoryWindow)} - told
+
+
+def test_detail_tells_of_cold_file_cache_and_over_which_time() -> None:
+    cold = ColdFile(
+        total_bytes=350 << 20, active_bytes=300 << 20, refaulted_bytes=0, window_seconds=1800.0, is_left_out=False
+    )
+    (line,) = [line for line in detail(memory=memory_window(cold_file=cold)) if "cold file cache" in line]
+    assert line.split("cold file cache")[1].split() == ["350MiB", "for", "30m00s"]
+    unknown = memory_window(missing={"cold_file": Missing.TOO_FEW_SAMPLES})
+    (line,) = [line for line in detail(memory=unknown) if "cold file cache" in line]
+    assert line.split("cold file cache")[1].split() == ["-", "too", "few", "samples"]
 
 
 def test_detail_gives_the_reason_of_what_is_missing() -> None:

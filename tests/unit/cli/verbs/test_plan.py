@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from agent.cli.main import main
-from agent.cli.plan.files import NO_RECOMMENDATIONS
+from agent.cli.plan.files import NO_RECOMMENDATIONS, NOT_SEEN_TOGETHER
 from agent.node.files.documents import PLAN, RECOMMENDATIONS
 from agent.node.sockets.control import ControlError
 from tests import recommendations
@@ -224,6 +224,17 @@ def test_without_recommendations_everything_counts_as_it_stands_and_that_is_said
     out = capsys.readouterr().out
     assert "from files" in out
     assert "plimsoll recommend -o json" in out
+
+
+def test_what_is_seen_together_is_not_in_any_file_and_that_is_said(
+    files: Files, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert NOT_SEEN_TOGETHER not in planned(capsys, *files.told()).notes
+    told = recommendations.node(recommendation(cpu=200, memory=128 * MI), policy="plimsoll")
+    files.put("recommendations.json", RECOMMENDATIONS.to_json(told))
+    assert NOT_SEEN_TOGETHER in planned(capsys, *files.told()).notes
+    monkeypatch.setenv("PLIMSOLL_PLAN_HEADROOM", "spike")
+    assert NOT_SEEN_TOGETHER not in planned(capsys, *files.told()).notes
 
 
 def test_pods_come_from_standard_input_too(files: Files) -> None:

@@ -72,7 +72,7 @@ def test_recommend_answers_at_the_end_and_at_a_moment(file: Path, capsys: pytest
     young = ("--set", "recommend.minSpanSeconds=60")
     text = answer(capsys, str(file), "recommend", *young)
     assert "r.plimsoll" in text
-    assert re.search(r"app .* 300m", text)
+    assert re.search(r"app .* 250m +!300m add 50m ", text)
     found = RECOMMENDATIONS.from_json(json.loads(answer(capsys, str(file), "recommend", "-o", "json", *young)))
     assert found.items[0].cpu_millicores.proposed == 300.0
     assert found.items[0].basis.cpu_readings == 600

@@ -186,7 +186,7 @@ def test_reaction_is_a_duration_or_never(
 
 
 def test_reaction_warm_up_and_calm_falls_are_heard_and_told(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ("--policy", "vpa", "--cpu-request", "200m", "--warm-up", "1200", "--decision-interval", "row")
+    words = ("--policy", "plimsoll", "--cpu-request", "200m", "--warm-up", "1200", "--decision-interval", "row")
     calm = ("--shrink-interval", "3600", "--shrink-after-growth", "10800", "--shrink-ratio", "0.3")
     (one,) = answer(capsys, str(trace), *words, "--reaction", "15s", *calm)["all"]
     # Of two containers' two hours the first twenty minutes each are not judged. The step to 400m meets a request far
@@ -197,13 +197,21 @@ def test_reaction_warm_up_and_calm_falls_are_heard_and_told(trace: Path, capsys:
     assert one["cpu"]["deficit_of_used_ratio"] == pytest.approx(
         one["cpu"]["missing_core_hours"] / one["cpu"]["used_core_hours"]
     )
-    assert one["node"]["cpu"]["known_minutes"] == 100
+    assert one["node"]["cpu"]["known_minutes"] == one["node"]["planned_cpu"]["known_minutes"] == 100
+    assert "resizes" not in one["node"]["planned_cpu"]
 
     assert main(["simulate", str(trace), *words, "--reaction", "15s", *calm]) == 0
     out = " ".join(capsys.readouterr().out.split())
     assert "rules: a decision at the end of each row, no change of less than 5.0%, of 10m or of 16.0MiB, rises" in out
-    assert "a container that is short of CPU gets what it uses after 15 s, CPU falls once each 3600 s, by 30% or" in out
+    assert "a container that is short of CPU gets what it uses after 15 s, where the policy asks" in out
+    assert "asks for less for that reason, CPU falls once each 3600 s, by 30% or more" in out
     assert "not sooner than 10800 s after such a growth, each container's first 20m00s not judged; requests" in out
+
+
+def test_calm_falls_are_those_of_the_settings_unless_told(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rules = answer(capsys, str(trace), "--policy", "plimsoll", "--shrink-ratio", "0.1")["rules"]
+    told = [rules[f"shrink_{name}"] for name in ("interval_seconds", "after_growth_seconds", "ratio")]
+    assert told == [3600.0, 10_800.0, 0.1]
 
 
 def test_series_are_told_one_by_one(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -234,9 +242,12 @@ def test_csv_has_a_row_for_each_container_the_sum_and_the_node(
     with path.open(newline="") as stream:
         rows = list(csv.DictReader(stream))
     # Two policies x (two containers, sum and node, each of CPU and memory; one container's CPU, sum and node; all's sum
-    # and node of both).
-    assert len(rows) == 2 * (4 * 2 + 3 + 2 * 2)
-    assert {row["scope"] for row in rows} == {"container", "sum", "node"}
+    # and node of both; and what a plan would set aside of CPU, for each trace and for all).
+    assert len(rows) == 2 * (4 * 2 + 3 + 2 * 2 + 3)
+    assert {row["scope"] for row in rows} == {"container", "sum", "node", "node_planned"}
+    planned = [row for row in rows if row["scope"] == "node_planned"]
+    assert {(row["resource"], row["changes_per_day"], row["resizes"]) for row in planned} == {("cpu", "", "")}
+    assert all(float(row["used"]) > 0 for row in planned)
     assert {row["container"] for row in rows} == {"", "shop/web/app", "shop/<b>&/app", "'=a"}
     assert {row["trace"] for row in rows} == {str(trace), str(other), ""}
     assert {(row["reaction_seconds"], row["decision_interval_seconds"]) for row in rows} == {("2.0", "60.0")}

@@ -50,7 +50,7 @@ def refused(capsys: pytest.CaptureFixture[str], *words: str) -> str:
 def test_page_of_a_container(state: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     page = told(capsys, NAME, *state)
     assert page.startswith("shop/web/app\n")
-    assert "workload StatefulSet shop/db   policy cruise" in page
+    assert "workload StatefulSet shop/db   policy plimsoll" in page
     # The largest minute of the last hour is the request.
     cpu = next(line for line in page.splitlines() if line.startswith("CPU  "))
     assert cpu.split()[:5] == ["CPU", "250m", "300m", "add", "50m"]
@@ -67,7 +67,17 @@ def test_another_policy_is_asked_by_its_name(
 
 
 def test_options_of_policies_and_bounds_are_flags(state: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    page = told(capsys, NAME, *state, "--bounds-max-cpu-millicores", "200", "--cruise-neighbour-hours", "0")
+    page = told(
+        capsys,
+        NAME,
+        *state,
+        "--policy",
+        "cruise",
+        "--bounds-max-cpu-millicores",
+        "200",
+        "--cruise-neighbour-hours",
+        "0",
+    )
     assert "request lowered to the most allowed" in page
     assert "largest at this hour of the day, 7 days" in page
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.admission.answer import AdmissionFacts, AdmissionOutcome
@@ -24,11 +24,12 @@ from agent.core.orders.plan_options import DaemonSetGrowth, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
 from agent.core.plan.pod_change import Setting
 from tests.admissions import MB, SHOP, admitted, estimate, new_pod, patched, pod_of
+from tests.examples import examples
 from tests.pods import container
 
 CPU = st.sampled_from([0, 1, 100, 250, 500, 1000, 1500, 4000])
 MEMORY_MB = st.sampled_from([0, 1, 16, 100, 128, 300, 512, 600, 2000])
-_ENOUGH = settings(max_examples=300, deadline=None)
+_ENOUGH = examples(300)
 
 
 @st.composite

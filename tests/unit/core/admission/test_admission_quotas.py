@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.admission.answer import Admission, AdmissionFacts, AdmissionOutcome, Left
@@ -18,6 +18,7 @@ from agent.core.cluster.facts import Quota
 from agent.core.numbers.quantity import parse_quantity
 from agent.core.orders import annotations as names
 from tests.admissions import MB, SHOP, admitted, estimate, new_pod, patched, pod_of, resources
+from tests.examples import examples
 from tests.pods import container
 
 CPU, MEMORY = "cpu", "memory"
@@ -186,7 +187,7 @@ def pods(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.data(), pods())
 def test_replicas_that_fit_as_they_are_written_fit_as_they_are_patched(
     data: st.DataObject, document: dict[str, Any]

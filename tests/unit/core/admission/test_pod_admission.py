@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from agent.core.admission.answer import AdmissionFacts, AdmissionOutcome, Left
-from agent.core.admission.estimate import EstimateSource, NoEstimate
+from agent.core.admission.estimate import EstimateSource, NoEstimate, standing_in
 from agent.core.admission.options import AdmissionOptions, AdmissionSettings
 from agent.core.cluster.facts import FrozenAxes
 from agent.core.cluster.node import Namespace
@@ -238,7 +239,7 @@ def test_annotations_keep_the_originals_and_say_from_what() -> None:
     assert (kept.memory_request_bytes, kept.memory_limit_bytes) == (300 * MB, 600 * MB)
     assert json.loads(done["metadata"]["annotations"][names.ADMISSION]) == {
         "unixSeconds": int(NOW_UNIX_SECONDS),
-        "policy": "cruise",
+        "policy": "plimsoll",
         "containers": {
             "app": {"source": "workload", "historySeconds": 259_200, "pods": 2, "newestAgeSeconds": 30},
         },
@@ -505,6 +506,17 @@ def test_a_pod_that_would_break_a_rule_is_left_as_it_came() -> None:
 def test_histories_of_hours_are_told_in_hours() -> None:
     admission = admitted(new_pod(BURSTABLE), estimate(history_seconds=0.5 * DAY_SECONDS, pods=1))
     assert admission.why == "by cruise from its history of 12.0 hours, 1 pod"
+
+
+def test_whose_figures_stand_in_for_the_policys_own_is_told_and_kept() -> None:
+    known = standing_in(estimate(), PolicyName.PLIMSOLL)
+    admission = admitted(new_pod(BURSTABLE), known)
+    assert admission.why == "by cruise, until plimsoll is worked out, from its history of 3.0 days, 2 pods"
+    told = json.loads(admission.annotations[names.ADMISSION])
+    assert (told["policy"], told["containers"]["app"]["by"]) == ("plimsoll", "cruise")
+    of_node = admitted(new_pod(BURSTABLE), replace(known, source=EstimateSource.NODE))
+    assert of_node.why.startswith("by cruise, as plimsoll is not worked out for single nodes, from its history on this")
+    assert standing_in(estimate(policy=PolicyName.PLIMSOLL), PolicyName.PLIMSOLL).stands_in_for is None
 
 
 def test_a_pod_without_containers_is_nobodys_business() -> None:

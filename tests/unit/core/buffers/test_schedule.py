@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta, tzinfo
 from zoneinfo import ZoneInfo
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.buffers.schedule import (
@@ -19,6 +19,7 @@ from agent.core.buffers.schedule import (
     read_schedule,
 )
 from tests.cron import MINUTE, MinuteCron, minute_cron
+from tests.examples import examples
 
 ZONES = ("UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia", "America/St_Johns")
 BUSY = "Europe/Berlin 0 7 * * mon-fri for 12h"
@@ -191,7 +192,7 @@ NIGHTS = {
 MORE_NIGHTS = {**NIGHTS, "Europe/Berlin": "2027-03-28T01:00", "America/New_York": "2026-11-01T06:00"}
 
 
-@settings(max_examples=40, deadline=None)
+@examples(40)
 @given(
     zone=st.sampled_from(ZONES),
     is_other=st.booleans(),

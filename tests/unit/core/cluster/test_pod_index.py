@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.cluster.pod import ContainerKind, Pod, QosClass
+from agent.core.cluster.pod import ContainerKind, Pod, QosClass, image_hash_of
 from agent.core.cluster.pod_index import Belonging, PodIndex, belonging, cgroup_owners, join, resources_of
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.cluster.workload import Workload
@@ -159,10 +159,11 @@ def test_index_finds_nothing_in_an_empty_source() -> None:
 
 def test_belonging_tells_workload_neighbours_and_what_the_pod_asks_for() -> None:
     pod = make_pod(
-        container("app"),
+        container("app") | {"image": "registry/app:1"},
         container("helper"),
         initContainers=[container("setup"), sidecar("proxy")],
         metadata={
+            "creationTimestamp": "1970-01-01T00:01:00Z",
             "annotations": {"vpa-post-processor.kubernetes.io/app_integerCPU": "true"},
             "ownerReferences": [{"kind": "StatefulSet", "name": "db", "uid": "u", "controller": True}],
         },
@@ -175,6 +176,8 @@ def test_belonging_tells_workload_neighbours_and_what_the_pod_asks_for() -> None
         pod_containers=3,
         wants_whole_cores=True,
         container_kind=ContainerKind.REGULAR,
+        image_hash=image_hash_of("registry/app:1"),
+        pod_created_unix_seconds=60.0,
     )
     other = belonging(unit(pod_uid="uid-web", container="proxy"), index)
     assert (other.container_kind, other.wants_whole_cores) == (ContainerKind.SIDECAR, False)

@@ -2,7 +2,7 @@ from copy import deepcopy
 from itertools import pairwise
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.history.hour_sketch import (
@@ -18,6 +18,7 @@ from agent.core.history.hour_sketch import (
 )
 from agent.core.history.node_peaks import amount_of
 from agent.core.history.rollup import CPU_BUCKETS, Distribution, RollupRow
+from tests.examples import examples
 from tests.webhook.workload_reports import MIB, NOON, row
 
 HOUR = NOON // 3600
@@ -67,7 +68,7 @@ def sketch_of(rows: list[tuple[RollupRow, ReportInterval, int]]) -> HourSketch:
     return sketch
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(seen, st.randoms(use_true_random=False), st.lists(st.integers(min_value=0, max_value=12), max_size=3))
 def test_order_lateness_and_replicas_do_not_matter_to_the_last_bit(
     rows: list[tuple[RollupRow, ReportInterval, int]], random: object, cuts: list[int]
@@ -83,7 +84,7 @@ def test_order_lateness_and_replicas_do_not_matter_to_the_last_bit(
     assert merged == sketch_of(rows)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(seen, seen, seen)
 def test_merging_is_associative(
     first: list[tuple[RollupRow, ReportInterval, int]],

@@ -10,6 +10,7 @@ from agent.core.history.pod_count import (
     packed_count,
     pod_number,
     unpack_numbers,
+    with_number,
 )
 
 rows = st.lists(
@@ -107,6 +108,25 @@ def test_who_there_was_is_packed_and_read_back(count: int) -> None:
     read = unpack_numbers(packed)
     assert (sorted(read.sums), read.bits, read.has_more) == (sorted(pods.sums), pods.bits, pods.has_more)
     assert set(read.sums.values()) <= {PodSums()}
+
+
+@pytest.mark.parametrize("count", [0, 3, PODS_KEPT - 1, PODS_KEPT, 40])
+def test_a_pod_that_is_packed_already_changes_nothing_and_a_newcomer_is_one_more(count: int) -> None:
+    packed = pack_numbers(pods_of([(number, PodSums()) for number in range(10, 10 + count)]))
+    more = unpack_numbers(with_number(packed, 9))
+    assert 9 in more.sums
+    assert more.has_more == (count >= PODS_KEPT)
+    for number in unpack_numbers(packed).sums:
+        assert with_number(packed, number) is packed
+
+
+@given(rows, st.data())
+def test_a_pod_more_is_packed_as_if_it_had_been_added(added: list[tuple[int, PodSums]], data: st.DataObject) -> None:
+    pods = pods_of(added)
+    number = data.draw(st.sampled_from(sorted(pods.sums)) if pods.sums else st.just(7)) + data.draw(st.integers(0, 1))
+    packed = with_number(pack_numbers(pods), number)
+    pods.add(number, PodSums())
+    assert packed == pack_numbers(pods)
 
 
 def test_spreads_are_the_least_and_the_largest_mean_of_a_pod() -> None:

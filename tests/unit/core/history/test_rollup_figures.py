@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS, Distribution
@@ -10,6 +10,7 @@ from agent.core.history.rollup_figures import RollupFigures, distribution, rollu
 from agent.core.window.cpu import cpu_window
 from agent.core.window.policy import WindowPolicy
 from agent.core.window.ring_rows import Has, Status
+from tests.examples import examples
 from tests.window_rows import ALL, NS, Rows, memory, sample, steady
 
 POLICY = WindowPolicy(capacity_millicores=2000)
@@ -156,7 +157,7 @@ def test_no_samples_are_no_distribution() -> None:
     assert distribution(np.zeros(0), CPU_BUCKETS) is None
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(
     st.lists(st.tuples(st.integers(1, 8), st.integers(0, 3_000_000), st.sampled_from([0, 0, 0, -5])), max_size=120),
     st.integers(1, 300),

@@ -18,6 +18,7 @@ from agent.core.orders.policy_options import BoundsOptions, PolicyName
 from agent.core.plan.demand import ContainerDemand, Demand, PodDemand, Reserved, Urgent
 from agent.core.plan.demands import DemandSettings, Measured, demands
 from agent.core.plan.directives import Directed
+from agent.core.recommender.calm_falls import calm_falls_of
 from agent.core.recommender.recommendation import Recommendation, Withheld
 from tests.directives import directed, directive
 from tests.pods import CONFIG_HASH, container, make_pod, mirror_metadata, sidecar
@@ -93,6 +94,14 @@ def test_base_and_peak_come_from_the_policy_before_bounds_and_are_rounded_up() -
 def test_demands_are_whole_and_ordered_whatever_the_policy_says(fields: dict[str, Any], base: int, peak: int) -> None:
     app = only(asked(items=[recommendation("web", cpu=250, cpu_fields=fields)]))
     assert app.cpu == Demand(base=base, peak=peak)
+
+
+def test_a_demand_with_credit_falls_by_the_rule_of_the_settings() -> None:
+    item = recommendation("web", cpu=250, cpu_fields={"has_credit": True})
+    app = only(asked(items=[item]))
+    assert app.cpu is not None
+    assert app.cpu.calm_falls == calm_falls_of(ActOptions())
+    assert only(asked()).cpu != app.cpu
 
 
 def test_what_is_withheld_has_no_demand_and_keeps_its_reason() -> None:

@@ -54,7 +54,7 @@ def test_a_good_plan_says_every_invariant_and_that_it_holds() -> None:
     assert [(step.phase, step.ref.name) for step in plan.steps] == [(Phase.SHRINK, "b"), (Phase.GROW, "a")]
     assert faults(plan) == []
     assert [one.name for one in plan.invariants] == [one.name for one in check(plan, GOOD.state)]
-    assert len({one.name for one in plan.invariants}) == 15
+    assert len({one.name for one in plan.invariants}) == 16
     assert plan.is_sound
 
 
@@ -87,6 +87,16 @@ def test_finals_that_do_not_fit_are_told_and_daemon_sets_that_grew_with_them() -
     plan = with_cpu(GOOD.plan(), final_total=5000)
     assert faults(plan) == [plan_check.FINALS_FIT]
     assert faults(with_share(plan, 2, final=101, peak=101)) == [plan_check.FINALS_FIT, plan_check.DAEMON_SETS]
+
+
+def test_a_headroom_above_all_spikes_or_above_what_is_left_is_told() -> None:
+    plan = GOOD.plan()
+    spikes = sum(pod.containers[0].cpu.spike for pod in plan.pods if pod.containers[0].cpu is not None)
+    assert plan.cpu.spike_total == spikes > 0
+    assert faults(with_cpu(plan, headroom=spikes)) == []
+    assert faults(with_cpu(plan, headroom=spikes + 1)) == [plan_check.HEADROOM]
+    assert faults(with_cpu(plan, base_total=plan.cpu.available - plan.cpu.headroom + 1)) == [plan_check.HEADROOM]
+    assert faults(with_cpu(plan, base_total=plan.cpu.available + 1, headroom=0)) == []
 
 
 def test_an_infeasible_resource_is_not_written() -> None:
@@ -132,7 +142,9 @@ def test_a_step_for_a_pod_that_is_gone_is_told() -> None:
 
 @pytest.mark.parametrize("fields", [{"is_evicted": True}, {"mode": Mode.RECOMMEND}])
 def test_a_step_for_a_pod_that_must_not_be_touched_is_told(fields: dict[str, Any]) -> None:
-    assert faults(with_pod(GOOD.plan(), 0, **fields)) == [plan_check.UNTOUCHED]
+    # The headroom was shared out by its spike as well.
+    told = faults(with_pod(GOOD.plan(), 0, **fields))
+    assert [name for name in told if name != plan_check.HEADROOM] == [plan_check.UNTOUCHED]
 
 
 def test_a_step_for_a_reserved_pod_is_told() -> None:

@@ -5,7 +5,7 @@ from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.cluster.effective_resources import CountingRule, pod_requests
@@ -27,6 +27,7 @@ from agent.core.numbers.units import MIB, to_millis, to_units
 from agent.core.plan.node_room import counted, fits_now, holds_room, part_that_fits
 from agent.core.plan.plan import Phase, PlanStep
 from agent.core.plan.pod_change import Change, Setting
+from tests.examples import examples
 from tests.planning import amounts, container, situations
 
 
@@ -106,7 +107,7 @@ def test_an_infeasible_budget_counts_as_it_is_allocated() -> None:
     assert counted(pod)[0] == 300
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(situations(), st.integers(0, 1000))
 def test_counting_fast_is_counting_as_the_scheduler_does(situation: Any, seed: int) -> None:
     random = Random(seed)

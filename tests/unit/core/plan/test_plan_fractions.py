@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from random import Random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.cluster.pod import CPU, MEMORY, Container, ContainerKind, Pod, Requirements
@@ -18,9 +18,10 @@ from agent.core.plan.invariants import QOS, examine
 from agent.core.plan.node_room import counted, holds_room
 from agent.core.plan.plan import Phase, PlanStep
 from agent.core.plan.pod_change import Change, Setting
+from tests.examples import examples
 from tests.planning import Situation, container, needs, node, pod_demand, situation_of, wanted
 
-_MANY = settings(max_examples=150, deadline=None)
+_MANY = examples(150)
 _NANOS = ((CPU, NANOS_PER_MILLI), (MEMORY, NANOS_PER_UNIT))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.cluster.pod import Pod
@@ -12,9 +12,10 @@ from agent.core.cluster.qos import computed_qos_class
 from agent.core.plan.node_room import counted, fits_now, holds_room
 from agent.core.plan.pod_change import changed_pod
 from agent.core.plan.pod_facts import PodFactsCache
+from tests.examples import examples
 from tests.planning import Situation, calm, situations
 
-_MANY = settings(max_examples=150, deadline=None)
+_MANY = examples(150)
 
 
 def _held(pods: dict[str, Pod]) -> tuple[int, int]:
@@ -115,6 +116,30 @@ def test_a_burst_makes_nobody_go_and_moves_nobody_else(situation: Situation) -> 
     assert [one.ref for one in plan.evictions] == [one.ref for one in before.evictions]
     assert plan.cpu.is_infeasible == before.cpu.is_infeasible
     assert plan.memory.is_infeasible == before.memory.is_infeasible
+
+
+@_MANY
+@given(situations())
+def test_what_is_seen_together_makes_nobody_go_and_is_shared_out_as_far_as_there_is_room(situation: Situation) -> None:
+    alone = replace(situation, joint_millicores=None).plan()
+    most = replace(situation, joint_millicores=10**6).plan()
+    plan = situation.plan()
+    for each in (plan, most):
+        assert [one.ref for one in each.evictions] == [one.ref for one in alone.evictions]
+        assert each.cpu.is_infeasible == alone.cpu.is_infeasible
+        assert each.memory == alone.memory
+    assert alone.cpu.headroom <= plan.cpu.headroom <= most.cpu.headroom
+    # All of the headroom is somebody's: each share is off by less than it is rounded by.
+    shares = [
+        share
+        for pod in plan.pods
+        if pod.reserved is None and not pod.is_evicted
+        for container in (*pod.containers, *(() if pod.budget is None else (pod.budget,)))
+        if (share := container.cpu) is not None and share.spike
+    ]
+    lost = plan.cpu.headroom - sum(share.headroom for share in shares)
+    assert abs(lost) <= len(shares) * situation.bounds.round_cpu_millicores
+    assert all(share.headroom <= share.spike for share in shares)
 
 
 @_MANY

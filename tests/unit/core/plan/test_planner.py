@@ -452,6 +452,20 @@ def test_a_pod_in_cool_down_does_not_grow_unless_it_is_urgent() -> None:
     assert kept(app("a", 300, is_urgent=True), constraints=flight) is Kept.IN_FLIGHT
 
 
+def test_what_a_resize_under_way_raises_already_is_not_raised_further_and_the_rest_is() -> None:
+    under_way = Constraint(
+        shrink=Kept.IN_FLIGHT, grow=Kept.IN_FLIGHT, rising=frozenset({("app", Resource.MEMORY, Setting.REQUEST)})
+    )
+    memory = wanted(100 * MIB, is_urgent=True, short=MemoryShort.HELD, limit=256 * MIB)
+    plan = node(
+        limited(wanted(300, is_urgent=True), memory, memory_limit=128 * MIB), constraints={"uid-web": under_way}
+    ).plan()
+    assert memory_of(plan).kept is Kept.IN_FLIGHT
+    assert [told(step) for step in plan.steps] == [
+        [("app", "cpu", "request", 100, 300), ("app", "memory", "limit", 128 * MIB, 256 * MIB)]
+    ]
+
+
 def test_as_much_as_was_infeasible_is_not_asked_for_again() -> None:
     assert kept(app("a", 300), constraints={"uid-a": Constraint(cpu_below_millicores=300)}) is Kept.INFEASIBLE
     assert node(app("a", 299), constraints={"uid-a": Constraint(cpu_below_millicores=300)}).plan().steps != ()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -54,9 +55,26 @@ def test_rounding_never_leaves_base_and_peak() -> None:
 
 
 def test_a_node_that_does_not_fit_shows_what_is_left_as_headroom() -> None:
-    assert handed_out(spike=100, room=30, is_infeasible=True) == 30
-    assert handed_out(spike=100, room=-5, is_infeasible=True) == 0
-    assert handed_out(spike=100, room=300, is_infeasible=False) == 100
+    assert handed_out(spike=100, joint=0, spikes=150, claimed=0, room=30) == 30
+    assert handed_out(spike=100, joint=0, spikes=150, claimed=0, room=-5) == 0
+    assert handed_out(spike=100, joint=0, spikes=150, claimed=0, room=300) == 100
+
+
+@pytest.mark.parametrize(
+    ("joint", "spikes", "claimed", "room", "expected"),
+    [
+        (50, 400, 0, 300, 100),  # less than the largest spike
+        (250, 400, 0, 300, 250),
+        (250, 180, 0, 300, 180),  # nobody is given more than its own spike
+        (250, 400, 0, 220, 220),  # as far as there is room
+        (250, 400, 80, 300, 220),  # what presses now goes before it
+        (250, 400, 280, 300, 100),  # but not before the largest spike
+    ],
+)
+def test_the_headroom_is_what_was_seen_together_where_that_is_more(
+    joint: int, spikes: int, claimed: int, room: int, expected: int
+) -> None:
+    assert handed_out(spike=100, joint=joint, spikes=spikes, claimed=claimed, room=room) == expected
 
 
 @settings(deadline=None)

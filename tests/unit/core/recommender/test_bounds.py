@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.cluster.resource import LARGEST
@@ -13,6 +13,7 @@ from agent.core.orders.policy_options import BoundsOptions, ControlledResources
 from agent.core.recommender.bounds import Bounded, apply, bounds_of
 from agent.core.recommender.policy import LimitRule, Proposals, Stated, Steps
 from agent.core.recommender.recommendation import Bound
+from tests.examples import examples
 from tests.subjects import MI, proposals, stated
 
 PLAIN = BoundsOptions(
@@ -31,7 +32,7 @@ def options(**fields: Any) -> BoundsOptions:
 
 def joined(kind: Any, values: list[Any], **others: Any) -> Any:
     """Return several rows as one value of arrays."""
-    names = [field.name for field in fields(kind) if field.name not in ("limit_rule", "extra")]
+    names = [field.name for field in fields(kind) if field.name not in ("limit_rule", "has_credit", "extra")]
     return kind(**{name: np.concatenate([getattr(value, name) for value in values]) for name in names}, **others)
 
 
@@ -393,7 +394,10 @@ def statements(draw: st.DrawFn) -> Stated:
         elif limit is not None and request is not None:
             request, limit = min(request, limit), max(request, limit)
         figures |= {name: request, f"{name}_limit": limit}
-    return stated(**figures, working_set=draw(maybe), current=draw(maybe), is_guaranteed=is_guaranteed)
+    kept = draw(st.booleans())
+    return stated(
+        **figures, working_set=draw(maybe), current=draw(maybe), is_guaranteed=is_guaranteed, keeps_limit=kept
+    )
 
 
 @st.composite
@@ -436,7 +440,7 @@ def after(now: Stated, answer: Bounded) -> Stated:
 
 @pytest.mark.slow
 @given(answers(), statements(), rules)
-@settings(max_examples=600, deadline=None)
+@examples(600)
 def test_applying_an_applied_answer_changes_nothing(
     proposed: Proposals, now: Stated, given_options: BoundsOptions
 ) -> None:
@@ -451,7 +455,7 @@ def test_applying_an_applied_answer_changes_nothing(
 
 @pytest.mark.slow
 @given(answers(), statements(), rules)
-@settings(max_examples=600, deadline=None)
+@examples(600)
 def test_answer_is_whole_and_within_bounds_and_what_results_is_valid(
     proposed: Proposals, now: Stated, given_options: BoundsOptions
 ) -> None:

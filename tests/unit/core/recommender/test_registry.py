@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from agent.core.orders.policy_options import PolicyName
-from agent.core.recommender.registry import UnknownPolicyError, make, policy_name
+from agent.core.recommender.registry import UnknownPolicyError, make, policy_name, remembered_days
 from agent.settings import Settings
 
 
@@ -22,6 +22,10 @@ def test_make_gives_the_policy_of_that_name_with_so_many_rows(name: PolicyName) 
 def test_unknown_policy_is_told_with_the_allowed_ones() -> None:
     with pytest.raises(UnknownPolicyError, match=r"'krr' is no policy; allowed: cruise, vpa, crane, plimsoll"):
         policy_name("krr")
+
+
+def test_only_plimsolls_memory_is_of_a_fixed_length() -> None:
+    assert {name: remembered_days(name) for name in PolicyName if remembered_days(name)} == {PolicyName.PLIMSOLL: 7}
 
 
 def test_registry_imports_only_the_policy_that_is_made() -> None:

@@ -5,6 +5,7 @@ from dataclasses import fields
 from agent.core.cluster.pod import QosClass
 from agent.core.cluster.unit import UnitResources
 from agent.core.cluster.workload import Workload
+from agent.core.recommender.credit import Credit
 from agent.core.recommender.other_nodes import OWN_MINUTES
 from agent.core.recommender.subject import present_of, rows_of, stated_of
 from agent.core.window.snapshot import Missing
@@ -33,6 +34,7 @@ def test_arrays_keep_order_and_mask_what_is_not_known() -> None:
         memory=memory_window(60, working_set=70, current_bytes=80),
         pod_containers=3,
         wants_whole_cores=True,
+        credit=Credit.GRANTED,
     )
     unknown = subject(2, resources=UnitResources(), cpu=cpu_window(None), memory=memory_window(None))
 
@@ -48,6 +50,7 @@ def test_arrays_keep_order_and_mask_what_is_not_known() -> None:
         "has_memory": [True, False],
         "pod_containers": [3, 1],
         "wants_whole_cores": [True, False],
+        "has_credit": [True, False],
     }
     assert {field.name: getattr(stated, field.name).tolist() for field in fields(stated)} == {
         "cpu_request_millicores": [100, 0],
@@ -63,6 +66,7 @@ def test_arrays_keep_order_and_mask_what_is_not_known() -> None:
         "memory_current_bytes": [80, 0],
         "has_memory_current": [True, False],
         "is_guaranteed": [True, False],
+        "keeps_memory_limit": [False, False],
     }
 
 

@@ -5,17 +5,23 @@ from dataclasses import replace
 
 import pytest
 
+from agent.core.cluster.resource import Resource
 from agent.core.plan.demand import FREE, Constraint, Kept
 from agent.core.plan.plan import Phase, PlanStep
+from agent.core.plan.pod_change import Setting
 from agent.core.resize.answer import AnswerKind, ResizeAnswer
 from agent.core.resize.decision import Action, Outcome
 from agent.core.resize.ledger import InFlightError
 from agent.core.resize.record import LedgerState
 from agent.node.files.documents import Document
-from tests.ledgers import MI, WEB, Amounts, Desk, FakePod, step
+from tests.ledgers import MI, WEB, Amounts, Desk, FakePod, amounts_after, step
 
 IN_FLIGHT = Constraint(shrink=Kept.IN_FLIGHT, grow=Kept.IN_FLIGHT, urgent_grow=Kept.IN_FLIGHT)
 DEFERRED = Constraint(shrink=Kept.DEFERRED, grow=Kept.DEFERRED, urgent_grow=Kept.DEFERRED)
+CPU_RISES = Constraint(
+    shrink=Kept.IN_FLIGHT, grow=Kept.IN_FLIGHT, rising=frozenset({("app", Resource.CPU, Setting.REQUEST)})
+)
+"""Under way: what is short now may be asked for all the same, but for CPU."""
 
 
 def test_a_pod_that_nobody_resized_is_free() -> None:
@@ -30,12 +36,12 @@ def test_a_resize_is_in_flight_from_the_patch_until_it_is_in_force() -> None:
     wish = step(desk.fake, cpu=600)
     assert desk.may(wish) is None
     desk.send(wish)
-    assert desk.constraint == IN_FLIGHT
+    assert desk.constraint == CPU_RISES
     assert desk.may(step(desk.fake, cpu=700)) is Kept.IN_FLIGHT
     assert desk.look(0.5) == []  # the kubelet has not looked yet
     desk.fake.say("PodResizeInProgress", "")
     assert desk.look(0.5) == []
-    assert desk.constraint == IN_FLIGHT
+    assert desk.constraint == CPU_RISES
     desk.fake.actuate()
     (news,) = desk.look(1.0)
     assert (news.outcome, news.reason, news.action, news.workload) == (
@@ -251,7 +257,7 @@ def test_a_deferred_resize_is_told_once_and_lands_by_itself() -> None:
     assert desk.look(599.0) == []
     desk.fake.say("PodResizeInProgress", "")
     assert desk.look(0.5) == []
-    assert desk.constraint == IN_FLIGHT
+    assert desk.constraint == CPU_RISES
     desk.fake.actuate()
     assert [news.reason for news in desk.look(0.5)] == ["applied"]
     assert desk.ledger.wanted(desk.now) == ()
@@ -484,3 +490,132 @@ def test_a_restore_that_the_kubelet_puts_off_holds_up_no_plan() -> None:
     # Nothing of a restore is withdrawn; what a plan says of the pod may come in its place.
     assert desk.constraint.urgent_grow is None
     assert desk.may(step(desk.fake, cpu=700, urgent=True)) is None
+
+
+def calm_until(desk: Desk) -> float | None:
+    return desk.constraint.calm_until_seconds
+
+
+def test_a_fall_of_cpu_holds_the_next_one_with_credit_until_the_next_hour() -> None:
+    desk = Desk(now=7000.0)
+    desk.resize(Phase.SHRINK, memory=200)
+    assert calm_until(desk) is None
+    desk.resize(Phase.SHRINK, cpu=400)
+    assert calm_until(desk) == 7200.0
+    desk.restart()
+    desk.look()
+    assert calm_until(desk) == 7200.0
+    desk.look(7200.0 - desk.now)
+    assert calm_until(desk) is None
+
+
+def test_a_growth_for_starvation_holds_falls_with_credit_for_three_hours_and_another_growth_does_not() -> None:
+    desk = Desk(now=7000.0)
+    desk.resize(cpu=600)
+    assert calm_until(desk) is None
+    desk.resize(urgent=True, cpu=700)
+    assert calm_until(desk) == desk.now + 10_800.0
+
+
+def test_what_is_put_back_is_no_fall() -> None:
+    desk = Desk(now=7000.0)
+    desk.send(step(desk.fake, Phase.SHRINK, cpu=400), action=Action.RESTORE)
+    desk.fake.actuate()
+    desk.look(1.0)
+    assert calm_until(desk) is None
+
+
+def test_falls_and_growths_ahead_of_the_clock_count_as_now() -> None:
+    desk = Desk(now=50_000.0)
+    desk.resize(Phase.SHRINK, cpu=400)
+    desk.resize(urgent=True, cpu=700)
+    desk.now = 100.0  # the clock was put back
+    desk.restart()
+    desk.look()
+    assert calm_until(desk) == 10_900.0
+
+
+def test_what_is_short_now_goes_on_top_of_a_resize_that_asked_for_something_else() -> None:
+    desk = Desk()
+    first = step(desk.fake, cpu=600, urgent=True)
+    desk.send(first)
+    held = step(desk.fake, memory=300, limit=1024, urgent=True)
+    assert desk.may(replace(held, is_urgent=False)) is Kept.IN_FLIGHT
+    assert desk.may(step(desk.fake, cpu=700, urgent=True)) is Kept.IN_FLIGHT  # CPU is on its way
+    assert desk.may(step(desk.fake, limit=400, urgent=True)) is Kept.IN_FLIGHT  # nothing falls on top
+    assert desk.may(held) is None
+    desk.fake.say("PodResizeInProgress", "")
+    assert desk.may(held) is None
+    desk.send(held)
+    assert desk.may(step(desk.fake, limit=2048, urgent=True)) is Kept.IN_FLIGHT  # all of it is on its way by now
+    assert desk.look(1.0) == []
+    desk.fake.actuate()
+    (news,) = desk.look(1.0)
+    assert (news.reason, news.changes) == ("applied", (*first.changes, *held.changes))
+
+
+@pytest.mark.parametrize("answer", [AnswerKind.CONFLICT, AnswerKind.INFEASIBLE, AnswerKind.REJECTED])
+def test_what_is_refused_leaves_the_resize_under_way_that_it_was_to_go_on_top_of(answer: AnswerKind) -> None:
+    desk = Desk()
+    first = step(desk.fake, cpu=600)
+    desk.send(first)
+    desk.send(step(desk.fake, memory=300, urgent=True), answer)
+    assert (desk.constraint.shrink, desk.constraint.rising) == (CPU_RISES.shrink, CPU_RISES.rising)
+    desk.fake.actuate()
+    (news,) = desk.look(1.0)
+    assert (news.reason, news.changes) == ("applied", first.changes)
+
+
+def test_nothing_goes_on_top_of_what_is_not_answered_put_off_failing_or_somebody_elses() -> None:
+    unanswered, deferred, failing, others, restored = Desk(), Desk(), Desk(), Desk(), Desk()
+    for desk, action in ((unanswered, None), (deferred, Action.RESIZE), (failing, Action.RESIZE)):
+        desk.send(step(desk.fake, cpu=600), None if action is None else AnswerKind.ACCEPTED)
+    restored.send(step(restored.fake, cpu=600), action=Action.RESTORE)
+    others.fake.take(Amounts(cpu=600))
+    deferred.fake.defer()
+    failing.fake.fail()
+    for desk, kept in (
+        (unanswered, Kept.IN_FLIGHT),
+        (deferred, Kept.DEFERRED),
+        (failing, Kept.IN_FLIGHT),
+        (others, Kept.IN_FLIGHT),
+        (restored, Kept.IN_FLIGHT),
+    ):
+        desk.look(1.0)
+        assert desk.may(step(desk.fake, limit=1024, urgent=True)) is kept
+
+
+def test_what_went_on_top_is_put_off_and_taken_back_together_with_what_it_is_on() -> None:
+    desk = Desk()
+    desk.send(step(desk.fake, cpu=600))
+    desk.send(step(desk.fake, memory=300, urgent=True))
+    desk.fake.defer()
+    desk.look(1.0)
+    desk.look(600.0)
+    (back,) = desk.ledger.wanted(desk.now)
+    assert amounts_after(desk.fake.spec, back) == Amounts()
+
+
+def test_a_never_to_what_went_on_top_is_one_to_all_that_rose() -> None:
+    desk = Desk()
+    desk.send(step(desk.fake, cpu=600))
+    desk.send(step(desk.fake, memory=300, urgent=True))
+    desk.fake.refuse()
+    desk.look(1.0)
+    (record,) = desk.ledger.kept().pods
+    assert record.infeasible is not None
+    assert record.infeasible.cpu_below_millicores == 600
+    assert record.infeasible.memory_below_bytes == 300 * MI
+
+
+def test_a_shrink_under_way_is_grown_over_and_its_number_counted_once() -> None:
+    desk = Desk()
+    desk.send(step(desk.fake, Phase.SHRINK, cpu=400, memory=128))
+    over = step(desk.fake, memory=300, urgent=True)
+    desk.send(over)
+    desk.fake.actuate()
+    (news,) = desk.look(1.0)
+    assert [(change.resource, change.after) for change in news.changes] == [
+        (Resource.CPU, 400),
+        (Resource.MEMORY, 300 * MI),
+    ]

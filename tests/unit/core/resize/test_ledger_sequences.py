@@ -1,11 +1,10 @@
-"""Whatever happens in whatever order: one resize of a pod at a time, and nothing against what the ledger says."""
+"""Whatever happens in whatever order: one calm resize of a pod at a time, and nothing against the ledger's word."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import replace
 
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -17,6 +16,7 @@ from agent.core.resize.put_back import step_of
 from agent.core.resize.record import LedgerState
 from agent.core.resize.status import ResizeState, resize_status
 from agent.node.files.documents import Document
+from tests.examples import examples
 from tests.ledgers import Amounts, Desk, FakePod, amounts_after, step
 
 IN_FLIGHT = Constraint(shrink=Kept.IN_FLIGHT, grow=Kept.IN_FLIGHT, urgent_grow=Kept.IN_FLIGHT)
@@ -84,6 +84,7 @@ class Acting(RuleBasedStateMachine):
             rises = any(one.after > one.before for one in wish.changes)
             assert not (falls and constraint.shrink)
             assert not (rises and (constraint.urgent_grow if wish.is_urgent else constraint.grow))
+            assert not any(one.number in constraint.rising for one in wish.changes if one.after > one.before)
         self.desk.ledger.sent(wish, view.pod, self.desk.now, action)
         self.sent = self.in_flight = wish
         self.generation_sent = view.generation
@@ -190,7 +191,7 @@ class Acting(RuleBasedStateMachine):
                 assert (desk.may(wish, Action.RESTORE) is not None) is self._gets_on
 
 
-Acting.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+Acting.TestCase.settings = examples(60, stateful_step_count=40)
 TestActing = Acting.TestCase
 
 

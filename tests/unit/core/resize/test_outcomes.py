@@ -54,6 +54,22 @@ def test_the_same_again_is_another_resize() -> None:
     assert told(*log) == [(4, "applied", "second"), (2, "applied", "first")]
 
 
+def test_what_was_put_on_top_of_a_resize_is_one_entry_with_it_once_both_came_to_their_end() -> None:
+    cpu, memory = change(500, 600), change(100, 200, container="sidecar")
+    below, top = entry(1, Outcome.ACCEPTED, "first", changes=(cpu,)), entry(2, Outcome.ACCEPTED, changes=(memory,))
+    assert told(below, top) == [(2, "accepted", WHY), (1, "accepted", "first")]
+    late = entry(3, Outcome.DEFERRED, "deferred", 1.0, changes=(cpu, memory))
+    assert told(below, top, late) == [(3, "deferred", WHY)]
+    done = entry(4, Outcome.APPLIED, "applied", 2.0, changes=(cpu, memory))
+    assert told(below, top, late, done) == [(4, "applied", WHY)]
+    other = entry(0, Outcome.ACCEPTED, "of another pod", changes=(cpu,), pod=ref("api"))
+    assert told(other, below, top, done) == [(4, "applied", WHY), (0, "accepted", "of another pod")]
+    assert told(below, top, entry(3, Outcome.APPLIED, "applied", 1.0, changes=(cpu,))) == [
+        (3, "applied", "first"),
+        (2, "accepted", WHY),
+    ]
+
+
 def test_a_revert_that_was_taken_goes_on_too() -> None:
     log = (entry(1, Outcome.REVERTED, action=Action.REVERT), entry(2, Outcome.APPLIED, "x", 1.0, action=Action.REVERT))
     assert told(*log) == [(2, "applied", WHY)]

@@ -10,7 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.core.window.cpu import CPU_FIGURES, cpu_window
-from agent.core.window.memory import MEMORY_FIGURES, memory_window
+from agent.core.window.memory import (
+    MEMORY_FIGURES,
+    MEMORY_SUMS,
+    memory_sums,
+    memory_window,
+    to_memory_sums,
+)
 from agent.core.window.policy import WindowPolicy
 from agent.core.window.ring_rows import Has, Status
 from agent.core.window.snapshot import CpuWindow, Gap, MemoryWindow, Missing
@@ -427,7 +433,8 @@ def mem(rows: list[Rows], end: float, policy: WindowPolicy = MEMORY_POLICY) -> M
     window = memory_window(pieces, policy, end_monotonic_ns=round(end * NS))
     figures = {name: getattr(window, name) for name in MEMORY_FIGURES}
     assert {name for name, value in figures.items() if value is None} == set(window.missing)
-    assert all(value >= 0 and math.isfinite(value) for value in figures.values() if value is not None)
+    numbers = [value for name, value in figures.items() if value is not None and name != "cold_file"]
+    assert all(value >= 0 and math.isfinite(value) for value in numbers)
     for cut in range(len(rows) + 1):
         if rows:
             split = (pieces[0][:cut], pieces[0][cut:])
@@ -451,7 +458,7 @@ def test_memory_window_of_growing_rows() -> None:
     assert window.lifetime_peak_bytes == 75_000
     assert window.pressure_some_ratio == pytest.approx(0.01)  # 0.1 s in 10 s
     assert window.oom_kills == 0
-    assert window.missing == {}
+    assert window.missing == {"cold_file": Missing.TOO_FEW_SAMPLES}
 
 
 def test_memory_percentile_is_rounded_up_to_a_whole_byte() -> None:
@@ -467,7 +474,7 @@ def test_single_memory_row_has_sizes_but_no_differences() -> None:
     window = mem([memory(100, 500, inactive=100, set_peak=450)], 100)
     assert (window.working_set_p75_bytes, window.working_set_peak_bytes) == (400, 450)
     differences = ("pressure_some_ratio", "pressure_full_ratio", "io_pressure_some_ratio", "oom_kills", "high_events")
-    assert window.missing == dict.fromkeys(differences, Missing.TOO_FEW_SAMPLES)
+    assert window.missing == dict.fromkeys((*differences, "cold_file"), Missing.TOO_FEW_SAMPLES)
 
 
 @pytest.mark.parametrize(
@@ -504,7 +511,8 @@ def test_memory_without_controller_has_no_signal_but_pressure_stays() -> None:
 
 def test_memory_pressure_absent_leaves_the_sizes() -> None:
     window = mem([memory(10 * i, 500, has=ALL & ~Has.MEMORY_PRESSURE) for i in range(1, 11)], 100)
-    assert window.missing == dict.fromkeys(("pressure_some_ratio", "pressure_full_ratio"), Missing.NO_SIGNAL)
+    absent = ("pressure_some_ratio", "pressure_full_ratio", "cold_file")
+    assert window.missing == dict.fromkeys(absent, Missing.NO_SIGNAL)
 
 
 def test_stalls_events_and_anonymous_memory_are_told() -> None:
@@ -523,13 +531,13 @@ def test_stalls_events_and_anonymous_memory_are_told() -> None:
 
 def test_io_pressure_absent_leaves_the_memory_pressure() -> None:
     window = mem([memory(10 * i, 500, has=ALL & ~Has.IO_PRESSURE) for i in range(1, 11)], 100)
-    assert window.missing == {"io_pressure_some_ratio": Missing.NO_SIGNAL}
+    assert window.missing == {"io_pressure_some_ratio": Missing.NO_SIGNAL, "cold_file": Missing.TOO_FEW_SAMPLES}
 
 
 def test_a_total_that_fell_leaves_the_other_of_its_file() -> None:
     window = mem([memory(90, some=0, full=7), memory(100, some=1_000_000, full=3)], 100)
     assert window.pressure_some_ratio == pytest.approx(0.1)
-    assert window.missing == {"pressure_full_ratio": Missing.TOO_FEW_SAMPLES}
+    assert window.missing == dict.fromkeys(("pressure_full_ratio", "cold_file"), Missing.TOO_FEW_SAMPLES)
 
 
 def test_newest_sizes_outlive_one_failed_memory_stat_but_not_a_lost_controller() -> None:
@@ -623,3 +631,13 @@ def test_any_memory_rows_give_bounded_figures(rows: list[Rows], end: int) -> Non
     if window.working_set_p75_bytes is not None:
         assert window.working_set_peak_bytes is not None
         assert window.working_set_p75_bytes <= window.working_set_peak_bytes
+
+
+# --- sums as C gives them
+
+
+def test_sums_survive_the_way_through_an_array_of_their_dtype() -> None:
+    rows = np.concatenate([memory(10 * i, 100 + i, inactive=3, some=1000 * i, active=7) for i in range(1, 60)])
+    sums = memory_sums((rows,), POLICY, end_monotonic_ns=590 * NS)
+    (row,) = np.array([sums], dtype=MEMORY_SUMS).tolist()
+    assert to_memory_sums(row[:-4], row[-4:]) == sums

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from agent.core.window.cpu import CPU_FIGURES
 from agent.core.window.memory import MEMORY_FIGURES
-from agent.core.window.minute_row import minute_row, minutes_memory_window, minutes_window
+from agent.core.window.minute_row import minute_row, minute_table, minutes_memory_window, minutes_window
 from agent.core.window.policy import WindowPolicy
 from agent.core.window.ring_rows import Has, Status
 from agent.core.window.snapshot import Missing
@@ -264,3 +264,8 @@ def test_minutes_memory_window_without_working_set_says_why() -> None:
     assert none.missing == dict.fromkeys(MEMORY_FIGURES, Missing.OUT_OF_RING)
     blind = minutes_memory_window((minute(1, 100, has=0),), POLICY, end_monotonic_ns=120 * NS)
     assert blind.missing == {**none.missing, "working_set_peak_bytes": Missing.NO_SIGNAL}
+
+
+def test_table_of_minutes_holds_the_rows_in_their_order() -> None:
+    rows = [minute(7, 1.5, set_peak_kib=3), minute(8, 2.5, coverage=9)]
+    assert minute_table(rows).tolist() == np.concatenate(rows).tolist()

@@ -26,7 +26,7 @@ PACE = Pace(base_interval_ns=SECOND, budget_ns=50_000_000, due_ns=100 * SECOND)
 
 
 def test_a_sweep_in_time_is_followed_one_interval_after_its_deadline() -> None:
-    pace, skipped = after_sweep(PACE, now_ns=100 * SECOND + 3_000_000, sweep_ns=2_000_000)
+    pace, skipped = after_sweep(PACE, now_ns=100 * SECOND + 3_000_000, cost_ns=2_000_000)
     assert pace.due_ns == 101 * SECOND
     assert skipped == {}
 
@@ -40,7 +40,7 @@ def test_a_sweep_in_time_is_followed_one_interval_after_its_deadline() -> None:
     ],
 )
 def test_deadlines_that_have_passed_are_skipped_and_counted(late_ns: int, due_seconds: int, late: int) -> None:
-    pace, skipped = after_sweep(PACE, now_ns=100 * SECOND + late_ns, sweep_ns=1_000)
+    pace, skipped = after_sweep(PACE, now_ns=100 * SECOND + late_ns, cost_ns=1_000)
     assert pace.due_ns == due_seconds * SECOND
     assert skipped.get(Skipped.LATE, 0) == late
 
@@ -49,7 +49,7 @@ def test_overruns_in_a_row_halve_the_rate_down_to_the_slowest() -> None:
     pace = PACE
     factors = []
     for _ in range(OVERRUNS_TO_HALVE * 5):
-        pace, _ = after_sweep(pace, now_ns=pace.due_ns + 60_000_000, sweep_ns=60_000_000)
+        pace, _ = after_sweep(pace, now_ns=pace.due_ns + 60_000_000, cost_ns=60_000_000)
         factors.append(pace.factor)
     assert factors[OVERRUNS_TO_HALVE - 2] == 1
     assert factors[OVERRUNS_TO_HALVE - 1] == 2
@@ -58,7 +58,7 @@ def test_overruns_in_a_row_halve_the_rate_down_to_the_slowest() -> None:
 
 def test_one_sweep_within_budget_starts_the_count_of_overruns_anew() -> None:
     pace = replace(PACE, overruns_in_a_row=OVERRUNS_TO_HALVE - 1)
-    pace, _ = after_sweep(pace, now_ns=pace.due_ns, sweep_ns=40_000_000)
+    pace, _ = after_sweep(pace, now_ns=pace.due_ns, cost_ns=40_000_000)
     assert (pace.factor, pace.overruns_in_a_row) == (1, 0)
 
 
@@ -66,7 +66,7 @@ def test_calm_sweeps_double_the_rate_again_and_count_what_was_left_out() -> None
     pace = replace(PACE, factor=2)
     slowed = 0
     for _ in range(CALM_SWEEPS_TO_DOUBLE):
-        pace, skipped = after_sweep(pace, now_ns=pace.due_ns + 1, sweep_ns=1_000_000)
+        pace, skipped = after_sweep(pace, now_ns=pace.due_ns + 1, cost_ns=1_000_000)
         slowed += skipped.get(Skipped.SLOWED, 0)
     assert pace.factor == 1
     assert slowed == CALM_SWEEPS_TO_DOUBLE - 1  # at half the rate one base sweep is left out between two
@@ -77,7 +77,7 @@ def test_deadlines_stay_on_the_grid_and_in_the_future(steps: list[tuple[int, int
     pace, now_ns = PACE, PACE.due_ns
     for wait_ns, sweep_ns in steps:
         now_ns = max(now_ns, pace.due_ns) + wait_ns
-        pace, _ = after_sweep(pace, now_ns=now_ns, sweep_ns=sweep_ns)
+        pace, _ = after_sweep(pace, now_ns=now_ns, cost_ns=sweep_ns)
         assert pace.due_ns > now_ns
         assert pace.due_ns % SECOND == 0
         assert 1 <= pace.factor <= SLOWEST_FACTOR

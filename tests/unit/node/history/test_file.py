@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.history.key import HistoryKey, KeyKind
@@ -24,6 +24,7 @@ from agent.core.history.minutes import Minutes, OutOfMemory
 from agent.core.history.table import BLOCK_ROWS, RING_MINUTES
 from agent.node.history.file import HistoryError, HistoryFile, HistoryFull, HistoryInUse
 from agent.node.history.format import BLOCK_BYTES, key_row_offset, record_offset
+from tests.examples import examples
 
 NOW = 29_000_000
 """A minute of 2025."""
@@ -204,7 +205,7 @@ def _times(figure: float | None, steps: int) -> float | None:
     return None if figure is None else figure * steps
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     st.lists(
         st.tuples(st.integers(1, 12_000), st.lists(st.tuples(AMOUNTS, AMOUNTS), min_size=1, max_size=5), st.booleans()),

@@ -15,6 +15,7 @@ from agent.core.orders.policy_options import PolicyName
 from agent.core.window.ring_rows import MINUTE_ROW, Has
 from agent.node.history.clock import HistoryClock, newest_minute
 from agent.node.history.file import HistoryFile
+from agent.node.history.images import RowImages
 from agent.node.history.learner import FEW_PLACES, Learner, Row, to_minutes, widened
 from agent.sensing.ring_file import RingFile
 from agent.sensing.state_file import RingGeometry
@@ -46,10 +47,19 @@ class Clocks:
 class Pods:
     """Every named container belongs to the workload of its namespace."""
 
+    def __init__(self) -> None:
+        self.images: dict[str, tuple[int, float]] = {}
+        """Image and creation by the name of the pod."""
+
     def belonging(self, identity: UnitIdentity) -> Belonging:
         if identity.namespace is None:
             return Belonging()
-        return Belonging(workload=Workload(namespace=identity.namespace, kind="Deployment", name="web"))
+        image_hash, created = self.images.get(identity.pod or "", (None, None))
+        return Belonging(
+            workload=Workload(namespace=identity.namespace, kind="Deployment", name="web"),
+            image_hash=image_hash,
+            pod_created_unix_seconds=created,
+        )
 
 
 def unit(name: str, namespace: str | None = None, kind: UnitKind = UnitKind.CONTAINER) -> UnitIdentity:
@@ -78,13 +88,17 @@ def row(minute: int, *, cpu: float | None = 100.0, peak: float | None = None, me
 
 
 def learner(
-    history: HistoryFile, clocks: Clocks | None = None, policy: PolicyName = PolicyName.CRUISE, **settings: object
+    history: HistoryFile,
+    clocks: Clocks | None = None,
+    policy: PolicyName = PolicyName.PLIMSOLL,
+    pods: Pods | None = None,
+    **settings: object,
 ) -> Learner:
     return Learner(
         history=history,
         policy=policy,
         options=Settings(**settings),  # type: ignore[arg-type]
-        pods=Pods(),
+        pods=pods or Pods(),
         clock=(clocks or Clocks()).history(history.newest_unix_minute),
     )
 
@@ -446,3 +460,54 @@ def test_widened_adds_rows_that_know_nothing() -> None:
     wide = widened(minutes, 4)
     assert wide.has_cpu.tolist() == [True, False, False, False]
     assert wide.cpu_usage_millicores[0] == 1.0
+
+
+# Images
+
+
+def test_hours_of_another_image_count_less_also_after_a_restart(tmp_path: Path) -> None:
+    """For two days 400m, with the new image 100m for twelve hours: only who knows of the image has let go."""
+    clocks, pods = Clocks(), Pods()
+    hours, changed = 60, 48
+    clocks.monotonic_seconds = (FIRST_MINUTE + hours * 60 + 1) * 60.0
+    changed_unix_seconds = BOOT_UNIX_SECONDS + (FIRST_MINUTE + changed * 60) * 60.0
+    path = tmp_path / "history"
+    with HistoryFile.open(path, max_rows=64) as history:
+        taught = learner(history, clocks, pods=pods)
+        minutes = [(number, 400.0 if number < changed * 60 else 100.0) for number in range(hours * 60)]
+        pods.images["old"] = (1, changed_unix_seconds - 86_400)
+        taught.learn([(unit("old", "shop"), row(FIRST_MINUTE + number, cpu=cpu)) for number, cpu in minutes])
+        now = clocks.boot_unix_seconds + clocks.monotonic_seconds
+        assert request_millicores(taught, unit("old", "shop"), now) == pytest.approx(400.0, rel=0.01)
+        pods.images["new"] = (2, changed_unix_seconds)
+        known = request_millicores(taught, unit("new", "shop"), now)
+        assert known == pytest.approx(100.0, rel=0.01)
+        # An older pod that is seen again changes nothing, and neither does another one of the same image.
+        pods.images |= {"older": (1, changed_unix_seconds - 60), "newest": (2, changed_unix_seconds + 3600)}
+        for name in ("older", "newest"):
+            assert request_millicores(taught, unit(name, "shop"), now) == known
+        taught.save()
+    with HistoryFile.open(path, max_rows=64) as history:
+        restarted = learner(history, clocks)
+        restarted.restore(lambda: False)
+        assert request_millicores(restarted, unit("new", "shop"), now) == known
+
+
+def test_a_row_that_is_given_to_another_forgets_its_image() -> None:
+    with HistoryFile.open(None, max_rows=64) as history:
+        images = RowImages(history)
+        images.take_rows(2, np.zeros(0, dtype=np.intp))
+        assert [images.see(1, image, created) for image, created in ((7, 10.0), (8, 20.0))] == [False, True]
+        assert list(images.changes()) == [(1, 20.0)]
+        images.take_rows(2, np.array([1], dtype=np.intp))
+        assert list(images.changes()) == []
+        assert not images.see(1, 9, 5.0), "the first of a row is no change"
+
+
+@pytest.mark.parametrize("arrays", [{}, {"image_hash": 1, "since_unix_seconds": 2, "is_changed": 3}])
+def test_images_of_another_version_are_left(tmp_path: Path, arrays: dict[str, int]) -> None:
+    with HistoryFile.open(tmp_path / "history", max_rows=64) as history:
+        taught = learner(history)
+        taught.learn([(unit("a", "shop"), row(FIRST_MINUTE))])
+        history.save_state("images", {name: np.zeros((0, value), dtype=np.int64) for name, value in arrays.items()})
+        assert list(RowImages(history).changes()) == []

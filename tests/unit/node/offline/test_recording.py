@@ -19,9 +19,11 @@ from agent.core.cluster.pod_index import Belonging
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.cluster.workload import Workload
 from agent.core.history.minutes import OutOfMemory
+from agent.core.window.ring_rows import Has
 from agent.node.offline.recording import MAX_COLUMN_ROWS, Recording
 from agent.node.offline.recording_format import (
     DTYPES,
+    LATER_COLUMNS,
     MANIFEST,
     Manifest,
     RecordedKill,
@@ -37,6 +39,7 @@ from agent.node.offline.recording_format import (
     unpack_rows,
 )
 from agent.node.offline.recording_writer import RecordingWriter
+from tests.examples import examples
 from tests.window_rows import NS, memory, minute, sample, steady
 
 
@@ -146,6 +149,15 @@ def test_rows_of_any_content_come_back_to_the_bit(kind: RowKind, content: bytes)
     packed = dict(pack_rows(kind, rows))
     columns = {name: unpack_column(name, packed[name], rows.size) for name in columns_of(kind)}
     assert unpack_rows(kind, columns).tobytes() == rows.tobytes()
+
+
+def test_memory_rows_of_an_older_recording_do_not_know_of_refaults() -> None:
+    rows: Rows = np.zeros(2, dtype=DTYPES[RowKind.MEMORY])
+    rows["has"], rows["anon_bytes"], rows["active_file_bytes"] = Has.MEMORY_STAT | Has.FILE_REFAULTS, 7, 5
+    packed = dict(pack_rows(RowKind.MEMORY, rows))
+    columns = {name: unpack_column(name, packed[name], 2) for name in packed if name not in LATER_COLUMNS}
+    read = unpack_rows(RowKind.MEMORY, columns)
+    assert (read["has"].tolist(), read["anon_bytes"].tolist()) == ([Has.MEMORY_STAT] * 2, [7, 7])
 
 
 def test_an_hour_of_readings_takes_less_than_twelve_bytes_each(tmp_path: Path) -> None:
@@ -343,7 +355,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Whole:
 
 
 @given(place=st.integers(0, 10**6), bit=st.integers(0, 7))
-@settings(deadline=None, max_examples=150)
+@examples(150)
 def test_a_flipped_bit_is_told_on_one_line_or_changes_nothing(whole: Whole, place: int, bit: int) -> None:
     changed = bytearray(whole.content)
     changed[place % len(changed)] ^= 1 << bit

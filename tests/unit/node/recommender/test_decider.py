@@ -11,12 +11,14 @@ import pytest
 from agent.core.cluster.unit import UnitKind, UnitResources
 from agent.core.orders.order import Mode, Orders, OrderSource, Ranking
 from agent.core.orders.policy_options import PolicyName
+from agent.core.recommender.credit import Credit
 from agent.core.recommender.recommendation import Withheld
-from agent.core.window.snapshot import UnitStatus
+from agent.core.window.snapshot import ColdFile, UnitStatus
 from agent.node.history.file import HistoryFile, RowMinutes
 from agent.node.history.learner import Learner
 from agent.node.recommender.decider import Decider, in_short, to_hours, to_trail
-from agent.settings import Settings, load_settings
+from agent.node.recommender.evaluation import to_measured
+from agent.settings import ColdFileChoice, MemorySettings, Settings, load_settings
 from tests.policy_rows import make_present
 from tests.snapshots import container, memory_window, service
 from tests.unit.node.history.test_learner import BOOT_UNIX_SECONDS, FIRST_MINUTE, MIB, Clocks, Pods, learner, row, unit
@@ -45,20 +47,22 @@ def status(name: str = "a", **fields: Any) -> UnitStatus:
 
 def test_decide_recommends_from_window_and_history(found: Learner) -> None:
     answer = decider(found).decide([status()], ["a note"])
-    assert (answer.node, answer.source, answer.policy, answer.notes) == ("n1", "agent", "cruise", ("a note",))
+    assert (answer.node, answer.source, answer.policy, answer.notes) == ("n1", "agent", "plimsoll", ("a note",))
     (item,) = answer.items
     # The largest demand of the last hour.
     assert item.cpu_millicores.proposed == 400.0
     assert item.basis.history_minutes == 20
     assert item.basis.history_span_seconds == 19 * 60
     short = in_short(item, 600.0)
-    assert (short.policy, short.cpu_request_millicores) == ("cruise", item.cpu_millicores.request)
+    assert (short.policy, short.cpu_request_millicores) == ("plimsoll", item.cpu_millicores.request)
 
 
 def test_decide_lowers_nothing_before_the_history_is_learnt(found: Learner) -> None:
+    for number in range(20, 70):
+        found.learn([(unit("a"), row(FIRST_MINUTE + number, cpu=100.0, peak=400.0, memory_mib=64))])
     history = found.history
     clocks = Clocks()
-    clocks.monotonic_seconds = (FIRST_MINUTE + 20) * 60.0
+    clocks.monotonic_seconds = (FIRST_MINUTE + 70) * 60.0
     restarted = learner(history, clocks)
     generous = status(resources=UnitResources(cpu_request_millicores=4000, memory_request_bytes=4096 * MIB))
     (item,) = decider(restarted).decide([generous]).items
@@ -66,6 +70,35 @@ def test_decide_lowers_nothing_before_the_history_is_learnt(found: Learner) -> N
     restarted.restore(lambda: False)
     (item,) = decider(restarted).decide([generous]).items
     assert item.cpu_millicores.request == 400
+
+
+@pytest.mark.parametrize(("limit_mib", "keeps"), [(None, True), (512, True), (256, False)])
+def test_cold_file_cache_is_left_out_of_a_subject_and_its_limit_is_kept(
+    found: Learner, limit_mib: int | None, keeps: bool
+) -> None:
+    settings = Settings(memory=MemorySettings(cold_file=ColdFileChoice.EXCLUDE))
+    made = Decider(settings=settings, learner=found, node="n1", source="agent")
+    cold = ColdFile(
+        total_bytes=40 * MIB, active_bytes=30 * MIB, refaulted_bytes=0, window_seconds=1800.0, is_left_out=keeps
+    )
+    resources = UnitResources(
+        memory_request_bytes=256 * MIB, memory_limit_bytes=None if limit_mib is None else limit_mib * MIB
+    )
+    seen = status(memory=memory_window(100 * MIB, cold_file=cold), resources=resources)
+    (subject,) = made.subjects([seen])
+    in_use_bytes = (70 if keeps else 100) * MIB
+    assert (subject.memory.working_set_bytes, subject.keeps_memory_limit) == (in_use_bytes, keeps)
+    assert subject.memory.current_bytes == 120 * MIB
+    identity = replace(seen.identity, pod_uid="u", container="app")
+    measured = to_measured([replace(seen, identity=identity)], {})
+    assert (measured.working_set_bytes, measured.memory_current_bytes) == (
+        {("u", "app"): in_use_bytes},
+        {("u", "app"): 120 * MIB},
+    )
+    (told,) = made.explain([seen]).items
+    assert told.memory.working_set_bytes == 100 * MIB  # as it was measured
+    (reported,) = decider(found).subjects([seen])
+    assert not reported.keeps_memory_limit
 
 
 def test_decide_leaves_pause_containers_out_and_services_in(found: Learner) -> None:
@@ -110,8 +143,9 @@ def test_explain_tells_what_the_profile_sets(found: Learner) -> None:
     (item,) = made.explain([status()], notes=("a note",)).items
     assert item.notes == (
         "a note",
-        "setting: plan.fitRule shared; profile document: cruise.neighbourHours 0, windows.rateWindowSeconds 300, "
-        "overload.pressureCounts false, overload.releaseLoadPerCpu 1",
+        "profile document: recommend.policy cruise, plan.headroom spike, cruise.neighbourHours 0, "
+        "windows.rateWindowSeconds 300, "
+        "overload.pressureCounts false, overload.releaseLoadPerCpu 1; setting: plan.fitRule shared",
     )
     assert decider(found).explain([status()]).items[0].notes == ()
 
@@ -160,7 +194,7 @@ def ordered(policy: PolicyName, min_cpu_millicores: int | None = None) -> Orders
 
 
 def test_decide_a_pod_has_the_policy_and_the_bounds_that_it_orders(found: Learner) -> None:
-    orders = {"b": ordered(PolicyName.VPA), "c": ordered(PolicyName.CRUISE, min_cpu_millicores=700)}
+    orders = {"b": ordered(PolicyName.VPA), "c": ordered(PolicyName.PLIMSOLL, min_cpu_millicores=700)}
     made = Decider(
         settings=SETTINGS,
         learner=found,
@@ -168,7 +202,7 @@ def test_decide_a_pod_has_the_policy_and_the_bounds_that_it_orders(found: Learne
         source="agent",
         orders_of=lambda identity: orders.get(identity.pod_uid or ""),
     )
-    for number in range(3):
+    for number in range(60):
         found.learn(
             [
                 (unit(name), row(FIRST_MINUTE + 20 + number, cpu=100.0, peak=400.0, memory_mib=64))
@@ -178,14 +212,40 @@ def test_decide_a_pod_has_the_policy_and_the_bounds_that_it_orders(found: Learne
     unlearnt = {item.identity.pod_uid: item for item in made.decide([status("b"), status("a")]).items}
     assert unlearnt["b"].cpu_millicores.withheld is Withheld.NO_DATA  # nobody has let vpa learn yet
     found.restore(lambda: False)
-    found.require([PolicyName.VPA, PolicyName.CRUISE], lambda: False)
+    found.require([PolicyName.VPA, PolicyName.PLIMSOLL], lambda: False)
     items = made.decide([status("b"), status("a"), status("c")]).items
-    assert [(item.identity.pod_uid, item.policy) for item in items] == [("b", "vpa"), ("a", "cruise"), ("c", "cruise")]
+    assert [(item.identity.pod_uid, item.policy) for item in items] == [
+        ("b", "vpa"),
+        ("a", "plimsoll"),
+        ("c", "plimsoll"),
+    ]
     assert items[0].cpu_millicores.request is not None
     assert items[1].cpu_millicores.request == 400
     assert items[2].cpu_millicores.request == 700
     (told,) = made.explain([status("c")]).items
     assert told.recommendation.cpu_millicores.request == 700
+
+
+def test_decide_and_explain_ask_for_the_price_of_the_credit_that_the_newest_plan_gives(found: Learner) -> None:
+    credits = {"a": Credit.GRANTED, "b": Credit.NO_ROOM}
+    made = Decider(
+        settings=SETTINGS,
+        learner=found,
+        node="n1",
+        source="agent",
+        orders_of=lambda _: ordered(PolicyName.PLIMSOLL),
+        credit_of=lambda identity: credits.get(identity.pod_uid or ""),
+    )
+    found.restore(lambda: False)
+    found.require([PolicyName.PLIMSOLL], lambda: False)
+    items = made.decide([status("a"), status("b"), status("c")]).items
+    assert [item.cpu_millicores.has_credit for item in items] == [True, False, False]
+    with_credit, without, unsaid = made.explain([status("a"), status("b"), status("c")]).items
+    assert with_credit.recommendation.cpu_millicores.has_credit
+    assert "saved by credit" in {step.what for step in with_credit.steps}
+    (reason,) = (step for step in without.steps if step.what == "no credit for seconds")
+    assert reason.note == "the node keeps no room to answer with"
+    assert not any("credit" in step.what for step in unsaid.steps)
 
 
 def test_require_what_learnt_beside_equals_what_was_the_nodes_own(found: Learner) -> None:

@@ -95,7 +95,7 @@ def test_orders_are_read_once_until_there_is_news() -> None:
     second = turns.orders.of_unit(identity(uid_of("a")))
     assert second is not None
     assert (second.mode, second.mode_source) == (Mode.OFF, OrderSource.POD)
-    assert turns.orders.policies() == {PolicyName.CRUISE, PolicyName.VPA}
+    assert turns.orders.policies() == {PolicyName.PLIMSOLL, PolicyName.VPA}
     turns.state_fields["namespaces"] = {
         "shop": Namespace(name="shop", annotations={"plimsoll.dev/mode": "recommend"}),
     }

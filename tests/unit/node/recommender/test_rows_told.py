@@ -10,6 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from agent.cli.recommender.why_figures import memory_lines
+from agent.cli.text.paragraphs import Page
 from agent.cli.text.spans import ASCII
 from agent.cli.top.detail import detail_lines
 from agent.core.window.cpu import cpu_window
@@ -59,7 +60,13 @@ def told(samples: Rows, memory_rows: Rows) -> dict[str, str]:
         for place in range(2):
             rings.append_raw(slot, samples[place : place + 1])
             rings.append_memory(slot, memory_rows[place : place + 1])
-        policy = WindowPolicy(capacity_millicores=100_000, max_step_seconds=20.0)
+        policy = WindowPolicy(
+            capacity_millicores=100_000,
+            max_step_seconds=20.0,
+            memory_window_seconds=20.0,
+            cold_file_window_seconds=20.0,
+            page_bytes=1,
+        )
         end_ns = END_SECONDS * NS
         cpu = cpu_window((samples,), policy, end_monotonic_ns=end_ns)
         memory = memory_window((memory_rows,), policy, end_monotonic_ns=end_ns)
@@ -68,7 +75,7 @@ def told(samples: Rows, memory_rows: Rows) -> dict[str, str]:
         totals = totals_of(rings, {slot: (INODE, series.labels)})
         page, _ = ContainerPage(max_series=100).render([series], totals=totals)
     of_top = detail_lines(status, width=200, glyphs=ASCII, marks=False)
-    of_why = memory_lines(explanation(subject(cpu=cpu, memory=memory)))
+    of_why = memory_lines(explanation(subject(cpu=cpu, memory=memory)), Page(width=200, glyphs=ASCII))
     return {
         "top": "\n".join("".join(span.text for span in line) for line in of_top),
         "why": "\n".join("".join(span.text for span in line) for line in of_why),
@@ -81,7 +88,8 @@ def places_of(kind: np.dtype[np.void], column: str) -> set[str]:
     samples, memory_rows = rows_of(SAMPLE), rows_of(MEMORY_ROW)
     before = told(samples, memory_rows)
     changed = samples if kind is SAMPLE else memory_rows
-    step = {"nr_periods": 500_000, "nr_throttled": -250_000, "inactive_file_bytes": -1_000_000}.get(column, 4_000_000)
+    falls = {"nr_throttled": -250_000, "inactive_file_bytes": -1_000_000, "active_file_bytes": -1_000_000}
+    step = {"nr_periods": 500_000, "workingset_refault_file_pages": 400_000, **falls}.get(column, 4_000_000)
     changed[column][1] = int(changed[column][1]) + step
     after = told(samples, memory_rows)
     return {place for place in before if before[place] != after[place]}

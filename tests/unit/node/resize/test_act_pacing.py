@@ -150,6 +150,21 @@ def test_what_asks_for_quiet_without_end_does_not_end_the_thread() -> None:
     assert turns.keeper.closed == 1
 
 
+def test_a_start_is_followed_by_a_plan_within_a_second_of_the_whole_list_of_pods() -> None:
+    turns = Turns()
+    turns.server.add("web", cpu=500)
+    turns.state_fields["is_complete"] = False
+
+    def told() -> None:
+        turns.state_fields["is_complete"] = True
+        turns.actor.ask(NEWS)
+
+    turns.at(0.25, asking(turns, NEWS))  # the node alone
+    turns.at(0.5, told)
+    turns.at(2.0, asking(turns, NEWS))
+    assert turns.run(8.0)[:4] == [(0.0, INTERVAL), (0.25, NEWS), (1.25, NEWS), (6.25, NEWS)]
+
+
 def test_what_no_answer_came_to_is_looked_up_within_seconds() -> None:
     turns = Turns()
     turns.server.add("web", cpu=500)

@@ -438,6 +438,23 @@ def test_who_is_held_back_at_memory_high_gets_a_larger_limit_at_once_and_is_told
     assert turns.newest().outcome == "accepted"
 
 
+def test_who_is_held_back_does_not_wait_for_the_kubelet_to_put_its_own_cpu_in_force() -> None:
+    turns = Turns()
+    turns.server.add("web", cpu=100, memory=100, limit=128)
+    turns.starve("web", cpu_millicores=200, cpu_waiting_ratio=0.5)
+    turns.turn(Trigger.PRESSURE)
+    turns.starve("web", memory_bytes=90 * MI, memory_limit_bytes=256 * MI, memory_short=MemoryShort.HELD)
+    turns.turn(Trigger.MEMORY, after=1.0)
+    [app] = turns.server.pods["web"]["spec"]["containers"]
+    assert app["resources"]["requests"]["cpu"] == "200m"
+    assert app["resources"]["limits"] == {"memory": f"{256 * MI}"}
+    turns.turn(Trigger.MEMORY, after=1.0)
+    assert turns.server.writes == ["resize web", "resize web"]
+    turns.server.actuate("web")
+    turns.turn(after=1.0)
+    assert (turns.newest().outcome, len(turns.newest().changes)) == ("applied", 2)
+
+
 def test_a_second_shortage_raises_the_limit_no_further_for_five_minutes() -> None:
     turns = Turns()
     turns.server.add("web", cpu=100, memory=100, limit=128)

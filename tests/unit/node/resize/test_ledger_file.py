@@ -35,6 +35,16 @@ def test_what_is_kept_is_read_back_whole(path: Path) -> None:
     assert len(kept.pods) == 2
 
 
+def test_what_an_earlier_version_kept_is_read_without_what_it_did_not_know(path: Path) -> None:
+    desk = busy()
+    LedgerFile(path).keep(desk.ledger)
+    document = json.loads(path.read_bytes())
+    for pod in document["pods"]:
+        del pod["cpu_fell_seconds"], pod["cpu_grown_seconds"]
+    path.write_text(json.dumps(document))
+    assert LedgerFile(path).read(ACT, now_seconds=desk.now).kept() == desk.ledger.kept()
+
+
 def test_nothing_yet_is_an_empty_ledger_without_a_word(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert LedgerFile(path).read(ACT, now_seconds=1.0).kept() == Ledger(ACT, now_seconds=1.0).kept()
     assert not caplog.records

@@ -18,7 +18,7 @@ from agent.node.sampling.loop import SamplingLoop, SamplingPolicy
 from agent.node.sampling.unit_table import UnitTable
 from agent.node.sampling.watched_cgroups import WatchedCgroups
 from agent.sensing.discovery import Changes, Discovery
-from agent.sensing.inotify import Inotify
+from agent.sensing.inotify import Inotify, WatchEvent
 from agent.sensing.memory_events import OomKill
 from agent.sensing.ring_file import RingFile
 from agent.sensing.sampler_contract import FilesExhausted, SamplerError, SweepResult
@@ -112,6 +112,14 @@ class NoInotify(Inotify):
         raise OSError(24, "Too many open files")
 
 
+class DeafInotify(Inotify):
+    """Is there and tells nothing."""
+
+    def read(self) -> list[WatchEvent]:
+        super().read()
+        return []
+
+
 class World:
     """A loop over plain files, with time that passes at once."""
 
@@ -122,7 +130,7 @@ class World:
         policy: SamplingPolicy = POLICY,
         max_slots: int = 8,
         rings: RingFile | None = None,
-        inotify: bool = True,
+        inotify: type[Inotify] = Inotify,
         real_time: bool = False,
     ) -> None:
         self.files = CgroupFiles(root)
@@ -131,7 +139,7 @@ class World:
         self.rings = rings or RingFile.open(None, RingGeometry(max_slots=max_slots), boot_id="boot")
         self.sampler = FakeSampler(root, self.rings, self.clock)
         self.sampler.totals = {NODE_LANE: 0}
-        self.discovery = Discovery(root, open_watcher=Inotify if inotify else NoInotify)
+        self.discovery = Discovery(root, open_watcher=inotify)
         self.units, self.names, self.heard = UnitTable(), Names(), Heard()
         timing = {} if real_time else {"clock_ns": self.clock, "wait": self.clock.wait}
         self.loop = SamplingLoop(
@@ -147,6 +155,7 @@ class World:
             policy=policy,
             listener=self.heard,
             memory=self.heard,
+            cpu_ns=lambda: self.sampler.cpu_ns,
             **timing,  # type: ignore[arg-type]
         )
 
@@ -234,6 +243,15 @@ def test_sweeps_that_overrun_halve_the_rate_and_are_counted(world: World) -> Non
     assert world.heard.skipped_sweeps[Skipped.SLOWED] >= 2
 
 
+def test_sweeps_that_others_hold_up_are_late_and_no_overrun(world: World) -> None:
+    world.sampler.sweep_seconds, world.sampler.cost_seconds = 1.5, 0.01
+    world.start(ONE)
+    world.pass_seconds(9)
+    assert (world.loop.heartbeat.overruns, world.loop.heartbeat.interval_seconds) == (0, 1.0)
+    assert world.sweeps_at()[:3] == [0.0, 2.0, 4.0]
+    assert set(world.heard.skipped_sweeps) == {Skipped.LATE}
+
+
 def test_slow_files_are_read_each_ten_seconds_and_absent_ones_retried_each_minute(world: World) -> None:
     world.start(ONE)
     world.pass_seconds(125)
@@ -243,10 +261,33 @@ def test_slow_files_are_read_each_ten_seconds_and_absent_ones_retried_each_minut
     assert retries == [60.0, 120.0]
 
 
-def test_the_tree_is_listed_anew_each_thirty_seconds(world: World) -> None:
+def test_the_tree_is_listed_anew_each_ten_minutes(world: World) -> None:
+    world.start(ONE)
+    world.pass_seconds(599)
+    assert world.discovery.relists == {"start": 1}
+    world.pass_seconds(602)
+    assert world.discovery.relists == {"start": 1, "periodic": 2}
+
+
+def test_without_inotify_the_tree_is_listed_anew_each_thirty_seconds(make: Make) -> None:
+    world = make(inotify=NoInotify)
     world.start(ONE)
     world.pass_seconds(91)
     assert world.discovery.relists == {"start": 1, "periodic": 3}
+
+
+def test_what_inotify_did_not_tell_is_found_within_thirty_seconds(make: Make) -> None:
+    world = make(inotify=DeafInotify)
+    world.start(ONE)
+    world.make(TWO)
+    world.pass_seconds(29)
+    assert world.watched() == {ONE}
+    world.pass_seconds(2)
+    assert world.watched() == {ONE, TWO}
+    world.files.replace(ONE)
+    world.pass_seconds(31)
+    assert world.watched() == {ONE, TWO}
+    assert world.discovery.relists == {"start": 1}
 
 
 def test_a_slow_tick_after_a_long_pause_stays_on_its_grid(world: World) -> None:
@@ -300,7 +341,7 @@ def test_another_cgroup_under_the_same_path_begins_with_empty_rings(world: World
 
 
 def test_a_gone_cgroup_is_dropped_by_the_sweep_that_saw_it_without_inotify(make: Make) -> None:
-    world = make(inotify=False)
+    world = make(inotify=NoInotify)
     world.start(ONE, TWO)
     world.pass_seconds(1)
     world.files.remove(ONE)
@@ -310,7 +351,7 @@ def test_a_gone_cgroup_is_dropped_by_the_sweep_that_saw_it_without_inotify(make:
 
 
 def test_without_inotify_a_new_cgroup_is_seen_at_the_next_listing(make: Make) -> None:
-    world = make(inotify=False)
+    world = make(inotify=NoInotify)
     world.start(ONE)
     world.make(TWO)
     world.pass_seconds(29)

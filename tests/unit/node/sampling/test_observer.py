@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Literal
 
 import numpy as np
 import pytest
 
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
+from agent.core.window.cpu import CpuSums
+from agent.core.window.memory import MemorySums
+from agent.core.window.minute_row import MinuteSums
 from agent.core.window.policy import WindowPolicy
 from agent.core.window.ring_rows import Status
 from agent.core.window.snapshot import Missing
 from agent.node.sampling.heartbeat import SweepHeartbeat
-from agent.node.sampling.observer import MINUTE_NS, RINGS_BACKFILL_MINUTES, Observer
+from agent.node.sampling.observer import BATCH, MINUTE_NS, RINGS_BACKFILL_MINUTES, Observer
+from agent.node.sampling.row_source import SumSource
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit
 from agent.sensing.machine import Machine
 from agent.sensing.ring_file import RingFile
 from agent.sensing.ring_view import RingView
 from agent.sensing.sampler_contract import SweepResult
 from agent.sensing.state_file import RingGeometry
+from agent.sensing.window_reader import open_window_reader
 from tests.window_rows import NS, memory, minute, sample, steady
 
 MIB = 1024 * 1024
@@ -29,7 +35,15 @@ PATH = "kubepods/burstable/podx/y"
 class World:
     """An observer over rings that a test fills, 100,000 s after boot."""
 
-    def __init__(self, geometry: RingGeometry | None = None, interval_seconds: float = 1.0) -> None:
+    def __init__(
+        self,
+        geometry: RingGeometry | None = None,
+        interval_seconds: float = 1.0,
+        *,
+        resources: UnitResources | None = None,
+        leaves_out_cold_file: bool = False,
+        sums: SumSource | Literal["C"] | None = "C",
+    ) -> None:
         self.now_seconds = 100_000.0
         self.now_ns = 100_000 * NS
         self.rings = RingFile.open(None, geometry or RingGeometry(max_slots=2), boot_id="boot")
@@ -40,7 +54,7 @@ class World:
             slot=self.slot,
             inode=7,
             identity=UnitIdentity(cgroup_path="/" + PATH, kind=UnitKind.CONTAINER),
-            resources=UnitResources(cpu_request_millicores=250),
+            resources=resources or UnitResources(cpu_request_millicores=250),
             cpu_max_millicores=500,
             memory_max_bytes=64 * MIB,
         )
@@ -50,10 +64,11 @@ class World:
             units=self.units,
             machine=Machine("worker-7"),
             heartbeat=self.heartbeat,
-            windows=WindowPolicy(capacity_millicores=4000),
+            windows=WindowPolicy(capacity_millicores=4000, leaves_out_cold_file=leaves_out_cold_file),
             source="agent",
             slow_interval_seconds=10.0,
             clock_ns=lambda: self.now_ns,
+            sums=open_window_reader(self.rings) if sums == "C" else sums,
         )
 
     def readings(self, ages: range, millicores: float, **more: float) -> None:
@@ -62,9 +77,9 @@ class World:
         for row in steady(at, millicores, **more):  # type: ignore[arg-type]
             self.rings.append_raw(self.slot, row)
 
-    def memory_rows(self, ages: range, working_set: int) -> None:
+    def memory_rows(self, ages: range, working_set: int, *, active: int = 0) -> None:
         for age in ages:
-            row = memory(self.now_seconds - age, working_set + MIB, inactive=MIB, set_peak=working_set)
+            row = memory(self.now_seconds - age, working_set + MIB, inactive=MIB, set_peak=working_set, active=active)
             self.rings.append_memory(self.slot, row[0])
 
     def beat(self, at_seconds: float, interval_seconds: float = 1.0) -> None:
@@ -79,9 +94,9 @@ class World:
         self.heartbeat.beat(result, 0.0, overran=False, interval_seconds=interval_seconds)
 
 
-@pytest.fixture
-def world() -> Iterator[World]:
-    made = World()
+@pytest.fixture(params=["C", None], ids=["sums of C", "sums of core"])
+def world(request: pytest.FixtureRequest) -> Iterator[World]:
+    made = World(sums=request.param)
     yield made
     made.rings.close()
 
@@ -262,6 +277,33 @@ def test_minutes_are_rolled_up_once_each(world: World) -> None:
     assert minutes_of(world) == [100, 101]
 
 
+@pytest.mark.parametrize(
+    ("leaves_out", "limit_mib", "peak_mib"),
+    # A container whose limit is its request asks for all of its memory.
+    [(False, None, 900), (True, None, 600), (True, 2000, 600), (True, 1000, 900)],
+)
+def test_minutes_hold_the_memory_that_is_asked_for_and_snapshots_what_was_measured(
+    leaves_out: bool, limit_mib: int | None, peak_mib: int
+) -> None:
+    limit_bytes = None if limit_mib is None else limit_mib * MIB
+    resources = UnitResources(memory_request_bytes=1000 * MIB, memory_limit_bytes=limit_bytes)
+    world = World(resources=resources, leaves_out_cold_file=leaves_out)
+    world.readings(range(70, -1, -1), 250.0)
+    world.memory_rows(range(1900, -1, -10), 900 * MIB, active=300 * MIB)
+
+    assert world.observer.roll_minutes(now_ns=world.now_ns).rows == 1
+    peaks_kib = world.rings.minutes(world.slot).joined()["working_set_peak_kib"]
+    assert peaks_kib.tolist() == [peak_mib * 1024]
+    (status,) = world.observer.snapshot().units
+    cold = status.memory.cold_file
+    assert cold is not None
+    assert (cold.active_bytes, cold.total_bytes, cold.is_left_out) == (300 * MIB, 301 * MIB, peak_mib == 600)
+    assert status.memory.working_set_bytes == 900 * MIB
+    (past,) = world.observer.snapshot(at_age_seconds=20.0).units
+    assert past.memory.cold_file == cold
+    world.rings.close()
+
+
 def test_minutes_missed_by_a_restart_are_made_up_for_from_the_ring(world: World) -> None:
     fill_minutes(world, 100, 108)
     world.rings.append_minute(world.slot, minute(102, 300.0))
@@ -324,3 +366,48 @@ def test_memory_at_kill_of_a_slot_that_went_to_another_is_not_known() -> None:
     other = replace(world.unit, inode=8, memory_max_bytes=None)
     assert world.observer.memory_at_kill(other, limit_bytes=None) is None
     assert World().observer.memory_at_kill(world.unit, limit_bytes=None) is None
+
+
+class Overtaken:
+    """Sums that the sampler was always faster than."""
+
+    def cpu(self, slots: Sequence[int], rows: int, policy: WindowPolicy, *, end_ns: int) -> list[CpuSums | None]:
+        return [None] * len(slots)
+
+    def memory(self, slots: Sequence[int], rows: int, policy: WindowPolicy, *, end_ns: int) -> list[MemorySums | None]:
+        return [None] * len(slots)
+
+    def minute(
+        self, slots: Sequence[int], raw_rows: int, memory_rows: int, policy: WindowPolicy, *, monotonic_minute: int
+    ) -> list[MinuteSums | None]:
+        return [None] * len(slots)
+
+
+def test_slots_that_were_overtaken_are_summed_up_by_core() -> None:
+    found, minutes = [], []
+    for sums in (None, Overtaken()):
+        world = World(sums=sums)
+        world.readings(range(200, -1, -1), 250.0, waiting=0.1)
+        world.memory_rows(range(190, -1, -10), 100 * MIB)
+        found.append(world.observer.statuses([world.unit]))
+        world.observer.roll_minutes(now_ns=world.now_ns)
+        minutes.append(world.rings.minutes(world.slot).joined().tolist())
+    assert found[0] == found[1]
+    assert minutes[0] == minutes[1] != []
+
+
+def test_more_units_than_a_batch_are_all_told_of_in_their_order() -> None:
+    world = World(RingGeometry(max_slots=2 * BATCH + 2))
+    for number in range(2 * BATCH):
+        path = f"kubepods/burstable/pod{number}/y"
+        slot = world.rings.attach(path, 10 + number, now_monotonic_ns=1)
+        for age in (60, 40, 20, 0):
+            world.rings.append_raw(slot, sample(world.now_seconds - age, 1000 * number * (60 - age))[0])
+        identity = UnitIdentity(cgroup_path="/" + path, kind=UnitKind.CONTAINER)
+        world.units.put(replace(world.unit, slot=slot, inode=10 + number, identity=identity))
+    asked = list(world.units.all())
+    wide = replace(world.observer.policy(), max_step_seconds=30.0)
+    world.observer._windows = wide
+    statuses = world.observer.statuses(asked)
+    assert [status.identity for status in statuses] == [unit.identity for unit in asked]
+    assert [status.cpu.last_usage_millicores for status in statuses[1:]] == [float(n) for n in range(2 * BATCH)]

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from agent.node.sockets.control import (
@@ -29,6 +29,7 @@ from agent.node.sockets.control import (
     request,
 )
 from agent.node.sockets.loop import ListeningLoop
+from tests.examples import examples
 
 PATIENCE_SECONDS = 10.0
 
@@ -111,7 +112,7 @@ def test_request_goes_to_its_verb_and_back(agent: Path) -> None:
     assert request(agent, "echo") == {"arguments": {}}
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None)
+@examples(50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.dictionaries(
         st.text(max_size=5),
@@ -180,7 +181,7 @@ def test_garbage_gets_one_line_that_says_what_is_allowed(agent: Path, line: byte
     assert request(agent, "echo") == {"arguments": {}}
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None)
+@examples(50, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=200))
 def test_any_bytes_get_an_answer(agent: Path, line: bytes) -> None:
     assert raw(agent, line.replace(b"\n", b"") + b"\n")["ok"] is False

@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.cluster.workload import Workload
 from agent.webhook.admission import recent_growth
 from agent.webhook.admission.recent_growth import UNSEEN_SECONDS, RecentGrowth
+from tests.examples import examples
 from tests.fakes import FakeClock
 
 WEB = Workload(namespace="shop", kind="Deployment", name="web")
@@ -103,7 +104,7 @@ def test_one_address_cannot_fill_the_memory(monkeypatch: pytest.MonkeyPatch) -> 
     assert len(growth._records) <= 10
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(
     st.lists(
         st.tuples(st.sampled_from(["add", "see", "wait"]), st.sampled_from([WEB, TILLS]), st.sampled_from("abc")),

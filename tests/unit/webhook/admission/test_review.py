@@ -5,7 +5,7 @@ import logging
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.admission.answer import AdmissionOutcome
@@ -20,6 +20,7 @@ from agent.core.orders.policy_options import PolicyName
 from agent.webhook.admission.glance import MAX_REVIEW_BYTES
 from agent.webhook.admission.review import Reviewer
 from tests.admissions import EXACT, NOW_UNIX_SECONDS, Cluster, Told, estimate, new_pod, pod_of, response_of, review_of
+from tests.examples import examples
 from tests.json_patch import apply_patch
 from tests.pods import container
 
@@ -59,7 +60,7 @@ def test_a_pod_is_patched() -> None:
     assert done["spec"]["containers"][0]["resources"]["requests"] == {"cpu": "300m", "memory": "200000000"}
     assert desk.counted == ["patched"]
     assert desk.told.asked == [
-        (Workload(namespace="shop", kind="Deployment", name="web"), "app", PolicyName.CRUISE, None, None)
+        (Workload(namespace="shop", kind="Deployment", name="web"), "app", PolicyName.PLIMSOLL, None, None)
     ]
 
 
@@ -277,7 +278,7 @@ _PLACES = (
 _QUANTITIES = st.sampled_from(["1", "1e3", "250m", "0", "-1", "512m", "1Ki", "9E", "1e-9", "0.5", "", "NaN", 1, 1.5])
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(st.lists(st.tuples(st.sampled_from(_PLACES), _JSON | _QUANTITIES), min_size=1, max_size=3))
 def test_a_review_with_anything_in_it_gets_a_whole_answer_and_a_patch_that_applies(
     changes: list[tuple[tuple[Any, ...], Any]],
@@ -302,7 +303,7 @@ def test_a_review_with_anything_in_it_gets_a_whole_answer_and_a_patch_that_appli
         assert computed_qos_class(pod_of(after)) is computed_qos_class(pod_of(before))
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(st.data())
 def test_mutated_bytes_get_a_whole_answer(data: st.DataObject) -> None:
     body = bytearray(json.dumps(review_of(POD)).encode())
@@ -321,7 +322,7 @@ def test_mutated_bytes_get_a_whole_answer(data: st.DataObject) -> None:
     assert len(desk.counted) == 1
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.binary(max_size=200) | _JSON.map(lambda value: json.dumps(value).encode()))
 def test_any_bytes_get_a_whole_answer(body: bytes) -> None:
     assert Desk()(body)["allowed"] is True

@@ -7,7 +7,7 @@ import sys
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.buffers.buffer import Buffer
@@ -16,6 +16,7 @@ from agent.webhook.buffers import calendar as schedules_module
 from agent.webhook.buffers.calendar import Schedules, SystemCalendar
 from agent.webhook.buffers.seams import ScheduleState
 from tests.cron import MinuteCron
+from tests.examples import examples
 
 MONDAY = datetime(2026, 11, 23, 6, 0, tzinfo=UTC).timestamp()  # 07:00 in Berlin
 
@@ -117,7 +118,7 @@ EXPRESSIONS = st.tuples(
 WALLS = st.datetimes(datetime(2024, 1, 1), datetime(2028, 12, 31))  # noqa: DTZ001
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(expression=EXPRESSIONS, wall=WALLS)
 def test_beginnings_are_those_of_a_cron_that_looks_at_every_minute(expression: str, wall: datetime) -> None:
     found, plain = SystemCalendar().beginnings(expression), MinuteCron(expression)

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -19,6 +18,7 @@ from agent.kube.watched_objects import WatchedEntry
 from agent.webhook.cluster import pods as cluster_pods
 from agent.webhook.cluster.index import Indexed
 from agent.webhook.cluster.pods import GONE_SECONDS, Interned, PodTable
+from tests.examples import examples
 
 UIDS = [str(uuid.UUID(int=number)) for number in (0, 1, 2**127, 2**128 - 1)] + [
     "not-a-uuid",
@@ -116,7 +116,7 @@ class PodTableMachine(RuleBasedStateMachine):
         assert len(self.table._nodes) == len({place.node for place in self.expected.values()} - {None})
 
 
-PodTableMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+PodTableMachine.TestCase.settings = examples(60, stateful_step_count=25)
 TestPodTable = PodTableMachine.TestCase
 
 
@@ -200,7 +200,7 @@ class IndexMachine(RuleBasedStateMachine):
         assert len(self.index) == len(self.expected)
 
 
-IndexMachine.TestCase.settings = settings(max_examples=50, deadline=None)
+IndexMachine.TestCase.settings = examples(50)
 TestIndex = IndexMachine.TestCase
 
 

@@ -33,14 +33,14 @@ def learnt(*usage: float, memory: float | None = None) -> tuple[PlimsollPolicy, 
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_why_pages_of_ten_shapes(shape: str) -> None:
+def test_why_pages_of_known_shapes(shape: str) -> None:
     expected = (DIRECTORY / f"{shape}.txt").read_text(encoding="utf-8")
     assert page(shape) == expected, "run: python -m tests.why_shapes"
 
 
 def test_steps_nothing_known_say_so() -> None:
     steps = said(PlimsollPolicy(SizingOptions(), 1), START_UNIX_MINUTE, [None], [None])
-    assert named(steps, "cpu", "base: percentile of the window").value is None
+    assert named(steps, "cpu", "percentile of the window").value is None
     assert "base" in named(steps, "cpu", "minutes measured").note
     assert "request" not in {step.what for step in steps if step.resource == "cpu"}
     assert named(steps, "memory", "largest of seven days").value is None

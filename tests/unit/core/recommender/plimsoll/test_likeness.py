@@ -5,7 +5,15 @@ import pytest
 from numpy.typing import NDArray
 
 from agent.core.recommender.plimsoll.hours import HourRing
-from agent.core.recommender.plimsoll.likeness import LOOK_LEAST, TIME_LEAST, UNSEEN_START, HourBook, open_book, weigh
+from agent.core.recommender.plimsoll.likeness import (
+    FORMER_IMAGE,
+    LOOK_LEAST,
+    TIME_LEAST,
+    UNSEEN_START,
+    HourBook,
+    open_book,
+    weigh,
+)
 from tests.policy_rows import all_rows
 
 NOON_HOUR = 500_004
@@ -37,6 +45,28 @@ def test_the_same_hour_of_five_days_ago_counts_half() -> None:
 
 def test_an_hour_of_which_a_quarter_is_known_counts_a_quarter() -> None:
     assert weights(book_of((120, 100.0), minutes=15), 100.0) == pytest.approx([0.125])
+
+
+def test_an_hour_of_a_former_image_counts_a_tenth_from_the_new_ones_first_hour_on() -> None:
+    ring = HourRing(2)
+    for ago in (3, 2, 1):
+        ring.open(NOON_HOUR - ago, np.full((4, 2), 100.0, dtype=np.float32), np.array([True, True]))
+        ring.close(NOON_HOUR - ago, np.full((4, 2), 100.0, dtype=np.float32), np.array([60, 60], dtype=np.uint8))
+
+    def counted(hour: int) -> list[list[float]]:
+        everybody = np.array([True, True])
+        book = open_book(ring, hour)
+        found = weigh(book, all_rows(2), np.full((4, 2), 100.0, dtype=np.float32), everybody, hour * 3600.0)
+        return [[float(one) for one in row] for row in found]
+
+    usual = counted(NOON_HOUR)[0]
+    ring.renew(0, NOON_HOUR - 1)
+    assert counted(NOON_HOUR) == [[pytest.approx(FORMER_IMAGE * one) for one in usual[:2]] + usual[2:], usual]
+    # An hour before it is answered for as it was then.
+    assert len({tuple(row) for row in counted(NOON_HOUR - 2)}) == 1
+    ring.forget(np.array([0]))
+    ring.grow(3)
+    assert ring.image_since(NOON_HOUR).max() < 0
 
 
 def test_another_time_of_day_counts_less_also_over_midnight() -> None:

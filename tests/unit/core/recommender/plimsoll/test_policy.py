@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -13,6 +13,7 @@ from agent.core.history.minutes import OutOfMemory
 from agent.core.orders.policy_options import SizingOptions
 from agent.core.recommender.plimsoll.policy import PlimsollPolicy
 from agent.core.recommender.policy import LimitRule, Policy, Proposals, Steps
+from tests.examples import examples
 from tests.generated_traces import START_UNIX_MINUTE
 from tests.policy_rows import Figures, all_rows, make_minutes, make_present
 
@@ -379,7 +380,7 @@ def test_a_higher_price_asks_for_no_less() -> None:
     assert requests[-1] <= usage.max() * RISE
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(usage=st.lists(st.floats(16.0, 4000.0, width=16), min_size=1, max_size=300), power=st.integers(1, 8))
 def test_recommend_scales_with_usage(usage: list[float], power: int) -> None:
     factor = 2.0**power  # a power of two changes no digit
@@ -393,7 +394,7 @@ def test_recommend_scales_with_usage(usage: list[float], power: int) -> None:
     assert scaled == pytest.approx(one * factor)
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     usage=st.lists(st.one_of(st.none(), st.floats(0.0, 1e6)), min_size=1, max_size=200),
     memory=st.lists(st.one_of(st.none(), st.integers(0, 1 << 45)), min_size=1, max_size=200),
@@ -413,7 +414,7 @@ def test_recommend_is_finite_covers_the_newest_minute_and_never_asks_for_the_uns
     assert proposals.memory_request_bytes[0] >= max((one for one in memory[:length] if one is not None), default=0)
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(data=st.data())
 def test_fold_parts_of_one_minute_in_any_order_learn_the_same(data: st.DataObject) -> None:
     parts = data.draw(
@@ -502,3 +503,37 @@ def test_plimsoll_policy_holds_at_most_32_kb_per_row() -> None:
     ask(policy, minute, cpu=rows)
     # 16 MiB for 250 containers are 67 kB each; half of it is for what one answer takes beside.
     assert 10_000 < held_bytes(policy, set()) / 250 < 32_000
+
+
+def base_of(policy: PlimsollPolicy, minute: int, window: float) -> float:
+    return float(ask(policy, minute, cpu=[window]).cpu_base_millicores[0])
+
+
+def test_base_is_what_three_in_four_minutes_of_such_hours_stayed_within() -> None:
+    policy = new()
+    # A third of each hour at 400m, the rest at 100m: three in four stay within 400m, half of them within 100m.
+    hour = [[400.0] if minute < 20 else [100.0] for minute in range(HOUR)]
+    minute = learn(policy, hour * 24)
+    assert base_of(policy, minute, 100.0) == 400.0
+    shorter = new()
+    # A tenth of each hour: sustained is 100m, whatever the burst is.
+    minute = learn(shorter, [[400.0] if minute < 6 else [100.0] for minute in range(HOUR)] * 24)
+    assert base_of(shorter, minute, 100.0) == 100.0
+    assert cpu_request(shorter, minute, base=100.0) == 400.0
+
+
+def test_base_is_no_less_than_the_window_and_no_more_than_the_answer() -> None:
+    policy = new(price=1.0)
+    minute = learn(policy, [[100.0]] * DAY)
+    assert base_of(policy, minute, 30.0) == 100.0
+    assert base_of(policy, minute, 130.0) == 130.0
+    bursts = new(price=1.0)
+    minute = learn(bursts, [[400.0] if minute < 16 else [100.0] for minute in range(HOUR)] * 24)
+    proposals = ask(bursts, minute, cpu=[50.0])
+    assert proposals.cpu_base_millicores[0] <= proposals.cpu_request_millicores[0]
+
+
+def test_base_before_any_hour_is_over_is_the_window_s() -> None:
+    policy = new()
+    minute = learn(policy, [[300.0]] * 30)
+    assert base_of(policy, minute, 80.0) == 80.0

@@ -19,7 +19,7 @@ def book_of(*hours: tuple[float, float, float, float]) -> HourBook:
 
 
 def cheapest(book: HourBook, weights: list[float], price: float) -> float:
-    return float(cheapest_levels(book, all_rows(1), np.array([weights]), price)[0])
+    return float(cheapest_levels(book, all_rows(1), np.array([weights]), [price])[0, 0])
 
 
 def test_no_hour_known_has_no_level() -> None:

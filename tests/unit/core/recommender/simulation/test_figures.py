@@ -172,6 +172,7 @@ def outcome(**more: Any) -> SimulatedOutcome:
             "cpu": figures.figures(two),
             "memory": figures.figures(two),
             "node_cpu": node.figures(two),
+            "node_planned_cpu": node.figures(np.zeros(1, np.int64)),
             "node_memory": node.figures(two),
             "memory_limit": LimitFigures(over_minutes=two, excursions=two, kills=two),
             "resizes": two,

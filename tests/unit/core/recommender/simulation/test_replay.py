@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources, PolicyName
@@ -18,9 +18,12 @@ from agent.core.recommender.simulation.level_steps import demand_steps
 from agent.core.recommender.simulation.replay import ReplayRules, simulate
 from agent.core.recommender.simulation.trace import FineUsage, TraceSet
 from agent.settings import Settings
+from tests.examples import examples
 from tests.traces import GIB, MIB, START_UNIX_MINUTE, FixedPolicy, trace_of
 
 AT_ONCE = ReplayRules(min_span_seconds=0, cool_down_seconds=0)
+AT_ANY_TIME: dict[str, Any] = {"shrink_interval_seconds": 0, "shrink_after_growth_seconds": 0, "shrink_ratio": 0}
+"""Falls under credit as all others."""
 """A first answer after the first minute; no waiting between changes."""
 LOOSE = BoundsOptions(
     min_memory_bytes=0,
@@ -287,7 +290,7 @@ def vars_of(one: SimulatedResourceTotal) -> dict[str, float]:
     return {name: getattr(one, name) for name in one.__dataclass_fields__}
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     cpu=st.lists(st.none() | st.floats(0, 4000, width=32), min_size=30, max_size=90),
     name=st.sampled_from(list(PolicyName)),
@@ -391,7 +394,9 @@ def test_reaction_ends_a_shortage_within_the_row() -> None:
 
 
 def test_growth_holds_the_policy_s_fall_back_as_any_change_does() -> None:
-    rules = ReplayRules(min_span_seconds=0, cool_down_seconds=180, cpu_request_millicores=400, reaction_seconds=0)
+    rules = ReplayRules(
+        min_span_seconds=0, cool_down_seconds=180, cpu_request_millicores=400, reaction_seconds=0, **AT_ANY_TIME
+    )
     one = run(trace_of(cpu=[[500, 100, 100, 100, 100]]), FixedPolicy(cpu=200), rules)
     # Grown in minute 0, the fall comes at the end of minute 3.
     assert one.course.cpu_request_millicores[:, 0].tolist() == [500.0, 500.0, 500.0, 500.0, 200.0]
@@ -400,23 +405,32 @@ def test_growth_holds_the_policy_s_fall_back_as_any_change_does() -> None:
 
 
 def test_falls_are_asked_for_calmly_where_the_rules_say_so() -> None:
-    wanted = {0: 800, 1: 700, 2: 600, 22: 300}
-    policy = FixedPolicy(cpu=lambda minute: wanted.get(minute, 600))
+    wanted = {0: 800, 1: 700}
+    policy = FixedPolicy(cpu=lambda minute: wanted.get(minute, 400))
     rules = ReplayRules(
         min_span_seconds=0,
         cool_down_seconds=0,
         cpu_request_millicores=1000,
+        reaction_seconds=2,
         shrink_interval_seconds=600,
         shrink_ratio=0.3,
     )
     one = run(trace_of(cpu=[[100] * 40]), policy, rules)
 
     course = one.course.cpu_request_millicores[:, 0]
-    # 800 is less than three tenths below; only the first decision of each ten minutes asks, at the end of minutes 0, 9,
-    # 19 and 29. So 300 at minute 22 is not heard.
-    assert course[:10].tolist() == [1000.0] * 10
-    assert course[10:].tolist() == [600.0] * 30
-    assert one.cpu.resizes[0] == 1
+    # 800 is less than three tenths below, 700 at the end of minute 1 is not; the next stretch of ten minutes begins
+    # with the end of minute 9.
+    assert course[:10].tolist() == [1000.0] * 2 + [700.0] * 8
+    assert course[10:].tolist() == [400.0] * 30
+    assert one.cpu.resizes[0] == 2
+
+
+def test_without_a_reaction_nobody_has_credit_and_falls_come_at_once() -> None:
+    rules = ReplayRules(min_span_seconds=0, cool_down_seconds=0, cpu_request_millicores=1000)
+    policy = FixedPolicy(cpu=900)
+    one = run(trace_of(cpu=[[100] * 3]), policy, rules)
+    assert one.course.cpu_request_millicores[:, 0].tolist() == [1000.0, 900.0, 900.0]
+    assert {present.has_credit for _, present in policy.presents} == {None}
 
 
 def test_falls_wait_after_a_growth() -> None:
@@ -449,7 +463,7 @@ def test_nothing_grows_where_cpu_is_not_controlled_or_above_the_most_allowed() -
     assert one.course.cpu_request_millicores[:, 0].tolist() == [300.0] * 5
 
 
-@settings(max_examples=25, deadline=None)
+@examples(25)
 @given(
     cells=st.lists(st.none() | st.floats(0, 4000), min_size=120, max_size=120),
     shorter=st.floats(0, 200),

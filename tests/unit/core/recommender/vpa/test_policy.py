@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.history.minutes import OutOfMemory
 from agent.core.orders.policy_options import DAY_SECONDS, ControlledValues, VpaOptions
 from agent.core.recommender.policy import LimitRule, Policy, Present, Proposals, Steps
 from agent.core.recommender.vpa.policy import VpaPolicy
+from tests.examples import examples
 from tests.policy_rows import Figures, all_rows, make_minutes, make_present
 
 T0 = 28_334_160
@@ -379,7 +380,7 @@ def fed(figures: Sequence[tuple[float | None, int | None, int | None, int]], opt
     return watched
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(minute_figures)
 def test_answers_are_finite_whole_and_within_bounds(
     figures: list[tuple[float | None, int | None, int | None, int]],
@@ -402,7 +403,7 @@ def test_answers_are_finite_whole_and_within_bounds(
             assert request[0] == 0
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(minute_figures, st.integers(2, 50))
 def test_more_usage_never_gets_less_and_much_more_gets_about_as_much_more(
     figures: list[tuple[float | None, int | None, int | None, int]], times: int
@@ -422,7 +423,7 @@ def test_more_usage_never_gets_less_and_much_more_gets_about_as_much_more(
             assert after <= 1.12 * times * before
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(
     st.lists(st.tuples(st.booleans(), st.integers(1, 1 << 36)), min_size=1, max_size=8).flatmap(
         lambda events: st.tuples(st.just(events), st.permutations(events))

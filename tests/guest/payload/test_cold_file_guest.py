@@ -1,0 +1,100 @@
+"""File cache that nobody comes back for is cold after its window; what is missed and read again is not."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from agent.core.window.cold_file import cold_file
+from agent.core.window.policy import WindowPolicy
+from agent.core.window.snapshot import ColdFile
+from tests.guest.full_tree import FullTree
+from tests.guest.waiting import wait_for
+from tests.guest.watching import CAPACITY_MILLICORES, SamplerName, Watched, watching
+
+pytestmark = pytest.mark.guest
+
+BOTH = pytest.mark.parametrize("which", ["native", "reference"])
+MIB = 1024 * 1024
+POLICY = WindowPolicy(
+    capacity_millicores=CAPACITY_MILLICORES,
+    memory_window_seconds=2.0,
+    cold_file_window_seconds=2.0,
+    memory_max_step_seconds=1.5,
+    max_gap_ratio=1.0,  # a busy machine may keep the guest from sweeping for seconds
+    memory_waiting_ratio=1.0,  # the refaults alone are to speak: who reads from a disk waits for memory too
+)
+
+
+def read(file: str, *, mebibytes: int, skip: int = 0, then: str = "exec sleep 600") -> tuple[str, ...]:
+    """Return a load that reads a part of a file twice."""
+    once = f"dd if={file} of=/dev/null bs=1M skip={skip} count={mebibytes} 2>/dev/null"
+    return ("sh", "-c", f"{once}; {once}; {then}")
+
+
+@pytest.fixture
+def file() -> str:
+    """The biggest program that this tier needs anyway; dropped from the cache, so that its reader is charged for it."""
+    found = shutil.which("qemu-system-x86_64")
+    assert found is not None
+    Path("/proc/sys/vm/drop_caches").write_text("3", encoding="ascii")
+    return found
+
+
+def cold_now(watched: Watched) -> ColdFile | None:
+    """Sweep once; return what is cold, None = not known yet."""
+    watched.sweep(slow=True)
+    rows = watched.rings.memory(watched.slot).pieces
+    found = cold_file(rows, POLICY, end_monotonic_ns=time.monotonic_ns())
+    return found if isinstance(found, ColdFile) else None
+
+
+@BOTH
+def test_file_that_was_left_is_cold_and_one_that_is_missed_is_not(
+    tree: FullTree, which: SamplerName, file: str
+) -> None:
+    tree.make("reader")
+    (tree.absolute("reader") / "memory.high").write_text(str(5 * MIB), encoding="ascii")
+    tree.spawn("left", read(file, mebibytes=8))
+    wait_for(lambda: tree.read_flat("left", "memory.stat")["active_file"] >= 6 * MIB, "6 MiB read a second time")
+    again = f"while :; do dd if={file} of=/dev/null bs=1M skip=8 count=9 2>/dev/null; done"
+    tree.spawn("reader", read(file, mebibytes=1, skip=8, then=again))
+    wait_for(
+        lambda: tree.read_flat("reader", "memory.stat")["workingset_refault_file"] > 0, "a page missed by the reader"
+    )
+    with ExitStack() as stack:
+        left, reader = (stack.enter_context(watching(tree, name, which)) for name in ("left", "reader"))
+        assert cold_now(left) is None  # the window has not passed
+
+        def both_are_known() -> bool:
+            known = [cold_now(watched) is not None for watched in (left, reader)]
+            time.sleep(0.2)  # the slow interval itself, not a wait for a condition
+            return all(known)
+
+        wait_for(both_are_known, "a window of readings")
+        of_left, of_reader = cold_now(left), cold_now(reader)
+        print(f"{which}: left {of_left}, reader {of_reader}")
+        assert of_left is not None
+        assert of_reader is not None
+        assert of_left.refaulted_bytes == 0
+        active_bytes = tree.read_flat("left", "memory.stat")["active_file"]
+        assert 6 * MIB <= of_left.active_bytes <= active_bytes
+        assert of_reader.refaulted_bytes > 0
+        assert of_reader.total_bytes == 0
+
+        # The kernel takes it away, and somebody comes back for it: what was missed is cold no more.
+        high = tree.absolute("left") / "memory.high"
+        high.write_text(str(2 * MIB), encoding="ascii")
+        wait_for(lambda: tree.read_flat("left", "memory.stat")["active_file"] < 4 * MIB, "file cache reclaimed")
+        high.write_text("max", encoding="ascii")
+        tree.spawn("left", read(file, mebibytes=8))
+        wait_for(lambda: tree.read_flat("left", "memory.stat")["workingset_refault_file"] > 1000, "file cache missed")
+        of_left = cold_now(left)
+        print(f"{which}: after it was missed {of_left}")
+        assert of_left is not None
+        assert of_left.refaulted_bytes > 3 * MIB
+        assert of_left.total_bytes < 4 * MIB

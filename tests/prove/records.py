@@ -1,0 +1,80 @@
+"""What was measured of one block, as values; kept as JSON Lines. Pure but for the file."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requested:
+    """What the pods of the hour request together at one moment."""
+
+    second: float
+    """From the beginning of the script on."""
+    cpu_millicores: int
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Use:
+    """What the kernel counted of one workload in the window."""
+
+    cpu_millicores: float
+    waiting_ratio: float
+    """Share of the time in which something in its pod waited for CPU; kept apart from waiting by a limit it is not."""
+    throttled_seconds: float
+    oom_kills: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Block:
+    """One arm for some minutes."""
+
+    arm: str
+    number: int
+    seed: int
+    window_seconds: float
+    node_cpu_ratio: float
+    allocatable_millicores: int
+    """Less what the agent, the client and the node's own pods request."""
+    allocatable_bytes: int
+    requested: Sequence[Requested]
+    uses: Mapping[str, Use]
+    """By role, and ``client``."""
+    agent_millicores: float
+    agent_rss_mib: float
+    resizes: int
+    refused: int
+    """Resizes that the API server refused."""
+    evictions: int
+    restarts: int
+    answers: Sequence[tuple[float, float]]
+    """Of the window: when the request was to be sent, seconds from the script's beginning, and how long it took."""
+    unanswered: int
+    """Requests of the window without an answer when the block ended."""
+
+
+def append(path: Path, block: Block) -> None:
+    """Append a block as one line."""
+    with path.open("a") as file:
+        file.write(json.dumps(asdict(block)) + "\n")
+
+
+def read(path: Path) -> list[Block]:
+    """Read what ``append`` wrote."""
+    return [_block(json.loads(line)) for line in path.read_text().splitlines()]
+
+
+def _block(value: dict[str, Any]) -> Block:
+    return Block(
+        **{
+            **value,
+            "requested": [Requested(**one) for one in value["requested"]],
+            "uses": {role: Use(**one) for role, one in value["uses"].items()},
+            "answers": [(sent, took) for sent, took in value["answers"]],
+        }
+    )

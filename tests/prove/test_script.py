@@ -1,0 +1,87 @@
+"""The hour by script: the same under a seed, another under another, and the past is made of such hours."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+
+import numpy as np
+import pytest
+
+from agent.core.numbers.units import MIB
+from tests.e2e.workloads import bytes_of, millicores
+from tests.prove.script import (
+    LEAST_RATE,
+    MOST_RATE,
+    REQUEST_CPU_SECONDS,
+    ROLES,
+    SERVER,
+    WAVE_SECONDS,
+    Course,
+    arrivals,
+    changes,
+    course_of,
+    past,
+    rates,
+)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_seed_gives_the_same_hour_again(role: str) -> None:
+    one, again = course_of(role, 3, 600), course_of(role, 3, 600)
+    assert np.array_equal(one.cpu_millicores, again.cpu_millicores)
+    assert np.array_equal(one.memory_mib, again.memory_mib)
+    assert (one.cpu_millicores >= 0).all()
+    assert one.cpu_millicores.shape == one.memory_mib.shape == (600,)
+
+
+def test_another_seed_gives_another_hour_of_the_same_kind() -> None:
+    one, other = course_of("bursts", 3, 3600), course_of("bursts", 4, 3600)
+    assert not np.array_equal(one.cpu_millicores, other.cpu_millicores)
+    assert one.cpu_millicores.mean() == pytest.approx(other.cpu_millicores.mean(), rel=0.4)
+
+
+def test_clients_ask_as_often_as_the_wave_says() -> None:
+    assert (rates(WAVE_SECONDS).min(), rates(WAVE_SECONDS).max()) == pytest.approx((LEAST_RATE, MOST_RATE), abs=0.01)
+    sent = arrivals(1, 10 * WAVE_SECONDS)
+    assert sent == sorted(sent)
+    assert sent == arrivals(1, 10 * WAVE_SECONDS) != arrivals(2, 10 * WAVE_SECONDS)
+    assert len(sent) == pytest.approx(rates(10 * WAVE_SECONDS).sum(), rel=0.05)
+    at = Counter(int(moment) % WAVE_SECONDS // (WAVE_SECONDS // 4) for moment in sent)
+    assert at[0] < at[1] > at[3]
+
+
+def test_the_server_is_requested_too_little_and_the_others_too_much() -> None:
+    def used(role: str) -> float:
+        return float(course_of(role, 1, 3600).cpu_millicores.mean())
+
+    requested = {role: millicores(one.requests["cpu"]) for role, one in ROLES.items()}
+    assert used(SERVER) == pytest.approx((LEAST_RATE + MOST_RATE) / 2 * REQUEST_CPU_SECONDS * 1000, rel=0.05)
+    assert requested[SERVER] < used(SERVER) / 2
+    assert all(requested[role] > 2 * used(role) for role in ("bursts", "leak", "heap", "steady"))
+
+
+def test_who_leaks_passes_its_limit_and_nobody_else_does() -> None:
+    for role, one in ROLES.items():
+        most = course_of(role, 1, 3600).memory_mib.max() * MIB
+        assert (most > bytes_of(one.limits["memory"])) == (role == "leak") if one.limits else True, role
+
+
+def test_changes_are_those_alone() -> None:
+    course = Course(cpu_millicores=np.array([1.0, 1.2, 2.0, 2.0, 2.0]), memory_mib=np.array([5.0, 5.0, 5.0, 5.0, 6.0]))
+    assert changes(course) == [(0, 1, 5), (2, 2, 5), (4, 2, 6)]
+    whole = course_of("batch", 1, 300)
+    assert changes(whole)[0][0] == 0
+    assert len(changes(whole)) < 20
+
+
+def test_the_past_is_minutes_of_such_hours() -> None:
+    minutes = past(1000, 90, seed=1)
+    assert [one.unix_minute for one in minutes] == [*range(1000, 1090)]
+    roles = [*ROLES]
+    peaks = np.max([one.cpu_peak_millicores for one in minutes], axis=0)
+    assert peaks[roles.index("bursts")] == 600.0
+    for one in minutes:
+        assert (one.cpu_peak_millicores >= one.cpu_usage_millicores).all()
+        assert one.working_set_bytes[roles.index("heap")] == 200 * MIB
+    assert Random("x").random() == Random("x").random()  # a text is a seed on any machine
