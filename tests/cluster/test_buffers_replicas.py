@@ -145,6 +145,8 @@ def test_a_recommended_size_is_admissions_and_a_new_one_waits_for_the_next_full_
         room.await_replicas("b", 10)
         assert room.chunk("b") == {"cpu": "300m"}
         assert (namespace, ScalableRef(api_group="apps", kind="Deployment", name="web")) in asked
+        # The status is written in the midst of a look; what the look came to is told at its end.
+        wait_for(lambda: one.view(namespace) is not None, "the look is over")
         view = one.view(namespace)
         assert view is not None
         assert view.sizing == {"b": "by history"}
