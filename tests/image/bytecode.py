@@ -1,7 +1,9 @@
 """Compiles the image's modules: ``python3.11 bytecode.py ROOT FOLDER``, run by the image's own interpreter.
 
-Docstrings of others' modules are left out: nobody reads them there, and an agent would hold some 2 MB of them in
-memory. Those of our own are kept, as the OpenAPI document is made of them. Assertions stay.
+Others' modules are compiled as ``python -OO`` would: nobody reads their docstrings there, and an agent would hold some
+2 MB of them in memory. Their assertions go with them, as libraries know one without the other from nobody: without
+docstrings alone ``numpy.ma`` asserts that they are there, and cannot be imported. Our own modules keep both, as the
+OpenAPI document is made of docstrings.
 
 The root file system is read-only and owned by root, so that Python could never write what it compiles, and each start
 would compile all anew. A compiled module carries no time but a checksum of its source, which nobody compares: the file
@@ -11,26 +13,16 @@ hence once to bytes and back before it is written, so that the same source gives
 
 from __future__ import annotations
 
-import ast
 import marshal
 import sys
 from importlib.util import MAGIC_NUMBER, source_hash
 from pathlib import Path
 
 OWN_PACKAGE = "agent"
-DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+AS_WRITTEN, WITHOUT_DOCSTRINGS = 0, 2
+"""Levels of ``compile``."""
 UNCHECKED_HASH = (0b01).to_bytes(4, "little")
 """PEP 552: the checksum of the source follows, and is not compared."""
-
-
-def without_docstrings(tree: ast.Module) -> ast.Module:
-    """Take out all docstrings; a body that had nothing else passes."""
-    for node in ast.walk(tree):
-        if isinstance(node, DOCUMENTED) and ast.get_docstring(node, clean=False) is not None:
-            said = node.body.pop(0)
-            if not node.body and not isinstance(node, ast.Module):
-                node.body.append(ast.copy_location(ast.Pass(), said))
-    return tree
 
 
 def compile_below(root: Path, folder: Path) -> int:
@@ -44,11 +36,9 @@ def compile_below(root: Path, folder: Path) -> int:
     for source in sorted(folder.rglob("*.py")):
         text = source.read_bytes()
         name = f"/{source.relative_to(root)}"
+        level = AS_WRITTEN if OWN_PACKAGE in source.relative_to(folder).parts else WITHOUT_DOCSTRINGS
         try:
-            tree = ast.parse(text, name)
-            if OWN_PACKAGE not in source.relative_to(folder).parts:
-                tree = without_docstrings(tree)
-            code = compile(tree, name, "exec", dont_inherit=True, optimize=0)
+            code = compile(text, name, "exec", dont_inherit=True, optimize=level)
         except SyntaxError:  # a template, or for another Python: imported by nobody
             continue
         again = marshal.dumps(marshal.loads(marshal.dumps(code)))  # noqa: S302 - our own bytes

@@ -31,6 +31,29 @@ assert psycopg.pq.__impl__ == "binary", psycopg.pq.__impl__
 curses.setupterm("xterm-256color", 1)
 print(sys.flags.isolated, numpy.dot([1.0], [2.0]))
 """
+
+IMPORTS_ALL: Final = """
+import importlib, os, pkgutil, sys, warnings
+warnings.simplefilter("ignore")
+places = [place for place in sys.path if place.endswith("dist-packages")]
+found = [one.name for one in pkgutil.iter_modules(places)]
+names, failed = [], []
+while found:
+    name = found.pop()
+    if name.rpartition(".")[2] in ("__main__", "testing", "testclient", "_shimmed_dist_utils") or name == "agent":
+        continue
+    names.append(name)
+    try:
+        module = importlib.import_module(name)
+    except ImportError:  # of what its package calls optional, and the image has not
+        continue
+    except BaseException as error:
+        failed.append(f"{name}: {error!r}")
+        continue
+    found += [one.name for one in pkgutil.iter_modules(getattr(module, "__path__", ()), f"{name}.")]
+print(len(names) > 500, "numpy.ma.core" in sys.modules, *failed)
+"""
+"""Imports whatever modules of others there are beside Python's own, but those that want what no user has."""
 """Loads every verb and whatever is of C, in the image's own Python; prints ``1 2.0``."""
 
 

@@ -6,20 +6,25 @@ import json
 import os
 import ssl
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.error import URLError
 from urllib.request import urlopen
 
+import numpy as np
 import pytest
 
+from agent.core.history.key import HistoryKey, KeyKind
+from agent.core.history.minutes import Minutes
+from agent.node.history.file import HISTORY_FILE_NAME, HistoryFile
 from tests.cgroup_files import container_path
 from tests.cluster.control_plane import control_plane
 from tests.cluster.identities import create_namespace, create_service_account, node_bound_token
 from tests.cluster.processes import Process, free_ports
 from tests.image.layers import UID
 from tests.image.layout import version
-from tests.image.running import LOADS_ALL, Container
+from tests.image.running import IMPORTS_ALL, LOADS_ALL, Container
 from tests.kernel.cgroups import CgroupTree, why_not
 
 SERVICE_ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount"
@@ -74,6 +79,11 @@ def test_every_verb_can_be_loaded(container: Container) -> None:
     assert (code, output) == (0, "1 2.0\n")
 
 
+def test_every_module_of_others_can_be_imported_as_it_was_compiled(container: Container) -> None:
+    code, output = container.run("imports", entrypoint=["/usr/bin/python3", "-Ic", IMPORTS_ALL])
+    assert (code, output) == (0, "True True\n")
+
+
 def test_its_root_is_read_only_and_its_user_writes_nowhere(container: Container) -> None:
     program = """
 import os
@@ -95,6 +105,25 @@ def test_a_kubeconfig_is_refused_in_one_line(container: Container) -> None:
     assert "Traceback" not in output
 
 
+def remember(state: Path) -> None:
+    """Put a history there, as an agent before this one left it."""
+    with HistoryFile.open(state / HISTORY_FILE_NAME, max_rows=8) as history:
+        history.row_of(HistoryKey(KeyKind.CGROUP, ("/gone",)))
+        figures, has = np.array([7.0]), np.array([True])
+        for unix_minute in range(*(int(time.time()) // 60 - ago for ago in (3, 0))):
+            history.append(
+                Minutes(
+                    unix_minute=unix_minute,
+                    cpu_usage_millicores=figures,
+                    cpu_peak_millicores=figures,
+                    has_cpu=has,
+                    working_set_bytes=figures,
+                    has_memory=has,
+                )
+            )
+    os.chown(state / HISTORY_FILE_NAME, UID, UID)
+
+
 @pytest.mark.kernel
 def test_the_agent_measures_this_machine(container: Container, short: Path) -> None:
     reason = why_not()
@@ -108,6 +137,7 @@ def test_the_agent_measures_this_machine(container: Container, short: Path) -> N
             own(short / "state"): "/var/lib/plimsoll:rw",
             own(short / "socket"): "/run/plimsoll:rw",
         }
+        remember(short / "state")
         arguments = ["agent", "--cgroup-mount", "/host/sys/fs/cgroup", "--cgroup-root", f"/{tree.name}"]
         arguments += ["--state-dir", "/var/lib/plimsoll", "--socket", SOCKET, "--port", str(port)]
         arguments += ["--set", "metrics.perContainer=true", "--set", "windows.rateWindowSeconds=2"]

@@ -16,7 +16,7 @@ from agent.core.history.hour_peaks import WEEK_HOURS, hour_of, is_same_hour
 from agent.core.history.minute_codec import Codes
 from agent.core.history.node_peaks import Leaders
 from agent.core.history.rollup import ROLLUP_SECONDS
-from agent.core.numbers.arrays import Bools, Ints, Rows
+from agent.core.numbers.arrays import Bools, Ints, Rows, distinct
 from agent.core.orders.policy_options import CruiseOptions
 
 RING_HOURS: Final = 192
@@ -145,7 +145,7 @@ class CodeRings:
     def put(self, rows: Rows, slots: Rows, codes: Codes) -> None:
         """Write the codes of many rows, each at its slot, over what is there."""
         chunks = rows // CHUNK_ROWS
-        for chunk in np.unique(chunks).tolist():
+        for chunk in distinct(chunks).tolist():
             chosen = chunks == chunk
             self._chunks[chunk][rows[chosen] % CHUNK_ROWS, :, slots[chosen]] = codes[chosen]
 

@@ -21,7 +21,7 @@ from agent.core.history.quality import (
     REQUEST_FIELDS,
     RESOURCE_FIELDS,
 )
-from agent.core.numbers.arrays import Bools, Floats, Ints, Rows
+from agent.core.numbers.arrays import Bools, Floats, Ints, Rows, distinct
 
 HOUR_MINUTES: Final = 60
 _LEVELS: Final = ((10, 6), (60, 24), (1440, 7))
@@ -167,7 +167,7 @@ class QualityLedger:
             for resource, (seen, has, _) in enumerate(sides):
                 rows = minute.rows[has]
                 np.maximum.at(self._seen[:, resource], rows, seen[has].astype(np.float32))
-                self._seen_minutes[np.unique(rows), resource] += 1.0
+                self._seen_minutes[distinct(rows), resource] += 1.0
 
     def _close_hour(self) -> None:
         """Hold what was predicted for the hour against what was seen in it."""

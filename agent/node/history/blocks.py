@@ -11,7 +11,7 @@ import numpy as np
 
 from agent.core.history.minute_codec import Codes
 from agent.core.history.table import BLOCK_ROWS, RING_MINUTES, KeyRow
-from agent.core.numbers.arrays import Bools, Ints
+from agent.core.numbers.arrays import Bools, Ints, distinct
 from agent.node.history.format import (
     BLOCK_BYTES,
     KEY_ROW_BYTES,
@@ -94,7 +94,7 @@ class BlockFile:
             for block in range(self.blocks)
             for first in range(0, RING_MINUTES, CHUNK_MINUTES)
         ]
-        for minute in np.unique(np.concatenate(claims))[::-1] if claims else ():
+        for minute in distinct(np.concatenate(claims))[::-1] if claims else ():
             axis = np.array([minute])
             codes = [unpack_records(self._records(block, int(minute), 1), axis)[0] for block in range(self.blocks)]
             if any(own.any() for own in codes):

@@ -382,7 +382,9 @@ class Learner:
             log.warning("the policy learns from the history alone", extra={"cause": str(error)})
             return None
         # What was saved of rows that have come to stand for others since is theirs no more.
-        policy.forget(np.setdiff1d(np.arange(policy.rows, dtype=np.intp), saved.saved_rows))
+        is_saved = np.zeros(policy.rows, dtype=np.bool_)
+        is_saved[saved.saved_rows] = True
+        policy.forget(np.flatnonzero(~is_saved))
         with self._placing, self.lock:
             policy.grow(self.history.rows + 1)
             self.policy = policy

@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-import numpy as np
-
 from agent.core.cluster.unit import UnitIdentity
 from agent.core.history.hour_peaks import HourPeak
 from agent.core.history.minutes import OutOfMemory
 from agent.core.history.quality import QualityWindows
+from agent.core.numbers.arrays import distinct
 from agent.core.orders.order import Orders
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
 from agent.core.orders.profile import profile_notes
@@ -269,7 +268,7 @@ def to_hours(minutes: RowMinutes) -> tuple[HourPeak, ...]:
     """Return the largest demand of each UTC hour of a history."""
     hours = minutes.unix_minutes // HOUR_MINUTES
     found: list[HourPeak] = []
-    for hour in np.unique(hours).tolist():
+    for hour in distinct(hours).tolist():
         its = hours == hour
         cpu = minutes.cpu_peak_millicores[its & minutes.has_cpu]
         memory = minutes.working_set_bytes[its & minutes.has_memory]

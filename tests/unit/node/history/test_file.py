@@ -716,3 +716,20 @@ def test_array_that_is_no_numbers_or_has_the_history_s_own_name_is_refused(tmp_p
         with pytest.raises(ValueError, match="Object arrays cannot be saved"):
             history.save_state("vpa", {"weights": objects})
         assert [file.name for file in tmp_path.iterdir()] == ["history"]
+
+
+def test_an_agent_that_finds_a_history_imports_no_masked_arrays(tmp_path: Path) -> None:
+    with HistoryFile.open(tmp_path / "history", max_rows=8) as history:
+        history.row_of(key("web"))
+        history.append(minute(NOW, 1))
+    program = """
+import sys
+from pathlib import Path
+from agent.node.history.file import HistoryFile
+import agent.node.daemon
+with HistoryFile.open(Path(sys.argv[1]), max_rows=8) as history:
+    print(history.newest_unix_minute, "numpy.ma" in sys.modules)
+"""
+    command = [sys.executable, "-c", program, str(tmp_path / "history")]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == f"{NOW} False\n"
