@@ -17,6 +17,7 @@ from agent.core.cluster.workload import Workload as Owner
 from agent.core.history.key import history_key
 from agent.core.orders.annotations import MODE
 from agent.node.history.file import HISTORY_FILE_NAME, HistoryFile
+from agent.node.recommender.notes import HISTORY_UNREAD
 from tests.cluster import fence
 from tests.cluster.api import Json
 from tests.cluster.audit import AuditLog
@@ -130,9 +131,11 @@ class Player:
             self.node.wait(lambda one=workload: one.pods() and one.is_running(), f"{workload.name} runs", START_SECONDS)  # type: ignore[misc]
 
     def _is_recommending(self) -> bool:
-        """Return whether every role's pod has a CPU request that is recommended."""
-        items = self.agent.ask("recommend")["items"]
-        pods = [item["identity"]["pod"] for item in items if item["cpu_millicores"]["request"] is not None]
+        """Return whether the past is learnt, and every role's pod has a CPU request that is recommended."""
+        told = self.agent.ask("recommend")
+        if HISTORY_UNREAD in told["notes"]:
+            return False
+        pods = [item["identity"]["pod"] for item in told["items"] if item["cpu_millicores"]["request"] is not None]
         return all(any(pod.startswith(f"{role}-") for pod in pods) for role in ROLES)
 
     def _server(self) -> Json:

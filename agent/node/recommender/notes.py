@@ -12,6 +12,7 @@ from agent.node.history.learner import Learner
 from agent.node.sampling.parts import SamplingParts
 from agent.sensing.discovery import UnitScope
 
+HISTORY_UNREAD: Final = "the history is not read, or not yet: recommendations do not know it and lower nothing"
 _MACHINE_NOTES: Final = {
     False: "nothing runs in a pod here: these are the machine's own services, sessions and containers",
     True: "no cgroups with processes here: the machine is watched as one",
@@ -68,7 +69,7 @@ class Notes:
     def _of_history(self) -> Iterator[str]:
         history, ahead = self._learner.history, self._learner.clock.ahead_minutes
         if not self._learner.is_restored:
-            yield "the history is not read, or not yet: recommendations do not know it and lower nothing"
+            yield HISTORY_UNREAD
         if ahead:
             direction = "ahead of" if ahead > 0 else "behind"
             yield f"the clock was set: the history's hours of the day are {abs(ahead)} min {direction} it"
