@@ -59,7 +59,7 @@ bench-peers: $(STAMP)/dev test-tools ## The agent beside bare preads, plain Pyth
 bench-memory: $(STAMP)/dev test-tools ## From being held back at memory.high to an accepted resize, 50 runs on a real kernel in qemu
 	@$(BIN)/python -m tests.bench memory $(ARGS)
 
-guest: $(STAMP)/dev test-tools ## The tests that need a whole cgroup v2 kernel, in qemu
+guest: $(STAMP)/dev test-tools ## The tests that need a whole cgroup v2 kernel, in qemu; GUEST_KERNEL=5.10 (or 6.12) before it for another than 6.1
 	@$(BIN)/python -m pytest tests/guest $(ARGS)
 
 bench-webhook: $(STAMP)/dev test-tools ## The webhook under the reports of 5,000 nodes and 200 admissions a second, on SQLite and PostgreSQL (root, 15 minutes)

@@ -38,7 +38,7 @@ def tools() -> list[Tool]:
         Tool(
             name="the guest's kernel",
             seconds=KERNEL_SECONDS,
-            is_there=lambda: kernel.find_prepared(kernel.cache_root()) is not None,
+            is_there=lambda: kernel.find_prepared(kernel.cache_root(), kernel.recipe_digest()) is not None,
             make=kernel.ensure,
         ),
         *(program_tool(known[name]) for name in binaries.FOR_TESTS),

@@ -19,11 +19,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.image.apt import Apt
+from tests.image.cache import ImageError
+
 INIT: Final = Path(__file__).with_name("init.sh")
 MODULES: Final = ("virtio_pci", "virtio_rng", "9pnet_virtio", "9p", "overlay")
 """Loaded by the initramfs in this order, each after what it depends on."""
 META_PACKAGES: Final = ("linux-image-amd64", "linux-image-generic")
 """Debian's and Ubuntu's name for the newest kernel of the release; Debian 12 answers with its 6.1 series."""
+SERIES: Final = {"5.10": "bullseye", "6.1": "bookworm", "6.12": "trixie"}
+"""Kernel series that Debian has, and its release for each."""
 HOST_PROGRAMS: Final = {
     "qemu-system-x86_64": "qemu-system-x86",
     "busybox": "busybox-static",
@@ -60,35 +65,41 @@ def cache_root() -> Path:
     return Path(base) / "plimsoll" / "guest"
 
 
-def ensure(progress: Progress = lambda _line: None, modules: Sequence[str] = MODULES) -> GuestKernel:
+def ensure(
+    progress: Progress = lambda _line: None, modules: Sequence[str] = MODULES, series: str | None = None
+) -> GuestKernel:
     """Find the prepared kernel, or obtain and build it.
 
     Args:
         progress: Is given a line when something begins or ends.
         modules: What the initramfs loads; another list is another image beside the first.
+        series: One of ``SERIES``, from Debian; None = the newest that this machine's own apt offers.
 
     Raises:
         GuestError: Host packages are missing, or no kernel can be had.
     """
     if platform.machine() != "x86_64":
         raise GuestError(f"guest: this machine is {platform.machine()}; the guest tier is made for x86_64 only")
+    if series is not None and series not in SERIES:
+        raise GuestError(f"guest: no kernel {series}; allowed: {', '.join(SERIES)}")
     check_host_programs()
     root = cache_root()
-    found = find_prepared(root, modules)
+    digest = recipe_digest(modules, series)
+    found = find_prepared(root, digest)
     if found is not None:
         progress(f"guest kernel {found.release} ({found.origin}) found in {found.vmlinuz.parent}")
         return found
     root.mkdir(parents=True, exist_ok=True)
     # Beside the final place, so that the last step is one rename; an interrupted run leaves only this folder.
     with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=root) as unfinished:
-        prepared = build(Path(unfinished), progress, modules)
-        target = root / f"{prepared.name}-{recipe_digest(modules)}"
+        prepared = build(Path(unfinished), progress, modules, series)
+        target = root / f"{prepared.name}-{digest}"
         try:
             prepared.rename(target)
         except OSError:
             if not target.is_dir():  # otherwise another run was faster: its result is as good
                 raise
-    again = find_prepared(root, modules)
+    again = find_prepared(root, digest)
     if again is None:
         raise GuestError(f"guest: {target} was prepared, but is not complete; remove it and try again")
     progress(f"guest kernel {again.release} ready in {again.vmlinuz.parent}")
@@ -106,15 +117,15 @@ def check_host_programs() -> None:
         )
 
 
-def recipe_digest(modules: Sequence[str] = MODULES) -> str:
-    """Name what goes into the image besides the kernel: another init or list of modules is another image."""
-    text = INIT.read_bytes() + "\0".join(modules).encode()
+def recipe_digest(modules: Sequence[str] = MODULES, series: str | None = None) -> str:
+    """Name what goes into the image: another init, list of modules or series of kernels is another image."""
+    text = INIT.read_bytes() + "\0".join((*modules, *([] if series is None else [f"series {series}"]))).encode()
     return hashlib.sha256(text).hexdigest()[:12]
 
 
-def find_prepared(root: Path, modules: Sequence[str] = MODULES) -> GuestKernel | None:
-    """Return the newest complete image of the present recipe."""
-    folders = sorted(root.glob(f"*-{recipe_digest(modules)}"), key=lambda folder: folder.stat().st_mtime, reverse=True)
+def find_prepared(root: Path, digest: str) -> GuestKernel | None:
+    """Return the newest complete image of a recipe."""
+    folders = sorted(root.glob(f"*-{digest}"), key=lambda folder: folder.stat().st_mtime, reverse=True)
     for folder in folders:
         try:
             origin = json.loads((folder / "origin.json").read_text())
@@ -129,11 +140,13 @@ def find_prepared(root: Path, modules: Sequence[str] = MODULES) -> GuestKernel |
     return None
 
 
-def build(work: Path, progress: Progress, modules: Sequence[str] = MODULES) -> Path:
+def build(work: Path, progress: Progress, modules: Sequence[str] = MODULES, series: str | None = None) -> Path:
     """Obtain a kernel and build its image below ``work``; returns the finished folder, named by the release."""
     try:
-        tree, origin = unpack_packages(work, progress)
+        tree, origin = unpack_packages(work, progress) if series is None else unpack_series(work, progress, series)
     except GuestError as no_package:
+        if series is not None:
+            raise
         own = own_kernel()
         if own is None:
             raise GuestError(f"{no_package}; and this machine has no kernel of its own in /boot") from no_package
@@ -168,6 +181,26 @@ def unpack_packages(work: Path, progress: Progress) -> tuple[Path, str]:
     progress(f"downloading {' '.join(packages)} (70 MB or so; once)")
     # Without the sandbox user, who may not write into a home folder.
     run(["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", *packages], folder=work)
+    return unpack_archives(work)
+
+
+def unpack_series(work: Path, progress: Progress, series: str) -> tuple[Path, str]:
+    """Download the newest kernel of a series of Debian's, by Debian's keys, and unpack it; as ``unpack_packages``."""
+    release = SERIES[series]
+    try:
+        with Apt("amd64", release) as apt:
+            progress(f"asking Debian's {release} for its kernel {series}")
+            apt.update()
+            image = next(name for name in apt.dependencies(META_PACKAGES[0]) if name.startswith("linux-image-"))
+            progress(f"downloading {image} (70 MB or so; once)")
+            apt.download([image], work)
+    except ImageError as error:
+        raise GuestError(f"guest: kernel {series}: {' '.join(str(error).split())}") from error
+    return unpack_archives(work)
+
+
+def unpack_archives(work: Path) -> tuple[Path, str]:
+    """Unpack the packages that lie in a folder; returns the unpacked root and what they were."""
     tree = work / "root"
     origins = []
     for archive in sorted(work.glob("*.deb")):
@@ -175,6 +208,8 @@ def unpack_packages(work: Path, progress: Progress) -> tuple[Path, str]:
         origins.append(f"{archive.stem} sha256:{digest[:16]}")
         run(["dpkg-deb", "-x", str(archive), str(tree)])
         archive.unlink()
+    if not (tree / "lib").exists():  # from Debian 13 on, packages name the folders that others link to
+        (tree / "lib").symlink_to("usr/lib")
     return tree, ", ".join(origins)
 
 

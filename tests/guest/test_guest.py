@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import platform
 from pathlib import Path
 from typing import Final
@@ -20,6 +21,8 @@ pytestmark = [
 ]
 
 PAYLOAD: Final = Path(__file__).with_name("payload")
+SERIES_VARIABLE: Final = "GUEST_KERNEL"
+"""In the environment, and of ``make guest``: another kernel than the usual one, one of ``kernel.SERIES``."""
 ALONE: Final = {Variant.NO_PSI: ("test_without_psi.py",), Variant.NO_MEMORY: ("test_without_memory.py",)}
 """Files that run under one variant only; all others run under FULL."""
 
@@ -68,7 +71,7 @@ def inner_runs() -> dict[Variant, InnerRun]:
 def run_of(variant: Variant, inner_runs: dict[Variant, InnerRun]) -> InnerRun:
     """Return the run of a variant; boots it if it has not been."""
     if variant not in inner_runs:
-        inner_runs[variant] = run_inside(ensure(print), variant)
+        inner_runs[variant] = run_inside(ensure(print, series=os.environ.get(SERIES_VARIABLE)), variant)
         print(inner_runs[variant].output)
     return inner_runs[variant]
 

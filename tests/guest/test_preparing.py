@@ -24,7 +24,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return kernel.cache_root()
 
 
-def prepared(work: Path, _progress: kernel.Progress, _modules: object) -> Path:
+def prepared(work: Path, _progress: kernel.Progress, _modules: object, _series: str | None) -> Path:
     """Stand in for ``kernel.build``: the files without a kernel in them."""
     folder = work / "9.9.9-test"
     folder.mkdir()
@@ -34,7 +34,7 @@ def prepared(work: Path, _progress: kernel.Progress, _modules: object) -> Path:
     return folder
 
 
-def interrupted(work: Path, _progress: kernel.Progress, _modules: object) -> Path:
+def interrupted(work: Path, _progress: kernel.Progress, _modules: object, _series: str | None) -> Path:
     """Stand in for a download that is cut off."""
     (work / "linux-image.deb").write_bytes(b"half")
     raise GuestError("guest: apt-get download failed: no network")
@@ -57,7 +57,7 @@ def test_interrupted_download_leaves_an_empty_cache(cache: Path, monkeypatch: py
         kernel.ensure()
 
     assert list(cache.iterdir()) == []
-    assert kernel.find_prepared(cache) is None
+    assert kernel.find_prepared(cache, kernel.recipe_digest()) is None
 
 
 def test_other_init_script_is_another_image(cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,7 +67,19 @@ def test_other_init_script_is_another_image(cache: Path, tmp_path: Path, monkeyp
     changed.write_text("#!/bin/busybox sh\n")
     monkeypatch.setattr(kernel, "INIT", changed)
 
-    assert kernel.find_prepared(cache) is None
+    assert kernel.find_prepared(cache, kernel.recipe_digest()) is None
+
+
+def test_another_series_is_another_image_and_an_unknown_one_is_refused(
+    cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernel, "build", prepared)
+    usual, older = kernel.ensure(), kernel.ensure(series="5.10")
+
+    assert usual.vmlinuz.parent != older.vmlinuz.parent
+    assert kernel.ensure() == usual
+    with pytest.raises(GuestError, match=r"no kernel 5\.9; allowed: 5\.10, 6\.1, 6\.12"):
+        kernel.ensure(series="5.9")
 
 
 def test_missing_host_programs_are_one_line_with_the_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

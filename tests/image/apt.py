@@ -20,10 +20,13 @@ RELEASE, RELEASE_NUMBER = "bookworm", "12"
 KEYRING: Final = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 FETCHER: Final = Path("/usr/lib/apt/apt-helper")
 MIRROR: Final = "http://deb.debian.org"
-SUITES: Final = {"debian": f"{RELEASE} {RELEASE}-updates", "debian-security": f"{RELEASE}-security"}
-"""Archives and their suites."""
 SECURITY_POOL: Final = "pool/updates/"
 """How paths in the archive of security fixes begin, and no others."""
+
+
+def suites_of(release: str) -> dict[str, str]:
+    """Return the archives of a release of Debian, and its suites in each."""
+    return {"debian": f"{release} {release}-updates", "debian-security": f"{release}-security"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,8 +42,8 @@ class Offer:
 class Apt:
     """apt with sources, lists and architecture of its own, in a temporary folder."""
 
-    def __init__(self, architecture: str) -> None:
-        self._architecture = architecture
+    def __init__(self, architecture: str, release: str = RELEASE) -> None:
+        self._architecture, self._release = architecture, release
         self._folder = tempfile.TemporaryDirectory(prefix="plimsoll-apt-")
         self._root = Path(self._folder.name)
 
@@ -53,7 +56,7 @@ class Apt:
             (self._root / name).mkdir(parents=True)
         (self._root / "status").touch()
         entries = []
-        for archive, suites in SUITES.items():
+        for archive, suites in suites_of(self._release).items():
             fields = {"Types": "deb", "URIs": f"{MIRROR}/{archive}", "Suites": suites, "Components": "main"}
             entries.append("".join(f"{key}: {value}\n" for key, value in {**fields, "Signed-By": KEYRING}.items()))
         (self._root / "sources" / "debian.sources").write_text("\n".join(entries))
@@ -84,7 +87,16 @@ class Apt:
                 )
         return found
 
-    def _run(self, program: str, *words: str) -> str:
+    def dependencies(self, name: str) -> list[str]:
+        """Return the names that a package depends on."""
+        lines = [line.strip() for line in self._run("apt-cache", "depends", name).splitlines()]
+        return [line.removeprefix("Depends: ").strip("<>") for line in lines if line.startswith("Depends: ")]
+
+    def download(self, names: Sequence[str], folder: Path) -> None:
+        """Fetch the newest of these packages into a folder, by apt's own checksums."""
+        self._run("apt-get", "download", "-qq", *names, folder=folder)
+
+    def _run(self, program: str, *words: str, folder: Path | None = None) -> str:
         settings: dict[str, str | Path] = {
             "Dir::Etc::SourceList": "/dev/null",
             "Dir::Etc::SourceParts": self._root / "sources",
@@ -96,7 +108,7 @@ class Apt:
             "APT::Default-Release": "",
             "Acquire::Languages": "none",
         }
-        return run([program, *options(settings), *words])
+        return run([program, *options(settings), *words], folder=folder)
 
 
 def options(settings: dict[str, str | Path]) -> list[str]:

@@ -119,7 +119,7 @@ def test_the_lock_names_every_package_by_a_place_that_is_its_own() -> None:
     for architecture in debian.ARCHITECTURES:
         for one in debian.read_lock(architecture):
             archive, _, path = one.place.partition("/")
-            assert archive in apt.SUITES
+            assert archive in apt.suites_of(apt.RELEASE)
             assert (archive == "debian-security") == path.startswith(apt.SECURITY_POOL), one
             release = one.version.partition(":")[2] or one.version
             assert path.rpartition("/")[2] in {f"{one.name}_{release}_{kind}.deb" for kind in (architecture, "all")}
