@@ -44,7 +44,7 @@ LEAD_SECONDS: Final = 5.0
 """Between writing the script and its beginning."""
 POLL_SECONDS: Final = 10.0
 START_SECONDS: Final = 600.0
-CLIENT_REQUESTS: Final = {"cpu": "150m", "memory": "64Mi"}
+CLIENT_REQUESTS: Final = {"cpu": "60m", "memory": "64Mi"}
 LEFT_ALONE: Final = {MODE: "off"}
 CONTAINER: Final = "app"
 
@@ -121,9 +121,9 @@ class Player:
             made["resources"] = {"requests": dict(role.requests), "limits": dict(role.limits)}
             volumes = self._volumes() if name == SERVER else {}
             if role.kind is Kind.DAEMON_SET:
-                start_daemon_set(self.node, name, pod_spec(made))
+                start_daemon_set(self.node, name, role.annotations, pod_spec(made))
             else:
-                Workload(self.node, name).start(made, **volumes)
+                Workload(self.node, name).start(made, annotations=role.annotations, **volumes)
         asking = self._python("client.py", str(PORT), name=CONTAINER)
         asking["resources"] = {"requests": dict(CLIENT_REQUESTS)}
         Workload(self.node, CLIENT).start(asking, annotations=LEFT_ALONE, **self._volumes())
@@ -338,10 +338,11 @@ def owned(role: str) -> tuple[UnitIdentity, Owner]:
     return identity, Owner(namespace=NAMESPACE, kind=ROLES[role].kind.value, name=role)
 
 
-def start_daemon_set(node: Node, name: str, spec: Mapping[str, Any]) -> None:
+def start_daemon_set(node: Node, name: str, annotations: Mapping[str, str], spec: Mapping[str, Any]) -> None:
     """Create a DaemonSet; does not wait."""
     labels = {"app": name}
-    template = {"metadata": {"labels": labels}, "spec": {**spec, "tolerations": [{"operator": "Exists"}]}}
+    metadata = {"labels": labels, "annotations": dict(annotations)}
+    template = {"metadata": metadata, "spec": {**spec, "tolerations": [{"operator": "Exists"}]}}
     node.plane.admin.create(
         f"/apis/apps/v1/namespaces/{NAMESPACE}/daemonsets",
         {"metadata": {"name": name}, "spec": {"selector": {"matchLabels": labels}, "template": template}},

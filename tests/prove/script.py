@@ -7,7 +7,7 @@ hours by the same script under other seeds.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from random import Random
 from typing import Final
@@ -17,13 +17,15 @@ import numpy as np
 from agent.core.history.minutes import Minutes
 from agent.core.numbers.arrays import Floats
 from agent.core.numbers.units import MIB
+from agent.core.orders.annotations import MAX_CPU
 
 MINUTE_SECONDS: Final = 60
-REQUEST_CPU_SECONDS: Final = 0.03
+REQUEST_CPU_SECONDS: Final = 0.02
 """Of the server, for one request of its client."""
 LEAST_RATE, MOST_RATE = 2.0, 10.0
 """Requests a second: the least and the most of a wave that takes ``WAVE_SECONDS``."""
 WAVE_SECONDS: Final = 240
+BURST_MILLICORES: Final = 300.0
 OWN_MIB: Final = 12
 """Of a server in Python that does nothing."""
 
@@ -54,6 +56,8 @@ class Role:
     limits: Mapping[str, str]
     course: Callable[[Random, int], Course]
     """Of a random source and so many seconds."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """What its people tell whoever sizes it."""
 
 
 def rates(seconds: int) -> Floats:
@@ -87,12 +91,12 @@ def _serving(random: Random, seconds: int) -> Course:
 
 
 def _bursts(random: Random, seconds: int) -> Course:
-    """Nearly idle, and every minute or so all it can get for some seconds."""
+    """Nearly idle, and every minute or so busy for some seconds."""
     cpu = np.full(seconds, 15.0)
     now = random.uniform(5.0, 40.0)
     while now < seconds:
         length = random.uniform(4.0, 12.0)
-        cpu[int(now) : int(now + length)] = 600.0
+        cpu[int(now) : int(now + length)] = BURST_MILLICORES
         now += length + random.uniform(30.0, 70.0)
     return Course(cpu_millicores=cpu, memory_mib=np.full(seconds, 24.0))
 
@@ -124,7 +128,7 @@ def _heap(random: Random, seconds: int) -> Course:
     cpu = np.full(seconds, 30.0)
     now = random.uniform(10.0, 60.0)
     while now < seconds:
-        cpu[int(now) : int(now + 3)] = 250.0
+        cpu[int(now) : int(now + 3)] = 120.0
         now += random.uniform(40.0, 90.0)
     return Course(cpu_millicores=cpu, memory_mib=np.full(seconds, 200.0))
 
@@ -137,20 +141,22 @@ SERVER: Final = "server"
 ROLES: Final[Mapping[str, Role]] = {
     SERVER: Role(
         meaning="latency-sensitive; requested too little",
-        requests={"cpu": "80m", "memory": "96Mi"},
+        requests={"cpu": "50m", "memory": "96Mi"},
         limits={},
         course=_serving,
     ),
     "bursts": Role(
-        meaning="idle, and all it can get for seconds",
-        requests={"cpu": "450m", "memory": "128Mi"},
+        meaning="idle, and busy for seconds",
+        requests={"cpu": "560m", "memory": "128Mi"},
         limits={"memory": "128Mi"},
         course=_bursts,
     ),
     "batch": Role(
-        meaning="takes what is left over",
-        requests={"cpu": "300m", "memory": "192Mi"},
+        # Whoever goes by use alone would give it the node.
+        meaning="takes what is left over, and is to be promised 400m at most",
+        requests={"cpu": "400m", "memory": "192Mi"},
         limits={"memory": "192Mi"},
+        annotations={MAX_CPU: "400m"},
         course=_batch,
     ),
     "leak": Role(
@@ -161,7 +167,7 @@ ROLES: Final[Mapping[str, Role]] = {
     ),
     "heap": Role(
         meaning="a fixed heap with collections, as a JVM",
-        requests={"cpu": "250m", "memory": "512Mi"},
+        requests={"cpu": "300m", "memory": "512Mi"},
         limits={"memory": "512Mi"},
         course=_heap,
     ),

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from agent.core.numbers.units import MIB
+from agent.core.orders.annotations import MAX_CPU
 from tests.e2e.workloads import bytes_of, millicores
 from tests.prove.script import (
+    BURST_MILLICORES,
     LEAST_RATE,
     MOST_RATE,
     REQUEST_CPU_SECONDS,
@@ -24,6 +26,9 @@ from tests.prove.script import (
     past,
     rates,
 )
+
+AVAILABLE_MILLICORES = 1440
+"""Of the node's allocatable 1800 without what agent and client request."""
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -61,6 +66,14 @@ def test_the_server_is_requested_too_little_and_the_others_too_much() -> None:
     assert all(requested[role] > 2 * used(role) for role in ("bursts", "leak", "heap", "steady"))
 
 
+def test_whatever_is_used_at_once_can_be_requested() -> None:
+    def peak(role: str) -> float:
+        return float(course_of(role, 1, 3600).cpu_millicores.max())
+
+    asked = [min(peak(role), millicores(one.annotations.get(MAX_CPU, "9"))) for role, one in ROLES.items()]
+    assert sum(asked) < sum(millicores(one.requests["cpu"]) for one in ROLES.values()) <= AVAILABLE_MILLICORES
+
+
 def test_who_leaks_passes_its_limit_and_nobody_else_does() -> None:
     for role, one in ROLES.items():
         most = course_of(role, 1, 3600).memory_mib.max() * MIB
@@ -80,7 +93,7 @@ def test_the_past_is_minutes_of_such_hours() -> None:
     assert [one.unix_minute for one in minutes] == [*range(1000, 1090)]
     roles = [*ROLES]
     peaks = np.max([one.cpu_peak_millicores for one in minutes], axis=0)
-    assert peaks[roles.index("bursts")] == 600.0
+    assert peaks[roles.index("bursts")] == BURST_MILLICORES
     for one in minutes:
         assert (one.cpu_peak_millicores >= one.cpu_usage_millicores).all()
         assert one.working_set_bytes[roles.index("heap")] == 200 * MIB
