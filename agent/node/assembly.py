@@ -59,7 +59,7 @@ from agent.sensing.ring_file import RingFile
 from agent.sensing.sampler import open_sampler, raise_open_files_limit
 from agent.sensing.state_file import RingError, read_boot_id
 from agent.sensing.window_reader import open_window_reader
-from agent.settings import SamplerChoice, Settings
+from agent.settings import SamplerChoice, Settings, StateSettings
 from agent.version import installed_version
 
 if TYPE_CHECKING:
@@ -205,8 +205,6 @@ class Watch:
         _, open_files_limit = raise_open_files_limit()
         if settings.state.directory is not None:
             _make_directory("state directory", settings.state.directory, "or none (--state-dir)")
-        if settings.state.directory_of_rings is not None:
-            _make_directory("directory of the rings", settings.state.directory_of_rings, "by state.ringsDirectory")
         rings = self._rings(settings)
         files = max(64, resource.getrlimit(resource.RLIMIT_NOFILE)[0] - sampling.open_files_reserve)
         event_files = files // EVENT_FILES_SHARE
@@ -287,7 +285,7 @@ class Watch:
         )
 
     def _rings(self, settings: Settings) -> RingFile:
-        directory = settings.state.directory_of_rings
+        directory = self._rings_directory = make_directory_of_rings(settings.state)
         rings = RingFile.open(
             None if directory is None else directory / RING_FILE_NAME, ring_geometry(settings), boot_id=read_boot_id()
         )
@@ -307,7 +305,8 @@ class Watch:
             None if directory is None else directory / HISTORY_FILE_NAME, max_rows=settings.sampling.max_containers
         )
         self._stack.callback(history.close)
-        if directory is not None and directory != settings.state.directory_of_rings:
+        beside = self._rings_directory
+        if directory is not None and beside is not None and not directory.samefile(beside):
             _remove_former_rings(directory)  # not before the history is ours: they may be another agent's, at work
         return Learner(
             history=history,
@@ -584,6 +583,33 @@ def _remove_former_rings(directory: Path) -> None:
         (directory / RING_FILE_NAME).unlink(missing_ok=True)
     except OSError as error:
         log.warning("former rings are still there", extra={"path": str(directory), "cause": error.strerror})
+
+
+def make_directory_of_rings(state: StateSettings) -> Path | None:
+    """Make the directory of the rings, and return which it is; None = in memory, without a file.
+
+    Raises:
+        RingError: The one that was asked for cannot be written.
+    """
+    directory = state.directory_of_rings
+    if directory is None:
+        return None
+    is_own_choice = state.rings_directory is None and directory != state.directory
+    try:
+        _make_directory("directory of the rings", directory, "by state.ringsDirectory")
+    except RingError as error:
+        if not is_own_choice:
+            raise
+        fault = str(error).partition(";")[0]
+    else:
+        if not is_own_choice or os.access(directory, os.W_OK | os.X_OK):
+            return directory
+        fault = f"{directory} cannot be written"
+    log.warning(
+        "the rings lie beside the history: on a disk 9 GB a day are written for 250 containers",
+        extra={"cause": fault, "mend": "name a directory in memory by state.ringsDirectory"},
+    )
+    return state.directory
 
 
 def _make_directory(what: str, directory: Path, otherwise: str) -> None:

@@ -160,7 +160,10 @@ class Unfit:
 
 
 def open_locked(path: Path, geometry: RingGeometry, boot_id: str) -> tuple[int, Path | None, str | None]:
-    """Open and lock a file that is valid for us, setting aside what is not; return it, what was set aside, why."""
+    """Open and lock a file that is valid for us, setting aside what is not; return it, what was set aside, why.
+
+    Of files set aside the last is kept alone: they lie in memory, up to 0.1 MB for each container.
+    """
 
     def begin(fd: int) -> None:
         os.ftruncate(fd, geometry.file_bytes)
@@ -179,7 +182,12 @@ def open_locked(path: Path, geometry: RingGeometry, boot_id: str) -> tuple[int, 
             return Unfit(reason=reason, is_previous_boot=True)
         return None
 
-    return hold_file(path, what="state file", begin=begin, judge=judge)
+    fd, aside, reason = hold_file(path, what="state file", begin=begin, judge=judge)
+    if aside is not None:
+        for older in path.parent.glob(f"{path.name}.set-aside-*"):
+            if older != aside:
+                older.unlink(missing_ok=True)
+    return fd, aside, reason
 
 
 def hold_file(

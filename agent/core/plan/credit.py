@@ -160,7 +160,10 @@ def _moved(advice: Advice, *, has_credit: bool) -> Advice:
         return replace(advice, has_credit=has_credit)
     lack = advice.extra[CPU_FULL_PRICE] - advice.extra[CPU_IN_PLACE]
     difference = -lack if has_credit else lack
-    return replace(advice, proposed=advice.proposed + difference, peak=advice.peak + difference, has_credit=has_credit)
+    own = f"cpu_{OWN_PEAK}"
+    extra = {**advice.extra, own: advice.extra[own] + difference} if own in advice.extra else advice.extra
+    proposed, peak = advice.proposed + difference, advice.peak + difference
+    return replace(advice, proposed=proposed, peak=peak, extra=extra, has_credit=has_credit)
 
 
 def _foreseen(advice: Advice) -> Advice:

@@ -13,6 +13,7 @@ from typing import Final
 from agent.core.cluster.pod import ContainerKind
 from agent.core.cluster.unit import UnitIdentity, UnitResources
 from agent.core.cluster.workload import Workload
+from agent.core.numbers.later_field import LATER
 
 
 class Withheld(StrEnum):
@@ -125,7 +126,7 @@ class Advice:
     bounds: tuple[Bound, ...] = ()
     """Those that changed the answer."""
     is_upward_only: bool = False
-    has_credit: bool = False
+    has_credit: bool = field(default=False, metadata=LATER)
     """CPU only: it is asked for at the price of what is answered within seconds."""
     extra: Mapping[str, float] = field(default_factory=dict)
     """More figures of the policy (lower and upper bound and the like), named with their unit."""

@@ -14,12 +14,12 @@ from agent.core.cluster.pod import Pod
 from agent.core.cluster.resource import Resource
 from agent.core.plan.demand import Kept
 from agent.core.plan.plan import PlanStep
-from agent.core.plan.pod_change import Setting, spec_text
+from agent.core.plan.pod_change import Change, Setting, spec_text
 from agent.core.resize.decision import Action, Outcome
 from agent.core.resize.put_back import lowers_memory_limit, step_of, withdrawal
 from agent.core.resize.record import Flight, FlightState, News, PodRecord, PutBack
 from agent.core.resize.refusal import LONGEST_DELAY_SECONDS, accepted, infeasible, infeasible_as_stated, refused
-from agent.core.resize.status import ResizeState, ResizeStatus, resize_status
+from agent.core.resize.status import ResizeState, ResizeStatus, is_granted, resize_status
 
 UNSEEN_SECONDS: Final = 120.0
 """After so long a wish of which the pod shows nothing was not done: twice as long as an API server works at a call."""
@@ -120,7 +120,8 @@ def _by_status(
         return _done(record, flight, look)
     if status.state is ResizeState.INFEASIBLE:
         why = "not feasible on this node: back to what is allocated"
-        wanted = _still_wanted(record) if flight.action is Action.RESTORE else withdrawal(flight, why)
+        is_restored = flight.action is Action.RESTORE
+        wanted = _still_wanted(record) if is_restored else withdrawal(flight, why, granted=_granted(flight, look.pod))
         record = replace(record, flight=None, infeasible=infeasible(flight, look.node), wanted=wanted)
         return record, (_news(record, flight, look, Outcome.INFEASIBLE, INFEASIBLE, status.message),)
     if status.state is ResizeState.DEFERRED:
@@ -176,10 +177,17 @@ def _waiting(
     is_to_stay = flight.action is Action.REVERT or (flight.action is Action.RESTORE and not is_perilous)
     if has_patience or record.wanted is not None or is_to_stay:
         return record, tuple(news)
-    wanted = withdrawal(flight, f"{state} for {waited_seconds:.0f} s: back to what is allocated")
+    # What fails is allocated as a whole, and taken back as a whole.
+    granted = _granted(flight, look.pod) if state is FlightState.DEFERRED else ()
+    wanted = withdrawal(flight, f"{state} for {waited_seconds:.0f} s: back to what is allocated", granted=granted)
     record = refused(replace(record, wanted=wanted), flight.step.phase, Kept.DEFERRED, look.now_seconds)
     news.append(_news(record, flight, look, Outcome.WITHHELD, WITHDRAWN, status.message))
     return record, tuple(news)
+
+
+def _granted(flight: Flight, pod: Pod) -> tuple[Change, ...]:
+    """Return the changes that came in force as an earlier wish, on top of which this one was sent."""
+    return tuple(change for change in flight.step.changes if is_granted(pod, change))
 
 
 def _still_wanted(record: PodRecord) -> PutBack | None:

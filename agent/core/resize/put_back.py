@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 
 from agent.core.cluster.pod import Pod
@@ -22,9 +22,13 @@ def lowers_memory_limit(flight: Flight) -> bool:
     return any(change.setting is Setting.LIMIT for change in memory_falls(flight.step.changes))
 
 
-def withdrawal(flight: Flight, reason: str) -> PutBack:
-    """Return what takes a wish back to what stood before it."""
-    targets = tuple(replace(change, before=change.after, after=change.before) for change in flight.step.changes)
+def withdrawal(flight: Flight, reason: str, *, granted: Collection[Change] = ()) -> PutBack:
+    """Return what takes a wish back to what stood before it, but for the changes that the pod was granted before."""
+    targets = tuple(
+        replace(change, before=change.after, after=change.before)
+        for change in flight.step.changes
+        if change not in granted
+    )
     grows = any(target.after > target.before for target in targets)
     return PutBack(
         phase=Phase.GROW if grows else Phase.SHRINK,

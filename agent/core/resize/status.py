@@ -33,6 +33,7 @@ from agent.core.cluster.pod import (
 from agent.core.cluster.resource import Resource
 from agent.core.numbers.amount_text import amount_text
 from agent.core.numbers.units import to_millis, to_units
+from agent.core.plan.pod_change import Change, Setting
 
 RESIZE_IN_PROGRESS: Final = "PodResizeInProgress"
 ERROR: Final = "Error"
@@ -136,6 +137,25 @@ def _without_conditions(pod: Pod) -> ResizeStatus:
     if (difference := next(_differences(pod, running), None)) is not None:
         return ResizeStatus(state=ResizeState.UNKNOWN, message=difference)
     return ResizeStatus(state=ResizeState.DONE)
+
+
+def is_granted(pod: Pod, change: Change) -> bool:
+    """Return whether a pod has a number already, though its newest wish as a whole is put off or refused.
+
+    A request by what is allocated; a limit by what is in force, where that is nearer to it than to what stood before.
+    """
+    status = pod.status_of(change.container) if change.container else None
+    allocated, actual = (pod.allocated, pod.actual) if not change.container else (None, None)
+    if status is not None:
+        allocated, actual = status.allocated, status.actual
+    name = CPU if change.resource is Resource.CPU else MEMORY
+    if change.setting is Setting.REQUEST:
+        return allocated is not None and name in allocated and _amount(change.resource, allocated) == change.after
+    limits = None if actual is None else actual.limits
+    if limits is None or name not in limits:
+        return False
+    off = abs(_amount(change.resource, limits) - change.after)
+    return off <= _limit_tolerance(change.resource, change.after) and off < abs(change.after - change.before) / 2
 
 
 _Running = list[tuple[Container, ContainerStatus]]

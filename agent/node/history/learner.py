@@ -383,7 +383,7 @@ class Learner:
             return None
         # What was saved of rows that have come to stand for others since is theirs no more.
         is_saved = np.zeros(policy.rows, dtype=np.bool_)
-        is_saved[saved.saved_rows] = True
+        is_saved[saved.saved_rows[saved.saved_rows < policy.rows]] = True
         policy.forget(np.flatnonzero(~is_saved))
         with self._placing, self.lock:
             policy.grow(self.history.rows + 1)

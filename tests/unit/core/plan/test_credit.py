@@ -214,6 +214,12 @@ def test_credit_given_since_asks_for_less_and_lost_since_for_all() -> None:
     assert cpu_at(asked(has_credit=True), None).peak == 600.0
 
 
+def test_what_this_node_saw_alone_is_priced_anew_too() -> None:
+    seen = {f"cpu_{OWN_BASE}": 100.0, f"cpu_{OWN_PEAK}": 400.0, f"cpu_{OWN_LIMIT}": 0.0}
+    lost_since = cpu_at(asked(has_credit=True, extra=seen), Credit.PAUSED)
+    assert lost_since.extra[f"cpu_{OWN_PEAK}"] == lost_since.peak == 600.0
+
+
 def test_what_the_pod_itself_uses_stays_in_it() -> None:
     borne = asked(peak=630.0, proposed=630.0)
     assert cpu_at(borne, Credit.GRANTED).peak == 430.0

@@ -596,6 +596,27 @@ def test_what_went_on_top_is_put_off_and_taken_back_together_with_what_it_is_on(
     assert amounts_after(desk.fake.spec, back) == Amounts()
 
 
+@pytest.mark.parametrize("is_refused", [False, True])
+@pytest.mark.parametrize("amounts", [{"memory": 480}, {"memory": 900, "limit": 1024}], ids=["request", "limit"])
+def test_what_is_in_force_already_is_not_taken_back_with_what_went_on_top(
+    amounts: dict[str, int], is_refused: bool
+) -> None:
+    desk = Desk()
+    desk.send(step(desk.fake, urgent=True, **amounts))
+    desk.fake.say("PodResizeInProgress", "")
+    desk.look(1.0)
+    desk.send(step(desk.fake, cpu=3000, urgent=True))
+    desk.fake.in_force = replace(desk.fake.spec, cpu=500)  # the first is there, the second waits for room
+    if is_refused:
+        desk.fake.refuse()
+    else:
+        desk.fake.defer()
+        desk.look(1.0)
+    desk.look(600.0)
+    (back,) = desk.ledger.wanted(desk.now)
+    assert [(change.resource, change.after) for change in back.changes] == [(Resource.CPU, 500)]
+
+
 def test_a_never_to_what_went_on_top_is_one_to_all_that_rose() -> None:
     desk = Desk()
     desk.send(step(desk.fake, cpu=600))

@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 
-from agent.core.cluster.pod import Pod
-from agent.core.resize.status import ResizeState, ResizeStatus, resize_status
+from agent.core.cluster.pod import ContainerKind, Pod
+from agent.core.cluster.resource import Resource
+from agent.core.plan.pod_change import Change, Setting
+from agent.core.resize.status import ResizeState, ResizeStatus, is_granted, resize_status
 from tests.pods import container, make_pod
 
 REQUESTS = {"cpu": "500m", "memory": "64Mi"}
@@ -197,3 +199,36 @@ def test_budget_may_be_reported_with_the_pods_overhead_in_it() -> None:
 def test_pod_without_a_budget_is_not_judged_by_its_own_amounts() -> None:
     pod_status = {"allocatedResources": {"cpu": "1m"}, "resources": {"requests": {"cpu": "79m"}}}
     assert state(pod_of(pod_status=pod_status)) is ResizeState.DONE
+
+
+@pytest.mark.parametrize(
+    ("resource", "setting", "before", "after", "expected"),
+    [
+        (Resource.CPU, Setting.REQUEST, 300, 500, True),
+        (Resource.CPU, Setting.REQUEST, 500, 700, False),
+        (Resource.MEMORY, Setting.REQUEST, 32 << 20, 64 << 20, True),
+        (Resource.CPU, Setting.LIMIT, 700, 1000, True),
+        (Resource.CPU, Setting.LIMIT, 1000, 1005, False),  # as near as the kernel goes, but so is what stood before
+        (Resource.MEMORY, Setting.LIMIT, 128 << 20, 256 << 20, False),
+        (Resource.MEMORY, Setting.LIMIT, 256 << 20, 128 << 20, True),
+    ],
+)
+def test_a_number_is_granted_when_it_is_allocated_or_as_a_limit_in_force(
+    resource: Resource, setting: Setting, before: int, after: int, expected: bool
+) -> None:
+    change = Change(
+        container="app", kind=ContainerKind.REGULAR, resource=resource, setting=setting, before=before, after=after
+    )
+    assert is_granted(pod_of(), change) is expected
+    assert not is_granted(pod_of(status_of(None, None, None)), change)
+    assert not is_granted(pod_of(status_of(None, REQUESTS, {})), change)
+
+
+def test_the_pods_own_budget_is_granted_by_its_own_status() -> None:
+    change = Change(container="", kind=None, resource=Resource.CPU, setting=Setting.REQUEST, before=300, after=500)
+    limit = Change(container="", kind=None, resource=Resource.CPU, setting=Setting.LIMIT, before=700, after=1000)
+    told = pod_of(pod_status={"allocatedResources": REQUESTS, "resources": {"requests": REQUESTS, "limits": LIMITS}})
+    assert is_granted(told, change)
+    assert is_granted(told, limit)
+    assert not is_granted(pod_of(), change)
+    assert not is_granted(pod_of(), limit)
