@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -598,9 +599,7 @@ def test_what_went_on_top_is_put_off_and_taken_back_together_with_what_it_is_on(
 
 @pytest.mark.parametrize("is_refused", [False, True])
 @pytest.mark.parametrize("amounts", [{"memory": 480}, {"memory": 900, "limit": 1024}], ids=["request", "limit"])
-def test_what_is_in_force_already_is_not_taken_back_with_what_went_on_top(
-    amounts: dict[str, int], is_refused: bool
-) -> None:
+def test_what_is_in_force_already_is_not_taken_back_with_what_went_on_top(amounts: Any, is_refused: bool) -> None:
     desk = Desk()
     desk.send(step(desk.fake, urgent=True, **amounts))
     desk.fake.say("PodResizeInProgress", "")
