@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Final
 
@@ -45,7 +46,7 @@ class Call:
     namespace: str
     name: str
     code: int
-    """HTTP status of the answer."""
+    """HTTP status of the answer; 0 = none is noted."""
     is_denied: bool
     """The caller has no right to it. Admission answers 403 as well, for instance while a new quota is not counted."""
     uri: str
@@ -54,6 +55,8 @@ class Call:
     node: str | None
     """The node that the caller's token names."""
     user_agent: str
+    received_unix_seconds: float
+    """When it came, by the server's clock."""
 
     @property
     def is_write(self) -> bool:
@@ -98,6 +101,11 @@ class AuditLog:
         """Return the calls that would change something, with or without those that were refused."""
         return [call for call in self.calls(user) if call.is_write and (refused or call.code < 400)]
 
+    def unanswered(self) -> list[Call]:
+        """Return the writes that came and of which no answer is noted: the server was killed, or still has them."""
+        self._await_lines(self._offset)
+        return [to_call(event) for event in self._received(self._offset).values()]
+
     def count(self, user: str | None = None) -> Counter[str]:
         """Count the calls by verb and resource: ``{"list pods": 1, "watch pods": 2}``."""
         return Counter(f"{call.verb} {call.resource}".strip() for call in self.calls(user))
@@ -112,13 +120,16 @@ class AuditLog:
         _GIVEN_UP.update(waiting)
 
     def _unanswered(self, offset: int) -> set[str]:
-        """Return the ids of writes that have come, and of which there is no other line yet."""
-        received: set[str] = set()
+        return set(self._received(offset))
+
+    def _received(self, offset: int) -> dict[str, Json]:
+        """Return the writes that have come, and of which there is no other line yet, by id."""
+        received: dict[str, Json] = {}
         for event in self._events(offset):
             if event["stage"] == _RECEIVED:
-                received.add(event["auditID"])
+                received[event["auditID"]] = event
             else:
-                received.discard(event["auditID"])
+                received.pop(event["auditID"], None)
         return received
 
     def _read(self) -> Iterator[Call]:
@@ -178,4 +189,5 @@ def to_call(event: Json) -> Call:
         body=body if isinstance(body, dict) else None,
         node=node[0] if node else None,
         user_agent=event.get("userAgent", ""),
+        received_unix_seconds=datetime.fromisoformat(event["requestReceivedTimestamp"]).timestamp(),
     )

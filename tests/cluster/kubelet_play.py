@@ -21,6 +21,8 @@ from tests.cluster.processes import wait_for
 
 RETRY_SECONDS: Final = 0.1
 """Between attempts to reach a server that is away."""
+STARTING: Final = (429, 500, 503, 504)
+"""What a server answers that has just been started, or is about to end."""
 TERMINAL: Final = ("Succeeded", "Failed")
 Key = tuple[str, str]
 """Namespace and name of a pod."""
@@ -196,12 +198,18 @@ class KubeletPlay:
                 except ApiError as error:
                     if error.status == 404:
                         self._forget(key)
+                    elif error.status in STARTING:
+                        self._try_later()
+                        return
                     elif error.status != 409:  # a conflict: the newer pod is on its way
                         raise
                 except OSError:
-                    if not self._stopped.wait(RETRY_SECONDS):
-                        self._inbox.put(None)
+                    self._try_later()
                     return
+
+    def _try_later(self) -> None:
+        if not self._stopped.wait(RETRY_SECONDS):
+            self._inbox.put(None)
 
     def _look_at(self, key: Key, pod: Json) -> bool:
         """Do the next thing about a pod; true when somebody else's room may have changed."""

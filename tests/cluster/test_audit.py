@@ -30,6 +30,7 @@ class Log:
             "objectRef": {"resource": "pods", "namespace": "shop", "name": name},
             "responseStatus": {"code": 200},
             "requestURI": f"/api/v1/namespaces/shop/pods/{name}",
+            "requestReceivedTimestamp": "2026-01-01T00:00:01.500000Z",
         }
         with self.file.open("a") as file:
             file.write(json.dumps(event, separators=(",", ":")) + end)
@@ -112,3 +113,12 @@ def test_a_watch_counts_when_it_began_and_reads_are_not_waited_for(log: Log) -> 
     log.write("ResponseComplete", "w", verb="watch")
     log.write("ResponseComplete", "r", verb="get")
     assert names(found) == ["w", "r"]
+
+
+def test_a_write_that_came_and_was_never_answered_is_told_apart(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tests.cluster.audit.UNANSWERED_SECONDS", 0.0)
+    log.write("RequestReceived", "a")
+    log.write("RequestReceived", "b")
+    log.write("ResponseComplete", "a")
+    (call,) = AuditLog(log.file, from_start=True).unanswered()
+    assert (call.name, call.received_unix_seconds) == ("b", 1767225601.5)

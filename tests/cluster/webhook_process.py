@@ -7,6 +7,7 @@ import contextlib
 import http.client
 import json
 import re
+import socket
 import ssl
 import sys
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ from typing import Any
 
 from tests.cluster import chart
 from tests.cluster.api import Json
+from tests.cluster.certificates import KeyPair
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.identities import node_bound_token
 from tests.cluster.processes import Process, free_ports
@@ -23,6 +25,7 @@ from tests.webhook.report_bodies import packed
 
 REPOSITORY = Path(__file__).parents[2]
 NAMESPACE, ACCOUNT, AUDIENCE = "plimsoll", "plimsoll-agent", "plimsoll-webhook"
+SERVED_AS, SERVED_NAMES = "plimsoll-webhook", ("127.0.0.1", "localhost", "plimsoll-webhook.plimsoll.svc")
 
 
 class WebhookProcess:
@@ -56,6 +59,14 @@ class WebhookProcess:
             return self.get("/readyz").status == 200
         except OSError:
             return False
+
+    def certificate(self) -> str:
+        """Return what it shows to a client that connects now, PEM."""
+        with (
+            socket.create_connection(("127.0.0.1", self.port), timeout=30) as plain,
+            self._context.wrap_socket(plain, server_hostname="127.0.0.1") as connection,
+        ):
+            return ssl.DER_cert_to_PEM_cert(connection.getpeercert(binary_form=True) or b"")
 
     def series(self, name: str) -> float:
         """Return one series of /metrics by its name with labels."""
@@ -96,10 +107,14 @@ def webhook_started(
     kubeconfig: Path | None = None,
     database: str | None = None,
     arguments: Sequence[str] = (),
+    port: int | None = None,
+    pair: KeyPair | None = None,
 ) -> Iterator[WebhookProcess]:
-    """Run a replica inside the block, as ``webhook`` does; it has just begun."""
-    (port,) = free_ports(1, "127.0.0.1")
-    pair = plane.serving_certificate("plimsoll-webhook", ["127.0.0.1", "localhost", "plimsoll-webhook.plimsoll.svc"])
+    """Run a replica inside the block, as ``webhook`` does; it has just begun. Port and certificate may be kept."""
+    if port is None:
+        (port,) = free_ports(1, "127.0.0.1")
+    if pair is None:
+        pair = plane.serving_certificate(SERVED_AS, SERVED_NAMES)
     command = [
         sys.executable,
         "-m",

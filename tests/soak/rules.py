@@ -1,0 +1,143 @@
+"""What must hold of pods whatever the day brought: by whom, how far and back to what they may be resized. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from agent.core.orders.annotations import ORIGINAL_RESOURCES
+from tests.cluster.api import Json
+from tests.cluster.audit import Call
+from tests.soak.matching import Amounts, Patch, amount_of, amounts_of
+from tests.soak.roles import HERE, ROLES
+
+AGENT_WRITES: Final = frozenset({"pods/resize", "events"})
+"""All that an agent may write here: it has no right to evict, and taints are off."""
+WEBHOOK_WRITES: Final = frozenset({"leases", "events", "configmaps", "secrets", "mutatingwebhookconfigurations"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Born:
+    """A pod as it was created."""
+
+    pod: str
+    """``namespace/name``."""
+    uid: str
+    role: str
+    written: Amounts
+    """What its document stated, before anybody sized it."""
+    was_sized: bool
+    """The webhook sized it at its admission."""
+
+
+def born(role: str, document: Json, made: Json) -> Born:
+    """Take down a pod: what was written, and what the API server made of it."""
+    metadata = made["metadata"]
+    return Born(
+        pod=f"{metadata['namespace']}/{metadata['name']}",
+        uid=metadata["uid"],
+        role=role,
+        written=amounts_of(document),
+        was_sized=ORIGINAL_RESOURCES in metadata.get("annotations", {}),
+    )
+
+
+def broken_rules(patches: Sequence[Patch], pods: Mapping[str, Born]) -> list[str]:
+    """Return what the agent resized and should not have, or too far; one line each.
+
+    Args:
+        patches: All that it sent, refused ones too.
+        pods: By uid.
+    """
+    faults = []
+    by_name = {pod.pod: pod for pod in pods.values()}
+    for patch in patches:
+        pod = pods.get(patch.uid) or (by_name.get(patch.pod) if not patch.uid else None)
+        if pod is None:
+            faults.append(f"{patch.pod}: resized, and nobody created such a pod (uid {patch.uid or 'unknown'})")
+            continue
+        role = ROLES[pod.role]
+        if patch.node != HERE:
+            faults.append(f"{patch.pod}: resized by a token that names node {patch.node}")
+        if role.node != HERE:
+            faults.append(f"{patch.pod}: resized, and runs on {role.node}")
+        elif not role.may_be_resized:
+            faults.append(f"{patch.pod}: resized, and a pod of role {pod.role} may not be")
+        faults += _beyond(patch, pod)
+    return faults
+
+
+def _beyond(patch: Patch, pod: Born) -> list[str]:
+    least, most = ROLES[pod.role].cpu_bounds_millicores
+    allowed = {amount for _, resource, setting, amount in pod.written if (resource, setting) == ("cpu", "request")}
+    return [
+        f"{patch.pod}: its CPU request was set to {amount}m, allowed are {least}m to {most}m"
+        for _, resource, setting, amount in patch.amounts
+        if (resource, setting) == ("cpu", "request") and not least <= amount <= most and amount not in allowed
+    ]
+
+
+def strange_writes(calls: Sequence[Call], allowed: frozenset[str]) -> list[str]:
+    """Return writes of somebody to what is none of their business."""
+    return [f"{call} by {call.user}" for call in calls if call.is_write and call.resource not in allowed]
+
+
+def kept_originals(holds: Mapping[str, Any]) -> dict[str, Amounts]:
+    """Return what an agent's file of holds says that pods had, by uid."""
+    return {
+        one["ref"]["uid"]: frozenset(
+            (amounts["container"], resource, setting, amounts[f"{resource}_{setting}_{unit}"])
+            for amounts in one["amounts"]
+            for resource, unit in (("cpu", "millicores"), ("memory", "bytes"))
+            for setting in ("request", "limit")
+            if amounts[f"{resource}_{setting}_{unit}"] is not None
+        )
+        for one in holds.get("originals", [])
+    }
+
+
+def annotated_originals(pod: Json) -> Amounts | None:
+    """Return what the webhook wrote down that a pod came with; None = it wrote nothing."""
+    text = pod["metadata"].get("annotations", {}).get(ORIGINAL_RESOURCES)
+    if text is None:
+        return None
+    return frozenset(
+        (container, resource, setting.removesuffix("s"), amount_of(resource, amount))
+        for container, stated in json.loads(text)["containers"].items()
+        for setting, amounts in stated.items()
+        for resource, amount in amounts.items()
+    )
+
+
+def lost_original(pod: Born, now: Json, kept: Mapping[str, Amounts]) -> str | None:
+    """Return why what was written for a pod cannot be found any more; None = it can.
+
+    Args:
+        pod: As it was created.
+        now: As it is.
+        kept: See ``kept_originals``.
+    """
+    annotated = annotated_originals(now)
+    if annotated is not None:
+        return (
+            None if annotated == pod.written else f"{pod.pod}: its annotation tells of other amounts than were written"
+        )
+    if requests_of(amounts_of(now)) == requests_of(pod.written):
+        return None
+    found = kept.get(pod.uid)
+    if found is None:
+        return f"{pod.pod}: its requests changed, and the originals are kept nowhere"
+    return None if found == pod.written else f"{pod.pod}: the originals that are kept are not what was written"
+
+
+def not_restored(pod: Born, now: Json) -> str | None:
+    """Return what a pod has not got back; None = it requests what was written."""
+    stated, wanted = requests_of(amounts_of(now)), requests_of(pod.written)
+    return None if stated == wanted else f"{pod.pod}: requests {sorted(stated)}, and {sorted(wanted)} was written"
+
+
+def requests_of(amounts: Amounts) -> Amounts:
+    """Leave out limits."""
+    return frozenset(amount for amount in amounts if amount[2] == "request")

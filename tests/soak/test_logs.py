@@ -1,0 +1,25 @@
+"""Logs are searched line by line; what a kill cut short costs no other line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from agent.core.resize.decision import Outcome
+from tests.soak.logs import errors, sent, traces
+
+LINES = """plain words
+{"message": "resize", "level": "info", "pod": "soak/web-1", "outcome": "accepted"}
+{"message": "resize", "level": "info", "pod": "soak/web-1", "outcome": "accepted"}
+{"message": "holds are damaged", "level": "error"}
+{"message": "resize", "level": "inf
+{"message": "a turn failed", "level": "error", "exception": "Traceback (most recent call last):\\n  File"}
+"""
+
+
+def test_lines_are_counted_and_tracebacks_told_with_their_place(tmp_path: Path) -> None:
+    file = tmp_path / "agent-1.log"
+    file.write_text(LINES)
+    assert sent([file]) == {("soak/web-1", Outcome.ACCEPTED): 2}
+    assert errors([file]) == {"holds are damaged": 1, "a turn failed": 1}
+    (trace,) = traces(file)
+    assert trace.startswith("agent-1.log:6: ")
