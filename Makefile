@@ -12,7 +12,7 @@ ARGS ?=
 # How many tests `make test` runs at once where several may.
 WORKERS ?= 2
 
-.PHONY: help run demo test unit explore lint format bench bench-policies bench-fortnight bench-reaction bench-peers bench-memory bench-webhook guest e2e experiment prove scale cluster cluster-tools test-tools conformance image image-check release-check clean
+.PHONY: help run demo test unit explore lint format bench bench-policies bench-fortnight bench-reaction bench-peers bench-memory bench-webhook guest e2e experiment prove soak scale cluster cluster-tools test-tools conformance image image-check release-check clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -70,6 +70,9 @@ bench-fortnight: $(STAMP)/dev test-tools ## What 14 days of 5,000 nodes' reports
 
 prove: $(STAMP)/dev test-tools ## The same scripted load under four rules of sizing, on a real node in qemu (root, a quiet machine, six hours); ARGS="--seeds 1" for half
 	@$(BIN)/python -m tests.prove $(ARGS)
+
+soak: $(STAMP)/dev ## A day in one hour: 2,000 pods, outages, clock steps, a full disk, 50 kills, an upgrade (root); ARGS="--minutes 6 --pods 200 --kills 8"
+	@$(BIN)/python -m tests.soak $(ARGS)
 
 scale: $(STAMP)/dev test-tools ## 500 CapacityBuffers; Karpenter beside ours; 500 kwok nodes on a real API server: calls per node and minute, flow control, outage (20 minutes)
 	@$(BIN)/python -m tests.cluster.binaries kwok karpenter

@@ -34,6 +34,8 @@ IN_A_HURRY: Final[Mapping[str, str]] = {
 """As on the node of ``make e2e``, minutes are seconds; rules stay."""
 RESTART_SECONDS: Final = 1.0
 """From an end to the next start, as a kubelet waits at first."""
+CGROUPS: Final = "/sys/fs/cgroup/"
+GONE: Final = " (deleted)"
 PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 
 
@@ -116,10 +118,10 @@ class AgentLives:
         if self._process is None and time.monotonic() >= self._ended + RESTART_SECONDS:
             self.start(tree)
 
-    def is_answering(self) -> bool:
-        """Return whether it answers at its socket."""
+    def is_told(self) -> bool:
+        """Return whether it answers at its socket, and the API server has told it of its pods."""
         try:
-            request(self.socket, "ping")
+            request(self.socket, "restore", {"all": True, "dry_run": True})
         except ControlError:
             return False
         return True
@@ -142,7 +144,18 @@ def sample_of(pid: int, second: float, age_seconds: float) -> Sample | None:
     """Read what a process has; None = it is gone."""
     try:
         pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
-        descriptors = len(os.listdir(f"/proc/{pid}/fd"))
+        numbers = os.listdir(f"/proc/{pid}/fd")
     except OSError:
         return None
-    return Sample(second=second, age_seconds=age_seconds, rss_bytes=pages * PAGE_BYTES, descriptors=descriptors)
+    names = (_opened(f"/proc/{pid}/fd/{number}") for number in numbers)
+    # Files of cgroups come and go with their containers; what is open of one that is gone reads "(deleted)".
+    kept = sum(not name.startswith(CGROUPS) or name.endswith(GONE) for name in names)
+    return Sample(second=second, age_seconds=age_seconds, rss_bytes=pages * PAGE_BYTES, descriptors=kept)
+
+
+def _opened(link: str) -> str:
+    """Return what a descriptor is of; empty = it has just been closed."""
+    try:
+        return os.readlink(link)
+    except OSError:
+        return ""

@@ -29,6 +29,7 @@ class Sample:
     """Of the process."""
     rss_bytes: int
     descriptors: int
+    """Open ones, but for those of the cgroups that are there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

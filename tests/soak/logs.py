@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
@@ -49,6 +50,11 @@ def sent(files: Iterable[Path]) -> Counter[tuple[str, Outcome]]:
     return Counter(
         (entry["pod"], Outcome(entry["outcome"])) for entry in entries(files) if entry.get("message") == SENT
     )
+
+
+def moments(files: Iterable[Path]) -> list[float]:
+    """Return when lines were written, by the writer's own clock, Unix seconds."""
+    return [datetime.fromisoformat(entry["ts"]).timestamp() for entry in entries(files) if "ts" in entry]
 
 
 def errors(files: Iterable[Path]) -> Counter[str]:

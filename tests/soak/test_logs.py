@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from agent.core.resize.decision import Outcome
-from tests.soak.logs import errors, sent, traces
+from tests.soak.logs import errors, moments, sent, traces
 
 LINES = """plain words
 {"message": "resize", "level": "info", "pod": "soak/web-1", "outcome": "accepted"}
 {"message": "resize", "level": "info", "pod": "soak/web-1", "outcome": "accepted"}
-{"message": "holds are damaged", "level": "error"}
+{"ts": "2026-01-01T00:00:01.500Z", "message": "holds are damaged", "level": "error"}
 {"message": "resize", "level": "inf
 {"message": "a turn failed", "level": "error", "exception": "Traceback (most recent call last):\\n  File"}
 """
@@ -21,5 +21,6 @@ def test_lines_are_counted_and_tracebacks_told_with_their_place(tmp_path: Path) 
     file.write_text(LINES)
     assert sent([file]) == {("soak/web-1", Outcome.ACCEPTED): 2}
     assert errors([file]) == {"holds are damaged": 1, "a turn failed": 1}
+    assert moments([file]) == [1767225601.5]
     (trace,) = traces(file)
     assert trace.startswith("agent-1.log:6: ")

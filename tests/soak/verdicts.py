@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,6 +41,8 @@ FULL_MARGIN_SECONDS: Final = 5.0
 """A decision that was made before a disk was full may be written after that."""
 TOLD: Final = 12
 """Faults told of one step; all of them are in the records."""
+CLEARLY_OFF_SECONDS: Final = 1800.0
+"""Of a clock that was set by an hour."""
 RESTORE_SECONDS: Final = 240.0
 SETTLED_SECONDS: Final = 60.0
 
@@ -95,11 +98,19 @@ class Evening:
         missing = {kind.value: count - self.day.happened.events[kind] for kind, count in planned.items()}
         must([f"{count} x {kind}" for kind, count in missing.items() if count], "did not happen")
         late = self.day.happened.most_late_seconds
-        return f"{planned.total()} events, none later than {late:.1f} s"
+        off = [moment - time.time() for moment in logs.moments(self.day.agent.logs)]
+        must([] if max(off) > CLEARLY_OFF_SECONDS else ["never an hour ahead"], "clock of the agent")
+        must([] if min(off) < -self.seconds - CLEARLY_OFF_SECONDS else ["never an hour behind"], "clock of the agent")
+        return (
+            f"{planned.total()} events, none later than {late:.1f} s; the agent's clock {min(off) + self.seconds:+.0f} to "
+            f"{max(off):+.0f} s off"
+        )
 
     def _is_up_to_date(self) -> str:
         wait_for(
-            lambda: self.day.catch_up() and self.day.agent.is_answering(), "the agent answers", seconds=SETTLED_SECONDS
+            lambda: self.day.catch_up() and self.day.agent.is_told(),
+            "the agent knows its pods",
+            seconds=SETTLED_SECONDS,
         )
         wait_for(self.day.hook.is_served, "the newest certificate is shown", seconds=SETTLED_SECONDS)
         return f"after {len(self.day.agent.logs)} starts of the agent, {len(self.day.hook.lives)} of the webhook"
