@@ -14,7 +14,7 @@ from tests.soak.verdicts import TOLD, growth_words, must, page
 
 def test_faults_raise_with_the_first_of_them_and_their_number() -> None:
     must([], "are wrong")
-    with pytest.raises(AssertionError, match="^1 are wrong: soak/web: lost$"):
+    with pytest.raises(AssertionError, match=r"^1 are wrong: soak/web: lost$"):
         must(["soak/web: lost"], "are wrong")
     with pytest.raises(AssertionError, match=r"and 3 more"):
         must([str(number) for number in range(TOLD + 3)], "are wrong")

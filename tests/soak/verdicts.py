@@ -101,17 +101,12 @@ class Evening:
         off = [moment - time.time() for moment in logs.moments(self.day.agent.logs)]
         must([] if max(off) > CLEARLY_OFF_SECONDS else ["never an hour ahead"], "clock of the agent")
         must([] if min(off) < -self.seconds - CLEARLY_OFF_SECONDS else ["never an hour behind"], "clock of the agent")
-        return (
-            f"{planned.total()} events, none later than {late:.1f} s; the agent's clock {min(off) + self.seconds:+.0f} to "
-            f"{max(off):+.0f} s off"
-        )
+        told = f"{min(off) + self.seconds:+.0f} to {max(off):+.0f} s"
+        return f"{planned.total()} events, none later than {late:.1f} s; the agent's clock was {told} off"
 
     def _is_up_to_date(self) -> str:
-        wait_for(
-            lambda: self.day.catch_up() and self.day.agent.is_told(),
-            "the agent knows its pods",
-            seconds=SETTLED_SECONDS,
-        )
+        agent = self.day.agent
+        wait_for(lambda: self.day.catch_up() and agent.is_told(), "the agent knows its pods", seconds=SETTLED_SECONDS)
         wait_for(self.day.hook.is_served, "the newest certificate is shown", seconds=SETTLED_SECONDS)
         return f"after {len(self.day.agent.logs)} starts of the agent, {len(self.day.hook.lives)} of the webhook"
 
