@@ -16,6 +16,7 @@ from typing import Any, Final
 from agent.core.numbers.quantity import parse_quantity
 from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT
 from agent.core.resize.decision import Action, Decision, Outcome
+from agent.node.orders.verbs import LATER
 from tests.cluster.audit import Call
 
 Amounts = frozenset[tuple[str, str, str, int]]
@@ -127,9 +128,12 @@ def amount_of(resource: str, text: str) -> int:
 
 
 def decided_of(decision: Decision) -> Decided | None:
-    """Return a decision that answers a patch; None = it tells of something else, or what became of a patch later."""
+    """Return a decision that answers a patch; None = it tells of something else.
+
+    Of what became of a patch later, of one that was not sent, or of one that is promised and put down again when sent.
+    """
     is_answer = decision.action in RESIZES and decision.seconds is None and decision.outcome is not Outcome.WITHHELD
-    if not is_answer or decision.pod is None:
+    if not is_answer or decision.pod is None or decision.detail == LATER:
         return None
     return Decided(
         pod=str(decision.pod),

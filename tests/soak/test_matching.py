@@ -11,6 +11,7 @@ from agent.core.cluster.pod import ContainerKind, PodRef
 from agent.core.cluster.resource import Resource
 from agent.core.plan.pod_change import Change, Setting
 from agent.core.resize.decision import Action, Decision, Outcome
+from agent.node.orders.verbs import LATER
 from tests.cluster.audit import Call
 from tests.soak.matching import Decided, Patch, Witnesses, amounts_of, decided_of, matched, patch_of, under_way_of
 
@@ -142,6 +143,7 @@ def test_a_call_of_the_audit_log_is_read_with_all_it_states() -> None:
         ({"outcome": Outcome.WITHHELD}, False),
         ({"action": Action.TAINT, "pod": None}, False),
         ({"action": Action.RESTORE}, True),
+        ({"action": Action.RESTORE, "detail": LATER}, False),  # promised: it is put down again when it is sent
     ],
 )
 def test_a_decision_counts_if_it_answers_a_patch(changes: dict[str, Any], is_answer: bool) -> None:
