@@ -30,12 +30,13 @@ from tests.e2e.node import HOST_ADDRESS, Driver, NodeError, node
 from tests.e2e.program import copy_program
 from tests.e2e.release import Release
 from tests.e2e.scenario import PlainScenario
+from tests.e2e.soaked import SoakScenario
 from tests.e2e.steps import Steps, summary
 from tests.e2e.workloads import NAMESPACE
 from tests.experiment import smoke, sources
 from tests.guest.kernel import GuestError
 
-PARTS: Final = ("plain", "agent", "budgets", "chart", "memory", "experiment")
+PARTS: Final = ("plain", "agent", "budgets", "chart", "memory", "soak", "experiment")
 SYSTEMD: Final = "/lib/systemd/systemd"
 
 
@@ -56,6 +57,8 @@ def main() -> int:
             tables += run_chart(made, arguments.driver[0], arguments)
         if arguments.only in {None, "memory"}:
             tables += run_memory(made, arguments.driver[0], arguments)
+        if arguments.only in {None, "soak"}:
+            tables += run_soak(made, arguments.driver[0], arguments)
         if arguments.only in {None, "experiment"}:
             tables += run_experiment(made, arguments.driver[0], arguments)
         tables = [table for table in tables if table.rows]
@@ -81,7 +84,7 @@ def parse() -> argparse.Namespace:
         choices=PARTS,
         help="plain: resizes by hand; agent: by the agent; budgets: limits of whole pods, on an older "
         "kubelet; chart: Plimsoll as Helm installs it; memory: under a kubelet with memoryThrottlingFactor; "
-        "experiment: three minutes of `make experiment` (default: all)",
+        "soak: minutes of `make soak`; experiment: three minutes of `make experiment` (default: all)",
     )
     parser.add_argument(
         "--set",
@@ -217,6 +220,27 @@ def run_memory(made: parts.Parts, driver: Driver, arguments: argparse.Namespace)
     finally:
         if arguments.logs is not None:
             shutil.copytree(directory, arguments.logs / "memory", ignore=shutil.ignore_patterns("etcd", "program"))
+        shutil.rmtree(directory, ignore_errors=True)
+    return [steps]
+
+
+def run_soak(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> list[Steps]:
+    """Bring up a control plane and a node, and let the agent live through minutes of a bad day there."""
+    directory = Path(tempfile.mkdtemp(prefix="plimsoll-e2e-"))
+    steps = Steps(f"a bad day's minutes, cgroup driver {driver}")
+    try:
+        with control_plane(
+            directory=directory / "plane", with_scheduler=True, controllers="*", extra_names=(HOST_ADDRESS,)
+        ) as plane:
+            create_namespace(plane, NAMESPACE)
+            fence.install(plane)
+            with node(made, plane, directory / "node", driver=driver) as guest:
+                SoakScenario(guest, dict(arguments.settings)).run(steps)
+                if arguments.stay:
+                    stay(directory, plane.kubectl)
+    finally:
+        if arguments.logs is not None:
+            shutil.copytree(directory, arguments.logs / "soak", ignore=shutil.ignore_patterns("etcd"))
         shutil.rmtree(directory, ignore_errors=True)
     return [steps]
 
