@@ -102,8 +102,8 @@ class SoakScenario:
             "advised": (load(requests={"cpu": "200m", "memory": "32Mi"}), {f"{PREFIX}mode": "recommend"}),
             "guaranteed": (load(requests=both, limits=both), ENFORCE),
         }
-        for name, (container, annotations) in containers.items():
-            self.workload(name).start(container, annotations=annotations)
+        for name, (container, orders) in containers.items():
+            self.workload(name).start(container, annotations=orders)
         for name, (container, _) in containers.items():
             metadata = self.workload(name).wait_running()["metadata"]
             self.pods[name] = Born(

@@ -42,7 +42,7 @@ TOKEN_SECONDS: Final = 7 * 86_400
 CPUS, MEMORY = "12", "32Gi"
 """Of the nodes, so that all pods fit: evictions are other tests' business."""
 LOOK_SECONDS: Final = 0.5
-SAMPLE_SECONDS: Final = 2.0
+SAMPLE_SECONDS: Final = 1.0
 DECISIONS_SECONDS: Final = 10.0
 SQUEEZED: Final = "store-resident"
 """The pod that is short of memory for a while."""

@@ -55,6 +55,11 @@ class Patch:
         """Return whether it surely did not."""
         return self.code is not None and BAD_REQUEST <= self.code < SERVER_ERROR
 
+    @property
+    def is_unclear(self) -> bool:
+        """Return whether nobody knows: its caller or its server was gone before the answer."""
+        return not self.is_done and not self.is_refused
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
@@ -180,11 +185,15 @@ def matched(patches: Sequence[Patch], witnesses: Witnesses) -> Matched:
             counts["decision"] += 1
         elif under_way.take(patch, (Outcome.ERROR,)):
             counts["ledger"] += 1
-        elif _is_within(patch.unix_seconds, witnesses.disk_full) and _take_line(lines, patch.pod):
+        elif _is_within(patch.unix_seconds, witnesses.disk_full) and _take_line(lines, patch.pod, TAKEN):
             counts["log"] += 1
         else:
             faults.append(f"{patch.pod}: the API server took {_words(patch.amounts)}, and nobody decided it")
-    unanswered = Counter(patch.pod for patch in patches if not patch.is_done and not patch.is_refused)
+    for patch in (patch for patch in patches if patch.is_unclear and patch.uid):
+        is_known = open_decisions.take(patch, (Outcome.ERROR, *TAKEN)) or under_way.take(patch, (Outcome.ERROR,))
+        if not is_known and not _take_line(lines, patch.pod, (Outcome.ERROR,)):
+            faults.append(f"{patch.pod}: {_words(patch.amounts)} was sent, and nobody decided it")
+    unanswered = Counter(patch.pod for patch in patches if patch.is_unclear and not patch.uid)
     for decided in open_decisions.left(TAKEN):
         if unanswered[decided.pod]:
             unanswered[decided.pod] -= 1
@@ -247,8 +256,8 @@ class _Decisions:
         ]
 
 
-def _take_line(lines: Counter[tuple[str, Outcome]], pod: str) -> bool:
-    for outcome in TAKEN:
+def _take_line(lines: Counter[tuple[str, Outcome]], pod: str, outcomes: Sequence[Outcome]) -> bool:
+    for outcome in outcomes:
         if lines[pod, outcome]:
             lines[pod, outcome] -= 1
             return True

@@ -33,7 +33,8 @@ UPGRADE_PART: Final = 0.5
 FIRST_POD_RATIO, LAST_POD_RATIO = 0.01, 0.97
 LIVES: Final = ((0.70, 5.0, 30.0), (0.25, 30.0, 90.0), (0.05, 90.0, 240.0))
 """How pods of which share live for how long, seconds: most are gone before the agent may size them."""
-FIRST_KILL_RATIO, LAST_KILL_RATIO = 0.02, 0.98
+KILL_PARTS: Final = ((0.02, 0.50), (0.65, 0.98))
+"""In which parts the agent is killed; between them lies the stretch in which a slow growth of it would show."""
 
 
 class Kind(StrEnum):
@@ -115,9 +116,11 @@ def _pods(random: Random, seconds: float, count: int) -> list[Event]:
 
 
 def _kills(random: Random, seconds: float, count: int) -> list[Event]:
+    (first, calm), (end, last) = KILL_PARTS
+    moments = [random.uniform(first, last - (end - calm)) for _ in range(count)]
     return [
-        Event(second=random.uniform(FIRST_KILL_RATIO, LAST_KILL_RATIO) * seconds, kind=Kind.AGENT_KILLED)
-        for _ in range(count)
+        Event(second=(moment if moment < calm else moment + end - calm) * seconds, kind=Kind.AGENT_KILLED)
+        for moment in moments
     ]
 
 

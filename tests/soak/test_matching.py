@@ -86,6 +86,15 @@ def test_a_server_that_was_killed_noted_only_that_a_patch_came() -> None:
     assert matched([came], witnesses()).faults == ()
 
 
+def test_a_patch_of_which_nobody_knows_what_became_must_have_been_decided_too() -> None:
+    cut_off = replace(PATCH, code=None)
+    assert len(matched([cut_off], witnesses()).faults) == 1
+    lost = replace(DECIDED, outcome=Outcome.ERROR)
+    assert matched([cut_off], witnesses(under_way=[lost])).faults == ()
+    assert matched([replace(PATCH, code=504)], witnesses(lost)).faults == ()
+    assert matched([cut_off], witnesses(logged={("soak/web-1", Outcome.ERROR): 1})).faults == ()
+
+
 def test_what_the_server_refused_must_be_known_to_the_agent() -> None:
     refused = replace(PATCH, code=409)
     known = {("soak/web-1", Outcome.CONFLICT): 1}

@@ -65,6 +65,14 @@ def test_the_clock_goes_forwards_and_backwards_by_an_hour_and_comes_back() -> No
     assert offsets == [STEP_SECONDS, 0.0, -STEP_SECONDS, 0.0]
 
 
+def test_kills_come_at_all_times_but_in_the_calm_after_the_upgrade() -> None:
+    kills = [event.second / 3600.0 for seed in range(5) for event in day(seed) if event.kind is Kind.AGENT_KILLED]
+    assert len(kills) == 250
+    assert not any(0.50 <= kill < 0.65 for kill in kills)
+    parts = Counter(int(kill * 20) for kill in kills)
+    assert all(parts[part] for part in (*range(10), *range(13, 20)))
+
+
 def test_more_kills_move_nothing_else() -> None:
     def others(kills: int) -> list[Event]:
         made = schedule(seed=1, seconds=600.0, pods=100, kills=kills)
