@@ -61,6 +61,8 @@ class Happened:
     born_seconds: dict[str, float] = field(default_factory=dict)
     """When pods were created, by ``namespace/name``; seconds of the run."""
     lost_originals: list[str] = field(default_factory=list)
+    vanished: list[str] = field(default_factory=list)
+    """Pods that were gone before anybody here deleted them."""
     sized_at_admission: int = 0
     memory_waited_usec: tuple[int, int] | None = None
     """Of the node and of the squeezed pod's container, in the memory's hour; None = it could not be made short."""
@@ -98,6 +100,9 @@ class Day:
         """About pods; an API server that is away gets them later, in their order."""
         self._hog = contextlib.ExitStack()
         self._full_since: float | None = None
+        self._waited = (0, 0)
+        self._going = ""
+        """The pod whose deletion was asked for last: a server that was killed may have done it."""
         self._due = {"look": 0.0, "sample": 0.0, "decisions": 0.0}
         self.happened = Happened()
 
@@ -232,10 +237,13 @@ class Day:
         except ApiError as error:
             if error.status != NOT_FOUND:
                 raise
-            return  # deleted by a server that was killed before it said so
+            if self._going != event.pod:
+                self.happened.vanished.append(f"{event.pod}: gone, and nobody was to take it away")
+            return
         fault = lost_original(self.happened.pods[now["metadata"]["uid"]], now, self.kept())
         if fault is not None:
             self.happened.lost_originals.append(fault)
+        self._going = event.pod
         self.plane.admin.delete(path, gracePeriodSeconds="0")
 
     def _fill(self) -> None:

@@ -161,6 +161,7 @@ class Evening:
         must(
             [
                 *broken_rules(self.patches, self.day.happened.pods),
+                *self.day.happened.vanished,
                 *strange_writes(agents, AGENT_WRITES),
                 *strange_writes(webhooks, WEBHOOK_WRITES),
             ],
@@ -246,6 +247,7 @@ class Evening:
             "events": {kind.value: happened.events[kind] for kind in Kind},
             "pods": len(happened.pods),
             "sized_at_admission": happened.sized_at_admission,
+            "admissions": {result: count for result, count in sorted(self.day.hook.admissions.items()) if count},
             "patches": dict(sorted(Counter(str(patch.code) for patch in self.patches).items())),
             "answers_logged": settled_outcomes(logged),
             "accepted": logged_total(logged, Outcome.ACCEPTED),

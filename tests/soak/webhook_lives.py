@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import re
 import shutil
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Final
 
@@ -15,6 +17,7 @@ from tests.cluster.webhook_process import SERVED_AS, SERVED_NAMES, WebhookProces
 from tests.soak.agent_lives import sample_of
 from tests.soak.flatness import Sample
 
+_ADMISSIONS: Final = re.compile(r'^plimsoll_webhook_requests_total\{result="(\w+)"\} (\S+)$', re.M)
 SETTINGS: Final = ("recommend.policy=cruise", "act.mode=enforce")
 
 
@@ -31,6 +34,8 @@ class WebhookLives:
         self._hook: WebhookProcess | None = None
         self._started = 0.0
         self.lives: list[list[Sample]] = []
+        self.admissions: Counter[str] = Counter()
+        """By how they came out, of all lives."""
         self.rotate()
 
     @property
@@ -61,7 +66,9 @@ class WebhookLives:
         self.lives.append([])
 
     def end(self) -> None:
-        """End it in order."""
+        """End it in order, and take over what it counted."""
+        if self._hook is not None:
+            self._count(self._hook)
         self._stack.close()
         self._hook = None
 
@@ -87,6 +94,14 @@ class WebhookLives:
             taken = sample_of(self._hook.process.pid, now - self.began, now - self._started)
             if taken is not None:
                 self.lives[-1].append(taken)
+
+    def _count(self, hook: WebhookProcess) -> None:
+        try:
+            page = hook.get("/metrics").body.decode()
+        except OSError:  # killed, or not ready yet: it counted nothing that can be had
+            return
+        for result, number in _ADMISSIONS.findall(page):
+            self.admissions[result] += int(float(number))
 
     def __enter__(self) -> WebhookLives:
         self.start()
