@@ -207,6 +207,7 @@ class SoakScenario:
 
     def restored(self) -> str:
         """Give all of them back."""
+        self.agent.ask("pause")  # who was not resized yet would be meanwhile
         answer = self.agent.ask("restore", all=True)
         still: list[str] = []
 

@@ -119,15 +119,21 @@ class Evening:
         return f"{len(self.day.happened.pods)} pods looked at when they went, {len(living)} of them here at the end"
 
     def _restored(self) -> str:
-        command = [sys.executable, "-m", "agent", "restore", "--all", "--socket", str(self.day.agent.socket)]
+        self._plimsoll("pause")  # who was not resized yet would be meanwhile
+        told = self._plimsoll("restore", "--all")
+        living = [(pod, now) for pod, now in self.day.living() if ROLES[pod.role].node == HERE]
+        must([fault for pod, now in living if (fault := not_restored(pod, now)) is not None], "have others")
+        lines = sum("restored and pinned" in line for line in told.splitlines())
+        return f"{lines} pods restored; all {len(living)} of the node request what was written"
+
+    def _plimsoll(self, *words: str) -> str:
+        """Run a verb as a person on the node does; give what it prints."""
+        command = [sys.executable, "-m", "agent", *words, "--socket", str(self.day.agent.socket)]
         done = subprocess.run(
             command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=RESTORE_SECONDS
         )
         must([] if done.returncode == 0 else done.stderr.splitlines()[-TOLD:], f"ended with {done.returncode}")
-        living = [(pod, now) for pod, now in self.day.living() if ROLES[pod.role].node == HERE]
-        must([fault for pod, now in living if (fault := not_restored(pod, now)) is not None], "have others")
-        lines = sum("restored and pinned" in line for line in done.stdout.splitlines())
-        return f"{lines} pods restored; all {len(living)} of the node request what was written"
+        return done.stdout
 
     # (2) Resizes
 
