@@ -124,7 +124,7 @@ def lost_original(pod: Born, now: Json, kept: Mapping[str, Amounts]) -> str | No
         return (
             None if annotated == pod.written else f"{pod.pod}: its annotation tells of other amounts than were written"
         )
-    if requests_of(amounts_of(now)) == requests_of(pod.written):
+    if not differing(pod.written, amounts_of(now)):
         return None
     found = kept.get(pod.uid)
     if found is None:
@@ -133,11 +133,20 @@ def lost_original(pod: Born, now: Json, kept: Mapping[str, Amounts]) -> str | No
 
 
 def not_restored(pod: Born, now: Json) -> str | None:
-    """Return what a pod has not got back; None = it requests what was written."""
-    stated, wanted = requests_of(amounts_of(now)), requests_of(pod.written)
-    return None if stated == wanted else f"{pod.pod}: requests {sorted(stated)}, and {sorted(wanted)} was written"
+    """Return what a pod has not got back; None = it has what was written, as far as a resize can give it back."""
+    other = differing(pod.written, amounts_of(now))
+    return f"{pod.pod}: {', '.join(other)}" if other else None
 
 
-def requests_of(amounts: Amounts) -> Amounts:
-    """Leave out limits."""
-    return frozenset(amount for amount in amounts if amount[2] == "request")
+def differing(written: Amounts, stated: Amounts) -> list[str]:
+    """Return which amounts are others than were written.
+
+    A resize neither adds a limit nor takes one away; the webhook does either at admission.
+    """
+    was, now = ({(name, of, kind): amount for name, of, kind, amount in some} for some in (written, stated))
+    keys = {key for key in was.keys() | now.keys() if key[2] == "request" or (key in was and key in now)}
+    return [
+        f"{' '.join(key)} {now.get(key)} in place of {was.get(key)}"
+        for key in sorted(keys)
+        if was.get(key) != now.get(key)
+    ]

@@ -11,7 +11,7 @@ import pytest
 from tests.cluster.api import Json
 from tests.soak.matching import Patch
 from tests.soak.roles import HERE, document
-from tests.soak.rules import Born, born, broken_rules, kept_originals, lost_original, not_restored
+from tests.soak.rules import Born, born, broken_rules, differing, kept_originals, lost_original, not_restored
 
 PATCH = Patch(
     pod="soak/bounded-1",
@@ -89,4 +89,13 @@ def test_an_original_that_is_gone_or_another_is_told() -> None:
 def test_a_pod_that_has_all_it_had_is_restored() -> None:
     (pod,) = pods().values()
     assert not_restored(pod, made(cpu="0.2")) is None
-    assert "soak/bounded-1" in str(not_restored(pod, made(cpu="120m")))
+    assert not_restored(pod, made(cpu="120m")) == "soak/bounded-1: app cpu request 120 in place of 200"
+
+
+def test_limits_count_where_they_were_written_and_still_stand() -> None:
+    written, stated = (("app", "cpu", "limit", 800), ("app", "cpu", "request", 200)), ("app", "cpu", "request", 200)
+    raised = ("app", "cpu", "limit", 12_000)
+    assert differing(frozenset(written), frozenset({stated})) == []
+    assert differing(frozenset({stated}), frozenset({stated, raised})) == []
+    assert differing(frozenset(written), frozenset({stated, raised})) == ["app cpu limit 12000 in place of 800"]
+    assert differing(frozenset(written), frozenset()) == ["app cpu request None in place of 200"]
