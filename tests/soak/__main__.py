@@ -15,12 +15,12 @@ import os
 import shutil
 import signal
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
+from agent.node.files.documents import DECISION
 from tests.cluster.binaries import BinaryError, ensure
 from tests.cluster.certificates import CertificateError
 from tests.cluster.control_plane import control_plane
@@ -28,7 +28,7 @@ from tests.cluster.processes import ClusterError
 from tests.e2e.steps import Steps
 from tests.guest.machine import REPOSITORY
 from tests.kernel.cgroups import why_not
-from tests.soak import memory_hog, verdicts
+from tests.soak import leftovers, memory_hog, verdicts
 from tests.soak.agent_lives import AgentLives
 from tests.soak.day import APISERVER_ARGUMENTS, CONTROLLERS, Day, as_record, register, stage
 from tests.soak.schedule import Event, residents, schedule
@@ -106,7 +106,9 @@ def run(arguments: argparse.Namespace) -> int:
     )
     if memory_hog.why_not() is not None:
         say(str(memory_hog.why_not()))
-    folder = Path(tempfile.mkdtemp(prefix="plimsoll-soak-"))
+    for left in leftovers.sweep():
+        say(f"removed what a killed run left: {left}")
+    folder = leftovers.own_folder()
     try:
         older = built(arguments.older, folder / "older")
         say(f"the control plane starts, in {folder}")
@@ -172,6 +174,8 @@ def write(out: Path, events: Sequence[Event], day: Day, steps: Steps, counts: di
             for number, life in enumerate(lives, 1):
                 for sample in life:
                     file.write(as_record("sample", {"who": who, "life": number, **dataclasses.asdict(sample)}) + "\n")
+        for _, decision in sorted(day.agent.decisions.items()):
+            file.write(as_record("decision", DECISION.to_json(decision)) + "\n")
         for row in steps.rows:
             file.write(as_record("verdict", dataclasses.asdict(row)) + "\n")
         file.write(as_record("counts", counts) + "\n")

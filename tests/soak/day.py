@@ -24,6 +24,7 @@ from tests.cluster.webhook_process import ACCOUNT, AUDIENCE, registration
 from tests.cluster.webhook_process import NAMESPACE as WEBHOOK_NAMESPACE
 from tests.kernel.cgroups import CgroupTree
 from tests.soak.agent_lives import AgentLives
+from tests.soak.leftovers import MEMORY_DISKS
 from tests.soak.memory_hog import NODE_PRESSURE, memory_hog, waited_usec
 from tests.soak.memory_hog import why_not as why_no_hog
 from tests.soak.roles import ELSEWHERE, HERE, NAMESPACE, ROLES, SPARED_NAMESPACE, document
@@ -321,7 +322,7 @@ def stage(plane: ControlPlane, folder: Path) -> Iterator[Stage]:
     reporting.write_text(token(ACCOUNT, HERE, AUDIENCE))
     acting = kubeconfig(plane.api_with_token(token(ACCOUNT, HERE)), folder / "agent.kubeconfig")
     judging = kubeconfig(plane.api_with_token(token("plimsoll-webhook", None)), folder / "webhook.kubeconfig")
-    rings = Path("/dev/shm") / f"{folder.name}-rings"
+    rings = MEMORY_DISKS / f"{folder.name}-rings"
     rings.mkdir()
     try:
         with CgroupTree() as tree, KubeletPlay(plane, HERE), KubeletPlay(plane, ELSEWHERE):
