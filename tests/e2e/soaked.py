@@ -60,6 +60,8 @@ class SoakScenario:
     under_way: list[Decided] = field(default_factory=list)
     disk_full: list[tuple[float, float]] = field(default_factory=list)
     patches: Sequence[Patch] = ()
+    logs: dict[str, str] = field(default_factory=dict)
+    """By file in the guest, one of each life."""
 
     @property
     def agent(self) -> AgentPod:
@@ -132,6 +134,7 @@ class SoakScenario:
 
     def kill(self) -> float:
         """Kill it, take down what it had under way, and wait until it serves again; give the seconds."""
+        self.logged()
         identity = self.agent.kill()
         self.under_way += under_way_of(self.read_json(LEDGER))
         return self.agent.wait_restarted(identity)
@@ -277,9 +280,13 @@ class SoakScenario:
         return self.node.exchange / names[0]
 
     def logged(self) -> Path:
-        """Copy what all lives of the agent logged, without the runtime's head of each line."""
-        text = self.node.run(f"cat /var/log/pods/{fence.NAMESPACE}_*/{NAME}/*.log")
-        lines = (line.split(" ", 3)[-1] for line in text.splitlines())
+        """Copy what all lives of the agent logged, without the runtime's head of each line.
+
+        The kubelet keeps the logs of two lives: those of earlier ones were copied before.
+        """
+        for path in self.node.run(f"ls /var/log/pods/{fence.NAMESPACE}_*/{NAME}/*.log").split():
+            self.logs[path] = self.node.read(path)
+        lines = (line.split(" ", 3)[-1] for path in sorted(self.logs) for line in self.logs[path].splitlines())
         file = self.node.exchange / "agent-soak.log"
         file.write_text("\n".join(lines) + "\n")
         return file
