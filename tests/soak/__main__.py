@@ -44,6 +44,10 @@ DISK_MIB: Final = 64
 """History, ledger, holds, decisions and the queue of reports; a node's history of 64 rows is 4 MiB."""
 
 
+class SoakError(Exception):
+    """The day cannot be played; one line."""
+
+
 def main() -> int:
     """Play the day and judge it."""
     arguments = parse()
@@ -55,7 +59,7 @@ def main() -> int:
     try:
         ensure(PROGRAMS, progress=lambda line: say(line) if " found: " not in line else None)
         return run(arguments)
-    except (BinaryError, CertificateError, ClusterError, SourcesError) as error:
+    except (BinaryError, CertificateError, ClusterError, SoakError, SourcesError) as error:
         print(error, file=sys.stderr)
         return 2
     except KeyboardInterrupt:
@@ -93,11 +97,28 @@ def count(text: str) -> int:
     return int(text)
 
 
+def begin(out: Path) -> None:
+    """Make the folder of the findings anew; one that holds anything but a soak's is left alone.
+
+    Raises:
+        SoakError: It is somebody else's, or cannot be made.
+    """
+    try:
+        if out.is_dir() and not {one.name for one in out.iterdir()} <= {RECORDS, PAGE, LOGS}:
+            raise SoakError(
+                f"soak: --out {out} holds more than a soak's findings; allowed: a new folder or a soak's own"
+            )
+        if out.is_dir():
+            shutil.rmtree(out)
+        out.mkdir(parents=True)
+    except OSError as error:
+        raise SoakError(f"soak: --out {out}: {error.strerror}; allowed: a folder that can be made") from error
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Bring everything up, play, judge."""
     out: Path = arguments.out
-    shutil.rmtree(out, ignore_errors=True)
-    out.mkdir(parents=True)
+    begin(out)
     seconds = arguments.minutes * 60.0
     events = schedule(seed=arguments.seed, seconds=seconds, pods=arguments.pods, kills=arguments.kills)
     heading = (
