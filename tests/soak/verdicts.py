@@ -31,10 +31,12 @@ from tests.soak.schedule import Event, Kind
 
 WEBHOOK_USER: Final = f"system:serviceaccount:{fence.NAMESPACE}:plimsoll-webhook"
 MIB: Final = float(1 << 20)
-WARM_UP_SECONDS: Final = 30.0
-"""Of a process, before its memory is compared with itself: windows fill, the policy learns the history."""
-LEAST_RSS_BYTES: Final = 1.0 * MIB
-"""An allocator takes and gives that much at once."""
+WARM_UP_SECONDS: Final = {"agent": 30.0, "webhook": 120.0}
+"""Before a process is compared with itself: windows fill, the policy learns; the webhook has had a report or two."""
+LEAST_RSS_BYTES: Final = 2.0 * MIB
+"""What an allocator takes at once."""
+SIZED_SECONDS: Final = 300.0
+"""So long a run must be for new pods to be sized at admission: two reports, and history of a minute."""
 LEAST_DESCRIPTORS: Final = 4.0
 """Connections come and go, those of scrapes and questions too."""
 FULL_MARGIN_SECONDS: Final = 5.0
@@ -219,7 +221,9 @@ class Evening:
             if reply.status != 200:
                 missing.append(f"{path}: {reply.status}")
         must(missing, "are not known")
-        return f"{len(sought)} workloads"
+        sized = self.day.happened.sized_at_admission
+        must([] if sized or self.seconds < SIZED_SECONDS else ["none of them"], "new pods were sized by it")
+        return f"{len(sought)} workloads; {sized} new pods were sized by it"
 
     def _database(self) -> str:
         fault = database_fault(self.day.hook.database)
@@ -230,7 +234,9 @@ class Evening:
 
     def _flat(self, figure: str, least: float, unit: float, name: str) -> str:
         lives = {"agent": self.day.agent.lives, "webhook": self.day.hook.lives}
-        grown = {who: growth(some, figure, warm_up_seconds=WARM_UP_SECONDS, least=least) for who, some in lives.items()}
+        grown = {
+            who: growth(some, figure, warm_up_seconds=WARM_UP_SECONDS[who], least=least) for who, some in lives.items()
+        }
         told = [f"{who}: {growth_words(one, unit, name)}" for who, one in grown.items()]
         must([words for words, one in zip(told, grown.values(), strict=True) if not one.is_flat], "is not flat")
         return "; ".join(told)

@@ -18,7 +18,8 @@ from tests.soak.agent_lives import sample_of
 from tests.soak.flatness import Sample
 
 _ADMISSIONS: Final = re.compile(r'^plimsoll_webhook_requests_total\{result="(\w+)"\} (\S+)$', re.M)
-SETTINGS: Final = ("recommend.policy=cruise", "act.mode=enforce")
+SETTINGS: Final = ("recommend.policy=cruise", "act.mode=enforce", "plan.minAgeSeconds=60")
+"""The last: new pods are sized by the history of a minute, where it is an hour."""
 
 
 class WebhookLives:
