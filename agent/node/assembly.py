@@ -53,7 +53,7 @@ from agent.node.sampling.unit_table import UnitTable
 from agent.node.sampling.watched_cgroups import WatchedCgroups
 from agent.node.sampling.window_settings import pod_ring_geometry, ring_geometry, window_policy
 from agent.sensing.discovery import Discovery, UnitScope
-from agent.sensing.machine import Machine, find_cgroup_mount, node_name
+from agent.sensing.machine import Machine, find_cgroup_mount, has_generational_lru, node_name
 from agent.sensing.memory_events import OomKill
 from agent.sensing.ring_file import RingFile
 from agent.sensing.sampler import open_sampler, raise_open_files_limit
@@ -135,12 +135,15 @@ class Watch:
         )
         self.directions = self._directions(settings)
         self.orders = self._orders(settings, connection)
+        windows = window_policy(
+            settings, capacity_millicores=machine.capacity_millicores, tells_file_use=not has_generational_lru()
+        )
         self.observer = Observer(
             rings=self.sampling.rings,
             units=self.sampling.units,
             machine=machine,
             heartbeat=self.sampling.loop.heartbeat,
-            windows=window_policy(settings, capacity_millicores=machine.capacity_millicores),
+            windows=windows,
             source=source,
             slow_interval_seconds=settings.sampling.slow_interval_seconds,
             sums=open_window_reader(self.sampling.rings),
@@ -151,7 +154,7 @@ class Watch:
                 units=self.sampling.pods.units,
                 machine=machine,
                 heartbeat=self.sampling.pods.heartbeat,
-                windows=window_policy(settings, capacity_millicores=machine.capacity_millicores),
+                windows=windows,
                 source=source,
                 slow_interval_seconds=settings.sampling.slow_interval_seconds,
                 sums=open_window_reader(self.sampling.pods.rings),

@@ -121,6 +121,17 @@ def read_controllers(mount: Path) -> tuple[str, ...]:
     return tuple((mount / "cgroup.controllers").read_text().split())
 
 
+def has_generational_lru(switch: Path = Path("/sys/kernel/mm/lru_gen/enabled")) -> bool:
+    """Return whether the kernel keeps pages by generations (multi-generational LRU), from 6.1 on where it is on.
+
+    Source: Documentation/admin-guide/mm/multigen_lru.rst: bit 0 of a hexadecimal number.
+    """
+    try:
+        return bool(int(switch.read_text(encoding="ascii"), 16) & 1)
+    except (OSError, ValueError):
+        return False
+
+
 def node_name() -> str:
     """Return this node's name: NODE_NAME as the chart's downward API sets it, else the host's."""
     return os.environ.get("NODE_NAME") or socket.gethostname()

@@ -45,8 +45,8 @@ def cold_file(pieces: Sequence[NDArray[np.void]], policy: WindowPolicy, *, end_m
         end_monotonic_ns: The window's end; later rows are left out.
 
     Returns:
-        Why it is not known: the kernel tells no refaults of files (before 5.9) or no pressure, the cgroup was not
-        watched for the whole window, or there are too many gaps in it.
+        Why it is not known: the kernel tells no refaults of files (before 5.9) or no pressure, or its lists do not
+        tell use (the policy knows), the cgroup was not watched for the whole window, or there are too many gaps in it.
     """
     return cold_file_of(cold_sums(pieces, policy, end_monotonic_ns=end_monotonic_ns), policy, end_monotonic_ns)
 
@@ -107,7 +107,7 @@ def cold_sums(pieces: Sequence[NDArray[np.void]], policy: WindowPolicy, *, end_m
 
 def cold_file_of(sums: ColdSums, policy: WindowPolicy, end_monotonic_ns: int) -> ColdFile | Missing:
     """Return the cold file cache that these sums make, as ``cold_file`` says."""
-    if not sums.rows:
+    if not sums.rows or not policy.tells_file_use:
         return Missing.NO_SIGNAL
     window_seconds = policy.memory_rows_seconds
     start_ns, step_ns = end_monotonic_ns - int(window_seconds * NS), int(policy.memory_max_step_seconds * NS)

@@ -38,6 +38,8 @@ class WindowPolicy:
     """Who waits for memory (PSI some) for so large a share of a step has no cold file cache, 0..1."""
     page_bytes: int = 4096
     """Of a page of this machine's memory: refaults are counted in pages."""
+    tells_file_use: bool = True
+    """The kernel puts a page of a file on another list when it is read again; its multi-generational LRU does not."""
     leaves_out_cold_file: bool = False
     """Cold file cache is left out of what is asked for; else it is told of only."""
 

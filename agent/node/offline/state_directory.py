@@ -19,7 +19,7 @@ from agent.node.reports.directives_file import FILE_NAME as DIRECTIVES_FILE
 from agent.node.reports.directives_file import Directions
 from agent.node.sampling.pods_file import NoPods, PodsFile
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit, identity_at
-from agent.sensing.machine import node_name
+from agent.sensing.machine import has_generational_lru, node_name
 from agent.sensing.state_file import RingError
 from agent.settings import Settings
 
@@ -113,6 +113,7 @@ class RestingNode(StillNode):
                 end_monotonic_ns=newest_ns,
                 interval_seconds=settings.sampling.interval_seconds,
                 slow_interval_seconds=settings.sampling.slow_interval_seconds,
+                tells_file_use=not has_generational_lru(),
             ),
             node=settings.node_name or node_name(),
             source="state",

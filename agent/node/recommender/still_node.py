@@ -47,6 +47,8 @@ class StillMeasured:
     """Between two samples."""
     slow_interval_seconds: float
     """Between two memory rows."""
+    tells_file_use: bool = True
+    """Whether the kernel's lists did; of a recording it is not known."""
 
 
 class StillNode:
@@ -78,7 +80,11 @@ class StillNode:
             units=measured.units,
             machine=machine,
             heartbeat=SweepHeartbeat(measured.interval_seconds, sampler_name="none"),
-            windows=window_policy(settings, capacity_millicores=capacity_millicores or machine.capacity_millicores),
+            windows=window_policy(
+                settings,
+                capacity_millicores=capacity_millicores or machine.capacity_millicores,
+                tells_file_use=measured.tells_file_use,
+            ),
             source=source,
             slow_interval_seconds=measured.slow_interval_seconds,
             clock_ns=lambda: measured.end_monotonic_ns,

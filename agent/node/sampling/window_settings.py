@@ -20,8 +20,8 @@ RAW_MARGIN_ROWS: Final = 44
 """Rows beyond the window: early sweeps on contention, and time for a reader before its rows are overwritten."""
 
 
-def window_policy(settings: Settings, *, capacity_millicores: int) -> WindowPolicy:
-    """Return the windows that are configured."""
+def window_policy(settings: Settings, *, capacity_millicores: int, tells_file_use: bool = True) -> WindowPolicy:
+    """Return the windows that are configured; ``tells_file_use``: of the kernel that was measured."""
     windows = settings.windows
     return WindowPolicy(
         capacity_millicores=capacity_millicores,
@@ -36,6 +36,7 @@ def window_policy(settings: Settings, *, capacity_millicores: int) -> WindowPoli
         cold_file_window_seconds=settings.memory.cold_file_window_seconds,
         memory_waiting_ratio=settings.act.urgent_memory_waiting_ratio,
         page_bytes=PAGESIZE,
+        tells_file_use=tells_file_use,
         leaves_out_cold_file=settings.memory.cold_file is ColdFileChoice.EXCLUDE,
     )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from agent.core.window.cold_file import cold_file
 from agent.core.window.policy import WindowPolicy
 from agent.core.window.snapshot import ColdFile
+from agent.sensing.machine import has_generational_lru
 from tests.guest.full_tree import FullTree
 from tests.guest.waiting import wait_for
 from tests.guest.watching import CAPACITY_MILLICORES, SamplerName, Watched, watching
@@ -20,6 +22,7 @@ pytestmark = pytest.mark.guest
 
 BOTH = pytest.mark.parametrize("which", ["native", "reference"])
 MIB = 1024 * 1024
+SWITCH = Path("/sys/kernel/mm/lru_gen/enabled")
 POLICY = WindowPolicy(
     capacity_millicores=CAPACITY_MILLICORES,
     memory_window_seconds=2.0,
@@ -45,6 +48,28 @@ def file() -> str:
     return found
 
 
+@pytest.fixture
+def classic_lists() -> Iterator[None]:
+    """File pages on an active and an inactive list, also on a kernel that keeps generations of them."""
+    yield from generations(on=False)
+
+
+@pytest.fixture
+def generational_lists() -> Iterator[None]:
+    """Pages by generations, where the kernel can do that (6.1)."""
+    yield from generations(on=True)
+
+
+def generations(*, on: bool) -> Iterator[None]:
+    if not SWITCH.is_file():
+        yield
+        return
+    before = SWITCH.read_text(encoding="ascii")
+    SWITCH.write_text("y" if on else "n", encoding="ascii")
+    yield
+    SWITCH.write_text(before, encoding="ascii")
+
+
 def cold_now(watched: Watched) -> ColdFile | None:
     """Sweep once; return what is cold, None = not known yet."""
     watched.sweep(slow=True)
@@ -54,6 +79,7 @@ def cold_now(watched: Watched) -> ColdFile | None:
 
 
 @BOTH
+@pytest.mark.usefixtures("classic_lists")
 def test_file_that_was_left_is_cold_and_one_that_is_missed_is_not(
     tree: FullTree, which: SamplerName, file: str
 ) -> None:
@@ -98,3 +124,13 @@ def test_file_that_was_left_is_cold_and_one_that_is_missed_is_not(
         assert of_left is not None
         assert of_left.refaulted_bytes > 3 * MIB
         assert of_left.total_bytes < 4 * MIB
+
+
+@pytest.mark.usefixtures("generational_lists")
+def test_pages_that_are_kept_by_generations_do_not_tell_who_came_back(tree: FullTree, file: str) -> None:
+    assert has_generational_lru() == SWITCH.is_file()
+    tree.make("again")
+    tree.spawn("again", read(file, mebibytes=8, then="echo read; exec sleep 600"))
+    wait_for(lambda: tree.read_flat("again", "memory.stat")["file"] >= 8 * MIB, "8 MiB read")
+    if not SWITCH.is_file():  # the older kernel's lists tell, and are believed
+        wait_for(lambda: tree.read_flat("again", "memory.stat")["active_file"] >= 6 * MIB, "6 MiB read a second time")

@@ -11,6 +11,7 @@ from agent.sensing.machine import (
     Machine,
     MachineError,
     find_cgroup_mount,
+    has_generational_lru,
     node_name,
     parse_mounts,
     read_controllers,
@@ -148,3 +149,12 @@ def test_status_after_a_total_that_fell_has_no_waiting(tmp_path: Path) -> None:
     machine = Machine("worker-7", tmp_path)
     set_pressure(tmp_path, "cpu", 50)
     assert machine.status(least_seconds=0).cpu_waiting_ratio is None
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"), [("0x0007\n", True), ("0x0001\n", True), ("0x0000\n", False), ("?", False)]
+)
+def test_the_kernels_switch_tells_of_its_generations(tmp_path: Path, text: str, expected: bool) -> None:
+    (tmp_path / "enabled").write_text(text, encoding="ascii")
+    assert has_generational_lru(tmp_path / "enabled") is expected
+    assert not has_generational_lru(tmp_path / "of an older kernel")

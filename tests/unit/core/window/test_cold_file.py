@@ -51,6 +51,13 @@ def test_cache_that_stays_as_it_is_for_the_window_is_cold() -> None:
     assert left_out.is_left_out
 
 
+def test_nothing_is_known_where_the_kernels_lists_do_not_tell_use() -> None:
+    rows = [memory(10 * i, 900, active=300, inactive=50, anon=500) for i in range(1, 14)]
+    blind = replace(EXCLUDE, tells_file_use=False)
+    assert told(rows, blind) is Missing.NO_SIGNAL
+    assert left_out_bytes(rows, blind, end_monotonic_ns=round(END * NS)) == 0
+
+
 def test_refaults_within_the_window_are_in_use() -> None:
     # (10, 130]: the row at 10 s is where the count begins; 3 pages came back in the window, 5 before.
     rows = [memory(0, refaults=2), memory(10, refaults=7, active=50_000, inactive=9)]
