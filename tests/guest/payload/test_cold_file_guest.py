@@ -102,15 +102,19 @@ def test_file_that_was_left_is_cold_and_one_that_is_missed_is_not(
             return all(known)
 
         wait_for(both_are_known, "a window of readings")
-        of_left, of_reader = cold_now(left), cold_now(reader)
-        print(f"{which}: left {of_left}, reader {of_reader}")
+        of_left = cold_now(left)
+        print(f"{which}: left {of_left}")
         assert of_left is not None
-        assert of_reader is not None
         assert of_left.refaulted_bytes == 0
         active_bytes = tree.read_flat("left", "memory.stat")["active_file"]
         assert 6 * MIB <= of_left.active_bytes <= active_bytes
-        assert of_reader.refaulted_bytes > 0
-        assert of_reader.total_bytes == 0
+
+        def all_is_missed() -> bool:
+            of_reader = cold_now(reader)
+            return of_reader is not None and of_reader.refaulted_bytes > 0 and of_reader.total_bytes == 0
+
+        # On a busy machine it takes longer than a window to come round to all pages.
+        wait_for(all_is_missed, "a window in which the reader missed all that it has")
 
         # The kernel takes it away, and somebody comes back for it: what was missed is cold no more.
         high = tree.absolute("left") / "memory.high"
