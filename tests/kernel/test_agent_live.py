@@ -296,7 +296,9 @@ def test_corrupt_state_file_is_set_aside_told_and_replaced(
     with aside.open("rb") as file:
         assert file.read(4096) == bytes(damaged)
     told = [json.loads(line) for line in agent.stderr.read_text().splitlines()]
-    (warning,) = [line for line in told if line["level"] == "warning"]
+    # A busy machine may be warned of besides: a sweep that came late, a slow turn.
+    (warning,) = [line for line in told if "kept_as" in line]
+    assert warning["level"] == "warning"
     assert warning["kept_as"] == str(aside)
     assert "checksum" in warning["reason"]
     assert any("checksum" in note for note in agent.snapshot()["notes"])
