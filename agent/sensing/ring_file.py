@@ -270,10 +270,10 @@ class RingFile:
                 used = self._slots.used()
         else:
             used = self._slots.stored_used()
+        numbers = np.array(used, dtype=np.intp)
         rows_bytes = sum(
-            min(ring.head(slot), ring.length) * ring.dtype.itemsize
+            int(np.minimum(ring.heads[numbers], ring.length).sum()) * ring.dtype.itemsize
             for ring in (self._raw, self._memory_rows, self._minutes)
-            for slot in used
         )
         return FILE_HEADER_BYTES + len(used) * SLOT_HEADER.itemsize + rows_bytes
 

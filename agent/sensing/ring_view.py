@@ -136,7 +136,9 @@ class RingView:
         """
         view = self
         while True:
-            copy = np.concatenate(view.pieces) if view.pieces else np.empty(0, view._ring.dtype)
+            # Of one piece a copy: to join records numpy works out in Python, each time, which fields they share.
+            first, *more = view.pieces or (np.empty(0, view._ring.dtype),)
+            copy = np.concatenate(view.pieces) if more else first.copy()
             if view.intact():
                 return copy
             again = RingView(self._ring, self._slot, len(view) // 2)

@@ -62,6 +62,7 @@ class SlotTable:
     ) -> None:
         """Know of nothing yet: ``adopt`` loads what the file holds."""
         self._memory, self._words, self._halves, self._geometry = memory, words, halves, geometry
+        self._first_offset, self._stride = geometry.first_slot_offset, geometry.slot_stride
         self._path, self._fd = path, fd
         self._by_path: dict[str, int] = {}
         self._free: list[int] = []
@@ -152,7 +153,7 @@ class SlotTable:
         if not 0 <= slot < self._geometry.max_slots:
             msg = f"slot {slot}, allowed are 0 to {self._geometry.max_slots - 1}"
             raise ValueError(msg)
-        return self._geometry.first_slot_offset + slot * self._geometry.slot_stride
+        return self._first_offset + slot * self._stride
 
     def _set_state(self, slot: int, state: int) -> None:
         self._halves[(self._offset(slot) + _STATE_OFFSET) >> 2] = state
@@ -180,14 +181,13 @@ class SlotTable:
         """Give the slot's part of the file its disk blocks: a write into a hole of a full disk would be a SIGBUS."""
         if self._fd is None:
             return
-        stride = self._geometry.slot_stride
         try:
-            os.posix_fallocate(self._fd, self._offset(slot), stride)
+            os.posix_fallocate(self._fd, self._offset(slot), self._stride)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                 msg = f"state file {self._path}: its disk gives no blocks: {error.strerror}"
                 raise RingError(msg) from error
-            msg = f"state file {self._path}: no room for {stride} bytes more: {error.strerror}"
+            msg = f"state file {self._path}: no room for {self._stride} bytes more: {error.strerror}"
             raise RingsFull(msg) from error
 
     def _set_free(self, slot: int) -> None:
