@@ -11,6 +11,8 @@ NATIVE := native/sampler.c native/sampler.h native/build_sampler.py setup.py $(w
 ARGS ?=
 # How many tests `make test` runs at once where several may.
 WORKERS ?= 2
+# Containers are often made with this set: then every process of every test compiles all of it again, a quarter of `make unit`.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help run demo test unit explore lint format bench bench-policies bench-fortnight bench-reaction bench-peers bench-memory bench-webhook guest e2e experiment prove soak scale cluster cluster-tools test-tools conformance image image-check release-check clean
 

@@ -16,7 +16,7 @@ from agent.core.admission.pod_admission import admit
 from agent.core.cluster.facts import ClusterRules, FrozenAxes, LimitRangeItem, NodeAmounts, Quota
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Pod
-from agent.core.cluster.workload import Workload
+from agent.core.cluster.workload import Workload, no_job_owner, with_top_owner
 from agent.core.history.rollup import NodeClass
 from agent.core.orders import annotations as names
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
@@ -172,6 +172,9 @@ class Cluster:
 
     def replicas(self, workload: Workload) -> int | None:
         return self.running
+
+    def with_top_owner(self, pod: Pod) -> Pod:
+        return with_top_owner(pod, group_by=(), job_owner=no_job_owner)
 
     def bounds_fault(self, namespace: str) -> str | None:
         return self.doubt

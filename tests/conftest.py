@@ -65,6 +65,8 @@ SECONDS: Final[dict[str, int]] = {
     "tests/webhook/test_store_replicas.py": 50,
     "tests/webhook/test_arbiter.py": 45,
     "tests/webhook/test_surface.py": 40,
+    "tests/webhook/test_importing.py": 35,
+    "tests/webhook/test_backfill.py": 30,
     "tests/unit/core/recommender/test_bounds.py": 35,
     "tests/webhook/test_openapi_fuzz.py": 35,
     "tests/webhook/test_store_schema.py": 35,

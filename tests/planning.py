@@ -58,7 +58,9 @@ def requirements(
 
 def container(name: str = "app", *, kind: ContainerKind = ContainerKind.REGULAR, **stated: Any) -> Container:
     """Return a container; 100m and 64 MiB requested unless told."""
-    flags = {name: stated.pop(name) for name in ("restarts_for_cpu", "restarts_for_memory") if name in stated}
+    flags = {
+        name: stated.pop(name) for name in ("restarts_for_cpu", "restarts_for_memory", "runtime") if name in stated
+    }
     return Container(
         name=name, kind=kind, resources=requirements(**(stated or {"cpu": 100, "memory": 64 * MIB})), **flags
     )

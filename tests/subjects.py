@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 
 from agent.core.cluster.pod import QosClass
+from agent.core.cluster.runtime_profile import LanguageRuntime
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.cluster.workload import Workload
 from agent.core.history.minutes import Minutes, OutOfMemory
@@ -71,6 +72,8 @@ def stated(
     current: float | None = None,
     is_guaranteed: bool = False,
     keeps_limit: bool = False,
+    heap_floor: float | None = None,
+    limit_reader: LanguageRuntime | None = None,
 ) -> Stated:
     """Return what one row states and uses; None = not stated, not known."""
     return Stated(
@@ -88,6 +91,8 @@ def stated(
         has_memory_current=bools(current is not None),
         is_guaranteed=bools(is_guaranteed),
         keeps_memory_limit=bools(keeps_limit),
+        heap_floor_bytes=None if heap_floor is None else floats(heap_floor),
+        limit_readers=None if limit_reader is None else [limit_reader],
     )
 
 

@@ -45,6 +45,7 @@ from agent.node.resize.actor import Actor
 from agent.node.resize.barriers import Barriers
 from agent.node.resize.ledger_file import FILE_NAME as LEDGER_FILE
 from agent.node.resize.ledger_file import LedgerFile
+from agent.node.resize.startup_boosts import StartupBoosts
 from agent.node.resize.step_sender import StepSender, reserve_of
 from agent.node.resize.teller import ActTeller
 from agent.node.resize.writer import StepWriter
@@ -288,6 +289,8 @@ class Turns:
         self.has_history = True
         self.too_old: str | None = None
         self.in_use: dict[str, int] = {}
+        self.quiet: set[str] = set()
+        """Boosted containers whose CPU has become quiet."""
         self.plans: list[tuple[float, Planned]] = []
         self.triggers: list[tuple[float, Trigger]] = []
         self.later: list[_Later] = []
@@ -336,11 +339,13 @@ class Turns:
             rights=self.rights,
             clocks=ActingClocks(now=lambda: self.wall, wall_now=lambda: self.wall, monotonic=lambda: self.clock),
             memory_in_use=lambda _: self.in_use,
+            quiet_cpu=lambda pod, boost: frozenset(self.quiet),
         )
         self.writer = StepWriter(parts)
         self.barriers = Barriers(parts, self)
         self.teller = ActTeller(parts, self.barriers, self._events())
         restoring = RestorePromises(self.holds, self.ledger)
+        boosts = StartupBoosts(ledger=self.ledger, journal=self.journal, series=self.series, quiet=parts.quiet_cpu)
         self.bucket = self._new_bucket()
         self.actor = Actor(
             parts,
@@ -353,9 +358,11 @@ class Turns:
                 barriers=self.barriers,
                 teller=self.teller,
                 restoring=restoring,
+                boosts=boosts,
                 bucket=self.bucket,
             ),
             restoring=restoring,
+            boosts=boosts,
             keepers=(self.keeper,),
             counts=LoopSeries(lambda: self.clock).begin("acting"),
         )

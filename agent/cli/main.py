@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Final, NoReturn, Protocol
 
+from agent.cli.text.program_name import program_name
 from agent.cli.verb_table import VERBS
 
 # numpy's BLAS starts a thread per CPU and reserves memory for each; Plimsoll multiplies no matrices. Set before any
@@ -17,10 +18,14 @@ from agent.cli.verb_table import VERBS
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
-class _VerbModule(Protocol):
-    def add_arguments(self, parser: argparse.ArgumentParser) -> None: ...
+class VerbModule(Protocol):
+    """What a verb's module has."""
 
-    def run(self, arguments: argparse.Namespace) -> int: ...
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare the verb's arguments."""
+
+    def run(self, arguments: argparse.Namespace) -> int:
+        """Run it; return the exit code."""
 
 
 _CHOICE: Final = re.compile(r"(?P<where>[^:]+): invalid choice: (?P<given>.*) \(choose from (?P<allowed>.*)\)", re.S)
@@ -29,10 +34,11 @@ _SPAN: Final = re.compile(r"(?:\d+[smhd])+")
 """What stands after ``--for``."""
 
 
-class _Parser(argparse.ArgumentParser):
+class VerbParser(argparse.ArgumentParser):
     """Errors on one line: what, where, what is allowed; exit code 2."""
 
     def error(self, message: str) -> NoReturn:
+        """Print it and leave."""
         choice = _CHOICE.fullmatch(message)
         if choice is not None:  # in the words of all other lines
             allowed = choice["allowed"].replace("'", "")
@@ -55,9 +61,9 @@ class _Parser(argparse.ArgumentParser):
         self.error(f"unrecognized arguments: {' '.join(words)}{allowed}")
 
 
-def build_parser(verb: str | None) -> _Parser:
+def build_parser(verb: str | None) -> VerbParser:
     """Build the parser; only the verb that is asked for is imported and has its arguments filled in."""
-    parser = _Parser(
+    parser = VerbParser(
         prog="plimsoll",
         description="Plimsoll sizes Kubernetes pods from the node: it measures what each container really needs.",
         allow_abbrev=False,
@@ -67,7 +73,7 @@ def build_parser(verb: str | None) -> _Parser:
     for name, entry in VERBS.items():
         sub = verbs.add_parser(name, help=entry.summary, description=entry.summary, allow_abbrev=False)
         if name == verb:
-            module: _VerbModule = importlib.import_module(entry.module)
+            module: VerbModule = importlib.import_module(entry.module)
             module.add_arguments(sub)
             sub.set_defaults(run=module.run, refuse=sub.refuse_unknown)
     return parser
@@ -95,17 +101,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.verb is None:
         parser.print_help()
         return 2
+    return exit_code(arguments.run, arguments)
+
+
+def exit_code(run: Callable[[argparse.Namespace], int], arguments: argparse.Namespace) -> int:
+    """Run a verb; return its exit code, or that of what ends any verb."""
+    told_as = f"{program_name()} {arguments.verb}"
     if sys.stdout is None:  # started with it closed
-        print("plimsoll: standard output is closed: there is nowhere to write the answer", file=sys.stderr)
+        print(f"{program_name()}: standard output is closed: there is nowhere to write the answer", file=sys.stderr)
         return 3
-    run: Callable[[argparse.Namespace], int] = arguments.run
     try:
         code = run(arguments)
         sys.stdout.flush()  # here, where a reader that left is no fault, and not at exit
     except KeyboardInterrupt:
         return 130
     except MemoryError:
-        print(f"plimsoll {arguments.verb}: not enough memory for this", file=sys.stderr)
+        print(f"{told_as}: not enough memory for this", file=sys.stderr)
         return 3
     except BrokenPipeError:
         _give_up_stdout()  # the reader (head, less) left
@@ -113,6 +124,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         # Verbs answer for the files they name themselves; what comes here is mostly a full disk below stdout.
         _give_up_stdout()
-        print(f"plimsoll {arguments.verb}: {error}", file=sys.stderr)
+        print(f"{told_as}: {error}", file=sys.stderr)
         return 3
     return code

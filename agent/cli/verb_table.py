@@ -46,6 +46,9 @@ VERBS: Final[dict[str, Verb]] = {
     "workloads": Verb(
         "agent.cli.verbs.workloads", "what all nodes learnt about the workloads of the cluster; or one of them by hour"
     ),
+    "backfill": Verb(
+        "agent.cli.verbs.backfill", "history from Prometheus on the first day: days of usage into the webhook"
+    ),
     "buffers": Verb(
         "agent.cli.verbs.buffers", "the cluster's CapacityBuffers: chunks wanted and provided, and what decided"
     ),

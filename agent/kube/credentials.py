@@ -71,10 +71,14 @@ def in_cluster(
     )
 
 
-def from_kubeconfig(path: Path) -> Credentials:
-    """Return what the current context of a kubeconfig says, by the official client.
+def from_kubeconfig(path: Path, context: str | None = None) -> Credentials:
+    """Return what a context of a kubeconfig says, by the official client.
 
     Certificates inside the file are put into temporary files, which go when this process ends.
+
+    Args:
+        path: The file, or several as in ``KUBECONFIG``.
+        context: Its name; None = the current one.
 
     Raises:
         CredentialsError: The file cannot be read, is no kubeconfig, or names what is not there.
@@ -93,6 +97,7 @@ def from_kubeconfig(path: Path) -> Credentials:
     try:
         load_kube_config(
             config_file=str(path) if content is None else StringIO(content),
+            context=context,
             client_configuration=configuration,
             persist_config=content is None,
         )
@@ -113,6 +118,33 @@ def from_kubeconfig(path: Path) -> Credentials:
         is_verified=bool(configuration.verify_ssl),
         proxy=_proxy_for(server),
     )
+
+
+def context_namespace(path: Path, context: str | None = None) -> str:
+    """Return the namespace that a context of a kubeconfig is for, ``default`` where it names none.
+
+    Args:
+        path: The file, or several; no pipe, which can be read but once.
+        context: Its name; None = the current one.
+
+    Raises:
+        CredentialsError: The file cannot be read, or has no such context.
+    """
+    from kubernetes.config import ConfigException, list_kube_config_contexts
+
+    _checked_kubeconfig(path)
+    try:
+        contexts, current = list_kube_config_contexts(config_file=str(path))
+    except (ConfigException, TypeError, AttributeError, KeyError) as error:
+        reason = one_line(str(error)).removeprefix("Invalid kube-config file. ")[:300] or type(error).__name__
+        raise CredentialsError(f"kubeconfig {path}: cannot be used: {reason}") from error
+    by_name = {str(item["name"]): item for item in contexts}
+    if context is not None and context not in by_name:
+        allowed = ", ".join(sorted(by_name)) or "none is there"
+        raise CredentialsError(f"kubeconfig {path}: context {one_line(context)} is not there; allowed: {allowed}")
+    chosen = current if context is None else by_name[context]
+    namespace = (chosen.get("context") or {}).get("namespace") if isinstance(chosen, Mapping) else None
+    return _text(namespace) or "default"
 
 
 def _checked_kubeconfig(path: Path) -> str | None:

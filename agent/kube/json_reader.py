@@ -61,6 +61,16 @@ class Reader:
             raise self.error(key, value, "a text")
         return value or None
 
+    def any_text(self, key: str) -> str | None:
+        """Return a text that may be a secret: what is no text is passed over, and in no error; None = there is none."""
+        value = self._value.get(key)
+        return value if isinstance(value, str) else None
+
+    def any_texts(self, key: str) -> list[str]:
+        """Return the texts of a list of such; an absent one is empty."""
+        value = self._value.get(key)
+        return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
+
     def required_text(self, key: str) -> str:
         """Return a text that must be there."""
         value = self.text(key)

@@ -1,36 +1,25 @@
 """Run a command in a container, as ``kubectl exec`` does: the API server's WebSocket.
 
-Kept apart from ``api``: nothing that runs all the time may do this. The library is loaded with the first command.
-
 Source:
-    RFC 6455 (WebSocket); the subprotocol v4.channel.k8s.io of Kubernetes: each message is a channel's number and bytes,
-    1 output, 2 errors, 3 a Status that says how it ended.
+    The channels of pods/exec: 0 input, 1 output, 2 errors, 3 a Status that says how it ended, 4 the terminal's size.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
-import socket
-import ssl
-import time
-from collections.abc import Sequence
+import select
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, cast
-from urllib.parse import urlencode, urlsplit
+from typing import Final, Protocol
+from urllib.parse import urlencode
 
-from agent.kube.credentials import Authorization, Credentials
-from agent.kube.errors import Unreachable, api_error
+from agent.kube.credentials import Credentials
 from agent.kube.paths import namespaced_path
+from agent.kube.pod_channels import Channels, breaking_off, open_channels
 
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
-    from websocket import WebSocket
-
-PROTOCOL: Final = "v4.channel.k8s.io"
 LONGEST_OUTPUT_BYTES: Final = 1 << 20
-_MOST_MESSAGE_BYTES: Final = 2 * LONGEST_OUTPUT_BYTES
-"""Of one message, and of the head before the first one."""
+_INPUT: Final = 0
+_SIZE: Final = 4
 _STATUS: Final = 3
 _OUTPUTS: Final = (1, 2)
 
@@ -66,126 +55,109 @@ def execute(
         Unreachable: It did not answer, or broke off before the end was told.
         CredentialsError: There is no token.
     """
-    from websocket import WebSocketException, WebSocketTimeoutException
+    where, query = _request(namespace, pod, container, command)
+    with (
+        breaking_off(f"exec {namespace}/{pod}"),
+        open_channels(credentials, where, urlencode(query), timeout_seconds=timeout_seconds) as channels,
+    ):
+        return _read(channels)
 
+
+class Console(Protocol):
+    """The terminal that a command is given."""
+
+    def descriptors(self) -> Sequence[int]:
+        """Return what tells, when polled, that ``typed`` or ``size`` has news."""
+
+    def typed(self) -> bytes | None:
+        """Return what was typed, without waiting; None = nobody will type any more."""
+
+    def size(self) -> tuple[int, int] | None:
+        """Return columns and rows where they are not those that were returned before."""
+
+
+def converse(
+    credentials: Credentials,
+    *,
+    namespace: str,
+    pod: str,
+    container: str,
+    command: Sequence[str],
+    show: Callable[[int, bytes], None],
+    console: Console | None = None,
+    connect_seconds: float = 20.0,
+) -> Executed:
+    """Run a command for as long as it takes, and hand on what it writes as it comes.
+
+    Args:
+        credentials: Where, and as whom: verbs ``get`` and ``create`` on pods/exec.
+        show: Gets 1 for output or 2 for errors, and the bytes.
+        console: The terminal that the command is to have; None = it has none, and no input.
+        connect_seconds: For the connection alone.
+
+    Returns:
+        How it ended; ``output`` is empty. Code None also where nobody will type any more: it was told to end.
+
+    Raises:
+        As ``execute``.
+    """
+    where, query = _request(namespace, pod, container, command)
+    if console is not None:
+        query = [("stdin", "true"), ("tty", "true"), *(part for part in query if part[0] != "stderr")]
+    with (
+        breaking_off(f"exec {namespace}/{pod}"),
+        open_channels(credentials, where, urlencode(query), timeout_seconds=connect_seconds) as channels,
+    ):
+        return _conversed(channels, show, console)
+
+
+def _conversed(channels: Channels, show: Callable[[int, bytes], None], console: Console | None) -> Executed:
+    poll = select.poll()
+    for descriptor in (channels.fileno(), *(console.descriptors() if console is not None else ())):
+        poll.register(descriptor, select.POLLIN)
+    is_told = False
+    try:
+        while True:
+            for channel, content in channels.arrived():
+                if channel in _OUTPUTS:
+                    show(channel, content)
+                elif channel == _STATUS:
+                    is_told = True
+                    code, fault = _end_of(content)
+                    return Executed(code=code, output="", fault=fault)
+            if console is not None:
+                if (size := console.size()) is not None:
+                    channels.send(_SIZE, json.dumps({"Width": size[0], "Height": size[1]}).encode())
+                typed = console.typed()
+                if typed is None:
+                    return Executed(code=None, output="", fault="the terminal went away")
+                channels.send(_INPUT, typed)
+            poll.poll()
+    finally:
+        if console is not None and not is_told:
+            # Runtimes leave a command running whose connection has gone: it is interrupted as by Ctrl-C.
+            channels.send(_INPUT, b"\x03")
+
+
+def _request(namespace: str, pod: str, container: str, command: Sequence[str]) -> tuple[str, list[tuple[str, str]]]:
     query = [
         ("container", container),
         ("stdout", "true"),
         ("stderr", "true"),
         *(("command", word) for word in command),
     ]
-    where = namespaced_path(namespace, "pods", pod, "exec")
-    try:
-        with _connected(credentials, time.monotonic() + timeout_seconds) as connection:
-            return _read(_upgraded(connection, credentials, where, urlencode(query)), connection)
-    except (OSError, EOFError, WebSocketException) as error:
-        is_late = isinstance(error, WebSocketTimeoutException)
-        reason = "timed out" if is_late else str(error) or type(error).__name__
-        raise Unreachable(f"exec {namespace}/{pod}: {reason}", may_have_been_done=True) from error
+    return namespaced_path(namespace, "pods", pod, "exec"), query
 
 
-class _BoundedSocket(ssl.SSLSocket):
-    """A connection with one deadline for all that is waited for, and a bound on what may still come.
-
-    The library waits as long again for each piece, and takes as many bytes as a message says it has.
-    """
-
-    deadline: float = 0.0
-    """On the monotonic clock."""
-    left_bytes: int = _MOST_MESSAGE_BYTES
-    """To be received before somebody sets it anew."""
-
-    def recv(self, buflen: int = 1024, flags: int = 0) -> bytes:
-        """Receive within both bounds.
-
-        Raises:
-            EOFError: It ended.
-            OSError: It broke off, took too long, or sends too much.
-        """
-        left_seconds = self.deadline - time.monotonic()
-        if left_seconds <= 0:
-            raise TimeoutError("timed out")
-        self.settimeout(left_seconds)
-        piece = super().recv(buflen, flags)
-        if not piece:
-            raise EOFError("the connection ended before the command did")
-        self.left_bytes -= len(piece)
-        if self.left_bytes < 0:
-            raise OSError(f"a message of more than {_MOST_MESSAGE_BYTES} bytes")
-        return piece
-
-    def send(self, data: ReadableBuffer, flags: int = 0) -> int:
-        """Send, unless nobody is there any more: an API server that has told the end does not wait for an answer."""
-        with contextlib.suppress(OSError):  # what it said before is read first; then its end is seen there
-            return super().send(data, flags)
-        return memoryview(data).nbytes
-
-
-def _connected(credentials: Credentials, deadline: float) -> _BoundedSocket:
-    address = urlsplit(credentials.server)
-    host = address.hostname or ""
-    context = ssl.create_default_context(cafile=None if credentials.ca_file is None else str(credentials.ca_file))
-    context.sslsocket_class = _BoundedSocket
-    if not credentials.is_verified:
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    if credentials.certificate_file is not None:
-        key = credentials.key_file
-        context.load_cert_chain(str(credentials.certificate_file), None if key is None else str(key))
-    plain = socket.create_connection((host, address.port or 443), timeout=deadline - time.monotonic())
-    try:
-        connection = context.wrap_socket(plain, server_hostname=credentials.server_name or host)
-    except BaseException:
-        plain.close()
-        raise
-    bounded = cast("_BoundedSocket", connection)
-    bounded.deadline = deadline
-    return bounded
-
-
-def _upgraded(connection: _BoundedSocket, credentials: Credentials, path: str, query: str) -> WebSocket:
-    from websocket import WebSocket, WebSocketBadStatusException, WebSocketException, WebSocketTimeoutException
-
-    address = urlsplit(credentials.server)
-    authorization = Authorization(credentials).header()
-    channels = WebSocket(skip_utf8_validation=True)
-    try:
-        channels.connect(  # type: ignore[no-untyped-call]  # without types in an otherwise typed library
-            f"wss://{address.netloc}{address.path.rstrip('/')}{path}?{query}",
-            socket=connection,
-            host=address.netloc,
-            header=[f"Authorization: {authorization}"] if authorization else [],
-            subprotocols=[PROTOCOL],
-            suppress_origin=True,
-            redirect_limit=0,  # a token goes to the server that it is for, and nowhere else
-        )
-    except WebSocketBadStatusException as error:
-        # It has no status where the head is empty.
-        raise api_error(f"GET {path}", error.status_code or 0, error.resp_body or b"") from error
-    except WebSocketTimeoutException:
-        raise
-    except WebSocketException as error:
-        if (status := channels.getstatus()) is not None:  # a redirect
-            raise api_error(f"GET {path}", status, b"") from error
-        raise Unreachable(f"GET {path}: the answer is no WebSocket ({error})") from error
-    return channels
-
-
-def _read(channels: WebSocket, connection: _BoundedSocket) -> Executed:
-    from websocket import ABNF
-
+def _read(channels: Channels) -> Executed:
     output = b""
-    status: bytes | None = None
-    while status is None:
-        connection.left_bytes = _MOST_MESSAGE_BYTES
-        opcode, message = channels.recv_data()
-        if opcode == ABNF.OPCODE_CLOSE:
-            raise EOFError("the server closed before it told how the command ended")
-        if message[:1] and message[0] in _OUTPUTS:
-            output = (output + message[1:])[:LONGEST_OUTPUT_BYTES]
-        elif message[:1] and message[0] == _STATUS:
-            status = message[1:]
-    code, fault = _end_of(status)
-    return Executed(code=code, output=output.decode("utf-8", errors="replace"), fault=fault)
+    while True:
+        channel, content = channels.receive()
+        if channel in _OUTPUTS:
+            output = (output + content)[:LONGEST_OUTPUT_BYTES]
+        elif channel == _STATUS:
+            code, fault = _end_of(content)
+            return Executed(code=code, output=output.decode("utf-8", errors="replace"), fault=fault)
 
 
 def _end_of(status: bytes) -> tuple[int | None, str | None]:

@@ -6,6 +6,9 @@ the value, and what is allowed there. What sizing does not need is passed over u
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+from agent.core.cluster.launch import Launch, LimitReference, profile_of
 from agent.core.cluster.node import Namespace, Node, Taint
 from agent.core.cluster.pod import (
     CPU,
@@ -25,6 +28,9 @@ from agent.core.cluster.pod import (
     Termination,
     image_hash_of,
 )
+from agent.core.cluster.workload import no_job_owner, with_top_owner
+from agent.core.numbers.units import NANOS_PER_UNIT
+from agent.core.orders.annotations import runtime_ordered
 from agent.kube.json_reader import Reader
 
 POD_KIND = "Pod"
@@ -32,6 +38,9 @@ LIST_KINDS = ("PodList", "List")
 NODE_KIND = "Node"
 NAMESPACE_KINDS = ("Namespace", "PartialObjectMetadata")
 
+_LIMIT_REFERENCE = "limits.memory"
+_RUNS_ON = (ContainerKind.REGULAR, ContainerKind.SIDECAR)
+"""Those that are sized."""
 _RESTART_CONTAINER = "RestartContainer"
 _MEMORY_MEDIUM = "Memory"
 _OS_LABELS = ("kubernetes.io/os", "beta.kubernetes.io/os")
@@ -50,9 +59,10 @@ def pods_from_json(document: object, where: str = "") -> tuple[Pod, ...]:
     return (top.pod(),)
 
 
-def pod_from_json(document: object, where: str = "") -> Pod:
-    """Read one pod, with or without its ``kind``."""
-    return _Reader(document, where).pod()
+def pod_from_json(document: object, where: str = "", *, group_by: Sequence[str] = ()) -> Pod:
+    """Read one pod, with or without its ``kind``; ``group_by`` as for ``with_top_owner``."""
+    pod = _Reader(document, where).pod()
+    return with_top_owner(pod, group_by=group_by, job_owner=no_job_owner) if group_by else pod
 
 
 def node_from_json(document: object, where: str = "") -> Node:
@@ -89,7 +99,7 @@ class _Reader(Reader):
     def annotations(self) -> dict[str, str]:
         return {name: text for name, text in self.texts("annotations").items() if name not in _UNREAD_ANNOTATIONS}
 
-    def container(self, kind: ContainerKind) -> Container:
+    def container(self, kind: ContainerKind, annotations: Mapping[str, str]) -> Container:
         if kind is ContainerKind.INIT and self.text("restartPolicy") == "Always":
             kind = ContainerKind.SIDECAR
         restarting = {
@@ -97,14 +107,36 @@ class _Reader(Reader):
             for policy in self.items("resizePolicy")
             if policy.text("restartPolicy") == _RESTART_CONTAINER
         }
-        image = self.text("image")
+        image, name = self.text("image"), self.required_text("name")
         return Container(
-            name=self.required_text("name"),
+            name=name,
             kind=kind,
             resources=self.requirements("resources"),
             restarts_for_cpu=CPU in restarting,
             restarts_for_memory=MEMORY in restarting,
             image_hash=image_hash_of(image) if image else None,
+            runtime=profile_of(self.launch(name, image), runtime_ordered(annotations, name))
+            if kind in _RUNS_ON
+            else None,
+        )
+
+    def launch(self, container: str, image: str | None) -> Launch:
+        """Return how a container is started; what is no text is passed over, and shown in no error."""
+        environment: dict[str, str | LimitReference | None] = {}
+        for variable in self.items("env"):
+            name = variable.any_text("name")
+            if name is None:
+                continue
+            environment[name] = variable.any_text("value")
+            if not variable.has("valueFrom"):
+                environment[name] = environment[name] or ""
+                continue
+            source = variable.child("valueFrom").child("resourceFieldRef")
+            if source.text("resource") == _LIMIT_REFERENCE and source.text("containerName") in (None, container):
+                divisor = source.quantity("divisor") // NANOS_PER_UNIT if source.has("divisor") else 1
+                environment[name] = LimitReference(max(divisor, 1))  # 0 stands for 1, as the API server fills it in
+        return Launch(
+            command=self.any_texts("command"), args=self.any_texts("args"), environment=environment, image=image
         )
 
     def termination(self, key: str) -> Termination | None:
@@ -158,6 +190,7 @@ class _Reader(Reader):
         if kind not in (None, POD_KIND):
             raise self.error("kind", kind, POD_KIND)
         metadata, spec, status = self.child("metadata"), self.child("spec"), self.child("status")
+        annotations = metadata.annotations()
         return Pod(
             uid=metadata.required_text("uid"),
             namespace=metadata.text("namespace") or "default",
@@ -171,7 +204,7 @@ class _Reader(Reader):
             phase=status.text("phase"),
             is_terminating=metadata.has("deletionTimestamp"),
             labels=metadata.texts("labels"),
-            annotations=metadata.annotations(),
+            annotations=annotations,
             owners=tuple(
                 OwnerReference(
                     kind=owner.required_text("kind"),
@@ -188,10 +221,12 @@ class _Reader(Reader):
                 volume.child("emptyDir").text("medium") == _MEMORY_MEDIUM for volume in spec.items("volumes")
             ),
             has_resource_claims=bool(spec.items("resourceClaims")),
-            containers=tuple(item.container(ContainerKind.REGULAR) for item in spec.items("containers")),
-            init_containers=tuple(item.container(ContainerKind.INIT) for item in spec.items("initContainers")),
+            containers=tuple(item.container(ContainerKind.REGULAR, annotations) for item in spec.items("containers")),
+            init_containers=tuple(
+                item.container(ContainerKind.INIT, annotations) for item in spec.items("initContainers")
+            ),
             ephemeral_containers=tuple(
-                item.container(ContainerKind.EPHEMERAL) for item in spec.items("ephemeralContainers")
+                item.container(ContainerKind.EPHEMERAL, annotations) for item in spec.items("ephemeralContainers")
             ),
             resources=spec.optional("resources", spec.requirements),
             overhead=spec.amounts("overhead"),

@@ -18,6 +18,7 @@ from agent.core.cluster.resource import Resource
 from agent.core.machine.pod_limits import PodLimitHeld
 from agent.core.orders.order import Mode
 from agent.core.plan.demand import Kept, Reserved, Urgent
+from agent.core.plan.given_boost import BoostEnd
 from agent.core.plan.plan import ContainerPlan, Plan, ResourcePlan
 from agent.core.plan.pod_change import Change
 from agent.core.recommender.credit import Credit
@@ -128,6 +129,12 @@ _FAMILIES: Final = (
     ),
     gauge("plimsoll_writes_barred", "1 = nothing at all is written on this node, for this reason.", reason=BARRIERS),
     gauge("plimsoll_pinned_pods", "Pods left alone by plimsoll pin."),
+    gauge("plimsoll_startup_boosts", "Pods that have more CPU now, while they start."),
+    counter(
+        "plimsoll_startup_boosts_ended_total",
+        "Boosts of starting pods that were taken back, by why the start was over.",
+        reason=BoostEnd,
+    ),
     gauge(
         "plimsoll_pod_limits", "Pods whose limits by plimsoll.dev/pod-limits the agent has in force in their cgroups."
     ),
@@ -216,6 +223,14 @@ class ActingSeries:
     def observe_resize(self, seconds: float) -> None:
         """Count how long the kubelet took."""
         self._series.observe("plimsoll_resize_duration_seconds", max(0.0, seconds))
+
+    def set_startup_boosts(self, pods: int) -> None:
+        """Set how many pods have more CPU while they start."""
+        self._series.set("plimsoll_startup_boosts", value=pods)
+
+    def count_startup_boost(self, end: BoostEnd) -> None:
+        """Count a boost that was taken back."""
+        self._series.count("plimsoll_startup_boosts_ended_total", end)
 
     def set_pending_oldest(self, seconds: float | None) -> None:
         """Set how long the oldest deferred resize has waited; None = none does."""

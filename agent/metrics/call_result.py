@@ -11,8 +11,10 @@ class CallKind(StrEnum):
     REPORT = "report"
     EVICTIONS = "evictions"
     TAINT = "taint"
+    RUNS = "runs"
     READING = "reading"
     FORGETTING = "forgetting"
+    HISTORY = "history"
 
 
 class CallResult(StrEnum):

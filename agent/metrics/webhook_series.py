@@ -33,6 +33,7 @@ _CALLS: Final[Mapping[str, tuple[str, str]]] = {
         "plimsoll_taint_questions_received_total",
         "Nodes that asked for the taint, by what became of the call.",
     ),
+    CallKind.RUNS: ("plimsoll_run_posts_received_total", "Posts of runs of Jobs, by what became of them."),
     CallKind.READING: (
         "plimsoll_questions_received_total",
         "Questions about workloads and nodes, by what became of them.",
@@ -40,6 +41,10 @@ _CALLS: Final[Mapping[str, tuple[str, str]]] = {
     CallKind.FORGETTING: (
         "plimsoll_forget_orders_received_total",
         "Orders to forget history, by what became of them.",
+    ),
+    CallKind.HISTORY: (
+        "plimsoll_history_imports_received_total",
+        "Calls with imported history, by what became of them.",
     ),
 }
 _FAMILIES: Final = (

@@ -49,6 +49,7 @@ from agent.node.sampling.parts import SamplingParts
 from agent.node.sampling.pod_cgroups import PodCgroups
 from agent.node.sampling.pod_observer import PodObserver
 from agent.node.sampling.pods_file import NoPods, PodsFile
+from agent.node.sampling.run_ends import RunEnds
 from agent.node.sampling.unit_table import UnitTable
 from agent.node.sampling.watched_cgroups import WatchedCgroups
 from agent.node.sampling.window_settings import pod_ring_geometry, ring_geometry, window_policy
@@ -67,6 +68,7 @@ if TYPE_CHECKING:
     from agent.node.cluster.view import ClusterView
     from agent.node.recommender.pod_orders import PodOrders
     from agent.node.reports.reporter import Reporter
+    from agent.node.reports.run_teller import RunTeller
     from agent.node.resize.assembly import Acting
 
 log = logging.getLogger(__name__)
@@ -162,6 +164,12 @@ class Watch:
             pods=self.sampling.pods,
             containers=self.sampling.units,
         )
+        start_ups = None
+        if connection is not None:
+            from agent.node.recommender.start_ups import StartUps
+
+            cluster = connection[1]
+            start_ups = StartUps(pods=lambda: cluster.state().pods, units=self.sampling.units, observer=self.observer)
         self.decider = Decider(
             settings=settings,
             learner=self.learner,
@@ -172,6 +180,7 @@ class Watch:
             quality_of=self.quality.of_row,
             borne=self._borne,
             credit_of=self._credit_of,
+            cpu_of=(lambda status: status.cpu) if start_ups is None else start_ups.cpu_of,
         )
         self.evaluator = Evaluator(
             sampling=self.sampling,
@@ -182,6 +191,7 @@ class Watch:
             quality=self.quality,
             series=EvaluationSeries(self.metrics, self.sampling.rings, per_container=settings.metrics.per_container),
             orders=self.orders,
+            start_ups=start_ups,
         )
         self.gauges = Gauges(
             metrics=self.metrics,
@@ -190,6 +200,7 @@ class Watch:
             pods_age_seconds=lambda: self._pods.age_seconds,
         )
         self.notes = Notes(self.sampling, self.learner, interval_seconds=settings.sampling.interval_seconds)
+        self.run_teller: RunTeller | None = None
         self.reporter = self._reporter(settings, connection)
         self.acting = self._acting(settings, connection)
         self.told_kills = self._told_kills(connection)
@@ -232,6 +243,7 @@ class Watch:
         units, tally = UnitTable(), Tally()
         pods = self._pod_cgroups(settings, mount, units, rings, files=pod_files)
         listener = Listener(self.metrics, tally, self._killed, self._swept, self._contended)
+        ends = None if settings.report.url is None else RunEnds(mount=mount, rings=rings)
         loop = SamplingLoop(
             watched=WatchedCgroups(
                 sampler=sampler,
@@ -241,6 +253,7 @@ class Watch:
                 names=self._pods,
                 on_refused=listener.refused,
                 pods=pods,
+                ends=ends,
             ),
             policy=SamplingPolicy(
                 interval_seconds=sampling.interval_seconds,
@@ -266,6 +279,7 @@ class Watch:
             loop=loop,
             pods=pods,
             tally=tally,
+            ends=ends,
             open_files_limit=open_files_limit,
         )
 
@@ -358,8 +372,16 @@ class Watch:
     def _reporter(self, settings: Settings, connection: Connection | None) -> Reporter | None:
         if connection is None or settings.report.url is None:
             return None
-        from agent.node.reports.assembly import reporter_of
+        from agent.node.reports.assembly import reporter_of, run_teller_of
 
+        self.run_teller = run_teller_of(
+            settings,
+            settings.report.url,
+            sampling=self.sampling,
+            policy=self.observer.policy,
+            cluster=connection[1],
+            metrics=self.metrics,
+        )
         return reporter_of(
             settings,
             settings.report.url,
@@ -489,6 +511,12 @@ class Watch:
                 monotonic_ns=kill.monotonic_ns,
                 kills=kill.kills,
             )
+        if self.run_teller is not None:
+            self.run_teller.killed(
+                unit.identity,
+                memory_bytes=usage_bytes or unit.memory_max_bytes,
+                monotonic_ns=kill.monotonic_ns,
+            )
         is_blamed = self.acting is not None and self.acting.killed(unit.identity, usage_bytes or unit.memory_max_bytes)
         self.control.hurry()
         return is_blamed
@@ -512,6 +540,8 @@ class Watch:
             self.acting.start()
         if self.reporter is not None:
             self.reporter.turns.start()
+        if self.run_teller is not None:
+            self.run_teller.turns.start()
         elif self.settings.report.url is not None and self._is_alone:
             log.warning("nothing is reported: report.url is set, but without an API server no pod is known")
         if self._is_alone:
@@ -530,6 +560,8 @@ class Watch:
         """End the threads and give everything back; a second call is fine."""
         self.control.turns.stop()
         is_reporting_ended = self.reporter is None or self.reporter.stop()
+        if self.run_teller is not None:
+            self.run_teller.stop()
         is_acting_ended = self.acting is None or self.acting.stop()
         self.sampling.loop.stop()
         deadline = time.monotonic() + STOP_SECONDS

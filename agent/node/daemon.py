@@ -96,6 +96,7 @@ class Agent:
         return f"{self._http.url}/metrics"
 
     def __enter__(self) -> Self:
+        self.watch.heap.give_back_code()  # before any thread starts
         try:
             self.watch.start()
             self._serving.start()

@@ -13,7 +13,7 @@ from typing import Final
 
 from agent.core.machine.cpu_knobs import parse_cpu_max
 from agent.core.window.memory_shortage import MemoryReading
-from agent.sensing.cgroup_text import parse_memory_stat, parse_number, parse_pressure
+from agent.sensing.cgroup_text import parse_cpu_stat, parse_memory_stat, parse_number, parse_pressure
 
 Directory = str | PathLike[str]
 
@@ -32,6 +32,18 @@ def read_cpu_max_millicores(directory: Directory) -> int | None:
 def read_memory_max_bytes(directory: Directory) -> int | None:
     """Read a cgroup's own memory.max; None also where it sets no limit."""
     return _read_bytes(directory, "memory.max")
+
+
+def read_memory_peak_bytes(directory: Directory) -> int | None:
+    """Read the most that a cgroup was ever charged; None also before kernel 5.19."""
+    return _read_bytes(directory, "memory.peak")
+
+
+def read_usage_usec(directory: Directory) -> int | None:
+    """Read the CPU time that a cgroup has used since it was made."""
+    text = _read(directory, "cpu.stat")
+    stat = None if text is None else parse_cpu_stat(text)
+    return None if stat is None else stat.usage_usec
 
 
 def read_memory_waiting_usec(directory: Directory) -> int | None:

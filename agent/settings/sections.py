@@ -21,6 +21,7 @@ from agent.core.orders.policy_options import (
     VpaOptions,
 )
 from agent.core.orders.profile import Profile, ProfileSetting, profile_settings
+from agent.core.orders.run_options import WorkloadOptions
 
 
 def camel(snake: str) -> str:
@@ -288,6 +289,7 @@ class Settings:
     sizing: SizingOptions = field(default_factory=SizingOptions)
     kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)
     plan: PlanOptions = field(default_factory=PlanOptions)
+    workloads: WorkloadOptions = field(default_factory=WorkloadOptions)
     act: ActOptions = field(default_factory=ActOptions)
     overload: OverloadOptions = field(default_factory=OverloadOptions)
     pod_limits: PodLimitsOptions = field(default_factory=PodLimitsOptions)

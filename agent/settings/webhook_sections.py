@@ -96,3 +96,5 @@ class ClusterSettings:
     """Seconds for one call; watches last longer."""
     stale_seconds: Annotated[float, Between(1, 3600)] = 180.0
     """Seconds without news after which the API server is asked for lists again."""
+    reads_jobs: bool = False
+    """Watch Jobs, whose run each is they say themselves; false = a Job's name and time tell. It takes the right."""

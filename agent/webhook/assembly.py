@@ -55,6 +55,7 @@ from agent.webhook.openapi import document
 from agent.webhook.queries.buffers import BufferQuestions
 from agent.webhook.queries.effective_policy import Defaults
 from agent.webhook.queries.forget import ForgetParts, Forgetter
+from agent.webhook.queries.imports import Doors, Importer, ImportParts
 from agent.webhook.queries.workloads import QueryParts, Questions
 from agent.webhook.reports.directives import Director
 from agent.webhook.reports.posts import PostParts, Posts
@@ -77,6 +78,8 @@ log = logging.getLogger(__name__)
 FOLLOW_SECONDS: Final = 1.0
 """Between two looks at the log; a report taken here is looked for at once."""
 UPKEEP_SECONDS: Final = 5.0
+RUNS_UPKEEP_SECONDS: Final = 600.0
+"""Between two looks at runs that ended too long ago."""
 SETTLE_SECONDS: Final = 10.0
 BREATH_SECONDS: Final = 0.0005
 """Given up between pieces of background work, so that an admission that waits goes first."""
@@ -139,6 +142,8 @@ class Webhook:
             config_map=cluster.config_map,
             pace=self._pace,
             on_pod=self._see_pod,
+            group_by=settings.workloads.label_keys,
+            reads_jobs=cluster.reads_jobs,
         )
         self.lease = LeaderLease(
             self._api,
@@ -165,6 +170,7 @@ class Webhook:
             sized_kinds=listed(settings.plan.managed_kinds),
             min_age_seconds=settings.plan.min_age_seconds,
             cluster=self.facts,
+            jobs=settings.jobs,
         )
         self.tailer = Tailer(self._store, self.index, pause=self._breathe)
         self._folder = Folder(self._store, settings.folding, pause=self._breathe)
@@ -176,6 +182,7 @@ class Webhook:
             policy=settings.recommend.policy,
             pause=self._breathe,
         )
+        self._runs_due_seconds = time.monotonic()
         self._settling = Settling(self._staying)
         self._sizes = own_series.StoreSize(self._store)
         self._following = self._loop("follow", self._follow, FOLLOW_SECONDS)
@@ -251,6 +258,7 @@ class Webhook:
                 taint=taints.decide,
                 taint_seconds=settings.arbiter.taint_grant_seconds,
                 appended=self._see_report,
+                followed=self._see_runs,
             ),
             settings.access,
             self.metrics,
@@ -283,6 +291,18 @@ class Webhook:
             ),
             self.metrics,
         )
+        importer = Importer(
+            ImportParts(
+                access=access,
+                store=self._store,
+                retention_days=settings.folding.retention_days,
+                ordered=self._following.wake,
+                wait_for=self.tailer.wait_for,
+            ),
+            settings.access,
+            self.metrics,
+        )
+        doors = Doors(posts, importer)
         buffer_questions = BufferQuestions(
             self.buffers,
             access,
@@ -295,11 +315,13 @@ class Webhook:
             Services(
                 review=reviewer.review,
                 failed=self.metrics.count_unread,
-                known=posts.known,
-                entering=posts.entering,
+                known=doors.known,
+                entering=doors.entering,
                 report=posts.report,
                 evictions=posts.evictions,
                 taint=posts.taint,
+                history=importer.history,
+                runs=posts.runs,
                 workloads=questions.workloads,
                 workload=questions.workload,
                 forget=forgetter.forget,
@@ -332,6 +354,9 @@ class Webhook:
 
     def _see_report(self, report_id: int, report: Report) -> None:
         self.tailer.offer(report_id, report)
+        self._following.wake()
+
+    def _see_runs(self) -> None:
         self._following.wake()
 
     def _see_pod(self, place: PodPlace, is_new: bool) -> None:
@@ -432,7 +457,8 @@ class Webhook:
         if not self._store.ensure_prepared():
             return False
         was_loaded = self.index.is_loaded
-        more = self.tailer.advance(time.time())
+        more_runs = self.index.runs.follow(self._store)  # first: who is loaded knows the runs too
+        more = self.tailer.advance(time.time()) or more_runs
         if self.index.is_loaded and not was_loaded:
             self._settling.settle()
             log.info("history loaded", extra={"workloads": self.index.size().workloads})
@@ -449,6 +475,9 @@ class Webhook:
         )
 
     def _fold(self) -> bool:
+        if self.lease.is_leader and time.monotonic() >= self._runs_due_seconds:
+            self._runs_due_seconds = time.monotonic() + RUNS_UPKEEP_SECONDS
+            self._store.expire_runs(time.time())
         return self._folder.fold_once(self.lease.is_leader, now_unix_seconds=time.time()) > 0
 
     def _rebuild(self) -> bool:

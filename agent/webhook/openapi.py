@@ -12,6 +12,7 @@ from agent.version import installed_version
 from agent.webhook.http.reader_request import MOST_PAGE
 from agent.webhook.queries.buffer_bodies import BuffersBody
 from agent.webhook.queries.forget import MOST_SINCE_SECONDS
+from agent.webhook.queries.import_bodies import HistoryAnswer, HistoryBody
 from agent.webhook.queries.workload_bodies import ForgottenBody, NodesBody, WorkloadBody, WorkloadsBody
 from agent.webhook.reports.bodies import (
     FaultBody,
@@ -19,6 +20,8 @@ from agent.webhook.reports.bodies import (
     RepliesBody,
     ReportAnswer,
     ReportBody,
+    RunsBody,
+    RunsReplyBody,
     TaintQuestionBody,
     TaintReplyBody,
 )
@@ -30,6 +33,8 @@ _TYPES: Final = (
     ReportAnswer,
     ProposalsBody,
     RepliesBody,
+    RunsBody,
+    RunsReplyBody,
     TaintQuestionBody,
     TaintReplyBody,
     WorkloadsBody,
@@ -37,6 +42,8 @@ _TYPES: Final = (
     NodesBody,
     ForgottenBody,
     BuffersBody,
+    HistoryBody,
+    HistoryAnswer,
 )
 _WHY_NOT: Final = {
     400: "The body or the query is not understood.",
@@ -63,7 +70,8 @@ def document() -> bytes:
                 "title": "Plimsoll webhook",
                 "version": installed_version(),
                 "description": "Histories in, sizes out. Tokens are judged by TokenReview with the webhook's audience; "
-                "reading also needs RBAC: verb get on the path as nonResourceURL; forgetting: verb delete.",
+                "reading also needs RBAC: verb get on the path as nonResourceURL; forgetting: verb delete; importing: "
+                "verb create.",
             },
             "components": {
                 "schemas": components,
@@ -91,6 +99,18 @@ def _posts(schemas: Mapping[str, _Json]) -> _Json:
                 ),
             }
         },
+        "/v1/history": {
+            "post": {
+                "operationId": "importHistory",
+                "summary": "Hours that were read from Prometheus; what agents told of an hour comes before them.",
+                "security": [{"token": []}],
+                "parameters": [encoding],
+                "requestBody": {"required": True, "content": _content(schemas["HistoryBody"])},
+                "responses": _responses(
+                    schemas, "HistoryAnswer", "The database has the rows that were taken.", (*refusals[:5], 429, 503)
+                ),
+            }
+        },
         "/v1/evictions": {
             "post": {
                 "operationId": "propose",
@@ -99,6 +119,16 @@ def _posts(schemas: Mapping[str, _Json]) -> _Json:
                 "parameters": [encoding],
                 "requestBody": {"required": True, "content": _content(schemas["ProposalsBody"])},
                 "responses": _responses(schemas, "RepliesBody", "A verdict for each pod.", refusals),
+            }
+        },
+        "/v1/runs": {
+            "post": {
+                "operationId": "runs",
+                "summary": "Runs of Jobs that have ended on a node, told at once: the next is sized by the last ones.",
+                "security": [{"token": []}],
+                "parameters": [encoding],
+                "requestBody": {"required": True, "content": _content(schemas["RunsBody"])},
+                "responses": _responses(schemas, "RunsReplyBody", "How many are kept; why not others.", refusals),
             }
         },
         "/v1/taint": {

@@ -15,6 +15,7 @@ from agent.core.eviction.options import ArbiterOptions
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, CraneOptions, CruiseOptions, SizingOptions, VpaOptions
 from agent.core.orders.profile import Profile, ProfileSetting, profile_settings
+from agent.core.orders.run_options import RunOptions, WorkloadOptions
 from agent.settings.sections import LoggingSettings, RecommendSettings, camel
 from agent.settings.sources import load_into
 from agent.settings.webhook_sections import AccessSettings, ClusterSettings, DatabaseSettings, ListeningSettings
@@ -46,6 +47,8 @@ class WebhookSettings:
     recommend: RecommendSettings = field(default_factory=RecommendSettings)
     act: ActOptions = field(default_factory=ActOptions)
     plan: PlanOptions = field(default_factory=PlanOptions)
+    workloads: WorkloadOptions = field(default_factory=WorkloadOptions)
+    jobs: RunOptions = field(default_factory=RunOptions)
     bounds: BoundsOptions = field(default_factory=BoundsOptions)
     cruise: CruiseOptions = field(default_factory=CruiseOptions)
     vpa: VpaOptions = field(default_factory=VpaOptions)
@@ -63,6 +66,7 @@ class WebhookSettings:
             plan=self.plan,
             bounds=self.bounds,
             admission=self.admission,
+            jobs=self.jobs,
             policy=self.recommend.policy,
             vpa_controlled_values=self.vpa.controlled_values,
         )

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -56,7 +58,11 @@ def test_commands_of_plimsoll_are_understood(page: Path) -> None:
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("page", PAGES, ids=FILES)
-def test_commands_of_kubectl_and_helm_are_understood(page: Path) -> None:
+def test_commands_of_kubectl_and_helm_are_understood(page: Path, tmp_path: Path) -> None:
+    plugin = tmp_path / "kubectl-plimsoll"  # as an installed package has it; kubectl itself finds it on PATH
+    plugin.write_text(f"#!{sys.executable}\nimport sys\nfrom agent.cli.kubectl import main\nsys.exit(main())\n")
+    plugin.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}", "PYTHONPATH": str(REPOSITORY)}
     for program in ("kubectl", "helm"):
         path = str(require(program))
         for command in commands(page, program):
@@ -64,7 +70,14 @@ def test_commands_of_kubectl_and_helm_are_understood(page: Path) -> None:
             if "--" in words:
                 words = words[: words.index("--")]
             # No server is there: what is wrong with the words is said before it is looked for.
-            done = subprocess.run([path, *words, "--help"], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                [path, *words, "--help"],
+                cwd=REPOSITORY,
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+            )
             assert done.returncode == 0, (page.name, command, done.stderr[-300:])
 
 

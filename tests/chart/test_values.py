@@ -281,6 +281,22 @@ def test_only_the_forgetter_may_have_history_forgotten_and_is_there_when_asked_f
     assert may_forget({"webhook": {"enabled": False, **enabled["webhook"]}}) == set()
 
 
+def test_only_the_importer_may_hand_over_history_and_is_there_when_asked_for() -> None:
+    def may_import(values: dict[str, Any]) -> set[str]:
+        return {
+            one["metadata"]["name"]
+            for parts in rendered(values).values()
+            for one in parts
+            for rule in one.get("rules") or ()
+            if any(fnmatchcase("/v1/history", url) for url in rule.get("nonResourceURLs", ()))
+        }
+
+    enabled: dict[str, Any] = {"webhook": {"importer": {"enabled": True}}}
+    assert may_import({}) == set()
+    assert may_import(enabled) == {"plimsoll-webhook-importer"}
+    assert may_import({"webhook": {"enabled": False, **enabled["webhook"]}}) == set()
+
+
 def test_empty_sections_of_settings_are_as_if_they_were_not_there() -> None:
     """As people leave them when they comment out what was below."""
     assert rendered({"settings": None, "webhook": {"settings": None}, "excludedNamespaces": None}) == rendered(

@@ -129,8 +129,9 @@ RULES: Final[dict[str, Schema]] = {
                     name=TEXT,
                     mode=one_of("off", "recommend", "enforce", False),
                     policy=one_of("cruise", "vpa", "crane", "plimsoll"),
+                    startupBoost={"anyOf": [TEXT, {"const": False}]},  # its grammar is the webhook's to judge
                 ),
-                "anyOf": [{"required": ["mode"]}, {"required": ["policy"]}],
+                "anyOf": [{"required": ["mode"]}, {"required": ["policy"]}, {"required": ["startupBoost"]}],
             }
         ),
         "maxItems": 500,

@@ -7,14 +7,17 @@ webhook, and keeps nothing. What others order or own is in ``test_webhook_admiss
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Mapping
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from agent.cli.main import main
 from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS
+from tests.cluster import chart
 from tests.cluster.admission_room import (
     ENFORCE,
     MB,
@@ -37,6 +40,7 @@ from tests.cluster.objects import pod, pod_path
 from tests.cluster.processes import wait_for
 from tests.cluster.webhook_process import agent_token, answer_of
 from tests.webhook.report_bodies import report_body, row_body
+from tests.webhook.test_backfill import playing, sound
 
 pytestmark = pytest.mark.cluster
 
@@ -71,6 +75,31 @@ def test_a_pod_starts_with_what_its_workload_needs(room: Room) -> None:
     assert any(
         key.startswith("plimsoll.dev/") and "cruise" in value for key, value in made["metadata"]["annotations"].items()
     )
+
+
+def test_a_pod_of_a_workload_that_no_agent_saw_starts_with_what_prometheus_did(
+    room: Room, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the chart's account and its right, which agents have not."""
+    room.cluster.admin.apply_all(chart.parts("webhook/reader", values={"webhook": {"importer": {"enabled": True}}}))
+    before = room.admitted(owned("past", "StatefulSet", sized()))
+    assert resources(before)["requests"]["cpu"] == "500m"
+
+    def play(path: str, fields: Mapping[str, str]) -> Any:
+        found: Any = sound(path, fields).replace(b'"db-0"', b'"past-0"').replace(b'"db"', b'"app"')
+        found = found.replace(b'"owner_name": "app"', b'"owner_name": "past"').replace(b'"0.5"', b'"0.25"')
+        return found.replace(b'"0.25"', b'"2e8"') if "working_set" in fields["query"] else found
+
+    arguments = [f"--webhook=https://127.0.0.1:{room.hook.port}", f"--kubeconfig={room.cluster.kubeconfig}"]
+    arguments += [f"--ca-file={room.cluster.authority}", f"--namespace={room.namespace}", "--queries-per-second=1000"]
+    with playing(play) as (url, _):
+        assert main(["backfill", f"--prometheus={url}", "--days=1", *arguments]) == 0
+    assert capsys.readouterr().out.startswith("imported: 1 namespace, 1 workload, 1 container, ")
+    # 250m and 200 MB, and a tenth more.
+    made = room.admitted(owned("past", "StatefulSet", sized()))
+    assert resources(made)["requests"] == {"cpu": "275m", "memory": mebibytes_above(220 * MB)}
+    body = {"schema": 1, "source": "prometheus", "rows": []}
+    assert room.hook.post("/v1/history", body, agent_token(room.cluster, room.node)).status == 403
 
 
 UNCHANGED: dict[str, Callable[[], Json]] = {
@@ -405,3 +434,41 @@ def test_one_lying_node_sizes_no_new_pod_of_a_workload_that_an_honest_one_hosts(
     for name in ("first", "lying"):
         path = pod_path(room.namespace, f"bent-{name}")
         cluster.admin.patch(path, {"metadata": {"finalizers": None}}, "application/merge-patch+json")
+
+
+def test_the_fourth_run_of_a_cron_job_requests_what_the_last_three_needed(room: Room) -> None:
+    minutes = int(time.time()) // 60
+    job = f"report-{minutes}"
+    document = owned(job, "Job", sized(), node=room.node, pod_name=f"{job}-first")
+    uid = room.cluster.admin.create(pod_path(room.namespace), document)["metadata"]["uid"]
+    run = {
+        "namespace": room.namespace,
+        # As an agent that knows no CronJobs calls it: the webhook knows better.
+        "kind": "Job",
+        "workload": job,
+        "container": "app",
+        "pod": f"{job}-first",
+        "podUid": uid,
+        "endedAgeSeconds": 0.5,
+        "durationSeconds": 3.0,
+        "cpuMeanMillicores": 400.0,
+        "memoryPeakBytes": 310 << 20,
+        "memoryNeedBytes": 300 << 20,
+        "exitCode": 0,
+    }
+    runs = [{**run, "job": f"report-{minutes - ago}", "run": f"report-{minutes - ago}"} for ago in (2, 1, 0)]
+
+    def next_run() -> Json:
+        return resources(room.admitted(owned(f"report-{minutes + 1}", "Job", sized())))
+
+    def is_taken() -> bool:
+        next_run()  # takes its time: a node may call thirty times a minute
+        body = {"schema": 1, "node": room.node, "runs": runs}
+        answer = room.hook.post("/v1/runs", body, agent_token(room.cluster, room.node))
+        return answer.status == 200 and answer_of(answer)["taken"] == len(runs)
+
+    assert next_run()["requests"] == {"cpu": "500m", "memory": "300M"}
+    wait_for(is_taken, "the watch has brought the pod, and its runs are taken")
+    wanted = {"cpu": "400m", "memory": mebibytes_above(345 << 20)}
+    wait_for(lambda: next_run()["requests"] == wanted, "the next run is sized by the last ones")
+    assert resources(room.admitted(owned(f"other-{minutes + 1}", "Job", sized())))["requests"]["cpu"] == "500m"

@@ -77,6 +77,16 @@ def requests(room: Room, name: str = "web", **more: Any) -> Json:
 AS_WRITTEN = {"cpu": "500m", "memory": "300M"}
 
 
+def test_a_pod_is_boosted_for_its_start_from_its_history_or_from_what_it_states(room: Room) -> None:
+    orders = ENFORCE | {"plimsoll.dev/startup-boost": "factor 3 for 60s after ready"}
+    # 300 millicores by the history; a workload that nobody has told of runs with the half core that it states.
+    assert requests(room, annotations=orders)["cpu"] == "900m"
+    made = room.admitted(owned("unknown", "Deployment", sized(), annotations=orders))
+    assert resources(made)["requests"] == {"cpu": "1500m", "memory": "300M"}
+    boost = json.loads(made["metadata"]["annotations"]["plimsoll.dev/startup-boosted"])
+    assert boost["containers"] == {"app": {"requestMillicores": [500, 1500]}}
+
+
 # -- autoscalers -----------------------------------------------------------------------------------------------------
 
 

@@ -18,8 +18,8 @@ Json = dict[str, Any]
 
 VERBS: Final = (
     *("run", "agent", "top", "recommend", "plan", "events", "pause", "resume", "pin", "unpin", "restore", "doctor"),
-    *("why", "audit", "simulate", "record", "replay", "webhook", "workloads", "buffers", "policy", "admission"),
-    *("retire", "settings"),
+    *("why", "audit", "simulate", "record", "replay", "webhook", "workloads", "backfill", "buffers", "policy"),
+    *("admission", "retire", "settings"),
 )
 POLICIES: Final = ("cruise", "vpa", "crane", "plimsoll")
 _SOCKET: Final = ("--socket", "agent.sock")
@@ -401,6 +401,11 @@ _FAULTS: Final[dict[str, tuple[str, ...]]] = {
         *("shop --token-file token", "shop/web -n bank --token-file token", "--png x.png --token-file token"),
         *("--forget --token-file token", "--since 1d --token-file token", "--kubeconfig junk", "--yes"),
         *("--token-file token --webhook https://127.0.0.1:1", "--account nobody --kubeconfig junk"),
+    ),
+    "backfill": (
+        *("", "--prometheus ftp://h", "--prometheus http://h --days 15", "--prometheus http://h --label a"),
+        *("--prometheus http://h --bearer-file none", "--prometheus http://h --progress junk"),
+        *("--prometheus http://h --token-file none", "--prometheus http://127.0.0.1:1 --dry-run"),
     ),
     "buffers": ("", "a/b/c --token-file token", "shop/room -n team --token-file token", "room --token-file token"),
     "policy": ("", "shop --token-file token", "a/b/c/d --token-file token", "shop/web --token-file none"),

@@ -10,6 +10,7 @@ from typing import Final
 
 import pytest
 
+from tests.guest.go_load import ensure_go_load
 from tests.guest.kernel import GuestError, GuestKernel, ensure
 from tests.guest.machine import EXCHANGE, REPOSITORY, Variant, booted, python_command
 from tests.guest.report import InnerRun, parse_report
@@ -71,6 +72,8 @@ def inner_runs() -> dict[Variant, InnerRun]:
 def run_of(variant: Variant, inner_runs: dict[Variant, InnerRun]) -> InnerRun:
     """Return the run of a variant; boots it if it has not been."""
     if variant not in inner_runs:
+        if variant not in ALONE:
+            ensure_go_load(print)
         inner_runs[variant] = run_inside(ensure(print, series=os.environ.get(SERIES_VARIABLE)), variant)
         print(inner_runs[variant].output)
     return inner_runs[variant]

@@ -99,6 +99,8 @@ def services(**changes: Any) -> Services:
         "report": echo,
         "evictions": echo,
         "taint": echo,
+        "history": echo,
+        "runs": echo,
         "workloads": echo,
         "workload": echo,
         "forget": echo,

@@ -13,7 +13,8 @@ from agent.core.admission.answer import AdmissionOutcome
 from agent.core.admission.options import AdmissionSettings
 from agent.core.cluster.facts import ClusterRules, FrozenAxes, NodeAmounts, PodPlace, WrittenContainer
 from agent.core.cluster.node import Namespace
-from agent.core.cluster.workload import Workload
+from agent.core.cluster.pod import Pod, TopOwner
+from agent.core.cluster.workload import Workload, with_top_owner
 from agent.core.eviction.options import ArbiterOptions
 from agent.core.history.rollup import NodeClass
 from agent.core.orders.plan_options import ActOptions
@@ -37,6 +38,8 @@ from agent.webhook.queries.buffers import BufferQuestions
 from agent.webhook.queries.effective_policy import Defaults
 from agent.webhook.queries.forget import ForgetParts as ForgettingParts
 from agent.webhook.queries.forget import Forgetter
+from agent.webhook.queries.imports import Doors, Importer
+from agent.webhook.queries.imports import ImportParts as ImportingParts
 from agent.webhook.queries.workloads import QueryParts as ReadingParts
 from agent.webhook.queries.workloads import Questions
 from agent.webhook.reports.directives import Director
@@ -94,9 +97,16 @@ class Facts(ClusterFacts):
     tainted: frozenset[str] = frozenset()
     amounts: NodeAmounts | None = field(default_factory=lambda: NodeAmounts(cpu_millicores=8000, memory_bytes=32 << 30))
     runs: int = 3
+    jobs: dict[tuple[str, str], TopOwner] = field(default_factory=dict)
 
     def pod(self, uid: str) -> PodPlace | None:
         return self.places.get(uid)
+
+    def job_owner(self, namespace: str, job: str) -> TopOwner | None:
+        return self.jobs.get((namespace, job))
+
+    def with_top_owner(self, pod: Pod) -> Pod:
+        return with_top_owner(pod, group_by=("workflow",), job_owner=self.job_owner)
 
     def gone_pod(self, uid: str) -> PodPlace | None:
         return None
@@ -184,6 +194,8 @@ class Stack:
 
     def follow(self) -> None:
         """Bring what was reported into memory."""
+        while self.index.runs.follow(self.store):
+            pass
         _follow(self.tailer)
 
     def report(self, body: bytes, token: str | None = GOOD, **more: Any) -> Any:
@@ -233,7 +245,7 @@ def stack(
     api = FakeApi(given.answer)
     sizing = AdmissionSettings(act=act or ActOptions())
     director = Director(facts, index)
-    doors = Access(api, settings, namespace="plimsoll", places=facts, clock=time.monotonic, keys=AnyWord())
+    access_of = Access(api, settings, namespace="plimsoll", places=facts, clock=time.monotonic, keys=AnyWord())
     reviewer = Reviewer(facts, index, sizing, count=metrics.count_admission)
     arbiter = Arbiter(
         api=api,
@@ -247,7 +259,7 @@ def stack(
     taints = TaintCap(store=TaintStore(opened, now=database_now), facts=facts, options=options)
     posts = Posts(
         PostParts(
-            access=doors,
+            access=access_of,
             store=opened,
             facts=facts,
             encode=encode_report,
@@ -256,13 +268,14 @@ def stack(
             taint=taints.decide,
             taint_seconds=options.taint_grant_seconds,
             appended=tailer.offer,
+            followed=lambda: None,
         ),
         settings,
         metrics,
     )
     questions = Questions(
         ReadingParts(
-            access=doors,
+            access=access_of,
             histories=index,
             facts=facts,
             directive=director.directive_of,
@@ -274,7 +287,7 @@ def stack(
     )
     forgetter = Forgetter(
         ForgettingParts(
-            access=doors,
+            access=access_of,
             store=opened,
             merged=index.merged,
             ordered=lambda: _follow(tailer),
@@ -282,6 +295,18 @@ def stack(
         ),
         metrics,
     )
+    importer = Importer(
+        ImportingParts(
+            access=access_of,
+            store=opened,
+            retention_days=14,
+            ordered=lambda: _follow(tailer),
+            wait_for=tailer.wait_for,
+        ),
+        settings,
+        metrics,
+    )
+    doors = Doors(posts, importer)
     controller = BufferController(
         api,
         options=BufferOptions(mode=BufferMode.OFF),
@@ -289,15 +314,17 @@ def stack(
         instance="replica",
         collaborators=asking(),
     )
-    buffers = BufferQuestions(controller, doors, metrics, replica="a", namespace="plimsoll", leader=lambda: None)
+    buffers = BufferQuestions(controller, access_of, metrics, replica="a", namespace="plimsoll", leader=lambda: None)
     services = Services(
         review=reviewer.review,
         failed=metrics.count_unread,
-        known=posts.known,
-        entering=posts.entering,
+        known=doors.known,
+        entering=doors.entering,
         report=posts.report,
         evictions=posts.evictions,
         taint=posts.taint,
+        history=importer.history,
+        runs=posts.runs,
         workloads=questions.workloads,
         workload=questions.workload,
         forget=forgetter.forget,

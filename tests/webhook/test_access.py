@@ -42,6 +42,7 @@ class Server:
     users: dict[str, dict[str, object]] = field(default_factory=lambda: {"good": user()})
     readable: frozenset[str] = frozenset()
     forgettable: frozenset[str] = frozenset()
+    creatable: frozenset[str] = frozenset()
     audiences: tuple[str, ...] = (AUDIENCE,)
     down: Exception | None = None
 
@@ -57,7 +58,7 @@ class Server:
             return {"status": {"authenticated": True, "user": found, "audiences": list(self.audiences)}}
         assert call.path == ACCESS_REVIEWS_PATH
         asked = spec["nonResourceAttributes"]
-        granted = {"get": self.readable, "delete": self.forgettable}[asked["verb"]]
+        granted = {"get": self.readable, "delete": self.forgettable, "create": self.creatable}[asked["verb"]]
         return {"status": {"allowed": asked["path"] in granted}}
 
 

@@ -21,12 +21,14 @@ from agent.webhook.openapi import document
 from agent.webhook.queries.workload_bodies import WorkloadBody, WorkloadsBody
 from agent.webhook.reports.bodies import ReportAnswer
 from tests.webhook.report_bodies import packed, report_body, row_body
-from tests.webhook.stack import Stack, stack
+from tests.webhook.stack import READABLE, Stack, stack
+from tests.webhook.test_access import Server, user
 
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    with stack(tmp_path_factory.mktemp("fuzz")) as one:
+    server = Server(users={"good": user()}, readable=READABLE, creatable=frozenset({"/v1/history"}))
+    with stack(tmp_path_factory.mktemp("fuzz"), server=server) as one:
         one.report(packed(report_body(row_body(0), row_body(1))), content_encoding="gzip")
         one.follow()
         yield one
@@ -68,9 +70,11 @@ def test_the_document_stands_for_itself() -> None:
         "/v1/buffers",
         "/v1/buffers/{namespace}/{name}",
         "/v1/evictions",
+        "/v1/history",
         "/v1/nodes",
         "/v1/nodes/{node}",
         "/v1/report",
+        "/v1/runs",
         "/v1/taint",
         "/v1/workloads",
         "/v1/workloads/{namespace}/{kind}/{name}",

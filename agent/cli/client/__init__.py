@@ -1,4 +1,4 @@
-"""One question to an agent's control socket or to the webhook, and its answer.
+"""One question to an agent's control socket, to the webhook or to a Prometheus, and its answer.
 
 May import options, text and words.
 Never waits without a bound.

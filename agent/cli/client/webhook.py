@@ -1,12 +1,14 @@
 """One question to the webhook over HTTPS: with whose token, trusting whom; and what is said without an answer. Face.
 
-People reach it through ``kubectl port-forward``: an API server that proxies takes the token away.
+People reach it through ``kubectl port-forward``, or as ``kubectl plimsoll`` through a forward of its own: an API server
+that proxies takes the token away.
 """
 
 from __future__ import annotations
 
 import argparse
 import base64
+import gzip
 import ipaddress
 import json
 import ssl
@@ -19,17 +21,25 @@ from agent.cli.options.settings_options import fail
 from agent.named_file import PAGE_MOST_BYTES, read_named
 
 if TYPE_CHECKING:
+    from agent.cli.client.webhook_forward import WebhookForward
     from agent.kube.api import Api
 
 DEFAULT_URL: Final = "https://127.0.0.1:8443"
 SERVICE_NAME: Final = "plimsoll-webhook.plimsoll.svc"
+FORWARD: Final = "webhook forward"
+"""Of the arguments, where ``kubectl plimsoll`` has one."""
 AUDIENCE: Final = "plimsoll-webhook"
 CONFIGURATION: Final = "plimsoll"
 DEFAULT_ACCOUNT: Final = "plimsoll/plimsoll-webhook-reader"
 TIMEOUT_SECONDS: Final = 20.0
 FORGET_SECONDS: Final = 300.0
 """A large database is looked through hour by hour."""
+AGAIN_SECONDS: Final = 5.0
+"""Where no header says when to come again."""
 _NOT_FOUND: Final = 404
+_COME_AGAIN: Final = (429, 503)
+_MOST_DIGITS: Final = 6
+_FAST: Final = 1
 MOST_BYTES: Final = 64 << 20
 
 Body = TypeVar("Body")
@@ -41,6 +51,14 @@ class NoWebhookAnswerError(Exception):
 
 class NotKnownError(NoWebhookAnswerError):
     """The webhook knows nothing of what was asked for."""
+
+
+class ComeAgainError(NoWebhookAnswerError):
+    """Not now; the same may be asked again after some seconds."""
+
+    def __init__(self, text: str, retry_after_seconds: float) -> None:
+        super().__init__(text)
+        self.retry_after_seconds: Final = retry_after_seconds
 
 
 def add_webhook_options(parser: argparse.ArgumentParser) -> None:
@@ -72,8 +90,13 @@ class WebhookReader:
         import urllib3
 
         self._verb: Final = str(arguments.verb)
-        self._url, host = _address_of(str(arguments.webhook), arguments.verb)
-        api = None if arguments.kubeconfig is None else _api_of(arguments.kubeconfig, arguments.verb)
+        self._forward: Final[WebhookForward | None] = getattr(arguments, FORWARD, None)
+        if self._forward is not None:
+            self._url, host = f"https://{self._forward.host}", self._forward.host
+            api: Api | None = self._forward.api
+        else:
+            self._url, host = _address_of(str(arguments.webhook), arguments.verb)
+            api = None if arguments.kubeconfig is None else _api_of(arguments.kubeconfig, arguments.verb)
         self._token = _token(arguments, api)
         authority: str | None = None
         if arguments.ca_file is not None:
@@ -90,7 +113,11 @@ class WebhookReader:
             raise NoWebhookAnswerError(
                 f"caBundle of {CONFIGURATION}: no PEM certificate in it; allowed: --ca-file"
             ) from error
-        self._pool = urllib3.PoolManager(ssl_context=context, server_hostname=name, assert_hostname=name)
+        self._pool: urllib3.PoolManager | urllib3.HTTPSConnectionPool
+        if self._forward is not None:
+            self._pool = self._forward.pool(context, name or host)
+        else:
+            self._pool = urllib3.PoolManager(ssl_context=context, server_hostname=name, assert_hostname=name)
 
     def get(self, path: str, kind: type[Body], query: Mapping[str, str] | None = None) -> tuple[Body, bytes]:
         """Ask; return the answer, and its bytes.
@@ -106,25 +133,52 @@ class WebhookReader:
         """Have something forgotten; return the answer and its bytes, or raise as ``get``."""
         return self._asked("DELETE", path, kind, query, FORGET_SECONDS)
 
+    def post(self, path: str, body: bytes, kind: type[Body]) -> tuple[Body, bytes]:
+        """Hand over JSON; return the answer and its bytes, or raise as ``get``.
+
+        Raises:
+            ComeAgainError: Nothing was taken, and the same may be tried again.
+        """
+        return self._asked("POST", path, kind, None, TIMEOUT_SECONDS, posted=gzip.compress(body, _FAST))
+
     def _asked(
-        self, method: str, path: str, kind: type[Body], query: Mapping[str, str] | None, timeout_seconds: float
+        self,
+        method: str,
+        path: str,
+        kind: type[Body],
+        query: Mapping[str, str] | None,
+        timeout_seconds: float,
+        *,
+        posted: bytes | None = None,
     ) -> tuple[Body, bytes]:
         import msgspec
         import urllib3
 
         url = f"{self._url}{quote(path)}" + (f"?{urlencode(query)}" if query else "")
         headers = {"Authorization": f"Bearer {self._token}"}
+        if posted is not None:
+            headers |= {"Content-Type": "application/json", "Content-Encoding": "gzip"}
         try:
             answer = self._pool.request(
-                method, url, headers=headers, timeout=timeout_seconds, retries=False, preload_content=False
+                method,
+                url,
+                body=posted,
+                headers=headers,
+                timeout=timeout_seconds,
+                retries=False,
+                preload_content=False,
             )
             body = answer.read(MOST_BYTES)
             answer.release_conn()
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise NoWebhookAnswerError(f"webhook at {self._url}: no answer: {_reason_of(error)}") from error
+            told = None if self._forward is None else self._forward.fault()
+            raise NoWebhookAnswerError(f"webhook at {self._url}: no answer: {told or _reason_of(error)}") from error
         if answer.status != 200:
             if answer.status == 400:  # what was asked for is wrong, and the webhook says what
                 fail(f"{self._verb}: {_fault_of(body)}")
+            if posted is not None and answer.status in _COME_AGAIN:
+                text = f"webhook at {self._url}: {answer.status}: {_fault_of(body)}"
+                raise ComeAgainError(text, _seconds_of(answer.headers.get("Retry-After")))
             kind_of_error = NotKnownError if answer.status == 404 else NoWebhookAnswerError
             raise kind_of_error(f"webhook at {self._url}: {answer.status}: {_fault_of(body)}")
         try:
@@ -192,6 +246,8 @@ def _token(arguments: argparse.Namespace, api: Api | None) -> str:
         what, known = "read", "the reader of the chart"
         if getattr(arguments, "forget", None) is not None:
             what, known = "forget", "the chart's webhook.forgetter.enabled"
+        if str(arguments.verb) == "backfill":
+            what, known = "import", "the chart's webhook.importer.enabled"
         raise NoWebhookAnswerError(
             f"there is no service account {namespace}/{name} to {what} as; allowed: --account NAMESPACE/NAME, or "
             f"{known}"
@@ -245,6 +301,11 @@ def _reason_of(error: Exception) -> str:
     ) is not None:
         cause = inner
     return " ".join((getattr(cause, "strerror", None) or str(cause) or type(cause).__name__).split())[:300]
+
+
+def _seconds_of(header: str | None) -> float:
+    is_number = header is not None and header.isascii() and header.isdigit() and len(header) <= _MOST_DIGITS
+    return float(header) if header is not None and is_number else AGAIN_SECONDS
 
 
 def _fault_of(body: bytes) -> str:

@@ -118,10 +118,14 @@ def file_or_stdin(text: str) -> Path:
 
 def fail(message: str) -> NoReturn:
     """Print what is wrong on one line, ``VERB: `` in front where it is about one, and leave with code 2."""
+    from agent.cli.text.program_name import program_name
     from agent.cli.text.spans import harmless
     from agent.cli.verb_table import VERBS
 
     verb, _, rest = message.partition(": ")
     # Names of files and what stands in them may break lines and steer terminals.
-    print(harmless(f"plimsoll {verb}: {rest}" if verb in VERBS else f"plimsoll: {message}"), file=sys.stderr)
+    print(
+        harmless(f"{program_name()} {verb}: {rest}" if verb in VERBS else f"{program_name()}: {message}"),
+        file=sys.stderr,
+    )
     raise SystemExit(2)

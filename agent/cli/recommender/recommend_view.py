@@ -30,6 +30,7 @@ from agent.cli.words.advice import (
 from agent.cli.words.units import unit_name
 from agent.core.recommender.recommendation import Recommendation, Recommendations, Severity, Withheld
 from agent.core.recommender.totals import ResourceTotal, Total, totals
+from agent.core.recommender.unit_names import called
 
 NO_NAMESPACE: Final = "(no namespace)"
 NOTHING: Final = "nothing is watched yet"
@@ -122,12 +123,15 @@ def page_lines(
     if node.items:
         lines += _table_lines(node, width=width, glyphs=glyphs, has_colour=has_colour)
         lines += [(), *total_lines(node, width=width, glyphs=glyphs), (), *_legend(node, glyphs, width)]
+        lines += _advice_lines(node)
         lines += [(Span(text, Tone.DIM),) for text in _hints(node)]
     else:
         lines.append((Span(empty, Tone.NOTE),))
     return [clip_line(line, width, ellipsis=glyphs.ellipsis) for line in lines]
 
 
+_ADVICE: Final = 5
+"""Sentences on runtimes that a page has room for."""
 _SOURCES: Final = {"agent": "from the agent", "state": "from the state files"}
 
 
@@ -381,6 +385,18 @@ def _legend(node: Recommendations, glyphs: Glyphs, width: int) -> list[Line]:
         lines[-1] += spans
         room -= needed
     return [tuple(line) for line in lines]
+
+
+def _advice_lines(node: Recommendations) -> list[Line]:
+    """Return what the first containers' runtimes are advised, a line each, and how many more there are."""
+    told = [(called(item.identity), sentence) for item in node.items for sentence in item.runtime_advice]
+    lines: list[Line] = [
+        (Span("runtime ", Tone.DIM), Span(f"{harmless(name)}: {harmless(sentence)}"))
+        for name, sentence in told[:_ADVICE]
+    ]
+    if len(told) > _ADVICE:
+        lines.append((Span(f"runtime {len(told) - _ADVICE} more: plimsoll why NAME/CONTAINER", Tone.DIM),))
+    return lines
 
 
 def _hints(node: Recommendations) -> list[str]:

@@ -37,6 +37,8 @@ def acted_lines(item: Why, page: Page) -> list[Line]:
         words = None if acted.cpu is None else headroom_words(acted.cpu)
         if words is not None:
             lines += hanging((Span("  the node's CPU: ", Tone.DIM),), words, page)
+    if acted.startup_boost is not None:
+        lines += hanging((Span("  start: ", Tone.DIM),), acted.startup_boost, page)
     if acted.oom_score is not None:
         score = acted.oom_score
         text = f"{score.found} by the request of its start; a restart gives {score.after_restart}"

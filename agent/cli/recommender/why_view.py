@@ -20,6 +20,7 @@ from agent.cli.words.advice import CPU, MEMORY, SEVERITY_TEXTS, SEVERITY_TONES, 
 from agent.core.numbers.amount_text import amount_text
 from agent.core.recommender.policy import Step
 from agent.core.recommender.recommendation import Advice, Withheld
+from agent.core.recommender.runtime_advice import runtime_words
 from agent.core.recommender.unit_names import called
 from agent.core.resize.why import Why
 
@@ -48,6 +49,7 @@ def page_lines(item: Why, page: Page, *, with_chart: bool) -> list[Line]:
         kill_lines(item, page),
         quality_lines(item.quality, page),
         *(_step_lines(item, side, page) for side in SIDES),
+        _runtime_lines(item, page),
         acted_lines(item, page),
         _change_lines(item, page),
         _note_lines(item, page),
@@ -180,6 +182,17 @@ def _value(value: float | None, unit: str) -> str:
     if value is None:
         return ABSENT
     return age_text(value) if unit == "seconds" and value >= 0 else amount_text(value, unit)
+
+
+def _runtime_lines(item: Why, page: Page) -> list[Line]:
+    """Return what its language runtime takes of memory by its own flags, and what would be better."""
+    profile = item.recommendation.runtime
+    if profile is None:
+        return []
+    lines: list[Line] = [(Span("RUNTIME", Tone.TITLE), Span(f"  {harmless(runtime_words(profile))}", Tone.DIM))]
+    for sentence in item.recommendation.runtime_advice:
+        lines += hanging((Span("  "),), sentence, page)
+    return lines
 
 
 def _change_lines(item: Why, page: Page) -> list[Line]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from agent.cli.client.webhook import NoWebhookAnswerError, WebhookReader, add_webhook_options
 from agent.cli.options.row_options import add_look_options
 from agent.cli.options.settings_options import fail
+from agent.cli.text.program_name import program_name
 
 if TYPE_CHECKING:
     from agent.webhook.queries.buffer_bodies import BuffersBody
@@ -42,7 +43,7 @@ def run(arguments: argparse.Namespace) -> int:
         client = WebhookReader(arguments)
         body = _asked(client, path, None if arguments.buffer is not None else arguments.namespace)
     except NoWebhookAnswerError as error:
-        print(f"plimsoll buffers: {error}", file=sys.stderr)
+        print(f"{program_name()} buffers: {error}", file=sys.stderr)
         return 1
     _show(body, arguments)
     return 0

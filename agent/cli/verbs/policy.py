@@ -7,6 +7,7 @@ import sys
 
 from agent.cli.client.webhook import NoWebhookAnswerError, WebhookReader, add_webhook_options
 from agent.cli.options.row_options import add_look_options
+from agent.cli.text.program_name import program_name
 from agent.cli.verbs.workloads import add_workload_argument, one_workload
 
 
@@ -26,7 +27,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         workload, _ = one_workload(WebhookReader(arguments), arguments)
     except NoWebhookAnswerError as error:
-        print(f"plimsoll policy: {error}", file=sys.stderr)
+        print(f"{program_name()} policy: {error}", file=sys.stderr)
         return 1
     if arguments.output == "json":
         import msgspec

@@ -14,6 +14,7 @@ from agent.cli.client.forget import add_forget_options, check_forgetting, forget
 from agent.cli.client.webhook import NotKnownError, NoWebhookAnswerError, WebhookReader, add_webhook_options
 from agent.cli.options.row_options import add_look_options
 from agent.cli.options.settings_options import fail
+from agent.cli.text.program_name import program_name
 from agent.core.history.quality import PRICE, Against, QualityWindow
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def run(arguments: argparse.Namespace) -> int:
         workload, body = one_workload(client, arguments)
         return _show(workload, body, arguments)
     except NoWebhookAnswerError as error:
-        print(f"plimsoll workloads: {error}", file=sys.stderr)
+        print(f"{program_name()} workloads: {error}", file=sys.stderr)
         return 1
     except _picture_error() as error:
         fail(f"workloads: --png {error}")

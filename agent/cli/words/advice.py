@@ -30,12 +30,14 @@ BOUND_TEXTS: Final = {
     Bound.MIN: "raised to the least allowed",
     Bound.MAX: "lowered to the most allowed",
     Bound.IN_USE: "not below memory in use",
+    Bound.HEAP: "not below its fixed heap",
     Bound.ROUNDED: "rounded up",
     Bound.UPWARD_ONLY: "no prediction yet to lower it",
     Bound.LIMIT: "held at its limit",
     Bound.QOS: "QoS class kept",
     Bound.SMALL_CHANGE: "change too small",
     Bound.LIMIT_RAISED: "limit raised with it",
+    Bound.READ_AT_START: "limit read at start",
 }
 SEVERITY_TEXTS: Final = {
     Severity.VERY_SHORT: "much too small",

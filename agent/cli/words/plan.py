@@ -18,7 +18,7 @@ RESERVED_WORDS: Final = {
     Reserved.RECOMMEND: "recommend only",
     Reserved.EXCLUDED: "excluded namespace",
     Reserved.NAMESPACE_UNKNOWN: "namespace not known",
-    Reserved.FAULTY_ANNOTATION: "annotation not understood",
+    Reserved.FAULTY_ANNOTATION: "annotation or flag not understood",
     Reserved.PINNED: "pinned",
     Reserved.PLACEHOLDER: "keeps room for others",
     Reserved.STATIC: "static pod",
@@ -60,6 +60,9 @@ KEPT_WORDS: Final = {
     Kept.LIMIT_RANGE: "rejected before",
     Kept.CALM: "falls are asked for calmly",
     Kept.SMALL_FALL: "too small a fall while starvation is answered in seconds",
+    Kept.READ_AT_START: "not lowered: its runtime reads its limit at start",
+    Kept.HEAP: "not lowered: its runtime's fixed heap",
+    Kept.BOOSTED: "boosted while it starts",
     Kept.TIER_FULL: "the QoS tier's memory limit",
 }
 PHASE_WORDS: Final = {Phase.SHRINK: "shrink", Phase.GROW: "grow", Phase.LIMIT_DOWN: "limit down"}

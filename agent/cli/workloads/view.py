@@ -10,10 +10,12 @@ from agent.cli.text.figures import age_text, bytes_text, counted, millicores_tex
 from agent.cli.text.spans import Glyphs, Line, Span, Tone, clip_line, harmless
 from agent.cli.text.table import Cell, Column, render_table
 from agent.cli.workloads.quality_view import quality_texts
+from agent.core.admission.estimate import EstimateSource
 from agent.webhook.queries.workload_bodies import (
     AdviceBody,
     ContainerBody,
     HourBody,
+    PastRunBody,
     SideBody,
     SpreadBody,
     StatisticsBody,
@@ -35,6 +37,7 @@ _COLUMNS: Final = (
 _MISSING: Final = {
     "not_loaded": "not worked out yet; ask again in a minute",
     "too_young": "its history is too young",
+    "too_few_runs": "fewer runs of it have ended than jobs.leastRuns",
     "unknown_container": "nothing is known of this container",
     "unknown_workload": "nothing is known of this workload",
 }
@@ -121,6 +124,8 @@ def _container_lines(container: ContainerBody, *, width: int, glyphs: Glyphs) ->
     yield from _course(container.hours, "memory", lambda hour: hour.memory_bytes, bytes_text, room, glyphs)
     if container.statistics is not None:
         yield from _statistics_lines(container.statistics)
+    for run in container.runs:
+        yield _run_line(run)
     for label, text in quality_texts(container.quality):
         yield (_label(label), Span(text))
     for side in (*container.classes, *container.nodes):
@@ -131,6 +136,9 @@ def _advice_lines(advice: AdviceBody) -> Iterator[Line]:
     if advice.missing is not None:
         reason = _MISSING.get(advice.missing, advice.missing)
         yield (_label("request"), Span(f"none by {advice.policy}: {reason}", Tone.NOTE))
+        return
+    if advice.source == EstimateSource.RUNS:
+        yield from _advice_of_runs(advice)
         return
     of_pods = "" if advice.pods is None else f", of {counted(advice.pods, 'pod')}"
     stood_in = "" if advice.stands_in_for is None else f" until {advice.stands_in_for} is worked out"
@@ -147,6 +155,33 @@ def _advice_lines(advice: AdviceBody) -> Iterator[Line]:
     if advice.oom_memory_bytes is not None:
         seen.append(f"killed at {bytes_text(advice.oom_memory_bytes)}")
     yield (_label("why"), Span("; ".join(seen)))
+    if advice.imported_hours:
+        hours = counted(advice.imported_hours, "hour")
+        note = f"{hours} of seven days from Prometheus: peaks between scrapes are not seen, 10 % is added"
+        yield (_label(""), Span(note, Tone.NOTE))
+
+
+def _advice_of_runs(advice: AdviceBody) -> Iterator[Line]:
+    memory = max(advice.memory_request_bytes or 0, advice.oom_memory_bytes or 0) or None
+    yield (
+        _label("request"),
+        Span(f"CPU {millicores_text(advice.cpu_request_millicores)}, memory {bytes_text(memory)}"),
+        Span(f"   by its last {counted(advice.pods or 0, 'run')}", Tone.DIM),
+    )
+    seen = [f"largest need {bytes_text(advice.memory_max_bytes)} and a margin"]
+    if advice.oom_memory_bytes is not None:
+        seen.append(f"one was killed: {bytes_text(advice.oom_memory_bytes)} until a run gets through with more")
+    yield (_label("why"), Span("; ".join(seen)))
+
+
+def _run_line(run: PastRunBody) -> Line:
+    took = f"{age_text(run.ended_age_seconds)} ago, took {age_text(run.duration_seconds)}"
+    used = f"CPU {millicores_text(run.cpu_mean_millicores)}, memory {bytes_text(run.memory_peak_bytes)}"
+    exit_text = "" if run.exit_code is None else f", exit {run.exit_code}"
+    line = (_label("run"), Span(f"{harmless(run.run)}  "), Span(f"{took}; ", Tone.DIM), Span(f"{used}{exit_text}"))
+    if run.memory_at_kill_bytes is None:
+        return line
+    return (*line, Span(f"; killed for want of memory at {bytes_text(run.memory_at_kill_bytes)}", Tone.NOTE))
 
 
 def _statistics_lines(statistics: StatisticsBody) -> Iterator[Line]:

@@ -15,6 +15,7 @@ from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
 from agent.core.numbers.amount_text import amount_text
 from agent.core.orders.order import Orders
+from agent.core.plan.given_boost import GivenBoost
 from agent.core.plan.pod_change import Setting
 
 
@@ -58,6 +59,8 @@ class Left(StrEnum):
     """The pod's own resources would not hold it."""
     MAX_MEMORY = "max_memory"
     """A memory limit, held to as many times the largest memory allowed as limits are of requests."""
+    RUNTIME = "runtime"
+    """Held up by what its language runtime takes by its own flags: a fixed heap, or a share of its limit."""
     NODE = "node"
     """No node could run the pod."""
 
@@ -75,6 +78,7 @@ LEFT_WORDS: Mapping[Left, str] = {
     Left.LIMIT_RANGE: "held by a LimitRange",
     Left.QUOTA: "held by a ResourceQuota",
     Left.MAX_MEMORY: "held by the largest memory allowed",
+    Left.RUNTIME: "held up by its runtime's heap",
     Left.NODE: "no node can allocate so much",
     Left.POD_BUDGET: "held by the pod's own resources",
 }
@@ -180,6 +184,10 @@ class Admission:
     """``spec.resources`` is taken off: it was given before another webhook changed the pod, and does not hold now."""
     pod_limits: str = ""
     """What became of ``plimsoll.dev/pod-limits``; empty = it has none."""
+    boost: GivenBoost | None = None
+    """More CPU that it is given while it starts, which is in the moves; None = none."""
+    startup_boost: str = ""
+    """What became of ``plimsoll.dev/startup-boost``; empty = nobody asks for it, or the pod is left alone."""
     annotations: Mapping[str, str] = field(default_factory=dict)
     """Added when anything changes."""
     grown: Mapping[str, int] = field(default_factory=dict)

@@ -21,6 +21,8 @@ class EstimateSource(StrEnum):
     """Of the same workload on nodes that are alike."""
     WORKLOAD = "workload"
     """Of the workload on all nodes."""
+    RUNS = "runs"
+    """Of the last runs of a workload whose pods end by themselves."""
 
 
 class NoEstimate(StrEnum):
@@ -30,6 +32,7 @@ class NoEstimate(StrEnum):
     UNKNOWN_CONTAINER = "unknown_container"
     TOO_YOUNG = "too_young"
     NOT_LOADED = "not_loaded"
+    TOO_FEW_RUNS = "too_few_runs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,12 +58,15 @@ class Estimate:
     history_seconds: float
     """From the first row known to now, at most 14 days."""
     pods: int
-    """Pods seen in the newest hour."""
+    """Pods seen in the newest hour; of runs their number."""
     newest_age_seconds: float
     """Since the newest row."""
     memory_alone_bytes: int | None = None
     """Largest working set of seven days by one node's word alone, where that is more than counts of it. It raises
     nothing, and a memory limit does not fall below it: that word may be true."""
+    imported_hours: int = 0
+    """UTC hours of the last seven days that no agent told of and that count as they were read from Prometheus, with
+    10 % more."""
     stands_in_for: PolicyName | None = None
     """The policy that holds and has no figures of its own here; None = ``policy`` holds itself."""
 

@@ -44,6 +44,17 @@ class Draft:
         """Return one that can be worked on without this one."""
         return replace(self, sides={resource: side.copied() for resource, side in self.sides.items()})
 
+    def on(self, container: Container) -> Draft:
+        """Return the same end from another beginning: the container as it is shown now."""
+        twin = replace(self.copied(), container=container)
+        stated = container.resources
+        for side, request, limit in (
+            (twin.sides[Resource.CPU], stated.cpu_request_millicores, stated.cpu_limit_millicores),
+            (twin.sides[Resource.MEMORY], stated.memory_request_bytes, stated.memory_limit_bytes),
+        ):
+            side.request_before, side.limit_before = request or None, limit or None
+        return twin
+
     def answer(self) -> ContainerAdmission:
         """Return what became of it."""
         return ContainerAdmission(

@@ -8,6 +8,7 @@ from typing import Annotated
 from agent.core.numbers.allowed_range import Between
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, ControlledValues, PolicyName
+from agent.core.orders.run_options import RunOptions
 
 MB = 1_000_000
 
@@ -44,6 +45,8 @@ class AdmissionSettings:
     """Which owners are sized, DaemonSets, Guaranteed pods, memory."""
     bounds: BoundsOptions = field(default_factory=BoundsOptions)
     admission: AdmissionOptions = field(default_factory=AdmissionOptions)
+    jobs: RunOptions = field(default_factory=RunOptions)
+    """Whether and how runs of Jobs are sized by those before."""
     policy: PolicyName = PolicyName.PLIMSOLL
     vpa_controlled_values: ControlledValues = ControlledValues.REQUESTS_AND_LIMITS
     """Whether limits move with requests under the policy ``vpa``."""

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from agent.core.admission.answer import Admission, AdmissionFacts, AdmissionOutcome, Left
-from agent.core.admission.estimate import Estimate, NoEstimate
+from agent.core.admission.boost import Boosting, with_boost
+from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
 from agent.core.admission.fit import (
     POD_RESOURCES,
     Draft,
@@ -39,20 +40,21 @@ from agent.core.admission.pod_budget import (
     why_not,
 )
 from agent.core.admission.sizes import SizingRules, sides_of, size_container
-from agent.core.admission.words import annotations_of, gave_budget, reserved_words, sized_words
+from agent.core.admission.words import annotations_of, gave_boost, gave_budget, reserved_words, sized_words
 from agent.core.cluster.hpa import is_whole_workload_left
 from agent.core.cluster.pod import RUNNING, Container, ContainerKind, Pod, QosClass, Requirements
 from agent.core.cluster.pod_defaults import classes_at_creation
 from agent.core.cluster.qos import computed_qos_class
 from agent.core.cluster.resource import Resource
-from agent.core.cluster.workload import DAEMON_SET_KIND, Workload, workload_of
+from agent.core.cluster.workload import DAEMON_SET_KIND, RUN_KINDS, Workload, workload_of
 from agent.core.machine.pod_limits import PodLimitHeld, PodLimitsOrder
 from agent.core.orders.annotations import POD_LIMITS
 from agent.core.orders.order import Orders
-from agent.core.orders.plan_options import DaemonSetGrowth
+from agent.core.orders.plan_options import DaemonSetGrowth, PlanOptions
 from agent.core.orders.policy_options import ControlledResources, ControlledValues, PolicyName
 from agent.core.orders.resolution import orders_of
 from agent.core.plan.container_sizing import cpu_edges, memory_edges
+from agent.core.plan.given_boost import without_boost
 from agent.core.plan.reserved_reason import reserved_reason
 from agent.core.recommender.policy import LimitRule
 
@@ -75,6 +77,10 @@ def admit(
     given = pod.resources if gave_budget(pod, now_unix_seconds=now_unix_seconds) else None
     if given is not None:
         pod = replace(pod, resources=None)
+    # The same of a boost: what the pod runs with is worked out from what it came with.
+    shown, boost = pod, gave_boost(pod, now_unix_seconds=now_unix_seconds)
+    if boost is not None:
+        pod = without_boost(pod, boost)
     workload, orders = workload_of(pod), _orders(pod, facts, settings)
     blank = Admission(outcome=AdmissionOutcome.EXCLUDED, why="", workload=workload, orders=orders)
     if facts.pause_reason is not None:
@@ -87,20 +93,27 @@ def admit(
     rules = _rules(pod, facts, orders, workload, settings)
     blanks = _drafts(pod, estimates if left is None else None, orders, settings)
     drafts, resources, pod_limits = _sized(pod, facts, rules, order, blanks)
+    boosting = Boosting(drafts=drafts)
+    if left is None and resources is None:
+        is_run = workload.kind in RUN_KINDS
+        boosting = with_boost(pod, drafts, orders, facts, rules, now_unix_seconds=now_unix_seconds, is_run=is_run)
+    drafts = [draft.on(stated) for draft, stated in zip(boosting.drafts, shown.sized_containers(), strict=True)]
     answer = replace(
         blank,
         containers=tuple(draft.answer() for draft in drafts),
         pod_resources=None if resources == given else resources,
         takes_pod_resources=given is not None and resources is None,
         pod_limits=pod_limits,
+        boost=boosting.boost,
+        startup_boost=boosting.words,
         warnings=_warnings(pod, orders, order, resources),
     )
     if resources != given or any(draft.is_changed for draft in drafts):
-        after = with_drafts(pod, drafts, resources)
+        after = with_drafts(shown, drafts, resources)
         fault = facts.bounds_fault or fault_of(pod, after, facts, is_class_judged=resources is not None)
         if fault is not None:
             return _unchanged(answer, fault)
-        answer = replace(answer, grown=counted_growth(pod, after) if facts.quotas else {})
+        answer = replace(answer, grown=counted_growth(shown, after) if facts.quotas else {})
         return _patched(pod, answer, now_unix_seconds)
     if left is not None:
         return replace(answer, why=left)
@@ -133,6 +146,8 @@ def _unchanged(answer: Admission, fault: str) -> Admission:
         pod_resources=None,
         takes_pod_resources=False,
         pod_limits="",
+        boost=None,
+        startup_boost="",
     )
 
 
@@ -161,7 +176,7 @@ def _left_alone(
         orders,
         workload,
         now_unix_seconds=now_unix_seconds,
-        plan=replace(settings.plan, min_age_seconds=0.0),  # the workload's age counts: no pod is older at creation
+        plan=_plan(workload, settings),
         act=settings.act,
         is_pinned=False,
         is_namespace_known=facts.namespace is not None,
@@ -176,6 +191,13 @@ def _left_alone(
         )
         return f"{' and '.join(holders)} scales on its requests"
     return None
+
+
+def _plan(workload: Workload, settings: AdmissionSettings) -> PlanOptions:
+    """Return who is sized at creation: runs too, and whatever its pod's age: the workload's counts."""
+    plan = settings.plan
+    kinds = f"{plan.managed_kinds},{workload.kind}" if settings.jobs.sized and workload.kind in RUN_KINDS else None
+    return replace(plan, min_age_seconds=0.0, managed_kinds=kinds or plan.managed_kinds)
 
 
 def _class_of(pod: Pod, facts: AdmissionFacts) -> QosClass:
@@ -193,10 +215,15 @@ def _drafts(pod: Pod, estimates: Estimates | None, orders: Orders, settings: Adm
             estimate: Estimate | NoEstimate | None = None
             if estimates is not None and container.kind is not ContainerKind.INIT:
                 estimate = estimates(container, orders.policy)
-                if isinstance(estimate, Estimate) and estimate.history_seconds < settings.plan.min_age_seconds:
+                if isinstance(estimate, Estimate) and _is_too_young(estimate, settings):
                     estimate = NoEstimate.TOO_YOUNG
             drafts.append(Draft(container=container, index=index, sides=sides_of(container), estimate=estimate))
     return drafts
+
+
+def _is_too_young(estimate: Estimate, settings: AdmissionSettings) -> bool:
+    """Return whether a history is too short; of runs their number counts."""
+    return estimate.source is not EstimateSource.RUNS and estimate.history_seconds < settings.plan.min_age_seconds
 
 
 def _rules(
@@ -212,7 +239,7 @@ def _rules(
         options=settings.admission,
         edges={resource: edges[resource].narrowed(*ordered[resource]) for resource in Resource},
         ordered=ordered,
-        limit_rule=_limit_rule(orders.policy, settings),
+        limit_rule=LimitRule.NEEDED if workload.kind in RUN_KINDS else _limit_rule(orders.policy, settings),
         is_guaranteed=is_guaranteed,
         is_daemon=workload.kind == DAEMON_SET_KIND,
         grows_daemons=settings.plan.daemon_set_growth is DaemonSetGrowth.FITS,

@@ -16,6 +16,7 @@ from agent.core.admission.limit_ranges import ANYTHING, Allowed
 from agent.core.admission.options import AdmissionOptions
 from agent.core.cluster.pod import Container
 from agent.core.cluster.resource import Resource
+from agent.core.cluster.runtime_profile import RuntimeProfile
 from agent.core.plan.container_sizing import MOST, Edges, bounded, limit_within, pair
 from agent.core.plan.pod_change import Setting
 from agent.core.recommender.policy import LimitRule
@@ -30,6 +31,8 @@ class ContainerSide:
     limit_before: int | None
     request: int | None = None
     limit: int | None = None
+    runtime: RuntimeProfile | None = None
+    """Of memory: what its language runtime takes by its own flags; None = nothing that is known."""
     is_tied: bool = False
     """The limit moved in proportion to the request: one does not move without the other."""
     notes: list[Note] = field(default_factory=list)
@@ -117,6 +120,7 @@ def sides_of(container: Container) -> dict[Resource, ContainerSide]:
             resource=Resource.MEMORY,
             request_before=stated.memory_request_bytes or None,
             limit_before=stated.memory_limit_bytes or None,
+            runtime=container.runtime,
         ),
     }
 
@@ -150,7 +154,7 @@ def _memory_wish(estimate: Estimate) -> int | None:
 
 
 def _size(side: ContainerSide, wanted: int, estimate: Estimate, rules: SizingRules, *, is_strict: bool) -> None:
-    amount = bounded(wanted, rules.edges[side.resource])
+    amount = _with_heap(side, wanted, bounded(wanted, rules.edges[side.resource]), rules)
     if rules.is_guaranteed:
         _size_pair(side, amount, estimate, rules, is_strict=is_strict)
         return
@@ -160,12 +164,33 @@ def _size(side: ContainerSide, wanted: int, estimate: Estimate, rules: SizingRul
         side.note(Setting.REQUEST, Left.DAEMON_SET)
     else:
         side.request = _request(side, amount, rules)
-    if rules.limit_rule is not LimitRule.RAISE:
+    if rules.limit_rule is LimitRule.NEEDED and side.resource is Resource.MEMORY:
+        _raise_needed_limit(side, estimate, rules)
+    elif rules.limit_rule is not LimitRule.RAISE:
         _move_limit(side, estimate, rules)
     elif side.resource is Resource.CPU:
         _take_limit_off(side, rules)
     else:
         _set_memory_limit(side, amount, estimate, rules, is_strict=is_strict)
+
+
+def _with_heap(side: ContainerSide, wanted: int, amount: int, rules: SizingRules) -> int:
+    """Return a request for a fixed heap and what is beside it: raised to the most allowed, lowered to what it needs."""
+    if side.runtime is None:
+        return amount
+    floor = side.runtime.request_floor_bytes(wanted)
+    held = max(amount, bounded(floor, rules.edges[side.resource]) if floor else 0, min(floor, side.request_before or 0))
+    if held > amount:
+        side.note(Setting.REQUEST, Left.RUNTIME, side.runtime.heap_source)
+    return held
+
+
+def _runtime_limit(side: ContainerSide, estimate: Estimate) -> int:
+    """Return the least memory limit for what its runtime takes; 0 = any. It is read anew by the pod that is created."""
+    used = (estimate.memory_max_bytes, estimate.memory_alone_bytes, estimate.oom_memory_bytes)
+    if side.runtime is None:
+        return 0
+    return min(side.runtime.least_limit_bytes(max(amount or 0 for amount in used)), MOST)
 
 
 def _size_pair(side: ContainerSide, amount: int, estimate: Estimate, rules: SizingRules, *, is_strict: bool) -> None:
@@ -176,7 +201,7 @@ def _size_pair(side: ContainerSide, amount: int, estimate: Estimate, rules: Sizi
     is_memory = side.resource is Resource.MEMORY
     wish: int | None = _memory_kept(side, estimate)
     if is_memory and rules.limit_rule is LimitRule.RAISE:
-        wish = _largest_seen(estimate, rules)
+        wish = max(_largest_seen(estimate, rules) or 0, min(_runtime_limit(side, estimate), side.limit_before or MOST))
     edges = rules.edges[side.resource]
     side.request = side.limit = _request(side, bounded(pair(amount, wish), edges), rules)
 
@@ -205,7 +230,7 @@ def _memory_kept(side: ContainerSide, estimate: Estimate) -> int:
     if side.resource is Resource.CPU or side.limit_before is None:
         return 0
     used = (estimate.memory_max_bytes, estimate.memory_alone_bytes, estimate.oom_memory_bytes)
-    return min(max(amount or 0 for amount in used), side.limit_before)
+    return min(max(_runtime_limit(side, estimate), *(amount or 0 for amount in used)), side.limit_before)
 
 
 def _move_limit(side: ContainerSide, estimate: Estimate, rules: SizingRules) -> None:
@@ -217,6 +242,17 @@ def _move_limit(side: ContainerSide, estimate: Estimate, rules: SizingRules) -> 
         side.is_tied = True
         _put_limit(side, max(moved, side.request, _memory_kept(side, estimate)), rules)
         return
+    _stay_below_limit(side, rules)
+
+
+def _raise_needed_limit(side: ContainerSide, estimate: Estimate, rules: SizingRules) -> None:
+    """Raise a memory limit that what was needed passes; a run that got through within its limit proves nothing more.
+
+    So a run that fills whatever it is given, with file cache or a heap that goes by the limit, is not given ever more.
+    """
+    needed = max(estimate.memory_max_bytes or 0, estimate.oom_memory_bytes or 0)
+    if side.limit is not None and needed > side.limit:
+        _put_limit(side, max(needed, side.request or 0), rules)
     _stay_below_limit(side, rules)
 
 
@@ -291,6 +327,10 @@ def _memory_limit_wish(side: ContainerSide, amount: int, estimate: Estimate, rul
     wish = max(of_request, _largest_seen(estimate, rules) or 0, options.memory_limit_floor_bytes)
     if not wish:
         return None
+    needed = min(_runtime_limit(side, estimate), before or MOST)
+    if needed > wish and side.runtime is not None:
+        side.note(Setting.LIMIT, Left.RUNTIME, side.runtime.heap_source)
+        wish = needed
     wish = min(-(-wish // unit) * unit, MOST)
     # What one node alone told may be true: then a limit that falls below it kills the busy one of unequal replicas.
     return max(wish, min(int((estimate.memory_alone_bytes or 0) * options.memory_limit_ratio), before or 0))

@@ -9,9 +9,10 @@ from typing import Final
 from agent.core.admission.answer import Admission
 from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
 from agent.core.cluster.pod import Pod
-from agent.core.orders.annotations import ADMISSION, ORIGINAL_RESOURCES
+from agent.core.orders.annotations import ADMISSION, ORIGINAL_RESOURCES, STARTUP_BOOSTED
 from agent.core.orders.order import Mode, Orders
 from agent.core.plan.demand import Reserved
+from agent.core.plan.given_boost import GivenBoost, boost_from, boost_text
 from agent.core.resize.originals import Original, annotated_original, annotation_text, original_of, with_first
 
 _AGAIN_SECONDS: Final = 60
@@ -26,7 +27,7 @@ _RESERVED: Final = {
     Reserved.STATIC: "a static pod",
     Reserved.WINDOWS: "a Windows pod",
     Reserved.BARE: "nothing controls it",
-    Reserved.JOB: "a job: it ends",
+    Reserved.JOB: "a job: it ends, and jobs.sized is false",
     Reserved.UNKNOWN_OWNER: "its owner is of a kind that plan.managedKinds does not name",
     Reserved.GUARANTEED: "of class Guaranteed, and not asked for (plimsoll.dev/guaranteed)",
     Reserved.BEST_EFFORT: "of class BestEffort: it states no request",
@@ -38,11 +39,13 @@ _NO_ESTIMATE: Final = {
     NoEstimate.UNKNOWN_CONTAINER: "nothing was reported of this container",
     NoEstimate.TOO_YOUNG: "its history is shorter than plan.minAgeSeconds",
     NoEstimate.NOT_LOADED: "the history is not loaded yet",
+    NoEstimate.TOO_FEW_RUNS: "fewer runs of it have ended than jobs.leastRuns",
 }
 _SOURCE: Final = {
     EstimateSource.NODE: "its history on this node",
     EstimateSource.NODE_CLASS: "its history on nodes alike",
     EstimateSource.WORKLOAD: "its history",
+    EstimateSource.RUNS: "its last runs",
 }
 
 
@@ -59,6 +62,10 @@ def estimate_words(estimate: Estimate | NoEstimate) -> str:
     """Return what is known: ``by cruise from its history of 6.2 days, 3 pods``; or why nothing is."""
     if isinstance(estimate, NoEstimate):
         return _NO_ESTIMATE[estimate]
+    if estimate.source is EstimateSource.RUNS:
+        runs = f"{estimate.pods} run{'' if estimate.pods == 1 else 's'}"
+        killed = ", one killed for want of memory" if estimate.oom_memory_bytes is not None else ""
+        return f"from its last {runs}, in {_span(estimate.history_seconds)}{killed}"
     pods = f"{estimate.pods} pod{'' if estimate.pods == 1 else 's'}"
     by, policy = estimate.policy.value, estimate.stands_in_for
     if policy is not None and estimate.source is EstimateSource.NODE:
@@ -77,6 +84,8 @@ def sized_words(answer: Admission) -> str:
     )
     if answer.pod_resources is not None:
         words.append("limits of the whole pod set")
+    if answer.startup_boost:
+        words.append(answer.startup_boost)
     return "; ".join(words) or "no container that could be sized"
 
 
@@ -84,6 +93,11 @@ def gave_budget(pod: Pod, *, now_unix_seconds: float) -> bool:
     """Return whether ``spec.resources`` of a pod that the API server asks about again is what we gave it."""
     earlier = _earlier(pod, now_unix_seconds)
     return earlier is not None and earlier.gave_budget
+
+
+def gave_boost(pod: Pod, *, now_unix_seconds: float) -> GivenBoost | None:
+    """Return the boost that we gave a pod that the API server asks about again; None = we gave it none."""
+    return boost_from(pod) if _earlier(pod, now_unix_seconds) is not None else None
 
 
 def annotations_of(pod: Pod, answer: Admission, *, now_unix_seconds: float) -> dict[str, str]:
@@ -105,9 +119,11 @@ def annotations_of(pod: Pod, answer: Admission, *, now_unix_seconds: float) -> d
     original = original_of(pod, kept_unix_seconds=now_unix_seconds)
     if earlier is not None:
         original = with_first(original, earlier.original, gave_budget=has_given)
+    boosted = {} if answer.boost is None else {STARTUP_BOOSTED: boost_text(answer.boost)}
     return {
         ORIGINAL_RESOURCES: annotation_text(original),
         ADMISSION: json.dumps(document, separators=(",", ":")),
+        **boosted,
     }
 
 

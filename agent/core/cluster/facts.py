@@ -60,6 +60,7 @@ class ClusterRule:
     """A shell pattern; None = any."""
     mode: str | None = None
     policy: str | None = None
+    startup_boost: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

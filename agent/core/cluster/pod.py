@@ -13,6 +13,8 @@ from enum import StrEnum
 from hashlib import blake2b
 from typing import Final
 
+from agent.core.cluster.runtime_profile import RuntimeProfile
+from agent.core.numbers.later_field import LATER
 from agent.core.numbers.units import to_millis, to_units
 
 
@@ -142,6 +144,8 @@ class Container:
     restarts_for_memory: bool = False
     image_hash: int | None = None
     """Of its image as the spec names it (``image_hash_of``); None = it names none."""
+    runtime: RuntimeProfile | None = None
+    """What its language runtime takes of memory by its own flags; None = no runtime that is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -193,6 +197,14 @@ class OwnerReference:
     name: str
     uid: str
     is_controller: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopOwner:
+    """Whom a pod stands for where its controller is not the last word."""
+
+    kind: str
+    name: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,6 +262,8 @@ class Pod:
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
     owners: tuple[OwnerReference, ...] = ()
+    top_owner: TopOwner | None = field(default=None, metadata=LATER)
+    """Its group by labels, or whom its Job belongs to, where that was read; None = its controller alone tells."""
     priority: int | None = None
     priority_class: str | None = None
     operating_system: str | None = None

@@ -9,6 +9,7 @@ from typing import Final
 
 from agent.core.cluster.pod import ContainerKind, Pod
 from agent.core.cluster.qos import pod_qos_class
+from agent.core.cluster.runtime_profile import RuntimeProfile
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.cluster.workload import Workload, workload_of
 from agent.core.numbers.later_field import LATER
@@ -82,6 +83,8 @@ class Belonging:
     image_hash: int | None = field(default=None, metadata=LATER)
     """Of the image that its spec names; None = not known, or it has no pod."""
     pod_created_unix_seconds: float | None = field(default=None, metadata=LATER)
+    runtime: RuntimeProfile | None = field(default=None, metadata=LATER)
+    """What its language runtime takes of memory by its own flags; None = not known."""
 
 
 def belonging(identity: UnitIdentity, index: PodIndex) -> Belonging:
@@ -99,6 +102,7 @@ def belonging(identity: UnitIdentity, index: PodIndex) -> Belonging:
         container_kind=None if container is None else container.kind,
         image_hash=None if container is None else container.image_hash,
         pod_created_unix_seconds=pod.created_unix_seconds,
+        runtime=None if container is None else container.runtime,
     )
 
 

@@ -47,6 +47,8 @@ class WorkloadDirective:
     """From now on; after an out-of-memory kill anywhere. None = it may shrink."""
     replicas: int | None = None
     containers: tuple[ContainerDirective, ...] = ()
+    startup_boost: str | None = None
+    """By the cluster's rules, as ``plimsoll.dev/startup-boost`` would say it; None = nothing said."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -102,6 +102,7 @@ def _workload_to_json(one: WorkloadDirective) -> dict[str, object]:
         "name": one.workload.name,
         "mode": one.mode,
         "policy": one.policy,
+        **({} if one.startup_boost is None else {"startupBoost": one.startup_boost}),
         "leftAloneFor": one.left_alone_for,
         "cpuFrozenFor": one.cpu_frozen_for,
         "memoryFrozenFor": one.memory_frozen_for,
@@ -155,6 +156,7 @@ def _restraints(value: object, left_out: _LeftOut) -> tuple[Mapping[str, object]
         workload=workload,
         mode=restraint("mode"),  # a mode or policy that is none makes the pod off (``orders_of``)
         policy=restraint("policy"),
+        startup_boost=left_out.unless(lambda: _text_or_none(body, "startupBoost", ""), None),
         left_alone_for=restraint("leftAloneFor"),
         cpu_frozen_for=restraint("cpuFrozenFor"),
         memory_frozen_for=restraint("memoryFrozenFor"),

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.core.history.minutes import Minutes
-from agent.core.numbers.arrays import Bools, Floats, Ints, Rows
+from agent.core.numbers.arrays import Bools, Floats, Ints, Rows, widened
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,9 +89,7 @@ class PeakRing:
 
     def grow(self, rows: int) -> None:
         """Grow to at least so many rows; the new ones are empty."""
-        more = max(rows - self.rows, 0)
-        self._values = np.pad(self._values, ((0, 0), (0, 0), (0, more)))
-        self._known = np.pad(self._known, ((0, 0), (0, 0), (0, more)))
+        self._values, self._known = widened(self._values, rows), widened(self._known, rows)
 
     def forget(self, rows: Rows) -> None:
         """Clear these rows."""

@@ -53,6 +53,7 @@ def rollup_figures(
     *,
     start_ns: int,
     end_ns: int,
+    cpu_start_ns: int = 0,
 ) -> RollupFigures | None:
     """Sum up the time (start, end] of CLOCK_MONOTONIC.
 
@@ -67,6 +68,7 @@ def rollup_figures(
             rates, and the row after the end for the last pair.
         start_ns: Not in it.
         end_ns: In it.
+        cpu_start_ns: What CPU was used before counts nowhere, nor in a rate that ends later.
 
     Returns:
         None when neither CPU nor memory was measured over any time. Where no pair of CPU readings is good, the covered
@@ -74,8 +76,10 @@ def rollup_figures(
     """
     step_ns = int(policy.max_step_seconds * NS)
     reach_ns = int(policy.rate_window_seconds * NS) + step_ns
-    steps = cpu_steps(raw_pieces, policy, until_ns=end_ns + step_ns, since_ns=max(start_ns - reach_ns, 0))
-    cpu = _cpu(steps, policy, start_ns=start_ns, end_ns=end_ns)
+    steps = cpu_steps(raw_pieces, policy, until_ns=end_ns + step_ns, since_ns=max(start_ns - reach_ns, cpu_start_ns, 0))
+    cpu = None
+    if cpu_start_ns < end_ns:
+        cpu = _cpu(steps, policy, start_ns=max(start_ns, cpu_start_ns), end_ns=end_ns)
     left_out = left_out_bytes(memory_pieces, policy, end_monotonic_ns=end_ns)
     memory, memory_ns = _memory(memory_pieces, start_ns=start_ns, end_ns=end_ns, left_out=left_out)
     covered_ns = memory_ns if cpu is None else cpu.covered_ns

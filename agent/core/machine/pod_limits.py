@@ -135,10 +135,11 @@ def _by_orders(orders: Orders, *, is_namespace_known: bool) -> PodLimitsOrder | 
         return _held(PodLimitHeld.OFF, "its namespace is one of act.excludedNamespaces")
     if not is_namespace_known:
         return _held(PodLimitHeld.NAMESPACE_UNKNOWN, "what its namespace orders is not known")
-    if orders.faults:
-        return _held(PodLimitHeld.FAULTY_ANNOTATION, "; ".join(str(fault) for fault in orders.faults))
-    if orders.mode is not Mode.OFF:
-        return None  # a budget is no resize: its author states it
+    faults = [str(fault) for fault in orders.faults if fault.source is not OrderSource.SPEC]
+    if faults:
+        return _held(PodLimitHeld.FAULTY_ANNOTATION, "; ".join(faults))
+    if orders.mode is not Mode.OFF or orders.mode_source is OrderSource.SPEC:
+        return None  # a budget is no resize: its author states it, whatever a heap may be
     return _held(PodLimitHeld.OFF, f"mode {orders.mode} by the {orders.mode_source}")
 
 

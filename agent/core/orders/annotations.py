@@ -5,15 +5,22 @@ A value is read strictly: what is not understood is a fault of that pod, never a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final, TypeVar
 
 from agent.core.cluster.pod import Pod
+from agent.core.cluster.runtime_profile import LanguageRuntime
 from agent.core.numbers.quantity import QuantityError, parse_quantity
 from agent.core.numbers.units import INT64_MAX, MIB, NANOS_PER_MILLI, NANOS_PER_UNIT, to_millis, to_units
 from agent.core.orders.order import Mode, Ranking
 from agent.core.orders.policy_options import PolicyName
+from agent.core.orders.startup_boost import (
+    STARTUP_BOOST_ALLOWED,
+    StartupBoost,
+    StartupBoostError,
+    parse_startup_boost,
+)
 
 PREFIX: Final = "plimsoll.dev/"
 
@@ -28,6 +35,12 @@ ALLOW_RESTART: Final = f"{PREFIX}allow-restart"
 GUARANTEED: Final = f"{PREFIX}guaranteed"
 POD_LIMITS: Final = f"{PREFIX}pod-limits"
 """JSON; read by ``pod_limits``."""
+RUNTIME: Final = f"{PREFIX}runtime"
+"""The language runtime of its containers, where the spec does not show it; of a pod alone."""
+STARTUP_BOOST: Final = f"{PREFIX}startup-boost"
+"""More CPU while a pod starts; read by ``startup_boost``."""
+STARTUP_BOOSTED: Final = f"{PREFIX}startup-boosted"
+"""Written by the webhook at admission: what was boosted from what, and until when, JSON."""
 ORIGINAL_RESOURCES: Final = f"{PREFIX}original-resources"
 """Written by the webhook at admission: what the pod came with."""
 ADMISSION: Final = f"{PREFIX}admission"
@@ -47,6 +60,9 @@ KNOWN: Final = frozenset(
         ALLOW_RESTART,
         GUARANTEED,
         POD_LIMITS,
+        RUNTIME,
+        STARTUP_BOOST,
+        STARTUP_BOOSTED,
         ORIGINAL_RESOURCES,
         ADMISSION,
         PLACEHOLDER_SHAPE,
@@ -60,6 +76,7 @@ _MOST_MEMORY_NANOS: Final = INT64_MAX * NANOS_PER_UNIT
 """Kubernetes holds no more; a larger order would be cut to that without a word."""
 _LONGEST_QUANTITY: Final = 64
 """No sensible one is longer; an annotation may hold 256 KiB of digits."""
+_RUNTIMES: Final = frozenset(LanguageRuntime)
 _CPU_ALLOWED: Final = "CPU such as 250m or 1.5"
 _MEMORY_ALLOWED: Final = "memory of at least 1Mi such as 256Mi"
 
@@ -116,6 +133,40 @@ def least_memory_from(value: str) -> int:
 def most_memory_from(value: str) -> int:
     """Read a most memory request, bytes, rounded up; at least 1 MiB."""
     return to_units(_nanos(value, _LEAST_MEMORY_BYTES * NANOS_PER_UNIT, _MEMORY_ALLOWED))
+
+
+def runtimes_from(value: str) -> Mapping[str, LanguageRuntime]:
+    """Read language runtimes by the containers' names; that of all others stands under no name.
+
+    ``java``; or ``web=java,proxy=go``; or both.
+    """
+    found: dict[str, LanguageRuntime] = {}
+    for part in value.split(","):
+        name, separator, word = (text.strip() for text in part.rpartition("="))
+        if name in found or bool(name) != bool(separator) or word not in _RUNTIMES:
+            raise ValueNotAllowed(f"{', '.join(LanguageRuntime)}, or CONTAINER=one of these, by commas")
+        found[name] = LanguageRuntime(word)
+    return found
+
+
+def runtime_ordered(annotations: Mapping[str, str], container: str) -> LanguageRuntime | None:
+    """Return the language runtime that a pod's annotations name for a container; None = none that is understood."""
+    value = annotations.get(RUNTIME)
+    if value is None:
+        return None
+    try:
+        runtimes = runtimes_from(value)
+    except ValueNotAllowed:
+        return None  # the pod is off for it: ``resolution`` says so
+    return runtimes.get(container, runtimes.get(""))
+
+
+def startup_boost_from(value: str) -> StartupBoost | None:
+    """Read a boost of CPU while a pod starts; None = none is wanted."""
+    try:
+        return parse_startup_boost(value)
+    except StartupBoostError as error:
+        raise ValueNotAllowed(f"{error}; allowed: {STARTUP_BOOST_ALLOWED}") from None
 
 
 class _Flag(StrEnum):

@@ -12,7 +12,7 @@ from agent.core.cluster.facts import ClusterRule, ClusterRules
 from agent.core.cluster.workload import Workload
 from agent.core.numbers.document_text import DocumentTextError, yaml_values
 from agent.core.orders import annotations as names
-from agent.core.orders.annotations import ValueNotAllowed, mode_from, policy_from
+from agent.core.orders.annotations import ValueNotAllowed, mode_from, policy_from, startup_boost_from
 
 LONGEST_PAUSE: Final = 1024
 """Characters of a reason; the rest of a longer one is cut off."""
@@ -36,13 +36,17 @@ def pause_reason_of(text: str) -> str | None:
 def rule_of(rules: ClusterRules, workload: Workload) -> Mapping[str, str]:
     """Return what the rules order, by the annotation that would order the same; ``orders_of`` takes it so.
 
-    The first rule that fits wins, each of mode and policy by itself. A value is not looked at: who reads it says so.
+    The first rule that fits wins, each order by itself. A value is not looked at: who reads it says so.
     """
     ordered: dict[str, str] = {}
     for rule in rules.rules:
         if not _fits(rule, workload):
             continue
-        for key, value in ((names.MODE, rule.mode), (names.POLICY, rule.policy)):
+        for key, value in (
+            (names.MODE, rule.mode),
+            (names.POLICY, rule.policy),
+            (names.STARTUP_BOOST, rule.startup_boost),
+        ):
             if value is not None:
                 ordered.setdefault(key, value)
     return ordered
@@ -66,7 +70,9 @@ LONGEST_RULES: Final = 64 << 10
 """Characters: a second or two to parse. An API server takes up to 1 MiB."""
 MOST_RULES: Final = 500
 """Each is looked at for each workload."""
-_FIELDS: Final = ("namespace", "kind", "name", "mode", "policy")
+_STARTUP_BOOST: Final = "startupBoost"
+_ORDERS: Final = ("mode", "policy", _STARTUP_BOOST)
+_FIELDS: Final = ("namespace", "kind", "name", *_ORDERS)
 _SHORT: Final = reprlib.Repr()
 """Not repr: the rules may hold one value of thousands of parts."""
 _LONGEST_SHOWN: Final = 200
@@ -130,7 +136,7 @@ def _rule_of(value: object, where: str) -> ClusterRule:
     for key, word in value.items():
         if key not in _FIELDS:
             raise RulesError(f"{where}: key {_shown(key)} is not allowed ({', '.join(_FIELDS)})")
-        if word is False and key == "mode":
+        if word is False and key in ("mode", _STARTUP_BOOST):
             word = "off"  # as people write it: YAML 1.1 reads a bare off as false
         if not isinstance(word, str) or not word:
             raise RulesError(f"{where}.{key}: {_shown(word)} is not allowed (a text that is not empty)")
@@ -141,14 +147,21 @@ def _rule_of(value: object, where: str) -> ClusterRule:
                 texts[key] = str(read(texts[key]))
             except ValueNotAllowed as error:
                 raise RulesError(f"{where}.{key}: {_shown(texts[key])} is not allowed ({error})") from error
-    if "mode" not in texts and "policy" not in texts:
-        raise RulesError(f"{where}: says nothing (mode or policy)")
+    if _STARTUP_BOOST in texts:
+        try:
+            startup_boost_from(texts[_STARTUP_BOOST])
+        except ValueNotAllowed as error:
+            shown = _shown(texts[_STARTUP_BOOST])
+            raise RulesError(f"{where}.{_STARTUP_BOOST}: {shown} is not allowed ({error})") from error
+    if not texts.keys() & set(_ORDERS):
+        raise RulesError(f"{where}: says nothing (mode, policy or startupBoost)")
     return ClusterRule(
         namespace=texts.get("namespace"),
         kind=texts.get("kind"),
         name=texts.get("name"),
         mode=texts.get("mode"),
         policy=texts.get("policy"),
+        startup_boost=texts.get(_STARTUP_BOOST),
     )
 
 

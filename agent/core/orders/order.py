@@ -7,10 +7,12 @@ values are listed in ``annotations``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
+from agent.core.numbers.later_field import LATER
 from agent.core.orders.policy_options import PolicyName
+from agent.core.orders.startup_boost import StartupBoost
 
 
 class Mode(StrEnum):
@@ -37,6 +39,8 @@ class OrderSource(StrEnum):
     """Where an order comes from."""
 
     POD = "pod annotation"
+    SPEC = "pod spec"
+    """Flags of its containers' runtimes: a fault of them alone."""
     NAMESPACE = "namespace annotation"
     NAMESPACE_LABEL = "namespace label"
     CLUSTER = "cluster rule"
@@ -48,15 +52,18 @@ class OrderSource(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """An annotation or a rule that is not understood. Its pod is treated as ``off``."""
+    """An annotation, a rule or a runtime's flag that is not understood. Its pod is treated as ``off``."""
 
     key: str
-    value: str
+    value: str | None
+    """None = it is not shown: of a container's environment, it may be a secret."""
     allowed: str
     source: OrderSource
 
     def __str__(self) -> str:
         """Return the sentence for people."""
+        if self.value is None:
+            return f"{self.source} {self.key}: {self.allowed}"
         shown = self.value if len(self.value) <= 60 else f"{self.value[:57]}..."
         return f"{self.source} {self.key}: {shown!r} is not allowed ({self.allowed})"
 
@@ -81,3 +88,6 @@ class Orders:
     is_guaranteed_allowed: bool = False
     """A Guaranteed pod may be sized: requests and limits together."""
     faults: tuple[Fault, ...] = ()
+    startup_boost: StartupBoost | None = field(default=None, metadata=LATER)
+    """More CPU while its containers start; None = nobody asks for it."""
+    startup_boost_source: OrderSource = field(default=OrderSource.CONFIGURATION, metadata=LATER)

@@ -56,8 +56,10 @@ def orders_of(
     )
     is_restart_allowed, _ = reading.take(names.ALLOW_RESTART, names.flag_from, default=False)
     is_guaranteed_allowed, _ = reading.take(names.GUARANTEED, names.flag_from, default=plan.guaranteed)
+    startup_boost, startup_boost_source = reading.take(names.STARTUP_BOOST, names.startup_boost_from, None)
     reading.check_pod_limits(pod)
-    if reading.faults:
+    reading.check_runtimes(pod)
+    if reading.faults and (mode is not Mode.OFF or reading.faults[0].source is not OrderSource.SPEC):
         mode, mode_source = Mode.OFF, reading.faults[0].source
     if is_excluded(pod.namespace, act):
         mode, mode_source = Mode.OFF, OrderSource.RULE
@@ -75,6 +77,8 @@ def orders_of(
         is_restart_allowed=is_restart_allowed,
         is_guaranteed_allowed=is_guaranteed_allowed,
         faults=tuple(reading.faults),
+        startup_boost=startup_boost,
+        startup_boost_source=startup_boost_source,
     )
 
 
@@ -164,6 +168,21 @@ class _Reading:
         except PodLimitsError as error:
             allowed = f"{error}; allowed: {POD_LIMITS_ALLOWED}"
             self.faults.append(Fault(key=names.POD_LIMITS, value=text, allowed=allowed, source=OrderSource.POD))
+
+    def check_runtimes(self, pod: Pod) -> None:
+        """Record a fault where a language runtime is not understood: the annotation, or a flag in the pod's spec."""
+        text = pod.annotations.get(names.RUNTIME)
+        if text is not None:
+            try:
+                names.runtimes_from(text)
+            except ValueNotAllowed as refusal:
+                self.faults.append(Fault(key=names.RUNTIME, value=text, allowed=str(refusal), source=OrderSource.POD))
+        for container in pod.sized_containers():
+            if container.runtime is not None and container.runtime.fault:
+                where = f"container {container.name}"
+                self.faults.append(
+                    Fault(key=where, value=None, allowed=container.runtime.fault, source=OrderSource.SPEC)
+                )
 
     def _find(self, key: str) -> tuple[OrderSource, str | None]:
         for source, stated in self._places:

@@ -123,6 +123,10 @@ class Lowering:
     """The node is short of memory: it would reclaim, then kill."""
     margin_ratio: float
     """The limit stays above this x what is in use: the kubelet refuses one that is reached already."""
+    is_read_at_start: bool = False
+    """What runs in the container sized its heap by it."""
+    heap_floor: int = 0
+    """What its fixed heap needs, bytes; 0 = it has none."""
 
 
 def why_not_lowered(limit: int, in_use: int | None, lowering: Lowering) -> Kept | None:
@@ -134,6 +138,10 @@ def why_not_lowered(limit: int, in_use: int | None, lowering: Lowering) -> Kept 
         return Kept.TOO_OLD
     if not lowering.is_wanted:
         return Kept.NOT_APPLIED
+    if lowering.is_read_at_start:
+        return Kept.READ_AT_START
+    if limit < lowering.heap_floor:
+        return Kept.HEAP
     if in_use is None or lowering.is_pressed or limit <= in_use * lowering.margin_ratio:
         return Kept.IN_USE
     return None

@@ -11,10 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
+from typing import Final
 
 from agent.core.cluster.node import Node
 from agent.core.cluster.versions import Gates
 from agent.core.orders.order import Mode
+from agent.core.orders.plan_options import ActOptions
 from agent.core.plan.demand import FREE, Constraint, Kept, PodDemand, Reserved
 from agent.core.plan.demands import Key
 from agent.core.plan.pod_facts import PodFacts
@@ -22,6 +24,10 @@ from agent.core.recommender.credit import CPU_FULL_PRICE, CPU_IN_PLACE, Credit
 from agent.core.recommender.recommendation import OWN_BASE, OWN_LIMIT, OWN_PEAK, Advice, Recommendation
 from agent.core.window.overload import OVERLOAD_TAINT_KEY
 
+MOST_INTERVAL_SECONDS: Final = 10.0
+"""Of plans that pressure asks for: five times the default."""
+MOST_WAITING_RATIO: Final = 0.5
+"""Half of the time spent waiting is severe for whoever is served by it."""
 _NOT_ENFORCED = frozenset({Reserved.OFF, Reserved.RECOMMEND, Reserved.EXCLUDED})
 
 
@@ -33,10 +39,17 @@ class CreditGrounds:
     allocatable_cpu_millicores: int | None
     """None = not known: then there is no room."""
     is_paused: bool
+    is_quick: bool
+    """Starvation is answered soon (``answers_soon``)."""
     is_overloaded: bool
     """By the readings, or by the taint."""
     has_pressure: Set[Key]
     """Containers whose cpu.pressure was read lately."""
+
+
+def answers_soon(act: ActOptions) -> bool:
+    """Return whether starvation is answered within seconds, by what the settings ask for."""
+    return act.urgent_interval_seconds <= MOST_INTERVAL_SECONDS and act.urgent_waiting_ratio <= MOST_WAITING_RATIO
 
 
 def credits_of(
@@ -96,6 +109,8 @@ def _of_pod(demand: PodDemand, pod: PodFacts, constraint: Constraint, grounds: C
         return Credit.PAUSED
     if not grounds.gates.resize:
         return Credit.TOO_OLD
+    if not grounds.is_quick:
+        return Credit.SLOW
     if pod.cpu.is_pod_level:
         return Credit.POD_BUDGET
     if constraint.cpu_below_millicores is not None or constraint.urgent_grow not in (None, Kept.IN_FLIGHT):

@@ -13,6 +13,7 @@ from agent.core.cluster.pod import ContainerKind, Pod
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
 from agent.core.orders.order import Orders
+from agent.core.plan.given_boost import GivenBoost
 from agent.core.plan.pod_change import Setting
 from agent.core.recommender.calm_falls import CalmFalls
 from agent.core.recommender.recommendation import Withheld
@@ -107,6 +108,12 @@ class Kept(StrEnum):
     """It has credit for seconds, and fell too lately, or grew too lately for want of CPU."""
     SMALL_FALL = "small_fall"
     """It has credit for seconds, and would fall by less than ``act.shrinkRatio``."""
+    READ_AT_START = "read_at_start"
+    """A memory limit is not lowered: the runtime in the container sized its heap by it at its start."""
+    HEAP = "heap"
+    """A memory limit is not lowered below the fixed heap of what runs in the container, and a quarter of it."""
+    BOOSTED = "boosted"
+    """It has more CPU while it starts, which is taken back when the start is over."""
     TIER_FULL = "tier_full"
     """A QoS tier's own memory limit leaves no room for it, or would fall below what the tier uses."""
 
@@ -135,9 +142,12 @@ class Demand:
     sustained_limit: int | None = None
     """The limit without it, 0 = none was advised. None = limit."""
     held: int | None = None
-    """Memory only: the least that a request may be by what is in use, which wins over the most allowed."""
+    """Memory only: the least that a request may be by what is in use, or by a fixed heap that it has room for now;
+    which wins over the most allowed."""
     is_limit_young: bool = False
     """Memory only: not measured for long enough to lower a limit, nor a request that is one as well."""
+    is_limit_read: bool = False
+    """Memory only: its limit would fall, had the runtime in the container not read it at its start."""
     foreseen_base: int | None = None
     """The base by what other nodes saw as well, which only raises a request as far as there is room after everybody
     else's needs: nobody goes or waits for it. None = they saw nothing more."""
@@ -195,6 +205,8 @@ class PodDemand:
     is_cpu_frozen: bool = False
     """An HPA scales on CPU: its CPU requests count as they stand."""
     is_memory_frozen: bool = False
+    boost: GivenBoost | None = None
+    """More CPU that it was given for its start and still has; None = none."""
     is_shrink_barred: bool = False
     """It may only grow: an out-of-memory kill came soon after a shrink."""
 

@@ -17,9 +17,18 @@ from agent.core.orders.policy_options import BoundsOptions, PolicyName
 from agent.core.orders.resolution import orders_of
 from agent.core.plan.demand import ContainerDemand, Demand, PodDemand, Reserved, Urgent
 from agent.core.plan.directives import NOTHING_TOLD, Directed
+from agent.core.plan.given_boost import standing_boost
 from agent.core.plan.reserved_reason import reserved_reason
 from agent.core.recommender.calm_falls import CalmFalls, calm_falls_of
-from agent.core.recommender.recommendation import OWN_BASE, OWN_LIMIT, OWN_PEAK, Advice, Recommendation, Withheld
+from agent.core.recommender.recommendation import (
+    OWN_BASE,
+    OWN_LIMIT,
+    OWN_PEAK,
+    Advice,
+    Bound,
+    Recommendation,
+    Withheld,
+)
 
 Key = tuple[str, str]
 """Uid of the pod, or its configuration's hash if it is static, and name of the container."""
@@ -130,6 +139,7 @@ def demands(
                 containers=containers,
                 is_cpu_frozen=Resource.CPU in frozen,
                 is_memory_frozen=Resource.MEMORY in frozen,
+                boost=standing_boost(pod),
                 is_shrink_barred=barred(workload) or directed.is_shrink_barred(workload),
             )
         )
@@ -198,17 +208,21 @@ def _container_demand(
             limit=_known_long_enough(memory_demand.limit, stated.memory_limit_bytes, recommendation, plan),
         )
         held = math.ceil(measured.working_set_bytes.get(key, 0) * bounds.memory_in_use_ratio)
-        base = max(memory_demand.base, held)
+        needed = 0 if container.runtime is None else container.runtime.request_floor_bytes(memory_demand.peak)
+        held = max(held, min(needed, stated.memory_request_bytes or 0))
+        least = max(held, needed)
+        base = max(memory_demand.base, least)
         memory_demand = replace(
             memory_demand,
             base=base,
             peak=max(base, memory_demand.peak),
-            sustained=_at_least(held, memory_demand.sustained),
-            sustained_peak=_at_least(held, memory_demand.sustained_peak),
+            sustained=_at_least(least, memory_demand.sustained),
+            sustained_peak=_at_least(least, memory_demand.sustained_peak),
             sustained_limit=None if pressing.memory_limit_bytes is None else memory_demand.limit or 0,
             limit=_limit(memory_demand.limit, stated.memory_limit_bytes, pressing.memory_limit_bytes, most_limit_bytes),
             short=pressing.memory_short if memory_demand.is_urgent else None,
             in_use=measured.memory_current_bytes.get(key),
+            is_limit_read=memory is not None and Bound.READ_AT_START in memory.bounds,
             held=held or None,
             is_limit_young=recommendation is not None
             and recommendation.basis.memory_measured_seconds < plan.memory_limit_history_seconds,

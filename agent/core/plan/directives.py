@@ -54,13 +54,15 @@ class Directed:
     def rule(self, workload: Workload) -> Mapping[str, str]:
         """Return what the cluster's rules order, by the annotation that would order the same."""
         directive = self.by_workload.get(workload)
-        if directive is None or (directive.mode is None and directive.policy is None):
+        if directive is None:
             return _NO_ORDERS
-        rule = {}
+        rule: dict[str, str] = {}
         if directive.mode is not None and not (self.is_stale and directive.mode.strip() == _ENFORCE):
             rule[names.MODE] = directive.mode
         if directive.policy is not None:
             rule[names.POLICY] = directive.policy
+        if directive.startup_boost is not None:
+            rule[names.STARTUP_BOOST] = directive.startup_boost
         return rule
 
     def reserved(self, workload: Workload) -> Reserved | None:

@@ -139,16 +139,18 @@ def _in_use(unit: Unit) -> int | None:
 
 def lowering(entry: PodEntry, unit: Unit, rules: PlanRules, *, is_pressed: bool) -> Lowering:
     """Return what holds for lowering memory limits of one container."""
+    own = [container for container in entry.pod.sized_containers() if unit.name in ("", container.name)]
+    runtimes = [container.runtime for container in own if container.runtime is not None]
     is_possible = rules.gates.memory_limit_down
     if not is_possible:
-        is_possible = any(
-            container.name == unit.name and container.restarts_for_memory for container in entry.pod.sized_containers()
-        )
+        is_possible = any(container.name == unit.name and container.restarts_for_memory for container in own)
     return Lowering(
         is_possible=is_possible,
         is_wanted=rules.options.memory_limits_lowered,
         is_pressed=is_pressed,
         margin_ratio=rules.options.memory_limit_margin_ratio,
+        is_read_at_start=any(profile.reads_limit_at_start for profile in runtimes),
+        heap_floor=sum(profile.limit_floor_bytes for profile in runtimes),
     )
 
 
@@ -310,6 +312,8 @@ def _settle_limit(entry: PodEntry, side: Side, unit: Unit, limit: int, rules: Pl
     differs = unit.request != limit
     after = limit_wish(limit, wish, unit.applied, differs=differs)
     if after == limit:
+        if unit.demand is not None and unit.demand.is_limit_read:
+            unit.limit_kept = Kept.READ_AT_START
         return
     # The request passes the limit, which has to follow whatever the amount.
     is_needed = limit_wish(limit, None, unit.applied, differs=differs) > limit

@@ -28,10 +28,13 @@ from agent.core.plan.container_sizing import cpu_edges, memory_edges
 from agent.core.plan.demand import FREE, Constraint, PodDemand, Reserved
 from agent.core.plan.entry import PlanRules, PodEntry, Unit
 from agent.core.plan.fit import Fit, evict, oom_evictions, share
+from agent.core.plan.given_boost import without_boost
 from agent.core.plan.invariants import Examined, examine
 from agent.core.plan.joint_spike import Together, joint_spike
 from agent.core.plan.moves import Room, move
+from agent.core.plan.node_room import counted
 from agent.core.plan.plan import ContainerPlan, Eviction, Plan, PodPlan, ResourcePlan, Share
+from agent.core.plan.pod_change import actuated
 from agent.core.plan.pod_facts import PodFacts, PodFactsCache
 from agent.core.plan.steps import steps_of
 from agent.core.plan.tier_room import NO_TIER_LIMITS, TierMemory, TierRoom
@@ -183,7 +186,7 @@ def _tier_notes(tiers: TierRoom | None) -> tuple[str, ...]:
 def _held_notes(entries: Sequence[PodEntry]) -> list[str]:
     """Return of which containers more is in use than the most that was ordered for them."""
     sentences = [
-        f"{entry.ref} {unit.name}: more memory is in use than the most allowed, so it keeps what is in use"
+        f"{entry.ref} {unit.name}: more memory is in use, or its fixed heap, than the most allowed, so it keeps that"
         for entry in entries
         for unit in entry.memory.units
         if unit.is_held_over_most
@@ -273,11 +276,18 @@ def _sorted_out(
             if reason is None:
                 entries.append(entry_of(known, pod, constraints.get(pod.ref.uid, FREE), rules))
                 continue
-        off_cpu += pod.in_force[0]
+        off_cpu += pod.in_force[0] if known is None else _lasting_cpu_millicores(pod, known)
         off_memory += pod.in_force[1]
         reserved.append(_reserved(pod, known, reason))
     entries.sort(key=lambda entry: entry.name)
     return entries, reserved, (held_cpu, held_memory), (off_cpu, off_memory)
+
+
+def _lasting_cpu_millicores(facts: PodFacts, demand: PodDemand) -> int:
+    """Return what a pod that is not planned has in force, without a boost that will be taken back."""
+    if demand.boost is None or demand.orders.mode is not Mode.ENFORCE:
+        return facts.in_force[0]
+    return min(facts.in_force[0], counted(actuated(without_boost(facts.pod, demand.boost)))[0])
 
 
 def _reserved(facts: PodFacts, demand: PodDemand | None, reason: Reserved | None) -> PodPlan:

@@ -10,7 +10,7 @@ from typing import Final
 
 from agent.core.cluster.pod import CPU, RUNNING, Pod, QosClass
 from agent.core.cluster.qos import pod_qos_class
-from agent.core.cluster.workload import POD_KIND, Workload
+from agent.core.cluster.workload import POD_KIND, RUN_KINDS, Workload
 from agent.core.numbers.units import NANOS_PER_UNIT
 from agent.core.orders.annotations import is_placeholder
 from agent.core.orders.order import Mode, Orders
@@ -18,7 +18,6 @@ from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.resolution import is_excluded, listed
 from agent.core.plan.demand import Reserved
 
-_KINDS_THAT_END: Final = frozenset({"Job", "CronJob"})
 _NATIVE_DOMAIN: Final = "kubernetes.io/"
 
 
@@ -68,7 +67,7 @@ def _by_nature(pod: Pod, workload: Workload, plan: PlanOptions) -> Reserved | No
         return None
     if workload.kind == POD_KIND:
         return Reserved.BARE
-    return Reserved.JOB if workload.kind in _KINDS_THAT_END else Reserved.UNKNOWN_OWNER
+    return Reserved.JOB if workload.kind in RUN_KINDS else Reserved.UNKNOWN_OWNER
 
 
 def _by_class(pod: Pod, orders: Orders) -> Reserved | None:

@@ -96,10 +96,18 @@ def _side(reading: _Reading, resource: Resource, edges: Edges, stated: StatedSid
             unit.fixed = fixed
         elif restarts and not is_restart_allowed:
             unit.fixed = Kept.RESTART_POLICY
+        boost = demand.boost if is_cpu else None
+        is_boosted = boost is not None and any(change.container == name for change in boost.changes)
+        if is_boosted:
+            unit.fixed = unit.fixed or Kept.BOOSTED
         _read(unit, reading, edges, is_cpu=is_cpu)
         if unit.fixed is not None and unit.granted is not None:
             # It counts as it stands, and a wish does not stand.
             unit.base = unit.peak = unit.final = unit.granted
+        if boost is not None and is_boosted:
+            # Nor does a boost: nobody else goes for what is about to be taken back.
+            steady = boost.steady_millicores(name)
+            unit.base = unit.peak = unit.final = unit.base if steady is None else min(unit.base, steady)
     if stated.is_pod_level and entry.pod.resources is not None:
         _read_pod_level(side, entry.pod.resources, reading, fixed)
         budget = side.units[0]

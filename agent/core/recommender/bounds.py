@@ -33,12 +33,14 @@ _WORDS: Final = {
     Bound.MIN: "raised to the least allowed",
     Bound.MAX: "lowered to the most allowed",
     Bound.IN_USE: "held by the memory in use",
+    Bound.HEAP: "held by the fixed heap",
     Bound.ROUNDED: "rounded up",
     Bound.UPWARD_ONLY: "kept: no prediction yet that could lower it",
     Bound.LIMIT: "lowered to the limit, which stays",
     Bound.QOS: "changed to keep the QoS class",
     Bound.SMALL_CHANGE: "kept: the change is too small to be worth making",
     Bound.LIMIT_RAISED: "raised to the request",
+    Bound.READ_AT_START: "not lowered",
 }
 
 
@@ -101,6 +103,12 @@ class _Side:
     """What a limit may be lowered to, infinite where it may not be; None = to anything."""
     own_limit: Floats | None
     """The limit the policy names, 0 where it names none; None = it names none in any row."""
+    heap_floor: Floats | None = None
+    """What a fixed heap needs, which the limit does not fall below, 0 where there is none; None = none in any row."""
+    heap_request: Floats | None = None
+    """The least request for it, 0 where there is none; None with that."""
+    is_read_at_start: Bools | None = None
+    """Where a runtime sized its heap by the limit, which is not lowered; None = in no row."""
 
 
 def apply(proposals: Proposals, stated: Stated, options: BoundsOptions, *, steps: Steps | None = None) -> Bounded:
@@ -125,6 +133,14 @@ def apply(proposals: Proposals, stated: Stated, options: BoundsOptions, *, steps
     ratio = options.memory_in_use_ratio
     keeps = stated.keeps_memory_limit
     may_lower = stated.has_memory_current if keeps is None else stated.has_memory_current & ~keeps
+    memory_edges = _Edges(
+        least=max(options.min_memory_bytes, 1),
+        most=min(options.max_memory_bytes or LARGEST, LARGEST),
+        multiple=options.round_memory_bytes,
+        smallest=options.smallest_memory_change_bytes,
+        ratio=options.smallest_change_ratio,
+    )
+    readers = stated.limit_readers
     memory = _Side(
         proposed=proposals.memory_request_bytes,
         has=proposals.has_memory if controlled is not ControlledResources.CPU else np.zeros_like(proposals.has_memory),
@@ -136,19 +152,15 @@ def apply(proposals: Proposals, stated: Stated, options: BoundsOptions, *, steps
         in_use=np.ceil(stated.working_set_bytes * (stated.has_working_set * ratio)),
         limit_floor=np.where(may_lower, np.ceil(stated.memory_current_bytes * ratio), np.inf),
         own_limit=_own_limit(proposals, options.round_memory_bytes),
+        heap_floor=stated.heap_floor_bytes,
+        heap_request=_heap_request(proposals, stated, memory_edges.most),
+        is_read_at_start=None if readers is None else np.array([reader is not None for reader in readers]),
     )
     cpu_edges = _Edges(
         least=max(options.min_cpu_millicores, 1),  # a request of 0 would be none, and of another class
         most=min(options.max_cpu_millicores or LARGEST, LARGEST),
         multiple=options.round_cpu_millicores,
         smallest=options.smallest_cpu_change_millicores,
-        ratio=options.smallest_change_ratio,
-    )
-    memory_edges = _Edges(
-        least=max(options.min_memory_bytes, 1),
-        most=min(options.max_memory_bytes or LARGEST, LARGEST),
-        multiple=options.round_memory_bytes,
-        smallest=options.smallest_memory_change_bytes,
         ratio=options.smallest_change_ratio,
     )
     rule = proposals.limit_rule
@@ -161,6 +173,8 @@ def apply(proposals: Proposals, stated: Stated, options: BoundsOptions, *, steps
     if steps is not None and not may_lower[0]:
         reason = ": memory.coldFile is exclude" if stated.has_memory_current[0] else " while memory in use is not known"
         memory_marks.limit_note = f"not lowered{reason}"
+    if steps is not None and readers is not None and readers[0] is not None:
+        memory_marks.reader_note = f"{readers[0]} reads its limit at start"
     memory_request, memory_limit, has_memory_limit = _bounded(
         memory, has_memory, memory_edges, rule, guaranteed, memory_marks
     )
@@ -188,6 +202,8 @@ class _Marks:
         self._steps = steps if steps is not None and has[0] else None
         self.limit_note = ""
         """Why the limit of the row that is told about may not be lowered."""
+        self.reader_note = ""
+        """The same of one that was read at the start of what runs there."""
 
     def take(self, bound: Bound, before: Floats, after: Floats, *, of: str = "request") -> Floats:
         """Record the rows that a rule changed; return what it made of them."""
@@ -199,6 +215,7 @@ class _Marks:
         if self._steps is not None and changed[0]:
             unit = self._resource.unit
             note = self.limit_note if bound is Bound.IN_USE else ""
+            note = self.reader_note if bound is Bound.READ_AT_START else note
             self._steps.say(
                 self._resource.value, f"{of} {_WORDS[bound]}", float(after[0]), unit, note, before=float(before[0])
             )
@@ -245,11 +262,13 @@ def _bounded(
 
 
 def _least_and_most(value: Floats, side: _Side, edges: _Edges, marks: _Marks) -> Floats:
-    """Raise to the least, lower to the most, raise to the memory in use, round up."""
+    """Raise to the least, lower to the most, raise to the memory in use and the heap, round up."""
     value = marks.take(Bound.MIN, value, np.maximum(value, edges.least))
     value = marks.take(Bound.MAX, value, np.minimum(value, edges.most))
     if side.in_use is not None:
         value = marks.take(Bound.IN_USE, value, np.maximum(value, side.in_use))
+    if side.heap_request is not None:
+        value = marks.take(Bound.HEAP, value, np.maximum(value, side.heap_request))
     value = np.ceil(value - _FLOAT_NOISE)
     if edges.multiple > 1:
         # Rounding does not pass the most allowed; what is past it already is memory in use, and stays as it is.
@@ -266,6 +285,12 @@ def _as_pair(value: Floats, side: _Side, edges: _Edges, is_pair: Bools, marks: _
     if side.limit_floor is not None:
         held = np.where(is_pair, np.minimum(side.limit_floor, side.limit), 0.0)
         value = marks.take(Bound.IN_USE, value, np.maximum(value, held))
+    if side.heap_floor is not None:
+        held = np.where(is_pair, np.minimum(side.heap_floor, side.limit), 0.0)
+        value = marks.take(Bound.HEAP, value, np.maximum(value, held))
+    if side.is_read_at_start is not None:
+        held = np.where(is_pair & side.is_read_at_start, side.limit, 0.0)
+        value = marks.take(Bound.READ_AT_START, value, np.maximum(value, held))
     return value
 
 
@@ -279,6 +304,8 @@ def _worth_changing(value: Floats, side: _Side, edges: _Edges, has_request: Bool
     """Keep the present request where the difference is small and the request is one that the bounds allow."""
     request = side.request
     least = edges.least if side.in_use is None else np.maximum(edges.least, side.in_use)
+    if side.heap_request is not None:
+        least = np.maximum(least, side.heap_request)
     is_kept = np.abs(value - request) < np.maximum(request * edges.ratio, edges.smallest)
     is_kept &= has_request & (request >= least) & (request <= edges.most)
     return marks.take(Bound.SMALL_CHANGE, value, np.where(is_kept, request, value))
@@ -296,6 +323,12 @@ def _single_limits(
     if side.limit_floor is not None:
         held = np.maximum(limit, np.minimum(side.limit_floor, side.limit))
         limit = marks.take(Bound.IN_USE, limit, held, of="limit")
+    if side.heap_floor is not None:
+        held = np.maximum(limit, np.minimum(side.heap_floor, side.limit))
+        limit = marks.take(Bound.HEAP, limit, held, of="limit")
+    if side.is_read_at_start is not None:
+        held = np.where(side.is_read_at_start, np.maximum(limit, side.limit), limit)
+        limit = marks.take(Bound.READ_AT_START, limit, held, of="limit")
     if side.own_limit is not None:
         held = np.where(side.upward_only, np.maximum(limit, side.limit), limit)
         limit = marks.take(Bound.UPWARD_ONLY, limit, held, of="limit")
@@ -311,6 +344,19 @@ def _proportional(side: _Side, is_asked: Bools, value: Floats) -> Floats:
     )
     moved, *_ = proportional_limits(limits, requests * side.has_request, wanted)
     return np.minimum(moved.astype(np.float64), LARGEST)
+
+
+def _heap_request(proposals: Proposals, stated: Stated, most: float) -> Floats | None:
+    """Return the least request for a fixed heap and what is beside it: at least a quarter, or what was used beyond it.
+
+    It raises a request no further than to the most allowed; one that is larger is not lowered below what it needs.
+    """
+    floor = stated.heap_floor_bytes
+    if floor is None:
+        return None
+    used = np.where(proposals.has_memory & np.isfinite(proposals.memory_peak_bytes), proposals.memory_peak_bytes, 0.0)
+    needed = np.where(floor > 0, np.ceil(np.maximum(floor, used)), 0.0)
+    return np.minimum(needed, np.maximum(most, stated.memory_request_bytes * stated.has_memory_request))
 
 
 def _own_limit(proposals: Proposals, multiple: int) -> Floats | None:

@@ -37,6 +37,8 @@ class Credit(StrEnum):
     """A growth of its pod was refused or put off lately."""
     NO_PRESSURE = "no_pressure"
     """cpu.pressure is not read for it: starvation would not be seen."""
+    SLOW = "slow"
+    """Settings of ``act`` let starvation last: it is answered seldom, or only when it is severe."""
     NODE_PRESSED = "node_pressed"
     """The node is overloaded, or carries the taint that says so."""
     NO_ROOM = "no_room"
@@ -53,6 +55,7 @@ CREDIT_WORDS: Final = {
     Credit.POD_BUDGET: "the pod's own budget carries CPU",
     Credit.REFUSED: "a growth of its pod was refused or put off",
     Credit.NO_PRESSURE: "cpu.pressure is not read for it, so starvation would not be seen",
+    Credit.SLOW: "act.urgentIntervalSeconds or act.urgentWaitingRatio let starvation last",
     Credit.NODE_PRESSED: "the node is overloaded",
     Credit.NO_ROOM: "the node keeps no room to answer with",
 }

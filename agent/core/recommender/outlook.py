@@ -29,10 +29,12 @@ _WITHOUT: Final = {
     Bound.MIN: "without {key} it would be {request}.",
     Bound.MAX: "without {key} it would be {request}.",
     Bound.IN_USE: "with less memory in use it could be {request}.",
+    Bound.HEAP: "with a smaller heap, which its own flags fix, it could be {request}.",
     Bound.UPWARD_ONLY: "once there is a prediction it may fall; by the demand of now it would be {request}.",
     Bound.LIMIT: "with a limit that is no longer in the way it would be {request}.",
     Bound.QOS: "if it did not have to keep the QoS class it would be {request}.",
     Bound.SMALL_CHANGE: "without a smallest change ({key}, bounds.smallestChangeRatio) it would be {request}.",
+    Bound.READ_AT_START: "if its limit, which it is too, had not been read at start, it would be {request}.",
 }
 """Of the bounds that change a request; in the order in which they are applied."""
 _KEYS: Final = {
@@ -158,6 +160,10 @@ class Outlook:
         elif bound is Bound.IN_USE:
             # Known to be nothing: a limit may not be lowered while what is in use is not known.
             stated = replace(stated, working_set_bytes=_ZERO, memory_current_bytes=_ZERO, has_memory_current=_YES)
+        elif bound is Bound.HEAP:
+            stated = replace(stated, heap_floor_bytes=None)
+        elif bound is Bound.READ_AT_START:
+            stated = replace(stated, limit_readers=None)
         elif bound is Bound.UPWARD_ONLY:
             proposals = replace(proposals, cpu_upward_only=_NO, memory_upward_only=_NO)
         elif bound in (Bound.LIMIT, Bound.QOS):

@@ -6,12 +6,13 @@ value beside it means nothing (0 is stored); NaN and infinity never stand in an 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol, runtime_checkable
 
 from agent.core.cluster.resource import Resource
+from agent.core.cluster.runtime_profile import LanguageRuntime
 from agent.core.history.minutes import Minutes, OutOfMemory
 from agent.core.numbers.amount_text import amount_text
 from agent.core.numbers.arrays import Bools, Floats, Ints, Rows
@@ -78,6 +79,10 @@ class Stated:
     """The pod's QoS class is Guaranteed: requests and limits move together or not at all."""
     keeps_memory_limit: Bools | None = None
     """The memory limit is not lowered; None = that of no row is kept."""
+    heap_floor_bytes: Floats | None = None
+    """What neither memory request nor limit falls below for a fixed heap, 0 = there is none; None = in no row."""
+    limit_readers: Sequence[LanguageRuntime | None] | None = None
+    """Runtimes that sized their heap by the memory limit at their start: it is not lowered; None = it did not."""
 
 
 class LimitRule(StrEnum):
@@ -89,6 +94,8 @@ class LimitRule(StrEnum):
     """It stays as it is, but is raised to the request where that passes it."""
     PROPORTIONAL = "proportional"
     """It keeps its ratio to the request."""
+    NEEDED = "needed"
+    """It stays as it is, but a memory limit below what was needed is raised to the request: it was proven too low."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

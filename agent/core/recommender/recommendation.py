@@ -11,6 +11,7 @@ from enum import StrEnum
 from typing import Final
 
 from agent.core.cluster.pod import ContainerKind
+from agent.core.cluster.runtime_profile import RuntimeProfile
 from agent.core.cluster.unit import UnitIdentity, UnitResources
 from agent.core.cluster.workload import Workload
 from agent.core.numbers.later_field import LATER
@@ -42,6 +43,8 @@ class Bound(StrEnum):
     """Lowered to the most allowed, which wins over the least."""
     IN_USE = "in_use"
     """Raised to the memory in use now. A limit is lowered no further than that, and not at all where it is unknown."""
+    HEAP = "heap"
+    """Raised to, or not lowered below, the runtime's fixed heap and what is beside it."""
     ROUNDED = "rounded"
     """Rounded up, though never past the most allowed."""
     UPWARD_ONLY = "upward_only"
@@ -53,6 +56,8 @@ class Bound(StrEnum):
     SMALL_CHANGE = "small_change"
     """Kept at the present request: the difference is not worth a change."""
     LIMIT_RAISED = "limit_raised"
+    READ_AT_START = "read_at_start"
+    """The limit is not lowered: the container's runtime sized its heap by it at its start."""
 
 
 class Severity(StrEnum):
@@ -146,6 +151,10 @@ class Recommendation:
     basis: Basis
     container_kind: ContainerKind | None = None
     """What it is within its pod, which says where a resize names it; None = not known, or it has no pod."""
+    runtime: RuntimeProfile | None = field(default=None, metadata=LATER)
+    """What its language runtime takes of memory by its own flags; None = not known."""
+    runtime_advice: tuple[str, ...] = field(default=(), metadata=LATER)
+    """Which of those flags are wasteful, and what would be better; for people, who alone set them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,6 +31,7 @@ from agent.core.recommender.recommendation import (
     Severity,
     Withheld,
 )
+from agent.core.recommender.runtime_advice import runtime_advice
 from agent.core.recommender.severity import cpu_severity, memory_severity
 from agent.core.recommender.subject import Conditions, Subject, present_of, rows_of, stated_of
 from agent.core.window.snapshot import Missing
@@ -268,6 +269,7 @@ def _recommendations(
         memory_withheld = memory_barred or _withheld(
             subject, subject.memory_missing, memory_window.span_seconds, conditions, has=memory.has[index]
         )
+        memory_advice = memory.advice(index, memory_withheld, resources.memory_request_bytes, memory_severity)
         answers.append(
             Recommendation(
                 identity=subject.identity,
@@ -275,7 +277,7 @@ def _recommendations(
                 policy=policy,
                 resources=resources,
                 cpu_millicores=cpu.advice(index, cpu_withheld, resources.cpu_request_millicores, cpu_severity),
-                memory_bytes=memory.advice(index, memory_withheld, resources.memory_request_bytes, memory_severity),
+                memory_bytes=memory_advice,
                 basis=Basis(
                     cpu_readings=cpu_window.readings,
                     cpu_span_seconds=cpu_window.span_seconds,
@@ -287,6 +289,10 @@ def _recommendations(
                     oom_kills=subject.oom_kills,
                 ),
                 container_kind=subject.container_kind,
+                runtime=subject.runtime,
+                runtime_advice=()
+                if subject.runtime is None
+                else runtime_advice(subject.runtime, resources.memory_limit_bytes, memory_advice),
             )
         )
     return answers

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 
 from agent.core.cluster.pod import ContainerKind, QosClass
+from agent.core.cluster.runtime_profile import RuntimeProfile
 from agent.core.cluster.unit import UnitIdentity, UnitResources
 from agent.core.cluster.workload import DAEMON_SET_KIND, Workload
 from agent.core.history.directive import ContainerDirective
@@ -57,6 +58,8 @@ class Subject:
     """What its pod uses in none of its containers and is counted here; None = nothing, or it counts elsewhere."""
     keeps_memory_limit: bool = False
     """Its memory limit is not lowered."""
+    runtime: RuntimeProfile | None = None
+    """What its language runtime takes of memory by its own flags; None = not known."""
     elsewhere: ContainerDirective | None = None
     """What other nodes saw of its workload's; None = nothing is known, or believed."""
     credit: Credit | None = None
@@ -128,6 +131,11 @@ def stated_of(subjects: Sequence[Subject]) -> Stated:
     memory_limit, has_memory_limit = column([subject.resources.memory_limit_bytes for subject in subjects])
     working_set, has_working_set = column([subject.memory.working_set_bytes for subject in subjects])
     memory_current, has_memory_current = column([subject.memory.current_bytes for subject in subjects])
+    runtimes = [subject.runtime for subject in subjects]
+    floors = [0 if profile is None else profile.limit_floor_bytes for profile in runtimes]
+    readers = [
+        profile.runtime if profile is not None and profile.reads_limit_at_start else None for profile in runtimes
+    ]
     return Stated(
         cpu_request_millicores=cpu_request,
         has_cpu_request=has_cpu_request,
@@ -143,4 +151,6 @@ def stated_of(subjects: Sequence[Subject]) -> Stated:
         has_memory_current=has_memory_current,
         is_guaranteed=np.array([subject.identity.qos is QosClass.GUARANTEED for subject in subjects], dtype=np.bool_),
         keeps_memory_limit=np.array([subject.keeps_memory_limit for subject in subjects], dtype=np.bool_),
+        heap_floor_bytes=np.array(floors, dtype=np.float64) if any(floors) else None,
+        limit_readers=readers if any(readers) else None,
     )

@@ -101,7 +101,8 @@ def kept_back(
     """Return why a step may not be sent now; None = it may.
 
     A restore was asked for by a person, and waits only for a resize that gets on: one that the kubelet puts off, or
-    fails at, may stay so for ever, and is taken back by what comes in its place.
+    fails at, may stay so for ever, and is taken back by what comes in its place. What takes a boost back waits for any
+    resize to end and for another try after a refusal, but for no cool-down: its time was set when the pod was made.
     """
     if action is Action.RESTORE:
         return Kept.IN_FLIGHT if _is_getting_on(record.flight if record is not None else None, pod) else None
@@ -111,6 +112,9 @@ def kept_back(
     constraint = constraint_of(record, pod, act, now_seconds)
     if constraint in (_IN_FLIGHT, _DEFERRED):
         return constraint.shrink
+    if action is Action.UNBOOST:
+        waiting = {} if record is None else _waiting(record, now_seconds)
+        return Kept.INFEASIBLE if constraint == _INFEASIBLE else waiting.get(step.phase)
     if any(change.after < change.before for change in step.changes) and constraint.shrink is not None:
         return constraint.shrink
     rises = [change for change in step.changes if change.after > change.before]

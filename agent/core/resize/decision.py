@@ -19,6 +19,10 @@ class Action(StrEnum):
     """Values from before a shrink put back: an out-of-memory kill or memory pressure came after it."""
     RESTORE = "restore"
     """The original requests put back because a person asked."""
+    BOOST = "boost"
+    """A pod began with more CPU than it runs with: so the webhook has written."""
+    UNBOOST = "unboost"
+    """What it had more for its start is taken back."""
     EVICTION = "eviction"
     """Proposed; carried out by the webhook only."""
     TAINT = "taint"
@@ -111,7 +115,7 @@ class DecisionLog(Protocol):
         """Record it."""
 
 
-_RESIZES: Final = (Action.RESIZE, Action.REVERT, Action.RESTORE)
+_RESIZES: Final = (Action.RESIZE, Action.REVERT, Action.RESTORE, Action.UNBOOST)
 _SENT: Final = (Outcome.ACCEPTED, Outcome.APPLIED, Outcome.REVERTED, Outcome.ERROR)
 """The answers after which more may come of a resize; ERROR: nobody knows whether it was done."""
 _Key = tuple[Action, str, tuple[Change, ...]]

@@ -120,8 +120,8 @@ def _by_status(
         return _done(record, flight, look)
     if status.state is ResizeState.INFEASIBLE:
         why = "not feasible on this node: back to what is allocated"
-        is_restored = flight.action is Action.RESTORE
-        wanted = _still_wanted(record) if is_restored else withdrawal(flight, why, granted=_granted(flight, look.pod))
+        is_kept = flight.action in (Action.RESTORE, Action.UNBOOST)
+        wanted = _still_wanted(record) if is_kept else withdrawal(flight, why, granted=_granted(flight, look.pod))
         record = replace(record, flight=None, infeasible=infeasible(flight, look.node), wanted=wanted)
         return record, (_news(record, flight, look, Outcome.INFEASIBLE, INFEASIBLE, status.message),)
     if status.state is ResizeState.DEFERRED:
@@ -173,8 +173,10 @@ def _waiting(
     # Failing at a lower memory limit it would be tried again at each sync, and one of them may meet a peak.
     is_perilous = state is FlightState.FAILING and lowers_memory_limit(flight)
     has_patience = waited_seconds < look.patience_seconds and not is_perilous
-    # What a person wants back stays, however long it takes.
-    is_to_stay = flight.action is Action.REVERT or (flight.action is Action.RESTORE and not is_perilous)
+    # What a person wants back stays, however long it takes; and a boost is not given a second time.
+    is_to_stay = flight.action in (Action.REVERT, Action.UNBOOST) or (
+        flight.action is Action.RESTORE and not is_perilous
+    )
     if has_patience or record.wanted is not None or is_to_stay:
         return record, tuple(news)
     # What fails is allocated as a whole, and taken back as a whole.

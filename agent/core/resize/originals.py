@@ -17,6 +17,7 @@ from agent.core.cluster.workload import workload_of
 from agent.core.numbers.quantity import QuantityError, parse_quantity
 from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT
 from agent.core.orders.annotations import ORIGINAL_RESOURCES
+from agent.core.plan.given_boost import standing_boost, without_boost
 from agent.core.plan.plan import Phase, PlanStep
 from agent.core.plan.pod_change import Change, Setting, number_of, pod_numbers
 from agent.core.resize.answer import AnswerKind, is_passing
@@ -55,7 +56,12 @@ class Original:
 
 
 def original_of(pod: Pod, *, kept_unix_seconds: float) -> Original:
-    """Return what a pod states now: of what can be resized, in the order of the spec, its own budget last."""
+    """Return what a pod states now: of what can be resized, in the order of the spec, its own budget last.
+
+    What it has more while it starts is no original.
+    """
+    boost = standing_boost(pod)
+    pod = pod if boost is None else without_boost(pod, boost)
     amounts = tuple(_amounts(name, numbers) for name, numbers in pod_numbers(pod).items())
     return Original(ref=ref_of(pod), kept_unix_seconds=kept_unix_seconds, amounts=amounts)
 

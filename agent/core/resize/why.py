@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
+from typing import Final
 
 from agent.core.cluster.node import Node
 from agent.core.cluster.pod import MEMORY, Pod
 from agent.core.cluster.unit import UnitIdentity
 from agent.core.machine.oom_score import OomScore, score_since_start
+from agent.core.numbers.later_field import LATER
 from agent.core.numbers.units import to_units
-from agent.core.orders.order import Orders
+from agent.core.orders.order import Mode, Orders
 from agent.core.plan.demand import Reserved
+from agent.core.plan.given_boost import END_WORDS, boost_end, given_boost, standing_changes
 from agent.core.plan.plan import ContainerPlan, ResourcePlan
 from agent.core.recommender.explanation import Explanation, Explanations
+from agent.core.resize.change_text import changes_text
 from agent.core.resize.decision import Decision
 from agent.core.resize.originals import Original
 
@@ -37,6 +41,8 @@ class Acted:
     """The node's sums of CPU: what its share of the headroom is a share of."""
     oom_score: OomScore | None = None
     """The kernel ranks it by the request of its start; None = by that of now, or it is not known."""
+    startup_boost: str | None = field(default=None, metadata=LATER)
+    """What is ordered, and was given, for its start; None = nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,12 +79,42 @@ def stale_oom_score(pod: Pod, container: str, original: Original, node: Node) ->
     return score_since_start(pod, container, requested, to_units(capacity_nanos))
 
 
+_NOT_COUNTED: Final = "; CPU of the start is left out of what is recommended"
+
+
+def startup_boost_words(pod: Pod, container: str, orders: Orders, *, now_unix_seconds: float) -> str | None:
+    """Return what becomes of a container's start: what it was given, or would be; None = nobody asks for more.
+
+    What its next pod would be given is told from its request of now, without what webhook and cluster would add.
+    """
+    boost = given_boost(pod)
+    own = () if boost is None else tuple(change for change in boost.changes if change.container == container)
+    if boost is not None and own:
+        standing = [change for change in standing_changes(pod, boost) if change.container == container]
+        if not standing:
+            return f"boosted while it started, and taken back: {changes_text(own)}{_NOT_COUNTED}"
+        end = boost_end(pod, boost, now_unix_seconds=now_unix_seconds)
+        until = f"until {boost.after_ready_seconds:g} s after ready, or its CPU is quiet"
+        state = until if end is None else f"over: {END_WORDS[end]}"
+        return f"boosted while it starts: {changes_text(own)}; {state}{_NOT_COUNTED}"
+    order, stated = orders.startup_boost, pod.container(container)
+    if order is None or stated is None or not order.concerns(container):
+        return None
+    told = f"{order} ({orders.startup_boost_source})"
+    if orders.mode is not Mode.ENFORCE:
+        told += f"; not in mode {orders.mode}"
+    request = stated.resources.cpu_request_millicores
+    if order.is_request_kept or request is None:
+        return f"a new pod's start is to be boosted: {told}"
+    return f"a new pod's start is to be boosted to {order.boosted_millicores(request)}m: {told}"
+
+
 def whys_of(explanations: Explanations, acted: Callable[[UnitIdentity], Acted | None] = lambda _: None) -> Whys:
     """Return the explanations, each with what ``acted`` says of its container."""
     return Whys(
         items=tuple(
             Why(
-                **{field.name: getattr(item, field.name) for field in fields(item)},
+                **{known.name: getattr(item, known.name) for known in fields(item)},
                 acted=acted(item.recommendation.identity),
             )
             for item in explanations.items

@@ -34,6 +34,13 @@ _EMPTY_MINUTES: Final = np.zeros(0, dtype=MINUTE_ROW)
 _EMPTY_MEMORY: Final = np.zeros(0, dtype=MEMORY_ROW)
 
 
+def without_cpu(row: NDArray[np.void]) -> NDArray[np.void]:
+    """Return a minute row that knows nothing of CPU; the rest of it stays."""
+    blank = row.copy()
+    blank["coverage_255"] = 0
+    return blank
+
+
 class MinuteSums(NamedTuple):
     """What a minute row is made of (``pl_minute_sums`` in C). Without covered time all of CPU is 0."""
 

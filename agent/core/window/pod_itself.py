@@ -136,7 +136,8 @@ def pod_itself(readings: OwnReadings) -> PodItself:
     Args:
         readings: Of one pod in any order, shape ``(n,)``; those without a stamp are left out.
     """
-    known = np.sort(readings[readings["monotonic_ns"] > 0], order="monotonic_ns")
+    stamped = readings[readings["monotonic_ns"] > 0]
+    known = stamped[np.argsort(stamped["monotonic_ns"])]  # sorting whole records costs three times as much
     missing: dict[str, Missing] = {}
     usage = _usage_millicores(known[known["has_usage"]])
     if usage is None:

@@ -49,4 +49,10 @@ def connect(settings: Settings, node: str) -> Connection | None:
 
     api = HttpApi(credentials, timeout_seconds=settings.kubernetes.request_timeout_seconds)
     pace = pace_within(settings.act.stale_seconds)
-    return api, ClusterView(api, node, pace=pace, pause_config_map=settings.cluster_pause_config_map)
+    return api, ClusterView(
+        api,
+        node,
+        pace=pace,
+        pause_config_map=settings.cluster_pause_config_map,
+        group_by=settings.workloads.label_keys,
+    )

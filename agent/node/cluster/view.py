@@ -12,7 +12,7 @@ import logging
 import random as system_random
 import threading
 import time
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -63,11 +63,13 @@ class ClusterView:
         on_news: Callable[[], None] | None = None,
         pace: WatchPace | None = None,
         pause_config_map: str | None = None,  # NAMESPACE/NAME of the ConfigMap with the cluster's pause
+        group_by: Sequence[str] = (),  # Labels that hold pods together (``workloads.groupBy``)
     ) -> None:
         self.node_name: Final = node_name
         self.pace: Final = pace if pace is not None else WatchPace()
         self.on_news: Callable[[], None] = on_news if on_news is not None else _nobody
         self._api = api
+        self._group_by = tuple(group_by)
         self._clock = clock
         self._lock = threading.Lock()
         self._revision = 0
@@ -81,7 +83,7 @@ class ClusterView:
                 name="pods",
                 path="/api/v1/pods",
                 query={"fieldSelector": f"spec.nodeName={node_name}"},
-                read=pod_from_json,
+                read=self.read_pod,
                 is_same=_is_same_pod,
             ),
             clock=clock,
@@ -130,6 +132,10 @@ class ClusterView:
             ("namespaces", self._namespaces),
         )
         self._threads: Final = (*self._all, *(() if self.pause is None else (("pause", self.pause.reflector),)))
+
+    def read_pod(self, document: object) -> Pod:
+        """Read a pod as all of this view are read: in its group, where labels hold pods together."""
+        return pod_from_json(document, group_by=self._group_by)
 
     def start(self) -> None:
         """Begin to watch, each kind in a thread of its own."""

@@ -26,7 +26,7 @@ from agent.core.recommender.subject import Conditions, Subject
 from agent.core.window.cold_file import asked_for, may_leave_out
 from agent.core.window.pod_itself import PodItself
 from agent.core.window.ring_rows import Has
-from agent.core.window.snapshot import UnitAdvice, UnitStatus
+from agent.core.window.snapshot import CpuWindow, UnitAdvice, UnitStatus
 from agent.node.history.clock import MINUTE_SECONDS
 from agent.node.history.file import RowMinutes
 from agent.node.history.learner import Learner, is_sized
@@ -62,10 +62,12 @@ class Decider:
         quality_of: Callable[[int], QualityWindows | None] = lambda row: None,
         # What pods use in none of their containers, by the path of the container that asks for it
         borne: Callable[[], Mapping[str, PodItself]] = dict,
+        # CPU as it counts: without a boosted start
+        cpu_of: Callable[[UnitStatus], CpuWindow] = lambda status: status.cpu,
         # Whether the newest plan gives a unit credit for seconds; None = no plan has said
         credit_of: Callable[[UnitIdentity], Credit | None] = lambda identity: None,
     ) -> None:
-        self._credit_of = credit_of
+        self._credit_of, self._cpu_of = credit_of, cpu_of
         self._directed, self._quality_of, self.borne = directed, quality_of, borne
         self._learner, self._node, self._source = learner, node, source
         self._orders_of = orders_of
@@ -78,9 +80,15 @@ class Decider:
             min_span_seconds=settings.recommend.min_span_seconds, max_age_seconds=settings.recommend.max_age_seconds
         )
 
-    def decide(self, statuses: Iterable[UnitStatus], notes: Sequence[str] = ()) -> Recommendations:
+    def decide(
+        self,
+        statuses: Iterable[UnitStatus],
+        notes: Sequence[str] = (),
+        *,
+        borne: Mapping[str, PodItself] | None = None,  # As the decider's own ``borne`` gives it; None = it is asked
+    ) -> Recommendations:
         """Recommend for all units but pause containers."""
-        subjects = self.subjects(status for status in statuses if is_sized(status.identity))
+        subjects = self.subjects((status for status in statuses if is_sized(status.identity)), borne)
         now, conditions = self._learner.clock.now(), self._conditions_now()
         groups: dict[UnitSizing, list[int]] = {}
         before: UnitSizing | None = None
@@ -161,14 +169,15 @@ class Decider:
         """Return the conditions as they are: what was learnt before the start comes a moment after it."""
         return replace(self._conditions, is_history_known=self._learner.is_restored)
 
-    def subjects(self, statuses: Iterable[UnitStatus]) -> list[Subject]:
+    def subjects(self, statuses: Iterable[UnitStatus], borne: Mapping[str, PodItself] | None = None) -> list[Subject]:
         """Bring together what is known of units: windows, names, history, and what they bear of their pods."""
         known = self._learner.history.known()
         minutes, first = known.minutes.tolist(), known.first_unix_minute.tolist()
         kills: dict[int, int] = {}
         for row, _ in self._learner.history.kills():
             kills[row] = kills.get(row, 0) + 1
-        now, directed, borne = self._learner.clock.now(), self._directed(), self.borne()
+        now, directed = self._learner.clock.now(), self._directed()
+        borne = self.borne() if borne is None else borne
         subjects = []
         for status in statuses:
             place = self._learner.place_of(status.identity)
@@ -179,7 +188,7 @@ class Decider:
                     identity=status.identity,
                     workload=place.belonging.workload,
                     resources=status.resources,
-                    cpu=status.cpu,
+                    cpu=self._cpu_of(status),
                     memory=asked_for(status.memory),
                     sample_age_seconds=status.sample_age_seconds,
                     history_minutes=count,
@@ -189,6 +198,7 @@ class Decider:
                     wants_whole_cores=place.belonging.wants_whole_cores,
                     container_kind=place.belonging.container_kind,
                     pod_itself=borne.get(status.identity.cgroup_path),
+                    runtime=place.belonging.runtime,
                     keeps_memory_limit=self._leaves_out_cold_file and may_leave_out(status.resources),
                     elsewhere=directed.elsewhere(place.belonging.workload, status.identity.container),
                     credit=self._credit_of(status.identity),

@@ -30,6 +30,7 @@ from agent.node.sampling.row_source import Rows
 
 if TYPE_CHECKING:
     from agent.node.recommender.pod_orders import PodOrders
+    from agent.node.recommender.start_ups import StartUps
 
 log = logging.getLogger(__name__)
 
@@ -62,10 +63,12 @@ class Evaluator:
         series: EvaluationSeries,
         # Knows the policies that pods ask for, besides that of the settings; None = no pod can ask
         orders: PodOrders | None,
+        # Knows what was used by pods that started boosted; None = no pod can be
+        start_ups: StartUps | None = None,
     ) -> None:
         self._sampling, self._observer, self._pods = sampling, observer, pods
         self._learner, self._decider, self._quality = learner, decider, quality
-        self._series, self._orders = series, orders
+        self._series, self._orders, self._start_ups = series, orders, start_ups
         self.newest: Evaluated | None = None
         """None = nothing has been evaluated yet."""
         self._was_root_gone = False
@@ -89,13 +92,14 @@ class Evaluator:
             return
         statuses = [status for _, status in observed]
         taken_ns = time.monotonic_ns()
-        decided = self._decider.decide(statuses)
+        borne = self._decider.borne()
+        decided = self._decider.decide(statuses, borne=borne)
         self._quality.stand(decided.items, taken_ns)
         tiers = self._pods.tiers()
         self.newest = Evaluated(
             taken_monotonic_seconds=time.monotonic(),
             recommendations=decided,
-            measured=to_measured(statuses, self._decider.borne()),
+            measured=to_measured(statuses, borne),
             waiting_ratios=tuple(status.cpu.last_waiting_ratio for status in statuses),
             tiers=to_tier_memory(tiers),
         )
@@ -114,9 +118,16 @@ class Evaluator:
     def roll_minutes(self, now_ns: int, is_stopping: Callable[[], bool]) -> None:
         """Sum up the minute that ended, learn it, and count the readings in it that gave no figure."""
         written: list[tuple[UnitIdentity, Rows]] = []
+
+        def write(identity: UnitIdentity, row: Rows) -> None:
+            if self._start_ups is not None:
+                unix_minute = self._learner.clock.unix_minute(int(row["monotonic_minute"][0]))
+                row = self._start_ups.learnt(identity, row, unix_minute)
+            written.append((identity, row))
+
         try:
             gaps = self._observer.roll_minutes(
-                now_ns=now_ns, is_stopping=is_stopping, on_row=lambda unit, row: written.append((unit.identity, row))
+                now_ns=now_ns, is_stopping=is_stopping, on_row=lambda unit, row: write(unit.identity, row)
             ).gaps
         finally:
             self._learner.learn(written)  # what the rings have is not written again: it is learnt now or never

@@ -13,7 +13,7 @@ from typing import Final
 from agent.core.cluster.node import NodeState
 from agent.core.cluster.versions import Gates, gates_of
 from agent.core.cluster.workload import Workload
-from agent.core.plan.credit import CreditGrounds, at_prices, credits_of, is_tainted, saved_millicores
+from agent.core.plan.credit import CreditGrounds, answers_soon, at_prices, credits_of, is_tainted, saved_millicores
 from agent.core.plan.demand import Constraint, PodDemand, Urgent
 from agent.core.plan.demands import NOTHING_MEASURED, DemandSettings, Key, Measured, demands
 from agent.core.plan.directives import Directed
@@ -135,6 +135,7 @@ class Planner:
                     gates=gates,
                     allocatable_cpu_millicores=None if state.node is None else state.node.allocatable_cpu_millicores,
                     is_paused=holding.is_paused,
+                    is_quick=answers_soon(self._settings.act),
                     is_overloaded=self._is_overloaded or is_tainted(state.node),
                     has_pressure=measured.cpu_pressure,
                 ),

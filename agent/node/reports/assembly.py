@@ -8,10 +8,11 @@ from collections.abc import Callable, Mapping
 from prometheus_client import CollectorRegistry
 
 from agent.core.cluster.pod import PodRef
-from agent.core.cluster.workload import Workload
+from agent.core.cluster.workload import Workload, workload_of
 from agent.core.history.rollup import INSTANCE_TYPE_LABEL, NodeClass
 from agent.core.history.rollup_schedule import NS
 from agent.core.numbers.arrays import Floats
+from agent.core.orders.resolution import listed
 from agent.core.resize.decision import DecisionLog
 from agent.core.resize.event_rate import EventReason
 from agent.core.window.policy import WindowPolicy
@@ -21,11 +22,13 @@ from agent.node.cluster.view import ClusterView
 from agent.node.files.steady_clock import BootClock
 from agent.node.reports.client import WebhookClient
 from agent.node.reports.directives_file import Directions
+from agent.node.reports.newcomers import Newcomers
 from agent.node.reports.proposer import ProposalAudience, Proposer
 from agent.node.reports.report_queue import DIRECTORY_NAME, ReportQueue
 from agent.node.reports.report_sender import ReportSender
 from agent.node.reports.reporter import ReportClocks, ReportedNode, Reporter
 from agent.node.reports.roller import Roller
+from agent.node.reports.run_teller import RunTeller
 from agent.node.reports.taint_asker import TaintAsker
 from agent.node.sampling.parts import SamplingParts
 from agent.settings import Settings
@@ -96,11 +99,18 @@ def reporter_of(
             cpus=sampling.machine.cpus,
         )
 
+    kinds = frozenset(listed(settings.plan.managed_kinds))
+
+    def workloads_here() -> set[Workload]:
+        found = {workload_of(pod) for pod in cluster.state().pods}
+        return {workload for workload in found if workload.kind in kinds}
+
     node = ReportedNode(
         name=cluster.node_name,
         node_class=node_class,
         is_ready=lambda: cluster.state().is_complete,
         etag=lambda: directions.etag,
+        newcomers=Newcomers(workloads_here, directions.workloads),
     )
     registry = CollectorRegistry()
     series = ReportSeries(registry)
@@ -133,4 +143,26 @@ def reporter_of(
         ),
         clocks=ReportClocks(boot=boot),
         counts=metrics.loops.begin("report"),
+    )
+
+
+def run_teller_of(
+    settings: Settings,
+    url: str,
+    *,
+    sampling: SamplingParts,
+    policy: Callable[[], WindowPolicy],
+    cluster: ClusterView,
+    metrics: Metrics,
+) -> RunTeller | None:
+    """Return who tells of runs of Jobs; nothing runs yet. None = nobody keeps what is left of them."""
+    if sampling.ends is None:
+        return None
+    return RunTeller(
+        ends=sampling.ends,
+        node=cluster.node_name,
+        pods=lambda: cluster.state().pods,
+        policy=policy,
+        poster=_client(settings, url),
+        counts=metrics.loops.begin("runs"),
     )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -92,6 +92,11 @@ class Directions:
             told_seconds=max(0.0, now - told.told_unix_seconds),
             by_workload=told.by_workload,
         )
+
+    def workloads(self) -> Collection[Workload]:
+        """Return the workloads that the newest answer spoke of."""
+        told = self._told
+        return () if told is None else told.by_workload.keys()
 
     def pause_reason(self) -> str | None:
         """Return why the cluster is paused, as far as this node was told; None = it is not."""

@@ -19,6 +19,7 @@ from agent.core.history.rollup_schedule import NS, interval_start_ns, next_end_n
 from agent.core.machine.cluster_checkup import ReportStanding
 from agent.metrics.loop_series import LoopTurns
 from agent.node.files.steady_clock import BootClock
+from agent.node.reports.newcomers import Newcomers
 from agent.node.reports.report_queue import ReportQueue
 from agent.node.reports.report_sender import ReportSender
 from agent.node.reports.roller import Roller
@@ -60,6 +61,8 @@ class ReportedNode:
     """Whether the node's pods are known; nothing is reported before."""
     etag: Callable[[], str | None]
     """What the directives held are known by; None = there are none yet."""
+    newcomers: Newcomers
+    """Workloads of which nothing was told yet."""
 
 
 class Reporter:
@@ -150,8 +153,12 @@ class Reporter:
         if now_ns >= self._look_due_ns:
             self._look_due_ns = now_ns + LOOK_NS
             self._roller.look(now_ns)
+            if self._end_ns is not None and self._node.etag() is not None:
+                self._node.newcomers.look(now_ns)
         if self._end_ns is None:
             self._begin(now_ns)
+        elif self._node.newcomers.is_due(now_ns):
+            self._hastened_ns = max(now_ns, self._hastened_ns or now_ns)
         if self._end_ns is not None and self._is_hastened(self._end_ns):
             self._end_ns, self._may_be_short = min(self._end_ns, self._clock_ns()), True
         while self._end_ns is not None and self._end_ns + SETTLE_NS <= now_ns:
@@ -160,8 +167,9 @@ class Reporter:
         due_ns = self._look_due_ns
         if self._end_ns is not None:
             due_ns = min(due_ns, self._end_ns + SETTLE_NS)
-        if self._sender.due_ns is not None:
-            due_ns = min(due_ns, self._sender.due_ns)
+        for other_ns in (self._sender.due_ns, self._node.newcomers.due_ns):
+            if other_ns is not None:
+                due_ns = min(due_ns, other_ns)
         return max(0.0, (due_ns - self._clock_ns()) / NS)
 
     def _is_hastened(self, end_ns: int) -> bool:

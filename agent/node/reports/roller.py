@@ -18,6 +18,7 @@ from agent.core.history.rollup import OutOfMemoryKill, RollupRow
 from agent.core.history.rollup_figures import RollupFigures, rollup_figures
 from agent.core.history.rollup_schedule import NS
 from agent.core.numbers.arrays import Floats
+from agent.core.plan.given_boost import starts_of
 from agent.core.window.cold_file import policy_of
 from agent.core.window.policy import WindowPolicy
 from agent.node.sampling.row_source import Rows, RowSource
@@ -90,6 +91,8 @@ class Roller:
         """Where the interval begins that is under way; None = not known yet."""
         self._seen: dict[tuple[str, int], _Seen] = {}
         """By path and inode: who stands behind them, of containers watched at the last look."""
+        self._starts: Mapping[str, float] = {}
+        """When the boosted starts of pods are over, by the uid of their cgroups."""
         self._gone: deque[_Gone] = deque(maxlen=MAX_GONE)
         self._heard: deque[_Kill] = deque(maxlen=MAX_KILLS)
         self._kills: list[_Kill] = []
@@ -122,7 +125,10 @@ class Roller:
             present.add(key)
             seen = self._seen.get(key)
             if seen is None:
-                index = PodIndex(self._pods()) if index is None else index
+                if index is None:
+                    pods = tuple(self._pods())
+                    index = PodIndex(pods)
+                    self._starts = {**self._starts, **starts_of(pods)}
                 owner = _owner_of(identity, index)
                 if owner is not None:
                     self._seen[key] = _Seen(unit=unit, owner=owner)
@@ -147,6 +153,8 @@ class Roller:
         """
         self.look(end_ns)
         self._kills += [self._heard.popleft() for _ in range(len(self._heard))]
+        if self._starts:  # by now they may be over
+            self._starts = starts_of(self._pods())
         policy = self._policy()
         found = [(gone.seen, gone.figures) for gone in self._gone]
         self._gone.clear()
@@ -186,13 +194,21 @@ class Roller:
         self._kills = [kill for kill in self._kills if kill.monotonic_ns > end_ns]
         return dict(told)
 
+    def _steady_ns(self, identity: UnitIdentity, end_ns: int) -> int:
+        """Return since when a container's CPU counts: since its pod's boosted start was over; 0 = since ever."""
+        over = self._starts.get(identity.pod_uid or "")
+        return 0 if over is None else max(0, end_ns + int((over - self._unix_seconds(end_ns)) * NS))
+
     def _figures_of(self, unit: WatchedUnit, policy: WindowPolicy, start_ns: int, end_ns: int) -> RollupFigures | None:
         """Return the figures of a unit; None = nothing was measured, or its slot is another's by now."""
         raw, memory = self._rings.raw(unit.slot), self._rings.memory(unit.slot)
+        begin_ns = self._steady_ns(unit.identity, end_ns)
         policy = policy_of(policy, unit.resources)
 
         def summed_up(raw_pieces: Sequence[Rows], memory_pieces: Sequence[Rows]) -> RollupFigures | None:
-            return rollup_figures(raw_pieces, memory_pieces, policy, start_ns=start_ns, end_ns=end_ns)
+            return rollup_figures(
+                raw_pieces, memory_pieces, policy, start_ns=start_ns, end_ns=end_ns, cpu_start_ns=begin_ns
+            )
 
         figures = summed_up(raw.pieces, memory.pieces)
         if not raw.intact() or not memory.intact():  # the sampler overtook the views

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from agent.core.cluster.node import NodeState
 from agent.core.cluster.pod import Pod
+from agent.core.plan.given_boost import GivenBoost
 from agent.core.resize.ledger import Ledger
 from agent.kube.api import Api
 from agent.metrics.acting_series import ActingSeries
@@ -62,3 +63,5 @@ class ActingParts:
     clocks: ActingClocks
     memory_in_use: Callable[[Pod], Mapping[str, int]]
     """Returns memory.current of a pod's containers, read just now; under the empty name that of the pod."""
+    quiet_cpu: Callable[[Pod, GivenBoost], frozenset[str]] = lambda pod, boost: frozenset()
+    """Returns the boosted containers of a pod whose CPU has stayed below their steady request."""

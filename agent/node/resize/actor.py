@@ -27,6 +27,7 @@ from agent.node.orders.restores import RestorePromises
 from agent.node.recommender.planner import Holding, Planned
 from agent.node.resize.acting_parts import ActingParts
 from agent.node.resize.barriers import DIRECTIVES, HISTORY, NO_API, PAUSED, Barrier, Barriers
+from agent.node.resize.startup_boosts import StartupBoosts
 from agent.node.resize.step_sender import StepsEnd, StepSender
 from agent.node.resize.teller import ActTeller, has_enforced
 from agent.node.resize.turn_timing import TurnTiming
@@ -66,12 +67,13 @@ class Actor:
         teller: ActTeller,
         sender: StepSender,
         restoring: RestorePromises,
+        boosts: StartupBoosts,
         keepers: Sequence[Keeper],
         counts: LoopTurns,
     ) -> None:
         self._parts, self._clocks = parts, parts.clocks
         self._writer, self._barriers, self._teller = writer, barriers, teller
-        self._sender, self._restoring, self._keepers = sender, restoring, keepers
+        self._sender, self._restoring, self._boosts, self._keepers = sender, restoring, boosts, keepers
         began_seconds = parts.clocks.monotonic()
         self._timing = TurnTiming(
             replan_seconds=parts.settings.plan.replan_seconds,
@@ -183,6 +185,7 @@ class Actor:
             self._tell_ledger(now)
             reverts = parts.ledger.wanted(now)
             restores = self._restoring.due(promised, state, now_seconds=now)
+            unboosts = self._boosts.due(state, now_seconds=now, wall_now=wall_now)
             parts.keep_ledger()
             holding = Holding.of(parts.ledger, parts.holds, state, now_seconds=now, wall_now=wall_now)
         planned = self._plan(holding, trigger)
@@ -192,7 +195,7 @@ class Actor:
             follow(planned)
         barrier = self._barriers.barrier_of(planned.state, planned.gates, wall_now)
         self._tell_barrier(barrier, planned)
-        ordered = _ordered(reverts, planned.plan.steps, restores)
+        ordered = _ordered(reverts, unboosts, planned.plan.steps, restores)
         self._send(
             planned, [(action, step) for action, step in ordered if barrier is None or barrier.lets_through(action)]
         )
@@ -206,7 +209,11 @@ class Actor:
         self._flush_journal()
         # Until all pods are told of, nobody is looked at between plans: what is missing is waited for.
         is_waiting = not planned.state.is_complete
-        self._timing.is_busy = bool(reverts or planned.plan.steps or kept.has_flights or is_waiting)
+        # A boosted pod that gets ready is news too.
+        is_boosting = self._boosts.next_look_seconds is not None
+        self._timing.is_busy = bool(reverts or planned.plan.steps or kept.has_flights or is_waiting or is_boosting)
+        if self._boosts.next_look_seconds is not None:
+            self._timing.replan_by(self._clocks.monotonic() + self._boosts.next_look_seconds)
         if self._writer.unanswered():
             self._timing.replan_by(self._clocks.monotonic() + LOOK_UP_SECONDS)
 
@@ -303,12 +310,16 @@ class Actor:
 
 
 def _ordered(
-    reverts: Sequence[PlanStep], steps: Sequence[PlanStep], restores: Sequence[PlanStep]
+    reverts: Sequence[PlanStep],
+    unboosts: Sequence[PlanStep],
+    steps: Sequence[PlanStep],
+    restores: Sequence[PlanStep],
 ) -> list[tuple[Action, PlanStep]]:
     """Put what people wait for behind what is taken back, what somebody starves for, and what that needs."""
     urgent = max((number for number, step in enumerate(steps, 1) if step.is_urgent), default=0)
     named = (
         (Action.REVERT, reverts),
+        (Action.UNBOOST, unboosts),
         (Action.RESIZE, steps[:urgent]),
         (Action.RESTORE, restores),
         (Action.RESIZE, steps[urgent:]),

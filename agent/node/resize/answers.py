@@ -18,7 +18,7 @@ from agent.core.machine.oom_score import OomScore
 from agent.core.plan.directives import STALE_SECONDS
 from agent.core.plan.plan import Plan, PlanStep
 from agent.core.resize.decision import Action, Decision
-from agent.core.resize.why import Acted, stale_oom_score
+from agent.core.resize.why import Acted, stale_oom_score, startup_boost_words
 from agent.core.resize.write_gate import may_resize
 from agent.metrics.acting_series import Trigger
 from agent.node.files.documents import CLUSTER, PLAN
@@ -73,6 +73,9 @@ class ActingAnswers:
             told=planned.directed.sentences(demand.workload),
             cpu=planned.plan.cpu,
             oom_score=self._oom_score(demand.pod.uid, identity.container or ""),
+            startup_boost=startup_boost_words(
+                demand.pod, identity.container or "", demand.orders, now_unix_seconds=self._parts.clocks.wall_now()
+            ),
         )
 
     def _oom_score(self, uid: str, name: str) -> OomScore | None:

@@ -51,6 +51,8 @@ from agent.node.resize.ledger_file import FILE_NAME as LEDGER_FILE
 from agent.node.resize.ledger_file import LedgerFile
 from agent.node.resize.memory_in_use import MemoryInUse
 from agent.node.resize.memory_shortages import MemoryShortages
+from agent.node.resize.quiet_cpu import QuietCpu
+from agent.node.resize.startup_boosts import StartupBoosts
 from agent.node.resize.step_sender import StepSender, reserve_of
 from agent.node.resize.teller import ActTeller
 from agent.node.resize.writer import StepWriter
@@ -130,6 +132,7 @@ class Acting:
         self.barriers = Barriers(parts, NodeGrounds(node))
         teller = ActTeller(parts, self.barriers, self._events(api))
         restoring = RestorePromises(parts.holds, parts.ledger)
+        boosts = StartupBoosts(ledger=parts.ledger, journal=parts.journal, series=parts.series, quiet=parts.quiet_cpu)
         self._taint_asker = self._made_taint_asker()
         self._cgroup_limits = cgroup_limits_of(settings, sampling)
         self._auditor = CgroupAuditor(
@@ -150,6 +153,7 @@ class Acting:
                 barriers=self.barriers,
                 teller=teller,
                 restoring=restoring,
+                boosts=boosts,
                 bucket=filling_bucket(
                     settings.act.resizes_per_minute,
                     reserve=reserve_of(settings.act.resizes_per_minute),
@@ -158,6 +162,7 @@ class Acting:
                 ),
             ),
             restoring=restoring,
+            boosts=boosts,
             keepers=self._keepers(parts),
             counts=node.metrics.loops.begin("acting"),
         )
@@ -216,6 +221,12 @@ class Acting:
             ),
             clocks=clocks,
             memory_in_use=MemoryInUse(node.sampling.mount, node.sampling.units).of,
+            quiet_cpu=QuietCpu(
+                rings=node.sampling.rings,
+                units=node.sampling.units,
+                capacity_millicores=machine.capacity_millicores,
+                interval_seconds=settings.sampling.interval_seconds,
+            ).of,
         )
 
     def _events(self, api: HttpApi) -> EventWriter | None:

@@ -40,7 +40,8 @@ class Barrier:
         """
         if action is Action.RESTORE:
             return self.reason in (PAUSED, *_OF_FIGURES)
-        return action is Action.REVERT and self.reason in _OF_FIGURES
+        # Nor to leave a boost on: when it ends was ordered at the pod's creation.
+        return action in (Action.REVERT, Action.UNBOOST) and self.reason in _OF_FIGURES
 
     @property
     def is_dry_run(self) -> bool:

@@ -6,11 +6,11 @@ Between a plan and a step of it time passes: a pod may have changed, a pause com
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from agent.core.cluster.node import NodeState
-from agent.core.cluster.pod import Pod
+from agent.core.cluster.pod import RUNNING, Pod
 from agent.core.cluster.workload import workload_of
 from agent.core.numbers.token_bucket import TokenBucket
 from agent.core.plan.demand import Kept
@@ -26,6 +26,7 @@ from agent.node.orders.restores import RestorePromises
 from agent.node.recommender.planner import Planned
 from agent.node.resize.acting_parts import ActingParts
 from agent.node.resize.barriers import Barriers
+from agent.node.resize.startup_boosts import StartupBoosts
 from agent.node.resize.teller import ActTeller
 from agent.node.resize.writer import StepWriter
 
@@ -76,10 +77,11 @@ class StepSender:
         barriers: Barriers,
         teller: ActTeller,
         restoring: RestorePromises,  # Is told what came of the steps of restores
+        boosts: StartupBoosts,  # Is told which were taken back
         bucket: TokenBucket,
     ) -> None:
         self._parts, self._writer, self._barriers, self._teller = parts, writer, barriers, teller
-        self._restoring, self._bucket = restoring, bucket
+        self._restoring, self._boosts, self._bucket = restoring, boosts, bucket
 
     def send(self, step: PlanStep, planned: Planned, action: Action) -> StepResult:
         """Send one step if it may be sent now."""
@@ -97,7 +99,7 @@ class StepSender:
         refusal = self._refusal(step, pod, state, planned, action, wall_now)
         if refusal is not None:
             log.debug("step left", extra={"pod": str(step.ref), "phase": step.phase, "reason": refusal})
-            if action is Action.RESTORE:  # somebody waits for it
+            if action in (Action.RESTORE, Action.UNBOOST):  # somebody waits for it
                 self._left(step, action, refusal, wall_now)
             return StepsEnd(reason=refusal) if refusal is Kept.PAUSED else StepWaits(reason=refusal)
         # What a person wants back is written whether there is room or not, as at once: the kubelet puts it off.
@@ -125,18 +127,21 @@ class StepSender:
         parts = self._parts
         orders, workload = parts.orders.of_pod(pod, state), workload_of(pod)
         directed = parts.orders.directed()
-        reserved = None
+        reserved, plan, is_unboost = None, parts.settings.plan, action is Action.UNBOOST
+        if is_unboost:
+            # It is over while a pod is young, or before it runs; and it is ours, whoever sizes the pod from now on.
+            pod, plan = replace(pod, phase=RUNNING), replace(plan, min_age_seconds=0.0)
         if action is not Action.RESTORE:
             reserved = reserved_reason(
                 pod,
                 orders,
                 workload,
                 now_unix_seconds=wall_now,
-                plan=parts.settings.plan,
+                plan=plan,
                 act=parts.settings.act,
                 is_pinned=pod.uid in parts.holds.pinned(wall_now),
                 is_namespace_known=pod.namespace not in state.unknown_namespaces,
-                by_cluster=directed.reserved(workload),
+                by_cluster=None if is_unboost else directed.reserved(workload),
             )
         return may_resize(
             step,
@@ -170,6 +175,8 @@ class StepSender:
     def _result(self, step: PlanStep, action: Action, decision: Decision, answer: ResizeAnswer) -> StepResult:
         """Heed the answer, and tell the pod's owner what concerns it."""
         if answer.is_done:
+            if action is Action.UNBOOST:
+                self._boosts.sent(step.ref.uid)
             if action is Action.REVERT:
                 self._teller.event(step.ref, EventReason.RESIZE_REVERTED, step.reason)
             return StepSent()

@@ -163,6 +163,8 @@ class SamplingLoop:
         os.close(self._wake_write)
         self._sampler.close()
         self._discovery.close()
+        if self._watched.ends is not None:
+            self._watched.ends.close()
 
     # -- one turn --------------------------------------------------------------------------------------------------
 
@@ -188,6 +190,8 @@ class SamplingLoop:
         return 0.0
 
     def _read_lane(self, now_ns: int, *, has_just_swept: bool) -> None:
+        if self._watched.ends is not None:
+            self._watched.ends.look()
         risen = self._lane.read(now_ns)
         if risen:
             self._listener.contention(risen)
@@ -255,6 +259,8 @@ class SamplingLoop:
             self._listener.skipped(reason, count)
 
     def _sweep(self, *, is_slow: bool, is_retry: bool) -> SweepResult:
+        if self._watched.ends is not None:
+            self._watched.ends.look()
         result = self._sampler.sweep(slow=is_slow, retry_absent=is_retry)
         for slot in result.gone:
             unit = self._units.in_slot(slot)

@@ -8,6 +8,7 @@ from pathlib import Path
 from agent.node.sampling.listener import Tally
 from agent.node.sampling.loop import SamplingLoop
 from agent.node.sampling.pod_cgroups import PodCgroups
+from agent.node.sampling.run_ends import RunEnds
 from agent.node.sampling.unit_table import UnitTable
 from agent.sensing.discovery import Discovery
 from agent.sensing.machine import Machine
@@ -29,4 +30,6 @@ class SamplingParts:
     loop: SamplingLoop
     pods: PodCgroups
     tally: Tally
+    ends: RunEnds | None
+    """What is left of containers that have ended; None = nobody asks for it."""
     open_files_limit: int

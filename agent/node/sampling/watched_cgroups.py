@@ -14,6 +14,7 @@ from typing import Final, Protocol
 from agent.core.cluster.unit import UnitIdentity, UnitResources
 from agent.node.sampling.moved_events import MovedEvents
 from agent.node.sampling.pod_cgroups import PodCgroups
+from agent.node.sampling.run_ends import RunEnds
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit
 from agent.sensing.discovery import Changes, Discovery, Found
 from agent.sensing.memory_events import MemoryEvents, OomKill
@@ -46,6 +47,7 @@ class WatchedCgroups:
         names: PodNames,
         on_refused: Callable[[str, Exception], None],  # Hears of a cgroup that cannot be watched for now, once
         pods: PodCgroups | None = None,  # Of whole pods and tiers; None = those are not sampled
+        ends: RunEnds | None = None,  # Keeps what is left of containers that go; None = nobody asks for it
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self.mount: Final = discovery.mount
@@ -54,6 +56,7 @@ class WatchedCgroups:
         self.units: Final = units
         self._rings, self._names, self._on_refused, self._clock_ns = rings, names, on_refused, clock_ns
         self._pod_cgroups = pods
+        self.ends: Final = ends
         self.events: MemoryEvents | None = None
         """None = memory.events cannot be polled, or not yet."""
         self._moved = MovedEvents(rings)
@@ -71,7 +74,7 @@ class WatchedCgroups:
             self.forget(path)
         self._follow_pods()
         for found in changes.appeared:
-            self._watch(found)
+            self._watch(found, is_new=changes.trigger != "start")
 
     def watch_missing(self) -> None:
         """Watch those that are there and are not: refused, or left behind by a failure in the midst of a change."""
@@ -106,6 +109,8 @@ class WatchedCgroups:
             return
         if self._pod_cgroups is not None:
             self._pod_cgroups.container_gone(path)
+        if self.ends is not None:
+            self.ends.went(unit)
         self.sampler.remove(unit.slot)
         self._rings.release(unit.slot)
         if self.events is not None:
@@ -140,7 +145,7 @@ class WatchedCgroups:
             for path in (*self._pods, *(unit.identity.cgroup_path for unit in self.units.all())):
                 self.events.add(path)
 
-    def _watch(self, found: Found) -> None:
+    def _watch(self, found: Found, *, is_new: bool = False) -> None:
         relative_path = found.path.lstrip("/")
         try:
             slot = self._attach(relative_path, found.inode)
@@ -159,9 +164,10 @@ class WatchedCgroups:
             return
         self._refused.pop(found.path, None)
         identity, resources = self._names.name(found.identity)
-        self.units.put(
-            self._with_limits(WatchedUnit(slot=slot, inode=found.inode, identity=identity, resources=resources))
-        )
+        unit = WatchedUnit(slot=slot, inode=found.inode, identity=identity, resources=resources)
+        self.units.put(self._with_limits(unit))
+        if self.ends is not None:
+            self.ends.came(unit, is_new=is_new)
         if self.events is not None:
             self.events.add(found.path)
 

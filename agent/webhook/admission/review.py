@@ -10,7 +10,7 @@ import base64
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 import msgspec
@@ -77,6 +77,9 @@ class ReviewFacts(Protocol):
 
     def allocatable(self, node: str | None) -> NodeAmounts | None:
         """Return what a node can allocate, or the most that any can; None = no node states it."""
+
+    def with_top_owner(self, pod: Pod) -> Pod:
+        """Return a pod that knows whom it stands for."""
 
     def rules(self) -> ClusterRules:
         """Return the cluster's rules."""
@@ -163,7 +166,11 @@ class Reviewer:
             node: The one node that it can go to; None = it may go to several.
             peer: The address that sent it in a review, which may be anybody's; None = it is known to be ordered.
         """
-        facts, workload, now = self._facts, workload_of(pod), self._clock()
+        facts, now = self._facts, self._clock()
+        if pod.created_unix_seconds is None:  # it is being created
+            pod = replace(pod, created_unix_seconds=now)
+        pod = facts.with_top_owner(pod)
+        workload = workload_of(pod)
         node_class = None if node is None else facts.node_class(node)
         rules, quotas = facts.rules(), facts.quotas(pod.namespace)
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, TypeVar
 
 from agent.core.cluster.facts import (
@@ -23,8 +24,9 @@ from agent.core.cluster.facts import (
     WrittenContainer,
 )
 from agent.core.cluster.node import Namespace
+from agent.core.cluster.pod import Pod, TopOwner
 from agent.core.cluster.versions import parse_version
-from agent.core.cluster.workload import Workload
+from agent.core.cluster.workload import Workload, with_top_owner
 from agent.core.history.rollup import NodeClass
 from agent.core.machine.pod_limits import POD_LEVEL
 from agent.core.orders.cluster_rules import read_rules
@@ -35,6 +37,8 @@ from agent.kube.cluster_json import (
     config_from_json,
     limit_range_from_json,
     node_facts_from_json,
+    owned_job_from_json,
+    pod_place_from_json,
     quota_from_json,
     vertical_autoscaler_from_json,
 )
@@ -65,7 +69,7 @@ class SourceStatus:
     """How one of the watches fares; for readyz and metrics."""
 
     name: str
-    """``pods``, ``nodes``, ``namespaces``, ``hpas``, ``vpas``, ``limitranges``, ``quotas`` or ``rules``."""
+    """``pods``, ``nodes``, ``namespaces``, ``hpas``, ``vpas``, ``limitranges``, ``quotas``, ``rules`` or ``jobs``."""
     is_listed: bool
     """All has been read at least once, or is known not to be there."""
     objects: int
@@ -88,6 +92,8 @@ class ClusterFacts:
         pace: WatchPace | None = None,
         on_pod: Callable[[PodPlace, bool], None] = lambda _place, _is_new: None,
         ask_seconds: float = ASK_SECONDS,
+        group_by: Sequence[str] = (),
+        reads_jobs: bool = False,
     ) -> None:
         """Prepare; nothing is asked yet.
 
@@ -96,6 +102,8 @@ class ClusterFacts:
             config_map: Its name: pause and rules.
             on_pod: Told of each pod that is brought, and whether it was not known before; from a watching thread.
             ask_seconds: Between two questions whether the server knows VerticalPodAutoscalers.
+            group_by: Labels that hold pods together (``workloads.groupBy``).
+            reads_jobs: Watch Jobs: whose run each is they say themselves.
         """
         self._api, self._ask_seconds = api, ask_seconds
         self._pace = pace if pace is not None else WatchPace()
@@ -106,7 +114,10 @@ class ClusterFacts:
         self._kubelets_take_pod_resources = False
         self._largest_allocatable: NodeAmounts | None = None
         self._smallest_capacity: NodeAmounts | None = None
-        self._pods = PodTable(time.monotonic, on_pod)
+        self._group_by = tuple(group_by)
+        self._jobs = Indexed(owned_job_from_json, lambda one: (one.namespace, one.name))
+        read_place = partial(pod_place_from_json, group_by=self._group_by, job_owner=self.job_owner)
+        self._pods = PodTable(time.monotonic, on_pod, read_place)
         self._nodes = Indexed(node_facts_from_json, lambda one: one.name)
         self._namespaces = Indexed(namespace_from_json, lambda one: one.name)
         self._hpas = ByTarget(autoscaler_from_json)
@@ -132,6 +143,11 @@ class ClusterFacts:
             self._watch("limitranges", "/api/v1/limitranges", self._limit_ranges),
             self._watch("quotas", "/api/v1/resourcequotas", self._quotas),
             self._watch("rules", maps, self._config, query=by_name, on_news=self._read_rules),
+            *(
+                [self._watch("jobs", "/apis/batch/v1/jobs", self._jobs, is_paged=True, metadata_only=True)]
+                if reads_jobs
+                else []
+            ),
         )
 
     def start(self) -> None:
@@ -164,6 +180,14 @@ class ClusterFacts:
         Its node's last reports of it come after it went.
         """
         return self._pods.gone_pod(uid)
+
+    def job_owner(self, namespace: str, job: str) -> TopOwner | None:
+        """Return whom a Job belongs to, itself if to nobody; None = it is not known, or Jobs are not read."""
+        return next((known.owner for known in self._jobs.find((namespace, job))), None)
+
+    def with_top_owner(self, pod: Pod) -> Pod:
+        """Return a pod that knows whom it stands for: by its labels, else by its Job as far as that is known here."""
+        return with_top_owner(pod, group_by=self._group_by, job_owner=self.job_owner)
 
     def pods_age_seconds(self) -> float:
         """Return for how long the server was not heard of pods; nothing is known of those younger than that."""

@@ -96,10 +96,13 @@ class PodTable(ReflectedObjects[PodPlace]):
     """The places of all pods; for any thread."""
 
     def __init__(
-        self, clock: Callable[[], float], on_pod: Callable[[PodPlace, bool], None] = lambda _place, _is_new: None
+        self,
+        clock: Callable[[], float],
+        on_pod: Callable[[PodPlace, bool], None] = lambda _place, _is_new: None,
+        read: Callable[[object], PodPlace] = pod_place_from_json,
     ) -> None:
         """Begin empty; ``on_pod`` is told of each pod that is brought, and whether it was not known before."""
-        super().__init__(pod_place_from_json, lambda one, other: one == other)
+        super().__init__(read, lambda one, other: one == other)
         self._clock, self._on_pod = clock, on_pod
         self._guard = threading.Lock()
         self._records: dict[Uid, bytes] = {}

@@ -16,10 +16,10 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Generic, NamedTuple, TypeVar
+from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
 from agent.core.cluster.facts import PodPlace
-from agent.core.history.rollup import RollupRow
+from agent.core.cluster.workload import RUN_KINDS, Workload
 from agent.core.numbers.token_bucket import WINDOW_SECONDS, TokenBucket
 from agent.kube.api import Api
 from agent.kube.errors import KubeError
@@ -78,11 +78,11 @@ class Caller:
 
 
 class Sender(NamedTuple):
-    """The agent that posts."""
+    """Who posts: an agent, or who imports history."""
 
     caller: Caller
     node: str
-    """As its token names it."""
+    """As its token names it; of who imports, the account."""
 
 
 Kept = TypeVar("Kept")
@@ -113,6 +113,30 @@ class _Memory(Generic[Kept]):
             self._kept.move_to_end(key)
             while len(self._kept) > self._most:
                 self._kept.popitem(last=False)
+
+
+class PodRow(Protocol):
+    """What a node tells of a container of a pod."""
+
+    @property
+    def workload(self) -> Workload:
+        """Return whose it is, as the node has it."""
+
+    @property
+    def container(self) -> str:
+        """Return its name."""
+
+    @property
+    def pod(self) -> str:
+        """Return the pod's name."""
+
+    @property
+    def pod_uid(self) -> str:
+        """Return the pod's uid, as the API has it."""
+
+    @property
+    def pod_age_seconds(self) -> float | None:
+        """Return its age; None = not known."""
 
 
 class Access:
@@ -297,8 +321,16 @@ class Access:
                 403, CallResult.WRONG_NODE, f"the token is of node {claimed}, the report of node {reported[:253]}"
             )
 
+    def workload_of(self, row: PodRow, remembered: Callable[[str], PodPlace | None]) -> Workload:
+        """Return whose a row is: of runs the webhook knows better, as it may read Jobs and nodes may not.
+
+        An agent of another version may also call a run by its Job where this one names the CronJob.
+        """
+        place = self._places.pod(row.pod_uid) or self._places.gone_pod(row.pod_uid) or remembered(row.pod_uid)
+        return row.workload if place is None or not _are_runs(place.workload, row.workload) else place.workload
+
     def row_fault(
-        self, caller: Caller, node: str, row: RollupRow, remembered: Callable[[str], PodPlace | None]
+        self, caller: Caller, node: str, row: PodRow, remembered: Callable[[str], PodPlace | None]
     ) -> str | None:
         """Return why a row may not come from a node; None = it may.
 
@@ -316,7 +348,7 @@ class Access:
             return f"podUid: the pod is not on node {node}"
         if (place.namespace, place.name) != (row.workload.namespace, row.pod):
             return f"pod: the uid is that of {place.namespace}/{place.name}"
-        if place.workload != row.workload:
+        if place.workload != row.workload and not _are_runs(place.workload, row.workload):
             owner = place.workload
             return f"workload: the pod belongs to {owner.kind} {owner.namespace}/{owner.name}"
         if not place.has_container(row.container):
@@ -329,7 +361,7 @@ class Access:
         known = None if place is None else place.containers
         return None if known is None else tuple(one.name for one in known)
 
-    def check_known(self, caller: Caller, rows: Iterable[RollupRow], *, end_age_seconds: float) -> None:
+    def check_known(self, caller: Caller, rows: Iterable[PodRow], *, end_age_seconds: float) -> None:
         """Wait for pods that began so lately that the watch may not have brought them: their rows are not foreign.
 
         Raises:
@@ -350,6 +382,32 @@ class Access:
                 retry_after_seconds=5.0,
             )
 
+    def known_writer(self, authorization: str | None, path: str, *, verb: str) -> Sender | None:
+        """Return who writes, from memory and at once; None = the API server must be asked.
+
+        Raises:
+            Denied: As ``reader``, where that is known or there is no token at all.
+        """
+        token = _bearer(authorization)
+        found = self._verdict(_hash(token))
+        if found is None:
+            self._looked_into(token)
+            return None
+        caller = _good(found)
+        allowed = self._readers.get(_right_key(caller, path, verb))
+        if allowed is False:
+            raise _no_right(caller, path, verb)
+        return Sender(caller, caller.username) if allowed else None
+
+    def writer(self, authorization: str | None, path: str, *, verb: str) -> Sender:
+        """Return who writes, by the name of the account, if RBAC grants the verb on the path as a nonResourceURL.
+
+        Raises:
+            Denied: As ``reader``.
+        """
+        caller = self.reader(authorization, path, verb=verb)
+        return Sender(caller, caller.username)
+
     def reader(self, authorization: str | None, path: str, *, verb: str = "get") -> Caller:
         """Return who calls with a header Authorization, if RBAC grants the verb on the path as a nonResourceURL.
 
@@ -357,16 +415,14 @@ class Access:
             Denied: As ``caller``; 403 where RBAC does not grant it.
         """
         caller = self.caller(authorization)
-        key = hashlib.sha256(
-            repr((caller.username, caller.groups, sorted(caller.extra.items()), verb, path)).encode()
-        ).digest()
+        key = _right_key(caller, path, verb)
         allowed = self._readers.get(key)
         if allowed is None:
             allowed = self._has_right(caller, verb, path)
             settings = self._settings
             self._readers.put(key, allowed, settings.verdict_seconds if allowed else settings.refusal_seconds)
         if not allowed:
-            raise Denied(403, CallResult.FORBIDDEN, f"{caller.username} may not {verb} the nonResourceURL {path}")
+            raise _no_right(caller, path, verb)
         return caller
 
     def _reviewed(self, token: str, budgets: tuple[TokenBucket, ...]) -> Caller | str:
@@ -419,6 +475,20 @@ class Access:
         except KubeError as error:
             reason = "the API server cannot be asked about the token now"
             raise Denied(503, CallResult.API_AWAY, reason, retry_after_seconds=AWAY_SECONDS) from error
+
+
+def _right_key(caller: Caller, path: str, verb: str) -> bytes:
+    known = caller.username, caller.groups, sorted(caller.extra.items()), verb, path
+    return hashlib.sha256(repr(known).encode()).digest()
+
+
+def _no_right(caller: Caller, path: str, verb: str) -> Denied:
+    return Denied(403, CallResult.FORBIDDEN, f"{caller.username} may not {verb} the nonResourceURL {path}")
+
+
+def _are_runs(one: Workload, other: Workload) -> bool:
+    """Return whether both may be names of one run's workload."""
+    return one.namespace == other.namespace and one.kind in RUN_KINDS and other.kind in RUN_KINDS
 
 
 def _hash(token: str) -> bytes:

@@ -24,6 +24,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from agent.core.history.job_run import RUNS_PATH
 from agent.metrics.call_result import CallKind
 from agent.metrics.exposition import MetricsPage
 from agent.settings.webhook_sections import ListeningSettings
@@ -109,6 +110,8 @@ class Services:
     """These may wait, each in one of a few threads."""
     evictions: Callable[[Call], HttpAnswer]
     taint: Callable[[Call], HttpAnswer]
+    history: Callable[[Call], HttpAnswer]
+    runs: Callable[[Call], HttpAnswer]
     workloads: Callable[[Call], HttpAnswer]
     workload: Callable[[Call], HttpAnswer]
     forget: Callable[[Call], HttpAnswer]
@@ -150,6 +153,8 @@ class WebhookApp:
                 Route("/v1/report", self._working(CallKind.REPORT, services.report, report), methods=["POST"]),
                 Route("/v1/evictions", self._working(CallKind.EVICTIONS, services.evictions, report), methods=["POST"]),
                 Route("/v1/taint", self._working(CallKind.TAINT, services.taint, MAX_QUESTION_BYTES), methods=["POST"]),
+                Route("/v1/history", self._working(CallKind.HISTORY, services.history, report), methods=["POST"]),
+                Route(RUNS_PATH, self._working(CallKind.RUNS, services.runs, report), methods=["POST"]),
                 Route("/v1/workloads", self._working(CallKind.READING, services.workloads, reading)),
                 Route(
                     "/v1/workloads/{namespace}/{kind}/{name}",

@@ -67,6 +67,8 @@ class AdviceBody(Body, kw_only=True):
     history_seconds: float | None = None
     pods: int | None = None
     newest_age_seconds: float | None = None
+    imported_hours: int = 0
+    """UTC hours of the last seven days of which no agent told: they count as read from Prometheus, with 10 % more."""
 
 
 class SignalBody(Body, kw_only=True):
@@ -153,6 +155,24 @@ class SizingQualityBody(Body, kw_only=True):
     memory: ResourceQualityBody
 
 
+class PastRunBody(Body, kw_only=True):
+    """One run of a container; of each figure the largest of its pods, null = not known."""
+
+    run: str
+    ended_age_seconds: float
+    duration_seconds: float
+    cpu_seconds: float | None
+    cpu_mean_millicores: float | None
+    cpu_p75_millicores: float | None
+    cpu_largest_millicores: float | None
+    memory_peak_bytes: int | None
+    memory_need_bytes: int | None
+    """Without the file cache that the kernel would have given back; null = it was killed, or not known."""
+    memory_at_kill_bytes: int | None
+    """null = it was not killed for want of memory."""
+    exit_code: int | None
+
+
 class ContainerBody(Body, kw_only=True):
     """One container of a workload."""
 
@@ -167,6 +187,10 @@ class ContainerBody(Body, kw_only=True):
     """null = nothing was folded yet, or ``statisticsFault`` says why."""
     quality: list[SizingQualityBody] = msgspec.field(default_factory=list)
     """By window; empty = no node told."""
+    imported: SideBody | None = None
+    """What was read from Prometheus, as it was read; null = nothing."""
+    runs: list[PastRunBody] = msgspec.field(default_factory=list)
+    """The last ones, newest first; of workloads whose pods end by themselves."""
 
 
 class FromBody(Body, kw_only=True):

@@ -18,6 +18,7 @@ from agent.core.cluster.facts import ClusterRules
 from agent.core.cluster.workload import Workload
 from agent.core.history.directive import WorkloadDirective
 from agent.core.history.hour_peaks import HourPeak
+from agent.core.history.job_run import JobRun
 from agent.core.history.quality import QualityWindow
 from agent.core.orders.policy_options import PolicyName
 from agent.metrics.webhook_series import WebhookMetrics
@@ -35,6 +36,7 @@ from agent.webhook.queries.workload_bodies import (
     KillBody,
     NodeBody,
     NodesBody,
+    PastRunBody,
     SideBody,
     SignalBody,
     SpreadBody,
@@ -46,7 +48,7 @@ from agent.webhook.queries.workload_bodies import (
 from agent.webhook.store.shapes import NodeMark, StoreAway
 from agent.webhook.workloads.index import WorkloadIndex
 from agent.webhook.workloads.percentiles import ContainerStatistics, SignalStatistics
-from agent.webhook.workloads.shapes import ContainerHistory, NodeSeen, RowHistory, WorkloadSeen
+from agent.webhook.workloads.shapes import ContainerHistory, MergedHistory, NodeSeen, RowHistory, WorkloadSeen
 
 _HOUR_SECONDS: Final = 3600
 
@@ -156,6 +158,9 @@ class Questions:
         parts = call.names
         workload = Workload(namespace=parts["namespace"], kind=parts["kind"], name=parts["name"])
         history = self._parts.histories.merged(workload)
+        runs = self._parts.histories.runs.last_of(workload, now_unix_seconds=now)
+        if history is None and any(runs.values()):
+            history = _of_runs(workload, runs)
         if history is None:
             return fault(404, f"nothing is known of {workload.kind} {workload.namespace}/{workload.name}")
         rules = self._parts.facts.rules()
@@ -178,6 +183,7 @@ class Questions:
                     hours=_hours(container),
                     classes=[_side(row, now) for row in container.classes],
                     nodes=[_side(row, now) for row in container.nodes],
+                    imported=None if container.imported is None else _side(container.imported, now),
                     statistics=_statistics_body(
                         statistics.get(container.container), container.nodes or container.classes
                     ),
@@ -187,6 +193,7 @@ class Questions:
                         if known is not None
                         for window in QualityWindow
                     ],
+                    runs=[_run_body(run, now) for run in runs.get(container.container, ())],
                 )
                 for container in history.containers
             ],
@@ -268,6 +275,36 @@ def _advice(policy: PolicyName, found: Estimate | NoEstimate) -> AdviceBody:
         history_seconds=found.history_seconds,
         pods=found.pods,
         newest_age_seconds=found.newest_age_seconds,
+        imported_hours=found.imported_hours,
+    )
+
+
+def _of_runs(workload: Workload, runs: Mapping[str, Sequence[JobRun]]) -> MergedHistory:
+    """Return what is known of a workload of which nothing but its runs is left."""
+    ended = [run.ended_unix_seconds for known in runs.values() for run in known]
+    return MergedHistory(
+        workload=workload,
+        first_unix_seconds=min(ended),
+        last_unix_seconds=max(ended),
+        containers=tuple(
+            ContainerHistory(container=name, hours=(), classes=(), nodes=()) for name, known in runs.items() if known
+        ),
+    )
+
+
+def _run_body(run: JobRun, now: float) -> PastRunBody:
+    return PastRunBody(
+        run=run.run,
+        ended_age_seconds=max(now - run.ended_unix_seconds, 0.0),
+        duration_seconds=run.duration_seconds,
+        cpu_seconds=run.cpu_seconds,
+        cpu_mean_millicores=run.cpu_mean_millicores,
+        cpu_p75_millicores=run.cpu_p75_millicores,
+        cpu_largest_millicores=run.cpu_largest_millicores,
+        memory_peak_bytes=run.memory_peak_bytes,
+        memory_need_bytes=run.memory_need_bytes,
+        memory_at_kill_bytes=run.memory_at_kill_bytes,
+        exit_code=run.exit_code,
     )
 
 

@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from agent.core.eviction.proposal import MAX_PROPOSALS, Verdict, Want
 from agent.core.eviction.taint_cap import TAINT_VERSION
+from agent.core.history.job_run import MAX_RUNS_A_POST, RUNS_SCHEMA
 from agent.core.history.quality import QUALITY_FIELDS
 from agent.core.history.rollup import SCHEMA_VERSION
 
@@ -181,6 +182,41 @@ class TaintQuestionBody(Body, kw_only=True):
     node: Subdomain
 
 
+class RunBody(Body, kw_only=True):
+    """One run of one container that has ended."""
+
+    namespace: Label
+    kind: Kind
+    workload: ObjectName
+    container: Label
+    pod: Subdomain
+    pod_uid: Uid
+    run: ObjectName
+    job: ObjectName | None = None
+    """The Job that controls the pod."""
+    ended_age_seconds: Seconds
+    """Before the sending."""
+    duration_seconds: Annotated[float, Meta(gt=0, le=1e9)]
+    cpu_seconds: Annotated[float, Meta(ge=0, le=1e12)] | None = None
+    cpu_mean_millicores: Annotated[float, Meta(ge=0, le=1e9)] | None = None
+    cpu_p75_millicores: Annotated[float, Meta(ge=0, le=1e9)] | None = None
+    cpu_largest_millicores: Annotated[float, Meta(ge=0, le=1e9)] | None = None
+    memory_peak_bytes: Bytes | None = None
+    memory_need_bytes: Bytes | None = None
+    """Without the file cache that the kernel would have given back; of runs that were not killed."""
+    memory_at_kill_bytes: Bytes | None = None
+    """What it had when the kernel killed in it for want of memory."""
+    exit_code: Annotated[int, Meta(ge=-(2**31), lt=2**31)] | None = None
+
+
+class RunsBody(Body, kw_only=True):
+    """Runs that have ended on a node."""
+
+    schema: Annotated[int, Meta(ge=1, le=RUNS_SCHEMA)]
+    node: Subdomain
+    runs: Annotated[list[RunBody], Meta(max_length=MAX_RUNS_A_POST)]
+
+
 class SchemaBody(Body, kw_only=True):
     """The version alone, of a body that is not understood."""
 
@@ -188,6 +224,13 @@ class SchemaBody(Body, kw_only=True):
 
 
 # What goes out
+
+
+class RunsReplyBody(Body, kw_only=True):
+    """What became of the runs."""
+
+    taken: Count
+    refused: list[RefusedRowBody]
 
 
 class FaultBody(Body, kw_only=True):

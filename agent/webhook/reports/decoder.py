@@ -11,7 +11,7 @@ import zlib
 from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -30,7 +30,6 @@ from agent.core.history.rollup import (
 from agent.core.numbers.bucket_scheme import ExponentialScheme
 from agent.webhook.reports.bodies import (
     MAX_BYTES,
-    DistributionBody,
     LooseReportBody,
     RawReportBody,
     ReportBody,
@@ -147,7 +146,7 @@ def decode_report(
     raws = _rows(head, most_listed + 1)
     if len(raws) > most_listed:
         raise ReportTooLarge(f"more than {most_listed} rows; allowed: at most {most_rows}")
-    if not _is_text(head.node_class.instance_type or ""):
+    if not is_text(head.node_class.instance_type or ""):
         raise NotAReport("nodeClass.instanceType: half a character")
     bounds = _Bounds(
         most_millicores=(cpus_of(head.node) or head.node_class.cpus) * 1000 * _RATE_SLACK,
@@ -286,7 +285,7 @@ def _row(raw: object) -> RowBody:
     return msgspec.convert(raw, RowBody)
 
 
-def _is_text(text: str) -> bool:
+def is_text(text: str) -> bool:
     """Return whether it can be written as UTF-8: Python's reader lets halves of characters through."""
     try:
         text.encode()
@@ -311,21 +310,19 @@ class _Bounds:
 
 
 def _contradiction(row: RowBody, *, interval_seconds: float, bounds: _Bounds) -> str | None:
-    if not _is_text(row.workload):
+    if not is_text(row.workload):
         return "workload: half a character"
     if row.covered_seconds > interval_seconds * 1.05 + _COVER_SLACK_SECONDS:
         return f"coveredSeconds: {row.covered_seconds:g} of an interval of {interval_seconds:g} s"
     most_samples = row.covered_seconds * _HIGHEST_HZ + 100
     most_millicores = bounds.most_millicores
-    if row.cpu is not None and (fault := _incoherence(row.cpu, CPU_BUCKETS, most_millicores, most_samples)):
+    if row.cpu is not None and (fault := incoherence(row.cpu, CPU_BUCKETS, most_millicores, most_samples)):
         return f"cpu.{fault}"
     if row.cpu_adjusted is not None and (
-        fault := _incoherence(row.cpu_adjusted, CPU_BUCKETS, 2 * most_millicores, most_samples)
+        fault := incoherence(row.cpu_adjusted, CPU_BUCKETS, 2 * most_millicores, most_samples)
     ):
         return f"cpuAdjusted.{fault}"
-    if row.memory is not None and (
-        fault := _incoherence(row.memory, MEMORY_BUCKETS, bounds.memory_bytes, most_samples)
-    ):
+    if row.memory is not None and (fault := incoherence(row.memory, MEMORY_BUCKETS, bounds.memory_bytes, most_samples)):
         return f"memory.{fault}"
     if row.cpu is None and row.cpu_adjusted is not None:
         return "cpuAdjusted: without cpu"
@@ -356,7 +353,28 @@ def _quality_fault(windows: Sequence[Sequence[float]], bounds: _Bounds) -> str |
     return None
 
 
-def _incoherence(body: DistributionBody, scheme: ExponentialScheme, most: float, most_samples: float) -> str | None:
+class SamplesBody(Protocol):
+    """Samples of one signal, as somebody sent them."""
+
+    @property
+    def count(self) -> int:
+        """How many."""
+
+    @property
+    def sum(self) -> float:
+        """Of them all."""
+
+    @property
+    def max(self) -> float:
+        """The largest."""
+
+    @property
+    def buckets(self) -> list[int]:
+        """Return bucket, count, bucket, count, ..."""
+
+
+def incoherence(body: SamplesBody, scheme: ExponentialScheme, most: float, most_samples: float) -> str | None:
+    """Return what is wrong with samples, their place first; None = nothing."""
     starts = _STARTS[scheme]
     numbers, counts = body.buckets[::2], body.buckets[1::2]
     if len(numbers) != len(counts):
@@ -381,7 +399,7 @@ def _incoherence(body: DistributionBody, scheme: ExponentialScheme, most: float,
 def _to_row(body: RowBody, bounds: _Bounds) -> RollupRow:
     """Return a sound row. What a node can never have is cut: waiting may double a demand, and a limit may be any."""
     most = int(bounds.memory_bytes)
-    adjusted = _to_distribution(body.cpu_adjusted)
+    adjusted = to_distribution(body.cpu_adjusted)
     if adjusted is not None and adjusted.max > bounds.most_millicores:
         adjusted = replace(
             adjusted,
@@ -396,9 +414,9 @@ def _to_row(body: RowBody, bounds: _Bounds) -> RollupRow:
         pod_uid=body.pod_uid,
         pod_age_seconds=body.pod_age_seconds,
         covered_seconds=body.covered_seconds,
-        cpu=_to_distribution(body.cpu),
+        cpu=to_distribution(body.cpu),
         cpu_adjusted=adjusted,
-        memory=_to_distribution(body.memory),
+        memory=to_distribution(body.memory),
         throttled_seconds=body.throttled_seconds,
         waiting_seconds=body.waiting_seconds,
         oom_kills=tuple(
@@ -419,7 +437,8 @@ def _up_to(buckets: Mapping[int, int], highest: int) -> dict[int, int]:
     return {**kept, highest: above} if above else kept
 
 
-def _to_distribution(body: DistributionBody | None) -> Distribution | None:
+def to_distribution(body: SamplesBody | None) -> Distribution | None:
+    """Return samples as they were sent; None = none were."""
     if body is None:
         return None
     buckets = dict(zip(body.buckets[::2], body.buckets[1::2], strict=True))

@@ -124,6 +124,7 @@ class Director:
             workload=workload,
             mode=_clipped(rule.get(names.MODE)),
             policy=_clipped(rule.get(names.POLICY)),
+            startup_boost=_clipped(rule.get(names.STARTUP_BOOST)),
             left_alone_for=_clipped(self._facts.left_alone_for(workload)),
             cpu_frozen_for=_clipped(frozen.cpu_for),
             memory_frozen_for=_clipped(frozen.memory_for),

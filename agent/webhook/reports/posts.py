@@ -18,11 +18,13 @@ import msgspec
 
 from agent.core.cluster.facts import NodeAmounts
 from agent.core.cluster.pod import PodRef
+from agent.core.cluster.workload import CRON_JOB_KIND, JOB_KIND, RUN_KINDS, Workload
 from agent.core.eviction.proposal import EvictionReply, PodAmounts, Proposal
 from agent.core.eviction.taint_cap import TaintRuling
 from agent.core.history.directive import Directives
 from agent.core.history.directive_json import directives_to_json
 from agent.core.history.hour_sketch import ReportInterval
+from agent.core.history.job_run import JobRun
 from agent.core.history.node_peaks import node_number
 from agent.core.history.rollup import SCHEMA_VERSION, Report, RollupRow
 from agent.core.history.rollup_merge import merged_row, weighed_row
@@ -38,6 +40,9 @@ from agent.webhook.reports.bodies import (
     RefusedRowBody,
     RepliesBody,
     ReplyBody,
+    RunBody,
+    RunsBody,
+    RunsReplyBody,
     TaintQuestionBody,
     TaintReplyBody,
     fault_text,
@@ -71,6 +76,9 @@ IN_DOUBT: Final = NodeAmounts(cpu_millicores=4000, memory_bytes=16 << 30)
 node that is not (a watch brings it within a second) is taken to have as little as any of them."""
 _PROPOSALS: Final = msgspec.json.Decoder(ProposalsBody)
 _TAINT_QUESTION: Final = msgspec.json.Decoder(TaintQuestionBody)
+_RUNS: Final = msgspec.json.Decoder(RunsBody)
+_RATE_SLACK: Final = 1.1
+"""A counter and a clock are not read at the same moment."""
 _Body = TypeVar("_Body")
 
 
@@ -91,6 +99,8 @@ class PostParts:
     """Whether a node may carry the overload taint."""
     taint_seconds: float
     """For how long a grant of it holds."""
+    followed: Callable[[], None]
+    """Told that runs of Jobs were kept: whoever follows them may look now."""
     appended: Callable[[int, Report], None]
     """Told of a report that was kept, and its id in the log: whoever follows the log may look now."""
 
@@ -112,7 +122,7 @@ class _OwnRows:
 
 
 class Posts:
-    """Answers ``/v1/report``, ``/v1/evictions`` and ``/v1/taint``; for any thread."""
+    """Answers ``/v1/report``, ``/v1/runs``, ``/v1/evictions`` and ``/v1/taint``; for any thread."""
 
     def __init__(
         self,
@@ -169,6 +179,12 @@ class Posts:
         """Return whether a node may taint itself."""
         result, answer = self._guarded(call, lambda: self._tainting(call))
         self._metrics.count_call(CallKind.TAINT, result)
+        return answer
+
+    def runs(self, call: Call) -> HttpAnswer:
+        """Take runs of Jobs that have ended."""
+        result, answer = self._guarded(call, lambda: self._run_taken(call, self._wall_clock()))
+        self._metrics.count_call(CallKind.RUNS, result)
         return answer
 
     def _guarded(self, call: Call, work: Callable[[], tuple[CallResult, HttpAnswer]]) -> tuple[CallResult, HttpAnswer]:
@@ -293,6 +309,8 @@ class Posts:
         containers: dict[str, Iterable[str]] = {}
         for number, row in zip(decoded.numbers, sent.rows, strict=True):
             reason = access.row_fault(caller, node, row, pods.place)
+            workload = access.workload_of(row, pods.place)
+            row = row if workload == row.workload else replace(row, workload=workload)
             if reason is not None:
                 foreign += 1
             elif late is not None:
@@ -363,6 +381,46 @@ class Posts:
         headers = {"ETag": f'"{etag}"'} if etag else {}
         return HttpAnswer(body=msgspec.json.encode(body), headers=headers)
 
+    # Runs
+
+    def _run_taken(self, call: Call, received: float) -> tuple[CallResult, HttpAnswer]:
+        caller, node = self._admitted(call, CallKind.RUNS)
+        body = _decoded(_RUNS, self._text(call))
+        access = self._parts.access
+        access.check_node(node, body.node)
+        before = self._parts.store.pods_of(node)
+        pods = RememberedPods(
+            node, lambda: before, now_unix_seconds=received, last_heard=lambda: self._parts.store.last_heard(node)
+        )
+        cpus, memory_bytes = self._capacity(node)
+        access.check_known(caller, [_claim(told) for told in body.runs], end_age_seconds=0.0)
+        taken: list[JobRun] = []
+        refused: list[RefusedRowBody] = []
+        for number, told in enumerate(body.runs):
+            claim = _claim(told)
+            workload = self._owner_of(told, access.workload_of(claim, pods.place))
+            reason = access.row_fault(caller, node, claim, pods.place)
+            if reason is None and workload.kind not in RUN_KINDS:
+                reason = f"kind: a {workload.kind} has no runs"
+            if reason is None:
+                reason = _beyond(told, most_millicores=cpus * 1000 * _RATE_SLACK, most_bytes=memory_bytes)
+            if reason is not None:
+                refused.append(RefusedRowBody(row=number, reason=reason))
+            else:
+                taken.append(_to_run(told, workload, received))
+        if taken:
+            self._parts.store.take_runs(taken)
+            self._parts.followed()
+        answer = msgspec.json.encode(RunsReplyBody(taken=len(taken), refused=refused))
+        return CallResult.ACCEPTED, HttpAnswer(body=answer)
+
+    def _owner_of(self, told: RunBody, workload: Workload) -> Workload:
+        """Return whose a run is: what its Job says, where Jobs are read, goes before names; a group before both."""
+        owner = None if told.job is None else self._parts.facts.job_owner(told.namespace, told.job)
+        if owner is None or workload.kind not in (JOB_KIND, CRON_JOB_KIND):
+            return workload
+        return Workload(namespace=told.namespace, kind=owner.kind, name=owner.name)
+
     # Proposals
 
     def _judged(self, call: Call) -> tuple[CallResult, HttpAnswer]:
@@ -401,6 +459,56 @@ class Posts:
             seconds=self._parts.taint_seconds if ruling.is_granted else 0.0,
         )
         return CallResult.ACCEPTED, HttpAnswer(body=msgspec.json.encode(reply))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Claim:
+    """The pod that a run is said to be of."""
+
+    workload: Workload
+    container: str
+    pod: str
+    pod_uid: str
+    pod_age_seconds: float | None
+
+
+def _claim(told: RunBody) -> _Claim:
+    return _Claim(
+        workload=Workload(namespace=told.namespace, kind=told.kind, name=told.workload),
+        container=told.container,
+        pod=told.pod,
+        pod_uid=told.pod_uid,
+        pod_age_seconds=told.duration_seconds + told.ended_age_seconds,
+    )
+
+
+def _beyond(told: RunBody, *, most_millicores: float, most_bytes: int) -> str | None:
+    """Return which figure is more than the node has; None = none is."""
+    for name in ("cpu_mean_millicores", "cpu_p75_millicores", "cpu_largest_millicores"):
+        if (getattr(told, name) or 0.0) > most_millicores:
+            return f"{name}: {getattr(told, name):g} of {most_millicores:g} that the node has"
+    for name in ("memory_peak_bytes", "memory_need_bytes", "memory_at_kill_bytes"):
+        if (getattr(told, name) or 0) > most_bytes:
+            return f"{name}: {getattr(told, name)} of {most_bytes} that the node has"
+    return None
+
+
+def _to_run(told: RunBody, workload: Workload, received: float) -> JobRun:
+    return JobRun(
+        workload=workload,
+        container=told.container,
+        run=told.pod if workload.kind == JOB_KIND else told.job or told.run,
+        ended_unix_seconds=received - told.ended_age_seconds,
+        duration_seconds=told.duration_seconds,
+        cpu_seconds=told.cpu_seconds,
+        cpu_mean_millicores=told.cpu_mean_millicores,
+        cpu_p75_millicores=told.cpu_p75_millicores,
+        cpu_largest_millicores=told.cpu_largest_millicores,
+        memory_peak_bytes=told.memory_peak_bytes,
+        memory_need_bytes=told.memory_need_bytes,
+        memory_at_kill_bytes=told.memory_at_kill_bytes,
+        exit_code=told.exit_code,
+    )
 
 
 def _decoded(decoder: msgspec.json.Decoder[_Body], text: bytes) -> _Body:

@@ -17,6 +17,7 @@ from agent.core.history.hour_sketch import ReportInterval
 from agent.core.history.node_peaks import node_number
 from agent.core.history.sketch_key import keys_of, range_of
 from agent.webhook.store.forget_entry import Forgetting, decode_forgetting, encode_forgetting
+from agent.webhook.store.job_runs import forget_runs
 from agent.webhook.store.node_hours import DAY_HOURS, KeyHours, decode, encode, unix_hours
 from agent.webhook.store.report_payload import BadPayloadError, decode_report
 from agent.webhook.store.shapes import ForgetWish, Forgotten, NodeDay
@@ -87,6 +88,8 @@ def forgotten(connection: Connection, wish: ForgetWish, now_unix_seconds: float)
     connection.execute(_STAND_IN_LINE)
     hours, is_known = _found(connection, wish)
     rows = _each(connection, hours, is_deleted=True)
+    if wish.workload is not None:
+        is_known |= forget_runs(connection, wish.workload) > 0
     if wish.node is not None:  # its marks and remembered pods stay: by them nothing is told a second time
         _forget_days(connection, wish.node, wish.since_unix_hour)
     # Late: from here on those who append wait.

@@ -196,3 +196,13 @@ class Forgotten:
     """Of the node, in the log and not folded yet."""
     is_known: bool
     """Whether the database knows anything of what was named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Imported:
+    """What became of hours that were imported."""
+
+    id: int | None
+    """The entry's place in the log; None = all of them stood there already, nothing was written."""
+    changed: int
+    """Hours written."""

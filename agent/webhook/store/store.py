@@ -16,10 +16,13 @@ from typing import Final
 
 from sqlalchemy import Connection, delete, insert, select, text
 
+from agent.core.history.job_run import JobRun
 from agent.webhook.store import forget_statements as store_forgetting
+from agent.webhook.store import job_runs
 from agent.webhook.store import schema as store_schema
 from agent.webhook.store.engine import StoreEngine, StorePatience
 from agent.webhook.store.forget_entry import Forgetting
+from agent.webhook.store.import_entry import encode_import, import_of
 from agent.webhook.store.marks import first_mark, moved
 from agent.webhook.store.node_hours import DAY_HOURS
 from agent.webhook.store.place import SqlitePlace
@@ -28,6 +31,7 @@ from agent.webhook.store.shapes import (
     FoldRaced,
     ForgetWish,
     Forgotten,
+    Imported,
     LogFolded,
     LoggedReport,
     NewReport,
@@ -68,6 +72,7 @@ from agent.webhook.store.tables import (
 
 log = logging.getLogger(__name__)
 
+RUNS_PIECE: Final = 2000
 _HOUR_SECONDS: Final = 3600
 _MARKS_OUTLAST_SECONDS: Final = 86_400
 """A report as old as the sketches may still be repeated; its mark must be there to tell."""
@@ -266,6 +271,52 @@ class Store:
         """Let sketches go and write into the log that all before is forgotten: it does not come back by a fold."""
         with self._engine.writing(is_long=True) as connection:
             return store_forgetting.forgotten(connection, wish, now_unix_seconds)
+
+    def take_imported(self, sketches: Iterable[StoredSketch], *, asked_by: str, now_unix_seconds: float) -> Imported:
+        """Keep hours that were imported, over those that stand there, and write into the log that they are new.
+
+        Hours that stand there already as they are change nothing. No fold writes under their keys.
+        """
+        given = {(one.unix_hour, one.key): one for one in sketches}
+        with self._engine.writing(is_long=True) as connection:
+            keys, hours = {key for _, key in given}, {hour for hour, _ in given}
+            known = {(one.unix_hour, one.key): one.payload for one in sketches_of(connection, keys, hours)}
+            # In the order of the table, so that two who import the same wait for each other and do not lock.
+            changed = [given[place] for place in sorted(given) if known.get(place) != given[place].payload]
+            if not changed:
+                connection.rollback()
+                return Imported(id=None, changed=0)
+            upsert = upsert_sketch(connection)
+            for piece in pieces(changed, PIECE):
+                connection.execute(
+                    upsert, [{"key": new.key, "unix_hour": new.unix_hour, "payload": new.payload} for new in piece]
+                )
+            # Late: from here on those who append wait.
+            place: int = connection.execute(NEXT_ID).scalar_one()
+            connection.execute(
+                insert(reports),
+                {
+                    **{"id": place, "node": "", "incarnation": "", "sequence": 0, "rows": 0},
+                    "received_unix_seconds": now_unix_seconds,
+                    "payload": encode_import(import_of(changed, asked_by)),
+                },
+            )
+        return Imported(id=place, changed=len(changed))
+
+    def take_runs(self, runs: Iterable[JobRun]) -> int:
+        """Keep runs of Jobs, each merged with what is known of it; return the number of the post."""
+        with self._engine.writing() as connection:
+            return job_runs.take_runs(connection, runs)
+
+    def runs_after(self, post: int, limit: int = RUNS_PIECE) -> tuple[list[JobRun], int]:
+        """Return the runs that later posts changed, oldest post first, and the last post; the same = no more yet."""
+        with self._engine.reading() as connection:
+            return job_runs.runs_after(connection, post, limit)
+
+    def expire_runs(self, now_unix_seconds: float) -> int:
+        """Let runs go that count for nothing any more; return how many."""
+        with self._engine.writing() as connection:
+            return job_runs.expire_runs(connection, now_unix_seconds)
 
     def fold(
         self,

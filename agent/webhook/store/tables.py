@@ -29,6 +29,8 @@ FOLDED_THROUGH: Final = "folded_through"
 EVICTION_TURN: Final = "eviction_turn"
 """How often anybody had the tables of evictions and taints to itself; locked by who has."""
 
+LAST_RUN_POST: Final = "last_run_post"
+"""How many posts of runs were taken; locked by who takes one."""
 NODE_HOURS_SINCE: Final = "node_hours_since"
 """The hour from which on ``node_hours`` is whole: sketches of earlier ones were folded without it."""
 
@@ -43,7 +45,8 @@ reports: Final = Table(
     Column("rows", Integer, nullable=False),
     Column("payload", LargeBinary, nullable=False),
 )
-"""The log of reports not folded yet; what is forgotten stands in it too, of no incarnation and with sequence 0."""
+"""The log of reports not folded yet; what is forgotten or imported stands in it too, of no incarnation and with
+sequence 0."""
 
 node_marks: Final = Table(
     "node_marks",
@@ -135,3 +138,25 @@ taint_grants: Final = Table(
     Column("until_unix_seconds", Float(53), nullable=False),
 )
 """Nodes that may taint themselves until then, and hold one of the places for as long."""
+
+job_runs: Final = Table(
+    "job_runs",
+    metadata,
+    Column("namespace", _Name, primary_key=True),
+    Column("workload_kind", _Name, primary_key=True),
+    Column("workload_name", _Name, primary_key=True),
+    Column("container", _Name, primary_key=True),
+    Column("run", _Name, primary_key=True),
+    Column("post", BigInteger, nullable=False, index=True),
+    Column("ended_unix_seconds", Float(53), nullable=False, index=True),
+    Column("duration_seconds", Float(53), nullable=False),
+    Column("cpu_seconds", Float(53), nullable=True),
+    Column("cpu_mean_millicores", Float(53), nullable=True),
+    Column("cpu_p75_millicores", Float(53), nullable=True),
+    Column("cpu_largest_millicores", Float(53), nullable=True),
+    Column("memory_peak_bytes", BigInteger, nullable=True),
+    Column("memory_need_bytes", BigInteger, nullable=True),
+    Column("memory_at_kill_bytes", BigInteger, nullable=True),
+    Column("exit_code", Integer, nullable=True),
+)
+"""The last runs of each container of a Job, CronJob or group; ``post`` says by which post each was last changed."""

@@ -11,11 +11,15 @@ from typing import Final
 
 from agent.core.cluster.workload import Workload
 from agent.core.history.directive_json import MOST_CONTAINERS
+from agent.core.history.imported import is_imported
 from agent.core.history.peak_rings import NodeNumbers, Slots
 from agent.core.history.rollup import NodeClass
 from agent.core.history.sketch_key import SketchKey
 from agent.webhook.workloads.rows import RowTable
 from agent.webhook.workloads.shapes import IndexOptions
+
+IMPORTED_RATIO: Final = 0.75
+"""Of the rows by class, in use up to which imported hours are taken into memory."""
 
 
 @dataclass(slots=True)
@@ -26,11 +30,18 @@ class ContainerEntry:
     classes: tuple[tuple[NodeClass, int], ...] = ()
     nodes: dict[str, int] | None = None
     """Of DaemonSets: row by node."""
+    imported: int | None = None
+    """The row of hours that were imported, in the table by class; None = there are none."""
 
     @property
     def rows(self) -> tuple[int, ...]:
         """Return all rows by class."""
         return tuple(row for _, row in self.classes)
+
+    @property
+    def is_empty(self) -> bool:
+        """Return whether nothing is known of it."""
+        return not self.classes and not self.nodes and self.imported is None
 
 
 @dataclass(slots=True)
@@ -60,6 +71,7 @@ class Entries:
         self.by_node: Final = RowTable(max_rows=options.max_node_rows, slots=self.slots, has_leaders=False)
         self.known: Final[dict[Workload, WorkloadEntry]] = {}
         self._classes: dict[NodeClass, NodeClass] = {}
+        self._most_with_imported = int(options.max_rows * IMPORTED_RATIO)
 
     def open_hour(self, unix_hour: int) -> None:
         """Let the rings hold an hour, unless they hold a later one in its place."""
@@ -112,6 +124,12 @@ class Entries:
                 container.nodes[intern(node)] = row
         return row
 
+    def imported_row(self, container: ContainerEntry) -> int | None:
+        """Find or begin the row of imported hours; None = there is no room but what is kept for agents' own."""
+        if container.imported is None and self.by_class.rings.rows < self._most_with_imported:
+            container.imported = self.by_class.give()
+        return container.imported
+
     def row_of(self, key: SketchKey) -> tuple[RowTable, int] | None:
         """Find or begin the row of a sketch; None = there is no room."""
         container = self.container(self.entry(key.workload), key.container)
@@ -119,6 +137,8 @@ class Entries:
             return None
         if isinstance(key.place, str):
             table, row = self.by_node, self.node_row(container, key.place)
+        elif is_imported(key):
+            table, row = self.by_class, self.imported_row(container)
         else:
             table, row = self.by_class, self.class_row(container, key.place)
         return None if row is None else (table, row)
@@ -131,7 +151,9 @@ class Entries:
                 self.by_class.take_back(row)
             for row in (container.nodes or {}).values():
                 self.by_node.take_back(row)
-            container.classes, container.nodes = (), None  # somebody may still hold it
+            if container.imported is not None:
+                self.by_class.take_back(container.imported)
+            container.classes, container.nodes, container.imported = (), None, None  # somebody may still hold it
 
     def forget_row(self, key: SketchKey) -> None:
         """Forget one row, and what is left of its container and workload if it was the last; it may be unknown."""
@@ -149,7 +171,7 @@ class Entries:
                 if node_class == key.place:
                     container.classes = tuple(one for one in container.classes if one[1] != row)
                     self.by_class.take_back(row)
-        if not container.classes and not container.nodes:
+        if container.is_empty:
             del entry.by_name[container.name]
         if not entry.by_name:
             del self.known[key.workload]
@@ -159,7 +181,7 @@ class Entries:
         entry = self.known[workload]
         for container in entry.containers:
             self._expire(container, oldest_unix_seconds)
-            if not (container.classes or container.nodes):
+            if container.is_empty:
                 del entry.by_name[container.name]
         if entry.by_name:
             return False
@@ -175,11 +197,15 @@ class Entries:
             if self.by_node.last[row] < oldest_unix_seconds and container.nodes is not None:
                 del container.nodes[node]
                 self.by_node.take_back(row)
+        if container.imported is not None and self.by_class.last[container.imported] < oldest_unix_seconds:
+            self.by_class.take_back(container.imported)
+            container.imported = None
 
     def span(self, entry: WorkloadEntry) -> tuple[float, float]:
         """Return from when to when a workload is known, Unix seconds."""
         rows = [(self.by_class, row) for container in entry.containers for row in container.rows]
         rows += [(self.by_node, row) for container in entry.containers for row in (container.nodes or {}).values()]
+        rows += [(self.by_class, one.imported) for one in entry.containers if one.imported is not None]
         first = min((int(table.first[row]) for table, row in rows), default=0)
         last = max((int(table.last[row]) for table, row in rows), default=0)
         return float(first), float(last)

@@ -13,6 +13,7 @@ from agent.core.admission.estimate import Estimate, EstimateSource
 from agent.core.history.directive import HOURS, ContainerDirective
 from agent.core.history.hour_peaks import HOUR_SECONDS, HourPeak
 from agent.core.history.hour_sketch import percentile_bucket
+from agent.core.history.imported import standing_in, widened, wider_amount
 from agent.core.history.minute_codec import Codes, decode
 from agent.core.history.minutes import CPU_STEPS, KIB
 from agent.core.history.node_claims import Most
@@ -39,23 +40,70 @@ class PolicyAnswer:
     memory_request_bytes: int | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """Rows of one table that are asked together, and the row of imported hours beside them; at least one of both."""
+
+    table: RowTable
+    rows: tuple[int, ...]
+    """Of agents."""
+    imported: int | None = None
+    imported_most: Most = AS_TOLD
+    """Up to what imported hours count."""
+
+    @property
+    def every(self) -> tuple[int, ...]:
+        """Return all rows."""
+        return self.rows if self.imported is None else (*self.rows, self.imported)
+
+    def newest(self) -> tuple[int, ...]:
+        """Return those with the newest hour; agents' before the imported one."""
+        return self.table.newest_of(self.rows or self.every)[0]
+
+    def peaks(self, most: Most) -> Codes:
+        """Return the largest values by hour, shape ``(2, n)``, those of agents up to ``most``."""
+        own = within(self.table.rings.peaks(self.rows), most) if self.rows else None
+        if self.imported is None:
+            assert own is not None  # noqa: S101 - there is a row
+            return own
+        imported = self.imported_peaks()
+        return imported if own is None else standing_in(own, imported)
+
+    def imported_peaks(self) -> Codes:
+        """Return the largest imported values by hour, with what is added to them; 0 where there are none."""
+        if self.imported is None:
+            return np.zeros((2, RING_HOURS), dtype=np.uint16)
+        return within(widened(self.table.rings.peaks((self.imported,))), self.imported_most)
+
+    def imported_hours(self, chosen: Bools) -> int:
+        """Count the chosen hours of which only the import knows."""
+        if self.imported is None:
+            return 0
+        alone = chosen & (self.table.rings.peaks((self.imported,)) > 0).any(axis=0)
+        if self.rows:
+            alone &= ~(self.table.rings.peaks(self.rows) > 0).any(axis=0)
+        return int(np.count_nonzero(alone))
+
+
 def cruise_estimate(
     source: EstimateSource,
-    table: RowTable,
-    rows: tuple[int, ...],
+    told: Told,
     *,
     slots: Slots,
     options: CruiseOptions,
     most: Most,
     now_unix_seconds: float,
 ) -> Estimate:
-    """Return the prediction of ``cruise`` from rows together, at least one; values count up to ``most``."""
-    told = table.rings.peaks(rows)
-    peaks = within(told, most)
+    """Return the prediction of ``cruise`` from rows together; values of agents count up to ``most``."""
+    table, chosen = told.table, slots.week(now_unix_seconds)
+    peaks = told.peaks(most)
     predicted = _largest(peaks, slots.predicting(options, now_unix_seconds))
-    week = _largest(peaks, slots.week(now_unix_seconds))
-    alone = _largest(told, slots.week(now_unix_seconds))[MEMORY]  # one node's: what several told is not cut
-    newest, _ = table.newest_of(rows)
+    week = _largest(peaks, chosen)
+    # One node's: what several told is not cut.
+    alone = _largest(table.rings.peaks(told.rows), chosen)[MEMORY] if told.rows else 0
+    newest = told.newest()
+    is_imported = newest == (told.imported,)
+    base = _imported_base if is_imported else _base
     return Estimate(
         source=source,
         policy=PolicyName.CRUISE,
@@ -63,13 +111,16 @@ def cruise_estimate(
         memory_request_bytes=_bytes(predicted[MEMORY]),
         cpu_max_millicores=_millicores(week[CPU]),
         memory_max_bytes=_bytes(week[MEMORY]),
-        oom_memory_bytes=oom_bytes(table, rows, options, most, now_unix_seconds),
-        cpu_base_millicores=_base(table, newest, CPU, most),
-        memory_base_bytes=_base(table, newest, MEMORY, most),
-        history_seconds=min(max(now_unix_seconds - min(int(table.first[row]) for row in rows), 0.0), HISTORY_SECONDS),
+        oom_memory_bytes=oom_bytes(told, options, most, now_unix_seconds),
+        cpu_base_millicores=base(table, newest, CPU, told.imported_most if is_imported else most),
+        memory_base_bytes=base(table, newest, MEMORY, told.imported_most if is_imported else most),
+        history_seconds=min(
+            max(now_unix_seconds - min(int(table.first[row]) for row in told.every), 0.0), HISTORY_SECONDS
+        ),
         pods=table.pods_of(newest),
-        newest_age_seconds=max(now_unix_seconds - max(int(table.last[row]) for row in rows), 0.0),
+        newest_age_seconds=max(now_unix_seconds - max(int(table.last[row]) for row in told.every), 0.0),
         memory_alone_bytes=_bytes(alone) if alone > week[MEMORY] else None,
+        imported_hours=told.imported_hours(chosen),
     )
 
 
@@ -89,18 +140,16 @@ def within(peaks: Codes, most: Most) -> Codes:
     return cut
 
 
-def oom_bytes(
-    table: RowTable, rows: tuple[int, ...], options: CruiseOptions, most: Most, now_unix_seconds: float
-) -> int | None:
+def oom_bytes(told: Told, options: CruiseOptions, most: Most, now_unix_seconds: float) -> int | None:
     """Return the largest figure of the kills that are remembered, up to what counts of memory; None = there is none.
 
     Each is bounded by what nodes other than the one that told of it saw.
     """
     since = now_unix_seconds - options.oom_retention_seconds
     figures = [
-        min(kills.largest_bytes, most.kill_bytes(kills.node))
-        for row in rows
-        for kills in table.kills_of(row)
+        min(kills.largest_bytes, (told.imported_most if row == told.imported else most).kill_bytes(kills.node))
+        for row in told.every
+        for kills in told.table.kills_of(row)
         if kills.newest_unix_seconds >= since
     ]
     return max(figures, default=0) or None
@@ -108,8 +157,7 @@ def oom_bytes(
 
 def container_directive(
     container: str,
-    table: RowTable,
-    rows: tuple[int, ...],
+    told: Told,
     *,
     node: int,
     slots: Slots,
@@ -117,13 +165,20 @@ def container_directive(
     most: Most,
     now_unix_seconds: float,
 ) -> ContainerDirective | None:
-    """Return what nodes other than the one with this number saw, up to ``most``; None = nothing."""
-    week = slots.week(now_unix_seconds)
+    """Return what nodes other than the one with this number saw, up to ``most``; None = nothing.
+
+    Imported hours are told where no agent told of the hour, this node's neither.
+    """
+    week, rings = slots.week(now_unix_seconds), told.table.rings
+    seen: Codes = within(rings.peaks_without(told.rows, node), most)
+    if told.imported is not None:
+        is_known = rings.peaks(told.rows) > 0 if told.rows else np.zeros(seen.shape, dtype=np.bool_)
+        seen = np.where(is_known, seen, told.imported_peaks())
     # A slot always stands for the same hour of the day: 192 are eight times 24, and hour 0 was a midnight.
-    others = np.where(week, within(table.rings.peaks_without(rows, node), most), np.uint16(0))
+    others = np.where(week, seen, np.uint16(0))
     by_hour: Codes = others.reshape(2, RING_HOURS // HOURS, HOURS).max(axis=1)
     largest = by_hour.max(axis=1).tolist()
-    killed_bytes = oom_bytes(table, rows, options, most, now_unix_seconds)
+    killed_bytes = oom_bytes(told, options, most, now_unix_seconds)
     if killed_bytes is None and not any(largest):
         return None
     codes = by_hour.tolist()
@@ -149,7 +204,7 @@ def row_history(
         pods=table.pods_of((row,)),
         cpu_base_millicores=_base(table, (row,), CPU),
         memory_base_bytes=_base(table, (row,), MEMORY),
-        hours=hour_peaks(table, (row,), slots),
+        hours=hour_peaks(Told(table=table, rows=(row,)), slots),
         kills=tuple(
             OomHour(
                 newest_unix_seconds=float(kills.newest_unix_seconds),
@@ -161,11 +216,11 @@ def row_history(
     )
 
 
-def hour_peaks(table: RowTable, rows: tuple[int, ...], slots: Slots) -> tuple[HourPeak, ...]:
+def hour_peaks(told: Told, slots: Slots) -> tuple[HourPeak, ...]:
     """Return the peaks of rows together hour by hour, oldest first; hours in which nothing was known are absent."""
-    if not rows:
+    if not told.every:
         return ()
-    amounts, has = decode(table.rings.peaks(rows))
+    amounts, has = decode(told.peaks(AS_TOLD))
     has &= slots.used
     there = np.flatnonzero(has.any(axis=0))
     ordered = there[np.argsort(slots.hours[there])]
@@ -195,6 +250,14 @@ def _base(table: RowTable, rows: tuple[int, ...], resource: int, most: Most = AS
     code = min(int(table.rings.peaks(rows)[resource, slot]), most.cpu if resource == CPU else most.memory)
     largest = _millicores(code) if resource == CPU else _bytes(code)
     return base if largest is None else min(base, largest)
+
+
+def _imported_base(table: RowTable, rows: tuple[int, ...], resource: int, most: Most) -> int | None:
+    """Return the same of a row of imported hours, with what is added to them."""
+    base = _base(table, rows, resource)
+    if base is None:
+        return None
+    return min(wider_amount(base), int(most.cpu_millicores) if resource == CPU else most.memory_bytes)
 
 
 # Peaks of one size come again and again: to look one up takes a tenth of what working it out does. 1 MB each.

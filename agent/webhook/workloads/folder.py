@@ -22,6 +22,7 @@ from agent.core.history.rollup import RollupRow
 from agent.core.history.sketch_key import keys_of
 from agent.core.numbers.allowed_range import Between
 from agent.webhook.store.forget_entry import Forgetting, is_forgetting, rows_left
+from agent.webhook.store.import_entry import is_import
 from agent.webhook.store.node_hours import DAY_HOURS, with_hour
 from agent.webhook.store.report_payload import BadPayloadError, decode_report
 from agent.webhook.store.shapes import WRONG_CLOCK_SECONDS, FoldRaced, LogFolded, LoggedReport, NodeDay, StoredSketch
@@ -192,7 +193,7 @@ class Folder:
     ) -> Iterator[_Place]:
         """Return where the rows of reports count; those that a later entry of the log forgets count nowhere."""
         for logged in reports:
-            if is_forgetting(logged.payload):
+            if is_forgetting(logged.payload) or is_import(logged.payload):
                 continue
             try:
                 report = decode_report(logged.payload)

@@ -6,7 +6,8 @@ loaded, for one piece of them.
 A row stands for one container of a workload on all nodes of one class, and for DaemonSets there is another per node.
 What is asked of the workload is the largest over its rows. Times are those of the receivers' clocks; a row of a report
 counts in the UTC hour that holds the middle of its interval. In which order reports come does not matter, and an index
-that was loaded from the store answers as one that took every report itself.
+that was loaded from the store answers as one that took every report itself. Hours that were imported
+(``core.history.imported``) have a row of their own, and count where no agent told of the hour.
 
 Outliers: the largest value of an hour counts, whoever reported it. Values were bounded by the receiver, and what one
 node alone claims of a container counts up to four times what any other node saw of it in the hours that are kept, and
@@ -23,10 +24,11 @@ from sys import intern
 from typing import Final
 
 from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate, is_stood_in_for, standing_in
-from agent.core.cluster.workload import DAEMON_SET_KIND, Workload
+from agent.core.cluster.workload import DAEMON_SET_KIND, RUN_KINDS, Workload
 from agent.core.history.directive import ContainerDirective
 from agent.core.history.hour_peaks import HOUR_SECONDS
 from agent.core.history.hour_sketch import ReportInterval
+from agent.core.history.imported import imported_key
 from agent.core.history.node_claims import Most, NodeClaim, claim_of, most_of
 from agent.core.history.node_peaks import node_number
 from agent.core.history.peak_rings import CPU, MEMORY
@@ -35,12 +37,15 @@ from agent.core.history.sketch_key import SketchKey, keys_of, parse_key
 from agent.core.orders.plan_options import PlanOptions
 from agent.core.orders.policy_options import PolicyName
 from agent.core.orders.resolution import listed
+from agent.core.orders.run_options import RunOptions
 from agent.core.recommender.registry import PolicyOptions
 from agent.webhook.cluster.facts import ClusterFacts
 from agent.webhook.store.forget_entry import Forgetting
 from agent.webhook.workloads.entries import ContainerEntry, Entries, WorkloadEntry
 from agent.webhook.workloads.estimates import (
+    AS_TOLD,
     PolicyAnswer,
+    Told,
     container_directive,
     cruise_estimate,
     hour_peaks,
@@ -52,7 +57,7 @@ from agent.webhook.workloads.loader import LoadedSketches, SketchLoad
 from agent.webhook.workloads.policy_demand import Asked, Key, Place, Preparation, Tables, due
 from agent.webhook.workloads.quality import MergedQuality, NodeQualities
 from agent.webhook.workloads.reporting_nodes import ReportingNodes
-from agent.webhook.workloads.rows import RowTable
+from agent.webhook.workloads.runs import RunIndex
 from agent.webhook.workloads.shapes import (
     ContainerHistory,
     IndexOptions,
@@ -82,15 +87,18 @@ class WorkloadIndex:
         sized_kinds: Collection[str] = SIZED_KINDS,
         min_age_seconds: float = MIN_AGE_SECONDS,
         cluster: ClusterFacts | None = None,
+        jobs: RunOptions | None = None,
     ) -> None:
         """Begin empty.
 
         Args:
             sized_kinds: Of owners whose pods are sized (``plan.managedKinds``); others get new names all the time.
             min_age_seconds: History a workload must have before new pods are sized by it (``plan.minAgeSeconds``).
+            jobs: How runs count; None = as by default.
             cluster: What bounds claims; None = neither requests nor nodes are known, and nodes alone bound each other.
         """
         self.options: Final = options
+        self.runs: Final = RunIndex(jobs if jobs is not None else RunOptions())
         self._sized_kinds = frozenset(sized_kinds)
         self._min_age_seconds = min_age_seconds
         self._cruise = policies.cruise
@@ -190,6 +198,7 @@ class WorkloadIndex:
         workloads = {key.workload for key in keys}
         if forgetting.workload is not None:
             workloads.add(forgetting.workload)
+            self.runs.forget(forgetting.workload)
             with self._lock:
                 self._entries.forget(forgetting.workload)
                 self._qualities.forget(forgetting.workload)
@@ -240,6 +249,7 @@ class WorkloadIndex:
             gone += is_gone
         with self._lock:
             self._nodes.expire(oldest)
+        self.runs.expire(now_unix_seconds)
         return gone
 
     # -- asking -----------------------------------------------------------------------------------------------------
@@ -274,6 +284,8 @@ class WorkloadIndex:
         """
         if not self._is_loaded:
             return NoEstimate.NOT_LOADED
+        if workload.kind in RUN_KINDS:
+            return self.runs.estimate(workload, container, policy=policy, now_unix_seconds=now_unix_seconds)
         with self._lock:
             entry = self._entries.known.get(workload)
             if entry is None:
@@ -292,6 +304,13 @@ class WorkloadIndex:
             is_nearer = predicted.source is EstimateSource.NODE
             return answer if isinstance(answer, Estimate) and not is_nearer else standing_in(predicted, policy)
 
+    def _told(self, found: ContainerEntry, workload: Workload) -> Told:
+        """Return all rows by class, with the imported one."""
+        most = AS_TOLD
+        if found.imported is not None:
+            most = self.bounds(workload, found.name, NodeClaim(), NodeClaim())
+        return Told(table=self._by_class, rows=found.rows, imported=found.imported, imported_most=most)
+
     def _predicted(
         self,
         entry: WorkloadEntry,
@@ -301,9 +320,9 @@ class WorkloadIndex:
         now_unix_seconds: float,
     ) -> Estimate | NoEstimate:
         """Return the estimate of ``cruise``, by the nearest history that is old enough."""
-        for source, table, rows in self._sources(found, node, node_class):
-            if self._is_old_enough(table, rows, now_unix_seconds):
-                return self._estimated(source, entry, found, table, rows, now_unix_seconds)
+        for source, told in self._sources(entry, found, node, node_class):
+            if self._is_old_enough(told, now_unix_seconds):
+                return self._estimated(source, entry, found, told, now_unix_seconds)
         return NoEstimate.TOO_YOUNG
 
     def _answered(
@@ -317,15 +336,15 @@ class WorkloadIndex:
         is_ordered: bool,
     ) -> Estimate | NoEstimate:
         """Return the estimate by the nearest answer; of DaemonSets there is one for each class of nodes."""
-        if not self._is_old_enough(self._by_class, found.rows, now_unix_seconds):
+        if not self._is_old_enough(self._told(found, entry.workload), now_unix_seconds):
             return NoEstimate.TOO_YOUNG
         if is_ordered:
             self._asked.note(policy, entry.workload, now_unix_seconds)
-        for source, table, rows in self._sources(found, None, node_class):
+        for source, told in self._sources(entry, found, None, node_class):
             of_class = node_class if source is EstimateSource.NODE_CLASS else None
             answer = self._asked.answer_of(policy, entry.workload, (found.name, of_class))
-            if answer is not None and self._is_old_enough(table, rows, now_unix_seconds):
-                estimated = self._estimated(source, entry, found, table, rows, now_unix_seconds)
+            if answer is not None and self._is_old_enough(told, now_unix_seconds):
+                estimated = self._estimated(source, entry, found, told, now_unix_seconds)
                 return with_answer(estimated, policy, answer)
         return NoEstimate.NOT_LOADED
 
@@ -334,8 +353,7 @@ class WorkloadIndex:
         source: EstimateSource,
         entry: WorkloadEntry,
         found: ContainerEntry,
-        table: RowTable,
-        rows: tuple[int, ...],
+        told: Told,
         now_unix_seconds: float,
     ) -> Estimate:
         most = self._most(entry.workload, found)
@@ -345,10 +363,10 @@ class WorkloadIndex:
             else self.bounds(entry.workload, found.name, NodeClaim(), NodeClaim())
         )
         nearest = cruise_estimate(
-            source, table, rows, slots=self._slots, options=self._cruise, most=own, now_unix_seconds=now_unix_seconds
+            source, told, slots=self._slots, options=self._cruise, most=own, now_unix_seconds=now_unix_seconds
         )
         # A kill counts wherever it was: as the agents are told.
-        anywhere = oom_bytes(self._by_class, found.rows, self._cruise, most, now_unix_seconds)
+        anywhere = oom_bytes(self._told(found, entry.workload), self._cruise, most, now_unix_seconds)
         largest = max(nearest.oom_memory_bytes or 0, anywhere or 0) or None
         return nearest if largest == nearest.oom_memory_bytes else replace(nearest, oom_memory_bytes=largest)
 
@@ -373,18 +391,27 @@ class WorkloadIndex:
         return most_of(cpu, memory, written=written, largest=self._cluster.largest_allocatable())
 
     def _sources(
-        self, found: ContainerEntry, node: str | None, node_class: NodeClass | None
-    ) -> Iterator[tuple[EstimateSource, RowTable, tuple[int, ...]]]:
-        if node is not None and found.nodes is not None and node in found.nodes:
-            yield EstimateSource.NODE, self._by_node, (found.nodes[node],)
-        alike = tuple(row for known, row in found.classes if known == node_class)
-        if alike:
-            yield EstimateSource.NODE_CLASS, self._by_class, alike
-        if found.classes:
-            yield EstimateSource.WORKLOAD, self._by_class, found.rows
+        self, entry: WorkloadEntry, found: ContainerEntry, node: str | None, node_class: NodeClass | None
+    ) -> Iterator[tuple[EstimateSource, Told]]:
+        """Return whose histories there are, the nearest first.
 
-    def _is_old_enough(self, table: RowTable, rows: tuple[int, ...], now_unix_seconds: float) -> bool:
+        An import does not tell on what nodes it was: of a DaemonSet, whose pods differ by where they run, it counts
+        for the workload as a whole alone.
+        """
+        if node is not None and found.nodes is not None and node in found.nodes:
+            yield EstimateSource.NODE, Told(table=self._by_node, rows=(found.nodes[node],))
+        alike = tuple(row for known, row in found.classes if known == node_class)
+        whole = self._told(found, entry.workload)
+        if alike:
+            is_by_class = entry.workload.kind == DAEMON_SET_KIND
+            nearest = Told(table=self._by_class, rows=alike) if is_by_class else replace(whole, rows=alike)
+            yield EstimateSource.NODE_CLASS, nearest
+        if whole.every:
+            yield EstimateSource.WORKLOAD, whole
+
+    def _is_old_enough(self, told: Told, now_unix_seconds: float) -> bool:
         """Return whether there is enough history in the last seven days: what is older is no part of any prediction."""
+        table, rows = told.table, told.every
         if not rows:
             return False
         first = min(int(table.first[row]) for row in rows)
@@ -408,13 +435,12 @@ class WorkloadIndex:
         directives: list[ContainerDirective] = []
         for container in self._containers_of(workload):
             with self._lock:
-                rows = container.rows
-                if not rows:  # forgotten meanwhile
+                told = self._told(container, workload)
+                if not told.every:  # forgotten meanwhile
                     continue
                 directive = container_directive(
                     container.name,
-                    self._by_class,
-                    rows,
+                    told,
                     node=number,
                     slots=self._slots,
                     options=self._cruise,
@@ -436,7 +462,7 @@ class WorkloadIndex:
         with self._lock:
             entry = self._entries.known.get(workload)
             for container in () if entry is None else entry.containers:
-                for row in container.rows:
+                for row in self._told(container, workload).every:
                     for kills in self._by_class.kills_of(row):
                         newest = max(newest or 0.0, float(kills.newest_unix_seconds))
         return newest
@@ -458,13 +484,16 @@ class WorkloadIndex:
             workload=entry.workload,
             first_unix_seconds=first,
             last_unix_seconds=last,
-            containers=tuple(self._merged(container) for container in containers),
+            containers=tuple(self._merged(entry.workload, container) for container in containers),
         )
 
-    def _merged(self, container: ContainerEntry) -> ContainerHistory:
+    def _merged(self, workload: Workload, container: ContainerEntry) -> ContainerHistory:
         with self._lock:
             classes, nodes = container.classes, sorted((container.nodes or {}).items())
-            hours = hour_peaks(self._by_class, container.rows, self._slots)
+            hours = hour_peaks(self._told(container, workload), self._slots)
+            imported = None
+            if container.imported is not None:
+                imported = row_history(self._by_class, container.imported, self._slots)
         by_class: list[RowHistory] = []
         for node_class, row in classes:
             with self._lock:
@@ -473,7 +502,9 @@ class WorkloadIndex:
         for node, row in nodes:
             with self._lock:
                 by_node.append(row_history(self._by_node, row, self._slots, node=node))
-        return ContainerHistory(container=container.name, classes=tuple(by_class), nodes=tuple(by_node), hours=hours)
+        return ContainerHistory(
+            container=container.name, classes=tuple(by_class), nodes=tuple(by_node), hours=hours, imported=imported
+        )
 
     def quality(self, workload: Workload, now_unix_seconds: float) -> MergedQuality | None:
         """Return how good a workload's sizing was, over its containers and all nodes; None = nobody told."""
@@ -544,7 +575,7 @@ class WorkloadIndex:
                     entry = self._entries.known.get(workload)
                     containers = () if entry is None else entry.containers
                     if entry is not None and any(
-                        self._is_old_enough(self._by_class, container.rows, now_unix_seconds)
+                        self._is_old_enough(self._told(container, workload), now_unix_seconds)
                         for container in containers
                     ):
                         self._asked.require(policy, entry.workload)
@@ -586,11 +617,19 @@ class WorkloadIndex:
             return self._asked.tables()
 
     def places(self, workload: Workload) -> tuple[SketchKey, ...]:
-        """Return under which keys the store has a workload's histories by class; empty = it is not known."""
-        return tuple(
+        """Return under which keys the store has a workload's histories by class; empty = it is not known.
+
+        The imported ones are among them.
+        """
+        containers = self._containers_of(workload)
+        own = [
             SketchKey(workload, container.name, node_class)
-            for container in self._containers_of(workload)
+            for container in containers
             for node_class, _ in container.classes
+        ]
+        return (
+            *own,
+            *(imported_key(workload, container.name) for container in containers if container.imported is not None),
         )
 
     def answer(

@@ -2,13 +2,14 @@
 
 Histograms merge, so a percentile is that of all samples of all pods. The end of its bucket is told: at most 5 % too
 high, and at most 1m or 1 MB where that is more.
+Imported hours count where no agent told of the hour, with what is added to them (``core.history.imported``).
 The running minutes are not in it: reports lie in the log for a while before they are folded.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass
 from math import ceil
 from typing import Final, Protocol
@@ -16,6 +17,7 @@ from typing import Final, Protocol
 from agent.core.cluster.workload import Workload
 from agent.core.history.hour_peaks import hour_of
 from agent.core.history.hour_sketch import HourSketch, Samples, cpu_percentile_millicores, memory_percentile_bytes
+from agent.core.history.imported import is_imported, widen
 from agent.core.history.sketch_key import SketchKey
 from agent.webhook.store.shapes import StoredSketch
 from agent.webhook.store.sketch_bytes import BadSketchError, decode
@@ -74,16 +76,26 @@ class Statistics:
 
     def of(self, workload: Workload, now_unix_seconds: float) -> dict[str, ContainerStatistics]:
         """Return them by container; one without a sketch is left out."""
-        container_of = {str(place): place.container for place in self._places(workload)}
+        places = {str(place): place for place in self._places(workload)}
         last = hour_of(now_unix_seconds)
         sums: dict[str, _Sum] = {}
-        for stored in self._store.sketches_of(list(container_of), range(last - HOURS + 1, last + 1)):
+        imported: list[tuple[str, int, HourSketch]] = []
+        for stored in self._store.sketches_of(list(places), range(last - HOURS + 1, last + 1)):
             try:
                 sketch = decode(stored.payload, stored.unix_hour)
             except BadSketchError as error:
                 log.warning("sketch unreadable", extra={"reason": str(error)})
                 continue
-            sums.setdefault(container_of[stored.key], _Sum()).add(stored.unix_hour, sketch)
+            place = places[stored.key]
+            if is_imported(place):
+                imported.append((place.container, stored.unix_hour, sketch))
+            else:
+                sums.setdefault(place.container, _Sum()).add(stored.unix_hour, sketch)
+        told = {container: frozenset(one.hours) for container, one in sums.items()}
+        for container, unix_hour, sketch in imported:
+            if unix_hour not in told.get(container, ()):
+                widen(sketch)
+                sums.setdefault(container, _Sum()).add(unix_hour, sketch)
         return {container: one.statistics() for container, one in sums.items()}
 
 
@@ -94,6 +106,10 @@ class _Sum:
         self._cpu, self._demand, self._memory = Samples(), Samples(), Samples()
         self._hours: set[int] = set()
         self._newest = HourSketch()
+
+    @property
+    def hours(self) -> Set[int]:
+        return self._hours
 
     def add(self, unix_hour: int, sketch: HourSketch) -> None:
         self._cpu.merge(sketch.cpu)

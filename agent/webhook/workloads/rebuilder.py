@@ -13,7 +13,8 @@ CPU in the sixth (bursts: 182m for 163m, its percentile stands at the foot of th
 is the same in all; ``plimsoll``, which looks at the last quarter of each hour, is up to 1 % off either way in CPU.
 
 An answer is for the workload as a whole, all node classes together. Of DaemonSets, whose pods differ by where they
-run, there is one for each class, and the largest of them is that of the workload.
+run, there is one for each class, and the largest of them is that of the workload. Imported hours count where no agent
+told of the hour, with what is added to them (``core.history.imported``).
 """
 
 from __future__ import annotations
@@ -23,15 +24,16 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
-from typing import Annotated, Final
+from typing import Annotated, Final, NamedTuple
 
 import numpy as np
 
 from agent.core.cluster.workload import DAEMON_SET_KIND, Workload
 from agent.core.history.hour_peaks import HOUR_SECONDS, MINUTES_PER_HOUR, hour_of
 from agent.core.history.hour_sketch import HourSketch, cpu_percentile_millicores, memory_percentile_bytes
+from agent.core.history.imported import is_imported, widen
 from agent.core.history.minutes import OutOfMemory
-from agent.core.history.node_claims import Most, claim_of
+from agent.core.history.node_claims import Most, NodeClaim, claim_of
 from agent.core.history.node_peaks import Leaders
 from agent.core.history.rollup import NodeClass
 from agent.core.history.sketch_key import SketchKey
@@ -41,7 +43,7 @@ from agent.core.numbers.arrays import Floats
 from agent.core.orders.policy_options import PolicyName
 from agent.core.recommender.policy import Policy, Present
 from agent.core.recommender.registry import PolicyOptions, make, remembered_days
-from agent.webhook.store.shapes import StoreAway
+from agent.webhook.store.shapes import StoreAway, StoredSketch
 from agent.webhook.store.sketch_bytes import BadSketchError, decode, is_readable, leaders_of
 from agent.webhook.workloads.estimates import BASE_RATIO, PolicyAnswer
 from agent.webhook.workloads.index import WorkloadIndex
@@ -56,6 +58,14 @@ DAY_HOURS: Final = 24
 
 Row = tuple[Workload, str, NodeClass | None]
 """What a policy learns as one: a container of a workload and, of DaemonSets, the class of nodes."""
+
+
+class _Read(NamedTuple):
+    """One sketch of an hour."""
+
+    row: int
+    payload: bytes
+    is_imported: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,18 +130,26 @@ class Rebuilder:
     def _rebuild(self, batch: list[Key], now_unix_seconds: float) -> None:
         forgettings = self._index.forgettings  # before any sketch is read
         rows: dict[Row, int] = {}
-        row_of_key: dict[str, int] = {}
+        places: dict[str, SketchKey] = {}
         for _, workload in batch:
             for place in self._index.places(workload):
-                row_of_key[str(place)] = rows.setdefault(_row(place), len(rows))
-        by_hour = self._read(batch[0][0], row_of_key, now_unix_seconds)
+                places[str(place)] = place
+                rows.setdefault(_row(place), len(rows))
+        by_hour = self._read(batch[0][0], places, rows, now_unix_seconds)
         most = self._most(by_hour, list(rows))
+        # What bounds them is the largest node alone, whatever the workload.
+        most_imported = self._index.bounds(batch[0][1], "", NodeClaim(), NodeClaim())
         policy = make(batch[0][0], self._policies, len(rows), requests_only=True)
         newest: dict[int, HourSketch] = {}
         for hour in sorted(by_hour):
-            sketches = _merged(hour, by_hour.pop(hour))
+            read = by_hour.pop(hour)
+            sketches = _merged(hour, [one for one in read if not one.is_imported])
             for row, sketch in sketches.items():
                 sketch.cut(most[row])
+            for row, sketch in _merged(hour, [one for one in read if one.is_imported]).items():
+                widen(sketch)
+                sketch.cut(most_imported)
+                sketches[row] = sketch
             newest |= sketches
             self._learn(policy, hour, sketches, len(rows), now_unix_seconds)
             self._pause()
@@ -154,21 +172,32 @@ class Rebuilder:
         return min(kept_days, remembered_days(policy) or kept_days)
 
     def _read(
-        self, policy: PolicyName, row_of_key: dict[str, int], now_unix_seconds: float
-    ) -> dict[int, list[tuple[int, bytes]]]:
+        self, policy: PolicyName, places: Mapping[str, SketchKey], rows: Mapping[Row, int], now_unix_seconds: float
+    ) -> dict[int, list[_Read]]:
+        """Read the sketches by hour; imported ones where no agent told of the hour of their container."""
         last = hour_of(now_unix_seconds)
         hours = range(last - self._days(policy) * DAY_HOURS, last + 1)
-        by_hour: dict[int, list[tuple[int, bytes]]] = defaultdict(list)
-        for stored in self._store.sketches_of(list(row_of_key), hours):
-            by_hour[stored.unix_hour].append((row_of_key[stored.key], stored.payload))
+        by_hour: dict[int, list[_Read]] = defaultdict(list)
+        own: set[tuple[Workload, str, int]] = set()
+        imported: list[tuple[SketchKey, StoredSketch]] = []
+        for stored in self._store.sketches_of(list(places), hours):
+            place = places[stored.key]
+            if is_imported(place):
+                imported.append((place, stored))
+                continue
+            own.add((place.workload, place.container, stored.unix_hour))
+            by_hour[stored.unix_hour].append(_Read(rows[_row(place)], stored.payload, False))
+        for place, stored in imported:
+            if (place.workload, place.container, stored.unix_hour) not in own:
+                by_hour[stored.unix_hour].append(_Read(rows[_row(place)], stored.payload, True))
         return by_hour
 
-    def _most(self, by_hour: Mapping[int, Sequence[tuple[int, bytes]]], rows: Sequence[Row]) -> list[Most]:
+    def _most(self, by_hour: Mapping[int, Sequence[_Read]], rows: Sequence[Row]) -> list[Most]:
         """Return up to what the claims of nodes count, by row: all hours and classes of nodes together bound them."""
         seen = [(Leaders(), Leaders()) for _ in rows]
         for sketches in by_hour.values():
-            for row, payload in sketches:
-                if is_readable(payload):
+            for row, payload, is_from_import in sketches:
+                if is_readable(payload) and not is_from_import:
                     (cpu, memory), (more_cpu, more_memory) = seen[row], leaders_of(payload)
                     seen[row] = cpu.merged(more_cpu), memory.merged(more_memory)
         classes: dict[tuple[Workload, str], list[tuple[tuple[Leaders, Leaders], int]]] = defaultdict(list)
@@ -222,9 +251,9 @@ def _largest(*amounts: int | None) -> int | None:
     return max((amount for amount in amounts if amount is not None), default=None)
 
 
-def _merged(hour: int, found: list[tuple[int, bytes]]) -> dict[int, HourSketch]:
+def _merged(hour: int, found: list[_Read]) -> dict[int, HourSketch]:
     merged: dict[int, HourSketch] = {}
-    for row, payload in found:
+    for row, payload, _ in found:
         try:
             sketch = decode(payload, hour, with_pods=False)
         except BadSketchError as error:

@@ -52,7 +52,7 @@ class RowHistory:
     """One container of a workload on the nodes of one class, or (DaemonSets) on one node; amounts None = not known."""
 
     node_class: NodeClass | None
-    """None = ``node`` is given."""
+    """None = ``node`` is given, or the row is one of imported hours."""
     node: str | None
     first_unix_seconds: float
     last_unix_seconds: float
@@ -76,7 +76,9 @@ class ContainerHistory:
     nodes: tuple[RowHistory, ...]
     """Of DaemonSets; empty for others."""
     hours: tuple[HourPeak, ...]
-    """Over all classes."""
+    """Over all classes; imported ones where no agent told of the hour, with 10 % more."""
+    imported: RowHistory | None = None
+    """What was read from Prometheus, as it was read; None = nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

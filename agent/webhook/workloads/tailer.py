@@ -19,6 +19,7 @@ from agent.core.history.hour_peaks import hour_of
 from agent.core.history.hour_sketch import ReportInterval
 from agent.core.history.rollup import Report
 from agent.webhook.store.forget_entry import Forgetting, decode_forgetting, is_forgetting, rows_left
+from agent.webhook.store.import_entry import decode_import, is_import
 from agent.webhook.store.report_payload import BadPayloadError, decode_report
 from agent.webhook.store.shapes import LogFolded, LoggedReport, StoreAway, StoredSketch
 from agent.webhook.store.snapshot import SketchHeads, StoreSnapshot
@@ -62,6 +63,8 @@ class Tailer:
         """Payloads that could not be read, since the start."""
         self.forgettings = 0
         """Orders to forget that were heeded, since the start."""
+        self.imports = 0
+        """Orders with imported hours that were read, since the start."""
         self.bad_sketches = 0
 
     @property
@@ -142,6 +145,19 @@ class Tailer:
         what = forgetting.node if forgetting.workload is None else forgetting.workload
         log.info("forgotten", extra={"what": str(what), "asked_by": forgetting.asked_by})
 
+    def _take_import(self, logged: LoggedReport) -> None:
+        """Read the hours that an entry says are new, as they stand by now: some may have been forgotten since."""
+        try:
+            entry = decode_import(logged.payload)
+        except BadPayloadError as error:
+            self.bad_reports += 1
+            log.warning("import unreadable", extra={"report": logged.id, "reason": str(error)})
+            return
+        with self._store.snapshot(min(entry.unix_hours, default=0)) as snapshot:
+            chosen = _Chosen(snapshot, frozenset(entry.keys), entry.unix_hours)
+            self.bad_sketches += self._index.load(chosen, on_piece=self._pauses())
+        self.imports += 1
+
     def _restore(self, forgetting: Forgetting, keys: Set[str], now_unix_seconds: float) -> None:
         """Read what is left of some histories: their sketches, and the log from there to the entry."""
         last = hour_of(now_unix_seconds) + 1
@@ -163,7 +179,7 @@ class Tailer:
     def _learn_again(
         self, logged: LoggedReport, keys: Set[str], forgettings: list[Forgetting], now_unix_seconds: float
     ) -> None:
-        if is_forgetting(logged.payload):
+        if is_forgetting(logged.payload) or is_import(logged.payload):
             return
         try:
             report = decode_report(logged.payload)
@@ -188,6 +204,8 @@ class Tailer:
         for logged in reports:
             if is_forgetting(logged.payload):
                 self._forget(logged, now_unix_seconds)
+            elif is_import(logged.payload):
+                self._take_import(logged)
             else:
                 self._take(logged, now_unix_seconds)
             self._position = self._heeded_id = logged.id

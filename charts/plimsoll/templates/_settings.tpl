@@ -29,12 +29,12 @@ Settings files: what the chart knows better than the program's defaults (paths, 
 
 {{/* What agent and webhook both read must be the same to both: those sections are handed on. */}}
 {{- define "plimsoll.sharedSections" -}}
-recommend act plan bounds cruise vpa crane sizing logging profile
+recommend act plan workloads bounds cruise vpa crane sizing logging profile
 {{- end }}
 
 {{- define "plimsoll.webhookSettings" -}}
 {{- $own := dict
-  "cluster" (dict "namespace" .Release.Namespace)
+  "cluster" (dict "namespace" .Release.Namespace "readsJobs" .Values.webhook.readJobs)
   "act" (dict "mode" (ternary "recommend" (include "plimsoll.mode" .) (not (empty .Values.enforceNodes))) "excludedNamespaces" (include "plimsoll.excludedNamespaces" .))
   "arbiter" (dict "mode" (ternary "enforce" "recommend" .Values.evictions.enabled) "protectedNamespaces" (include "plimsoll.protectedNamespaces" .))
   "certificate" (dict "source" (ternary "built-in" "secret" (eq .Values.webhook.certificate.source "built-in")) "secret" (include "plimsoll.certificateSecret" .))

@@ -30,10 +30,15 @@ from tests.unit.node.offline.test_recording import write as write_recording
 WRITTEN: Final = {
     *(("why", "--png"), ("workloads", "--png"), ("record", "-o")),
     *(("simulate", "--html"), ("simulate", "--csv")),
+    ("backfill", "--progress"),
 }
-"""Files that are written, not read."""
+"""Files that are written; the last is read too, where it is there."""
 _PLAN: Final = "plan --pods {d}/pods.json --node-file {d}/node.json --recommendations {d}/recommendations.json"
-_WORKLOADS: Final = {"workloads": "workloads", "buffers": "buffers", "policy": "policy shop/Deployment/web"}
+_BACKFILL: Final = "backfill --prometheus http://127.0.0.1:1"
+_WORKLOADS: Final = {
+    **{"workloads": "workloads", "buffers": "buffers", "policy": "policy shop/Deployment/web"},
+    "backfill": _BACKFILL,
+}
 ENDS: Final = {
     ("plan", "--pods"): ("pods.json", f"{_PLAN} --pods {{f}}"),
     ("plan", "--node-file"): ("node.json", f"{_PLAN} --node-file {{f}}"),
@@ -70,6 +75,10 @@ ASKS: Final = {
     **{(verb, "--token-file"): f"{words} --token-file {{f}}" for verb, words in _WORKLOADS.items()},
     **{(verb, "--kubeconfig"): f"{words} --kubeconfig {{f}}" for verb, words in _WORKLOADS.items()},
     **{(verb, "--ca-file"): f"{words} --token-file {{d}}/token --ca-file {{f}}" for verb, words in _WORKLOADS.items()},
+    **{
+        ("backfill", flag): f"{_BACKFILL} {flag} {{f}}"
+        for flag in ("--bearer-file", "--basic-file", "--prometheus-ca-file")
+    },
     ("retire", "--kubeconfig"): "retire --kubeconfig {f}",
 }
 """Options of verbs that go on, or ask somebody: only what is refused before that is tried."""

@@ -20,7 +20,8 @@ import pytest
 
 from agent.kube.credentials import Credentials
 from agent.kube.errors import ApiError, Unreachable
-from agent.kube.pod_exec import LONGEST_OUTPUT_BYTES, PROTOCOL, Executed, execute
+from agent.kube.pod_channels import PROTOCOL
+from agent.kube.pod_exec import LONGEST_OUTPUT_BYTES, Executed, execute
 from tests.webhook_server import authority
 
 PATIENCE_SECONDS = 10.0
@@ -261,10 +262,10 @@ def test_one_deadline_holds_for_all_of_it(behave: Behave) -> None:
 @pytest.mark.parametrize(
     ("behave", "text"),
     [
-        (sending(), "exec plimsoll/agent-1: the connection ended before the command did"),
-        (sending(frame(b"\x01half"), b"\x82"), "exec plimsoll/agent-1: the connection ended before the command did"),
+        (sending(), "exec plimsoll/agent-1: the connection ended too early"),
+        (sending(frame(b"\x01half"), b"\x82"), "exec plimsoll/agent-1: the connection ended too early"),
         (sending(frame(b"", first=0x88)), "the server closed before it told how the command ended"),
-        (lambda connection, _: connection.sendall(b"HTTP/1.1 101"), "the connection ended before the command did"),
+        (lambda connection, _: connection.sendall(b"HTTP/1.1 101"), "the connection ended too early"),
         (lambda connection, _: connection.sendall(b"\xff\xfe\n\n"), "the answer is no WebSocket"),
         (lambda connection, _: connection.sendall(b"hello\n\n"), "the answer is no WebSocket"),
         (answering("101 Switching Protocols"), "the answer is no WebSocket"),

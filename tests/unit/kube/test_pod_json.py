@@ -20,9 +20,10 @@ from agent.core.cluster.pod import (
     Termination,
     image_hash_of,
 )
+from agent.core.cluster.runtime_profile import LanguageRuntime, RuntimeProfile
 from agent.kube.json_reader import ConvertError
 from agent.kube.pod_json import namespace_from_json, namespaces_from_json, node_from_json, pod_from_json, pods_from_json
-from tests.pods import container, pod_json, sidecar
+from tests.pods import container, make_pod, pod_json, sidecar
 
 FULL = {
     "apiVersion": "v1",
@@ -171,6 +172,7 @@ def test_pod_from_json_reads_what_planning_and_acting_ask_for() -> None:
     assert pod.annotations == {"mine": "x"}
     assert [(one.restarts_for_cpu, one.restarts_for_memory) for one in pod.containers] == [(False, True), (True, False)]
     assert pod.containers[0].image_hash == image_hash_of("registry/app:1") != image_hash_of("registry/app:2")
+    assert [one.runtime for one in pod.containers] == [None, None]
     assert (pod.operating_system, pod.has_memory_volumes, pod.has_resource_claims) == ("linux", False, True)
     assert pod.conditions == (
         PodCondition(
@@ -380,3 +382,68 @@ JSON = st.recursive(
 def test_pods_from_json_of_any_document_gives_pods_or_the_error(document: object) -> None:
     with contextlib.suppress(ConvertError):
         assert isinstance(pods_from_json(document), tuple)
+
+
+# Runtimes
+
+
+def of_limit(
+    divisor: str | None = None, container: str | None = None, resource: str = "limits.memory"
+) -> dict[str, Any]:
+    stated = {"resource": resource, "divisor": divisor, "containerName": container}
+    reference = {key: value for key, value in stated.items() if value is not None}
+    return {"name": "GOMEMLIMIT", "valueFrom": {"resourceFieldRef": reference}}
+
+
+def runtime(annotations: dict[str, str] | None = None, **fields: Any) -> RuntimeProfile | None:
+    pod = make_pod(container("app", **fields), metadata={"annotations": annotations or {}})
+    return pod.containers[0].runtime
+
+
+def test_a_container_keeps_the_sizes_of_its_flags_and_nothing_else_of_its_environment() -> None:
+    env = [{"name": "PASSWORD", "value": "hunter2"}, {"name": "JAVA_TOOL_OPTIONS", "value": "-Xmx1g -Dkey=hunter2"}]
+    java = RuntimeProfile(runtime=LanguageRuntime.JAVA, heap_bytes=1 << 30, heap_source="-Xmx in JAVA_TOOL_OPTIONS")
+
+    assert runtime(env=env) == java
+    assert runtime(env=env, command=["java"], args=["Main"]) == java
+    assert runtime({"plimsoll.dev/runtime": "app=none"}, env=env) is None
+    assert runtime({"plimsoll.dev/runtime": "node"}, env=env) == RuntimeProfile(runtime=LanguageRuntime.NODE)
+    assert runtime(image="registry/openjdk:21") == RuntimeProfile(runtime=LanguageRuntime.JAVA, limit_share_ratio=0.25)
+    assert runtime(image="registry/app:1", env=[{"name": "PASSWORD", "value": "hunter2"}]) is None
+
+
+@pytest.mark.parametrize(
+    ("variable", "share"),
+    [
+        (of_limit(), 1.0),
+        (of_limit("0"), 1.0),  # as the API server fills it in
+        (of_limit("1"), 1.0),
+        (of_limit("1Ki", "app"), 1 / 1024),  # so many KiB, which go takes for bytes
+        (of_limit(container="other"), None),
+        (of_limit(resource="requests.memory"), None),
+        ({"name": "GOMEMLIMIT", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "k"}}}, None),
+        ({"name": "GOMEMLIMIT"}, None),
+    ],
+)
+def test_a_reference_to_the_container_s_own_limit_is_a_share_of_it(
+    variable: dict[str, Any], share: float | None
+) -> None:
+    assert runtime(env=[variable]) == RuntimeProfile(
+        runtime=LanguageRuntime.GO, limit_share_ratio=share, heap_source="" if share is None else "GOMEMLIMIT"
+    )
+
+
+def test_an_environment_that_is_no_text_is_passed_over_and_shown_nowhere() -> None:
+    env = [{"value": "hunter2"}, {"name": "JAVA_TOOL_OPTIONS", "value": 3}]
+
+    assert runtime(command=["java", 7], args="-Xmx1g", env=env) == RuntimeProfile(
+        runtime=LanguageRuntime.JAVA, limit_share_ratio=0.25
+    )
+
+
+def test_containers_that_end_have_no_runtime() -> None:
+    pod = make_pod(
+        container("app"), initContainers=[container("init", command=["java"]), sidecar("log") | {"command": ["java"]}]
+    )
+
+    assert [one.runtime is None for one in pod.init_containers] == [True, False]

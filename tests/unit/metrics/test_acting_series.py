@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from agent.core.cluster.resource import Resource
 from agent.core.orders.order import Mode
 from agent.core.plan.demand import Kept, Reserved, Urgent
+from agent.core.plan.given_boost import BoostEnd
 from agent.core.plan.plan import Invariant, JointSpike
 from agent.core.plan.pod_change import Setting
 from agent.core.resize.decision import Outcome
@@ -27,7 +28,8 @@ UNITLESS = {
     "plimsoll_evictions_proposed", "plimsoll_plan_infeasible", "plimsoll_plans", "plimsoll_plans_unsound",
     "plimsoll_paused", "plimsoll_dry_run", "plimsoll_pinned_pods", "plimsoll_overloaded",
     "plimsoll_overload_tainted", "plimsoll_annotation_faults", "plimsoll_writes_barred", "plimsoll_urgent",
-    "plimsoll_pod_limits", "plimsoll_pod_limits_held", "plimsoll_credit_containers",
+    "plimsoll_pod_limits", "plimsoll_pod_limits_held", "plimsoll_credit_containers", "plimsoll_startup_boosts",
+    "plimsoll_startup_boosts_ended",
 }  # fmt: skip
 
 
@@ -204,7 +206,11 @@ def test_the_rest_reaches_its_series(acting: ActingSeries, registry: CollectorRe
     acting.set_annotation_faults(2)
     acting.set_pending_oldest(90.0)
     acting.set_blocked({Kept.PAUSED: 7})
+    acting.set_startup_boosts(2)
+    acting.count_startup_boost(BoostEnd.READY)
     page = values(registry)
+    assert page["plimsoll_startup_boosts"] == 2
+    assert page['plimsoll_startup_boosts_ended_total{reason="ready"}'] == 1
     assert page['plimsoll_evictions_proposed_total{resource="memory"}'] == 1
     assert page["plimsoll_paused"] == 1
     assert page["plimsoll_pinned_pods"] == 3

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.core.history.hour_peaks import MINUTES_PER_HOUR
-from agent.core.numbers.arrays import Bools, Floats, Ints, Rows
+from agent.core.numbers.arrays import Bools, Floats, Ints, Rows, widened
 
 DAY_HOURS: Final = 24
 REACH_HOURS: Final = 132
@@ -47,8 +47,7 @@ class LastMinutes:
 
     def grow(self, rows: int) -> None:
         """Grow to at least so many rows; the new ones are empty."""
-        more = ((0, 0), (0, max(rows - self._values.shape[1], 0)))
-        self._values, self._known = np.pad(self._values, more), np.pad(self._known, more)
+        self._values, self._known = widened(self._values, rows), widened(self._known, rows)
 
     def forget(self, rows: Rows) -> None:
         """Clear these rows."""
@@ -114,10 +113,8 @@ class HourRing:
     def grow(self, rows: int) -> None:
         """Grow to at least so many rows; the new ones are empty."""
         more = max(rows - self._minutes.shape[1], 0)
-        self._levels = np.pad(self._levels, ((0, 0), (0, 0), (0, more)))
-        self._looks = np.pad(self._looks, ((0, 0), (0, 0), (0, more)))
-        self._has_looks = np.pad(self._has_looks, ((0, 0), (0, more)))
-        self._minutes = np.pad(self._minutes, ((0, 0), (0, more)))
+        self._levels, self._looks = widened(self._levels, rows), widened(self._looks, rows)
+        self._has_looks, self._minutes = widened(self._has_looks, rows), widened(self._minutes, rows)
         self._renewed_hours = np.pad(self._renewed_hours, (0, more), constant_values=_NEVER)
 
     def forget(self, rows: Rows) -> None:

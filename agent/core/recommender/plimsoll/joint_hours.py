@@ -18,7 +18,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
 from agent.core.history.hour_peaks import HOUR_SECONDS, hour_of
-from agent.core.numbers.arrays import Bools, Floats, Ints, Rows
+from agent.core.numbers.arrays import Bools, Floats, Ints, Rows, widened
 from agent.core.recommender.plimsoll.hours import (
     HALF_DAY_HOURS,
     LEVEL_TWELFTHS,
@@ -63,8 +63,7 @@ class JointHours:
     def grow(self, rows: int) -> None:
         """Grow to at least so many rows; the new ones are empty."""
         more = max(rows - self._minute_values.size, 0)
-        self._values = np.pad(self._values, ((0, 0), (0, more)))
-        self._known = np.pad(self._known, ((0, 0), (0, more)))
+        self._values, self._known = widened(self._values, rows), widened(self._known, rows)
         self._minute_values = np.pad(self._minute_values, (0, more))
         self._minute_known = np.pad(self._minute_known, (0, more))
 

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 
 from agent.core.history.hour_peaks import MINUTES_PER_HOUR, WEEK_HOURS, MinutePeaks, PeakRing
-from agent.core.numbers.arrays import Bools, Floats, Ints, Rows
+from agent.core.numbers.arrays import Bools, Floats, Ints, Rows, widened
 
 GROWTH_MINUTES: Final = 60
 LEAST_MARGIN: Final = 0.05
@@ -50,8 +50,7 @@ class MemoryDrift:
         more = max(rows - self._largest.size, 0)
         self._hours.grow(rows)
         self._largest = np.pad(self._largest, (0, more))
-        self._trail = np.pad(self._trail, ((0, 0), (0, more)))
-        self._growth = np.pad(self._growth, ((0, 0), (0, more)))
+        self._trail, self._growth = widened(self._trail, rows), widened(self._growth, rows)
         self._first_minutes = np.pad(self._first_minutes, (0, more), constant_values=_NEVER)
 
     def forget(self, rows: Rows) -> None:

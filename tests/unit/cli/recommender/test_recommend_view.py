@@ -167,3 +167,16 @@ def test_every_severity_has_a_row_in_the_mixed_node() -> None:
     signs = {line.split()[0] for line in text_of(mixed_node(), has_colour=False).splitlines() if line}
     assert {"!!", "!", "+", "vv", "=", "?"} <= signs
     assert Severity.SAVING not in {item.cpu_millicores.severity for item in mixed_node().items}
+
+
+@pytest.mark.parametrize(("told", "shown"), [(0, 0), (1, 1), (5, 5), (7, 6)])
+def test_advice_to_runtimes_stands_below_the_table_as_far_as_there_is_room(told: int, shown: int) -> None:
+    items = [recommendation(f"web-{index}", runtime_advice=(f"sentence {index}",)) for index in range(told)]
+    lines = [line_text(line) for line in lines_of(node(recommendation("idle"), *items))]
+    advice = [line for line in lines if line.startswith("runtime ")]
+
+    assert len(advice) == shown
+    if told:
+        assert advice[0] == "runtime shop/web-0/app: sentence 0"
+    if told > shown:
+        assert advice[-1] == "runtime 2 more: plimsoll why NAME/CONTAINER"

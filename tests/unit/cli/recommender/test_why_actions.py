@@ -66,6 +66,11 @@ def test_what_the_webhook_told_stands_with_the_orders() -> None:
     )
 
 
+def test_what_becomes_of_the_start_is_told() -> None:
+    words = "boosted while it starts: app: cpu 500m -> 1500m; until 60 s after ready, or its CPU is quiet"
+    assert texts(acted(startup_boost=words))[1] == f"  start: {words}"
+
+
 def test_the_share_is_told_with_what_comes_of_it() -> None:
     planned = container(
         cpu=share(100, 300, 500, 200, headroom=100, final=200, limit=1000, limit_applied=4000),

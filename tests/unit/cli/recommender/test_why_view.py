@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from agent.cli.recommender.why_view import page_lines
 from agent.cli.text.paragraphs import Page
 from agent.cli.text.spans import ASCII, UNICODE, Tone, display_width, line_text
+from agent.core.cluster.runtime_profile import LanguageRuntime, RuntimeProfile
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.cluster.workload import Workload
 from agent.core.history.hour_peaks import HourPeak
@@ -284,3 +285,16 @@ def test_quality_that_nobody_judged_is_said_and_not_0() -> None:
     lines = section("QUALITY", texts(explanation(quality=quality)))
     assert line("CPU, applied request:", lines).endswith("none was applied in a judged minute")
     assert line("memory, predicted peak: too large by", lines).split()[-3:] == ["-", "-", "-"]
+
+
+def test_a_runtime_and_what_its_flags_waste_stand_in_a_section_of_their_own() -> None:
+    resources = UnitResources(memory_request_bytes=300 * MI, memory_limit_bytes=400 * MI)
+    java = RuntimeProfile(runtime=LanguageRuntime.JAVA, limit_share_ratio=0.25)
+    lines = texts(explanation(subject(resources=resources, memory=memory_window(), runtime=java)))
+
+    # A quarter of 400 MiB is 100 MiB; / 0.7 is 142.9 MiB.
+    assert section("RUNTIME", lines) == [
+        "RUNTIME  java, heap 25% of the limit that it read at start (its default)",
+        "  heap 100MiB of 400MiB limit: -XX:MaxRAMPercentage=70 would fit in 143MiB",
+    ]
+    assert not [each for each in texts(explanation()) if each.startswith("RUNTIME")]

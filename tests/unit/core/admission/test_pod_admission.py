@@ -266,7 +266,6 @@ def test_rounding_is_upwards_to_the_bounds_multiple() -> None:
         (new_pod(BURSTABLE, mode="enforced"), "plimsoll.dev/mode: 'enforced' is not allowed"),
         (new_pod(GUARANTEED), "of class Guaranteed"),
         (new_pod(container("app")), "of class BestEffort"),
-        (new_pod(BURSTABLE, kind="Job"), "a job: it ends"),
         (new_pod(BURSTABLE, kind="Pod"), "nothing controls it"),
         (new_pod(BURSTABLE, kind="SparkApplication"), "its owner is of a kind"),
         (mirror(BURSTABLE), "a static pod"),
@@ -522,3 +521,79 @@ def test_whose_figures_stand_in_for_the_policys_own_is_told_and_kept() -> None:
 def test_a_pod_without_containers_is_nobodys_business() -> None:
     admission = admitted(new_pod(container("app", {CPU: "1"}), mode="enforce") | {}, {})
     assert admission.outcome is AdmissionOutcome.NO_HISTORY
+
+
+# Runtimes
+
+
+def java(*flags: str, limit: str | None = "4000M", memory: str = "2000M") -> dict[str, Any]:
+    limits = {} if limit is None else {MEMORY: limit}
+    return container("app", {MEMORY: memory}, limits, command=["java", *flags, "Main"])
+
+
+@pytest.mark.parametrize(
+    ("flags", "known", "request_mb", "limit_mb"),
+    [
+        # A heap of 1 GiB = 1,073.741824 MB, and a quarter of it beside: 1,342.17728 MB.
+        (["-Xmx1g"], estimate(memory_mb=200), 1342.17728, 2684.35456),
+        (["-Xmx1g"], estimate(memory_mb=1500), 1500, 3000),
+        # A quarter of the limit is heap: what was seen must fit into that.
+        ([], estimate(memory_mb=200, memory_max_bytes=300 * MB), 200, 1200),
+        ([], estimate(memory_mb=200, memory_max_bytes=1500 * MB), 200, 4000),
+        (["-XX:MaxRAMPercentage=50"], estimate(memory_mb=200, memory_max_bytes=300 * MB), 200, 600),
+    ],
+)
+def test_a_java_pod_gets_what_its_heap_needs(flags: list[str], known: Any, request_mb: float, limit_mb: float) -> None:
+    done = after(new_pod(java(*flags)), known)
+
+    assert done["requests"][MEMORY] == f"{round(request_mb * MB)}"
+    assert done["limits"][MEMORY] in (f"{round(limit_mb * MB)}", f"{limit_mb:.0f}M")
+
+
+def test_what_a_runtime_holds_up_is_told_by_its_flag() -> None:
+    admission = admitted(new_pod(java("-Xmx1g")), estimate(memory_mb=200))
+
+    assert [str(note) for one in admission.containers for note in one.notes] == [
+        "memory: held up by its runtime's heap (-Xmx in the command line)"
+    ]
+
+
+def test_a_first_limit_holds_what_a_java_without_one_used() -> None:
+    # A quarter of the node was its heap until now; twice what was seen would make it an eighth of that.
+    done = after(new_pod(java(limit=None)), estimate(memory_mb=200, memory_max_bytes=300 * MB))
+
+    assert done["limits"][MEMORY] == f"{1200 * MB}"
+
+
+def test_a_guaranteed_java_pod_holds_its_heap() -> None:
+    whole = container(
+        "app", {CPU: "500m", MEMORY: "4000M"}, {CPU: "500m", MEMORY: "4000M"}, command=["java", "-Xmx1g", "Main"]
+    )
+    done = after(new_pod(whole, orders={names.GUARANTEED: "true"}), estimate(memory_mb=200))
+
+    assert done["requests"][MEMORY] == done["limits"][MEMORY] == "1342177280"
+
+
+def test_a_limit_that_keeps_its_ratio_holds_the_heap() -> None:
+    vpa = settings(policy=PolicyName.VPA, vpa_controlled_values=ControlledValues.REQUESTS_AND_LIMITS)
+    done = after(
+        new_pod(java()), estimate(memory_mb=200, memory_max_bytes=600 * MB, policy=PolicyName.VPA), settings=vpa
+    )
+
+    # In proportion it would be 400 MB; a quarter of 2,400 MB holds the 600 MB that were seen.
+    assert done["limits"][MEMORY] == f"{2400 * MB}"
+
+
+def test_the_most_allowed_wins_over_a_heap_and_does_not_take_what_it_has() -> None:
+    order = {names.MAX_MEMORY: "1000M"}
+
+    assert after(new_pod(java("-Xmx1g", memory="300M"), orders=order))["requests"][MEMORY] == f"{1000 * MB}"
+    assert after(new_pod(java("-Xmx1g", memory="1200M"), orders=order))["requests"][MEMORY] == "1200M"
+
+
+def test_a_heap_that_is_not_understood_leaves_the_pod_as_it_came() -> None:
+    admission = admitted(new_pod(java("-Xmx1gb")))
+
+    assert admission.outcome is AdmissionOutcome.EXCLUDED
+    assert admission.why.startswith("pod spec container app: -Xmx in the command line is not understood (")
+    assert admission.warnings == (admission.why,)

@@ -40,6 +40,7 @@ workloads = st.builds(
     workload=st.builds(Workload, namespace=texts, kind=texts, name=texts),
     mode=st.none() | texts,
     policy=st.none() | texts,
+    startup_boost=st.none() | texts,
     left_alone_for=st.none() | texts,
     cpu_frozen_for=st.none() | texts,
     memory_frozen_for=st.none() | texts,
@@ -205,3 +206,10 @@ def test_amounts_and_seconds_are_read_as_the_wire_has_them() -> None:
     assert workload.stop_shrinking_seconds == 60.0
     (one,) = workload.containers
     assert (one.cpu_peak_millicores, one.memory_peak_bytes, one.oom_memory_bytes) == (500, None, 1 << 20)
+
+
+def test_a_boost_is_told_only_where_a_rule_orders_one() -> None:
+    directive = WorkloadDirective(workload=Workload(**NAMED), startup_boost="factor 3")
+    written = directives_to_json(Directives(etag="e1", workloads=(directive,)))
+    assert json.loads(json.dumps(written))["workloads"][0]["startupBoost"] == "factor 3"
+    assert directives_from_json(json.loads(json.dumps(written)), etag="e1").workloads == (directive,)

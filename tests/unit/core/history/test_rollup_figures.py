@@ -172,3 +172,24 @@ def test_any_readings_give_bounded_figures(readings: list[tuple[int, int, int]],
         assert found.cpu.max <= POLICY.limit_millicores
         assert found.cpu_adjusted is not None
         assert found.cpu.sum <= found.cpu_adjusted.sum <= 2 * found.cpu.sum
+
+
+def test_cpu_of_a_start_counts_nowhere_and_memory_does() -> None:
+    raw = np.concatenate([steady(range(0, 101), 900.0), steady(range(101, 301), 100.0, usage0=90_000_000 + 100_000)])
+    memory_rows = np.concatenate([memory(at, 3 * MIB) for at in range(10, 301, 10)])
+
+    def found(cpu_start: int) -> RollupFigures:
+        figures = rollup_figures(
+            (raw,), (memory_rows,), POLICY, start_ns=0, end_ns=300 * NS, cpu_start_ns=cpu_start * NS
+        )
+        assert figures is not None
+        return figures
+
+    whole, later, none = found(0), found(110), found(300)
+    assert whole.cpu is not None
+    assert whole.cpu.max > 800
+    assert later.cpu is not None
+    assert later.cpu.max == pytest.approx(100.0)
+    assert later.covered_seconds == 190
+    assert (none.cpu, none.covered_seconds) == (None, 290)
+    assert later.memory == none.memory == whole.memory

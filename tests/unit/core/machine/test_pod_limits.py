@@ -434,3 +434,13 @@ def test_nothing_is_written_or_taken_back_for_a_namespace_that_is_not_known() ->
     found = pod_limits_order(pod(), cluster_knows_them=False, orders=excluded, is_namespace_known=False)
     assert found is not None
     assert found.held is PodLimitHeld.OFF
+
+
+def test_a_pod_keeps_its_limits_whatever_a_heap_of_its_own_may_be() -> None:
+    fault = Fault(key="container app", value=None, allowed="-Xmx is not understood", source=OrderSource.SPEC)
+    by_spec = orders(Mode.OFF, OrderSource.SPEC, faults=(fault,))
+
+    assert pod_limits_order(pod(), cluster_knows_them=False, orders=by_spec) == order(pod())
+    ordered = pod_limits_order(pod(), cluster_knows_them=False, orders=orders(Mode.OFF, faults=(fault,)))
+    assert ordered is not None
+    assert ordered.held is PodLimitHeld.OFF

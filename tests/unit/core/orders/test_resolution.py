@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from agent.core.cluster.node import Namespace
+from agent.core.cluster.runtime_profile import LanguageRuntime
 from agent.core.orders import annotations as names
 from agent.core.orders.order import Fault, Mode, Orders, OrderSource, Ranking
 from agent.core.orders.plan_options import ActOptions, PlanOptions
@@ -186,3 +187,63 @@ def test_the_default_ranking_goes_by_kind_and_replicas(kind: str, replicas: int 
 def test_words_of_a_setting_are_separated_by_commas() -> None:
     assert listed(" a, b,,") == {"a", "b"}
     assert listed("") == frozenset()
+
+
+# Runtimes
+
+
+@pytest.mark.parametrize("value", ["java", "app=java", "app=java, proxy=go", "java,proxy=none"])
+def test_a_language_runtime_may_be_named_for_all_containers_and_for_each(value: str) -> None:
+    assert orders({names.RUNTIME: value}).faults == ()
+    assert names.runtime_ordered({names.RUNTIME: value}, "app") is LanguageRuntime.JAVA
+
+
+def test_a_language_runtime_is_ordered_by_name_first() -> None:
+    both = {names.RUNTIME: "java,proxy=none"}
+
+    assert names.runtime_ordered(both, "proxy") is LanguageRuntime.NONE
+    assert names.runtime_ordered({names.RUNTIME: "proxy=go"}, "app") is None
+    assert names.runtime_ordered({names.RUNTIME: "cobol"}, "app") is None
+    assert names.runtime_ordered({}, "app") is None
+
+
+@pytest.mark.parametrize("value", ["", "cobol", "Java", "app=", "=java", "java,go", "app=java,app=go", "app:java"])
+def test_a_language_runtime_that_is_not_known_turns_the_pod_off(value: str) -> None:
+    found = orders({names.RUNTIME: value}, mode=Mode.ENFORCE)
+
+    assert (found.mode, found.mode_source) == (Mode.OFF, OrderSource.POD)
+    assert [str(fault) for fault in found.faults] == [
+        f"pod annotation plimsoll.dev/runtime: {value!r} is not allowed "
+        "(java, go, node, python, none, or CONTAINER=one of these, by commas)"
+    ]
+
+
+def test_a_heap_that_is_not_understood_turns_the_pod_off_and_shows_no_value() -> None:
+    java = container(command=["java", "-Xmx$(SECRET)", "Main"])
+    found = orders_of(
+        make_pod(java),
+        None,
+        act=ActOptions(mode=Mode.ENFORCE),
+        recommend_policy=PolicyName.CRUISE,
+        plan=PlanOptions(),
+    )
+
+    assert (found.mode, found.mode_source) == (Mode.OFF, OrderSource.SPEC)
+    assert [str(fault) for fault in found.faults] == [
+        "pod spec container app: -Xmx in the command line is not understood "
+        "(a size such as 512m or 4g that the spec itself states)"
+    ]
+
+
+def test_a_mode_that_somebody_ordered_off_keeps_its_source_beside_a_heap_that_is_not_understood() -> None:
+    java = container(command=["java", "-Xmx1gb", "Main"])
+    found = orders_of(
+        make_pod(java, metadata={"annotations": {names.MODE: "off"}}),
+        None,
+        act=ActOptions(),
+        recommend_policy=PolicyName.CRUISE,
+        plan=PlanOptions(),
+    )
+
+    assert (found.mode, found.mode_source) == (Mode.OFF, OrderSource.POD)
+    assert len(found.faults) == 1

@@ -99,6 +99,9 @@ def lowering(**fields: object) -> Lowering:
         (10, {"is_pressed": True}, Kept.IN_USE),
         (10, {"is_wanted": False}, Kept.NOT_APPLIED),
         (10, {"is_possible": False}, Kept.TOO_OLD),
+        (10, {"is_read_at_start": True}, Kept.READ_AT_START),
+        (10, {"heap_floor": 101}, Kept.HEAP),
+        (10, {"heap_floor": 100}, None),
     ],
 )
 def test_a_memory_limit_falls_to_100_only_with_margin_and_where_it_may(

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from agent.core.cluster.node import Node, Taint
 from agent.core.cluster.pod import QosClass
 from agent.core.orders.order import Mode
-from agent.core.plan.credit import CreditGrounds, at_prices, credits_of, is_tainted, saved_millicores
+from agent.core.orders.plan_options import ActOptions
+from agent.core.plan.credit import CreditGrounds, answers_soon, at_prices, credits_of, is_tainted, saved_millicores
 from agent.core.plan.demand import Constraint, Kept, PodDemand, Reserved
 from agent.core.plan.demands import Key
 from agent.core.plan.pod_facts import PodFactsCache
@@ -59,6 +60,7 @@ def decided(
         "gates": OPEN,
         "allocatable_cpu_millicores": 4000,
         "is_paused": False,
+        "is_quick": True,
         "is_overloaded": False,
         "has_pressure": {(demand.pod.cgroup_uid, "app") for demand in demands},
     }
@@ -115,6 +117,7 @@ def test_a_growth_that_was_refused_decides_and_a_cool_down_does_not(constraint: 
     ("grounds", "reason"),
     [
         ({"is_paused": True}, Credit.PAUSED),
+        ({"is_quick": False}, Credit.SLOW),
         ({"gates": replace(OPEN, resize=False)}, Credit.TOO_OLD),
         ({"is_overloaded": True}, Credit.NODE_PRESSED),
         ({"has_pressure": frozenset()}, Credit.NO_PRESSURE),
@@ -127,12 +130,30 @@ def test_the_node_decides(grounds: dict[str, Any], reason: Credit) -> None:
     assert of_web(**grounds) is reason
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (ActOptions(), True),
+        (ActOptions(urgent_interval_seconds=10.0, urgent_waiting_ratio=0.5), True),
+        (ActOptions(urgent_interval_seconds=10.1), False),
+        (ActOptions(urgent_waiting_ratio=0.51), False),
+    ],
+)
+def test_settings_that_let_starvation_last_give_no_credit(options: ActOptions, expected: bool) -> None:
+    assert answers_soon(options) is expected
+
+
 def test_a_policy_of_one_price_and_a_pod_that_is_gone_are_left_out() -> None:
     plain = recommendation(identity=identity(pod="web"))
     assert decided([web()], [plain]) == {}
     facts = PodFactsCache().facts_of([])
     grounds = CreditGrounds(
-        gates=OPEN, allocatable_cpu_millicores=1, is_paused=False, is_overloaded=False, has_pressure=frozenset()
+        gates=OPEN,
+        allocatable_cpu_millicores=1,
+        is_paused=False,
+        is_quick=True,
+        is_overloaded=False,
+        has_pressure=frozenset(),
     )
     assert credits_of([web()], [asked()], facts, {}, grounds) == {}
 

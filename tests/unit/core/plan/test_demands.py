@@ -19,7 +19,7 @@ from agent.core.plan.demand import ContainerDemand, Demand, PodDemand, Reserved,
 from agent.core.plan.demands import DemandSettings, Measured, demands
 from agent.core.plan.directives import Directed
 from agent.core.recommender.calm_falls import calm_falls_of
-from agent.core.recommender.recommendation import Recommendation, Withheld
+from agent.core.recommender.recommendation import Bound, Recommendation, Withheld
 from tests.directives import directed, directive
 from tests.pods import CONFIG_HASH, container, make_pod, mirror_metadata, sidecar
 from tests.recommendations import MI, recommendation
@@ -405,3 +405,27 @@ def test_a_container_is_young_for_its_limit_until_it_was_measured_for_long_enoug
     app = only(asked(items=[replace(item, basis=basis)]))
     assert app.memory is not None
     assert app.memory.is_limit_young is is_young
+
+
+@pytest.mark.parametrize(
+    ("request_now", "peak", "expected"),
+    [
+        ("256Mi", 100, Demand(base=125 * MI, peak=125 * MI, held=125 * MI)),
+        ("256Mi", 200, Demand(base=200 * MI, peak=200 * MI, held=200 * MI)),  # a half of it is beside the heap
+        # It is raised, and nothing of it is held yet: the most allowed wins.
+        ("64Mi", 100, Demand(base=125 * MI, peak=125 * MI, held=64 * MI)),
+    ],
+)
+def test_a_fixed_heap_is_needed_with_what_is_beside_it(request_now: str, peak: int, expected: Demand) -> None:
+    java = container("app", {"memory": request_now}, command=["java", "-Xmx100m", "Main"])
+    item = recommendation("web", memory_fields={"base": 20.0 * MI, "peak": float(peak * MI)})
+
+    assert only(asked(pod(java), items=[item])).memory == expected
+
+
+def test_a_limit_that_its_runtime_read_at_start_is_known_to_the_plan() -> None:
+    held = recommendation("web", memory_fields={"bounds": (Bound.READ_AT_START,)})
+    for item, is_read in ((held, True), (recommendation("web"), False)):
+        memory = only(asked(items=[item])).memory
+        assert memory is not None
+        assert memory.is_limit_read is is_read

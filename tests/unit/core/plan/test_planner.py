@@ -10,6 +10,7 @@ import pytest
 from agent.core.cluster.node import NodeState
 from agent.core.cluster.pod import ContainerKind, ContainerStatus, QosClass, Requirements
 from agent.core.cluster.resource import Resource
+from agent.core.cluster.runtime_profile import LanguageRuntime, RuntimeProfile
 from agent.core.cluster.versions import Gates
 from agent.core.numbers.units import MIB
 from agent.core.orders.order import Mode, Ranking
@@ -1080,7 +1081,9 @@ def test_more_memory_in_use_than_the_most_allowed_keeps_what_is_in_use_and_is_to
     plan = node(pod).plan()
     (change,) = plan.steps[0].changes
     assert (change.before, change.after) == (1024 * MIB, 600 * MIB)
-    assert plan.notes == ("shop/web app: more memory is in use than the most allowed, so it keeps what is in use",)
+    assert plan.notes == (
+        "shop/web app: more memory is in use, or its fixed heap, than the most allowed, so it keeps that",
+    )
     many = [replace(pod, pod=replace(pod.pod, uid=f"u{place}", name=f"p{place}")) for place in range(7)]
     assert node(*many, memory=8192 * MIB).plan().notes[-1] == "2 more containers use more memory so"
 
@@ -1108,3 +1111,60 @@ def test_a_young_guaranteed_pod_keeps_its_memory_limit_and_an_older_one_does_not
 
     assert limit_after(is_young=True) == 512 * MIB
     assert limit_after(is_young=False) == 64 * MIB
+
+
+# Runtimes
+
+
+def of_java(**profile: Any) -> Any:
+    """Return a pair of 64 MiB that would fall to 32 MiB."""
+    runtime = RuntimeProfile(runtime=LanguageRuntime.JAVA, **profile)
+    whole = container(cpu=100, memory=64 * MIB, memory_limit=64 * MIB, runtime=runtime)
+    down = wanted(10 * MIB, limit=32 * MIB, in_use=MIB)
+    return pod_demand(containers=[whole], demands=[needs("app", wanted(100), down)])
+
+
+@pytest.mark.parametrize(
+    ("profile", "expected"),
+    [
+        ({"limit_share_ratio": 0.25}, (64 * MIB, Kept.READ_AT_START, Kept.READ_AT_START)),
+        ({"heap_bytes": 30 * MIB}, (64 * MIB, Kept.HEAP, Kept.HEAP)),  # 37.5 MiB with a quarter, and 32 are not
+        ({"heap_bytes": 20 * MIB}, (32 * MIB, None, None)),
+        ({}, (32 * MIB, None, None)),
+    ],
+)
+def test_a_memory_limit_is_not_lowered_below_a_heap_nor_where_it_was_read_at_start(
+    profile: dict[str, Any], expected: tuple[int, Kept | None, Kept | None]
+) -> None:
+    share = memory_of(node(of_java(**profile)).plan())
+
+    assert (share.applied, share.kept, share.limit_kept) == expected
+
+
+@pytest.mark.parametrize(
+    ("profile", "kept"),
+    [
+        (None, None),
+        (RuntimeProfile(runtime=LanguageRuntime.JAVA, limit_share_ratio=0.25), Kept.READ_AT_START),
+    ],
+)
+def test_the_limit_of_a_whole_pod_is_not_lowered_where_one_of_its_containers_read_it(
+    profile: RuntimeProfile | None, kept: Kept | None
+) -> None:
+    known = budgeted(memory=wanted(64 * MIB, in_use=MIB), resources=requirements(1000, 200 * MIB, 1000, 200 * MIB))
+    app = replace(known.pod.containers[0], runtime=profile)
+    demand = replace(
+        known,
+        pod=replace(known.pod, containers=(app, *known.pod.containers[1:])),
+        containers=(known.containers[0], needs("proxy", wanted(100, 200), wanted(MIB, in_use=MIB))),
+    )
+    share = budget_of(node(demand).plan(), Resource.MEMORY)
+
+    assert (share.kept, share.limit_applied) == (kept, 200 * MIB if kept else 65 * MIB)
+
+
+def test_a_limit_that_would_fall_had_it_not_been_read_at_start_says_why_it_stays() -> None:
+    for is_read, kept in ((True, Kept.READ_AT_START), (False, None)):
+        down = wanted(32 * MIB, in_use=MIB, is_limit_read=is_read)
+        share = memory_of(node(limited(memory=down, memory_limit=128 * MIB)).plan())
+        assert (share.applied, share.limit_applied, share.limit_kept) == (32 * MIB, 128 * MIB, kept)

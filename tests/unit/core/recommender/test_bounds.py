@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.cluster.resource import LARGEST
+from agent.core.cluster.runtime_profile import LanguageRuntime
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
 from agent.core.recommender.bounds import Bounded, apply, bounds_of
 from agent.core.recommender.policy import LimitRule, Proposals, Stated, Steps
@@ -32,7 +33,8 @@ def options(**fields: Any) -> BoundsOptions:
 
 def joined(kind: Any, values: list[Any], **others: Any) -> Any:
     """Return several rows as one value of arrays."""
-    names = [field.name for field in fields(kind) if field.name not in ("limit_rule", "has_credit", "extra")]
+    left = ("limit_rule", "has_credit", "extra", "heap_floor_bytes", "limit_readers")
+    names = [field.name for field in fields(kind) if field.name not in left]
     return kind(**{name: np.concatenate([getattr(value, name) for value in values]) for name in names}, **others)
 
 
@@ -386,7 +388,7 @@ maybe = st.none() | amounts
 def statements(draw: st.DrawFn) -> Stated:
     """What the API would let stand: requests up to their limits; a Guaranteed pod states all four, equal."""
     is_guaranteed = draw(st.booleans())
-    figures: dict[str, int | None] = {}
+    figures: dict[str, Any] = {}
     for name in ("cpu", "memory"):
         request, limit = draw(maybe), draw(maybe)
         if is_guaranteed:
@@ -514,3 +516,140 @@ def test_rows_do_not_depend_on_each_other(
         alone = apply(replace(proposed, limit_rule=rule), now, given_options)
         for field in fields(Bounded):
             assert getattr(together, field.name)[index] == getattr(alone, field.name)[0], field.name
+
+
+# What a runtime takes by its own flags
+
+
+@pytest.mark.parametrize(
+    ("request_now", "proposed", "most", "expected", "bounds"),
+    [
+        (None, 300, None, 1250, (Bound.HEAP,)),  # a heap of 1,000 and a quarter
+        (2000, 300, None, 1250, (Bound.HEAP,)),
+        (1250, 300, None, 1250, (Bound.HEAP,)),
+        (1250, 1400, None, 1400, ()),
+        # Raised no further than the most allowed, and not lowered below what it needs.
+        (100, 300, 800, 800, (Bound.HEAP,)),
+        (1000, 300, 800, 1000, (Bound.HEAP,)),
+        (5000, 300, 800, 1250, (Bound.HEAP,)),
+    ],
+)
+def test_a_request_is_not_below_a_fixed_heap_and_what_is_beside_it(
+    request_now: float | None, proposed: float, most: int | None, expected: float, bounds: tuple[Bound, ...]
+) -> None:
+    now = stated(memory=request_now, heap_floor=1250)
+
+    assert memory(apply(proposals(memory=proposed), now, options(max_memory_bytes=most))) == (expected, None, bounds)
+
+
+def test_a_request_holds_what_was_used_beside_a_fixed_heap() -> None:
+    asked = replace(proposals(memory=300), memory_peak_bytes=np.array([1600.0]))
+
+    assert memory(apply(asked, stated(heap_floor=1250), PLAIN))[0] == 1600
+    assert memory(apply(asked, stated(heap_floor=0), PLAIN))[0] == 300  # a row beside it, of no fixed heap
+
+
+def test_a_request_below_a_fixed_heap_is_raised_however_small_the_change() -> None:
+    kept = options(smallest_change_ratio=0.5)
+
+    assert memory(apply(proposals(memory=300), stated(memory=1240, heap_floor=1250), kept))[0] == 1250
+
+
+@pytest.mark.parametrize(
+    ("request_now", "limit", "named", "expected"),
+    [
+        (2000, 4000, 600, (1250, 1251, (Bound.HEAP, Bound.LIMIT_RAISED))),
+        (2000, 4000, 3000, (1250, 3000, (Bound.HEAP,))),
+        (None, 4000, 600, (1250, 1250, (Bound.HEAP,))),  # to Kubernetes the limit is the request
+        # It was below that already: it follows the request.
+        (500, 1000, 600, (1250, 1251, (Bound.HEAP, Bound.LIMIT_RAISED))),
+        (4000, 4000, 600, (1250, 1250, (Bound.HEAP,))),
+    ],
+)
+def test_a_limit_is_not_below_a_fixed_heap_and_a_quarter(
+    request_now: float | None, limit: float, named: float, expected: tuple[float, float, tuple[Bound, ...]]
+) -> None:
+    now = stated(memory=request_now, memory_limit=limit, current=10, heap_floor=1250)
+    asked = proposals(memory=300, memory_limit=named, rule=LimitRule.RAISE)
+
+    assert memory(apply(asked, now, PLAIN)) == expected
+
+
+@pytest.mark.parametrize(
+    ("request_now", "expected"),
+    [
+        # Below the most allowed of 800 the request does not pass it; the limit keeps what the heap needs.
+        (700, (800, 1250, (Bound.HEAP, Bound.LIMIT_RAISED))),
+        (4000, (1250, 1250, (Bound.HEAP,))),
+    ],
+)
+def test_a_limit_holds_the_heap_where_the_request_may_not(
+    request_now: float, expected: tuple[float, float, tuple[Bound, ...]]
+) -> None:
+    now = stated(memory=request_now, memory_limit=4000, current=10, heap_floor=1250, is_guaranteed=request_now == 4000)
+    asked = proposals(memory=300, memory_limit=600, rule=LimitRule.RAISE)
+
+    assert memory(apply(asked, now, options(max_memory_bytes=800))) == expected
+
+
+@pytest.mark.parametrize(
+    ("request_now", "named", "expected"),
+    [
+        (2000, 600, (300, None, (Bound.READ_AT_START,))),
+        (2000, 5000, (300, 5000, ())),  # a raise may be made, and is used after a restart
+        (4000, 600, (4000, None, (Bound.QOS, Bound.READ_AT_START))),
+    ],
+)
+def test_a_limit_that_was_read_at_start_is_not_lowered(
+    request_now: float, named: float, expected: tuple[float, float | None, tuple[Bound, ...]]
+) -> None:
+    now = stated(memory=request_now, memory_limit=4000, current=10, limit_reader=LanguageRuntime.JAVA)
+    asked, steps = proposals(memory=300, memory_limit=named, rule=LimitRule.RAISE), Steps()
+
+    assert memory(apply(asked, now, PLAIN, steps=steps)) == expected
+    told = [(step.what, step.note) for step in steps.taken if "not lowered" in step.what]
+    what = "request" if request_now == 4000 else "limit"
+    assert told == ([] if named == 5000 else [(f"{what} not lowered", "java reads its limit at start")])
+
+
+@given(
+    proposed=st.integers(0, 5000),
+    named=st.none() | st.integers(1, 9000),
+    request_now=st.none() | st.integers(1, 5000),
+    limit=st.none() | st.integers(1, 9000),
+    floor=st.integers(0, 6000),
+    most=st.none() | st.integers(1, 6000),
+    rule=st.sampled_from(LimitRule),
+    is_guaranteed=st.booleans(),
+    reader=st.sampled_from([None, LanguageRuntime.JAVA]),
+)
+@examples(100)
+def test_a_heap_is_held_and_asking_again_changes_nothing(
+    proposed: int,
+    named: int | None,
+    request_now: int | None,
+    limit: int | None,
+    floor: int,
+    most: int | None,
+    rule: LimitRule,
+    is_guaranteed: bool,
+    reader: LanguageRuntime | None,
+) -> None:
+    if limit is not None and (is_guaranteed or (request_now or 0) > limit):
+        request_now = limit
+    asked = proposals(memory=proposed, memory_limit=named, rule=rule)
+    held: dict[str, Any] = {"current": 1, "is_guaranteed": is_guaranteed, "heap_floor": floor, "limit_reader": reader}
+    request, new_limit, _ = memory(
+        apply(asked, stated(memory=request_now, memory_limit=limit, **held), options(max_memory_bytes=most))
+    )
+    after = limit if new_limit is None else new_limit
+    again = apply(asked, stated(memory=request, memory_limit=after, **held), options(max_memory_bytes=most))
+
+    assert request is not None
+    assert memory(again)[:2] == (request, None)
+    if limit is not None and after is not None:
+        assert after >= min(floor, limit)
+        assert reader is None or after >= limit
+        assert request <= after
+    if request_now is not None and (limit is None or rule is not LimitRule.KEEP):
+        assert request >= min(floor, request_now)

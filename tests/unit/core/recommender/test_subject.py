@@ -3,6 +3,7 @@ from __future__ import annotations
 from dataclasses import fields
 
 from agent.core.cluster.pod import QosClass
+from agent.core.cluster.runtime_profile import LanguageRuntime, RuntimeProfile
 from agent.core.cluster.unit import UnitResources
 from agent.core.cluster.workload import Workload
 from agent.core.recommender.credit import Credit
@@ -52,7 +53,10 @@ def test_arrays_keep_order_and_mask_what_is_not_known() -> None:
         "wants_whole_cores": [True, False],
         "has_credit": [True, False],
     }
-    assert {field.name: getattr(stated, field.name).tolist() for field in fields(stated)} == {
+    assert stated.heap_floor_bytes is None
+    assert stated.limit_readers is None
+    arrays = [field.name for field in fields(stated) if field.name not in ("heap_floor_bytes", "limit_readers")]
+    assert {name: getattr(stated, name).tolist() for name in arrays} == {
         "cpu_request_millicores": [100, 0],
         "has_cpu_request": [True, False],
         "cpu_limit_millicores": [101, 0],
@@ -86,3 +90,14 @@ def test_peaks_of_others_count_until_the_node_knows_the_week_and_never_for_a_dae
     assert elsewhere.has_memory_hours[:, 12].tolist() == [True, False, False, True, False]
     assert elsewhere.has_memory_peak.tolist() == [True, False, False, True, False]
     assert elsewhere.oom_bytes.tolist() == [700, 700, 700, 700, 0]
+
+
+def test_arrays_of_runtimes_are_there_where_one_of_them_has_something() -> None:
+    fixed = RuntimeProfile(runtime=LanguageRuntime.JAVA, heap_bytes=1000)
+    share = RuntimeProfile(runtime=LanguageRuntime.JAVA, limit_share_ratio=0.25)
+
+    one = stated_of([subject(runtime=fixed), subject()])
+    assert one.heap_floor_bytes is not None
+    assert (one.heap_floor_bytes.tolist(), one.limit_readers) == ([1250, 0], None)
+    other = stated_of([subject(), subject(runtime=share)])
+    assert (other.heap_floor_bytes, other.limit_readers) == (None, [None, LanguageRuntime.JAVA])

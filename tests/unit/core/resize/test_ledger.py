@@ -639,3 +639,34 @@ def test_a_shrink_under_way_is_grown_over_and_its_number_counted_once() -> None:
         (Resource.CPU, 400),
         (Resource.MEMORY, 300 * MI),
     ]
+
+
+def test_what_takes_a_boost_back_waits_for_no_cool_down_but_for_a_flight_and_after_a_refusal() -> None:
+    fresh = Desk()
+    assert fresh.may(step(fresh.fake, Phase.SHRINK, cpu=400), Action.UNBOOST) is None
+    desk = Desk()
+    desk.resize(memory=300)
+    back = step(desk.fake, Phase.SHRINK, cpu=400)
+    assert (desk.may(back), desk.may(back, Action.UNBOOST)) == (Kept.COOL_DOWN, None)
+    desk.send(back, AnswerKind.INVALID, action=Action.UNBOOST)
+    assert desk.may(back, Action.UNBOOST) is not None
+    desk.look(3600.0)
+    desk.send(back, action=Action.UNBOOST)
+    assert desk.may(back, Action.UNBOOST) is Kept.IN_FLIGHT
+    desk.fake.actuate()
+    assert [news.action for news in desk.look(1.0)] == [Action.UNBOOST]
+
+
+def test_a_boost_that_a_kubelet_cannot_take_back_is_not_given_a_second_time() -> None:
+    never = Desk()
+    never.send(step(never.fake, Phase.SHRINK, cpu=400), action=Action.UNBOOST)
+    never.fake.refuse()
+    assert [news.outcome for news in never.look(1.0)] == ["infeasible"]
+    assert never.ledger.wanted(never.now) == ()
+    assert never.may(step(never.fake, Phase.SHRINK, cpu=300), Action.UNBOOST) is Kept.INFEASIBLE
+    later = Desk()
+    later.send(step(later.fake, Phase.SHRINK, cpu=400), action=Action.UNBOOST)
+    later.fake.defer()
+    later.look(1.0)
+    later.look(601.0)
+    assert later.ledger.wanted(later.now) == ()

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from agent.core.window.cpu import CPU_FIGURES
 from agent.core.window.memory import MEMORY_FIGURES
-from agent.core.window.minute_row import minute_row, minute_table, minutes_memory_window, minutes_window
+from agent.core.window.minute_row import minute_row, minute_table, minutes_memory_window, minutes_window, without_cpu
 from agent.core.window.policy import WindowPolicy
-from agent.core.window.ring_rows import Has, Status
+from agent.core.window.ring_rows import MINUTE_ROW, Has, Status
 from agent.core.window.snapshot import Missing
 from tests.window_rows import ALL, NS, Rows, memory, minute, sample, steady
 
@@ -269,3 +269,11 @@ def test_minutes_memory_window_without_working_set_says_why() -> None:
 def test_table_of_minutes_holds_the_rows_in_their_order() -> None:
     rows = [minute(7, 1.5, set_peak_kib=3), minute(8, 2.5, coverage=9)]
     assert minute_table(rows).tolist() == np.concatenate(rows).tolist()
+
+
+def test_a_row_without_cpu_keeps_the_rest() -> None:
+    row = np.zeros(1, dtype=MINUTE_ROW)
+    row["coverage_255"], row["working_set_peak_kib"] = 200, 7
+    blank = without_cpu(row)
+    assert (int(blank["coverage_255"][0]), int(blank["working_set_peak_kib"][0])) == (0, 7)
+    assert int(row["coverage_255"][0]) == 200

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.core.cluster.runtime_profile import LanguageRuntime, RuntimeProfile
 from agent.core.cluster.unit import UnitIdentity, UnitResources
 from agent.core.cluster.workload import Workload
 from agent.core.recommender.recommendation import (
@@ -179,6 +180,8 @@ def recommendations() -> Recommendations:
             history_span_seconds=600.0,
             oom_kills=0,
         ),
+        runtime=RuntimeProfile(runtime=LanguageRuntime.JAVA, limit_share_ratio=0.25),
+        runtime_advice=("the limit is not lowered: java reads its limit at start",),
     )
     return Recommendations(
         taken_unix_seconds=1.5,

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
+from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import NodeClass
 from agent.core.history.rollup_schedule import node_share
 from agent.metrics.loop_series import LoopSeries
@@ -23,6 +24,7 @@ from agent.metrics.report_series import ReportSeries
 from agent.node.files.steady_clock import BootClock
 from agent.node.reports import client as webhook_client
 from agent.node.reports.client import WebhookClient
+from agent.node.reports.newcomers import Newcomers
 from agent.node.reports.report_queue import ReportQueue
 from agent.node.reports.report_sender import ReportSender
 from agent.node.reports.reporter import ReportClocks, ReportedNode, Reporter
@@ -108,6 +110,8 @@ class Node:
         self.server = self.stack.enter_context(WebhookServer(self.webhook.behave))
         self.queue_bytes = 1 << 24
         self.etag: str | None = None
+        self.here: set[Workload] = set()
+        self.told: set[Workload] = set()
         self.answers: list[Any] = []
         self.is_ready = True
         self.chance = 0.5
@@ -125,6 +129,7 @@ class Node:
                 node_class=lambda: NodeClass(instance_type="m5.large", cpus=4),
                 is_ready=lambda: self.is_ready,
                 etag=lambda: self.etag,
+                newcomers=Newcomers(lambda: self.here, lambda: self.told, chance=lambda: self.chance),
             ),
             roller=self.world.roller,
             queue=self.queue,
@@ -278,6 +283,54 @@ def test_a_hastened_report_tells_all_until_now_and_no_second_twice(node: Node, a
     assert [round((end - SHARE) % 300, 3) % 300 for end in wall] == [pytest.approx(0, abs=0.01)] * len(wall)
     assert node.webhook.covered_seconds == pytest.approx(node.webhook.ends[-1] - (START + 1), abs=1.1)
     assert node.webhook.cpu_samples == pytest.approx(node.webhook.ends[-1] - START - 10, abs=2)
+
+
+WEB, API = (Workload(namespace="shop", kind="Deployment", name=name) for name in ("web", "api"))
+
+
+def run_past_an_end(node: Node) -> None:
+    """Until 20 s after an end on the grid, with 280 s to the next."""
+    node.run_for(600)
+    node.run_for(round((SHARE - node.wall_now()) % 300 + 20))
+
+
+def test_a_workload_that_is_new_here_is_asked_about_within_its_first_minute_and_once(node: Node) -> None:
+    run_past_an_end(node)
+    before = len(node.webhook.taken)
+    node.here = {WEB}
+    asked = node.clock.seconds
+    node.run_for(45)  # ten to the next look, two, and half of thirty by lot
+    assert len(node.webhook.taken) == before + 1
+    assert asked < node.webhook.ends[-1] <= asked + 10 + 2 + 15 + 1
+    assert node.reporter.reported_until_seconds() == pytest.approx(node.webhook.ends[-1], abs=0.01)
+    # Nothing was told of it, as by a webhook that leaves it out: it is not asked again, but when it comes anew it is.
+    node.run_for(60)
+    assert len(node.webhook.taken) == before + 1
+    node.here = set()
+    node.run_for(10)
+    node.here = {WEB}
+    node.run_for(45)
+    assert len(node.webhook.taken) == before + 2
+
+
+def test_of_many_newcomers_a_node_asks_once_a_minute(node: Node) -> None:
+    run_past_an_end(node)
+    before = len(node.webhook.taken)
+    for number in range(60):
+        node.here.add(Workload(namespace="shop", kind="Deployment", name=f"web-{number}"))
+        node.run_for(2)
+    # In two minutes: one within 27 s, and the next no sooner than a minute later.
+    assert len(node.webhook.taken) - before == 2
+
+
+def test_who_was_told_of_meanwhile_is_not_asked_about(node: Node) -> None:
+    run_past_an_end(node)
+    before = len(node.webhook.taken)
+    node.here, node.chance = {WEB, API}, 1.0
+    node.run_for(15)
+    node.told = {WEB, API}
+    node.run_for(60)
+    assert len(node.webhook.taken) == before
 
 
 def test_what_is_hastened_while_an_interval_is_being_summed_up_comes_after_it(node: Node) -> None:

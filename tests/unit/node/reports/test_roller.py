@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 
 import numpy as np
@@ -11,6 +12,7 @@ from agent.core.cluster.pod import Pod
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import OutOfMemoryKill, RollupRow
+from agent.core.orders.annotations import STARTUP_BOOSTED
 from agent.core.window.policy import WindowPolicy
 from agent.node.reports.roller import MAX_KILLS_OF_ROW, OLDEST_KILL_SECONDS, Roller
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit
@@ -317,3 +319,24 @@ def test_how_good_sizing_was_is_told_once_of_a_workload_and_four_times_an_hour(w
     assert told[0] == [tuple(map(tuple, figures.tolist())), None]
     assert told[1] == told[2] == [None, None]
     assert told[3] == told[0]
+
+
+def test_cpu_of_a_boosted_start_is_not_told_and_memory_is(world: World) -> None:
+    boost = {
+        "unixSeconds": CREATED_UNIX,
+        "afterReadySeconds": 60,
+        "timeoutSeconds": 600,
+        "containers": {"app": {"requestMillicores": [100, 300]}},
+    }
+    # Given its boost at second 0 and not ready since: its start is over at second 600.
+    world.pods = [web_pod(annotations={STARTUP_BOOSTED: json.dumps(boost)})]
+    world.fill(world.watch(), range(300, 1310))
+    starting = world.row(300, 590)
+    assert starting.cpu is None
+    assert starting.memory is not None
+    # A hundred seconds after it; the first rates, of ten seconds at least, do not reach back before it.
+    half = world.row(590, 700)
+    assert half.cpu is not None
+    assert 80 <= half.cpu.count <= 90
+    world.pods = [web_pod()]
+    assert world.row(700, 1000).cpu is not None

@@ -1,0 +1,95 @@
+"""The way to the webhook through the API server, for ``kubectl plimsoll``: ends with the verb. Face."""
+
+from __future__ import annotations
+
+import ssl
+from typing import Final
+
+import urllib3
+from urllib3.connection import HTTPSConnection
+from urllib3.exceptions import NewConnectionError
+
+from agent.core.cluster.pod import ENDED_PHASES
+from agent.kube.api import Api
+from agent.kube.credentials import Credentials
+from agent.kube.errors import ApiError, KubeError
+from agent.kube.json_reader import Reader
+from agent.kube.pod_forward import Forward
+
+WEBHOOKS: Final = "plimsoll.dev/part=webhook"
+SERVICE: Final = "plimsoll-webhook"
+PORT_NAME: Final = "https"
+CONNECT_SECONDS: Final = 20.0
+_FORBIDDEN: Final = 403
+
+
+class NoWebhookError(Exception):
+    """There is no way to a webhook; one line."""
+
+
+class WebhookForward:
+    """One webhook's pod, and connections to it."""
+
+    def __init__(self, api: Api, credentials: Credentials, namespace: str) -> None:
+        """Choose a pod; nothing is connected yet.
+
+        Raises:
+            NoWebhookError: There is none, or none that is ready.
+            KubeError: The API server does not tell.
+        """
+        self.api: Final = api
+        self.host: Final = f"{SERVICE}.{namespace}.svc"
+        """The name in its certificate."""
+        pod, port = _ready_webhook(api, namespace)
+        self._where: Final = f"namespace {namespace}"
+        self._forward: Final = Forward(credentials, namespace=namespace, pod=pod, port=port)
+
+    def pool(self, context: ssl.SSLContext, name: str) -> urllib3.HTTPSConnectionPool:
+        """Return a pool whose connections go to the pod; TLS is the webhook's own, by the name in its certificate."""
+        forward = self._forward
+
+        class Connection(HTTPSConnection):
+            """One connection, made by the forward."""
+
+            def _new_conn(self):  # type: ignore[no-untyped-def]  # noqa: ANN202  a socket, as the library has it
+                try:
+                    return forward.connect(CONNECT_SECONDS)
+                except KubeError as error:
+                    raise NewConnectionError(self, str(error)) from error
+
+        made = urllib3.HTTPSConnectionPool(self.host, ssl_context=context, server_hostname=name, assert_hostname=name)
+        made.ConnectionCls = Connection
+        return made
+
+    def fault(self) -> str | None:
+        """Return what went wrong on the way, in words; None = nothing that anybody told."""
+        fault = self._forward.fault
+        if isinstance(fault, ApiError) and fault.status == _FORBIDDEN:
+            return f"no right to create pods/portforward in {self._where}: {fault.message or fault}"
+        return None if fault is None else str(fault)
+
+    def close(self) -> None:
+        """End all connections."""
+        self._forward.close()
+
+
+def _ready_webhook(api: Api, namespace: str) -> tuple[str, int]:
+    """Return name and port of a pod that is ready."""
+    answer = api.call("GET", f"/api/v1/namespaces/{namespace}/pods", query={"labelSelector": WEBHOOKS})
+    is_there = False
+    for pod in Reader(answer, "pods").items("items"):
+        status = pod.child("status")
+        if status.text("phase") in ENDED_PHASES or pod.child("metadata").has("deletionTimestamp"):
+            continue
+        is_there = True
+        conditions = {item.text("type"): item.text("status") for item in status.items("conditions")}
+        for container in pod.child("spec").items("containers"):
+            for port in container.items("ports"):
+                number = port.whole("containerPort")
+                if conditions.get("Ready") == "True" and port.text("name") == PORT_NAME and number is not None:
+                    return pod.child("metadata").required_text("name"), number
+    if is_there:
+        raise NoWebhookError(f"no webhook in namespace {namespace} is ready")
+    raise NoWebhookError(
+        f"no webhook is installed in namespace {namespace} (no pod with {WEBHOOKS}); allowed: --plimsoll-namespace NAME"
+    )

@@ -1,0 +1,333 @@
+"""The command ``kubectl plimsoll``: verbs of plimsoll from anywhere, through the API server and nothing beside it.
+
+Verbs about a node run beside its agent, as by ``kubectl exec``; those about the cluster ask the webhook through a
+forward of their own. Arguments are checked here first, in the words of the verb itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from agent.cli.main import VerbModule, VerbParser, exit_code
+from agent.cli.text.program_name import PLUGIN_NAME
+from agent.cli.verb_table import VERBS
+
+if TYPE_CHECKING:
+    from agent.cli.client.node_agent import Target
+    from agent.kube.credentials import Credentials
+
+INSTALLED_IN: Final = "plimsoll"
+"""The namespace of Plimsoll unless another is named."""
+_OWN_NAMES: Final = frozenset({"target", "context", "kubeconfig", "namespace", "installed_in"})
+"""Arguments that are understood here; others go to the agent as they are."""
+_LOCAL_METAVARS: Final = frozenset({"FILE", "DIR", "PATH"})
+"""Options that name a file mean one beside the agent there, which nobody who types them has in mind."""
+_LOCAL_NAMES: Final = frozenset({"samples_itself"})
+_LEAST_WIDTH: Final = 60
+"""Of ``why``, which has the most."""
+_FORBIDDEN: Final = 403
+
+
+class About(Enum):
+    """Whom a verb asks, and about what."""
+
+    NODE = auto()
+    NODE_OR_POD = auto()
+    POD = auto()
+    CLUSTER = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class _Connected:
+    """The cluster, and who asks."""
+
+    credentials: Credentials
+    namespace: str
+    """Of pods that are named without one."""
+    is_namespace_given: bool
+
+
+KUBECTL_VERBS: Final[dict[str, About]] = {
+    "top": About.NODE_OR_POD,
+    "recommend": About.NODE_OR_POD,
+    "why": About.POD,
+    "plan": About.NODE_OR_POD,
+    "events": About.NODE_OR_POD,
+    "pause": About.NODE,
+    "resume": About.NODE,
+    "doctor": About.NODE,
+    "workloads": About.CLUSTER,
+    "policy": About.CLUSTER,
+    "buffers": About.CLUSTER,
+}
+
+
+class _TargetError(Exception):
+    """What was asked for cannot be had; one line."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one verb; return its exit code as ``plimsoll`` has them."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    at = next((index for index, word in enumerate(words) if not word.startswith("-")), len(words))
+    verb = words[at] if at < len(words) else None
+    parser, verb_parser = _parsers(verb)
+    arguments, unknown = parser.parse_known_args(words)
+    if unknown:
+        (verb_parser or parser).refuse_unknown(unknown)
+    if arguments.version:
+        from agent.version import installed_version
+
+        print(f"{PLUGIN_NAME} {installed_version()}")
+        return 0
+    if verb_parser is None:
+        parser.print_help()
+        return 2
+    if KUBECTL_VERBS[arguments.verb] is About.CLUSTER:
+        return exit_code(_ask_webhook, arguments)
+    passed = passed_words(verb_parser, words[at + 1 :])
+    return exit_code(lambda known: _ask_agent(known, passed), arguments)
+
+
+def _parsers(verb: str | None) -> tuple[VerbParser, VerbParser | None]:
+    """Return the command's parser, and that of the verb where it is known; only its module is loaded."""
+    parser = VerbParser(
+        prog=PLUGIN_NAME,
+        description="Plimsoll sizes Kubernetes pods from the node: its verbs, through the API server.",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="store_true", help="print the version and exit")
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs")
+    chosen: VerbParser | None = None
+    for name, about in KUBECTL_VERBS.items():
+        summary = VERBS[name].summary
+        verb_parser = verbs.add_parser(name, help=summary, description=summary, allow_abbrev=False)
+        if name == verb:
+            _add_arguments(verb_parser, name, about)
+            chosen = verb_parser
+    return parser, chosen
+
+
+def _add_arguments(parser: VerbParser, verb: str, about: About) -> None:
+    """Declare the verb's own arguments, and those of kubectl."""
+    if about in (About.NODE, About.NODE_OR_POD):
+        words = (
+            "the node" if about is About.NODE else "a node, or a pod: then its node; node/NAME or pod/NAME says which"
+        )
+        parser.add_argument("target", metavar="NODE" if about is About.NODE else "NODE|POD", help=words)
+    module: VerbModule = importlib.import_module(VERBS[verb].module)
+    module.add_arguments(parser)
+    flags = {flag: action for action in parser._actions for flag in action.option_strings}
+    for action in flags.values() if about is not About.CLUSTER else ():
+        if _is_local(action):
+            action.help = argparse.SUPPRESS
+    group = parser.add_argument_group("kubectl", "as kubectl has them, after the verb")
+    group.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: the current one)")
+    if "--kubeconfig" not in flags:
+        group.add_argument("--kubeconfig", metavar="FILE", type=Path, help="default: $KUBECONFIG, else ~/.kube/config")
+    if "--namespace" not in flags and about is not About.CLUSTER:
+        group.add_argument("-n", "--namespace", metavar="NAME", help="namespace of the pod (default: the context's)")
+    group.add_argument(
+        "--plimsoll-namespace",
+        metavar="NAME",
+        dest="installed_in",
+        default=INSTALLED_IN,
+        help="namespace that Plimsoll is installed in (default: %(default)s)",
+    )
+
+
+def _is_local(action: argparse.Action) -> bool:
+    is_file = action.metavar in _LOCAL_METAVARS and bool(action.option_strings)
+    return (is_file or action.dest in _LOCAL_NAMES) and action.dest not in _OWN_NAMES
+
+
+def passed_words(parser: VerbParser, words: Sequence[str]) -> list[str]:
+    """Return the options among a verb's words that are for the agent; words that the parser has understood.
+
+    Raises:
+        SystemExit: An option is about files, of which the agent has others; one line, code 2.
+    """
+    by_flag = {flag: action for action in parser._actions for flag in action.option_strings}
+    passed: list[str] = []
+    left = iter(words)
+    for word in left:
+        if word == "--" or not word.startswith("-"):
+            continue  # nothing but what the verb is about stands alone
+        name = word.partition("=")[0] if word.startswith("--") else word[:2]
+        action = by_flag[name]
+        if _is_local(action):
+            parser.error(f"{name}: is for files and processes of one machine; allowed: plimsoll there")
+        taken = [word]
+        if action.nargs is None and word == name:
+            taken.append(next(left))
+        if action.dest not in _OWN_NAMES:
+            passed += taken
+    return passed
+
+
+def _ask_agent(arguments: argparse.Namespace, passed: Sequence[str]) -> int:
+    """Run the verb beside the agent that answers for the target."""
+    from agent.cli.client.node_agent import NoAgentError, UnknownTargetError
+    from agent.cli.options.settings_options import fail
+    from agent.cli.text.spans import harmless
+    from agent.kube.errors import KubeError
+    from agent.kube.json_reader import ConvertError
+
+    connected = _connected(arguments)
+    try:
+        target = _target(arguments, connected)
+        return _run_there(arguments, connected.credentials, target, passed)
+    except UnknownTargetError as error:
+        fail(f"{arguments.verb}: {error}")
+    except (NoAgentError, _TargetError, KubeError, ConvertError) as error:
+        print(harmless(f"{PLUGIN_NAME} {arguments.verb}: {error}"), file=sys.stderr)
+        return 1
+
+
+def _target(arguments: argparse.Namespace, connected: _Connected) -> Target:
+    from agent.cli.client.node_agent import AgentFinder
+    from agent.kube.api import HttpApi
+    from agent.kube.errors import ApiError
+
+    finder = AgentFinder(HttpApi(connected.credentials), arguments.installed_in)
+    about = KUBECTL_VERBS[arguments.verb]
+    try:
+        if about is About.NODE:
+            return finder.of_node(arguments.target)
+        find = finder.of_pod if about is About.POD else finder.of_either
+        name: str = arguments.name if about is About.POD else arguments.target
+        return find(name, connected.namespace, is_namespace_given=connected.is_namespace_given)
+    except ApiError as error:
+        raise _TargetError(_refusal(error)) from error
+
+
+def _run_there(arguments: argparse.Namespace, credentials: Credentials, target: Target, passed: Sequence[str]) -> int:
+    from agent.cli.client.raw_terminal import raw_terminal
+    from agent.cli.client.retire import CONTAINER
+    from agent.cli.top.terminal import find_terminal, terminal_width
+    from agent.kube.errors import ApiError
+    from agent.kube.pod_exec import Console, Executed, converse
+
+    terminal = find_terminal(sys.stdout, os.environ, use_colour=True)
+    is_live = (
+        arguments.verb == "top"
+        and terminal.is_interactive
+        and not (arguments.once or arguments.output is not None or arguments.at > 0)
+    )
+    words = ["plimsoll", arguments.verb, *passed, *_scope(arguments, target)]
+    if not is_live and sys.stdout.isatty() and getattr(arguments, "width", 0) is None:
+        words += ["--width", str(max(terminal_width(), _LEAST_WIDTH))]
+
+    def run(console: Console | None = None) -> Executed:
+        return converse(
+            credentials,
+            namespace=arguments.installed_in,
+            pod=target.agent.name,
+            container=CONTAINER,
+            command=words,
+            show=_show,
+            console=console,
+        )
+
+    try:
+        if is_live:
+            with raw_terminal() as console:
+                done = run(console)
+        else:
+            done = run()
+    except ApiError as error:
+        raise _TargetError(_refusal(error)) from error
+    if done.code is not None:
+        return done.code
+    raise _TargetError(f"agent {target.agent.name} on node {target.agent.node}: {done.fault}")
+
+
+def _scope(arguments: argparse.Namespace, target: Target) -> list[str]:
+    """Return what tells the verb there which rows are meant."""
+    if target.pod is None:
+        return ["--namespace", arguments.namespace] if _has_rows(arguments) and arguments.namespace else []
+    if KUBECTL_VERBS[arguments.verb] is About.POD:
+        return [str(target.pod)]
+    return ["--namespace", target.pod.namespace, "--pod", target.pod.pod]
+
+
+def _has_rows(arguments: argparse.Namespace) -> bool:
+    return KUBECTL_VERBS[arguments.verb] is About.NODE_OR_POD
+
+
+def _show(channel: int, content: bytes) -> None:
+    """Write what a command wrote, where it wrote it."""
+    stream = sys.stdout if channel == 1 else sys.stderr
+    stream.buffer.write(content)
+    stream.flush()
+
+
+def _ask_webhook(arguments: argparse.Namespace) -> int:
+    """Run the verb here, through a forward to the webhook that ends with it."""
+    from agent.cli.client.webhook import DEFAULT_ACCOUNT, DEFAULT_URL, FORWARD
+    from agent.cli.client.webhook_forward import NoWebhookError, WebhookForward
+    from agent.cli.text.spans import harmless
+    from agent.kube.api import HttpApi
+    from agent.kube.errors import ApiError, KubeError
+    from agent.kube.json_reader import ConvertError
+
+    module: VerbModule = importlib.import_module(VERBS[arguments.verb].module)
+    if arguments.webhook != DEFAULT_URL:
+        return module.run(arguments)
+    credentials = _connected(arguments).credentials
+    where = arguments.installed_in
+    if arguments.account == DEFAULT_ACCOUNT:
+        arguments.account = f"{where}/{DEFAULT_ACCOUNT.partition('/')[2]}"
+    try:
+        forward = WebhookForward(HttpApi(credentials), credentials, where)
+    except ApiError as error:
+        print(harmless(f"{PLUGIN_NAME} {arguments.verb}: {_refusal(error)}"), file=sys.stderr)
+        return 1
+    except (NoWebhookError, KubeError, ConvertError) as error:
+        print(harmless(f"{PLUGIN_NAME} {arguments.verb}: {error}"), file=sys.stderr)
+        return 1
+    setattr(arguments, FORWARD, forward)
+    try:
+        return module.run(arguments)
+    finally:
+        forward.close()
+
+
+def _refusal(error: Exception) -> str:
+    """Return what the server said; a right that is missing by its name, which the server's message has."""
+    from agent.kube.errors import ApiError
+
+    if isinstance(error, ApiError) and error.status == _FORBIDDEN:
+        return f"a right is missing: {error.message or error}"
+    return str(error)
+
+
+def _connected(arguments: argparse.Namespace) -> _Connected:
+    """Return the cluster that kubectl would speak to; what cannot be used is one line and code 2."""
+    from agent.cli.options.settings_options import fail
+    from agent.kube.credentials import context_namespace, from_kubeconfig, in_cluster
+    from agent.kube.errors import CredentialsError
+
+    given: Path | None = arguments.kubeconfig
+    named: str | None = getattr(arguments, "namespace", None)
+    usual = os.environ.get("KUBECONFIG") or str(Path.home() / ".kube/config")
+    path = given if given is not None else Path(usual)
+    try:
+        if given is None and arguments.context is None and not os.environ.get("KUBECONFIG") and not path.exists():
+            own = in_cluster()
+            if own is None:
+                fail(f"{arguments.verb}: no kubeconfig at {path}; allowed: --kubeconfig FILE, or KUBECONFIG")
+            return _Connected(own, named or "default", named is not None)
+        namespace = context_namespace(path, arguments.context)
+        credentials = from_kubeconfig(path, arguments.context)
+    except CredentialsError as error:
+        fail(f"{arguments.verb}: {error}")
+    return _Connected(credentials, named or namespace, named is not None)

@@ -1,0 +1,72 @@
+"""CPU of containers as it counts: what a pod used while it started, boosted, is no sustained demand. Node.
+
+It calls core and holds no rule; any thread.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from agent.core.cluster.pod import Pod
+from agent.core.cluster.unit import UnitIdentity
+from agent.core.plan.given_boost import starts_of
+from agent.core.window.minute_row import without_cpu
+from agent.core.window.snapshot import CpuWindow, UnitStatus
+from agent.node.history.clock import MINUTE_SECONDS
+from agent.node.sampling.observer import Observer
+from agent.node.sampling.row_source import Rows
+from agent.node.sampling.unit_table import UnitTable
+
+LOOKED_SECONDS: Final = 1.0
+"""For so long what the pods say is not asked for again: there is a question for each container."""
+_LEAST_SECONDS: Final = 1.0
+"""Of a window: what has just begun is told as too short, as that of a new container is."""
+
+
+class StartUps:
+    """See the module's docstring."""
+
+    def __init__(
+        self,
+        *,
+        pods: Callable[[], Iterable[Pod]],  # All of this node
+        units: UnitTable,
+        observer: Observer,
+        wall_now: Callable[[], float] = time.time,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._pods, self._units, self._observer = pods, units, observer
+        self._wall_now, self._monotonic = wall_now, monotonic
+        self._looked: tuple[float, Mapping[str, float]] | None = None
+
+    def cpu_of(self, status: UnitStatus) -> CpuWindow:
+        """Return the window of a container's CPU without its boosted start."""
+        over, unit = self._over(status.identity), self._units.get(status.identity.cgroup_path)
+        if over is None or unit is None:
+            return status.cpu
+        policy = self._observer.policy()
+        since_seconds = self._wall_now() - over
+        if since_seconds >= policy.cpu_window_seconds + policy.rate_window_seconds:
+            return status.cpu
+        # A rate that ends later reaches back by its window.
+        steady_seconds = max(since_seconds - policy.rate_window_seconds, _LEAST_SECONDS)
+        clipped = replace(policy, cpu_window_seconds=min(steady_seconds, policy.cpu_window_seconds))
+        return self._observer.cpu(unit.slot, clipped, time.monotonic_ns())
+
+    def learnt(self, identity: UnitIdentity, row: Rows, unix_minute: int) -> Rows:
+        """Return a minute row as it is learnt: without CPU where some of that is of a boosted start."""
+        over = self._over(identity)
+        if over is None:
+            return row
+        # The largest rate that ends in a minute reaches back by its window.
+        is_steady = unix_minute * MINUTE_SECONDS >= over + self._observer.policy().rate_window_seconds
+        return row if is_steady else without_cpu(row)
+
+    def _over(self, identity: UnitIdentity) -> float | None:
+        now = self._monotonic()
+        if self._looked is None or now - self._looked[0] >= LOOKED_SECONDS:
+            self._looked = now, starts_of(self._pods())
+        return self._looked[1].get(identity.pod_uid or "")

@@ -1,0 +1,294 @@
+"""The thread ``runs``: tells the webhook of each run of a Job's container as soon as it has ended.
+
+Node. What the webhook does not take waits in memory, within bounds; a webhook that knows no runs is left alone for an
+hour. It calls core and holds no rule.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from agent.core.cluster.pod import Container, ContainerKind, ContainerState, Pod, Termination
+from agent.core.cluster.unit import UnitIdentity
+from agent.core.cluster.workload import RUN_KINDS, job_of, run_of, workload_of
+from agent.core.history.job_run import (
+    MAX_RUNS_A_POST,
+    RUNS_PATH,
+    JobRun,
+    RunFigures,
+    ToldRun,
+    run_figures,
+    run_row,
+    runs_text,
+)
+from agent.core.window.policy import WindowPolicy
+from agent.core.window.steps import NS
+from agent.kube.errors import CredentialsError
+from agent.metrics.loop_series import LoopTurns
+from agent.node.reports.client import WebhookAway, WebhookClient
+from agent.node.sampling.run_ends import EndedContainer, RunEnds
+from agent.turns import Turns
+
+log = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 1.0
+"""Between two looks at which pods run to an end, and at what has ended."""
+EXIT_SECONDS: Final = 3.0
+"""So long its exit is waited for, which the kubelet tells a second after the cgroup has gone."""
+UNKNOWN_SECONDS: Final = 15.0
+"""After which a container that no pod names is forgotten: a sandbox, or its pod is gone."""
+POST_SECONDS: Final = 2.5
+"""Between two posts at least: within what the webhook lets a node call a minute."""
+AGAIN_SECONDS: Final = 5.0
+"""After a post that was not taken, doubled each time ..."""
+LONGEST_AGAIN_SECONDS: Final = 300.0
+"""... up to this."""
+REFUSED_SECONDS: Final = 3600.0
+"""For which a webhook that knows no runs is left alone."""
+OLDEST_SECONDS: Final = 6 * 3600.0
+"""A run that could not be told for so long is forgotten."""
+MOST_WAITING: Final = 1000
+MOST_PODS: Final = 1000
+"""Pods that are remembered after they went: what they ran is told a moment later."""
+SHORT_NS: Final = 10 * NS
+"""Of a shorter run the CPU time after the last reading counts: that of the whole pod is taken, where it ran alone."""
+KILL_NS: Final = 5 * NS
+"""The news of a kill may come so long after its container has gone."""
+STOP_SECONDS: Final = 0.3
+_OK: Final = 200
+_UNKNOWN: Final = frozenset({404, 405, 415})
+_NOT_TAKEN: Final = frozenset({400, 413})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Kill:
+    pod_uid: str
+    container_id: str | None
+    monotonic_ns: int
+    memory_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Waiting:
+    """A run that is to be told; its age grows until then."""
+
+    pod: str
+    pod_uid: str
+    job: str | None
+    ended_ns: int
+    row: JobRun
+
+
+class RunTeller:
+    """Takes the turns of the thread ``runs``; ``killed`` may be called from any."""
+
+    def __init__(
+        self,
+        *,
+        ends: RunEnds,
+        node: str,  # As its token names it
+        pods: Callable[[], Iterable[Pod]],  # All pods of the node as the API has them
+        policy: Callable[[], WindowPolicy],  # The windows in force
+        poster: WebhookClient,
+        counts: LoopTurns | None = None,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._ends, self._node, self._pods, self._policy = ends, node, pods, policy
+        self._poster, self._clock_ns = poster, clock_ns
+        self._lock = threading.Lock()
+        self._kills: deque[_Kill] = deque(maxlen=MOST_WAITING)
+        self._known: OrderedDict[str, Pod] = OrderedDict()
+        self._ended: deque[EndedContainer] = deque(maxlen=MOST_WAITING)
+        self._waiting: deque[_Waiting] = deque(maxlen=MOST_WAITING)
+        self._due_ns = clock_ns()
+        self._again_seconds = AGAIN_SECONDS
+        self.turns: Final = Turns("runs", self.turn, failed=self._failed, counts=counts)
+        ends.on_end = self.turns.wake
+
+    def _failed(self, _: Exception) -> float:
+        log.exception("telling of runs failed")
+        return AGAIN_SECONDS
+
+    def stop(self) -> None:
+        """End; what was not told is lost."""
+        self.turns.stop()
+        if self.turns.join(STOP_SECONDS):
+            self._poster.close()
+
+    def killed(self, identity: UnitIdentity, *, memory_bytes: int | None, monotonic_ns: int) -> None:
+        """Handle an out-of-memory kill; the sampling thread. Never waits."""
+        if identity.pod_uid is not None:
+            kill = _Kill(
+                pod_uid=identity.pod_uid,
+                container_id=identity.container_id,
+                monotonic_ns=monotonic_ns,
+                memory_bytes=memory_bytes,
+            )
+            self._kills.append(kill)
+
+    # -- one turn --------------------------------------------------------------------------------------------------
+
+    def turn(self) -> float:
+        """Do what is due; give the seconds until something may be again."""
+        self._look_at_pods()
+        self._ended.extend(self._ends.take())
+        now_ns = self._clock_ns()
+        left = [ended for ended in self._ended if not self._fold(ended, now_ns)]
+        self._ended = deque(left, maxlen=MOST_WAITING)
+        if self._waiting and now_ns >= self._due_ns:
+            self._post(now_ns)
+        return LOOK_SECONDS
+
+    def _look_at_pods(self) -> None:
+        """Remember the pods that run to an end, in their newest state."""
+        present: set[str] = set()
+        for pod in self._pods():
+            if workload_of(pod).kind in RUN_KINDS:
+                present.add(pod.cgroup_uid)
+                self._known[pod.cgroup_uid] = pod
+                self._known.move_to_end(pod.cgroup_uid)
+        while len(self._known) > max(MOST_PODS, len(present)):
+            self._known.popitem(last=False)
+        self._ends.run_pods = frozenset(present)
+
+    def _fold(self, ended: EndedContainer, now_ns: int) -> bool:
+        """Turn what is left of a container into a run; False = more is to be known of it first."""
+        waited_ns = now_ns - ended.ended_ns
+        pod = self._known.get(ended.identity.pod_uid or "")
+        container = None if pod is None else _container_of(pod, ended.identity)
+        if pod is None or container is None:
+            return waited_ns >= UNKNOWN_SECONDS * NS
+        termination = _termination_of(pod, ended.identity)
+        if termination is None and waited_ns < EXIT_SECONDS * NS:
+            return False
+        if container.kind is ContainerKind.EPHEMERAL:
+            return True
+        kill = self._kill_of(ended)
+        is_killed = kill is not None or (termination is not None and termination.is_oom_kill)
+        known = kill.memory_bytes if kill is not None else None
+        workload = workload_of(pod)
+        row = run_row(
+            _figures(ended, pod, self._policy()),
+            workload=workload,
+            container=container.name,
+            run=run_of(pod),
+            ended_unix_seconds=0.0,  # the receiver's clock is the only one
+            # It was killed by its own limit, as a rule, which no reading may have seen it reach.
+            memory_at_kill_bytes=container.resources.memory_limit_bytes if known is None else known,
+            is_killed=is_killed,
+            exit_code=None if termination is None else termination.exit_code,
+        )
+        self._waiting.append(_Waiting(pod=pod.name, pod_uid=pod.uid, job=job_of(pod), ended_ns=ended.ended_ns, row=row))
+        return True
+
+    def _kill_of(self, ended: EndedContainer) -> _Kill | None:
+        """Find a kill in a container; None = there was none."""
+        identity = ended.identity
+        return next(
+            (
+                kill
+                for kill in list(self._kills)
+                if kill.pod_uid == identity.pod_uid
+                and kill.container_id in (None, identity.container_id)
+                and ended.started_ns <= kill.monotonic_ns <= ended.ended_ns + KILL_NS
+            ),
+            None,
+        )
+
+    def _post(self, now_ns: int) -> None:
+        oldest_ns = now_ns - int(OLDEST_SECONDS * NS)
+        while self._waiting and self._waiting[0].ended_ns < oldest_ns:
+            self._waiting.popleft()
+        sent = list(self._waiting)[:MAX_RUNS_A_POST]
+        if not sent:
+            return
+        told = [
+            ToldRun(
+                pod=run.pod,
+                pod_uid=run.pod_uid,
+                job=run.job,
+                ended_age_seconds=max(now_ns - run.ended_ns, 0) / NS,
+                row=run.row,
+            )
+            for run in sent
+        ]
+        status, asked_to_wait_seconds = 0, 0.0
+        try:
+            answer = self._poster.post(RUNS_PATH, runs_text(self._node, told))
+            status, asked_to_wait_seconds = answer.status, answer.retry_after_seconds or 0.0
+            if status == _OK:
+                _tell_refused(answer.body)
+        except (WebhookAway, CredentialsError) as error:
+            log.debug("runs not told", extra={"cause": str(error)})
+        finally:
+            self._poster.close()  # until the next run another node may have the connection
+        if status == _OK or status in _NOT_TAKEN:
+            for _ in sent:
+                self._waiting.popleft()
+        if status == _OK:
+            self._again_seconds, wait_seconds = AGAIN_SECONDS, POST_SECONDS
+        elif status in _UNKNOWN:
+            self._waiting.clear()
+            wait_seconds = REFUSED_SECONDS
+        else:
+            wait_seconds = max(self._again_seconds, asked_to_wait_seconds)
+            self._again_seconds = min(2 * self._again_seconds, LONGEST_AGAIN_SECONDS)
+        self._due_ns = now_ns + int(wait_seconds * NS)
+
+
+def _container_of(pod: Pod, identity: UnitIdentity) -> Container | None:
+    """Find whose cgroup it was; None = no status names it (yet), or it was the pod's sandbox."""
+    if identity.container is not None:
+        return pod.container(identity.container)
+    statuses = (*pod.statuses, *pod.ephemeral_statuses)
+    found = (status.name for status in statuses if status.container_id == identity.container_id)
+    name = next(found, None) if identity.container_id is not None else None
+    return None if name is None else pod.container(name)
+
+
+def _termination_of(pod: Pod, identity: UnitIdentity) -> Termination | None:
+    """Return how a container ended; None = it is not told (yet)."""
+    for status in pod.statuses:
+        if status.container_id == identity.container_id and status.state is ContainerState.TERMINATED:
+            return status.termination
+    return None
+
+
+def _figures(ended: EndedContainer, pod: Pod, policy: WindowPolicy) -> RunFigures:
+    """Return what was measured. Of a pod of one container that never started anew its own cgroup knows the rest."""
+    is_alone = (
+        len(pod.containers) == 1
+        and not pod.init_containers
+        and not pod.ephemeral_containers
+        and all(status.restart_count == 0 for status in pod.statuses)
+    )
+    peaks = [ended.memory_peak_bytes, ended.pod_memory_peak_bytes if is_alone else None]
+    is_short = ended.ended_ns - ended.started_ns < SHORT_NS
+    return run_figures(
+        (ended.raw,),
+        (ended.memory,),
+        ended.minutes,
+        policy,
+        started_ns=ended.started_ns,
+        ended_ns=ended.ended_ns,
+        is_from_beginning=ended.is_from_beginning,
+        memory_peak_bytes=max((peak for peak in peaks if peak is not None), default=None),
+        usage_usec=ended.pod_usage_usec if is_alone and is_short and ended.is_from_beginning else None,
+    )
+
+
+def _tell_refused(body: bytes) -> None:
+    """Log for debugging what the webhook did not take."""
+    try:
+        refused = json.loads(body).get("refused")
+    except (ValueError, AttributeError):
+        return
+    if refused:
+        log.debug("runs refused", extra={"refused": len(refused), "reason": str(refused[0])[:200]})

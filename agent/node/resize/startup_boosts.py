@@ -1,0 +1,122 @@
+"""Pods that have more CPU while they start: told of when they are seen first, and taken back when it is time. Node.
+
+What is boosted stands in the pods themselves, so that an agent that begins in the midst of it goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from agent.core.cluster.node import NodeState
+from agent.core.cluster.pod import Pod, has_ended
+from agent.core.cluster.workload import workload_of
+from agent.core.plan.given_boost import BoostEnd, GivenBoost, boost_end, end_unix_seconds, standing_boost
+from agent.core.plan.plan import PlanStep
+from agent.core.resize.change_text import changes_text
+from agent.core.resize.decision import Action, Outcome
+from agent.core.resize.ledger import Ledger
+from agent.core.resize.originals import ref_of
+from agent.core.resize.unboost import unboost_step
+from agent.metrics.acting_series import ActingSeries
+from agent.node.orders.journal import DecisionFilter, Journal
+
+QUIET_LOOK_SECONDS: Final = 5.0
+"""Between two looks whether a start has become quiet; each is a turn, as a plan is."""
+AGAIN_SECONDS: Final = 2.0
+"""Until the second try of what is due and may not be sent yet; then as long as it has been due ..."""
+LONGEST_AGAIN_SECONDS: Final = 60.0
+"""... and no longer than this: in mode off, say, it may never be."""
+BEGAN: Final = "startup_boost"
+"""The reason in the decision log."""
+_TOLD: Final = 20
+"""Entries of one pod that are looked through after a restart."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Standing:
+    pod: Pod
+    boost: GivenBoost
+    end: BoostEnd | None
+
+
+class StartupBoosts:
+    """See the module's docstring; on the thread ``acting`` alone."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,  # Knows what is under way; whoever asks ``due`` holds its lock
+        journal: Journal,
+        series: ActingSeries,
+        quiet: Callable[[Pod, GivenBoost], frozenset[str]],  # Returns the containers whose CPU has become quiet
+    ) -> None:
+        self._ledger, self._journal, self._series, self._quiet = ledger, journal, series, quiet
+        self._told: set[str] = set()
+        self._ended: dict[str, tuple[BoostEnd, float]] = {}
+        """Why and when the boosts of pods were found to be over: so it is told, however long it takes to end them."""
+        self.next_look_seconds: float | None = None
+        """Seconds until a boost may be over; None = nothing is boosted."""
+
+    def due(self, state: NodeState, *, now_seconds: float, wall_now: float) -> tuple[PlanStep, ...]:
+        """Return the steps that may be sent now, and put down which pods began with a boost."""
+        standing = [found for pod in state.pods if (found := self._standing(pod, wall_now)) is not None]
+        present = {found.pod.uid for found in standing}
+        self._told &= present
+        self._ended = {
+            found.pod.uid: self._ended.get(found.pod.uid, (found.end, wall_now))
+            for found in standing
+            if found.end is not None
+        }
+        self._series.set_startup_boosts(len(standing))
+        steps: list[PlanStep] = []
+        looks: list[float] = []
+        for found in standing:
+            self._tell(found, wall_now)
+            step = None if found.end is None else unboost_step(found.pod, found.boost, found.end)
+            if step is None:
+                looks.append(min(QUIET_LOOK_SECONDS, max(0.0, end_unix_seconds(found.pod, found.boost) - wall_now)))
+                continue
+            due_seconds = wall_now - self._ended[found.pod.uid][1]
+            looks.append(min(max(due_seconds, AGAIN_SECONDS), LONGEST_AGAIN_SECONDS))
+            if self._ledger.may_send(step, found.pod, now_seconds, Action.UNBOOST) is None:
+                steps.append(step)
+        self.next_look_seconds = min(looks, default=None)
+        return tuple(steps)
+
+    def sent(self, uid: str) -> None:
+        """Record that the API server has taken a step of ``due``."""
+        ended = self._ended.get(uid)
+        if ended is not None:
+            self._series.count_startup_boost(ended[0])
+
+    def _standing(self, pod: Pod, wall_now: float) -> _Standing | None:
+        boost = standing_boost(pod)
+        if boost is None or has_ended(pod) or pod.is_terminating:
+            return None
+        if pod.uid in self._ended:
+            return _Standing(pod, boost, self._ended[pod.uid][0])
+        end = boost_end(pod, boost, now_unix_seconds=wall_now, quiet=self._quiet(pod, boost))
+        return _Standing(pod, boost, end)
+
+    def _tell(self, found: _Standing, wall_now: float) -> None:
+        """Put down once that a pod began with a boost; after a restart it may be in the log already."""
+        pod, boost = found.pod, found.boost
+        if pod.uid in self._told:
+            return
+        self._told.add(pod.uid)
+        ref, workload = ref_of(pod), workload_of(pod)
+        entries = self._journal.newest(_TOLD, DecisionFilter(pod=str(ref)))
+        if any(entry.action is Action.BOOST and entry.pod == ref for entry in entries):
+            return
+        self._journal.add(
+            unix_seconds=wall_now,
+            action=Action.BOOST,
+            outcome=Outcome.DONE,
+            reason=BEGAN,
+            detail=f"until {boost.after_ready_seconds:g} s after ready: {changes_text(boost.changes)}",
+            pod=ref,
+            workload=f"{workload.kind}/{workload.name}",
+            changes=boost.changes,
+        )

@@ -1,0 +1,171 @@
+"""What is left of containers that have ended: copies of their rows, and the memory peak that the kernel kept.
+
+Node; the sampling thread tells of containers, another takes what is left. A container of a second is seen from its
+first moment by inotify; its slot is handed on at once, so its rows are copied when it goes.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from agent.core.cluster.unit import UnitIdentity, UnitKind
+from agent.node.sampling.row_source import Rows, RowSource
+from agent.node.sampling.unit_table import WatchedUnit
+from agent.sensing.cgroup_text import parse_number
+from agent.sensing.spot_readings import read_memory_peak_bytes, read_usage_usec
+
+YOUNG_NS: Final = 120_000_000_000
+"""As long as a container is younger its memory.peak is read at each sweep and look of the fast lane: two microseconds.
+Later the slow tick does."""
+MOST_YOUNG: Final = 64
+"""Whose file is held open at most; of more the slow tick tells."""
+MOST_ENDED: Final = 256
+"""That wait to be taken; the oldest go first."""
+UNKNOWN_NS: Final = 60_000_000_000
+"""So young its pod may not be known yet: what is left of it is kept in any case."""
+MOST_RAW_ROWS: Final = 700
+MOST_MINUTES: Final = 1440
+"""Of a run of more than a day the last one is looked at."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndedContainer:
+    """A container that has gone, as it was when it went."""
+
+    identity: UnitIdentity
+    started_ns: int
+    """When it was first seen, CLOCK_MONOTONIC."""
+    ended_ns: int
+    is_from_beginning: bool
+    """It was seen being made."""
+    raw: Rows
+    memory: Rows
+    minutes: Rows
+    memory_peak_bytes: int | None
+    """As read last from its own cgroup, which is gone; None = never."""
+    pod_memory_peak_bytes: int | None
+    """Of its pod's cgroup, right after it went: all that ever ran in the pod."""
+    pod_usage_usec: int | None
+
+
+@dataclass(slots=True)
+class _Present:
+    started_ns: int
+    is_from_beginning: bool
+    peak_file: int | None
+    """A descriptor of memory.peak; None = closed, or never opened."""
+    peak_bytes: int | None = None
+
+
+class RunEnds:
+    """See the module's docstring."""
+
+    def __init__(
+        self,
+        *,
+        mount: Path,  # Of cgroup v2
+        rings: RowSource,
+        clock_ns: Callable[[], int] = time.monotonic_ns,
+        on_end: Callable[[], None] = lambda: None,  # Hears that something can be taken; it must not wait
+    ) -> None:
+        self._mount, self._rings, self._clock_ns = mount, rings, clock_ns
+        self.on_end = on_end
+        self.run_pods: frozenset[str] = frozenset()
+        """Uids of pods whose ends are of interest; replaced whole by who takes what is left."""
+        self._present: dict[str, _Present] = {}
+        self._young: dict[str, _Present] = {}
+        self._lock = threading.Lock()
+        self._ended: deque[EndedContainer] = deque(maxlen=MOST_ENDED)
+
+    # -- the sampling thread ---------------------------------------------------------------------------------------
+
+    def came(self, unit: WatchedUnit, *, is_new: bool) -> None:
+        """Begin with a container; ``is_new`` says that it was seen being made."""
+        identity = unit.identity
+        if identity.kind is not UnitKind.CONTAINER or identity.pod_uid is None:
+            return
+        path, file = identity.cgroup_path, None
+        before = self._present.get(path)
+        if before is not None:
+            self._close(path, before)
+        if is_new and len(self._young) < MOST_YOUNG:
+            with suppress(OSError):  # gone already, or a kernel before 5.19
+                file = os.open(f"{self._mount}{path}/memory.peak", os.O_RDONLY | os.O_CLOEXEC)
+        self._present[path] = present = _Present(self._clock_ns(), is_new, file)
+        if file is not None:
+            self._young[path] = present
+            self._read(present, file)
+
+    def look(self) -> None:
+        """Read the peaks of the young."""
+        now_ns = self._clock_ns()
+        for path, present in list(self._young.items()):
+            file = present.peak_file
+            if file is not None:
+                self._read(present, file)
+            if now_ns - present.started_ns >= YOUNG_NS:
+                self._close(path, present)
+
+    @staticmethod
+    def _read(present: _Present, file: int) -> None:
+        with suppress(OSError):  # ENODEV: it has gone meanwhile, and what was read last holds
+            peak_bytes = parse_number(os.pread(file, 64, 0))
+            present.peak_bytes = peak_bytes if peak_bytes is not None else present.peak_bytes
+
+    def _close(self, path: str, present: _Present) -> None:
+        self._young.pop(path, None)
+        if present.peak_file is not None:
+            os.close(present.peak_file)
+            present.peak_file = None
+
+    def went(self, unit: WatchedUnit) -> None:
+        """Keep what is left of a container that has gone; before its slot is given up."""
+        path = unit.identity.cgroup_path
+        present = self._present.pop(path, None)
+        if present is None:
+            return
+        if present.peak_file is not None:
+            self._read(present, present.peak_file)
+        self._close(path, present)
+        now_ns = self._clock_ns()
+        is_wanted = unit.identity.pod_uid in self.run_pods or now_ns - present.started_ns < UNKNOWN_NS
+        if not is_wanted or self._rings.inode(unit.slot) != unit.inode:
+            return
+        pod_directory = f"{self._mount}{path.rpartition('/')[0]}"
+        ended = EndedContainer(
+            identity=unit.identity,
+            started_ns=present.started_ns,
+            ended_ns=now_ns,
+            is_from_beginning=present.is_from_beginning,
+            raw=self._rings.raw(unit.slot, MOST_RAW_ROWS).joined(),
+            memory=self._rings.memory(unit.slot).joined(),
+            minutes=self._rings.minutes(unit.slot, MOST_MINUTES).joined(),
+            memory_peak_bytes=present.peak_bytes,
+            pod_memory_peak_bytes=read_memory_peak_bytes(pod_directory),
+            pod_usage_usec=read_usage_usec(pod_directory),
+        )
+        with self._lock:
+            self._ended.append(ended)
+        self.on_end()
+
+    def close(self) -> None:
+        """Close all files."""
+        for path, present in list(self._young.items()):
+            self._close(path, present)
+
+    # -- another thread --------------------------------------------------------------------------------------------
+
+    def take(self) -> list[EndedContainer]:
+        """Return those that have ended since the last time, in order."""
+        with self._lock:
+            ended = list(self._ended)
+            self._ended.clear()
+        return ended

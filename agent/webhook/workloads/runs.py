@@ -1,0 +1,115 @@
+"""The last runs of Jobs, CronJobs and groups, in memory: what the next one is sized by. Webhook; any thread.
+
+One lock, held for microseconds. Every replica follows the store's table, with what was posted to itself in it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Iterator
+from typing import Final, Protocol
+
+from agent.core.admission.estimate import Estimate, NoEstimate
+from agent.core.admission.run_estimate import last_runs, run_estimate
+from agent.core.cluster.workload import JOB_KIND, Workload
+from agent.core.history.job_run import JobRun
+from agent.core.orders.policy_options import PolicyName
+from agent.core.orders.run_options import MOST_RUNS, RunOptions
+from agent.webhook.store.job_runs import KEPT_JOB_SECONDS, KEPT_SECONDS, MOST_ROWS
+
+Runs = dict[str, JobRun]
+"""Of one container, by the run."""
+
+
+class RunSource(Protocol):
+    """Where runs are kept for good."""
+
+    def runs_after(self, post: int, limit: int = ...) -> tuple[list[JobRun], int]:
+        """Return the runs that later posts changed, and the last post."""
+
+
+class RunIndex:
+    """See the module's docstring."""
+
+    def __init__(self, options: RunOptions) -> None:
+        self.options: Final = options
+        self._lock = threading.Lock()
+        self._runs: dict[Workload, dict[str, Runs]] = {}
+        self._post = 0
+        self._count = 0
+
+    def __len__(self) -> int:
+        """Return how many runs are known."""
+        return self._count
+
+    def follow(self, source: RunSource) -> bool:
+        """Read what was posted since the last time; True = there may be more."""
+        runs, post = source.runs_after(self._post)
+        with self._lock:
+            for run in runs:
+                self._take(run)
+        more, self._post = post != self._post, post
+        return more
+
+    def _take(self, run: JobRun) -> None:
+        container = self._runs.setdefault(run.workload, {}).setdefault(run.container, {})
+        self._count -= len(container)
+        container[run.run] = run
+        while len(container) > MOST_RUNS:
+            del container[min(container, key=lambda name: (container[name].ended_unix_seconds, name))]
+        self._count += len(container)
+
+    def expire(self, now_unix_seconds: float) -> None:
+        """Forget what ended too long ago, and the oldest beyond the most, as the store does."""
+        with self._lock:
+            runs = sorted(self._all(), key=lambda run: run.ended_unix_seconds)
+            beyond = len(runs) - MOST_ROWS
+            for place, run in enumerate(runs):
+                kept_seconds = KEPT_JOB_SECONDS if run.workload.kind == JOB_KIND else KEPT_SECONDS
+                if place < beyond or run.ended_unix_seconds < now_unix_seconds - kept_seconds:
+                    self._drop(run)
+
+    def _all(self) -> Iterator[JobRun]:
+        for containers in self._runs.values():
+            for runs in containers.values():
+                yield from runs.values()
+
+    def _drop(self, run: JobRun) -> None:
+        containers = self._runs[run.workload]
+        del containers[run.container][run.run]
+        self._count -= 1
+        if not containers[run.container]:
+            del containers[run.container]
+        if not containers:
+            del self._runs[run.workload]
+
+    def forget(self, workload: Workload) -> None:
+        """Forget a workload; it may be unknown."""
+        with self._lock:
+            containers = self._runs.pop(workload, {})
+            self._count -= sum(len(runs) for runs in containers.values())
+
+    def workloads(self) -> tuple[Workload, ...]:
+        """Return the workloads of which runs are known, in order."""
+        with self._lock:
+            return tuple(sorted(self._runs))
+
+    def last_of(self, workload: Workload, *, now_unix_seconds: float) -> dict[str, tuple[JobRun, ...]]:
+        """Return the runs that count, newest first, by container."""
+        with self._lock:
+            known = {name: list(runs.values()) for name, runs in self._runs.get(workload, {}).items()}
+        return {
+            name: last_runs(runs, self.options, now_unix_seconds=now_unix_seconds)
+            for name, runs in sorted(known.items())
+        }
+
+    def estimate(
+        self, workload: Workload, container: str, *, policy: PolicyName, now_unix_seconds: float
+    ) -> Estimate | NoEstimate:
+        """Return what the next run of a container needs."""
+        with self._lock:
+            containers = self._runs.get(workload)
+            known: Iterable[JobRun] = () if containers is None else list(containers.get(container, {}).values())
+        if containers is None:
+            return NoEstimate.UNKNOWN_WORKLOAD
+        return run_estimate(known, self.options, policy=policy, now_unix_seconds=now_unix_seconds)

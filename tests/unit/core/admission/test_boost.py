@@ -1,0 +1,217 @@
+"""New pods that have more CPU while they start."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agent.core.admission.answer import AdmissionFacts, AdmissionOutcome
+from agent.core.admission.estimate import NoEstimate
+from agent.core.admission.options import AdmissionSettings
+from agent.core.cluster.facts import FrozenAxes, LimitRangeItem, NodeAmounts, Quota
+from agent.core.cluster.qos import computed_qos_class
+from agent.core.orders import annotations as names
+from agent.core.orders.plan_options import DaemonSetGrowth, PlanOptions
+from agent.core.orders.policy_options import BoundsOptions, ControlledResources
+from agent.core.plan.given_boost import boost_from
+from agent.core.resize.originals import annotated_original
+from tests.admissions import NOW_UNIX_SECONDS, SHOP, admitted, estimate, new_pod, patched, pod_of, resources
+from tests.pods import container, sidecar
+
+CPU, MEMORY = "cpu", "memory"
+NOTHING = NoEstimate.UNKNOWN_WORKLOAD
+FACTOR = "factor 3 for 60s after ready"
+NANOS_PER_CORE = 1_000_000_000
+RESTARTS = [{"resourceName": CPU, "restartPolicy": "RestartContainer"}]
+
+
+def app(request: str | None = "500m", limit: str | None = None, **more: Any) -> dict[str, Any]:
+    requests = {MEMORY: "300M"} | ({} if request is None else {CPU: request})
+    return container("app", requests, {MEMORY: "600M"} | ({} if limit is None else {CPU: limit}), **more)
+
+
+def boosted(order: str, *containers: dict[str, Any], known: Any = NOTHING, **more: Any) -> Any:
+    """Return the admission, and request and limit of container ``app`` after it."""
+    kind, mode = more.pop("kind", "Deployment"), more.pop("mode", "enforce")
+    orders = {names.STARTUP_BOOST: order, **more.pop("orders", {})}
+    document = new_pod(*(containers or (app(),)), kind=kind, mode=mode, orders=orders, **more.pop("spec", {}))
+    admission = admitted(document, known, **more)
+    done = patched(document, admission)
+    assert computed_qos_class(pod_of(done)) is computed_qos_class(pod_of(document))
+    # Applied and asked about again, as an API server does once another webhook has changed the pod: nothing more.
+    twice = admitted(done, known, **more)
+    assert twice.moves == ()
+    assert patched(done, twice) == done
+    stated = resources(done)
+    return admission, tuple(_millicores(stated[key].get(CPU)) for key in ("requests", "limits"))
+
+
+def _millicores(text: str | None) -> int | None:
+    if text is None:
+        return None
+    return int(text[:-1]) if text.endswith("m") else int(text) * 1000
+
+
+@pytest.mark.parametrize(
+    ("order", "given", "limit", "cpu"),
+    [
+        ("factor 3", "500m", None, (1500, None)),
+        ("factor 1.15", "100m", None, (115, None)),
+        ("factor 1.5", "333m", None, (499, None)),  # 499.5, cut
+        ("add 250m", "500m", None, (750, None)),
+        ("factor 3; at most 1", "500m", None, (1000, None)),
+        ("factor 3; at most 400m", "500m", None, (500, None)),  # never less than without
+        ("factor 3", "500m", "1", (1500, 3000)),  # the ratio of two is kept
+        ("factor 3; limit: keep", "500m", "1", (999, 1000)),  # a millicore below it, or the class would change
+        ("factor 1.5; limit: keep", "500m", "1", (750, 1000)),
+        ("factor 3; limit: keep", "999m", "1", (999, 1000)),
+        ("factor 3; request: keep", "500m", "1", (500, 3000)),
+        ("factor 3; request: keep", "500m", None, (500, None)),
+        ("factor 3; containers: other", "500m", "1", (500, 1000)),
+        ("off", "500m", "1", (500, 1000)),
+    ],
+)
+def test_a_pod_without_a_history_is_boosted_from_what_it_states(
+    order: str, given: str, limit: str | None, cpu: tuple[int, int | None]
+) -> None:
+    assert boosted(order, app(given, limit))[1] == cpu
+
+
+def test_the_boost_comes_on_top_of_what_the_history_asks_for() -> None:
+    # 300 millicores by the history, three times that; the CPU limit is taken off, as without a boost.
+    admission, cpu = boosted(FACTOR, app("500m", "1"), known=estimate(cpu=300))
+    assert cpu == (900, None)
+    assert admission.why.endswith("; start boosted, until 60 s after ready: app: cpu 300m -> 900m")
+
+
+def test_the_pod_tells_what_was_boosted_and_keeps_what_it_came_with() -> None:
+    document = new_pod(app("500m", "1"), orders={names.STARTUP_BOOST: FACTOR})
+    done = pod_of(patched(document, admitted(document, NOTHING)))
+    assert json.loads(done.annotations[names.STARTUP_BOOSTED]) == {
+        "unixSeconds": int(NOW_UNIX_SECONDS),
+        "afterReadySeconds": 60.0,
+        "timeoutSeconds": 600.0,
+        "containers": {"app": {"requestMillicores": [500, 1500], "limitMillicores": [1000, 3000]}},
+    }
+    original = annotated_original(done)
+    assert original is not None
+    assert (original.amounts[0].cpu_request_millicores, original.amounts[0].cpu_limit_millicores) == (500, 1000)
+
+
+def test_asked_again_after_another_webhook_the_original_and_the_base_are_the_first() -> None:
+    document = new_pod(app(), orders={names.STARTUP_BOOST: FACTOR})
+    done = patched(document, admitted(document, NOTHING))
+    done["spec"]["containers"].append(container("late", {CPU: "100m"}))
+    later = patched(done, admitted(done, NOTHING))
+    assert [resources(later, name)["requests"][CPU] for name in ("app", "late")] == ["1500m", "300m"]
+    original = annotated_original(pod_of(later))
+    assert original is not None
+    assert [one.cpu_request_millicores for one in original.amounts] == [500, 100]
+    boost = boost_from(pod_of(later))
+    assert boost is not None
+    assert [(change.container, change.before, change.after) for change in boost.changes] == [
+        ("app", 500, 1500),
+        ("late", 100, 300),
+    ]
+
+
+def test_a_boost_that_no_longer_fits_when_asked_again_is_taken_off() -> None:
+    document = new_pod(app(), orders={names.STARTUP_BOOST: FACTOR})
+    done = patched(document, admitted(document, NOTHING))
+    small = replace(SHOP, room=NodeAmounts(cpu_millicores=1000, memory_bytes=1 << 30))
+    assert resources(patched(done, admitted(done, NOTHING, facts=small)))["requests"][CPU] == "500m"
+
+
+@pytest.mark.parametrize("mode", ["off", "recommend"])
+def test_nothing_is_boosted_where_nothing_may_be_written(mode: str) -> None:
+    admission, cpu = boosted(FACTOR, mode=mode)
+    assert (admission.outcome, cpu) == (AdmissionOutcome.EXCLUDED, (500, None))
+    paused = replace(SHOP, pause_reason="upgrade")
+    assert boosted(FACTOR, facts=paused)[1] == (500, None)
+
+
+def test_a_guaranteed_pod_is_boosted_as_a_pair_and_stays_guaranteed() -> None:
+    pair = container("app", {CPU: "500m", MEMORY: "300M"}, {CPU: "500m", MEMORY: "300M"})
+    asked = {names.GUARANTEED: "true"}
+    assert boosted(FACTOR, pair, orders=asked)[1] == (1500, 1500)
+    admission, cpu = boosted("factor 3; request: keep", pair, orders=asked)
+    assert cpu == (500, 500)
+    assert admission.why.endswith("start not boosted: the QoS class would change from Guaranteed to Burstable")
+    assert boosted("factor 3; limit: keep", pair, orders=asked)[1] == (500, 500)
+
+
+def test_containers_that_end_state_nothing_or_would_restart_are_left() -> None:
+    spec = {"initContainers": [container("init", {CPU: "100m"}), sidecar("side", {CPU: "200m"})]}
+    again = container("again", {CPU: "100m"}, resizePolicy=RESTARTS)
+    document = new_pod(app(None), again, orders={names.STARTUP_BOOST: FACTOR})
+    document["spec"] |= spec
+    done = patched(document, admitted(document, NOTHING))
+    found = [resources(done, name)["requests"].get(CPU) for name in ("init", "side", "app", "again")]
+    assert found == ["100m", "600m", None, "100m"]
+    orders = {names.STARTUP_BOOST: FACTOR, names.ALLOW_RESTART: "true"}
+    allowed = new_pod(app("100m", resizePolicy=RESTARTS), orders=orders)
+    assert resources(patched(allowed, admitted(allowed, NOTHING)))["requests"][CPU] == "300m"
+    nothing = boosted(FACTOR, app(None))[0]
+    assert nothing.why.endswith("start not boosted: no container states CPU that may be boosted")
+
+
+def test_where_no_node_holds_the_request_the_limit_alone_is_boosted() -> None:
+    small = replace(SHOP, room=NodeAmounts(cpu_millicores=1000, memory_bytes=1 << 30))
+    admission, cpu = boosted(FACTOR, app("500m", "1"), facts=small)
+    assert cpu == (500, 3000)
+    assert admission.why.endswith(
+        "app: cpu limit 1000m -> 3000m; requests kept: no node can allocate the cpu that it would request"
+    )
+    admission, cpu = boosted(FACTOR, facts=small)
+    assert cpu == (500, None)
+    assert admission.why.endswith("start not boosted: no node can allocate the cpu that it would request")
+
+
+def test_ranges_and_quotas_hold_boosts_too() -> None:
+    ranges = (LimitRangeItem(name="range", type="Container", max={CPU: NANOS_PER_CORE}),)
+    assert boosted(FACTOR, app("500m", "1"), facts=replace(SHOP, limit_ranges=ranges))[1] == (500, 1000)
+    quota = Quota(name="quota", hard={"requests.cpu": 6 * NANOS_PER_CORE}, used={})
+    admission, cpu = boosted(FACTOR, facts=replace(SHOP, quotas=(quota,)))  # 1.5 and ten more of 0.5 are 6.5
+    assert cpu == (500, None)
+    assert "start not boosted: held by a ResourceQuota (ResourceQuota quota, where" in admission.why
+    roomy = Quota(name="quota", hard={"requests.cpu": 7 * NANOS_PER_CORE}, used={})
+    assert boosted(FACTOR, facts=replace(SHOP, quotas=(roomy,)))[1] == (1500, None)
+
+
+def test_a_request_that_an_hpa_divides_by_stays_and_its_limit_may_rise() -> None:
+    frozen = replace(SHOP, frozen=FrozenAxes(cpu_for="HorizontalPodAutoscaler shop/web"))
+    assert boosted(FACTOR, app("500m", "1"), facts=frozen)[1] == (500, 3000)
+    admission, cpu = boosted("factor 3; limit: keep", app("500m", "1"), facts=frozen)
+    assert cpu == (500, 1000)
+    assert admission.why.endswith("start not boosted: an HPA scales on it (HorizontalPodAutoscaler shop/web)")
+
+
+def test_cpu_that_is_not_controlled_and_pods_with_a_budget_are_not_boosted() -> None:
+    memory_alone = AdmissionSettings(bounds=BoundsOptions(controlled_resources=ControlledResources.MEMORY))
+    admission, cpu = boosted(FACTOR, settings=memory_alone)
+    assert cpu == (500, None)
+    assert admission.why.endswith("start not boosted: left out by the configuration")
+    own = {"resources": {"requests": {CPU: "2"}, "limits": {CPU: "2"}}}
+    admission, cpu = boosted(FACTOR, spec=own)
+    assert cpu == (500, None)
+    assert admission.why.endswith("start not boosted: held by the pod's own resources")
+    knowing = AdmissionFacts(namespace=SHOP.namespace, knows_pod_level_resources=True)
+    budget = {names.POD_LIMITS: '{"limits": {"cpu": "3", "memory": "3Gi"}}'}
+    admission, cpu = boosted(FACTOR, orders=budget, facts=knowing)
+    assert (cpu, admission.boost) == ((500, None), None)
+    assert admission.startup_boost == ""
+
+
+def test_requests_of_a_daemon_set_rise_only_where_they_may_grow() -> None:
+    assert boosted(FACTOR, app("500m", "1"), kind="DaemonSet")[1] == (1500, 3000)
+    stays = AdmissionSettings(plan=PlanOptions(daemon_set_growth=DaemonSetGrowth.NEVER))
+    assert boosted(FACTOR, app("500m", "1"), kind="DaemonSet", settings=stays)[1] == (500, 3000)
+
+
+def test_pods_that_end_by_themselves_are_not_boosted() -> None:
+    admission, (request, _) = boosted(FACTOR, kind="Job")
+    assert request == 500
+    assert "its pods end by themselves" in admission.startup_boost

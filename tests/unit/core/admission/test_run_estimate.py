@@ -1,0 +1,147 @@
+"""The next run by the last ones: the figures, and what a pod is given."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agent.core.admission.answer import AdmissionOutcome
+from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
+from agent.core.admission.run_estimate import last_runs, run_estimate
+from agent.core.cluster.workload import Workload
+from agent.core.history.job_run import JobRun
+from agent.core.orders.policy_options import PolicyName
+from agent.core.orders.run_options import RunCpu, RunOptions, WorkloadOptions
+from tests.admissions import EXACT, admitted, after, new_pod
+from tests.pods import container
+
+NOW = 10_000_000.0
+MIB = 1 << 20
+OPTIONS = RunOptions()
+CRON_JOB = Workload(namespace="shop", kind="CronJob", name="report")
+
+
+def a_run(number: int, need_mib: int | None = 300, at_kill_mib: int | None = None, **more: Any) -> JobRun:
+    return JobRun(
+        workload=CRON_JOB,
+        container="app",
+        run=f"report-{number}",
+        ended_unix_seconds=NOW - 60 * (100 - number),
+        duration_seconds=3.0,
+        memory_need_bytes=None if need_mib is None else need_mib * MIB,
+        memory_at_kill_bytes=None if at_kill_mib is None else at_kill_mib * MIB,
+        **{"cpu_mean_millicores": 100.0, **more},
+    )
+
+
+def estimated(runs: list[JobRun], options: RunOptions = OPTIONS) -> Estimate:
+    found = run_estimate(runs, options, policy=PolicyName.PLIMSOLL, now_unix_seconds=NOW)
+    assert isinstance(found, Estimate)
+    return found
+
+
+def test_fewer_than_three_runs_say_nothing() -> None:
+    runs = [a_run(1), a_run(2)]
+    told = run_estimate(runs, OPTIONS, policy=PolicyName.CRUISE, now_unix_seconds=NOW)
+    assert told is NoEstimate.TOO_FEW_RUNS
+    assert estimated([*runs, a_run(3)]).source is EstimateSource.RUNS
+
+
+def test_the_newest_ten_of_thirty_days_count() -> None:
+    runs = [a_run(number) for number in range(1, 13)]
+    assert [run.run for run in last_runs(runs, OPTIONS, now_unix_seconds=NOW)] == [
+        f"report-{number}" for number in range(12, 2, -1)
+    ]
+    old = replace(a_run(20, need_mib=4000), ended_unix_seconds=NOW - 30 * 86_400 - 1)
+    assert old not in last_runs([old, *runs], OPTIONS, now_unix_seconds=NOW)
+
+
+def test_a_hundred_runs_that_peak_at_300_mib_ask_for_15_percent_more() -> None:
+    found = estimated([a_run(number) for number in range(100)])
+    assert found.memory_request_bytes == 345 * MIB  # 300 x 1.15
+    assert (found.memory_max_bytes, found.oom_memory_bytes, found.pods) == (300 * MIB, None, 10)
+    assert (found.history_seconds, found.newest_age_seconds) == (600.0, 60.0)
+
+
+def test_the_next_run_after_a_kill_has_half_as_much_again() -> None:
+    found = estimated([a_run(1), a_run(2), a_run(3, None, at_kill_mib=400)])
+    assert found.oom_memory_bytes == 600 * MIB
+    assert found.memory_request_bytes == 345 * MIB
+
+
+def test_a_kill_counts_until_a_run_got_through_with_more() -> None:
+    killed = a_run(3, None, at_kill_mib=400)
+    assert estimated([a_run(1), a_run(2), killed, a_run(4, 250)]).oom_memory_bytes == 600 * MIB
+    assert estimated([a_run(1), a_run(2), killed, a_run(4, 400)]).oom_memory_bytes == 600 * MIB
+    through = estimated([a_run(1), a_run(2), killed, a_run(4, 410)])
+    assert through.oom_memory_bytes is None
+    assert through.memory_request_bytes == -(-410 * MIB * 115 // 100)
+
+
+def test_runs_that_were_all_killed_ask_by_the_kills_alone() -> None:
+    found = estimated([a_run(number, None, at_kill_mib=100 * number) for number in (1, 2, 3)])
+    assert (found.memory_request_bytes, found.memory_max_bytes, found.oom_memory_bytes) == (None, None, 450 * MIB)
+
+
+def test_throughput_is_what_nine_of_ten_runs_used_on_the_average() -> None:
+    runs = [a_run(number, cpu_mean_millicores=100.0 * number) for number in range(1, 11)]
+    # Ranks 0 to 9 hold 100 to 1000; rank 8.1 is 910.
+    assert estimated(runs).cpu_request_millicores == 910
+    assert estimated([a_run(number, cpu_mean_millicores=None) for number in (1, 2, 3)]).cpu_request_millicores is None
+
+
+def test_rate_is_the_largest_p75_of_a_run() -> None:
+    options = RunOptions(cpu=RunCpu.RATE)
+    runs = [a_run(1, cpu_p75_millicores=500.5), a_run(2, cpu_p75_millicores=400.0), a_run(3)]
+    assert estimated(runs, options).cpu_request_millicores == 501
+    # Too short for two readings: the mean is all there is.
+    assert estimated([a_run(4, cpu_mean_millicores=700.0), *runs], options).cpu_request_millicores == 700
+
+
+def job_pod(memory: str = "64Mi", limit: str | None = "1Gi", **more: Any) -> dict[str, Any]:
+    limits = None if limit is None else {"memory": limit}
+    document = new_pod(container("app", {"cpu": "500m", "memory": memory}, limits), **more)
+    document["metadata"]["ownerReferences"] = [
+        {"apiVersion": "batch/v1", "kind": "Job", "name": "reindex", "uid": "u", "controller": True}
+    ]
+    return document
+
+
+def test_a_new_run_requests_by_the_last_ones_and_keeps_its_limit() -> None:
+    given = after(job_pod(), estimated([a_run(number) for number in range(5)]))
+    assert given == {"requests": {"cpu": "100m", "memory": str(345 * MIB)}, "limits": {"memory": "1Gi"}}
+    # None was written, and none is added: an estimate of runs says nothing of what more would do.
+    assert after(job_pod(limit=None), estimated([a_run(number) for number in range(5)]))["limits"] == {}
+
+
+def test_a_run_that_fills_its_limit_is_not_given_more() -> None:
+    given = after(job_pod(limit="300Mi"), estimated([a_run(number) for number in range(5)]))
+    assert (given["requests"]["memory"], given["limits"]["memory"]) == (str(300 * MIB), "300Mi")
+
+
+def test_a_limit_at_which_a_run_was_killed_rises_with_the_request() -> None:
+    killed = [a_run(1), a_run(2), a_run(3, None, at_kill_mib=400)]
+    given = after(job_pod(limit="400Mi"), estimated(killed))
+    assert (given["requests"]["memory"], given["limits"]["memory"]) == (str(600 * MIB), str(600 * MIB))
+
+
+def test_why_tells_of_the_runs() -> None:
+    answer = admitted(job_pod(), estimated([a_run(1), a_run(2), a_run(3, None, at_kill_mib=400)]))
+    assert "from its last 3 runs" in answer.why
+    assert "one killed for want of memory" in answer.why
+    assert answer.outcome is AdmissionOutcome.PATCHED
+    assert "leastRuns" in admitted(job_pod(), NoEstimate.TOO_FEW_RUNS).why
+
+
+def test_runs_that_are_not_to_be_sized_stay_as_they_came() -> None:
+    settings = replace(EXACT, jobs=RunOptions(sized=False))
+    answer = admitted(job_pod(), estimated([a_run(number) for number in range(5)]), settings=settings)
+    assert answer.outcome is AdmissionOutcome.EXCLUDED
+    assert "jobs.sized" in answer.why
+
+
+@pytest.mark.parametrize(("text", "keys"), [(None, ()), ("a/b", ("a/b",)), ("a/b,,c ", ("a/b", "c"))])
+def test_the_keys_of_labels_are_separated_by_commas(text: str | None, keys: tuple[str, ...]) -> None:
+    assert WorkloadOptions(group_by=text).label_keys == keys

@@ -1,0 +1,335 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.core.cluster.launch import Launch, LimitReference, profile_of
+from agent.core.cluster.runtime_profile import LanguageRuntime, RuntimeProfile
+from agent.core.numbers.units import INT64_MAX
+from tests.examples import examples
+
+JAVA, GO, NODE, PYTHON = (LanguageRuntime(name) for name in ("java", "go", "node", "python"))
+MI, GI = 1 << 20, 1 << 30
+LIMIT = LimitReference()
+LIMIT_MIB = LimitReference(MI)
+LINE = "the command line"
+
+
+def profile(
+    *words: str, ordered: LanguageRuntime | None = None, image: str | None = None, **environment: Any
+) -> RuntimeProfile | None:
+    return profile_of(Launch(command=words[:1], args=words[1:], environment=environment, image=image), ordered)
+
+
+def heap(found: RuntimeProfile | None) -> tuple[int | None, str]:
+    assert found is not None
+    assert not found.fault
+    assert found.limit_share_ratio is None
+    return found.heap_bytes, found.heap_source
+
+
+def share(found: RuntimeProfile | None) -> float | None:
+    assert found is not None
+    assert not found.fault
+    assert found.heap_bytes is None
+    return found.limit_share_ratio
+
+
+# What it is
+
+
+@pytest.mark.parametrize(
+    ("words", "runtime"),
+    [
+        (["java", "-jar", "app.jar"], JAVA),
+        (["/opt/jdk/bin/java", "Main"], JAVA),
+        (["/entrypoint.sh", "-Xmx1g"], JAVA),
+        (["run", "-XX:+UseG1GC"], JAVA),
+        (["sh", "-c", "exec java -jar app.jar"], JAVA),
+        (["/bin/bash", "-ec", "cd /srv && node server.js"], NODE),
+        (["npm", "start"], NODE),
+        (["/run", "--max_old_space_size=300"], NODE),
+        (["python3.12", "-m", "http.server"], PYTHON),
+        (["gunicorn", "app:app"], PYTHON),
+        (["/server"], None),
+        (["sh"], None),
+        (["sh", "-c"], None),
+        ([], None),
+    ],
+)
+def test_the_command_line_names_the_runtime(words: list[str], runtime: LanguageRuntime | None) -> None:
+    found = profile(*words)
+
+    assert (found and found.runtime) == runtime
+
+
+@pytest.mark.parametrize(
+    ("image", "runtime"),
+    [
+        ("eclipse-temurin:21-jre", JAVA),
+        ("docker.io/library/openjdk:17@sha256:abc", JAVA),
+        ("gcr.io/distroless/java21-debian12", JAVA),
+        ("registry:5000/tomcat", JAVA),
+        ("node:22-alpine", NODE),
+        ("gcr.io/distroless/nodejs22-debian12:nonroot", NODE),
+        ("golang:1.25", GO),
+        ("python:3.13-slim", PYTHON),
+        ("shop/javascript-shop:1", None),
+        ("shop/node-exporter:1", None),
+        (None, None),
+    ],
+)
+def test_an_image_s_name_tells_where_nothing_else_does(image: str | None, runtime: LanguageRuntime | None) -> None:
+    found = profile(image=image)
+
+    assert (found and found.runtime) == runtime
+
+
+def test_the_environment_tells_unless_it_is_for_two() -> None:
+    assert profile(GOMEMLIMIT="1GiB").runtime is GO  # type: ignore[union-attr]
+    assert profile("/server", JAVA_TOOL_OPTIONS=None).runtime is JAVA  # type: ignore[union-attr]
+    assert profile(NODE_ENV="production", JAVA_OPTS="-Xmx1g", image="node").runtime is NODE  # type: ignore[union-attr]
+    assert profile(NODE_ENV="production", JAVA_OPTS="-Xmx1g") is None
+
+
+def test_the_annotation_wins_and_none_means_none() -> None:
+    assert profile("java", "-Xmx1g", ordered=LanguageRuntime.NONE) is None
+    assert profile("java", "-Xmx1g", ordered=PYTHON) == RuntimeProfile(runtime=PYTHON)
+    assert heap(profile("/run.sh", "-Xmx1g", ordered=JAVA)) == (GI, f"-Xmx in {LINE}")
+
+
+# Java
+
+
+@pytest.mark.parametrize(
+    ("text", "heap_bytes"),
+    [
+        ("-Xmx512m", 512 * MI),
+        ("-Xmx512M", 512 * MI),
+        ("-Xmx2g", 2 * GI),
+        ("-Xmx1T", 1 << 40),
+        ("-Xmx4096k", 4 * MI),
+        ("-Xmx1073741824", GI),
+        ("-XX:MaxHeapSize=3g", 3 * GI),
+        ("-Xmx1g -Xmx2g", 2 * GI),  # the last one wins
+        ("-XX:MaxHeapSize=3g -Xmx1g", GI),
+        ("-Xmx1g -XX:MaxRAMPercentage=80", GI),  # a size wins over a share
+        ("-Xmx1gb -Xmx1g", GI),
+        ("-XX:MaxRAM=4g", GI),  # a quarter of it
+        ("-XX:MaxRAM=4g -XX:MaxRAMPercentage=50.0", 2 * GI),
+    ],
+)
+def test_java_s_sizes_are_read_as_hotspot_reads_them(text: str, heap_bytes: int) -> None:
+    assert heap(profile("java", *text.split(), "-jar", "app.jar"))[0] == heap_bytes
+    assert heap(profile(JAVA_TOOL_OPTIONS=text))[0] == heap_bytes
+
+
+@pytest.mark.parametrize(
+    ("environment", "heap_mib", "place"),
+    [
+        ({}, 4, LINE),
+        ({"JAVA_TOOL_OPTIONS": "-Xmx1m"}, 4, LINE),
+        ({"JDK_JAVA_OPTIONS": "-Xmx2m"}, 4, LINE),
+        ({"JAVA_OPTS": "-Xmx3m"}, 4, LINE),
+        ({"_JAVA_OPTIONS": "-Xmx5m", "JAVA_TOOL_OPTIONS": "-Xmx1m"}, 5, "_JAVA_OPTIONS"),
+    ],
+)
+def test_java_options_come_before_the_command_line_and_only_those_with_an_underscore_after_it(
+    environment: dict[str, Any], heap_mib: int, place: str
+) -> None:
+    assert heap(profile("java", "-Xmx4m", "Main", **environment)) == (heap_mib * MI, f"-Xmx in {place}")
+
+
+def test_without_a_command_line_the_launcher_s_options_win_over_those_of_the_tools() -> None:
+    environment: dict[str, Any] = {"JDK_JAVA_OPTIONS": "-Xmx2m", "JAVA_TOOL_OPTIONS": "-Xmx1m"}
+
+    assert heap(profile(**environment)) == (2 * MI, "-Xmx in JDK_JAVA_OPTIONS")
+    assert heap(profile(KAFKA_HEAP_OPTS="-Xmx1G -Xms1G", **environment)) == (GI, "-Xmx in KAFKA_HEAP_OPTS")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["java", "-jar", "app.jar", "-Xmx1g"],
+        ["java", "-cp", "/lib/*", "Main", "-Xmx1g"],
+        ["java", "@flags", "Main", "-Xmx1g"],
+        ["java", "-m", "shop/Main", "-Xmx1g"],
+        ["java", "-cp", "-Xmx1g", "Main"],
+    ],
+)
+def test_what_comes_after_the_program_is_the_program_s_own(words: list[str]) -> None:
+    assert share(profile(*words)) == 0.25
+
+
+def test_a_flag_of_which_the_last_word_lacks_its_value_is_nothing() -> None:
+    assert share(profile("java", "-cp")) == 0.25
+
+
+@pytest.mark.parametrize(
+    ("text", "ratio"),
+    [
+        ("", 0.25),
+        ("-XX:MaxRAMPercentage=70", 0.7),
+        ("-XX:MaxRAMPercentage=70.0", 0.7),
+        ("-XX:MaxRAMPercentage=70 -XX:MaxRAMPercentage=50", 0.5),
+        ("-XX:MaxRAMFraction=2", 0.5),
+        ("-XX:-UseContainerSupport -XX:+UseContainerSupport", 0.25),
+        ("-XX:-UseContainerSupport", None),  # a share of the node's memory
+        ("-XX:-UseContainerSupport -XX:MaxRAMPercentage=50", None),
+    ],
+)
+def test_java_without_a_size_takes_a_share_of_its_limit(text: str, ratio: float | None) -> None:
+    assert share(profile("java", *text.split(), "Main")) == ratio
+
+
+@pytest.mark.parametrize(
+    "flag",
+    [
+        "-Xmx",
+        "-Xmx1gb",
+        "-Xmx-1g",
+        "-Xmx1.5g",
+        "-Xmx99999999999g",
+        "-Xmx$(HEAP)",
+        "-XX:MaxHeapSize",
+        "-XX:MaxHeapSize=many",
+        "-XX:MaxRAMPercentage=0",
+        "-XX:MaxRAMPercentage=101",
+        "-XX:MaxRAMPercentage=half",
+        "-XX:MaxRAMFraction=0",
+        "-XX:MaxRAM=all",
+    ],
+)
+def test_what_is_not_understood_is_a_fault_that_names_the_flag_and_not_the_value(flag: str) -> None:
+    found = profile("java", flag, "Main")
+
+    assert found is not None
+    assert (found.heap_bytes, found.limit_share_ratio) == (None, None)
+    name = "-Xmx" if flag.startswith("-Xmx") else flag.partition("=")[0]
+    assert found.fault.startswith(f"{name} in {LINE} is not understood (")
+
+
+def test_a_size_of_nothing_is_no_size() -> None:
+    assert profile("java", "-XX:MaxHeapSize=0", "Main") == RuntimeProfile(runtime=JAVA)
+
+
+# Names that are filled in
+
+
+def test_names_are_filled_in_as_kubernetes_does_it() -> None:
+    assert heap(profile("java", "-Xmx$(HEAP)m", HEAP="64"))[0] == 64 * MI
+    assert heap(profile(JAVA_TOOL_OPTIONS="-Xmx1g -Da=$$(b)"))[0] == GI
+    # Of what stands after it nothing is filled in.
+    late = profile_of(Launch(environment={"JAVA_TOOL_OPTIONS": "-Xmx$(HEAP)", "HEAP": "1g"}), None)
+    assert late is not None
+    assert late.fault
+    early = profile_of(Launch(environment={"HEAP": "1g", "JAVA_TOOL_OPTIONS": "-Xmx$(HEAP)"}), None)
+    assert heap(early)[0] == GI
+
+
+@pytest.mark.parametrize(
+    "script", ["exec java $OPTS -jar app.jar", "java ${OPTS} Main", "cd /srv; java -Xmx${HEAP} Main"]
+)
+def test_a_shell_fills_in_its_environment(script: str) -> None:
+    assert heap(profile("/bin/sh", "-c", script, OPTS="-Xss1m -Xmx1g", HEAP="1g"))[0] == GI
+
+
+def test_a_script_whose_quotes_do_not_match_is_read_word_by_word() -> None:
+    assert heap(profile("sh", "-c", "java -Xmx1g -Dname='a Main"))[0] == GI
+
+
+@pytest.mark.parametrize(
+    ("found", "ratio"),
+    [
+        (profile("java", "-Xmx$(LIMIT)", "Main", LIMIT=LIMIT), 1.0),
+        (profile("java", "-Xmx$(LIMIT)m", "Main", LIMIT=LIMIT_MIB), 1.0),
+        (profile("sh", "-c", "java -Xmx${LIMIT}k Main", LIMIT=LIMIT_MIB), 1 / 1024),
+        (profile("java", "-XX:MaxRAM=$(LIMIT)", "Main", LIMIT=LIMIT), 0.25),
+        (profile(GOMEMLIMIT=LIMIT), 1.0),
+        (profile(GOMEMLIMIT="$(LIMIT)", LIMIT=LIMIT), 1.0),
+        (profile("node", "--max-old-space-size=$(LIMIT)", LIMIT=LIMIT_MIB), 1.0),
+        (profile("node", "--max-old-space-size-percentage=75", "app.js"), 0.75),
+        (profile("node", "--max-old-space-size=9", NODE_OPTIONS="--max-old-space-size-percentage=75"), 0.75),
+    ],
+)
+def test_a_heap_that_is_filled_in_from_the_limit_is_a_share_of_it(found: RuntimeProfile, ratio: float) -> None:
+    assert share(found) == ratio
+    assert found.reads_limit_at_start
+
+
+# Go and Node
+
+
+@pytest.mark.parametrize(
+    ("text", "heap_bytes"),
+    [("1GiB", GI), ("900MiB", 900 * MI), ("1048576", MI), ("1048576B", MI), ("2TiB", 2 << 40), ("5KiB", 5 << 10)],
+)
+def test_go_s_limit_is_its_heap(text: str, heap_bytes: int) -> None:
+    assert heap(profile("/server", GOMEMLIMIT=text)) == (heap_bytes, "GOMEMLIMIT")
+
+
+def test_go_without_a_limit_has_none() -> None:
+    for text in ("off", "", "0", None):
+        assert profile(GOMEMLIMIT=text) == RuntimeProfile(runtime=GO)
+
+
+@pytest.mark.parametrize("text", ["1GB", "1g", "1 GiB", "-1", "$(ELSEWHERE)"])
+def test_a_limit_that_go_would_not_take_is_a_fault(text: str) -> None:
+    found = profile(GOMEMLIMIT=text)
+
+    assert found is not None
+    assert found.fault.startswith("GOMEMLIMIT is not understood (bytes such as 900MiB")
+    assert text not in found.fault
+
+
+@pytest.mark.parametrize(
+    ("found", "heap_mib", "place"),
+    [
+        (profile("node", "--max-old-space-size=300", "app.js"), 300, LINE),
+        (profile("node", "-r", "dotenv", "--max_old_space_size=300", "app.js"), 300, LINE),
+        (profile("npm", "start", NODE_OPTIONS="--inspect --max-old-space-size=200"), 200, "NODE_OPTIONS"),
+        (profile("node", "--max-old-space-size=300", NODE_OPTIONS="--max-old-space-size=200"), 300, LINE),
+    ],
+)
+def test_node_s_heap_is_in_mib_and_the_command_line_wins(found: RuntimeProfile, heap_mib: int, place: str) -> None:
+    assert heap(found) == (heap_mib * MI, f"--max-old-space-size in {place}")
+
+
+def test_node_s_program_keeps_its_own_flags_and_a_size_of_none_is_no_size() -> None:
+    assert profile("node", "app.js", "--max-old-space-size=300") == RuntimeProfile(runtime=NODE)
+    assert profile("node", "--max-old-space-size=0") == RuntimeProfile(runtime=NODE)
+    found = profile("node", "--max-old-space-size=1g")
+    assert found is not None
+    assert found.fault
+
+
+# Whatever is written
+
+
+WORDS = st.sampled_from(
+    ["java", "node", "sh", "-c", "-jar", "-Xmx", "-Xmx1g", "-XX:MaxRAMPercentage=", "--max-old-space-size=", "$(", "$$"]
+) | st.text(max_size=12)
+
+
+@given(
+    st.lists(WORDS, max_size=6),
+    st.dictionaries(
+        st.sampled_from(["JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "NODE_OPTIONS", "GOMEMLIMIT", "HEAP"]),
+        st.none() | st.just(LIMIT) | WORDS | st.lists(WORDS, max_size=3).map(" ".join),
+    ),
+    st.sampled_from([None, *LanguageRuntime]),
+)
+@examples(60)
+def test_any_spec_gives_a_heap_a_share_a_fault_or_none(
+    words: list[str], environment: dict[str, Any], ordered: LanguageRuntime | None
+) -> None:
+    found = profile_of(Launch(command=words, environment=environment), ordered)
+
+    if found is not None:
+        known = [found.heap_bytes is not None, found.limit_share_ratio is not None, bool(found.fault)]
+        assert sum(known) <= 1
+        assert 0 < (found.heap_bytes or 1) <= INT64_MAX
+        assert (found.limit_share_ratio or 1) > 0

@@ -1,0 +1,304 @@
+"""Runs as a node tells of them: from containers that went, with what their pod says of the end."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.core.cluster.pod import Pod
+from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
+from agent.core.window.policy import WindowPolicy
+from agent.node.reports.client import WebhookAnswer, WebhookAway
+from agent.node.reports.run_teller import (
+    AGAIN_SECONDS,
+    EXIT_SECONDS,
+    OLDEST_SECONDS,
+    POST_SECONDS,
+    REFUSED_SECONDS,
+    UNKNOWN_SECONDS,
+    RunTeller,
+)
+from agent.node.sampling.run_ends import UNKNOWN_NS, YOUNG_NS, RunEnds
+from agent.node.sampling.unit_table import WatchedUnit
+from agent.sensing.ring_file import RingFile
+from agent.sensing.state_file import RingGeometry
+from tests.pods import container, make_pod
+from tests.window_rows import NS, sample
+
+MIB = 1 << 20
+JOB = {"kind": "Job", "name": "report-29923320", "uid": "job", "controller": True}
+CREATED = "2026-11-23T02:00:00Z"
+POD = "kubepods/podu1"
+
+
+def status(**fields: Any) -> dict[str, Any]:
+    terminated = {"exitCode": 0, "reason": "Completed", **fields}
+    return of_container({"terminated": terminated})
+
+
+def of_container(state: dict[str, Any]) -> dict[str, Any]:
+    return {"containerStatuses": [{"name": "app", "containerID": "containerd://c1", "state": state}]}
+
+
+RUNNING = of_container({"running": {"startedAt": CREATED}})
+"""What the kubelet told last, where it has not told of the end."""
+
+
+def run_pod(*further: Any, status: Any = None) -> Pod:
+    metadata = {"name": "report-x", "uid": "u1", "creationTimestamp": CREATED, "ownerReferences": [JOB]}
+    limited = container("app", {"memory": "64Mi"}, {"memory": "400Mi"})
+    return make_pod(limited, *further, metadata=metadata, status=status)
+
+
+class Poster:
+    """Answers as a test wants it."""
+
+    def __init__(self) -> None:
+        self.bodies: list[Any] = []
+        self.status = 200
+
+    def post(self, path: str, text: str) -> WebhookAnswer:
+        assert path == "/v1/runs"
+        if not self.status:
+            raise WebhookAway("no answer")
+        self.bodies.append(json.loads(text))
+        body = b'{"taken": 0, "refused": [{"row": 0, "reason": "why"}]}'
+        return WebhookAnswer(status=self.status, body=body, retry_after_seconds=None)
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+    @property
+    def runs(self) -> list[Any]:
+        return [run for body in self.bodies for run in body["runs"]]
+
+
+class World:
+    """A node whose cgroups are files, so that the moment of each reading is the test's."""
+
+    def __init__(self, mount: Path) -> None:
+        self.mount, self.now_ns = mount, 1000 * NS
+        self.rings = RingFile.open(None, RingGeometry(max_slots=4), boot_id="boot")
+        self.ends = RunEnds(mount=mount, rings=self.rings, clock_ns=lambda: self.now_ns)
+        self.pods: list[Pod] = [run_pod()]
+        self.poster = Poster()
+        self.teller = RunTeller(
+            ends=self.ends,
+            node="node-1",
+            pods=lambda: self.pods,
+            policy=lambda: WindowPolicy(capacity_millicores=4000),
+            poster=self.poster,  # type: ignore[arg-type]
+            clock_ns=lambda: self.now_ns,
+        )
+        (mount / POD).mkdir(parents=True)
+
+    def wait(self, seconds: float) -> None:
+        self.now_ns += round(seconds * NS)
+        self.teller.turn()
+
+    def begin(
+        self, *, is_new: bool = True, name: str | None = None, kind: UnitKind = UnitKind.CONTAINER
+    ) -> WatchedUnit:
+        path = f"{POD}/c1"
+        (self.mount / path).mkdir(exist_ok=True)
+        self.peak(5 * MIB)
+        unit = WatchedUnit(
+            slot=self.rings.attach(path, 7, now_monotonic_ns=1),
+            inode=7,
+            identity=UnitIdentity(cgroup_path=f"/{path}", kind=kind, pod_uid="u1", container_id="c1"),
+            resources=UnitResources(),
+        )
+        self.ends.came(unit, is_new=is_new)
+        return unit
+
+    def peak(self, amount: int, path: str = f"{POD}/c1") -> None:
+        (self.mount / path / "memory.peak").write_text(f"{amount}\n")
+
+    def end(self, unit: WatchedUnit) -> None:
+        self.ends.went(unit)
+        self.rings.release(unit.slot)
+
+    def run(self, seconds: float = 3.0, peak_mib: int = 300) -> None:
+        """One run from its beginning to its end."""
+        unit = self.begin()
+        self.now_ns += round(seconds * NS)
+        self.peak(peak_mib * MIB)
+        self.ends.look()
+        self.end(unit)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path)
+
+
+def test_a_run_is_told_when_its_exit_is_known(world: World) -> None:
+    world.run()
+    world.wait(0.1)
+    assert world.poster.runs == []
+    world.pods = [run_pod(status=status())]
+    world.wait(0.9)
+    [body] = world.poster.bodies
+    assert body["node"] == "node-1"
+    [run] = body["runs"]
+    assert (run["kind"], run["workload"], run["run"], run["job"]) == ("CronJob", "report", JOB["name"], JOB["name"])
+    assert (run["container"], run["pod"], run["podUid"]) == ("app", "report-x", "u1")
+    assert (run["durationSeconds"], run["endedAgeSeconds"], run["exitCode"]) == (3.0, 1.0, 0)
+    assert run["memoryPeakBytes"] == run["memoryNeedBytes"] == 300 * MIB
+    world.wait(POST_SECONDS)
+    assert len(world.poster.bodies) == 1
+
+
+def test_a_run_shorter_than_any_reading_has_what_its_pod_kept(world: World) -> None:
+    unit = world.begin()
+    world.now_ns += NS // 5
+    (world.mount / POD / "cpu.stat").write_text("usage_usec 120000\n")
+    world.peak(200 * MIB, POD)
+    world.end(unit)
+    world.pods = [run_pod(status=status())]
+    world.wait(1.0)
+    [run] = world.poster.runs
+    assert (run["durationSeconds"], run["cpuSeconds"], run["memoryPeakBytes"]) == (0.2, 0.12, 200 * MIB)
+    assert run["cpuMeanMillicores"] == 600.0
+
+
+def test_of_a_pod_of_several_containers_the_pods_own_figures_are_nobodys(world: World) -> None:
+    world.pods = [run_pod(container("other"), status=status())]
+    world.peak(900 * MIB, POD)
+    world.run()
+    world.wait(1.0)
+    assert world.poster.runs[0]["memoryPeakBytes"] == 300 * MIB
+
+
+def test_readings_of_the_rings_count(world: World) -> None:
+    unit = world.begin()
+    for second in range(1, 13):
+        world.now_ns += NS
+        world.rings.append_raw(unit.slot, sample(world.now_ns / NS, second * 500_000))
+    world.end(unit)
+    world.pods = [run_pod(status=status())]
+    world.wait(1.0)
+    [run] = world.poster.runs
+    assert (run["cpuSeconds"], run["cpuP75Millicores"], run["cpuMeanMillicores"]) == (6.0, 500.0, 500.0)
+
+
+@pytest.mark.parametrize("known_mib", [None, 380])
+def test_a_killed_run_tells_what_was_too_little(world: World, known_mib: int | None) -> None:
+    unit = world.begin()
+    world.now_ns += NS
+    world.end(unit)
+    if known_mib is not None:
+        world.teller.killed(unit.identity, memory_bytes=known_mib * MIB, monotonic_ns=world.now_ns + NS)
+        world.pods = [run_pod(status=RUNNING)]
+        world.wait(EXIT_SECONDS + 0.1)  # the kubelet has not told: the kernel did
+    else:
+        world.pods = [run_pod(status=status(exitCode=137, reason="OOMKilled"))]
+        world.wait(1.0)
+    [run] = world.poster.runs
+    assert run["memoryAtKillBytes"] == (known_mib or 400) * MIB
+    assert run["exitCode"] == 137
+    assert "memoryNeedBytes" not in run
+
+
+def test_a_kill_of_another_run_is_not_this_ones(world: World) -> None:
+    unit = world.begin()
+    world.teller.killed(unit.identity, memory_bytes=1, monotonic_ns=world.now_ns - NS)
+    world.teller.killed(UnitIdentity(cgroup_path="/x", kind=UnitKind.OTHER), memory_bytes=1, monotonic_ns=world.now_ns)
+    world.end(unit)
+    world.pods = [run_pod(status=RUNNING)]
+    world.wait(EXIT_SECONDS + 0.1)
+    assert "memoryAtKillBytes" not in world.poster.runs[0]
+
+
+def test_a_container_that_no_pod_names_is_forgotten(world: World) -> None:
+    world.pods = []
+    world.run()
+    world.wait(UNKNOWN_SECONDS)
+    world.pods = [run_pod(status=status())]
+    world.wait(1.0)
+    assert world.poster.bodies == []
+
+
+def test_a_pod_that_went_is_remembered(world: World) -> None:
+    world.pods = [run_pod(status=status())]
+    world.wait(1.0)
+    world.pods = []
+    world.run()
+    world.wait(1.0)
+    assert len(world.poster.runs) == 1
+
+
+def test_what_is_not_taken_is_told_again_later(world: World) -> None:
+    world.pods = [run_pod(status=status())]
+    world.poster.status = 0
+    world.run()
+    world.wait(0.5)
+    world.poster.status = 503
+    world.wait(AGAIN_SECONDS)
+    world.poster.status = 200
+    world.wait(2 * AGAIN_SECONDS - 0.1)
+    assert len(world.poster.runs) == 1
+    world.wait(0.2)
+    assert len(world.poster.runs) == 2
+    assert world.poster.runs[1]["endedAgeSeconds"] == pytest.approx(0.5 + 3 * AGAIN_SECONDS + 0.1)
+
+
+def test_a_webhook_that_knows_no_runs_is_left_alone(world: World) -> None:
+    world.pods = [run_pod(status=status())]
+    world.poster.status = 404
+    world.run()
+    world.wait(0.5)
+    world.run()
+    world.wait(REFUSED_SECONDS - 10)
+    assert len(world.poster.bodies) == 1
+    world.wait(20)
+    assert len(world.poster.bodies) == 2
+
+
+def test_what_could_not_be_told_for_hours_is_forgotten(world: World) -> None:
+    world.pods = [run_pod(status=status())]
+    world.poster.status = 0
+    world.run()
+    world.wait(0.5)
+    world.poster.status = 200
+    world.wait(OLDEST_SECONDS + 1)
+    assert world.poster.bodies == []
+
+
+def test_files_of_the_young_alone_are_open(world: World) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    unit = world.begin()
+    assert len(os.listdir("/proc/self/fd")) == before + 1
+    world.now_ns += YOUNG_NS
+    world.peak(9 * MIB)
+    world.ends.look()
+    assert len(os.listdir("/proc/self/fd")) == before
+    world.ends.run_pods = frozenset({"u1"})
+    world.end(unit)
+    [ended] = world.ends.take()
+    assert (ended.memory_peak_bytes, ended.is_from_beginning) == (9 * MIB, True)
+    world.begin()
+    world.begin()  # made anew under its name: the old one's file is closed
+    assert len(os.listdir("/proc/self/fd")) == before + 1
+    world.ends.close()
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_of_containers_that_are_no_runs_nothing_is_kept(world: World) -> None:
+    old, other = world.begin(is_new=False), world.begin(kind=UnitKind.OTHER)
+    world.now_ns += UNKNOWN_NS
+    world.end(old)
+    world.end(other)
+    assert world.ends.take() == []
+
+
+def test_a_slot_that_is_anothers_tells_nothing(world: World) -> None:
+    unit = world.begin()
+    world.rings.release(unit.slot)
+    world.rings.attach("kubepods/podu2/c2", 8, now_monotonic_ns=2)
+    world.ends.went(unit)
+    assert world.ends.take() == []

@@ -1,0 +1,197 @@
+"""Pods that have more CPU while they start: when it is taken back, and when it is not."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.core.orders.plan_options import PlanOptions
+from agent.core.plan.demand import Kept
+from agent.core.resize.decision import Action
+from agent.kube.errors import ApiError, Unreachable
+from agent.node.resize.startup_boosts import LONGEST_AGAIN_SECONDS
+from tests.turns import Turns, uid_of
+
+
+def boosted(directory: Path | None = None, *, after_ready: int = 60, **more: Any) -> Turns:
+    """A node with a pod ``web`` that runs with 500 millicores and began just now with 1500; it is young for long."""
+    turns = Turns(directory, plan=PlanOptions(min_age_seconds=900.0), **more)
+    give(turns, after_ready=after_ready)
+    return turns
+
+
+def give(turns: Turns, name: str = "web", *, after_ready: int = 60) -> None:
+    document = {
+        "unixSeconds": turns.wall,
+        "afterReadySeconds": after_ready,
+        "timeoutSeconds": 600,
+        "containers": {"app": {"requestMillicores": [500, 1500]}},
+    }
+    turns.server.add(name, cpu=1500)
+    turns.server.order(name, **{"startup-boosted": json.dumps(document)})
+    turns.server.pods[name]["metadata"]["creationTimestamp"] = time_text(turns)
+    turns.server.pods[name]["status"]["startTime"] = time_text(turns)
+
+
+def time_text(turns: Turns) -> str:
+    return datetime.fromtimestamp(turns.wall, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def ready(turns: Turns, name: str = "web") -> None:
+    conditions = [{"type": "Ready", "status": "True", "lastTransitionTime": time_text(turns)}]
+    turns.server.pods[name]["status"]["conditions"] = conditions
+
+
+def told(turns: Turns) -> list[tuple[str, str]]:
+    return [(action, outcome) for action, outcome, _, _ in turns.log() if action in (Action.BOOST, Action.UNBOOST)]
+
+
+def test_a_boost_is_taken_back_when_the_pod_has_been_ready_for_as_long_as_was_ordered() -> None:
+    turns = boosted()
+    turns.turn()
+    assert turns.figure("startup_boosts") == 1
+    ready(turns)
+    turns.turn(after=59.0)
+    assert turns.server.cpu("web") == "1500m"
+    turns.turn(after=1.0)
+    assert turns.server.cpu("web") == "500m"
+    assert told(turns) == [("boost", "done"), ("unboost", "accepted")]
+    assert turns.newest().reason == "the start is over: the pod is ready"
+    assert turns.figure("startup_boosts_ended_total", reason="ready") == 1
+    turns.server.actuate("web")
+    turns.turn(after=1.0)
+    assert told(turns)[-1] == ("unboost", "applied")
+    assert turns.figure("startup_boosts") == 0
+
+
+@pytest.mark.parametrize("after_ready", [0, 30])
+def test_it_is_taken_back_within_two_seconds_without_being_asked(after_ready: int) -> None:
+    turns = boosted(after_ready=after_ready)
+    began = turns.wall
+
+    def gets_ready() -> None:
+        ready(turns)
+        turns.put(None)  # the watch tells
+
+    turns.at(100.0, gets_ready)
+    turns.run(until=200.0)
+    [at] = [entry.unix_seconds - began for entry in turns.journal.newest() if entry.action is Action.UNBOOST]
+    assert 100.0 + after_ready <= at <= 102.0 + after_ready
+
+
+def test_quiet_cpu_and_a_start_that_never_ends_are_reasons_too() -> None:
+    turns = boosted()
+    turns.turn(after=30.0)
+    turns.quiet = {"app"}
+    turns.turn(after=1.0)
+    assert turns.newest().reason.startswith("the start is over: its CPU stayed below the steady request for 30 s")
+    never = boosted()
+    never.turn(after=599.0)
+    assert never.server.cpu("web") == "1500m"
+    never.turn(after=1.0)
+    assert never.server.cpu("web") == "500m"
+    assert never.figure("startup_boosts_ended_total", reason="timeout") == 1
+
+
+def test_an_agent_that_begins_in_the_midst_of_a_boost_takes_it_back(tmp_path: Path) -> None:
+    turns = boosted(tmp_path)
+    turns.turn()
+    turns.start()
+    ready(turns)
+    turns.turn(after=60.0)
+    assert turns.server.cpu("web") == "500m"
+    assert told(turns)[-1] == ("unboost", "accepted")
+
+
+def test_a_boost_is_put_down_once() -> None:
+    turns = boosted()
+    for _ in range(3):
+        turns.turn(after=1.0)
+    turns.actor._boosts._told.clear()  # as after a restart
+    turns.turn(after=1.0)
+    assert told(turns) == [("boost", "done")]
+
+
+def test_old_figures_and_missing_history_do_not_hold_it_up_and_a_pause_does() -> None:
+    turns = boosted(after_ready=0)
+    turns.has_history, turns.too_old = False, "no sweep for 60 s"
+    ready(turns)
+    turns.holds.pause(None, now_unix_seconds=turns.wall)
+    turns.turn(after=1.0)
+    assert turns.server.cpu("web") == "1500m"
+    turns.holds.resume(now_unix_seconds=turns.wall)
+    turns.turn(after=1.0)
+    assert turns.server.cpu("web") == "500m"
+
+
+def test_a_pod_that_is_off_or_pinned_by_then_is_left_and_asked_for_ever_less_often() -> None:
+    turns = boosted(after_ready=0)
+    ready(turns)
+    turns.server.pods["web"]["metadata"]["annotations"]["plimsoll.dev/mode"] = "off"
+    turns.run(until=600.0)
+    assert turns.server.writes == []
+    assert next(entry[1:3] for entry in turns.log() if entry[0] == "unboost") == ("withheld", "off")
+    late = [at for at, _ in turns.triggers if at > 300.0]
+    assert len(late) <= 300.0 / LONGEST_AGAIN_SECONDS + 300.0 / turns.settings.plan.replan_seconds + 1
+
+
+def test_a_refusal_is_tried_again_later_and_nobody_is_evicted() -> None:
+    turns = boosted(after_ready=0)
+    ready(turns)
+    turns.server.answers = [ApiError("PATCH /x", status=422, message="no")]
+    turns.turn(after=1.0)
+    assert told(turns)[-1] == ("unboost", "rejected")
+    turns.turn(after=1.0)
+    assert turns.server.writes.count("resize web") == 1
+    turns.turn(after=3600.0)
+    assert turns.server.cpu("web") == "500m"
+    assert all(not planned.plan.evictions for _, planned in turns.plans)
+
+
+def test_a_server_that_is_away_is_asked_again() -> None:
+    turns = boosted(after_ready=0)
+    ready(turns)
+    turns.server.answers = [Unreachable("PATCH /x: connection refused")]
+    turns.turn(after=1.0)
+    turns.turn(after=120.0)
+    assert turns.server.cpu("web") == "500m"
+
+
+def test_the_plan_leaves_a_boost_alone_and_sizes_the_pod_after_it() -> None:
+    turns = Turns()
+    give(turns)
+    turns.need("web", cpu=200)
+    turns.turn(after=1.0)
+    share = turns.plans[-1][1].plan.pods[0].containers[0].cpu
+    assert share is not None
+    assert share.kept is Kept.BOOSTED
+    assert turns.server.writes == []
+    ready(turns)
+    turns.turn(after=60.0)
+    assert turns.server.cpu("web") == "500m"
+    turns.server.actuate("web")
+    turns.turn(after=1.0)
+    turns.turn(after=3600.0)
+    assert turns.server.cpu("web") == "200m"
+
+
+def test_pods_that_have_ended_or_are_ending_keep_their_boost() -> None:
+    turns = boosted(after_ready=0)
+    ready(turns)
+    turns.server.pods["web"]["status"]["phase"] = "Succeeded"
+    turns.turn(after=1.0)
+    assert turns.server.writes == []
+    assert turns.figure("startup_boosts") == 0
+
+
+def test_what_was_kept_for_restore_is_what_the_pod_came_with() -> None:
+    turns = boosted(after_ready=0)
+    ready(turns)
+    turns.turn(after=1.0)
+    kept = turns.holds.original(uid_of("web"))
+    assert kept is not None
+    assert kept.amounts[0].cpu_request_millicores == 500
