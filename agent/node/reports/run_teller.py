@@ -17,7 +17,7 @@ from typing import Final
 
 from agent.core.cluster.pod import Container, ContainerKind, ContainerState, Pod, Termination
 from agent.core.cluster.unit import UnitIdentity
-from agent.core.cluster.workload import RUN_KINDS, job_of, run_of, workload_of
+from agent.core.cluster.workload import RUN_KINDS, run_of, workload_of
 from agent.core.history.job_run import (
     MAX_RUNS_A_POST,
     RUNS_PATH,
@@ -81,7 +81,6 @@ class _Waiting:
 
     pod: str
     pod_uid: str
-    job: str | None
     ended_ns: int
     row: JobRun
 
@@ -185,7 +184,7 @@ class RunTeller:
             is_killed=is_killed,
             exit_code=None if termination is None else termination.exit_code,
         )
-        self._waiting.append(_Waiting(pod=pod.name, pod_uid=pod.uid, job=job_of(pod), ended_ns=ended.ended_ns, row=row))
+        self._waiting.append(_Waiting(pod=pod.name, pod_uid=pod.uid, ended_ns=ended.ended_ns, row=row))
         return True
 
     def _kill_of(self, ended: EndedContainer) -> _Kill | None:
@@ -213,7 +212,6 @@ class RunTeller:
             ToldRun(
                 pod=run.pod,
                 pod_uid=run.pod_uid,
-                job=run.job,
                 ended_age_seconds=max(now_ns - run.ended_ns, 0) / NS,
                 row=run.row,
             )

@@ -129,11 +129,17 @@ def test_pods_of_one_run_merge_in_any_order_and_as_often_as_told() -> None:
     }
 
 
+def test_who_told_the_larger_answers_for_a_run() -> None:
+    honest = a_run(memory_peak_bytes=9, cpu_largest_millicores=90.0, cpu_node=1, memory_node=1)
+    other = a_run(memory_at_kill_bytes=10, cpu_p75_millicores=80.0, cpu_node=2, memory_node=2)
+    for merged in (merged_run(honest, other), merged_run(other, honest)):
+        assert (merged.cpu_node, merged.memory_node) == (1, 2)
+
+
 def test_runs_are_told_with_what_is_known_of_them() -> None:
     told = ToldRun(
         pod="report-1-x",
         pod_uid="u",
-        job="report-1",
         ended_age_seconds=1.23456,
         row=a_run(cpu_seconds=2.4, memory_need_bytes=5),
     )
@@ -148,10 +154,8 @@ def test_runs_are_told_with_what_is_known_of_them() -> None:
                 "container": "app",
                 "pod": "report-1-x",
                 "podUid": "u",
-                "run": "report-1",
                 "endedAgeSeconds": 1.235,
                 "durationSeconds": 3.0,
-                "job": "report-1",
                 "cpuSeconds": 2.4,
                 "memoryNeedBytes": 5,
             }

@@ -145,7 +145,7 @@ def test_a_run_is_told_when_its_exit_is_known(world: World) -> None:
     [body] = world.poster.bodies
     assert body["node"] == "node-1"
     [run] = body["runs"]
-    assert (run["kind"], run["workload"], run["run"], run["job"]) == ("CronJob", "report", JOB["name"], JOB["name"])
+    assert (run["kind"], run["workload"], run["pod"]) == ("CronJob", "report", "report-x")
     assert (run["container"], run["pod"], run["podUid"]) == ("app", "report-x", "u1")
     assert (run["durationSeconds"], run["endedAgeSeconds"], run["exitCode"]) == (3.0, 1.0, 0)
     assert run["memoryPeakBytes"] == run["memoryNeedBytes"] == 300 * MIB
