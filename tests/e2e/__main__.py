@@ -46,10 +46,11 @@ def main() -> int:
     """Run the drivers asked for, one node after the other."""
     arguments = parse()
     try:
+        with_old = arguments.only in {None, "budgets"}
         if namespace.is_outside():  # inside nothing can be fetched
-            parts.ensure(lambda line: print(f"e2e: {line}", flush=True))
+            parts.ensure(lambda line: print(f"e2e: {line}", flush=True), with_old=with_old)
         namespace.enter()
-        made = parts.ensure()
+        made = parts.ensure(with_old=with_old)
         tables = []
         if arguments.only in {None, "plain", "agent"}:
             tables += [table for driver in arguments.driver for table in run_driver(made, driver, arguments)]
@@ -164,6 +165,8 @@ def run_budgets(made: parts.Parts, driver: Driver, arguments: argparse.Namespace
     directory = Path(tempfile.mkdtemp(prefix="plimsoll-e2e-"))
     tree = copy_program(directory)
     steps = Steps(f"limits of whole pods, kubelet {OLD_KUBELET}, cgroup driver {driver}")
+    if made.old_kubelet is None:
+        raise NodeError("e2e: no older kubelet was built")
     old = replace(made, programs={**made.programs, "kubelet": made.old_kubelet})
     try:
         with control_plane(
