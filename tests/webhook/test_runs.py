@@ -271,7 +271,7 @@ def test_runs_that_count_for_nothing_go(store: Store, monkeypatch: pytest.Monkey
     monkeypatch.setattr("agent.webhook.workloads.runs.MOST_ROWS", 1)
     index.expire(NOW)
     assert [run.run for run in index.last_of(CRON_JOB, now_unix_seconds=NOW)["app"]] == ["report-3"]
-    # Of too many those of Jobs by themselves go first, however new they are.
+    # Of too many those of Jobs by themselves go first, however new they are; of those that ended together no more.
     store.take_runs([a_run(number, workload=job, ended_unix_seconds=NOW + 100 + number) for number in range(3)])
     index.follow(store)
     assert store.expire_runs(NOW) == 5
@@ -279,6 +279,8 @@ def test_runs_that_count_for_nothing_go(store: Store, monkeypatch: pytest.Monkey
     assert index.workloads() == (CRON_JOB,)
     [kept], _ = store.runs_after(0)
     assert kept == a_run(3)
+    store.take_runs([a_run(number, ended_unix_seconds=NOW + 3) for number in range(4, 8)])
+    assert store.expire_runs(NOW) == 4
 
 
 def test_a_forgotten_workload_has_no_runs(store: Store) -> None:

@@ -8,7 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from sqlalchemy import ColumnElement, Connection, RowMapping, and_, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    RowMapping,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 
 from agent.core.cluster.workload import JOB_KIND, Workload
 from agent.core.history.job_run import JobRun, merged_run
@@ -105,15 +118,11 @@ def _count(connection: Connection) -> int:
 
 
 def _expire_oldest(connection: Connection, excess: int, *which: ColumnElement[bool]) -> int:
-    """Let the oldest of some runs go; return how many, a few more where several ended at the same moment."""
+    """Let so many of the oldest of some runs go; return how many."""
     if excess <= 0:
         return 0
-    ended = job_runs.c.ended_unix_seconds
-    oldest = select(ended).where(*which).order_by(ended).limit(excess).subquery()
-    bound: float | None = connection.execute(select(func.max(oldest.c.ended_unix_seconds))).scalar()
-    if bound is None:
-        return 0
-    return connection.execute(delete(job_runs).where(*which, ended <= bound)).rowcount
+    oldest = select(*job_runs.primary_key).where(*which).order_by(job_runs.c.ended_unix_seconds).limit(excess)
+    return connection.execute(delete(job_runs).where(tuple_(*job_runs.primary_key).in_(oldest))).rowcount
 
 
 def forget_runs(connection: Connection, workload: Workload) -> int:
