@@ -115,11 +115,14 @@ def run_figures(
         memory_pieces: MEMORY_ROW rows, oldest first.
         minutes: MINUTE_ROW rows of the container, oldest first.
         started_ns: CLOCK_MONOTONIC; when it was first seen.
-        is_from_beginning: It was watched since it was made: its counter was 0 then.
+        is_from_beginning: It was watched since it was made: its counter was 0 then. Else, as where the agent began
+            anew meanwhile, its oldest row is where it begins.
         memory_peak_bytes: Read beside the rings; None = nothing was.
         usage_usec: The counter, read after the last row; None = it was not.
     """
-    own = [piece[piece["monotonic_ns"] >= max(started_ns, 0)] for piece in raw_pieces]
+    own = raw_pieces
+    if is_from_beginning:
+        own = [piece[piece["monotonic_ns"] >= max(started_ns, 0)] for piece in raw_pieces]
     status, stamps, usage = (column(own, name, _EMPTY_RAW) for name in ("status", "monotonic_ns", "usage_usec"))
     good = status == int(Status.OK)
     counted = [int(value) for value in usage[good]]

@@ -1,7 +1,7 @@
 """The thread ``runs``: tells the webhook of each run of a Job's container as soon as it has ended.
 
-Node. What the webhook does not take waits in memory, within bounds; a webhook that knows no runs is left alone for an
-hour. It calls core and holds no rule.
+Node. What the webhook does not take waits, within bounds, and on disk too while nobody takes it; a webhook that knows
+no runs is left alone for an hour. It calls core and holds no rule.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from agent.core.cluster.pod import Container, ContainerKind, ContainerState, Pod, Termination
 from agent.core.cluster.unit import UnitIdentity
@@ -21,7 +21,6 @@ from agent.core.cluster.workload import RUN_KINDS, run_of, workload_of
 from agent.core.history.job_run import (
     MAX_RUNS_A_POST,
     RUNS_PATH,
-    JobRun,
     RunFigures,
     ToldRun,
     run_figures,
@@ -33,6 +32,7 @@ from agent.core.window.steps import NS
 from agent.kube.errors import CredentialsError
 from agent.metrics.loop_series import LoopTurns
 from agent.node.reports.client import WebhookAway, WebhookClient
+from agent.node.reports.runs_file import RunsFile, WaitingRun
 from agent.node.sampling.run_ends import EndedContainer, RunEnds
 from agent.turns import Turns
 
@@ -75,14 +75,11 @@ class _Kill:
     memory_bytes: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Waiting:
-    """A run that is to be told; its age grows until then."""
+class _Found(NamedTuple):
+    """What is left of a container, and since when it is known here."""
 
-    pod: str
-    pod_uid: str
-    ended_ns: int
-    row: JobRun
+    ended: EndedContainer
+    found_ns: int
 
 
 class RunTeller:
@@ -96,16 +93,17 @@ class RunTeller:
         pods: Callable[[], Iterable[Pod]],  # All pods of the node as the API has them
         policy: Callable[[], WindowPolicy],  # The windows in force
         poster: WebhookClient,
+        file: RunsFile,
         counts: LoopTurns | None = None,
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self._ends, self._node, self._pods, self._policy = ends, node, pods, policy
-        self._poster, self._clock_ns = poster, clock_ns
+        self._poster, self._file, self._clock_ns = poster, file, clock_ns
         self._lock = threading.Lock()
         self._kills: deque[_Kill] = deque(maxlen=MOST_WAITING)
         self._known: OrderedDict[str, Pod] = OrderedDict()
-        self._ended: deque[EndedContainer] = deque(maxlen=MOST_WAITING)
-        self._waiting: deque[_Waiting] = deque(maxlen=MOST_WAITING)
+        self._found: deque[_Found] = deque(maxlen=MOST_WAITING)
+        self._waiting: deque[WaitingRun] = deque(file.read(), maxlen=MOST_WAITING)
         self._due_ns = clock_ns()
         self._again_seconds = AGAIN_SECONDS
         self.turns: Final = Turns("runs", self.turn, failed=self._failed, counts=counts)
@@ -116,10 +114,13 @@ class RunTeller:
         return AGAIN_SECONDS
 
     def stop(self) -> None:
-        """End; what was not told is lost."""
+        """End; what was not told is kept for the next start, as far as its pod is known."""
         self.turns.stop()
         if self.turns.join(STOP_SECONDS):
             self._poster.close()
+            self._take()
+            self._fold_all(self._clock_ns() + int(UNKNOWN_SECONDS * NS))
+            self._file.keep(tuple(self._waiting))
 
     def killed(self, identity: UnitIdentity, *, memory_bytes: int | None, monotonic_ns: int) -> None:
         """Handle an out-of-memory kill; the sampling thread. Never waits."""
@@ -136,19 +137,28 @@ class RunTeller:
 
     def turn(self) -> float:
         """Do what is due; give the seconds until something may be again."""
-        self._look_at_pods()
-        self._ended.extend(self._ends.take())
+        has_pods = self._look_at_pods()
+        self._take()
         now_ns = self._clock_ns()
-        left = [ended for ended in self._ended if not self._fold(ended, now_ns)]
-        self._ended = deque(left, maxlen=MOST_WAITING)
+        if has_pods:
+            self._fold_all(now_ns)
         if self._waiting and now_ns >= self._due_ns:
             self._post(now_ns)
         return LOOK_SECONDS
 
-    def _look_at_pods(self) -> None:
-        """Remember the pods that run to an end, in their newest state."""
+    def _take(self) -> None:
+        found_ns = self._clock_ns()
+        self._found.extend(_Found(ended, found_ns) for ended in self._ends.take())
+
+    def _fold_all(self, now_ns: int) -> None:
+        left = [found for found in self._found if not self._fold(found.ended, now_ns - found.found_ns)]
+        self._found = deque(left, maxlen=MOST_WAITING)
+
+    def _look_at_pods(self) -> bool:
+        """Remember the pods that run to an end, in their newest state; return whether any pod was ever known."""
         present: set[str] = set()
-        for pod in self._pods():
+        pods = tuple(self._pods())
+        for pod in pods:
             if workload_of(pod).kind in RUN_KINDS:
                 present.add(pod.cgroup_uid)
                 self._known[pod.cgroup_uid] = pod
@@ -156,10 +166,10 @@ class RunTeller:
         while len(self._known) > max(MOST_PODS, len(present)):
             self._known.popitem(last=False)
         self._ends.run_pods = frozenset(present)
+        return bool(pods) or bool(self._known)
 
-    def _fold(self, ended: EndedContainer, now_ns: int) -> bool:
+    def _fold(self, ended: EndedContainer, waited_ns: int) -> bool:
         """Turn what is left of a container into a run; False = more is to be known of it first."""
-        waited_ns = now_ns - ended.ended_ns
         pod = self._known.get(ended.identity.pod_uid or "")
         container = None if pod is None else _container_of(pod, ended.identity)
         if pod is None or container is None:
@@ -184,7 +194,7 @@ class RunTeller:
             is_killed=is_killed,
             exit_code=None if termination is None else termination.exit_code,
         )
-        self._waiting.append(_Waiting(pod=pod.name, pod_uid=pod.uid, ended_ns=ended.ended_ns, row=row))
+        self._waiting.append(WaitingRun(pod=pod.name, pod_uid=pod.uid, ended_ns=ended.ended_ns, row=row))
         return True
 
     def _kill_of(self, ended: EndedContainer) -> _Kill | None:
@@ -230,10 +240,12 @@ class RunTeller:
         if status == _OK or status in _NOT_TAKEN:
             for _ in sent:
                 self._waiting.popleft()
+        elif status in _UNKNOWN:
+            self._waiting.clear()
+        self._file.keep(tuple(self._waiting))
         if status == _OK:
             self._again_seconds, wait_seconds = AGAIN_SECONDS, POST_SECONDS
         elif status in _UNKNOWN:
-            self._waiting.clear()
             wait_seconds = REFUSED_SECONDS
         else:
             wait_seconds = max(self._again_seconds, asked_to_wait_seconds)

@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Final
 
 from agent.core.cluster.unit import UnitIdentity, UnitKind
+from agent.core.window.ring_rows import Status
 from agent.node.sampling.row_source import Rows, RowSource
 from agent.node.sampling.unit_table import WatchedUnit
+from agent.sensing.cgroup_path import identify
 from agent.sensing.cgroup_text import parse_number
 from agent.sensing.spot_readings import read_memory_peak_bytes, read_usage_usec
 
@@ -152,6 +154,36 @@ class RunEnds:
             pod_memory_peak_bytes=read_memory_peak_bytes(pod_directory),
             pod_usage_usec=read_usage_usec(pod_directory),
         )
+        self._keep(ended)
+
+    def left(self, path: str, slot: int) -> None:
+        """Keep what an earlier run of the agent left of a container that went while nobody looked.
+
+        Args:
+            path: Of its cgroup, below the mount.
+            slot: In the rings; it is given up afterwards.
+        """
+        identity = identify(path)
+        raw = self._rings.raw(slot, MOST_RAW_ROWS).joined()
+        stamps = raw["monotonic_ns"][raw["status"] == int(Status.OK)]
+        if identity is None or identity.kind is not UnitKind.CONTAINER or identity.pod_uid is None or not stamps.size:
+            return
+        self._keep(
+            EndedContainer(
+                identity=identity,
+                started_ns=int(stamps[0]),
+                ended_ns=int(stamps[-1]),
+                is_from_beginning=False,
+                raw=raw,
+                memory=self._rings.memory(slot).joined(),
+                minutes=self._rings.minutes(slot, MOST_MINUTES).joined(),
+                memory_peak_bytes=None,
+                pod_memory_peak_bytes=read_memory_peak_bytes(f"{self._mount}{path.rpartition('/')[0]}"),
+                pod_usage_usec=None,
+            )
+        )
+
+    def _keep(self, ended: EndedContainer) -> None:
         with self._lock:
             self._ended.append(ended)
         self.on_end()
