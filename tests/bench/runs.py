@@ -102,12 +102,8 @@ def _filled(folder: Path) -> Iterator[dict[str, float]]:
         process, empty_bytes, random = psutil.Process(), store.size_bytes(), np.random.default_rng(7)
         now, workloads = time.time(), MOST_ROWS // MOST_RUNS + 50
         for number in range(workloads):
-            store.take_runs(
-                _row(
-                    Workload(namespace=NAMESPACE, kind="CronJob", name=f"cron-{number}"), f"{number}-{run}", now - run, random
-                )
-                for run in range(MOST_RUNS)
-            )
+            workload = Workload(namespace=NAMESPACE, kind="CronJob", name=f"cron-{number}")
+            store.take_runs(_row(workload, f"{number}-{run}", now - run, random) for run in range(MOST_RUNS))
         store.expire_runs(now)
         database_bytes = store.size_bytes() - empty_bytes
         rss, started = process.memory_info().rss, time.process_time()

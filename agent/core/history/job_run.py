@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.core.cluster.workload import Workload
+from agent.core.numbers.amount_text import BYTES, MILLICORES, amount_text
 from agent.core.numbers.percentile import percentile
 from agent.core.window.policy import WindowPolicy
 from agent.core.window.ring_rows import MEMORY_ROW, SAMPLE, Has, Status
@@ -252,6 +253,20 @@ def merged_run(one: JobRun, other: JobRun) -> JobRun:
         memory_at_kill_bytes=_larger_bytes(one.memory_at_kill_bytes, other.memory_at_kill_bytes),
         exit_code=_larger_bytes(one.exit_code, other.exit_code),
     )
+
+
+def run_words(run: JobRun, ended_age_seconds: float) -> str:
+    """Return what a run came to, in a sentence."""
+    words = [f"took {amount_text(run.duration_seconds, 's')}"]
+    if run.cpu_mean_millicores is not None:
+        words.append(f"CPU {amount_text(run.cpu_mean_millicores, MILLICORES)}")
+    if run.memory_peak_bytes is not None:
+        words.append(f"memory {amount_text(run.memory_peak_bytes, BYTES)}")
+    if run.exit_code is not None:
+        words.append(f"exit {run.exit_code}")
+    if run.memory_at_kill_bytes is not None:
+        words.append(f"killed for want of memory at {amount_text(run.memory_at_kill_bytes, BYTES)}")
+    return f"{run.run}, ended {amount_text(ended_age_seconds // 60, 'min')} ago: {', '.join(words)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

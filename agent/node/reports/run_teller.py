@@ -17,7 +17,7 @@ from typing import Final, NamedTuple
 
 from agent.core.cluster.pod import Container, ContainerKind, ContainerState, Pod, Termination
 from agent.core.cluster.unit import UnitIdentity
-from agent.core.cluster.workload import RUN_KINDS, run_of, workload_of
+from agent.core.cluster.workload import RUN_KINDS, Workload, run_of, workload_of
 from agent.core.history.job_run import (
     MAX_RUNS_A_POST,
     RUNS_PATH,
@@ -25,6 +25,7 @@ from agent.core.history.job_run import (
     ToldRun,
     run_figures,
     run_row,
+    run_words,
     runs_text,
 )
 from agent.core.window.policy import WindowPolicy
@@ -61,6 +62,10 @@ SHORT_NS: Final = 10 * NS
 """Of a shorter run the CPU time after the last reading counts: that of the whole pod is taken, where it ran alone."""
 KILL_NS: Final = 5 * NS
 """The news of a kill may come so long after its container has gone."""
+MOST_SHOWN: Final = 5
+"""Last runs of a container, for ``plimsoll why`` ..."""
+MOST_SHOWN_CONTAINERS: Final = 500
+"""... of so many containers."""
 STOP_SECONDS: Final = 0.3
 _OK: Final = 200
 _UNKNOWN: Final = frozenset({404, 405, 415})
@@ -104,6 +109,7 @@ class RunTeller:
         self._known: OrderedDict[str, Pod] = OrderedDict()
         self._found: deque[_Found] = deque(maxlen=MOST_WAITING)
         self._waiting: deque[WaitingRun] = deque(file.read(), maxlen=MOST_WAITING)
+        self._last: OrderedDict[tuple[Workload, str], deque[WaitingRun]] = OrderedDict()
         self._due_ns = clock_ns()
         self._again_seconds = AGAIN_SECONDS
         self.turns: Final = Turns("runs", self.turn, failed=self._failed, counts=counts)
@@ -132,6 +138,20 @@ class RunTeller:
                 memory_bytes=memory_bytes,
             )
             self._kills.append(kill)
+
+    def last_of(self, workload: Workload, container: str) -> tuple[str, ...]:
+        """Return the last runs of a container that ended here, newest first, one sentence each; any thread."""
+        now_ns = self._clock_ns()
+        with self._lock:
+            known = tuple(self._last.get((workload, container), ()))
+        return tuple(run_words(run.row, max(now_ns - run.ended_ns, 0) / NS) for run in reversed(known))
+
+    def _remember(self, run: WaitingRun) -> None:
+        with self._lock:
+            self._last.setdefault(run.row.key, deque(maxlen=MOST_SHOWN)).append(run)
+            self._last.move_to_end(run.row.key)
+            while len(self._last) > MOST_SHOWN_CONTAINERS:
+                self._last.popitem(last=False)
 
     # -- one turn --------------------------------------------------------------------------------------------------
 
@@ -194,7 +214,9 @@ class RunTeller:
             is_killed=is_killed,
             exit_code=None if termination is None else termination.exit_code,
         )
-        self._waiting.append(WaitingRun(pod=pod.name, pod_uid=pod.uid, ended_ns=ended.ended_ns, row=row))
+        run = WaitingRun(pod=pod.name, pod_uid=pod.uid, ended_ns=ended.ended_ns, row=row)
+        self._waiting.append(run)
+        self._remember(run)
         return True
 
     def _kill_of(self, ended: EndedContainer) -> _Kill | None:

@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.job_run import JobRun, RunFigures, ToldRun, merged_run, run_figures, run_row, runs_text
+from agent.core.history.job_run import (
+    JobRun,
+    RunFigures,
+    ToldRun,
+    merged_run,
+    run_figures,
+    run_row,
+    run_words,
+    runs_text,
+)
 from agent.core.window.policy import WindowPolicy
 from agent.core.window.ring_rows import MINUTE_ROW, Has, Status
 from tests.window_rows import NS, Rows, memory, sample
@@ -127,6 +136,14 @@ def test_pods_of_one_run_merge_in_any_order_and_as_often_as_told() -> None:
             cpu_mean_millicores=10.0,
         )
     }
+
+
+def test_a_run_in_words_says_what_is_known() -> None:
+    run = a_run(cpu_mean_millicores=120.0, memory_peak_bytes=300 * MIB, memory_at_kill_bytes=400 * MIB, exit_code=137)
+    assert run_words(run, 200.0) == (
+        "report-1, ended 3 min ago: took 3 s, CPU 120m, memory 300MiB, exit 137, killed for want of memory at 400MiB"
+    )
+    assert run_words(a_run(), 20.0) == "report-1, ended 0 min ago: took 3 s"
 
 
 def test_who_told_the_larger_answers_for_a_run() -> None:

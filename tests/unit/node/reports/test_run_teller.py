@@ -157,6 +157,11 @@ def test_a_run_is_told_when_its_exit_is_known(world: World) -> None:
     assert (run["container"], run["pod"], run["podUid"]) == ("app", "report-x", "u1")
     assert (run["durationSeconds"], run["endedAgeSeconds"], run["exitCode"]) == (3.0, 1.0, 0)
     assert run["memoryPeakBytes"] == run["memoryNeedBytes"] == 300 * MIB
+    world.now_ns += 119 * NS
+    report = Workload(namespace="shop", kind="CronJob", name="report")
+    said = "report-29923320, ended 2 min ago: took 3 s, memory 300MiB, exit 0"
+    assert world.teller.last_of(report, "app") == (said,)
+    assert world.teller.last_of(report, "other") == ()
     world.wait(POST_SECONDS)
     assert len(world.poster.bodies) == 1
 
