@@ -73,7 +73,8 @@ def test_what_becomes_of_the_start_is_told() -> None:
 
 def test_the_last_runs_of_a_job_here_are_shown() -> None:
     run = "report-1, ended 3 min ago: took 3 s, memory 300MiB"
-    assert texts(acted(reserved=Reserved.JOB, runs=(run,)))[1:] == ["  left as it is: job, it ends", f"  run here: {run}"]
+    shown = texts(acted(reserved=Reserved.JOB, runs=(run,)))
+    assert shown[1:] == ["  left as it is: job, it ends", f"  run here: {run}"]
 
 
 def test_the_share_is_told_with_what_comes_of_it() -> None:
