@@ -164,7 +164,7 @@ def run_teller_of(
     return RunTeller(
         ends=sampling.ends,
         node=cluster.node_name,
-        pods=lambda: cluster.state().pods,
+        pods=cluster.pods,
         policy=policy,
         poster=_client(settings, url),
         file=RunsFile(None if directory is None else directory / RUNS_FILE_NAME, sampling.rings.boot_id),

@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -34,7 +34,7 @@ from agent.kube.errors import CredentialsError
 from agent.metrics.loop_series import LoopTurns
 from agent.node.reports.client import WebhookAway, WebhookClient
 from agent.node.reports.runs_file import RunsFile, WaitingRun
-from agent.node.sampling.run_ends import EndedContainer, RunEnds
+from agent.node.sampling.run_ends import MOST_BYTES, EndedContainer, RunEnds, newest_within
 from agent.turns import Turns
 
 log = logging.getLogger(__name__)
@@ -95,7 +95,7 @@ class RunTeller:
         *,
         ends: RunEnds,
         node: str,  # As its token names it
-        pods: Callable[[], Iterable[Pod]],  # All pods of the node as the API has them
+        pods: Callable[[], Sequence[Pod]],  # All of the node as the API has them; the same object = none has changed
         policy: Callable[[], WindowPolicy],  # The windows in force
         poster: WebhookClient,
         file: RunsFile,
@@ -106,8 +106,9 @@ class RunTeller:
         self._poster, self._file, self._clock_ns = poster, file, clock_ns
         self._lock = threading.Lock()
         self._kills: deque[_Kill] = deque(maxlen=MOST_WAITING)
+        self._looked_at: Sequence[Pod] | None = None
         self._known: OrderedDict[str, Pod] = OrderedDict()
-        self._found: deque[_Found] = deque(maxlen=MOST_WAITING)
+        self._found: deque[_Found] = deque()
         self._waiting: deque[WaitingRun] = deque(file.read(), maxlen=MOST_WAITING)
         self._last: OrderedDict[tuple[Workload, str], deque[WaitingRun]] = OrderedDict()
         self._due_ns = clock_ns()
@@ -172,12 +173,15 @@ class RunTeller:
 
     def _fold_all(self, now_ns: int) -> None:
         left = [found for found in self._found if not self._fold(found.ended, now_ns - found.found_ns)]
-        self._found = deque(left, maxlen=MOST_WAITING)
+        self._found = deque(newest_within(left, lambda found: found.ended.size_bytes, MOST_BYTES))
 
     def _look_at_pods(self) -> bool:
         """Remember the pods that run to an end, in their newest state; return whether any pod was ever known."""
+        pods = self._pods()
+        if pods is self._looked_at:
+            return bool(pods) or bool(self._known)
+        self._looked_at = pods
         present: set[str] = set()
-        pods = tuple(self._pods())
         for pod in pods:
             if workload_of(pod).kind in RUN_KINDS:
                 present.add(pod.cgroup_uid)

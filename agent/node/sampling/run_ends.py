@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from agent.core.cluster.unit import UnitIdentity, UnitKind
 from agent.core.window.ring_rows import Status
@@ -29,8 +28,9 @@ YOUNG_NS: Final = 120_000_000_000
 Later the slow tick does."""
 MOST_YOUNG: Final = 64
 """Whose file is held open at most; of more the slow tick tells."""
-MOST_ENDED: Final = 256
-"""That wait to be taken; the oldest go first."""
+MOST_BYTES: Final = 4 << 20
+"""Of what is left of all that wait to be taken; the oldest go first. Of a run of seconds it is a kilobyte, of one of a
+day a hundred."""
 UNKNOWN_NS: Final = 60_000_000_000
 """So young its pod may not be known yet: what is left of it is kept in any case."""
 MOST_RAW_ROWS: Final = 700
@@ -56,6 +56,25 @@ class EndedContainer:
     pod_memory_peak_bytes: int | None
     """Of its pod's cgroup, right after it went: all that ever ran in the pod."""
     pod_usage_usec: int | None
+
+    @property
+    def size_bytes(self) -> int:
+        """Return what it takes of memory, about."""
+        return _OBJECT_BYTES + self.raw.nbytes + self.memory.nbytes + self.minutes.nbytes
+
+
+_OBJECT_BYTES: Final = 1000
+_Item = TypeVar("_Item")
+
+
+def newest_within(items: Sequence[_Item], size_bytes: Callable[[_Item], int], most_bytes: int) -> Sequence[_Item]:
+    """Return the newest of some items, which are in order, that take no more than so much together."""
+    total = 0
+    for place in range(len(items) - 1, -1, -1):
+        total += size_bytes(items[place])
+        if total > most_bytes:
+            return items[place + 1 :]
+    return items
 
 
 @dataclass(slots=True)
@@ -85,7 +104,7 @@ class RunEnds:
         self._present: dict[str, _Present] = {}
         self._young: dict[str, _Present] = {}
         self._lock = threading.Lock()
-        self._ended: deque[EndedContainer] = deque(maxlen=MOST_ENDED)
+        self._ended: Sequence[EndedContainer] = ()
 
     # -- the sampling thread ---------------------------------------------------------------------------------------
 
@@ -185,7 +204,7 @@ class RunEnds:
 
     def _keep(self, ended: EndedContainer) -> None:
         with self._lock:
-            self._ended.append(ended)
+            self._ended = newest_within((*self._ended, ended), lambda one: one.size_bytes, MOST_BYTES)
         self.on_end()
 
     def close(self) -> None:
@@ -198,6 +217,5 @@ class RunEnds:
     def take(self) -> list[EndedContainer]:
         """Return those that have ended since the last time, in order."""
         with self._lock:
-            ended = list(self._ended)
-            self._ended.clear()
+            ended, self._ended = list(self._ended), ()
         return ended

@@ -25,7 +25,7 @@ from agent.node.reports.run_teller import (
     RunTeller,
 )
 from agent.node.reports.runs_file import RunsFile, WaitingRun
-from agent.node.sampling.run_ends import UNKNOWN_NS, YOUNG_NS, RunEnds
+from agent.node.sampling.run_ends import UNKNOWN_NS, YOUNG_NS, RunEnds, newest_within
 from agent.node.sampling.unit_table import WatchedUnit
 from agent.sensing.ring_file import RingFile
 from agent.sensing.state_file import RingGeometry
@@ -369,6 +369,18 @@ def test_of_containers_that_are_no_runs_nothing_is_kept(world: World) -> None:
     world.end(old)
     world.end(other)
     assert world.ends.take() == []
+
+
+def test_what_waits_takes_no_more_memory_than_is_allowed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.pods = [run_pod(status=RUNNING)]
+    world.run()
+    [one] = world.ends.take()
+    for most, kept in ((3 * one.size_bytes, 3), (one.size_bytes - 1, 0)):
+        monkeypatch.setattr("agent.node.sampling.run_ends.MOST_BYTES", most)
+        for _ in range(5):
+            world.run()
+        assert len(world.ends.take()) == kept
+    assert newest_within([1, 2, 3], lambda _: 1, 3) == [1, 2, 3]
 
 
 def test_a_slot_that_is_anothers_tells_nothing(world: World) -> None:
