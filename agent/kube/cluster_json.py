@@ -25,7 +25,9 @@ from agent.core.cluster.versions import parse_version
 from agent.core.cluster.workload import (
     CRON_JOB_KIND,
     JOB_KIND,
+    RUN_KINDS,
     Workload,
+    controller_name,
     no_job_owner,
     with_top_owner,
     workload_of,
@@ -149,15 +151,17 @@ def pod_place_from_json(
         pod = replace(pod, created_unix_seconds=metadata.unix_seconds("creationTimestamp"))
     pod = with_top_owner(pod, group_by=group_by, job_owner=job_owner)
     spec = top.child("spec")
+    workload = workload_of(pod)
     return PodPlace(
         uid=pod.uid,
         namespace=pod.namespace,
         name=pod.name,
         node=spec.text("nodeName"),
-        workload=workload_of(pod),
+        workload=workload,
         is_running=top.child("status").text("phase") == RUNNING,
         is_terminating=pod.is_terminating,
         containers=_written_containers(spec, pod) or None,
+        controller=controller_name(pod) if workload.kind in RUN_KINDS else None,
         policy=pod.annotations.get(POLICY),
     )
 

@@ -420,6 +420,7 @@ class Watch:
             metrics=self.metrics,
             directions=self.directions,
             reporter=self.reporter,
+            runs=self.run_teller,
         )
         acting = Acting(node, api, cluster, chance=random.random())  # noqa: S311 - not a secret
         cluster.on_news = self._pods_changed
@@ -540,10 +541,10 @@ class Watch:
             self.acting.start()
         if self.reporter is not None:
             self.reporter.turns.start()
-        if self.run_teller is not None:
-            self.run_teller.turns.start()
         elif self.settings.report.url is not None and self._is_alone:
             log.warning("nothing is reported: report.url is set, but without an API server no pod is known")
+        if self.run_teller is not None:
+            self.run_teller.turns.start()
         if self._is_alone:
             log.info("no API server to ask (not in a pod, no kubeconfig): nothing is planned or resized")
         log.info(

@@ -438,37 +438,41 @@ def test_one_lying_node_sizes_no_new_pod_of_a_workload_that_an_honest_one_hosts(
 
 def test_the_fourth_run_of_a_cron_job_requests_what_the_last_three_needed(room: Room) -> None:
     minutes = int(time.time()) // 60
-    job = f"report-{minutes}"
-    document = owned(job, "Job", sized(), node=room.node, pod_name=f"{job}-first")
-    uid = room.cluster.admin.create(pod_path(room.namespace), document)["metadata"]["uid"]
-    run = {
-        "namespace": room.namespace,
-        # As an agent that knows no CronJobs calls it: the webhook knows better.
-        "kind": "Job",
-        "workload": job,
-        "container": "app",
-        "pod": f"{job}-first",
-        "podUid": uid,
-        "endedAgeSeconds": 0.5,
-        "durationSeconds": 3.0,
-        "cpuMeanMillicores": 400.0,
-        "memoryPeakBytes": 310 << 20,
-        "memoryNeedBytes": 300 << 20,
-        "exitCode": 0,
-    }
-    runs = [{**run, "job": f"report-{minutes - ago}", "run": f"report-{minutes - ago}"} for ago in (2, 1, 0)]
+    runs = []
+    for ago in (2, 1, 0):
+        job = f"report-{minutes - ago}"
+        document = owned(job, "Job", sized(), node=room.node, pod_name=f"{job}-first")
+        uid = room.cluster.admin.create(pod_path(room.namespace), document)["metadata"]["uid"]
+        run = {
+            "namespace": room.namespace,
+            # As an agent that knows no CronJobs calls it: the webhook knows better.
+            "kind": "Job",
+            "workload": job,
+            "container": "app",
+            "pod": f"{job}-first",
+            "podUid": uid,
+            "endedAgeSeconds": 0.5,
+            "durationSeconds": 3.0,
+            "cpuMeanMillicores": 400.0,
+            "memoryPeakBytes": 310 << 20,
+            "memoryNeedBytes": 300 << 20,
+            "exitCode": 0,
+        }
+        runs.append(run)
 
     def next_run() -> Json:
         return resources(room.admitted(owned(f"report-{minutes + 1}", "Job", sized())))
 
-    def is_taken() -> bool:
+    def is_taken(told: list[Json]) -> bool:
         next_run()  # takes its time: a node may call thirty times a minute
-        body = {"schema": 1, "node": room.node, "runs": runs}
+        body = {"schema": 1, "node": room.node, "runs": told}
         answer = room.hook.post("/v1/runs", body, agent_token(room.cluster, room.node))
-        return answer.status == 200 and answer_of(answer)["taken"] == len(runs)
+        return answer.status == 200 and answer_of(answer)["taken"] == len(told)
 
     assert next_run()["requests"] == {"cpu": "500m", "memory": "300M"}
-    wait_for(is_taken, "the watch has brought the pod, and its runs are taken")
+    wait_for(lambda: is_taken([runs[0]] * 3), "the watch has brought the pod, and its run is taken")
+    assert next_run()["requests"] == {"cpu": "500m", "memory": "300M"}  # told three times it is one
+    wait_for(lambda: is_taken(runs), "the watch has brought the pods, and their runs are taken")
     wanted = {"cpu": "400m", "memory": mebibytes_above(345 << 20)}
     wait_for(lambda: next_run()["requests"] == wanted, "the next run is sized by the last ones")
     assert resources(room.admitted(owned(f"other-{minutes + 1}", "Job", sized())))["requests"]["cpu"] == "500m"

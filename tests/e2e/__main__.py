@@ -25,6 +25,7 @@ from tests.e2e import namespace, parts
 from tests.e2e.acting import ActingScenario
 from tests.e2e.budgets import BudgetScenario
 from tests.e2e.charted import ChartScenario
+from tests.e2e.jobs import JobScenario
 from tests.e2e.memory_qos import KUBELET, MemoryQosScenario
 from tests.e2e.node import HOST_ADDRESS, Driver, NodeError, node
 from tests.e2e.program import copy_program
@@ -36,7 +37,8 @@ from tests.e2e.workloads import NAMESPACE
 from tests.experiment import smoke, sources
 from tests.guest.kernel import GuestError
 
-PARTS: Final = ("plain", "agent", "budgets", "chart", "memory", "soak", "experiment")
+PARTS: Final = ("plain", "agent", "budgets", "chart", "jobs", "memory", "soak", "experiment")
+RUNS: Final = 100
 SYSTEMD: Final = "/lib/systemd/systemd"
 
 
@@ -44,10 +46,11 @@ def main() -> int:
     """Run the drivers asked for, one node after the other."""
     arguments = parse()
     try:
+        with_old = arguments.only in {None, "budgets"}
         if namespace.is_outside():  # inside nothing can be fetched
-            parts.ensure(lambda line: print(f"e2e: {line}", flush=True))
+            parts.ensure(lambda line: print(f"e2e: {line}", flush=True), with_old=with_old)
         namespace.enter()
-        made = parts.ensure()
+        made = parts.ensure(with_old=with_old)
         tables = []
         if arguments.only in {None, "plain", "agent"}:
             tables += [table for driver in arguments.driver for table in run_driver(made, driver, arguments)]
@@ -55,6 +58,8 @@ def main() -> int:
             tables += [run_budgets(made, driver, arguments) for driver in arguments.driver]
         if arguments.only in {None, "chart"}:
             tables += run_chart(made, arguments.driver[0], arguments)
+        if arguments.only in {None, "jobs"}:
+            tables += run_jobs(made, arguments.driver[0], arguments)
         if arguments.only in {None, "memory"}:
             tables += run_memory(made, arguments.driver[0], arguments)
         if arguments.only in {None, "soak"}:
@@ -82,9 +87,10 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--only",
         choices=PARTS,
-        help="plain: resizes by hand; agent: by the agent; budgets: limits of whole pods, on an older "
-        "kubelet; chart: Plimsoll as Helm installs it; memory: under a kubelet with memoryThrottlingFactor; "
-        "soak: minutes of `make soak`; experiment: three minutes of `make experiment` (default: all)",
+        help="plain: resizes by hand; agent: by the agent; budgets: limits of whole pods, on an older kubelet; "
+        "chart: Plimsoll as Helm installs it; jobs: runs of CronJobs, Jobs and workflows; "
+        "memory: under a kubelet with memoryThrottlingFactor; soak: minutes of `make soak`; "
+        "experiment: three minutes of `make experiment` (default: all)",
     )
     parser.add_argument(
         "--set",
@@ -94,6 +100,9 @@ def parse() -> argparse.Namespace:
         type=setting,
         metavar="KEY=VALUE",
         help="a setting of the agent; may be repeated",
+    )
+    parser.add_argument(
+        "--runs", type=int, default=RUNS, metavar="COUNT", help="of the CronJob in the part jobs (default: %(default)s)"
     )
     parser.add_argument("--logs", type=Path, help="keep certificates and logs in this folder (must not exist)")
     parser.add_argument("--stay", action="store_true", help="leave the last node running until Enter is pressed")
@@ -156,6 +165,8 @@ def run_budgets(made: parts.Parts, driver: Driver, arguments: argparse.Namespace
     directory = Path(tempfile.mkdtemp(prefix="plimsoll-e2e-"))
     tree = copy_program(directory)
     steps = Steps(f"limits of whole pods, kubelet {OLD_KUBELET}, cgroup driver {driver}")
+    if made.old_kubelet is None:
+        raise NodeError("e2e: no older kubelet was built")
     old = replace(made, programs={**made.programs, "kubelet": made.old_kubelet})
     try:
         with control_plane(
@@ -198,6 +209,29 @@ def run_chart(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) 
     finally:
         if arguments.logs is not None:
             shutil.copytree(directory, arguments.logs / "chart", ignore=shutil.ignore_patterns("etcd"))
+        shutil.rmtree(directory, ignore_errors=True)
+    return [steps]
+
+
+def run_jobs(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> list[Steps]:
+    """Bring up a control plane with Plimsoll's chart, and a node; run Jobs there."""
+    directory = Path(tempfile.mkdtemp(prefix="plimsoll-e2e-"))
+    steps = Steps(f"runs of jobs, cgroup driver {driver}")
+    try:
+        with (
+            control_plane(
+                directory=directory / "plane", with_scheduler=True, controllers="*", extra_names=(HOST_ADDRESS,)
+            ) as plane,
+            ExitStack() as addresses,
+        ):
+            create_namespace(plane, NAMESPACE)
+            with node(made, plane, directory / "node", driver=driver) as guest:
+                JobScenario(guest, Release(guest, directory), addresses, arguments.runs).run(steps)
+                if arguments.stay:
+                    stay(directory, plane.kubectl)
+    finally:
+        if arguments.logs is not None:
+            shutil.copytree(directory, arguments.logs / "jobs", ignore=shutil.ignore_patterns("etcd"))
         shutil.rmtree(directory, ignore_errors=True)
     return [steps]
 

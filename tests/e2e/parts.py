@@ -67,8 +67,8 @@ class Parts:
     network_plugins: Path
     """Folder."""
     programs: Mapping[str, Path]
-    old_kubelet: Path
-    """Of ``binaries.OLD_KUBELET``, which knows no resources of whole pods."""
+    old_kubelet: Path | None
+    """Of ``binaries.OLD_KUBELET``, which knows no resources of whole pods; None = nobody asked for it."""
     images: tuple[Path, ...]
     own_image: str
     """Plimsoll's: name and tag."""
@@ -78,8 +78,8 @@ class Parts:
     """Leads connections on (native/forward.c)."""
 
 
-def ensure(progress: Progress = lambda _line: None) -> Parts:
-    """Find the parts, and obtain or build those that are missing.
+def ensure(progress: Progress = lambda _line: None, *, with_old: bool = True) -> Parts:
+    """Find the parts, and obtain or build those that are missing; an older cluster's only where it is asked for.
 
     Raises:
         GuestError: Programs of the host are missing, or a package cannot be had.
@@ -88,8 +88,10 @@ def ensure(progress: Progress = lambda _line: None) -> Parts:
     guest_kernel = kernel.ensure(progress, MODULES)
     check_host_programs()
     programs = binaries.ensure((*binaries.FOR_TESTS, *PROGRAMS), progress=progress)
-    binaries.ensure(OLD_PLANE, OLD_SERVER, progress)
-    old_kubelet = binaries.ensure(("kubelet",), binaries.OLD_KUBELET, progress)["kubelet"]
+    old_kubelet = None
+    if with_old:
+        binaries.ensure(OLD_PLANE, OLD_SERVER, progress)
+        old_kubelet = binaries.ensure(("kubelet",), binaries.OLD_KUBELET, progress)["kubelet"].resolve()
     runc, origin = ensure_runc(progress)
     plugins = ensure_network_plugins(progress)
     made = ensure_images(progress)
@@ -100,7 +102,7 @@ def ensure(progress: Progress = lambda _line: None) -> Parts:
         runc_origin=origin,
         network_plugins=plugins,
         programs={name: programs[name].resolve() for name in PROGRAMS},
-        old_kubelet=old_kubelet.resolve(),
+        old_kubelet=old_kubelet,
         images=(*sorted(made.glob("*.tar")), own.archive),
         own_image=own.reference,
         ask=made / "ask",

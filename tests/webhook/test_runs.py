@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,6 +20,7 @@ from agent.core.admission.estimate import Estimate, NoEstimate
 from agent.core.cluster.pod import TopOwner
 from agent.core.cluster.workload import Workload
 from agent.core.history.job_run import JobRun, ToldRun, runs_text
+from agent.core.history.node_peaks import node_number
 from agent.core.orders.order import Mode
 from agent.core.orders.plan_options import ActOptions
 from agent.core.orders.policy_options import PolicyName
@@ -51,8 +53,8 @@ def a_run(number: int, *, workload: Workload = CRON_JOB, need_mib: int | None = 
     return JobRun(workload=workload, container="app", run=f"report-{number}", memory_need_bytes=need, **given)
 
 
-def told(number: int, row: JobRun, job: str | None = None) -> ToldRun:
-    return ToldRun(pod=f"web-{number}", pod_uid=f"uid-{number}", job=job, ended_age_seconds=0.5, row=row)
+def told(number: int, row: JobRun) -> ToldRun:
+    return ToldRun(pod=f"web-{number}", pod_uid=f"uid-{number}", ended_age_seconds=0.5, row=row)
 
 
 def post(desk: Stack, runs: list[ToldRun], node: str = "node-a") -> Any:
@@ -61,9 +63,14 @@ def post(desk: Stack, runs: list[ToldRun], node: str = "node-a") -> Any:
     return answer.status, json.loads(answer.body)
 
 
-def of_cron_job(desk: Stack, count: int) -> None:
+def of_cron_job(desk: Stack, count: int, *, nodes: Sequence[str] = ("node-a",)) -> None:
     for number in range(count):
-        desk.facts.places[f"uid-{number}"] = place(number, workload=CRON_JOB)
+        put_place(desk, number, CRON_JOB, f"report-{number}", node=nodes[number % len(nodes)])
+
+
+def put_place(desk: Stack, number: int, workload: Workload, job: str | None, *, node: str = "node-a") -> None:
+    """Have the watch know a pod, and what controls it."""
+    desk.facts.places[f"uid-{number}"] = replace(place(number, node, workload), controller=job)
 
 
 def new_pod(at: float, *, limit: str = "1Gi", job: str | None = None, labels: dict[str, str] | None = None) -> Any:
@@ -108,18 +115,18 @@ def test_from_the_fourth_run_on_a_cron_jobs_pods_are_admitted_with_what_the_last
 
 def test_a_run_started_by_hand_counts_where_jobs_are_read(desk: Stack) -> None:
     by_hand = Workload(namespace="shop", kind="Job", name="by-hand")
-    desk.facts.places["uid-0"] = place(0, workload=by_hand)
+    put_place(desk, 0, by_hand, "by-hand")
     row = a_run(0, workload=by_hand)
-    assert post(desk, [told(0, row, job="by-hand")])[1]["taken"] == 1
+    assert post(desk, [told(0, row)])[1]["taken"] == 1
     desk.facts.jobs["shop", "by-hand"] = TopOwner(kind="CronJob", name="report")
-    assert post(desk, [told(0, row, job="by-hand")])[1]["taken"] == 1
+    assert post(desk, [told(0, row)])[1]["taken"] == 1
     desk.follow()
     # The agent cannot read Jobs and called it by its own name: what the webhook knows is taken.
     assert desk.index.runs.workloads() == (CRON_JOB, by_hand)
     assert [run.run for run in desk.index.runs.last_of(CRON_JOB, now_unix_seconds=time.time())["app"]] == ["by-hand"]
     for number in (1, 2):
-        desk.facts.places[f"uid-{number}"] = place(number, workload=CRON_JOB)
-        post(desk, [told(number, a_run(number), job=f"report-{number}")])
+        put_place(desk, number, CRON_JOB, f"report-{number}")
+        post(desk, [told(number, a_run(number))])
     desk.follow()
     assert MEMORY in admitted(desk, new_pod(time.time(), job="by-hand"))
 
@@ -127,8 +134,8 @@ def test_a_run_started_by_hand_counts_where_jobs_are_read(desk: Stack) -> None:
 def test_pods_of_one_label_are_one_history_whatever_their_jobs_are_called(desk: Stack) -> None:
     group = Workload(namespace="shop", kind="Group", name="nightly")
     for number in range(3):
-        desk.facts.places[f"uid-{number}"] = place(number, workload=group)
-        post(desk, [told(number, a_run(number, workload=group), job=f"step-{number}")])
+        put_place(desk, number, group, f"step-{number}")
+        post(desk, [told(number, a_run(number, workload=group))])
     desk.follow()
     assert MEMORY in admitted(desk, new_pod(time.time(), job="step-9", labels={"workflow": "nightly"}))
     assert MEMORY not in admitted(desk, new_pod(time.time(), job="step-9", labels={"workflow": "weekly"}))
@@ -156,6 +163,37 @@ def test_what_a_node_may_not_say_is_refused(desk: Stack, number: int, changes: d
 def test_a_pod_that_no_watch_has_brought_yet_is_waited_for(desk: Stack) -> None:
     assert post(desk, [replace(told(0, a_run(0)), pod_uid="uid-new")])[0] == 503
     assert post(desk, [told(0, a_run(0))], node="node-b")[0] == 403
+
+
+def test_a_pod_is_one_run_whatever_its_node_calls_it(desk: Stack) -> None:
+    other = Workload(namespace="shop", kind="CronJob", name="other")
+    desk.facts.jobs["shop", "other-1"] = TopOwner(kind="CronJob", name="other")
+    of_cron_job(desk, 1)
+    for number in range(1, 4):
+        # The node says that it is of another CronJob of the namespace, and other runs each time.
+        assert post(desk, [told(0, a_run(number, workload=other))])[1]["taken"] == 1
+    desk.follow()
+    assert desk.index.runs.workloads() == (CRON_JOB,)
+    [run] = desk.index.runs.last_of(CRON_JOB, now_unix_seconds=time.time())["app"]
+    assert run.run == "report-0"
+
+
+def test_a_node_tells_no_runs_of_its_own_pod_before_the_watch_knows_it(desk: Stack) -> None:
+    row = a_run(0, workload=replace(CRON_JOB, namespace="plimsoll"), duration_seconds=3600.0)
+    own = replace(told(0, row), pod="plimsoll-agent-x", pod_uid="agent-uid")
+    status, answer = post(desk, [own])
+    assert (status, answer["taken"]) == (200, 0)
+    assert "podUid" in answer["refused"][0]["reason"]
+
+
+def test_one_nodes_word_counts_up_to_four_times_what_another_saw(desk: Stack) -> None:
+    of_cron_job(desk, 4, nodes=("node-a", "node-b"))
+    desk.store.take_runs([a_run(number, memory_node=node_number("node-b")) for number in (1, 3)])
+    lie = a_run(0, need_mib=30 << 10, cpu_mean_millicores=8000.0)
+    assert post(desk, [told(0, lie)])[1]["taken"] == 1
+    desk.follow()
+    patch = admitted(desk, new_pod(time.time(), limit="30Gi"))
+    assert int(patch[MEMORY]) == math.ceil(4 * 300 * MIB * 1.15)
 
 
 def test_a_reader_is_shown_the_runs_that_count(desk: Stack) -> None:
@@ -233,6 +271,16 @@ def test_runs_that_count_for_nothing_go(store: Store, monkeypatch: pytest.Monkey
     monkeypatch.setattr("agent.webhook.workloads.runs.MOST_ROWS", 1)
     index.expire(NOW)
     assert [run.run for run in index.last_of(CRON_JOB, now_unix_seconds=NOW)["app"]] == ["report-3"]
+    # Of too many those of Jobs by themselves go first, however new they are; of those that ended together no more.
+    store.take_runs([a_run(number, workload=job, ended_unix_seconds=NOW + 100 + number) for number in range(3)])
+    index.follow(store)
+    assert store.expire_runs(NOW) == 5
+    index.expire(NOW)
+    assert index.workloads() == (CRON_JOB,)
+    [kept], _ = store.runs_after(0)
+    assert kept == a_run(3)
+    store.take_runs([a_run(number, ended_unix_seconds=NOW + 3) for number in range(4, 8)])
+    assert store.expire_runs(NOW) == 4
 
 
 def test_a_forgotten_workload_has_no_runs(store: Store) -> None:
@@ -244,6 +292,14 @@ def test_a_forgotten_workload_has_no_runs(store: Store) -> None:
     index.forget(CRON_JOB)
     index.forget(CRON_JOB)
     assert (len(index), len(index_of(store))) == (0, 0)
+    # What came since is known, also where the order to forget is heeded later than that was read.
+    store.take_runs([a_run(7)])
+    index.follow(store)
+    index.forget(CRON_JOB)
+    index.follow(store)
+    assert len(index) == 1
+    store.forget(wish, now_unix_seconds=NOW)
+    index.forget(CRON_JOB)
     assert estimate_of(index) is NoEstimate.UNKNOWN_WORKLOAD
 
 

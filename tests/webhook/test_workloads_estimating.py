@@ -244,6 +244,33 @@ def test_of_a_daemon_set_there_is_an_answer_for_each_class_of_nodes(store: Store
     assert proxy.cpu_request_millicores == 12
 
 
+@pytest.mark.parametrize("policy", PolicyName)
+def test_a_daemon_sets_pod_on_a_new_node_starts_from_its_class_under_every_policy(
+    store: Store, policy: PolicyName
+) -> None:
+    for hour in range(24):
+        for number, (node, node_class, cpu) in enumerate((("node-a", SMALL, 100.0), ("node-b", LARGE, 600.0))):
+            rows = row(DNS, cpu=[cpu] * 300, memory=cpu * MIB, pod=f"dns-{node}")
+            append(
+                store, report(rows, node=node, node_class=node_class, sequence=2 * hour + number), NOON + hour * HOUR
+            )
+    now = NOON + 23.0 * HOUR
+    Folder(store, AT_ONCE).fold_once(True, now_unix_seconds=now)
+    index, tailer = replica(store)
+    follow(tailer, now)
+    index.require({DNS: policy}, now_unix_seconds=now)
+    rebuilder(store, index).rebuild(now)
+    requests = []
+    for place in (SMALL, LARGE):
+        answer = index.estimate(DNS, "app", policy=policy, node="node-new", node_class=place, now_unix_seconds=now)
+        assert isinstance(answer, Estimate)
+        assert answer.source is EstimateSource.NODE_CLASS
+        requests.append(answer.cpu_request_millicores or 0)
+    small, large = requests
+    assert 100 <= small < 300
+    assert large >= 600
+
+
 def test_many_are_worked_out_in_batches(store: Store) -> None:
     workloads = [Workload(namespace="shop", kind="Deployment", name=f"web-{number}") for number in range(130)]
     rows = [row(workload, cpu=[float(100 + number)] * 20) for number, workload in enumerate(workloads)]

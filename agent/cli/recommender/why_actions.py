@@ -39,6 +39,8 @@ def acted_lines(item: Why, page: Page) -> list[Line]:
             lines += hanging((Span("  the node's CPU: ", Tone.DIM),), words, page)
     if acted.startup_boost is not None:
         lines += hanging((Span("  start: ", Tone.DIM),), acted.startup_boost, page)
+    for sentence in acted.runs:
+        lines += hanging((Span("  run here: ", Tone.DIM),), harmless(sentence), page)
     if acted.oom_score is not None:
         score = acted.oom_score
         text = f"{score.found} by the request of its start; a restart gives {score.after_restart}"

@@ -49,8 +49,8 @@ from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import DAEMON_SET_KIND, RUN_KINDS, Workload, workload_of
 from agent.core.machine.pod_limits import PodLimitHeld, PodLimitsOrder
 from agent.core.orders.annotations import POD_LIMITS
-from agent.core.orders.order import Orders
-from agent.core.orders.plan_options import DaemonSetGrowth, PlanOptions
+from agent.core.orders.order import Orders, RunningJobs
+from agent.core.orders.plan_options import DaemonSetGrowth
 from agent.core.orders.policy_options import ControlledResources, ControlledValues, PolicyName
 from agent.core.orders.resolution import orders_of
 from agent.core.plan.container_sizing import cpu_edges, memory_edges
@@ -173,10 +173,11 @@ def _left_alone(
     """Return why no container of the pod is sized; None = they are."""
     reserved = reserved_reason(
         replace(pod, recorded_qos=_class_of(pod, facts)),
-        orders,
+        # A pod that is created runs not yet; and whatever its age, the workload's counts.
+        replace(orders, jobs=RunningJobs.GROW if settings.jobs.sized else RunningJobs.KEEP),
         workload,
         now_unix_seconds=now_unix_seconds,
-        plan=_plan(workload, settings),
+        plan=replace(settings.plan, min_age_seconds=0.0),
         act=settings.act,
         is_pinned=False,
         is_namespace_known=facts.namespace is not None,
@@ -191,13 +192,6 @@ def _left_alone(
         )
         return f"{' and '.join(holders)} scales on its requests"
     return None
-
-
-def _plan(workload: Workload, settings: AdmissionSettings) -> PlanOptions:
-    """Return who is sized at creation: runs too, and whatever its pod's age: the workload's counts."""
-    plan = settings.plan
-    kinds = f"{plan.managed_kinds},{workload.kind}" if settings.jobs.sized and workload.kind in RUN_KINDS else None
-    return replace(plan, min_age_seconds=0.0, managed_kinds=kinds or plan.managed_kinds)
 
 
 def _class_of(pod: Pod, facts: AdmissionFacts) -> QosClass:

@@ -1,21 +1,30 @@
-"""What the last runs of a workload say of the next: the estimate by which a new pod of a Job is sized. Core, pure."""
+"""What the last runs of a workload say of the next: the estimate by which a new pod of a Job is sized. Core, pure.
+
+What one node alone claims of the runs that count is bounded as everywhere (``core.history.node_claims``): up to four
+times what any other node saw of one, and never below what the workload's author requests; a kill up to the limit as
+written, too. Runs of one node alone are bounded by what it has.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Final, TypeVar
 
 import numpy as np
 
 from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
+from agent.core.cluster.facts import WrittenContainer
 from agent.core.history.job_run import JobRun
+from agent.core.history.node_claims import TIMES_SECOND
 from agent.core.numbers.percentile import percentile
 from agent.core.orders.policy_options import PolicyName
 from agent.core.orders.run_options import RunCpu, RunOptions
 
 P90: Final = 0.9
 _DAY_SECONDS: Final = 86_400.0
+_Amount = TypeVar("_Amount", int, float)
 
 
 def last_runs(runs: Iterable[JobRun], options: RunOptions, *, now_unix_seconds: float) -> tuple[JobRun, ...]:
@@ -25,8 +34,52 @@ def last_runs(runs: Iterable[JobRun], options: RunOptions, *, now_unix_seconds: 
     return tuple(sorted(lately, key=lambda run: (run.ended_unix_seconds, run.run), reverse=True)[: options.runs])
 
 
+def bounded_runs(runs: Sequence[JobRun], written: Callable[[], WrittenContainer | None]) -> tuple[JobRun, ...]:
+    """Return runs with what one node alone claims cut at what counts.
+
+    Args:
+        written: Returns the container as its author wrote it, asked for only where more than one node told; None = it
+            is not known.
+    """
+    cpu = _second(runs, lambda run: (run.largest_cpu_millicores, run.cpu_node))
+    memory = _second(runs, lambda run: (run.largest_memory_bytes, run.memory_node))
+    if cpu is None and memory is None:
+        return tuple(runs)
+    stated = written() or WrittenContainer(name="")
+    most_cpu = None if cpu is None else max(TIMES_SECOND * cpu, float(stated.cpu_request_millicores or 0))
+    most_memory = None if memory is None else max(int(TIMES_SECOND * memory), stated.memory_request_bytes or 0)
+    at_kill = None if most_memory is None else max(most_memory, stated.memory_limit_bytes or 0)
+    return tuple(
+        replace(
+            run,
+            cpu_mean_millicores=_least(run.cpu_mean_millicores, most_cpu),
+            cpu_p75_millicores=_least(run.cpu_p75_millicores, most_cpu),
+            cpu_largest_millicores=_least(run.cpu_largest_millicores, most_cpu),
+            memory_need_bytes=_least(run.memory_need_bytes, most_memory),
+            memory_at_kill_bytes=_least(run.memory_at_kill_bytes, at_kill),
+        )
+        for run in runs
+    )
+
+
+def _second(runs: Iterable[JobRun], told: Callable[[JobRun], tuple[float, int]]) -> float | None:
+    """Return the largest value of another node than the one with the largest of all; None = no other told any."""
+    values = [one for one in map(told, runs) if one[0] > 0]
+    top = max(values, default=(0.0, 0))
+    return max((value for value, node in values if node != top[1]), default=None)
+
+
+def _least(amount: _Amount | None, most: _Amount | None) -> _Amount | None:
+    return amount if amount is None or most is None else min(amount, most)
+
+
 def run_estimate(
-    runs: Iterable[JobRun], options: RunOptions, *, policy: PolicyName, now_unix_seconds: float
+    runs: Iterable[JobRun],
+    options: RunOptions,
+    *,
+    policy: PolicyName,
+    now_unix_seconds: float,
+    written: Callable[[], WrittenContainer | None] = lambda: None,
 ) -> Estimate | NoEstimate:
     """Return what the next run of a container needs.
 
@@ -36,10 +89,12 @@ def run_estimate(
     Args:
         runs: Of one container of the workload, in any order.
         policy: The one that is ordered; of runs all policies know the same.
+        written: As for ``bounded_runs``.
     """
     known = last_runs(runs, options, now_unix_seconds=now_unix_seconds)
     if len(known) < options.least_runs:
         return NoEstimate.TOO_FEW_RUNS
+    known = bounded_runs(known, written)
     needs = [run.memory_need_bytes for run in known if run.memory_need_bytes is not None]
     need = max(needs, default=None)
     at_kill = _too_little(known, need)

@@ -124,6 +124,9 @@ class PodPlace:
     is_terminating: bool
     containers: tuple[WrittenContainer, ...] | None = field(default=None, compare=False)
     """Of its spec, init containers and sidecars too, debug containers not (no agent reports them); None = not known."""
+    controller: str | None = None
+    """Name of what controls it, of pods that run to an end: a Job, a workflow; None = nothing does, or it is not
+    known."""
     policy: str | None = None
     """What its own annotation orders, as it is written; told when it comes, and not kept."""
 

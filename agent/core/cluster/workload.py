@@ -93,20 +93,24 @@ def scheduled_by(job: str, created_unix_seconds: float | None) -> str | None:
     return found["cron_job"] if -_LATEST_SECONDS <= waited_seconds <= _EARLIEST_SECONDS else None
 
 
-def job_of(pod: Pod) -> str | None:
-    """Return the name of the Job that controls a pod; None = none does."""
+def controller_name(pod: Pod) -> str | None:
+    """Return the name of what controls a pod; None = nothing does."""
     owner = _controller_of(pod)
-    return owner.name if owner is not None and owner.kind == JOB_KIND else None
+    return None if owner is None else owner.name
 
 
 def run_of(pod: Pod) -> str:
-    """Return what one run is known by among those of its workload.
+    """Return what one run is known by among those of its workload; see ``run_name``."""
+    return run_name(workload_of(pod), pod=pod.name, controller=controller_name(pod))
+
+
+def run_name(workload: Workload, *, pod: str, controller: str | None) -> str:
+    """Return what the run of a pod is known by.
 
     All pods of one Job are one run of a CronJob or of a group. Of a Job by itself each pod is a run: those of an
     indexed one do the same work on other shares, and there is no next Job to learn for.
     """
-    owner = _controller_of(pod)
-    return pod.name if owner is None or workload_of(pod).kind == JOB_KIND else owner.name
+    return pod if controller is None or workload.kind == JOB_KIND else controller
 
 
 def with_top_owner(pod: Pod, *, group_by: Sequence[str], job_owner: Callable[[str, str], TopOwner | None]) -> Pod:

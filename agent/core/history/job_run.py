@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.core.cluster.workload import Workload
+from agent.core.numbers.amount_text import BYTES, MILLICORES, amount_text
 from agent.core.numbers.percentile import percentile
 from agent.core.window.policy import WindowPolicy
 from agent.core.window.ring_rows import MEMORY_ROW, SAMPLE, Has, Status
@@ -73,6 +74,19 @@ class JobRun:
     memory_at_kill_bytes: int | None = None
     """What was too little; None = none was killed."""
     exit_code: int | None = None
+    cpu_node: int = 0
+    """Whose word the CPU figures are, as ``node_peaks`` numbers it: of several that of the largest; 0 = nobody's."""
+    memory_node: int = 0
+
+    @property
+    def largest_cpu_millicores(self) -> float:
+        """Return the largest figure of CPU; 0 = there is none."""
+        return max(self.cpu_mean_millicores or 0.0, self.cpu_p75_millicores or 0.0, self.cpu_largest_millicores or 0.0)
+
+    @property
+    def largest_memory_bytes(self) -> int:
+        """Return the largest figure of memory; 0 = there is none."""
+        return max(self.memory_peak_bytes or 0, self.memory_need_bytes or 0, self.memory_at_kill_bytes or 0)
 
     @property
     def key(self) -> tuple[Workload, str]:
@@ -102,11 +116,14 @@ def run_figures(
         memory_pieces: MEMORY_ROW rows, oldest first.
         minutes: MINUTE_ROW rows of the container, oldest first.
         started_ns: CLOCK_MONOTONIC; when it was first seen.
-        is_from_beginning: It was watched since it was made: its counter was 0 then.
+        is_from_beginning: It was watched since it was made: its counter was 0 then. Else, as where the agent began
+            anew meanwhile, its oldest row is where it begins.
         memory_peak_bytes: Read beside the rings; None = nothing was.
         usage_usec: The counter, read after the last row; None = it was not.
     """
-    own = [piece[piece["monotonic_ns"] >= max(started_ns, 0)] for piece in raw_pieces]
+    own = raw_pieces
+    if is_from_beginning:
+        own = [piece[piece["monotonic_ns"] >= max(started_ns, 0)] for piece in raw_pieces]
     status, stamps, usage = (column(own, name, _EMPTY_RAW) for name in ("status", "monotonic_ns", "usage_usec"))
     good = status == int(Status.OK)
     counted = [int(value) for value in usage[good]]
@@ -214,9 +231,17 @@ def run_row(
 
 
 def merged_run(one: JobRun, other: JobRun) -> JobRun:
-    """Return two tellings of one run, or of two of its pods, as one: of each figure the larger."""
+    """Return two tellings of one run, or of two of its pods, as one: of each figure the larger.
+
+    Who told the larger of a resource answers for all of it: then nobody's word is taken for another's, unless that one
+    told more.
+    """
+    of_cpu = max(one, other, key=lambda run: (run.largest_cpu_millicores, run.cpu_node))
+    of_memory = max(one, other, key=lambda run: (run.largest_memory_bytes, run.memory_node))
     return replace(
         one,
+        cpu_node=of_cpu.cpu_node,
+        memory_node=of_memory.memory_node,
         ended_unix_seconds=max(one.ended_unix_seconds, other.ended_unix_seconds),
         duration_seconds=max(one.duration_seconds, other.duration_seconds),
         cpu_seconds=_larger(one.cpu_seconds, other.cpu_seconds),
@@ -230,14 +255,26 @@ def merged_run(one: JobRun, other: JobRun) -> JobRun:
     )
 
 
+def run_words(run: JobRun, ended_age_seconds: float) -> str:
+    """Return what a run came to, in a sentence."""
+    words = [f"took {amount_text(run.duration_seconds, 's')}"]
+    if run.cpu_mean_millicores is not None:
+        words.append(f"CPU {amount_text(run.cpu_mean_millicores, MILLICORES)}")
+    if run.memory_peak_bytes is not None:
+        words.append(f"memory {amount_text(run.memory_peak_bytes, BYTES)}")
+    if run.exit_code is not None:
+        words.append(f"exit {run.exit_code}")
+    if run.memory_at_kill_bytes is not None:
+        words.append(f"killed for want of memory at {amount_text(run.memory_at_kill_bytes, BYTES)}")
+    return f"{run.run}, ended {amount_text(ended_age_seconds // 60, 'min')} ago: {', '.join(words)}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToldRun:
-    """A run as a node tells of one container of one pod; the receiver finds out whose it is."""
+    """A run as a node tells of one container of one pod; the receiver finds out which run of whose it is."""
 
     pod: str
     pod_uid: str
-    job: str | None
-    """The Job that controls the pod; None = another kind does, or nothing."""
     ended_age_seconds: float
     """Before the sending."""
     row: JobRun
@@ -253,7 +290,6 @@ def runs_text(node: str, runs: Sequence[ToldRun]) -> str:
 def _told(run: ToldRun) -> dict[str, object]:
     row = run.row
     known: dict[str, object] = {
-        "job": run.job,
         "cpuSeconds": _rounded(row.cpu_seconds),
         "cpuMeanMillicores": _rounded(row.cpu_mean_millicores),
         "cpuP75Millicores": _rounded(row.cpu_p75_millicores),
@@ -270,7 +306,6 @@ def _told(run: ToldRun) -> dict[str, object]:
         "container": row.container,
         "pod": run.pod,
         "podUid": run.pod_uid,
-        "run": row.run,
         "endedAgeSeconds": round(run.ended_age_seconds, _DECIMALS),
         "durationSeconds": max(round(row.duration_seconds, _DECIMALS), 0.001),
         **{name: value for name, value in known.items() if value is not None},

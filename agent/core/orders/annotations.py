@@ -13,7 +13,7 @@ from agent.core.cluster.pod import Pod
 from agent.core.cluster.runtime_profile import LanguageRuntime
 from agent.core.numbers.quantity import QuantityError, parse_quantity
 from agent.core.numbers.units import INT64_MAX, MIB, NANOS_PER_MILLI, NANOS_PER_UNIT, to_millis, to_units
-from agent.core.orders.order import Mode, Ranking
+from agent.core.orders.order import Mode, Ranking, RunningJobs
 from agent.core.orders.policy_options import PolicyName
 from agent.core.orders.startup_boost import (
     STARTUP_BOOST_ALLOWED,
@@ -37,6 +37,8 @@ POD_LIMITS: Final = f"{PREFIX}pod-limits"
 """JSON; read by ``pod_limits``."""
 RUNTIME: Final = f"{PREFIX}runtime"
 """The language runtime of its containers, where the spec does not show it; of a pod alone."""
+JOBS: Final = f"{PREFIX}jobs"
+"""Whether pods that run to an end may grow while they run."""
 STARTUP_BOOST: Final = f"{PREFIX}startup-boost"
 """More CPU while a pod starts; read by ``startup_boost``."""
 STARTUP_BOOSTED: Final = f"{PREFIX}startup-boosted"
@@ -61,6 +63,7 @@ KNOWN: Final = frozenset(
         GUARANTEED,
         POD_LIMITS,
         RUNTIME,
+        JOBS,
         STARTUP_BOOST,
         STARTUP_BOOSTED,
         ORIGINAL_RESOURCES,
@@ -106,6 +109,11 @@ def policy_from(value: str) -> PolicyName:
 def ranking_from(value: str) -> Ranking:
     """Read a ranking."""
     return _word(Ranking, value)
+
+
+def jobs_from(value: str) -> RunningJobs:
+    """Read what may be done with a Job that runs."""
+    return _word(RunningJobs, value)
 
 
 def flag_from(value: str) -> bool:

@@ -35,6 +35,15 @@ class Ranking(StrEnum):
     NO_EVICTION = "no-eviction"
 
 
+class RunningJobs(StrEnum):
+    """What may be done with the pods of Jobs, CronJobs and groups while they run."""
+
+    KEEP = "keep"
+    """Nothing: they are sized when they are created."""
+    GROW = "grow"
+    """Requests and limits may rise in place, and never fall."""
+
+
 class OrderSource(StrEnum):
     """Where an order comes from."""
 
@@ -88,6 +97,7 @@ class Orders:
     is_guaranteed_allowed: bool = False
     """A Guaranteed pod may be sized: requests and limits together."""
     faults: tuple[Fault, ...] = ()
+    jobs: RunningJobs = field(default=RunningJobs.KEEP, metadata=LATER)
     startup_boost: StartupBoost | None = field(default=None, metadata=LATER)
     """More CPU while its containers start; None = nobody asks for it."""
     startup_boost_source: OrderSource = field(default=OrderSource.CONFIGURATION, metadata=LATER)

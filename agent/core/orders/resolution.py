@@ -12,10 +12,10 @@ from typing import Final, TypeVar
 
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Pod
-from agent.core.cluster.workload import DAEMON_SET_KIND, workload_of
+from agent.core.cluster.workload import DAEMON_SET_KIND, RUN_KINDS, workload_of
 from agent.core.orders import annotations as names
 from agent.core.orders.annotations import ValueNotAllowed
-from agent.core.orders.order import Fault, Mode, Orders, OrderSource, Ranking
+from agent.core.orders.order import Fault, Mode, Orders, OrderSource, Ranking, RunningJobs
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.pod_limits import POD_LIMITS_ALLOWED, PodLimitsError, parse_pod_limits
 from agent.core.orders.policy_options import PolicyName
@@ -56,6 +56,7 @@ def orders_of(
     )
     is_restart_allowed, _ = reading.take(names.ALLOW_RESTART, names.flag_from, default=False)
     is_guaranteed_allowed, _ = reading.take(names.GUARANTEED, names.flag_from, default=plan.guaranteed)
+    jobs, _ = reading.take(names.JOBS, names.jobs_from, RunningJobs.KEEP)
     startup_boost, startup_boost_source = reading.take(names.STARTUP_BOOST, names.startup_boost_from, None)
     reading.check_pod_limits(pod)
     reading.check_runtimes(pod)
@@ -77,6 +78,7 @@ def orders_of(
         is_restart_allowed=is_restart_allowed,
         is_guaranteed_allowed=is_guaranteed_allowed,
         faults=tuple(reading.faults),
+        jobs=jobs,
         startup_boost=startup_boost,
         startup_boost_source=startup_boost_source,
     )
@@ -108,7 +110,7 @@ def default_ranking(kind: str, replicas: int | None) -> Ranking:
     Source:
         CruiseKube's rule; exactly one replica is a single one, none is not.
     """
-    if kind == DAEMON_SET_KIND:
+    if kind == DAEMON_SET_KIND or kind in RUN_KINDS:
         return Ranking.NO_EVICTION
     return Ranking.MEDIUM if kind == _STATEFUL_SET_KIND or replicas == 1 else Ranking.LOW
 
@@ -116,7 +118,7 @@ def default_ranking(kind: str, replicas: int | None) -> Ranking:
 def _ranking(pod: Pod, reading: _Reading, replicas: int | None) -> tuple[Ranking, OrderSource]:
     kind = workload_of(pod).kind
     ranking, source = reading.take(names.EVICTION_RANKING, names.ranking_from, None)
-    if kind == DAEMON_SET_KIND or ranking is None:
+    if kind == DAEMON_SET_KIND or kind in RUN_KINDS or ranking is None:  # of a run its work would be lost
         return default_ranking(kind, replicas), OrderSource.RULE
     return ranking, source
 

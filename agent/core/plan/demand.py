@@ -73,7 +73,7 @@ class Kept(StrEnum):
     SMALL_CHANGE = "small_change"
     COOL_DOWN = "cooldown"
     UPWARD_ONLY = "warm_up"
-    """No prediction yet, or an out-of-memory kill after a shrink: only upward."""
+    """No prediction yet, an out-of-memory kill after a shrink, or a Job that runs: only upward."""
     GAPS = "gaps"
     """No prediction because its window has gaps, or nothing was measured."""
     QOS = "qos"
@@ -208,7 +208,7 @@ class PodDemand:
     boost: GivenBoost | None = None
     """More CPU that it was given for its start and still has; None = none."""
     is_shrink_barred: bool = False
-    """It may only grow: an out-of-memory kill came soon after a shrink."""
+    """It may only grow: an out-of-memory kill came soon after a shrink, or it runs to an end."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import Final
 from agent.core.cluster.node import Node, NodeState
 from agent.core.cluster.pod import Container, ContainerKind, Pod
 from agent.core.cluster.resource import LARGEST, Resource
-from agent.core.cluster.workload import Workload, workload_of
+from agent.core.cluster.workload import RUN_KINDS, Workload, workload_of
 from agent.core.orders.order import Mode, Orders
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
@@ -140,7 +140,7 @@ def demands(
                 is_cpu_frozen=Resource.CPU in frozen,
                 is_memory_frozen=Resource.MEMORY in frozen,
                 boost=standing_boost(pod),
-                is_shrink_barred=barred(workload) or directed.is_shrink_barred(workload),
+                is_shrink_barred=barred(workload) or directed.is_shrink_barred(workload) or workload.kind in RUN_KINDS,
             )
         )
     return tuple(pod_demands)

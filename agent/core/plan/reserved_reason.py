@@ -6,6 +6,7 @@ leave alone, then what the pod is and stays, then orders that lift with a word, 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
 
 from agent.core.cluster.pod import CPU, RUNNING, Pod, QosClass
@@ -13,7 +14,7 @@ from agent.core.cluster.qos import pod_qos_class
 from agent.core.cluster.workload import POD_KIND, RUN_KINDS, Workload
 from agent.core.numbers.units import NANOS_PER_UNIT
 from agent.core.orders.annotations import is_placeholder
-from agent.core.orders.order import Mode, Orders
+from agent.core.orders.order import Mode, Orders, RunningJobs
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.resolution import is_excluded, listed
 from agent.core.plan.demand import Reserved
@@ -46,28 +47,35 @@ def reserved_reason(
         return Reserved.FAULTY_ANNOTATION
     if orders.mode is Mode.OFF:
         return Reserved.OFF
-    lasting = _by_nature(pod, workload, plan) or _by_class(pod, orders) or by_cluster
+    lasting = _by_nature(pod, orders, workload, plan) or _by_class(pod, orders) or by_cluster
     if lasting is not None:
         return lasting
     if orders.mode is Mode.RECOMMEND:
         return Reserved.RECOMMEND
     if is_pinned:
         return Reserved.PINNED
+    if may_only_grow(orders, workload):  # else it would be over before it is old enough
+        plan = replace(plan, min_age_seconds=0.0)
     return _for_now(pod, plan, now_unix_seconds)
 
 
-def _by_nature(pod: Pod, workload: Workload, plan: PlanOptions) -> Reserved | None:
+def may_only_grow(orders: Orders, workload: Workload) -> bool:
+    """Return whether a pod runs to an end and may grow, and never shrink, while it runs."""
+    return workload.kind in RUN_KINDS and orders.jobs is RunningJobs.GROW
+
+
+def _by_nature(pod: Pod, orders: Orders, workload: Workload, plan: PlanOptions) -> Reserved | None:
     if is_placeholder(pod):
         return Reserved.PLACEHOLDER
     if pod.is_static:
         return Reserved.STATIC
     if pod.is_windows:
         return Reserved.WINDOWS
+    if workload.kind in RUN_KINDS:  # whatever plan.managedKinds says
+        return None if may_only_grow(orders, workload) else Reserved.JOB
     if workload.kind in listed(plan.managed_kinds):
         return None
-    if workload.kind == POD_KIND:
-        return Reserved.BARE
-    return Reserved.JOB if workload.kind in RUN_KINDS else Reserved.UNKNOWN_OWNER
+    return Reserved.BARE if workload.kind == POD_KIND else Reserved.UNKNOWN_OWNER
 
 
 def _by_class(pod: Pod, orders: Orders) -> Reserved | None:

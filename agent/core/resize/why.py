@@ -43,6 +43,8 @@ class Acted:
     """The kernel ranks it by the request of its start; None = by that of now, or it is not known."""
     startup_boost: str | None = field(default=None, metadata=LATER)
     """What is ordered, and was given, for its start; None = nothing."""
+    runs: tuple[str, ...] = field(default=(), metadata=LATER)
+    """The last runs of its workload that ended on this node, newest first, one sentence each."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -75,6 +75,7 @@ class ClusterView:
         self._revision = 0
         """Of the pods: rises with each change."""
         self._told_revision = 0
+        self._listed: tuple[int, tuple[Pod, ...]] = (0, ())
         self._index: tuple[int, PodIndex] = (0, PodIndex())
         self._server_version: str | None = None
         self._pods = Reflector(
@@ -172,6 +173,15 @@ class ClusterView:
             is_complete=all(one.is_listed for _, one in self._all),
             age_seconds=self._oldest_seconds(),
         )
+
+    def pods(self) -> tuple[Pod, ...]:
+        """Return all pods as the state has them; the same object as long as none has changed."""
+        with self._lock:
+            wanted = self._revision
+            if self._listed[0] != wanted:
+                # At least as new as the revision: a change in between raises it again.
+                self._listed = (wanted, self._pods.kept.values())
+            return self._listed[1]
 
     def put(self, pod_json: object) -> None:
         """Take the pod that a patch was answered with, ahead of the watch; an older one never replaces a newer.

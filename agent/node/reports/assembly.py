@@ -29,6 +29,8 @@ from agent.node.reports.report_sender import ReportSender
 from agent.node.reports.reporter import ReportClocks, ReportedNode, Reporter
 from agent.node.reports.roller import Roller
 from agent.node.reports.run_teller import RunTeller
+from agent.node.reports.runs_file import FILE_NAME as RUNS_FILE_NAME
+from agent.node.reports.runs_file import RunsFile
 from agent.node.reports.taint_asker import TaintAsker
 from agent.node.sampling.parts import SamplingParts
 from agent.settings import Settings
@@ -158,11 +160,13 @@ def run_teller_of(
     """Return who tells of runs of Jobs; nothing runs yet. None = nobody keeps what is left of them."""
     if sampling.ends is None:
         return None
+    directory = settings.state.directory
     return RunTeller(
         ends=sampling.ends,
         node=cluster.node_name,
-        pods=lambda: cluster.state().pods,
+        pods=cluster.pods,
         policy=policy,
         poster=_client(settings, url),
+        file=RunsFile(None if directory is None else directory / RUNS_FILE_NAME, sampling.rings.boot_id),
         counts=metrics.loops.begin("runs"),
     )

@@ -1,7 +1,7 @@
 """The thread ``runs``: tells the webhook of each run of a Job's container as soon as it has ended.
 
-Node. What the webhook does not take waits in memory, within bounds; a webhook that knows no runs is left alone for an
-hour. It calls core and holds no rule.
+Node. What the webhook does not take waits, within bounds, and on disk too while nobody takes it; a webhook that knows
+no runs is left alone for an hour. It calls core and holds no rule.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ import logging
 import threading
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from agent.core.cluster.pod import Container, ContainerKind, ContainerState, Pod, Termination
 from agent.core.cluster.unit import UnitIdentity
-from agent.core.cluster.workload import RUN_KINDS, job_of, run_of, workload_of
+from agent.core.cluster.workload import RUN_KINDS, Workload, run_of, workload_of
 from agent.core.history.job_run import (
     MAX_RUNS_A_POST,
     RUNS_PATH,
-    JobRun,
     RunFigures,
     ToldRun,
     run_figures,
     run_row,
+    run_words,
     runs_text,
 )
 from agent.core.window.policy import WindowPolicy
@@ -33,7 +33,8 @@ from agent.core.window.steps import NS
 from agent.kube.errors import CredentialsError
 from agent.metrics.loop_series import LoopTurns
 from agent.node.reports.client import WebhookAway, WebhookClient
-from agent.node.sampling.run_ends import EndedContainer, RunEnds
+from agent.node.reports.runs_file import RunsFile, WaitingRun
+from agent.node.sampling.run_ends import MOST_BYTES, EndedContainer, RunEnds, newest_within
 from agent.turns import Turns
 
 log = logging.getLogger(__name__)
@@ -61,6 +62,10 @@ SHORT_NS: Final = 10 * NS
 """Of a shorter run the CPU time after the last reading counts: that of the whole pod is taken, where it ran alone."""
 KILL_NS: Final = 5 * NS
 """The news of a kill may come so long after its container has gone."""
+MOST_SHOWN: Final = 5
+"""Last runs of a container, for ``plimsoll why`` ..."""
+MOST_SHOWN_CONTAINERS: Final = 500
+"""... of so many containers."""
 STOP_SECONDS: Final = 0.3
 _OK: Final = 200
 _UNKNOWN: Final = frozenset({404, 405, 415})
@@ -75,15 +80,11 @@ class _Kill:
     memory_bytes: int | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Waiting:
-    """A run that is to be told; its age grows until then."""
+class _Found(NamedTuple):
+    """What is left of a container, and since when it is known here."""
 
-    pod: str
-    pod_uid: str
-    job: str | None
-    ended_ns: int
-    row: JobRun
+    ended: EndedContainer
+    found_ns: int
 
 
 class RunTeller:
@@ -94,19 +95,22 @@ class RunTeller:
         *,
         ends: RunEnds,
         node: str,  # As its token names it
-        pods: Callable[[], Iterable[Pod]],  # All pods of the node as the API has them
+        pods: Callable[[], Sequence[Pod]],  # All of the node as the API has them; the same object = none has changed
         policy: Callable[[], WindowPolicy],  # The windows in force
         poster: WebhookClient,
+        file: RunsFile,
         counts: LoopTurns | None = None,
         clock_ns: Callable[[], int] = time.monotonic_ns,
     ) -> None:
         self._ends, self._node, self._pods, self._policy = ends, node, pods, policy
-        self._poster, self._clock_ns = poster, clock_ns
+        self._poster, self._file, self._clock_ns = poster, file, clock_ns
         self._lock = threading.Lock()
         self._kills: deque[_Kill] = deque(maxlen=MOST_WAITING)
+        self._looked_at: Sequence[Pod] | None = None
         self._known: OrderedDict[str, Pod] = OrderedDict()
-        self._ended: deque[EndedContainer] = deque(maxlen=MOST_WAITING)
-        self._waiting: deque[_Waiting] = deque(maxlen=MOST_WAITING)
+        self._found: deque[_Found] = deque()
+        self._waiting: deque[WaitingRun] = deque(file.read(), maxlen=MOST_WAITING)
+        self._last: OrderedDict[tuple[Workload, str], deque[WaitingRun]] = OrderedDict()
         self._due_ns = clock_ns()
         self._again_seconds = AGAIN_SECONDS
         self.turns: Final = Turns("runs", self.turn, failed=self._failed, counts=counts)
@@ -117,10 +121,13 @@ class RunTeller:
         return AGAIN_SECONDS
 
     def stop(self) -> None:
-        """End; what was not told is lost."""
+        """End; what was not told is kept for the next start, as far as its pod is known."""
         self.turns.stop()
         if self.turns.join(STOP_SECONDS):
             self._poster.close()
+            self._take()
+            self._fold_all(self._clock_ns() + int(UNKNOWN_SECONDS * NS))
+            self._file.keep(tuple(self._waiting))
 
     def killed(self, identity: UnitIdentity, *, memory_bytes: int | None, monotonic_ns: int) -> None:
         """Handle an out-of-memory kill; the sampling thread. Never waits."""
@@ -133,23 +140,49 @@ class RunTeller:
             )
             self._kills.append(kill)
 
+    def last_of(self, workload: Workload, container: str) -> tuple[str, ...]:
+        """Return the last runs of a container that ended here, newest first, one sentence each; any thread."""
+        now_ns = self._clock_ns()
+        with self._lock:
+            known = tuple(self._last.get((workload, container), ()))
+        return tuple(run_words(run.row, max(now_ns - run.ended_ns, 0) / NS) for run in reversed(known))
+
+    def _remember(self, run: WaitingRun) -> None:
+        with self._lock:
+            self._last.setdefault(run.row.key, deque(maxlen=MOST_SHOWN)).append(run)
+            self._last.move_to_end(run.row.key)
+            while len(self._last) > MOST_SHOWN_CONTAINERS:
+                self._last.popitem(last=False)
+
     # -- one turn --------------------------------------------------------------------------------------------------
 
     def turn(self) -> float:
         """Do what is due; give the seconds until something may be again."""
-        self._look_at_pods()
-        self._ended.extend(self._ends.take())
+        has_pods = self._look_at_pods()
+        self._take()
         now_ns = self._clock_ns()
-        left = [ended for ended in self._ended if not self._fold(ended, now_ns)]
-        self._ended = deque(left, maxlen=MOST_WAITING)
+        if has_pods:
+            self._fold_all(now_ns)
         if self._waiting and now_ns >= self._due_ns:
             self._post(now_ns)
         return LOOK_SECONDS
 
-    def _look_at_pods(self) -> None:
-        """Remember the pods that run to an end, in their newest state."""
+    def _take(self) -> None:
+        found_ns = self._clock_ns()
+        self._found.extend(_Found(ended, found_ns) for ended in self._ends.take())
+
+    def _fold_all(self, now_ns: int) -> None:
+        left = [found for found in self._found if not self._fold(found.ended, now_ns - found.found_ns)]
+        self._found = deque(newest_within(left, lambda found: found.ended.size_bytes, MOST_BYTES))
+
+    def _look_at_pods(self) -> bool:
+        """Remember the pods that run to an end, in their newest state; return whether any pod was ever known."""
+        pods = self._pods()
+        if pods is self._looked_at:
+            return bool(pods) or bool(self._known)
+        self._looked_at = pods
         present: set[str] = set()
-        for pod in self._pods():
+        for pod in pods:
             if workload_of(pod).kind in RUN_KINDS:
                 present.add(pod.cgroup_uid)
                 self._known[pod.cgroup_uid] = pod
@@ -157,10 +190,10 @@ class RunTeller:
         while len(self._known) > max(MOST_PODS, len(present)):
             self._known.popitem(last=False)
         self._ends.run_pods = frozenset(present)
+        return bool(pods) or bool(self._known)
 
-    def _fold(self, ended: EndedContainer, now_ns: int) -> bool:
+    def _fold(self, ended: EndedContainer, waited_ns: int) -> bool:
         """Turn what is left of a container into a run; False = more is to be known of it first."""
-        waited_ns = now_ns - ended.ended_ns
         pod = self._known.get(ended.identity.pod_uid or "")
         container = None if pod is None else _container_of(pod, ended.identity)
         if pod is None or container is None:
@@ -185,7 +218,9 @@ class RunTeller:
             is_killed=is_killed,
             exit_code=None if termination is None else termination.exit_code,
         )
-        self._waiting.append(_Waiting(pod=pod.name, pod_uid=pod.uid, job=job_of(pod), ended_ns=ended.ended_ns, row=row))
+        run = WaitingRun(pod=pod.name, pod_uid=pod.uid, ended_ns=ended.ended_ns, row=row)
+        self._waiting.append(run)
+        self._remember(run)
         return True
 
     def _kill_of(self, ended: EndedContainer) -> _Kill | None:
@@ -213,7 +248,6 @@ class RunTeller:
             ToldRun(
                 pod=run.pod,
                 pod_uid=run.pod_uid,
-                job=run.job,
                 ended_age_seconds=max(now_ns - run.ended_ns, 0) / NS,
                 row=run.row,
             )
@@ -232,10 +266,12 @@ class RunTeller:
         if status == _OK or status in _NOT_TAKEN:
             for _ in sent:
                 self._waiting.popleft()
+        elif status in _UNKNOWN:
+            self._waiting.clear()
+        self._file.keep(tuple(self._waiting))
         if status == _OK:
             self._again_seconds, wait_seconds = AGAIN_SECONDS, POST_SECONDS
         elif status in _UNKNOWN:
-            self._waiting.clear()
             wait_seconds = REFUSED_SECONDS
         else:
             wait_seconds = max(self._again_seconds, asked_to_wait_seconds)

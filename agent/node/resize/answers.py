@@ -13,6 +13,7 @@ from typing import Final
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.unit import UnitIdentity
 from agent.core.cluster.versions import gates_of
+from agent.core.cluster.workload import Workload
 from agent.core.machine.cluster_checkup import ClusterStatus, MissingRight, ReportStanding
 from agent.core.machine.oom_score import OomScore
 from agent.core.plan.directives import STALE_SECONDS
@@ -50,9 +51,10 @@ class ActingAnswers:
         directions: Directions,
         reporting: Callable[[], ReportStanding | None],  # How reports go; None = nothing is reported
         notes: Callable[[], Sequence[str]],  # What is degraded, one sentence each
+        runs: Callable[[Workload, str], tuple[str, ...]],  # The last runs of a container here, one sentence each
     ) -> None:
         self._parts, self._server, self._actor, self._writer = parts, server, actor, writer
-        self._directions, self._reporting, self._notes = directions, reporting, notes
+        self._directions, self._reporting, self._notes, self._runs = directions, reporting, notes, runs
 
     def acted(self, identity: UnitIdentity) -> Acted | None:
         """Return what the newest plan makes of a container, and what was done to its pod; None = it is in no plan."""
@@ -72,6 +74,7 @@ class ActingAnswers:
             decisions=self._parts.journal.newest(DECISIONS_TOLD, DecisionFilter(pod=str(pod.ref))),
             told=planned.directed.sentences(demand.workload),
             cpu=planned.plan.cpu,
+            runs=self._runs(demand.workload, identity.container or ""),
             oom_score=self._oom_score(demand.pod.uid, identity.container or ""),
             startup_boost=startup_boost_words(
                 demand.pod, identity.container or "", demand.orders, now_unix_seconds=self._parts.clocks.wall_now()

@@ -62,6 +62,7 @@ from agent.settings import Settings
 if TYPE_CHECKING:
     from agent.node.reports.proposer import Proposer
     from agent.node.reports.reporter import Reporter
+    from agent.node.reports.run_teller import RunTeller
     from agent.node.reports.taint_asker import TaintAsker
 
 STOP_SECONDS: Final = 2.5
@@ -81,6 +82,8 @@ class NodeParts:
     metrics: Metrics
     directions: Directions
     reporter: Reporter | None
+    runs: RunTeller | None
+    """None = nobody tells of runs."""
 
 
 class NodeGrounds:
@@ -178,7 +181,7 @@ class Acting:
         )
         self._proposer = self._made_proposer(teller)
         self.actor.followers.append(self._follow)
-        reporter = node.reporter
+        reporter, runs = node.reporter, node.runs
         self.answers = ActingAnswers(
             parts,
             server=api.server,
@@ -187,6 +190,7 @@ class Acting:
             directions=node.directions,
             reporting=lambda: None if reporter is None else reporter.standing(),
             notes=self.notes,
+            runs=lambda workload, name: () if runs is None else runs.last_of(workload, name),
         )
 
     def _shared_parts(self, api: HttpApi) -> ActingParts:

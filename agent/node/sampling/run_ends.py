@@ -9,16 +9,17 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from agent.core.cluster.unit import UnitIdentity, UnitKind
+from agent.core.window.ring_rows import Status
 from agent.node.sampling.row_source import Rows, RowSource
 from agent.node.sampling.unit_table import WatchedUnit
+from agent.sensing.cgroup_path import identify
 from agent.sensing.cgroup_text import parse_number
 from agent.sensing.spot_readings import read_memory_peak_bytes, read_usage_usec
 
@@ -27,8 +28,9 @@ YOUNG_NS: Final = 120_000_000_000
 Later the slow tick does."""
 MOST_YOUNG: Final = 64
 """Whose file is held open at most; of more the slow tick tells."""
-MOST_ENDED: Final = 256
-"""That wait to be taken; the oldest go first."""
+MOST_BYTES: Final = 4 << 20
+"""Of what is left of all that wait to be taken; the oldest go first. Of a run of seconds it is a kilobyte, of one of a
+day a hundred."""
 UNKNOWN_NS: Final = 60_000_000_000
 """So young its pod may not be known yet: what is left of it is kept in any case."""
 MOST_RAW_ROWS: Final = 700
@@ -54,6 +56,25 @@ class EndedContainer:
     pod_memory_peak_bytes: int | None
     """Of its pod's cgroup, right after it went: all that ever ran in the pod."""
     pod_usage_usec: int | None
+
+    @property
+    def size_bytes(self) -> int:
+        """Return what it takes of memory, about."""
+        return _OBJECT_BYTES + self.raw.nbytes + self.memory.nbytes + self.minutes.nbytes
+
+
+_OBJECT_BYTES: Final = 1000
+_Item = TypeVar("_Item")
+
+
+def newest_within(items: Sequence[_Item], size_bytes: Callable[[_Item], int], most_bytes: int) -> Sequence[_Item]:
+    """Return the newest of some items, which are in order, that take no more than so much together."""
+    total = 0
+    for place in range(len(items) - 1, -1, -1):
+        total += size_bytes(items[place])
+        if total > most_bytes:
+            return items[place + 1 :]
+    return items
 
 
 @dataclass(slots=True)
@@ -83,7 +104,7 @@ class RunEnds:
         self._present: dict[str, _Present] = {}
         self._young: dict[str, _Present] = {}
         self._lock = threading.Lock()
-        self._ended: deque[EndedContainer] = deque(maxlen=MOST_ENDED)
+        self._ended: Sequence[EndedContainer] = ()
 
     # -- the sampling thread ---------------------------------------------------------------------------------------
 
@@ -152,8 +173,38 @@ class RunEnds:
             pod_memory_peak_bytes=read_memory_peak_bytes(pod_directory),
             pod_usage_usec=read_usage_usec(pod_directory),
         )
+        self._keep(ended)
+
+    def left(self, path: str, slot: int) -> None:
+        """Keep what an earlier run of the agent left of a container that went while nobody looked.
+
+        Args:
+            path: Of its cgroup, below the mount.
+            slot: In the rings; it is given up afterwards.
+        """
+        identity = identify(path)
+        raw = self._rings.raw(slot, MOST_RAW_ROWS).joined()
+        stamps = raw["monotonic_ns"][raw["status"] == int(Status.OK)]
+        if identity is None or identity.kind is not UnitKind.CONTAINER or identity.pod_uid is None or not stamps.size:
+            return
+        self._keep(
+            EndedContainer(
+                identity=identity,
+                started_ns=int(stamps[0]),
+                ended_ns=int(stamps[-1]),
+                is_from_beginning=False,
+                raw=raw,
+                memory=self._rings.memory(slot).joined(),
+                minutes=self._rings.minutes(slot, MOST_MINUTES).joined(),
+                memory_peak_bytes=None,
+                pod_memory_peak_bytes=read_memory_peak_bytes(f"{self._mount}{path.rpartition('/')[0]}"),
+                pod_usage_usec=None,
+            )
+        )
+
+    def _keep(self, ended: EndedContainer) -> None:
         with self._lock:
-            self._ended.append(ended)
+            self._ended = newest_within((*self._ended, ended), lambda one: one.size_bytes, MOST_BYTES)
         self.on_end()
 
     def close(self) -> None:
@@ -166,6 +217,5 @@ class RunEnds:
     def take(self) -> list[EndedContainer]:
         """Return those that have ended since the last time, in order."""
         with self._lock:
-            ended = list(self._ended)
-            self._ended.clear()
+            ended, self._ended = list(self._ended), ()
         return ended

@@ -118,7 +118,7 @@ class WatchedCgroups:
 
     def free_gone(self) -> None:
         """Free slots that an earlier run left, whose cgroups are gone and are no unit of now."""
-        self._free_unwatched(lambda path, slot: not self._is_there(path, slot))
+        self._free_unwatched(self._is_gone)
 
     def rename(self) -> None:
         """Take over names and resources from the pod source where it has news."""
@@ -185,6 +185,13 @@ class WatchedCgroups:
         for path, slot in self._rings.retained().items():
             if path not in wanted and is_free(path, slot):
                 self._rings.release(slot)
+
+    def _is_gone(self, path: str, slot: int) -> bool:
+        if self._is_there(path, slot):
+            return False
+        if self.ends is not None:
+            self.ends.left(f"/{path}", slot)
+        return True
 
     def _is_there(self, path: str, slot: int) -> bool:
         try:

@@ -76,7 +76,8 @@ MOST_GONE: Final = 20_000
 """8 MB; of more the oldest are forgotten."""
 
 _RECORD: Final = struct.Struct("<IIIHB")
-"""Number of the workload, of the node, of the containers, round of the list, flags; the name follows in UTF-8."""
+"""Number of the workload, of the node, of the containers, round of the list, flags; the name follows in UTF-8, and of
+pods that run to an end that of their controller after a NUL."""
 _NOWHERE: Final = 0xFFFF_FFFF
 _ROUNDS: Final = 1 << 16
 _RUNNING: Final = 1
@@ -242,7 +243,8 @@ class PodTable(ReflectedObjects[PodPlace]):
         templates = self._templates.setdefault(workload, {})
         templates[number] = templates.get(number, 0) + 1
         flags = _RUNNING * place.is_running | _TERMINATING * place.is_terminating
-        self._records[key] = _RECORD.pack(workload, node, number, self._round, flags) + place.name.encode(
+        names = place.name if place.controller is None else f"{place.name}\0{place.controller}"
+        self._records[key] = _RECORD.pack(workload, node, number, self._round, flags) + names.encode(
             errors="surrogatepass"
         )
         if flags == _RUNNING:
@@ -290,15 +292,17 @@ class PodTable(ReflectedObjects[PodPlace]):
     def _place(self, key: Uid, record: bytes) -> PodPlace:
         workload_number, node, containers, _, flags = _RECORD.unpack_from(record)
         workload = self._workloads.value(workload_number)
+        name, _, controller = record[_RECORD.size :].decode(errors="surrogatepass").partition("\0")
         return PodPlace(
             uid=key if isinstance(key, str) else _to_text(key),
             namespace=workload.namespace,
-            name=record[_RECORD.size :].decode(errors="surrogatepass"),
+            name=name,
             node=self._nodes.value(node) if node != _NOWHERE else None,
             workload=workload,
             is_running=bool(flags & _RUNNING),
             is_terminating=bool(flags & _TERMINATING),
             containers=self._containers.value(containers)[0],
+            controller=controller or None,
         )
 
 

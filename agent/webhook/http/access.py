@@ -326,8 +326,12 @@ class Access:
 
         An agent of another version may also call a run by its Job where this one names the CronJob.
         """
-        place = self._places.pod(row.pod_uid) or self._places.gone_pod(row.pod_uid) or remembered(row.pod_uid)
+        place = self.place_of(row.pod_uid, remembered)
         return row.workload if place is None or not _are_runs(place.workload, row.workload) else place.workload
+
+    def place_of(self, uid: str, remembered: Callable[[str], PodPlace | None]) -> PodPlace | None:
+        """Find where a pod is or was, ``remembered`` as for ``row_fault``; None = nobody knows it."""
+        return self._places.pod(uid) or self._places.gone_pod(uid) or remembered(uid)
 
     def row_fault(
         self, caller: Caller, node: str, row: PodRow, remembered: Callable[[str], PodPlace | None]
@@ -338,7 +342,7 @@ class Access:
         node that no watch knows, by their uid.
         """
         uid = row.pod_uid
-        place = self._places.pod(uid) or self._places.gone_pod(uid) or remembered(uid)
+        place = self.place_of(uid, remembered)
         if place is None:
             if uid == caller.claim(POD_UID_CLAIM):  # created a moment ago: the token itself says where it is
                 own = self._namespace, caller.claim(POD_NAME_CLAIM)
@@ -357,7 +361,7 @@ class Access:
 
     def containers_of(self, uid: str, remembered: Callable[[str], PodPlace | None]) -> tuple[str, ...] | None:
         """Return the names of a pod's containers, ``remembered`` as for ``row_fault``; None = they are not known."""
-        place = self._places.pod(uid) or self._places.gone_pod(uid) or remembered(uid)
+        place = self.place_of(uid, remembered)
         known = None if place is None else place.containers
         return None if known is None else tuple(one.name for one in known)
 

@@ -191,9 +191,6 @@ class RunBody(Body, kw_only=True):
     container: Label
     pod: Subdomain
     pod_uid: Uid
-    run: ObjectName
-    job: ObjectName | None = None
-    """The Job that controls the pod."""
     ended_age_seconds: Seconds
     """Before the sending."""
     duration_seconds: Annotated[float, Meta(gt=0, le=1e9)]

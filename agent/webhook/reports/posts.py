@@ -16,9 +16,9 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from agent.core.cluster.facts import NodeAmounts
+from agent.core.cluster.facts import NodeAmounts, PodPlace
 from agent.core.cluster.pod import PodRef
-from agent.core.cluster.workload import CRON_JOB_KIND, JOB_KIND, RUN_KINDS, Workload
+from agent.core.cluster.workload import CRON_JOB_KIND, JOB_KIND, RUN_KINDS, Workload, run_name
 from agent.core.eviction.proposal import EvictionReply, PodAmounts, Proposal
 from agent.core.eviction.taint_cap import TaintRuling
 from agent.core.history.directive import Directives
@@ -398,8 +398,12 @@ class Posts:
         refused: list[RefusedRowBody] = []
         for number, told in enumerate(body.runs):
             claim = _claim(told)
-            workload = self._owner_of(told, access.workload_of(claim, pods.place))
+            place = access.place_of(told.pod_uid, pods.place)
             reason = access.row_fault(caller, node, claim, pods.place)
+            if place is None:  # the agent's own pod may be new; it has not ended
+                refused.append(RefusedRowBody(row=number, reason=reason or f"podUid: no pod {told.pod_uid} is known"))
+                continue
+            workload = self._owner_of(place)
             if reason is None and workload.kind not in RUN_KINDS:
                 reason = f"kind: a {workload.kind} has no runs"
             if reason is None:
@@ -407,19 +411,24 @@ class Posts:
             if reason is not None:
                 refused.append(RefusedRowBody(row=number, reason=reason))
             else:
-                taken.append(_to_run(told, workload, received))
+                taken.append(_to_run(told, place, workload, node=node_number(node), received=received))
         if taken:
             self._parts.store.take_runs(taken)
             self._parts.followed()
         answer = msgspec.json.encode(RunsReplyBody(taken=len(taken), refused=refused))
         return CallResult.ACCEPTED, HttpAnswer(body=answer)
 
-    def _owner_of(self, told: RunBody, workload: Workload) -> Workload:
-        """Return whose a run is: what its Job says, where Jobs are read, goes before names; a group before both."""
-        owner = None if told.job is None else self._parts.facts.job_owner(told.namespace, told.job)
-        if owner is None or workload.kind not in (JOB_KIND, CRON_JOB_KIND):
-            return workload
-        return Workload(namespace=told.namespace, kind=owner.kind, name=owner.name)
+    def _owner_of(self, place: PodPlace) -> Workload:
+        """Return whose a pod's run is: what its Job says, where Jobs are read, goes before names; a group before both.
+
+        The Job may have been brought after its pod.
+        """
+        if place.controller is None or place.workload.kind not in (JOB_KIND, CRON_JOB_KIND):
+            return place.workload
+        owner = self._parts.facts.job_owner(place.namespace, place.controller)
+        return (
+            place.workload if owner is None else Workload(namespace=place.namespace, kind=owner.kind, name=owner.name)
+        )
 
     # Proposals
 
@@ -493,11 +502,12 @@ def _beyond(told: RunBody, *, most_millicores: float, most_bytes: int) -> str | 
     return None
 
 
-def _to_run(told: RunBody, workload: Workload, received: float) -> JobRun:
+def _to_run(told: RunBody, place: PodPlace, workload: Workload, *, node: int, received: float) -> JobRun:
+    """Return a run under the name that the webhook knows: else one pod could stand for many runs."""
     return JobRun(
         workload=workload,
         container=told.container,
-        run=told.pod if workload.kind == JOB_KIND else told.job or told.run,
+        run=run_name(workload, pod=place.name, controller=place.controller),
         ended_unix_seconds=received - told.ended_age_seconds,
         duration_seconds=told.duration_seconds,
         cpu_seconds=told.cpu_seconds,
@@ -508,6 +518,8 @@ def _to_run(told: RunBody, workload: Workload, received: float) -> JobRun:
         memory_need_bytes=told.memory_need_bytes,
         memory_at_kill_bytes=told.memory_at_kill_bytes,
         exit_code=told.exit_code,
+        cpu_node=node,
+        memory_node=node,
     )
 
 

@@ -8,7 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
-from sqlalchemy import Connection, RowMapping, and_, bindparam, delete, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    RowMapping,
+    and_,
+    bindparam,
+    delete,
+    func,
+    insert,
+    or_,
+    select,
+    tuple_,
+    update,
+)
 
 from agent.core.cluster.workload import JOB_KIND, Workload
 from agent.core.history.job_run import JobRun, merged_run
@@ -20,7 +33,8 @@ KEPT_SECONDS: Final = 30 * 86_400.0
 KEPT_JOB_SECONDS: Final = 86_400.0
 """Of a Job by itself, which ends for good: its own later pods are sized by it, and nothing else."""
 MOST_ROWS: Final = 50_000
-"""Of all workloads, some 15 MB; of more the oldest go."""
+"""Of all workloads, some 15 MB; of more the oldest go, first those of Jobs by themselves: whoever makes many of these
+must not take away what a CronJob learnt in weeks."""
 _ABOVE_MOST: Final = 1000
 """How many more there may be between two looks."""
 
@@ -47,9 +61,6 @@ _NEWEST: Final = (
 _DELETE_OLDER: Final = delete(job_runs).where(*_OF_CONTAINER, job_runs.c.run.not_in(_NEWEST.scalar_subquery()))
 _AFTER: Final = (
     select(job_runs).where(job_runs.c.post > bindparam("b_after")).order_by(job_runs.c.post).limit(bindparam("b_limit"))
-)
-_BOUND: Final = (
-    select(job_runs.c.ended_unix_seconds).order_by(job_runs.c.ended_unix_seconds.desc()).offset(MOST_ROWS).limit(1)
 )
 
 
@@ -90,12 +101,28 @@ def expire_runs(connection: Connection, now_unix_seconds: float) -> int:
     ended = job_runs.c.ended_unix_seconds
     old = or_(ended < now_unix_seconds - KEPT_SECONDS, and_(is_job, ended < now_unix_seconds - KEPT_JOB_SECONDS))
     gone = connection.execute(delete(job_runs).where(old)).rowcount
-    count: int = connection.execute(select(func.count()).select_from(job_runs)).scalar_one()
-    if count > MOST_ROWS + _ABOVE_MOST:
-        bound: float | None = connection.execute(_BOUND).scalar()
-        if bound is not None:
-            gone += connection.execute(delete(job_runs).where(ended <= bound)).rowcount
+    if _count(connection) > MOST_ROWS + _ABOVE_MOST:
+        gone += _expire_oldest(connection, _count(connection) - MOST_ROWS, is_job)
+        gone += _expire_oldest(connection, _count(connection) - MOST_ROWS)
     return gone
+
+
+def kept_seconds(workload: Workload) -> float:
+    """Return for how long after their end the runs of a workload are kept."""
+    return KEPT_JOB_SECONDS if workload.kind == JOB_KIND else KEPT_SECONDS
+
+
+def _count(connection: Connection) -> int:
+    count: int = connection.execute(select(func.count()).select_from(job_runs)).scalar_one()
+    return count
+
+
+def _expire_oldest(connection: Connection, excess: int, *which: ColumnElement[bool]) -> int:
+    """Let so many of the oldest of some runs go; return how many."""
+    if excess <= 0:
+        return 0
+    oldest = select(*job_runs.primary_key).where(*which).order_by(job_runs.c.ended_unix_seconds).limit(excess)
+    return connection.execute(delete(job_runs).where(tuple_(*job_runs.primary_key).in_(oldest))).rowcount
 
 
 def forget_runs(connection: Connection, workload: Workload) -> int:
@@ -125,6 +152,8 @@ def to_run(row: RowMapping) -> JobRun:
         memory_need_bytes=row["memory_need_bytes"],
         memory_at_kill_bytes=row["memory_at_kill_bytes"],
         exit_code=row["exit_code"],
+        cpu_node=row["cpu_node"],
+        memory_node=row["memory_node"],
     )
 
 
@@ -153,4 +182,6 @@ def _values(run: JobRun, post: int) -> dict[str, str | float | None]:
         "memory_need_bytes": run.memory_need_bytes,
         "memory_at_kill_bytes": run.memory_at_kill_bytes,
         "exit_code": run.exit_code,
+        "cpu_node": run.cpu_node,
+        "memory_node": run.memory_node,
     }

@@ -158,5 +158,7 @@ job_runs: Final = Table(
     Column("memory_need_bytes", BigInteger, nullable=True),
     Column("memory_at_kill_bytes", BigInteger, nullable=True),
     Column("exit_code", Integer, nullable=True),
+    Column("cpu_node", BigInteger, nullable=False),
+    Column("memory_node", BigInteger, nullable=False),
 )
 """The last runs of each container of a Job, CronJob or group; ``post`` says by which post each was last changed."""

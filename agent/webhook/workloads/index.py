@@ -285,7 +285,14 @@ class WorkloadIndex:
         if not self._is_loaded:
             return NoEstimate.NOT_LOADED
         if workload.kind in RUN_KINDS:
-            return self.runs.estimate(workload, container, policy=policy, now_unix_seconds=now_unix_seconds)
+            cluster = self._cluster
+            return self.runs.estimate(
+                workload,
+                container,
+                policy=policy,
+                now_unix_seconds=now_unix_seconds,
+                written=lambda: None if cluster is None else cluster.written(workload).get(container),
+            )
         with self._lock:
             entry = self._entries.known.get(workload)
             if entry is None:

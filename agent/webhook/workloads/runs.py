@@ -6,16 +6,17 @@ One lock, held for microseconds. Every replica follows the store's table, with w
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
 from agent.core.admission.estimate import Estimate, NoEstimate
 from agent.core.admission.run_estimate import last_runs, run_estimate
+from agent.core.cluster.facts import WrittenContainer
 from agent.core.cluster.workload import JOB_KIND, Workload
 from agent.core.history.job_run import JobRun
 from agent.core.orders.policy_options import PolicyName
 from agent.core.orders.run_options import MOST_RUNS, RunOptions
-from agent.webhook.store.job_runs import KEPT_JOB_SECONDS, KEPT_SECONDS, MOST_ROWS
+from agent.webhook.store.job_runs import MOST_ROWS, kept_seconds
 
 Runs = dict[str, JobRun]
 """Of one container, by the run."""
@@ -36,6 +37,7 @@ class RunIndex:
         self._lock = threading.Lock()
         self._runs: dict[Workload, dict[str, Runs]] = {}
         self._post = 0
+        """The last that was read."""
         self._count = 0
 
     def __len__(self) -> int:
@@ -60,13 +62,22 @@ class RunIndex:
         self._count += len(container)
 
     def expire(self, now_unix_seconds: float) -> None:
-        """Forget what ended too long ago, and the oldest beyond the most, as the store does."""
+        """Forget what ended too long ago, and the oldest beyond the most, as the store does: first those of Jobs."""
         with self._lock:
-            runs = sorted(self._all(), key=lambda run: run.ended_unix_seconds)
-            beyond = len(runs) - MOST_ROWS
-            for place, run in enumerate(runs):
-                kept_seconds = KEPT_JOB_SECONDS if run.workload.kind == JOB_KIND else KEPT_SECONDS
-                if place < beyond or run.ended_unix_seconds < now_unix_seconds - kept_seconds:
+            runs = list(self._all())
+        old = [run for run in runs if run.ended_unix_seconds < now_unix_seconds - kept_seconds(run.workload)]
+        self._drop_all(old)
+        beyond = len(runs) - len(old) - MOST_ROWS
+        if beyond > 0:
+            gone = set(map(id, old))
+            left = [run for run in runs if id(run) not in gone]
+            left.sort(key=lambda run: (run.workload.kind != JOB_KIND, run.ended_unix_seconds))
+            self._drop_all(left[:beyond])
+
+    def _drop_all(self, runs: Sequence[JobRun]) -> None:
+        for run in runs:
+            with self._lock:
+                if self._runs.get(run.workload, {}).get(run.container, {}).get(run.run) is run:
                     self._drop(run)
 
     def _all(self) -> Iterator[JobRun]:
@@ -84,10 +95,14 @@ class RunIndex:
             del self._runs[run.workload]
 
     def forget(self, workload: Workload) -> None:
-        """Forget a workload; it may be unknown."""
+        """Forget a workload, which may be unknown; what the store has of it since is read again.
+
+        As ``follow`` it is called by the one thread that follows.
+        """
         with self._lock:
             containers = self._runs.pop(workload, {})
             self._count -= sum(len(runs) for runs in containers.values())
+        self._post = 0
 
     def workloads(self) -> tuple[Workload, ...]:
         """Return the workloads of which runs are known, in order."""
@@ -104,12 +119,18 @@ class RunIndex:
         }
 
     def estimate(
-        self, workload: Workload, container: str, *, policy: PolicyName, now_unix_seconds: float
+        self,
+        workload: Workload,
+        container: str,
+        *,
+        policy: PolicyName,
+        now_unix_seconds: float,
+        written: Callable[[], WrittenContainer | None] = lambda: None,
     ) -> Estimate | NoEstimate:
-        """Return what the next run of a container needs."""
+        """Return what the next run of a container needs; ``written`` as for ``bounded_runs``."""
         with self._lock:
             containers = self._runs.get(workload)
             known: Iterable[JobRun] = () if containers is None else list(containers.get(container, {}).values())
         if containers is None:
             return NoEstimate.UNKNOWN_WORKLOAD
-        return run_estimate(known, self.options, policy=policy, now_unix_seconds=now_unix_seconds)
+        return run_estimate(known, self.options, policy=policy, now_unix_seconds=now_unix_seconds, written=written)

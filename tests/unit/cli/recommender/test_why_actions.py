@@ -71,6 +71,12 @@ def test_what_becomes_of_the_start_is_told() -> None:
     assert texts(acted(startup_boost=words))[1] == f"  start: {words}"
 
 
+def test_the_last_runs_of_a_job_here_are_shown() -> None:
+    run = "report-1, ended 3 min ago: took 3 s, memory 300MiB"
+    shown = texts(acted(reserved=Reserved.JOB, runs=(run,)))
+    assert shown[1:] == ["  left as it is: job, it ends", f"  run here: {run}"]
+
+
 def test_the_share_is_told_with_what_comes_of_it() -> None:
     planned = container(
         cpu=share(100, 300, 500, 200, headroom=100, final=200, limit=1000, limit_applied=4000),

@@ -9,7 +9,8 @@ import pytest
 
 from agent.core.admission.answer import AdmissionOutcome
 from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
-from agent.core.admission.run_estimate import last_runs, run_estimate
+from agent.core.admission.run_estimate import bounded_runs, last_runs, run_estimate
+from agent.core.cluster.facts import WrittenContainer
 from agent.core.cluster.workload import Workload
 from agent.core.history.job_run import JobRun
 from agent.core.orders.policy_options import PolicyName
@@ -47,6 +48,37 @@ def test_fewer_than_three_runs_say_nothing() -> None:
     told = run_estimate(runs, OPTIONS, policy=PolicyName.CRUISE, now_unix_seconds=NOW)
     assert told is NoEstimate.TOO_FEW_RUNS
     assert estimated([*runs, a_run(3)]).source is EstimateSource.RUNS
+
+
+def test_what_one_node_alone_claims_counts_up_to_four_times_what_another_saw() -> None:
+    honest = [a_run(number, cpu_node=1, memory_node=1) for number in (1, 2)]
+    lie = a_run(3, need_mib=64 << 10, at_kill_mib=64 << 10, cpu_node=2, memory_node=2, cpu_mean_millicores=64_000.0)
+    lie = replace(lie, cpu_p75_millicores=64_000.0, cpu_largest_millicores=64_000.0)
+    stated = WrittenContainer(name="app", memory_limit_bytes=2000 * MIB)
+
+    def bounded(written: WrittenContainer | None) -> JobRun:
+        return bounded_runs([*honest, lie], lambda: written)[-1]
+
+    for written in (None, WrittenContainer(name="app")):
+        run = bounded(written)
+        assert (run.memory_need_bytes, run.memory_at_kill_bytes) == (1200 * MIB, 1200 * MIB)
+        assert run.largest_cpu_millicores == 400.0
+    # A kill counts up to the limit as written, and nothing is cut below the request.
+    assert bounded(stated).memory_at_kill_bytes == 2000 * MIB
+    large = replace(stated, memory_request_bytes=1500 * MIB, cpu_request_millicores=900)
+    assert bounded(large).memory_need_bytes == 1500 * MIB
+    assert bounded(large).cpu_p75_millicores == 900.0
+    assert bounded_runs(honest, lambda: None) == tuple(honest)
+    # Of one resource alone another node told.
+    half = replace(lie, cpu_node=1)
+    assert bounded_runs([*honest, half], lambda: None)[-1].cpu_mean_millicores == 64_000.0
+    no_memory = [replace(run, memory_need_bytes=None) for run in honest]
+    assert bounded_runs([*no_memory, lie], lambda: None)[-1].memory_need_bytes == lie.memory_need_bytes
+
+
+def test_what_nobody_else_saw_is_asked_for_as_it_was_told() -> None:
+    runs = [a_run(number, need_mib=9000, cpu_node=7, memory_node=7) for number in range(3)]
+    assert estimated(runs).memory_max_bytes == 9000 * MIB
 
 
 def test_the_newest_ten_of_thirty_days_count() -> None:

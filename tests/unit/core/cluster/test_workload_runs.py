@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent.core.cluster.pod import Pod, TopOwner
-from agent.core.cluster.workload import Workload, job_of, no_job_owner, run_of, with_top_owner, workload_of
+from agent.core.cluster.workload import Workload, controller_name, no_job_owner, run_of, with_top_owner, workload_of
 from agent.kube.cluster_json import OwnedJob, owned_job_from_json, pod_place_from_json
 from agent.kube.pod_json import pod_from_json
 from tests.pods import container, make_pod, mirror_metadata, pod_json
@@ -70,8 +70,7 @@ def test_a_pod_whose_age_is_not_known_is_its_jobs() -> None:
 def test_the_name_alone_counts_where_the_owner_is_a_job_alone() -> None:
     name = f"report-{MINUTES}"
     assert workload_of(pod(name, kind="StatefulSet")) == Workload(namespace="shop", kind="StatefulSet", name=name)
-    assert job_of(pod(name, kind="StatefulSet")) is None
-    assert job_of(pod(name)) == name
+    assert controller_name(pod(name)) == name
 
 
 def test_what_the_job_says_goes_before_its_name() -> None:
@@ -121,7 +120,10 @@ def test_a_run_is_the_job_and_of_a_job_by_itself_each_pod() -> None:
 
 def test_the_place_of_a_pod_has_the_same_workload() -> None:
     document = pod_json(container(), metadata=metadata(f"report-{MINUTES}"))
-    assert pod_place_from_json(document).workload == CRON_JOB
+    place = pod_place_from_json(document)
+    assert (place.workload, place.controller) == (CRON_JOB, f"report-{MINUTES}")
+    stays = pod_place_from_json(pod_json(container(), metadata=metadata("web", kind="StatefulSet")))
+    assert stays.controller is None
 
 
 def test_a_job_says_whose_it_is() -> None:

@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.job_run import JobRun, RunFigures, ToldRun, merged_run, run_figures, run_row, runs_text
+from agent.core.history.job_run import (
+    JobRun,
+    RunFigures,
+    ToldRun,
+    merged_run,
+    run_figures,
+    run_row,
+    run_words,
+    runs_text,
+)
 from agent.core.window.policy import WindowPolicy
 from agent.core.window.ring_rows import MINUTE_ROW, Has, Status
 from tests.window_rows import NS, Rows, memory, sample
@@ -129,11 +138,25 @@ def test_pods_of_one_run_merge_in_any_order_and_as_often_as_told() -> None:
     }
 
 
+def test_a_run_in_words_says_what_is_known() -> None:
+    run = a_run(cpu_mean_millicores=120.0, memory_peak_bytes=300 * MIB, memory_at_kill_bytes=400 * MIB, exit_code=137)
+    assert run_words(run, 200.0) == (
+        "report-1, ended 3 min ago: took 3 s, CPU 120m, memory 300MiB, exit 137, killed for want of memory at 400MiB"
+    )
+    assert run_words(a_run(), 20.0) == "report-1, ended 0 min ago: took 3 s"
+
+
+def test_who_told_the_larger_answers_for_a_run() -> None:
+    honest = a_run(memory_peak_bytes=9, cpu_largest_millicores=90.0, cpu_node=1, memory_node=1)
+    other = a_run(memory_at_kill_bytes=10, cpu_p75_millicores=80.0, cpu_node=2, memory_node=2)
+    for merged in (merged_run(honest, other), merged_run(other, honest)):
+        assert (merged.cpu_node, merged.memory_node) == (1, 2)
+
+
 def test_runs_are_told_with_what_is_known_of_them() -> None:
     told = ToldRun(
         pod="report-1-x",
         pod_uid="u",
-        job="report-1",
         ended_age_seconds=1.23456,
         row=a_run(cpu_seconds=2.4, memory_need_bytes=5),
     )
@@ -148,10 +171,8 @@ def test_runs_are_told_with_what_is_known_of_them() -> None:
                 "container": "app",
                 "pod": "report-1-x",
                 "podUid": "u",
-                "run": "report-1",
                 "endedAgeSeconds": 1.235,
                 "durationSeconds": 3.0,
-                "job": "report-1",
                 "cpuSeconds": 2.4,
                 "memoryNeedBytes": 5,
             }

@@ -279,6 +279,19 @@ def test_what_the_webhook_told_leaves_pods_alone_freezes_axes_and_bars_shrinking
     assert recommended.reserved is Reserved.VPA
 
 
+def test_a_job_that_may_grow_is_planned_upwards_alone_and_never_goes() -> None:
+    job = {"ownerReferences": [{"kind": "Job", "name": "reindex", "uid": "o", "controller": True}]}
+    kept, grows = (
+        pod(metadata={**job, "annotations": {"plimsoll.dev/mode": "enforce", "plimsoll.dev/jobs": word}})
+        for word in ("keep", "grow")
+    )
+    (found,) = asked(kept)
+    assert (found.reserved, found.is_shrink_barred) == (Reserved.JOB, True)
+    (found,) = asked(grows)
+    assert (found.reserved, found.is_shrink_barred) == (None, True)
+    assert (found.orders.ranking, found.orders.ranking_source) == (Ranking.NO_EVICTION, OrderSource.RULE)
+
+
 def test_the_cluster_s_rules_come_after_annotations() -> None:
     (plain,) = asked(pod(metadata={"annotations": {}}), directed=told(mode="enforce", policy="vpa"))
     assert (plain.orders.mode, plain.orders.mode_source) == (Mode.ENFORCE, OrderSource.CLUSTER)

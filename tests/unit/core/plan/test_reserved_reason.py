@@ -113,8 +113,18 @@ def test_the_owner_decides(kind: str | None, reason: Reserved | None) -> None:
 
 
 def test_a_kind_that_is_named_is_managed_whatever_it_is() -> None:
-    assert standing(kind="Job", plan=PlanOptions(managed_kinds="Job, Workflow")) is None
+    assert standing(kind="Workflow", plan=PlanOptions(managed_kinds="Job, Workflow")) is None
     assert standing(plan=PlanOptions(managed_kinds="Job")) is Reserved.UNKNOWN_OWNER
+
+
+def test_a_job_that_runs_is_left_alone_unless_it_may_grow() -> None:
+    assert standing(kind="Job", plan=PlanOptions(managed_kinds="Job")) is Reserved.JOB
+    assert standing(kind="Job", annotations={names.JOBS: "keep"}) is Reserved.JOB
+    # However young: it would be over before it is old enough.
+    assert standing(kind="Job", annotations={names.JOBS: "grow"}, age_seconds=2.0) is None
+    assert standing(kind="Job", annotations={names.JOBS: "grow"}, mode=Mode.RECOMMEND) is Reserved.RECOMMEND
+    assert standing(kind="Job", annotations={names.JOBS: "shrink"}) is Reserved.FAULTY_ANNOTATION
+    assert standing(annotations={names.JOBS: "grow"}, age_seconds=2.0) is Reserved.TOO_YOUNG
 
 
 def test_static_and_windows_pods_are_told_as_such() -> None:

@@ -194,9 +194,11 @@ def test_an_answer_of_a_patch_is_news_once_and_renames() -> None:
     viewing = Viewing(FakeApi(pods=[pod("web")]))
     with viewing as view:
         await_(lambda: view.state().is_complete)
-        view.refresh()
-        before = viewing.news
+        await_(view.refresh)
+        before, known = viewing.news, view.pods()
+        assert view.pods() is known
         view.put(pod("web", "6", cpu="200m"))
+        assert view.pods()[0].containers[0].resources.cpu_request_millicores == 200
         assert view.state().pods[0].containers[0].resources.cpu_request_millicores == 200
         assert viewing.news == before + 1
         assert view.refresh()

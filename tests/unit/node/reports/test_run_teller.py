@@ -11,6 +11,8 @@ import pytest
 
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
+from agent.core.cluster.workload import Workload
+from agent.core.history.job_run import JobRun
 from agent.core.window.policy import WindowPolicy
 from agent.node.reports.client import WebhookAnswer, WebhookAway
 from agent.node.reports.run_teller import (
@@ -22,12 +24,13 @@ from agent.node.reports.run_teller import (
     UNKNOWN_SECONDS,
     RunTeller,
 )
-from agent.node.sampling.run_ends import UNKNOWN_NS, YOUNG_NS, RunEnds
+from agent.node.reports.runs_file import RunsFile, WaitingRun
+from agent.node.sampling.run_ends import UNKNOWN_NS, YOUNG_NS, RunEnds, newest_within
 from agent.node.sampling.unit_table import WatchedUnit
 from agent.sensing.ring_file import RingFile
 from agent.sensing.state_file import RingGeometry
 from tests.pods import container, make_pod
-from tests.window_rows import NS, sample
+from tests.window_rows import NS, memory, sample
 
 MIB = 1 << 20
 JOB = {"kind": "Job", "name": "report-29923320", "uid": "job", "controller": True}
@@ -48,8 +51,8 @@ RUNNING = of_container({"running": {"startedAt": CREATED}})
 """What the kubelet told last, where it has not told of the end."""
 
 
-def run_pod(*further: Any, status: Any = None) -> Pod:
-    metadata = {"name": "report-x", "uid": "u1", "creationTimestamp": CREATED, "ownerReferences": [JOB]}
+def run_pod(*further: Any, status: Any = None, uid: str = "u1") -> Pod:
+    metadata = {"name": "report-x", "uid": uid, "creationTimestamp": CREATED, "ownerReferences": [JOB]}
     limited = container("app", {"memory": "64Mi"}, {"memory": "400Mi"})
     return make_pod(limited, *further, metadata=metadata, status=status)
 
@@ -86,15 +89,20 @@ class World:
         self.ends = RunEnds(mount=mount, rings=self.rings, clock_ns=lambda: self.now_ns)
         self.pods: list[Pod] = [run_pod()]
         self.poster = Poster()
+        (mount / POD).mkdir(parents=True)
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """The agent's start."""
         self.teller = RunTeller(
             ends=self.ends,
             node="node-1",
             pods=lambda: self.pods,
             policy=lambda: WindowPolicy(capacity_millicores=4000),
             poster=self.poster,  # type: ignore[arg-type]
+            file=RunsFile(self.mount / "runs", "boot"),
             clock_ns=lambda: self.now_ns,
         )
-        (mount / POD).mkdir(parents=True)
 
     def wait(self, seconds: float) -> None:
         self.now_ns += round(seconds * NS)
@@ -145,10 +153,15 @@ def test_a_run_is_told_when_its_exit_is_known(world: World) -> None:
     [body] = world.poster.bodies
     assert body["node"] == "node-1"
     [run] = body["runs"]
-    assert (run["kind"], run["workload"], run["run"], run["job"]) == ("CronJob", "report", JOB["name"], JOB["name"])
+    assert (run["kind"], run["workload"], run["pod"]) == ("CronJob", "report", "report-x")
     assert (run["container"], run["pod"], run["podUid"]) == ("app", "report-x", "u1")
     assert (run["durationSeconds"], run["endedAgeSeconds"], run["exitCode"]) == (3.0, 1.0, 0)
     assert run["memoryPeakBytes"] == run["memoryNeedBytes"] == 300 * MIB
+    world.now_ns += 119 * NS
+    report = Workload(namespace="shop", kind="CronJob", name="report")
+    said = "report-29923320, ended 2 min ago: took 3 s, memory 300MiB, exit 0"
+    assert world.teller.last_of(report, "app") == (said,)
+    assert world.teller.last_of(report, "other") == ()
     world.wait(POST_SECONDS)
     assert len(world.poster.bodies) == 1
 
@@ -194,6 +207,7 @@ def test_a_killed_run_tells_what_was_too_little(world: World, known_mib: int | N
     if known_mib is not None:
         world.teller.killed(unit.identity, memory_bytes=known_mib * MIB, monotonic_ns=world.now_ns + NS)
         world.pods = [run_pod(status=RUNNING)]
+        world.wait(0.0)
         world.wait(EXIT_SECONDS + 0.1)  # the kubelet has not told: the kernel did
     else:
         world.pods = [run_pod(status=status(exitCode=137, reason="OOMKilled"))]
@@ -210,13 +224,15 @@ def test_a_kill_of_another_run_is_not_this_ones(world: World) -> None:
     world.teller.killed(UnitIdentity(cgroup_path="/x", kind=UnitKind.OTHER), memory_bytes=1, monotonic_ns=world.now_ns)
     world.end(unit)
     world.pods = [run_pod(status=RUNNING)]
+    world.wait(0.0)
     world.wait(EXIT_SECONDS + 0.1)
     assert "memoryAtKillBytes" not in world.poster.runs[0]
 
 
 def test_a_container_that_no_pod_names_is_forgotten(world: World) -> None:
-    world.pods = []
+    world.pods = [make_pod(container("app"))]
     world.run()
+    world.wait(0.0)
     world.wait(UNKNOWN_SECONDS)
     world.pods = [run_pod(status=status())]
     world.wait(1.0)
@@ -259,6 +275,65 @@ def test_a_webhook_that_knows_no_runs_is_left_alone(world: World) -> None:
     assert len(world.poster.bodies) == 2
 
 
+def test_what_was_not_told_before_the_agents_end_is_told_after_its_start(world: World) -> None:
+    world.pods = [run_pod(status=status())]
+    world.poster.status = 0
+    world.run()
+    world.wait(0.5)  # nobody takes it
+    world.run()
+    world.teller.stop()  # and of this one nobody was told
+    world.poster.status = 200
+    world.begin_anew()
+    world.wait(7.0)
+    assert [run["endedAgeSeconds"] for run in world.poster.runs] == [10.5, 7.0]
+    assert not (world.mount / "runs").exists()
+
+
+def test_a_run_that_ended_while_no_agent_looked_is_told_once_pods_are_known(world: World) -> None:
+    unit = world.begin()
+    for second in range(1, 13):
+        world.now_ns += NS
+        world.rings.append_raw(unit.slot, sample(world.now_ns / NS, second * 500_000))
+    world.rings.append_memory(unit.slot, memory(world.now_ns / NS, set_peak=300 * MIB, lifetime_peak=300 * MIB))
+    world.ends = RunEnds(mount=world.mount, rings=world.rings, clock_ns=lambda: world.now_ns)
+    world.pods = []
+    world.begin_anew()
+    world.now_ns += 60 * NS
+    world.ends.left(f"/{POD}/c1", unit.slot)  # nothing of Kubernetes' by its name
+    path = "kubepods/burstable/podaaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee/" + "c" * 64
+    world.ends.left(f"/{path}", unit.slot)
+    world.wait(UNKNOWN_SECONDS + 1)
+    ended = status()
+    ended["containerStatuses"][0]["containerID"] = "containerd://" + "c" * 64
+    world.pods = [run_pod(status=ended, uid="aaaaaaaa-bbbb-4ccc-8ddd-eeeeeeeeeeee")]
+    world.wait(1.0)
+    [run] = world.poster.runs
+    assert (run["durationSeconds"], run["cpuSeconds"], run["memoryPeakBytes"]) == (11.0, 5.5, 300 * MIB)
+    assert run["endedAgeSeconds"] == 60 + UNKNOWN_SECONDS + 2
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"format": "plimsoll-runs", "version": 99}'])
+def test_runs_that_are_not_understood_are_passed_over(tmp_path: Path, text: str) -> None:
+    (tmp_path / "runs").write_text(text)
+    file = RunsFile(tmp_path / "runs", "boot")
+    assert file.read() == ()
+    file.keep(())
+    assert not (tmp_path / "runs").exists()
+
+
+def test_runs_of_another_boot_are_passed_over_and_a_full_disk_stops_nothing(tmp_path: Path) -> None:
+    workload = Workload(namespace="shop", kind="CronJob", name="report")
+    row = JobRun(workload=workload, container="app", run="r", ended_unix_seconds=0.0, duration_seconds=3.0)
+    kept = (WaitingRun(pod="report-x", pod_uid="u1", ended_ns=5, row=row),)
+    RunsFile(tmp_path / "runs", "boot").keep(kept)
+    assert RunsFile(tmp_path / "runs", "boot").read() == kept
+    assert RunsFile(tmp_path / "runs", "other").read() == ()
+    RunsFile(tmp_path / "missing" / "runs", "boot").keep(kept)
+    memory = RunsFile(None, "boot")
+    memory.keep(kept)
+    assert memory.read() == ()
+
+
 def test_what_could_not_be_told_for_hours_is_forgotten(world: World) -> None:
     world.pods = [run_pod(status=status())]
     world.poster.status = 0
@@ -294,6 +369,18 @@ def test_of_containers_that_are_no_runs_nothing_is_kept(world: World) -> None:
     world.end(old)
     world.end(other)
     assert world.ends.take() == []
+
+
+def test_what_waits_takes_no_more_memory_than_is_allowed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.pods = [run_pod(status=RUNNING)]
+    world.run()
+    [one] = world.ends.take()
+    for most, kept in ((3 * one.size_bytes, 3), (one.size_bytes - 1, 0)):
+        monkeypatch.setattr("agent.node.sampling.run_ends.MOST_BYTES", most)
+        for _ in range(5):
+            world.run()
+        assert len(world.ends.take()) == kept
+    assert newest_within([1, 2, 3], lambda _: 1, 3) == [1, 2, 3]
 
 
 def test_a_slot_that_is_anothers_tells_nothing(world: World) -> None:

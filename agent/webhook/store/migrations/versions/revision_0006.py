@@ -33,4 +33,6 @@ def upgrade() -> None:
         sa.Column("memory_need_bytes", sa.BigInteger, nullable=True),
         sa.Column("memory_at_kill_bytes", sa.BigInteger, nullable=True),
         sa.Column("exit_code", sa.Integer, nullable=True),
+        sa.Column("cpu_node", sa.BigInteger, nullable=False),
+        sa.Column("memory_node", sa.BigInteger, nullable=False),
     )
