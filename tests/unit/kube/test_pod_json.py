@@ -407,8 +407,10 @@ def test_a_container_keeps_the_sizes_of_its_flags_and_nothing_else_of_its_enviro
     assert runtime(env=env) == java
     assert runtime(env=env, command=["java"], args=["Main"]) == java
     assert runtime({"plimsoll.dev/runtime": "app=none"}, env=env) is None
-    assert runtime({"plimsoll.dev/runtime": "node"}, env=env) == RuntimeProfile(runtime=LanguageRuntime.NODE)
-    assert runtime(image="registry/openjdk:21") == RuntimeProfile(runtime=LanguageRuntime.JAVA, limit_share_ratio=0.25)
+    assert runtime({"plimsoll.dev/runtime": "python"}, env=env) == RuntimeProfile(runtime=LanguageRuntime.PYTHON)
+    assert runtime(image="registry/openjdk:21") == RuntimeProfile(
+        runtime=LanguageRuntime.JAVA, limit_share_ratio=0.25, small_heap_bytes=126 << 20
+    )
     assert runtime(image="registry/app:1", env=[{"name": "PASSWORD", "value": "hunter2"}]) is None
 
 
