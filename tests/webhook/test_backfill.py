@@ -435,7 +435,12 @@ def test_what_breaks_off_leaves_whole_days_and_goes_on_from_there(
         out = capsys.readouterr().out
         assert "1 day done before" in out
         assert asked[1] == asked[2], "the day that broke off is read again, the one before is not"
-    assert len(list(one.store.sketches(0))) > sent
+        both = {(kept.key, kept.unix_hour): kept.payload for kept in one.store.sketches(0)}
+        assert len(both) > sent
+        # All of it once more, uninterrupted, is the same.
+        assert code_of(arguments[0], arguments[1], *options) == 0
+        assert " (0 new); " in capsys.readouterr().out
+    assert {(kept.key, kept.unix_hour): kept.payload for kept in one.store.sketches(0)} == both
 
 
 def test_what_the_webhook_refuses_is_told(served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str]) -> None:

@@ -125,8 +125,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = (
         f"Asks as {IMPORTER} unless --account or --token-file is given. Hours that agents told of stay as they are; "
         "imported ones count with 10 % more, as scrapes miss short peaks. A checkpoint stands for each hour of one "
-        "day, and for none that came from Prometheus. Running it again changes nothing. Exit code: 0 imported or counted, "
-        "1 not all of it, 2 bad input, 130 stopped by Ctrl-C."
+        "day, and replaces none that came from Prometheus. Running it again changes nothing. Exit code: 0 imported or "
+        "counted, 1 not all of it, 2 bad input, 130 stopped by Ctrl-C."
     )
 
 

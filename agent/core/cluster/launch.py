@@ -62,7 +62,6 @@ _ENVIRONMENT: Final = {
     LanguageRuntime.NODE: ("NODE_OPTIONS", "NODE_ENV"),
     LanguageRuntime.PYTHON: ("PYTHONUNBUFFERED", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE"),
 }
-WATCHED_NAMES: Final = frozenset(name for names in _ENVIRONMENT.values() for name in names)
 _PROGRAMS: Final = {
     "java": LanguageRuntime.JAVA,
     "node": LanguageRuntime.NODE,

@@ -38,7 +38,7 @@ def runtime_words(profile: RuntimeProfile) -> str:
     if profile.heap_bytes is not None:
         return f"{profile.runtime}, fixed heap {_text(profile.heap_bytes)}{source}"
     if profile.limit_share_ratio is not None:
-        source = source or " (its default; flags that the image sets are not seen)"
+        source = source or " (its default; flags of its image are not seen)"
         least = f", at least {_text(profile.initial_heap_bytes)} (-Xms)" if profile.initial_heap_bytes else ""
         return (
             f"{profile.runtime}, heap {profile.limit_share_ratio:.0%} of the limit that it read at start{source}{least}"

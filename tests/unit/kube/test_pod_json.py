@@ -446,7 +446,7 @@ def test_an_environment_that_is_no_text_is_passed_over_and_shown_nowhere() -> No
     env = [{"value": "hunter2"}, {"name": "JAVA_TOOL_OPTIONS", "value": 3}]
 
     assert runtime(command=["java", 7], args="-Xmx1g", env=env) == RuntimeProfile(
-        runtime=LanguageRuntime.JAVA, limit_share_ratio=0.25, small_heap_bytes=126 << 20, hidden="JAVA_TOOL_OPTIONS"
+        runtime=LanguageRuntime.JAVA, limit_share_ratio=0.25, small_heap_bytes=126 << 20
     )
 
 

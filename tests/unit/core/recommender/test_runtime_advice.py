@@ -31,7 +31,7 @@ def java(share: float | None = None, heap_bytes: int | None = None) -> RuntimePr
         (java(heap_bytes=GI), f"java, fixed heap 1GiB ({XMX})"),
         (
             java(0.25),
-            "java, heap 25% of the limit that it read at start (its default; flags that the image sets are not seen)",
+            "java, heap 25% of the limit that it read at start (its default; flags of its image are not seen)",
         ),
         (
             replace(java(0.25), initial_heap_bytes=GI, heap_source="JDK_JAVA_OPTIONS"),
