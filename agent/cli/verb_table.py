@@ -47,7 +47,8 @@ VERBS: Final[dict[str, Verb]] = {
         "agent.cli.verbs.workloads", "what all nodes learnt about the workloads of the cluster; or one of them by hour"
     ),
     "backfill": Verb(
-        "agent.cli.verbs.backfill", "history from Prometheus on the first day: days of usage into the webhook"
+        "agent.cli.verbs.backfill",
+        "history on the first day: usage out of Prometheus, or of VPA checkpoints, into the webhook",
     ),
     "buffers": Verb(
         "agent.cli.verbs.buffers", "the cluster's CapacityBuffers: chunks wanted and provided, and what decided"

@@ -19,6 +19,8 @@ _T = TypeVar("_T")
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
 _MOST_NANOS: Final = INT64_MAX * NANOS_PER_UNIT
+_LARGEST: Final = 1e300
+"""Of a number that is to be reckoned with."""
 _TIME_FORM: Final = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:\d\d)\Z", re.ASCII)
 
 
@@ -84,6 +86,20 @@ class Reader:
         if value is None or (isinstance(value, int) and not isinstance(value, bool)):
             return value
         raise self.error(key, value, "a whole number")
+
+    def number(self, key: str) -> float | None:
+        """Return a finite number; None = absent."""
+        value = self._value.get(key)
+        if value is None:
+            return None
+        if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= _LARGEST:
+            raise self.error(key, value, "a finite number")
+        return float(value)
+
+    def wholes(self, key: str) -> dict[str, int]:
+        """Return an object of whole numbers; an absent one is empty."""
+        child = self.child(key)
+        return {name: child.whole(name) or 0 for name in child._value}
 
     def flag(self, key: str) -> bool:
         """Return true or false; absent is false."""

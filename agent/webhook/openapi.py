@@ -102,7 +102,7 @@ def _posts(schemas: Mapping[str, _Json]) -> _Json:
         "/v1/history": {
             "post": {
                 "operationId": "importHistory",
-                "summary": "Hours that were read from Prometheus; what agents told of an hour comes before them.",
+                "summary": "Hours that were read elsewhere; what agents told of an hour comes before them.",
                 "security": [{"token": []}],
                 "parameters": [encoding],
                 "requestBody": {"required": True, "content": _content(schemas["HistoryBody"])},

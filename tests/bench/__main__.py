@@ -1,9 +1,9 @@
 """``make bench``: measure on this machine's real cgroups; a table on stdout and one flat object in build/bench.json.
 
 ``python -m tests.bench [PART...]``: parts are sweeps, agent, metrics, windows, recommend, simulate, plan,
-watching, report, reaction; all of them by default. memory, webhook and fortnight must be named. A run of some parts
-keeps the other figures of the file. Figures are written as they come, and beside each part's what others took of the
-machine meanwhile. Exit code 0: measured; 1: a part failed, the others were measured; 2: nothing can be.
+watching, report, reaction; all of them by default. memory, webhook, backfill and fortnight must be named. A run of
+some parts keeps the other figures of the file. Figures are written as they come, and beside each part's what others
+took of the machine meanwhile. Exit code 0: measured; 1: a part failed, the others were measured; 2: nothing can be.
 """
 
 from __future__ import annotations
@@ -45,6 +45,7 @@ GOALS: dict[str, float] = {
     "memory_reaction_p99_seconds": 2.0,
     "admission_p99_ms": 10.0,
     "admission_p99_ms_postgresql": 10.0,
+    "backfill_prometheus_rss_growth_ratio": 0.2,
     "webhook_rss_mib": 256.0,
     "webhook_rss_mib_postgresql": 256.0,
     "fortnight_start_peak_rss_mib": 256.0,
@@ -132,6 +133,12 @@ def _webhook() -> Figures:
     return measure()
 
 
+def _backfill() -> Figures:
+    from tests.bench.backfill import measure
+
+    return measure()
+
+
 def _fortnight() -> Figures:
     from tests.bench.fortnight import measure
 
@@ -151,9 +158,10 @@ PARTS: dict[str, Callable[[], Figures]] = {
     "reaction": _reaction,
     "memory": _memory,
     "webhook": _webhook,
+    "backfill": _backfill,
     "fortnight": _fortnight,
 }
-LONG = frozenset({"memory", "webhook", "fortnight"})
+LONG = frozenset({"memory", "webhook", "backfill", "fortnight"})
 """Only when named: each takes as long as all others together."""
 
 

@@ -1,28 +1,33 @@
-// A load for tests in the guest: waits for a line, then holds so many MiB in its heap.
+// A load for tests in the guest: is told by lines how many MiB it shall hold in its heap.
 package main
 
 import (
+	"bufio"
 	"fmt"
 	"os"
 	"strconv"
 )
 
 func main() {
-	mebibytes, err := strconv.Atoi(os.Args[1])
-	if err != nil {
-		panic(err)
-	}
 	fmt.Println("ready")
-	line := make([]byte, 1)
-	os.Stdin.Read(line)
-	held := make([][]byte, mebibytes)
-	for i := range held {
-		held[i] = make([]byte, 1<<20)
-		for page := 0; page < len(held[i]); page += 4096 {
-			held[i][page] = 1
+	var held [][]byte
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		wanted, err := strconv.Atoi(lines.Text())
+		if err != nil {
+			panic(err)
 		}
+		for len(held) > wanted {
+			held[len(held)-1] = nil
+			held = held[:len(held)-1]
+		}
+		for len(held) < wanted {
+			block := make([]byte, 1<<20)
+			for page := 0; page < len(block); page += 4096 {
+				block[page] = 1
+			}
+			held = append(held, block)
+		}
+		fmt.Println("at", len(held))
 	}
-	fmt.Println("full", len(held))
-	os.Stdin.Read(line)
-	fmt.Println(held[0][0])
 }

@@ -30,9 +30,11 @@ from agent.webhook.http.routes import Call, HttpAnswer, fault
 from agent.webhook.store.sketch_bytes import decode
 from tests.cluster.processes import Process, free_ports
 from tests.monitoring.prometheus import Prometheus, why_not
+from tests.pods import container, pod_json
 from tests.webhook.https import running
 from tests.webhook.stack import Stack, stack
 from tests.webhook.test_access import Server, user
+from tests.webhook.test_runs import admitted
 
 HOUR: Final = 3600
 MIB: Final = 1 << 20
@@ -132,6 +134,19 @@ def served(tmp_path: Path) -> Iterator[tuple[Stack, list[str]]]:
             yield one, [*options, f"--ca-file={running_server.authority}", "--queries-per-second=1000"]
 
 
+def new_pod() -> Any:
+    """Return a pod that is to be created, of the workload of the known past."""
+    metadata = {
+        "name": None,
+        "generateName": "web-5d-",
+        "labels": {"pod-template-hash": "5d"},
+        "annotations": {"plimsoll.dev/mode": "enforce"},
+        "ownerReferences": [{"kind": "ReplicaSet", "name": "web-5d", "uid": "set", "controller": True}],
+    }
+    stated = container("app", {"cpu": "100m", "memory": "64Mi"}, {"cpu": "1", "memory": "128Mi"})
+    return pod_json(stated, metadata=metadata)
+
+
 def code_of(*arguments: str) -> int:
     try:
         return main(["backfill", *arguments])
@@ -153,7 +168,8 @@ def test_the_first_pod_is_sized_from_a_real_prometheus(
     assert code_of(*arguments, progress) == 0
     out, error = capsys.readouterr()
     assert out.startswith(f"imported: 1 namespace, 1 workload, 1 container, {HOURS} hours ({HOURS} new); ")
-    assert "left out: " in error
+    assert "left out: 1 pod whose owner kube-state-metrics does not tell\n" in error
+    assert "left out: 1 pod that nobody owns" in error
 
     web = Workload(namespace="shop", kind="Deployment", name="web")
     found = one.index.estimate(
@@ -187,7 +203,13 @@ def test_the_first_pod_is_sized_from_a_real_prometheus(
     assert sum(decode(kept.payload, kept.unix_hour).kills.count for kept in one.store.sketches(0)) == 1
 
     assert main(["workloads", "shop/Deployment/web", *options[:3]]) == 0
-    assert f"{HOURS} hours of seven days from Prometheus: peaks between scrapes are not seen" in capsys.readouterr().out
+    assert f"{HOURS} hours of seven days were imported: peaks between scrapes are not seen" in capsys.readouterr().out
+
+    patch = admitted(one, new_pod())
+    # A pod of it that is created now: the peak as above; its CPU limit goes, its memory limit is twice what was killed.
+    assert patch["/spec/containers/0/resources/requests/cpu"] in ("858m", "859m")
+    assert int(patch["/spec/containers/0/resources/requests/memory"]) >= 256 * MIB
+    assert int(patch["/spec/containers/0/resources/limits/memory"]) >= 2 * 256 * MIB
 
     before = {(kept.key, kept.unix_hour): kept.payload for kept in one.store.sketches(0)}
     assert code_of(*arguments) == 0
@@ -337,6 +359,7 @@ def cut(handler: Any) -> None:
     handler.close_connection = True
 
 
+ODD = {"metric": {"pod": "db\x1b31m\n0"}, "values": []}
 TWICE = {"metric": {"pod": "db-0"}, "values": []}
 
 
@@ -351,6 +374,12 @@ TWICE = {"metric": {"pod": "db-0"}, "values": []}
         (bent(lambda _: answer("vector")), "its answer is a vector, not a matrix"),
         (bent(lambda _: answer("scalar")), "its answer is not that of a Prometheus"),
         (bent(lambda _: answer("matrix", TWICE, TWICE)), "two series of db-0/"),
+        (bent(lambda _: answer("matrix", ODD, ODD)), "two series of db 31m 0/"),
+        (bent(lambda _: b'{"isPartial":true,' + answer("matrix")[1:]), "its answer is not whole"),
+        (
+            bent(lambda _: b'{"warnings":["store gateway b away"],' + answer("matrix")[1:]),
+            "its answer is not whole: store gateway b away",
+        ),
         (
             bent(lambda _: answer("matrix", {"metric": {}, "values": [[17, "1"]]})),
             "times of / are not those that were asked for",
@@ -376,9 +405,9 @@ def test_a_prometheus_that_lies_is_one_line_and_changes_nothing(
         assert code_of(f"--prometheus={url}", "--days=1", "--timeout=1", *options) == 1
     out, error = capsys.readouterr()
     assert out == ""
-    assert words in error
-    assert error.count("\n") == 1
-    assert error.endswith("; nothing was sent\n")
+    (told,) = [line for line in error.splitlines() if not line.startswith("to read: ")]
+    assert words in told
+    assert told.endswith("; nothing was sent")
     assert list(one.store.sketches(0)) == []
 
 
@@ -406,7 +435,12 @@ def test_what_breaks_off_leaves_whole_days_and_goes_on_from_there(
         out = capsys.readouterr().out
         assert "1 day done before" in out
         assert asked[1] == asked[2], "the day that broke off is read again, the one before is not"
-    assert len(list(one.store.sketches(0))) > sent
+        both = {(kept.key, kept.unix_hour): kept.payload for kept in one.store.sketches(0)}
+        assert len(both) > sent
+        # All of it once more, uninterrupted, is the same.
+        assert code_of(arguments[0], arguments[1], *options) == 0
+        assert " (0 new); " in capsys.readouterr().out
+    assert {(kept.key, kept.unix_hour): kept.payload for kept in one.store.sketches(0)} == both
 
 
 def test_what_the_webhook_refuses_is_told(served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str]) -> None:
@@ -421,6 +455,160 @@ def test_what_the_webhook_refuses_is_told(served: tuple[Stack, list[str]], capsy
     with playing(sound) as (url, _):
         assert code_of(f"--prometheus={url}", "--days=1", *options) == 1
     assert "may not create the nonResourceURL /v1/history" in capsys.readouterr().err
+
+
+def test_metrics_may_be_called_otherwise_there(
+    served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[str] = []
+
+    def play(path: str, fields: Mapping[str, str]) -> Any:
+        asked.append(fields["query"])
+        assert (fields["partial_response"], fields["deny_partial_response"]) == ("false", "1")
+        return sound(path, fields)
+
+    more = ("--metric-prefix=ours_", "--metric-name=container_memory_working_set_bytes=ws", '--label=cluster=a"b')
+    with playing(play) as (url, _):
+        assert code_of(f"--prometheus={url}", "--days=1", *more, "--dry-run", served[1][3]) == 0
+    assert any(query.startswith('count by (namespace) (ours_ws{cluster="a\\"b",') for query in asked)
+    assert any("rate(ours_container_cpu_usage_seconds_total{" in query for query in asked)
+    assert not any("container_memory_working_set_bytes" in query for query in asked)
+
+
+def test_what_is_left_out_is_told_and_why(served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+    def play(path: str, fields: Mapping[str, str]) -> Any:
+        if fields["query"].startswith("count by"):
+            names = ("shop", "\x1b[31mred", "Bank")
+            return answer("vector", *({"metric": {"namespace": name}, "value": [1, "1"]} for name in names))
+        if "container_cpu_usage" in fields["query"]:
+            return answer("matrix")
+        return sound(path, fields)
+
+    with playing(play) as (url, _):
+        assert code_of(f"--prometheus={url}", "--days=1", "--dry-run", served[1][3]) == 0
+    error = capsys.readouterr().err
+    assert "left out: 2 namespaces whose name no namespace can have\n" in error
+    assert "hours of containers as to CPU: no rate over 120 s there; allowed: a larger --rate-window\n" in error
+    assert error.startswith("to read: ")
+    assert "queries or more, 1000 a second: a minute\n" in error
+    assert "\x1b" not in error
+
+
+# -- without a Prometheus -------------------------------------------------------------------------
+
+
+def checkpoint(name: str, **status: Any) -> Any:
+    """Return one as the API server gives it, its last sample of a moment ago."""
+
+    def at(seconds_ago: float) -> str:
+        return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - seconds_ago))
+
+    told = {
+        "version": "v3",
+        "firstSampleStart": at(8 * 24 * HOUR),
+        "lastSampleStart": at(60),
+        "totalSamplesCount": 5000,
+        # Bucket 30 of CPU ends at 0.01 x (1.05^31 - 1) / 0.05 = 0.7076 cores.
+        "cpuHistogram": {"referenceTimestamp": at(0), "bucketWeights": {"0": 10000, "30": 200}, "totalWeight": 20.5},
+        "memoryHistogram": {"referenceTimestamp": at(0), "bucketWeights": {"12": 10000}, "totalWeight": 3},
+    }
+    return {
+        "metadata": {"namespace": "shop", "name": f"{name}-app"},
+        "spec": {"vpaObjectName": name, "containerName": "app"},
+        "status": {**told, **status},
+    }
+
+
+@contextmanager
+def api_server(folder: Path, *checkpoints: Any) -> Iterator[str]:
+    """Serve the Vertical Pod Autoscaler's objects; the option that names the kubeconfig."""
+    vpa = {
+        "metadata": {"namespace": "shop", "name": "web"},
+        "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}},
+    }
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            path = self.path.partition("?")[0]
+            lists: dict[str, tuple[Any, ...]] = {
+                "/apis/autoscaling.k8s.io/v1/verticalpodautoscalers": (vpa,),
+                "/apis/autoscaling.k8s.io/v1/verticalpodautoscalercheckpoints": checkpoints,
+            }
+            known = path in lists and bool(checkpoints)
+            found = {"kind": "VerticalPodAutoscalerList", "metadata": {}, "items": list(lists.get(path, ()))}
+            body = json.dumps(found if known else {"kind": "Status", "message": "not found", "code": 404}).encode()
+            self.send_response(200 if known else 404)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    named = {"name": "x", "context": {"cluster": "x", "user": "x"}}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "x",
+        "clusters": [{"name": "x", "cluster": {"server": f"http://127.0.0.1:{server.server_address[1]}"}}],
+        "contexts": [named],
+        "users": [{"name": "x", "user": {}}],
+    }
+    (folder / "kubeconfig").write_text(json.dumps(document))
+    try:
+        yield f"--kubeconfig={folder / 'kubeconfig'}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_checkpoints_of_the_vertical_pod_autoscaler_size_the_first_pod_too(
+    served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    one, options = served
+    odd = (checkpoint("other"), checkpoint("web", version="v2"))
+    with api_server(tmp_path, *odd, checkpoint("web")) as kubeconfig:
+        arguments = ["--vpa-checkpoints", kubeconfig, *options]
+        assert code_of(*arguments, "--dry-run") == 0
+        assert "would be imported: 1 namespace, 1 workload, 1 container, 24 hours\n" in capsys.readouterr().out
+        assert list(one.store.sketches(0)) == []
+        assert code_of(*arguments) == 0
+        out, error = capsys.readouterr()
+        assert out == "imported: 1 namespace, 1 workload, 1 container, 24 hours (24 new)\n"
+        assert "left out: 1 checkpoint such as shop/other-app: no VerticalPodAutoscaler that names a workload" in error
+        assert "left out: 1 checkpoint such as shop/web-app: checkpoint of version 'v2': 'v3' is allowed\n" in error
+        before = {(kept.key, kept.unix_hour): kept.payload for kept in one.store.sketches(0)}
+        assert len(before) == 24
+        # 0.7076 cores, and a tenth more, are 778.4m; bucket 12 ends at 1e7 x (1.05^13 - 1) / 0.05 = 177.1 MB.
+        patch = admitted(one, new_pod())
+        cpu = str(patch["/spec/containers/0/resources/requests/cpu"])
+        assert int(cpu.removesuffix("m")) == pytest.approx(778.4, rel=0.02)
+        memory = int(patch["/spec/containers/0/resources/requests/memory"])
+        assert memory == pytest.approx(1.1 * 177.1e6, rel=0.02)
+        assert code_of(*arguments) == 0
+        assert "24 hours (0 new)" in capsys.readouterr().out
+    with api_server(tmp_path, checkpoint("web", memoryHistogram={})) as kubeconfig:
+        # What Prometheus told would be replaced by a guess: what stands there stays.
+        assert code_of("--vpa-checkpoints", kubeconfig, *options) == 0
+    assert {(kept.key, kept.unix_hour): kept.payload for kept in one.store.sketches(0)} == before
+
+
+def test_an_api_server_without_checkpoints_is_one_line(
+    served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    with api_server(tmp_path) as kubeconfig:
+        assert code_of("--vpa-checkpoints", kubeconfig, *served[1]) == 1
+    assert "the API server has no VerticalPodAutoscaler (autoscaling.k8s.io/v1); nothing was sent" in (
+        capsys.readouterr().err
+    )
+    with api_server(tmp_path, checkpoint("web", totalSamplesCount=0)) as kubeconfig:
+        assert code_of("--vpa-checkpoints", kubeconfig, *served[1]) == 1
+    assert "such as shop/web-app: no sample in it yet; nothing was sent\n" in capsys.readouterr().err
 
 
 def test_credentials_are_sent_and_never_shown(
@@ -459,6 +647,14 @@ def test_credentials_are_sent_and_never_shown(
             ("--prometheus=http://host", f"--prometheus-ca-file={Path(__file__).parents[2] / 'LICENSE'}"),
             "LICENSE: no PEM certificate in it",
         ),
+        (("--prometheus=http://host", "--metric-prefix=a-b"), "--metric-prefix 'a-b': is not allowed"),
+        (
+            ("--prometheus=http://host", "--metric-name=up=down"),
+            "--metric-name up=down: is not allowed; allowed: NAME=",
+        ),
+        (("--prometheus=http://host", "--vpa-checkpoints"), "not allowed with argument --prometheus"),
+        ((), "one of the arguments --prometheus --vpa-checkpoints is required"),
+        (("--vpa-checkpoints",), "there is no API server to ask; allowed: with --kubeconfig FILE"),
         (("--prometheus=http://host", "--progress=/nowhere/x"), "there is no directory /nowhere"),
         (("--prometheus=http://host", "--progress=/dev/null"), "is no file of this command's"),
     ],
@@ -487,6 +683,27 @@ def test_questions_keep_their_pace() -> None:
     assert reader.queries == 3
     with pytest.raises(PrometheusError, match="no PEM certificate"):
         PrometheusReader(PrometheusOptions(url=url, authority="nothing"))
+
+
+def test_what_is_put_off_is_asked_again_and_not_for_ever() -> None:
+    now, slept, left = [100.0], list[float](), [3]
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        now[0] += seconds
+
+    def play(*_: object) -> Any:
+        left[0] -= 1
+        return (429, b'{"error":"slow down"}') if left[0] >= 0 else answer("vector")
+
+    with playing(play) as (url, _):
+        reader = PrometheusReader(PrometheusOptions(url=url), clock=lambda: now[0], sleep=sleep)
+        assert reader.now("up", (), unix_seconds=1) == {}
+        assert slept == [2.0, 2.0, 2.0]
+        left[0] = 1000
+        with pytest.raises(PrometheusError, match=r": 429: slow down$"):
+            reader.now("up", (), unix_seconds=1)
+    assert (reader.queries, left) == (8, [996])
 
 
 def test_a_webhook_that_has_no_time_is_asked_again(

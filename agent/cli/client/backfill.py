@@ -6,7 +6,7 @@ newest day comes first. A day is handed over when all of it was read: who breaks
 
 from __future__ import annotations
 
-from collections import Counter
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -29,6 +29,21 @@ _WAITING: Final = "container_pressure_cpu_waiting_seconds_total"
 _THROTTLED: Final = "container_cpu_cfs_throttled_seconds_total"
 _KILLED: Final = "kube_pod_container_status_last_terminated_reason"
 _LIMIT: Final = "kube_pod_container_resource_limits"
+METRICS: Final = (
+    _CPU,
+    _MEMORY,
+    _WAITING,
+    _THROTTLED,
+    _KILLED,
+    _LIMIT,
+    "kube_pod_owner",
+    "kube_replicaset_owner",
+    "kube_job_owner",
+)
+_DAY_QUERIES: Final = 3
+"""For whose the pods are and what was killed."""
+NAMESPACE: Final = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_POD: Final = re.compile(r"[a-z0-9][-a-z0-9.]{0,252}")
 _NOBODY: Final = ("", "<none>")
 _JOB_KIND: Final = "Job"
 _NODE_KIND: Final = "Node"
@@ -61,6 +76,10 @@ class WalkOptions:
     matchers: Mapping[str, str] = field(default_factory=dict)
     """Labels that every series must have, such as ``cluster``."""
     names: LabelNames = field(default_factory=LabelNames)
+    metric_prefix: str = ""
+    """What stands before all names of metrics there."""
+    metric_names: Mapping[str, str] = field(default_factory=dict)
+    """Metrics that are called otherwise there, by their usual names."""
     rate_window_seconds: int = 120
 
 
@@ -71,8 +90,12 @@ class HistoryWalk:
         self._reader, self._options = reader, options
         self._end_seconds = int(now_unix_seconds // HOUR_SECONDS) * HOUR_SECONDS
         self._has_waiting: bool | None = None
-        self.pods_without_owner: Counter[str] = Counter()
-        """By namespace and day those of which nothing says what they belong to."""
+        self.pods_without_owner: set[tuple[str, str]] = set()
+        """Namespace and name of those of which nothing says what they belong to."""
+        self.bare_pods: set[tuple[str, str]] = set()
+        """Of those that belong to nobody, so that nobody sizes them."""
+        self.odd_namespaces = 0
+        """Names that no namespace has."""
 
     def namespaces(self) -> tuple[str, ...]:
         """Return the namespaces that are asked for, in order; empty = there are no containers."""
@@ -81,7 +104,14 @@ class HistoryWalk:
         name = self._options.names.namespace
         query = f"count by ({name}) ({self._containers(_MEMORY)})"
         found = self._reader.now(query, (name,), unix_seconds=self._end_seconds)
-        return tuple(sorted(namespace for (namespace,) in found if namespace))
+        sound = sorted(namespace for (namespace,) in found if NAMESPACE.fullmatch(namespace))
+        self.odd_namespaces = sum(1 for (namespace,) in found if namespace) - len(sound)
+        return tuple(sound)
+
+    def least_queries(self, days: int) -> int:
+        """Return how many questions so many days take at least."""
+        slices = DAY_SECONDS // SLICE_SECONDS
+        return days * (_DAY_QUERIES + slices * (4 if self._knows_waiting() else 2))
 
     def days(self, namespaces: Sequence[str]) -> list[Day]:
         """Return what is to be read, the newest day first: UTC days, the first and the last perhaps in part."""
@@ -146,9 +176,11 @@ class HistoryWalk:
                     above[kind, name] = owner_kind, owner_name
         for name, kind, owner in told:
             workload = _top_owner(day.namespace, name, kind, owner, above)
-            if workload is None:
-                self.pods_without_owner[day.namespace] += 1
-            elif workload.kind != POD_KIND:  # nobody sizes them, and each is a workload of its own
+            if workload is None or not _POD.fullmatch(name):
+                self.pods_without_owner.add((day.namespace, name))
+            elif workload.kind == POD_KIND:  # nobody sizes them, and each is a workload of its own
+                self.bare_pods.add((day.namespace, name))
+            else:
                 owners.setdefault(name, workload)
         return owners
 
@@ -243,7 +275,8 @@ class HistoryWalk:
 
     def _selector(self, metric: str, equal: Mapping[str, str], more: Sequence[str] = ()) -> str:
         every = {**equal, **self._options.matchers}
-        return f"{metric}{{{','.join([*(f'{name}={_quoted(value)}' for name, value in every.items()), *more])}}}"
+        named = self._options.metric_prefix + self._options.metric_names.get(metric, metric)
+        return f"{named}{{{','.join([*(f'{name}={_quoted(value)}' for name, value in every.items()), *more])}}}"
 
 
 def _top_owner(
@@ -277,7 +310,7 @@ def _quoted(value: str) -> str:
 
 def none_found(walk: HistoryWalk, days: int) -> PrometheusError:
     """Return what to say when nothing was found at all."""
-    without = sum(walk.pods_without_owner.values())
+    without = len(walk.pods_without_owner)
     if without:
         return PrometheusError(
             f"{counted(without, 'pod')} found in {counted(days, 'day')} and none whose owner is known; allowed: a "
@@ -285,5 +318,6 @@ def none_found(walk: HistoryWalk, days: int) -> PrometheusError:
         )
     return PrometheusError(
         f"no container was found in {counted(days, 'day')}; allowed: a Prometheus with {_CPU}, {_MEMORY} of the "
-        "kubelets and kube_pod_owner of kube-state-metrics, --label and --label-name for what its labels are"
+        "kubelets and kube_pod_owner of kube-state-metrics; --label, --label-name, --metric-prefix and --metric-name "
+        "for what is called otherwise there"
     )

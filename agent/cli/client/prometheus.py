@@ -27,12 +27,28 @@ MOST_SERIES: Final = 20_000
 MOST_POINTS: Final = 11_000
 """Of one series, as Prometheus itself bounds it."""
 CONNECT_SECONDS: Final = 10.0
+TRIES: Final = 4
+"""Of one question that is put off."""
+AGAIN_SECONDS: Final = 2.0
+"""Where no header says when to come again."""
+MOST_WAIT_SECONDS: Final = 60.0
+_PUT_OFF: Final = (429, 502, 503, 504)
+_WHOLE: Final = {"partial_response": "false", "deny_partial_response": "1"}
+"""Thanos and VictoriaMetrics leave out what a part of them does not answer unless told not to; others pass it over."""
 _PIECE_BYTES: Final = 1 << 16
 _SHOWN: Final = 200
 
 
 class PrometheusError(Exception):
     """No answer, or none that can be believed; one line."""
+
+
+class _PutOffError(PrometheusError):
+    """Not now; the same may be asked again after some seconds."""
+
+    def __init__(self, text: str, retry_after_seconds: float) -> None:
+        super().__init__(text)
+        self.retry_after_seconds: Final = retry_after_seconds
 
 
 class BudgetSpentError(PrometheusError):
@@ -69,6 +85,8 @@ class _Data(msgspec.Struct):
 class _Answer(msgspec.Struct):
     status: Literal["success"]
     data: _Data
+    warnings: list[str] = []
+    is_partial: bool = msgspec.field(default=False, name="isPartial")
 
 
 class _Refusal(msgspec.Struct):
@@ -166,23 +184,35 @@ class PrometheusReader:
             raise BudgetSpentError(f"more than {self._options.most_samples} samples were read; allowed: --max-samples")
 
     def _asked(self, path: str, query: str, times: Mapping[str, str], kind: str) -> list[_Series]:
-        wait_seconds = self._next_seconds - self._clock()
-        if wait_seconds > 0:
-            self._sleep(wait_seconds)
-        self._next_seconds = self._clock() + 1.0 / self._options.queries_per_second
-        self.queries += 1
-        body = self._body(path, {"query": query, **times})
+        body = self._answered(path, {"query": query, **times, **_WHOLE})
         try:
             answer = msgspec.json.decode(body, type=_Answer)
         except (msgspec.DecodeError, RecursionError) as error:
-            raise self._lie(
-                f"its answer is not that of a Prometheus: {' '.join(str(error).split())[:_SHOWN]}"
-            ) from error
+            raise self._lie(f"its answer is not that of a Prometheus: {str(error)[:_SHOWN]}") from error
         if answer.data.resultType != kind:
             raise self._lie(f"its answer is a {answer.data.resultType}, not a {kind}")
+        if answer.is_partial or answer.warnings:
+            why = f": {answer.warnings[0][:_SHOWN]}" if answer.warnings else ""
+            raise self._lie(f"its answer is not whole{why}")
         if len(answer.data.result) > MOST_SERIES:
             raise self._lie(f"{len(answer.data.result)} series in one answer; allowed: {MOST_SERIES}")
         return answer.data.result
+
+    def _answered(self, path: str, fields: Mapping[str, str]) -> bytes:
+        """Ask at the pace that is allowed, and again where it is put off."""
+        for tries_left in reversed(range(TRIES)):
+            wait_seconds = self._next_seconds - self._clock()
+            if wait_seconds > 0:
+                self._sleep(wait_seconds)
+            self._next_seconds = self._clock() + 1.0 / self._options.queries_per_second
+            self.queries += 1
+            try:
+                return self._body(path, fields)
+            except _PutOffError as later:
+                if not tries_left:
+                    raise
+                self._next_seconds = self._clock() + min(later.retry_after_seconds, MOST_WAIT_SECONDS)
+        raise AssertionError("never here")
 
     def _body(self, path: str, fields: Mapping[str, str]) -> bytes:
         options = self._options
@@ -207,6 +237,10 @@ class PrometheusReader:
             raise PrometheusError(f"Prometheus at {options.url}: no answer: {_reason_of(error)}") from error
         if 300 <= answer.status < 400:
             raise self._lie(f"{answer.status}: it sends elsewhere; allowed: the address itself")
+        if answer.status in _PUT_OFF:
+            after = answer.headers.get("Retry-After", "")
+            seconds = float(after) if after.isascii() and after.isdigit() and len(after) < 6 else AGAIN_SECONDS
+            raise _PutOffError(str(self._lie(f"{answer.status}: {_refusal_of(body)}")), seconds)
         if answer.status != 200:
             raise self._lie(f"{answer.status}: {_refusal_of(body)}")
         return body
@@ -224,7 +258,8 @@ class PrometheusReader:
         return b"".join(pieces)
 
     def _lie(self, what: str) -> PrometheusError:
-        return PrometheusError(f"Prometheus at {self._options.url}: {what}")
+        plain = "".join(mark if mark.isprintable() else " " for mark in what)  # parts of it are from there
+        return PrometheusError(f"Prometheus at {self._options.url}: {' '.join(plain.split())}")
 
 
 def address_of(url: str) -> str | None:

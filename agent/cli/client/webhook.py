@@ -205,6 +205,14 @@ def _address_of(url: str, verb: str) -> tuple[str, str]:
     return given, host
 
 
+def api_from(arguments: argparse.Namespace) -> Api | None:
+    """Return the API server that the options name; None = they name none."""
+    forward: WebhookForward | None = getattr(arguments, FORWARD, None)
+    if forward is not None:
+        return forward.api
+    return None if arguments.kubeconfig is None else _api_of(arguments.kubeconfig, arguments.verb)
+
+
 def _api_of(kubeconfig: Path, verb: str) -> Api:
     from agent.kube.api import HttpApi
     from agent.kube.credentials import from_kubeconfig

@@ -157,7 +157,7 @@ def _advice_lines(advice: AdviceBody) -> Iterator[Line]:
     yield (_label("why"), Span("; ".join(seen)))
     if advice.imported_hours:
         hours = counted(advice.imported_hours, "hour")
-        note = f"{hours} of seven days from Prometheus: peaks between scrapes are not seen, 10 % is added"
+        note = f"{hours} of seven days were imported: peaks between scrapes are not seen, 10 % is added"
         yield (_label(""), Span(note, Tone.NOTE))
 
 

@@ -8,6 +8,7 @@ is not in a spec, and not known. Values of the environment may be secrets: no te
 Source:
     ``Arguments::parse`` and ``Arguments::set_heap_size`` of HotSpot (src/hotspot/share/runtime/arguments.cpp) and the
     java launcher (JDK_JAVA_OPTIONS stand before the command line's); Go's runtime/debug.SetMemoryLimit; node --help.
+    Each was tried on OpenJDK 17.0.15 (-XX:+PrintFlagsFinal), Node 20.20 (v8.getHeapStatistics) and Go 1.26.
 """
 
 from __future__ import annotations
@@ -23,6 +24,13 @@ from agent.core.numbers.units import INT64_MAX, MIB
 
 _JAVA_DEFAULT_RATIO: Final = 0.25
 """MaxRAMPercentage where nothing is stated."""
+_JAVA_SMALL_BYTES: Final = 126 * MIB
+"""HotSpot's MaxHeapSize by default: a smaller share is raised to it, and of a limit below twice that it takes half."""
+_NODE_DEFAULT_RATIO: Final = 0.5
+"""V8 takes so much of the limit, which Node tells it of, ..."""
+_NODE_SMALL_BYTES: Final = 256 * MIB
+_NODE_MOST_BYTES: Final = 2048 * MIB
+"""... within these; of 16 GiB and more it takes four, and there a heap of two is taken to need no larger limit."""
 _JAVA_SIZE: Final = "a size such as 512m or 4g that the spec itself states"
 _JAVA_PERCENT: Final = "a number above 0, at most 100, that the spec itself states"
 _GO_SIZE: Final = "bytes such as 900MiB or 2GiB, or off, that the spec itself states"
@@ -31,13 +39,20 @@ _COMMAND_LINE: Final = "the command line"
 _UNITS: Final = {"": 1, "B": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40} | {
     f"{letter}iB": 1 << shift for letter, shift in (("K", 10), ("M", 20), ("G", 30), ("T", 40))
 }
-_JAVA_FORM: Final = re.compile(r"(\d{1,19}|\$\(\w+\))([kKmMgGtT]?)", re.ASCII)
+_JAVA_FORM: Final = re.compile(r"(\d{1,19}|0[xX][0-9a-fA-F]{1,16}|\$\(\w+\))([kKmMgGtT]?)", re.ASCII)
 _GO_FORM: Final = re.compile(r"(\d{1,19}|\$\(\w+\))(|B|[KMGT]iB)", re.ASCII)
 _NODE_FORM: Final = re.compile(r"(\d{1,19}|\$\(\w+\))()", re.ASCII)
 _PERCENT_FORM: Final = re.compile(r"\d{1,3}(\.\d{0,9})?", re.ASCII)
 _REFERENCE: Final = re.compile(r"\$\$|\$\((\w+)\)", re.ASCII)
 """As Kubernetes fills in names in command, args and environment; two dollars are one that stays."""
-_SHELL_REFERENCE: Final = re.compile(r"\$(?:\{(\w+)\}|([A-Za-z_]\w*))", re.ASCII)
+_SHELL_REFERENCE: Final = re.compile(r"\$(?:\{(\w+)(?::?-([^}]*))?\}|([A-Za-z_]\w*))", re.ASCII)
+_UNKNOWN: Final = re.compile(r"\$\((\w+)\)|\$\{(\w+)\}|\$\*|\$@", re.ASCII)
+"""A word that nothing here fills in: there may be flags in it."""
+_NO_TEXT: Final = re.compile(r"\\\r?\n|^[ \t]*#.*$", re.MULTILINE)
+"""Of a script: the end of a line that goes on in the next one, and remarks."""
+_SHELL_OPERATORS: Final = ";<>|&"
+_ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.ASCII | re.DOTALL)
+_SCRIPT_ASSIGNMENT: Final = re.compile(r"(?<![^\s;&])([A-Za-z_]\w*)=(\"[^\"]*\"|'[^']*'|[^\s;&]*)", re.ASCII)
 
 _JAVA_CONVENTIONS: Final = ("JAVA_OPTS", "JVM_OPTS", "CATALINA_OPTS", "KAFKA_HEAP_OPTS", "ES_JAVA_OPTS")
 """Of start scripts, not of the runtime; they put them onto the command line."""
@@ -47,7 +62,6 @@ _ENVIRONMENT: Final = {
     LanguageRuntime.NODE: ("NODE_OPTIONS", "NODE_ENV"),
     LanguageRuntime.PYTHON: ("PYTHONUNBUFFERED", "PYTHONPATH", "PYTHONDONTWRITEBYTECODE"),
 }
-WATCHED_NAMES: Final = frozenset(name for names in _ENVIRONMENT.values() for name in names)
 _PROGRAMS: Final = {
     "java": LanguageRuntime.JAVA,
     "node": LanguageRuntime.NODE,
@@ -97,7 +111,19 @@ _IMAGES: Final = (
 )
 _PLAIN: Final = {runtime: RuntimeProfile(runtime=runtime) for runtime in LanguageRuntime}
 """Of those of whom nothing more is known: one object for all."""
-_JAVA_BY_DEFAULT: Final = RuntimeProfile(runtime=LanguageRuntime.JAVA, limit_share_ratio=_JAVA_DEFAULT_RATIO)
+_BY_DEFAULT: Final = {
+    **_PLAIN,
+    LanguageRuntime.JAVA: RuntimeProfile(
+        runtime=LanguageRuntime.JAVA, limit_share_ratio=_JAVA_DEFAULT_RATIO, small_heap_bytes=_JAVA_SMALL_BYTES
+    ),
+    LanguageRuntime.NODE: RuntimeProfile(
+        runtime=LanguageRuntime.NODE,
+        limit_share_ratio=_NODE_DEFAULT_RATIO,
+        small_heap_bytes=_NODE_SMALL_BYTES,
+        most_heap_bytes=_NODE_MOST_BYTES,
+    ),
+}
+"""Of those that are told nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,22 +153,49 @@ def profile_of(launch: Launch, ordered: LanguageRuntime | None) -> RuntimeProfil
     """
     if ordered is LanguageRuntime.NONE:
         return None
-    environment = _filled_in(launch.environment)
-    words = _words(launch, environment)
-    runtime = ordered or _runtime_of(words, launch)
+    start = _Start.of(launch)
+    runtime = ordered or _runtime_of(start, launch)
     if runtime is None:
         return None
     settings = _Settings(runtime, launch.environment)
     if runtime is LanguageRuntime.JAVA:
-        return _java(words, environment, settings)
+        return _java(start, settings)
     if runtime is LanguageRuntime.NODE:
-        return _node(words, environment, settings)
+        return _node(start, settings)
     if runtime is LanguageRuntime.GO:
-        limit = environment.get("GOMEMLIMIT")
+        limit = start.environment.get("GOMEMLIMIT")
         if limit and limit != "off":
             settings.take_size(limit, _GO_FORM, 1, _GO_SIZE, "GOMEMLIMIT")
-        return settings.profile(_PLAIN[runtime])
+        elif "GOMEMLIMIT" in start.hidden:
+            settings.hide("GOMEMLIMIT")
+        return settings.profile()
     return _PLAIN[runtime]
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    """A command line word by word, a shell's script among them, and the environment, filled in as far as known."""
+
+    words: Sequence[str]
+    environment: Mapping[str, str]
+    hidden: frozenset[str]
+    """Names of the environment whose texts come from elsewhere."""
+
+    @classmethod
+    def of(cls, launch: Launch) -> _Start:
+        environment = _filled_in(launch.environment)
+        words = [_expanded(word, environment) for word in (*launch.command, *launch.args)]
+        script = _script(words)
+        if script is not None:
+            environment |= {found[1]: found[2].strip("\"'") for found in _SCRIPT_ASSIGNMENT.finditer(script)}
+            words = _split_script(_SHELL_REFERENCE.sub(lambda found: _of_shell(found, environment, launch), script))
+        elif words and _program(words[0]) == "env":
+            for word in words[1:]:
+                if (found := _ASSIGNMENT.fullmatch(word)) is None:
+                    break
+                environment[found[1]] = found[2]
+        hidden = {name for name, value in launch.environment.items() if value is None and name not in environment}
+        return cls(words, environment, frozenset(hidden))
 
 
 class _Settings:
@@ -150,84 +203,109 @@ class _Settings:
 
     def __init__(self, runtime: LanguageRuntime, environment: Mapping[str, str | LimitReference | None]) -> None:
         self._runtime, self._environment = runtime, environment
-        self._heap_bytes: int | None = None
-        self._share_ratio: float | None = None
-        self._source = ""
-        self._fault = ""
-        self.has_size = False
+        self._profile = _BY_DEFAULT[runtime]
 
     def take_size(self, text: str, form: re.Pattern[str], unit_bytes: int, allowed: str, source: str) -> None:
         """Record the size of the heap; one that is the limit's is a share of that."""
-        self._fault = ""  # the last one wins, and one before it is no matter
         found = form.fullmatch(text)
         amount, unit = found.groups() if found is not None else ("", "")
         scale = unit_bytes * _UNITS[unit if unit in _UNITS else unit.lower()]
         limit = self._environment.get(amount[2:-1]) if amount.startswith("$(") else None
-        self.has_size, self._source = True, source
-        self._heap_bytes = self._share_ratio = None
         if isinstance(limit, LimitReference):
-            self._share_ratio = scale / limit.divisor_bytes
-        elif not amount.isdecimal() or int(amount) * scale > INT64_MAX:
-            self._fault = f"{source} is not understood ({allowed})"
-        else:
-            self._heap_bytes = int(amount) * scale or None
+            share = scale / limit.divisor_bytes
+            self._profile = RuntimeProfile(runtime=self._runtime, limit_share_ratio=share, heap_source=source)
+            return
+        size_bytes = _whole(amount) * scale if amount and not amount.startswith("$") else INT64_MAX + 1
+        if size_bytes > INT64_MAX:
+            self._fail(source, allowed)
+        elif size_bytes:
+            self._profile = RuntimeProfile(runtime=self._runtime, heap_bytes=size_bytes, heap_source=source)
 
     def take_share(self, ratio: float | None, allowed: str, source: str) -> None:
         """Record the share of the limit that is heap; None = it is not understood."""
-        self._share_ratio, self._source = ratio, source
-        self._fault = "" if ratio is not None else f"{source} is not understood ({allowed})"
+        if ratio is None:
+            self._fail(source, allowed)
+        else:
+            small = _JAVA_SMALL_BYTES if self._runtime is LanguageRuntime.JAVA else 0
+            self._profile = RuntimeProfile(
+                runtime=self._runtime, limit_share_ratio=ratio, small_heap_bytes=small, heap_source=source
+            )
 
-    def profile(self, otherwise: RuntimeProfile) -> RuntimeProfile:
-        """Return what comes of them, else what holds where nothing is stated."""
-        if not self._source or (self._heap_bytes is None and self._share_ratio is None and not self._fault):
-            return otherwise
-        return RuntimeProfile(
-            runtime=self._runtime,
-            heap_bytes=None if self._fault else self._heap_bytes,
-            heap_source=self._source,
-            limit_share_ratio=None if self._fault else self._share_ratio,
-            fault=self._fault,
-        )
+    def take_share_of(self, text: str, source: str) -> None:
+        """Record that the share is one of a stated size, not of the limit."""
+        share = self._profile
+        if share.limit_share_ratio is None:
+            return
+        self.take_size(text, _JAVA_FORM, 1, _JAVA_SIZE, source)
+        if self._profile.heap_bytes is not None:
+            self._profile = replace(self._profile, heap_bytes=share.heap_within(self._profile.heap_bytes) or None)
+        elif self._profile.limit_share_ratio is not None:
+            of_limit = self._profile.limit_share_ratio * share.limit_share_ratio
+            self._profile = replace(self._profile, limit_share_ratio=of_limit)
+
+    def take_least(self, text: str) -> None:
+        """Record what the heap is at its start, which it is at least."""
+        found = _JAVA_FORM.fullmatch(text)
+        if found is not None and not found[1].startswith("$"):
+            size_bytes = _whole(found[1]) * _UNITS[found[2].lower()]
+            self._profile = replace(self._profile, initial_heap_bytes=min(size_bytes, INT64_MAX))
+
+    def ignore_limit(self) -> None:
+        """Record that what is not stated goes by the node's memory."""
+        if self._profile.limit_share_ratio is not None:
+            self._profile = _PLAIN[self._runtime]
+
+    def hide(self, place: str) -> None:
+        """Record that flags may stand where nobody outside can read them."""
+        if not self._profile.fault:
+            self._profile = replace(self._profile, hidden=place)
+
+    def profile(self) -> RuntimeProfile:
+        """Return what comes of them."""
+        return self._profile
+
+    def _fail(self, source: str, allowed: str) -> None:
+        fault = f"{source} is not understood ({allowed})"
+        self._profile = RuntimeProfile(runtime=self._runtime, heap_source=source, fault=fault)
 
 
-def _java(words: Sequence[str], environment: Mapping[str, str], settings: _Settings) -> RuntimeProfile:
-    """Return the profile of a Java virtual machine: -Xmx wins over shares, wherever both stand."""
-    sizes: tuple[str, str] | None = None
-    share: tuple[str, str, str] | None = None
-    memory: tuple[str, str] | None = None
+def _java(start: _Start, settings: _Settings) -> RuntimeProfile:
+    """Return the profile of a Java virtual machine: -Xmx wins over shares, a percentage over a fraction."""
+    stated: dict[str, tuple[str, str]] = {}
     knows_container = True
-    for flag, place in _java_flags(words, environment):
+    hidden = ""
+    for flag, place in _java_flags(start):
         name, _, value = flag.partition("=")
-        if flag.startswith("-Xmx"):
-            sizes = (flag.removeprefix("-Xmx"), f"-Xmx in {place}")
-        elif name == "-XX:MaxHeapSize":
-            sizes = (value, f"{name} in {place}")
-        elif name in ("-XX:MaxRAMPercentage", "-XX:MaxRAMFraction"):
-            share = (name, value, f"{name} in {place}")
-        elif name == "-XX:MaxRAM":
-            memory = (value, f"{name} in {place}")
-        elif flag in ("-XX:-UseContainerSupport", "-XX:+UseContainerSupport"):
+        if flag.startswith(("-Xmx", "-mx", "-Xms")):
+            name, value = flag[: flag.index("m") + 2], flag[flag.index("m") + 2 :]
+        name = {"-mx": "-Xmx", "-XX:InitialHeapSize": "-Xms"}.get(name, name)
+        if flag in ("-XX:-UseContainerSupport", "-XX:+UseContainerSupport"):
             knows_container = "+" in flag
-    if sizes is not None:
-        settings.take_size(sizes[0], _JAVA_FORM, 1, _JAVA_SIZE, sizes[1])
-        return settings.profile(_PLAIN[LanguageRuntime.JAVA])
-    ratio: float | None = _JAVA_DEFAULT_RATIO
-    if share is not None:
-        ratio = _share(*share[:2])
-        settings.take_share(ratio, _JAVA_PERCENT, share[2])
-    if memory is not None and ratio is not None:
-        # A share of what is stated, not of the limit.
-        settings.take_size(memory[0], _JAVA_FORM, 1, _JAVA_SIZE, memory[1])
-        stated = settings.profile(_PLAIN[LanguageRuntime.JAVA])
-        heap_bytes, limit_share = stated.heap_bytes, stated.limit_share_ratio
-        return replace(
-            stated,
-            heap_bytes=None if heap_bytes is None else int(heap_bytes * ratio),
-            limit_share_ratio=None if limit_share is None else limit_share * ratio,
-        )
-    if not knows_container and ratio is not None:
-        return _PLAIN[LanguageRuntime.JAVA]  # a share of the node's memory
-    return settings.profile(_JAVA_BY_DEFAULT)
+        elif flag and name not in ("-XX:VMOptionsFile", "-XX:Flags"):
+            stated[name] = value, f"{name} in {place}"
+        else:
+            hidden = place
+        if name in ("-Xmx", "-XX:MaxHeapSize"):
+            stated["heap"] = stated[name]
+            hidden = ""  # what comes before it does not count
+    if "heap" in stated:
+        size, source = stated["heap"]
+        settings.take_size(size, _JAVA_FORM, 1, _JAVA_SIZE, source)
+    else:
+        for name in ("-XX:MaxRAMPercentage", "-XX:MaxRAMFraction"):
+            if name in stated:
+                value, source = stated[name]
+                settings.take_share(_share(name, value), _JAVA_PERCENT, source)
+                break
+        if "-XX:MaxRAM" in stated:
+            settings.take_share_of(*stated["-XX:MaxRAM"])
+        elif not knows_container:
+            settings.ignore_limit()
+        if "-Xms" in stated:
+            settings.take_least(stated["-Xms"][0])
+    if hidden:
+        settings.hide(hidden)
+    return settings.profile()
 
 
 def _share(name: str, value: str) -> float | None:
@@ -238,32 +316,48 @@ def _share(name: str, value: str) -> float | None:
     return number / 100.0 if 0 < number <= 100 else None
 
 
-def _java_flags(words: Sequence[str], environment: Mapping[str, str]) -> Iterator[tuple[str, str]]:
-    """Return the flags that a Java virtual machine takes, in its order, and where each stands."""
-    for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", *_JAVA_CONVENTIONS):
-        yield from ((flag, name) for flag in _split(environment.get(name, "")))
-    yield from ((flag, _COMMAND_LINE) for flag in _own_flags(words, ("java",), _JAVA_WITH_VALUE, _JAVA_PROGRAM))
-    yield from ((flag, "_JAVA_OPTIONS") for flag in _split(environment.get("_JAVA_OPTIONS", "")))
+def _java_flags(start: _Start) -> Iterator[tuple[str, str]]:
+    """Return the flags that a Java virtual machine takes, in its order, and where each stands; empty = not known."""
+    is_own = _place(start.words, ("java",)) is not None  # then no script of others is between
+    conventions = () if is_own else _JAVA_CONVENTIONS
+    for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", *conventions):
+        yield from _java_options(start, name)
+    yield from ((flag, _COMMAND_LINE) for flag in _own_flags(start.words, ("java",), _JAVA_WITH_VALUE, _JAVA_PROGRAM))
+    yield from _java_options(start, "_JAVA_OPTIONS")
 
 
-def _node(words: Sequence[str], environment: Mapping[str, str], settings: _Settings) -> RuntimeProfile:
+def _java_options(start: _Start, name: str) -> Iterator[tuple[str, str]]:
+    if name in start.hidden:
+        yield "", name
+    for flag in _split(start.environment.get(name, ""), quotes="\"'", escape=""):
+        yield "" if _is_unknown(flag) else flag, name
+
+
+def _node(start: _Start, settings: _Settings) -> RuntimeProfile:
     """Return the profile of a Node process; the percentage wins over the size, wherever both stand."""
     sizes: tuple[str, str] | None = None
     share: tuple[str, str] | None = None
-    flags = [(flag, "NODE_OPTIONS") for flag in _split(environment.get("NODE_OPTIONS", ""))]
-    flags += [(flag, _COMMAND_LINE) for flag in _own_flags(words, ("node", "nodejs"), _NODE_WITH_VALUE, frozenset())]
+    hidden = "NODE_OPTIONS" if "NODE_OPTIONS" in start.hidden else ""
+    options = _split(start.environment.get("NODE_OPTIONS", ""), quotes='"', escape="\\")
+    flags = [("" if _is_unknown(flag) else flag, "NODE_OPTIONS") for flag in options]
+    own = _own_flags(start.words, ("node", "nodejs"), _NODE_WITH_VALUE, frozenset())
+    flags += [(flag, _COMMAND_LINE) for flag in own]
     for flag, place in flags:
         name, _, value = flag.partition("=")
-        name = name.replace("_", "-")  # V8 takes both
-        if name == "--max-old-space-size":
-            sizes = (value, f"{name} in {place}")
+        name = f"--{name.lstrip('-')}".replace("_", "-")  # V8 takes all of these
+        if not flag:
+            hidden = place
+        elif name == "--max-old-space-size":
+            sizes, hidden = (value, f"{name} in {place}"), ""
         elif name == "--max-old-space-size-percentage":
-            share = (value, f"{name} in {place}")
+            share, hidden = (value, f"{name} in {place}"), ""
     if share is not None:
         settings.take_share(_share("", share[0]), _JAVA_PERCENT, share[1])
     elif sizes is not None:
         settings.take_size(sizes[0], _NODE_FORM, MIB, _NODE_SIZE, sizes[1])
-    return settings.profile(_PLAIN[LanguageRuntime.NODE])
+    if hidden:
+        settings.hide(hidden)
+    return settings.profile()
 
 
 def _own_flags(
@@ -272,9 +366,10 @@ def _own_flags(
     """Return the flags of a runtime itself on a command line: those of the program that it runs come after them.
 
     Where its own name does not stand there (the image's entry point has it, or a script) all up to the program count.
+    What cannot be read there, a file of arguments or a name that nothing fills in, is an empty one.
     """
-    start = next((place + 1 for place, word in enumerate(words) if _program(word) in programs), None)
-    rest = iter(words if start is None else words[start:])
+    start = _place(words, programs)
+    rest = iter(words if start is None else words[start + 1 :])
     for word in rest:
         if word in last:
             return
@@ -282,13 +377,24 @@ def _own_flags(
             next(rest, None)
         elif word.startswith("-"):
             yield word
-        elif start is not None and not word.startswith("@"):  # a file of arguments: what it holds is not known
+        elif _is_unknown(word) or (start is not None and word.startswith("@")):
+            yield ""
+        elif start is not None:
             return
 
 
-def _runtime_of(words: Sequence[str], launch: Launch) -> LanguageRuntime | None:
+def _place(words: Sequence[str], programs: Iterable[str]) -> int | None:
+    """Return where one of the programs is called; None = nowhere."""
+    return next((place for place, word in enumerate(words) if _program(word) in programs), None)
+
+
+def _is_unknown(word: str) -> bool:
+    return _UNKNOWN.fullmatch(word) is not None
+
+
+def _runtime_of(start: _Start, launch: Launch) -> LanguageRuntime | None:
     """Return the runtime that the command line names, else the one that the environment is for, else the image's."""
-    for word in words:
+    for word in start.words:
         program = _program(word)
         runtime = LanguageRuntime.PYTHON if _PYTHON_PROGRAM.fullmatch(program) else _PROGRAMS.get(program)
         if runtime is not None:
@@ -297,7 +403,8 @@ def _runtime_of(words: Sequence[str], launch: Launch) -> LanguageRuntime | None:
             return LanguageRuntime.JAVA
         if word.replace("_", "-").startswith("--max-old-space-size"):
             return LanguageRuntime.NODE
-    known = [runtime for runtime, names in _ENVIRONMENT.items() if any(name in launch.environment for name in names)]
+    names = {*launch.environment, *start.environment}
+    known = [runtime for runtime, watched in _ENVIRONMENT.items() if any(name in names for name in watched)]
     if len(known) == 1:
         return known[0]
     name = (launch.image or "").partition("@")[0].rpartition("/")[2].partition(":")[0]
@@ -308,20 +415,26 @@ def _program(word: str) -> str:
     return word.rpartition("/")[2]
 
 
-def _words(launch: Launch, environment: Mapping[str, str]) -> list[str]:
-    """Return the command line word by word, a shell's script among them, with names filled in as far as known."""
-    words = [_expanded(word, environment) for word in (*launch.command, *launch.args)]
-    if not words or _program(words[0]) not in _SHELLS:
-        return words
-    script = next((place + 1 for place, word in enumerate(words) if re.fullmatch(r"-[a-z]*c", word)), len(words))
-    if script >= len(words):
-        return words
+def _script(words: Sequence[str]) -> str | None:
+    """Return the script that a shell is given on the command line, also behind a program such as tini; None = none."""
+    shell = _place(words, _SHELLS)
+    if shell is None:
+        return None
+    option = next((at for at, word in enumerate(words) if at > shell and re.fullmatch(r"-[a-z]*c", word)), len(words))
+    return _NO_TEXT.sub(" ", words[option + 1]) if option + 1 < len(words) else None
 
-    def filled(found: re.Match[str]) -> str:
-        name = found[1] or found[2]
-        return environment.get(name, f"$({name})")
 
-    return _split(_SHELL_REFERENCE.sub(filled, words[script]))
+def _of_shell(found: re.Match[str], environment: Mapping[str, str], launch: Launch) -> str:
+    """Return what a shell fills in for a name; one that is known nowhere stays, as a name."""
+    name: str = found[1] or found[3]
+    otherwise = found[2] if found[2] is not None and name not in launch.environment else f"${{{name}}}"
+    return environment.get(name, otherwise)
+
+
+def _split_script(script: str) -> list[str]:
+    lexer = shlex.shlex(script, posix=True, punctuation_chars=_SHELL_OPERATORS)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    return _words_of(lexer, script)
 
 
 def _filled_in(stated: Mapping[str, str | LimitReference | None]) -> dict[str, str]:
@@ -344,9 +457,20 @@ def _expanded(text: str, environment: Mapping[str, str]) -> str:
     return _REFERENCE.sub(lambda found: "$" if found[1] is None else environment.get(found[1], found[0]), text)
 
 
-def _split(text: str) -> list[str]:
-    """Split options as a shell does; at blanks alone where quotes do not match."""
+def _split(text: str, *, quotes: str, escape: str) -> list[str]:
+    """Split options at blanks outside quotes."""
+    lexer = shlex.shlex(text, posix=True)
+    lexer.whitespace_split, lexer.commenters, lexer.quotes, lexer.escape = True, "", quotes, escape
+    return _words_of(lexer, text)
+
+
+def _words_of(lexer: shlex.shlex, text: str) -> list[str]:
+    """Return all words; split at blanks alone where quotes do not match."""
     try:
-        return shlex.split(text)
+        return list(lexer)
     except ValueError:
         return text.split()
+
+
+def _whole(digits: str) -> int:
+    return int(digits, 16 if digits[:2].lower() == "0x" else 10)

@@ -12,6 +12,8 @@ from typing import Final
 
 _NON_HEAP_PARTS: Final = 4
 """Beside a fixed heap at least a quarter of it is asked for: threads, code, classes, buffers."""
+_GO_BESIDE_PARTS: Final = 9
+"""GOMEMLIMIT counts all that Go itself manages: a ninth is left beside it, so that nine tenths of a limit fit it."""
 
 
 class LanguageRuntime(StrEnum):
@@ -36,19 +38,26 @@ class RuntimeProfile:
     """Where that, or the share, is stated: ``-Xmx in JAVA_TOOL_OPTIONS``; empty = nowhere, the runtime's default."""
     limit_share_ratio: float | None = None
     """Share of its memory limit that it takes for its heap, 0..1, read at its start; None = it does not go by it."""
+    small_heap_bytes: int = 0
+    """What it takes where that share is less, of limits below twice this their half; 0 = the share holds of any."""
+    most_heap_bytes: int | None = None
+    """What it takes at most, where it goes by its limit; None = no such bound."""
+    initial_heap_bytes: int = 0
+    """What it takes at its start (-Xms), and so at least; 0 = nothing is stated."""
+    hidden: str = ""
+    """Where flags may stand that nobody outside can read, and that would win; empty = nowhere in the spec."""
     fault: str = ""
     """A flag that is not understood and what is allowed, without its value, which may be a secret; empty = none."""
 
     @property
     def reads_limit_at_start(self) -> bool:
-        """Return whether it sized its heap by the memory limit as it was at its start."""
-        return self.limit_share_ratio is not None
+        """Return whether it sized its heap by the memory limit as it was at its start, or may have."""
+        return self.limit_share_ratio is not None or bool(self.hidden)
 
     @property
     def limit_floor_bytes(self) -> int:
-        """Return what its memory limit must not fall below: the heap and a quarter of it; 0 = no fixed heap."""
-        heap = self.heap_bytes or 0
-        return heap + -(-heap // _NON_HEAP_PARTS)
+        """Return what its memory limit must not fall below: the heap and what is beside it; 0 = no fixed heap."""
+        return self._with_rest(self.heap_bytes or 0)
 
     def request_floor_bytes(self, used_bytes: float) -> int:
         """Return what its memory request must not fall below: the heap and what is beside it; 0 = no fixed heap.
@@ -63,6 +72,28 @@ class RuntimeProfile:
 
         Of memory in use nobody outside knows what is heap, so all of it has to fit into the heap of a new limit.
         """
-        if self.limit_share_ratio is not None:
-            return int(used_bytes / self.limit_share_ratio)
-        return self.limit_floor_bytes
+        share, small = self.limit_share_ratio, self.small_heap_bytes
+        if share is None:
+            return self.limit_floor_bytes
+        if used_bytes <= small:
+            least = 2 * used_bytes
+        else:
+            heap = used_bytes if self.most_heap_bytes is None else min(used_bytes, self.most_heap_bytes)
+            least = max(int(heap / share), 2 * small)
+        return max(least, self._with_rest(self.initial_heap_bytes))
+
+    def heap_within(self, limit_bytes: int) -> int | None:
+        """Return the heap that it takes with a memory limit; None = that is not known."""
+        if self.fault or self.hidden:
+            return None
+        if self.limit_share_ratio is None:
+            return self.heap_bytes
+        if limit_bytes < 2 * self.small_heap_bytes:
+            return max(limit_bytes // 2, self.initial_heap_bytes)
+        heap = max(int(limit_bytes * self.limit_share_ratio), self.small_heap_bytes)
+        return max(heap if self.most_heap_bytes is None else min(heap, self.most_heap_bytes), self.initial_heap_bytes)
+
+    def _with_rest(self, heap_bytes: int) -> int:
+        """Return a heap and what is beside it at least, rounded up."""
+        parts = _GO_BESIDE_PARTS if self.runtime is LanguageRuntime.GO else _NON_HEAP_PARTS
+        return heap_bytes + -(-heap_bytes // parts)

@@ -1,4 +1,6 @@
-"""Hours of a workload that were not measured by agents but read from Prometheus, and how much they count. Core, pure.
+"""Hours of a workload that were not measured by agents but read elsewhere, and how much they count. Core, pure.
+
+Elsewhere is Prometheus, or a checkpoint of the Vertical Pod Autoscaler.
 
 They have a place of their own beside the classes of nodes, as a scrape does not tell on what kind of node it was. An
 hour that any agent told of is the agents': the imported one does not count there, whichever came first. Elsewhere it
@@ -11,7 +13,7 @@ in its database reads it as one more class.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
@@ -33,6 +35,8 @@ from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS, Distribution,
 from agent.core.history.sketch_key import SketchKey
 from agent.core.numbers.bucket_scheme import ExponentialScheme
 
+ImportSource = Literal["prometheus", "vpa-checkpoints"]
+"""Where hours are from. Those of a checkpoint, which knows no hours, take the place of no other."""
 IMPORTED: Final = NodeClass(instance_type="prometheus", cpus=0)
 """Where imported hours stand; no node is of this class."""
 WIDER_PERCENT: Final = 110

@@ -33,11 +33,16 @@ def runtime_words(profile: RuntimeProfile) -> str:
     source = f" ({profile.heap_source})" if profile.heap_source else ""
     if profile.fault:
         return f"{profile.runtime}, heap not known: {profile.fault}"
+    if profile.hidden:
+        return f"{profile.runtime}, heap not known: flags may stand in {profile.hidden}, and cannot be read from here"
     if profile.heap_bytes is not None:
         return f"{profile.runtime}, fixed heap {_text(profile.heap_bytes)}{source}"
     if profile.limit_share_ratio is not None:
-        source = source or " (its default)"
-        return f"{profile.runtime}, heap {profile.limit_share_ratio:.0%} of the limit that it read at start{source}"
+        source = source or " (its default; flags of its image are not seen)"
+        least = f", at least {_text(profile.initial_heap_bytes)} (-Xms)" if profile.initial_heap_bytes else ""
+        return (
+            f"{profile.runtime}, heap {profile.limit_share_ratio:.0%} of the limit that it read at start{source}{least}"
+        )
     return f"{profile.runtime}, no heap size is stated"
 
 
@@ -58,11 +63,11 @@ def _sentences(profile: RuntimeProfile, limit_bytes: int, memory: Advice) -> Ite
             yield f"the limit is not lowered: {name} reads its limit at start"
         if memory.limit is not None and memory.limit > limit_bytes:
             yield f"a limit of {_text(memory.limit)} is used after a restart: {name} reads its limit at start"
-    share = profile.limit_share_ratio
-    heap_bytes = profile.heap_bytes if share is None else int(limit_bytes * share)
+    heap_bytes = profile.heap_within(limit_bytes)
     if heap_bytes is None:
-        if not profile.fault:
-            yield from _untold(name, limit_bytes)
+        if name is LanguageRuntime.GO and not (profile.fault or profile.hidden):
+            size_mib = int(limit_bytes * _GO_SHARE) // MIB
+            yield f"go knows no limit: GOMEMLIMIT={size_mib}MiB would have it collect before the kernel kills it"
         return
     heap, limit = _text(heap_bytes), _text(limit_bytes)
     if heap_bytes > limit_bytes * _TIGHT_SHARE and name is not LanguageRuntime.GO:
@@ -70,22 +75,24 @@ def _sentences(profile: RuntimeProfile, limit_bytes: int, memory: Advice) -> Ite
         yield f"a heap of {heap} leaves {left} of the limit of {limit} for all else, less than a quarter of the heap"
     elif heap_bytes > limit_bytes * _GO_SHARE:
         yield f"GOMEMLIMIT is {heap} of a limit of {limit}: nine tenths would leave room for what go does not count"
-    elif share is not None and share < _WASTEFUL_SHARE and name is LanguageRuntime.JAVA:
-        fits = _text(math.ceil(heap_bytes / _JAVA_SHARE / MIB) * MIB)
-        yield f"heap {heap} of {limit} limit: -XX:MaxRAMPercentage={_JAVA_SHARE * 100:.0f} would fit in {fits}"
+    elif profile.limit_share_ratio is not None and heap_bytes < limit_bytes * _NODE_SHARE:
+        yield from _of_limit(profile, heap_bytes, limit_bytes)
     if profile.heap_bytes is not None and memory.peak is not None and memory.peak < heap_bytes * _IDLE_SHARE:
         used, floor = _text(math.ceil(memory.peak)), _text(profile.limit_floor_bytes)
         yield f"{profile.heap_source}: {heap} of heap, {used} in use in all: a smaller one needs less than {floor}"
 
 
-def _untold(name: LanguageRuntime, limit_bytes: int) -> Iterator[str]:
-    """Return advice for those who could be told how much there is, and were not."""
-    if name is LanguageRuntime.GO:
-        size_mib = int(limit_bytes * _GO_SHARE) // MIB
-        yield f"go knows no limit: GOMEMLIMIT={size_mib}MiB would have it collect before the kernel kills it"
-    elif name is LanguageRuntime.NODE:
+def _of_limit(profile: RuntimeProfile, heap_bytes: int, limit_bytes: int) -> Iterator[str]:
+    """Return advice for those who take a small part of their limit."""
+    heap, limit = _text(heap_bytes), _text(limit_bytes)
+    if profile.runtime is LanguageRuntime.JAVA and heap_bytes < limit_bytes * _WASTEFUL_SHARE:
+        fits_bytes = math.ceil(heap_bytes / _JAVA_SHARE / MIB) * MIB
+        if 2 * profile.small_heap_bytes <= fits_bytes < limit_bytes:  # of less it would take half, whatever it is told
+            fits = _text(fits_bytes)
+            yield f"heap {heap} of {limit} limit: -XX:MaxRAMPercentage={_JAVA_SHARE * 100:.0f} would fit in {fits}"
+    elif profile.runtime is LanguageRuntime.NODE and not profile.heap_source:
         size_mib = int(limit_bytes * _NODE_SHARE) // MIB
-        yield f"no heap size is stated: --max-old-space-size={size_mib} would use three quarters of the limit"
+        yield f"node takes {heap} of {limit} by itself: --max-old-space-size={size_mib} would use three quarters of it"
 
 
 def _text(amount_bytes: int) -> str:

@@ -1,4 +1,4 @@
-"""The bodies of imported history: hours of containers as they were read from Prometheus, and what became of them.
+"""The bodies of imported history: hours of containers as they were read elsewhere, and what became of them.
 
 Webhook; JSON in camelCase. The types are the schema, as those of ``reports.bodies``. Hours are UTC, by the clock of
 Prometheus: unlike a node's report, they are of the past.
@@ -6,12 +6,12 @@ Prometheus: unlike a node's report, they are of the past.
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final
 
 import msgspec
 from msgspec import Meta
 
-from agent.core.history.imported import ImportedHour
+from agent.core.history.imported import ImportedHour, ImportSource
 from agent.core.history.rollup import SCHEMA_VERSION, Distribution
 from agent.webhook.reports.bodies import MAX_BYTES, Body, Kind, Label, ObjectName, RefusedRowBody
 
@@ -85,10 +85,11 @@ class ImportedHourBody(Body, kw_only=True, omit_defaults=True):
 
 
 class HistoryBody(Body, kw_only=True):
-    """Hours to be taken. An hour that is there already from an import is replaced; what agents told stays."""
+    """Hours to be taken. What agents told stays, and an hour of Prometheus replaces one that was imported before."""
 
     schema: Annotated[int, Meta(ge=1, le=SCHEMA_VERSION)] = SCHEMA_VERSION
-    source: Literal["prometheus"] = "prometheus"
+    source: ImportSource = "prometheus"
+    """Hours of ``vpa-checkpoints`` replace none."""
     rows: list[ImportedHourBody]
 
 
@@ -96,7 +97,7 @@ class RawHistoryBody(Body, kw_only=True):
     """The same, its rows not read yet."""
 
     schema: Annotated[int, Meta(ge=1, le=SCHEMA_VERSION)]
-    source: Literal["prometheus"]
+    source: ImportSource
     rows: list[msgspec.Raw]
 
 

@@ -1,4 +1,4 @@
-"""Takes history that was read elsewhere: hours of Prometheus, so that the first day is not without any.
+"""Takes history that was read elsewhere, such as hours of Prometheus, so that the first day is not without any.
 
 Webhook; any thread that may wait. It needs a right of its own, RBAC's verb ``create`` on the path: who may read may not
 write, and no node may. The database has the hours when the answer says so; every replica's memory, this one's too, when
@@ -126,11 +126,14 @@ class Importer:
             raise NotAReport("Content-Encoding: this one is not read; allowed: gzip, identity")
         text = unpacked(call.body, encoding, most_bytes=self._settings.unpacked_bytes)
         access.charge(sender.node, CallKind.HISTORY, len(text))
-        rows = self._rows(text)
-        taken, refused = self._sound(rows)
+        body = self._read(text)
+        taken, refused = self._sound(body.rows)
         now = self._wall_clock()
         done = self._parts.store.take_imported(
-            [_stored(hour) for hour in taken], asked_by=sender.node, now_unix_seconds=now
+            [_stored(hour) for hour in taken],
+            asked_by=sender.node,
+            now_unix_seconds=now,
+            replaces=body.source == "prometheus",
         )
         is_known = True
         if done.id is not None:
@@ -138,21 +141,26 @@ class Importer:
             is_known = self._parts.wait_for(done.id, WAIT_SECONDS)
             log.info(
                 "history imported",
-                extra={"asked_by": sender.node, "hours": done.changed, "refused": len(refused)},
+                extra={
+                    "asked_by": sender.node,
+                    "source": body.source,
+                    "hours": done.changed,
+                    "refused": len(refused),
+                },
             )
-        body = HistoryAnswer(taken=len(taken), changed=done.changed, refused=refused, in_memory_too=is_known)
-        return HttpAnswer(body=msgspec.json.encode(body))
+        answer = HistoryAnswer(taken=len(taken), changed=done.changed, refused=refused, in_memory_too=is_known)
+        return HttpAnswer(body=msgspec.json.encode(answer))
 
-    def _rows(self, text: bytes) -> list[msgspec.Raw]:
+    def _read(self, text: bytes) -> RawHistoryBody:
         try:
-            rows = _BODY.decode(text).rows
+            body = _BODY.decode(text)
         except msgspec.ValidationError as error:
             raise NotAReport(fault_text(error)) from error
         except (msgspec.DecodeError, RecursionError) as error:
             raise NotAReport(f"the body is no JSON: {str(error)[:200]}") from error
-        if len(rows) > self._settings.rows:
-            raise ReportTooLarge(f"{len(rows)} rows; allowed: at most {self._settings.rows}")
-        return rows
+        if len(body.rows) > self._settings.rows:
+            raise ReportTooLarge(f"{len(body.rows)} rows; allowed: at most {self._settings.rows}")
+        return body
 
     def _sound(self, rows: list[msgspec.Raw]) -> tuple[list[ImportedHour], list[RefusedRowBody]]:
         newest = hour_of(self._wall_clock())

@@ -68,7 +68,7 @@ class AdviceBody(Body, kw_only=True):
     pods: int | None = None
     newest_age_seconds: float | None = None
     imported_hours: int = 0
-    """UTC hours of the last seven days of which no agent told: they count as read from Prometheus, with 10 % more."""
+    """UTC hours of the last seven days of which no agent told: they count as they were imported, with 10 % more."""
 
 
 class SignalBody(Body, kw_only=True):
@@ -188,7 +188,7 @@ class ContainerBody(Body, kw_only=True):
     quality: list[SizingQualityBody] = msgspec.field(default_factory=list)
     """By window; empty = no node told."""
     imported: SideBody | None = None
-    """What was read from Prometheus, as it was read; null = nothing."""
+    """What was imported, as it was read; null = nothing."""
     runs: list[PastRunBody] = msgspec.field(default_factory=list)
     """The last ones, newest first; of workloads whose pods end by themselves."""
 

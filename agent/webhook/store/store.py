@@ -272,17 +272,26 @@ class Store:
         with self._engine.writing(is_long=True) as connection:
             return store_forgetting.forgotten(connection, wish, now_unix_seconds)
 
-    def take_imported(self, sketches: Iterable[StoredSketch], *, asked_by: str, now_unix_seconds: float) -> Imported:
-        """Keep hours that were imported, over those that stand there, and write into the log that they are new.
+    def take_imported(
+        self, sketches: Iterable[StoredSketch], *, asked_by: str, now_unix_seconds: float, replaces: bool = True
+    ) -> Imported:
+        """Keep hours that were imported, and write into the log that they are new.
 
         Hours that stand there already as they are change nothing. No fold writes under their keys.
+
+        Args:
+            replaces: Whether they take the place of those that were imported before.
         """
         given = {(one.unix_hour, one.key): one for one in sketches}
         with self._engine.writing(is_long=True) as connection:
             keys, hours = {key for _, key in given}, {hour for hour, _ in given}
             known = {(one.unix_hour, one.key): one.payload for one in sketches_of(connection, keys, hours)}
             # In the order of the table, so that two who import the same wait for each other and do not lock.
-            changed = [given[place] for place in sorted(given) if known.get(place) != given[place].payload]
+            changed = [
+                given[place]
+                for place in sorted(given)
+                if place not in known or (replaces and known[place] != given[place].payload)
+            ]
             if not changed:
                 connection.rollback()
                 return Imported(id=None, changed=0)

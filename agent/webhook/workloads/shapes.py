@@ -78,7 +78,7 @@ class ContainerHistory:
     hours: tuple[HourPeak, ...]
     """Over all classes; imported ones where no agent told of the hour, with 10 % more."""
     imported: RowHistory | None = None
-    """What was read from Prometheus, as it was read; None = nothing."""
+    """What was imported, as it was read; None = nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -407,8 +407,10 @@ def test_a_container_keeps_the_sizes_of_its_flags_and_nothing_else_of_its_enviro
     assert runtime(env=env) == java
     assert runtime(env=env, command=["java"], args=["Main"]) == java
     assert runtime({"plimsoll.dev/runtime": "app=none"}, env=env) is None
-    assert runtime({"plimsoll.dev/runtime": "node"}, env=env) == RuntimeProfile(runtime=LanguageRuntime.NODE)
-    assert runtime(image="registry/openjdk:21") == RuntimeProfile(runtime=LanguageRuntime.JAVA, limit_share_ratio=0.25)
+    assert runtime({"plimsoll.dev/runtime": "python"}, env=env) == RuntimeProfile(runtime=LanguageRuntime.PYTHON)
+    assert runtime(image="registry/openjdk:21") == RuntimeProfile(
+        runtime=LanguageRuntime.JAVA, limit_share_ratio=0.25, small_heap_bytes=126 << 20
+    )
     assert runtime(image="registry/app:1", env=[{"name": "PASSWORD", "value": "hunter2"}]) is None
 
 
@@ -419,25 +421,32 @@ def test_a_container_keeps_the_sizes_of_its_flags_and_nothing_else_of_its_enviro
         (of_limit("0"), 1.0),  # as the API server fills it in
         (of_limit("1"), 1.0),
         (of_limit("1Ki", "app"), 1 / 1024),  # so many KiB, which go takes for bytes
-        (of_limit(container="other"), None),
-        (of_limit(resource="requests.memory"), None),
-        ({"name": "GOMEMLIMIT", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "k"}}}, None),
-        ({"name": "GOMEMLIMIT"}, None),
     ],
 )
-def test_a_reference_to_the_container_s_own_limit_is_a_share_of_it(
-    variable: dict[str, Any], share: float | None
-) -> None:
+def test_a_reference_to_the_container_s_own_limit_is_a_share_of_it(variable: dict[str, Any], share: float) -> None:
     assert runtime(env=[variable]) == RuntimeProfile(
-        runtime=LanguageRuntime.GO, limit_share_ratio=share, heap_source="" if share is None else "GOMEMLIMIT"
+        runtime=LanguageRuntime.GO, limit_share_ratio=share, heap_source="GOMEMLIMIT"
     )
+
+
+@pytest.mark.parametrize(
+    "variable",
+    [
+        of_limit(container="other"),
+        of_limit(resource="requests.memory"),
+        {"name": "GOMEMLIMIT", "valueFrom": {"configMapKeyRef": {"name": "m", "key": "k"}}},
+    ],
+)
+def test_what_a_variable_has_from_elsewhere_is_not_known_and_named(variable: dict[str, Any]) -> None:
+    assert runtime(env=[variable]) == RuntimeProfile(runtime=LanguageRuntime.GO, hidden="GOMEMLIMIT")
+    assert runtime(env=[{"name": "GOMEMLIMIT"}]) == RuntimeProfile(runtime=LanguageRuntime.GO)
 
 
 def test_an_environment_that_is_no_text_is_passed_over_and_shown_nowhere() -> None:
     env = [{"value": "hunter2"}, {"name": "JAVA_TOOL_OPTIONS", "value": 3}]
 
     assert runtime(command=["java", 7], args="-Xmx1g", env=env) == RuntimeProfile(
-        runtime=LanguageRuntime.JAVA, limit_share_ratio=0.25
+        runtime=LanguageRuntime.JAVA, limit_share_ratio=0.25, small_heap_bytes=126 << 20
     )
 
 

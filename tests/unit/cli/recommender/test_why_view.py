@@ -294,7 +294,7 @@ def test_a_runtime_and_what_its_flags_waste_stand_in_a_section_of_their_own() ->
 
     # A quarter of 400 MiB is 100 MiB; / 0.7 is 142.9 MiB.
     assert section("RUNTIME", lines) == [
-        "RUNTIME  java, heap 25% of the limit that it read at start (its default)",
+        "RUNTIME  java, heap 25% of the limit that it read at start (its default; flags of its image are not seen)",
         "  heap 100MiB of 400MiB limit: -XX:MaxRAMPercentage=70 would fit in 143MiB",
     ]
     assert not [each for each in texts(explanation()) if each.startswith("RUNTIME")]

@@ -120,6 +120,10 @@ def test_the_annotation_wins_and_none_means_none() -> None:
         ("-Xmx1gb -Xmx1g", GI),
         ("-XX:MaxRAM=4g", GI),  # a quarter of it
         ("-XX:MaxRAM=4g -XX:MaxRAMPercentage=50.0", 2 * GI),
+        ("-XX:MaxRAM=200m", 100 * MI),  # of little, half
+        ("-mx512m", 512 * MI),
+        ("-Xmx0x10000000", 256 * MI),
+        ("-Xms3g -Xmx4g", 4 * GI),
     ],
 )
 def test_java_s_sizes_are_read_as_hotspot_reads_them(text: str, heap_bytes: int) -> None:
@@ -155,7 +159,6 @@ def test_without_a_command_line_the_launcher_s_options_win_over_those_of_the_too
     [
         ["java", "-jar", "app.jar", "-Xmx1g"],
         ["java", "-cp", "/lib/*", "Main", "-Xmx1g"],
-        ["java", "@flags", "Main", "-Xmx1g"],
         ["java", "-m", "shop/Main", "-Xmx1g"],
         ["java", "-cp", "-Xmx1g", "Main"],
     ],
@@ -176,6 +179,8 @@ def test_a_flag_of_which_the_last_word_lacks_its_value_is_nothing() -> None:
         ("-XX:MaxRAMPercentage=70.0", 0.7),
         ("-XX:MaxRAMPercentage=70 -XX:MaxRAMPercentage=50", 0.5),
         ("-XX:MaxRAMFraction=2", 0.5),
+        ("-XX:MaxRAMPercentage=40 -XX:MaxRAMFraction=1", 0.4),  # the percentage wins, wherever it stands
+        ("-Xmsmuch", 0.25),
         ("-XX:-UseContainerSupport -XX:+UseContainerSupport", 0.25),
         ("-XX:-UseContainerSupport", None),  # a share of the node's memory
         ("-XX:-UseContainerSupport -XX:MaxRAMPercentage=50", None),
@@ -213,7 +218,69 @@ def test_what_is_not_understood_is_a_fault_that_names_the_flag_and_not_the_value
 
 
 def test_a_size_of_nothing_is_no_size() -> None:
-    assert profile("java", "-XX:MaxHeapSize=0", "Main") == RuntimeProfile(runtime=JAVA)
+    assert share(profile("java", "-XX:MaxHeapSize=0", "Main")) == 0.25
+
+
+@pytest.mark.parametrize(("flag", "least"), [("-Xms3g", 3 * GI), ("-XX:InitialHeapSize=9t", 9 << 40)])
+def test_a_heap_is_at_least_what_it_begins_with(flag: str, least: int) -> None:
+    found = profile("java", flag, "Main")
+
+    assert share(found) == 0.25
+    assert found is not None
+    assert (found.initial_heap_bytes, found.heap_within(GI)) == (least, least)
+
+
+def test_options_of_start_scripts_count_only_where_a_script_starts_java() -> None:
+    assert share(profile("java", "-jar", "app.jar", JAVA_OPTS="-Xmx2g")) == 0.25
+    assert heap(profile("/start.sh", JAVA_OPTS="-Xmx2g")) == (2 * GI, "-Xmx in JAVA_OPTS")
+
+
+@pytest.mark.parametrize(
+    "text", ['-Dx="a\\" -Xmx64m', "-Dx=a\\ -Xmx64m", "-Dx='a -Xmx9m' \"-Xmx64m\"", "-Dx='a b -Xmx64m"]
+)
+def test_java_options_are_split_at_blanks_outside_quotes_and_nothing_escapes_one(text: str) -> None:
+    assert heap(profile(JAVA_TOOL_OPTIONS=text))[0] == 64 * MI
+
+
+@pytest.mark.parametrize(
+    ("found", "place"),
+    [
+        (profile("/server", JAVA_TOOL_OPTIONS=None), "JAVA_TOOL_OPTIONS"),
+        (profile("java", "-Xmx1g", "Main", _JAVA_OPTIONS=None), "_JAVA_OPTIONS"),
+        (profile("java", "@flags", "Main"), LINE),
+        (profile("java", "-XX:VMOptionsFile=/flags", "Main"), LINE),
+        (profile("java", "-Xmx1g", "$(MORE)", "Main", MORE=None), LINE),
+        (profile("sh", "-c", "java $OPTIONS -jar app.jar"), LINE),
+        (profile("sh", "-c", 'java "$@" -jar app.jar'), LINE),
+        (profile(JDK_JAVA_OPTIONS="$(MORE)"), "JDK_JAVA_OPTIONS"),
+        (profile("/server", GOMEMLIMIT=None), "GOMEMLIMIT"),
+        (profile("node", "app.js", NODE_OPTIONS=None), "NODE_OPTIONS"),
+        (profile("sh", "-c", "node ${FLAGS} app.js"), LINE),
+    ],
+)
+def test_flags_that_stand_where_nobody_can_read_them_are_told_and_hold_the_limit(
+    found: RuntimeProfile, place: str
+) -> None:
+    assert (found.hidden, found.fault) == (place, "")
+    assert found.reads_limit_at_start
+    assert found.heap_within(GI) is None
+
+
+def test_a_later_size_wins_over_what_cannot_be_read() -> None:
+    assert heap(profile("java", "@flags", "-Xmx1g", "Main", JAVA_TOOL_OPTIONS=None))[0] == GI
+    assert heap(profile("node", "--max-old-space-size=300", "app.js", NODE_OPTIONS=None))[0] == 300 * MI
+    assert share(profile("node", "--max-old-space-size-percentage=30", NODE_OPTIONS=None)) == 0.3
+    faulty = profile("java", "-Xmx1gb", "Main", _JAVA_OPTIONS=None)
+    assert faulty is not None
+    assert (faulty.hidden, bool(faulty.fault)) == ("", True)
+
+
+@pytest.mark.parametrize("flag", ["-XX:MaxRAM=4g", "-XX:-UseContainerSupport"])
+def test_a_share_that_is_not_understood_stays_so_whatever_it_is_a_share_of(flag: str) -> None:
+    found = profile("java", "-XX:MaxRAMPercentage=half", flag, "Main")
+
+    assert found is not None
+    assert found.fault.startswith("-XX:MaxRAMPercentage in")
 
 
 # Names that are filled in
@@ -235,6 +302,32 @@ def test_names_are_filled_in_as_kubernetes_does_it() -> None:
 )
 def test_a_shell_fills_in_its_environment(script: str) -> None:
     assert heap(profile("/bin/sh", "-c", script, OPTS="-Xss1m -Xmx1g", HEAP="1g"))[0] == GI
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["sh", "-c", "exec java \\\n  -Xss1m \\\n  -Xmx1g \\\n  -jar app.jar\n"],
+        ["sh", "-c", "# java -Xmx9g\nexec java -Xmx1g -jar app.jar"],
+        ["tini", "--", "/bin/sh", "-ec", "java -Xmx1g -jar app.jar"],
+        ["sh", "-c", "java -Xmx1g; sleep 1"],
+        ["sh", "-c", "java $(OTHER) -Xmx1g -jar app.jar"],
+        ["sh", "-c", "export OPTS='-Xss1m -Xmx1g'; exec java $OPTS -jar app.jar"],
+        ["sh", "-c", "JAVA_TOOL_OPTIONS=-Xmx1g java -jar app.jar"],
+        ["sh", "-c", "java -Xmx${HEAP:-1g} -jar app.jar"],
+        ["env", "JAVA_TOOL_OPTIONS=-Xmx1g", "java", "Main"],
+        ["env", "JAVA_TOOL_OPTIONS=-Xmx1g"],
+    ],
+)
+def test_scripts_are_read_as_a_shell_reads_them(words: list[str]) -> None:
+    assert heap(profile(*words))[0] == GI
+
+
+def test_a_default_of_a_shell_is_not_taken_where_the_environment_has_the_name() -> None:
+    found = profile("sh", "-c", "java -Xmx${HEAP:-1g} -jar app.jar", HEAP=None)
+
+    assert found is not None
+    assert found.fault
 
 
 def test_a_script_whose_quotes_do_not_match_is_read_word_by_word() -> None:
@@ -272,7 +365,7 @@ def test_go_s_limit_is_its_heap(text: str, heap_bytes: int) -> None:
 
 
 def test_go_without_a_limit_has_none() -> None:
-    for text in ("off", "", "0", None):
+    for text in ("off", "", "0"):
         assert profile(GOMEMLIMIT=text) == RuntimeProfile(runtime=GO)
 
 
@@ -291,6 +384,8 @@ def test_a_limit_that_go_would_not_take_is_a_fault(text: str) -> None:
         (profile("node", "--max-old-space-size=300", "app.js"), 300, LINE),
         (profile("node", "-r", "dotenv", "--max_old_space_size=300", "app.js"), 300, LINE),
         (profile("npm", "start", NODE_OPTIONS="--inspect --max-old-space-size=200"), 200, "NODE_OPTIONS"),
+        (profile("node", NODE_OPTIONS='--title="a b" "--max-old-space-size=200"'), 200, "NODE_OPTIONS"),
+        (profile("node", "-max-old-space-size=300", "app.js"), 300, LINE),
         (profile("node", "--max-old-space-size=300", NODE_OPTIONS="--max-old-space-size=200"), 300, LINE),
     ],
 )
@@ -299,8 +394,11 @@ def test_node_s_heap_is_in_mib_and_the_command_line_wins(found: RuntimeProfile, 
 
 
 def test_node_s_program_keeps_its_own_flags_and_a_size_of_none_is_no_size() -> None:
-    assert profile("node", "app.js", "--max-old-space-size=300") == RuntimeProfile(runtime=NODE)
-    assert profile("node", "--max-old-space-size=0") == RuntimeProfile(runtime=NODE)
+    by_itself = RuntimeProfile(
+        runtime=NODE, limit_share_ratio=0.5, small_heap_bytes=256 * MI, most_heap_bytes=2 * GI
+    )  # as Node 20 takes it
+    assert profile("node", "app.js", "--max-old-space-size=300") == by_itself
+    assert profile("node", "--max-old-space-size=0") == by_itself
     found = profile("node", "--max-old-space-size=1g")
     assert found is not None
     assert found.fault
@@ -331,5 +429,6 @@ def test_any_spec_gives_a_heap_a_share_a_fault_or_none(
     if found is not None:
         known = [found.heap_bytes is not None, found.limit_share_ratio is not None, bool(found.fault)]
         assert sum(known) <= 1
+        assert not (found.fault and found.hidden)
         assert 0 < (found.heap_bytes or 1) <= INT64_MAX
         assert (found.limit_share_ratio or 1) > 0

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from agent.core.cluster.runtime_profile import LanguageRuntime, RuntimeProfile
@@ -27,7 +29,18 @@ def java(share: float | None = None, heap_bytes: int | None = None) -> RuntimePr
     ("profile", "words"),
     [
         (java(heap_bytes=GI), f"java, fixed heap 1GiB ({XMX})"),
-        (java(0.25), "java, heap 25% of the limit that it read at start (its default)"),
+        (
+            java(0.25),
+            "java, heap 25% of the limit that it read at start (its default; flags of its image are not seen)",
+        ),
+        (
+            replace(java(0.25), initial_heap_bytes=GI, heap_source="JDK_JAVA_OPTIONS"),
+            "java, heap 25% of the limit that it read at start (JDK_JAVA_OPTIONS), at least 1GiB (-Xms)",
+        ),
+        (
+            replace(java(heap_bytes=GI), hidden="JAVA_OPTS"),
+            "java, heap not known: flags may stand in JAVA_OPTS, and cannot be read from here",
+        ),
         (
             RuntimeProfile(runtime=GO, limit_share_ratio=1.0, heap_source="GOMEMLIMIT"),
             "go, heap 100% of the limit that it read at start (GOMEMLIMIT)",
@@ -78,11 +91,21 @@ def test_what_is_known_of_a_runtime(profile: RuntimeProfile, words: str) -> None
             ["go knows no limit: GOMEMLIMIT=900MiB would have it collect before the kernel kills it"],
         ),
         (
-            RuntimeProfile(runtime=NODE),
+            RuntimeProfile(runtime=NODE, limit_share_ratio=0.5, small_heap_bytes=256 * MI),
             1000 * MI,
-            ["no heap size is stated: --max-old-space-size=750 would use three quarters of the limit"],
+            ["node takes 500MiB of 1000MiB by itself: --max-old-space-size=750 would use three quarters of it"],
         ),
-        (RuntimeProfile(runtime=NODE, limit_share_ratio=0.3), 1000 * MI, []),
+        (RuntimeProfile(runtime=NODE, limit_share_ratio=0.3, heap_source="its flag"), 1000 * MI, []),
+        (RuntimeProfile(runtime=NODE), 1000 * MI, []),
+        (RuntimeProfile(runtime=GO, hidden="GOMEMLIMIT"), 1000 * MI, []),
+        (replace(java(0.25), hidden="JAVA_OPTS"), 4 * GI, []),
+        # 126 MiB, as it is small: 180 MiB would be less than the 252 below which 70 % are not heeded.
+        (replace(java(0.25), small_heap_bytes=126 * MI), 300 * MI, []),
+        (
+            replace(java(0.25), small_heap_bytes=126 * MI),
+            800 * MI,
+            ["heap 200MiB of 800MiB limit: -XX:MaxRAMPercentage=70 would fit in 286MiB"],
+        ),
         (RuntimeProfile(runtime=PYTHON), 1000 * MI, []),
         (RuntimeProfile(runtime=GO, fault="GOMEMLIMIT is not understood"), 1000 * MI, []),
     ],
