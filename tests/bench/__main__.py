@@ -45,7 +45,7 @@ GOALS: dict[str, float] = {
     "memory_reaction_p99_seconds": 2.0,
     "admission_p99_ms": 10.0,
     "admission_p99_ms_postgresql": 10.0,
-    "backfill_prometheus_rss_growth_ratio": 0.2,
+    "backfill_prometheus_anon_growth_ratio": 0.2,
     "webhook_rss_mib": 256.0,
     "webhook_rss_mib_postgresql": 256.0,
     "fortnight_start_peak_rss_mib": 256.0,

@@ -536,7 +536,8 @@ def api_server(folder: Path, *checkpoints: Any) -> Iterator[str]:
             }
             known = path in lists and bool(checkpoints)
             found = {"kind": "VerticalPodAutoscalerList", "metadata": {}, "items": list(lists.get(path, ()))}
-            body = json.dumps(found if known else {"kind": "Status", "message": "not found", "code": 404}).encode()
+            missing: Any = {"kind": "Status", "message": "not found", "code": 404}
+            body = json.dumps(found if known else missing).encode()
             self.send_response(200 if known else 404)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))

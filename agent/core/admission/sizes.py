@@ -190,7 +190,10 @@ def _runtime_limit(side: ContainerSide, estimate: Estimate) -> int:
     used = (estimate.memory_max_bytes, estimate.memory_alone_bytes, estimate.oom_memory_bytes)
     if side.runtime is None:
         return 0
-    return min(side.runtime.least_limit_bytes(max(amount or 0 for amount in used)), MOST)
+    least = side.runtime.least_limit_bytes(max(amount or 0 for amount in used))
+    if side.runtime.hidden:  # flags that nobody can read may fix a heap for the limit that there is
+        least = max(least, side.limit_before or 0)
+    return min(least, MOST)
 
 
 def _size_pair(side: ContainerSide, amount: int, estimate: Estimate, rules: SizingRules, *, is_strict: bool) -> None:
@@ -329,7 +332,7 @@ def _memory_limit_wish(side: ContainerSide, amount: int, estimate: Estimate, rul
         return None
     needed = min(_runtime_limit(side, estimate), before or MOST)
     if needed > wish and side.runtime is not None:
-        side.note(Setting.LIMIT, Left.RUNTIME, side.runtime.heap_source)
+        side.note(Setting.LIMIT, Left.RUNTIME, side.runtime.hidden or side.runtime.heap_source)
         wish = needed
     wish = min(-(-wish // unit) * unit, MOST)
     # What one node alone told may be true: then a limit that falls below it kills the busy one of unequal replicas.

@@ -558,6 +558,15 @@ def test_what_a_runtime_holds_up_is_told_by_its_flag() -> None:
     ]
 
 
+@pytest.mark.parametrize("flags", [["@flags"], ["-Xmx1g", "$(MORE)"]])
+def test_a_limit_of_a_heap_that_nobody_can_read_is_not_lowered(flags: list[str]) -> None:
+    admission = admitted(new_pod(java(*flags)), estimate(memory_mb=200, memory_max_bytes=300 * MB))
+
+    (one,) = admission.containers
+    assert "memory limit: held up by its runtime's heap (the command line)" in [str(note) for note in one.notes]
+    assert after(new_pod(java(*flags)), estimate(memory_mb=200))["limits"][MEMORY] in ("4000M", f"{4000 * MB}")
+
+
 def test_a_first_limit_holds_what_a_java_without_one_used() -> None:
     # A quarter of the node was its heap until now; twice what was seen would make it an eighth of that.
     done = after(new_pod(java(limit=None)), estimate(memory_mb=200, memory_max_bytes=300 * MB))

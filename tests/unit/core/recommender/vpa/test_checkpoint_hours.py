@@ -45,7 +45,8 @@ def test_each_hour_of_the_last_day_has_all_of_the_checkpoint() -> None:
     assert cpu.sum == pytest.approx(3240 * 10 + 360 * 357.1925, rel=1e-4)
     assert memory is not None
     # Bucket 5 ends at 1e7 x (1.05^6 - 1) / 0.05 bytes; one in ten seconds.
-    assert (memory.count, memory.max) == (360, pytest.approx(68_019_128.1, rel=1e-6))
+    assert memory.count == 360
+    assert memory.max == pytest.approx(68_019_128.1, rel=1e-6)
     assert hours[0].cpu_adjusted is None
 
 
