@@ -40,6 +40,8 @@ MOST_MIB: Final = 400
 WRITTEN_MIB, LIMIT_MIB = 64, 512
 KILLED_MIB: Final = 700
 RUN_SECONDS: Final = 3
+LONG_RUN_SECONDS: Final = 20
+SWEPT_SECONDS: Final = 6.0
 AT_ONCE: Final = 4
 """Of the node's memory each takes as much as the last ones needed."""
 LEAST_RUNS: Final = 3
@@ -71,6 +73,7 @@ class JobScenario:
             ("a run of the CronJob's own controller is sized by them", self.scheduled),
             ("one started by hand is one of them", self.by_hand),
             ("after a killed run the next has more, its limit too, and gets through", self.killed),
+            ("a run that ends while the agent is down is known when it is back", self.unseen),
         )
         for title, step in needing_runs:
             steps.run(title, step, needs=FIRST)
@@ -178,6 +181,33 @@ class JobScenario:
         self.remove([number, number + 1])
         return f"killed at {LIMIT_MIB} MiB; the next has {request_mib(pod)} MiB, limit {limit_mib(pod)} MiB"
 
+    def unseen(self) -> str:
+        """Kill the agent in the midst of a run: its rings tell of it."""
+        number = self.runs + 2
+        name, begun = self.start(number, seconds=LONG_RUN_SECONDS), time.monotonic()
+
+        def has_filled() -> bool:
+            [pod] = self.pods_of(name)
+            return int(self.node.read(f"{self.node.cgroup_of(pod, CONTAINER)}/memory.peak")) >= PEAK_MIB * MIB
+
+        self.node.wait(has_filled, "it has filled its memory", TOLD_SECONDS)
+        time.sleep(SWEPT_SECONDS)  # of the guest's: a few slow readings
+        self.node.run(f"kill -9 {self.release.agent.pid()}")
+        killed = time.monotonic()
+        self.ended([name])
+        down_seconds = time.monotonic() - killed
+        found: list[Json] = []
+
+        def is_known() -> bool:
+            found[:] = [run for run in self.history("CronJob", CRON_JOB)["runs"] if run["run"] == name]
+            return bool(found)
+
+        self.node.wait(is_known, "the run is known", SECONDS)
+        peak = found[0]["memoryPeakBytes"] // MIB
+        assert PEAK_MIB <= peak <= PEAK_MIB + 16, found
+        self.remove([number])
+        return f"it ended {down_seconds:.0f} s after the kill, peak {peak} MiB, after {time.monotonic() - begun:.0f} s"
+
     def workflows(self) -> str:
         """Pods of objects as Argo makes them: no Job, another owner each time, one label in common."""
         admin = self.node.plane.admin
@@ -211,7 +241,7 @@ class JobScenario:
 
     # -- runs ------------------------------------------------------------------------------------------------------
 
-    def start(self, number: int, *, mebibytes: int = PEAK_MIB) -> str:
+    def start(self, number: int, *, mebibytes: int = PEAK_MIB, seconds: int = RUN_SECONDS) -> str:
         """Make a Job as the CronJob's controller does, of some minute of the last hours; give its name."""
         admin = self.node.plane.admin
         uid = admin.get(f"{BATCH}/cronjobs/{CRON_JOB}")["metadata"]["uid"]
@@ -219,7 +249,7 @@ class JobScenario:
         name = self.name_of(number)
         admin.create(
             f"{BATCH}/jobs",
-            {"metadata": {"name": name, "ownerReferences": [owner]}, "spec": job_spec(mebibytes)},
+            {"metadata": {"name": name, "ownerReferences": [owner]}, "spec": job_spec(mebibytes, seconds)},
         )
         return name
 
@@ -286,15 +316,15 @@ def cron_job() -> Json:
     }
 
 
-def job_spec(mebibytes: int) -> Json:
+def job_spec(mebibytes: int, seconds: int = RUN_SECONDS) -> Json:
     """Return the spec of a Job whose one container needs so much, and takes some seconds."""
-    template = {"metadata": {"annotations": ENFORCE}, "spec": run_spec(mebibytes)}
+    template = {"metadata": {"annotations": ENFORCE}, "spec": run_spec(mebibytes, seconds)}
     return {"backoffLimit": 0, "template": template}
 
 
-def run_spec(mebibytes: int) -> Json:
+def run_spec(mebibytes: int, seconds: int = RUN_SECONDS) -> Json:
     """Return the spec of the pod."""
-    script = f"dd if=/dev/zero of=/dev/null bs={mebibytes}M count=1 2>/dev/null && sleep {RUN_SECONDS}"
+    script = f"dd if=/dev/zero of=/dev/null bs={mebibytes}M count=1 2>/dev/null && sleep {seconds}"
     container = {
         "name": CONTAINER,
         "image": LOAD_IMAGE,

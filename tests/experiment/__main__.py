@@ -151,7 +151,7 @@ def needs_agent(arms: Sequence[Arm]) -> bool:
 
 def chosen(made: parts.Parts, arms: Sequence[Arm]) -> parts.Parts:
     """Give the parts with the older kubelet for B2, and without Plimsoll's image where nothing of it runs in a pod."""
-    if Arm.WRITTEN in arms:
+    if Arm.WRITTEN in arms and made.old_kubelet is not None:  # it was asked for
         made = replace(made, programs={**made.programs, "kubelet": made.old_kubelet})
     if not needs_agent(arms):
         made = replace(made, images=tuple(image for image in made.images if image.name in {"load.tar", "pause.tar"}))

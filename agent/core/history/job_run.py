@@ -168,10 +168,13 @@ def _memory(
     raw_pieces: Sequence[NDArray[np.void]], memory_pieces: Sequence[NDArray[np.void]], peak_bytes: int | None
 ) -> tuple[int | None, int | None]:
     """Return the peak, and what of it was no cache that the kernel would have given back."""
-    has, current = (column(raw_pieces, name, _EMPTY_RAW) for name in ("has", "memory_current_bytes"))
-    charged = current[_has(has, Has.MEMORY)]
-    kept_has, kept, sets = (
-        column(memory_pieces, name, _EMPTY_MEMORY) for name in ("has", "memory_peak_bytes", "working_set_peak_bytes")
+    has, current, stamps = (
+        column(raw_pieces, name, _EMPTY_RAW) for name in ("has", "memory_current_bytes", "monotonic_ns")
+    )
+    charged, charged_ns = current[_has(has, Has.MEMORY)], stamps[_has(has, Has.MEMORY)]
+    kept_has, kept, sets, kept_ns = (
+        column(memory_pieces, name, _EMPTY_MEMORY)
+        for name in ("has", "memory_peak_bytes", "working_set_peak_bytes", "monotonic_ns")
     )
     peaks = [*charged.tolist(), *kept[_has(kept_has, Has.MEMORY_PEAK)].tolist()]
     if peak_bytes is not None:
@@ -179,11 +182,14 @@ def _memory(
     if not peaks:
         return None, None
     peak = int(max(peaks))
-    working_sets = sets[_has(kept_has, Has.MEMORY_STAT)]
-    if not working_sets.size or not charged.size:
+    is_set = _has(kept_has, Has.MEMORY_STAT)
+    working_sets = sets[is_set]
+    # What rose between two readings, or after the last one that tells cache from the rest, is taken to be no cache: it
+    # may be what the next run is killed for.
+    before = charged[charged_ns <= kept_ns[is_set].max()] if working_sets.size else charged[:0]
+    if not before.size:
         return peak, peak
-    # What rose between two readings is taken to be no cache: it may be what the next run is killed for.
-    cache = max(int(charged.max()) - int(working_sets.max()), 0)
+    cache = max(int(before.max()) - int(working_sets.max()), 0)
     return peak, max(peak - cache, 0)
 
 

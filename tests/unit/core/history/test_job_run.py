@@ -85,6 +85,17 @@ def test_the_counter_of_a_run_that_was_found_going_on_counts_from_there() -> Non
     assert (found.duration_seconds, found.cpu_seconds) == (2.0, 0.5)
 
 
+def test_what_rose_after_the_last_slow_reading_is_no_cache() -> None:
+    # At 20 s 50 MiB were charged, of them 40 in use: 10 were cache. Then 250 more came, of which nothing is known.
+    raw = [reading(19.9, 1, 50 * MIB), reading(25.0, 2, 300 * MIB)]
+    slow = [memory(20.0, 50 * MIB, set_peak=40 * MIB, lifetime_peak=50 * MIB)]
+    found = figures(raw, slow, ended_ns=26 * NS, memory_peak_bytes=300 * MIB)
+    assert (found.memory_peak_bytes, found.memory_need_bytes) == (300 * MIB, 290 * MIB)
+    # Nothing that was charged was read before it: then none of it is known to be cache.
+    found = figures(raw[1:], slow, ended_ns=26 * NS)
+    assert found.memory_need_bytes == 300 * MIB
+
+
 def test_cache_that_the_kernel_would_have_given_back_is_no_need() -> None:
     # 400 MiB charged at most, of them 100 in use: 300 were cache. The kernel's peak of 420 rose by 20 unseen.
     kept = [memory(12, 400 * MIB, inactive=300 * MIB, set_peak=100 * MIB)]
