@@ -88,14 +88,16 @@ def _hold(side: Side) -> None:
 
 
 def _stay_below_admitted(side: Side) -> None:
-    """Lower what one that is proposed is to have by so much that its successor would still be admitted with more."""
-    stated = [unit for unit in side.units if unit.request is not None]
+    """Lower what one that is proposed is to have by so much that its successor would still be admitted with more.
+
+    First by what is above bases.
+    """
+    stated = [unit for unit in reversed(side.units) if unit.request is not None]
     excess = sum(unit.final for unit in stated) - (side.admitted - side.edges.unit)
-    for unit in reversed(stated):
-        if excess > 0:
-            cut = min(excess, unit.final - (unit.request or 0))
-            unit.final -= cut
-            excess -= cut
+    for unit, floor in [(unit, unit.base) for unit in stated] + [(unit, 0) for unit in stated]:
+        cut = max(0, min(excess, unit.final - max(floor, unit.request or 0)))
+        unit.final -= cut
+        excess -= cut
 
 
 def _spare(side: Side) -> None:

@@ -298,6 +298,9 @@ def _assured(wishing: Sequence[_Wish], left: int) -> tuple[list[_Wish], int]:
             before if unit.kept in _PASSING else amount
             for unit, before, amount in zip(wish.side.units, wish.assured, _at_level(wish, level), strict=True)
         ]
+        for unit, before, amount in zip(wish.side.units, wish.assured, amounts, strict=True):
+            if before < amount < unit.applied and is_small(amount, unit.applied, wish.side.edges):
+                unit.applied = amount  # nor would the rest be asked for when this is done
         assured.append(wish._replace(assured=amounts, lowest=max(wish.lowest, wish.side.held(amounts))))
     return assured, left
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from agent.core.cluster.pod import PodCondition
 from agent.core.numbers.units import MIB
@@ -23,7 +24,6 @@ from tests.planning import (
     node,
     pod_demand,
     requirements,
-    situations,
     wanted,
 )
 
@@ -272,39 +272,45 @@ def test_limits_of_one_that_is_proposed_rise_and_do_not_fall() -> None:
         assert plan.is_sound
 
 
+def test_a_rest_too_small_to_be_asked_for_by_itself_holds_up_nothing() -> None:
+    # Of 450 above the bases, one has 100 for its spike, which would be a small change by itself, and two has 350; both
+    # together do not fit beside what c holds until it may fall.
+    bounds = replace(EXACT, smallest_cpu_change_millicores=120)
+    both = [container(name, cpu=100, memory=MIB) for name in ("one", "two")]
+    demands = [needs("one", wanted(300, 400), wanted(MIB)), needs("two", wanted(300, 650), wanted(MIB))]
+    pod = pod_demand("a", containers=both, demands=demands, ranking=Ranking.NO_EVICTION)
+    late = app("c", 100, request=190, ranking=Ranking.NO_EVICTION)
+    situation = node(pod, app("b", 500, 1000), late, cpu=1640, bounds=bounds)
+    held = replace(situation, constraints={"uid-c": Constraint(shrink=Kept.COOL_DOWN)})
+    assert stays(held)
+
+
 # Always.
 
 
+_SMALL_PODS = st.tuples(
+    st.integers(1, 60), st.integers(0, 60), st.integers(1, 60), st.sampled_from([*Ranking]), st.booleans()
+)
+
+
 @examples(150)
-@given(situations())
-def test_nobody_is_brought_further_than_one_that_is_proposed_and_lacks(situation: Situation) -> None:
-    plan = situation.plan()
-    lacking = [share for share in _free(plan, situation, is_evicted=True) if (share.applied or 0) < share.base]
-    for share in lacking:
-        for other in _free(plan, situation, is_evicted=False):
-            if (other.applied or 0) > (other.request or 0):
-                part = min(other.applied or 0, other.base)
-                # Each is rounded down by less than a unit.
-                rounded = (share.applied or 0) + situation.bounds.round_cpu_millicores
-                assert part * share.base <= rounded * other.base
-
-
-def _free(plan: Plan, situation: Situation, *, is_evicted: bool) -> list[Share]:
-    """Return the CPU of containers that nothing but room keeps from growing."""
-    lifted = {
-        (demand.pod.uid, one.name)
-        for demand in situation.demands
-        for one in demand.containers
-        if one.cpu is not None and one.cpu.is_upward_only
-    }
-    return [
-        share
-        for pod in plan.pods
-        if pod.is_evicted is is_evicted and pod.ref.uid not in situation.constraints
-        for one in pod.containers
-        if (share := one.cpu) is not None
-        and share.kept in (None, Kept.EVICTION_PENDING, Kept.NODE_FULL)
-        and (pod.ref.uid, one.name) not in lifted
-        and not plan.cpu.is_infeasible
-        and situation.gates.resize
+@given(st.lists(_SMALL_PODS, min_size=2, max_size=6), st.floats(0.3, 1.1))
+def test_nobody_is_brought_further_than_one_that_is_proposed_and_lacks(
+    pods: list[tuple[int, int, int, Ranking, bool]], share: float
+) -> None:
+    apps = [
+        app(f"p{place}", base * 10, (base + spike) * 10, request=request * 10, ranking=ranking, is_urgent=is_urgent)
+        for place, (base, spike, request, ranking, is_urgent) in enumerate(pods)
     ]
+    least = sum(request * 10 for _, _, request, *_ in pods)
+    situation = node(*apps, cpu=max(least, int(share * sum(base * 10 for base, *_ in pods))))
+    plan = situation.plan()
+    assert stays(situation)
+    lacking = [own for name, own in shares(plan).items() if name in going(plan) and (own.applied or 0) < own.base - 1]
+    risen = [own for own in shares(plan).values() if (own.applied or 0) > (own.request or 0)]
+    if plan.cpu.is_infeasible:
+        assert risen == []
+        return
+    for own in lacking:
+        for other in risen:  # rounded down by less than 1m
+            assert min(other.applied or 0, other.base) * own.base <= ((own.applied or 0) + 1) * other.base
