@@ -7,7 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
+from agent.absent_module import absent
+
+with absent("typing_extensions"):  # 3 MiB for names that msgspec finds in Python's own typing as well
+    import msgspec
 
 
 class ListError(ValueError):

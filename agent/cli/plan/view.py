@@ -25,7 +25,7 @@ from agent.cli.words.plan import (
     step_words,
 )
 from agent.core.orders.order import Mode
-from agent.core.plan.demand import Reserved
+from agent.core.plan.demand import Kept, Reserved
 from agent.core.plan.plan import ContainerPlan, Eviction, Plan, PlanStep, PodPlan, Share
 
 
@@ -190,7 +190,11 @@ def _entries(rows: Sequence[PlanRow], glyphs: Glyphs) -> list[_Entry]:
 
 def _why_cell(row: PlanRow) -> Cell:
     if row.pod.is_evicted:
-        return Cell("proposed for eviction", Tone.NOTE)
+        is_given = any(
+            share is not None and share.kept is Kept.EVICTION_PENDING
+            for share in (row.container.cpu, row.container.memory)
+        )
+        return Cell("proposed for eviction" + (", has its part of what is free" if is_given else ""), Tone.NOTE)
     return Cell(kept_words(row.container), Tone.DIM)
 
 

@@ -64,6 +64,7 @@ KEPT_WORDS: Final = {
     Kept.HEAP: "not lowered: its runtime's fixed heap",
     Kept.BOOSTED: "boosted while it starts",
     Kept.TIER_FULL: "the QoS tier's memory limit",
+    Kept.EVICTION_PENDING: "shares what is free until the proposed evictions",
 }
 PHASE_WORDS: Final = {Phase.SHRINK: "shrink", Phase.GROW: "grow", Phase.LIMIT_DOWN: "limit down"}
 POD_BUDGET: Final = "(pod)"

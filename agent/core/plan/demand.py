@@ -116,6 +116,8 @@ class Kept(StrEnum):
     """It has more CPU while it starts, which is taken back when the start is over."""
     TIER_FULL = "tier_full"
     """A QoS tier's own memory limit leaves no room for it, or would fall below what the tier uses."""
+    EVICTION_PENDING = "eviction_pending"
+    """Pods are proposed for eviction, it or others, and still here: until they go it has its part of what is free."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,6 +98,11 @@ class Unit:
         self.base = self.peak = self.final = self.applied = request or 0
 
     @property
+    def lasting_peak(self) -> int:
+        """Return its peak without what was seen of late."""
+        return self.base + self.lasting_spike
+
+    @property
     def sustained(self) -> int:
         """Return its base, however much of it was granted so far.
 
@@ -172,6 +177,11 @@ class Side:
             if place < before:
                 most = min(most, room - request - sum(amounts[:before]) + amounts[place])
         return most
+
+    @property
+    def admitted(self) -> int:
+        """Return what a pod in its place would be admitted with: only what is stated is, by its lasting peak."""
+        return sum(unit.lasting_peak for unit in self.units if unit.request is not None)
 
     def held_applied(self) -> int:
         """Return what it holds after all steps."""

@@ -16,10 +16,7 @@ from agent.core.orders.plan_options import FitRule, PlanOptions
 from agent.core.plan.demand import Kept
 from agent.core.plan.entry import PodEntry, Side, Unit
 from agent.core.plan.plan import Eviction, JointSpike
-from agent.core.plan.spike_sharing import eviction_order, finals, handed_out, needed
-
-_LEVELS: Final = 1 << 20
-"""In how many steps the level rises to which DaemonSets are filled up."""
+from agent.core.plan.spike_sharing import LEVELS, eviction_order, finals, handed_out, highest_level, needed
 
 
 @dataclass(slots=True, kw_only=True)
@@ -106,13 +103,22 @@ def _candidates(resource: Resource, entries: Sequence[PodEntry], applied: Collec
 
 def returns_larger(side: Side) -> bool:
     """Return whether admission would ask for more than the pod has: only what is stated is admitted, by its peak."""
-    admitted = sum(unit.base + unit.lasting_spike for unit in side.units if unit.request is not None)
-    return admitted > sum(unit.request or 0 for unit in side.units)
+    return side.admitted > sum(unit.request or 0 for unit in side.units)
 
 
-def share(fit: Fit, entries: Sequence[PodEntry], options: PlanOptions, joint: JointSpike | None = None) -> None:
-    """Set every survivor's final request, and the sums of the node; ``joint`` is the spike of all survivors as one."""
-    sides = [entry.side(fit.resource) for entry in entries if not entry.is_evicted]
+def share(
+    fit: Fit,
+    entries: Sequence[PodEntry],
+    options: PlanOptions,
+    joint: JointSpike | None = None,
+    *,
+    is_interim: bool = False,
+) -> None:
+    """Set every survivor's final request, and the sums of the node; ``joint`` is the spike of all survivors as one.
+
+    Interim: as if nobody went, and all that are here are survivors.
+    """
+    sides = [entry.side(fit.resource) for entry in entries if is_interim or not entry.is_evicted]
     for side in sides:
         fit.total += side.total
         fit.base_total += side.base_sum
@@ -133,7 +139,11 @@ def share(fit: Fit, entries: Sequence[PodEntry], options: PlanOptions, joint: Jo
     foreseeing = [side for side in sides if any(unit.foreseen_base is not None for unit in side.units)]
     daemons = [entry.side(fit.resource) for entry in entries if entry.is_daemon]
     if pressed or daemons or foreseeing:
-        left = min(left - fit.headroom, _left_over(fit, entries, options.fit_rule))
+        left_over = _left_over(fit, entries, options.fit_rule, is_interim=is_interim)
+        if is_interim and left_over < 0:
+            _ask(pressed)
+            return
+        left = min(left - fit.headroom, left_over)
         left -= _lift(pressed, left)
         left -= _fill_up(daemons, left)
         _foresee(foreseeing, sides, left // 2)
@@ -144,7 +154,7 @@ def _claimed(side: Side) -> int:
     return side.held([max(unit.sustained, unit.pressing) for unit in side.units]) - side.total
 
 
-def _left_over(fit: Fit, entries: Sequence[PodEntry], rule: FitRule) -> int:
+def _left_over(fit: Fit, entries: Sequence[PodEntry], rule: FitRule, *, is_interim: bool) -> int:
     """Return the room into which pods may grow beyond their share so that this makes nobody go, the next time either.
 
     That is what the rule leaves where it was met: with those who go for want of the other resource only, as long as
@@ -153,7 +163,7 @@ def _left_over(fit: Fit, entries: Sequence[PodEntry], rule: FitRule) -> int:
     staying = [
         entry.side(fit.resource)
         for entry in entries
-        if not entry.is_evicted or (fit.resource is Resource.MEMORY and entry.evicted_for is Resource.CPU)
+        if is_interim or not entry.is_evicted or (fit.resource is Resource.MEMORY and entry.evicted_for is Resource.CPU)
     ]
     total = sum(side.total for side in staying)
     literal_total = sum(side.literal_total for side in staying)
@@ -202,8 +212,8 @@ def _foresee(foreseeing: Sequence[Side], sides: Sequence[Side], left: int) -> No
                 wish = unit.foreseen_base + -(-largest * (peak - unit.foreseen_base) // total)
                 wish = min(-(-wish // side.edges.unit) * side.edges.unit, peak)
                 if wish > amount:
-                    more = amount + (wish - amount) * level // _LEVELS
-                    amount = max(amount, more if level == _LEVELS else more - more % side.edges.unit)
+                    more = amount + (wish - amount) * level // LEVELS
+                    amount = max(amount, more if level == LEVELS else more - more % side.edges.unit)
             amounts.append(amount)
         return amounts
 
@@ -231,13 +241,25 @@ def _lift(pressed: Sequence[Side], left: int) -> int:
     return taken
 
 
+def _ask(pressed: Sequence[Side]) -> None:
+    """Let those who are short now ask for all of that, on a node that is too small: they come first where room is.
+
+    Not those without a prediction: what they are given they keep, and others would go for it.
+    """
+    for side in pressed:
+        for unit in side.units:
+            if unit.pressing > unit.final and unit.origin is None:
+                unit.urgent = unit.pressing - unit.final
+                unit.final = unit.pressing
+
+
 def _lifted(side: Side, level: int) -> list[int]:
     amounts = []
     for unit in side.units:
         amount = unit.final
         if unit.pressing > amount:
             origin = amount if unit.origin is None else unit.origin
-            raised = origin + (unit.pressing - origin) * level // _LEVELS
+            raised = origin + (unit.pressing - origin) * level // LEVELS
             if raised < unit.pressing:
                 raised -= raised % side.edges.unit
             amount = max(amount, raised)
@@ -254,7 +276,7 @@ def _fill_up(daemons: Sequence[Side], left: int) -> int:
     growing = [side for side in daemons if any(unit.peak > unit.base and unit.fixed is None for unit in side.units)]
     if not growing or left <= 0:
         return 0
-    level, taken = _highest(growing, _at_level, left, most=2 * _LEVELS)
+    level, taken = _highest(growing, _at_level, left, most=2 * LEVELS)
     for side in growing:
         for unit, amount in zip(side.units, _at_level(side, level), strict=True):
             unit.final = amount
@@ -262,7 +284,7 @@ def _fill_up(daemons: Sequence[Side], left: int) -> int:
 
 
 def _highest(
-    sides: Sequence[Side], amounts_at: Callable[[Side, int], list[int]], left: int, *, most: int = _LEVELS
+    sides: Sequence[Side], amounts_at: Callable[[Side, int], list[int]], left: int, *, most: int = LEVELS
 ) -> tuple[int, int]:
     """Find the highest level at which no more is taken than what is left, and what it takes; at 0 nothing is."""
     before = sum(side.held([unit.final for unit in side.units]) for side in sides)
@@ -270,22 +292,17 @@ def _highest(
     def taken(level: int) -> int:
         return sum(side.held(amounts_at(side, level)) for side in sides) - before
 
-    if taken(most) <= left:
-        return most, taken(most)
-    low, high = 0, most
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (middle, high) if taken(middle) <= left else (low, middle)
-    return low, taken(low)
+    level = highest_level(taken, left, most=most)
+    return level, taken(level)
 
 
 def _at_level(side: Side, level: int) -> list[int]:
     amounts = []
     for unit in side.units:
-        if level <= _LEVELS:
-            amount = unit.wanted_base * level // _LEVELS
+        if level <= LEVELS:
+            amount = unit.wanted_base * level // LEVELS
         else:
-            amount = unit.wanted_base + (unit.peak - unit.wanted_base) * (level - _LEVELS) // _LEVELS
+            amount = unit.wanted_base + (unit.peak - unit.wanted_base) * (level - LEVELS) // LEVELS
         if amount < unit.peak:
             amount -= amount % side.edges.unit
         amounts.append(max(unit.base, min(amount, unit.peak)))
@@ -300,6 +317,7 @@ _STANDING: Final = frozenset(
         Kept.DEFERRED,
         Kept.LIMIT_RANGE,
         Kept.TIER_FULL,
+        Kept.EVICTION_PENDING,
     }
 )
 """What does not pass by itself within the next turns; a cool-down or a resize under way does."""

@@ -36,7 +36,7 @@ LIMIT_WITHIN: Final = "no memory limit is raised above what the node has"
 QOS: Final = "QoS class unchanged"
 DAEMON_SETS: Final = "DaemonSets are neither evicted nor grown past what fits"
 NO_EVICTION: Final = "no-eviction is not evicted"
-UNTOUCHED: Final = "no step for pods that are reserved or not enforced; of evicted ones only memory limits rise"
+UNTOUCHED: Final = "no step for pods that are reserved or not enforced; of evicted ones nothing falls"
 EVICTED_ONCE: Final = "at most one eviction per pod"
 EVICTED_LARGER: Final = "evicted only if admission would ask for more"
 PREFIXES: Final = "after every step the node holds its pods"
@@ -182,15 +182,15 @@ def _check_evictions(plan: Plan, pods: Mapping[str, PodPlan], faults: _Faults) -
             faults.add(EVICTED_LARGER, place, eviction.ref.uid)
 
 
-def _raises_memory_limit(change: Change) -> bool:
-    is_limit = change.resource is Resource.MEMORY and change.setting is Setting.LIMIT
-    return is_limit and change.after > change.before
-
-
 def _returns_larger(pod: PodPlan, resource: Resource) -> bool:
+    """Return whether admission would ask for more than the pod has; of one that the plan lets go, after all steps."""
     budget = _of(pod.budget, resource) if pod.budget is not None else None
     shares = [_of(container, resource) for container in pod.containers] if budget is None else [budget]
-    stated = [(share.peak, share.request) for share in shares if share is not None and share.request is not None]
+    stated = [
+        (share.peak, max(share.request, share.applied or 0) if pod.is_evicted else share.request)
+        for share in shares
+        if share is not None and share.request is not None
+    ]
     return sum(peak for peak, _ in stated) > sum(request for _, request in stated)
 
 
@@ -220,8 +220,8 @@ def _check_steps(plan: Plan, plans: Mapping[str, PodPlan], state: NodeState, fau
             continue
         if pod_plan.reserved is not None or pod_plan.mode is not Mode.ENFORCE:
             faults.add(UNTOUCHED, str(step.ref), uid)
-        elif pod_plan.is_evicted and not all(_raises_memory_limit(change) for change in step.changes):
-            faults.add(UNTOUCHED, f"{step.ref} is evicted", uid)
+        elif pod_plan.is_evicted and any(change.after < change.before for change in step.changes):
+            faults.add(UNTOUCHED, f"{step.ref} is evicted, and falls", uid)
         after = stepped.get(uid)
         if after is None:
             after = stepped[uid] = Stepped(pod, (pod_plan.cpu_counted_millicores, pod_plan.memory_counted_bytes))

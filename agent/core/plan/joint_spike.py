@@ -20,14 +20,19 @@ Together = Callable[[Mapping[Key, int]], SeenTogether | None]
 known of counts with its base. None = not known."""
 
 
-def joint_spike(fit: Fit, entries: Sequence[PodEntry], together: Together | None) -> JointSpike | None:
-    """Return the spike of all who stay on the node as one; None = what they demanded together is not known."""
+def joint_spike(
+    fit: Fit, entries: Sequence[PodEntry], together: Together | None, *, is_interim: bool = False
+) -> JointSpike | None:
+    """Return the spike of all who stay on the node as one; None = what they demanded together is not known.
+
+    Interim: with those who are proposed to go.
+    """
     if together is None or fit.resource is not Resource.CPU:
         return None
     bases: dict[Key, int] = {}
     total = 0
     for entry in entries:
-        if entry.is_evicted:
+        if entry.is_evicted and not is_interim:
             continue
         for unit in entry.cpu.units:
             if unit.request is not None:

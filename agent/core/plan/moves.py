@@ -4,12 +4,17 @@ Whatever may not fall keeps what it has, and its present request counts. Growth 
 pods first, then by namespace and name, as long as the node holds all of it together: with everybody who is still
 there, those proposed for eviction included. What is short now is granted as much as there is room for, everything else
 as a whole or not at all. Whatever is not granted waits, and does not make others move.
+
+While pods that are proposed for eviction are still there, they are moved like others (``interim``), and before all else
+those who have less than their bases are brought to one common share of them, the largest that fits: whoever lacks most
+rises first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 from agent.core.cluster.qos import pod_qos_class
 from agent.core.cluster.resource import Resource
@@ -19,6 +24,7 @@ from agent.core.plan.demand import Constraint, Kept
 from agent.core.plan.entry import PlanRules, PodEntry, Side, Unit
 from agent.core.plan.fit import Fit
 from agent.core.plan.pod_change import Setting
+from agent.core.plan.spike_sharing import LEVELS, highest_level
 from agent.core.plan.tier_room import TierRoom
 
 
@@ -45,10 +51,8 @@ def move(entries: Sequence[PodEntry], fit: Fit, room: Room, rules: PlanRules, *,
     small: list[tuple[Side, Unit]] = []
     for entry in entries:
         side = entry.side(resource)
-        if stopped is not None or entry.is_evicted:
+        if stopped is not None or (entry.is_evicted and entry.is_infeasible):
             _keep_all(side, stopped or Kept.NODE_FULL)
-            if stopped is None and resource is Resource.MEMORY and not entry.is_infeasible:
-                _raise_limits(entry, side, rules, is_pressed=is_pressed)
             continue
         survivors.append((entry, side))
         for unit in side.units:
@@ -64,7 +68,7 @@ def move(entries: Sequence[PodEntry], fit: Fit, room: Room, rules: PlanRules, *,
         return
     if small:
         _let_fall(survivors, small, fit)
-    _grant(survivors, fit.resource, room)
+    _grant(survivors, fit.resource, room, is_shared=any(entry.is_evicted for entry in entries))
     for entry, side in survivors:
         for unit in side.units:
             if unit.limit is not None:
@@ -86,16 +90,6 @@ def _keep_all(side: Side, reason: Kept) -> None:
             unit.limit_kept = reason
 
 
-def _raise_limits(entry: PodEntry, side: Side, rules: PlanRules, *, is_pressed: bool) -> None:
-    """Raise memory limits of a pod that is proposed for eviction: it stays until somebody evicts it, and may be killed.
-
-    A limit takes no room from anybody.
-    """
-    for unit in side.units:
-        if unit.limit is not None and unit.limit_wish is not None and unit.limit_wish > unit.limit and not unit.is_pair:
-            _settle_limit(entry, side, unit, unit.limit, rules, is_pressed=is_pressed)
-
-
 def _wish(
     entry: PodEntry, side: Side, unit: Unit, rules: PlanRules, small: list[tuple[Side, Unit]], *, is_pressed: bool
 ) -> None:
@@ -105,9 +99,8 @@ def _wish(
         return
     if unit.final < before:
         reason = _why_not_fall(entry, unit)
-        if reason is None and (side.is_spared or unit.final < unit.pressing):
-            # With less it would be the next to go, and another would stay: proposals would change with each step.
-            # And nothing is taken from who is short, even though the room could be claimed by others.
+        if reason is None and unit.final < unit.pressing:
+            # Nothing is taken from who is short, even though the room could be claimed by others.
             reason = Kept.NODE_FULL
         if reason is None and unit.is_capped and before == unit.limit and unit.final == below_limit(before):
             reason = Kept.QOS  # equal today, and no reason to part but that no plan makes them equal
@@ -157,6 +150,8 @@ def lowering(entry: PodEntry, unit: Unit, rules: PlanRules, *, is_pressed: bool)
 def _why_not_fall(entry: PodEntry, unit: Unit) -> Kept | None:
     if entry.constraint.shrink is not None:
         return entry.constraint.shrink
+    if entry.is_evicted:
+        return Kept.EVICTION_PENDING
     is_held = entry.demand.is_shrink_barred or (unit.demand is not None and unit.demand.is_upward_only)
     return Kept.UPWARD_ONLY if is_held else None
 
@@ -208,8 +203,26 @@ def _held_calmly(side: Side) -> int:
     return side.held(amounts)
 
 
-def _grant(survivors: Sequence[tuple[PodEntry, Side]], resource: Resource, room: Room) -> None:
-    """Grant growth as long as all of it fits beside what everybody holds once all that falls has fallen."""
+_PASSING: Final = frozenset({Kept.SMALL_CHANGE, Kept.COOL_DOWN, Kept.IN_FLIGHT})
+"""What keeps a pod from growing and passes by itself: its part of what is free is kept for it meanwhile."""
+
+
+class _Wish(NamedTuple):
+    """Of one pod that would grow."""
+
+    entry: PodEntry
+    side: Side
+    assured: list[int]
+    """What each unit has without growing; then, what it has in any case."""
+    lowest: int
+    """What the pod holds by that."""
+
+
+def _grant(survivors: Sequence[tuple[PodEntry, Side]], resource: Resource, room: Room, *, is_shared: bool) -> None:
+    """Grant growth as long as all of it fits beside what everybody holds once all that falls has fallen.
+
+    Shared: first of all every base is granted as far as there is room, in equal parts.
+    """
     left = room.allocatable - room.held
     foreseen = [
         (entry, side, unit, unit.applied) for entry, side in survivors for unit in side.units if _is_foreseen(unit)
@@ -217,36 +230,43 @@ def _grant(survivors: Sequence[tuple[PodEntry, Side]], resource: Resource, room:
     for _, _, unit, _ in foreseen:  # what others saw waits until everybody has what this node saw
         own = unit.final - unit.foresight
         unit.applied = own if unit.applied < (unit.request or 0) else max(own, unit.request or 0)
-    wishing: list[tuple[PodEntry, Side, int, int]] = []
+    wishing: list[_Wish] = []
     lowest_held: dict[Side, int] = {}
     for entry, side in survivors:
-        if not side.is_moving:
+        rises = is_shared and any(unit.kept in _PASSING and unit.final > unit.applied for unit in side.units)
+        if not side.is_moving and not rises:
             continue
-        falls = rises = False
+        falls = False
         for unit in side.units:
             before = unit.request or 0
             if unit.applied > before:
                 rises = True
             elif unit.applied < before:
                 falls = True
-        lowest = side.held([min(unit.applied, unit.request or 0) for unit in side.units]) if falls else side.counted
+        amounts = [min(unit.applied, unit.request or 0) for unit in side.units]
+        lowest = side.held(amounts) if falls else side.counted
         left += side.counted - lowest
         lowest_held[side] = lowest
         if rises:
-            wishing.append((entry, side, lowest, side.held_applied()))
-    for entry, side, lowest, wished in sorted(wishing, key=lambda wish_of: not wish_of[0].is_urgent):
+            wishing.append(_Wish(entry, side, amounts, lowest))
+    if is_shared:
+        wishing, left = _assured(wishing, left)
+    for entry, side, amounts, lowest in sorted(wishing, key=lambda wish_of: not wish_of.entry.is_urgent):
+        wished = side.held_applied()
         below = entry.constraint.cpu_below_millicores
         if resource is Resource.MEMORY:
             below = entry.constraint.memory_below_bytes
         taken = max(0, wished - lowest)
         if below is not None and wished >= below:
-            _withhold(side, Kept.INFEASIBLE)
+            _withhold(side, [min(unit.applied, unit.request or 0) for unit in side.units], Kept.INFEASIBLE)
         elif not _tier_grants(room, entry, wished - side.counted):
-            _withhold(side, Kept.TIER_FULL)
+            _withhold(side, [min(unit.applied, unit.request or 0) for unit in side.units], Kept.TIER_FULL)
         elif taken > 0 and taken > left:
-            left -= _grant_part(side, lowest, max(0, left))
+            left -= _grant_part(side, amounts, lowest, max(0, left))
         else:
             left -= taken
+    if is_shared:
+        _leave_small_parts(wishing)
     for entry, side, unit, wish in foreseen:
         granted = unit.applied
         if unit.kept is None and granted >= unit.final - unit.foresight:
@@ -261,6 +281,50 @@ def _grant(survivors: Sequence[tuple[PodEntry, Side]], resource: Resource, room:
         unit.kept = unit.kept or Kept.NODE_FULL
 
 
+def _assured(wishing: Sequence[_Wish], left: int) -> tuple[list[_Wish], int]:
+    """Assure everybody of one common share of its base, the largest that fits; return the wishes so, and what is left.
+
+    A share does not depend on what was granted before (``fit``). Where it is not the whole, nothing is left.
+    """
+
+    def taken_at(level: int) -> int:
+        return sum(max(0, wish.side.held(_at_level(wish, level)) - wish.lowest) for wish in wishing)
+
+    level = highest_level(taken_at, max(0, left))
+    left = left - taken_at(level) if level == LEVELS else 0
+    assured = []
+    for wish in wishing:
+        amounts = [
+            before if unit.kept in _PASSING else amount
+            for unit, before, amount in zip(wish.side.units, wish.assured, _at_level(wish, level), strict=True)
+        ]
+        for unit, before, amount in zip(wish.side.units, wish.assured, amounts, strict=True):
+            if before < amount < unit.applied and is_small(amount, unit.applied, wish.side.edges):
+                unit.applied = amount  # nor would the rest be asked for when this is done
+        assured.append(wish._replace(assured=amounts, lowest=max(wish.lowest, wish.side.held(amounts))))
+    return assured, left
+
+
+def _leave_small_parts(wishing: Sequence[_Wish]) -> None:
+    """Leave those where they are to whom their part would be a small change; it is kept for them."""
+    for wish in wishing:
+        for unit in wish.side.units:
+            before = unit.request or 0
+            if before < unit.applied < unit.final and is_small(before, unit.applied, wish.side.edges):
+                unit.applied, unit.kept = before, Kept.SMALL_CHANGE
+
+
+def _at_level(wish: _Wish, level: int) -> list[int]:
+    amounts = []
+    for unit, before in zip(wish.side.units, wish.assured, strict=True):
+        most = min(unit.final if unit.kept in _PASSING else unit.applied, unit.base)
+        amount = unit.base * level // LEVELS
+        if amount < most:
+            amount -= amount % wish.side.edges.unit
+        amounts.append(max(before, min(amount, most)))
+    return amounts
+
+
 def _tier_grants(room: Room, entry: PodEntry, growth: int) -> bool:
     """Return whether the QoS tiers' limits let a pod's requests grow by so much; they are asked about memory only."""
     return room.tiers is None or room.tiers.grant(pod_qos_class(entry.pod), growth)
@@ -271,13 +335,13 @@ def _is_foreseen(unit: Unit) -> bool:
     return unit.foresight > 0 and unit.applied == unit.final != unit.request
 
 
-def _grant_part(side: Side, lowest: int, left: int) -> int:
+def _grant_part(side: Side, assured: Sequence[int], lowest: int, left: int) -> int:
     """Grant what is urgent as far as there is room, one unit after the other; return how much that takes.
 
-    The pod holds ``lowest`` without growing, and may hold ``left`` beyond that.
+    The pod holds ``lowest`` by what is assured, and may hold ``left`` beyond that.
     """
     wishes = [unit.applied for unit in side.units]
-    _withhold(side, Kept.NODE_FULL)
+    _withhold(side, assured, Kept.NODE_FULL)
     amounts = [unit.applied for unit in side.units]
     for place, (unit, wish) in enumerate(zip(side.units, wishes, strict=True)):
         before = unit.applied
@@ -292,10 +356,10 @@ def _grant_part(side: Side, lowest: int, left: int) -> int:
     return max(0, side.held(amounts) - lowest)
 
 
-def _withhold(side: Side, reason: Kept) -> None:
-    for unit in side.units:
-        if unit.applied > (unit.request or 0):
-            unit.applied, unit.kept = unit.request or 0, reason
+def _withhold(side: Side, assured: Sequence[int], reason: Kept) -> None:
+    for unit, amount in zip(side.units, assured, strict=True):
+        if unit.applied > amount:
+            unit.applied, unit.kept = amount, reason
 
 
 def _settle_limit(entry: PodEntry, side: Side, unit: Unit, limit: int, rules: PlanRules, *, is_pressed: bool) -> None:

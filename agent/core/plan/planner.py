@@ -29,6 +29,7 @@ from agent.core.plan.demand import FREE, Constraint, PodDemand, Reserved
 from agent.core.plan.entry import PlanRules, PodEntry, Unit
 from agent.core.plan.fit import Fit, evict, oom_evictions, share
 from agent.core.plan.given_boost import without_boost
+from agent.core.plan.interim import Interim
 from agent.core.plan.invariants import Examined, examine
 from agent.core.plan.joint_spike import Together, joint_spike
 from agent.core.plan.moves import Room, move
@@ -135,7 +136,8 @@ def _planned(
         room=allocatable_memory - off_limits[1],
         is_applied=not notes and options.memory_applied and bounds.controlled_resources is not ControlledResources.CPU,
     )
-    applied = [fit.resource for fit in (memory, cpu) if fit.is_applied]
+    fits = [fit for fit in (memory, cpu) if fit.is_applied]
+    applied = [fit.resource for fit in fits]
     evictions = [eviction for fit in (memory, cpu) for eviction in _evictions(fit, entries, options, applied)]
     cpu_room = Room(allocatable=allocatable_cpu, held=held[0])
     tier_room = TierRoom(tiers, _requested_by_class(facts)) if tiers else None
@@ -143,7 +145,12 @@ def _planned(
     is_pressed = node is not None and node.conditions.get(_MEMORY_PRESSURE) == _TRUE
     for fit, room in ((memory, memory_room), (cpu, cpu_room)):
         share(fit, entries, options, joint_spike(fit, entries, together))
+        interim = None
+        if any(entry.is_evicted for entry in entries):
+            interim = Interim(fit, entries, options, joint_spike(fit, entries, together, is_interim=True))
         move(entries, fit, room, rules, is_pressed=is_pressed)
+        if interim is not None:
+            interim.end()
     evictions += oom_evictions(entries, memory)
     steps = steps_of(entries, cpu_room, memory_room)
     pods = [*reserved, *(_pod_plan(entry) for entry in entries)]
@@ -160,6 +167,7 @@ def _planned(
             *notes,
             *_notes(cpu, memory, gates),
             *_tier_notes(tier_room),
+            *_pending_notes(entries, is_shared=gates.resize and any(not fit.is_infeasible for fit in fits)),
             *_held_notes(entries),
             *_left_out_notes(reserved, left_out),
         ),
@@ -181,6 +189,18 @@ def _requested_by_class(facts: Sequence[PodFacts]) -> dict[QosClass, int]:
 def _tier_notes(tiers: TierRoom | None) -> tuple[str, ...]:
     note = tiers.note() if tiers is not None else None
     return () if note is None else (note,)
+
+
+def _pending_notes(entries: Sequence[PodEntry], *, is_shared: bool) -> list[str]:
+    pending = sum(entry.is_evicted for entry in entries)
+    if not pending or not is_shared:
+        return []
+    who = (
+        "1 pod is proposed for eviction: until it goes"
+        if pending == 1
+        else f"{pending} pods are proposed for eviction: until they go"
+    )
+    return [f"{who}, what is free is shared over all that lack it"]
 
 
 def _held_notes(entries: Sequence[PodEntry]) -> list[str]:

@@ -11,12 +11,14 @@ Source:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from agent.core.orders.order import Ranking
 from agent.core.orders.plan_options import FitRule
 
+LEVELS: Final = 1 << 20
+"""In how many steps a common level rises."""
 _ORDER: Final = {Ranking.LOW: 0, Ranking.MEDIUM: 1, Ranking.HIGH: 2}
 
 
@@ -44,6 +46,17 @@ def handed_out(*, spike: int, joint: int, spikes: int, claimed: int, room: int) 
     room, as it presses now or is sustained, goes before what may come.
     """
     return max(0, min(max(spike, min(joint, spikes, room - claimed)), room))
+
+
+def highest_level(taken_at: Callable[[int], int], left: int, *, most: int = LEVELS) -> int:
+    """Return the highest level, 0 to most, at which no more is taken than what is left; at 0 nothing is."""
+    if taken_at(most) <= left:
+        return most
+    low, high = 0, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if taken_at(middle) <= left else (low, middle)
+    return low
 
 
 def finals(

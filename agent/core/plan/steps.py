@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from agent.core.cluster.resource import Resource
+from agent.core.plan.demand import Kept
 from agent.core.plan.entry import PodEntry, Side, Unit
 from agent.core.plan.moves import Room
 from agent.core.plan.plan import Phase, PlanStep
@@ -27,6 +28,7 @@ from agent.core.window.memory_shortage import MemoryShort
 _SHRINK_REASON: Final = "it requests more than it needs"
 _GROW_REASON: Final = "what it needs, and its share of the node's spike"
 _URGENT_REASON: Final = "it is short now"
+_PART_REASON: Final = "its part of what is free until the proposed evictions"
 _SHORT_REASONS: Final = {
     MemoryShort.HELD: "it is short now: its tasks are held back at memory.high",
     MemoryShort.STALLED: "it is short now: its tasks wait for memory at its limit",
@@ -47,6 +49,8 @@ class _Moves:
     limit_downs: list[Change] = field(default_factory=list)
     is_growing: bool = False
     """A request rises."""
+    is_part: bool = False
+    """Of which one only as much as is free while others, or it, should go."""
     grows_memory: bool = False
     frees_memory: bool = False
     """A memory limit rises, of a pod that is held back or waits at it: as urgent as a request."""
@@ -131,6 +135,7 @@ def _sort_in(moves: _Moves, side: Side, unit: Unit) -> None:
         if after > before:
             moves.rises.append(change)
             moves.is_growing = True
+            moves.is_part = moves.is_part or unit.kept is Kept.EVICTION_PENDING
             moves.grows_memory = moves.grows_memory or is_memory
         elif is_memory and unit.is_pair:
             moves.pair_falls.append(change)
@@ -176,7 +181,9 @@ def _step(moves: _Moves, phase: Phase, changes: Sequence[Change]) -> PlanStep:
     elif entry.short is not None and is_freed:
         reason = _SHORT_REASONS[entry.short]
     elif rises:
-        reason = _URGENT_REASON if entry.is_urgent else _BOTH_REASON if falls else _GROW_REASON
+        reason = _BOTH_REASON if falls else _GROW_REASON
+        if entry.is_urgent or moves.is_part:
+            reason = _URGENT_REASON if entry.is_urgent else _PART_REASON
     else:
         reason = _SHRINK_REASON if falls else _LIMIT_REASON
     return PlanStep(

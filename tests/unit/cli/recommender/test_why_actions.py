@@ -88,6 +88,10 @@ def test_the_share_is_told_with_what_comes_of_it() -> None:
         "  CPU: base 100m + 100m of the node's spike headroom = 200m; request 500m → 200m; limit 1000m → 4000m"
     )
     assert lines[3].endswith("= 64.0MiB; as requested")
+    part = container(cpu=share(500, 800, 100, 300, final=500, kept=Kept.EVICTION_PENDING))
+    assert texts(acted(planned=part, is_evicted=True), Page(width=200, glyphs=UNICODE))[2].endswith(
+        "request 100m → 300m, as it shares what is free until the proposed evictions"
+    )
 
 
 def test_what_the_headroom_is_made_of_is_told_with_the_share() -> None:

@@ -140,10 +140,10 @@ def test_a_step_for_a_pod_that_is_gone_is_told() -> None:
     assert faults(plan, replace(GOOD, demands=(SHRINKING, STILL))) == [plan_check.UNTOUCHED]
 
 
-@pytest.mark.parametrize("fields", [{"is_evicted": True}, {"mode": Mode.RECOMMEND}])
-def test_a_step_for_a_pod_that_must_not_be_touched_is_told(fields: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("place", "fields"), [(1, {"is_evicted": True}), (0, {"mode": Mode.RECOMMEND})])
+def test_a_step_for_a_pod_that_must_not_be_touched_is_told(place: int, fields: dict[str, Any]) -> None:
     # The headroom was shared out by its spike as well.
-    told = faults(with_pod(GOOD.plan(), 0, **fields))
+    told = faults(with_pod(GOOD.plan(), place, **fields))
     assert [name for name in told if name != plan_check.HEADROOM] == [plan_check.UNTOUCHED]
 
 
@@ -208,7 +208,9 @@ def test_evictions_that_must_not_be_are_told() -> None:
 
 
 def test_an_eviction_whose_pod_would_come_back_is_told() -> None:
-    assert faults(with_share(CROWDED.plan(), 0, request=2000, applied=2000), CROWDED) == [plan_check.EVICTED_LARGER]
+    for amount in ({"request": 2000}, {"applied": 2000}):
+        plan = replace(with_share(CROWDED.plan(), 0, **amount), steps=())
+        assert faults(plan, CROWDED) == [plan_check.EVICTED_LARGER]
 
 
 def test_the_budget_of_an_evicted_pod_counts_and_not_its_containers() -> None:

@@ -99,7 +99,8 @@ def test_evicted_and_reserved_pods_are_not_asked_about_and_others_with_their_bas
     situation = node(pod("big", base=500, peak=900), pod("stays", base=150), pod("alone", reserved="off"), cpu=700)
     plan = planned(situation, 500.0, asked=asked)
     assert [eviction.ref.name for eviction in plan.evictions] == ["big"]
-    assert asked == [{("uid-stays", "app"): 150}]
+    # For the plan's end without it, and for what all have as long as it is still here.
+    assert asked == [{("uid-stays", "app"): 150}, {("uid-big", "app"): 500, ("uid-stays", "app"): 150}]
 
 
 def test_a_container_that_states_no_request_has_no_part_in_it() -> None:
