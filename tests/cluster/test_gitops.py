@@ -1,0 +1,165 @@
+"""``plimsoll gitops`` on public charts, Kustomizations and manifests; the real kubectl and helm render them."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import re
+import subprocess
+import tarfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from agent.cli.main import main
+from tests.cluster.binaries import require
+from tests.workload_histories import MIB, advice, workload_history
+
+pytestmark = pytest.mark.cluster
+
+ARCHIVE = Path(__file__).parents[1] / "data/gitops/public-trees.tar.gz"
+SET = ("--set", "act.excludedNamespaces=nobody", "--set", "plan.guaranteed=true")
+HELM = ("--skip-tests", "--kube-version", "1.37.1", "--set", "kind=Deployment")
+"""Tests have random names; the kind is of one chart, which is a CronJob otherwise."""
+RESOURCE_LINE = re.compile(r'\s*"?(cpu|memory|requests|limits)"?:')
+KINDS = {"Deployment", "StatefulSet", "CronJob", "Rollout"}
+"""Those that are sized for all pods alike: a DaemonSet's are sized node by node."""
+
+
+@dataclass(frozen=True)
+class Tree:
+    """One public tree, and how it is rendered."""
+
+    folder: str
+    roots: tuple[str, ...] = ()
+    """Kustomizations."""
+    chart: str = ""
+    keys: Mapping[str, str] = field(default_factory=dict)
+    """Of a chart: values by container."""
+    values: str = "values.yaml"
+    manifests: tuple[str, ...] = ()
+
+    def rendered(self, top: Path) -> list[dict[str, Any]]:
+        """Return all objects that come of it."""
+        texts = [run("kubectl", "kustomize", str(top / root)) for root in self.roots]
+        if self.chart:
+            values = top / self.chart / self.values
+            texts.append(run("helm", "template", "one", str(top / self.chart), "--values", str(values), *HELM))
+        texts += [(top / path).read_text() for path in self.manifests]
+        return [one for text in texts for one in yaml.safe_load_all(text) if one]
+
+
+TREES = {
+    "kustomize-one-directory": Tree("podinfo/kustomize", roots=("",)),
+    "kustomize-bases-and-overlays": Tree(
+        "podinfo/deploy", roots=("overlays/dev", "overlays/staging", "overlays/production")
+    ),
+    "kustomize-components-over-one-base": Tree(
+        "metrics-server/manifests",
+        roots=tuple(f"overlays/{name}" for name in ("release", "release-ha", "release-ha-1.21+", "test", "test-ha")),
+    ),
+    "kustomize-three-kinds-of-one": Tree("descheduler/kubernetes", roots=("deployment", "cronjob", "job")),
+    "kustomize-prefix-and-namespace": Tree("kueue/config", roots=("kueueviz",)),
+    "kustomize-several-roots": Tree("keda/config", roots=("manager", "metrics-server", "webhooks")),
+    "kustomize-an-operator": Tree("source-controller/config/manager", roots=("",)),
+    "manifests-of-rollouts": Tree(
+        "argo-rollouts/docs/getting-started",
+        manifests=tuple(f"{name}/rollout.yaml" for name in ("alb", "basic", "istio", "mixed", "nginx", "smi")),
+    ),
+    "helm-podinfo": Tree("podinfo/charts", chart="podinfo", keys={"podinfo": "resources"}),
+    "helm-podinfo-production": Tree(
+        "podinfo/charts", chart="podinfo", keys={"podinfo": "resources"}, values="values-prod.yaml"
+    ),
+    "helm-metrics-server": Tree("metrics-server/charts", chart="metrics-server", keys={"metrics-server": "resources"}),
+    "helm-descheduler": Tree("descheduler/charts", chart="descheduler", keys={"descheduler": "resources"}),
+}
+
+
+def run(program: str, *words: str) -> str:
+    return subprocess.run([str(require(program)), *words], capture_output=True, text=True, check=True).stdout
+
+
+def workloads(objects: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any], list[str]]]:
+    """Return place, object and containers of what is sized."""
+    for one in objects:
+        if one["kind"] in KINDS:
+            spec = one["spec"]["jobTemplate"]["spec"] if one["kind"] == "CronJob" else one["spec"]
+            containers = [container["name"] for container in spec["template"]["spec"]["containers"]]
+            yield (
+                f"{one['metadata'].get('namespace', 'default')}/{one['kind']}/{one['metadata']['name']}",
+                one,
+                containers,
+            )
+
+
+def without_amounts(value: Any) -> Any:
+    """Return an object without what is sized."""
+    if isinstance(value, dict):
+        return {key: without_amounts(inner) for key, inner in value.items() if key != "resources"}
+    return [without_amounts(inner) for inner in value] if isinstance(value, list) else value
+
+
+def changed_lines(before: Mapping[Path, str], top: Path) -> list[str]:
+    return [
+        line[1:]
+        for path, text in before.items()
+        for line in difflib.ndiff(text.splitlines(), (top / path).read_text().splitlines())
+        if line[0] in "+-"
+    ]
+
+
+def texts(top: Path) -> dict[Path, str]:
+    return {path.relative_to(top): path.read_text() for path in top.rglob("*") if path.is_file()}
+
+
+@pytest.mark.parametrize("name", TREES)
+def test_a_public_tree_gets_its_recommendation_and_nothing_else(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tree = TREES[name]
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    top = tmp_path / tree.folder
+    before, untouched = texts(top), tree.rendered(top)
+    known = {
+        place: workload_history(
+            place, {one: advice(137 + 20 * index, (97 + 60 * index) * MIB) for index, one in enumerate(containers)}
+        )
+        for place, _, containers in workloads(untouched)
+        if not tree.chart or tree.keys.keys() >= set(containers)
+    }
+    assert known
+    history, asked, mapped = tmp_path / "history.json", tmp_path / "pods.yaml", tmp_path / "map.yaml"
+    history.write_text(json.dumps({"workloads": list(known.values())}))
+    words = ["gitops", str(top), "--history", str(history), "-n", "default", "--min-change", "0", *SET]
+    if tree.chart:
+        keys = {f"{place}/{one}": tree.keys[one] for place, _, (one,) in workloads(untouched) if place in known}
+        mapped.write_text(yaml.safe_dump({f"{tree.chart}/{tree.values}": keys}))
+        words += ["--map", str(mapped)]
+
+    assert main([*words, "--check"]) == 1
+    assert texts(top) == before
+    assert main([*words, "--pr-body", str(tmp_path / "body.md")]) == 0
+    lines = changed_lines(before, top)
+    assert lines
+    assert all(RESOURCE_LINE.match(line) for line in lines if not line.startswith("?")), lines
+    rendered = tree.rendered(top)
+    assert [without_amounts(one) for one in rendered] == [without_amounts(one) for one in untouched]
+    assert rendered != untouched
+
+    # Whoever creates pods of what is rendered now is given exactly that.
+    capsys.readouterr()
+    sized = [one for place, one, _ in workloads(rendered) if one["kind"] != "CronJob" and place in known]
+    asked.write_text(yaml.safe_dump_all(sized))
+    assert main(["admission", "--pod", str(asked), "--history", str(history), "--what-if", "-o", "json", *SET]) == 0
+    answers = json.loads(capsys.readouterr().out)["pods"]
+    assert [answer["outcome"] for answer in answers] == ["noop"] * len(sized), answers
+
+    after = texts(top)
+    assert main([*words, "--check"]) == 0
+    assert main(words) == 0
+    assert texts(top) == after
