@@ -131,6 +131,9 @@ def _stated(instance: Instance) -> dict[tuple[str, str], dict[Cell, int]]:
             place = list_name, str(container.get("name"))
             if place in found:
                 raise ValueError(f"container {place[1]} stands twice")
+            fault = next((layer for layer in instance.containers.get(place, ()) if layer.fault is not None), None)
+            if fault is not None:
+                raise NotSized(f"{fault.file.path}: {fault.fault}")
             found[place] = dict(_cells(container, instance, place))
     return found
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +28,8 @@ _NOT_ENTERED: Final = frozenset({"node_modules", "__pycache__"})
 _MOST_DEEP: Final = 64
 _CHART: Final = "Chart.yaml"
 _CHART_PARTS: Final = frozenset({"templates", "charts", "crds"})
+_TEMPLATED: Final = re.compile(r"(?:^[ \t]*|[:-][ \t]+)\{\{", re.M)
+"""Where a value would begin: YAML may take it for a mapping in a mapping."""
 _BOM: Final = "\ufeff"
 
 
@@ -113,12 +116,13 @@ class Checkout:
         self._bytes += len(content)
         if self._bytes > MOST_BYTES_IN_ALL:
             raise CheckoutError(f"{self._root}: more than {MOST_BYTES_IN_ALL >> 20} MiB of YAML; allowed: a part of it")
+        if _TEMPLATED.search(text):
+            self._leave(path, "a template, not YAML")
+            return None
         try:
             return ManifestFile(path=path, text=YamlText(text.removeprefix(_BOM)), content=content)
         except YamlTextError as error:
-            if "{{" in text:
-                self._leave(path, "a template, not YAML")
-            elif "kind:" in text or '"kind"' in text:
+            if "kind:" in text or '"kind"' in text:
                 self._leave(path, str(error))
             return None
 

@@ -102,7 +102,7 @@ def propose(
             amounts = sizes(instance)
             why = instance.fault
         except NotSized as error:
-            amounts, why = (), str(error)
+            amounts, why = (), instance.fault or str(error)
         if amounts is None:
             continue
         if why is not None:

@@ -207,8 +207,7 @@ class YamlText:
         if not isinstance(value, str):
             lines += [f"{margin}{' ' * step}{inner}: {text}" for inner, text in value.items()]
         end_line = last.end_line if last.style not in ("|", ">") else last.end_line - 1
-        ending = "\r\n" if self._line(end_line, keeps_return=True).endswith("\r") else "\n"
-        at = self._after_line(end_line)
+        at, ending = self._after_line(end_line), self._ending(end_line)
         text = "".join(f"{line}{ending}" for line in lines)
         if at and self.text[at - 1] != "\n":
             text = ending + text[: -len(ending)]
@@ -221,7 +220,7 @@ class YamlText:
             raise YamlTextError(f"line {self.line_of(mapping)}: {key} is no empty key in a block")
         self._filled[id(pair[1])] = value
         line = pair[0].line
-        at, ending = self._after_line(line), "\r\n" if self._line(line, keeps_return=True).endswith("\r") else "\n"
+        at, ending = self._after_line(line), self._ending(line)
         margin = " " * (pair[0].column + 2)
         text = "".join(f"{margin}{inner}: {amount}{ending}" for inner, amount in value.items())
         if self.text[at - 1] != "\n":
@@ -260,6 +259,7 @@ class YamlText:
                 text = "".join(f"{margin}{line}" for line in text.splitlines(keepends=True))
             elif text.startswith("\n"):
                 text = text.replace("\n", f"\n{margin}")
+            text = text.replace("\n", outer._ending(scalar.line))
             yield _Edit(start=self._out(edit.start), end=self._out(edit.end), text=text)
 
     def _out(self, offset: int) -> int:
@@ -308,12 +308,17 @@ class YamlText:
             raise YamlTextError(f"line {self.line_of(key)}: {key.value} is not alone on its line")
         yield from dict.fromkeys(node.line for node in leaves)
 
-    def _line(self, number: int, *, keeps_return: bool = False) -> str:
-        line = self.text[self._starts[number] : self._after_line(number)].rstrip("\n") if self._is_line(number) else ""
-        return line if keeps_return else line.rstrip("\r")
+    def _line(self, number: int) -> str:
+        if number >= len(self._starts):
+            return ""
+        return self.text[self._starts[number] : self._after_line(number)].rstrip("\r\n")
 
-    def _is_line(self, number: int) -> bool:
-        return number < len(self._starts)
+    def _ending(self, number: int) -> str:
+        """Return how a line ends, or the one before it where it is the last and does not."""
+        after = self._after_line(number)
+        if number and self.text[after - 1] != "\n":
+            after = self._starts[number]
+        return "\r\n" if self.text[max(after - 2, 0) : after] == "\r\n" else "\n"
 
     def _line_end(self, number: int) -> int:
         return self._starts[number] + len(self._line(number))
