@@ -12,10 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
+from agent.cli.gitops.values_map import mapped_containers
+from agent.cli.gitops.written import Writing, written_text
 from agent.cli.main import main
+from agent.webhook.queries.workload_bodies import WorkloadBody
 from tests.cluster.binaries import require
 from tests.workload_histories import MIB, advice, workload_history
 
@@ -163,3 +167,34 @@ def test_a_public_tree_gets_its_recommendation_and_nothing_else(
     assert main([*words, "--check"]) == 0
     assert main(words) == 0
     assert texts(top) == after
+
+
+def test_what_workloads_writes_is_taken_by_kustomize_and_helm(tmp_path: Path) -> None:
+    with tarfile.open(ARCHIVE) as archive:
+        archive.extractall(tmp_path, filter="data")
+    body = msgspec.convert(workload_history("default/Deployment/podinfo", ("podinfod",)), WorkloadBody)
+    wanted = {"requests": {"cpu": "137m", "memory": "97Mi"}, "limits": {"memory": "489Mi"}}
+
+    component, overlay = tmp_path / "component", tmp_path / "overlay"
+    component.mkdir()
+    overlay.mkdir()
+    other = msgspec.convert(workload_history("default/StatefulSet/not-there"), WorkloadBody)
+    daemon = msgspec.convert(workload_history("default/DaemonSet/log"), WorkloadBody)
+    text, left = written_text([body, other, daemon], Writing(form="kustomize"))
+    assert left == ["left default/DaemonSet/log: pods of a DaemonSet are not sized by a template"]
+    (component / "kustomization.yaml").write_text(text)
+    (overlay / "kustomization.yaml").write_text("resources: [../podinfo/kustomize]\ncomponents: [../component]\n")
+    (place, rendered, _), *_ = workloads(list(yaml.safe_load_all(run("kubectl", "kustomize", str(overlay)))))
+    assert place == "default/Deployment/podinfo"
+    (container,) = rendered["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["requests"] == wanted["requests"]
+    assert container["resources"]["limits"]["memory"] == wanted["limits"]["memory"]
+
+    keys = mapped_containers({"values.yaml": {"default/Deployment/podinfo/podinfod": "resources"}})
+    text, _ = written_text([body], Writing(form="helm", mapped=keys))
+    (tmp_path / "ours.yaml").write_text(text)
+    chart, ours = str(tmp_path / "podinfo/charts/podinfo"), str(tmp_path / "ours.yaml")
+    objects = list(yaml.safe_load_all(run("helm", "template", "one", chart, "--values", ours, *HELM)))
+    (_, rendered, _), *_ = workloads([one for one in objects if one])
+    (container,) = rendered["spec"]["template"]["spec"]["containers"]
+    assert container["resources"] == wanted

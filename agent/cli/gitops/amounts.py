@@ -20,6 +20,7 @@ from agent.core.cluster.facts import FrozenAxes
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Container, ContainerKind, Pod, Requirements
 from agent.core.cluster.resource import Resource
+from agent.core.cluster.workload import DAEMON_SET_KIND
 from agent.core.numbers.quantity import QuantityError, format_quantity, parse_quantity
 from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT
 from agent.core.orders import annotations as names
@@ -101,6 +102,37 @@ def sized(
             )
         )
     return tuple(found)
+
+
+def recommended(body: WorkloadBody, settings: AdmissionSettings, now: float) -> dict[str, dict[Cell, int]]:
+    """Return what a workload's containers should state whatever they state today, nanos; without what is not known.
+
+    Raises:
+        NotSized: Nothing is recommended.
+    """
+    if body.kind not in POD_SPECS or body.kind == DAEMON_SET_KIND:
+        raise NotSized(f"pods of a {body.kind} are not sized by a template")
+    stated = {"requests": {"cpu": "1m", "memory": "1"}}  # what is stated is changed, a limit is added
+    spec: dict[str, object] = {
+        "containers": [{"name": known.container, "image": "any", "resources": stated} for known in body.containers]
+    }
+    for key in reversed(POD_SPECS[body.kind]):
+        spec = {key: spec}
+    document = {"kind": body.kind, "metadata": {"name": body.name, "namespace": body.namespace}, **spec}
+    try:
+        (pod_document,) = pods_of(document, body.name)
+        pod = pod_from_json(pod_document)
+    except ConvertError as error:
+        raise NotSized(f"not understood: {error}") from error
+    admission = _admission(pod, body, settings, now)
+    if admission.outcome is not AdmissionOutcome.PATCHED:
+        raise NotSized(admission.why)
+    moved = {(move.container, Cell(move.setting, move.resource)) for move in admission.moves}
+    return {
+        name: amounts
+        for (_, name), cells in _final(pod, admission).items()
+        if (amounts := {cell: nanos for cell, nanos in cells.items() if (name, cell) in moved})
+    }
 
 
 def quantity(cell: Cell, nanos: int) -> str:
@@ -228,6 +260,10 @@ def _estimate(advice: AdviceBody) -> Estimate:
         policy, source = PolicyName(advice.policy), EstimateSource(advice.source or EstimateSource.WORKLOAD)
     except ValueError as error:
         raise NotSized(f"its figures are not understood: {error}") from error
+    figures = (advice.cpu_request_millicores, advice.memory_request_bytes, advice.cpu_max_millicores)
+    more = (advice.memory_max_bytes, advice.oom_memory_bytes, advice.cpu_base_millicores, advice.memory_base_bytes)
+    if any(figure is not None and figure < 0 for figure in (*figures, *more)):
+        raise NotSized("its figures are not understood: one is below 0")
     return Estimate(
         source=source,
         policy=policy,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from agent.cli.client.webhook import NotKnownError, WebhookReader
+from agent.cli.client.webhook import PAGE, NotKnownError, WebhookReader
 from agent.core.numbers.document_text import DocumentTextError, decoded, json_value
 from agent.named_file import DOCUMENT_MOST_BYTES, called, read_named
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 Key = tuple[str, str, str]
 """Namespace, kind, name."""
-PAGE: Final = 500
 ALLOWED: Final = "the output of plimsoll workloads -o history, or of plimsoll workloads WORKLOAD -o json"
 
 
@@ -92,7 +91,8 @@ def of_file(path: Path) -> KnownWorkloads:
         document = document["workloads"]
     try:
         bodies = msgspec.convert(document if isinstance(document, list) else [document], list[WorkloadBody])
-    except (msgspec.ValidationError, RecursionError) as error:
-        raise HistoryError(f"{called(path)}: {str(error)[:160]}; allowed: {ALLOWED}") from error
+    except (msgspec.ValidationError, UnicodeError, RecursionError) as error:
+        told = " ".join(str(error).split())[:160]
+        raise HistoryError(f"{called(path)}: {told}; allowed: {ALLOWED}") from error
     known = {(body.namespace, body.kind, body.name): body for body in bodies}
     return KnownWorkloads(known, known.get)

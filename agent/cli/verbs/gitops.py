@@ -81,8 +81,8 @@ def run(arguments: argparse.Namespace) -> int:
     from agent.cli.gitops.scan import instances_of
     from agent.cli.top.terminal import look_from, write_lines
 
-    settings = _settings(arguments)
-    mapped = _mapped(arguments)
+    settings = admission_settings(arguments)
+    mapped = mapped_of(arguments)
     try:
         if arguments.pr_body is not None:
             check_output(arguments.pr_body)
@@ -107,17 +107,18 @@ def run(arguments: argparse.Namespace) -> int:
     return 1 if arguments.check and proposal.changes else 0
 
 
-def _settings(arguments: argparse.Namespace) -> AdmissionSettings:
+def admission_settings(arguments: argparse.Namespace) -> AdmissionSettings:
     """Return the webhook's settings: it is the one that would admit the pods."""
     try:
         from agent.cli.verbs.webhook import webhook_settings_from
 
         return webhook_settings_from(arguments).of_admission()
     except ModuleNotFoundError as error:
-        fail(f"gitops: {error.name} is not installed; allowed: pip install 'plimsoll[webhook]'")
+        fail(f"{arguments.verb}: {error.name} is not installed; allowed: pip install 'plimsoll[webhook]'")
 
 
-def _mapped(arguments: argparse.Namespace) -> tuple[MappedContainer, ...]:
+def mapped_of(arguments: argparse.Namespace) -> tuple[MappedContainer, ...]:
+    """Return what ``--map`` says; a file that cannot be used is one line and code 2."""
     if arguments.map is None:
         return ()
     from agent.cli.gitops.values_map import ValuesMapError, mapped_containers
@@ -128,9 +129,9 @@ def _mapped(arguments: argparse.Namespace) -> tuple[MappedContainer, ...]:
         documents = yaml_values(decoded(read_named(arguments.map, most_bytes=PAGE_MOST_BYTES)))
         return tuple(one for document in documents if document is not None for one in mapped_containers(document))
     except OSError as error:
-        fail(f"gitops: --map {arguments.map}: cannot be read: {error.strerror or error}")
+        fail(f"{arguments.verb}: --map {arguments.map}: cannot be read: {error.strerror or error}")
     except (DocumentTextError, ValuesMapError) as error:
-        fail(f"gitops: --map {arguments.map}: {error}")
+        fail(f"{arguments.verb}: --map {arguments.map}: {error}")
 
 
 def _known(arguments: argparse.Namespace) -> KnownWorkloads:
