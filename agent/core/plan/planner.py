@@ -36,6 +36,7 @@ from agent.core.plan.node_room import counted
 from agent.core.plan.plan import ContainerPlan, Eviction, Plan, PodPlan, ResourcePlan, Share
 from agent.core.plan.pod_change import actuated
 from agent.core.plan.pod_facts import PodFacts, PodFactsCache
+from agent.core.plan.room_maker import room_maker
 from agent.core.plan.steps import steps_of
 from agent.core.plan.tier_room import NO_TIER_LIMITS, TierMemory, TierRoom
 from agent.core.plan.unit_levels import entry_of
@@ -162,6 +163,7 @@ def _planned(
             *_tier_notes(tier_room),
             *_held_notes(entries),
             *_left_out_notes(reserved, left_out),
+            *_room_notes(state, taken_unix_seconds),
         ),
     )
     staying = (entry for entry in entries if entry.is_infeasible and not entry.is_evicted)
@@ -176,6 +178,11 @@ def _requested_by_class(facts: Sequence[PodFacts]) -> dict[QosClass, int]:
         if pod.holds_room:
             requested[pod_qos_class(pod.pod)] += pod.counted[1]
     return requested
+
+
+def _room_notes(state: NodeState, taken_unix_seconds: float) -> tuple[str, ...]:
+    maker = room_maker(state, taken_unix_seconds)
+    return () if maker is None else (maker.note,)
 
 
 def _tier_notes(tiers: TierRoom | None) -> tuple[str, ...]:
