@@ -55,9 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--output",
         choices=("table", "json", *WRITTEN),
         default="table",
-        help="(default: table); history = all of each workload, for plimsoll gitops --history; kustomize, helm, ssa = "
-        "requests and limits as a Component of Kustomize, as values (by --map), as objects for kubectl apply "
-        "--server-side",
+        help="(default: table); history = all of each workload, which plimsoll gitops reads; kustomize, helm, ssa = "
+        "requests and limits as a Component of Kustomize, as values (by --map), as objects for server-side apply",
     )
     parser.add_argument(
         "--map",
