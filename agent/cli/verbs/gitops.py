@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--history",
         metavar="FILE",
         type=file_or_stdin,
-        help="output of plimsoll workloads -o history, instead of asking the webhook",
+        help="a file that plimsoll workloads wrote with output history, instead of asking the webhook",
     )
     add_look_options(parser)
     add_webhook_options(parser)
