@@ -198,3 +198,72 @@ def test_what_workloads_writes_is_taken_by_kustomize_and_helm(tmp_path: Path) ->
     (_, rendered, _), *_ = workloads([one for one in objects if one])
     (container,) = rendered["spec"]["template"]["spec"]["containers"]
     assert container["resources"] == wanted
+
+
+CONTAINER = """\
+        - name: {name}
+          resources:
+            requests: {{cpu: 500m, memory: 1Gi}}
+            limits:
+              cpu: 1
+              memory: 2Gi
+"""
+HEAD = "apiVersion: apps/v1\nkind: Deployment\nmetadata:\n  name: {name}\n"
+POD = "spec:\n  template:\n    spec:\n      containers:\n"
+AT = "/spec/template/spec/containers"
+NEW = "- patch: |-\n" + HEAD.format(name="job-x") + POD + CONTAINER.format(name="new")
+LAYERED = {
+    "base/kustomization.yaml": "resources: [all.yaml]\nnameSuffix: -x\n",
+    "base/all.yaml": "---\n".join(
+        HEAD.format(name=name) + POD + CONTAINER.format(name="app") + CONTAINER.format(name="side")
+        for name in ("web", "api", "job", "old")
+    ),
+    "part/kustomization.yaml": "apiVersion: kustomize.config.k8s.io/v1alpha1\nkind: Component\n"
+    "patches:\n- path: patch.yaml\n  target: {kind: Deployment, name: 'a.*'}\n",
+    "part/patch.yaml": f"- op: add\n  path: {AT}/0/resources/limits\n  value: {{cpu: 900m, memory: 1900Mi}} # part\n"
+    f"- op: remove\n  path: {AT}/1/resources/limits/cpu\n",
+    "prod/kustomization.yaml": "namespace: prod\nnamePrefix: p-\nresources: [../base]\ncomponents: [../part]\n"
+    "patchesStrategicMerge: [merge.yaml]\n"
+    "patches:\n"
+    f"- target: {{kind: Deployment, name: web}}\n  patch: |-\n    - op: replace\n      path: {AT}/1/resources\n"
+    "      value:\n        requests:\n          memory: 700Mi # inline\n          cpu: 1500m\n"
+    + NEW.replace("\n", "\n    ").rstrip(" ")
+    + "patchesJson6902:\n- target: {group: apps, version: v1, kind: Deployment, name: old}\n  path: late.yaml\n",
+    "prod/merge.yaml": HEAD.format(name="web-x") + POD + "        - name: app\n          resources:\n"
+    "            limits: {cpu: null}\n            requests:\n              cpu: '450m' # merged\n",
+    "prod/late.yaml": f'- {{"op": "replace", "path": "{AT}/0/resources/requests/cpu", "value": 2}}\n',
+}  # fmt: skip
+
+
+def test_layers_of_kustomize_are_followed_as_kubectl_builds_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    top = tmp_path / "top"
+    for path, text in LAYERED.items():
+        (top / path).parent.mkdir(parents=True, exist_ok=True)
+        (top / path).write_text(text)
+    before = list(yaml.safe_load_all(run("kubectl", "kustomize", str(top / "prod"))))
+    known = {
+        place: workload_history(
+            place, {one: advice(137 + 20 * index, (97 + 60 * index) * MIB) for index, one in enumerate(containers)}
+        )
+        for place, _, containers in workloads(before)
+    }
+    assert set(known) == {f"prod/Deployment/p-{name}-x" for name in ("web", "api", "job", "old")}
+    history, asked = tmp_path / "history.json", tmp_path / "pods.yaml"
+    history.write_text(json.dumps({"workloads": list(known.values())}))
+    untouched = texts(top)
+    assert main(["gitops", str(top), "--history", str(history), "--min-change", "0"]) == 0
+    assert "left" not in capsys.readouterr().out
+    lines = changed_lines(untouched, top)
+    amount = re.compile(r'.*(cpu|memory|limits|requests|value)"?:')
+    assert all(amount.match(line) for line in lines if not line.startswith("?")), lines
+    for note in ("# part", "# inline", "'137m' # merged"):
+        assert any(note in text for text in texts(top).values()), note
+    rendered = list(yaml.safe_load_all(run("kubectl", "kustomize", str(top / "prod"))))
+    assert [without_amounts(one) for one in rendered] == [without_amounts(one) for one in before]
+    asked.write_text(yaml.safe_dump_all(rendered))
+    assert main(["admission", "--pod", str(asked), "--history", str(history), "--what-if", "-o", "json"]) == 0
+    answers = json.loads(capsys.readouterr().out)["pods"]
+    assert [answer["outcome"] for answer in answers] == ["noop"] * 4, answers
+    assert main(["gitops", str(top), "--history", str(history), "--min-change", "0", "--check"]) == 0

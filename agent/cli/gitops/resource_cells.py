@@ -196,16 +196,19 @@ def stating(layers: Sequence[Layer], cell: Cell) -> list[Layer]:
 
 def for_adding(layers: Sequence[Layer], cell: Cell) -> Layer | None:
     """Return the layer in which an amount that nobody states is best written; None = in none."""
-    if any(cell in layer.clears for layer in layers[1:]) or (layers and _is_cleared(layers[0], cell)):
-        return None
-    fitting = [layer for layer in layers if cell.setting in layer.sections or cell.setting in layer.empties]
-    fitting = fitting or [layer for layer in layers if layer.resources is not None and layer.resources.pairs]
+    first = max((index for index, layer in enumerate(layers) if cell in layer.clears), default=0)
+    open_layers = [layer for layer in layers[first:] if _has_room(layer, cell)]
+    fitting = [layer for layer in open_layers if cell.setting in layer.sections or cell.setting in layer.empties]
+    fitting = fitting or [layer for layer in open_layers if layer.resources is not None and layer.resources.pairs]
     return fitting[-1] if fitting else None
 
 
-def _is_cleared(layer: Layer, cell: Cell) -> bool:
-    """Return whether a manifest states an amount, or all resources, as null; an empty section has room."""
-    return cell in layer.clears and cell.setting not in layer.empties
+def _has_room(layer: Layer, cell: Cell) -> bool:
+    """Return whether an amount can be written there: it is not there as null, and neither are all resources."""
+    section = layer.sections.get(cell.setting)
+    if section is not None:
+        return section.pair(cell.resource) is None
+    return layer.resources is not None
 
 
 def container_nodes(pod_spec: Node, list_name: str) -> Iterator[tuple[str, Node, Node]]:
