@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.cli.gitops.kustomize import FILE_NAMES
+from agent.cli.gitops.manifests import POD_SPECS
 from agent.cli.gitops.proposal import LeftAlone
 from agent.cli.gitops.resource_cells import ManifestFile
 from agent.cli.gitops.yaml_text import YamlText, YamlTextError
@@ -30,6 +31,8 @@ _CHART: Final = "Chart.yaml"
 _CHART_PARTS: Final = frozenset({"templates", "charts", "crds"})
 _TEMPLATED: Final = re.compile(r"(?:^[ \t]*|[:-][ \t]+)\{\{", re.M)
 """Where a value would begin: YAML may take it for a mapping in a mapping."""
+_WORKLOADS: Final = re.compile(rf"kind[\"']?\s*:\s*[\"']?({'|'.join(POD_SPECS)}|Kustomization|Component)\b")
+"""What else cannot be read is nobody's concern."""
 _BOM: Final = "\ufeff"
 
 
@@ -116,13 +119,15 @@ class Checkout:
         self._bytes += len(content)
         if self._bytes > MOST_BYTES_IN_ALL:
             raise CheckoutError(f"{self._root}: more than {MOST_BYTES_IN_ALL >> 20} MiB of YAML; allowed: a part of it")
+        is_told = _WORKLOADS.search(text) is not None
         if _TEMPLATED.search(text):
-            self._leave(path, "a template, not YAML")
+            if is_told:
+                self._leave(path, "a template, not YAML")
             return None
         try:
             return ManifestFile(path=path, text=YamlText(text.removeprefix(_BOM)), content=content)
         except YamlTextError as error:
-            if "kind:" in text or '"kind"' in text:
+            if is_told:
                 self._leave(path, str(error))
             return None
 
