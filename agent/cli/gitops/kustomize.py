@@ -44,6 +44,8 @@ _HARMLESS: Final = frozenset(
 )
 """Built-in transformers that change neither names nor amounts."""
 _REMOTE: Final = re.compile(r"://|^git@|^(www\.)?github\.com[/:]|\?(ref|version)=|^[\w.-]+\.\w+/.+//")
+_SAFE: Final = re.compile(r"(?=.{0,200}\Z)\^?[\w./-]*(?:\.[*+][\w./-]+){0,1}(?:\.[*+])?\$?(?:\|[\w./-]+){0,20}")
+"""Expressions of targets that are tried: names, with ``.*`` at two places. Others may take for ever."""
 
 Find = Callable[[str], ManifestFile | None]
 
@@ -266,21 +268,21 @@ def _chosen(document: Node, target: Node | None, instances: list[Instance], file
 
 def _is_selected(instance: Instance, target: Node, file: ManifestFile) -> bool:
     kind, name, namespace = text_at(target, "kind"), text_at(target, "name"), text_at(target, "namespace")
-    try:
-        if kind is not None and not re.fullmatch(kind, instance.kind):
-            return False
-        if not any(
-            (name is None or re.fullmatch(name, known)) and (namespace is None or re.fullmatch(namespace, place))
-            for known, place in instance.known_as
-        ):
-            return False
-    except re.error:
+    if not all(pattern is None or _SAFE.fullmatch(pattern) for pattern in (kind, name, namespace)):
         instance.doubt(f"{file.path}: the target of a patch is not understood")
+        return False
+    if not _fits(kind, instance.kind) or not any(
+        _fits(name, known) and _fits(namespace, place) for known, place in instance.known_as
+    ):
         return False
     if target.member("labelSelector") is not None or target.member("annotationSelector") is not None:
         instance.doubt(f"{file.path}: a patch selects by labels or annotations")
         return False
     return True
+
+
+def _fits(pattern: str | None, text: str) -> bool:
+    return not pattern or re.fullmatch(pattern, text) is not None
 
 
 def _is_harmless(key: str, node: Node) -> bool:

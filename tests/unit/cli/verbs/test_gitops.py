@@ -382,6 +382,7 @@ def test_patches_of_an_overlay_are_edited_where_they_state_an_amount(repository:
         ("patches:\n- {patch: 'a: b', target: {kind: Deployment}}\n", "not in a literal block"),
         ("patches:\n- {path: p.yaml, target: {labelSelector: a=b}}\n", "selects by labels"),
         ("patches:\n- {path: p.yaml, target: {name: '('}}\n", "the target of a patch is not understood"),
+        ("patches:\n- {path: p.yaml, target: {name: '(w+)+$'}}\n", "the target of a patch is not understood"),
         ("patches:\n- {path: p.yaml}\n", "$patch"),
         ("patches:\n- {path: m.yaml, target: {name: web}}\n", "a JSON patch with move"),
         ("patches:\n- {path: all.yaml, target: {name: web}}\n", "a JSON patch of all containers"),
