@@ -67,6 +67,7 @@ KUBECTL_VERBS: Final[dict[str, About]] = {
     "workloads": About.CLUSTER,
     "policy": About.CLUSTER,
     "buffers": About.CLUSTER,
+    "gitops": About.CLUSTER,
 }
 
 
@@ -280,7 +281,7 @@ def _ask_webhook(arguments: argparse.Namespace) -> int:
     from agent.kube.json_reader import ConvertError
 
     module: VerbModule = importlib.import_module(VERBS[arguments.verb].module)
-    if arguments.webhook != DEFAULT_URL:
+    if arguments.webhook != DEFAULT_URL or getattr(arguments, "history", None) is not None:
         return module.run(arguments)
     credentials = _connected(arguments).credentials
     where = arguments.installed_in

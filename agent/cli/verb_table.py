@@ -46,6 +46,9 @@ VERBS: Final[dict[str, Verb]] = {
     "workloads": Verb(
         "agent.cli.verbs.workloads", "what all nodes learnt about the workloads of the cluster; or one of them by hour"
     ),
+    "gitops": Verb(
+        "agent.cli.verbs.gitops", "write requests and limits into a checkout of manifests; or check for drift"
+    ),
     "backfill": Verb(
         "agent.cli.verbs.backfill",
         "history on the first day: usage out of Prometheus, or of VPA checkpoints, into the webhook",

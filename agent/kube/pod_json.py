@@ -290,6 +290,9 @@ class _Reader(Reader):
                 condition.required_text("type"): condition.text("status") or "Unknown"
                 for condition in status.items("conditions")
             },
+            resize_preemption_disabled_for=tuple(
+                spec.child("podPreemptionPolicy").listed_texts("disableResizePreemption")
+            ),
         )
 
     def namespace(self) -> Namespace:

@@ -81,6 +81,10 @@ class ChartScenario:
                 "kubectl port-forward: workloads and metrics from outside",
                 self.asked_from_outside,
             ),
+            (
+                "kubectl plimsoll: the agent of a node and of a pod by exec, the webhook by a forward of its own",
+                self.asked_by_kubectl,
+            ),
             ("a pause of the cluster is brought to the agent by its kubelet, and taken away", self.paused),
             ("a pod that does not fit is evicted by the arbiter", self.evicted),
             ("it comes back at its peak", self.back_at_peak),
@@ -215,6 +219,38 @@ class ChartScenario:
         lines = sum(not line.startswith("#") for line in page.splitlines())
         assert "plimsoll_build_info" in page, page[:300]
         return f"{len(names)} workloads, {lines} series"
+
+    def asked_by_kubectl(self) -> str:
+        """Each verb once through the real kubelet: output, exit codes and what a pause does come back as they are."""
+        pod, node = self.workload("stays").pod()["metadata"]["name"], self.node.name
+        named = f"{NAMESPACE}/{pod}"
+
+        def said(*words: str, code: int = 0) -> str:
+            script = "from agent.cli.kubectl import main; raise SystemExit(main())"
+            command = [sys.executable, "-c", script, *words, f"--kubeconfig={self.node.plane.kubeconfig}"]
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
+            assert done.returncode == code, (words, done.returncode, done.stdout[-300:], done.stderr[-300:])
+            return done.stdout if code == 0 else done.stderr
+
+        rows = json.loads(said("top", node, "--once", "-o", "json"))
+        assert pod in json.dumps(rows), "the node's table lacks a pod"
+        only = said("top", f"pod/{named}", "--once", "-o", "json")
+        assert pod in only
+        assert AGENT not in only
+        assert pod in said("why", named)
+        assert json.loads(said("plan", node, "-o", "json"))["node"] == node
+        said("events", named)
+        said("pause", node, "--for", "5m")
+        try:
+            held = self.agent.ask("holds")["pause"]
+            assert held is not None, "the pause was not heard"
+        finally:
+            said("resume", node)
+        assert self.agent.ask("holds")["pause"] is None
+        assert "no-such-pod" in said("why", f"{NAMESPACE}/no-such-pod", code=2)
+        listed = {one["name"] for one in json.loads(said("workloads", "-o", "json"))}
+        assert "stays" in listed, listed
+        return f"8 verbs; {len(listed)} workloads"
 
     def scale(self, name: str, replicas: int) -> None:
         """Have so many pods of a load."""

@@ -18,7 +18,19 @@ Json = dict[str, Any]
 
 VERBS: Final = (
     *("run", "agent", "top", "recommend", "plan", "events", "pause", "resume", "pin", "unpin", "restore", "doctor"),
-    *("why", "audit", "simulate", "record", "replay", "webhook", "workloads", "backfill", "buffers", "policy"),
+    *(
+        "why",
+        "audit",
+        "simulate",
+        "record",
+        "replay",
+        "webhook",
+        "workloads",
+        "backfill",
+        "gitops",
+        "buffers",
+        "policy",
+    ),
     *("admission", "retire", "settings"),
 )
 POLICIES: Final = ("cruise", "vpa", "crane", "plimsoll")

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from tests.release import krew
 from tests.release.versions import HOME, disagreements, told_versions
 
 ROOT: Final = Path(__file__).parents[2]
@@ -44,6 +45,9 @@ def main() -> int:
     """Check all."""
     parser = argparse.ArgumentParser(prog="python -m tests.release", description=__doc__)
     parser.add_argument("--keep", type=Path, metavar="DIR", help="put sdist and wheel there")
+    parser.add_argument(
+        "--krew", metavar="URL", help="with --keep: put krew's archive there too, and the manifest for it at this URL"
+    )
     parser.add_argument("--python", nargs="+", type=Path, metavar="PATH", help="interpreters (default: those found)")
     arguments = parser.parse_args()
     told = told_versions(ROOT)
@@ -62,6 +66,11 @@ def main() -> int:
                 arguments.keep.mkdir(parents=True, exist_ok=True)
                 for file in (sdist, wheel):
                     print(f"release: kept {shutil.copy(file, arguments.keep)}")
+                if arguments.krew is not None:
+                    packed = krew.archive(told[HOME], ROOT)
+                    (arguments.keep / arguments.krew.rpartition("/")[2]).write_bytes(packed)
+                    (arguments.keep / f"{krew.NAME}.yaml").write_text(krew.manifest(told[HOME], arguments.krew, packed))
+                    print(f"release: kept krew's archive and {krew.NAME}.yaml")
     except (ReleaseError, OSError) as error:
         faults.append(str(error))
     for fault in faults:

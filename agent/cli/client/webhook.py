@@ -34,6 +34,8 @@ DEFAULT_ACCOUNT: Final = "plimsoll/plimsoll-webhook-reader"
 TIMEOUT_SECONDS: Final = 20.0
 FORGET_SECONDS: Final = 300.0
 """A large database is looked through hour by hour."""
+PAGE: Final = 500
+"""Workloads of one answer."""
 AGAIN_SECONDS: Final = 5.0
 """Where no header says when to come again."""
 _NOT_FOUND: Final = 404

@@ -11,16 +11,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from agent.cli.client.forget import add_forget_options, check_forgetting, forget
-from agent.cli.client.webhook import NotKnownError, NoWebhookAnswerError, WebhookReader, add_webhook_options
+from agent.cli.client.webhook import PAGE, NotKnownError, NoWebhookAnswerError, WebhookReader, add_webhook_options
 from agent.cli.options.row_options import add_look_options
-from agent.cli.options.settings_options import fail
+from agent.cli.options.settings_options import add_options, fail
 from agent.cli.text.program_name import program_name
+from agent.cli.verbs.webhook import SETTINGS_LISTER
 from agent.core.history.quality import PRICE, Against, QualityWindow
 
 if TYPE_CHECKING:
+    from agent.cli.gitops.written import Writing
     from agent.webhook.queries.workload_bodies import WorkloadBody, WorkloadLineBody
 
-_PAGE = 500
+WRITTEN = ("history", "kustomize", "helm", "ssa")
+"""Outputs that are files for other programs."""
 _WORST = 20
 _MOST_DIGITS = 9
 
@@ -47,11 +50,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"with --worst: which request usage is held against (default: {Against.RECOMMENDED})",
     )
     parser.add_argument("--policy", metavar="NAME", help="with WORKLOAD: what this policy would recommend")
-    parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="(default: table)")
+    parser.add_argument(
+        "-o",
+        "--output",
+        choices=("table", "json", *WRITTEN),
+        default="table",
+        help="(default: table); history = all of each workload, which plimsoll gitops reads; kustomize, helm, ssa = "
+        "requests and limits as a Component of Kustomize, as values (by --map), as objects for server-side apply",
+    )
+    parser.add_argument(
+        "--map",
+        metavar="FILE",
+        type=Path,
+        help="with -o helm: YAML that says which values are whose, as of plimsoll gitops",
+    )
     parser.add_argument("--png", metavar="FILE", type=Path, help="with WORKLOAD: draw its hours into this PNG file")
     add_look_options(parser)
     add_forget_options(parser)
     add_webhook_options(parser)
+    add_options(parser, lister=SETTINGS_LISTER)
     parser.epilog = "Exit code: 0 shown or deleted, 1 no answer or not deleted, 2 bad input."
 
 
@@ -75,6 +92,13 @@ def _count(text: str) -> int:
 def run(arguments: argparse.Namespace) -> int:
     """Show the list, or one; or have something forgotten."""
     check_forgetting(arguments)
+    is_written = arguments.output in WRITTEN
+    if is_written and (arguments.worst is not None or arguments.policy is not None or arguments.forget is not None):
+        fail(f"workloads: -o {arguments.output} is of workloads as they are; not allowed: --worst, --policy, --forget")
+    if (arguments.output == "helm") != (arguments.map is not None):
+        fail("workloads: -o helm and --map belong together; allowed: -o helm --map FILE")
+    if arguments.output == "kustomize" and arguments.workload is None and arguments.namespace is None:
+        fail("workloads: -o kustomize is for one namespace; allowed: with --namespace NAME, or WORKLOAD")
     if arguments.workload is None and (arguments.png is not None or arguments.policy is not None):
         fail("workloads: --png and --policy are for one workload; allowed: with WORKLOAD")
     if arguments.workload is not None and arguments.worst is not None:
@@ -88,11 +112,14 @@ def run(arguments: argparse.Namespace) -> int:
             from agent.cli.text.png_plots import check_picture
 
             check_picture(arguments.png)
+        written = _writing(arguments) if is_written else None
         client = WebhookReader(arguments)
         if arguments.forget is not None:
             return forget(client, arguments, None if arguments.workload is None else _parts_of(client, arguments))
         if arguments.worst is not None:
             return _worst(client, arguments)
+        if written is not None:
+            return _write(client, arguments, written)
         if arguments.workload is None:
             return _list(client, arguments)
         workload, body = one_workload(client, arguments)
@@ -137,13 +164,46 @@ def _found_by_name(client: WebhookReader, namespace: str, name: str) -> list[str
     return [namespace, kinds[0], name]
 
 
+def _writing(arguments: argparse.Namespace) -> Writing:
+    """Read what it takes to write workloads for other programs; what cannot be used is one line and code 2."""
+    from agent.cli.gitops.written import Writing
+
+    if arguments.output == "history":
+        return Writing(form=arguments.output)
+    from agent.cli.verbs.gitops import admission_settings, mapped_of
+
+    return Writing(form=arguments.output, settings=admission_settings(arguments), mapped=mapped_of(arguments))
+
+
+def _write(client: WebhookReader, arguments: argparse.Namespace, writing: Writing) -> int:
+    """Print workloads for other programs; of what has no amounts, why not, on stderr."""
+    from agent.cli.gitops.known import whole_workload
+    from agent.cli.gitops.written import history_text, written_text
+    from agent.cli.text.spans import harmless
+    from agent.cli.top.terminal import write_text
+
+    if arguments.workload is not None:
+        namespace, kind, name = _parts_of(client, arguments)
+        keys = [(namespace, kind, name)]
+    else:
+        keys = [(line.namespace, line.kind, line.name) for line in _all(client, arguments.namespace)[0]]
+    bodies = [body for body in (whole_workload(client, key) for key in keys) if body is not None]
+    if arguments.workload is not None and not bodies:
+        raise NotKnownError(f"nothing is known of a workload {'/'.join(keys[0])}")
+    text, left = (history_text(bodies), []) if writing.form == "history" else written_text(bodies, writing)
+    for line in left:
+        print(harmless(f"{program_name()} workloads: {line}"), file=sys.stderr)
+    write_text(text)
+    return 0
+
+
 def _all(
     client: WebhookReader, namespace: str | None, *, quality: QualityWindow | None = None
 ) -> tuple[list[WorkloadLineBody], int]:
     from agent.webhook.queries.workload_bodies import WorkloadsBody
 
     lines: list[WorkloadLineBody] = []
-    query = {"limit": str(_PAGE), **({"namespace": namespace} if namespace else {})}
+    query = {"limit": str(PAGE), **({"namespace": namespace} if namespace else {})}
     if quality is not None:
         query["quality"] = quality
     while True:

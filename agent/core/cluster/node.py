@@ -40,6 +40,8 @@ class Node:
     """status.declaredFeatures; None = the node declares none at all (kubelets before 1.35 do not)."""
     conditions: Mapping[str, str] = field(default_factory=dict)
     """Type to status: ``MemoryPressure`` to ``True``."""
+    resize_preemption_disabled_for: tuple[str, ...] = ()
+    """Owners who asked that nobody is preempted here for a resize (KEP-5836); empty = the scheduler may."""
 
     @property
     def allocatable_cpu_millicores(self) -> int | None:

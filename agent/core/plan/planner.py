@@ -37,6 +37,7 @@ from agent.core.plan.node_room import counted
 from agent.core.plan.plan import ContainerPlan, Eviction, Plan, PodPlan, ResourcePlan, Share
 from agent.core.plan.pod_change import actuated
 from agent.core.plan.pod_facts import PodFacts, PodFactsCache
+from agent.core.plan.room_maker import room_maker
 from agent.core.plan.steps import steps_of
 from agent.core.plan.tier_room import NO_TIER_LIMITS, TierMemory, TierRoom
 from agent.core.plan.unit_levels import entry_of
@@ -170,6 +171,7 @@ def _planned(
             *_pending_notes(entries, is_shared=gates.resize and any(not fit.is_infeasible for fit in fits)),
             *_held_notes(entries),
             *_left_out_notes(reserved, left_out),
+            *_room_notes(state, taken_unix_seconds),
         ),
     )
     staying = (entry for entry in entries if entry.is_infeasible and not entry.is_evicted)
@@ -184,6 +186,11 @@ def _requested_by_class(facts: Sequence[PodFacts]) -> dict[QosClass, int]:
         if pod.holds_room:
             requested[pod_qos_class(pod.pod)] += pod.counted[1]
     return requested
+
+
+def _room_notes(state: NodeState, taken_unix_seconds: float) -> tuple[str, ...]:
+    maker = room_maker(state, taken_unix_seconds)
+    return () if maker is None else (maker.note,)
 
 
 def _tier_notes(tiers: TierRoom | None) -> tuple[str, ...]:

@@ -15,11 +15,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from agent.core.cluster.node import NodeState
 from agent.core.cluster.pod import PodRef
 from agent.core.eviction.proposal import Proposal, Verdict
 from agent.core.eviction.proposal_json import EVICTIONS_PATH, Answered, answers_of, proposals_text
 from agent.core.eviction.proposals import ProposalStanding, ProposeOptions, proposals_of
 from agent.core.plan.plan import Plan
+from agent.core.plan.room_maker import room_maker
 from agent.core.resize.decision import Action, DecisionLog, Outcome
 from agent.core.resize.event_rate import EventReason
 from agent.kube.errors import CredentialsError, one_line
@@ -78,6 +80,19 @@ class ProposalAudience:
     """Tells a pod's owner; quick, any thread."""
     count: Callable[[Verdict], None]
     """Counts an answer, for metrics."""
+
+
+def unless_scheduler_makes_room(
+    may_write: Callable[[], str | None], state: Callable[[], NodeState], wall_now: Callable[[], float] = time.time
+) -> Callable[[], str | None]:
+    """Return what tells why nothing may be proposed now: whatever holds writes, or the scheduler's turn."""
+
+    def held() -> str | None:
+        why = may_write()
+        maker = room_maker(state(), wall_now()) if why is None else None
+        return maker.note if maker is not None and maker.is_scheduler else why
+
+    return held
 
 
 class Proposer:

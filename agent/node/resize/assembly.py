@@ -275,12 +275,13 @@ class Acting:
         if reporter is None or settings.report.url is None:
             return None
         from agent.node.reports.assembly import proposer_of
+        from agent.node.reports.proposer import unless_scheduler_makes_room
 
         return proposer_of(
             settings,
             settings.report.url,
             node=self._cluster.node_name,
-            may_propose=self.barriers.may_write,
+            may_propose=unless_scheduler_makes_room(self.barriers.may_write, self._cluster.state),
             tell=self.journal.add,
             event=teller.event,
             metrics=self._node.metrics,

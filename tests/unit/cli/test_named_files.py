@@ -26,11 +26,13 @@ from agent.node.offline.recording_format import MANIFEST
 from tests.pods import container, pod_json
 from tests.recommendations import mixed_node
 from tests.unit.node.offline.test_recording import write as write_recording
+from tests.workload_histories import workload_history
 
 WRITTEN: Final = {
     *(("why", "--png"), ("workloads", "--png"), ("record", "-o")),
     *(("simulate", "--html"), ("simulate", "--csv")),
     ("backfill", "--progress"),
+    ("gitops", "--pr-body"),
 }
 """Files that are written; the last is read too, where it is there."""
 _PLAN: Final = "plan --pods {d}/pods.json --node-file {d}/node.json --recommendations {d}/recommendations.json"
@@ -38,7 +40,9 @@ _BACKFILL: Final = "backfill --prometheus http://127.0.0.1:1"
 _WORKLOADS: Final = {
     **{"workloads": "workloads", "buffers": "buffers", "policy": "policy shop/Deployment/web"},
     "backfill": _BACKFILL,
+    "gitops": "gitops {d}/checkout",
 }
+_GITOPS: Final = "gitops {d}/checkout --history {d}/workloads.json"
 ENDS: Final = {
     ("plan", "--pods"): ("pods.json", f"{_PLAN} --pods {{f}}"),
     ("plan", "--node-file"): ("node.json", f"{_PLAN} --node-file {{f}}"),
@@ -50,6 +54,9 @@ ENDS: Final = {
     ("admission", "--namespaces"): ("namespaces.json", "admission --pod {d}/pod.yaml --namespaces {f}"),
     ("admission", "--nodes"): ("node.json", "admission --pod {d}/pod.yaml --nodes {f}"),
     ("admission", "--settings"): ("webhook.yaml", "admission --pod {d}/pod.yaml --settings {f}"),
+    ("gitops", "--history"): ("workloads.json", "gitops {d}/checkout --history {f}"),
+    ("gitops", "--map"): ("map.yaml", f"{_GITOPS} --map {{f}}"),
+    ("gitops", "--settings"): ("webhook.yaml", f"{_GITOPS} --settings {{f}}"),
     ("replay", "recording"): ("a.plimsoll", "replay {f}"),
     ("replay recommend", "--settings"): ("settings.yaml", "replay {d}/a.plimsoll recommend --settings {f}"),
     ("simulate", "traces"): ("trace.csv", "simulate --policy cruise {f}"),
@@ -80,6 +87,8 @@ ASKS: Final = {
         for flag in ("--bearer-file", "--basic-file", "--prometheus-ca-file")
     },
     ("retire", "--kubeconfig"): "retire --kubeconfig {f}",
+    ("workloads", "--map"): "workloads -o helm --map {f}",
+    ("workloads", "--settings"): "workloads -o ssa --settings {f}",
 }
 """Options of verbs that go on, or ask somebody: only what is refused before that is tried."""
 OTHER_HOMES: Final = {
@@ -132,6 +141,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "node.json": node,
         "namespaces.json": {"kind": "List", "items": [space]},
         "history.json": {"estimates": [estimate]},
+        "workloads.json": {"workloads": [workload_history("shop/Deployment/web")]},
         "recommendations.json": RECOMMENDATIONS.to_json(mixed_node()),
     }
     documents["node.json"]["metadata"]["name"] = documents["recommendations.json"]["node"]
@@ -142,6 +152,12 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "kind: Pod\nmetadata: {name: web-1, namespace: shop}\nspec:\n  containers:\n"
         "  - name: app\n    resources: {requests: {cpu: 100m, memory: 64Mi}}\n"
     )
+    (folder / "checkout").mkdir()
+    (folder / "checkout/web.yaml").write_text(
+        "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: shop}\nspec:\n  template:\n    spec:\n"
+        "      containers:\n      - name: app\n        resources:\n          requests: {cpu: 100m, memory: 64Mi}\n"
+    )
+    (folder / "map.yaml").write_text("values.yaml:\n  shop/Deployment/api/app: api.resources\n")
     (folder / "settings.yaml").write_text("recommend: {policy: vpa}\nwindows:\n  cpuWindowSeconds: 300\n")
     (folder / "webhook.yaml").write_text("bounds: {minCpuMillicores: 10}\n")
     rows = [f"{1_700_000_000 + 60 * minute},shop/web,{100 + minute % 7},{1 << 20}" for minute in range(60)]

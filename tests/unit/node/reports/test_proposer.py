@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from agent.core.cluster.node import NodeState
 from agent.core.cluster.resource import Resource
 from agent.core.eviction.proposal import Verdict
 from agent.core.eviction.proposals import ProposeOptions
@@ -20,9 +21,10 @@ from agent.core.resize.decision import Action, Outcome
 from agent.core.resize.event_rate import EventReason
 from agent.kube.errors import CredentialsError
 from agent.node.reports.client import WebhookAnswer, WebhookAway, WebhookClient
-from agent.node.reports.proposer import ProposalAudience, Proposer, ProposerClocks
+from agent.node.reports.proposer import ProposalAudience, Proposer, ProposerClocks, unless_scheduler_makes_room
 from tests import plans
 from tests.fakes import FakeClock
+from tests.unit.core.plan.test_room_maker import NODE, NOW, deferred
 
 OPTIONS = ProposeOptions(turns=2, standing_seconds=60.0, interval_seconds=30.0, again_seconds=600.0)
 
@@ -353,3 +355,20 @@ def test_fault_of_its_own_is_told_and_does_not_end_the_thread(caplog: pytest.Log
 
 def test_proposer_that_was_never_started_stops(scene: Scene) -> None:
     scene.proposer.stop()
+
+
+def test_while_the_scheduler_may_make_room_nothing_is_proposed() -> None:
+    now = [NOW + 30.0]
+    states = [NodeState(node=NODE, pods=(deferred(0.0),))]
+    writes: list[str | None] = [None]
+    held = unless_scheduler_makes_room(lambda: writes[0], lambda: states[0], lambda: now[0])
+    told = held()
+    assert told is not None
+    assert "the scheduler may make it for another 30 s" in told
+    now[0] += 30.0
+    assert held() is None
+    writes[0] = "the cluster is paused"
+    now[0] -= 30.0
+    assert held() == "the cluster is paused"
+    writes[0], states[0] = None, NodeState(node=NODE, pods=())
+    assert held() is None

@@ -1,0 +1,346 @@
+"""What the containers of a manifest should request: what the webhook would make of the pods that come of it. Face.
+
+The rules are those of admission and nobody else's: a pod that is created from an edited manifest is admitted unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final
+
+from agent.cli.gitops.manifests import LISTS, POD_SPECS, Instance
+from agent.cli.gitops.resource_cells import CELLS, SECTIONS, Cell, stating
+from agent.core.admission.answer import Admission, AdmissionFacts, AdmissionOutcome
+from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate, is_stood_in_for, standing_in
+from agent.core.admission.limit_ranges import UNIT_NANOS
+from agent.core.admission.options import AdmissionSettings
+from agent.core.admission.pod_admission import admit
+from agent.core.cluster.facts import FrozenAxes
+from agent.core.cluster.node import Namespace
+from agent.core.cluster.pod import Container, ContainerKind, Pod, Requirements
+from agent.core.cluster.resource import Resource
+from agent.core.cluster.workload import DAEMON_SET_KIND
+from agent.core.numbers.quantity import QuantityError, format_quantity, parse_quantity
+from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT
+from agent.core.orders import annotations as names
+from agent.core.orders.order import Mode
+from agent.core.orders.policy_options import BoundsOptions, PolicyName
+from agent.core.plan.pod_change import Setting
+from agent.kube.json_reader import ConvertError
+from agent.kube.pod_json import pod_from_json
+from agent.kube.pod_template import pods_of
+
+if TYPE_CHECKING:
+    from agent.webhook.queries.workload_bodies import AdviceBody, WorkloadBody
+
+STALE_SECONDS: Final = 86_400.0
+"""Older figures are of a workload that does not run (any more); of runs the last ones count, whenever they were."""
+
+
+class NotSized(Exception):  # noqa: N818
+    """The workload is left as it is, and why; one line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerAmounts:
+    """One container: what is written, and what should be."""
+
+    list_name: str
+    name: str
+    stated: Mapping[Cell, int]
+    """Nanos, of what is written."""
+    wanted: Mapping[Cell, int | None]
+    """Nanos, of what should be written otherwise; None = it goes."""
+    notes: tuple[str, ...]
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Return the list that it stands in, and its name."""
+        return self.list_name, self.name
+
+
+def sized(
+    instance: Instance, body: WorkloadBody, settings: AdmissionSettings, *, min_change_ratio: float, now: float
+) -> tuple[ContainerAmounts, ...]:
+    """Return what the containers of a workload should be given.
+
+    Args:
+        min_change_ratio: A smaller change of an amount is not made, as a share of what is written.
+
+    Raises:
+        NotSized: It is left as a whole.
+    """
+    namespace = instance.namespace or "default"
+    metadata = instance.document.get("metadata")
+    known = metadata if isinstance(metadata, dict) else {}
+    document = {**instance.document, "metadata": {**known, "name": instance.name, "namespace": namespace}}
+    try:
+        (pod_document,) = pods_of(document, str(instance))
+        pod = pod_from_json(pod_document)
+        stated = _stated(instance)
+    except (ConvertError, QuantityError, ValueError) as error:
+        raise NotSized(f"its manifest is not understood: {error}") from error
+    admission = _admission(pod, body, settings, now)
+    if admission.outcome not in (AdmissionOutcome.PATCHED, AdmissionOutcome.NOOP):
+        raise NotSized(admission.why)
+    final = _final(pod, admission)
+    held = _held(body)
+    found = []
+    for container in admission.containers:
+        list_name = LISTS[1] if container.kind is ContainerKind.REGULAR else LISTS[0]
+        written = stated.get((list_name, container.name), {})
+        wanted = _wanted(written, final[list_name, container.name], min_change_ratio, only_grows=held is not None)
+        notes = (*map(str, container.notes), *((held,) if held is not None else ()))
+        found.append(
+            ContainerAmounts(
+                list_name=list_name,
+                name=container.name,
+                stated=written,
+                wanted=wanted,
+                notes=tuple(dict.fromkeys(notes)),
+            )
+        )
+    return tuple(found)
+
+
+def recommended(body: WorkloadBody, settings: AdmissionSettings, now: float) -> dict[str, dict[Cell, int]]:
+    """Return what a workload's containers should state whatever they state today, nanos; without what is not known.
+
+    Raises:
+        NotSized: Nothing is recommended.
+    """
+    if body.kind not in POD_SPECS or body.kind == DAEMON_SET_KIND:
+        raise NotSized(f"pods of a {body.kind} are not sized by a template")
+    stated = {"requests": {"cpu": "1m", "memory": "1"}}  # what is stated is changed, a limit is added
+    spec: dict[str, object] = {
+        "containers": [{"name": known.container, "image": "any", "resources": stated} for known in body.containers]
+    }
+    for key in reversed(POD_SPECS[body.kind]):
+        spec = {key: spec}
+    document = {"kind": body.kind, "metadata": {"name": body.name, "namespace": body.namespace}, **spec}
+    try:
+        (pod_document,) = pods_of(document, body.name)
+        pod = pod_from_json(pod_document)
+    except ConvertError as error:
+        raise NotSized(f"not understood: {error}") from error
+    admission = _admission(pod, body, settings, now)
+    if admission.outcome is not AdmissionOutcome.PATCHED:
+        raise NotSized(admission.why)
+    moved = {(move.container, Cell(move.setting, move.resource)) for move in admission.moves}
+    return {
+        name: amounts
+        for (_, name), cells in _final(pod, admission).items()
+        if (amounts := {cell: nanos for cell, nanos in cells.items() if (name, cell) in moved})
+    }
+
+
+def quantity(cell: Cell, nanos: int) -> str:
+    """Write an amount as people do in manifests: ``250m``, ``1``, ``384Mi``."""
+    return format_quantity(nanos, binary=cell.resource is Resource.MEMORY)
+
+
+def advice_of(body: WorkloadBody, container: str) -> AdviceBody | None:
+    """Return what is advised for a container; None = it is not known."""
+    return next((known.advice for known in body.containers if known.container == container), None)
+
+
+def _held(body: WorkloadBody) -> str | None:
+    return None if body.applies.stop_shrinking_seconds is None else "only grows: it was killed out of memory lately"
+
+
+def _stated(instance: Instance) -> dict[tuple[str, str], dict[Cell, int]]:
+    """Return what is written by container, and make sure that it stands where the layers say."""
+    spec: object = instance.document
+    for key in POD_SPECS[instance.kind]:
+        spec = spec.get(key) if isinstance(spec, dict) else None
+    found: dict[tuple[str, str], dict[Cell, int]] = {}
+    for list_name in LISTS:
+        containers = spec.get(list_name) if isinstance(spec, dict) else None
+        for container in containers if isinstance(containers, list) else ():
+            if not isinstance(container, dict):
+                continue
+            place = list_name, str(container.get("name"))
+            if place in found:
+                raise ValueError(f"container {place[1]} stands twice")
+            fault = next((layer for layer in instance.containers.get(place, ()) if layer.fault is not None), None)
+            if fault is not None:
+                raise NotSized(f"{fault.file.path}: {fault.fault}")
+            found[place] = dict(_cells(container, instance, place))
+    return found
+
+
+def _cells(container: dict[str, object], instance: Instance, place: tuple[str, str]) -> Iterator[tuple[Cell, int]]:
+    for cell in CELLS:
+        value: object = container
+        for key in ("resources", SECTIONS[cell.setting], cell.resource.value):
+            value = value.get(key) if isinstance(value, dict) else None
+        layers = stating(instance.containers.get(place, ()), cell)
+        there = layers[-1].cells[cell].value if layers else None
+        text = None if value is None else str(value)
+        if text != there:
+            raise ValueError(f"{cell} of container {place[1]} comes from elsewhere")
+        if text is not None:
+            yield cell, parse_quantity(text)
+
+
+def _admission(pod: Pod, body: WorkloadBody, settings: AdmissionSettings, now: float) -> Admission:
+    """Ask admission as if the workload were enforced, without what is for running pods alone."""
+    applies = body.applies
+    rule = {
+        key: text
+        for key, text in ((names.MODE, applies.mode.value), (names.POLICY, applies.policy.value))
+        if text is not None
+    }
+    act = settings.act
+    settings = replace(
+        settings,
+        act=replace(act, mode=Mode.ENFORCE) if act.mode is Mode.RECOMMEND else act,
+        admission=replace(settings.admission, pod_limits=False),
+        bounds=_bounds(body, settings.bounds),
+    )
+    return admit(
+        replace(pod, annotations=_enforced(pod.annotations)),
+        facts=AdmissionFacts(
+            namespace=Namespace(name=pod.namespace, annotations=_enforced(applies.annotations)),
+            frozen=FrozenAxes(cpu_for=applies.cpu_frozen_for, memory_for=applies.memory_frozen_for),
+            left_alone_for=applies.left_alone_for,
+            pause_reason=applies.pause.value,
+            rule=_enforced(rule),
+        ),
+        estimates=_estimates(body),
+        settings=settings,
+        now_unix_seconds=now,
+    )
+
+
+def _enforced(annotations: Mapping[str, str]) -> dict[str, str]:
+    """Return orders with ``enforce`` for ``recommend``: a person merges what is written; a boost is no request."""
+    kept = {key: text for key, text in annotations.items() if key != names.STARTUP_BOOST}
+    if kept.get(names.MODE, "").strip() == Mode.RECOMMEND:
+        kept[names.MODE] = Mode.ENFORCE
+    return kept
+
+
+def _bounds(body: WorkloadBody, bounds: BoundsOptions) -> BoundsOptions:
+    """Return the bounds that the webhook says it has; those of the namespace stand in its annotations."""
+    told = {
+        bound.name: parse_quantity(bound.value) for bound in body.applies.bounds if bound.source.startswith("setting")
+    }
+    cpu = {name: nanos // NANOS_PER_MILLI for name, nanos in told.items()}
+    memory = {name: nanos // NANOS_PER_UNIT for name, nanos in told.items()}
+    return replace(
+        bounds,
+        min_cpu_millicores=cpu.get("min-cpu", bounds.min_cpu_millicores),
+        max_cpu_millicores=cpu.get("max-cpu", bounds.max_cpu_millicores),
+        min_memory_bytes=memory.get("min-memory", bounds.min_memory_bytes),
+        max_memory_bytes=memory.get("max-memory", bounds.max_memory_bytes),
+    )
+
+
+def _estimates(body: WorkloadBody) -> Callable[[Container, PolicyName], Estimate | NoEstimate]:
+    def estimate_of(container: Container, policy: PolicyName) -> Estimate | NoEstimate:
+        advice = advice_of(body, container.name)
+        if advice is None:
+            return NoEstimate.UNKNOWN_CONTAINER
+        if advice.missing is not None:
+            return NoEstimate(advice.missing) if advice.missing in tuple(NoEstimate) else NoEstimate.NOT_LOADED
+        found = _estimate(advice)
+        if found.source is not EstimateSource.RUNS and found.newest_age_seconds > STALE_SECONDS:
+            raise NotSized(f"its newest figures are {found.newest_age_seconds / STALE_SECONDS:.0f} days old")
+        if found.policy is not policy and not is_stood_in_for(policy, by=found.policy):
+            raise NotSized(f"it is to be sized by {policy}, and the figures are of {found.policy}")
+        return standing_in(found, policy)
+
+    return estimate_of
+
+
+def _estimate(advice: AdviceBody) -> Estimate:
+    try:
+        policy, source = PolicyName(advice.policy), EstimateSource(advice.source or EstimateSource.WORKLOAD)
+    except ValueError as error:
+        raise NotSized(f"its figures are not understood: {error}") from error
+    figures = (advice.cpu_request_millicores, advice.memory_request_bytes, advice.cpu_max_millicores)
+    more = (advice.memory_max_bytes, advice.oom_memory_bytes, advice.cpu_base_millicores, advice.memory_base_bytes)
+    if any(figure is not None and figure < 0 for figure in (*figures, *more)):
+        raise NotSized("its figures are not understood: one is below 0")
+    return Estimate(
+        source=source,
+        policy=policy,
+        cpu_request_millicores=advice.cpu_request_millicores,
+        memory_request_bytes=advice.memory_request_bytes,
+        cpu_max_millicores=advice.cpu_max_millicores,
+        memory_max_bytes=advice.memory_max_bytes,
+        oom_memory_bytes=advice.oom_memory_bytes,
+        cpu_base_millicores=advice.cpu_base_millicores,
+        memory_base_bytes=advice.memory_base_bytes,
+        history_seconds=advice.history_seconds or 0.0,
+        pods=advice.pods or 0,
+        newest_age_seconds=advice.newest_age_seconds or 0.0,
+        imported_hours=advice.imported_hours,
+    )
+
+
+def _final(pod: Pod, admission: Admission) -> dict[tuple[str, str], dict[Cell, int]]:
+    """Return what each container would run with, nanos."""
+    found: dict[tuple[str, str], dict[Cell, int]] = {}
+    for list_name, containers in zip(LISTS, (pod.init_containers, pod.containers), strict=True):
+        for container in containers:
+            found[list_name, container.name] = dict(_amounts(container.resources))
+    for move in admission.moves:
+        list_name = LISTS[1] if move.kind is ContainerKind.REGULAR else LISTS[0]
+        cell = Cell(move.setting, move.resource)
+        if move.after is None:
+            found[list_name, move.container].pop(cell, None)
+        else:
+            found[list_name, move.container][cell] = move.after * UNIT_NANOS[move.resource]
+    return found
+
+
+def _amounts(stated: Requirements) -> Iterator[tuple[Cell, int]]:
+    for setting, amounts in ((Setting.REQUEST, stated.requests), (Setting.LIMIT, stated.limits)):
+        for resource in Resource:
+            if amounts.get(resource.value):
+                yield Cell(setting, resource), amounts[resource.value]
+
+
+def _wanted(
+    written: Mapping[Cell, int], final: Mapping[Cell, int], ratio: float, *, only_grows: bool
+) -> dict[Cell, int | None]:
+    """Return what is to be written otherwise, each resource by itself."""
+    wanted: dict[Cell, int | None] = {}
+    for resource in Resource:
+        wanted.update(_wanted_of(resource, written, final, ratio, only_grows=only_grows))
+    return wanted
+
+
+def _wanted_of(
+    resource: Resource, written: Mapping[Cell, int], final: Mapping[Cell, int], ratio: float, *, only_grows: bool
+) -> dict[Cell, int | None]:
+    request, limit = Cell(Setting.REQUEST, resource), Cell(Setting.LIMIT, resource)
+    before = {limit: written.get(limit), request: written.get(request, written.get(limit))}
+    after = {limit: final.get(limit), request: final.get(request)}
+
+    def kept(cells: Sequence[Cell]) -> dict[Cell, int | None]:
+        return {cell: before[cell] if cell in cells else after[cell] for cell in (request, limit)}
+
+    little = [cell for cell in (request, limit) if _is_little(before[cell], after[cell], ratio, only_grows=only_grows)]
+    choice = kept(little)
+    asked, most = choice[request], choice[limit]
+    is_pair = before[request] == before[limit] and after[request] == after[limit]
+    if (asked is not None and most is not None and asked > most) or (is_pair and len(little) == 1):
+        choice = before if only_grows else after
+    found: dict[Cell, int | None] = {}
+    if choice[limit] != written.get(limit):
+        found[limit] = choice[limit]
+    # A request that is not written is the limit: the API server fills it in.
+    is_implied = request not in written and choice[request] == choice[limit]
+    if not is_implied and choice[request] is not None and choice[request] != written.get(request):
+        found[request] = choice[request]
+    return found
+
+
+def _is_little(before: int | None, after: int | None, ratio: float, *, only_grows: bool) -> bool:
+    if before is None or after is None:
+        return False
+    return abs(after - before) < ratio * before or (only_grows and after < before)

@@ -1,0 +1,104 @@
+"""``plimsoll gitops`` and what ``workloads -o`` writes for other programs: a real webhook is asked over real TLS."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from agent.cli.main import main
+from tests.unit.cli.verbs.test_gitops import WEB
+from tests.webhook.https import running
+from tests.webhook.report_bodies import packed, report_body, row_body
+from tests.webhook.stack import stack
+
+YOUNG = ("--set", "plan.minAgeSeconds=0")
+"""Its history is one report long."""
+
+
+@pytest.fixture(scope="module")
+def options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
+    """What it takes to reach a webhook that knows one workload."""
+    folder = tmp_path_factory.mktemp("gitops")
+    (folder / "token").write_text("good\n")
+    with stack(folder) as one:
+        one.report(
+            packed(report_body(*(row_body(number, oomKills=[]) for number in range(2)))), content_encoding="gzip"
+        )
+        one.follow()
+        with running(one.services, folder, names=("plimsoll-webhook.plimsoll.svc",)) as server:
+            host, port = server.address
+            reach = [f"--webhook=https://{host}:{port}", f"--token-file={folder / 'token'}"]
+            yield [*reach, f"--ca-file={server.authority}"]
+
+
+def test_a_checkout_gets_what_the_webhook_knows_and_a_file_of_it_says_the_same(
+    options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkout, history = tmp_path / "checkout", tmp_path / "history.json"
+    checkout.mkdir()
+    (checkout / "web.yaml").write_text(WEB)
+    assert main(["workloads", "-o", "history", *options]) == 0
+    history.write_text(capsys.readouterr().out)
+    assert {one["name"] for one in json.loads(history.read_text())["workloads"]} == {"web"}
+    assert main(["gitops", str(checkout), "--check", "--history", str(history), *YOUNG]) == 1
+    told = capsys.readouterr().out
+    assert "shop/Deployment/web app  requests.cpu 500m -> 60m" in told
+    assert main(["gitops", str(checkout), "--check", *options, *YOUNG]) == 1
+    assert capsys.readouterr().out == told
+    assert main(["gitops", str(checkout), *options]) == 0
+    assert "left shop/Deployment/web (web.yaml)" in capsys.readouterr().out  # of a report that is minutes old
+    assert (checkout / "web.yaml").read_text() == WEB
+
+
+def test_no_answer_is_told_apart_from_drift(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "token").write_text("good\n")
+    reach = ["--webhook=https://127.0.0.1:1", f"--token-file={tmp_path / 'token'}"]
+    assert main(["gitops", str(tmp_path), "--check", *reach]) == 3
+    assert "no answer" in capsys.readouterr().err
+
+
+def test_amounts_are_written_for_kustomize_kubectl_and_helm(
+    options: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    resources = {"requests": {"cpu": "60m", "memory": "16Mi"}, "limits": {"memory": "489Mi"}}
+    assert main(["workloads", "-n", "shop", "-o", "ssa", *options, *YOUNG]) == 0
+    (document,) = yaml.safe_load_all(capsys.readouterr().out)
+    assert document["metadata"] == {"name": "web", "namespace": "shop"}
+    assert document["spec"]["template"]["spec"]["containers"] == [{"name": "app", "resources": resources}]
+
+    assert main(["workloads", "shop/web", "-o", "kustomize", *options, *YOUNG]) == 0
+    (component,) = yaml.safe_load_all(capsys.readouterr().out)
+    (patch,) = component["patches"]
+    assert patch["target"] == {"kind": "Deployment", "name": "web"}
+    assert yaml.safe_load(patch["patch"])["spec"] == document["spec"]
+
+    mapped = tmp_path / "map.yaml"
+    mapped.write_text("values.yaml: {shop/Deployment/web/app: web.resources, shop/Deployment/web/no: x}\n")
+    assert main(["workloads", "shop/web", "-o", "helm", "--map", str(mapped), *options, *YOUNG]) == 0
+    out, err = capsys.readouterr()
+    assert out.startswith("# values.yaml\n")
+    assert yaml.safe_load(out) == {"web": {"resources": resources}}
+    assert err == "plimsoll workloads: left shop/Deployment/web/no: nothing is recommended\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("-o", "kustomize"), "allowed: with --namespace NAME, or WORKLOAD"),
+        (("-o", "helm"), "allowed: -o helm --map FILE"),
+        (("--map", "x"), "allowed: -o helm --map FILE"),
+        (("-o", "ssa", "--worst"), "not allowed: --worst"),
+    ],
+)
+def test_outputs_that_do_not_go_together_are_one_line(
+    words: tuple[str, ...], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["workloads", *words])
+    assert caught.value.code == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert told in line
