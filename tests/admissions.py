@@ -188,6 +188,9 @@ class Cluster:
     def knows_pod_level_resources(self) -> bool | None:
         return self.knows
 
+    def resizes_in_place(self) -> bool:
+        return True
+
 
 @dataclass
 class Told:

@@ -114,6 +114,8 @@ class AdmissionFacts:
     that asks for more is never run. ``NOT_KNOWN`` = no node says; None = there is no cluster to ask."""
     knows_pod_level_resources: bool | None = None
     """The API server and all kubelets take ``spec.resources``; None = not known."""
+    resizes_in_place: bool | None = None
+    """The API server and all kubelets resize pods while they run; None = there is no cluster to ask."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

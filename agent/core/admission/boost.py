@@ -24,6 +24,8 @@ from agent.core.resize.change_text import changes_text
 
 NOT_BOOSTED: Final = "start not boosted"
 NOTHING_TO_BOOST: Final = "no container states CPU that may be boosted"
+NO_RESIZE: Final = "the cluster does not resize pods in place (1.33)"
+_WHOLE_CORE: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +58,7 @@ def with_boost(
     order = orders.startup_boost
     if order is None:
         return Boosting(drafts=drafts)
-    fault = "its pods end by themselves" if is_run else _why_not(pod, order, rules)
+    fault = "its pods end by themselves" if is_run else _why_not(pod, facts, rules)
     if fault is not None:
         return Boosting(drafts=drafts, words=f"{NOT_BOOSTED}: {fault}")
     tries: tuple[StartupBoost, ...] = (order,)
@@ -66,7 +68,7 @@ def with_boost(
         tries = tuple(one for one in tries if one.is_request_kept)
         fault = _left_words(rules)
     for one in tries:
-        tried = [_boosted(draft, one, orders) for draft in drafts]
+        tried = [_boosted(draft, one, rules) for draft in drafts]
         changes = tuple(_changes(drafts, tried))
         if not changes:
             continue
@@ -83,8 +85,10 @@ def with_boost(
     return Boosting(drafts=drafts, words=f"{NOT_BOOSTED}: {fault or NOTHING_TO_BOOST}")
 
 
-def _why_not(pod: Pod, order: StartupBoost, rules: SizingRules) -> str | None:
+def _why_not(pod: Pod, facts: AdmissionFacts, rules: SizingRules) -> str | None:
     """Return why a pod cannot have a boost at all."""
+    if facts.resizes_in_place is False:
+        return NO_RESIZE
     if pod.resources is not None:
         return LEFT_WORDS[Left.POD_BUDGET]
     held = rules.held.get(Resource.CPU)
@@ -99,14 +103,20 @@ def _left_words(rules: SizingRules) -> str:
     return LEFT_WORDS[Left.DAEMON_SET] if held is None else f"{LEFT_WORDS[held[0]]} ({held[1]})"
 
 
-def _boosted(draft: Draft, order: StartupBoost, orders: Orders) -> Draft:
-    """Return a container with its boost: the request, and the limit in the ratio that it has to it."""
+def _boosted(draft: Draft, order: StartupBoost, rules: SizingRules) -> Draft:
+    """Return a container with its boost: the request, and the limit in the ratio that it has to it.
+
+    Of a Guaranteed pod never to whole cores: a static CPU manager would give it CPUs of its own, and no kubelet takes
+    those back in place.
+    """
     container, side = draft.container, draft.sides[Resource.CPU]
     if container.kind is ContainerKind.INIT or side.request is None or not order.concerns(container.name):
         return draft
-    if container.restarts_for_cpu and not orders.is_restart_allowed:
-        return draft  # to take the boost back would make it start once more
+    if container.restarts_for_cpu:
+        return draft  # to take the boost back would make it start once more, and without one
     request = order.boosted_millicores(side.request)
+    if rules.is_guaranteed and request > side.request and request % _WHOLE_CORE == 0:
+        request -= 1
     twin = draft.copied()
     raised = twin.sides[Resource.CPU]
     if side.limit is not None and not order.is_limit_kept:

@@ -125,9 +125,10 @@ def given_boost(pod: Pod) -> GivenBoost | None:
 def standing_changes(pod: Pod, boost: GivenBoost) -> tuple[Change, ...]:
     """Return what of a boost still stands in the pod's spec, as changes that take it back; empty = nothing.
 
-    A number that somebody has changed since is nobody's boost any more.
+    A number that somebody has changed since is nobody's boost any more, nor is a limit that such a request has come to
+    need.
     """
-    return tuple(
+    standing = tuple(
         Change(
             container=change.container,
             kind=change.kind,
@@ -139,6 +140,14 @@ def standing_changes(pod: Pod, boost: GivenBoost) -> tuple[Change, ...]:
         for change in boost.changes
         if stated(pod, change) == change.after
     )
+    after = changed_pod(pod, standing)
+    needed = {
+        container.name
+        for container in after.sized_containers()
+        for request, limit in ((container.resources.cpu_request_millicores, container.resources.cpu_limit_millicores),)
+        if request is not None and limit is not None and request > limit
+    }
+    return tuple(change for change in standing if change.container not in needed)
 
 
 def standing_boost(pod: Pod) -> GivenBoost | None:

@@ -87,6 +87,9 @@ class ReviewFacts(Protocol):
     def knows_pod_level_resources(self) -> bool | None:
         """Return whether pods may have resources of their own; None = not known."""
 
+    def resizes_in_place(self) -> bool | None:
+        """Return whether pods are resized while they run, wherever they are put; None = not known."""
+
 
 class ReviewHistory(Protocol):
     """What is known of workloads; answers from memory, for any thread."""
@@ -199,6 +202,7 @@ class Reviewer:
                 rule=rule_of(rules, workload),
                 room=facts.allocatable(node) or NOT_KNOWN,
                 knows_pod_level_resources=facts.knows_pod_level_resources(),
+                resizes_in_place=facts.resizes_in_place(),
             ),
             estimates=estimate_of,
             settings=self._settings,

@@ -143,6 +143,54 @@ def test_a_guaranteed_pod_is_boosted_as_a_pair_and_stays_guaranteed() -> None:
     assert boosted("factor 3; limit: keep", pair, orders=asked)[1] == (500, 500)
 
 
+@pytest.mark.parametrize(
+    ("order", "given", "cpu"),
+    [
+        ("factor 2", "500m", (999, 999)),  # 1000: a static CPU manager would give it a CPU of its own, and keep it
+        ("factor 4", "500m", (1999, 1999)),
+        ("add 1m", "999m", (999, 999)),
+        ("factor 3", "500m", (1500, 1500)),
+    ],
+)
+def test_a_guaranteed_pod_is_not_boosted_to_whole_cores(order: str, given: str, cpu: tuple[int, int]) -> None:
+    pair = container("app", {CPU: given, MEMORY: "300M"}, {CPU: given, MEMORY: "300M"})
+    assert boosted(order, pair, orders={names.GUARANTEED: "true"})[1] == cpu
+    assert boosted(order, app(given))[1][0] == (
+        int(given[:-1]) + 1 if "add" in order else int(given[:-1]) * int(order[-1])
+    )
+
+
+def test_nothing_is_boosted_where_nobody_could_take_it_back() -> None:
+    admission, cpu = boosted(FACTOR, facts=replace(SHOP, resizes_in_place=False))
+    assert cpu == (500, None)
+    assert admission.why.endswith("start not boosted: the cluster does not resize pods in place (1.33)")
+    assert boosted(FACTOR, facts=replace(SHOP, resizes_in_place=True))[1] == (1500, None)
+
+
+@pytest.mark.parametrize("age_seconds", [0, 120, 86_400])
+def test_a_boost_that_the_pods_author_writes_himself_gives_him_no_more_than_he_could_order(age_seconds: int) -> None:
+    """He says that what he states is boosted already, or that much more is steady: the pod is never made larger."""
+    for steady, stated in ((1, 500), (500, 100_000), (100_000, 500)):
+        document = new_pod(app(), orders={names.STARTUP_BOOST: FACTOR})
+        done = patched(document, admitted(document, NOTHING))
+        forged = new_pod(app(), orders={names.STARTUP_BOOST: FACTOR})
+        written = json.dumps(
+            {
+                "unixSeconds": int(NOW_UNIX_SECONDS) - age_seconds,
+                "afterReadySeconds": 3600,
+                "timeoutSeconds": 3600,
+                "containers": {"app": {"requestMillicores": [steady, stated]}},
+            }
+        )
+        annotations = forged["metadata"]["annotations"]
+        annotations[names.STARTUP_BOOSTED] = written
+        annotations[names.ADMISSION] = json.dumps({"unixSeconds": int(NOW_UNIX_SECONDS) - age_seconds})
+        annotations[names.ORIGINAL_RESOURCES] = done["metadata"]["annotations"][names.ORIGINAL_RESOURCES]
+        got = _millicores(resources(patched(forged, admitted(forged, NOTHING)))["requests"][CPU])
+        assert got is not None
+        assert got <= 1500  # three times what he states
+
+
 def test_containers_that_end_state_nothing_or_would_restart_are_left() -> None:
     spec = {"initContainers": [container("init", {CPU: "100m"}), sidecar("side", {CPU: "200m"})]}
     again = container("again", {CPU: "100m"}, resizePolicy=RESTARTS)
@@ -151,9 +199,10 @@ def test_containers_that_end_state_nothing_or_would_restart_are_left() -> None:
     done = patched(document, admitted(document, NOTHING))
     found = [resources(done, name)["requests"].get(CPU) for name in ("init", "side", "app", "again")]
     assert found == ["100m", "600m", None, "100m"]
+    # A restart that is allowed would still end the very start that the boost was for.
     orders = {names.STARTUP_BOOST: FACTOR, names.ALLOW_RESTART: "true"}
     allowed = new_pod(app("100m", resizePolicy=RESTARTS), orders=orders)
-    assert resources(patched(allowed, admitted(allowed, NOTHING)))["requests"][CPU] == "300m"
+    assert resources(patched(allowed, admitted(allowed, NOTHING)))["requests"][CPU] == "100m"
     nothing = boosted(FACTOR, app(None))[0]
     assert nothing.why.endswith("start not boosted: no container states CPU that may be boosted")
 

@@ -142,8 +142,18 @@ def test_what_still_stands_is_taken_back_and_nothing_else() -> None:
     resources = steady.containers[0].resources
     assert (resources.cpu_request_millicores, resources.cpu_limit_millicores) == (500, 1000)
     assert standing_changes(steady, boost_of(whole)) == ()
-    raised = pod(request="2")  # somebody has changed it since
+    raised = pod(request="900m")  # somebody has changed it since
     assert [change.setting for change in standing_changes(raised, boost_of(raised))] == [Setting.LIMIT]
+
+
+def test_a_limit_that_somebody_has_come_to_need_stays() -> None:
+    # The request was raised from 1500 to 2000 since: a limit of 1000 below it would be refused for ever.
+    raised = pod(request="2")
+    assert standing_changes(raised, boost_of(raised)) == ()
+    little = pod(request="700m")
+    assert [change.after for change in standing_changes(little, boost_of(little))] == [1000]
+    free = pod(text=json.dumps(document(containers={"app": {"limitMillicores": [1000, 3000]}})), request="1")
+    assert [change.after for change in standing_changes(free, boost_of(free))] == [1000]
 
 
 @pytest.mark.parametrize(

@@ -179,6 +179,21 @@ def test_the_plan_leaves_a_boost_alone_and_sizes_the_pod_after_it() -> None:
     assert turns.server.cpu("web") == "200m"
 
 
+def test_a_boost_to_whole_cores_of_a_guaranteed_pod_is_taken_back() -> None:
+    """As it is it would be left alone, for fear of CPUs of its own; it is ours, and was made so by the webhook."""
+    turns = boosted(after_ready=0)
+    document = turns.server.pods["web"]
+    amounts = {"cpu": "2", "memory": "256Mi"}
+    document["spec"]["containers"][0]["resources"] = {"requests": dict(amounts), "limits": dict(amounts)}
+    document["status"]["qosClass"] = "Guaranteed"
+    boost = json.loads(document["metadata"]["annotations"]["plimsoll.dev/startup-boosted"])
+    boost["containers"] = {"app": {"requestMillicores": [500, 2000], "limitMillicores": [500, 2000]}}
+    turns.server.order("web", **{"startup-boosted": json.dumps(boost), "guaranteed": "true"})
+    ready(turns)
+    turns.turn(after=1.0)
+    assert turns.server.cpu("web") == "500m"
+
+
 def test_pods_that_have_ended_or_are_ending_keep_their_boost() -> None:
     turns = boosted(after_ready=0)
     ready(turns)
