@@ -457,7 +457,7 @@ class Watch:
         """Plan by what is ordered now: by people, or on the thread that reports by the webhook."""
         if self.orders is not None and self.acting is not None:
             self.orders.news()
-            self.acting.actor.ask(Trigger.NEWS)
+            self.acting.actor.news()
 
     def _evaluated(self) -> None:
         """Handle new recommendations; the thread ``control``."""

@@ -8,6 +8,7 @@ these.
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -39,6 +40,8 @@ GIVE_UP_SECONDS: Final = 20
 KILLED_AFTER_READY_SECONDS: Final = 20
 TURNS: Final = 3
 """Starts measured of each kind."""
+PORTS: Final = itertools.count(18_000)
+"""The servers share the node's network."""
 BUSY_TURNS: Final = 60_000
 """Of the shell, in one start: some seconds of CPU, under emulation too."""
 START_SECONDS: Final = 300.0
@@ -108,7 +111,7 @@ class BoostScenario:
         workload = Workload(self.node, name)
         boost = {} if order is None else {STARTUP_BOOST: order}
         helper = load("helper", requests=HELPER)
-        workload.start(server(probe), helper, annotations={**ENFORCE, **boost})
+        workload.start(server(probe, next(PORTS)), helper, annotations={**ENFORCE, **boost})
         self.node.wait(workload.pods, f"{name} has a pod")
         return workload
 
@@ -147,7 +150,7 @@ class BoostScenario:
         """A probe that never succeeds."""
         workload = Workload(self.node, "never")
         order = {STARTUP_BOOST: f"factor {FACTOR}; give up after {GIVE_UP_SECONDS}s"}
-        never = {**server("readinessProbe"), "args": ["-c", "while true; do :; done"]}
+        never = {**server("readinessProbe", next(PORTS)), "args": ["-c", "while true; do :; done"]}
         workload.start(never, load("helper", requests=HELPER), annotations={**ENFORCE, **order})
         self.wait_quickly(lambda: "startTime" in workload.pod()["status"], "the kubelet has begun with it")
         due = time.monotonic() + GIVE_UP_SECONDS
@@ -233,20 +236,19 @@ def assert_boosted(pod: Json) -> None:
     assert STARTUP_BOOSTED in pod["metadata"]["annotations"], pod["metadata"]["annotations"]
 
 
-def server(probe: str | None) -> Json:
-    """Return a container that is busy, tells when it serves, and goes on with a little to do."""
+def server(probe: str | None, port: int) -> Json:
+    """Return a container that is busy, notes when it serves, and then waits for callers, on the node's network."""
     lines = (
         "cat /proc/uptime >/control/began",
         "i=0",
         f"while [ $i -lt {BUSY_TURNS} ]; do i=$((i+1)); done",
         "cat /proc/uptime >/control/served",
-        # Never quiet: what ends a boost here is what was ordered.
-        "while true; do :; done",
+        f"exec busybox httpd -f -p {port} -h /control",
     )
     container = load(requests=STEADY, limits=STEADY_LIMIT)
     container |= {"command": ["sh"], "args": ["-c", "\n".join(lines)]}
-    check = {"exec": {"command": ["cat", "/control/served"]}, "periodSeconds": 1, "failureThreshold": 600}
-    check["timeoutSeconds"] = 10
+    # Not by a command: under emulation each takes a second of CPU.
+    check = {"tcpSocket": {"port": port}, "periodSeconds": 1, "failureThreshold": 600, "timeoutSeconds": 5}
     if probe is not None:
         container["readinessProbe"] = check
     if probe == "startupProbe":

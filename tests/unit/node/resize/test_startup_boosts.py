@@ -83,6 +83,29 @@ def test_it_is_taken_back_within_two_seconds_without_being_asked(after_ready: in
     assert 100.0 + after_ready <= at <= 102.0 + after_ready
 
 
+@pytest.mark.parametrize("seconds", [0.2, 1.0, 2.5, 4.9])
+def test_a_pod_that_gets_ready_at_once_is_not_waited_for_as_on_an_idle_node(seconds: float) -> None:
+    """News of an idle node are taken together for five seconds; of one that starts boosted they are not."""
+    turns = Turns(plan=PlanOptions(min_age_seconds=900.0, replan_seconds=300.0))
+    made: list[float] = []
+
+    def comes() -> None:
+        give(turns, after_ready=0)
+        made.append(turns.wall)
+        turns.put(None)
+
+    def gets_ready() -> None:
+        ready(turns)
+        turns.put(None)
+
+    turns.at(99.9, lambda: turns.put(None))  # other news, just before
+    turns.at(100.0, comes)
+    turns.at(100.0 + seconds, gets_ready)
+    turns.run(until=120.0)
+    [at] = [entry.unix_seconds - made[0] for entry in turns.journal.newest() if entry.action is Action.UNBOOST]
+    assert at <= seconds + 2.0
+
+
 def test_quiet_cpu_and_a_start_that_never_ends_are_reasons_too() -> None:
     turns = boosted()
     turns.turn(after=30.0)
