@@ -45,6 +45,8 @@ PORTS: Final = itertools.count(18_000)
 BUSY_TURNS: Final = 60_000
 """Of the shell, in one start: some seconds of CPU, under emulation too."""
 START_SECONDS: Final = 300.0
+TOLD_SECONDS: Final = 10
+"""Until what a node has learnt of a start is known centrally."""
 SETTINGS: Final[Mapping[str, Any]] = {
     # Nothing but what is looked at: no plan sizes these pods, and no history does.
     "plan": {"minAgeSeconds": 86_400, "replanSeconds": 60},
@@ -85,6 +87,7 @@ class BoostScenario:
             ("a pod that never gets ready: given up", self.given_up),
             ("agent killed (9) in the midst of a boost: it is taken back all the same", self.agent_killed),
             ("the start of a server, with and without a boost", self.start_measured),
+            ("auto: the third pod starts with what the first two used", self.learnt),
             ("events and metrics tell of it, and nobody was evicted", self.told),
         )
         for title, step in needing_release:
@@ -190,6 +193,24 @@ class BoostScenario:
         shown = [", ".join(f"{one:.1f}" for one in found) for found in (without, with_boost)]
         assert ratio > 1.5, shown
         return f"{shown[0]} s without, {shown[1]} s with factor {FACTOR}: {ratio:.2f} times as fast"
+
+    def learnt(self) -> str:
+        """Make one pod after the other, until one is boosted by what was learnt of those before."""
+        order = f"auto for {AFTER_READY_SECONDS}s after ready"
+        made: list[Json] = []
+
+        def is_boosted() -> bool:
+            workload = self.start("auto", order, probe="readinessProbe")
+            self.wait_quickly(lambda: is_ready(workload.pod()), "it is ready")
+            made.append(workload.pod())
+            time.sleep(AFTER_READY_SECONDS + TOLD_SECONDS)  # until its start is over, and told
+            workload.remove()
+            return cpu_of(made[-1])[0] > STEADY_CPU[0]
+
+        self.node.wait(is_boosted, "a pod is boosted by what was learnt", START_SECONDS, poll_seconds=1.0)
+        assert len(made) > 2, "boosted before there was anything to learn by"
+        assert cpu_of(made[0]) == STEADY_CPU, cpu_of(made[0])
+        return f"pod {len(made)}: {STEADY_CPU[0]}m -> {cpu_of(made[-1])[0]}m"
 
     def served_seconds(self, workload: Workload) -> float | None:
         """Return how long its server took from its first to its last line of start; None = it has not served."""

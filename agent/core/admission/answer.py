@@ -191,7 +191,7 @@ class Admission:
     startup_boost: str = ""
     """What became of ``plimsoll.dev/startup-boost``; empty = nobody asks for it, or the pod is left alone."""
     annotations: Mapping[str, str] = field(default_factory=dict)
-    """Added when anything changes."""
+    """Added when anything changes, or the pod's start is to be learnt."""
     grown: Mapping[str, int] = field(default_factory=dict)
     """What quotas of the namespace will count more than the pod came with, by their names; nanos. Empty = nothing, or
     there is no quota."""

@@ -43,8 +43,8 @@ def patch_operations(admission: Admission, *, has_annotations: bool) -> list[Ope
         operations.append(Operation(op="add", path="/spec/resources", value=_written(admission.pod_resources)))
     if admission.takes_pod_resources:
         operations.append(Operation(op="remove", path="/spec/resources"))
-    if not operations:
-        return []
+    if not admission.annotations:
+        return operations
     if has_annotations:
         operations += [
             Operation(op="add", path=f"/metadata/annotations/{_escaped(key)}", value=text)

@@ -59,7 +59,10 @@ class GivenBoost:
     after_ready_seconds: float
     timeout_seconds: float
     changes: tuple[Change, ...]
-    """CPU alone: ``before`` is the steady amount, ``after`` the boosted one, which is larger."""
+    """CPU alone: ``before`` is the steady amount, ``after`` the boosted one, which is larger. Empty = nothing was
+    boosted, and the start is learnt alone."""
+    is_learnt: bool = False
+    """What it uses while it starts is told to the webhook, for the starts to come."""
 
     def steady_millicores(self, container: str) -> int | None:
         """Return the steady request of a container; None = its request was not boosted."""
@@ -72,15 +75,14 @@ def boost_text(boost: GivenBoost) -> str:
     containers: dict[str, dict[str, list[int]]] = {}
     for change in boost.changes:
         containers.setdefault(change.container, {})[_KEYS[change.setting]] = [change.before, change.after]
-    return json.dumps(
-        {
-            "unixSeconds": int(boost.unix_seconds),
-            "afterReadySeconds": boost.after_ready_seconds,
-            "timeoutSeconds": boost.timeout_seconds,
-            "containers": containers,
-        },
-        separators=(",", ":"),
-    )
+    document = {
+        "unixSeconds": int(boost.unix_seconds),
+        "afterReadySeconds": boost.after_ready_seconds,
+        "timeoutSeconds": boost.timeout_seconds,
+        "containers": containers,
+        **({"learnt": True} if boost.is_learnt else {}),
+    }
+    return json.dumps(document, separators=(",", ":"))
 
 
 def boost_from(pod: Pod) -> GivenBoost | None:
@@ -108,10 +110,16 @@ def boost_from(pod: Pod) -> GivenBoost | None:
     containers = document.get("containers")
     if written is None or after_ready is None or timeout is None or not isinstance(containers, dict):
         return None
-    changes = tuple(_changes(pod, containers))
-    if not changes:
+    changes, is_learnt = tuple(_changes(pod, containers)), document.get("learnt") is True
+    if not changes and not is_learnt:
         return None
-    return GivenBoost(unix_seconds=written, after_ready_seconds=after_ready, timeout_seconds=timeout, changes=changes)
+    return GivenBoost(
+        unix_seconds=written,
+        after_ready_seconds=after_ready,
+        timeout_seconds=timeout,
+        changes=changes,
+        is_learnt=is_learnt,
+    )
 
 
 def given_boost(pod: Pod) -> GivenBoost | None:

@@ -103,8 +103,12 @@ def startup_boost_words(pod: Pod, container: str, orders: Orders, *, now_unix_se
     if order is None or stated is None or not order.concerns(container):
         return None
     told = f"{order} ({orders.startup_boost_source})"
+    if boost is not None and boost.is_learnt:
+        told += "; this one was not, and was learnt" + _NOT_COUNTED
     if orders.mode is not Mode.ENFORCE:
         told += f"; not in mode {orders.mode}"
+    if order.is_learnt:
+        return f"a new pod's start is to be boosted by what earlier ones used: {told}"
     request = stated.resources.cpu_request_millicores
     if order.is_request_kept or request is None:
         return f"a new pod's start is to be boosted: {told}"

@@ -26,6 +26,7 @@ from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Container, Pod
 from agent.core.cluster.workload import Workload, workload_of
 from agent.core.history.rollup import NodeClass
+from agent.core.history.start_figures import LearntStart
 from agent.core.orders.cluster_rules import rule_of
 from agent.core.orders.policy_options import PolicyName
 from agent.kube.json_reader import ConvertError
@@ -106,6 +107,9 @@ class ReviewHistory(Protocol):
         is_ordered: bool = True,
     ) -> Estimate | NoEstimate:
         """Return what a new pod's container needs."""
+
+    def start(self, workload: Workload, container: str, *, now_unix_seconds: float) -> LearntStart | None:
+        """Return what the starts of a workload's pods say of the next one; None = too little is known."""
 
 
 class _Passed(Exception):  # noqa: N818
@@ -205,6 +209,7 @@ class Reviewer:
                 resizes_in_place=facts.resizes_in_place(),
             ),
             estimates=estimate_of,
+            starts=lambda container: self._history.start(workload, container, now_unix_seconds=now),
             settings=self._settings,
             now_unix_seconds=now,
         )

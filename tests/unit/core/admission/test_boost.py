@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from agent.core.admission.answer import AdmissionFacts, AdmissionOutcome
+from agent.core.admission.boost import Starts
 from agent.core.admission.estimate import NoEstimate
 from agent.core.admission.options import AdmissionSettings
+from agent.core.admission.pod_admission import no_starts
 from agent.core.cluster.facts import FrozenAxes, LimitRangeItem, NodeAmounts, Quota
 from agent.core.cluster.qos import computed_qos_class
+from agent.core.history.start_figures import LearntStart
 from agent.core.orders import annotations as names
 from agent.core.orders.plan_options import DaemonSetGrowth, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
@@ -31,6 +34,12 @@ RESTARTS = [{"resourceName": CPU, "restartPolicy": "RestartContainer"}]
 def app(request: str | None = "500m", limit: str | None = None, **more: Any) -> dict[str, Any]:
     requests = {MEMORY: "300M"} | ({} if request is None else {CPU: request})
     return container("app", requests, {MEMORY: "600M"} | ({} if limit is None else {CPU: limit}), **more)
+
+
+def used(millicores: int, name: str = "app") -> Starts:
+    """Return that two starts of a container used so much."""
+    known = {name: LearntStart(cpu_millicores=millicores, starts=2)}
+    return lambda container: known.get(container)
 
 
 def boosted(order: str, *containers: dict[str, Any], known: Any = NOTHING, **more: Any) -> Any:
@@ -262,3 +271,52 @@ def test_pods_that_end_by_themselves_are_not_boosted() -> None:
     admission, (request, _) = boosted(FACTOR, kind="Job")
     assert request == 500
     assert "its pods end by themselves" in admission.startup_boost
+
+
+def test_auto_boosts_by_what_earlier_starts_used() -> None:
+    admission, cpu = boosted("auto", app("500m", "1"), starts=used(1300))
+    assert cpu == (1300, 2600)
+    assert admission.boost is not None
+    assert (admission.boost.is_learnt, admission.boost.after_ready_seconds) == (True, 60.0)
+    assert admission.why.endswith(
+        "start boosted, until 60 s after ready: app: cpu 500m -> 1300m; app: cpu limit 1000m -> 2600m"
+    ) or admission.why.endswith("app: cpu 500m -> 1300m, cpu limit 1000m -> 2600m")
+    assert boosted("auto; at most 1", starts=used(1300))[1] == (1000, None)
+    # On top of what the history asks for: 1300 is more than half as much again as 800, and not as 900.
+    assert boosted("auto", known=estimate(cpu=800), starts=used(1300))[1] == (1300, None)
+    assert boosted("auto", known=estimate(cpu=900), starts=used(1300))[1] == (900, None)
+
+
+@pytest.mark.parametrize(
+    ("starts", "why"),
+    [
+        (no_starts, "start not boosted: fewer than 2 starts are known"),
+        (used(1300, "other"), "start not boosted: fewer than 2 starts are known"),
+        (used(700), "start not boosted: its starts used less than 1.5 times the request"),
+    ],
+)
+def test_auto_that_boosts_nothing_has_the_start_learnt(starts: Starts, why: str) -> None:
+    admission, cpu = boosted("auto", starts=starts)
+    assert (cpu, admission.outcome) == ((500, None), AdmissionOutcome.PATCHED)
+    assert admission.why.endswith(why)
+    document = new_pod(app(), orders={names.STARTUP_BOOST: "auto"})
+    done = patched(document, admitted(document, NOTHING, starts=starts))
+    assert json.loads(done["metadata"]["annotations"][names.STARTUP_BOOSTED]) == {
+        "unixSeconds": int(NOW_UNIX_SECONDS),
+        "afterReadySeconds": 60.0,
+        "timeoutSeconds": 600.0,
+        "containers": {},
+        "learnt": True,
+    }
+
+
+def test_auto_learns_what_does_not_fit_and_nothing_of_what_cannot_be_boosted_at_all() -> None:
+    small = replace(SHOP, room=NodeAmounts(cpu_millicores=1000, memory_bytes=1 << 30))
+    admission, cpu = boosted("auto", facts=small, starts=used(1300))
+    assert (cpu, names.STARTUP_BOOSTED in admission.annotations) == ((500, None), True)
+    assert admission.why.endswith("start not boosted: no node can allocate the cpu that it would request")
+    unstated = boosted("auto", app(None), starts=used(1300))[0]
+    assert unstated.why.endswith("start not boosted: no container states CPU that may be boosted")
+    old = boosted("auto", facts=replace(SHOP, resizes_in_place=False), starts=used(1300))[0]
+    assert old.boost is None
+    assert boosted("auto", mode="recommend", starts=used(1300))[0].annotations == {}

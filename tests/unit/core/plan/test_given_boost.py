@@ -20,6 +20,7 @@ from agent.core.plan.given_boost import (
     given_boost,
     is_quiet,
     quiet_bounds,
+    standing_boost,
     standing_changes,
     starts_of,
     without_boost,
@@ -134,6 +135,16 @@ def test_what_was_written_is_read_back() -> None:
     ]
     assert boost_from(pod(boost_text(boost))) == boost
     assert [boost.steady_millicores(name) for name in ("app", "log")] == [500, None]
+
+
+def test_a_start_that_is_learnt_alone_has_an_end_and_nothing_to_take_back() -> None:
+    learnt = pod(request="500m", learnt=True, containers={})
+    boost = boost_of(learnt)
+    assert (boost.changes, boost.is_learnt) == ((), True)
+    assert boost_from(pod(boost_text(boost))) == boost
+    assert standing_boost(learnt) is None
+    assert starts_of([pod(ready=10, learnt=True, containers={})]) == {"uid-web": BORN + 70}
+    assert given_boost(pod(learnt="true", containers={})) is None
 
 
 def test_what_still_stands_is_taken_back_and_nothing_else() -> None:

@@ -60,7 +60,20 @@ def test_why_tells_what_would_be_where_nothing_may_be_written() -> None:
     )
     kept = StartupBoost(factor=2.0, is_request_kept=True)
     assert words(kept) == "a new pod's start is to be boosted: factor 2; request: keep (pod annotation)"
+    learnt = StartupBoost(is_learnt=True, after_ready_seconds=60.0)
+    assert words(learnt) == "a new pod's start is to be boosted by what earlier ones used: auto (pod annotation)"
     assert words(None) is None
     assert words(THRICE, name="gone") is None
     assert words(StartupBoost(factor=2.0, containers=("log",))) is None
     assert names.STARTUP_BOOSTED not in plain.annotations
+
+
+def test_why_tells_of_a_start_that_is_learnt() -> None:
+    learnt = pod(request="500m", learnt=True, containers={})
+    ordered = orders(startup_boost=StartupBoost(is_learnt=True, after_ready_seconds=60.0))
+    told = startup_boost_words(learnt, "app", ordered, now_unix_seconds=BORN)
+    assert told is not None
+    assert told.startswith("a new pod's start is to be boosted by what earlier ones used: auto (")
+    assert told.endswith(f"; this one was not, and was learnt{LEFT_OUT}; not in mode recommend") or told.endswith(
+        f"; this one was not, and was learnt{LEFT_OUT}"
+    )
