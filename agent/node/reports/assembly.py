@@ -178,5 +178,5 @@ def run_teller_of(
         poster=_client(settings, url),
         file=RunsFile(None if directory is None else directory / RUNS_FILE_NAME, sampling.rings.boot_id),
         counts=metrics.loops.begin("runs"),
-        starts=starts.ended,
+        starts=starts,
     )

@@ -34,7 +34,7 @@ from agent.kube.errors import CredentialsError
 from agent.metrics.loop_series import LoopTurns
 from agent.node.reports.client import WebhookAway, WebhookClient
 from agent.node.reports.runs_file import RunsFile, WaitingRun
-from agent.node.reports.starts import EndedStart
+from agent.node.reports.starts import EndedStart, Starts
 from agent.node.sampling.run_ends import MOST_BYTES, EndedContainer, RunEnds, newest_within
 from agent.turns import Turns
 
@@ -102,8 +102,7 @@ class RunTeller:
         file: RunsFile,
         counts: LoopTurns | None = None,
         clock_ns: Callable[[], int] = time.monotonic_ns,
-        # Gives the starts of pods that are over since it was last asked; CLOCK_MONOTONIC
-        starts: Callable[[int], Iterable[EndedStart]] = lambda now_ns: (),
+        starts: Starts | None = None,  # Of pods that go on running; None = nobody asks for them
     ) -> None:
         self._starts = starts
         self._ends, self._node, self._pods, self._policy = ends, node, pods, policy
@@ -151,6 +150,10 @@ class RunTeller:
             known = tuple(self._last.get((workload, container), ()))
         return tuple(run_words(run.row, max(now_ns - run.ended_ns, 0) / NS) for run in reversed(known))
 
+    def start_used(self, uid: str, container: str) -> RunFigures | None:
+        """Return what a container of a pod here used while it started; None = not known; any thread."""
+        return None if self._starts is None else self._starts.used(uid, container)
+
     def _remember(self, run: WaitingRun) -> None:
         with self._lock:
             self._last.setdefault(run.row.key, deque(maxlen=MOST_SHOWN)).append(run)
@@ -167,7 +170,8 @@ class RunTeller:
         now_ns = self._clock_ns()
         if has_pods:
             self._fold_all(now_ns)
-        self._waiting.extend(map(_of_start, self._starts(now_ns)))
+        if self._starts is not None:
+            self._waiting.extend(map(_of_start, self._starts.ended(now_ns)))
         if self._waiting and now_ns >= self._due_ns:
             self._post(now_ns)
         return LOOK_SECONDS

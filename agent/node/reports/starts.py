@@ -1,4 +1,4 @@
-"""The starts of pods whose starts are learnt: what their containers used until it was over. Node; no rule is here.
+"""The starts of pods that are learnt: what their containers used until they were over. Node; no rule is here.
 
 Whose they are stands in the pods themselves. What was over long before an agent looks is not told: the readings of that
 time may be gone, or those of another container.
@@ -6,7 +6,7 @@ time may be gone, or those of another container.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -36,7 +36,7 @@ class EndedStart:
 
 
 class Starts:
-    """See the module's docstring; on one thread."""
+    """See the module's docstring; ``ended`` on one thread, ``used`` from any."""
 
     def __init__(
         self,
@@ -50,6 +50,11 @@ class Starts:
         self._rings, self._units = rings, units
         self._pods, self._policy, self._unix_seconds = pods, policy, unix_seconds
         self._told: set[str] = set()
+        self._used: Mapping[tuple[str, str], RunFigures] = {}
+
+    def used(self, uid: str, container: str) -> RunFigures | None:
+        """Return what a container of a pod here used while it started; None = not known, or not learnt (yet)."""
+        return self._used.get((uid, container))
 
     def ended(self, now_ns: int) -> list[EndedStart]:
         """Return the starts that are over since the last time, each once; a pod that never got ready had none."""
@@ -69,6 +74,9 @@ class Starts:
             if over_seconds <= FRESH_SECONDS:
                 found += self._of_pod(pod, now_ns, now_ns - int(over_seconds * NS))
         self._told &= present
+        if found or len({uid for uid, _ in self._used}) > len(present):
+            known = {key: figures for key, figures in self._used.items() if key[0] in present}
+            self._used = known | {(start.pod.uid, start.container): start.figures for start in found}
         return found
 
     def _of_pod(self, pod: Pod, now_ns: int, ended_ns: int) -> Iterable[EndedStart]:

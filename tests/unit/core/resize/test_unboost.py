@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+from agent.core.cluster.pod import Pod
+from agent.core.history.job_run import RunFigures
 from agent.core.orders import annotations as names
 from agent.core.orders.order import Mode, OrderSource
 from agent.core.orders.startup_boost import StartupBoost
@@ -71,9 +75,15 @@ def test_why_tells_what_would_be_where_nothing_may_be_written() -> None:
 def test_why_tells_of_a_start_that_is_learnt() -> None:
     learnt = pod(request="500m", learnt=True, containers={})
     ordered = orders(startup_boost=StartupBoost(is_learnt=True, after_ready_seconds=60.0))
-    told = startup_boost_words(learnt, "app", ordered, now_unix_seconds=BORN)
-    assert told is not None
-    assert told.startswith("a new pod's start is to be boosted by what earlier ones used: auto (")
-    assert told.endswith(f"; this one was not, and was learnt{LEFT_OUT}; not in mode recommend") or told.endswith(
-        f"; this one was not, and was learnt{LEFT_OUT}"
-    )
+    used = RunFigures(duration_seconds=72.4, cpu_largest_millicores=1800.2)
+
+    def words(starting: Pod, used: RunFigures | None) -> str | None:
+        return startup_boost_words(starting, "app", ordered, now_unix_seconds=BORN, used=used)
+
+    by = "a new pod's start is to be boosted by what earlier ones used: auto (configuration)"
+    assert words(learnt, None) == f"{by}; this one was not boosted{LEFT_OUT}"
+    assert words(learnt, used) == f"{by}; this one was not boosted; used at most 1800m in 5 s of 72 s{LEFT_OUT}"
+    assert words(make_pod(container("app")), None) == by
+    boosted = words(pod(learnt=True, request="500m", limit="1"), replace(used, cpu_largest_millicores=None))
+    assert boosted is not None
+    assert boosted.endswith(f"cpu limit 1000m -> 3000m{LEFT_OUT}")

@@ -254,7 +254,17 @@ def test_starts_are_told_in_the_same_posts(world: World) -> None:
     metadata = {"name": "web-x", "uid": "u2", "ownerReferences": [{**JOB, "kind": "StatefulSet", "name": "web"}]}
     start = EndedStart(pod=make_pod(container("app"), metadata=metadata), container="app", figures=figures, ended_ns=0)
     started = [[start], []]
-    world.teller._starts = lambda now_ns: started.pop(0) if started else ()
+
+    class Starts:
+        def ended(self, now_ns: int) -> list[EndedStart]:
+            return started.pop(0)
+
+        def used(self, uid: str, container: str) -> RunFigures | None:
+            return figures if (uid, container) == ("u2", "app") else None
+
+    assert world.teller.start_used("u2", "app") is None
+    world.teller._starts = Starts()  # type: ignore[assignment]
+    assert world.teller.start_used("u2", "app") is figures
     world.teller.turn()
     [told] = world.poster.runs
     assert {name: told[name] for name in ("kind", "workload", "container", "pod", "podUid", "run", "start")} == {

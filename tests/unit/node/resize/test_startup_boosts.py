@@ -12,6 +12,7 @@ import pytest
 from agent.core.orders.plan_options import PlanOptions
 from agent.core.plan.demand import Kept
 from agent.core.resize.decision import Action
+from agent.core.resize.originals import annotated_original, restore_steps
 from agent.kube.errors import ApiError, Unreachable
 from agent.node.resize.startup_boosts import LONGEST_AGAIN_SECONDS
 from tests.turns import Turns, uid_of
@@ -175,6 +176,18 @@ def test_a_refusal_is_tried_again_later_and_nobody_is_evicted() -> None:
     assert all(not planned.plan.evictions for _, planned in turns.plans)
 
 
+def test_a_boost_that_cannot_be_taken_back_holds_up_nobody_else() -> None:
+    turns = boosted(after_ready=0)
+    turns.server.add("other", cpu=800)
+    turns.server.pods["other"]["status"]["startTime"] = "2020-01-01T00:00:00Z"
+    turns.need("other", cpu=200, memory=256)
+    ready(turns)
+    turns.server.answers = [ApiError("PATCH /x", status=422, message="no")]
+    turns.turn(after=1.0)
+    assert told(turns)[-1] == ("unboost", "rejected")
+    assert turns.server.cpu("other") == "200m"
+
+
 def test_a_server_that_is_away_is_asked_again() -> None:
     turns = boosted(after_ready=0)
     ready(turns)
@@ -233,3 +246,22 @@ def test_what_was_kept_for_restore_is_what_the_pod_came_with() -> None:
     kept = turns.holds.original(uid_of("web"))
     assert kept is not None
     assert kept.amounts[0].cpu_request_millicores == 500
+
+
+def test_restored_in_the_midst_of_its_start_a_pod_has_what_it_came_with_and_is_left() -> None:
+    turns = boosted(after_ready=60)
+    # Sized by its history from 700 to 500 when it was made, and boosted from there.
+    original = {"containers": {"app": {"requests": {"cpu": "700m"}, "limits": {}}}}
+    turns.server.order("web", **{"original-resources": json.dumps(original)})
+    turns.turn()
+    pod = next(pod for pod in turns.state().pods if pod.name == "web")
+    first = annotated_original(pod)
+    assert first is not None
+    [step] = restore_steps(pod, first)
+    turns.writer.send(pod, step, Action.RESTORE)
+    assert turns.server.cpu("web") == "700m"
+    turns.server.actuate("web")
+    ready(turns)
+    turns.turn(after=61.0)
+    assert turns.server.cpu("web") == "700m"
+    assert turns.figure("startup_boosts") == 0
