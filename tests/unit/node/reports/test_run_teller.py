@@ -267,13 +267,12 @@ def test_starts_are_told_in_the_same_posts(world: World) -> None:
     assert world.teller.start_used("u2", "app") is figures
     world.teller.turn()
     [told] = world.poster.runs
-    assert {name: told[name] for name in ("kind", "workload", "container", "pod", "podUid", "run", "start")} == {
+    assert {name: told[name] for name in ("kind", "workload", "container", "pod", "podUid", "start")} == {
         "kind": "StatefulSet",
         "workload": "web",
         "container": "app",
         "pod": "web-x",
         "podUid": "u2",
-        "run": "web-x",
         "start": True,
     }
     assert (told["durationSeconds"], told["cpuLargestMillicores"]) == (70.0, 1800.0)
