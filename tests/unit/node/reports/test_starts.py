@@ -38,12 +38,13 @@ class World:
 
     def __init__(self, *pods: Pod, rings: Any = None) -> None:
         self.pods = list(pods)
+        readings: Any = rings if rings is not None else Rings(800.0, 20.0, 3000.0)
         table = UnitTable()
         for number, name in enumerate(("app", "log")):
             table.put(unit(number, name))
         table.put(unit(2, "app", uid="uid-other"))
         self.starts = Starts(
-            rings=rings if rings is not None else Rings(800.0, 20.0, 3000.0),
+            rings=readings,
             units=table,
             pods=lambda: self.pods,
             policy=lambda: WindowPolicy(capacity_millicores=4000),
