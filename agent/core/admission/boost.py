@@ -24,6 +24,8 @@ from agent.core.resize.change_text import changes_text
 
 NOT_BOOSTED: Final = "start not boosted"
 NOTHING_TO_BOOST: Final = "no container states CPU that may be boosted"
+NO_LIMIT: Final = "requests are kept, and no container has a CPU limit to raise"
+NO_MORE: Final = "it would be no more than what is requested"
 NO_RESIZE: Final = "the cluster does not resize pods in place (1.33)"
 _WHOLE_CORE: Final = 1000
 
@@ -92,17 +94,20 @@ def with_boost(
             boost = replace(given, changes=changes)
             return Boosting(drafts=tried, boost=boost, words=_words(boost, fault))
         fault = fault or found
-    if order.is_learnt:  # whatever stands in the way now: the node is told to learn this start as well
-        fault = fault or _learnt_words(drafts, order, grounds)
-        return Boosting(drafts=drafts, boost=given, words=f"{NOT_BOOSTED}: {fault}")
-    return Boosting(drafts=drafts, words=f"{NOT_BOOSTED}: {fault or NOTHING_TO_BOOST}")
+    # Whatever stands in the way now: where starts are learnt, the node is told to learn this one as well.
+    words = f"{NOT_BOOSTED}: {fault or _nothing_words(drafts, order, grounds)}"
+    return Boosting(drafts=drafts, boost=given if order.is_learnt else None, words=words)
 
 
-def _learnt_words(drafts: Sequence[Draft], order: StartupBoost, grounds: BoostGrounds) -> str:
-    """Return why what is known of earlier starts boosts nothing."""
+def _nothing_words(drafts: Sequence[Draft], order: StartupBoost, grounds: BoostGrounds) -> str:
+    """Return why an order boosts nothing that would be borne."""
     boostable = [draft for draft in drafts if _may_be_boosted(draft, order)]
     if not boostable:
         return NOTHING_TO_BOOST
+    if order.is_request_kept and all(draft.sides[Resource.CPU].limit is None for draft in boostable):
+        return NO_LIMIT
+    if not order.is_learnt:
+        return NO_MORE
     known = [start for draft in boostable for start in (grounds.starts(draft.container.name),) if start is not None]
     if not known:
         return f"fewer than {LEAST_STARTS} starts are known"

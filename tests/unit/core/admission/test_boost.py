@@ -89,6 +89,19 @@ def test_a_pod_without_a_history_is_boosted_from_what_it_states(
     assert boosted(order, app(given, limit))[1] == cpu
 
 
+@pytest.mark.parametrize(
+    ("order", "given", "limit", "why"),
+    [
+        ("factor 3; request: keep", "500m", None, "requests are kept, and no container has a CPU limit to raise"),
+        ("factor 3; at most 400m", "500m", "1", "it would be no more than what is requested"),
+        ("factor 3; limit: keep", "999m", "1", "it would be no more than what is requested"),
+        ("factor 3", None, "1", "no container states CPU that may be boosted"),
+    ],
+)
+def test_what_boosts_nothing_says_why(order: str, given: str | None, limit: str | None, why: str) -> None:
+    assert boosted(order, app(given, limit))[0].startup_boost == f"start not boosted: {why}"
+
+
 def test_the_boost_comes_on_top_of_what_the_history_asks_for() -> None:
     # 300 millicores by the history, three times that; the CPU limit is taken off, as without a boost.
     admission, cpu = boosted(FACTOR, app("500m", "1"), known=estimate(cpu=300))
