@@ -121,6 +121,16 @@ def test_quiet_cpu_and_a_start_that_never_ends_are_reasons_too() -> None:
     assert never.figure("startup_boosts_ended_total", reason="timeout") == 1
 
 
+def test_a_pod_whose_containers_never_ran_is_given_up_in_time() -> None:
+    turns = boosted()
+    began = turns.wall
+    turns.server.pods["web"]["status"] |= {"phase": "Pending", "containerStatuses": []}
+    turns.run(until=620.0)
+    [at] = [entry.unix_seconds - began for entry in turns.journal.newest() if entry.action is Action.UNBOOST]
+    assert 600.0 <= at <= 602.0
+    assert turns.server.cpu("web") == "500m"
+
+
 def test_an_agent_that_begins_in_the_midst_of_a_boost_takes_it_back(tmp_path: Path) -> None:
     turns = boosted(tmp_path)
     turns.turn()
