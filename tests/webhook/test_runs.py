@@ -312,6 +312,16 @@ def test_of_each_container_the_newest_runs_are_kept_in_the_store_and_in_memory(s
     assert len(kept) == len(index) == len(index_of(store)) == MOST_RUNS
 
 
+def test_of_starts_no_more_are_kept_than_ever_count(store: Store) -> None:
+    web = Workload(namespace="shop", kind="Deployment", name="web")
+    index = index_of(store)
+    store.take_runs([a_run(number, workload=web) for number in range(30)])
+    index.follow(store)
+    kept, _ = store.runs_after(0)
+    assert {run.run for run in kept} == {f"report-{number}" for number in range(20, 30)}
+    assert len(index) == 10
+
+
 def test_a_post_longer_than_a_piece_is_read_whole(store: Store) -> None:
     store.take_runs([a_run(number) for number in range(3)])
     store.take_runs([a_run(number) for number in range(3, 8)])

@@ -18,8 +18,8 @@ from agent.core.cluster.workload import JOB_KIND, RUN_KINDS, Workload
 from agent.core.history.job_run import JobRun
 from agent.core.history.start_figures import LearntStart, last_starts, learnt_start
 from agent.core.orders.policy_options import PolicyName
-from agent.core.orders.run_options import MOST_RUNS, RunOptions
-from agent.webhook.store.job_runs import MOST_ROWS, kept_seconds
+from agent.core.orders.run_options import RunOptions
+from agent.webhook.store.job_runs import MOST_ROWS, kept_runs, kept_seconds
 
 Runs = dict[str, JobRun]
 """Of one container, by the run."""
@@ -60,7 +60,7 @@ class RunIndex:
         container = self._runs.setdefault(run.workload, {}).setdefault(run.container, {})
         self._count -= len(container)
         container[run.run] = run
-        while len(container) > MOST_RUNS:
+        while len(container) > kept_runs(run.workload.kind):
             del container[min(container, key=lambda name: (container[name].ended_unix_seconds, name))]
         self._count += len(container)
 
