@@ -9,15 +9,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agent.core.admission.answer import Admission, AdmissionFacts
+from agent.core.admission.boost import Starts
 from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
 from agent.core.admission.options import AdmissionSettings
 from agent.core.admission.patch import patch_operations
-from agent.core.admission.pod_admission import admit
+from agent.core.admission.pod_admission import admit, no_starts
 from agent.core.cluster.facts import ClusterRules, FrozenAxes, LimitRangeItem, NodeAmounts, Quota
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.workload import Workload, no_job_owner, with_top_owner
 from agent.core.history.rollup import NodeClass
+from agent.core.history.start_figures import LearntStart
 from agent.core.orders import annotations as names
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
 from agent.kube.pod_json import pod_from_json
@@ -87,6 +89,7 @@ def admitted(
     *,
     facts: AdmissionFacts = SHOP,
     settings: AdmissionSettings = EXACT,
+    starts: Starts = no_starts,
 ) -> Admission:
     """Admit the pod of a document, with one estimate for all containers or one for each."""
     if known is None:
@@ -101,6 +104,7 @@ def admitted(
         estimates=lambda container, _policy: estimate_of(container.name),
         settings=settings,
         now_unix_seconds=NOW_UNIX_SECONDS,
+        starts=starts,
     )
 
 
@@ -188,6 +192,9 @@ class Cluster:
     def knows_pod_level_resources(self) -> bool | None:
         return self.knows
 
+    def resizes_in_place(self) -> bool:
+        return True
+
 
 @dataclass
 class Told:
@@ -195,6 +202,9 @@ class Told:
 
     known: Known
     asked: list[tuple[Workload, str, PolicyName, str | None, NodeClass | None]] = field(default_factory=list)
+
+    def start(self, workload: Workload, container: str, *, now_unix_seconds: float) -> LearntStart | None:
+        return None
 
     def estimate(
         self,

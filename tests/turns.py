@@ -394,7 +394,7 @@ class Turns:
         return self.directions.is_awaited
 
     def put(self, pod_json: object) -> None:
-        self.actor.ask(Trigger.NEWS)
+        self.actor.news()
 
     # -- what the agent reads --------------------------------------------------------------------------------------
 

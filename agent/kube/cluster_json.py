@@ -21,7 +21,7 @@ from agent.core.cluster.hpa import (
     frozen_axes,
 )
 from agent.core.cluster.pod import CPU, MEMORY, RUNNING, OwnerReference, Pod, TopOwner
-from agent.core.cluster.versions import parse_version
+from agent.core.cluster.versions import RESIZE, parse_version
 from agent.core.cluster.workload import (
     CRON_JOB_KIND,
     JOB_KIND,
@@ -118,6 +118,8 @@ class NodeFacts:
     takes_pod_resources: bool | None
     """Its kubelet takes pods with resources of their own; None = it runs Windows, where no pod may have them. False
     also where the version is not stated or odd."""
+    resizes_in_place: bool | None
+    """Its kubelet resizes pods while they run; None and False as above."""
 
 
 JobOwner = Callable[[str, str], TopOwner | None]
@@ -202,7 +204,7 @@ def node_facts_from_json(document: object) -> NodeFacts:
 
     Source:
         KEP-2837: ``spec.resources`` is on by default from 1.34. An older kubelet runs such a pod without the limits,
-        or refuses it (PodLevelResourcesNotSupported).
+        or refuses it (PodLevelResourcesNotSupported). KEP-1287: pods are resized in place by default from 1.33.
     """
     top = Reader(document, "")
     metadata, status = top.child("metadata"), top.child("status")
@@ -211,14 +213,15 @@ def node_facts_from_json(document: object) -> NodeFacts:
     instance_type = metadata.texts("labels").get(INSTANCE_TYPE_LABEL)
     info = status.child("nodeInfo")
     version = parse_version(info.text("kubeletVersion"))
-    takes = version is not None and version >= POD_LEVEL
+    is_windows = info.text("operatingSystem") == _WINDOWS
     return NodeFacts(
         name=metadata.required_text("name"),
         node_class=NodeClass(instance_type=instance_type or None, cpus=cpus) if cpus > 0 else None,
         is_overloaded=any(taint.text("key") == OVERLOAD_TAINT_KEY for taint in top.child("spec").items("taints")),
         capacity=_node_amounts(capacity),
         allocatable=_node_amounts(status.child("allocatable")),
-        takes_pod_resources=None if info.text("operatingSystem") == _WINDOWS else takes,
+        takes_pod_resources=None if is_windows else version is not None and version >= POD_LEVEL,
+        resizes_in_place=None if is_windows else version is not None and version >= RESIZE,
     )
 
 

@@ -381,6 +381,7 @@ class Watch:
             policy=self.observer.policy,
             cluster=connection[1],
             metrics=self.metrics,
+            unix_now=self._believed_now,
         )
         return reporter_of(
             settings,
@@ -457,7 +458,7 @@ class Watch:
         """Plan by what is ordered now: by people, or on the thread that reports by the webhook."""
         if self.orders is not None and self.acting is not None:
             self.orders.news()
-            self.acting.actor.ask(Trigger.NEWS)
+            self.acting.actor.news()
 
     def _evaluated(self) -> None:
         """Handle new recommendations; the thread ``control``."""

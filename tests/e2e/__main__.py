@@ -23,6 +23,7 @@ from tests.cluster.identities import create_namespace
 from tests.cluster.processes import ClusterError
 from tests.e2e import namespace, parts
 from tests.e2e.acting import ActingScenario
+from tests.e2e.boosts import BoostScenario
 from tests.e2e.budgets import BudgetScenario
 from tests.e2e.charted import ChartScenario
 from tests.e2e.jobs import JobScenario
@@ -37,7 +38,7 @@ from tests.e2e.workloads import NAMESPACE
 from tests.experiment import smoke, sources
 from tests.guest.kernel import GuestError
 
-PARTS: Final = ("plain", "agent", "budgets", "chart", "jobs", "memory", "soak", "experiment")
+PARTS: Final = ("plain", "agent", "budgets", "chart", "jobs", "boost", "memory", "soak", "experiment")
 RUNS: Final = 100
 SYSTEMD: Final = "/lib/systemd/systemd"
 
@@ -60,6 +61,8 @@ def main() -> int:
             tables += run_chart(made, arguments.driver[0], arguments)
         if arguments.only in {None, "jobs"}:
             tables += run_jobs(made, arguments.driver[0], arguments)
+        if arguments.only in {None, "boost"}:
+            tables += run_boost(made, arguments.driver[0], arguments)
         if arguments.only in {None, "memory"}:
             tables += run_memory(made, arguments.driver[0], arguments)
         if arguments.only in {None, "soak"}:
@@ -88,7 +91,7 @@ def parse() -> argparse.Namespace:
         "--only",
         choices=PARTS,
         help="plain: resizes by hand; agent: by the agent; budgets: limits of whole pods, on an older kubelet; "
-        "chart: Plimsoll as Helm installs it; jobs: runs of CronJobs, Jobs and workflows; "
+        "chart: Plimsoll as Helm installs it; jobs: runs of CronJobs, Jobs and workflows; boost: CPU of starting pods; "
         "memory: under a kubelet with memoryThrottlingFactor; soak: minutes of `make soak`; "
         "experiment: three minutes of `make experiment` (default: all)",
     )
@@ -232,6 +235,29 @@ def run_jobs(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -
     finally:
         if arguments.logs is not None:
             shutil.copytree(directory, arguments.logs / "jobs", ignore=shutil.ignore_patterns("etcd"))
+        shutil.rmtree(directory, ignore_errors=True)
+    return [steps]
+
+
+def run_boost(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> list[Steps]:
+    """Bring up a control plane and a node, install the chart there, and start pods that are boosted."""
+    directory = Path(tempfile.mkdtemp(prefix="plimsoll-e2e-"))
+    steps = Steps(f"CPU of starting pods, cgroup driver {driver}")
+    try:
+        with (
+            control_plane(
+                directory=directory / "plane", with_scheduler=True, controllers="*", extra_names=(HOST_ADDRESS,)
+            ) as plane,
+            ExitStack() as addresses,
+        ):
+            create_namespace(plane, NAMESPACE)
+            with node(made, plane, directory / "node", driver=driver) as guest:
+                BoostScenario(guest, Release(guest, directory), addresses).run(steps)
+                if arguments.stay:
+                    stay(directory, plane.kubectl)
+    finally:
+        if arguments.logs is not None:
+            shutil.copytree(directory, arguments.logs / "boost", ignore=shutil.ignore_patterns("etcd"))
         shutil.rmtree(directory, ignore_errors=True)
     return [steps]
 

@@ -176,6 +176,9 @@ class Facts(ClusterFacts):
     def knows_pod_level_resources(self) -> bool:
         return True
 
+    def resizes_in_place(self) -> bool:
+        return True
+
 
 @dataclass
 class Stack:

@@ -11,6 +11,7 @@ from agent.core.admission.options import AdmissionSettings
 from agent.core.admission.patch import Operation
 from agent.core.buffers.buffer import ScalableRef
 from agent.core.cluster.workload import Workload
+from agent.core.history.start_figures import LearntStart
 from agent.core.orders.policy_options import PolicyName
 from agent.webhook.admission.review import Reviewer
 from agent.webhook.buffers.chunk_size import AdmissionSizer, patched
@@ -44,6 +45,9 @@ class History:
             pods=3,
             newest_age_seconds=60.0,
         )
+
+    def start(self, workload: Workload, container: str, *, now_unix_seconds: float) -> LearntStart | None:
+        return None
 
 
 def content(mode: str = "enforce", **requests: str) -> dict[str, Any]:

@@ -217,6 +217,70 @@ def test_a_reader_is_shown_the_runs_that_count(desk: Stack) -> None:
     assert "exit 137; killed for want of memory at 400MiB" in text
 
 
+CPU = "/spec/containers/0/resources/requests/cpu"
+BOOSTED = "/metadata/annotations"
+
+
+def a_start(desk: Stack, number: int, millicores: float = 1800.0) -> ToldRun:
+    """Return the start of a pod of the workload of ``uid-1``, as its node tells it."""
+    row = a_run(
+        number,
+        workload=desk.facts.places["uid-1"].workload,
+        need_mib=None,
+        duration_seconds=70.0,
+        cpu_largest_millicores=millicores,
+        ended_unix_seconds=time.time(),
+    )
+    return replace(told(number, row), is_start=True)
+
+
+def starting_pod(workload: Workload, order: str = "auto") -> Any:
+    metadata = {
+        "name": None,
+        "generateName": f"{workload.name}-",
+        "annotations": {"plimsoll.dev/startup-boost": order},
+        "ownerReferences": [{"kind": workload.kind, "name": workload.name, "uid": "owner", "controller": True}],
+    }
+    return pod_json(container("app", {"cpu": "500m", "memory": "64Mi"}, {"memory": "1Gi"}), metadata=metadata)
+
+
+def test_from_the_second_start_on_pods_begin_with_what_the_last_ones_used(desk: Stack) -> None:
+    web = replace(desk.facts.places["uid-1"].workload, name="web")
+    for number in (1, 2):
+        desk.facts.places[f"uid-{number}"] = place(number, workload=web)
+        desk.follow()
+        patch = admitted(desk, starting_pod(web))
+        assert CPU not in patch
+        assert '"learnt":true' in json.dumps(patch).replace("\\", "")
+        assert post(desk, [a_start(desk, number)]) == (200, {"taken": 1, "refused": []})
+    desk.follow()
+    assert admitted(desk, starting_pod(web))[CPU] == "1800m"
+    assert CPU not in admitted(desk, starting_pod(replace(web, name="other")))
+    answer = desk.questions._one(
+        Call(path="/v1/workloads/shop/x", names={"namespace": "shop", "kind": web.kind, "name": web.name})
+    )
+    [shown] = json.loads(answer.body)["containers"]
+    assert (len(shown["starts"]), shown["startCpuMillicores"], shown["runs"]) == (2, 1800, [])
+    lines = workload_lines(msgspec.json.decode(answer.body, type=WorkloadBody), width=140, glyphs=UNICODE)
+    text = "\n".join("".join(span.text for span in line) for line in lines)
+    assert "the last 2 starts took 1m10s and used at most 1800m; the next needs 1800m" in text
+    # Sizes of the rest of its time know nothing of it.
+    assert shown["advice"]["missing"] is not None
+
+
+def test_starts_of_what_runs_to_an_end_and_more_than_the_node_has_are_refused(desk: Stack) -> None:
+    of_cron_job(desk, 1)
+    desk.facts.places["uid-1"] = place(1, workload=Workload(namespace="shop", kind="Deployment", name="web"))
+    as_start = replace(told(0, a_run(0)), is_start=True)
+    too_much = a_start(desk, 1, millicores=8801.0)
+    _, answer = post(desk, [as_start, too_much])
+    assert answer["taken"] == 0
+    assert [one["reason"].partition(":")[2].strip().split(" of ")[0] for one in answer["refused"]] == [
+        "a CronJob has no starts",
+        "8801",
+    ]
+
+
 # -- the store ---------------------------------------------------------------------------------------------------------
 
 
@@ -246,6 +310,16 @@ def test_of_each_container_the_newest_runs_are_kept_in_the_store_and_in_memory(s
     kept, _ = store.runs_after(0)
     assert {run.run for run in kept} == {f"report-{number}" for number in range(150, 200)}
     assert len(kept) == len(index) == len(index_of(store)) == MOST_RUNS
+
+
+def test_of_starts_no_more_are_kept_than_ever_count(store: Store) -> None:
+    web = Workload(namespace="shop", kind="Deployment", name="web")
+    index = index_of(store)
+    store.take_runs([a_run(number, workload=web) for number in range(30)])
+    index.follow(store)
+    kept, _ = store.runs_after(0)
+    assert {run.run for run in kept} == {f"report-{number}" for number in range(20, 30)}
+    assert len(index) == 10
 
 
 def test_a_post_longer_than_a_piece_is_read_whole(store: Store) -> None:

@@ -137,6 +137,7 @@ def _admitted(
     from agent.core.admission.pod_admission import admit
     from agent.core.cluster.facts import largest_of
     from agent.core.cluster.node import Namespace
+    from agent.core.cluster.versions import resize_supported
     from agent.core.machine.pod_limits import cluster_knows_pod_level
 
     pod = asked.pod
@@ -149,6 +150,7 @@ def _admitted(
             namespace=namespaces.get(pod.namespace, Namespace(name=pod.namespace)),
             room=nodes.get(asked.node or "") or largest_of(nodes.values()),
             knows_pod_level_resources=cluster_knows_pod_level(version, version),
+            resizes_in_place=None if version is None else resize_supported(version),
         ),
         estimates=_estimates(asked, known),
         settings=settings,

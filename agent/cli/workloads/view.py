@@ -126,6 +126,7 @@ def _container_lines(container: ContainerBody, *, width: int, glyphs: Glyphs) ->
         yield from _statistics_lines(container.statistics)
     for run in container.runs:
         yield _run_line(run)
+    yield from _start_lines(container)
     for label, text in quality_texts(container.quality):
         yield (_label(label), Span(text))
     for side in (*container.classes, *container.nodes):
@@ -182,6 +183,22 @@ def _run_line(run: PastRunBody) -> Line:
     if run.memory_at_kill_bytes is None:
         return line
     return (*line, Span(f"; killed for want of memory at {bytes_text(run.memory_at_kill_bytes)}", Tone.NOTE))
+
+
+def _start_lines(container: ContainerBody) -> Iterator[Line]:
+    """Return what is known of its starts, which count nowhere else."""
+    if not container.starts:
+        return
+    took = [start.duration_seconds for start in container.starts]
+    used = [start.cpu_largest_millicores for start in container.starts if start.cpu_largest_millicores is not None]
+    span = age_text(min(took)) if min(took) == max(took) else f"{age_text(min(took))} to {age_text(max(took))}"
+    text = f"the last {counted(len(took), 'start')} took {span}"
+    if used:
+        text += f" and used at most {millicores_text(round(max(used)))}"
+    boost = "too few to boost the next by"
+    if container.start_cpu_millicores is not None:
+        boost = f"the next needs {millicores_text(container.start_cpu_millicores)}"
+    yield (_label("starts"), Span(text), Span(f"; {boost}; left out of all other figures", Tone.DIM))
 
 
 def _statistics_lines(statistics: StatisticsBody) -> Iterator[Line]:

@@ -114,6 +114,8 @@ class AdmissionFacts:
     that asks for more is never run. ``NOT_KNOWN`` = no node says; None = there is no cluster to ask."""
     knows_pod_level_resources: bool | None = None
     """The API server and all kubelets take ``spec.resources``; None = not known."""
+    resizes_in_place: bool | None = None
+    """The API server and all kubelets resize pods while they run; None = there is no cluster to ask."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -189,7 +191,7 @@ class Admission:
     startup_boost: str = ""
     """What became of ``plimsoll.dev/startup-boost``; empty = nobody asks for it, or the pod is left alone."""
     annotations: Mapping[str, str] = field(default_factory=dict)
-    """Added when anything changes."""
+    """Added when anything changes, or the pod's start is to be learnt."""
     grown: Mapping[str, int] = field(default_factory=dict)
     """What quotas of the namespace will count more than the pod came with, by their names; nanos. Empty = nothing, or
     there is no quota."""

@@ -6,7 +6,7 @@ request is not borne, limits alone are.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -16,14 +16,18 @@ from agent.core.admission.limit_ranges import quota_fault
 from agent.core.admission.sizes import ContainerSide, SizingRules
 from agent.core.cluster.pod import ContainerKind, Pod
 from agent.core.cluster.resource import Resource
-from agent.core.orders.order import Orders
-from agent.core.orders.startup_boost import StartupBoost
+from agent.core.history.start_figures import LEAST_STARTS, LearntStart
+from agent.core.orders.startup_boost import LEAST_LEARNT_RATIO, StartupBoost
 from agent.core.plan.given_boost import GivenBoost
 from agent.core.plan.pod_change import Change, Setting
 from agent.core.resize.change_text import changes_text
 
 NOT_BOOSTED: Final = "start not boosted"
 NOTHING_TO_BOOST: Final = "no container states CPU that may be boosted"
+NO_LIMIT: Final = "requests are kept, and no container has a CPU limit to raise"
+NO_MORE: Final = "it would be no more than what is requested"
+NO_RESIZE: Final = "the cluster does not resize pods in place (1.33)"
+_WHOLE_CORE: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,29 +40,44 @@ class Boosting:
     """For people; empty = nobody asks for a boost."""
 
 
+Starts = Callable[[str], LearntStart | None]
+"""What is known of the starts of a container, by its name; None = too little."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BoostGrounds:
+    """What a boost is judged by."""
+
+    facts: AdmissionFacts
+    rules: SizingRules
+    starts: Starts
+    is_run: bool = False
+    """The pod ends by itself: no agent resizes it, so none would take the boost back."""
+
+
 def with_boost(
-    pod: Pod,
-    drafts: list[Draft],
-    orders: Orders,
-    facts: AdmissionFacts,
-    rules: SizingRules,
-    *,
-    now_unix_seconds: float,
-    is_run: bool = False,
+    pod: Pod, drafts: list[Draft], order: StartupBoost | None, grounds: BoostGrounds, *, now_unix_seconds: float
 ) -> Boosting:
-    """Return the containers with their boost, which the pod's orders ask for.
+    """Return the containers with their boost.
 
     Args:
         pod: As it came.
         drafts: Its containers as they are to run.
-        is_run: It ends by itself: no agent resizes it, so none would take the boost back.
+        order: What is asked for; None = nothing is.
     """
-    order = orders.startup_boost
     if order is None:
         return Boosting(drafts=drafts)
-    fault = "its pods end by themselves" if is_run else _why_not(pod, order, rules)
+    rules = grounds.rules
+    fault = "its pods end by themselves" if grounds.is_run else _why_not(pod, grounds.facts, rules)
     if fault is not None:
         return Boosting(drafts=drafts, words=f"{NOT_BOOSTED}: {fault}")
+    given = GivenBoost(
+        unix_seconds=now_unix_seconds,
+        after_ready_seconds=order.after_ready_seconds,
+        timeout_seconds=order.timeout_seconds,
+        changes=(),
+        is_learnt=order.is_learnt,
+    )
     tries: tuple[StartupBoost, ...] = (order,)
     if not order.is_request_kept and not order.is_limit_kept:
         tries = (order, replace(order, is_request_kept=True))
@@ -66,25 +85,39 @@ def with_boost(
         tries = tuple(one for one in tries if one.is_request_kept)
         fault = _left_words(rules)
     for one in tries:
-        tried = [_boosted(draft, one, orders) for draft in drafts]
+        tried = [_boosted(draft, one, grounds) for draft in drafts]
         changes = tuple(_changes(drafts, tried))
         if not changes:
             continue
-        found = _fault(pod, tried, facts)
+        found = _fault(pod, tried, grounds.facts)
         if found is None:
-            boost = GivenBoost(
-                unix_seconds=now_unix_seconds,
-                after_ready_seconds=order.after_ready_seconds,
-                timeout_seconds=order.timeout_seconds,
-                changes=changes,
-            )
+            boost = replace(given, changes=changes)
             return Boosting(drafts=tried, boost=boost, words=_words(boost, fault))
         fault = fault or found
-    return Boosting(drafts=drafts, words=f"{NOT_BOOSTED}: {fault or NOTHING_TO_BOOST}")
+    # Whatever stands in the way now: where starts are learnt, the node is told to learn this one as well.
+    words = f"{NOT_BOOSTED}: {fault or _nothing_words(drafts, order, grounds)}"
+    return Boosting(drafts=drafts, boost=given if order.is_learnt else None, words=words)
 
 
-def _why_not(pod: Pod, order: StartupBoost, rules: SizingRules) -> str | None:
+def _nothing_words(drafts: Sequence[Draft], order: StartupBoost, grounds: BoostGrounds) -> str:
+    """Return why an order boosts nothing that would be borne."""
+    boostable = [draft for draft in drafts if _may_be_boosted(draft, order)]
+    if not boostable:
+        return NOTHING_TO_BOOST
+    if order.is_request_kept and all(draft.sides[Resource.CPU].limit is None for draft in boostable):
+        return NO_LIMIT
+    if not order.is_learnt:
+        return NO_MORE
+    known = [start for draft in boostable for start in (grounds.starts(draft.container.name),) if start is not None]
+    if not known:
+        return f"fewer than {LEAST_STARTS} starts are known"
+    return f"its starts used less than {LEAST_LEARNT_RATIO:g} times the request"
+
+
+def _why_not(pod: Pod, facts: AdmissionFacts, rules: SizingRules) -> str | None:
     """Return why a pod cannot have a boost at all."""
+    if facts.resizes_in_place is False:
+        return NO_RESIZE
     if pod.resources is not None:
         return LEFT_WORDS[Left.POD_BUDGET]
     held = rules.held.get(Resource.CPU)
@@ -99,14 +132,27 @@ def _left_words(rules: SizingRules) -> str:
     return LEFT_WORDS[Left.DAEMON_SET] if held is None else f"{LEFT_WORDS[held[0]]} ({held[1]})"
 
 
-def _boosted(draft: Draft, order: StartupBoost, orders: Orders) -> Draft:
-    """Return a container with its boost: the request, and the limit in the ratio that it has to it."""
-    container, side = draft.container, draft.sides[Resource.CPU]
-    if container.kind is ContainerKind.INIT or side.request is None or not order.concerns(container.name):
+def _may_be_boosted(draft: Draft, order: StartupBoost) -> bool:
+    container = draft.container
+    if container.kind is ContainerKind.INIT or draft.sides[Resource.CPU].request is None:
+        return False
+    # To take a boost back from one that restarts for it would make it start once more, and without one.
+    return order.concerns(container.name) and not container.restarts_for_cpu
+
+
+def _boosted(draft: Draft, order: StartupBoost, grounds: BoostGrounds) -> Draft:
+    """Return a container with its boost: the request, and the limit in the ratio that it has to it.
+
+    Of a Guaranteed pod never to whole cores: a static CPU manager would give it CPUs of its own, and no kubelet takes
+    those back in place.
+    """
+    side = draft.sides[Resource.CPU]
+    if side.request is None or not _may_be_boosted(draft, order):
         return draft
-    if container.restarts_for_cpu and not orders.is_restart_allowed:
-        return draft  # to take the boost back would make it start once more
-    request = order.boosted_millicores(side.request)
+    learnt = grounds.starts(draft.container.name) if order.is_learnt else None
+    request = order.boosted_millicores(side.request, None if learnt is None else learnt.cpu_millicores)
+    if grounds.rules.is_guaranteed and request > side.request and request % _WHOLE_CORE == 0:
+        request -= 1
     twin = draft.copied()
     raised = twin.sides[Resource.CPU]
     if side.limit is not None and not order.is_limit_kept:

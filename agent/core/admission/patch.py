@@ -43,7 +43,8 @@ def patch_operations(admission: Admission, *, has_annotations: bool) -> list[Ope
         operations.append(Operation(op="add", path="/spec/resources", value=_written(admission.pod_resources)))
     if admission.takes_pod_resources:
         operations.append(Operation(op="remove", path="/spec/resources"))
-    if not operations:
+    is_learnt = admission.boost is not None and admission.boost.is_learnt
+    if not operations and not (is_learnt and admission.annotations):
         return []
     if has_annotations:
         operations += [

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from agent.core.admission.answer import Admission, AdmissionFacts, AdmissionOutcome, Left
-from agent.core.admission.boost import Boosting, with_boost
+from agent.core.admission.boost import BoostGrounds, Boosting, Starts, with_boost
 from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
 from agent.core.admission.fit import (
     POD_RESOURCES,
@@ -47,6 +47,7 @@ from agent.core.cluster.pod_defaults import classes_at_creation
 from agent.core.cluster.qos import computed_qos_class
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import DAEMON_SET_KIND, RUN_KINDS, Workload, workload_of
+from agent.core.history.start_figures import LearntStart
 from agent.core.machine.pod_limits import PodLimitHeld, PodLimitsOrder
 from agent.core.orders.annotations import POD_LIMITS
 from agent.core.orders.order import Orders, RunningJobs
@@ -61,14 +62,26 @@ from agent.core.recommender.policy import LimitRule
 Estimates = Callable[[Container, PolicyName], Estimate | NoEstimate]
 
 
+def no_starts(container: str) -> LearntStart | None:
+    """Return that nothing is known of earlier starts."""
+    del container
+    return None
+
+
 def admit(
-    pod: Pod, *, facts: AdmissionFacts, estimates: Estimates, settings: AdmissionSettings, now_unix_seconds: float
+    pod: Pod,
+    *,
+    facts: AdmissionFacts,
+    estimates: Estimates,
+    settings: AdmissionSettings,
+    now_unix_seconds: float,
+    starts: Starts = no_starts,
 ) -> Admission:
     """Return what changes in a pod that is being created, and what is left and why.
 
     The pod is as the API server shows it before it is stored; what it says of its status is not believed. ``estimates``
-    gives what is known of a container, by the policy that holds for it. Applying the changes to the pod and asking
-    again changes nothing more.
+    gives what is known of a container, by the policy that holds for it, ``starts`` what is known of its starts.
+    Applying the changes to the pod and asking again changes nothing more.
     """
     # The class is frozen at creation, so it is computed; and the pod is judged as it will be when it runs.
     pod = replace(pod, recorded_qos=None, phase=RUNNING, is_terminating=False, statuses=(), allocated=None, actual=None)
@@ -95,8 +108,8 @@ def admit(
     drafts, resources, pod_limits = _sized(pod, facts, rules, order, blanks)
     boosting = Boosting(drafts=drafts)
     if left is None and resources is None:
-        is_run = workload.kind in RUN_KINDS
-        boosting = with_boost(pod, drafts, orders, facts, rules, now_unix_seconds=now_unix_seconds, is_run=is_run)
+        known = BoostGrounds(facts=facts, rules=rules, starts=starts, is_run=workload.kind in RUN_KINDS)
+        boosting = with_boost(pod, drafts, orders.startup_boost, known, now_unix_seconds=now_unix_seconds)
     drafts = [draft.on(stated) for draft, stated in zip(boosting.drafts, shown.sized_containers(), strict=True)]
     answer = replace(
         blank,
@@ -108,7 +121,8 @@ def admit(
         startup_boost=boosting.words,
         warnings=_warnings(pod, orders, order, resources),
     )
-    if resources != given or any(draft.is_changed for draft in drafts):
+    is_learnt = boosting.boost is not None and boosting.boost.is_learnt and boost is None  # the node is to be told
+    if resources != given or any(draft.is_changed for draft in drafts) or is_learnt:
         after = with_drafts(shown, drafts, resources)
         fault = facts.bounds_fault or fault_of(pod, after, facts, is_class_judged=resources is not None)
         if fault is not None:

@@ -285,6 +285,8 @@ class ToldRun:
     """Before the sending."""
     row: JobRun
     """Its end is not looked at: clocks differ."""
+    is_start: bool = False
+    """It is the start of a pod that goes on running."""
 
 
 def runs_text(node: str, runs: Sequence[ToldRun]) -> str:
@@ -315,6 +317,7 @@ def _told(run: ToldRun) -> dict[str, object]:
         "endedAgeSeconds": round(run.ended_age_seconds, _DECIMALS),
         "durationSeconds": max(round(row.duration_seconds, _DECIMALS), 0.001),
         **{name: value for name, value in known.items() if value is not None},
+        **({"start": True} if run.is_start else {}),
     }
 
 

@@ -5,6 +5,7 @@ The fields are those of the Vertical Pod Autoscaler (``startupBoost.cpu``). The 
     factor 3 for 60s after ready; at most 4
     add 500m; limit: keep; containers: app, worker
     factor 2; request: keep; give up after 5m
+    auto; at most 4
     off
 """
 
@@ -20,8 +21,13 @@ from agent.core.numbers.units import NANOS_PER_UNIT, to_millis
 
 STARTUP_BOOST_ALLOWED: Final = (
     "off, or such as factor 3 for 60s after ready; at most 4; request: keep; limit: keep; containers: app, "
-    "worker; give up after 10m; add 500m in place of factor 3"
+    "worker; give up after 10m; add 500m or auto in place of factor 3"
 )
+AUTO_AFTER_READY_SECONDS: Final = 60.0
+"""Of a start that is learnt, where nothing else is ordered: many a server works hardest at its first calls, and without
+a probe a pod is ready before it has begun."""
+LEAST_LEARNT_RATIO: Final = 1.5
+"""Times the steady request: what a start needs less than that is not worth two resizes."""
 TIMEOUT_SECONDS: Final = 600.0
 """For a pod that never gets ready, where nothing else is ordered."""
 MOST_FACTOR: Final = 100
@@ -33,7 +39,7 @@ _LONGEST: Final = 200
 """Characters; a directive of the webhook holds no longer text."""
 _NUMBER: Final = r"(?P<{name}>[0-9A-Za-z.+-]{{1,32}})"
 _HOW: Final = re.compile(
-    rf"(?:factor {_NUMBER.format(name='factor')}|add {_NUMBER.format(name='added')})"
+    rf"(?:factor {_NUMBER.format(name='factor')}|add {_NUMBER.format(name='added')}|(?P<auto>auto))"
     r"(?: for (?P<seconds>\S+) after ready)?",
     re.ASCII,
 )
@@ -58,6 +64,8 @@ class StartupBoost:
     """Times the steady request, cut to whole millicores; at least 1. None = by ``added_millicores``."""
     added_millicores: int | None = None
     """On top of the steady request."""
+    is_learnt: bool = False
+    """By what the workload's earlier starts used, in place of both."""
     after_ready_seconds: float = 0.0
     """For how long after the pod got ready."""
     most_millicores: int | None = None
@@ -75,14 +83,21 @@ class StartupBoost:
         """Return whether a container is boosted."""
         return not self.containers or container in self.containers
 
-    def boosted_millicores(self, base_millicores: int) -> int:
+    def boosted_millicores(self, base_millicores: int, learnt_millicores: int | None = None) -> int:
         """Return the request of a start: the steady one where nothing says more.
+
+        Args:
+            base_millicores: The steady request.
+            learnt_millicores: What earlier starts used, for a boost that goes by it; None = not known (yet).
 
         Source:
             ``resource_updates.go`` of the Vertical Pod Autoscaler's admission controller: truncate(base x factor), or
             base + quantity, at most the configured maximum.
         """
-        if self.added_millicores is not None:
+        if self.is_learnt:
+            wanted = learnt_millicores or 0
+            wanted = wanted if wanted >= LEAST_LEARNT_RATIO * base_millicores else base_millicores
+        elif self.added_millicores is not None:
             wanted = base_millicores + self.added_millicores
         else:
             wanted = int(base_millicores * (self.factor or 1.0) + _FLOAT_NOISE)
@@ -92,7 +107,9 @@ class StartupBoost:
     def __str__(self) -> str:
         """Return the text that orders the same."""
         how = f"factor {self.factor or 1.0:g}" if self.added_millicores is None else f"add {self.added_millicores}m"
-        parts = [how if not self.after_ready_seconds else f"{how} for {self.after_ready_seconds:g}s after ready"]
+        how, usual = ("auto", AUTO_AFTER_READY_SECONDS) if self.is_learnt else (how, 0.0)
+        is_usual = self.after_ready_seconds == usual
+        parts = [how if is_usual else f"{how} for {self.after_ready_seconds:g}s after ready"]
         if self.most_millicores is not None:
             parts.append(f"at most {self.most_millicores}m")
         parts += ["request: keep"] * self.is_request_kept + ["limit: keep"] * self.is_limit_kept
@@ -116,8 +133,10 @@ def parse_startup_boost(text: str) -> StartupBoost | None:
         return None
     match = _HOW.fullmatch(first)
     if match is None:
-        raise _refusal(first, "factor 3, add 500m or off, and for 60s after ready")
+        raise _refusal(first, "factor 3, add 500m, auto or off, and for 60s after ready")
     fields: dict[str, object] = {}
+    if match["auto"] is not None:
+        fields |= {"is_learnt": True, "after_ready_seconds": AUTO_AFTER_READY_SECONDS}
     if match["factor"] is not None:
         fields["factor"] = _factor(match["factor"])
     if match["added"] is not None:

@@ -59,7 +59,10 @@ class GivenBoost:
     after_ready_seconds: float
     timeout_seconds: float
     changes: tuple[Change, ...]
-    """CPU alone: ``before`` is the steady amount, ``after`` the boosted one, which is larger."""
+    """CPU alone: ``before`` is the steady amount, ``after`` the boosted one, which is larger. Empty = nothing was
+    boosted, and the start is learnt alone."""
+    is_learnt: bool = False
+    """What it uses while it starts is told to the webhook, for the starts to come."""
 
     def steady_millicores(self, container: str) -> int | None:
         """Return the steady request of a container; None = its request was not boosted."""
@@ -72,15 +75,14 @@ def boost_text(boost: GivenBoost) -> str:
     containers: dict[str, dict[str, list[int]]] = {}
     for change in boost.changes:
         containers.setdefault(change.container, {})[_KEYS[change.setting]] = [change.before, change.after]
-    return json.dumps(
-        {
-            "unixSeconds": int(boost.unix_seconds),
-            "afterReadySeconds": boost.after_ready_seconds,
-            "timeoutSeconds": boost.timeout_seconds,
-            "containers": containers,
-        },
-        separators=(",", ":"),
-    )
+    document = {
+        "unixSeconds": int(boost.unix_seconds),
+        "afterReadySeconds": boost.after_ready_seconds,
+        "timeoutSeconds": boost.timeout_seconds,
+        "containers": containers,
+        **({"learnt": True} if boost.is_learnt else {}),
+    }
+    return json.dumps(document, separators=(",", ":"))
 
 
 def boost_from(pod: Pod) -> GivenBoost | None:
@@ -108,10 +110,16 @@ def boost_from(pod: Pod) -> GivenBoost | None:
     containers = document.get("containers")
     if written is None or after_ready is None or timeout is None or not isinstance(containers, dict):
         return None
-    changes = tuple(_changes(pod, containers))
-    if not changes:
+    changes, is_learnt = tuple(_changes(pod, containers)), document.get("learnt") is True
+    if not changes and not is_learnt:
         return None
-    return GivenBoost(unix_seconds=written, after_ready_seconds=after_ready, timeout_seconds=timeout, changes=changes)
+    return GivenBoost(
+        unix_seconds=written,
+        after_ready_seconds=after_ready,
+        timeout_seconds=timeout,
+        changes=changes,
+        is_learnt=is_learnt,
+    )
 
 
 def given_boost(pod: Pod) -> GivenBoost | None:
@@ -125,9 +133,10 @@ def given_boost(pod: Pod) -> GivenBoost | None:
 def standing_changes(pod: Pod, boost: GivenBoost) -> tuple[Change, ...]:
     """Return what of a boost still stands in the pod's spec, as changes that take it back; empty = nothing.
 
-    A number that somebody has changed since is nobody's boost any more.
+    A number that somebody has changed since is nobody's boost any more, nor is a limit that such a request has come to
+    need.
     """
-    return tuple(
+    standing = tuple(
         Change(
             container=change.container,
             kind=change.kind,
@@ -139,6 +148,14 @@ def standing_changes(pod: Pod, boost: GivenBoost) -> tuple[Change, ...]:
         for change in boost.changes
         if stated(pod, change) == change.after
     )
+    after = changed_pod(pod, standing)
+    needed = {
+        container.name
+        for container in after.sized_containers()
+        for request, limit in ((container.resources.cpu_request_millicores, container.resources.cpu_limit_millicores),)
+        if request is not None and limit is not None and request > limit
+    }
+    return tuple(change for change in standing if change.container not in needed)
 
 
 def standing_boost(pod: Pod) -> GivenBoost | None:

@@ -9,6 +9,8 @@ from typing import Final
 from agent.core.cluster.node import Node
 from agent.core.cluster.pod import MEMORY, Pod
 from agent.core.cluster.unit import UnitIdentity
+from agent.core.history.job_run import RunFigures
+from agent.core.history.start_figures import RATE_SECONDS
 from agent.core.machine.oom_score import OomScore, score_since_start
 from agent.core.numbers.later_field import LATER
 from agent.core.numbers.units import to_units
@@ -84,31 +86,46 @@ def stale_oom_score(pod: Pod, container: str, original: Original, node: Node) ->
 _NOT_COUNTED: Final = "; CPU of the start is left out of what is recommended"
 
 
-def startup_boost_words(pod: Pod, container: str, orders: Orders, *, now_unix_seconds: float) -> str | None:
+def startup_boost_words(
+    pod: Pod, container: str, orders: Orders, *, now_unix_seconds: float, used: RunFigures | None = None
+) -> str | None:
     """Return what becomes of a container's start: what it was given, or would be; None = nobody asks for more.
 
     What its next pod would be given is told from its request of now, without what webhook and cluster would add.
+
+    Args:
+        used: What was measured of its start; None = nothing, or it is not over.
     """
     boost = given_boost(pod)
     own = () if boost is None else tuple(change for change in boost.changes if change.container == container)
+    measured = "" if used is None else _used_words(used)
     if boost is not None and own:
         standing = [change for change in standing_changes(pod, boost) if change.container == container]
         if not standing:
-            return f"boosted while it started, and taken back: {changes_text(own)}{_NOT_COUNTED}"
+            return f"boosted while it started, and taken back: {changes_text(own)}{measured}{_NOT_COUNTED}"
         end = boost_end(pod, boost, now_unix_seconds=now_unix_seconds)
         until = f"until {boost.after_ready_seconds:g} s after ready, or its CPU is quiet"
         state = until if end is None else f"over: {END_WORDS[end]}"
-        return f"boosted while it starts: {changes_text(own)}; {state}{_NOT_COUNTED}"
+        return f"boosted while it starts: {changes_text(own)}; {state}{measured}{_NOT_COUNTED}"
     order, stated = orders.startup_boost, pod.container(container)
     if order is None or stated is None or not order.concerns(container):
         return None
     told = f"{order} ({orders.startup_boost_source})"
     if orders.mode is not Mode.ENFORCE:
         told += f"; not in mode {orders.mode}"
+    if order.is_learnt:
+        this_one = f"; this one was not boosted{measured}{_NOT_COUNTED}" if boost is not None else ""
+        return f"a new pod's start is to be boosted by what earlier ones used: {told}{this_one}"
     request = stated.resources.cpu_request_millicores
     if order.is_request_kept or request is None:
         return f"a new pod's start is to be boosted: {told}"
     return f"a new pod's start is to be boosted to {order.boosted_millicores(request)}m: {told}"
+
+
+def _used_words(used: RunFigures) -> str:
+    if used.cpu_largest_millicores is None:
+        return ""
+    return f"; used at most {used.cpu_largest_millicores:.0f}m in {RATE_SECONDS:g} s of {used.duration_seconds:.0f} s"
 
 
 def whys_of(explanations: Explanations, acted: Callable[[UnitIdentity], Acted | None] = lambda _: None) -> Whys:

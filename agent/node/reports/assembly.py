@@ -31,6 +31,7 @@ from agent.node.reports.roller import Roller
 from agent.node.reports.run_teller import RunTeller
 from agent.node.reports.runs_file import FILE_NAME as RUNS_FILE_NAME
 from agent.node.reports.runs_file import RunsFile
+from agent.node.reports.starts import Starts
 from agent.node.reports.taint_asker import TaintAsker
 from agent.node.sampling.parts import SamplingParts
 from agent.settings import Settings
@@ -156,11 +157,19 @@ def run_teller_of(
     policy: Callable[[], WindowPolicy],
     cluster: ClusterView,
     metrics: Metrics,
+    unix_now: Callable[[], float],
 ) -> RunTeller | None:
     """Return who tells of runs of Jobs; nothing runs yet. None = nobody keeps what is left of them."""
     if sampling.ends is None:
         return None
     directory = settings.state.directory
+    starts = Starts(
+        rings=sampling.rings,
+        units=sampling.units,
+        pods=cluster.pods,
+        policy=policy,
+        unix_seconds=lambda at_ns: unix_now() + (at_ns - time.monotonic_ns()) / NS,
+    )
     return RunTeller(
         ends=sampling.ends,
         node=cluster.node_name,
@@ -169,4 +178,5 @@ def run_teller_of(
         poster=_client(settings, url),
         file=RunsFile(None if directory is None else directory / RUNS_FILE_NAME, sampling.rings.boot_id),
         counts=metrics.loops.begin("runs"),
+        starts=starts,
     )

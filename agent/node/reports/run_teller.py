@@ -1,4 +1,4 @@
-"""The thread ``runs``: tells the webhook of each run of a Job's container as soon as it has ended.
+"""The thread ``runs``: tells the webhook of each run of a Job's container as soon as it has ended, and of starts.
 
 Node. What the webhook does not take waits, within bounds, and on disk too while nobody takes it; a webhook that knows
 no runs is left alone for an hour. It calls core and holds no rule.
@@ -34,6 +34,7 @@ from agent.kube.errors import CredentialsError
 from agent.metrics.loop_series import LoopTurns
 from agent.node.reports.client import WebhookAway, WebhookClient
 from agent.node.reports.runs_file import RunsFile, WaitingRun
+from agent.node.reports.starts import EndedStart, Starts
 from agent.node.sampling.run_ends import MOST_BYTES, EndedContainer, RunEnds, newest_within
 from agent.turns import Turns
 
@@ -101,7 +102,9 @@ class RunTeller:
         file: RunsFile,
         counts: LoopTurns | None = None,
         clock_ns: Callable[[], int] = time.monotonic_ns,
+        starts: Starts | None = None,  # Of pods that go on running; None = nobody asks for them
     ) -> None:
+        self._starts = starts
         self._ends, self._node, self._pods, self._policy = ends, node, pods, policy
         self._poster, self._file, self._clock_ns = poster, file, clock_ns
         self._lock = threading.Lock()
@@ -147,6 +150,10 @@ class RunTeller:
             known = tuple(self._last.get((workload, container), ()))
         return tuple(run_words(run.row, max(now_ns - run.ended_ns, 0) / NS) for run in reversed(known))
 
+    def start_used(self, uid: str, container: str) -> RunFigures | None:
+        """Return what a container of a pod here used while it started; None = not known; any thread."""
+        return None if self._starts is None else self._starts.used(uid, container)
+
     def _remember(self, run: WaitingRun) -> None:
         with self._lock:
             self._last.setdefault(run.row.key, deque(maxlen=MOST_SHOWN)).append(run)
@@ -163,6 +170,8 @@ class RunTeller:
         now_ns = self._clock_ns()
         if has_pods:
             self._fold_all(now_ns)
+        if self._starts is not None:
+            self._waiting.extend(map(_of_start, self._starts.ended(now_ns)))
         if self._waiting and now_ns >= self._due_ns:
             self._post(now_ns)
         return LOOK_SECONDS
@@ -250,6 +259,7 @@ class RunTeller:
                 pod_uid=run.pod_uid,
                 ended_age_seconds=max(now_ns - run.ended_ns, 0) / NS,
                 row=run.row,
+                is_start=run.is_start,
             )
             for run in sent
         ]
@@ -277,6 +287,22 @@ class RunTeller:
             wait_seconds = max(self._again_seconds, asked_to_wait_seconds)
             self._again_seconds = min(2 * self._again_seconds, LONGEST_AGAIN_SECONDS)
         self._due_ns = now_ns + int(wait_seconds * NS)
+
+
+def _of_start(start: EndedStart) -> WaitingRun:
+    """Return a start as it is told: the run of a pod by itself."""
+    row = run_row(
+        start.figures,
+        workload=workload_of(start.pod),
+        container=start.container,
+        run=start.pod.name,
+        ended_unix_seconds=0.0,
+        memory_at_kill_bytes=None,
+        is_killed=False,
+        exit_code=None,
+    )
+    pod = start.pod
+    return WaitingRun(pod=pod.name, pod_uid=pod.uid, ended_ns=start.ended_ns, row=row, is_start=True)
 
 
 def _container_of(pod: Pod, identity: UnitIdentity) -> Container | None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from agent.core.history.job_run import JobRun
 from agent.core.numbers.document_text import decoded, json_value
+from agent.core.numbers.later_field import LATER
 from agent.named_file import DOCUMENT_MOST_BYTES, read_named
 from agent.node.files.atomic_write import replace_file
 from agent.node.files.documents import Document, DocumentFormatError
@@ -32,6 +33,8 @@ class WaitingRun:
     ended_ns: int
     """CLOCK_MONOTONIC."""
     row: JobRun
+    is_start: bool = field(default=False, metadata=LATER)
+    """It is the start of a pod that goes on running."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

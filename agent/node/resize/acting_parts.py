@@ -9,6 +9,7 @@ from typing import Protocol
 
 from agent.core.cluster.node import NodeState
 from agent.core.cluster.pod import Pod
+from agent.core.history.job_run import RunFigures
 from agent.core.plan.given_boost import GivenBoost
 from agent.core.resize.ledger import Ledger
 from agent.kube.api import Api
@@ -65,3 +66,5 @@ class ActingParts:
     """Returns memory.current of a pod's containers, read just now; under the empty name that of the pod."""
     quiet_cpu: Callable[[Pod, GivenBoost], frozenset[str]] = lambda pod, boost: frozenset()
     """Returns the boosted containers of a pod whose CPU has stayed below their steady request."""
+    start_used: Callable[[str, str], RunFigures | None] = lambda uid, container: None
+    """Returns what a container of a pod, by its uid, used while it started; None = not known, or not learnt."""

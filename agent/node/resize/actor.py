@@ -16,6 +16,7 @@ from typing import Final
 
 from agent.core.plan.demand import Kept, Urgent
 from agent.core.plan.demands import Key
+from agent.core.plan.given_boost import standing_boost
 from agent.core.plan.plan import PlanStep
 from agent.core.plan.urgent_needs import UrgentNeeds
 from agent.core.resize.decision import Action, Outcome
@@ -103,6 +104,14 @@ class Actor:
         """Ask for a turn; quick, any thread."""
         with self._lock:
             self._timing.ask(trigger)
+        self.turns.wake()
+
+    def news(self) -> None:
+        """Ask for a turn since pods or orders have changed: soon where a pod starts boosted; quick, any thread."""
+        is_starting = self._is_starting()
+        with self._lock:
+            self._timing.is_busy |= is_starting
+            self._timing.ask(Trigger.NEWS)
         self.turns.wake()
 
     def alarm(self, needs: Mapping[Key, Urgent]) -> None:
@@ -209,13 +218,16 @@ class Actor:
         self._flush_journal()
         # Until all pods are told of, nobody is looked at between plans: what is missing is waited for.
         is_waiting = not planned.state.is_complete
-        # A boosted pod that gets ready is news too.
-        is_boosting = self._boosts.next_look_seconds is not None
+        # A boosted pod that gets ready is news too; one may have come since this turn began.
+        is_boosting = self._boosts.next_look_seconds is not None or self._is_starting()
         self._timing.is_busy = bool(reverts or planned.plan.steps or kept.has_flights or is_waiting or is_boosting)
         if self._boosts.next_look_seconds is not None:
             self._timing.replan_by(self._clocks.monotonic() + self._boosts.next_look_seconds)
         if self._writer.unanswered():
             self._timing.replan_by(self._clocks.monotonic() + LOOK_UP_SECONDS)
+
+    def _is_starting(self) -> bool:
+        return any(standing_boost(pod) is not None for pod in self._parts.cluster.state().pods)
 
     def _look_up(self) -> tuple[News, ...]:
         """Read the pods of whose resize no answer came, now and then."""

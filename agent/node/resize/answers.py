@@ -77,7 +77,11 @@ class ActingAnswers:
             runs=self._runs(demand.workload, identity.container or ""),
             oom_score=self._oom_score(demand.pod.uid, identity.container or ""),
             startup_boost=startup_boost_words(
-                demand.pod, identity.container or "", demand.orders, now_unix_seconds=self._parts.clocks.wall_now()
+                demand.pod,
+                identity.container or "",
+                demand.orders,
+                now_unix_seconds=self._parts.clocks.wall_now(),
+                used=self._parts.start_used(demand.pod.uid, identity.container or ""),
             ),
         )
 

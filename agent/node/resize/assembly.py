@@ -231,6 +231,7 @@ class Acting:
                 capacity_millicores=machine.capacity_millicores,
                 interval_seconds=settings.sampling.interval_seconds,
             ).of,
+            start_used=(lambda uid, container: None if node.runs is None else node.runs.start_used(uid, container)),
         )
 
     def _events(self, api: HttpApi) -> EventWriter | None:

@@ -14,6 +14,7 @@ from agent.core.cluster.pod import RUNNING, Pod
 from agent.core.cluster.workload import workload_of
 from agent.core.numbers.token_bucket import TokenBucket
 from agent.core.plan.demand import Kept
+from agent.core.plan.given_boost import given_boost, without_boost
 from agent.core.plan.node_room import part_that_fits
 from agent.core.plan.plan import PlanStep
 from agent.core.plan.reserved_reason import reserved_reason
@@ -128,12 +129,15 @@ class StepSender:
         orders, workload = parts.orders.of_pod(pod, state), workload_of(pod)
         directed = parts.orders.directed()
         reserved, plan, is_unboost = None, parts.settings.plan, action is Action.UNBOOST
+        judged = pod
         if is_unboost:
             # It is over while a pod is young, or before it runs; and it is ours, whoever sizes the pod from now on.
-            pod, plan = replace(pod, phase=RUNNING), replace(plan, min_age_seconds=0.0)
+            # Without it the pod is judged: with it a Guaranteed one may seem to hold CPUs of its own.
+            boost, plan = given_boost(pod), replace(plan, min_age_seconds=0.0)
+            judged = replace(pod if boost is None else without_boost(pod, boost), phase=RUNNING)
         if action is not Action.RESTORE:
             reserved = reserved_reason(
-                pod,
+                judged,
                 orders,
                 workload,
                 now_unix_seconds=wall_now,

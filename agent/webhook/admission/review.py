@@ -26,6 +26,7 @@ from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Container, Pod
 from agent.core.cluster.workload import Workload, workload_of
 from agent.core.history.rollup import NodeClass
+from agent.core.history.start_figures import LearntStart
 from agent.core.orders.cluster_rules import rule_of
 from agent.core.orders.policy_options import PolicyName
 from agent.kube.json_reader import ConvertError
@@ -87,6 +88,9 @@ class ReviewFacts(Protocol):
     def knows_pod_level_resources(self) -> bool | None:
         """Return whether pods may have resources of their own; None = not known."""
 
+    def resizes_in_place(self) -> bool | None:
+        """Return whether pods are resized while they run, wherever they are put; None = not known."""
+
 
 class ReviewHistory(Protocol):
     """What is known of workloads; answers from memory, for any thread."""
@@ -103,6 +107,9 @@ class ReviewHistory(Protocol):
         is_ordered: bool = True,
     ) -> Estimate | NoEstimate:
         """Return what a new pod's container needs."""
+
+    def start(self, workload: Workload, container: str, *, now_unix_seconds: float) -> LearntStart | None:
+        """Return what the starts of a workload's pods say of the next one; None = too little is known."""
 
 
 class _Passed(Exception):  # noqa: N818
@@ -199,8 +206,10 @@ class Reviewer:
                 rule=rule_of(rules, workload),
                 room=facts.allocatable(node) or NOT_KNOWN,
                 knows_pod_level_resources=facts.knows_pod_level_resources(),
+                resizes_in_place=facts.resizes_in_place(),
             ),
             estimates=estimate_of,
+            starts=lambda container: self._history.start(workload, container, now_unix_seconds=now),
             settings=self._settings,
             now_unix_seconds=now,
         )

@@ -25,7 +25,7 @@ from agent.core.cluster.facts import (
 )
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Pod, TopOwner
-from agent.core.cluster.versions import parse_version
+from agent.core.cluster.versions import parse_version, resize_supported
 from agent.core.cluster.workload import Workload, with_top_owner
 from agent.core.history.rollup import NodeClass
 from agent.core.machine.pod_limits import POD_LEVEL
@@ -47,7 +47,12 @@ from agent.kube.pod_json import namespace_from_json
 from agent.kube.reflector import Reflector, WatchCounts, WatchPace, WatchSource
 from agent.kube.watched_objects import ReflectedObjects
 from agent.webhook.cluster.index import ByTarget, Doubted, Indexed
-from agent.webhook.cluster.nodes import all_take_pod_resources, largest_allocatable, smallest_capacity
+from agent.webhook.cluster.nodes import (
+    all_resize,
+    all_take_pod_resources,
+    largest_allocatable,
+    smallest_capacity,
+)
 from agent.webhook.cluster.optional_watch import ASK_SECONDS, AnyWatch, OptionalWatch, WatchState
 from agent.webhook.cluster.pods import PodTable
 
@@ -111,7 +116,7 @@ class ClusterFacts:
         self._rules = ClusterRules(pause_reason=NOT_READ)
         self._good_rules: ClusterRules | None = None
         self._overloaded: frozenset[str] = frozenset()
-        self._kubelets_take_pod_resources = False
+        self._kubelets_take_pod_resources = self._kubelets_resize = False
         self._largest_allocatable: NodeAmounts | None = None
         self._smallest_capacity: NodeAmounts | None = None
         self._group_by = tuple(group_by)
@@ -281,6 +286,10 @@ class ClusterFacts:
         version = parse_version(self._server_version)
         return version is not None and version >= POD_LEVEL and self._kubelets_take_pod_resources
 
+    def resizes_in_place(self) -> bool:
+        """Return whether the server and every Linux node's kubelet resize pods in place; in doubt they do not."""
+        return resize_supported(self._server_version) and self._kubelets_resize
+
     # -- how it fares ----------------------------------------------------------------------------------------------
 
     @property
@@ -369,7 +378,9 @@ class ClusterFacts:
         self._largest_allocatable = largest_allocatable(nodes)
         self._smallest_capacity = smallest_capacity(nodes)
         # One that is not understood is none of the values, and may run a kubelet of any version.
-        self._kubelets_take_pod_resources = len(nodes) == len(self._nodes) and all_take_pod_resources(nodes)
+        is_whole = len(nodes) == len(self._nodes)
+        self._kubelets_take_pod_resources = is_whole and all_take_pod_resources(nodes)
+        self._kubelets_resize = is_whole and all_resize(nodes)
 
     def _read_rules(self) -> None:
         before = self._rules

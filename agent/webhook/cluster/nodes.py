@@ -22,3 +22,9 @@ def all_take_pod_resources(nodes: Iterable[NodeFacts]) -> bool:
     """Return whether a pod may have resources of its own wherever it is put; False where no Linux node is known."""
     takes = [node.takes_pod_resources for node in nodes if node.takes_pod_resources is not None]
     return bool(takes) and all(takes)
+
+
+def all_resize(nodes: Iterable[NodeFacts]) -> bool:
+    """Return whether a pod is resized in place wherever it is put; False where no Linux node is known."""
+    resize = [node.resizes_in_place for node in nodes if node.resizes_in_place is not None]
+    return bool(resize) and all(resize)

@@ -173,6 +173,17 @@ class PastRunBody(Body, kw_only=True):
     exit_code: int | None
 
 
+class PastStartBody(Body, kw_only=True):
+    """The start of one pod's container, which stays out of all other figures; null = not known."""
+
+    pod: str
+    ended_age_seconds: float
+    duration_seconds: float
+    cpu_mean_millicores: float | None
+    cpu_largest_millicores: float | None
+    """Over five seconds."""
+
+
 class ContainerBody(Body, kw_only=True):
     """One container of a workload."""
 
@@ -191,6 +202,10 @@ class ContainerBody(Body, kw_only=True):
     """What was imported, as it was read; null = nothing."""
     runs: list[PastRunBody] = msgspec.field(default_factory=list)
     """The last ones, newest first; of workloads whose pods end by themselves."""
+    starts: list[PastStartBody] = msgspec.field(default_factory=list)
+    """The last ones, newest first; of workloads whose starts are learnt."""
+    start_cpu_millicores: int | None = None
+    """What the next start is boosted to, if that is worth it; null = too few starts are known."""
 
 
 class FromBody(Body, kw_only=True):

@@ -15,11 +15,12 @@ import msgspec
 
 from agent.core.admission.estimate import Estimate, NoEstimate
 from agent.core.cluster.facts import ClusterRules
-from agent.core.cluster.workload import Workload
+from agent.core.cluster.workload import RUN_KINDS, Workload
 from agent.core.history.directive import WorkloadDirective
 from agent.core.history.hour_peaks import HourPeak
 from agent.core.history.job_run import JobRun
 from agent.core.history.quality import QualityWindow
+from agent.core.history.start_figures import LearntStart
 from agent.core.orders.policy_options import PolicyName
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.webhook.cluster.facts import ClusterFacts
@@ -37,6 +38,7 @@ from agent.webhook.queries.workload_bodies import (
     NodeBody,
     NodesBody,
     PastRunBody,
+    PastStartBody,
     SideBody,
     SignalBody,
     SpreadBody,
@@ -158,9 +160,12 @@ class Questions:
         parts = call.names
         workload = Workload(namespace=parts["namespace"], kind=parts["kind"], name=parts["name"])
         history = self._parts.histories.merged(workload)
-        runs = self._parts.histories.runs.last_of(workload, now_unix_seconds=now)
-        if history is None and any(runs.values()):
-            history = _of_runs(workload, runs)
+        known = self._parts.histories.runs
+        is_run = workload.kind in RUN_KINDS
+        runs = known.last_of(workload, now_unix_seconds=now) if is_run else {}
+        starts = {} if is_run else known.starts_of(workload, now_unix_seconds=now)
+        if history is None and any({**runs, **starts}.values()):
+            history = _of_runs(workload, {**runs, **starts})
         if history is None:
             return fault(404, f"nothing is known of {workload.kind} {workload.namespace}/{workload.name}")
         rules = self._parts.facts.rules()
@@ -194,6 +199,10 @@ class Questions:
                         for window in QualityWindow
                     ],
                     runs=[_run_body(run, now) for run in runs.get(container.container, ())],
+                    starts=[_start_body(start, now) for start in starts.get(container.container, ())],
+                    start_cpu_millicores=_start_millicores(
+                        known.start(workload, container.container, now_unix_seconds=now)
+                    ),
                 )
                 for container in history.containers
             ],
@@ -290,6 +299,20 @@ def _of_runs(workload: Workload, runs: Mapping[str, Sequence[JobRun]]) -> Merged
             ContainerHistory(container=name, hours=(), classes=(), nodes=()) for name, known in runs.items() if known
         ),
     )
+
+
+def _start_body(start: JobRun, now: float) -> PastStartBody:
+    return PastStartBody(
+        pod=start.run,
+        ended_age_seconds=max(now - start.ended_unix_seconds, 0.0),
+        duration_seconds=start.duration_seconds,
+        cpu_mean_millicores=start.cpu_mean_millicores,
+        cpu_largest_millicores=start.cpu_largest_millicores,
+    )
+
+
+def _start_millicores(learnt: LearntStart | None) -> int | None:
+    return None if learnt is None else learnt.cpu_millicores
 
 
 def _run_body(run: JobRun, now: float) -> PastRunBody:

@@ -183,7 +183,7 @@ class TaintQuestionBody(Body, kw_only=True):
 
 
 class RunBody(Body, kw_only=True):
-    """One run of one container that has ended."""
+    """One run of one container that has ended, or the start of one that goes on running."""
 
     namespace: Label
     kind: Kind
@@ -204,6 +204,8 @@ class RunBody(Body, kw_only=True):
     memory_at_kill_bytes: Bytes | None = None
     """What it had when the kernel killed in it for want of memory."""
     exit_code: Annotated[int, Meta(ge=-(2**31), lt=2**31)] | None = None
+    start: bool = False
+    """Of a pod that does not end by itself: until it was ready, and for as long after as its boost was ordered for."""
 
 
 class RunsBody(Body, kw_only=True):

@@ -404,8 +404,8 @@ class Posts:
                 refused.append(RefusedRowBody(row=number, reason=reason or f"podUid: no pod {told.pod_uid} is known"))
                 continue
             workload = self._owner_of(place)
-            if reason is None and workload.kind not in RUN_KINDS:
-                reason = f"kind: a {workload.kind} has no runs"
+            if reason is None and (workload.kind in RUN_KINDS) is told.start:
+                reason = f"kind: a {workload.kind} has no {'starts' if told.start else 'runs'}"
             if reason is None:
                 reason = _beyond(told, most_millicores=cpus * 1000 * _RATE_SLACK, most_bytes=memory_bytes)
             if reason is not None:
@@ -507,7 +507,7 @@ def _to_run(told: RunBody, place: PodPlace, workload: Workload, *, node: int, re
     return JobRun(
         workload=workload,
         container=told.container,
-        run=run_name(workload, pod=place.name, controller=place.controller),
+        run=place.name if told.start else run_name(workload, pod=place.name, controller=place.controller),
         ended_unix_seconds=received - told.ended_age_seconds,
         duration_seconds=told.duration_seconds,
         cpu_seconds=told.cpu_seconds,

@@ -23,8 +23,9 @@ from sqlalchemy import (
     update,
 )
 
-from agent.core.cluster.workload import JOB_KIND, Workload
+from agent.core.cluster.workload import JOB_KIND, RUN_KINDS, Workload
 from agent.core.history.job_run import JobRun, merged_run
+from agent.core.history.start_figures import MOST_STARTS
 from agent.core.orders.run_options import MOST_RUNS
 from agent.webhook.store.tables import LAST_RUN_POST, counters, job_runs
 
@@ -56,7 +57,7 @@ _NEWEST: Final = (
     select(job_runs.c.run)
     .where(*_OF_CONTAINER)
     .order_by(job_runs.c.ended_unix_seconds.desc(), job_runs.c.run.desc())
-    .limit(MOST_RUNS)
+    .limit(bindparam("b_kept"))
 )
 _DELETE_OLDER: Final = delete(job_runs).where(*_OF_CONTAINER, job_runs.c.run.not_in(_NEWEST.scalar_subquery()))
 _AFTER: Final = (
@@ -77,7 +78,7 @@ def take_runs(connection: Connection, runs: Iterable[JobRun]) -> int:
         merged = run if known is None else merged_run(to_run(known), run)
         connection.execute(insert(job_runs), _values(merged, post))
     for key in keys.values():
-        connection.execute(_DELETE_OLDER, key)
+        connection.execute(_DELETE_OLDER, {**key, "b_kept": kept_runs(key["b_workload_kind"])})
     return post
 
 
@@ -105,6 +106,11 @@ def expire_runs(connection: Connection, now_unix_seconds: float) -> int:
         gone += _expire_oldest(connection, _count(connection) - MOST_ROWS, is_job)
         gone += _expire_oldest(connection, _count(connection) - MOST_ROWS)
     return gone
+
+
+def kept_runs(kind: str) -> int:
+    """Return how many runs of a container are kept; of what does not run to an end they are starts."""
+    return MOST_RUNS if kind in RUN_KINDS else MOST_STARTS
 
 
 def kept_seconds(workload: Workload) -> float:

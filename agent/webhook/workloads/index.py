@@ -34,6 +34,7 @@ from agent.core.history.node_peaks import node_number
 from agent.core.history.peak_rings import CPU, MEMORY
 from agent.core.history.rollup import ROLLUP_SECONDS, NodeClass, Report, RollupRow
 from agent.core.history.sketch_key import SketchKey, keys_of, parse_key
+from agent.core.history.start_figures import LearntStart
 from agent.core.orders.plan_options import PlanOptions
 from agent.core.orders.policy_options import PolicyName
 from agent.core.orders.resolution import listed
@@ -310,6 +311,16 @@ class WorkloadIndex:
                 return predicted
             is_nearer = predicted.source is EstimateSource.NODE
             return answer if isinstance(answer, Estimate) and not is_nearer else standing_in(predicted, policy)
+
+    def start(self, workload: Workload, container: str, *, now_unix_seconds: float) -> LearntStart | None:
+        """Return what the starts of a workload's pods say of the next one; None = too little is known."""
+        cluster = self._cluster
+        return self.runs.start(
+            workload,
+            container,
+            now_unix_seconds=now_unix_seconds,
+            written=lambda: None if cluster is None else cluster.written(workload).get(container),
+        )
 
     def _told(self, found: ContainerEntry, workload: Workload) -> Told:
         """Return all rows by class, with the imported one."""

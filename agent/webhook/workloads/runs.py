@@ -1,5 +1,7 @@
 """The last runs of Jobs, CronJobs and groups, in memory: what the next one is sized by. Webhook; any thread.
 
+So are the last starts of other workloads, whose pods are boosted by them: a workload has either.
+
 One lock, held for microseconds. Every replica follows the store's table, with what was posted to itself in it.
 """
 
@@ -10,13 +12,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
 from agent.core.admission.estimate import Estimate, NoEstimate
-from agent.core.admission.run_estimate import last_runs, run_estimate
+from agent.core.admission.run_estimate import bounded_runs, last_runs, run_estimate
 from agent.core.cluster.facts import WrittenContainer
-from agent.core.cluster.workload import JOB_KIND, Workload
+from agent.core.cluster.workload import JOB_KIND, RUN_KINDS, Workload
 from agent.core.history.job_run import JobRun
+from agent.core.history.start_figures import LearntStart, last_starts, learnt_start
 from agent.core.orders.policy_options import PolicyName
-from agent.core.orders.run_options import MOST_RUNS, RunOptions
-from agent.webhook.store.job_runs import MOST_ROWS, kept_seconds
+from agent.core.orders.run_options import RunOptions
+from agent.webhook.store.job_runs import MOST_ROWS, kept_runs, kept_seconds
 
 Runs = dict[str, JobRun]
 """Of one container, by the run."""
@@ -57,7 +60,7 @@ class RunIndex:
         container = self._runs.setdefault(run.workload, {}).setdefault(run.container, {})
         self._count -= len(container)
         container[run.run] = run
-        while len(container) > MOST_RUNS:
+        while len(container) > kept_runs(run.workload.kind):
             del container[min(container, key=lambda name: (container[name].ended_unix_seconds, name))]
         self._count += len(container)
 
@@ -111,12 +114,37 @@ class RunIndex:
 
     def last_of(self, workload: Workload, *, now_unix_seconds: float) -> dict[str, tuple[JobRun, ...]]:
         """Return the runs that count, newest first, by container."""
-        with self._lock:
-            known = {name: list(runs.values()) for name, runs in self._runs.get(workload, {}).items()}
         return {
             name: last_runs(runs, self.options, now_unix_seconds=now_unix_seconds)
-            for name, runs in sorted(known.items())
+            for name, runs in self._known(workload).items()
         }
+
+    def starts_of(self, workload: Workload, *, now_unix_seconds: float) -> dict[str, tuple[JobRun, ...]]:
+        """Return the starts that count, newest first, by container; of workloads whose pods go on running."""
+        return {
+            name: last_starts(runs, now_unix_seconds=now_unix_seconds) for name, runs in self._known(workload).items()
+        }
+
+    def start(
+        self,
+        workload: Workload,
+        container: str,
+        *,
+        now_unix_seconds: float,
+        written: Callable[[], WrittenContainer | None] = lambda: None,
+    ) -> LearntStart | None:
+        """Return what the starts of a container say of its next; ``written`` as for ``bounded_runs``.
+
+        None = too few are known, or it has runs.
+        """
+        if workload.kind in RUN_KINDS:
+            return None
+        known = last_starts(self._known(workload).get(container, ()), now_unix_seconds=now_unix_seconds)
+        return learnt_start(bounded_runs(known, written), now_unix_seconds=now_unix_seconds)
+
+    def _known(self, workload: Workload) -> dict[str, list[JobRun]]:
+        with self._lock:
+            return {name: list(runs.values()) for name, runs in sorted(self._runs.get(workload, {}).items())}
 
     def estimate(
         self,

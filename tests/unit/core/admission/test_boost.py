@@ -9,10 +9,13 @@ from typing import Any
 import pytest
 
 from agent.core.admission.answer import AdmissionFacts, AdmissionOutcome
+from agent.core.admission.boost import Starts
 from agent.core.admission.estimate import NoEstimate
 from agent.core.admission.options import AdmissionSettings
+from agent.core.admission.pod_admission import no_starts
 from agent.core.cluster.facts import FrozenAxes, LimitRangeItem, NodeAmounts, Quota
 from agent.core.cluster.qos import computed_qos_class
+from agent.core.history.start_figures import LearntStart
 from agent.core.orders import annotations as names
 from agent.core.orders.plan_options import DaemonSetGrowth, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
@@ -31,6 +34,12 @@ RESTARTS = [{"resourceName": CPU, "restartPolicy": "RestartContainer"}]
 def app(request: str | None = "500m", limit: str | None = None, **more: Any) -> dict[str, Any]:
     requests = {MEMORY: "300M"} | ({} if request is None else {CPU: request})
     return container("app", requests, {MEMORY: "600M"} | ({} if limit is None else {CPU: limit}), **more)
+
+
+def used(millicores: int, name: str = "app") -> Starts:
+    """Return that two starts of a container used so much."""
+    known = {name: LearntStart(cpu_millicores=millicores, starts=2)}
+    return lambda container: known.get(container)
 
 
 def boosted(order: str, *containers: dict[str, Any], known: Any = NOTHING, **more: Any) -> Any:
@@ -78,6 +87,19 @@ def test_a_pod_without_a_history_is_boosted_from_what_it_states(
     order: str, given: str, limit: str | None, cpu: tuple[int, int | None]
 ) -> None:
     assert boosted(order, app(given, limit))[1] == cpu
+
+
+@pytest.mark.parametrize(
+    ("order", "given", "limit", "why"),
+    [
+        ("factor 3; request: keep", "500m", None, "requests are kept, and no container has a CPU limit to raise"),
+        ("factor 3; at most 400m", "500m", "1", "it would be no more than what is requested"),
+        ("factor 3; limit: keep", "999m", "1", "it would be no more than what is requested"),
+        ("factor 3", None, "1", "no container states CPU that may be boosted"),
+    ],
+)
+def test_what_boosts_nothing_says_why(order: str, given: str | None, limit: str | None, why: str) -> None:
+    assert boosted(order, app(given, limit))[0].startup_boost == f"start not boosted: {why}"
 
 
 def test_the_boost_comes_on_top_of_what_the_history_asks_for() -> None:
@@ -143,6 +165,52 @@ def test_a_guaranteed_pod_is_boosted_as_a_pair_and_stays_guaranteed() -> None:
     assert boosted("factor 3; limit: keep", pair, orders=asked)[1] == (500, 500)
 
 
+@pytest.mark.parametrize(
+    ("order", "given", "cpu", "burstable"),
+    [
+        ("factor 2", "500m", 999, 1000),  # a static CPU manager would give it a CPU of its own, and keep it
+        ("factor 4", "500m", 1999, 2000),
+        ("add 1m", "999m", 999, 1000),
+        ("factor 3", "500m", 1500, 1500),
+    ],
+)
+def test_a_guaranteed_pod_is_not_boosted_to_whole_cores(order: str, given: str, cpu: int, burstable: int) -> None:
+    pair = container("app", {CPU: given, MEMORY: "300M"}, {CPU: given, MEMORY: "300M"})
+    assert boosted(order, pair, orders={names.GUARANTEED: "true"})[1] == (cpu, cpu)
+    assert boosted(order, app(given))[1] == (burstable, None)
+
+
+def test_nothing_is_boosted_where_nobody_could_take_it_back() -> None:
+    admission, cpu = boosted(FACTOR, facts=replace(SHOP, resizes_in_place=False))
+    assert cpu == (500, None)
+    assert admission.why.endswith("start not boosted: the cluster does not resize pods in place (1.33)")
+    assert boosted(FACTOR, facts=replace(SHOP, resizes_in_place=True))[1] == (1500, None)
+
+
+@pytest.mark.parametrize("age_seconds", [0, 120, 86_400])
+def test_a_boost_that_the_pods_author_writes_himself_gives_him_no_more_than_he_could_order(age_seconds: int) -> None:
+    """He says that what he states is boosted already, or that much more is steady: the pod is never made larger."""
+    for steady, stated in ((1, 500), (500, 100_000), (100_000, 500)):
+        document = new_pod(app(), orders={names.STARTUP_BOOST: FACTOR})
+        done = patched(document, admitted(document, NOTHING))
+        forged = new_pod(app(), orders={names.STARTUP_BOOST: FACTOR})
+        written = json.dumps(
+            {
+                "unixSeconds": int(NOW_UNIX_SECONDS) - age_seconds,
+                "afterReadySeconds": 3600,
+                "timeoutSeconds": 3600,
+                "containers": {"app": {"requestMillicores": [steady, stated]}},
+            }
+        )
+        annotations = forged["metadata"]["annotations"]
+        annotations[names.STARTUP_BOOSTED] = written
+        annotations[names.ADMISSION] = json.dumps({"unixSeconds": int(NOW_UNIX_SECONDS) - age_seconds})
+        annotations[names.ORIGINAL_RESOURCES] = done["metadata"]["annotations"][names.ORIGINAL_RESOURCES]
+        got = _millicores(resources(patched(forged, admitted(forged, NOTHING)))["requests"][CPU])
+        assert got is not None
+        assert got <= 1500  # three times what he states
+
+
 def test_containers_that_end_state_nothing_or_would_restart_are_left() -> None:
     spec = {"initContainers": [container("init", {CPU: "100m"}), sidecar("side", {CPU: "200m"})]}
     again = container("again", {CPU: "100m"}, resizePolicy=RESTARTS)
@@ -151,9 +219,10 @@ def test_containers_that_end_state_nothing_or_would_restart_are_left() -> None:
     done = patched(document, admitted(document, NOTHING))
     found = [resources(done, name)["requests"].get(CPU) for name in ("init", "side", "app", "again")]
     assert found == ["100m", "600m", None, "100m"]
+    # A restart that is allowed would still end the very start that the boost was for.
     orders = {names.STARTUP_BOOST: FACTOR, names.ALLOW_RESTART: "true"}
     allowed = new_pod(app("100m", resizePolicy=RESTARTS), orders=orders)
-    assert resources(patched(allowed, admitted(allowed, NOTHING)))["requests"][CPU] == "300m"
+    assert resources(patched(allowed, admitted(allowed, NOTHING)))["requests"][CPU] == "100m"
     nothing = boosted(FACTOR, app(None))[0]
     assert nothing.why.endswith("start not boosted: no container states CPU that may be boosted")
 
@@ -215,3 +284,52 @@ def test_pods_that_end_by_themselves_are_not_boosted() -> None:
     admission, (request, _) = boosted(FACTOR, kind="Job")
     assert request == 500
     assert "its pods end by themselves" in admission.startup_boost
+
+
+def test_auto_boosts_by_what_earlier_starts_used() -> None:
+    admission, cpu = boosted("auto", app("500m", "1"), starts=used(1300))
+    assert cpu == (1300, 2600)
+    assert admission.boost is not None
+    assert (admission.boost.is_learnt, admission.boost.after_ready_seconds) == (True, 60.0)
+    assert admission.why.endswith(
+        "start boosted, until 60 s after ready: app: cpu 500m -> 1300m; app: cpu limit 1000m -> 2600m"
+    ) or admission.why.endswith("app: cpu 500m -> 1300m, cpu limit 1000m -> 2600m")
+    assert boosted("auto; at most 1", starts=used(1300))[1] == (1000, None)
+    # On top of what the history asks for: 1300 is more than half as much again as 800, and not as 900.
+    assert boosted("auto", known=estimate(cpu=800), starts=used(1300))[1] == (1300, None)
+    assert boosted("auto", known=estimate(cpu=900), starts=used(1300))[1] == (900, None)
+
+
+@pytest.mark.parametrize(
+    ("starts", "why"),
+    [
+        (no_starts, "start not boosted: fewer than 2 starts are known"),
+        (used(1300, "other"), "start not boosted: fewer than 2 starts are known"),
+        (used(700), "start not boosted: its starts used less than 1.5 times the request"),
+    ],
+)
+def test_auto_that_boosts_nothing_has_the_start_learnt(starts: Starts, why: str) -> None:
+    admission, cpu = boosted("auto", starts=starts)
+    assert (cpu, admission.outcome) == ((500, None), AdmissionOutcome.PATCHED)
+    assert admission.why.endswith(why)
+    document = new_pod(app(), orders={names.STARTUP_BOOST: "auto"})
+    done = patched(document, admitted(document, NOTHING, starts=starts))
+    assert json.loads(done["metadata"]["annotations"][names.STARTUP_BOOSTED]) == {
+        "unixSeconds": int(NOW_UNIX_SECONDS),
+        "afterReadySeconds": 60.0,
+        "timeoutSeconds": 600.0,
+        "containers": {},
+        "learnt": True,
+    }
+
+
+def test_auto_learns_what_does_not_fit_and_nothing_of_what_cannot_be_boosted_at_all() -> None:
+    small = replace(SHOP, room=NodeAmounts(cpu_millicores=1000, memory_bytes=1 << 30))
+    admission, cpu = boosted("auto", facts=small, starts=used(1300))
+    assert (cpu, names.STARTUP_BOOSTED in admission.annotations) == ((500, None), True)
+    assert admission.why.endswith("start not boosted: no node can allocate the cpu that it would request")
+    unstated = boosted("auto", app(None), starts=used(1300))[0]
+    assert unstated.why.endswith("start not boosted: no container states CPU that may be boosted")
+    old = boosted("auto", facts=replace(SHOP, resizes_in_place=False), starts=used(1300))[0]
+    assert old.boost is None
+    assert boosted("auto", mode="recommend", starts=used(1300))[0].annotations == {}

@@ -35,12 +35,35 @@ WEB = Workload(namespace="shop", kind="Deployment", name="web")
         ("factor 2; containers: app, worker app", {"factor": 2.0, "containers": ("app", "worker")}),
         ("add 1m for 0s after ready", {"added_millicores": 1}),
         ("add 1 for 1h after ready", {"added_millicores": 1000, "after_ready_seconds": 3600.0}),
+        ("auto", {"is_learnt": True, "after_ready_seconds": 60.0}),
+        ("auto for 0s after ready", {"is_learnt": True}),
+        (
+            "auto for 90s after ready; at most 2; request: keep",
+            {"is_learnt": True, "after_ready_seconds": 90.0, "most_millicores": 2000, "is_request_kept": True},
+        ),
     ],
 )
 def test_an_order_is_read_and_written_as_what_reads_the_same(text: str, fields: dict[str, Any]) -> None:
     boost = startup_boost_from(text)
     assert boost == StartupBoost(**fields)
     assert parse_startup_boost(str(boost)) == boost
+
+
+@pytest.mark.parametrize(
+    ("learnt", "most", "boosted"),
+    [
+        (None, None, 200),  # nothing is known yet
+        (299, None, 200),  # less than half as much again: not worth it
+        (300, None, 300),
+        (1700, None, 1700),
+        (1700, 1000, 1000),
+        (50, None, 200),
+    ],
+)
+def test_a_learnt_boost_is_what_earlier_starts_used_where_that_is_worth_it(
+    learnt: int | None, most: int | None, boosted: int
+) -> None:
+    assert StartupBoost(is_learnt=True, most_millicores=most).boosted_millicores(200, learnt) == boosted
 
 
 def test_off_is_no_boost() -> None:
@@ -55,9 +78,9 @@ def test_containers_may_be_named() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("", "'': factor 3, add 500m or off"),
-        ("auto", "'auto': factor 3, add 500m or off"),
-        ("3x", "'3x': factor 3, add 500m or off"),
+        ("", "'': factor 3, add 500m, auto or off"),
+        ("auto 3", "'auto 3': factor 3, add 500m, auto or off"),
+        ("3x", "'3x': factor 3, add 500m, auto or off"),
         ("factor 3 for 60s", "'factor 3 for 60s': factor 3"),
         ("factor 0.5", "'0.5': a number from 1 to 100"),
         ("factor 101", "'101': a number from 1 to 100"),
@@ -68,7 +91,7 @@ def test_containers_may_be_named() -> None:
         ("factor 2 for soon after ready", "'soon': 0s to 1h"),
         ("factor 2 for 61m after ready", "'61m': 0s to 1h"),
         ("factor 2; give up after 0s", "'0s': 1s to 1h"),
-        ("off; at most 4", "'off': factor 3, add 500m or off"),
+        ("off; at most 4", "'off': factor 3, add 500m, auto or off"),
         ("factor 2; at mst 4", "'at mst 4': at most 4, request: keep, limit: keep, containers:"),
         ("factor 2; at most 4; at most 5", "'at most 5': each part once"),
         ("factor 2; containers: App", "'containers: App': at most 4"),

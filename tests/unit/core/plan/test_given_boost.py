@@ -20,6 +20,7 @@ from agent.core.plan.given_boost import (
     given_boost,
     is_quiet,
     quiet_bounds,
+    standing_boost,
     standing_changes,
     starts_of,
     without_boost,
@@ -136,14 +137,34 @@ def test_what_was_written_is_read_back() -> None:
     assert [boost.steady_millicores(name) for name in ("app", "log")] == [500, None]
 
 
+def test_a_start_that_is_learnt_alone_has_an_end_and_nothing_to_take_back() -> None:
+    learnt = pod(request="500m", learnt=True, containers={})
+    boost = boost_of(learnt)
+    assert (boost.changes, boost.is_learnt) == ((), True)
+    assert boost_from(pod(boost_text(boost))) == boost
+    assert standing_boost(learnt) is None
+    assert starts_of([pod(ready=10, learnt=True, containers={})]) == {"uid-web": BORN + 70}
+    assert given_boost(pod(learnt="true", containers={})) is None
+
+
 def test_what_still_stands_is_taken_back_and_nothing_else() -> None:
     whole = pod()
     steady = without_boost(whole, boost_of(whole))
     resources = steady.containers[0].resources
     assert (resources.cpu_request_millicores, resources.cpu_limit_millicores) == (500, 1000)
     assert standing_changes(steady, boost_of(whole)) == ()
-    raised = pod(request="2")  # somebody has changed it since
+    raised = pod(request="900m")  # somebody has changed it since
     assert [change.setting for change in standing_changes(raised, boost_of(raised))] == [Setting.LIMIT]
+
+
+def test_a_limit_that_somebody_has_come_to_need_stays() -> None:
+    # The request was raised from 1500 to 2000 since: a limit of 1000 below it would be refused for ever.
+    raised = pod(request="2")
+    assert standing_changes(raised, boost_of(raised)) == ()
+    little = pod(request="700m")
+    assert [change.after for change in standing_changes(little, boost_of(little))] == [1000]
+    free = pod(text=json.dumps(document(containers={"app": {"limitMillicores": [1000, 3000]}})), request="1")
+    assert [change.after for change in standing_changes(free, boost_of(free))] == [1000]
 
 
 @pytest.mark.parametrize(

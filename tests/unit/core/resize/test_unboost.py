@@ -1,5 +1,9 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
+from agent.core.cluster.pod import Pod
+from agent.core.history.job_run import RunFigures
 from agent.core.orders import annotations as names
 from agent.core.orders.order import Mode, OrderSource
 from agent.core.orders.startup_boost import StartupBoost
@@ -60,7 +64,26 @@ def test_why_tells_what_would_be_where_nothing_may_be_written() -> None:
     )
     kept = StartupBoost(factor=2.0, is_request_kept=True)
     assert words(kept) == "a new pod's start is to be boosted: factor 2; request: keep (pod annotation)"
+    learnt = StartupBoost(is_learnt=True, after_ready_seconds=60.0)
+    assert words(learnt) == "a new pod's start is to be boosted by what earlier ones used: auto (pod annotation)"
     assert words(None) is None
     assert words(THRICE, name="gone") is None
     assert words(StartupBoost(factor=2.0, containers=("log",))) is None
     assert names.STARTUP_BOOSTED not in plain.annotations
+
+
+def test_why_tells_of_a_start_that_is_learnt() -> None:
+    learnt = pod(request="500m", learnt=True, containers={})
+    ordered = orders(startup_boost=StartupBoost(is_learnt=True, after_ready_seconds=60.0))
+    used = RunFigures(duration_seconds=72.4, cpu_largest_millicores=1800.2)
+
+    def words(starting: Pod, used: RunFigures | None) -> str | None:
+        return startup_boost_words(starting, "app", ordered, now_unix_seconds=BORN, used=used)
+
+    by = "a new pod's start is to be boosted by what earlier ones used: auto (configuration)"
+    assert words(learnt, None) == f"{by}; this one was not boosted{LEFT_OUT}"
+    assert words(learnt, used) == f"{by}; this one was not boosted; used at most 1800m in 5 s of 72 s{LEFT_OUT}"
+    assert words(make_pod(container("app")), None) == by
+    boosted = words(pod(learnt=True, request="500m", limit="1"), replace(used, cpu_largest_millicores=None))
+    assert boosted is not None
+    assert boosted.endswith(f"cpu limit 1000m -> 3000m{LEFT_OUT}")

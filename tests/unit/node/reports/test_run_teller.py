@@ -12,7 +12,7 @@ import pytest
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.cluster.workload import Workload
-from agent.core.history.job_run import JobRun
+from agent.core.history.job_run import JobRun, RunFigures
 from agent.core.window.policy import WindowPolicy
 from agent.node.reports.client import WebhookAnswer, WebhookAway
 from agent.node.reports.run_teller import (
@@ -25,6 +25,7 @@ from agent.node.reports.run_teller import (
     RunTeller,
 )
 from agent.node.reports.runs_file import RunsFile, WaitingRun
+from agent.node.reports.starts import EndedStart
 from agent.node.sampling.run_ends import UNKNOWN_NS, YOUNG_NS, RunEnds, newest_within
 from agent.node.sampling.unit_table import WatchedUnit
 from agent.sensing.ring_file import RingFile
@@ -246,6 +247,35 @@ def test_a_pod_that_went_is_remembered(world: World) -> None:
     world.run()
     world.wait(1.0)
     assert len(world.poster.runs) == 1
+
+
+def test_starts_are_told_in_the_same_posts(world: World) -> None:
+    figures = RunFigures(duration_seconds=70.0, cpu_seconds=30.0, cpu_largest_millicores=1800.0)
+    metadata = {"name": "web-x", "uid": "u2", "ownerReferences": [{**JOB, "kind": "StatefulSet", "name": "web"}]}
+    start = EndedStart(pod=make_pod(container("app"), metadata=metadata), container="app", figures=figures, ended_ns=0)
+    started = [[start], []]
+
+    class Starts:
+        def ended(self, now_ns: int) -> list[EndedStart]:
+            return started.pop(0)
+
+        def used(self, uid: str, container: str) -> RunFigures | None:
+            return figures if (uid, container) == ("u2", "app") else None
+
+    assert world.teller.start_used("u2", "app") is None
+    world.teller._starts = Starts()  # type: ignore[assignment]
+    assert world.teller.start_used("u2", "app") is figures
+    world.teller.turn()
+    [told] = world.poster.runs
+    assert {name: told[name] for name in ("kind", "workload", "container", "pod", "podUid", "start")} == {
+        "kind": "StatefulSet",
+        "workload": "web",
+        "container": "app",
+        "pod": "web-x",
+        "podUid": "u2",
+        "start": True,
+    }
+    assert (told["durationSeconds"], told["cpuLargestMillicores"]) == (70.0, 1800.0)
 
 
 def test_what_is_not_taken_is_told_again_later(world: World) -> None:

@@ -12,6 +12,7 @@ import pytest
 from agent.core.orders.plan_options import PlanOptions
 from agent.core.plan.demand import Kept
 from agent.core.resize.decision import Action
+from agent.core.resize.originals import annotated_original, restore_steps
 from agent.kube.errors import ApiError, Unreachable
 from agent.node.resize.startup_boosts import LONGEST_AGAIN_SECONDS
 from tests.turns import Turns, uid_of
@@ -83,6 +84,29 @@ def test_it_is_taken_back_within_two_seconds_without_being_asked(after_ready: in
     assert 100.0 + after_ready <= at <= 102.0 + after_ready
 
 
+@pytest.mark.parametrize("seconds", [0.2, 1.0, 2.5, 4.9])
+def test_a_pod_that_gets_ready_at_once_is_not_waited_for_as_on_an_idle_node(seconds: float) -> None:
+    """News of an idle node are taken together for five seconds; of one that starts boosted they are not."""
+    turns = Turns(plan=PlanOptions(min_age_seconds=900.0, replan_seconds=300.0))
+    made: list[float] = []
+
+    def comes() -> None:
+        give(turns, after_ready=0)
+        made.append(turns.wall)
+        turns.put(None)
+
+    def gets_ready() -> None:
+        ready(turns)
+        turns.put(None)
+
+    turns.at(99.9, lambda: turns.put(None))  # other news, just before
+    turns.at(100.0, comes)
+    turns.at(100.0 + seconds, gets_ready)
+    turns.run(until=120.0)
+    [at] = [entry.unix_seconds - made[0] for entry in turns.journal.newest() if entry.action is Action.UNBOOST]
+    assert at <= seconds + 2.0
+
+
 def test_quiet_cpu_and_a_start_that_never_ends_are_reasons_too() -> None:
     turns = boosted()
     turns.turn(after=30.0)
@@ -95,6 +119,16 @@ def test_quiet_cpu_and_a_start_that_never_ends_are_reasons_too() -> None:
     never.turn(after=1.0)
     assert never.server.cpu("web") == "500m"
     assert never.figure("startup_boosts_ended_total", reason="timeout") == 1
+
+
+def test_a_pod_whose_containers_never_ran_is_given_up_in_time() -> None:
+    turns = boosted()
+    began = turns.wall
+    turns.server.pods["web"]["status"] |= {"phase": "Pending", "containerStatuses": []}
+    turns.run(until=620.0)
+    [at] = [entry.unix_seconds - began for entry in turns.journal.newest() if entry.action is Action.UNBOOST]
+    assert 600.0 <= at <= 602.0
+    assert turns.server.cpu("web") == "500m"
 
 
 def test_an_agent_that_begins_in_the_midst_of_a_boost_takes_it_back(tmp_path: Path) -> None:
@@ -152,6 +186,18 @@ def test_a_refusal_is_tried_again_later_and_nobody_is_evicted() -> None:
     assert all(not planned.plan.evictions for _, planned in turns.plans)
 
 
+def test_a_boost_that_cannot_be_taken_back_holds_up_nobody_else() -> None:
+    turns = boosted(after_ready=0)
+    turns.server.add("other", cpu=800)
+    turns.server.pods["other"]["status"]["startTime"] = "2020-01-01T00:00:00Z"
+    turns.need("other", cpu=200, memory=256)
+    ready(turns)
+    turns.server.answers = [ApiError("PATCH /x", status=422, message="no")]
+    turns.turn(after=1.0)
+    assert told(turns)[-1] == ("unboost", "rejected")
+    assert turns.server.cpu("other") == "200m"
+
+
 def test_a_server_that_is_away_is_asked_again() -> None:
     turns = boosted(after_ready=0)
     ready(turns)
@@ -179,6 +225,21 @@ def test_the_plan_leaves_a_boost_alone_and_sizes_the_pod_after_it() -> None:
     assert turns.server.cpu("web") == "200m"
 
 
+def test_a_boost_to_whole_cores_of_a_guaranteed_pod_is_taken_back() -> None:
+    """As it is it would be left alone, for fear of CPUs of its own; it is ours, and was made so by the webhook."""
+    turns = boosted(after_ready=0)
+    document = turns.server.pods["web"]
+    amounts = {"cpu": "2", "memory": "256Mi"}
+    document["spec"]["containers"][0]["resources"] = {"requests": dict(amounts), "limits": dict(amounts)}
+    document["status"]["qosClass"] = "Guaranteed"
+    boost = json.loads(document["metadata"]["annotations"]["plimsoll.dev/startup-boosted"])
+    boost["containers"] = {"app": {"requestMillicores": [500, 2000], "limitMillicores": [500, 2000]}}
+    turns.server.order("web", **{"startup-boosted": json.dumps(boost), "guaranteed": "true"})
+    ready(turns)
+    turns.turn(after=1.0)
+    assert turns.server.cpu("web") == "500m"
+
+
 def test_pods_that_have_ended_or_are_ending_keep_their_boost() -> None:
     turns = boosted(after_ready=0)
     ready(turns)
@@ -195,3 +256,22 @@ def test_what_was_kept_for_restore_is_what_the_pod_came_with() -> None:
     kept = turns.holds.original(uid_of("web"))
     assert kept is not None
     assert kept.amounts[0].cpu_request_millicores == 500
+
+
+def test_restored_in_the_midst_of_its_start_a_pod_has_what_it_came_with_and_is_left() -> None:
+    turns = boosted(after_ready=60)
+    # Sized by its history from 700 to 500 when it was made, and boosted from there.
+    original = {"containers": {"app": {"requests": {"cpu": "700m"}, "limits": {}}}}
+    turns.server.order("web", **{"original-resources": json.dumps(original)})
+    turns.turn()
+    pod = next(pod for pod in turns.state().pods if pod.name == "web")
+    first = annotated_original(pod)
+    assert first is not None
+    [step] = restore_steps(pod, first)
+    turns.writer.send(pod, step, Action.RESTORE)
+    assert turns.server.cpu("web") == "700m"
+    turns.server.actuate("web")
+    ready(turns)
+    turns.turn(after=61.0)
+    assert turns.server.cpu("web") == "700m"
+    assert turns.figure("startup_boosts") == 0

@@ -130,6 +130,19 @@ def test_the_server_and_every_node_must_be_new_enough() -> None:
     assert not one.facts.knows_pod_level_resources()
 
 
+def test_pods_are_boosted_where_server_and_kubelets_resize_in_place() -> None:
+    one = Nodes("v1.33.9")
+    assert not one.facts.resizes_in_place()  # no node is known
+    one.put(node("v1.33.0", name="new"))
+    one.put(node("v1.30.0", "windows", name="windows"))
+    assert one.facts.resizes_in_place()
+    one.put(node("v1.32.9", name="old"))
+    assert not one.facts.resizes_in_place()
+    old = Nodes("v1.32.9")
+    old.put(node("v1.32.0"))
+    assert not old.facts.resizes_in_place()
+
+
 def test_an_old_server_knows_nothing_of_it_whatever_the_nodes_are() -> None:
     one = Nodes("v1.33.9")
     one.put(node("v1.34.0"))
