@@ -86,6 +86,18 @@ class _Present:
     peak_bytes: int | None = None
 
 
+def _may_be_run(identity: UnitIdentity) -> bool:
+    """Return whether a cgroup may be that of a run's container.
+
+    One that has just been made is named a sandbox, as its pod is known and no status names it yet: who is what is found
+    out when its end is told.
+    """
+    return identity.kind in (UnitKind.CONTAINER, UnitKind.SANDBOX) and None not in (
+        identity.pod_uid,
+        identity.container_id,
+    )
+
+
 class RunEnds:
     """See the module's docstring."""
 
@@ -111,7 +123,7 @@ class RunEnds:
     def came(self, unit: WatchedUnit, *, is_new: bool) -> None:
         """Begin with a container; ``is_new`` says that it was seen being made."""
         identity = unit.identity
-        if identity.kind is not UnitKind.CONTAINER or identity.pod_uid is None:
+        if not _may_be_run(identity):
             return
         path, file = identity.cgroup_path, None
         before = self._present.get(path)
@@ -185,7 +197,7 @@ class RunEnds:
         identity = identify(path)
         raw = self._rings.raw(slot, MOST_RAW_ROWS).joined()
         stamps = raw["monotonic_ns"][raw["status"] == int(Status.OK)]
-        if identity is None or identity.kind is not UnitKind.CONTAINER or identity.pod_uid is None or not stamps.size:
+        if identity is None or not _may_be_run(identity) or not stamps.size:
             return
         self._keep(
             EndedContainer(

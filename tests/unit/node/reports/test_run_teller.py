@@ -167,6 +167,18 @@ def test_a_run_is_told_when_its_exit_is_known(world: World) -> None:
     assert len(world.poster.bodies) == 1
 
 
+def test_a_container_that_no_status_names_at_its_beginning_is_a_run_all_the_same(world: World) -> None:
+    # The API has the pod long before its container: until a status names it, it is taken for the pod's sandbox.
+    unit = world.begin(kind=UnitKind.SANDBOX)
+    world.now_ns += 3 * NS
+    world.peak(300 * MIB)
+    world.end(unit)
+    world.pods = [run_pod(status=status())]
+    world.wait(1.0)
+    [run] = world.poster.runs
+    assert (run["container"], run["memoryPeakBytes"]) == ("app", 300 * MIB)
+
+
 def test_a_run_shorter_than_any_reading_has_what_its_pod_kept(world: World) -> None:
     unit = world.begin()
     world.now_ns += NS // 5
