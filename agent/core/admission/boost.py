@@ -106,13 +106,19 @@ def _boosted(draft: Draft, order: StartupBoost, orders: Orders) -> Draft:
         return draft
     if container.restarts_for_cpu and not orders.is_restart_allowed:
         return draft  # to take the boost back would make it start once more
+    policy = orders.container_policies.of(container.name)
+    if policy.is_off:
+        return draft
+    is_limit_kept = order.is_limit_kept or policy.are_limits_kept
+    if is_limit_kept and order.is_request_kept:
+        return draft
     request = order.boosted_millicores(side.request)
     twin = draft.copied()
     raised = twin.sides[Resource.CPU]
-    if side.limit is not None and not order.is_limit_kept:
+    if side.limit is not None and not is_limit_kept:
         raised.limit = side.limit * request // side.request
     if not order.is_request_kept:
-        raised.request = _below(request, side) if order.is_limit_kept else request
+        raised.request = _below(request, side) if is_limit_kept else request
     return twin
 
 

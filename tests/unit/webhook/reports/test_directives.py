@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from agent.core.autoscalers.vpa_orders import VpaOrders
 from agent.core.cluster.facts import ClusterRule, ClusterRules, FrozenAxes, PodPlace
 from agent.core.cluster.workload import Workload
 from agent.core.history.directive import ContainerDirective, WorkloadDirective
@@ -31,6 +32,7 @@ class Facts(ClusterFacts):
     is_complete: bool = True
     places: dict[str, list[Workload]] = field(default_factory=lambda: {"node-a": [WEB, API, WEB]})
     axes: dict[Workload, FrozenAxes] = field(default_factory=dict)
+    vpas: dict[Workload, VpaOrders] = field(default_factory=dict)
     alone: dict[Workload, str] = field(default_factory=dict)
     known: ClusterRules = field(default_factory=ClusterRules)
     counts: dict[Workload, int] = field(default_factory=dict)
@@ -51,6 +53,9 @@ class Facts(ClusterFacts):
 
     def frozen(self, workload: Workload) -> FrozenAxes:
         return self.axes.get(workload, FrozenAxes())
+
+    def vpa_orders(self, workload: Workload) -> VpaOrders | None:
+        return self.vpas.get(workload)
 
     def left_alone_for(self, workload: Workload) -> str | None:
         return self.alone.get(workload)
