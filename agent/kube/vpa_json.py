@@ -19,6 +19,7 @@ from agent.core.cluster.vpa import (
     EvictionRequirement,
     UpdateMode,
     VpaBoost,
+    VpaBoostType,
     VpaCondition,
     VpaObject,
     VpaStatus,
@@ -165,9 +166,10 @@ def _boost(stated: Reader) -> VpaBoost | None:
     if not stated.has("cpu"):
         return None
     cpu = stated.child("cpu")
+    is_factor = cpu.choice("type", VpaBoostType) is VpaBoostType.FACTOR
     return VpaBoost(
-        factor=cpu.whole("factor"),
-        added_millicores=cpu.optional("quantity", lambda key: to_millis(cpu.quantity(key))),
+        factor=cpu.whole("factor") if is_factor else None,
+        added_millicores=None if is_factor else to_millis(cpu.quantity("quantity")),
         after_ready_seconds=cpu.whole("durationSeconds") or 0,
     )
 

@@ -39,6 +39,13 @@ class Direction(StrEnum):
     LOWER = "TargetLowerThanRequests"
 
 
+class VpaBoostType(StrEnum):
+    """How a boost is stated, in the API's words."""
+
+    FACTOR = "Factor"
+    QUANTITY = "Quantity"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EvictionRequirement:
     """One condition of an eviction: one of the resources stands so."""

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from agent.core.autoscalers.options import Publish, VpaObjectOptions
 from agent.core.autoscalers.vpa_orders import VpaSurroundings, container_policies_in, holder_of, vpa_orders
 from agent.core.orders import annotations as names
 from agent.core.orders.container_policies import NO_POLICIES
@@ -117,6 +118,10 @@ def test_boosts_that_differ_between_containers_or_are_too_much_are_told() -> Non
     assert "where it differs between containers" in fault
     text, (fault,) = boosted(startupBoost={"cpu": {"type": "Factor", "factor": 1000}})
     assert (text, fault.startswith("startupBoost is not honoured: '1000'")) == (None, True)
+
+
+def test_objects_are_taken_only_where_that_is_asked_for() -> None:
+    assert VpaObjectOptions() == VpaObjectOptions(enabled=False, publish=Publish.OFF)
 
 
 def test_of_several_objects_the_oldest_that_people_made_counts() -> None:
