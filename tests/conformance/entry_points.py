@@ -33,8 +33,8 @@ UNREACHED: Final[Mapping[str, str]] = {
 NOT_PLIMSOLLS: Final[Mapping[str, str]] = {
     "update_priority": "who is resized first is the plan's word: what shrinks, then what grows (core/plan); who goes "
     "where a node has no room, the ranking's",
-    "update_selection": "an agent resizes whenever its plan changes by enough (bounds.smallestChange*), at any age of a "
-    "pod but its first hour; a kill raises at once",
+    "update_selection": "an agent resizes whenever its plan changes by enough (bounds.smallestChange*), at any age of "
+    "a pod but its first hour; a kill raises at once",
     "lower_recommendation": "after an infeasible resize core/resize/constraint remembers each amount that was refused, "
     "container by container, and asks for less of that one",
     "disruption_budget": "a resize takes no pod down, so none is rationed by replicas; evictions go by the share of "
