@@ -9,6 +9,7 @@ import pytest
 
 from agent.core.cluster.facts import FrozenAxes
 from agent.core.cluster.node import Namespace
+from agent.core.cluster.pod import Pod
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.vpa import Direction, EvictionRequirement
 from agent.core.eviction.arbiter import Owner, first_look, gain_ruling, requirements_ruling, second_look
@@ -277,7 +278,7 @@ def test_an_objects_requirements_all_hold_in_one_resource_each() -> None:
     pod = make_pod()
     more = make_pod("web", container("app", {"cpu": "400m", "memory": "512Mi"}))
     unknown = Ruling(reason=Reason.NO_ESTIMATE, detail="")
-    targets = {Resource.CPU: more, Resource.MEMORY: unknown}
+    targets: dict[Resource, Pod | Ruling] = {Resource.CPU: more, Resource.MEMORY: unknown}
     higher = EvictionRequirement(resources=(Resource.MEMORY, Resource.CPU), direction=Direction.HIGHER)
     lower = EvictionRequirement(resources=(Resource.CPU,), direction=Direction.LOWER)
     assert requirements_ruling(VPA, pod, targets) is None
