@@ -20,6 +20,7 @@ def vpa_json(spec: Mapping[str, Any] | None = None, *, name: str = "web", **meta
         "name": name,
         "uid": f"uid-{name}",
         "generation": 3,
+        "resourceVersion": "77",
         "creationTimestamp": "2026-01-31T12:00:00Z",
     }
     return {

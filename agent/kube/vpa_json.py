@@ -75,6 +75,7 @@ def vpa_from_json(document: object) -> VpaObject:
         name=metadata.required_text("name"),
         uid=metadata.text("uid") or "",
         target=Workload(namespace=namespace, kind=target.required_text("kind"), name=target.required_text("name")),
+        resource_version=metadata.text("resourceVersion"),
         api_version=target.text("apiVersion"),
         generation=metadata.whole("generation") or 0,
         created_unix_seconds=metadata.unix_seconds("creationTimestamp") or 0.0,
@@ -107,9 +108,10 @@ def _with_orders(vpa: VpaObject, spec: Reader) -> VpaObject:
 
 
 def status_to_json(vpa: VpaObject, status: VpaStatus) -> dict[str, object]:
-    """Return the merge patch of a status: of the object with this uid, so that no successor of its name is meant.
+    """Return the merge patch of a status: of this version of the object, so that no other and no successor is meant.
 
-    Without containers what was recommended stays.
+    (A uid would not do: the API server passes over metadata here, but for the version.) Without containers what was
+    recommended stays.
     """
     written: dict[str, object] = {
         "conditions": [_condition_to_json(one) for one in status.conditions],
@@ -117,7 +119,7 @@ def status_to_json(vpa: VpaObject, status: VpaStatus) -> dict[str, object]:
     }
     if status.containers:
         written["recommendation"] = {"containerRecommendations": [_amounts_to_json(one) for one in status.containers]}
-    return {"metadata": {"uid": vpa.uid}, "status": written}
+    return {"metadata": {"resourceVersion": vpa.resource_version}, "status": written}
 
 
 def managed_to_json(workload: Workload, name: str, api_version: str) -> dict[str, object]:

@@ -105,6 +105,7 @@ class VpaObject:
     name: str
     uid: str
     target: Workload
+    resource_version: str | None = None
     api_version: str | None = None
     """Of the target."""
     generation: int = 0

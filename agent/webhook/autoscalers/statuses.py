@@ -31,9 +31,10 @@ log = logging.getLogger(__name__)
 INTERVAL_SECONDS: Final = 60.0
 """Between two looks at one object, and between two writes of it."""
 WRITE_SECONDS: Final = 10.0
-WRITTEN, REFUSED, GONE, KEPT = "written", "refused", "gone", "kept"
-RESULTS: Final = (WRITTEN, KEPT, GONE, REFUSED)
-_GONE_CODES: Final = (404, 409)
+WRITTEN, REFUSED, CHANGED, KEPT = "written", "refused", "changed", "kept"
+RESULTS: Final = (WRITTEN, KEPT, CHANGED, REFUSED)
+_CHANGED_CODES: Final = (404, 409)
+"""It is gone, or no longer what was looked at."""
 
 Asking = Callable[[Pod, bool], Admission]
 """What a new pod would be given; True = by what the objects and annotations order, else whoever sizes it."""
@@ -104,7 +105,10 @@ class VpaStatuses:
             return
         self._pause()
         seen.written_seconds = self._clock()
-        self.results[self._written(vpa, status)] += 1
+        result = self._written(vpa, status)
+        if result == CHANGED:
+            self._seen[vpa.uid] = _Seen()  # it is looked at again as soon as the watch has brought it
+        self.results[result] += 1
 
     def _view(self, orders: VpaOrders, pod: Pod | None) -> VpaView:
         held_by = self._facts.held_by(orders.vpa)
@@ -128,8 +132,8 @@ class VpaStatuses:
                 timeout_seconds=WRITE_SECONDS,
             )
         except ApiError as error:
-            if error.status in _GONE_CODES:
-                return GONE
+            if error.status in _CHANGED_CODES:
+                return CHANGED
             log.warning("the status of a VPA is not written", extra={"vpa": str(vpa), "cause": str(error)})
             return REFUSED
         log.info("status written", extra={"vpa": str(vpa), "conditions": _words(status)})

@@ -111,9 +111,9 @@ STATUS = VpaStatus(
 )
 
 
-def test_a_status_is_a_merge_patch_of_the_object_with_this_uid_and_read_back() -> None:
+def test_a_status_is_a_merge_patch_of_this_version_of_the_object_and_read_back() -> None:
     patch: Any = status_to_json(vpa(), STATUS)
-    assert patch["metadata"] == {"uid": "uid-web"}
+    assert patch["metadata"] == {"resourceVersion": "77"}
     (container,) = patch["status"]["recommendation"]["containerRecommendations"]
     assert container["target"] == {"cpu": "300m", "memory": "1073741824"}
     assert patch["status"]["conditions"][0]["lastTransitionTime"] == "1970-01-01T00:01:00Z"

@@ -136,7 +136,7 @@ def test_a_status_is_written_once_and_again_only_when_it_moved_and_a_minute_pass
     assert (call.method, call.path, call.content_type) == ("PATCH", path, MERGE_PATCH)
     (app,) = call.body["status"]["recommendation"]["containerRecommendations"]
     assert app["target"] == {"cpu": "300m", "memory": "200000000"}
-    assert (call.body["metadata"], call.body["status"]["observedGeneration"]) == ({"uid": "uid-web"}, 3)
+    assert (call.body["metadata"], call.body["status"]["observedGeneration"]) == ({"resourceVersion": "77"}, 3)
     desk.take(call)
     desk.known = estimate(400)
     assert desk.turn(30.0) == [], "not within the minute"
@@ -169,7 +169,7 @@ def test_who_does_not_lead_asks_nothing() -> None:
     assert desk.api.calls == []
 
 
-@pytest.mark.parametrize(("status", "result"), [(404, "gone"), (409, "gone"), (403, "refused"), (422, "refused")])
+@pytest.mark.parametrize(("status", "result"), [(403, "refused"), (422, "refused")])
 def test_a_refusal_is_counted_and_not_tried_again_within_the_minute(status: int, result: str) -> None:
     desk = Desk(vpa("InPlace"))
     desk.refusal = ApiError("PATCH", status=status)
@@ -177,6 +177,16 @@ def test_a_refusal_is_counted_and_not_tried_again_within_the_minute(status: int,
     assert desk.controller.statuses.results == {result: 1}
     assert desk.turn(30.0) == []
     assert len(desk.turn(31.0)) == 1
+
+
+@pytest.mark.parametrize("status", [404, 409])
+def test_an_object_that_changed_meanwhile_is_looked_at_anew_at_once(status: int) -> None:
+    desk = Desk(vpa("InPlace"))
+    desk.refusal = ApiError("PATCH", status=status)
+    desk.turn()
+    assert desk.controller.statuses.results == {"changed": 1}
+    desk.refusal = None
+    assert len(desk.turn(5.0)) == 1
 
 
 def test_a_server_that_is_away_is_left_in_peace_for_a_while() -> None:
