@@ -122,6 +122,7 @@ class Cluster(ClusterFacts):
     age_seconds: float | None = 1.0
     frozen_axes: FrozenAxes = field(default_factory=FrozenAxes)
     vpas: dict[Workload, VpaOrders] = field(default_factory=dict)
+    running: int | None = 3
     vpa: str | None = None
     cluster_rules: ClusterRules = field(default_factory=ClusterRules)
 
@@ -133,6 +134,9 @@ class Cluster(ClusterFacts):
 
     def frozen(self, workload: Workload) -> FrozenAxes:
         return self.frozen_axes
+
+    def replicas(self, workload: Workload) -> int | None:
+        return self.running
 
     def vpa_orders(self, workload: Workload) -> VpaOrders | None:
         return self.vpas.get(workload)

@@ -11,6 +11,7 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from agent.core.admission.answer import Admission
@@ -138,13 +139,15 @@ class Arbiter:
 
     def _owner(self, workload: Workload) -> Owner:
         vpa = self._facts.vpa_orders(workload)
-        return Owner(
-            frozen=self._facts.frozen(workload),
-            left_alone_for=self._facts.left_alone_for(workload),
-            autoscaler="" if vpa is None else vpa.name,
+        owner = Owner(frozen=self._facts.frozen(workload), left_alone_for=self._facts.left_alone_for(workload))
+        if vpa is None:
+            return owner
+        return replace(
+            owner,
+            autoscaler=vpa.name,
             running=self._facts.replicas(workload),
-            min_replicas=None if vpa is None else vpa.min_replicas,
-            requirements=() if vpa is None else vpa.eviction_requirements,
+            min_replicas=vpa.min_replicas,
+            requirements=vpa.eviction_requirements,
         )
 
     def _decide_on(self, node: str, proposal: Proposal, pod: Pod) -> Ruling:
