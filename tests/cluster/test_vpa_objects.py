@@ -16,6 +16,7 @@ from tests.cluster import chart
 from tests.cluster.admission_room import Room, Running, admission_room, mebibytes_above, owned, resources, sized
 from tests.cluster.api import MERGE, Json, is_awaited
 from tests.cluster.control_plane import ControlPlane
+from tests.cluster.objects import pod_path
 from tests.cluster.processes import wait_for
 from tests.cluster.webhook_process import agent_token, answer_of
 from tests.webhook.report_bodies import report_body
@@ -82,8 +83,9 @@ def condition(room: Room, name: str, kind: str) -> tuple[str, str]:
 
 
 def new_requests(room: Room, name: str, annotations: dict[str, str] | None = None) -> Json:
-    """Return what a new pod without annotations requests."""
-    made = room.admitted(owned(name, "Deployment", sized(), annotations=annotations or {}))
+    """Return what a new pod requests, as the API server would keep it; without annotations unless told."""
+    document = owned(name, "Deployment", sized(), annotations=annotations or {})
+    made = room.cluster.admin.create(pod_path(room.namespace), document, dryRun="All")
     found: Json = resources(made)["requests"]
     return found
 
