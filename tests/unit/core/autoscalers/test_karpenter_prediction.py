@@ -46,7 +46,7 @@ def predicted(spec: dict[str, Any], status: VpaStatus) -> Requests:
     found: Requests = {}
     for one in status.containers:
         own = next((policy for policy in policies if policy["containerName"] == one.container), None)
-        policy = own or next((policy for policy in policies if policy["containerName"] == "*"), {})
+        policy: dict[str, Any] = own or next((policy for policy in policies if policy["containerName"] == "*"), {})
         if policy.get("mode") == "Off":
             continue
         controlled = policy.get("controlledResources", ["cpu", "memory"])
