@@ -76,7 +76,6 @@ def vpa_from_json(document: object) -> VpaObject:
         uid=metadata.text("uid") or "",
         target=Workload(namespace=namespace, kind=target.required_text("kind"), name=target.required_text("name")),
         resource_version=metadata.text("resourceVersion"),
-        api_version=target.text("apiVersion"),
         generation=metadata.whole("generation") or 0,
         created_unix_seconds=metadata.unix_seconds("creationTimestamp") or 0.0,
         is_managed=MANAGED_LABEL in metadata.texts("labels"),

@@ -106,8 +106,6 @@ class VpaObject:
     uid: str
     target: Workload
     resource_version: str | None = None
-    api_version: str | None = None
-    """Of the target."""
     generation: int = 0
     created_unix_seconds: float = 0.0
     update_mode: UpdateMode | None = None
