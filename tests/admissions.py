@@ -14,6 +14,7 @@ from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
 from agent.core.admission.options import AdmissionSettings
 from agent.core.admission.patch import patch_operations
 from agent.core.admission.pod_admission import admit, no_starts
+from agent.core.autoscalers.vpa_orders import VpaOrders
 from agent.core.cluster.facts import ClusterRules, FrozenAxes, LimitRangeItem, NodeAmounts, Quota
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Pod
@@ -144,6 +145,7 @@ class Cluster:
     namespaces: dict[str, Namespace] = field(default_factory=lambda: {"shop": Namespace(name="shop")})
     is_complete: bool = True
     axes: FrozenAxes = field(default_factory=FrozenAxes)
+    vpas: dict[Workload, VpaOrders] = field(default_factory=dict)
     sized_by: str | None = None
     ranges: tuple[LimitRangeItem, ...] = ()
     all_quotas: tuple[Quota, ...] = ()
@@ -164,6 +166,9 @@ class Cluster:
 
     def frozen(self, workload: Workload) -> FrozenAxes:
         return self.axes
+
+    def vpa_orders(self, workload: Workload) -> VpaOrders | None:
+        return self.vpas.get(workload)
 
     def left_alone_for(self, workload: Workload) -> str | None:
         return self.sized_by

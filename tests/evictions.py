@@ -10,6 +10,7 @@ from agent.core.admission.answer import Admission, AdmissionFacts
 from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
 from agent.core.admission.options import AdmissionSettings
 from agent.core.admission.pod_admission import admit
+from agent.core.autoscalers.vpa_orders import VpaOrders
 from agent.core.cluster.facts import ClusterRules, FrozenAxes, PodPlace
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Container, Pod, PodRef
@@ -120,6 +121,8 @@ class Cluster(ClusterFacts):
     is_complete: bool = True
     age_seconds: float | None = 1.0
     frozen_axes: FrozenAxes = field(default_factory=FrozenAxes)
+    vpas: dict[Workload, VpaOrders] = field(default_factory=dict)
+    running: int | None = 3
     vpa: str | None = None
     cluster_rules: ClusterRules = field(default_factory=ClusterRules)
 
@@ -131,6 +134,12 @@ class Cluster(ClusterFacts):
 
     def frozen(self, workload: Workload) -> FrozenAxes:
         return self.frozen_axes
+
+    def replicas(self, workload: Workload) -> int | None:
+        return self.running
+
+    def vpa_orders(self, workload: Workload) -> VpaOrders | None:
+        return self.vpas.get(workload)
 
     def left_alone_for(self, workload: Workload) -> str | None:
         return self.vpa

@@ -64,6 +64,10 @@ VERBS: Final[dict[str, Verb]] = {
         "agent.cli.verbs.admission",
         "what the webhook would change in a new pod, and why; from files, without a cluster",
     ),
+    "migrate": Verb(
+        "agent.cli.verbs.migrate",
+        "what would change of each VerticalPodAutoscaler under Plimsoll; from a cluster or a file",
+    ),
     "retire": Verb(
         "agent.cli.verbs.retire", "end all agents of a cluster in order; restore original requests first if asked to"
     ),

@@ -22,6 +22,7 @@ from agent.core.cluster.hpa import (
 )
 from agent.core.cluster.pod import CPU, MEMORY, RUNNING, OwnerReference, Pod, TopOwner
 from agent.core.cluster.versions import RESIZE, parse_version
+from agent.core.cluster.vpa import RECOMMENDER, VpaObject
 from agent.core.cluster.workload import (
     CRON_JOB_KIND,
     JOB_KIND,
@@ -39,6 +40,7 @@ from agent.core.orders.annotations import POLICY
 from agent.core.resize.originals import OriginalError, annotated_original
 from agent.core.window.overload import OVERLOAD_TAINT_KEY
 from agent.kube.json_reader import ConvertError, Reader
+from agent.kube.vpa_json import recommenders_of, vpa_from_json
 
 _MILLIS_PER_UNIT: Final = 1000
 _WINDOWS: Final = "windows"
@@ -80,6 +82,9 @@ class VerticalAutoscaler:
     """It changes pods: its updateMode is another than ``Off``, or not understood."""
     fault: str | None = None
     """What is not understood; None = all is."""
+    own: VpaObject | None = None
+    """It names the recommender ``plimsoll``, and is understood; None = somebody else recommends, or it was not asked
+    for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -256,8 +261,11 @@ def autoscaler_from_json(document: object) -> Autoscaler:
     return Autoscaler(target=target, frozen=frozen_axes(named, metrics))
 
 
-def vertical_autoscaler_from_json(document: object) -> VerticalAutoscaler:
-    """Read a VerticalPodAutoscaler of autoscaling.k8s.io/v1; one that states no updateMode, or an odd one, acts."""
+def vertical_autoscaler_from_json(document: object, *, takes_own: bool = False) -> VerticalAutoscaler:
+    """Read a VerticalPodAutoscaler of autoscaling.k8s.io/v1; one that states no updateMode, or an odd one, acts.
+
+    With ``takes_own`` those of the recommender ``plimsoll`` are read whole.
+    """
     top = Reader(document, "")
     namespace, name = _named(top)
     named = f"VerticalPodAutoscaler {namespace}/{name}"
@@ -266,9 +274,10 @@ def vertical_autoscaler_from_json(document: object) -> VerticalAutoscaler:
         spec = top.child("spec")
         target = _target(spec, "targetRef", namespace)
         acts = spec.child("updatePolicy").text("updateMode") != VPA_OFF
+        own = vpa_from_json(document) if takes_own and RECOMMENDER in recommenders_of(document) else None
     except ConvertError as error:
         return VerticalAutoscaler(name=f"{named} ({NOT_UNDERSTOOD})", target=target, acts=True, fault=str(error))
-    return VerticalAutoscaler(name=named, target=target, acts=acts)
+    return VerticalAutoscaler(name=named, target=target, acts=acts, own=own)
 
 
 def limit_range_from_json(document: object) -> LimitRange:
@@ -337,6 +346,11 @@ def owned_job_from_json(document: object) -> OwnedJob:
     cron_job = next(cron_jobs, None)
     owner = TopOwner(kind=JOB_KIND, name=name) if cron_job is None else TopOwner(kind=CRON_JOB_KIND, name=cron_job)
     return OwnedJob(namespace=namespace, name=name, owner=owner)
+
+
+def named_from_json(document: object) -> str:
+    """Read the name of an object of which it only counts that it is there."""
+    return Reader(document, "").child("metadata").required_text("name")
 
 
 def config_from_json(document: object) -> Mapping[str, str]:

@@ -52,6 +52,10 @@ class Reader:
             return ConvertError(f"{self.at(key)}: missing ({allowed})")
         return ConvertError(f"{self.at(key)}: {shown(value)} is not allowed ({allowed})")
 
+    def contents(self) -> Mapping[str, object]:
+        """Return the object as it came."""
+        return self._value
+
     def has(self, key: str) -> bool:
         """Return whether there is a value; null is none."""
         return self._value.get(key) is not None

@@ -19,6 +19,7 @@ from typing import Final
 from agent.core.admission.answer import AdmissionOutcome
 from agent.core.cluster.facts import PodPlace
 from agent.core.cluster.versions import resize_supported
+from agent.core.eviction.options import EvictionMode
 from agent.core.eviction.taint_cap import most_tainted
 from agent.core.history.rollup import Report
 from agent.core.orders.resolution import listed
@@ -35,6 +36,8 @@ from agent.webhook import own_series
 from agent.webhook.admission.glance import Unread
 from agent.webhook.admission.recent_growth import RecentGrowth
 from agent.webhook.admission.review import Reviewer
+from agent.webhook.autoscalers.controller import VpaController, VpaParts
+from agent.webhook.autoscalers.publisher import PublisherParts
 from agent.webhook.buffers.calendar import Schedules
 from agent.webhook.buffers.chunk_size import AdmissionSizer
 from agent.webhook.buffers.controller import BufferController, Collaborators
@@ -42,7 +45,7 @@ from agent.webhook.buffers.options import BufferMode
 from agent.webhook.buffers.placeholders import Placeholders
 from agent.webhook.buffers.seams import WritePermission
 from agent.webhook.certificates.certificates import Certificates
-from agent.webhook.cluster.facts import ClusterFacts
+from agent.webhook.cluster.facts import ClusterFacts, OptionalReads
 from agent.webhook.collector_pause import Settling
 from agent.webhook.eviction.arbiter import Arbiter
 from agent.webhook.eviction.preemption import GivingWay
@@ -143,7 +146,11 @@ class Webhook:
             pace=self._pace,
             on_pod=self._see_pod,
             group_by=settings.workloads.label_keys,
-            reads_jobs=cluster.reads_jobs,
+            reads=OptionalReads(
+                jobs=cluster.reads_jobs,
+                vpas=settings.vpa_objects.enabled,
+                are_evictions_on=settings.arbiter.mode is EvictionMode.ENFORCE,
+            ),
         )
         self.lease = LeaderLease(
             self._api,
@@ -237,6 +244,7 @@ class Webhook:
             # A loop that never runs has no place on the page.
             counts=None if settings.buffers.mode is BufferMode.OFF else self.metrics.loops.begin("buffers"),
         )
+        self.vpas = self._vpa_controller(reviewer)
         arbiter = Arbiter(
             api=self._api,
             store=EvictionStore(self._store, clock=database_now),
@@ -345,8 +353,29 @@ class Webhook:
             *own_series.of_certificate(self.certificates),
             *own_series.of_evictions(arbiter),
             *own_series.of_buffers(self.buffers),
+            *own_series.of_vpas(self.vpas, self.facts),
             *own_series.of_taints(taints, lambda: most_tainted(self.facts.node_count(), settings.arbiter)),
             *own_series.of_connections(self.server.connections),
+        )
+
+    def _vpa_controller(self, reviewer: Reviewer) -> VpaController:
+        options = self.settings.vpa_objects
+        return VpaController(
+            VpaParts(
+                api=self._api,
+                facts=self.facts,
+                admission=lambda pod, is_left: reviewer.admission(pod, None, is_left_to_others=is_left),
+                publishing=PublisherParts(
+                    api=self._api,
+                    facts=self.facts,
+                    workloads=lambda: (seen.workload for seen in self.index.workloads()),
+                    admission=lambda pod: reviewer.admission(pod, None),
+                ),
+                may_write=lambda: self.lease.is_leader and self.facts.rules().pause_reason is None,
+                is_ready=lambda: self.facts.is_complete and self.index.is_loaded,
+            ),
+            options,
+            counts=self.metrics.loops.begin("vpas") if options.enabled else None,
         )
 
     def _is_leader(self) -> bool:
@@ -395,6 +424,7 @@ class Webhook:
         self.lease.start()
         self.certificates.start()
         self.buffers.start()
+        self.vpas.start()
         for loop in self._loops:
             loop.start()
         log.info("serving", extra={"url": self.server.url, "database": self._store.place})
@@ -420,6 +450,7 @@ class Webhook:
         for loop in self._loops:
             loop.stop()
         self.buffers.stop()  # before the Lease is given back: nothing is written after it
+        self.vpas.stop()
         self.lease.stop()
         self.certificates.stop()
         self.facts.stop()

@@ -15,6 +15,9 @@ from agent.core.eviction.proposal import Reason, Verdict
 from agent.core.eviction.taint_cap import TaintReason
 from agent.kube.lease import LeaderLease
 from agent.metrics.families import FamilyReading, Values, counter_reading, gauge_reading
+from agent.webhook.autoscalers.controller import VpaController
+from agent.webhook.autoscalers.publisher import RESULTS as PUBLISHER_RESULTS
+from agent.webhook.autoscalers.statuses import RESULTS as STATUS_RESULTS
 from agent.webhook.buffers.controller import BufferController
 from agent.webhook.buffers.namespace_pass import NamespaceView
 from agent.webhook.certificates.certificates import Certificates
@@ -281,6 +284,40 @@ def of_buffers(controller: BufferController) -> tuple[FamilyReading, ...]:
             "Of these, those that were refused or not answered.",
             lambda: controller.api.errors().items(),
             *of_call,
+        ),
+    )
+
+
+def of_vpas(controller: VpaController, facts: ClusterFacts) -> tuple[FamilyReading, ...]:
+    """Return the families of VerticalPodAutoscaler objects; none where they are not taken."""
+    if not controller.options.enabled:
+        return ()
+
+    def objects() -> Values:
+        found = facts.own_vpas()
+        managed = sum(1 for one in found if one.vpa.is_managed)
+        left = sum(1 for one in found if one.left_to is not None)
+        return [(("taken",), len(found) - managed - left), (("managed",), managed), (("left_to_vpa",), left)]
+
+    return (
+        gauge_reading(
+            "plimsoll_vpa_objects",
+            "VerticalPodAutoscaler objects of the recommender plimsoll: taken as orders (taken), made by Plimsoll "
+            "itself (managed), or left to VPA's own admission controller and updater (left_to_vpa).",
+            objects,
+            "state",
+        ),
+        counter_reading(
+            "plimsoll_vpa_status_looks",
+            "Looks at the status of such objects, by how they came out.",
+            lambda: [((result,), controller.statuses.results[result]) for result in STATUS_RESULTS],
+            "result",
+        ),
+        counter_reading(
+            "plimsoll_vpa_published",
+            "Objects that were made or removed for workloads that Plimsoll sizes.",
+            lambda: [((result,), controller.publisher.results[result]) for result in PUBLISHER_RESULTS],
+            "result",
         ),
     )
 

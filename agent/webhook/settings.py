@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.core.admission.options import AdmissionOptions, AdmissionSettings
+from agent.core.autoscalers.options import Publish, VpaObjectOptions
 from agent.core.buffers.placeholder_options import PlaceholderOptions
 from agent.core.eviction.options import ArbiterOptions
 from agent.core.orders.plan_options import ActOptions, PlanOptions
@@ -41,6 +42,7 @@ class WebhookSettings:
     arbiter: ArbiterOptions = field(default_factory=ArbiterOptions)
     buffers: BufferOptions = field(default_factory=BufferOptions)
     placeholders: PlaceholderOptions = field(default_factory=PlaceholderOptions)
+    vpa_objects: VpaObjectOptions = field(default_factory=VpaObjectOptions)
     history: IndexOptions = field(default_factory=IndexOptions)
     folding: FoldOptions = field(default_factory=FoldOptions)
     rebuilding: RebuildOptions = field(default_factory=RebuildOptions)
@@ -123,6 +125,9 @@ def _contradictions(settings: WebhookSettings, _: Mapping[str, tuple[str, object
             f"arbiter.mostBackOffSeconds: {arbiter.most_back_off_seconds:g} is not allowed; allowed: at least "
             f"arbiter.refusedBackOffSeconds ({arbiter.refused_back_off_seconds:g})"
         )
+    objects = settings.vpa_objects
+    if objects.publish is not Publish.OFF and not objects.enabled:
+        yield f"vpaObjects.publish: {objects.publish} is not allowed without vpaObjects.enabled; allowed: {Publish.OFF}"
     placeholders = settings.placeholders
     if placeholders.most_back_off_seconds < placeholders.first_back_off_seconds:
         yield (

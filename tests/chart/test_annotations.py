@@ -16,6 +16,7 @@ NO_ANNOTATIONS = {
     "placeholder": "a label of placeholder pods",
     "buffer-uid": "a label of placeholder pods",
     "placeholder-pods": "a strategy of buffers",
+    "managed": "a label of VerticalPodAutoscalers that Plimsoll made",
 }
 """What else begins with the prefix, and what it is."""
 

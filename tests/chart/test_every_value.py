@@ -78,6 +78,8 @@ CHANGES: Final[dict[str, tuple[Any, Values]]] = {
     "webhook.replicas": (3, POSTGRESQL),
     "webhook.settings": ({"access": {"rows": 100}}, {}),
     "webhook.readJobs": (True, {}),
+    "webhook.vpa.enabled": (True, {}),
+    "webhook.vpa.publish": ("enforced", {"webhook": {"vpa": {"enabled": True}}}),
     "webhook.postgresql.existingSecret": ("database", {}),
     "webhook.postgresql.key": ("other", POSTGRESQL),
     "webhook.postgresql.caKey": ("ca.crt", POSTGRESQL),

@@ -44,6 +44,10 @@ CLASHES: dict[str, tuple[dict[str, Any], str]] = {
     "rings-on-a-disk": ({"agent": {"state": {"ringsHostPath": "/var/lib/plimsoll"}}}, "set a directory in memory"),
     "whole-run-rings": ({"agent": {"state": {"ringsHostPath": "/run/"}}}, "set a directory in memory"),
     "whole-folder-state": ({"agent": {"state": {"hostPath": "/var/"}}}, "set a directory of its own"),
+    "published-and-not-enabled": (
+        {"webhook": {"vpa": {"publish": "enforced"}}},
+        "set webhook.vpa.enabled=true, or webhook.vpa.publish=off",
+    ),
     "rules-without-webhook": (
         {"cluster": {"rules": [{"kind": "Deployment", "mode": "off"}]}, **AGENTS_ONLY},
         "the annotations plimsoll.dev/mode and plimsoll.dev/policy on namespaces and pods instead",

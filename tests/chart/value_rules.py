@@ -99,6 +99,7 @@ RULES: Final[dict[str, Schema]] = {
     "buffers.schedulers": {**list_of(text(_NAME)), "uniqueItems": True},
     "buffers.keepStatusFrom": {**list_of(text("^[^\\s'\"]+$")), "uniqueItems": True},
     "webhook.replicas": {"type": ["integer", "null"], "minimum": 1, "maximum": 20},
+    "webhook.vpa.publish": one_of("off", "enforced", False),
     "webhook.settings": {"$ref": "#/$defs/webhookSettings"},
     "webhook.postgresql.existingSecret": text(_OR_EMPTY),
     "webhook.postgresql.key": text("^[-._a-zA-Z0-9]+$"),

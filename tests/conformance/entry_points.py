@@ -18,17 +18,29 @@ from typing import Final
 
 UNREACHED: Final[Mapping[str, str]] = {
     "agent.core.cluster.hpa:moved_target": "a later part moves an autoscaler's target with the request",
-    "agent.core.numbers.histogram:Histograms.references": "as the checkpoint, which saves and loads them",
-    "agent.core.numbers.histogram:Histograms.weights": "as the checkpoint, which saves and loads them",
+    "agent.core.numbers.histogram:Histograms.references": "checkpoints are read; nothing of Plimsoll writes them",
     "agent.core.orders.disruption_window:": "a later part evicts within such windows only",
     "agent.core.recommender.cruise.peak:merge_series": "the agent merges minutes as they come, see tests of cruise",
     "agent.core.recommender.cruise.peak:predict_peak": "the policy's rule for one series; test_policy compares them",
     "agent.core.recommender.rounding:memory_text": "the text of a VerticalPodAutoscaler, which a later part writes",
-    "agent.core.recommender.vpa.checkpoint:": "a later part writes VerticalPodAutoscalerCheckpoints",
     "agent.core.recommender.vpa.limit_range:": "admission has ranges of its own, for all containers of a pod at once",
     "agent.core.recommender.vpa.oom_observation:request_at_oom": "VPA's rule; the agent's own, heed, knows more",
 }
 """Functions, or the beginnings of their places, that vectors go through and no verb reaches; and why they stay."""
+
+NOT_PLIMSOLLS: Final[Mapping[str, str]] = {
+    "update_priority": "who is resized first is the plan's word: what shrinks, then what grows (core/plan); who goes "
+    "where a node has no room, the ranking's",
+    "update_selection": "an agent resizes whenever its plan changes by enough (bounds.smallestChange*), at any age of "
+    "a pod but its first hour; a kill raises at once",
+    "lower_recommendation": "after an infeasible resize core/resize/constraint remembers each amount that was refused, "
+    "container by container, and asks for less of that one",
+    "disruption_budget": "a resize takes no pod down, so none is rationed by replicas; evictions go by the share of "
+    "available replicas (core/eviction/budget), minReplicas of an object and disruption budgets",
+    "in_place_decision": "nobody is evicted for a resize that hangs: the column InPlace, by core/resize/flight and "
+    "ledger, whose waits are their own; evictions are proposed where a node has no room, and for nothing else",
+}
+"""Functions of VPA's updater that vectors, all of them optional, are about, and why Plimsoll does otherwise."""
 
 _ROOT: Final = Path(__file__).parents[2]
 _AGENT: Final = str(_ROOT / "agent") + "/"

@@ -6,17 +6,28 @@ Those about histograms and checkpoints are in ``vpa_histogram``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from agent.core.admission.boost import BoostGrounds, with_boost
+from agent.core.admission.fit import Draft
+from agent.core.admission.options import AdmissionOptions
+from agent.core.admission.pod_admission import no_starts
+from agent.core.admission.sizes import SizingRules, sides_of
+from agent.core.autoscalers.vpa_orders import VpaSurroundings, vpa_orders
 from agent.core.cluster.pod import Container, ContainerKind, ContainerState, Pod
 from agent.core.cluster.pod_index import PodIndex, belonging
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.unit import UnitIdentity, UnitKind
 from agent.core.numbers import integer_amounts as vpa_amounts
 from agent.core.numbers.arrays import Floats, Rows
+from agent.core.orders import annotations as names
+from agent.core.orders.container_policies import ContainerPolicies, ContainerPolicy
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources, VpaOptions
+from agent.core.orders.startup_boost import parse_startup_boost
+from agent.core.plan.pod_change import Setting
 from agent.core.recommender import bounds
 from agent.core.recommender import rounding as vpa_bounds
 from agent.core.recommender.policy import LimitRule, Narration, Proposals, Stated
@@ -33,19 +44,15 @@ from agent.core.recommender.vpa.oom_observation import ContainerMoment, request_
 from agent.core.recommender.vpa.policy import VpaPolicy
 from agent.core.recommender.vpa.samples import CpuSamples, MemoryPeaks
 from agent.core.recommender.vpa.state import VpaState
+from tests.admissions import NOW_UNIX_SECONDS, SHOP
 from tests.conformance import vpa_histogram
+from tests.conformance.entry_points import NOT_PLIMSOLLS
+from tests.pods import container as container_json
+from tests.pods import make_pod
+from tests.vpas import vpa
 
-LATER = frozenset(
-    {
-        "update_priority",
-        "update_selection",
-        "lower_recommendation",
-        "disruption_budget",
-        "in_place_decision",
-        "startup_boost",
-    }
-)
-"""All of them optional: the updater, which evicts, and the boost at admission."""
+LATER = frozenset(NOT_PLIMSOLLS)
+"""All of them optional: VPA's updater, which evicts to size."""
 
 _ERROR = {"error": True}
 _OPTIONS = {
@@ -100,6 +107,53 @@ def _resource_list(case: dict[str, Any]) -> dict[str, Any]:
 
 def _humanize(case: dict[str, Any]) -> dict[str, Any]:
     return {"text": [vpa_bounds.memory_text(amount) for amount in case["bytes"]]}
+
+
+def _startup_boost(case: dict[str, Any]) -> dict[str, Any]:
+    """Take an object's boost through its orders to admission; a limit that no change names is left as it is."""
+    stated, boost = case["recommendation_milli"], {**case["boost"]}
+    boost["durationSeconds"] = boost.pop("duration_s", 0)
+    read = vpa("InPlace", startupBoost={"cpu": boost} if case.get("gate", True) else {})
+    if read.fault is not None:
+        return _ERROR
+    orders = vpa_orders(read, VpaSurroundings()).at_admission
+    order = parse_startup_boost(orders[names.STARTUP_BOOST]) if names.STARTUP_BOOST in orders else None
+    if order is not None:
+        order = replace(order, most_millicores=case.get("max_boost_milli"))
+    is_kept = case.get("controlled_values") == "RequestsOnly"
+    amounts = {"request": stated["request"], "limit": stated.get("limit")}
+    if is_kept:
+        amounts["limit"] = case["original_milli"].get("limit")
+    limits = {} if amounts["limit"] is None else {"cpu": f"{amounts['limit']}m"}
+    pod = make_pod(container_json("c", {"cpu": f"{amounts['request']}m"}, limits))
+    (shown,) = pod.containers
+    boosting = with_boost(
+        pod,
+        [Draft(container=shown, index=0, sides=sides_of(shown), estimate=None)],
+        order,
+        BoostGrounds(
+            facts=SHOP,
+            rules=SizingRules(
+                options=AdmissionOptions(),
+                edges={},
+                ordered={},
+                limit_rule=LimitRule.PROPORTIONAL,
+                is_guaranteed=False,
+                is_daemon=False,
+                grows_daemons=False,
+            ),
+            starts=no_starts,
+            policies=ContainerPolicies(policies=(ContainerPolicy(are_limits_kept=is_kept),)),
+        ),
+        now_unix_seconds=NOW_UNIX_SECONDS,
+    )
+    changes = boosting.boost.changes if boosting.boost is not None else ()
+    after = {change.setting: change.after for change in changes}
+    return {
+        "request_milli": after.get(Setting.REQUEST, amounts["request"]),
+        "limit_milli": after.get(Setting.LIMIT),
+        "annotated": boosting.boost is not None,
+    }
 
 
 def _confidences(case: Mapping[str, Any]) -> Floats:
@@ -446,6 +500,7 @@ def _recommend(case: dict[str, Any]) -> dict[str, Any]:
 
 ADAPTERS = {
     **vpa_histogram.ADAPTERS,
+    "startup_boost": _startup_boost,
     "amount": _amount,
     "round_up": _round_up,
     "resource_list": _resource_list,

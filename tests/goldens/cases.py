@@ -31,7 +31,7 @@ VERBS: Final = (
         "buffers",
         "policy",
     ),
-    *("admission", "retire", "settings"),
+    *("admission", "migrate", "retire", "settings"),
 )
 POLICIES: Final = ("cruise", "vpa", "crane", "plimsoll")
 _SOCKET: Final = ("--socket", "agent.sock")
@@ -425,6 +425,14 @@ _FAULTS: Final[dict[str, tuple[str, ...]]] = {
         *("", "--pod none.json", "--pod junk", "--pod node.json", "--pod enforced.json --history junk", "-o csv"),
         *("--pod enforced.json --namespaces pods.json", "--pod enforced.json --nodes junk", "--pod - --history -"),
         *("--pod enforced.json --server-version new", "--pod enforced.json --set admission.colour=red"),
+    ),
+    "migrate": (
+        "",
+        "deployments",
+        "vpa --kubeconfig junk",
+        "vpa --file none",
+        "vpa --file junk",
+        "vpa --file node.json",
     ),
     "retire": ("", "--kubeconfig junk", "--timeout soon", "--kubeconfig none", "extra"),
     "settings": ("--settings wrong.yaml", "--webhook --settings wrong.yaml", "--set a=b", "--port x --interval y"),

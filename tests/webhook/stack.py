@@ -11,6 +11,7 @@ from typing import Any
 
 from agent.core.admission.answer import AdmissionOutcome
 from agent.core.admission.options import AdmissionSettings
+from agent.core.autoscalers.vpa_orders import VpaOrders
 from agent.core.cluster.facts import ClusterRules, FrozenAxes, NodeAmounts, PodPlace, WrittenContainer
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Pod, TopOwner
@@ -97,6 +98,7 @@ class Facts(ClusterFacts):
     tainted: frozenset[str] = frozenset()
     amounts: NodeAmounts | None = field(default_factory=lambda: NodeAmounts(cpu_millicores=8000, memory_bytes=32 << 30))
     runs: int = 3
+    vpas: dict[Workload, VpaOrders] = field(default_factory=dict)
     jobs: dict[tuple[str, str], TopOwner] = field(default_factory=dict)
 
     def pod(self, uid: str) -> PodPlace | None:
@@ -139,6 +141,9 @@ class Facts(ClusterFacts):
 
     def frozen(self, workload: Workload) -> FrozenAxes:
         return self.axes
+
+    def vpa_orders(self, workload: Workload) -> VpaOrders | None:
+        return self.vpas.get(workload)
 
     def left_alone_for(self, workload: Workload) -> str | None:
         return self.vpa

@@ -17,6 +17,7 @@ import pytest
 from agent.core.admission.answer import Admission
 from agent.core.admission.estimate import NoEstimate
 from agent.core.admission.options import AdmissionSettings
+from agent.core.autoscalers.vpa_orders import VpaSurroundings, vpa_orders
 from agent.core.cluster.facts import ClusterRule, ClusterRules, FrozenAxes
 from agent.core.cluster.pod import Pod, PodRef
 from agent.core.cluster.workload import Workload
@@ -45,6 +46,7 @@ from tests.evictions import (
 )
 from tests.fake_api import Call, FakeApi
 from tests.fakes import FakeClock
+from tests.vpas import vpa
 from tests.webhook.open_store import open_store
 
 ENFORCE = ArbiterOptions(
@@ -184,6 +186,27 @@ def test_by_default_nobody_is_evicted_and_it_is_said_who_would_be(scene: Scene) 
     assert arbiter._evictions is None
     assert scene.store().newest(10) == []
     assert arbiter.counts() == {(Verdict.RECOMMENDED, Reason.WOULD_EVICT): 4}
+
+
+def test_an_object_of_ours_has_a_say_in_who_goes(scene: Scene) -> None:
+    def decided(update_mode: str, **policy: Any) -> list[Reason]:
+        one = vpa(update_mode, updatePolicy={"updateMode": update_mode, **policy})
+        orders = vpa_orders(one, VpaSurroundings(are_evictions_on=True))
+        scene.cluster.vpas = {WEB: orders}
+        scene.admissions.facts = replace(scene.admissions.facts, autoscaler=orders.at_admission)
+        # Without an annotation: the object says that it is enforced.
+        return scene.decide(scene.arbiter(ArbiterOptions()), scene.pod(annotations={}))
+
+    def wants(direction: str) -> dict[str, Any]:
+        return {"evictionRequirements": [{"resources": ["cpu"], "changeRequirement": direction}]}
+
+    assert decided("InPlaceOrRecreate") == decided("Recreate") == [Reason.WOULD_EVICT]
+    assert decided("Off") == decided("Initial") == [Reason.MODE]
+    assert decided("InPlace") == [Reason.NO_EVICTION]
+    assert decided("InPlaceOrRecreate", minReplicas=4) == [Reason.NO_EVICTION]
+    assert decided("InPlaceOrRecreate", minReplicas=3) == [Reason.WOULD_EVICT]
+    assert decided("InPlaceOrRecreate", **wants("TargetHigherThanRequests")) == [Reason.WOULD_EVICT]
+    assert decided("InPlaceOrRecreate", **wants("TargetLowerThanRequests")) == [Reason.NO_EVICTION]
 
 
 def test_recommending_needs_no_store(scene: Scene) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from agent.core.autoscalers.vpa_orders import VpaSurroundings, vpa_orders
 from agent.core.cluster.facts import ClusterRule, ClusterRules, FrozenAxes
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.workload import Workload
@@ -17,6 +18,7 @@ from agent.settings.webhook_sections import AccessSettings
 from agent.webhook.http.routes import Call, HttpAnswer
 from agent.webhook.store.report_payload import decode_report
 from agent.webhook.store.shapes import Appended, NewReport, StoreAway
+from tests.vpas import vpa
 from tests.webhook.open_store import open_store
 from tests.webhook.report_bodies import distribution, packed, report_body, row_body
 from tests.webhook.stack import GOOD, Stack, place, stack
@@ -353,6 +355,19 @@ def test_what_applies_says_where_it_is_from(whole: Stack) -> None:
     whole.facts.told = ClusterRules(rules=(other, ClusterRule(name="we*", mode="enforce", policy="vpa")))
     assert applies(whole)["mode"] == {"value": "enforce", "source": "ConfigMap plimsoll/plimsoll, rule 2"}
     assert applies(whole)["policy"] == {"value": "vpa", "source": "ConfigMap plimsoll/plimsoll, rule 2"}
+    policies = [{"containerName": "app", "maxAllowed": {"cpu": "2"}}]
+    requirement = {"resources": ["cpu"], "changeRequirement": "TargetHigherThanRequests"}
+    update = {"updateMode": "Initial", "minReplicas": 2, "evictionRequirements": [requirement], "later": 1}
+    object_ = vpa("Initial", updatePolicy=update, resourcePolicy={"containerPolicies": policies})
+    whole.facts.vpas = {object_.target: vpa_orders(object_, VpaSurroundings())}
+    found = applies(whole)
+    assert found["mode"] == {"value": "enforce", "source": "VPA shop/web (new pods alone)"}
+    assert found["policy"]["source"] == "ConfigMap plimsoll/plimsoll, rule 2"
+    told = {one["name"]: (one["value"], one["source"]) for one in found["bounds"]}
+    assert told["container-policies"] == ('[{"containerName":"app","maxAllowed":{"cpu":"2000m"}}]', "VPA shop/web")
+    assert told["min-replicas"] == ("2", "VPA shop/web")
+    assert told["eviction-requirement"] == ("TargetHigherThanRequests of cpu", "VPA shop/web")
+    assert told["not honoured"] == ("updatePolicy.later is not honoured", "VPA shop/web")
     annotations = {"plimsoll.dev/mode": "off", "plimsoll.dev/max-cpu": "2", "other": "x"}
     whole.facts.namespaces["shop"] = Namespace(name="shop", annotations=annotations)
     found = applies(whole)

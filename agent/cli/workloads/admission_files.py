@@ -92,6 +92,25 @@ def load_nodes(path: Path) -> dict[str, NodeAmounts]:
     return allocatable
 
 
+def items_of(path: Path, kind: str, allowed: str) -> list[object]:
+    """Read the objects of one kind in what ``kubectl get KIND -o json`` (or ``-o yaml``) prints; there may be none."""
+    found: list[object] = []
+    try:
+        documents = _documents(path)
+        if not documents:
+            raise AdmissionFilesError(f"{called(path)}: nothing in it; allowed: {allowed}")
+        for index, document in enumerate(documents):
+            top = Reader(document, f"document {index + 1}")
+            items = member(document, "items")
+            for item in items if isinstance(items, list) else [document]:
+                if member(item, "kind") != kind:
+                    raise top.error("kind", member(item, "kind"), allowed)
+                found.append(item)
+    except ConvertError as error:
+        raise AdmissionFilesError(f"{called(path)}: {error}") from error
+    return found
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownContainer:
     """What a file knows of one container of a workload."""

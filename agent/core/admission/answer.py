@@ -109,6 +109,8 @@ class AdmissionFacts:
     """The cluster is paused."""
     rule: Mapping[str, str] = field(default_factory=dict)
     """What the cluster's rules order for the workload (``orders.cluster_rules``), by annotation."""
+    autoscaler: Mapping[str, str] = field(default_factory=dict)
+    """What a VerticalPodAutoscaler of ours orders for it (``autoscalers.vpa_orders``), by annotation."""
     room: NodeAmounts | None = None
     """What the node can allocate that the pod is bound for, else the most that any node can of each resource: a pod
     that asks for more is never run. ``NOT_KNOWN`` = no node says; None = there is no cluster to ask."""

@@ -17,6 +17,7 @@ from agent.core.admission.sizes import ContainerSide, SizingRules
 from agent.core.cluster.pod import ContainerKind, Pod
 from agent.core.cluster.resource import Resource
 from agent.core.history.start_figures import LEAST_STARTS, LearntStart
+from agent.core.orders.container_policies import ContainerPolicies
 from agent.core.orders.startup_boost import LEAST_LEARNT_RATIO, StartupBoost
 from agent.core.plan.given_boost import GivenBoost
 from agent.core.plan.pod_change import Change, Setting
@@ -51,6 +52,8 @@ class BoostGrounds:
     facts: AdmissionFacts
     rules: SizingRules
     starts: Starts
+    policies: ContainerPolicies
+    """What somebody ordered for single containers."""
     is_run: bool = False
     """The pod ends by itself: no agent resizes it, so none would take the boost back."""
 
@@ -150,15 +153,19 @@ def _boosted(draft: Draft, order: StartupBoost, grounds: BoostGrounds) -> Draft:
     if side.request is None or not _may_be_boosted(draft, order):
         return draft
     learnt = grounds.starts(draft.container.name) if order.is_learnt else None
+    policy = grounds.policies.of(draft.container.name)
+    is_limit_kept = order.is_limit_kept or policy.are_limits_kept
+    if policy.is_off or (is_limit_kept and order.is_request_kept):
+        return draft
     request = order.boosted_millicores(side.request, None if learnt is None else learnt.cpu_millicores)
     if grounds.rules.is_guaranteed and request > side.request and request % _WHOLE_CORE == 0:
         request -= 1
     twin = draft.copied()
     raised = twin.sides[Resource.CPU]
-    if side.limit is not None and not order.is_limit_kept:
+    if side.limit is not None and not is_limit_kept:
         raised.limit = side.limit * request // side.request
     if not order.is_request_kept:
-        raised.request = _below(request, side) if order.is_limit_kept else request
+        raised.request = _below(request, side) if is_limit_kept else request
     return twin
 
 

@@ -50,6 +50,7 @@ from agent.core.cluster.workload import DAEMON_SET_KIND, RUN_KINDS, Workload, wo
 from agent.core.history.start_figures import LearntStart
 from agent.core.machine.pod_limits import PodLimitHeld, PodLimitsOrder
 from agent.core.orders.annotations import POD_LIMITS
+from agent.core.orders.container_policies import NO_POLICY
 from agent.core.orders.order import Orders, RunningJobs
 from agent.core.orders.plan_options import DaemonSetGrowth
 from agent.core.orders.policy_options import ControlledResources, ControlledValues, PolicyName
@@ -105,10 +106,16 @@ def admit(
     left = _left_alone(pod, facts, orders, workload, settings, now_unix_seconds)
     rules = _rules(pod, facts, orders, workload, settings)
     blanks = _drafts(pod, estimates if left is None else None, orders, settings)
-    drafts, resources, pod_limits = _sized(pod, facts, rules, order, blanks)
+    drafts, resources, pod_limits = _sized(pod, facts, rules, order, blanks, orders, settings)
     boosting = Boosting(drafts=drafts)
     if left is None and resources is None:
-        known = BoostGrounds(facts=facts, rules=rules, starts=starts, is_run=workload.kind in RUN_KINDS)
+        known = BoostGrounds(
+            facts=facts,
+            rules=rules,
+            starts=starts,
+            policies=orders.container_policies,
+            is_run=workload.kind in RUN_KINDS,
+        )
         boosting = with_boost(pod, drafts, orders.startup_boost, known, now_unix_seconds=now_unix_seconds)
     drafts = [draft.on(stated) for draft, stated in zip(boosting.drafts, shown.sized_containers(), strict=True)]
     answer = replace(
@@ -173,6 +180,7 @@ def _orders(pod: Pod, facts: AdmissionFacts, settings: AdmissionSettings) -> Ord
         recommend_policy=settings.policy,
         plan=settings.plan,
         rule=facts.rule,
+        autoscaler=facts.autoscaler,
     )
 
 
@@ -288,7 +296,13 @@ def _held(
 
 
 def _sized(
-    pod: Pod, facts: AdmissionFacts, rules: SizingRules, order: PodLimitsOrder | None, drafts: list[Draft]
+    pod: Pod,
+    facts: AdmissionFacts,
+    rules: SizingRules,
+    order: PodLimitsOrder | None,
+    drafts: list[Draft],
+    orders: Orders,
+    settings: AdmissionSettings,
 ) -> tuple[list[Draft], Requirements | None, str]:
     """Size and fit all containers, with the limits that the pod asks for as a whole, else without.
 
@@ -298,22 +312,37 @@ def _sized(
     pod_limits = order_words(order)
     if budget is not None:
         tried = [draft.copied() for draft in drafts]
-        _size(tried, replace(rules, budget=limits_of(budget)))
+        _size(tried, replace(rules, budget=limits_of(budget)), orders, settings)
         _fit(pod, tried, facts, budget)
         resources = budget_resources(pod, tried, budget)
         reason = why_not(pod, tried, resources, facts)
         if reason is None:
             return tried, resources, "; ".join(filter(None, (SET, class_words(pod, resources))))
         pod_limits = f"{NOT_SET}: {reason}"
-    _size(drafts, rules)
+    _size(drafts, rules, orders, settings)
     _fit(pod, drafts, facts, None)
     return drafts, None, pod_limits
 
 
-def _size(drafts: Sequence[Draft], rules: SizingRules) -> None:
+def _size(drafts: Sequence[Draft], rules: SizingRules, orders: Orders, settings: AdmissionSettings) -> None:
     for draft in drafts:
         if isinstance(draft.estimate, Estimate):
-            size_container(draft.sides, draft.estimate, rules)
+            size_container(draft.sides, draft.estimate, _rules_for(draft.container.name, rules, orders, settings))
+
+
+def _rules_for(container: str, rules: SizingRules, orders: Orders, settings: AdmissionSettings) -> SizingRules:
+    """Return the rules for one container: those of its pod, unless something is ordered for it alone."""
+    policy = orders.container_policies.of(container)
+    if policy is NO_POLICY:
+        return rules
+    ordered = {resource: orders.bounds_of(container, resource) for resource in Resource}
+    edges = {Resource.CPU: cpu_edges(settings.bounds), Resource.MEMORY: memory_edges(settings.bounds)}
+    return replace(
+        rules,
+        edges={resource: edges[resource].narrowed(*ordered[resource]) for resource in Resource},
+        ordered=ordered,
+        policy=policy,
+    )
 
 
 def _fit(pod: Pod, drafts: Sequence[Draft], facts: AdmissionFacts, budget: Requirements | None) -> None:

@@ -17,6 +17,7 @@ from agent.core.admission.options import AdmissionOptions
 from agent.core.cluster.pod import Container
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.runtime_profile import RuntimeProfile
+from agent.core.orders.container_policies import NO_POLICY, ContainerPolicy
 from agent.core.plan.container_sizing import MOST, Edges, bounded, limit_within, pair
 from agent.core.plan.pod_change import Setting
 from agent.core.recommender.policy import LimitRule
@@ -105,6 +106,8 @@ class SizingRules:
     allowed: Mapping[Resource, Allowed] = field(default_factory=dict)
     budget: Mapping[Resource, int] = field(default_factory=dict)
     """Limit of the pod as a whole, which no container's limit may pass and which takes the place of a first one."""
+    policy: ContainerPolicy = NO_POLICY
+    """What is ordered for the one container that is sized."""
 
 
 def sides_of(container: Container) -> dict[Resource, ContainerSide]:
@@ -128,33 +131,43 @@ def sides_of(container: Container) -> dict[Resource, ContainerSide]:
 def size_container(sides: Mapping[Resource, ContainerSide], estimate: Estimate, rules: SizingRules) -> None:
     """Size both resources of a container, each by itself."""
     is_strict = rules.is_daemon and not (rules.grows_daemons and estimate.source is not EstimateSource.WORKLOAD)
-    for resource, wanted in ((Resource.CPU, _cpu_wish(estimate)), (Resource.MEMORY, _memory_wish(estimate))):
+    for resource, wanted in (
+        (Resource.CPU, cpu_wish(estimate)),
+        (Resource.MEMORY, memory_wish(estimate, rules.policy)),
+    ):
         side = sides[resource]
         if side.request_before is None and side.limit_before is None:
             continue
         if resource in rules.held:
             side.note(Setting.REQUEST, *rules.held[resource])
+        elif not rules.policy.sizes(resource):
+            side.note(Setting.REQUEST, Left.NOT_APPLIED)
         elif wanted is None:
             side.note(Setting.REQUEST, Left.NO_FIGURE)
         else:
             _size(side, min(wanted, MOST), estimate, rules, is_strict=is_strict)
 
 
-def _cpu_wish(estimate: Estimate) -> int | None:
+def cpu_wish(estimate: Estimate) -> int | None:
     """Return the predicted peak, else the largest seen; never below the base. None = nothing is known."""
     asked = estimate.cpu_max_millicores if estimate.cpu_request_millicores is None else estimate.cpu_request_millicores
     return None if asked is None else max(asked, estimate.cpu_base_millicores or 0)
 
 
-def _memory_wish(estimate: Estimate) -> int | None:
-    """Return the same of memory; never below what was too little at a kill."""
+def memory_wish(estimate: Estimate, policy: ContainerPolicy = NO_POLICY) -> int | None:
+    """Return the same of memory; never below what was too little at a kill, and what its policy adds to that."""
     asked = estimate.memory_max_bytes if estimate.memory_request_bytes is None else estimate.memory_request_bytes
-    known = [amount for amount in (asked, estimate.oom_memory_bytes) if amount is not None]
+    killed = estimate.oom_memory_bytes
+    needed = None if killed is None else policy.after_kill_bytes(killed)
+    known = [amount for amount in (asked, needed) if amount is not None]
     return max(*known, estimate.memory_base_bytes or 0) if known else None
 
 
 def _size(side: ContainerSide, wanted: int, estimate: Estimate, rules: SizingRules, *, is_strict: bool) -> None:
     amount = _with_heap(side, wanted, bounded(wanted, rules.edges[side.resource]), rules)
+    if rules.is_guaranteed and rules.policy.are_limits_kept:
+        side.note(Setting.REQUEST, Left.QOS)  # the request alone may not part from its limit
+        return
     if rules.is_guaranteed:
         _size_pair(side, amount, estimate, rules, is_strict=is_strict)
         return
@@ -164,7 +177,9 @@ def _size(side: ContainerSide, wanted: int, estimate: Estimate, rules: SizingRul
         side.note(Setting.REQUEST, Left.DAEMON_SET)
     else:
         side.request = _request(side, amount, rules)
-    if rules.limit_rule is LimitRule.NEEDED and side.resource is Resource.MEMORY:
+    if rules.policy.are_limits_kept:
+        _stay_below_limit(side, rules)
+    elif rules.limit_rule is LimitRule.NEEDED and side.resource is Resource.MEMORY:
         _raise_needed_limit(side, estimate, rules)
     elif rules.limit_rule is not LimitRule.RAISE:
         _move_limit(side, estimate, rules)

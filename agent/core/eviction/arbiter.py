@@ -17,6 +17,7 @@ from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import CPU, MEMORY, SYSTEM_CRITICAL_PRIORITY, Pod, QosClass
 from agent.core.cluster.qos import pod_qos_class
 from agent.core.cluster.resource import Resource
+from agent.core.cluster.vpa import Direction, EvictionRequirement
 from agent.core.cluster.workload import DAEMON_SET_KIND, Workload, workload_of
 from agent.core.eviction.options import ArbiterOptions
 from agent.core.eviction.proposal import Proposal, Reason, Ruling
@@ -70,6 +71,14 @@ class Owner:
     frozen: FrozenAxes
     left_alone_for: str | None
     """``VerticalPodAutoscaler shop/web``; None = nobody else sets its requests."""
+    autoscaler: str = ""
+    """``VPA shop/web`` of ours, which says the two below; empty = there is none."""
+    running: int | None = None
+    """Pods of the workload that run; None = not known."""
+    min_replicas: int | None = None
+    """With fewer that run nobody is evicted; None = as ``arbiter.singleReplicas`` and the share say."""
+    requirements: tuple[EvictionRequirement, ...] = ()
+    """All must hold of a pod that is evicted."""
 
 
 def first_look(
@@ -137,6 +146,33 @@ def gain_ruling(proposal: Proposal, pod: Pod, replacement: Pod) -> Ruling | None
     return Ruling(reason=Reason.NOT_MORE, detail=detail)
 
 
+def requirements_ruling(owner: Owner, pod: Pod, targets: Mapping[Resource, Pod | Ruling]) -> Ruling | None:
+    """Refuse an eviction that an autoscaler's object does not want; None = all that it requires holds.
+
+    Source:
+        ``scaling_direction_pod_eviction_admission.go`` of VPA's updater: all entries, in each of them one resource.
+
+    Args:
+        owner: What the object says.
+        pod: As it runs.
+        targets: By resource, the pod with the requests that its replacement would have, or why these are not known.
+    """
+    for requirement in owner.requirements:
+        if not any(_stands(pod, targets.get(resource), resource, requirement) for resource in requirement.resources):
+            wanted = ", ".join(requirement.resources) or "no resource"
+            detail = f"{owner.autoscaler} wants {requirement.direction} of {wanted}, which does not hold"
+            return Ruling(reason=Reason.NO_EVICTION, detail=detail)
+    return None
+
+
+def _stands(pod: Pod, replacement: Pod | Ruling | None, resource: Resource, requirement: EvictionRequirement) -> bool:
+    if replacement is None or isinstance(replacement, Ruling):
+        return False
+    name = CPU if resource is Resource.CPU else MEMORY
+    now, then = pod_requests(pod, _COUNTED_NOW).get(name, 0), pod_requests(replacement).get(name, 0)
+    return then > now if requirement.direction is Direction.HIGHER else then < now
+
+
 def _by_namespace(namespace: str, rules: ArbiterRules) -> Ruling | None:
     if is_excluded(namespace, rules.act):
         return Ruling(reason=Reason.PROTECTED, detail=f"namespace {namespace} is in act.excludedNamespaces")
@@ -156,6 +192,10 @@ def _by_workload(workload: Workload, proposal: Proposal, owner: Owner, rules: Ar
         return Ruling(reason=Reason.NOT_APPLIED, detail=f"bounds.controlledResources leaves {resource} out")
     if owner.left_alone_for is not None:
         return Ruling(reason=Reason.VPA, detail=f"{owner.left_alone_for} sets its requests")
+    if owner.min_replicas is not None and (owner.running is None or owner.running < owner.min_replicas):
+        has = "an unknown number" if owner.running is None else str(owner.running)
+        detail = f"{owner.autoscaler} wants {owner.min_replicas} pods that run (minReplicas); {has} do"
+        return Ruling(reason=Reason.NO_EVICTION, detail=detail)
     frozen_for = owner.frozen.cpu_for if resource is Resource.CPU else owner.frozen.memory_for
     if frozen_for is not None:
         return Ruling(reason=Reason.HPA, detail=f"{frozen_for} scales on {resource}: requests stay as they are")

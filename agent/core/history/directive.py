@@ -31,6 +31,20 @@ class ContainerDirective:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AutoscalerDirective:
+    """What a VerticalPodAutoscaler of the recommender ``plimsoll`` orders; each as the annotation would say it."""
+
+    name: str
+    """``VPA shop/web``."""
+    mode: str | None = None
+    """None = nothing said; so for the others."""
+    eviction_ranking: str | None = None
+    container_policies: str | None = None
+    """JSON (``orders.container_policies``)."""
+    startup_boost: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WorkloadDirective:
     """What holds for one workload on the node."""
 
@@ -49,6 +63,8 @@ class WorkloadDirective:
     containers: tuple[ContainerDirective, ...] = ()
     startup_boost: str | None = None
     """By the cluster's rules, as ``plimsoll.dev/startup-boost`` would say it; None = nothing said."""
+    autoscaler: AutoscalerDirective | None = None
+    """None = there is none of ours, or it orders nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,14 @@ from dataclasses import dataclass, replace
 from typing import Final, NoReturn, TypeVar
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.directive import HOURS, ContainerDirective, Directives, WorkloadDirective
+from agent.core.history.directive import (
+    HOURS,
+    AutoscalerDirective,
+    ContainerDirective,
+    Directives,
+    WorkloadDirective,
+)
+from agent.core.orders.container_policies import LONGEST_POLICIES
 
 MOST_WORKLOADS: Final = 5000
 """Of one node, which has some hundred pods; of more only those that are restrained are kept."""
@@ -103,6 +110,7 @@ def _workload_to_json(one: WorkloadDirective) -> dict[str, object]:
         "mode": one.mode,
         "policy": one.policy,
         **({} if one.startup_boost is None else {"startupBoost": one.startup_boost}),
+        **({} if one.autoscaler is None else {"autoscaler": _autoscaler_to_json(one.autoscaler)}),
         "leftAloneFor": one.left_alone_for,
         "cpuFrozenFor": one.cpu_frozen_for,
         "memoryFrozenFor": one.memory_frozen_for,
@@ -120,6 +128,16 @@ def _workload_to_json(one: WorkloadDirective) -> dict[str, object]:
             for container in one.containers
         ],
     }
+
+
+def _autoscaler_to_json(one: AutoscalerDirective) -> dict[str, object]:
+    stated = {
+        "mode": one.mode,
+        "evictionRanking": one.eviction_ranking,
+        "containerPolicies": one.container_policies,
+        "startupBoost": one.startup_boost,
+    }
+    return {"name": one.name, **{key: text for key, text in stated.items() if text is not None}}
 
 
 @dataclass(slots=True)
@@ -161,12 +179,31 @@ def _restraints(value: object, left_out: _LeftOut) -> tuple[Mapping[str, object]
         cpu_frozen_for=restraint("cpuFrozenFor"),
         memory_frozen_for=restraint("memoryFrozenFor"),
         stop_shrinking_seconds=left_out.unless(lambda: _seconds_or_none(body, "stopShrinkingSeconds", ""), None),
+        autoscaler=None if body.get("autoscaler") is None else _autoscaler(body["autoscaler"], left_out),
+    )
+
+
+def _autoscaler(value: object, left_out: _LeftOut) -> AutoscalerDirective:
+    """Read what an autoscaler's object orders; what is not understood of it is no order that anybody understands."""
+    unknown: Mapping[str, object] = {"name": _NOT_UNDERSTOOD, "mode": _NOT_UNDERSTOOD}
+    body = left_out.unless(lambda: _object(value, "autoscaler"), unknown)
+
+    def order(key: str, longest: int = LONGEST_TEXT) -> str | None:
+        otherwise: str | None = _NOT_UNDERSTOOD
+        return left_out.unless(lambda: _text_or_none(body, key, "autoscaler", longest), otherwise)
+
+    return AutoscalerDirective(
+        name=order("name") or _NOT_UNDERSTOOD,
+        mode=order("mode"),
+        eviction_ranking=order("evictionRanking"),
+        container_policies=order("containerPolicies", LONGEST_POLICIES),
+        startup_boost=left_out.unless(lambda: _text_or_none(body, "startupBoost", "autoscaler"), None),
     )
 
 
 def is_restraint(one: WorkloadDirective) -> bool:
     """Return whether leaving this workload out would let happen what must not."""
-    said = (one.mode, one.policy, one.left_alone_for, one.cpu_frozen_for, one.memory_frozen_for)
+    said = (one.mode, one.policy, one.left_alone_for, one.cpu_frozen_for, one.memory_frozen_for, one.autoscaler)
     return one.stop_shrinking_seconds is not None or any(word is not None for word in said)
 
 
@@ -219,15 +256,15 @@ def _hours(body: Mapping[str, object], key: str) -> tuple[int | None, ...]:
     return tuple(_amount_or_none(item, key) for item in value)
 
 
-def _text(body: Mapping[str, object], key: str, place: str) -> str:
+def _text(body: Mapping[str, object], key: str, place: str, longest: int = LONGEST_TEXT) -> str:
     value = body.get(key)
-    if not isinstance(value, str) or not value or len(value) > LONGEST_TEXT:
-        _refuse(f"{place}.{key}", value, f"text of 1 to {LONGEST_TEXT} characters")
+    if not isinstance(value, str) or not value or len(value) > longest:
+        _refuse(f"{place}.{key}", value, f"text of 1 to {longest} characters")
     return value
 
 
-def _text_or_none(body: Mapping[str, object], key: str, place: str) -> str | None:
-    return None if body.get(key) is None else _text(body, key, place)
+def _text_or_none(body: Mapping[str, object], key: str, place: str, longest: int = LONGEST_TEXT) -> str | None:
+    return None if body.get(key) is None else _text(body, key, place, longest)
 
 
 def _amount_or_none(value: object, place: str) -> int | None:

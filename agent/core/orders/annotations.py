@@ -13,6 +13,12 @@ from agent.core.cluster.pod import Pod
 from agent.core.cluster.runtime_profile import LanguageRuntime
 from agent.core.numbers.quantity import QuantityError, parse_quantity
 from agent.core.numbers.units import INT64_MAX, MIB, NANOS_PER_MILLI, NANOS_PER_UNIT, to_millis, to_units
+from agent.core.orders.container_policies import (
+    CONTAINER_POLICIES_ALLOWED,
+    ContainerPolicies,
+    ContainerPoliciesError,
+    parse_container_policies,
+)
 from agent.core.orders.order import Mode, Ranking, RunningJobs
 from agent.core.orders.policy_options import PolicyName
 from agent.core.orders.startup_boost import (
@@ -33,6 +39,8 @@ MIN_MEMORY: Final = f"{PREFIX}min-memory"
 MAX_MEMORY: Final = f"{PREFIX}max-memory"
 ALLOW_RESTART: Final = f"{PREFIX}allow-restart"
 GUARANTEED: Final = f"{PREFIX}guaranteed"
+CONTAINER_POLICIES: Final = f"{PREFIX}container-policies"
+"""How containers are sized one by one, JSON; read by ``container_policies``."""
 POD_LIMITS: Final = f"{PREFIX}pod-limits"
 """JSON; read by ``pod_limits``."""
 RUNTIME: Final = f"{PREFIX}runtime"
@@ -61,6 +69,7 @@ KNOWN: Final = frozenset(
         MAX_MEMORY,
         ALLOW_RESTART,
         GUARANTEED,
+        CONTAINER_POLICIES,
         POD_LIMITS,
         RUNTIME,
         JOBS,
@@ -167,6 +176,14 @@ def runtime_ordered(annotations: Mapping[str, str], container: str) -> LanguageR
     except ValueNotAllowed:
         return None  # the pod is off for it: ``resolution`` says so
     return runtimes.get(container, runtimes.get(""))
+
+
+def container_policies_from(value: str) -> ContainerPolicies:
+    """Read how containers are sized one by one."""
+    try:
+        return parse_container_policies(value)
+    except ContainerPoliciesError as error:
+        raise ValueNotAllowed(f"{error}; allowed: {CONTAINER_POLICIES_ALLOWED}") from None
 
 
 def startup_boost_from(value: str) -> StartupBoost | None:

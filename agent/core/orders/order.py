@@ -1,7 +1,8 @@
 """What people have ordered for a pod: mode, policy, ranking, bounds; and from where each order comes. Core, pure.
 
 An order stands in the pod's annotations, else in those of its namespace, else, a mode, in its namespace's label, else
-in the cluster's rules, else in the configuration. The agent and the webhook read them through this one code. Names and
+in a VerticalPodAutoscaler of the recommender ``plimsoll``, else in the cluster's rules, else in the configuration. The
+agent and the webhook read them through this one code. Names and
 values are listed in ``annotations``.
 """
 
@@ -10,7 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
+from agent.core.cluster.resource import Resource
 from agent.core.numbers.later_field import LATER
+from agent.core.orders.container_policies import ContainerPolicies
 from agent.core.orders.policy_options import PolicyName
 from agent.core.orders.startup_boost import StartupBoost
 
@@ -52,6 +55,8 @@ class OrderSource(StrEnum):
     """Flags of its containers' runtimes: a fault of them alone."""
     NAMESPACE = "namespace annotation"
     NAMESPACE_LABEL = "namespace label"
+    AUTOSCALER = "VPA object"
+    """A VerticalPodAutoscaler of the recommender ``plimsoll``, told by the webhook."""
     CLUSTER = "cluster rule"
     """Of the ConfigMap, told by the webhook."""
     CONFIGURATION = "configuration"
@@ -101,3 +106,21 @@ class Orders:
     startup_boost: StartupBoost | None = field(default=None, metadata=LATER)
     """More CPU while its containers start; None = nobody asks for it."""
     startup_boost_source: OrderSource = field(default=OrderSource.CONFIGURATION, metadata=LATER)
+    container_policies: ContainerPolicies = field(default_factory=ContainerPolicies, metadata=LATER)
+    """How containers are sized one by one; what they leave open is as the bounds above say."""
+    container_policies_source: OrderSource = field(default=OrderSource.CONFIGURATION, metadata=LATER)
+
+    def bounds_of(self, container: str, resource: Resource) -> tuple[int | None, int | None]:
+        """Return the least and the most request of a container that are ordered, millicores or bytes; None = none is.
+
+        What an annotation says of all containers wins over what an object or a rule says of one.
+        """
+        is_cpu = resource is Resource.CPU
+        least = self.min_cpu_millicores if is_cpu else self.min_memory_bytes
+        most = self.max_cpu_millicores if is_cpu else self.max_memory_bytes
+        if not self.container_policies.policies:
+            return least, most
+        own_least, own_most = self.container_policies.of(container).edges(resource)
+        if self.container_policies_source in (OrderSource.POD, OrderSource.NAMESPACE):
+            return (least if own_least is None else own_least), (most if own_most is None else own_most)
+        return (own_least if least is None else least), (own_most if most is None else most)

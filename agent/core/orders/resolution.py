@@ -1,8 +1,8 @@
 """From annotations and configuration to what holds for a pod. Core, pure.
 
-An order stands in the pod's annotations, else in its namespace's, else, a mode, in its namespace's label, else in the
-cluster's rules, else in the configuration. One that is not understood makes the pod ``off``: what somebody wished for
-it is not known, so nothing is done. An order that another overrides is not looked at.
+An order stands in the pod's annotations, else in its namespace's, else, a mode, in its namespace's label, else in a
+VerticalPodAutoscaler, else in the cluster's rules, else in the configuration. One that is not understood makes the pod
+``off``: what somebody wished for it is not known, so nothing is done. An order that another overrides is not looked at.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from agent.core.cluster.pod import Pod
 from agent.core.cluster.workload import DAEMON_SET_KIND, RUN_KINDS, workload_of
 from agent.core.orders import annotations as names
 from agent.core.orders.annotations import ValueNotAllowed
+from agent.core.orders.container_policies import NO_POLICIES
 from agent.core.orders.order import Fault, Mode, Orders, OrderSource, Ranking, RunningJobs
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.pod_limits import POD_LIMITS_ALLOWED, PodLimitsError, parse_pod_limits
@@ -36,6 +37,7 @@ def orders_of(
     plan: PlanOptions,
     replicas: int | None = None,
     rule: Mapping[str, str] = _NOTHING,
+    autoscaler: Mapping[str, str] = _NOTHING,
 ) -> Orders:
     """Return what holds for a pod.
 
@@ -45,8 +47,9 @@ def orders_of(
         plan: Whether Guaranteed pods are sized.
         replicas: Of its workload; None = not known, as on a node without a webhook, which sees its own pods only.
         rule: What the cluster's rules order for its workload (``cluster_rules.rule_of``), by annotation.
+        autoscaler: What a VerticalPodAutoscaler of ours orders for it (``autoscalers.vpa_orders``), by annotation.
     """
-    reading = _Reading(pod, namespace, rule)
+    reading = _Reading(pod, namespace, rule, autoscaler)
     mode, mode_source = reading.take(names.MODE, names.mode_from, act.mode)
     policy, policy_source = reading.take(names.POLICY, names.policy_from, recommend_policy)
     ranking, ranking_source = _ranking(pod, reading, replicas)
@@ -58,6 +61,9 @@ def orders_of(
     is_guaranteed_allowed, _ = reading.take(names.GUARANTEED, names.flag_from, default=plan.guaranteed)
     jobs, _ = reading.take(names.JOBS, names.jobs_from, RunningJobs.KEEP)
     startup_boost, startup_boost_source = reading.take(names.STARTUP_BOOST, names.startup_boost_from, None)
+    container_policies, container_policies_source = reading.take(
+        names.CONTAINER_POLICIES, names.container_policies_from, NO_POLICIES
+    )
     reading.check_pod_limits(pod)
     reading.check_runtimes(pod)
     if reading.faults and (mode is not Mode.OFF or reading.faults[0].source is not OrderSource.SPEC):
@@ -81,6 +87,8 @@ def orders_of(
         jobs=jobs,
         startup_boost=startup_boost,
         startup_boost_source=startup_boost_source,
+        container_policies=container_policies,
+        container_policies_source=container_policies_source,
     )
 
 
@@ -126,11 +134,14 @@ def _ranking(pod: Pod, reading: _Reading, replicas: int | None) -> tuple[Ranking
 class _Reading:
     """Takes orders from where they stand, and keeps the faults."""
 
-    def __init__(self, pod: Pod, namespace: Namespace | None, rule: Mapping[str, str]) -> None:
+    def __init__(
+        self, pod: Pod, namespace: Namespace | None, rule: Mapping[str, str], autoscaler: Mapping[str, str]
+    ) -> None:
         self._places = (
             (OrderSource.POD, pod.annotations),
             (OrderSource.NAMESPACE, namespace.annotations if namespace is not None else _NOTHING),
             (OrderSource.NAMESPACE_LABEL, labelled(namespace)),
+            (OrderSource.AUTOSCALER, autoscaler),
             (OrderSource.CLUSTER, rule),
         )
         self.faults: list[Fault] = []

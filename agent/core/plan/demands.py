@@ -97,6 +97,7 @@ def demands(
             plan=settings.plan,
             replicas=directed.replicas(workload),
             rule=directed.rule(workload),
+            autoscaler=directed.autoscaler(workload),
         )
         if as_enforced and orders.mode is Mode.RECOMMEND:
             orders = replace(orders, mode=Mode.ENFORCE)
@@ -112,7 +113,7 @@ def demands(
             by_cluster=directed.reserved(workload),
         )
         frozen = directed.frozen(workload)
-        most_limit_bytes = _most_limit_bytes(state, orders, settings.bounds)
+        shared_limit_bytes = _most_limit_bytes(state, orders, settings.bounds, "")
         containers = tuple(
             _container_demand(
                 pod,
@@ -123,7 +124,11 @@ def demands(
                 settings.bounds,
                 settings.plan,
                 state.node,
-                most_limit_bytes=_stated_limit(container) if limit_held(workload, container.name) else most_limit_bytes,
+                most_limit_bytes=_stated_limit(container)
+                if limit_held(workload, container.name)
+                else _most_limit_bytes(state, orders, settings.bounds, container.name)
+                if orders.container_policies.policies
+                else shared_limit_bytes,
                 calm_falls=calm_falls,
             )
             for container in (*(container for container in pod.init_containers if _runs_on(container)), *pod.containers)
@@ -331,12 +336,13 @@ def _limit(advised: int | None, stated: int | None, urgent: int | None, most: in
     return min(wished, max(most, stated))
 
 
-def _most_limit_bytes(state: NodeState, orders: Orders, bounds: BoundsOptions) -> int | None:
-    """Return the most that a memory limit may be raised to: what was ordered for the pod, else what the node has.
+def _most_limit_bytes(state: NodeState, orders: Orders, bounds: BoundsOptions, container: str) -> int | None:
+    """Return the most that a memory limit may be raised to: what was ordered for it, else what the node has.
 
     A limit costs no room, so nothing else would stop one that follows a leak; past the node's memory it is none.
     """
-    ordered = orders.max_memory_bytes if orders.max_memory_bytes is not None else bounds.max_memory_bytes
+    most = orders.bounds_of(container, Resource.MEMORY)[1]
+    ordered = most if most is not None else bounds.max_memory_bytes
     allocatable = state.node.allocatable_memory_bytes if state.node is not None else None
     known = [amount for amount in (ordered, allocatable) if amount is not None]
     return min(known, default=None)

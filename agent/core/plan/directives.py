@@ -4,7 +4,8 @@ How long words are believed without being said again:
 
 - what **restrains** (left alone for a VPA, frozen for an HPA, a pause, a mode of off or recommend) holds until told
   otherwise: an HPA does not end because the webhook is away;
-- what **lets** (mode enforce by the cluster's rules) holds for a day, then the agent's own settings do;
+- what **lets** (mode enforce by the cluster's rules or a VerticalPodAutoscaler) holds for a day, then the agent's own
+  settings do;
 - peaks and out-of-memory figures of other nodes are of seven days, and are believed as long;
 - a stop of shrinking ends with its own time, counted from when it was told.
 """
@@ -17,7 +18,7 @@ from typing import Final
 
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
-from agent.core.history.directive import ContainerDirective, Directives, WorkloadDirective
+from agent.core.history.directive import AutoscalerDirective, ContainerDirective, Directives, WorkloadDirective
 from agent.core.orders import annotations as names
 from agent.core.orders.order import Mode
 from agent.core.plan.demand import Reserved
@@ -64,6 +65,21 @@ class Directed:
         if directive.startup_boost is not None:
             rule[names.STARTUP_BOOST] = directive.startup_boost
         return rule
+
+    def autoscaler(self, workload: Workload) -> Mapping[str, str]:
+        """Return what a VerticalPodAutoscaler of ours orders, by the annotation that would order the same."""
+        directive = self.by_workload.get(workload)
+        if directive is None or directive.autoscaler is None:
+            return _NO_ORDERS
+        told = directive.autoscaler
+        is_mode_old = told.mode is not None and self.is_stale and told.mode.strip() == _ENFORCE
+        orders = {
+            names.MODE: None if is_mode_old else told.mode,
+            names.EVICTION_RANKING: told.eviction_ranking,
+            names.CONTAINER_POLICIES: told.container_policies,
+            names.STARTUP_BOOST: told.startup_boost,
+        }
+        return {key: text for key, text in orders.items() if text is not None}
 
     def reserved(self, workload: Workload) -> Reserved | None:
         """Return why a workload is left alone by what the cluster knows; None = it is not."""
@@ -120,8 +136,13 @@ class Directed:
         left_seconds = self.shrink_barred_seconds(workload)
         if left_seconds is not None:
             sentences.append(f"only upward for another {_span(left_seconds)}: an out-of-memory kill on some node")
+        if directive.autoscaler is not None and (said := sorted(_said(directive.autoscaler))):
+            sentences.append(f"{directive.autoscaler.name} orders {', '.join(said)}")
         if self.is_stale and directive.mode is not None and names.MODE not in self.rule(workload):
             sentences.append(f"mode {directive.mode} of the cluster's rules no longer counts: not said for a day")
+        ordered = None if directive.autoscaler is None else directive.autoscaler.mode
+        if ordered is not None and names.MODE not in self.autoscaler(workload):
+            sentences.append(f"its mode {ordered} no longer counts: not said for a day")
         return tuple(sentences)
 
 
@@ -132,6 +153,16 @@ NOTHING_TOLD: Final = Directed()
 def by_workload(directives: Directives) -> Mapping[Workload, WorkloadDirective]:
     """Index directives; of two for one workload the first counts."""
     return {directive.workload: directive for directive in reversed(directives.workloads)}
+
+
+def _said(told: AutoscalerDirective) -> tuple[str, ...]:
+    """Return what an object orders, in words; nothing but the mode and the ranking are short enough to be shown."""
+    return (
+        *([f"mode {told.mode}"] if told.mode is not None else []),
+        *([f"ranking {told.eviction_ranking}"] if told.eviction_ranking is not None else []),
+        *(["container policies"] if told.container_policies is not None else []),
+        *([f"startup boost {told.startup_boost}"] if told.startup_boost is not None else []),
+    )
 
 
 def _span(seconds: float) -> str:

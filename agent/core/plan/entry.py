@@ -45,6 +45,8 @@ class Unit:
     is_capped = False
     """Its limit stays, so its request is planned below that."""
     is_limit_fixed = False
+    edges: Edges | None = None
+    """Its own bounds; None = those of its side."""
     is_limit_raised = False
     """The limit, which cannot be taken away, is put out of the way."""
     is_lifted = False

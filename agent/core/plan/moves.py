@@ -110,7 +110,7 @@ def _wish(
             reason = why_not_lowered(unit.final, _in_use(unit), lowering(entry, unit, rules, is_pressed=is_pressed))
     else:
         reason = _why_not_rise(entry, unit, side.resource, Setting.REQUEST)
-    if reason is None and is_small(before, unit.final, side.edges):
+    if reason is None and is_small(before, unit.final, unit.edges or side.edges):
         reason = Kept.SMALL_CHANGE
         if unit.final < before:
             small.append((side, unit))
@@ -350,7 +350,7 @@ def _grant_part(side: Side, assured: Sequence[int], lowest: int, left: int) -> i
         part = min(wish, side.most_at(place, amounts, lowest + left))
         if part < wish:
             part -= part % side.edges.unit
-        if part > before and not is_small(before, part, side.edges):
+        if part > before and not is_small(before, part, unit.edges or side.edges):
             unit.applied = amounts[place] = part
             unit.kept = None if part == unit.final >= unit.pressing else Kept.NODE_FULL
     return max(0, side.held(amounts) - lowest)
@@ -387,7 +387,7 @@ def _settle_limit(entry: PodEntry, side: Side, unit: Unit, limit: int, rules: Pl
         reason = _why_not_fall(entry, unit)
         if reason is None and side.resource is Resource.MEMORY:
             reason = why_not_lowered(after, _in_use(unit), lowering(entry, unit, rules, is_pressed=is_pressed))
-    if reason is None and not is_needed and is_little(limit, after, side.edges):
+    if reason is None and not is_needed and is_little(limit, after, unit.edges or side.edges):
         reason = Kept.SMALL_CHANGE
     unit.limit_kept = reason
     if reason is None:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 from agent.core.cluster.pod import CPU, MEMORY, ContainerKind, Requirements
 from agent.core.cluster.resource import Resource
 from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT
+from agent.core.orders.container_policies import NO_POLICY
 from agent.core.orders.plan_options import DaemonSetGrowth
 from agent.core.orders.policy_options import PolicyName
 from agent.core.plan.container_sizing import Edges, below_limit, bounded, pair
@@ -63,7 +64,9 @@ def _side(reading: _Reading, resource: Resource, edges: Edges, stated: StatedSid
         fixed = Kept.HPA
     is_restart_allowed = demand.orders.is_restart_allowed
     demands = demand.containers
+    policies = demand.orders.container_policies
     units: list[Unit] = []
+    pod_edges = edges
     side = Side(resource, edges, units, counted, stated.stages, stated.overhead)
     for place, (name, kind, request, limit, restarts, granted) in enumerate(stated.containers):
         known: ContainerDemand | None
@@ -78,6 +81,12 @@ def _side(reading: _Reading, resource: Resource, edges: Edges, stated: StatedSid
             withheld = known.cpu_withheld if is_cpu else known.memory_withheld
         unit = Unit(name, kind, request, limit, wanted, withheld)
         units.append(unit)
+        policy = policies.of(name) if policies.policies else NO_POLICY
+        if policy is not NO_POLICY:
+            rules_edges = reading.rules.cpu if is_cpu else reading.rules.memory
+            edges = unit.edges = rules_edges.narrowed(*demand.orders.bounds_of(name, resource))
+        else:
+            edges = pod_edges
         if granted != request:
             unit.granted = granted or 0
         if wanted is None:
@@ -94,8 +103,11 @@ def _side(reading: _Reading, resource: Resource, edges: Edges, stated: StatedSid
             continue
         if fixed is not None:
             unit.fixed = fixed
+        elif not policy.sizes(resource):
+            unit.fixed = Kept.NOT_APPLIED
         elif restarts and not is_restart_allowed:
             unit.fixed = Kept.RESTART_POLICY
+        unit.is_limit_fixed = policy.are_limits_kept
         boost = demand.boost if is_cpu else None
         is_boosted = boost is not None and any(change.container == name for change in boost.changes)
         if is_boosted:
@@ -185,6 +197,11 @@ def _read(unit: Unit, reading: _Reading, edges: Edges, *, is_cpu: bool) -> None:
         base, lasting, peak, pressing = _levels(demand, edges)
     if limit is not None:
         wish = _limit_wish(demand.limit, limit, reading, edges, is_cpu=is_cpu)
+        if unit.is_limit_fixed:
+            wish = None
+        if unit.is_limit_fixed and request == limit and reading.is_guaranteed:
+            unit.fixed = Kept.QOS  # the request alone may not part from its limit
+            return
         if request == limit and (reading.is_guaranteed or (wish is not None and not is_cpu)):
             unit.is_pair = True
             pressing = peak = bounded(pair(peak, wish), edges)
@@ -196,7 +213,7 @@ def _read(unit: Unit, reading: _Reading, edges: Edges, *, is_cpu: bool) -> None:
             if demand.foreseen_limit is not None:
                 foreseen = _limit_wish(demand.foreseen_limit, limit, reading, edges, is_cpu=is_cpu)
                 unit.limit_wish = max(wish, foreseen or 0)
-        elif is_cpu and is_cpu_limit_raised(reading):
+        elif is_cpu and is_cpu_limit_raised(reading) and not unit.is_limit_fixed:
             unit.limit_wish = reading.rules.allocatable_cpu_millicores
             unit.is_limit_raised = True
         else:

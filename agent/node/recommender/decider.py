@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from agent.core.cluster.resource import Resource
 from agent.core.cluster.unit import UnitIdentity
 from agent.core.history.hour_peaks import HourPeak
 from agent.core.history.minutes import OutOfMemory
@@ -160,7 +161,7 @@ class Decider:
         orders = self._orders_of(identity)
         if orders is None:
             return self._sizing
-        bounds = bounds_by(orders, self._bounds)
+        bounds = bounds_by(orders, self._bounds, identity.container or "")
         if orders.policy is self._policy and bounds is self._bounds:
             return self._sizing
         return UnitSizing(policy=orders.policy, bounds=bounds)
@@ -243,14 +244,19 @@ class Decider:
         )
 
 
-def bounds_by(orders: Orders, bounds: BoundsOptions) -> BoundsOptions:
-    """Return the bounds that hold for a pod: its own where it orders any, else those of the settings."""
-    ordered = {
-        name: value
-        for name in ("min_cpu_millicores", "max_cpu_millicores", "min_memory_bytes", "max_memory_bytes")
-        if (value := getattr(orders, name)) is not None
-    }
-    return replace(bounds, **ordered) if ordered else bounds
+def bounds_by(orders: Orders, bounds: BoundsOptions, container: str) -> BoundsOptions:
+    """Return the bounds that hold for a container: what is ordered for it, else those of the settings."""
+    least_cpu, most_cpu = orders.bounds_of(container, Resource.CPU)
+    least_memory, most_memory = orders.bounds_of(container, Resource.MEMORY)
+    if least_cpu is most_cpu is least_memory is most_memory is None:
+        return bounds
+    return replace(
+        bounds,
+        min_cpu_millicores=bounds.min_cpu_millicores if least_cpu is None else least_cpu,
+        max_cpu_millicores=bounds.max_cpu_millicores if most_cpu is None else most_cpu,
+        min_memory_bytes=bounds.min_memory_bytes if least_memory is None else least_memory,
+        max_memory_bytes=bounds.max_memory_bytes if most_memory is None else most_memory,
+    )
 
 
 def since(first_unix_minute: int, now_unix_seconds: float) -> float:

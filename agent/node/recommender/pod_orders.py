@@ -58,6 +58,7 @@ class PodOrders:
             plan=self._settings.plan,
             replicas=directed.replicas(workload),
             rule=directed.rule(workload),
+            autoscaler=directed.autoscaler(workload),
         )
 
     def policies(self) -> frozenset[PolicyName]:

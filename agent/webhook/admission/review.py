@@ -21,6 +21,7 @@ from agent.core.admission.limit_ranges import with_growth
 from agent.core.admission.options import AdmissionSettings
 from agent.core.admission.patch import patch_operations
 from agent.core.admission.pod_admission import admit
+from agent.core.autoscalers.vpa_orders import VpaOrders
 from agent.core.cluster.facts import ClusterRules, FrozenAxes, LimitRangeItem, NodeAmounts, Quota
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Container, Pod
@@ -63,6 +64,9 @@ class ReviewFacts(Protocol):
 
     def left_alone_for(self, workload: Workload) -> str | None:
         """Return who else sets the requests; None = nobody."""
+
+    def vpa_orders(self, workload: Workload) -> VpaOrders | None:
+        """Return what a VerticalPodAutoscaler of ours orders; None = there is none."""
 
     def limit_ranges(self, namespace: str) -> tuple[LimitRangeItem, ...]:
         """Return those of a namespace."""
@@ -166,12 +170,15 @@ class Reviewer:
         self._count(outcome, time.perf_counter() - started)
         return written
 
-    def admission(self, pod: Pod, node: str | None, *, peer: str | None = None) -> Admission:
+    def admission(
+        self, pod: Pod, node: str | None, *, peer: str | None = None, is_left_to_others: bool = True
+    ) -> Admission:
         """Return what becomes of a pod.
 
         Args:
             node: The one node that it can go to; None = it may go to several.
             peer: The address that sent it in a review, which may be anybody's; None = it is known to be ordered.
+            is_left_to_others: False = what it would become if no other autoscaler set its requests.
         """
         facts, now = self._facts, self._clock()
         if pod.created_unix_seconds is None:  # it is being created
@@ -180,6 +187,7 @@ class Reviewer:
         workload = workload_of(pod)
         node_class = None if node is None else facts.node_class(node)
         rules, quotas = facts.rules(), facts.quotas(pod.namespace)
+        vpa = facts.vpa_orders(workload)
 
         def estimate_of(container: Container, policy: PolicyName) -> Estimate | NoEstimate:
             return self._history.estimate(
@@ -197,13 +205,14 @@ class Reviewer:
             facts=AdmissionFacts(
                 namespace=facts.namespace(pod.namespace),
                 frozen=facts.frozen(workload),
-                left_alone_for=facts.left_alone_for(workload),
+                left_alone_for=facts.left_alone_for(workload) if is_left_to_others else None,
                 limit_ranges=facts.limit_ranges(pod.namespace),
                 quotas=with_growth(quotas, self._growth.of(pod.namespace, peer or "")) if quotas else (),
                 replicas=facts.replicas(workload) if quotas else None,
                 bounds_fault=facts.bounds_fault(pod.namespace),
                 pause_reason=rules.pause_reason,
                 rule=rule_of(rules, workload),
+                autoscaler={} if vpa is None else vpa.at_admission,
                 room=facts.allocatable(node) or NOT_KNOWN,
                 knows_pod_level_resources=facts.knows_pod_level_resources(),
                 resizes_in_place=facts.resizes_in_place(),

@@ -9,11 +9,12 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeVar
 
+from agent.core.autoscalers.vpa_orders import THEIR_ADMISSION, VpaOrders, VpaSurroundings, holder_of, vpa_orders
 from agent.core.cluster.facts import (
     ClusterRules,
     FrozenAxes,
@@ -26,6 +27,7 @@ from agent.core.cluster.facts import (
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Pod, TopOwner
 from agent.core.cluster.versions import parse_version, resize_supported
+from agent.core.cluster.vpa import VpaObject
 from agent.core.cluster.workload import Workload, with_top_owner
 from agent.core.history.rollup import NodeClass
 from agent.core.machine.pod_limits import POD_LEVEL
@@ -36,6 +38,7 @@ from agent.kube.cluster_json import (
     autoscaler_from_json,
     config_from_json,
     limit_range_from_json,
+    named_from_json,
     node_facts_from_json,
     owned_job_from_json,
     pod_place_from_json,
@@ -74,7 +77,8 @@ class SourceStatus:
     """How one of the watches fares; for readyz and metrics."""
 
     name: str
-    """``pods``, ``nodes``, ``namespaces``, ``hpas``, ``vpas``, ``limitranges``, ``quotas``, ``rules`` or ``jobs``."""
+    """``pods``, ``nodes``, ``namespaces``, ``hpas``, ``vpas``, ``limitranges``, ``quotas``, ``rules``, ``jobs`` or
+    ``vpa-admission``."""
     is_listed: bool
     """All has been read at least once, or is known not to be there."""
     objects: int
@@ -83,6 +87,21 @@ class SourceStatus:
     trouble: str | None
     """Why it is not heard; None = it is."""
     counts: WatchCounts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OptionalReads:
+    """What is read only where it is asked for: it takes rights of its own."""
+
+    jobs: bool = False
+    """Jobs: whose run each is they say themselves."""
+    vpas: bool = False
+    """VerticalPodAutoscalers of the recommender ``plimsoll`` whole, and whether VPA's own admission is there."""
+    are_evictions_on: bool = False
+    """Not read: ``arbiter.mode`` is enforce, which what those objects order depends on."""
+
+
+NOTHING_OPTIONAL: Final = OptionalReads()
 
 
 class ClusterFacts:
@@ -98,7 +117,7 @@ class ClusterFacts:
         on_pod: Callable[[PodPlace, bool], None] = lambda _place, _is_new: None,
         ask_seconds: float = ASK_SECONDS,
         group_by: Sequence[str] = (),
-        reads_jobs: bool = False,
+        reads: OptionalReads = NOTHING_OPTIONAL,
     ) -> None:
         """Prepare; nothing is asked yet.
 
@@ -108,7 +127,7 @@ class ClusterFacts:
             on_pod: Told of each pod that is brought, and whether it was not known before; from a watching thread.
             ask_seconds: Between two questions whether the server knows VerticalPodAutoscalers.
             group_by: Labels that hold pods together (``workloads.groupBy``).
-            reads_jobs: Watch Jobs: whose run each is they say themselves.
+            reads: What is watched besides.
         """
         self._api, self._ask_seconds = api, ask_seconds
         self._pace = pace if pace is not None else WatchPace()
@@ -119,14 +138,15 @@ class ClusterFacts:
         self._kubelets_take_pod_resources = self._kubelets_resize = False
         self._largest_allocatable: NodeAmounts | None = None
         self._smallest_capacity: NodeAmounts | None = None
-        self._group_by = tuple(group_by)
+        self._group_by, self._reads = tuple(group_by), reads
         self._jobs = Indexed(owned_job_from_json, lambda one: (one.namespace, one.name))
         read_place = partial(pod_place_from_json, group_by=self._group_by, job_owner=self.job_owner)
         self._pods = PodTable(time.monotonic, on_pod, read_place)
         self._nodes = Indexed(node_facts_from_json, lambda one: one.name)
         self._namespaces = Indexed(namespace_from_json, lambda one: one.name)
         self._hpas = ByTarget(autoscaler_from_json)
-        self._vpas = ByTarget(vertical_autoscaler_from_json)
+        self._vpas = ByTarget(partial(vertical_autoscaler_from_json, takes_own=reads.vpas))
+        self._their_admission = Indexed(named_from_json, lambda one: one)
         self._limit_ranges = Doubted(limit_range_from_json, lambda one: one.namespace)
         self._quotas = Doubted(quota_from_json, lambda one: one.namespace)
         self._config = ReflectedObjects(config_from_json, lambda one, other: one == other)
@@ -150,9 +170,10 @@ class ClusterFacts:
             self._watch("rules", maps, self._config, query=by_name, on_news=self._read_rules),
             *(
                 [self._watch("jobs", "/apis/batch/v1/jobs", self._jobs, is_paged=True, metadata_only=True)]
-                if reads_jobs
+                if reads.jobs
                 else []
             ),
+            *([self._watch_their_admission()] if reads.vpas else []),
         )
 
     def start(self) -> None:
@@ -206,6 +227,10 @@ class ClusterFacts:
         """Return the pods bound to a node that have not ended, by namespace and name."""
         return self._pods.pods_on(node)
 
+    def a_pod_of(self, workloads: Iterable[Workload]) -> Mapping[Workload, PodPlace]:
+        """Return one pod of each workload that has any that is to go on; all pods are walked for it."""
+        return self._pods.one_of(workloads)
+
     def node_class(self, node: str) -> NodeClass | None:
         """Return the class of a node; None = the node or its capacity is not known."""
         found = self._nodes.find(node)
@@ -248,8 +273,48 @@ class ClusterFacts:
         )
 
     def left_alone_for(self, workload: Workload) -> str | None:
-        """Name the VerticalPodAutoscaler that changes a workload's pods or may; None = there is none that does."""
-        return next((one.name for one in self._vpas.find_for(workload) if one.acts), None)
+        """Name the VerticalPodAutoscaler by which others change a workload's pods or may; None = there is none."""
+        objects = self._vpas.find_for(workload)
+        others = next((one.name for one in objects if one.acts and one.own is None), None)
+        if others is not None:
+            return others
+        # Theirs acts on each object that there is, whichever of several counts for us.
+        read = (vpa_orders(one.own, self._surroundings()) for one in objects if one.own is not None)
+        return next((f"{one.name}, by {one.left_to}," for one in read if one.left_to is not None), None)
+
+    def vpa_orders(self, workload: Workload) -> VpaOrders | None:
+        """Return what a VerticalPodAutoscaler of ours orders for a workload; None = there is none."""
+        held = holder_of(one.own for one in self._vpas.find(workload) if one.own is not None)
+        return None if held is None or held.is_managed else vpa_orders(held, self._surroundings())
+
+    def own_vpas(self) -> tuple[VpaOrders, ...]:
+        """Return all of the recommender ``plimsoll``, by namespace and name."""
+        found = [vpa_orders(one.own, self._surroundings()) for one in self._vpas.values() if one.own is not None]
+        return tuple(sorted(found, key=lambda one: (one.vpa.namespace, one.vpa.name)))
+
+    def held_by(self, vpa: VpaObject) -> VpaObject | None:
+        """Return the object that counts for the same workload in the place of one; None = this one counts."""
+        held = holder_of(one.own for one in self._vpas.find(vpa.target) if one.own is not None)
+        return None if held is None or held.uid == vpa.uid else held
+
+    def has_vpa(self, workload: Workload) -> bool:
+        """Return whether an object that people made is for a workload, or may be."""
+        return any(one.own is None or not one.own.is_managed for one in self._vpas.find_for(workload))
+
+    @property
+    def serves_vpas(self) -> bool:
+        """Return whether the cluster knows VerticalPodAutoscalers."""
+        return self._vpa_watch.is_served
+
+    @property
+    def has_their_admission(self) -> bool:
+        """Return whether VPA's own admission controller is registered."""
+        return bool(len(self._their_admission))
+
+    def _surroundings(self) -> VpaSurroundings:
+        return VpaSurroundings(
+            has_their_admission=self.has_their_admission, are_evictions_on=self._reads.are_evictions_on
+        )
 
     def limit_ranges(self, namespace: str) -> tuple[LimitRangeItem, ...]:
         """Return the items of all LimitRanges of a namespace."""
@@ -369,7 +434,17 @@ class ClusterFacts:
             clock=time.monotonic,
             ask_seconds=self._ask_seconds,
         )
+        self._vpa_watch = watch
         return "vpas", watch, self._vpas
+
+    def _watch_their_admission(self) -> tuple[str, Reflector[str], ReflectedObjects[str]]:
+        return self._watch(
+            "vpa-admission",
+            "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations",
+            self._their_admission,
+            query={"fieldSelector": f"metadata.name={THEIR_ADMISSION}"},
+            metadata_only=True,
+        )
 
     def _see_nodes(self) -> None:
         """Sum up the nodes whenever one of them changed, so that admissions need not walk them."""

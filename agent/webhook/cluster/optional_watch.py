@@ -101,6 +101,11 @@ class OptionalWatch(Generic[T]):
         return reflector.is_listed if reflector is not None else self._absent_seconds is not None
 
     @property
+    def is_served(self) -> bool:
+        """Return whether the server has the kind, as far as is known."""
+        return self._reflector is not None
+
+    @property
     def age_seconds(self) -> float | None:
         """How long ago the server was last heard of it; None = never."""
         reflector, absent_seconds = self._reflector, self._absent_seconds

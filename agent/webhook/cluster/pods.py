@@ -149,6 +149,32 @@ class PodTable(ReflectedObjects[PodPlace]):
             number = self._workloads.number(workload)
             return self._running.get(number, 0) if number is not None else 0
 
+    def one_of(self, workloads: Iterable[Workload]) -> dict[Workload, PodPlace]:
+        """Return a pod of each workload that has one that is to go on: one that runs first, then by uid.
+
+        All pods are walked, outside the guard.
+        """
+        with self._guard:
+            numbers = {
+                number: workload for workload in workloads if (number := self._workloads.number(workload)) is not None
+            }
+            records = list(self._records.items()) if numbers else []
+        best: dict[int, tuple[bool, str, Uid]] = {}
+        for key, record in records:
+            number, _, _, _, flags = _RECORD.unpack_from(record)
+            if number not in numbers or flags & _TERMINATING:
+                continue
+            rank = not flags & _RUNNING, str(key), key
+            if number not in best or rank[:2] < best[number][:2]:
+                best[number] = rank
+        found = {}
+        for _, _, key in best.values():
+            with self._guard:
+                if key in self._records:
+                    place = self._place(key, self._records[key])
+                    found[place.workload] = place
+        return found
+
     def written(self, workload: Workload) -> Mapping[str, WrittenContainer]:
         """Return a workload's containers by name, with the requests that most of its pods were written with.
 

@@ -11,14 +11,16 @@ import logging
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from agent.core.admission.answer import Admission
 from agent.core.admission.options import AdmissionSettings
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Pod
+from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload, workload_of
-from agent.core.eviction.arbiter import ArbiterRules, Owner, first_look, gain_ruling, second_look
+from agent.core.eviction.arbiter import ArbiterRules, Owner, first_look, gain_ruling, requirements_ruling, second_look
 from agent.core.eviction.budget import missing_ruling
 from agent.core.eviction.options import ArbiterOptions, EvictionMode
 from agent.core.eviction.proposal import MAX_PROPOSALS, EvictionReply, Proposal, Reason, Ruling, Verdict
@@ -132,17 +134,27 @@ class Arbiter:
     def _first_look(self, node: str, proposal: Proposal) -> Ruling | None:
         place, owner = self._facts.pod(proposal.ref.uid), None
         if place is not None:
-            owner = Owner(
-                frozen=self._facts.frozen(place.workload),
-                left_alone_for=self._facts.left_alone_for(place.workload),
-            )
+            owner = self._owner(place.workload)
         return first_look(proposal, node, place, owner, self._rules)
+
+    def _owner(self, workload: Workload) -> Owner:
+        vpa = self._facts.vpa_orders(workload)
+        owner = Owner(frozen=self._facts.frozen(workload), left_alone_for=self._facts.left_alone_for(workload))
+        if vpa is None:
+            return owner
+        return replace(
+            owner,
+            autoscaler=vpa.name,
+            running=self._facts.replicas(workload),
+            min_replicas=vpa.min_replicas,
+            requirements=vpa.eviction_requirements,
+        )
 
     def _decide_on(self, node: str, proposal: Proposal, pod: Pod) -> Ruling:
         workload, now, options = workload_of(pod), self._wall_now(), self._options
         namespace, orders = self._orders(pod, workload)
         ruling = second_look(proposal, node, pod, orders, namespace, self._rules, now_unix_seconds=now)
-        ruling = ruling or self._gain(proposal, pod)
+        ruling = ruling or self._gain(proposal, pod, self._owner(workload))
         if ruling is not None:
             return ruling
         replicas = read_replicas(self._api, workload)
@@ -156,12 +168,16 @@ class Arbiter:
         )
         return self._evictions.evict(wish, replicas)
 
-    def _gain(self, proposal: Proposal, pod: Pod) -> Ruling | None:
-        replacement = replacement_of(pod, self._admission(to_be_created(pod)), proposal.want.resource)
-        return replacement if isinstance(replacement, Ruling) else gain_ruling(proposal, pod, replacement)
+    def _gain(self, proposal: Proposal, pod: Pod, owner: Owner) -> Ruling | None:
+        admission = self._admission(to_be_created(pod))
+        replacement = replacement_of(pod, admission, proposal.want.resource)
+        if isinstance(replacement, Ruling):
+            return replacement
+        targets = {resource: replacement_of(pod, admission, resource) for resource in Resource}
+        return gain_ruling(proposal, pod, replacement) or requirements_ruling(owner, pod, targets)
 
     def _orders(self, pod: Pod, workload: Workload) -> tuple[Namespace | None, Orders]:
-        namespace = self._facts.namespace(pod.namespace)
+        namespace, vpa = self._facts.namespace(pod.namespace), self._facts.vpa_orders(workload)
         orders = orders_of(
             pod,
             namespace,
@@ -169,6 +185,7 @@ class Arbiter:
             recommend_policy=self._sizing.policy,
             plan=self._sizing.plan,
             rule=rule_of(self._facts.rules(), workload),
+            autoscaler={} if vpa is None else vpa.on_nodes,
         )
         return namespace, orders
 

@@ -78,8 +78,9 @@ class Applying:
         """Return the policy by name."""
         return PolicyName(self._policy(workload, rules)[0].value or self._defaults.policy)
 
-    def bounds(self, namespace: str) -> Iterable[BoundBody]:
-        """Return the bounds of requests that are set."""
+    def bounds(self, workload: Workload) -> Iterable[BoundBody]:
+        """Return the bounds of requests that are set, and what else an autoscaler's object orders of containers."""
+        namespace = workload.namespace
         stated, bounds = self.annotations(namespace), self._defaults.bounds
         for key, amount, unit, setting in (
             (names.MIN_CPU, bounds.min_cpu_millicores, "m", "bounds.minCpuMillicores"),
@@ -92,6 +93,23 @@ class Applying:
                 yield BoundBody(name=name, value=stated[key], source=f"Namespace {namespace}, annotation {key}")
             elif amount is not None:
                 yield BoundBody(name=name, value=f"{amount}{unit}", source=f"setting {setting}")
+        yield from self._by_object(workload)
+
+    def _by_object(self, workload: Workload) -> Iterable[BoundBody]:
+        """Return what a VerticalPodAutoscaler orders beside the mode; an annotation of the namespace wins over it."""
+        vpa, stated = self._facts.vpa_orders(workload), self.annotations(workload.namespace)
+        if vpa is None:
+            return
+        for key in (names.CONTAINER_POLICIES, names.STARTUP_BOOST, names.EVICTION_RANKING):
+            if key in vpa.on_nodes and key not in stated:
+                yield BoundBody(name=key.removeprefix(names.PREFIX), value=vpa.on_nodes[key], source=vpa.name)
+        if vpa.min_replicas is not None:
+            yield BoundBody(name="min-replicas", value=str(vpa.min_replicas), source=vpa.name)
+        for requirement in vpa.eviction_requirements:
+            wanted = f"{requirement.direction} of {', '.join(requirement.resources)}"
+            yield BoundBody(name="eviction-requirement", value=wanted, source=vpa.name)
+        for fault in vpa.faults:
+            yield BoundBody(name="not honoured", value=fault, source=vpa.name)
 
     def pause(self, rules: ClusterRules) -> FromBody:
         """Return why the cluster is paused; None = it is not."""
@@ -120,6 +138,10 @@ class Applying:
         ):
             if key in stated:
                 return _Stated(value=stated[key], source=f"Namespace {namespace}, {place} {key}")
+        vpa = self._facts.vpa_orders(workload)
+        if vpa is not None and key in vpa.at_admission:
+            alone = " (new pods alone)" if vpa.at_admission[key] != vpa.on_nodes.get(key) else ""
+            return _Stated(value=vpa.at_admission[key], source=f"{vpa.name}{alone}")
         ruled = rule_of(rules, workload)
         if key not in ruled:
             return None

@@ -232,7 +232,7 @@ class Questions:
             left_alone_for=told.left_alone_for,
             stop_shrinking_seconds=told.stop_shrinking_seconds,
             replicas=told.replicas,
-            bounds=list(applying.bounds(workload.namespace)),
+            bounds=list(applying.bounds(workload)),
             annotations=dict(sorted(applying.annotations(workload.namespace).items())),
             rules_fault=rules.fault,
             profile=list(applying.profile()),

@@ -256,6 +256,16 @@ class ContainerDirectiveBody(Body, kw_only=True):
     oom_memory_bytes: int | None = None
 
 
+class AutoscalerDirectiveBody(Body, kw_only=True):
+    """What a VerticalPodAutoscaler of the recommender plimsoll orders; each as the annotation would say it."""
+
+    name: str
+    mode: str | None = None
+    eviction_ranking: str | None = None
+    container_policies: str | None = None
+    startup_boost: str | None = None
+
+
 class WorkloadDirectiveBody(Body, kw_only=True):
     """What holds for one workload on the node."""
 
@@ -264,6 +274,8 @@ class WorkloadDirectiveBody(Body, kw_only=True):
     name: str
     mode: str | None = None
     policy: str | None = None
+    startup_boost: str | None = None
+    autoscaler: AutoscalerDirectiveBody | None = None
     left_alone_for: str | None = None
     cpu_frozen_for: str | None = None
     memory_frozen_for: str | None = None

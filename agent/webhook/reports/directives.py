@@ -15,13 +15,15 @@ from typing import Final
 
 import msgspec
 
+from agent.core.autoscalers.vpa_orders import VpaOrders, container_policies_in
 from agent.core.cluster.facts import ClusterRules, FrozenAxes
 from agent.core.cluster.hpa import is_whole_workload_left
 from agent.core.cluster.workload import Workload
-from agent.core.history.directive import ContainerDirective, Directives, WorkloadDirective
+from agent.core.history.directive import AutoscalerDirective, ContainerDirective, Directives, WorkloadDirective
 from agent.core.history.directive_json import LONGEST_TEXT, MOST_CONTAINERS, MOST_WORKLOADS
 from agent.core.orders import annotations as names
 from agent.core.orders.cluster_rules import rule_of
+from agent.core.orders.container_policies import ContainerPolicies, ContainerPolicy
 from agent.webhook.cluster.facts import ClusterFacts
 from agent.webhook.workloads.index import WorkloadIndex
 
@@ -120,6 +122,8 @@ class Director:
         rule, frozen = rule_of(rules, workload), self._frozen(workload)
         containers = self._histories.directive_of(workload, node=node, now_unix_seconds=now_unix_seconds)
         end = self._stop_end(workload, now_unix_seconds)
+        vpa = self._facts.vpa_orders(workload)
+        policies = ContainerPolicies() if vpa is None else container_policies_in(vpa.on_nodes)
         directive = WorkloadDirective(
             workload=workload,
             mode=_clipped(rule.get(names.MODE)),
@@ -130,7 +134,10 @@ class Director:
             memory_frozen_for=_clipped(frozen.memory_for),
             stop_shrinking_seconds=None if end is None else end - now_unix_seconds,
             replicas=self._facts.replicas(workload),
-            containers=tuple(_rounded(one) for one in sorted(containers, key=lambda one: one.container)),
+            containers=tuple(
+                _rounded(one, policies.of(one.container)) for one in sorted(containers, key=lambda one: one.container)
+            ),
+            autoscaler=None if vpa is None else _autoscaler(vpa),
         )
         return directive, end
 
@@ -157,14 +164,30 @@ def rounded_up(amount: int) -> int:
     return -(-amount // step) * step
 
 
-def _rounded(one: ContainerDirective) -> ContainerDirective:
+def _autoscaler(vpa: VpaOrders) -> AutoscalerDirective | None:
+    """Return what an object orders of pods that run; None = nothing."""
+    orders = vpa.on_nodes
+    if not orders:
+        return None
+    return AutoscalerDirective(
+        name=vpa.name[:LONGEST_TEXT],
+        mode=orders.get(names.MODE),
+        eviction_ranking=orders.get(names.EVICTION_RANKING),
+        container_policies=orders.get(names.CONTAINER_POLICIES),
+        startup_boost=orders.get(names.STARTUP_BOOST),
+    )
+
+
+def _rounded(one: ContainerDirective, policy: ContainerPolicy) -> ContainerDirective:
+    """Round up; a kill counts as what its container's policy makes of it."""
+    killed = one.oom_memory_bytes
     return ContainerDirective(
         container=one.container,
         cpu_peak_millicores=_up(one.cpu_peak_millicores),
         memory_peak_bytes=_up(one.memory_peak_bytes),
         cpu_hour_peaks_millicores=tuple(map(_up, one.cpu_hour_peaks_millicores)),
         memory_hour_peaks_bytes=tuple(map(_up, one.memory_hour_peaks_bytes)),
-        oom_memory_bytes=_up(one.oom_memory_bytes),
+        oom_memory_bytes=_up(None if killed is None else policy.after_kill_bytes(killed)),
     )
 
 

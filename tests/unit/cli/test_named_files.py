@@ -26,6 +26,7 @@ from agent.node.offline.recording_format import MANIFEST
 from tests.pods import container, pod_json
 from tests.recommendations import mixed_node
 from tests.unit.node.offline.test_recording import write as write_recording
+from tests.vpas import vpa_json
 from tests.workload_histories import workload_history
 
 WRITTEN: Final = {
@@ -57,6 +58,7 @@ ENDS: Final = {
     ("gitops", "--history"): ("workloads.json", "gitops {d}/checkout --history {f}"),
     ("gitops", "--map"): ("map.yaml", f"{_GITOPS} --map {{f}}"),
     ("gitops", "--settings"): ("webhook.yaml", f"{_GITOPS} --settings {{f}}"),
+    ("migrate", "--file"): ("vpas.json", "migrate vpa --file {f}"),
     ("replay", "recording"): ("a.plimsoll", "replay {f}"),
     ("replay recommend", "--settings"): ("settings.yaml", "replay {d}/a.plimsoll recommend --settings {f}"),
     ("simulate", "traces"): ("trace.csv", "simulate --policy cruise {f}"),
@@ -89,6 +91,7 @@ ASKS: Final = {
     ("retire", "--kubeconfig"): "retire --kubeconfig {f}",
     ("workloads", "--map"): "workloads -o helm --map {f}",
     ("workloads", "--settings"): "workloads -o ssa --settings {f}",
+    ("migrate", "--kubeconfig"): "migrate vpa --kubeconfig {f}",
 }
 """Options of verbs that go on, or ask somebody: only what is refused before that is tried."""
 OTHER_HOMES: Final = {
@@ -142,6 +145,7 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "namespaces.json": {"kind": "List", "items": [space]},
         "history.json": {"estimates": [estimate]},
         "workloads.json": {"workloads": [workload_history("shop/Deployment/web")]},
+        "vpas.json": {"kind": "List", "items": [vpa_json({"updatePolicy": {"updateMode": "InPlace"}})]},
         "recommendations.json": RECOMMENDATIONS.to_json(mixed_node()),
     }
     documents["node.json"]["metadata"]["name"] = documents["recommendations.json"]["node"]

@@ -9,8 +9,10 @@ import pytest
 
 from agent.core.cluster.facts import FrozenAxes
 from agent.core.cluster.node import Namespace
+from agent.core.cluster.pod import Pod
 from agent.core.cluster.resource import Resource
-from agent.core.eviction.arbiter import Owner, first_look, gain_ruling, second_look
+from agent.core.cluster.vpa import Direction, EvictionRequirement
+from agent.core.eviction.arbiter import Owner, first_look, gain_ruling, requirements_ruling, second_look
 from agent.core.eviction.options import ArbiterOptions
 from agent.core.eviction.proposal import PodAmounts, Reason, Ruling, Verdict, Want
 from agent.core.orders.plan_options import ActOptions, PlanOptions
@@ -255,3 +257,37 @@ def test_every_reason_has_one_verdict() -> None:
 def test_ruling_reads_as_word_and_sentence() -> None:
     assert str(Ruling(reason=Reason.PAUSED, detail="maintenance")) == "paused: maintenance"
     assert str(Ruling(reason=Reason.EVICTED, detail="")) == "evicted"
+
+
+VPA = Owner(frozen=FrozenAxes(), left_alone_for=None, autoscaler="VPA shop/web", running=2, min_replicas=3)
+
+
+def test_with_fewer_pods_than_an_object_wants_nobody_goes() -> None:
+    ruling = looked(owner=VPA)
+    assert ruling is not None
+    assert (ruling.reason, ruling.detail) == (
+        Reason.NO_EVICTION,
+        "VPA shop/web wants 3 pods that run (minReplicas); 2 do",
+    )
+    assert reason_of(looked(owner=replace(VPA, running=None))) is Reason.NO_EVICTION
+    assert looked(owner=replace(VPA, running=3)) is None
+    assert looked(owner=replace(VPA, min_replicas=None)) is None
+
+
+def test_an_objects_requirements_all_hold_in_one_resource_each() -> None:
+    pod = make_pod()
+    more = make_pod("web", container("app", {"cpu": "400m", "memory": "512Mi"}))
+    unknown = Ruling(reason=Reason.NO_ESTIMATE, detail="")
+    targets: dict[Resource, Pod | Ruling] = {Resource.CPU: more, Resource.MEMORY: unknown}
+    higher = EvictionRequirement(resources=(Resource.MEMORY, Resource.CPU), direction=Direction.HIGHER)
+    lower = EvictionRequirement(resources=(Resource.CPU,), direction=Direction.LOWER)
+    assert requirements_ruling(VPA, pod, targets) is None
+    assert requirements_ruling(replace(VPA, requirements=(higher,)), pod, targets) is None
+    ruling = requirements_ruling(replace(VPA, requirements=(higher, lower)), pod, targets)
+    assert ruling is not None
+    assert ruling.detail == "VPA shop/web wants TargetLowerThanRequests of cpu, which does not hold"
+    assert (
+        reason_of(requirements_ruling(replace(VPA, requirements=(replace(lower, resources=()),)), pod, {})) is not None
+    )
+    less = {Resource.CPU: make_pod("web", container("app", {"cpu": "10m"}))}
+    assert requirements_ruling(replace(VPA, requirements=(lower,)), pod, less) is None

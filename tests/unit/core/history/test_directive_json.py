@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.directive import ContainerDirective, Directives, WorkloadDirective
+from agent.core.history.directive import AutoscalerDirective, ContainerDirective, Directives, WorkloadDirective
 from agent.core.history.directive_json import (
     LARGEST_AMOUNT,
     LONGEST_ETAG,
@@ -46,6 +46,15 @@ workloads = st.builds(
     memory_frozen_for=st.none() | texts,
     stop_shrinking_seconds=st.none() | st.floats(0, 1e6),
     replicas=amounts,
+    autoscaler=st.none()
+    | st.builds(
+        AutoscalerDirective,
+        name=texts,
+        mode=st.none() | texts,
+        eviction_ranking=st.none() | texts,
+        container_policies=st.none() | texts,
+        startup_boost=st.none() | texts,
+    ),
     containers=st.lists(containers, max_size=3).map(tuple),
 )
 
@@ -213,3 +222,25 @@ def test_a_boost_is_told_only_where_a_rule_orders_one() -> None:
     written = directives_to_json(Directives(etag="e1", workloads=(directive,)))
     assert json.loads(json.dumps(written))["workloads"][0]["startupBoost"] == "factor 3"
     assert directives_from_json(json.loads(json.dumps(written)), etag="e1").workloads == (directive,)
+
+
+def test_an_autoscalers_orders_are_written_and_what_is_not_understood_of_them_restrains() -> None:
+    told = AutoscalerDirective(
+        name="VPA shop/web", mode="enforce", container_policies="x" * 16_384, startup_boost="off"
+    )
+    workload = Workload(namespace="shop", kind="Deployment", name="web")
+    written = directives_to_json(
+        Directives(etag="", workloads=(WorkloadDirective(workload=workload, autoscaler=told),))
+    )
+    assert directives_from_json(written, etag="").workloads[0].autoscaler == told
+
+    def read(autoscaler: Any) -> AutoscalerDirective | None:
+        found = directives_from_json({"workloads": [{**NAMED, "autoscaler": autoscaler}]}, etag="")
+        assert found.left_out == 1
+        return found.workloads[0].autoscaler
+
+    unknown = "something that is not understood"
+    assert read(5) == AutoscalerDirective(name=unknown, mode=unknown)
+    long = read({"name": "VPA shop/web", "containerPolicies": "x" * 16_385})
+    assert long == AutoscalerDirective(name="VPA shop/web", container_policies=unknown)
+    assert read({"name": "VPA shop/web", "startupBoost": 5}) == AutoscalerDirective(name="VPA shop/web")

@@ -26,6 +26,7 @@ def orders(
     mode: Mode = Mode.RECOMMEND,
     guaranteed: bool = False,
     rule: dict[str, str] | None = None,
+    autoscaler: dict[str, str] | None = None,
     labels: dict[str, str] | None = None,
 ) -> Orders:
     metadata: dict[str, Any] = {
@@ -43,6 +44,7 @@ def orders(
         plan=PlanOptions(guaranteed=guaranteed),
         replicas=replicas,
         rule=rule or {},
+        autoscaler=autoscaler or {},
     )
 
 
@@ -53,6 +55,20 @@ def test_a_rule_of_the_cluster_comes_after_the_namespace_and_before_the_configur
     assert (both.mode, both.mode_source) == (Mode.OFF, OrderSource.NAMESPACE)
     assert (both.policy, both.policy_source) == (PolicyName.VPA, OrderSource.CLUSTER)
     assert orders(in_namespace="kube-system", rule=rule).mode_source is OrderSource.RULE
+
+
+def test_a_vpa_object_comes_after_the_namespace_and_before_the_rules() -> None:
+    policies = '[{"containerName": "app", "mode": "Off"}]'
+    told = {names.MODE: "enforce", names.CONTAINER_POLICIES: policies, names.EVICTION_RANKING: "no-eviction"}
+    found = orders(rule={names.MODE: "off"}, autoscaler=told)
+    assert (found.mode, found.mode_source) == (Mode.ENFORCE, OrderSource.AUTOSCALER)
+    assert (found.ranking, found.ranking_source) == (Ranking.NO_EVICTION, OrderSource.AUTOSCALER)
+    assert found.container_policies.of("app").is_off
+    assert found.container_policies_source is OrderSource.AUTOSCALER
+    assert orders(None, {names.MODE: "off"}, autoscaler=told).mode_source is OrderSource.NAMESPACE
+    odd = orders(autoscaler={names.MODE: "enforce", names.CONTAINER_POLICIES: "x"})
+    assert (odd.mode, odd.mode_source) == (Mode.OFF, OrderSource.AUTOSCALER)
+    assert str(odd.faults[0]).startswith("VPA object plimsoll.dev/container-policies: 'x' is not allowed (not JSON;")
 
 
 def test_a_rule_that_is_not_understood_turns_the_pod_off_unless_it_is_overridden() -> None:

@@ -6,6 +6,7 @@ import pytest
 
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
+from agent.core.history.directive import AutoscalerDirective
 from agent.core.orders import annotations as names
 from agent.core.plan.demand import Reserved
 from agent.core.plan.directives import NOTHING_TOLD, PEAKS_BELIEVED_SECONDS, STALE_SECONDS
@@ -55,6 +56,31 @@ def test_what_lets_lapses_after_a_day_and_what_restrains_stays() -> None:
     stays = directed(directive(cpu_frozen_for=HPA, left_alone_for="VPA"), age=30 * 86_400.0, pause="upgrade")
     assert (stays.is_stale, stays.pause_reason) == (True, "upgrade")
     assert (stays.reserved(WEB), stays.frozen(WEB)) == (Reserved.VPA, frozenset({Resource.CPU}))
+
+
+def test_an_autoscalers_object_orders_as_annotations_would_and_its_enforce_lapses_too() -> None:
+    policies = '[{"containerName":"app","mode":"Off"}]'
+    told = AutoscalerDirective(
+        name="VPA shop/web",
+        mode="enforce",
+        eviction_ranking="no-eviction",
+        container_policies=policies,
+        startup_boost="add 100m",
+    )
+    rest = {
+        names.EVICTION_RANKING: "no-eviction",
+        names.CONTAINER_POLICIES: policies,
+        names.STARTUP_BOOST: "add 100m",
+    }
+    new, old = directed(directive(autoscaler=told)), directed(directive(autoscaler=told), age=STALE_SECONDS + 1)
+    assert new.autoscaler(WEB) == {names.MODE: "enforce", **rest}
+    assert old.autoscaler(WEB) == rest
+    ordered = "VPA shop/web orders container policies, mode enforce, ranking no-eviction, startup boost add 100m"
+    assert new.sentences(WEB) == (ordered,)
+    assert old.sentences(WEB) == (ordered, "its mode enforce no longer counts: not said for a day")
+    silent = directed(directive(autoscaler=AutoscalerDirective(name="VPA shop/web")))
+    assert (silent.autoscaler(WEB), silent.sentences(WEB)) == ({}, ())
+    assert directed(directive(OTHER)).autoscaler(WEB) == NOTHING_TOLD.autoscaler(WEB) == {}
 
 
 def test_peaks_of_other_nodes_are_believed_for_the_week_they_are_of() -> None:

@@ -224,6 +224,26 @@ def written(**requests: str) -> PodPlace:
     return pod_place_from_json({"metadata": {"name": "web-1", "namespace": "shop", "uid": "u"}, "spec": spec})
 
 
+def test_of_a_workload_one_that_runs_and_stays_is_given_always_the_same() -> None:
+    table, first = PodTable(lambda: 0.0), written(cpu="100m")
+    waiting = replace(first, uid="a", is_running=False)
+    for place in (
+        waiting,
+        replace(first, uid="c", is_running=True),
+        replace(first, uid="b", is_running=True),
+        replace(first, uid="0", is_running=True, is_terminating=True),
+        replace(first, uid="d", is_running=True, workload=WORKLOADS[0]),
+    ):
+        table.put(entry(place), now_seconds=0.0)
+    unknown = WORKLOADS[1]
+    found = table.one_of([first.workload, WORKLOADS[0], unknown])
+    assert {workload: place.uid for workload, place in found.items()} == {first.workload: "b", WORKLOADS[0]: "d"}
+    assert table.one_of([unknown]) == table.one_of([]) == {}
+    for uid in ("b", "c"):
+        table.remove(entry(replace(first, uid=uid)))
+    assert table.one_of([first.workload])[first.workload].uid == "a"
+
+
 def test_requests_are_those_as_written_whatever_is_resized_since() -> None:
     table = PodTable(lambda: 0.0)
     for number in range(3):

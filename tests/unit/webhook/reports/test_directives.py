@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
+from agent.core.autoscalers.vpa_orders import VpaOrders, VpaSurroundings, vpa_orders
 from agent.core.cluster.facts import ClusterRule, ClusterRules, FrozenAxes, PodPlace
 from agent.core.cluster.workload import Workload
 from agent.core.history.directive import ContainerDirective, WorkloadDirective
@@ -17,6 +18,7 @@ from agent.webhook.cluster.facts import ClusterFacts
 from agent.webhook.reports.directives import MOST_BYTES, STOP_STEP_SECONDS, Director, NotKnownYet, rounded_up
 from agent.webhook.workloads.index import WorkloadIndex
 from tests.directives import WEB, peaks
+from tests.vpas import vpa
 
 API = Workload(namespace="shop", kind="StatefulSet", name="api")
 LOG = Workload(namespace="ops", kind="DaemonSet", name="log")
@@ -31,6 +33,7 @@ class Facts(ClusterFacts):
     is_complete: bool = True
     places: dict[str, list[Workload]] = field(default_factory=lambda: {"node-a": [WEB, API, WEB]})
     axes: dict[Workload, FrozenAxes] = field(default_factory=dict)
+    vpas: dict[Workload, VpaOrders] = field(default_factory=dict)
     alone: dict[Workload, str] = field(default_factory=dict)
     known: ClusterRules = field(default_factory=ClusterRules)
     counts: dict[Workload, int] = field(default_factory=dict)
@@ -51,6 +54,9 @@ class Facts(ClusterFacts):
 
     def frozen(self, workload: Workload) -> FrozenAxes:
         return self.axes.get(workload, FrozenAxes())
+
+    def vpa_orders(self, workload: Workload) -> VpaOrders | None:
+        return self.vpas.get(workload)
 
     def left_alone_for(self, workload: Workload) -> str | None:
         return self.alone.get(workload)
@@ -139,6 +145,31 @@ def test_everything_that_is_known_is_told_and_survives_the_wire() -> None:
     assert api.stop_shrinking_seconds == DAY - 3600.0
     text = json.dumps(directives_to_json(directives))
     assert directives_from_json(json.loads(text), etag=directives.etag) == directives
+
+
+def test_what_an_object_orders_is_told_and_kills_count_as_it_says() -> None:
+    room = Room()
+    policies = [{"containerName": "b", "mode": "Auto", "oomBumpUpRatio": "2"}]
+    room.facts.vpas = {
+        WEB: vpa_orders(vpa("Initial", resourcePolicy={"containerPolicies": policies}), VpaSurroundings()),
+        API: vpa_orders(replace(vpa("InPlace"), is_managed=True), VpaSurroundings()),
+    }
+    room.histories.containers = {WEB: (peaks("a", oom_memory_bytes=100), peaks("b", oom_memory_bytes=100))}
+    before = room.etag()
+    directives = Director(room.facts, room.histories).directives_of("node-a", NOW)
+    web, api = directives.workloads
+    assert web.autoscaler is not None
+    assert (web.autoscaler.name, web.autoscaler.mode, web.autoscaler.eviction_ranking) == (
+        "VPA shop/web",
+        "recommend",
+        None,
+    )
+    assert '"oomBumpUpRatio":"2"' in (web.autoscaler.container_policies or "")
+    assert [one.oom_memory_bytes for one in web.containers] == [100, 200]
+    assert api.autoscaler is None
+    assert directives_from_json(directives_to_json(directives), etag=directives.etag) == directives
+    room.facts.vpas = {WEB: vpa_orders(vpa("InPlace"), VpaSurroundings())}
+    assert room.etag() != before
 
 
 def test_while_the_cluster_or_the_history_is_half_read_nothing_is_told() -> None:

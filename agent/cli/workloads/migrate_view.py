@@ -1,0 +1,122 @@
+"""What would change of a VerticalPodAutoscaler under Plimsoll, for people and as JSON. Face, pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from shlex import quote
+
+from agent.cli.text.paragraphs import Page, fact
+from agent.cli.text.spans import Line, Span, Tone, harmless
+from agent.core.autoscalers.vpa_orders import VpaOrders
+from agent.core.cluster.resource import Resource
+from agent.core.cluster.vpa import RECOMMENDER
+from agent.core.numbers.amount_text import amount_text
+from agent.core.orders import annotations as names
+from agent.core.orders.container_policies import ContainerPolicy, parse_container_policies
+
+_PATCH = f'{{"spec":{{"recommenders":[{{"name":"{RECOMMENDER}"}}]}}}}'
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Migrating:
+    """One object, and what it would order."""
+
+    namespace: str
+    name: str
+    recommenders: tuple[str, ...] = ()
+    """Empty = VPA's own."""
+    orders: VpaOrders | None = None
+    """None = it is not understood."""
+    fault: str | None = None
+    """Why it is not; then nothing would be done by it."""
+
+    @property
+    def is_ours(self) -> bool:
+        """Return whether Plimsoll recommends for it already."""
+        return RECOMMENDER in self.recommenders
+
+
+def migrating_lines(one: Migrating, page: Page) -> Iterator[Line]:
+    """Return an object as lines."""
+    yield (Span(harmless(f"VPA {one.namespace}/{one.name}"), Tone.TITLE),)
+    recommender = ", ".join(one.recommenders) or "VPA's own"
+    if one.orders is None:
+        yield from fact("recommender", recommender, page)
+        yield from fact("not understood", f"{one.fault}; its workload stays left alone", page, Tone.HOT)
+        return
+    vpa = one.orders.vpa
+    yield from fact("target", f"{vpa.target.kind} {vpa.target.name}", page)
+    yield from fact("recommender", recommender, page)
+    yield from fact("update mode", f"{vpa.update_mode or 'Recreate (not stated)'}: {mode_words(one.orders)}", page)
+    if vpa.container_policies is not None and vpa.fault is None:
+        for policy in parse_container_policies(vpa.container_policies).policies:
+            yield from fact("container", f"{policy.container}: {policy_words(policy)}", page)
+    boost = one.orders.on_nodes.get(names.STARTUP_BOOST)
+    if boost is not None:
+        yield from fact("startup boost", boost, page)
+    if one.orders.min_replicas is not None:
+        yield from fact("evictions", f"only while {one.orders.min_replicas} pods run", page)
+    for requirement in one.orders.eviction_requirements:
+        yield from fact("evictions", f"only with {requirement.direction} of {', '.join(requirement.resources)}", page)
+    for fault in one.orders.faults:
+        yield from fact("not as there", fault, page, Tone.HOT)
+    if not one.is_ours:
+        namespace, name = quote(one.namespace), quote(one.name)
+        patch = f"kubectl -n {namespace} patch vpa {name} --type merge -p '{_PATCH}'"
+        yield (*next(fact("to switch", "", page)), Span(harmless(patch)))
+
+
+def mode_words(orders: VpaOrders) -> str:
+    """Return what is done with the pods."""
+    if orders.left_to is not None:
+        return f"left to {orders.left_to}, which go by Plimsoll's status"
+    if orders.vpa.is_managed:
+        return "made by Plimsoll itself, orders nothing"
+    new, running = orders.at_admission[names.MODE], orders.on_nodes[names.MODE]
+    if new != running:
+        return f"mode {new} for new pods, {running} for those that run"
+    evicted = ", never evicted" if names.EVICTION_RANKING in orders.on_nodes else ""
+    return f"mode {new}{evicted}"
+
+
+def policy_words(policy: ContainerPolicy) -> str:
+    """Return how a container is sized."""
+    if policy.is_off:
+        return "not sized"
+    parts = [
+        f"{resource} {_range(*policy.edges(resource), resource)}"
+        for resource in Resource
+        if policy.edges(resource) != (None, None)
+    ]
+    if policy.resources != tuple(Resource):
+        parts.append(f"sized: {', '.join(policy.resources) or 'nothing'}")
+    if policy.are_limits_kept:
+        parts.append("limits stay")
+    if policy.oom_bump_up_ratio is not None:
+        parts.append(f"after a kill at least x {policy.oom_bump_up_ratio:g}")
+    if policy.oom_min_bump_up_bytes is not None:
+        parts.append(f"after a kill at least {amount_text(policy.oom_min_bump_up_bytes, Resource.MEMORY.unit)} more")
+    return "; ".join(parts) or "sized as all"
+
+
+def migrating_json(one: Migrating) -> Mapping[str, object]:
+    """Return an object as JSON."""
+    orders = one.orders
+    return {
+        "namespace": one.namespace,
+        "name": one.name,
+        "recommenders": list(one.recommenders),
+        "fault": one.fault if orders is None else orders.vpa.fault,
+        "target": None if orders is None else {"kind": orders.vpa.target.kind, "name": orders.vpa.target.name},
+        "updateMode": None if orders is None or orders.vpa.update_mode is None else str(orders.vpa.update_mode),
+        "newPods": None if orders is None else dict(orders.at_admission),
+        "runningPods": None if orders is None else dict(orders.on_nodes),
+        "leftTo": None if orders is None else orders.left_to,
+        "notHonoured": [] if orders is None else list(orders.faults),
+    }
+
+
+def _range(least: int | None, most: int | None, resource: Resource) -> str:
+    shown = ["" if amount is None else amount_text(amount, resource.unit) for amount in (least, most)]
+    return f"{shown[0]}..{shown[1]}"

@@ -1,0 +1,27 @@
+"""What can be set of VerticalPodAutoscaler objects; the docstring under each field is its documentation. Core, pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Publish(StrEnum):
+    """For whom Plimsoll makes objects of its own."""
+
+    OFF = "off"
+    """Nobody: the status of objects that people made is written, and no more."""
+    ENFORCED = "enforced"
+    """Workloads that it sizes, and that have none: so that Karpenter knows what their pods request when re-created."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VpaObjectOptions:
+    """VerticalPodAutoscaler objects of the recommender plimsoll."""
+
+    enabled: bool = False
+    """Take the orders of VerticalPodAutoscaler objects with spec.recommenders [{name: plimsoll}], and write their
+    status. It takes rights; where the cluster does not know the kind nothing happens."""
+    publish: Publish = Publish.OFF
+    """enforced = make an object (label plimsoll.dev/managed) for each workload in mode enforce that has none, and
+    remove it when that ends; not where VPA's own admission controller is. It takes more rights."""

@@ -1,0 +1,94 @@
+"""One pod of each workload, read once and kept: what its author wrote is asked of admission. Webhook; one thread."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from agent.core.autoscalers.written_pod import written_pod
+from agent.core.cluster.facts import PodPlace
+from agent.core.cluster.pod import Pod
+from agent.core.cluster.workload import Workload
+from agent.kube.api import Api
+from agent.kube.errors import ApiError
+from agent.kube.json_reader import ConvertError
+from agent.kube.paths import namespaced_path
+from agent.kube.pod_json import pod_from_json
+from agent.webhook.clocks import Clocks
+from agent.webhook.cluster.facts import ClusterFacts
+
+log = logging.getLogger(__name__)
+
+KEPT_SECONDS: Final = 1800.0
+"""A pod that stays is read again after so long: its annotations may have been changed."""
+MOST_READS: Final = 100
+"""At once: the others come at the next turn."""
+READ_SECONDS: Final = 5.0
+_NOT_FOUND: Final = 404
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    uid: str
+    pod: Pod
+    read_seconds: float
+
+
+class WorkloadPods:
+    """Gives a pod of a workload as it was written."""
+
+    def __init__(self, api: Api, facts: ClusterFacts, *, pause: Callable[[], None], clocks: Clocks) -> None:
+        """Begin empty; ``pause`` is called before each read."""
+        self._api, self._facts, self._pause, self._clock = api, facts, pause, clocks.monotonic
+        self._known: dict[Workload, _Read] = {}
+
+    def read(self, workloads: Iterable[Workload]) -> dict[Workload, Pod | None]:
+        """Return a pod of each; None = it has none. Those that could not be read yet are left out.
+
+        Raises:
+            KubeError: The server is away.
+        """
+        wanted = set(workloads)
+        found: dict[Workload, Pod | None] = {}
+        for workload in wanted:
+            known = self._still(workload)
+            if known is not None:
+                found[workload] = known.pod
+        missing = wanted - found.keys()
+        places = self._facts.a_pod_of(missing) if missing else {}
+        found |= dict.fromkeys(missing - places.keys())
+        for workload, place in sorted(places.items(), key=lambda one: one[0])[:MOST_READS]:
+            pod = self._read(place)
+            if pod is not None:
+                self._known[workload] = _Read(place.uid, pod, self._clock())
+                found[workload] = pod
+        return found
+
+    def keep(self, workloads: Iterable[Workload]) -> None:
+        """Forget all other workloads."""
+        wanted = set(workloads)
+        self._known = {workload: one for workload, one in self._known.items() if workload in wanted}
+
+    def _still(self, workload: Workload) -> _Read | None:
+        known = self._known.get(workload)
+        if known is None or self._clock() - known.read_seconds > KEPT_SECONDS:
+            return None
+        place = self._facts.pod(known.uid)
+        return None if place is None or place.is_terminating else known
+
+    def _read(self, place: PodPlace) -> Pod | None:
+        self._pause()
+        try:
+            document = self._api.call(
+                "GET", namespaced_path(place.namespace, "pods", place.name), timeout_seconds=READ_SECONDS
+            )
+            return written_pod(self._facts.with_top_owner(pod_from_json(document)))
+        except ConvertError as error:
+            log.debug("a pod is not understood", extra={"pod": f"{place.namespace}/{place.name}", "cause": str(error)})
+            return None
+        except ApiError as error:
+            if error.status == _NOT_FOUND:
+                return None
+            raise

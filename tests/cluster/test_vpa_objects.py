@@ -1,0 +1,165 @@
+"""VerticalPodAutoscalers of the recommender ``plimsoll`` on a real API server, with upstream's definition of the kind.
+
+The webhook is the real process, as the chart's account with the chart's rights and no others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.cluster import chart
+from tests.cluster.admission_room import Room, Running, admission_room, mebibytes_above, owned, resources, sized
+from tests.cluster.api import MERGE, Json, is_awaited
+from tests.cluster.control_plane import ControlPlane
+from tests.cluster.objects import pod_path
+from tests.cluster.processes import wait_for
+from tests.cluster.webhook_process import agent_token, answer_of
+from tests.webhook.report_bodies import report_body
+
+pytestmark = pytest.mark.cluster
+
+CRD_FILE = Path(__file__).parents[1] / "data" / "vpa" / "vpa-v1-crd-gen.yaml"
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+REGISTRATIONS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+ON = {"webhook": {"vpa": {"enabled": True, "publish": "enforced"}}}
+SETTINGS = ("--set=vpaObjects.enabled=true", "--set=vpaObjects.publish=enforced")
+MB = 1_000_000
+PODS = {name: Running() for name in ("web", "ordered", "theirs", "published")}
+AS_WRITTEN = {"cpu": "500m", "memory": "300M"}
+MEMORY = mebibytes_above(200 * MB)
+MINUTES = 150.0
+"""Seconds: an object of ours is looked for once a minute."""
+
+
+@pytest.fixture(scope="module")
+def room(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
+    """A webhook that takes such objects, and has learnt of some workloads."""
+    definitions = [one for one in yaml.safe_load_all(CRD_FILE.read_text()) if one]
+    for one in definitions:
+        wait_for(lambda one=one: is_awaited(lambda: cluster.admin.create(CRDS, one), 409), "no other test's kind")  # type: ignore[misc]
+    for one in chart.rendered(ON)["webhook/rights-vpas"]:
+        cluster.admin.apply(one)
+    try:
+        with admission_room(cluster, tmp_path_factory.mktemp("vpas"), PODS, SETTINGS) as made:
+            yield made
+    finally:
+        for one in definitions:
+            cluster.admin.delete(f"{CRDS}/{one['metadata']['name']}")
+
+
+def path(room: Room, name: str = "") -> str:
+    every = f"/apis/autoscaling.k8s.io/v1/namespaces/{room.namespace}/verticalpodautoscalers"
+    return f"{every}/{name}" if name else every
+
+
+def create(room: Room, name: str, update_mode: str, **spec: Any) -> None:
+    body = {
+        "apiVersion": "autoscaling.k8s.io/v1",
+        "kind": "VerticalPodAutoscaler",
+        "metadata": {"name": name},
+        "spec": {
+            "targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": name},
+            "recommenders": [{"name": "plimsoll"}],
+            "updatePolicy": {"updateMode": update_mode},
+            **spec,
+        },
+    }
+    wait_for(lambda: is_awaited(lambda: room.cluster.admin.create(path(room), body), 404), "the kind is served")
+
+
+def status(room: Room, name: str) -> Json:
+    found: Json = room.cluster.admin.get(path(room, name)).get("status") or {}
+    return found
+
+
+def condition(room: Room, name: str, kind: str) -> tuple[str, str]:
+    found = [one for one in status(room, name).get("conditions") or [] if one["type"] == kind]
+    return (found[0]["status"], found[0]["reason"]) if found else ("", "")
+
+
+def new_requests(room: Room, name: str, annotations: dict[str, str] | None = None) -> Json:
+    """Return what a new pod requests, as the API server would keep it; without annotations unless told."""
+    document = owned(name, "Deployment", sized(), annotations=annotations or {})
+    made = room.cluster.admin.create(pod_path(room.namespace), document, dryRun="All")
+    found: Json = resources(made)["requests"]
+    return found
+
+
+def directives(room: Room) -> dict[str, Json]:
+    """Return what the first node is told, by workload."""
+    room.sequence += 1
+    body = report_body(node=room.node, sequence=room.sequence, endAgeSeconds=30.0)
+    answer = answer_of(room.hook.post("/v1/report", body, agent_token(room.cluster, room.node)))
+    return {one["name"]: one for one in answer["directives"]["workloads"] if one["namespace"] == room.namespace}
+
+
+def test_an_objects_status_is_what_a_new_pod_will_request(room: Room) -> None:
+    policies = [{"containerName": "app", "minAllowed": {"cpu": "320m"}}, {"containerName": "proxy", "mode": "Off"}]
+    create(room, "web", "InPlace", resourcePolicy={"containerPolicies": policies})
+    wait_for(lambda: "recommendation" in status(room, "web"), "the status is written")
+    found = status(room, "web")
+    (app,) = found["recommendation"]["containerRecommendations"]
+    assert (app["containerName"], app["target"]) == ("app", {"cpu": "320m", "memory": MEMORY})
+    assert app["uncappedTarget"]["cpu"] == "300m"
+    assert app["lowerBound"].keys() == app["upperBound"].keys() == {"cpu", "memory"}
+    assert found["observedGeneration"] == 1
+    assert condition(room, "web", "RecommendationProvided") == ("True", "Recommended")
+    # The pod that runs has an annotation of its own, which wins.
+    assert condition(room, "web", "SizedByPlimsoll") == ("True", "ModeEnforce")
+    assert new_requests(room, "web") == app["target"]
+    written = room.hook.series('plimsoll_vpa_status_looks_total{result="written"}')
+    assert written >= 1
+    assert room.hook.series('plimsoll_vpa_status_looks_total{result="refused"}') == 0
+
+
+def test_orders_of_an_object_hold_at_admission_and_are_told_to_nodes_and_annotations_win(room: Room) -> None:
+    assert new_requests(room, "ordered") == AS_WRITTEN
+    create(room, "ordered", "Initial", startupBoost={"cpu": {"type": "Factor", "factor": 2}})
+    wait_for(lambda: new_requests(room, "ordered") != AS_WRITTEN, "the object is seen")
+    assert new_requests(room, "ordered") == {"cpu": "600m", "memory": MEMORY}
+    assert new_requests(room, "ordered", {"plimsoll.dev/mode": "off"}) == AS_WRITTEN
+    told = directives(room)["ordered"]
+    assert told["leftAloneFor"] is None
+    assert told["autoscaler"] == {
+        "name": f"VPA {room.namespace}/ordered",
+        "mode": "recommend",
+        "startupBoost": "factor 2",
+    }
+    update = {"spec": {"updatePolicy": {"updateMode": "Recreate"}}}
+    room.cluster.admin.patch(path(room, "ordered"), update, MERGE)
+    wait_for(lambda: new_requests(room, "ordered") == AS_WRITTEN, "nobody is re-created, so nothing is changed")
+
+
+def test_where_vpas_own_admission_is_registered_pods_are_left_to_it_and_the_status_is_written(room: Room) -> None:
+    enforced = {"plimsoll.dev/mode": "enforce"}
+    assert new_requests(room, "theirs", enforced) == {"cpu": "300m", "memory": MEMORY}
+    registration = {"metadata": {"name": "vpa-webhook-config"}, "webhooks": []}
+    room.cluster.admin.create(REGISTRATIONS, registration)
+    try:
+        create(room, "theirs", "InPlaceOrRecreate")
+        wait_for(lambda: new_requests(room, "theirs", enforced) == AS_WRITTEN, "pods are left to it")
+        assert directives(room)["theirs"]["leftAloneFor"].startswith(f"VPA {room.namespace}/theirs, by VPA's own")
+        wait_for(lambda: condition(room, "theirs", "SizedByPlimsoll") == ("False", "LeftToVpa"), "it is told")
+        targets = status(room, "theirs")["recommendation"]["containerRecommendations"]
+        assert {one["containerName"]: one["target"]["cpu"] for one in targets} == {"app": "300m", "proxy": "50m"}
+    finally:
+        room.cluster.admin.delete(f"{REGISTRATIONS}/vpa-webhook-config")
+    wait_for(lambda: new_requests(room, "theirs", enforced) != AS_WRITTEN, "their end is seen")
+
+
+def test_an_enforced_workload_without_an_object_is_published(room: Room) -> None:
+    name = "plimsoll-deployment-published"
+    wait_for(lambda: room.cluster.admin.exists(path(room, name)), "the object is made", MINUTES)
+    made = room.cluster.admin.get(path(room, name))
+    assert made["metadata"]["labels"]["plimsoll.dev/managed"] == "true"
+    assert made["spec"]["updatePolicy"] == {"updateMode": "InPlace"}
+    wait_for(lambda: "recommendation" in status(room, name), "its status is written")
+    assert directives(room)["published"].get("autoscaler") is None, "it orders nothing"
+    assert not room.cluster.admin.exists(path(room, "plimsoll-deployment-web")), "people made one"
+    create(room, "published", "Off")
+    wait_for(lambda: not room.cluster.admin.exists(path(room, name)), "it goes", MINUTES)
