@@ -145,6 +145,12 @@ def _fortnight() -> Figures:
     yield measure()
 
 
+def _runs() -> Figures:
+    from tests.bench.runs import measure
+
+    return measure()
+
+
 PARTS: dict[str, Callable[[], Figures]] = {
     "sweeps": _sweeps,
     "agent": _agent,
@@ -158,6 +164,7 @@ PARTS: dict[str, Callable[[], Figures]] = {
     "reaction": _reaction,
     "memory": _memory,
     "webhook": _webhook,
+    "runs": _runs,
     "backfill": _backfill,
     "fortnight": _fortnight,
 }
