@@ -23,6 +23,7 @@ UNREACHED: Final[Mapping[str, str]] = {
     "agent.core.recommender.cruise.peak:merge_series": "the agent merges minutes as they come, see tests of cruise",
     "agent.core.recommender.cruise.peak:predict_peak": "the policy's rule for one series; test_policy compares them",
     "agent.core.recommender.rounding:memory_text": "the text of a VerticalPodAutoscaler, which a later part writes",
+    "agent.core.recommender.vpa.checkpoint:save": "checkpoints are read; nothing of Plimsoll writes them",
     "agent.core.recommender.vpa.limit_range:": "admission has ranges of its own, for all containers of a pod at once",
     "agent.core.recommender.vpa.oom_observation:request_at_oom": "VPA's rule; the agent's own, heed, knows more",
 }
