@@ -5,6 +5,7 @@ The webhook is the real process, as the chart's account with the chart's rights 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,8 @@ import yaml
 from tests.cluster import chart
 from tests.cluster.admission_room import Room, Running, admission_room, mebibytes_above, owned, resources, sized
 from tests.cluster.api import MERGE, Json, is_awaited
-from tests.cluster.control_plane import ControlPlane
+from tests.cluster.binaries import KUBERNETES
+from tests.cluster.control_plane import QUIET_CONTROLLERS, ControlPlane, control_plane
 from tests.cluster.objects import pod_path
 from tests.cluster.processes import wait_for
 from tests.cluster.webhook_process import agent_token, answer_of
@@ -34,6 +36,16 @@ AS_WRITTEN = {"cpu": "500m", "memory": "300M"}
 MEMORY = mebibytes_above(200 * MB)
 MINUTES = 150.0
 """Seconds: an object of ours is looked for once a minute."""
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A control plane that collects nothing: pods stay although their owners are not there."""
+    version = os.environ.get("PLIMSOLL_KUBERNETES", KUBERNETES)
+    directory = tmp_path_factory.mktemp("vpa-cluster")
+    controllers = f"{QUIET_CONTROLLERS},-garbage-collector-controller"
+    with control_plane(version, directory=directory, controllers=controllers, audit=False) as plane:
+        yield plane
 
 
 @pytest.fixture(scope="module")
