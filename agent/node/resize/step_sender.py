@@ -145,7 +145,7 @@ class StepSender:
                 act=parts.settings.act,
                 is_pinned=pod.uid in parts.holds.pinned(wall_now),
                 is_namespace_known=pod.namespace not in state.unknown_namespaces,
-                by_cluster=None if is_unboost else directed.reserved(workload),
+                by_cluster=None if is_unboost else directed.reserved(workload, orders.share_in_force),
             )
         return may_resize(
             step,

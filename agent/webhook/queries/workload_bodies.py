@@ -241,6 +241,14 @@ class AppliesBody(Body, kw_only=True):
     annotations: dict[str, str]
     """Of the namespace, those of Plimsoll."""
     rules_fault: str | None
+    stop_shrinking_for: str | None = None
+    """After what it only grows, where that was no out-of-memory kill."""
+    share: FromBody | None = None
+    """The share of its pods that is enforced in mode enforce; null = all of them are."""
+    share_taken_back: str | None = None
+    """The share that is enforced no more, as its pods fared worse than the others; null = none."""
+    share_taken_back_for: str | None = None
+    """In what they did."""
     profile: list[BoundBody] = msgspec.field(default_factory=list)
     """The webhook's settings that its profile is about, as they are in force: key, value, ``profile document`` or
     ``setting``; empty = the default profile."""

@@ -235,6 +235,10 @@ class Questions:
             bounds=list(applying.bounds(workload)),
             annotations=dict(sorted(applying.annotations(workload.namespace).items())),
             rules_fault=rules.fault,
+            stop_shrinking_for=told.stop_shrinking_for,
+            share=applying.share(workload, rules),
+            share_taken_back=told.share_taken_back,
+            share_taken_back_for=told.share_taken_back_for,
             profile=list(applying.profile()),
         )
 

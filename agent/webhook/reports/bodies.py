@@ -276,10 +276,14 @@ class WorkloadDirectiveBody(Body, kw_only=True):
     policy: str | None = None
     startup_boost: str | None = None
     autoscaler: AutoscalerDirectiveBody | None = None
+    enforce_share: str | None = None
+    share_taken_back: str | None = None
+    share_taken_back_for: str | None = None
     left_alone_for: str | None = None
     cpu_frozen_for: str | None = None
     memory_frozen_for: str | None = None
     stop_shrinking_seconds: float | None = None
+    stop_shrinking_for: str | None = None
     replicas: int | None = None
     containers: list[ContainerDirectiveBody] | None = None
 
