@@ -23,8 +23,8 @@ def acted_lines(item: Why, page: Page) -> list[Line]:
         return []
     lines: list[Line] = [(Span("PLAN", Tone.TITLE), Span(f"  {_orders_text(acted)}", Tone.DIM))]
     if acted.reserved is not None:
-        words = reserved_words(acted.reserved, _share_in_force(acted))
-        lines.append((Span(f"  left as it is: {words}", Tone.NOTE),))
+        reserved = reserved_words(acted.reserved, _share_in_force(acted))
+        lines.append((Span(f"  left as it is: {reserved}", Tone.NOTE),))
     if acted.is_evicted:
         lines.append((Span("  the node does not fit: its eviction is proposed (plimsoll plan)", Tone.NOTE),))
     for sentence in acted.told:

@@ -16,6 +16,7 @@ from agent.webhook.queries.workload_bodies import (
     ContainerBody,
     HourBody,
     PastRunBody,
+    ShareBody,
     SideBody,
     SpreadBody,
     StatisticsBody,
@@ -95,10 +96,34 @@ def workload_lines(workload: WorkloadBody, *, width: int, glyphs: Glyphs) -> Ite
         yield (Span("enforced share ", Tone.DIM), Span(share), Span(f" ({harmless(applies.share.source)})", Tone.DIM))
     for note in notes(workload):
         yield (Span(harmless(note), Tone.NOTE),)
+    if workload.share is not None:
+        for line in _share_lines(workload.share):
+            yield clip_line(line, width, ellipsis=glyphs.ellipsis)
     for container in workload.containers:
         yield ()
         for line in _container_lines(container, width=width, glyphs=glyphs):
             yield clip_line(line, width, ellipsis=glyphs.ellipsis)
+
+
+_GROUP_COLUMNS: Final = ("", "pods", "kills", "restarts", "not Ready", "waits for CPU", "throttled")
+
+
+def _share_lines(share: ShareBody) -> Iterator[Line]:
+    """Return both groups of a workload's pods, one below the other."""
+    yield ()
+    title = f"enforced share of {harmless(share.share)}, the last {age_text(share.window_seconds)}"
+    yield (Span(title, Tone.TITLE),)
+    yield (Span("".join(f"{name:>14}" for name in _GROUP_COLUMNS), Tone.DIM),)
+    for group in share.groups:
+        ratios = (group.unready_ratio, group.waiting_ratio, group.throttled_ratio)
+        cells = (
+            "enforced" if group.enforced else "others",
+            str(group.pods),
+            str(group.kills),
+            str(group.restarts),
+            *("-" if ratio is None else f"{ratio:.1%}" for ratio in ratios),
+        )
+        yield (Span("".join(f"{cell:>14}" for cell in cells)),)
 
 
 def notes(workload: WorkloadBody) -> Iterator[str]:

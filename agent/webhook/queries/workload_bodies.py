@@ -254,6 +254,34 @@ class AppliesBody(Body, kw_only=True):
     ``setting``; empty = the default profile."""
 
 
+class GroupBody(Body, kw_only=True):
+    """One of the two groups of a workload's pods of which a share is enforced, over the last minutes."""
+
+    enforced: bool
+    pods: int
+    container_seconds: float
+    """That were told of."""
+    restarts: int
+    kills: int
+    """For want of memory."""
+    unready_ratio: float | None
+    """Share of the time that pods were not Ready, 0..1; null = not known, as for those below."""
+    waiting_ratio: float | None
+    """That containers waited for CPU."""
+    throttled_ratio: float | None
+    """That their CPU limit held them back."""
+
+
+class ShareBody(Body, kw_only=True):
+    """The enforced share of a workload, and how its pods fare beside the others."""
+
+    share: str
+    """As it is ordered, ``10 %``."""
+    window_seconds: float
+    groups: list[GroupBody]
+    """The enforced one first; a group of which no node told is left out."""
+
+
 class WorkloadBody(Body, kw_only=True):
     """One workload, whole."""
 
@@ -267,6 +295,8 @@ class WorkloadBody(Body, kw_only=True):
     containers: list[ContainerBody]
     statistics_fault: str | None = None
     """Why no container has statistics; null = nothing is wrong."""
+    share: ShareBody | None = None
+    """null = all of its pods are enforced, or none, or no node has told of it lately."""
 
 
 class WorkloadLineBody(Body, kw_only=True):
