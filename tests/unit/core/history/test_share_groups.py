@@ -67,7 +67,7 @@ def test_both_groups_stand_side_by_side() -> None:
 
 
 def test_a_slower_enforced_group_is_taken_back_and_slowness_of_all_is_not() -> None:
-    slow = {"waiting_seconds": 90.0}
+    slow: dict[str, Any] = {"waiting_seconds": 90.0}
     made = groups(sample("a", True, **slow), sample("b", False))
     assert made.why_taken_back(OPTIONS) == "waiting for CPU 30% of the time, 0% in the other pods"
     assert made.why_taken_back(GuardOptions(active=False)) is None

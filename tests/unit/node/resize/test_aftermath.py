@@ -117,7 +117,8 @@ def share(directory: Path | None = None) -> Turns:
     turns = Turns(directory, has_webhook=True)
     turns.directions.take(answer(of("a")))
     ticket = json.dumps({"ticket": 5, "unixSeconds": int(turns.wall)})
-    turns.server.add("a", cpu=500, **{"enforce-share": "10%", "share-ticket": ticket})
+    turns.server.add("a", cpu=500)
+    turns.server.order("a", **{"enforce-share": "10%", "share-ticket": ticket})
     turns.server.pods["a"]["metadata"]["creationTimestamp"] = "2023-11-14T22:13:20Z"
     turns.need("a", cpu=200)
     turns.turn()
