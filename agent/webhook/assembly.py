@@ -180,7 +180,7 @@ class Webhook:
             cluster=self.facts,
             jobs=settings.jobs,
         )
-        self.shares = WorkloadShares(settings.guard, stop_shrinking_seconds=settings.act.shrink_barred_seconds)
+        self.shares = WorkloadShares(settings.guard)
         self.tailer = Tailer(self._store, self.index, pause=self._breathe, taken=self.shares.take)
         self._folder = Folder(self._store, settings.folding, pause=self._breathe)
         self._preparing = Preparing(

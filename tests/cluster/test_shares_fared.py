@@ -1,4 +1,4 @@
-"""A slowdown of the enforced pods alone: measured by a real agent, judged by a real webhook, taken back by the agent."""
+"""A slowdown of the enforced pods alone: measured by a real agent, judged by a real webhook, and taken back."""
 
 from __future__ import annotations
 

@@ -41,9 +41,8 @@ class SetbackSource(Protocol):
 class WorkloadShares:
     """See the module's docstring."""
 
-    def __init__(self, options: GuardOptions, *, stop_shrinking_seconds: float) -> None:
-        """Begin; shrinks that were taken back longer ago than ``stop_shrinking_seconds`` are not written down."""
-        self._options, self._stop_shrinking_seconds = options, stop_shrinking_seconds
+    def __init__(self, options: GuardOptions) -> None:
+        self._options = options
         self._lock = threading.Lock()
         self._groups: dict[Workload, ShareGroups] = {}
         self._known: Mapping[_Key, WorkloadSetback] = {}

@@ -45,7 +45,7 @@ def both(share: str = "10 %", *, waiting: float = 0.0, sequence: int = 1) -> Rep
 
 
 def watch(*reports: Report, options: GuardOptions | None = None) -> tuple[WorkloadShares, Kept]:
-    shares, kept = WorkloadShares(options or GuardOptions(), stop_shrinking_seconds=DAY), Kept()
+    shares, kept = WorkloadShares(options or GuardOptions()), Kept()
     for number, one in enumerate(reports):
         shares.take(one, NOON + 300.0 * number)
         shares.follow(kept, NOON + 300.0 * number)
@@ -66,7 +66,7 @@ def test_a_share_whose_pods_fare_worse_is_taken_back_once_and_known_to_every_rep
     reason = "its pods fared worse: waiting for CPU 30% of the time, 0% in the other pods"
     assert shares.taken_back(WEB) == TakenBack(share="10 %", reason=reason)
     assert (kept.writes, shares.taken_back_count()) == (1, 1)
-    other = WorkloadShares(GuardOptions(), stop_shrinking_seconds=DAY)
+    other = WorkloadShares(GuardOptions())
     other.follow(kept, NOON)
     other.take(both(waiting=90.0), NOON)
     other.follow(kept, NOON)
