@@ -6,12 +6,14 @@ not shrunk, with how these fare in the same seconds: what ails all of them was n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from agent.core.cluster.pod import Pod
+from agent.core.cluster.resource import Resource
 from agent.core.history.fare import Fare, together, worse
 from agent.core.orders.guard_options import GuardOptions
+from agent.core.plan.pod_change import Change
 from agent.core.resize.record import Shrunk
 from agent.core.window.snapshot import CpuWindow
 
@@ -29,6 +31,23 @@ def is_judged(shrunk: Shrunk, options: GuardOptions, now_seconds: float) -> bool
 def restarts_of(pod: Pod) -> int:
     """Return how often containers of a pod were started again, ever."""
     return sum(status.restart_count for status in pod.statuses)
+
+
+def own_restarts(pod: Pod, changes: Iterable[Change]) -> int:
+    """Return how many containers a resize starts again by itself, as their resizePolicy says."""
+    resources = {(change.container, change.resource) for change in changes}
+    return sum(
+        any(
+            (name, resource) in resources
+            for name in (container.name, "")
+            for resource, restarts in (
+                (Resource.CPU, container.restarts_for_cpu),
+                (Resource.MEMORY, container.restarts_for_memory),
+            )
+            if restarts
+        )
+        for container in pod.sized_containers()
+    )
 
 
 def fare_before(

@@ -20,7 +20,7 @@ from agent.core.orders.plan_options import ActOptions
 from agent.core.plan.demand import Constraint, Kept
 from agent.core.plan.plan import PlanStep
 from agent.core.plan.pod_change import changed_pod, spec_text
-from agent.core.resize.aftermath import READY, restarts_of
+from agent.core.resize.aftermath import READY, own_restarts, restarts_of
 from agent.core.resize.answer import AnswerKind, ResizeAnswer
 from agent.core.resize.constraint import constraint_of, kept_back, may_be_topped
 from agent.core.resize.decision import Action
@@ -151,6 +151,7 @@ class Ledger:
             self._topped[pod.uid] = below
             step = on_top(below.step, step)
             cpu_asked, memory_asked = cpu_asked or below.cpu_asked_millicores, memory_asked or below.memory_asked_bytes
+        restarted = own_restarts(pod, step.changes)
         flight = Flight(
             step=step,
             action=action,
@@ -163,8 +164,8 @@ class Ledger:
             resource_version=pod.resource_version,
             cpu_asked_millicores=cpu_asked,
             memory_asked_bytes=memory_asked,
-            restarts=restarts_of(pod),
-            was_ready=pod.condition(READY) is not None,
+            restarts=restarts_of(pod) + restarted,
+            was_ready=not restarted and pod.condition(READY) is not None,
         )
         self._records[pod.uid] = replace(record, flight=flight)
         self._pods[pod.uid] = pod
@@ -245,7 +246,7 @@ class Ledger:
                 for shrink in record.shrunk
                 if shrink.restarts is not None and now_seconds - shrink.at_seconds <= self._act.revert_seconds
             ]
-            if pod is not None and judged and record.wanted is None:
+            if pod is not None and not pod.is_terminating and judged and record.wanted is None:
                 found.append((pod, judged[-1]))
         return tuple(found)
 

@@ -50,8 +50,9 @@ class Flight:
     resource_version: str | None = None
     """Of the pod that the patch names: while the pod still has it, a patch without an answer may yet come through."""
     restarts: int | None = field(default=None, metadata=LATER)
-    """Of the pod's containers up to then; None = not known."""
+    """Of the pod's containers up to then, and those that it makes by itself; None = not known."""
     was_ready: bool = field(default=False, metadata=LATER)
+    """The pod, and it starts no container again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,9 +92,9 @@ class Shrunk:
     cpu_changes: tuple[Change, ...] = field(default=(), metadata=LATER)
     """The same of CPU, where the plan made it fall; kills and memory pressure do not put it back."""
     restarts: int | None = field(default=None, metadata=LATER)
-    """Of the pod's containers up to when it was sent; None = not known: nobody judges by it."""
+    """Of the pod's containers up to when it was sent, its own included; None = not known: nobody judges by it."""
     was_ready: bool = field(default=False, metadata=LATER)
-    """The pod, when it was sent."""
+    """The pod, when it was sent, and no container was started again for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,14 +7,17 @@ from datetime import UTC, datetime
 from typing import Any
 
 from agent.core.cluster.pod import Pod
+from agent.core.cluster.resource import Resource
 from agent.core.history.fare import Fare
 from agent.core.orders.guard_options import GuardOptions
+from agent.core.plan.pod_change import Change, Setting
 from agent.core.resize.aftermath import (
     fare_after,
     fare_before,
     fare_of_peer,
     is_judged,
     is_suspect,
+    own_restarts,
     restarts_of,
     why_taken_back,
 )
@@ -124,3 +127,17 @@ def test_what_ails_pods_that_were_not_shrunk_as_well_was_not_the_shrink() -> Non
     crashing = fare_of_peer(pod(restarts=9, began=NOW - 10.0), (), OPTIONS, now_unix_seconds=NOW)
     assert crashing.restarts == 1
     assert why_taken_back(FINE, after(pod(restarts=5)), (crashing,), OPTIONS) is None
+
+
+def test_containers_that_a_resize_starts_again_by_itself_are_no_restarts_of_theirs() -> None:
+    policies = [[{"resourceName": name, "restartPolicy": "RestartContainer"}] for name in ("cpu", "memory")]
+    by_cpu, by_memory = (container(name, resizePolicy=policy) for name, policy in zip("ab", policies, strict=True))
+    found = make_pod(by_cpu, by_memory, container("c"))
+
+    def change(name: str, resource: Resource) -> Change:
+        return Change(container=name, kind=None, resource=resource, setting=Setting.REQUEST, before=2, after=1)
+
+    assert own_restarts(found, [change("a", Resource.CPU), change("b", Resource.CPU), change("c", Resource.CPU)]) == 1
+    assert own_restarts(found, [change("a", Resource.CPU), change("b", Resource.MEMORY)]) == 2
+    assert own_restarts(found, [change("", Resource.MEMORY)]) == 1
+    assert own_restarts(found, []) == 0
