@@ -13,6 +13,8 @@ from hashlib import blake2b
 from typing import Final
 
 TICKETS: Final = 10_000
+LAST_TICKET: Final = TICKETS - 1
+"""In no share but the whole."""
 _DIGITS: Final = 4
 _SPREAD: Final = "0527491638"
 """Digits such that neighbours are far apart: of any two one is below 5, so that 50 % is every other pod."""

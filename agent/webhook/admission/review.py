@@ -29,7 +29,7 @@ from agent.core.cluster.workload import Workload, workload_of
 from agent.core.history.rollup import NodeClass
 from agent.core.history.start_figures import LearntStart
 from agent.core.orders.cluster_rules import rule_of
-from agent.core.orders.enforce_share import TakenBack
+from agent.core.orders.enforce_share import LAST_TICKET, TakenBack
 from agent.core.orders.policy_options import PolicyName
 from agent.kube.json_reader import ConvertError
 from agent.kube.pod_json import pod_from_json
@@ -220,7 +220,8 @@ class Reviewer:
                 pause_reason=rules.pause_reason,
                 rule=rule_of(rules, workload),
                 autoscaler={} if vpa is None else vpa.at_admission,
-                share_ticket=self._tickets.next(workload, pod.name, node),
+                # What nobody creates now is in a share only where everybody is: which ticket it would get is not known.
+                share_ticket=LAST_TICKET if peer is None else self._tickets.next(workload, pod.name, node),
                 share_taken_back=self._taken_back(workload),
                 room=facts.allocatable(node) or NOT_KNOWN,
                 knows_pod_level_resources=facts.knows_pod_level_resources(),

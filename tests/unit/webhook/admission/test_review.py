@@ -353,3 +353,10 @@ def test_counts_of_the_oldest_workloads_are_forgotten() -> None:
         tickets.given(workload)
     assert tickets.next(workloads[0], "web-", None) == first, "it begins anew"
     assert ShareTickets(lambda _: 3).next(workloads[0], "web-", None) != first, "where its running pods end"
+
+
+def test_a_pod_that_nobody_creates_now_is_in_no_share_but_the_whole() -> None:
+    desk = Desk()
+    for share, moves in (("99.99%", False), ("100%", True)):
+        pod = pod_of(new_pod(*POD["spec"]["containers"], orders={names.ENFORCE_SHARE: share}))
+        assert bool(desk.reviewer.admission(pod, None).moves) is moves
