@@ -25,7 +25,6 @@ SHARED: Final = ("tests/chart/", "tests/guest/", "tests/image/")
 SECONDS: Final[dict[str, int]] = {
     "tests/chart/": 540,
     "tests/image/": 180,
-    "tests/cluster/test_shares_fared.py": 130,
     "tests/cluster/test_acting_first_minute.py": 105,
     "tests/cluster/test_acting_outages.py": 100,
     "tests/cluster/test_webhook_evicting.py": 75,
