@@ -6,7 +6,7 @@ All but the server, the kubelet and the clocks is the real thing: planner, ledge
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -24,6 +24,7 @@ from agent.core.plan.demand import Urgent
 from agent.core.plan.demands import NOTHING_MEASURED, Measured
 from agent.core.recommender.recommendation import Recommendation, Withheld
 from agent.core.resize.decision import Decision
+from agent.core.window.snapshot import CpuWindow
 from agent.kube.errors import ApiError
 from agent.kube.events import EventWriter
 from agent.kube.own_rights import NODE_NAME_CLAIM, REVIEWS_PATH, SELF_PATH
@@ -291,6 +292,10 @@ class Turns:
         self.in_use: dict[str, int] = {}
         self.quiet: set[str] = set()
         """Boosted containers whose CPU has become quiet."""
+        self.windows: Callable[[str, float], Sequence[CpuWindow]] = lambda name, ago_seconds: ()
+        """CPU of a pod's containers up to so long ago."""
+        self.setbacks: list[tuple[str, str]] = []
+        """Pods whose shrink was taken back as they fare worse, and why."""
         self.plans: list[tuple[float, Planned]] = []
         self.triggers: list[tuple[float, Trigger]] = []
         self.later: list[_Later] = []
@@ -340,6 +345,8 @@ class Turns:
             clocks=ActingClocks(now=lambda: self.wall, wall_now=lambda: self.wall, monotonic=lambda: self.clock),
             memory_in_use=lambda _: self.in_use,
             quiet_cpu=lambda pod, boost: frozenset(self.quiet),
+            cpu_windows=lambda pod, ago_seconds: self.windows(pod.name, ago_seconds),
+            set_back=lambda pod, reason: self.setbacks.append((pod.name, reason)),
         )
         self.writer = StepWriter(parts)
         self.barriers = Barriers(parts, self)

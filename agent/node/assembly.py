@@ -370,7 +370,7 @@ class Watch:
         return min(time.time(), self.learner.clock.now())
 
     def _reporter(self, settings: Settings, connection: Connection | None) -> Reporter | None:
-        if connection is None or settings.report.url is None:
+        if connection is None or self.orders is None or settings.report.url is None:
             return None
         from agent.node.reports.assembly import reporter_of, run_teller_of
 
@@ -391,6 +391,7 @@ class Watch:
             cluster=connection[1],
             unix_now=self._believed_now,
             quality=self.quality.figures_by_workload,
+            orders=self.orders,
             directions=self.directions,
             metrics=self.metrics,
         )

@@ -11,6 +11,7 @@ from typing import Annotated, Final
 
 from agent.core.eviction.proposals import ProposeOptions
 from agent.core.numbers.allowed_range import Between, Unset
+from agent.core.orders.guard_options import GuardOptions
 from agent.core.orders.plan_options import ActOptions, OverloadOptions, PlanOptions, PodLimitsOptions
 from agent.core.orders.policy_options import (
     BoundsOptions,
@@ -291,6 +292,7 @@ class Settings:
     plan: PlanOptions = field(default_factory=PlanOptions)
     workloads: WorkloadOptions = field(default_factory=WorkloadOptions)
     act: ActOptions = field(default_factory=ActOptions)
+    guard: GuardOptions = field(default_factory=GuardOptions)
     overload: OverloadOptions = field(default_factory=OverloadOptions)
     pod_limits: PodLimitsOptions = field(default_factory=PodLimitsOptions)
     report: ReportSettings = field(default_factory=ReportSettings)

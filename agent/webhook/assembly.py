@@ -74,6 +74,7 @@ from agent.webhook.workloads.index import WorkloadIndex
 from agent.webhook.workloads.percentiles import Statistics
 from agent.webhook.workloads.preparation import OrderedPolicies, Preparing
 from agent.webhook.workloads.rebuilder import Rebuilder
+from agent.webhook.workloads.shares import WorkloadShares
 from agent.webhook.workloads.tailer import Tailer
 
 log = logging.getLogger(__name__)
@@ -179,7 +180,8 @@ class Webhook:
             cluster=self.facts,
             jobs=settings.jobs,
         )
-        self.tailer = Tailer(self._store, self.index, pause=self._breathe)
+        self.shares = WorkloadShares(settings.guard)
+        self.tailer = Tailer(self._store, self.index, pause=self._breathe, taken=self.shares.take)
         self._folder = Folder(self._store, settings.folding, pause=self._breathe)
         self._preparing = Preparing(
             self.facts,
@@ -210,6 +212,7 @@ class Webhook:
             self.index,
             stop_shrinking_seconds=settings.act.shrink_barred_seconds,
             freezes_axes=settings.admission.hpa_freezes_axes,
+            setbacks=self.shares,
         )
         access = Access(
             self._api,
@@ -219,7 +222,14 @@ class Webhook:
             clock=time.monotonic,
             keys=SigningKeys(self._api),
         )
-        reviewer = Reviewer(self.facts, self.index, sizing, growth=self._growth, count=self.metrics.count_admission)
+        reviewer = Reviewer(
+            self.facts,
+            self.index,
+            sizing,
+            growth=self._growth,
+            taken_back=self.shares.taken_back,
+            count=self.metrics.count_admission,
+        )
         permission = WritePermission(is_leader=self._is_leader, pause_reason=lambda: self.facts.rules().pause_reason)
         placeholders = Placeholders(
             self._api,
@@ -279,6 +289,8 @@ class Webhook:
                 directive=director.directive_of,
                 statistics=Statistics(self._store, self.index.places).of,
                 marks=self._store.nodes,
+                shares=self.shares.fares,
+                share_window_seconds=settings.guard.share_window_seconds,
             ),
             Defaults(
                 act=settings.act,
@@ -349,6 +361,7 @@ class Webhook:
         self.metrics.read(
             *own_series.of_history(self.index, self.tailer, self._folder, self._sizes, lambda: self._store.is_prepared),
             *own_series.of_directives(director),
+            *own_series.of_shares(self.shares),
             *own_series.of_cluster(self.facts, self.lease),
             *own_series.of_certificate(self.certificates),
             *own_series.of_evictions(arbiter),
@@ -490,6 +503,7 @@ class Webhook:
         was_loaded = self.index.is_loaded
         more_runs = self.index.runs.follow(self._store)  # first: who is loaded knows the runs too
         more = self.tailer.advance(time.time()) or more_runs
+        self.shares.follow(self._store, time.time())
         if self.index.is_loaded and not was_loaded:
             self._settling.settle()
             log.info("history loaded", extra={"workloads": self.index.size().workloads})

@@ -30,6 +30,7 @@ from agent.webhook.store.shapes import StoreAway
 from agent.webhook.store.store import Store
 from agent.webhook.workloads.folder import Folder
 from agent.webhook.workloads.index import WorkloadIndex
+from agent.webhook.workloads.shares import WorkloadShares
 from agent.webhook.workloads.tailer import Tailer
 
 log = logging.getLogger(__name__)
@@ -123,6 +124,17 @@ def of_directives(director: Director) -> tuple[FamilyReading, ...]:
             "plimsoll_directives_containers_left_out",
             "Containers whose figures a node was not told, as its answer would have been too long.",
             lambda: _one(director.left_out),
+        ),
+    )
+
+
+def of_shares(shares: WorkloadShares) -> tuple[FamilyReading, ...]:
+    """Return the family of enforced shares."""
+    return (
+        gauge_reading(
+            "plimsoll_shares_taken_back",
+            "Workloads whose enforced share was taken back, as its pods fared worse than the others.",
+            lambda: _one(shares.taken_back_count()),
         ),
     )
 

@@ -13,6 +13,7 @@ from agent.core.admission.options import AdmissionOptions, AdmissionSettings
 from agent.core.autoscalers.options import Publish, VpaObjectOptions
 from agent.core.buffers.placeholder_options import PlaceholderOptions
 from agent.core.eviction.options import ArbiterOptions
+from agent.core.orders.guard_options import GuardOptions
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, CraneOptions, CruiseOptions, SizingOptions, VpaOptions
 from agent.core.orders.profile import Profile, ProfileSetting, profile_settings
@@ -48,6 +49,7 @@ class WebhookSettings:
     rebuilding: RebuildOptions = field(default_factory=RebuildOptions)
     recommend: RecommendSettings = field(default_factory=RecommendSettings)
     act: ActOptions = field(default_factory=ActOptions)
+    guard: GuardOptions = field(default_factory=GuardOptions)
     plan: PlanOptions = field(default_factory=PlanOptions)
     workloads: WorkloadOptions = field(default_factory=WorkloadOptions)
     jobs: RunOptions = field(default_factory=RunOptions)

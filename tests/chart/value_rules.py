@@ -131,8 +131,9 @@ RULES: Final[dict[str, Schema]] = {
                     mode=one_of("off", "recommend", "enforce", False),
                     policy=one_of("cruise", "vpa", "crane", "plimsoll"),
                     startupBoost={"anyOf": [TEXT, {"const": False}]},  # its grammar is the webhook's to judge
+                    enforceShare=text(r"^\d{1,3}(\.\d{1,2})? ?%$"),
                 ),
-                "anyOf": [{"required": ["mode"]}, {"required": ["policy"]}, {"required": ["startupBoost"]}],
+                "anyOf": [{"required": [key]} for key in ("mode", "policy", "startupBoost", "enforceShare")],
             }
         ),
         "maxItems": 500,

@@ -136,8 +136,9 @@ nope: 1
         f"{path}: windows: [1] is not allowed; allowed: a mapping with the keys cpuWindowSeconds, "
         "memoryWindowSeconds, rateWindowSeconds, percentile, maxGapRatio, toleranceRatio, maxStepSeconds",
         f"{path}: nope: unknown key; allowed: sampling, windows, memory, cgroup, state, serving, metrics, logging, "
-        "recommend, bounds, cruise, vpa, crane, sizing, kubernetes, plan, workloads, act, overload, podLimits, report, "
-        "propose, profile, evaluateIntervalSeconds, podsFile, clusterPauseFile, clusterPauseConfigMap, nodeName",
+        "recommend, bounds, cruise, vpa, crane, sizing, kubernetes, plan, workloads, act, guard, overload, "
+        "podLimits, report, propose, profile, evaluateIntervalSeconds, podsFile, clusterPauseFile, "
+        "clusterPauseConfigMap, nodeName",
         "environment: PLIMSOLL_SAMPLING_RELIST_SECONDS: 'soon' is not allowed; allowed: a number from 1 to 3600",
         "command line: logging.level: 'loud' is not allowed; allowed: debug, info, warning, error",
     )

@@ -21,6 +21,7 @@ from agent.cli.words.plan import (
     amount,
     changes_words,
     kept_words,
+    reserved_words,
     share_of,
     step_words,
 )
@@ -263,7 +264,7 @@ def _reserved_lines(plan: Plan, width: int, glyphs: Glyphs) -> list[Line]:
         [
             Cell(harmless(str(pod.ref))),
             Cell(harmless(f"{pod.workload.kind}/{pod.workload.name}"), Tone.DIM),
-            Cell(RESERVED_WORDS[pod.reserved or Reserved.OFF], Tone.DIM),
+            Cell(reserved_words(pod.reserved or Reserved.OFF, pod.enforce_share), Tone.DIM),
             Cell(CPU.text(pod.cpu_counted_millicores)),
             Cell(MEMORY.text(pod.memory_counted_bytes)),
         ]

@@ -8,7 +8,7 @@ from agent.cli.text.paragraphs import Page, hanging
 from agent.cli.text.spans import Line, Span, Tone, harmless
 from agent.cli.words.advice import SIDES, AdviceSide
 from agent.cli.words.decisions import OUTCOME_TONES, what_text
-from agent.cli.words.plan import KEPT_WORDS, RESERVED_WORDS, headroom_words, share_of, why_kept
+from agent.cli.words.plan import KEPT_WORDS, headroom_words, reserved_words, share_of, why_kept
 from agent.core.orders.order import OrderSource
 from agent.core.plan.demand import Kept
 from agent.core.plan.plan import Share
@@ -23,7 +23,8 @@ def acted_lines(item: Why, page: Page) -> list[Line]:
         return []
     lines: list[Line] = [(Span("PLAN", Tone.TITLE), Span(f"  {_orders_text(acted)}", Tone.DIM))]
     if acted.reserved is not None:
-        lines.append((Span(f"  left as it is: {RESERVED_WORDS[acted.reserved]}", Tone.NOTE),))
+        reserved = reserved_words(acted.reserved, _share_in_force(acted))
+        lines.append((Span(f"  left as it is: {reserved}", Tone.NOTE),))
     if acted.is_evicted:
         lines.append((Span("  the node does not fit: its eviction is proposed (plimsoll plan)", Tone.NOTE),))
     for sentence in acted.told:
@@ -58,7 +59,15 @@ def _orders_text(acted: Acted) -> str:
     texts = [f"mode {orders.mode} ({orders.mode_source})", f"ranking {orders.ranking}"]
     if orders.policy_source is not OrderSource.CONFIGURATION:
         texts.append(f"policy {orders.policy} ({orders.policy_source})")
+    share = _share_in_force(acted)
+    if share is not None:
+        texts.append(f"enforced share {share} ({orders.enforce_share_source})")
     return ", ".join(texts)
+
+
+def _share_in_force(acted: Acted) -> str | None:
+    share = acted.orders.share_in_force
+    return None if share is None else str(share)
 
 
 def _share_text(side: AdviceSide, share: Share, page: Page) -> str:

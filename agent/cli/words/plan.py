@@ -16,6 +16,8 @@ from agent.core.resize.change_text import by_container
 RESERVED_WORDS: Final = {
     Reserved.OFF: "mode off",
     Reserved.RECOMMEND: "recommend only",
+    Reserved.NOT_IN_SHARE: "not in the enforced share",
+    Reserved.SHARE_TAKEN_BACK: "enforced share taken back",
     Reserved.EXCLUDED: "excluded namespace",
     Reserved.NAMESPACE_UNKNOWN: "namespace not known",
     Reserved.FAULTY_ANNOTATION: "annotation or flag not understood",
@@ -66,6 +68,16 @@ KEPT_WORDS: Final = {
     Kept.TIER_FULL: "the QoS tier's memory limit",
     Kept.EVICTION_PENDING: "shares what is free until the proposed evictions",
 }
+
+
+def reserved_words(reserved: Reserved, share: str | None) -> str:
+    """Return why a pod is left alone; ``share`` is the enforced share of its workload, None = there is none."""
+    words = RESERVED_WORDS[reserved]
+    if share is None or reserved not in (Reserved.NOT_IN_SHARE, Reserved.SHARE_TAKEN_BACK):
+        return words
+    return f"enforced share of {share} taken back" if reserved is Reserved.SHARE_TAKEN_BACK else f"{words} of {share}"
+
+
 PHASE_WORDS: Final = {Phase.SHRINK: "shrink", Phase.GROW: "grow", Phase.LIMIT_DOWN: "limit down"}
 POD_BUDGET: Final = "(pod)"
 """What a pod's own budget is called where containers have names."""

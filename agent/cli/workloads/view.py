@@ -16,6 +16,7 @@ from agent.webhook.queries.workload_bodies import (
     ContainerBody,
     HourBody,
     PastRunBody,
+    ShareBody,
     SideBody,
     SpreadBody,
     StatisticsBody,
@@ -90,12 +91,39 @@ def workload_lines(workload: WorkloadBody, *, width: int, glyphs: Glyphs) -> Ite
         Span(harmless(applies.policy.value or "-")),
         Span(f" ({harmless(applies.policy.source)})", Tone.DIM),
     )
+    if applies.share is not None:
+        share = harmless(applies.share.value or "-")
+        yield (Span("enforced share ", Tone.DIM), Span(share), Span(f" ({harmless(applies.share.source)})", Tone.DIM))
     for note in notes(workload):
         yield (Span(harmless(note), Tone.NOTE),)
+    if workload.share is not None:
+        for line in _share_lines(workload.share):
+            yield clip_line(line, width, ellipsis=glyphs.ellipsis)
     for container in workload.containers:
         yield ()
         for line in _container_lines(container, width=width, glyphs=glyphs):
             yield clip_line(line, width, ellipsis=glyphs.ellipsis)
+
+
+_GROUP_COLUMNS: Final = ("", "pods", "kills", "restarts", "not Ready", "waits for CPU", "throttled")
+
+
+def _share_lines(share: ShareBody) -> Iterator[Line]:
+    """Return both groups of a workload's pods, one below the other."""
+    yield ()
+    title = f"enforced share of {harmless(share.share)}, the last {age_text(share.window_seconds)}"
+    yield (Span(title, Tone.TITLE),)
+    yield (Span("".join(f"{name:>14}" for name in _GROUP_COLUMNS), Tone.DIM),)
+    for group in share.groups:
+        ratios = (group.unready_ratio, group.waiting_ratio, group.throttled_ratio)
+        cells = (
+            "enforced" if group.enforced else "others",
+            str(group.pods),
+            str(group.kills),
+            str(group.restarts),
+            *("-" if ratio is None else f"{ratio:.1%}" for ratio in ratios),
+        )
+        yield (Span("".join(f"{cell:>14}" for cell in cells)),)
 
 
 def notes(workload: WorkloadBody) -> Iterator[str]:
@@ -108,8 +136,12 @@ def notes(workload: WorkloadBody) -> Iterator[str]:
     for axis, holder in (("CPU", applies.cpu_frozen_for), ("memory", applies.memory_frozen_for)):
         if holder is not None:
             yield f"{axis} is not changed: {holder} scales on it"
+    if applies.share_taken_back is not None:
+        why = applies.share_taken_back_for or "its pods fared worse than the others"
+        yield f"the enforced share of {applies.share_taken_back} is taken back: {why}; order another share to go on"
     if applies.stop_shrinking_seconds is not None:
-        yield f"only grows for another {age_text(applies.stop_shrinking_seconds)}: it was killed out of memory"
+        why = applies.stop_shrinking_for or "it was killed out of memory"
+        yield f"only grows for another {age_text(applies.stop_shrinking_seconds)}: {why}"
     if applies.rules_fault is not None:
         yield f"the cluster's rules are not understood, the last good ones hold: {applies.rules_fault}"
     if workload.statistics_fault is not None:
@@ -294,6 +326,7 @@ def _policy_lines(workload: WorkloadBody) -> Iterator[Line]:
     rows: list[tuple[str, str, str]] = [
         ("mode", applies.mode.value or "-", applies.mode.source),
         ("policy", applies.policy.value or "-", applies.policy.source),
+        *(() if applies.share is None else (("share", applies.share.value or "-", applies.share.source),)),
         ("pause", applies.pause.value or "no", applies.pause.source),
         *((bound.name, bound.value, bound.source) for bound in applies.bounds),
         *(
@@ -305,8 +338,11 @@ def _policy_lines(workload: WorkloadBody) -> Iterator[Line]:
         ("VPA", "left alone" if applies.left_alone_for else "none", applies.left_alone_for or ""),
         ("running", "not known" if applies.replicas is None else counted(applies.replicas, "pod"), ""),
     ]
+    if applies.share_taken_back is not None:
+        rows.append(("taken back", f"share {applies.share_taken_back}", applies.share_taken_back_for or ""))
     if applies.stop_shrinking_seconds is not None:
-        rows.append(("shrinking", f"not for {age_text(applies.stop_shrinking_seconds)}", "an out-of-memory kill"))
+        why = applies.stop_shrinking_for or "an out-of-memory kill"
+        rows.append(("shrinking", f"not for {age_text(applies.stop_shrinking_seconds)}", why))
     for label, value, source in rows:
         yield (_label(label), Span(f"{harmless(value):<16} "), Span(harmless(source), Tone.DIM))
     if applies.rules_fault is not None:

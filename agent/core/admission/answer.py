@@ -14,6 +14,7 @@ from agent.core.cluster.pod import ContainerKind, Requirements
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
 from agent.core.numbers.amount_text import amount_text
+from agent.core.orders.enforce_share import TakenBack
 from agent.core.orders.order import Orders
 from agent.core.plan.given_boost import GivenBoost
 from agent.core.plan.pod_change import Setting
@@ -111,6 +112,10 @@ class AdmissionFacts:
     """What the cluster's rules order for the workload (``orders.cluster_rules``), by annotation."""
     autoscaler: Mapping[str, str] = field(default_factory=dict)
     """What a VerticalPodAutoscaler of ours orders for it (``autoscalers.vpa_orders``), by annotation."""
+    share_ticket: int | None = None
+    """The ticket that the pod is given where a share of its workload is enforced; None = the hash of its uid counts."""
+    share_taken_back: TakenBack | None = None
+    """The share of the workload that is enforced no more; None = there is none."""
     room: NodeAmounts | None = None
     """What the node can allocate that the pod is bound for, else the most that any node can of each resource: a pod
     that asks for more is never run. ``NOT_KNOWN`` = no node says; None = there is no cluster to ask."""
@@ -193,7 +198,9 @@ class Admission:
     startup_boost: str = ""
     """What became of ``plimsoll.dev/startup-boost``; empty = nobody asks for it, or the pod is left alone."""
     annotations: Mapping[str, str] = field(default_factory=dict)
-    """Added when anything changes, or the pod's start is to be learnt."""
+    """Added when anything changes, or the pod's start is to be learnt; a ticket also when nothing else does."""
+    gave_ticket: bool = False
+    """The pod is given a ticket of an enforced share, which is in the annotations."""
     grown: Mapping[str, int] = field(default_factory=dict)
     """What quotas of the namespace will count more than the pod came with, by their names; nanos. Empty = nothing, or
     there is no quota."""

@@ -44,7 +44,7 @@ def patch_operations(admission: Admission, *, has_annotations: bool) -> list[Ope
     if admission.takes_pod_resources:
         operations.append(Operation(op="remove", path="/spec/resources"))
     is_learnt = admission.boost is not None and admission.boost.is_learnt
-    if not operations and not (is_learnt and admission.annotations):
+    if not operations and not admission.gave_ticket and not (is_learnt and admission.annotations):
         return []
     if has_annotations:
         operations += [

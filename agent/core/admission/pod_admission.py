@@ -8,7 +8,7 @@ containers request.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from agent.core.admission.answer import Admission, AdmissionFacts, AdmissionOutcome, Left
@@ -40,7 +40,14 @@ from agent.core.admission.pod_budget import (
     why_not,
 )
 from agent.core.admission.sizes import SizingRules, sides_of, size_container
-from agent.core.admission.words import annotations_of, gave_boost, gave_budget, reserved_words, sized_words
+from agent.core.admission.words import (
+    AGAIN_SECONDS,
+    annotations_of,
+    gave_boost,
+    gave_budget,
+    reserved_words,
+    sized_words,
+)
 from agent.core.cluster.hpa import is_whole_workload_left
 from agent.core.cluster.pod import RUNNING, Container, ContainerKind, Pod, QosClass, Requirements
 from agent.core.cluster.pod_defaults import classes_at_creation
@@ -49,7 +56,7 @@ from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import DAEMON_SET_KIND, RUN_KINDS, Workload, workload_of
 from agent.core.history.start_figures import LearntStart
 from agent.core.machine.pod_limits import PodLimitHeld, PodLimitsOrder
-from agent.core.orders.annotations import POD_LIMITS
+from agent.core.orders.annotations import POD_LIMITS, SHARE_TICKET
 from agent.core.orders.container_policies import NO_POLICY
 from agent.core.orders.order import Orders, RunningJobs
 from agent.core.orders.plan_options import DaemonSetGrowth
@@ -58,6 +65,7 @@ from agent.core.orders.resolution import orders_of
 from agent.core.plan.container_sizing import cpu_edges, memory_edges
 from agent.core.plan.given_boost import without_boost
 from agent.core.plan.reserved_reason import reserved_reason
+from agent.core.plan.share_ticket import given_ticket, ticket_text
 from agent.core.recommender.policy import LimitRule
 
 Estimates = Callable[[Container, PolicyName], Estimate | NoEstimate]
@@ -86,6 +94,8 @@ def admit(
     """
     # The class is frozen at creation, so it is computed; and the pod is judged as it will be when it runs.
     pod = replace(pod, recorded_qos=None, phase=RUNNING, is_terminating=False, statuses=(), allocated=None, actual=None)
+    workload, orders = workload_of(pod), _orders(pod, facts, settings)
+    pod, ticket = _with_ticket(pod, facts, orders, now_unix_seconds)
     # Asked again within the request: the budget that we gave is worked out anew. Another webhook may have put in what
     # it does not hold, and the API server would refuse the pod.
     given = pod.resources if gave_budget(pod, now_unix_seconds=now_unix_seconds) else None
@@ -95,10 +105,17 @@ def admit(
     shown, boost = pod, gave_boost(pod, now_unix_seconds=now_unix_seconds)
     if boost is not None:
         pod = without_boost(pod, boost)
-    workload, orders = workload_of(pod), _orders(pod, facts, settings)
-    blank = Admission(outcome=AdmissionOutcome.EXCLUDED, why="", workload=workload, orders=orders)
+    blank = Admission(
+        outcome=AdmissionOutcome.EXCLUDED,
+        why="",
+        workload=workload,
+        orders=orders,
+        annotations=ticket,
+        gave_ticket=bool(ticket),
+    )
     if facts.pause_reason is not None:
-        return replace(blank, why=f"the cluster is paused: {facts.pause_reason}")
+        why = f"the cluster is paused: {facts.pause_reason}"
+        return replace(blank, why=why, annotations={}, gave_ticket=False)
     order = order_of(pod, facts, orders) if settings.admission.pod_limits else None
     if order is not None and order.held is PodLimitHeld.BELOW_REQUESTS:
         denial = f"{POD_LIMITS}: {order.text}"
@@ -153,7 +170,7 @@ def _warnings(
 
 
 def _patched(pod: Pod, answer: Admission, now_unix_seconds: float) -> Admission:
-    annotations = annotations_of(pod, answer, now_unix_seconds=now_unix_seconds)
+    annotations = {**answer.annotations, **annotations_of(pod, answer, now_unix_seconds=now_unix_seconds)}
     return replace(answer, outcome=AdmissionOutcome.PATCHED, why=sized_words(answer), annotations=annotations)
 
 
@@ -170,6 +187,19 @@ def _unchanged(answer: Admission, fault: str) -> Admission:
         boost=None,
         startup_boost="",
     )
+
+
+def _with_ticket(
+    pod: Pod, facts: AdmissionFacts, orders: Orders, now_unix_seconds: float
+) -> tuple[Pod, Mapping[str, str]]:
+    """Return a pod with its ticket, where a share of its workload is enforced, and the annotation if that is new."""
+    if facts.share_ticket is None or orders.share_in_force is None:
+        return pod, {}
+    pod = replace(pod, created_unix_seconds=now_unix_seconds)
+    if given_ticket(pod, within_seconds=AGAIN_SECONDS) is not None:
+        return pod, {}  # asked again within the request
+    ticket = {SHARE_TICKET: ticket_text(facts.share_ticket, unix_seconds=now_unix_seconds)}
+    return replace(pod, annotations={**pod.annotations, **ticket}), ticket
 
 
 def _orders(pod: Pod, facts: AdmissionFacts, settings: AdmissionSettings) -> Orders:
@@ -206,6 +236,9 @@ def _left_alone(
     )
     if reserved is not None:
         return reserved_words(reserved, orders)
+    share, taken_back = orders.share_in_force, facts.share_taken_back
+    if share is not None and taken_back is not None and taken_back.concerns(share):
+        return f"the enforced share of {share} is taken back: {taken_back.reason}"
     if facts.left_alone_for is not None:
         return f"{facts.left_alone_for} sets its requests"
     if is_whole_workload_left(facts.frozen, freezes_axes=settings.admission.hpa_freezes_axes):

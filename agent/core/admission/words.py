@@ -15,7 +15,7 @@ from agent.core.plan.demand import Reserved
 from agent.core.plan.given_boost import GivenBoost, boost_from, boost_text
 from agent.core.resize.originals import Original, annotated_original, annotation_text, original_of, with_first
 
-_AGAIN_SECONDS: Final = 60
+AGAIN_SECONDS: Final = 60
 """An API server gives a request no longer, and the clocks of replicas are nearer to each other."""
 _DAY_SECONDS: Final = 86_400.0
 _HOUR_SECONDS: Final = 3600.0
@@ -53,6 +53,8 @@ def reserved_words(reserved: Reserved, orders: Orders) -> str:
     """Return why a pod is not sized."""
     if reserved is Reserved.FAULTY_ANNOTATION:
         return "; ".join(str(fault) for fault in orders.faults)
+    if reserved is Reserved.NOT_IN_SHARE:
+        return f"not in the enforced share of {orders.enforce_share} by the {orders.enforce_share_source}"
     if reserved in (Reserved.OFF, Reserved.RECOMMEND):
         return f"mode {orders.mode} by the {orders.mode_source}; pods are sized in mode {Mode.ENFORCE}"
     return _RESERVED.get(reserved, reserved.replace("_", " "))
@@ -153,7 +155,7 @@ def _earlier(pod: Pod, now_unix_seconds: float) -> _Earlier | None:
     if original is None or not isinstance(document, dict):
         return None
     written = document.get("unixSeconds")
-    if type(written) is not int or abs(now_unix_seconds - written) > _AGAIN_SECONDS:
+    if type(written) is not int or abs(now_unix_seconds - written) > AGAIN_SECONDS:
         return None
     return _Earlier(original, document.get("podLimits") is True)
 

@@ -23,13 +23,14 @@ class Workload:
 
 POD_KIND: Final = "Pod"
 REPLICA_SET_KIND: Final = "ReplicaSet"
+STATEFUL_SET_KIND: Final = "StatefulSet"
 JOB_KIND: Final = "Job"
 CRON_JOB_KIND: Final = "CronJob"
 GROUP_KIND: Final = "Group"
 """Pods that a label of theirs holds together (``workloads.groupBy``): those of workflows and of other Jobs."""
 RUN_KINDS: Final = frozenset({JOB_KIND, CRON_JOB_KIND, GROUP_KIND})
 """Workloads whose pods end by themselves: each is a run, and the next is sized by the last ones."""
-_UNGROUPED_KINDS: Final = frozenset({REPLICA_SET_KIND, DAEMON_SET_KIND, "StatefulSet", "ReplicationController"})
+_UNGROUPED_KINDS: Final = frozenset({REPLICA_SET_KIND, DAEMON_SET_KIND, STATEFUL_SET_KIND, "ReplicationController"})
 """Their pods have a name that stays, whatever their labels say."""
 _SCHEDULED_NAME: Final = re.compile(r"(?P<cron_job>.+)-(?P<unix_minutes>[0-9]{7,9})\Z")
 _EARLIEST_SECONDS: Final = 86_400.0

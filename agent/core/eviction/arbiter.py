@@ -39,6 +39,7 @@ HOLDING_ANNOTATIONS: Final[Mapping[str, str]] = {
 _STANDING: Final[Mapping[Reserved, Reason]] = {
     Reserved.OFF: Reason.MODE,
     Reserved.RECOMMEND: Reason.MODE,
+    Reserved.NOT_IN_SHARE: Reason.MODE,
     Reserved.EXCLUDED: Reason.PROTECTED,
     Reserved.NAMESPACE_UNKNOWN: Reason.FACTS_UNKNOWN,
     Reserved.FAULTY_ANNOTATION: Reason.FAULTY_ANNOTATION,
@@ -233,6 +234,8 @@ def _by_orders(
 def _reserved_text(reserved: Reserved, pod: Pod, orders: Orders, workload: Workload, rules: ArbiterRules) -> str:
     if reserved in (Reserved.OFF, Reserved.RECOMMEND):
         return f"mode {orders.mode}, by {orders.mode_source}"
+    if reserved is Reserved.NOT_IN_SHARE:
+        return f"not in the enforced share of {orders.enforce_share}, by {orders.enforce_share_source}"
     if reserved is Reserved.FAULTY_ANNOTATION:
         return "; ".join(str(fault) for fault in orders.faults)
     if reserved is Reserved.NAMESPACE_UNKNOWN:

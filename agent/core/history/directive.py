@@ -65,6 +65,14 @@ class WorkloadDirective:
     """By the cluster's rules, as ``plimsoll.dev/startup-boost`` would say it; None = nothing said."""
     autoscaler: AutoscalerDirective | None = None
     """None = there is none of ours, or it orders nothing."""
+    enforce_share: str | None = None
+    """By the cluster's rules, as ``plimsoll.dev/enforce-share`` would say it; None = nothing said."""
+    share_taken_back: str | None = None
+    """The enforced share, ``10 %``, that is enforced no more, as its pods fared worse than the others; None = none."""
+    share_taken_back_for: str | None = None
+    """In what they fared worse; None = not told."""
+    stop_shrinking_for: str | None = None
+    """After what the workload only grows, where it was no out-of-memory kill."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -109,7 +109,17 @@ def _workload_to_json(one: WorkloadDirective) -> dict[str, object]:
         "name": one.workload.name,
         "mode": one.mode,
         "policy": one.policy,
-        **({} if one.startup_boost is None else {"startupBoost": one.startup_boost}),
+        **{
+            key: said
+            for key, said in (
+                ("startupBoost", one.startup_boost),
+                ("enforceShare", one.enforce_share),
+                ("shareTakenBack", one.share_taken_back),
+                ("shareTakenBackFor", one.share_taken_back_for),
+                ("stopShrinkingFor", one.stop_shrinking_for),
+            )
+            if said is not None
+        },
         **({} if one.autoscaler is None else {"autoscaler": _autoscaler_to_json(one.autoscaler)}),
         "leftAloneFor": one.left_alone_for,
         "cpuFrozenFor": one.cpu_frozen_for,
@@ -175,10 +185,14 @@ def _restraints(value: object, left_out: _LeftOut) -> tuple[Mapping[str, object]
         mode=restraint("mode"),  # a mode or policy that is none makes the pod off (``orders_of``)
         policy=restraint("policy"),
         startup_boost=left_out.unless(lambda: _text_or_none(body, "startupBoost", ""), None),
+        enforce_share=restraint("enforceShare"),  # as a mode: one that is none makes the pod off
+        share_taken_back=restraint("shareTakenBack"),
+        share_taken_back_for=left_out.unless(lambda: _text_or_none(body, "shareTakenBackFor", ""), None),
         left_alone_for=restraint("leftAloneFor"),
         cpu_frozen_for=restraint("cpuFrozenFor"),
         memory_frozen_for=restraint("memoryFrozenFor"),
         stop_shrinking_seconds=left_out.unless(lambda: _seconds_or_none(body, "stopShrinkingSeconds", ""), None),
+        stop_shrinking_for=left_out.unless(lambda: _text_or_none(body, "stopShrinkingFor", ""), None),
         autoscaler=None if body.get("autoscaler") is None else _autoscaler(body["autoscaler"], left_out),
     )
 
@@ -203,7 +217,16 @@ def _autoscaler(value: object, left_out: _LeftOut) -> AutoscalerDirective:
 
 def is_restraint(one: WorkloadDirective) -> bool:
     """Return whether leaving this workload out would let happen what must not."""
-    said = (one.mode, one.policy, one.left_alone_for, one.cpu_frozen_for, one.memory_frozen_for, one.autoscaler)
+    said = (
+        one.mode,
+        one.policy,
+        one.enforce_share,
+        one.share_taken_back,
+        one.left_alone_for,
+        one.cpu_frozen_for,
+        one.memory_frozen_for,
+        one.autoscaler,
+    )
     return one.stop_shrinking_seconds is not None or any(word is not None for word in said)
 
 

@@ -59,6 +59,29 @@ class OutOfMemoryKill:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ShareRow:
+    """In which group a container of a workload was of which a share is enforced, and what tells how it fared."""
+
+    share: str
+    """As it is ordered, ``10 %``."""
+    is_enforced: bool
+    """Its pod is in the share."""
+    restarts: int
+    """In the row's time."""
+    unready_seconds: float
+    """Of the row's time, that its pod was not Ready."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setback:
+    """A shrink of the container's pod was taken back, as it fared worse."""
+
+    age_seconds: float
+    """Before the report's end; not negative."""
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RollupRow:
     """One container instance and one interval."""
 
@@ -83,6 +106,10 @@ class RollupRow:
     quality: tuple[tuple[float, ...], ...] | None = None
     """How good the node's sizing of this container of the workload was, all its pods there together: the figures of
     ``quality.to_windows``; None = this row does not tell."""
+    share: ShareRow | None = None
+    """None = all of the workload's pods are enforced, or none."""
+    setback: Setback | None = None
+    """The newest in the row's time; None = there was none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
-from agent.core.history.rollup import SCHEMA_VERSION, Distribution, OutOfMemoryKill, Report, RollupRow
+from agent.core.history.rollup import SCHEMA_VERSION, Distribution, OutOfMemoryKill, Report, RollupRow, ShareRow
 
 CPU_DIGITS: Final = 6
 """Of sums and maxima in millicores: a millionth of what was measured is nothing."""
@@ -53,6 +53,8 @@ def _row(row: RollupRow) -> dict[str, object]:
         "throttledSeconds": _rounded(row.throttled_seconds),
         "waitingSeconds": _rounded(row.waiting_seconds),
         "oomKills": [_kill(kill) for kill in row.oom_kills] or None,
+        "share": None if row.share is None else _share(row.share),
+        "setback": None if row.setback is None else [_rounded(row.setback.age_seconds), row.setback.reason],
         "quality": None if row.quality is None else [[_few_digits(figure) for figure in span] for span in row.quality],
     }
     return {
@@ -64,6 +66,15 @@ def _row(row: RollupRow) -> dict[str, object]:
         "podUid": row.pod_uid,
         "coveredSeconds": _rounded(row.covered_seconds),
         **{name: value for name, value in optional.items() if value is not None},
+    }
+
+
+def _share(share: ShareRow) -> dict[str, object]:
+    return {
+        "share": share.share,
+        "enforced": share.is_enforced,
+        "restarts": share.restarts,
+        "unreadySeconds": _rounded(share.unready_seconds),
     }
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 from math import ceil
 from typing import Final
 
-from agent.core.history.rollup import Distribution, RollupRow
+from agent.core.history.rollup import Distribution, RollupRow, ShareRow
 
 CPU_SAMPLE_SECONDS: Final = 1.0
 """What a CPU sample stands for: the agent's tick."""
@@ -39,6 +39,12 @@ def merged_row(rows: Sequence[RollupRow]) -> RollupRow:
         waiting_seconds=_sum([row.waiting_seconds for row in rows]),
         oom_kills=tuple(kill for row in rows for kill in row.oom_kills)[:MOST_KILLS],
         quality=next((row.quality for row in rows if row.quality is not None), None),
+        share=_merged_share([row.share for row in rows if row.share is not None]),
+        setback=min(
+            (row.setback for row in rows if row.setback is not None),
+            key=lambda setback: setback.age_seconds,
+            default=None,
+        ),
     )
 
 
@@ -83,6 +89,16 @@ def _merged(every: Sequence[Distribution | None]) -> Distribution | None:
         sum=sum(samples.sum for samples in known),
         max=max(samples.max for samples in known),
         buckets=buckets,
+    )
+
+
+def _merged_share(every: Sequence[ShareRow]) -> ShareRow | None:
+    if not every:
+        return None
+    return replace(
+        every[0],
+        restarts=sum(share.restarts for share in every),
+        unready_seconds=sum(share.unready_seconds for share in every),
     )
 
 

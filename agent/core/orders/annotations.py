@@ -19,6 +19,7 @@ from agent.core.orders.container_policies import (
     ContainerPoliciesError,
     parse_container_policies,
 )
+from agent.core.orders.enforce_share import EnforceShare, EnforceShareError, parse_enforce_share
 from agent.core.orders.order import Mode, Ranking, RunningJobs
 from agent.core.orders.policy_options import PolicyName
 from agent.core.orders.startup_boost import (
@@ -51,6 +52,10 @@ STARTUP_BOOST: Final = f"{PREFIX}startup-boost"
 """More CPU while a pod starts; read by ``startup_boost``."""
 STARTUP_BOOSTED: Final = f"{PREFIX}startup-boosted"
 """Written by the webhook at admission: what was boosted from what, and until when, JSON."""
+ENFORCE_SHARE: Final = f"{PREFIX}enforce-share"
+"""Of the workload's pods only this share is enforced; read by ``enforce_share``."""
+SHARE_TICKET: Final = f"{PREFIX}share-ticket"
+"""Written by the webhook at admission: by what the pod is in an enforced share or not, JSON."""
 ORIGINAL_RESOURCES: Final = f"{PREFIX}original-resources"
 """Written by the webhook at admission: what the pod came with."""
 ADMISSION: Final = f"{PREFIX}admission"
@@ -75,6 +80,8 @@ KNOWN: Final = frozenset(
         JOBS,
         STARTUP_BOOST,
         STARTUP_BOOSTED,
+        ENFORCE_SHARE,
+        SHARE_TICKET,
         ORIGINAL_RESOURCES,
         ADMISSION,
         PLACEHOLDER_SHAPE,
@@ -192,6 +199,14 @@ def startup_boost_from(value: str) -> StartupBoost | None:
         return parse_startup_boost(value)
     except StartupBoostError as error:
         raise ValueNotAllowed(f"{error}; allowed: {STARTUP_BOOST_ALLOWED}") from None
+
+
+def enforce_share_from(value: str) -> EnforceShare:
+    """Read a share of a workload's pods."""
+    try:
+        return parse_enforce_share(value)
+    except EnforceShareError as error:
+        raise ValueNotAllowed(str(error)) from None
 
 
 class _Flag(StrEnum):

@@ -12,7 +12,13 @@ from agent.core.cluster.facts import ClusterRule, ClusterRules
 from agent.core.cluster.workload import Workload
 from agent.core.numbers.document_text import DocumentTextError, yaml_values
 from agent.core.orders import annotations as names
-from agent.core.orders.annotations import ValueNotAllowed, mode_from, policy_from, startup_boost_from
+from agent.core.orders.annotations import (
+    ValueNotAllowed,
+    enforce_share_from,
+    mode_from,
+    policy_from,
+    startup_boost_from,
+)
 
 LONGEST_PAUSE: Final = 1024
 """Characters of a reason; the rest of a longer one is cut off."""
@@ -46,6 +52,7 @@ def rule_of(rules: ClusterRules, workload: Workload) -> Mapping[str, str]:
             (names.MODE, rule.mode),
             (names.POLICY, rule.policy),
             (names.STARTUP_BOOST, rule.startup_boost),
+            (names.ENFORCE_SHARE, rule.enforce_share),
         ):
             if value is not None:
                 ordered.setdefault(key, value)
@@ -71,7 +78,8 @@ LONGEST_RULES: Final = 64 << 10
 MOST_RULES: Final = 500
 """Each is looked at for each workload."""
 _STARTUP_BOOST: Final = "startupBoost"
-_ORDERS: Final = ("mode", "policy", _STARTUP_BOOST)
+_ENFORCE_SHARE: Final = "enforceShare"
+_ORDERS: Final = ("mode", "policy", _STARTUP_BOOST, _ENFORCE_SHARE)
 _FIELDS: Final = ("namespace", "kind", "name", *_ORDERS)
 _SHORT: Final = reprlib.Repr()
 """Not repr: the rules may hold one value of thousands of parts."""
@@ -147,14 +155,14 @@ def _rule_of(value: object, where: str) -> ClusterRule:
                 texts[key] = str(read(texts[key]))
             except ValueNotAllowed as error:
                 raise RulesError(f"{where}.{key}: {_shown(texts[key])} is not allowed ({error})") from error
-    if _STARTUP_BOOST in texts:
-        try:
-            startup_boost_from(texts[_STARTUP_BOOST])
-        except ValueNotAllowed as error:
-            shown = _shown(texts[_STARTUP_BOOST])
-            raise RulesError(f"{where}.{_STARTUP_BOOST}: {shown} is not allowed ({error})") from error
+    for key, check in ((_STARTUP_BOOST, startup_boost_from), (_ENFORCE_SHARE, enforce_share_from)):
+        if key in texts:
+            try:
+                check(texts[key])
+            except ValueNotAllowed as error:
+                raise RulesError(f"{where}.{key}: {_shown(texts[key])} is not allowed ({error})") from error
     if not texts.keys() & set(_ORDERS):
-        raise RulesError(f"{where}: says nothing (mode, policy or startupBoost)")
+        raise RulesError(f"{where}: says nothing ({', '.join(_ORDERS[:-1])} or {_ORDERS[-1]})")
     return ClusterRule(
         namespace=texts.get("namespace"),
         kind=texts.get("kind"),
@@ -162,6 +170,7 @@ def _rule_of(value: object, where: str) -> ClusterRule:
         mode=texts.get("mode"),
         policy=texts.get("policy"),
         startup_boost=texts.get(_STARTUP_BOOST),
+        enforce_share=texts.get(_ENFORCE_SHARE),
     )
 
 

@@ -14,6 +14,7 @@ from enum import StrEnum
 from agent.core.cluster.resource import Resource
 from agent.core.numbers.later_field import LATER
 from agent.core.orders.container_policies import ContainerPolicies
+from agent.core.orders.enforce_share import EnforceShare
 from agent.core.orders.policy_options import PolicyName
 from agent.core.orders.startup_boost import StartupBoost
 
@@ -106,6 +107,10 @@ class Orders:
     startup_boost: StartupBoost | None = field(default=None, metadata=LATER)
     """More CPU while its containers start; None = nobody asks for it."""
     startup_boost_source: OrderSource = field(default=OrderSource.CONFIGURATION, metadata=LATER)
+    enforce_share: EnforceShare | None = field(default=None, metadata=LATER)
+    """In mode enforce only this share of the workload's pods is; None = all are."""
+    enforce_share_source: OrderSource = field(default=OrderSource.CONFIGURATION, metadata=LATER)
+
     container_policies: ContainerPolicies = field(default_factory=ContainerPolicies, metadata=LATER)
     """How containers are sized one by one; what they leave open is as the bounds above say."""
     container_policies_source: OrderSource = field(default=OrderSource.CONFIGURATION, metadata=LATER)
@@ -124,3 +129,8 @@ class Orders:
         if self.container_policies_source in (OrderSource.POD, OrderSource.NAMESPACE):
             return (least if own_least is None else own_least), (most if own_most is None else own_most)
         return (own_least if least is None else least), (own_most if most is None else most)
+
+    @property
+    def share_in_force(self) -> EnforceShare | None:
+        """Return the share of the workload that is enforced; None = all of it is, or nobody by the mode."""
+        return self.enforce_share if self.mode is Mode.ENFORCE else None

@@ -64,6 +64,7 @@ def orders_of(
     container_policies, container_policies_source = reading.take(
         names.CONTAINER_POLICIES, names.container_policies_from, NO_POLICIES
     )
+    enforce_share, enforce_share_source = reading.take(names.ENFORCE_SHARE, names.enforce_share_from, None)
     reading.check_pod_limits(pod)
     reading.check_runtimes(pod)
     if reading.faults and (mode is not Mode.OFF or reading.faults[0].source is not OrderSource.SPEC):
@@ -89,6 +90,8 @@ def orders_of(
         startup_boost_source=startup_boost_source,
         container_policies=container_policies,
         container_policies_source=container_policies_source,
+        enforce_share=enforce_share,
+        enforce_share_source=enforce_share_source,
     )
 
 

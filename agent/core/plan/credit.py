@@ -28,7 +28,9 @@ MOST_INTERVAL_SECONDS: Final = 10.0
 """Of plans that pressure asks for: five times the default."""
 MOST_WAITING_RATIO: Final = 0.5
 """Half of the time spent waiting is severe for whoever is served by it."""
-_NOT_ENFORCED = frozenset({Reserved.OFF, Reserved.RECOMMEND, Reserved.EXCLUDED})
+_NOT_ENFORCED = frozenset(
+    {Reserved.OFF, Reserved.RECOMMEND, Reserved.NOT_IN_SHARE, Reserved.SHARE_TAKEN_BACK, Reserved.EXCLUDED}
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -101,6 +101,8 @@ def demands(
         )
         if as_enforced and orders.mode is Mode.RECOMMEND:
             orders = replace(orders, mode=Mode.ENFORCE)
+        if as_enforced:
+            orders = replace(orders, enforce_share=None)
         reserved = reserved_reason(
             pod,
             orders,
@@ -110,7 +112,7 @@ def demands(
             act=settings.act,
             is_pinned=pod.uid in pinned,
             is_namespace_known=pod.namespace not in state.unknown_namespaces,
-            by_cluster=directed.reserved(workload),
+            by_cluster=directed.reserved(workload, orders.share_in_force),
         )
         frozen = directed.frozen(workload)
         shared_limit_bytes = _most_limit_bytes(state, orders, settings.bounds, "")

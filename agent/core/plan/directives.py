@@ -20,6 +20,7 @@ from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
 from agent.core.history.directive import AutoscalerDirective, ContainerDirective, Directives, WorkloadDirective
 from agent.core.orders import annotations as names
+from agent.core.orders.enforce_share import EnforceShare, TakenBack
 from agent.core.orders.order import Mode
 from agent.core.plan.demand import Reserved
 
@@ -28,6 +29,7 @@ STALE_SECONDS: Final = 86_400.0
 PEAKS_BELIEVED_SECONDS: Final = 7 * 86_400.0
 _NO_ORDERS: Final[Mapping[str, str]] = {}
 _ENFORCE: Final = str(Mode.ENFORCE)
+_WORSE: Final = "its pods fared worse than the others"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +66,8 @@ class Directed:
             rule[names.POLICY] = directive.policy
         if directive.startup_boost is not None:
             rule[names.STARTUP_BOOST] = directive.startup_boost
+        if directive.enforce_share is not None:
+            rule[names.ENFORCE_SHARE] = directive.enforce_share
         return rule
 
     def autoscaler(self, workload: Workload) -> Mapping[str, str]:
@@ -81,15 +85,28 @@ class Directed:
         }
         return {key: text for key, text in orders.items() if text is not None}
 
-    def reserved(self, workload: Workload) -> Reserved | None:
-        """Return why a workload is left alone by what the cluster knows; None = it is not."""
+    def reserved(self, workload: Workload, share: EnforceShare | None = None) -> Reserved | None:
+        """Return why a workload is left alone by what the cluster knows; None = it is not.
+
+        ``share`` is the share of it that is to be enforced, None = all of it.
+        """
         directive = self.by_workload.get(workload)
         if directive is None:
             return None
         if directive.left_alone_for is not None:
             return Reserved.VPA
+        taken_back = self.share_taken_back(workload)
+        if share is not None and taken_back is not None and taken_back.concerns(share):
+            return Reserved.SHARE_TAKEN_BACK
         has_both = directive.cpu_frozen_for is not None and directive.memory_frozen_for is not None
         return Reserved.HPA if has_both else None
+
+    def share_taken_back(self, workload: Workload) -> TakenBack | None:
+        """Return the share of a workload that is enforced no more; None = there is none."""
+        directive = self.by_workload.get(workload)
+        if directive is None or directive.share_taken_back is None:
+            return None
+        return TakenBack(share=directive.share_taken_back, reason=directive.share_taken_back_for or _WORSE)
 
     def frozen(self, workload: Workload) -> frozenset[Resource]:
         """Return the resources whose requests an HPA divides by."""
@@ -131,11 +148,15 @@ class Directed:
         sentences = []
         if directive.left_alone_for is not None:
             sentences.append(f"left alone: {directive.left_alone_for} sets its requests")
+        taken_back = self.share_taken_back(workload)
+        if taken_back is not None:
+            sentences.append(f"the enforced share of {taken_back.share} is taken back: {taken_back.reason}")
         frozen = {"CPU": directive.cpu_frozen_for, "memory": directive.memory_frozen_for}
         sentences += [f"{name} requests kept: {owner} scales by them" for name, owner in frozen.items() if owner]
         left_seconds = self.shrink_barred_seconds(workload)
         if left_seconds is not None:
-            sentences.append(f"only upward for another {_span(left_seconds)}: an out-of-memory kill on some node")
+            why = directive.stop_shrinking_for or "an out-of-memory kill on some node"
+            sentences.append(f"only upward for another {_span(left_seconds)}: {why}")
         if directive.autoscaler is not None and (said := sorted(_said(directive.autoscaler))):
             sentences.append(f"{directive.autoscaler.name} orders {', '.join(said)}")
         if self.is_stale and directive.mode is not None and names.MODE not in self.rule(workload):

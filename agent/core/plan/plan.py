@@ -6,12 +6,13 @@ Millicores for CPU, bytes for memory; whole numbers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from agent.core.cluster.pod import ContainerKind, PodRef
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
+from agent.core.numbers.later_field import LATER
 from agent.core.orders.order import Mode, Ranking
 from agent.core.plan.demand import Kept, Reserved
 from agent.core.plan.pod_change import Change
@@ -76,6 +77,8 @@ class PodPlan:
     budget: ContainerPlan | None = None
     """The pod's own budget where ``spec.resources`` carries a resource; its name is empty."""
     is_evicted: bool = False
+    enforce_share: str | None = field(default=None, metadata=LATER)
+    """``10 %``: the share of its workload that is enforced; None = all of it is, or nobody by the mode."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ from agent.core.cluster.resource import Resource
 from agent.core.cluster.versions import Gates
 from agent.core.cluster.workload import workload_of
 from agent.core.numbers.amount_text import amount_text
-from agent.core.orders.order import Mode, Ranking
+from agent.core.orders.order import Mode, Orders, Ranking
 from agent.core.orders.plan_options import HeadroomRule, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
 from agent.core.plan.container_sizing import cpu_edges, memory_edges
@@ -326,7 +326,13 @@ def _reserved(facts: PodFacts, demand: PodDemand | None, reason: Reserved | None
         reserved=reason or Reserved.NO_DATA,
         cpu_counted_millicores=facts.counted[0],
         memory_counted_bytes=facts.counted[1],
+        enforce_share=None if demand is None else _share_text(demand.orders),
     )
+
+
+def _share_text(orders: Orders) -> str | None:
+    share = orders.share_in_force
+    return None if share is None else str(share)
 
 
 def _evictions(
@@ -378,6 +384,7 @@ def _pod_plan(entry: PodEntry) -> PodPlan:
         ),
         budget=budget,
         is_evicted=entry.is_evicted,
+        enforce_share=_share_text(entry.demand.orders),
     )
 
 

@@ -18,6 +18,7 @@ from agent.core.orders.order import Mode, Orders, RunningJobs
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.resolution import is_excluded, listed
 from agent.core.plan.demand import Reserved
+from agent.core.plan.share_ticket import share_ticket
 
 _NATIVE_DOMAIN: Final = "kubernetes.io/"
 
@@ -52,6 +53,8 @@ def reserved_reason(
         return lasting
     if orders.mode is Mode.RECOMMEND:
         return Reserved.RECOMMEND
+    if orders.enforce_share is not None and not orders.enforce_share.holds(share_ticket(pod)):
+        return Reserved.NOT_IN_SHARE
     if is_pinned:
         return Reserved.PINNED
     if may_only_grow(orders, workload):  # else it would be over before it is old enough

@@ -20,13 +20,14 @@ from agent.core.orders.plan_options import ActOptions
 from agent.core.plan.demand import Constraint, Kept
 from agent.core.plan.plan import PlanStep
 from agent.core.plan.pod_change import changed_pod, spec_text
+from agent.core.resize.aftermath import READY, own_restarts, restarts_of
 from agent.core.resize.answer import AnswerKind, ResizeAnswer
 from agent.core.resize.constraint import constraint_of, kept_back, may_be_topped
 from agent.core.resize.decision import Action
 from agent.core.resize.flight import PodLook, follow, on_top
 from agent.core.resize.oom_cool_down import OomCoolDown, raised_memory_limits
 from agent.core.resize.originals import ref_of
-from agent.core.resize.put_back import memory_falls, revert, step_of
+from agent.core.resize.put_back import memory_falls, revert, revert_all, step_of
 from agent.core.resize.record import (
     NOTHING_KEPT,
     Flight,
@@ -35,6 +36,7 @@ from agent.core.resize.record import (
     News,
     OomAction,
     PodRecord,
+    PutBack,
     ShrinkBar,
     Shrunk,
     as_of,
@@ -149,6 +151,7 @@ class Ledger:
             self._topped[pod.uid] = below
             step = on_top(below.step, step)
             cpu_asked, memory_asked = cpu_asked or below.cpu_asked_millicores, memory_asked or below.memory_asked_bytes
+        restarted = own_restarts(pod, step.changes)
         flight = Flight(
             step=step,
             action=action,
@@ -161,6 +164,8 @@ class Ledger:
             resource_version=pod.resource_version,
             cpu_asked_millicores=cpu_asked,
             memory_asked_bytes=memory_asked,
+            restarts=restarts_of(pod) + restarted,
+            was_ready=not restarted and pod.condition(READY) is not None,
         )
         self._records[pod.uid] = replace(record, flight=flight)
         self._pods[pod.uid] = pod
@@ -228,6 +233,32 @@ class Ledger:
         """Record memory pressure as high as ``act.revertMemoryWaitingRatio``; as ``killed``."""
         return self._take_back(uid, container, now_seconds, "memory pressure after a shrink: taken back")
 
+    def shrunk_lately(self, now_seconds: float) -> tuple[tuple[Pod, Shrunk], ...]:
+        """Return the pods with a plan's shrink of ``act.revertSeconds`` in force, as last seen, each with its newest.
+
+        Of those whose shrink is being taken back already there is nothing to judge.
+        """
+        found: list[tuple[Pod, Shrunk]] = []
+        for uid, record in self._records.items():
+            pod = self._pods.get(uid)
+            judged = [
+                shrink
+                for shrink in record.shrunk
+                if shrink.restarts is not None and now_seconds - shrink.at_seconds <= self._act.revert_seconds
+            ]
+            if pod is not None and not pod.is_terminating and judged and record.wanted is None:
+                found.append((pod, judged[-1]))
+        return tuple(found)
+
+    def fared_worse(self, uid: str, reason: str, now_seconds: float) -> PlanStep | None:
+        """Record that a pod fares worse after a shrink; return the step that takes all of it back; so does ``wanted``.
+
+        None = there was none within ``act.revertSeconds``, or it stands no more.
+        """
+        record = self._records.get(uid)
+        wanted = None if record is None else revert_all(self._shrunk(record, now_seconds), f"{reason}: taken back")
+        return None if record is None or wanted is None else self._put_back(record, wanted, now_seconds)
+
     def kept(self) -> LedgerState:
         """Return all that must not be forgotten over a restart; equal when nothing has changed."""
         return LedgerState(
@@ -257,8 +288,10 @@ class Ledger:
         if record is None:
             return None
         wanted = revert(self._shrunk(record, now_seconds), container, reason)
-        if wanted is None:
-            return None
+        return None if wanted is None else self._put_back(record, wanted, now_seconds)
+
+    def _put_back(self, record: PodRecord, wanted: PutBack, now_seconds: float) -> PlanStep | None:
+        uid = record.ref.uid
         self._bars[record.workload] = now_seconds
         record = replace(record, wanted=wanted)
         self._records[uid] = record

@@ -12,6 +12,11 @@ from agent.core.plan.pod_change import Change, Setting, stated
 from agent.core.resize.record import Flight, PodRecord, PutBack, Shrunk
 
 
+def cpu_falls(changes: Iterable[Change]) -> tuple[Change, ...]:
+    """Return the changes that lower CPU, requests or limits."""
+    return tuple(change for change in changes if change.resource is Resource.CPU and change.after < change.before)
+
+
 def memory_falls(changes: Iterable[Change]) -> tuple[Change, ...]:
     """Return the changes that lower memory, requests or limits."""
     return tuple(change for change in changes if change.resource is Resource.MEMORY and change.after < change.before)
@@ -43,9 +48,20 @@ def revert(shrunk: Iterable[Shrunk], container: str, reason: str) -> PutBack | N
 
     Of one container and the pod's own budget.
     """
-    targets: dict[tuple[str, Setting], Change] = {}
-    for change in (change for shrink in shrunk for change in shrink.changes if change.container in (container, "")):
-        key = (change.container, change.setting)
+    return _largest_before(
+        (change for shrink in shrunk for change in shrink.changes if change.container in (container, "")), reason
+    )
+
+
+def revert_all(shrunk: Iterable[Shrunk], reason: str) -> PutBack | None:
+    """Return what puts both resources of all containers back to the largest before any of these shrinks; or None."""
+    return _largest_before((change for shrink in shrunk for change in (*shrink.cpu_changes, *shrink.changes)), reason)
+
+
+def _largest_before(changes: Iterable[Change], reason: str) -> PutBack | None:
+    targets: dict[tuple[str, Resource, Setting], Change] = {}
+    for change in changes:
+        key = (change.container, change.resource, change.setting)
         if key not in targets or change.before > targets[key].after:
             targets[key] = replace(change, before=change.after, after=change.before)
     if not targets:

@@ -49,6 +49,10 @@ class Flight:
     memory_asked_bytes: int | None
     resource_version: str | None = None
     """Of the pod that the patch names: while the pod still has it, a patch without an answer may yet come through."""
+    restarts: int | None = field(default=None, metadata=LATER)
+    """Of the pod's containers up to then, and those that it makes by itself; None = not known."""
+    was_ready: bool = field(default=False, metadata=LATER)
+    """The pod, and it starts no container again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +81,7 @@ class RefusedPhase:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shrunk:
-    """A shrink of memory that stands in the spec."""
+    """A shrink that stands in the spec."""
 
     sent_seconds: float
     """When it was sent: its name among the shrinks of a pod."""
@@ -85,6 +89,12 @@ class Shrunk:
     """When it was last known to come into force."""
     changes: tuple[Change, ...]
     """Of memory, and falling; ``before`` is what to put back."""
+    cpu_changes: tuple[Change, ...] = field(default=(), metadata=LATER)
+    """The same of CPU, where the plan made it fall; kills and memory pressure do not put it back."""
+    restarts: int | None = field(default=None, metadata=LATER)
+    """Of the pod's containers up to when it was sent, its own included; None = not known: nobody judges by it."""
+    was_ready: bool = field(default=False, metadata=LATER)
+    """The pod, when it was sent, and no container was started again for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,7 @@ from agent.core.plan.demand import Kept
 from agent.core.plan.plan import Phase
 from agent.core.resize.answer import AnswerKind, ResizeAnswer
 from agent.core.resize.decision import Action
-from agent.core.resize.put_back import memory_falls
+from agent.core.resize.put_back import cpu_falls, memory_falls
 from agent.core.resize.record import Flight, FlightState, Infeasible, PodRecord, RefusedPhase, Shrunk
 
 FIRST_DELAY_SECONDS: Final = 60.0
@@ -55,9 +55,19 @@ def accepted(record: PodRecord, flight: Flight, now_seconds: float) -> PodRecord
     """Return the record once the pod's spec holds the wish."""
     shrunk = record.shrunk
     falls = memory_falls(flight.step.changes)
+    # What a person wants back, or a boost that is over, makes CPU fall on purpose.
+    cpu = cpu_falls(flight.step.changes) if flight.action is Action.RESIZE else ()
     # What takes back a wish that was never in force is no shrink.
-    if falls and flight.action is not Action.REVERT:
-        shrunk = (*shrunk, Shrunk(sent_seconds=flight.sent_seconds, at_seconds=now_seconds, changes=falls))
+    if (falls or cpu) and flight.action is not Action.REVERT:
+        added = Shrunk(
+            sent_seconds=flight.sent_seconds,
+            at_seconds=now_seconds,
+            changes=falls,
+            cpu_changes=cpu,
+            restarts=flight.restarts if flight.action is Action.RESIZE else None,
+            was_ready=flight.was_ready,
+        )
+        shrunk = (*shrunk, added)
     return replace(
         record,
         flight=replace(flight, state=FlightState.ACCEPTED, since_seconds=now_seconds),

@@ -20,6 +20,7 @@ from agent.metrics.agent_series import Metrics
 from agent.metrics.report_series import ProposingSeries, ReportSeries, TaintAnswerSeries
 from agent.node.cluster.view import ClusterView
 from agent.node.files.steady_clock import BootClock
+from agent.node.recommender.pod_orders import PodOrders
 from agent.node.reports.client import WebhookClient
 from agent.node.reports.directives_file import Directions
 from agent.node.reports.newcomers import Newcomers
@@ -31,6 +32,7 @@ from agent.node.reports.roller import Roller
 from agent.node.reports.run_teller import RunTeller
 from agent.node.reports.runs_file import FILE_NAME as RUNS_FILE_NAME
 from agent.node.reports.runs_file import RunsFile
+from agent.node.reports.share_fares import share_group
 from agent.node.reports.starts import Starts
 from agent.node.reports.taint_asker import TaintAsker
 from agent.node.sampling.parts import SamplingParts
@@ -89,6 +91,7 @@ def reporter_of(
     cluster: ClusterView,
     unix_now: Callable[[], float],  # UTC seconds of a clock that believes no jump; for the pods' age
     quality: Callable[[], Mapping[tuple[Workload, str], Floats]],
+    orders: PodOrders,
     directions: Directions,
     metrics: Metrics,
 ) -> Reporter:
@@ -135,6 +138,7 @@ def reporter_of(
             pods=lambda: cluster.state().pods,
             unix_seconds=lambda monotonic_ns: unix_now() - (time.monotonic_ns() - monotonic_ns) / NS,
             quality=quality,
+            share_group=lambda pod: share_group(pod, orders.of_pod(pod, cluster.state())),
         ),
         queue=queue,
         sender=ReportSender(

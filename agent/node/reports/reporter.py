@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from agent.core.cluster.pod import Pod
 from agent.core.cluster.unit import UnitIdentity
 from agent.core.history.rollup import NodeClass, Report, RollupRow
 from agent.core.history.rollup_json import kept_text
@@ -116,6 +117,10 @@ class Reporter:
         return True
 
     # -- asked by other parts --------------------------------------------------------------------------------------
+
+    def set_back(self, pod: Pod, reason: str) -> None:
+        """Handle that a pod's shrink is taken back as it fares worse; any thread. Never waits."""
+        self._roller.set_back(pod.uid, reason, monotonic_ns=time.monotonic_ns())
 
     def killed(self, identity: UnitIdentity, *, memory_bytes: int | None, monotonic_ns: int, kills: int = 1) -> None:
         """Handle out-of-memory kills; the sampling thread. Never waits."""

@@ -14,13 +14,14 @@ from agent.core.cluster.pod import ContainerKind, Pod
 from agent.core.cluster.pod_index import PodIndex
 from agent.core.cluster.unit import UnitIdentity, UnitKind
 from agent.core.cluster.workload import Workload, workload_of
-from agent.core.history.rollup import OutOfMemoryKill, RollupRow
+from agent.core.history.rollup import OutOfMemoryKill, RollupRow, Setback, ShareRow
 from agent.core.history.rollup_figures import RollupFigures, rollup_figures
 from agent.core.history.rollup_schedule import NS
 from agent.core.numbers.arrays import Floats
 from agent.core.plan.given_boost import starts_of
 from agent.core.window.cold_file import policy_of
 from agent.core.window.policy import WindowPolicy
+from agent.node.reports.share_fares import ShareFares, ShareGroup
 from agent.node.sampling.row_source import Rows, RowSource
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit
 
@@ -82,9 +83,14 @@ class Roller:
         unix_seconds: Callable[[int], float],  # UTC of a moment of CLOCK_MONOTONIC; for the pods' age
         # How good sizing was by workload and container
         quality: Callable[[], Mapping[tuple[Workload, str], Floats]] = dict,
+        # In which group a pod is of a workload of which a share is enforced; None = there is no share
+        share_group: Callable[[Pod], ShareGroup | None] = lambda _: None,
     ) -> None:
         self._rings, self._units, self._policy = rings, units, policy
         self._pods, self._unix_seconds, self._quality = pods, unix_seconds, quality
+        self._fares = ShareFares(share_group)
+        self._setbacks: dict[str, tuple[int, str]] = {}
+        """By the pod's uid: when its shrink was taken back, of CLOCK_MONOTONIC, and why."""
         self._quality_ns: int | None = None
         """Until when it was told; None = not yet."""
         self._start_ns: int | None = None
@@ -109,12 +115,17 @@ class Roller:
         )
         self._heard.extend([kill] * min(kills, MAX_KILLS_OF_ROW))
 
+    def set_back(self, pod_uid: str, reason: str, *, monotonic_ns: int) -> None:
+        """Handle that a pod's shrink is taken back as it fares worse; any thread. Never waits."""
+        self._setbacks[pod_uid] = (monotonic_ns, reason)
+
     def begin(self, start_ns: int) -> None:
         """Say where the interval under way begins, so that those who go before its end are counted from there."""
         self._start_ns = start_ns
 
     def look(self, now_ns: int) -> None:
         """Take over who has come, and the figures of who has gone; every few seconds, as slots are handed on."""
+        self._fares.look(self._pods, now_ns)
         index: PodIndex | None = None
         present: set[tuple[str, int]] = set()
         for unit in self._units.all():
@@ -152,6 +163,7 @@ class Roller:
             end_ns: Some seconds ago, so that what was read up to it is in the rings.
         """
         self.look(end_ns)
+        shares = self._fares.end(self._pods())
         self._kills += [self._heard.popleft() for _ in range(len(self._heard))]
         if self._starts:  # by now they may be over
             self._starts = starts_of(self._pods())
@@ -169,9 +181,20 @@ class Roller:
             _row(seen, figures, kills.pop(_key_of(seen.unit.identity), ()), end_ns, unix_seconds)
             for seen, figures in reversed(found)
         ]
+        rows = list(self._with_setbacks((_with_share(row, shares) for row in rows), end_ns))
         self._kills += [kill for left in kills.values() for kill in left]
         self.begin(end_ns)
         return tuple(self._with_quality(sorted(rows, key=lambda row: (row.workload, row.pod, row.container)), end_ns))
+
+    def _with_setbacks(self, rows: Iterable[RollupRow], end_ns: int) -> Iterator[RollupRow]:
+        """Have one row of each pod whose shrink was taken back tell of it; what comes later waits."""
+        for row in rows:
+            found = self._setbacks.get(row.pod_uid)
+            if found is None or found[0] > end_ns:
+                yield row
+                continue
+            del self._setbacks[row.pod_uid]
+            yield replace(row, setback=Setback(age_seconds=(end_ns - found[0]) / NS, reason=found[1]))
 
     def _with_quality(self, rows: Sequence[RollupRow], end_ns: int) -> Iterator[RollupRow]:
         """Have the first row of each container of a workload tell how good its sizing was, when it is time."""
@@ -230,6 +253,12 @@ def _owner_of(identity: UnitIdentity, index: PodIndex) -> _Owner | None:
     return _Owner(
         workload=workload_of(pod), pod=pod.name, pod_uid=pod.uid, created_unix_seconds=pod.created_unix_seconds
     )
+
+
+def _with_share(row: RollupRow, shares: dict[tuple[str, str], ShareRow]) -> RollupRow:
+    # Of several instances of one container one row tells.
+    share = shares.pop((row.pod_uid, row.container), None)
+    return row if share is None else replace(row, share=share)
 
 
 def _row(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,6 +12,7 @@ from agent.core.cluster.pod import Pod
 from agent.core.history.job_run import RunFigures
 from agent.core.plan.given_boost import GivenBoost
 from agent.core.resize.ledger import Ledger
+from agent.core.window.snapshot import CpuWindow
 from agent.kube.api import Api
 from agent.metrics.acting_series import ActingSeries
 from agent.node.cluster.rights import Rights
@@ -68,3 +69,7 @@ class ActingParts:
     """Returns the boosted containers of a pod whose CPU has stayed below their steady request."""
     start_used: Callable[[str, str], RunFigures | None] = lambda uid, container: None
     """Returns what a container of a pod, by its uid, used while it started; None = not known, or not learnt."""
+    cpu_windows: Callable[[Pod, float], Sequence[CpuWindow]] = lambda pod, ago_seconds: ()
+    """Returns the CPU of a pod's containers over the seconds that the guard compares, up to so long ago."""
+    set_back: Callable[[Pod, str], None] = lambda pod, reason: None
+    """Is told of a pod whose shrink is taken back as it fares worse, and why; quick."""

@@ -27,7 +27,9 @@ from agent.node.keepers.keeper import Keeper
 from agent.node.orders.restores import RestorePromises
 from agent.node.recommender.planner import Holding, Planned
 from agent.node.resize.acting_parts import ActingParts
+from agent.node.resize.aftermath import Aftermath
 from agent.node.resize.barriers import DIRECTIVES, HISTORY, NO_API, PAUSED, Barrier, Barriers
+from agent.node.resize.share_restores import ShareRestores
 from agent.node.resize.startup_boosts import StartupBoosts
 from agent.node.resize.step_sender import StepsEnd, StepSender
 from agent.node.resize.teller import ActTeller, has_enforced
@@ -75,6 +77,10 @@ class Actor:
         self._parts, self._clocks = parts, parts.clocks
         self._writer, self._barriers, self._teller = writer, barriers, teller
         self._sender, self._restoring, self._boosts, self._keepers = sender, restoring, boosts, keepers
+        self._aftermath = Aftermath(
+            parts.settings.guard, ledger=parts.ledger, windows=parts.cpu_windows, tell=parts.set_back
+        )
+        self._share_restores = ShareRestores(parts)
         began_seconds = parts.clocks.monotonic()
         self._timing = TurnTiming(
             replan_seconds=parts.settings.plan.replan_seconds,
@@ -192,7 +198,8 @@ class Actor:
             for news in (*looked_up, *parts.ledger.observe(state, now)):
                 self._teller.put_down(news)
             self._tell_ledger(now)
-            reverts = parts.ledger.wanted(now)
+            self._aftermath.look(state, now_seconds=now, wall_now=wall_now)
+            reverts = (*parts.ledger.wanted(now), *self._share_restores.due(state, now_seconds=now))
             restores = self._restoring.due(promised, state, now_seconds=now)
             unboosts = self._boosts.due(state, now_seconds=now, wall_now=wall_now)
             parts.keep_ledger()
@@ -221,6 +228,8 @@ class Actor:
         # A boosted pod that gets ready is news too; one may have come since this turn began.
         is_boosting = self._boosts.next_look_seconds is not None or self._is_starting()
         self._timing.is_busy = bool(reverts or planned.plan.steps or kept.has_flights or is_waiting or is_boosting)
+        if self._aftermath.next_look_seconds is not None:
+            self._timing.replan_by(self._clocks.monotonic() + self._aftermath.next_look_seconds)
         if self._boosts.next_look_seconds is not None:
             self._timing.replan_by(self._clocks.monotonic() + self._boosts.next_look_seconds)
         if self._writer.unanswered():

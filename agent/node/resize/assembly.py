@@ -44,6 +44,7 @@ from agent.node.recommender.pod_orders import PodOrders
 from agent.node.reports.directives_file import Directions
 from agent.node.resize.acting_parts import ActingClocks, ActingParts
 from agent.node.resize.actor import Actor
+from agent.node.resize.aftermath import CpuWindows
 from agent.node.resize.alarms import Alarms, ContainerKey, alarm_containers
 from agent.node.resize.answers import ActingAnswers
 from agent.node.resize.barriers import PAUSED, Barriers
@@ -232,6 +233,13 @@ class Acting:
                 interval_seconds=settings.sampling.interval_seconds,
             ).of,
             start_used=(lambda uid, container: None if node.runs is None else node.runs.start_used(uid, container)),
+            cpu_windows=CpuWindows(
+                rings=node.sampling.rings,
+                units=node.sampling.units,
+                capacity_millicores=machine.capacity_millicores,
+                options=settings.guard,
+            ).of,
+            set_back=lambda pod, reason: None if node.reporter is None else node.reporter.set_back(pod, reason),
         )
 
     def _events(self, api: HttpApi) -> EventWriter | None:

@@ -13,7 +13,7 @@ from agent.core.cluster.node import NodeState
 from agent.core.cluster.pod import RUNNING, Pod
 from agent.core.cluster.workload import workload_of
 from agent.core.numbers.token_bucket import TokenBucket
-from agent.core.plan.demand import Kept
+from agent.core.plan.demand import Kept, Reserved
 from agent.core.plan.given_boost import given_boost, without_boost
 from agent.core.plan.node_room import part_that_fits
 from agent.core.plan.plan import PlanStep
@@ -145,8 +145,10 @@ class StepSender:
                 act=parts.settings.act,
                 is_pinned=pod.uid in parts.holds.pinned(wall_now),
                 is_namespace_known=pod.namespace not in state.unknown_namespaces,
-                by_cluster=None if is_unboost else directed.reserved(workload),
+                by_cluster=None if is_unboost else directed.reserved(workload, orders.share_in_force),
             )
+        if action is Action.REVERT and reserved is Reserved.SHARE_TAKEN_BACK:
+            reserved = None  # what is enforced no more gets back what it had
         return may_resize(
             step,
             pod,

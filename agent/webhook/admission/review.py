@@ -29,12 +29,14 @@ from agent.core.cluster.workload import Workload, workload_of
 from agent.core.history.rollup import NodeClass
 from agent.core.history.start_figures import LearntStart
 from agent.core.orders.cluster_rules import rule_of
+from agent.core.orders.enforce_share import LAST_TICKET, TakenBack
 from agent.core.orders.policy_options import PolicyName
 from agent.kube.json_reader import ConvertError
 from agent.kube.pod_json import pod_from_json
 from agent.kube.target_node import node_named
 from agent.webhook.admission.glance import answer, bounded_uid, glance, uid_of
 from agent.webhook.admission.recent_growth import RecentGrowth
+from agent.webhook.admission.share_tickets import ShareTickets
 
 log = logging.getLogger(__name__)
 
@@ -142,12 +144,17 @@ class Reviewer:
         *,
         clock: Callable[[], float] = time.time,
         growth: RecentGrowth | None = None,
+        taken_back: Callable[[Workload], TakenBack | None] = lambda _: None,
         count: Callable[[str, float], None] = lambda _result, _seconds: None,
     ) -> None:
-        """Begin; ``count`` is told of each answer: an ``AdmissionOutcome``, and the seconds that it took."""
+        """Begin; ``count`` is told of each answer: an ``AdmissionOutcome``, and the seconds that it took.
+
+        ``taken_back`` gives the share of a workload that is enforced no more.
+        """
         self._facts, self._history, self._settings = facts, history, settings
         self._clock, self._count = clock, count
         self._growth: Final = growth if growth is not None else RecentGrowth(time.monotonic)
+        self._taken_back, self._tickets = taken_back, ShareTickets(facts.replicas)
         self._told: set[str] = set()
 
     def review(self, body: bytes, peer: str = "") -> bytes:
@@ -213,6 +220,9 @@ class Reviewer:
                 pause_reason=rules.pause_reason,
                 rule=rule_of(rules, workload),
                 autoscaler={} if vpa is None else vpa.at_admission,
+                # What nobody creates now is in a share only where everybody is: which ticket it would get is not known.
+                share_ticket=LAST_TICKET if peer is None else self._tickets.next(workload, pod.name, node),
+                share_taken_back=self._taken_back(workload),
                 room=facts.allocatable(node) or NOT_KNOWN,
                 knows_pod_level_resources=facts.knows_pod_level_resources(),
                 resizes_in_place=facts.resizes_in_place(),
@@ -239,6 +249,8 @@ class Reviewer:
             response = {"patchType": "JSONPatch", "patch": patch}
         if admission.grown and not asked.is_dry_run:
             self._growth.add(admission.workload, admission.grown, peer)
+        if admission.gave_ticket and not asked.is_dry_run:
+            self._tickets.given(admission.workload)
         if admission.warnings:
             response["warnings"] = [_warning(text) for text in admission.warnings[:_MOST_WARNINGS]]
         if admission.outcome is AdmissionOutcome.ERROR:

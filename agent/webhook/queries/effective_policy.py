@@ -58,7 +58,10 @@ class Applying:
         """Return the mode; an order that is not understood, of the policy too, makes it off."""
         if is_excluded(workload.namespace, self._defaults.act):
             return FromBody(value=Mode.OFF, source="setting act.excludedNamespaces")
+        share = self.share(workload, rules)
         policy_fault = self._policy(workload, rules)[1]
+        if policy_fault is None and share is not None and share.value is None:
+            policy_fault = share.source
         if policy_fault is not None:
             return FromBody(value=Mode.OFF, source=policy_fault)
         stated = self._stated(names.MODE, workload, rules)
@@ -68,6 +71,16 @@ class Applying:
             return FromBody(value=names.mode_from(stated.value), source=stated.source)
         except ValueNotAllowed as error:
             return FromBody(value=Mode.OFF, source=_fault(stated, error))
+
+    def share(self, workload: Workload, rules: ClusterRules) -> FromBody | None:
+        """Return the share of the pods that is enforced; None = nobody ordered one. One not understood makes it off."""
+        stated = self._stated(names.ENFORCE_SHARE, workload, rules)
+        if stated is None:
+            return None
+        try:
+            return FromBody(value=str(names.enforce_share_from(stated.value)), source=stated.source)
+        except ValueNotAllowed as error:
+            return FromBody(value=None, source=_fault(stated, error))
 
     def policy(self, workload: Workload, rules: ClusterRules) -> FromBody:
         """Return the policy."""

@@ -241,9 +241,45 @@ class AppliesBody(Body, kw_only=True):
     annotations: dict[str, str]
     """Of the namespace, those of Plimsoll."""
     rules_fault: str | None
+    stop_shrinking_for: str | None = None
+    """After what it only grows, where that was no out-of-memory kill."""
+    share: FromBody | None = None
+    """The share of its pods that is enforced in mode enforce; null = all of them are."""
+    share_taken_back: str | None = None
+    """The share that is enforced no more, as its pods fared worse than the others; null = none."""
+    share_taken_back_for: str | None = None
+    """In what they did."""
     profile: list[BoundBody] = msgspec.field(default_factory=list)
     """The webhook's settings that its profile is about, as they are in force: key, value, ``profile document`` or
     ``setting``; empty = the default profile."""
+
+
+class GroupBody(Body, kw_only=True):
+    """One of the two groups of a workload's pods of which a share is enforced, over the last minutes."""
+
+    enforced: bool
+    pods: int
+    container_seconds: float
+    """That were told of."""
+    restarts: int
+    kills: int
+    """For want of memory."""
+    unready_ratio: float | None
+    """Share of the time that pods were not Ready, 0..1; null = not known, as for those below."""
+    waiting_ratio: float | None
+    """That containers waited for CPU."""
+    throttled_ratio: float | None
+    """That their CPU limit held them back."""
+
+
+class ShareBody(Body, kw_only=True):
+    """The enforced share of a workload, and how its pods fare beside the others."""
+
+    share: str
+    """As it is ordered, ``10 %``."""
+    window_seconds: float
+    groups: list[GroupBody]
+    """The enforced one first; a group of which no node told is left out."""
 
 
 class WorkloadBody(Body, kw_only=True):
@@ -259,6 +295,8 @@ class WorkloadBody(Body, kw_only=True):
     containers: list[ContainerBody]
     statistics_fault: str | None = None
     """Why no container has statistics; null = nothing is wrong."""
+    share: ShareBody | None = None
+    """null = all of its pods are enforced, or none, or no node has told of it lately."""
 
 
 class WorkloadLineBody(Body, kw_only=True):

@@ -20,7 +20,9 @@ from agent.core.history.directive import WorkloadDirective
 from agent.core.history.hour_peaks import HourPeak
 from agent.core.history.job_run import JobRun
 from agent.core.history.quality import QualityWindow
+from agent.core.history.share_groups import GroupFare
 from agent.core.history.start_figures import LearntStart
+from agent.core.orders.guard_options import GuardOptions
 from agent.core.orders.policy_options import PolicyName
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.webhook.cluster.facts import ClusterFacts
@@ -33,12 +35,14 @@ from agent.webhook.queries.workload_bodies import (
     AdviceBody,
     AppliesBody,
     ContainerBody,
+    GroupBody,
     HourBody,
     KillBody,
     NodeBody,
     NodesBody,
     PastRunBody,
     PastStartBody,
+    ShareBody,
     SideBody,
     SignalBody,
     SpreadBody,
@@ -68,6 +72,9 @@ class QueryParts:
     """Percentiles by container, from the database."""
     marks: Callable[[], list[NodeMark]]
     """How far each node's reports have come, from the database."""
+    shares: Callable[[Workload], tuple[str, Sequence[GroupFare]] | None] = lambda workload: None
+    """A workload's enforced share, and how both groups fare; None = there is none."""
+    share_window_seconds: float = GuardOptions().share_window_seconds
 
 
 class Questions:
@@ -207,8 +214,29 @@ class Questions:
                 for container in history.containers
             ],
             statistics_fault=statistics_fault,
+            share=self._share(workload),
         )
         return HttpAnswer(body=msgspec.json.encode(body))
+
+    def _share(self, workload: Workload) -> ShareBody | None:
+        found = self._parts.shares(workload)
+        if found is None:
+            return None
+        share, fares = found
+        groups = [
+            GroupBody(
+                enforced=group.is_enforced,
+                pods=group.pods,
+                container_seconds=group.fare.seconds,
+                restarts=group.fare.restarts,
+                kills=group.fare.kills,
+                unready_ratio=group.fare.unready_ratio,
+                waiting_ratio=group.fare.waiting_ratio,
+                throttled_ratio=group.fare.throttled_ratio,
+            )
+            for group in fares
+        ]
+        return ShareBody(share=share, window_seconds=self._parts.share_window_seconds, groups=groups)
 
     def _statistics(self, workload: Workload, now: float) -> tuple[Mapping[str, ContainerStatistics], str | None]:
         try:
@@ -235,6 +263,10 @@ class Questions:
             bounds=list(applying.bounds(workload)),
             annotations=dict(sorted(applying.annotations(workload.namespace).items())),
             rules_fault=rules.fault,
+            stop_shrinking_for=told.stop_shrinking_for,
+            share=applying.share(workload, rules),
+            share_taken_back=told.share_taken_back,
+            share_taken_back_for=told.share_taken_back_for,
             profile=list(applying.profile()),
         )
 

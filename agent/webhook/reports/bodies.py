@@ -82,6 +82,16 @@ QualityFigures = Annotated[
 ]
 
 
+class ShareRowBody(Body, kw_only=True):
+    """In which group a container of a workload was of which a share is enforced."""
+
+    share: Annotated[str, Meta(min_length=2, max_length=16, description="As ordered, such as 10 %.")]
+    enforced: bool
+    """Its pod is in the share."""
+    restarts: Annotated[int, Meta(ge=0, le=10_000)]
+    unready_seconds: Annotated[float, Meta(ge=0, le=MAX_INTERVAL_SECONDS)]
+
+
 class RowBody(Body, kw_only=True):
     """One container instance and one interval."""
 
@@ -111,6 +121,15 @@ class RowBody(Body, kw_only=True):
                 description="How good the node's sizing of this container of the workload was, all its pods there "
                 "together: over an hour, a day and a week. In one row of the workload's at most.",
             ),
+        ]
+        | None
+    ) = None
+    share: ShareRowBody | None = None
+    """null = all of the workload's pods are enforced, or none."""
+    setback: (
+        Annotated[
+            tuple[Seconds, Annotated[str, Meta(max_length=300)]],
+            Meta(description="A shrink was taken back as the pod fared worse: age before the report's end, and why."),
         ]
         | None
     ) = None
@@ -276,10 +295,14 @@ class WorkloadDirectiveBody(Body, kw_only=True):
     policy: str | None = None
     startup_boost: str | None = None
     autoscaler: AutoscalerDirectiveBody | None = None
+    enforce_share: str | None = None
+    share_taken_back: str | None = None
+    share_taken_back_for: str | None = None
     left_alone_for: str | None = None
     cpu_frozen_for: str | None = None
     memory_frozen_for: str | None = None
     stop_shrinking_seconds: float | None = None
+    stop_shrinking_for: str | None = None
     replicas: int | None = None
     containers: list[ContainerDirectiveBody] | None = None
 

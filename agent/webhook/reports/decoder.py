@@ -26,8 +26,11 @@ from agent.core.history.rollup import (
     OutOfMemoryKill,
     Report,
     RollupRow,
+    Setback,
+    ShareRow,
 )
 from agent.core.numbers.bucket_scheme import ExponentialScheme
+from agent.core.orders.enforce_share import EnforceShareError, parse_enforce_share
 from agent.webhook.reports.bodies import (
     MAX_BYTES,
     LooseReportBody,
@@ -35,6 +38,7 @@ from agent.webhook.reports.bodies import (
     ReportBody,
     RowBody,
     SchemaBody,
+    ShareRowBody,
     fault_text,
 )
 
@@ -328,6 +332,18 @@ def _contradiction(row: RowBody, *, interval_seconds: float, bounds: _Bounds) ->
         return "cpuAdjusted: without cpu"
     if row.quality is not None and (fault := _quality_fault(row.quality, bounds)):
         return f"quality.{fault}"
+    if row.share is not None and (fault := _share_fault(row.share)):
+        return f"share.{fault}"
+    if row.setback is not None and not is_text(row.setback[1]):
+        return "setback: half a character"
+    return None
+
+
+def _share_fault(share: ShareRowBody) -> str | None:
+    try:
+        parse_enforce_share(share.share)
+    except EnforceShareError as error:
+        return f"share: {share.share!r} is not allowed ({error})"
     return None
 
 
@@ -424,6 +440,17 @@ def _to_row(body: RowBody, bounds: _Bounds) -> RollupRow:
             for age, size in body.oom_kills
         ),
         quality=None if body.quality is None else tuple(tuple(span[:QUALITY_FIELDS]) for span in body.quality),
+        share=None if body.share is None else _to_share(body.share, most_seconds=body.covered_seconds),
+        setback=None if body.setback is None else Setback(age_seconds=body.setback[0], reason=body.setback[1]),
+    )
+
+
+def _to_share(body: ShareRowBody, *, most_seconds: float) -> ShareRow:
+    return ShareRow(
+        share=str(parse_enforce_share(body.share)),
+        is_enforced=body.enforced,
+        restarts=body.restarts,
+        unready_seconds=min(body.unready_seconds, most_seconds),
     )
 
 

@@ -11,7 +11,7 @@ import math
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 
@@ -21,9 +21,11 @@ from agent.core.cluster.hpa import is_whole_workload_left
 from agent.core.cluster.workload import Workload
 from agent.core.history.directive import AutoscalerDirective, ContainerDirective, Directives, WorkloadDirective
 from agent.core.history.directive_json import LONGEST_TEXT, MOST_CONTAINERS, MOST_WORKLOADS
+from agent.core.history.workload_setback import WorkloadSetback
 from agent.core.orders import annotations as names
 from agent.core.orders.cluster_rules import rule_of
 from agent.core.orders.container_policies import ContainerPolicies, ContainerPolicy
+from agent.core.orders.enforce_share import TakenBack
 from agent.webhook.cluster.facts import ClusterFacts
 from agent.webhook.workloads.index import WorkloadIndex
 
@@ -46,6 +48,16 @@ class NotKnownYet(Exception):  # noqa: N818 - a state of the world, named as one
     """
 
 
+class Setbacks(Protocol):
+    """What was taken back of workloads."""
+
+    def taken_back(self, workload: Workload) -> TakenBack | None:
+        """Return the share of a workload that is enforced no more; None = there is none."""
+
+    def shrink_setback(self, workload: Workload) -> WorkloadSetback | None:
+        """Return the newest shrink of a workload that was taken back; None = there was none."""
+
+
 class Director:
     """Says what nodes are told; any thread, and nothing is kept between two answers."""
 
@@ -56,13 +68,16 @@ class Director:
         *,
         stop_shrinking_seconds: float = STOP_SHRINKING_SECONDS,
         freezes_axes: bool = True,
+        setbacks: Setbacks | None = None,
     ) -> None:
         """Take whom to ask.
 
         Args:
             stop_shrinking_seconds: For how long a workload only grows after a kill; 0 = never.
             freezes_axes: ``admission.hpaFreezesAxes``; False = where an HPA holds one axis, nodes leave the other too.
+            setbacks: What was taken back of workloads; None = nothing is.
         """
+        self._setbacks = setbacks
         self._facts, self._histories = facts, histories
         self._stop_shrinking_seconds = stop_shrinking_seconds
         self._freezes_axes = freezes_axes
@@ -121,7 +136,8 @@ class Director:
     ) -> tuple[WorkloadDirective, float | None]:
         rule, frozen = rule_of(rules, workload), self._frozen(workload)
         containers = self._histories.directive_of(workload, node=node, now_unix_seconds=now_unix_seconds)
-        end = self._stop_end(workload, now_unix_seconds)
+        end, stopped_for = self._stop_end(workload, now_unix_seconds)
+        taken_back = None if self._setbacks is None else self._setbacks.taken_back(workload)
         vpa = self._facts.vpa_orders(workload)
         policies = ContainerPolicies() if vpa is None else container_policies_in(vpa.on_nodes)
         directive = WorkloadDirective(
@@ -129,10 +145,14 @@ class Director:
             mode=_clipped(rule.get(names.MODE)),
             policy=_clipped(rule.get(names.POLICY)),
             startup_boost=_clipped(rule.get(names.STARTUP_BOOST)),
+            enforce_share=_clipped(rule.get(names.ENFORCE_SHARE)),
             left_alone_for=_clipped(self._facts.left_alone_for(workload)),
             cpu_frozen_for=_clipped(frozen.cpu_for),
             memory_frozen_for=_clipped(frozen.memory_for),
             stop_shrinking_seconds=None if end is None else end - now_unix_seconds,
+            stop_shrinking_for=_clipped(stopped_for),
+            share_taken_back=None if taken_back is None else _clipped(taken_back.share),
+            share_taken_back_for=None if taken_back is None else _clipped(taken_back.reason),
             replicas=self._facts.replicas(workload),
             containers=tuple(
                 _rounded(one, policies.of(one.container)) for one in sorted(containers, key=lambda one: one.container)
@@ -148,13 +168,19 @@ class Director:
             return frozen
         return FrozenAxes(cpu_for=frozen.cpu_for or frozen.memory_for, memory_for=frozen.memory_for or frozen.cpu_for)
 
-    def _stop_end(self, workload: Workload, now_unix_seconds: float) -> float | None:
-        """Return until when a workload only grows, a whole number of steps; None = it may shrink."""
-        killed = self._histories.newest_kill(workload)
-        if killed is None or not self._stop_shrinking_seconds:
-            return None
-        end = math.ceil((killed + self._stop_shrinking_seconds) / STOP_STEP_SECONDS) * STOP_STEP_SECONDS
-        return end if end > now_unix_seconds else None
+    def _stop_end(self, workload: Workload, now_unix_seconds: float) -> tuple[float | None, str | None]:
+        """Return until when a workload only grows, a whole number of steps, and after what if that was no kill.
+
+        None = it may shrink.
+        """
+        since, reason = self._histories.newest_kill(workload), None
+        setback = None if self._setbacks is None else self._setbacks.shrink_setback(workload)
+        if setback is not None and (since is None or since < setback.at_unix_seconds):
+            since, reason = setback.at_unix_seconds, f"a pod fared worse after a shrink: {setback.reason}"
+        if since is None or not self._stop_shrinking_seconds:
+            return None, None
+        end = math.ceil((since + self._stop_shrinking_seconds) / STOP_STEP_SECONDS) * STOP_STEP_SECONDS
+        return (end, reason) if end > now_unix_seconds else (None, None)
 
 
 @lru_cache(maxsize=8192)  # the index keeps amounts in steps, so that few come again and again; 1 MB

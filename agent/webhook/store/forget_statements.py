@@ -20,6 +20,7 @@ from agent.webhook.store.forget_entry import Forgetting, decode_forgetting, enco
 from agent.webhook.store.job_runs import forget_runs
 from agent.webhook.store.node_hours import DAY_HOURS, KeyHours, decode, encode, unix_hours
 from agent.webhook.store.report_payload import BadPayloadError, decode_report
+from agent.webhook.store.setbacks import forget as forget_setbacks
 from agent.webhook.store.shapes import ForgetWish, Forgotten, NodeDay
 from agent.webhook.store.sketch_bytes import HEAD_BYTES, read_heads
 from agent.webhook.store.snapshot import PIECE, StoreSnapshot, counter, pieces
@@ -90,6 +91,7 @@ def forgotten(connection: Connection, wish: ForgetWish, now_unix_seconds: float)
     rows = _each(connection, hours, is_deleted=True)
     if wish.workload is not None:
         is_known |= forget_runs(connection, wish.workload) > 0
+        forget_setbacks(connection, wish.workload)
     if wish.node is not None:  # its marks and remembered pods stay: by them nothing is told a second time
         _forget_days(connection, wish.node, wish.since_unix_hour)
     # Late: from here on those who append wait.

@@ -52,6 +52,10 @@ def _is_sound(report: Report) -> bool:
             return False
         if not all(0.0 <= kill.age_seconds < inf and (kill.memory_bytes or 0) >= 0 for kill in row.oom_kills):
             return False
+        if row.share is not None and not (row.share.restarts >= 0 and 0.0 <= row.share.unready_seconds < inf):
+            return False
+        if row.setback is not None and not 0.0 <= row.setback.age_seconds < inf:
+            return False
         if row.quality is not None and not _is_sound_quality(row.quality):
             return False
         if not (

@@ -17,9 +17,11 @@ from typing import Final
 from sqlalchemy import Connection, delete, insert, select, text
 
 from agent.core.history.job_run import JobRun
+from agent.core.history.workload_setback import WorkloadSetback
 from agent.webhook.store import forget_statements as store_forgetting
 from agent.webhook.store import job_runs
 from agent.webhook.store import schema as store_schema
+from agent.webhook.store import setbacks as workload_setbacks
 from agent.webhook.store.engine import StoreEngine, StorePatience
 from agent.webhook.store.forget_entry import Forgetting
 from agent.webhook.store.import_entry import encode_import, import_of
@@ -388,6 +390,16 @@ class Store:
                     forgettings.c.id <= through_id, forgettings.c.asked_unix_seconds < silent_since
                 )
             )
+
+    def take_setback(self, setback: WorkloadSetback) -> None:
+        """Keep what was taken back of a workload, unless something newer of the kind is known."""
+        with self._engine.writing() as connection:
+            workload_setbacks.take(connection, setback)
+
+    def setbacks(self) -> list[WorkloadSetback]:
+        """Return all that was taken back."""
+        with self._engine.reading() as connection:
+            return workload_setbacks.every(connection)
 
     def size_bytes(self) -> int:
         """Return what the store takes on disk: its tables, or SQLite's file and log."""

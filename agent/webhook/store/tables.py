@@ -139,6 +139,19 @@ taint_grants: Final = Table(
 )
 """Nodes that may taint themselves until then, and hold one of the places for as long."""
 
+setbacks: Final = Table(
+    "setbacks",
+    metadata,
+    Column("namespace", _Name, primary_key=True),
+    Column("workload_kind", _Name, primary_key=True),
+    Column("workload_name", _Name, primary_key=True),
+    Column("what", _Name, primary_key=True),
+    Column("at_unix_seconds", Float(53), nullable=False),
+    Column("share", _Name, nullable=False),
+    Column("reason", Text, nullable=False),
+)
+"""The newest shrink of each workload that was taken back, and its enforced share that was."""
+
 job_runs: Final = Table(
     "job_runs",
     metadata,

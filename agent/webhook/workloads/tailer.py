@@ -39,8 +39,21 @@ DAY_HOURS: Final = 24
 class Tailer:
     """See the module's docstring. One thread calls `advance`; any may ask the rest."""
 
-    def __init__(self, store: Store, index: WorkloadIndex, *, pause: Callable[[], None] = lambda: None) -> None:
-        """Begin; nobody else teaches the index. ``pause`` is called between pieces of work of a few milliseconds."""
+    def __init__(
+        self,
+        store: Store,
+        index: WorkloadIndex,
+        *,
+        pause: Callable[[], None] = lambda: None,
+        taken: Callable[[Report, float], None] = lambda report, received: None,
+    ) -> None:
+        """Begin; nobody else teaches the index.
+
+        Args:
+            pause: Is called between pieces of work of a few milliseconds.
+            taken: Is told of each report of the log, and when it was received, Unix seconds.
+        """
+        self._tell = taken
         self._store = store
         self._index = index
         self._pause = pause
@@ -228,7 +241,9 @@ class Tailer:
             self.bad_reports += 1
             log.warning("report unreadable", extra={"report": logged.id, "reason": str(error)})
         else:
-            self._index.take(report, logged.believed_unix_seconds(now_unix_seconds))
+            received = logged.believed_unix_seconds(now_unix_seconds)
+            self._index.take(report, received)
+            self._tell(report, received)
             self.taken_reports += 1
 
 

@@ -9,6 +9,7 @@ from agent.cli.recommender.why_actions import acted_lines
 from agent.cli.text.paragraphs import Page
 from agent.cli.text.spans import ASCII, UNICODE, line_text
 from agent.core.machine.oom_score import OomScore
+from agent.core.orders.enforce_share import EnforceShare
 from agent.core.orders.order import Fault, Mode, Orders, OrderSource, Ranking
 from agent.core.orders.policy_options import PolicyName
 from agent.core.plan.demand import Kept, Reserved
@@ -155,3 +156,12 @@ def test_faults_and_deeds_are_told() -> None:
 def test_what_was_acted_goes_through_the_socket_unchanged() -> None:
     made = Whys(items=(replace(explanation(), acted=acted(planned=container(), decisions=(decision(),))),))
     assert WHYS.from_json(WHYS.to_json(made)) == made
+
+
+def test_a_pod_outside_the_enforced_share_is_told_of_that_share() -> None:
+    orders = replace(ORDERS, enforce_share=EnforceShare(1000), enforce_share_source=OrderSource.POD)
+    assert texts(acted(orders=orders, reserved=Reserved.NOT_IN_SHARE)) == [
+        "PLAN  mode enforce (namespace annotation), ranking medium, enforced share 10 % (pod annotation)",
+        "  left as it is: not in the enforced share of 10 %",
+    ]
+    assert texts(acted(orders=orders, reserved=Reserved.SHARE_TAKEN_BACK))[1].endswith("share of 10 % taken back")

@@ -132,6 +132,7 @@ def test_what_an_autoscaler_holds_evicts_nobody() -> None:
         ({"annotations": {}}, Reason.MODE),
         ({"annotations": {"plimsoll.dev/mode": "off"}}, Reason.MODE),
         ({"annotations": {"plimsoll.dev/mode": "recommend"}}, Reason.MODE),
+        ({"annotations": {"plimsoll.dev/mode": "enforce", "plimsoll.dev/enforce-share": "0%"}}, Reason.MODE),
         ({"annotations": {"plimsoll.dev/mode": "yes"}}, Reason.FAULTY_ANNOTATION),
         (
             {"annotations": {"plimsoll.dev/mode": "enforce", "plimsoll.dev/eviction-ranking": "no-eviction"}},

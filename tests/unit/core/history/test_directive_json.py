@@ -19,6 +19,7 @@ from agent.core.history.directive_json import (
     DirectiveTextError,
     directives_from_json,
     directives_to_json,
+    is_restraint,
 )
 
 NAMED = {"namespace": "shop", "kind": "Deployment", "name": "web"}
@@ -41,6 +42,10 @@ workloads = st.builds(
     mode=st.none() | texts,
     policy=st.none() | texts,
     startup_boost=st.none() | texts,
+    enforce_share=st.none() | texts,
+    share_taken_back=st.none() | texts,
+    share_taken_back_for=st.none() | texts,
+    stop_shrinking_for=st.none() | texts,
     left_alone_for=st.none() | texts,
     cpu_frozen_for=st.none() | texts,
     memory_frozen_for=st.none() | texts,
@@ -244,3 +249,15 @@ def test_an_autoscalers_orders_are_written_and_what_is_not_understood_of_them_re
     long = read({"name": "VPA shop/web", "containerPolicies": "x" * 16_385})
     assert long == AutoscalerDirective(name="VPA shop/web", container_policies=unknown)
     assert read({"name": "VPA shop/web", "startupBoost": 5}) == AutoscalerDirective(name="VPA shop/web")
+
+
+def test_a_share_that_is_not_understood_restrains() -> None:
+    body = directives_to_json(Directives(etag="e", workloads=(WorkloadDirective(workload=Workload(**NAMED)),)))
+    assert isinstance(body["workloads"], list)
+    body["workloads"][0] |= {"enforceShare": 10, "shareTakenBack": [], "shareTakenBackFor": 7, "stopShrinkingFor": 7}
+    (read,) = directives_from_json(body, etag="e").workloads
+    assert read.enforce_share is not None
+    assert read.share_taken_back is not None
+    assert (read.share_taken_back_for, read.stop_shrinking_for) == (None, None)
+    assert is_restraint(read)
+    assert is_restraint(WorkloadDirective(workload=Workload(**NAMED), enforce_share="10%"))

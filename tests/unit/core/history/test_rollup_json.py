@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.rollup import Distribution, NodeClass, OutOfMemoryKill, Report, RollupRow
+from agent.core.history.rollup import Distribution, NodeClass, OutOfMemoryKill, Report, RollupRow, Setback, ShareRow
 from agent.core.history.rollup_json import kept_text, sent_text
 from tests.report_texts import report_text
 
@@ -108,3 +108,14 @@ def test_the_webhook_reads_what_is_written() -> None:
     assert row.oom_kills == ROW.oom_kills
     assert row.memory == ROW.memory
     assert replace(decoded.report, rows=()) == replace(REPORT, rows=())
+
+
+def test_the_group_of_a_container_and_a_setback_are_written_where_there_are_any() -> None:
+    row = replace(
+        ROW,
+        share=ShareRow(share="10 %", is_enforced=True, restarts=2, unready_seconds=30.00049),
+        setback=Setback(age_seconds=12.3456, reason="restarts"),
+    )
+    (written,) = json.loads(report_text(replace(REPORT, rows=(row,)), agent=""))["rows"]
+    assert written["share"] == {"share": "10 %", "enforced": True, "restarts": 2, "unreadySeconds": 30.0}
+    assert written["setback"] == [12.346, "restarts"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from agent.core.history.rollup import Distribution
+from agent.core.history.rollup import Distribution, Setback, ShareRow
 from agent.core.history.rollup_merge import MOST_KILLS, merged_row, thinned, weighed_row
 from tests.qualities import told
 from tests.webhook.workload_reports import row
@@ -68,3 +68,13 @@ def test_a_row_has_a_sample_a_second_and_one_of_memory_in_ten() -> None:
     assert (weighed.cpu.count, weighed.cpu_adjusted.count, weighed.memory.count) == (100, 100, 11)
     seldom = row(cpu=None, memory=None)
     assert weighed_row(seldom) == seldom
+
+
+def test_of_several_rows_restarts_add_up_and_the_newest_setback_is_told() -> None:
+    share = ShareRow(share="10 %", is_enforced=True, restarts=1, unready_seconds=2.0)
+    first = replace(row(), share=share, setback=Setback(age_seconds=9.0, reason="older"))
+    second = replace(row(), share=share, setback=Setback(age_seconds=3.0, reason="newer"))
+    both = merged_row([first, row(), second])
+    assert both.share == replace(share, restarts=2, unready_seconds=4.0)
+    assert both.setback == second.setback
+    assert (merged_row([row(), row()]).share, merged_row([row(), row()]).setback) == (None, None)

@@ -82,7 +82,7 @@ def test_a_pause_is_a_word_or_a_reason(text: str, reason: str | None) -> None:
         ("- {mode: on}", "rules[0].mode: True is not allowed"),
         ("- {mode: enforced}", "rules[0].mode: 'enforced' is not allowed (off, recommend, enforce)"),
         ("- {policy: best}", "rules[0].policy: 'best' is not allowed (cruise"),
-        ("- {namespace: shop}", "rules[0]: says nothing (mode, policy or startupBoost)"),
+        ("- {namespace: shop}", "rules[0]: says nothing (mode, policy, startupBoost or enforceShare)"),
         ("- {mode: off}\n" * (MOST_RULES + 1), f"rules: {MOST_RULES + 1} of them are not allowed"),
         ("#" * (LONGEST_RULES + 1), f"rules: {LONGEST_RULES + 1} characters are not allowed"),
         ("[" * 5000, "rules: not YAML: line 1: nested more than 64 deep"),

@@ -8,6 +8,7 @@ from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
 from agent.core.history.directive import AutoscalerDirective
 from agent.core.orders import annotations as names
+from agent.core.orders.enforce_share import EnforceShare
 from agent.core.plan.demand import Reserved
 from agent.core.plan.directives import NOTHING_TOLD, PEAKS_BELIEVED_SECONDS, STALE_SECONDS
 from tests.directives import WEB, directed, directive, peaks
@@ -111,3 +112,19 @@ def test_each_thing_told_has_its_sentence(fields: dict[str, Any], age: float, se
 
 def test_of_two_for_one_workload_the_first_counts() -> None:
     assert directed(directive(replicas=1), directive(replicas=2)).replicas(WEB) == 1
+
+
+def test_a_share_that_is_taken_back_reserves_whoever_it_is_ordered_for() -> None:
+    told = directed(directive(share_taken_back="10 %", share_taken_back_for="more restarts: 4 of 2 pods"))
+    assert told.reserved(WEB, EnforceShare(1000)) is Reserved.SHARE_TAKEN_BACK
+    assert told.reserved(WEB, EnforceShare(2000)) is None, "a person's new word"
+    assert told.reserved(WEB) is None
+    assert told.sentences(WEB) == ("the enforced share of 10 % is taken back: more restarts: 4 of 2 pods",)
+    (sentence,) = directed(directive(share_taken_back="10 %")).sentences(WEB)
+    assert sentence == "the enforced share of 10 % is taken back: its pods fared worse than the others"
+    assert NOTHING_TOLD.share_taken_back(WEB) is None
+
+
+def test_why_a_workload_only_grows_is_told_where_it_was_no_kill() -> None:
+    told = directed(directive(stop_shrinking_seconds=7200.0, stop_shrinking_for="more throttling after a shrink"))
+    assert told.sentences(WEB) == ("only upward for another 2.0 h: more throttling after a shrink",)

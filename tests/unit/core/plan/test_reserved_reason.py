@@ -7,6 +7,7 @@ import pytest
 
 from agent.core.cluster.workload import workload_of
 from agent.core.orders import annotations as names
+from agent.core.orders.enforce_share import hashed_ticket
 from agent.core.orders.order import Mode
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.policy_options import PolicyName
@@ -176,3 +177,13 @@ def test_an_age_that_nobody_knows_is_too_young_unless_age_does_not_matter() -> N
     assert standing(age_seconds=None, plan=PlanOptions(min_age_seconds=0.0)) is None
     created = {"creationTimestamp": iso(NOW - 4000)}
     assert standing(age_seconds=None, metadata=created) is None
+
+
+def test_only_the_pods_of_an_enforced_share_may_be_optimised() -> None:
+    ticket = hashed_ticket("uid-web")  # no ticket was given
+    below, above = f"{ticket / 100:.2f}%", f"{(ticket + 1) / 100:.2f}%"
+    assert standing(annotations={names.ENFORCE_SHARE: below}) is Reserved.NOT_IN_SHARE
+    assert standing(annotations={names.ENFORCE_SHARE: above}) is None
+    assert standing(annotations={names.ENFORCE_SHARE: below}, mode=Mode.RECOMMEND) is Reserved.RECOMMEND
+    assert standing(annotations={names.ENFORCE_SHARE: above}, is_pinned=True) is Reserved.PINNED
+    assert standing(annotations={names.ENFORCE_SHARE: "some"}) is Reserved.FAULTY_ANNOTATION

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from agent.core.cluster.resource import Resource
 from agent.core.plan.demand import Kept
 from agent.core.plan.plan import Phase
 from agent.core.plan.pod_change import Setting
@@ -168,3 +169,52 @@ def test_withdrawing_a_wish_that_never_was_in_force_is_no_shrink() -> None:
     desk.fake.actuate()
     desk.look(1.0)
     assert desk.ledger.killed(desk.fake.uid, "app", desk.now) is None
+
+
+def test_a_pod_that_fares_worse_gets_both_resources_back_and_the_workload_is_barred() -> None:
+    desk = shrunk()
+    ((pod, shrink),) = desk.ledger.shrunk_lately(desk.now)
+    assert (pod.uid, shrink.restarts, shrink.was_ready) == (desk.fake.uid, 0, False)
+    back = desk.ledger.fared_worse(desk.fake.uid, "throttled 30 % of the time", desk.now)
+    assert back is not None
+    assert back.reason == "throttled 30 % of the time: taken back"
+    assert {(one.resource, one.setting, one.before, one.after) for one in back.changes} == {
+        (Resource.CPU, Setting.REQUEST, 400, 500),
+        (Resource.MEMORY, Setting.REQUEST, 128 * MI, 256 * MI),
+        (Resource.MEMORY, Setting.LIMIT, 300 * MI, 512 * MI),
+    }
+    assert desk.ledger.is_shrink_barred(WEB, desk.now)
+    assert desk.ledger.shrunk_lately(desk.now) == (), "it is being taken back already"
+    assert desk.ledger.wanted(desk.now) == (back,)
+
+
+def test_what_only_lowers_cpu_is_put_back_by_how_a_pod_fares_and_not_by_a_kill() -> None:
+    desk = Desk()
+    desk.resize(Phase.SHRINK, cpu=300)
+    assert desk.ledger.killed(desk.fake.uid, "app", desk.now) is None
+    desk.restart()
+    desk.look()
+    assert len(desk.ledger.shrunk_lately(desk.now)) == 1, "a restart forgets nothing"
+    back = desk.ledger.fared_worse(desk.fake.uid, "restarts", desk.now)
+    assert back is not None
+    assert [(one.before, one.after) for one in back.changes] == [(300, 500)]
+
+
+def test_who_was_not_shrunk_lately_has_nothing_to_get_back() -> None:
+    desk = Desk()
+    assert desk.ledger.shrunk_lately(desk.now) == ()
+    assert desk.ledger.fared_worse(desk.fake.uid, "restarts", desk.now) is None
+    desk.resize(cpu=700)
+    assert desk.ledger.shrunk_lately(desk.now) == ()
+    assert desk.ledger.fared_worse(desk.fake.uid, "restarts", desk.now) is None
+    old = shrunk()
+    assert old.ledger.shrunk_lately(old.now + 601.0) == ()
+    assert old.ledger.fared_worse(old.fake.uid, "restarts", old.now + 601.0) is None
+
+
+def test_what_a_person_wants_back_is_not_judged() -> None:
+    desk = Desk()
+    desk.send(step(desk.fake, Phase.SHRINK, cpu=300, memory=128), action=Action.RESTORE)
+    desk.fake.actuate()
+    desk.look(1.0)
+    assert desk.ledger.shrunk_lately(desk.now) == ()

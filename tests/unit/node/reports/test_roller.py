@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from agent.core.cluster.pod import Pod
+from agent.core.cluster.pod import ContainerStatus, Pod, PodCondition
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.cluster.workload import Workload
-from agent.core.history.rollup import OutOfMemoryKill, RollupRow
+from agent.core.history.rollup import OutOfMemoryKill, RollupRow, Setback, ShareRow
 from agent.core.orders.annotations import STARTUP_BOOSTED
+from agent.core.orders.enforce_share import EnforceShare
+from agent.core.orders.order import Mode
 from agent.core.window.policy import WindowPolicy
 from agent.node.reports.roller import MAX_KILLS_OF_ROW, OLDEST_KILL_SECONDS, Roller
+from agent.node.reports.share_fares import ShareGroup, share_group
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit
 from agent.sensing.ring_file import RingFile
 from agent.sensing.ring_view import RingView
 from agent.sensing.state_file import RingGeometry
 from tests.pods import CONFIG_HASH, container, make_pod, mirror_metadata
+from tests.unit.cli.recommender.test_why_actions import ORDERS
 from tests.window_rows import NS, Rows, memory, steady
 
 MIB = 1 << 20
@@ -151,10 +156,10 @@ def test_rows_are_in_order_and_pods_are_asked_for_newcomers_alone(world: World) 
     for name, inode in (("proxy", 8), ("app", 7)):
         world.fill(world.watch(name, inode=inode), range(900, 1601))
     assert [row.container for row in world.rows(1000, 1300)] == ["app", "proxy"]
-    assert world.asked == 1
+    assert world.asked == 2, "for newcomers, and once a report for groups of enforced shares"
     world.pods = []  # the pod is gone from the API, its containers still run out
     assert [row.container for row in world.rows(1300, 1600)] == ["app", "proxy"]
-    assert world.asked == 1
+    assert world.asked == 3
 
 
 def test_a_container_that_goes_within_the_interval_is_told_though_its_slot_is_anothers(world: World) -> None:
@@ -340,3 +345,42 @@ def test_cpu_of_a_boosted_start_is_not_told_and_memory_is(world: World) -> None:
     assert 80 <= half.cpu.count <= 90
     world.pods = [web_pod()]
     assert world.row(700, 1000).cpu is not None
+
+
+def test_groups_of_a_share_are_told_with_restarts_and_how_long_a_pod_was_not_ready(world: World) -> None:
+    def seen(restarts: int, *, is_ready: bool) -> list[Pod]:
+        pod = web_pod()
+        conditions = (PodCondition(type="Ready", status="True"),) if is_ready else ()
+        status = ContainerStatus(name="app", restart_count=restarts)
+        return [replace(pod, phase="Running", statuses=(status,), conditions=conditions)]
+
+    world.pods = seen(3, is_ready=True)
+    world.roller = Roller(
+        rings=world.rings,
+        units=world.units,
+        policy=lambda: WindowPolicy(capacity_millicores=4000),
+        pods=world._pods,
+        unix_seconds=lambda ns: CREATED_UNIX + ns / NS,
+        share_group=lambda pod: ShareGroup("10 %", True),
+    )
+    world.fill(world.watch(), range(900, 1910))
+    assert world.row(1000, 1300).share == ShareRow(share="10 %", is_enforced=True, restarts=0, unready_seconds=0.0)
+    world.pods = seen(5, is_ready=False)
+    for at in range(1310, 1371, 10):
+        world.roller.look(at * NS)
+    world.pods = seen(5, is_ready=True)
+    world.roller.set_back("uid-1", "restarts", monotonic_ns=1590 * NS)
+    world.roller.set_back("uid-2", "of another pod", monotonic_ns=1590 * NS)
+    row = world.row(1300, 1600)
+    assert row.share == ShareRow(share="10 %", is_enforced=True, restarts=2, unready_seconds=70.0)
+    assert row.setback == Setback(age_seconds=10.0, reason="restarts")
+    world.roller.set_back("uid-1", "later than the report's end", monotonic_ns=1905 * NS)
+    assert world.row(1600, 1900).setback is None
+
+
+def test_a_pod_is_in_a_group_only_where_a_share_is_enforced() -> None:
+    orders = replace(ORDERS, enforce_share=EnforceShare(10_000))
+    assert share_group(web_pod(), ORDERS) is None
+    assert share_group(web_pod(), orders) == ShareGroup("100 %", True)
+    assert share_group(web_pod(), replace(orders, enforce_share=EnforceShare(0))) == ShareGroup("0 %", False)
+    assert share_group(web_pod(), replace(orders, mode=Mode.RECOMMEND)) is None

@@ -19,6 +19,7 @@ from agent.core.orders import annotations as names
 from agent.core.orders.policy_options import PolicyName
 from agent.webhook.admission.glance import MAX_REVIEW_BYTES
 from agent.webhook.admission.review import Reviewer
+from agent.webhook.admission.share_tickets import MOST_WORKLOADS, ShareTickets
 from tests.admissions import EXACT, NOW_UNIX_SECONDS, Cluster, Told, estimate, new_pod, pod_of, response_of, review_of
 from tests.examples import examples
 from tests.json_patch import apply_patch
@@ -326,3 +327,36 @@ def test_mutated_bytes_get_a_whole_answer(data: st.DataObject) -> None:
 @given(st.binary(max_size=200) | _JSON.map(lambda value: json.dumps(value).encode()))
 def test_any_bytes_get_a_whole_answer(body: bytes) -> None:
     assert Desk()(body)["allowed"] is True
+
+
+def test_of_twenty_pods_two_are_in_a_share_of_a_tenth_and_a_dry_run_counts_for_none() -> None:
+    document = new_pod(*POD["spec"]["containers"], orders={names.ENFORCE_SHARE: "10%"})
+    desk = Desk()
+    dry = review_of(document)
+    dry["request"]["dryRun"] = True
+    outcomes = []
+    for number in range(20):
+        if number % 3 == 0:
+            desk(dry)
+            desk.counted.pop()
+        done = apply_patch(document, desk(review_of(document))["patch"])
+        assert names.SHARE_TICKET in done["metadata"]["annotations"]
+        outcomes.append(desk.counted.pop())
+    assert (outcomes.count("patched"), outcomes.count("excluded")) == (2, 18)
+
+
+def test_counts_of_the_oldest_workloads_are_forgotten() -> None:
+    tickets, many = ShareTickets(lambda _: None), MOST_WORKLOADS + 1
+    workloads = [Workload(namespace="shop", kind="Deployment", name=str(number)) for number in range(many)]
+    first = tickets.next(workloads[0], "web-", None)
+    for workload in workloads:
+        tickets.given(workload)
+    assert tickets.next(workloads[0], "web-", None) == first, "it begins anew"
+    assert ShareTickets(lambda _: 3).next(workloads[0], "web-", None) != first, "where its running pods end"
+
+
+def test_a_pod_that_nobody_creates_now_is_in_no_share_but_the_whole() -> None:
+    desk = Desk()
+    for share, moves in (("99.99%", False), ("100%", True)):
+        pod = pod_of(new_pod(*POD["spec"]["containers"], orders={names.ENFORCE_SHARE: share}))
+        assert bool(desk.reviewer.admission(pod, None).moves) is moves
