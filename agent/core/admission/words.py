@@ -54,7 +54,8 @@ def reserved_words(reserved: Reserved, orders: Orders) -> str:
     if reserved is Reserved.FAULTY_ANNOTATION:
         return "; ".join(str(fault) for fault in orders.faults)
     if reserved in (Reserved.OFF, Reserved.RECOMMEND):
-        return f"mode {orders.mode} by the {orders.mode_source}; pods are sized in mode {Mode.ENFORCE}"
+        sized = f"pods are sized in mode {Mode.ENFORCE}, upwards only in mode {Mode.PROTECT}"
+        return f"mode {orders.mode} by the {orders.mode_source}; {sized}"
     return _RESERVED.get(reserved, reserved.replace("_", " "))
 
 

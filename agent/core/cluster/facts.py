@@ -61,6 +61,7 @@ class ClusterRule:
     mode: str | None = None
     policy: str | None = None
     startup_boost: str | None = None
+    windows: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

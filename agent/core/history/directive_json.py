@@ -111,6 +111,7 @@ def _workload_to_json(one: WorkloadDirective) -> dict[str, object]:
         "policy": one.policy,
         **({} if one.startup_boost is None else {"startupBoost": one.startup_boost}),
         **({} if one.autoscaler is None else {"autoscaler": _autoscaler_to_json(one.autoscaler)}),
+        **({} if one.windows is None else {"windows": one.windows}),
         "leftAloneFor": one.left_alone_for,
         "cpuFrozenFor": one.cpu_frozen_for,
         "memoryFrozenFor": one.memory_frozen_for,
@@ -175,6 +176,7 @@ def _restraints(value: object, left_out: _LeftOut) -> tuple[Mapping[str, object]
         mode=restraint("mode"),  # a mode or policy that is none makes the pod off (``orders_of``)
         policy=restraint("policy"),
         startup_boost=left_out.unless(lambda: _text_or_none(body, "startupBoost", ""), None),
+        windows=restraint("windows"),  # as a mode that is none
         left_alone_for=restraint("leftAloneFor"),
         cpu_frozen_for=restraint("cpuFrozenFor"),
         memory_frozen_for=restraint("memoryFrozenFor"),

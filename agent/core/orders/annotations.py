@@ -49,6 +49,10 @@ JOBS: Final = f"{PREFIX}jobs"
 """Whether pods that run to an end may grow while they run."""
 STARTUP_BOOST: Final = f"{PREFIX}startup-boost"
 """More CPU while a pod starts; read by ``startup_boost``."""
+WINDOWS: Final = f"{PREFIX}windows"
+"""When a pod may be shrunk, evicted, restarted; read by ``windows``."""
+SCHEDULE: Final = f"{PREFIX}schedule"
+"""On a CapacityBuffer: it is active only then; read by ``schedule``."""
 STARTUP_BOOSTED: Final = f"{PREFIX}startup-boosted"
 """Written by the webhook at admission: what was boosted from what, and until when, JSON."""
 ORIGINAL_RESOURCES: Final = f"{PREFIX}original-resources"
@@ -75,6 +79,7 @@ KNOWN: Final = frozenset(
         JOBS,
         STARTUP_BOOST,
         STARTUP_BOOSTED,
+        WINDOWS,
         ORIGINAL_RESOURCES,
         ADMISSION,
         PLACEHOLDER_SHAPE,

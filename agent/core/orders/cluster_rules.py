@@ -13,6 +13,7 @@ from agent.core.cluster.workload import Workload
 from agent.core.numbers.document_text import DocumentTextError, yaml_values
 from agent.core.orders import annotations as names
 from agent.core.orders.annotations import ValueNotAllowed, mode_from, policy_from, startup_boost_from
+from agent.core.orders.schedule import LONGEST_TEXT
 
 LONGEST_PAUSE: Final = 1024
 """Characters of a reason; the rest of a longer one is cut off."""
@@ -46,6 +47,7 @@ def rule_of(rules: ClusterRules, workload: Workload) -> Mapping[str, str]:
             (names.MODE, rule.mode),
             (names.POLICY, rule.policy),
             (names.STARTUP_BOOST, rule.startup_boost),
+            (names.WINDOWS, rule.windows),
         ):
             if value is not None:
                 ordered.setdefault(key, value)
@@ -71,7 +73,7 @@ LONGEST_RULES: Final = 64 << 10
 MOST_RULES: Final = 500
 """Each is looked at for each workload."""
 _STARTUP_BOOST: Final = "startupBoost"
-_ORDERS: Final = ("mode", "policy", _STARTUP_BOOST)
+_ORDERS: Final = ("mode", "policy", _STARTUP_BOOST, "windows")
 _FIELDS: Final = ("namespace", "kind", "name", *_ORDERS)
 _SHORT: Final = reprlib.Repr()
 """Not repr: the rules may hold one value of thousands of parts."""
@@ -141,6 +143,8 @@ def _rule_of(value: object, where: str) -> ClusterRule:
         if not isinstance(word, str) or not word:
             raise RulesError(f"{where}.{key}: {_shown(word)} is not allowed (a text that is not empty)")
         texts[str(key)] = word
+    if len(texts.get("windows", "")) > LONGEST_TEXT:
+        raise RulesError(f"{where}.windows: more than {LONGEST_TEXT} characters are not allowed")
     for key, read in (("mode", mode_from), ("policy", policy_from)):
         if key in texts:
             try:
@@ -154,7 +158,7 @@ def _rule_of(value: object, where: str) -> ClusterRule:
             shown = _shown(texts[_STARTUP_BOOST])
             raise RulesError(f"{where}.{_STARTUP_BOOST}: {shown} is not allowed ({error})") from error
     if not texts.keys() & set(_ORDERS):
-        raise RulesError(f"{where}: says nothing (mode, policy or startupBoost)")
+        raise RulesError(f"{where}: says nothing (mode, policy, startupBoost or windows)")
     return ClusterRule(
         namespace=texts.get("namespace"),
         kind=texts.get("kind"),
@@ -162,6 +166,7 @@ def _rule_of(value: object, where: str) -> ClusterRule:
         mode=texts.get("mode"),
         policy=texts.get("policy"),
         startup_boost=texts.get(_STARTUP_BOOST),
+        windows=texts.get("windows"),
     )
 
 

@@ -41,6 +41,7 @@ workloads = st.builds(
     mode=st.none() | texts,
     policy=st.none() | texts,
     startup_boost=st.none() | texts,
+    windows=st.none() | texts,
     left_alone_for=st.none() | texts,
     cpu_frozen_for=st.none() | texts,
     memory_frozen_for=st.none() | texts,
@@ -244,3 +245,9 @@ def test_an_autoscalers_orders_are_written_and_what_is_not_understood_of_them_re
     long = read({"name": "VPA shop/web", "containerPolicies": "x" * 16_385})
     assert long == AutoscalerDirective(name="VPA shop/web", container_policies=unknown)
     assert read({"name": "VPA shop/web", "startupBoost": 5}) == AutoscalerDirective(name="VPA shop/web")
+
+
+def test_windows_are_told_where_there_are_some() -> None:
+    directive = WorkloadDirective(workload=Workload(**NAMED), windows="deny: UTC 0 7 * * * for 1h")
+    written = directives_to_json(Directives(etag="e", workloads=(directive,)))
+    assert json.loads(json.dumps(written))["workloads"][0]["windows"] == "deny: UTC 0 7 * * * for 1h"

@@ -101,6 +101,7 @@ def test_peaks_of_other_nodes_are_believed_for_the_week_they_are_of() -> None:
         ({"memory_frozen_for": HPA}, 0.0, f"memory requests kept: {HPA} scales by them"),
         ({"stop_shrinking_seconds": 9000.0}, 0.0, "only upward for another 2.5 h: an out-of-memory kill"),
         ({"stop_shrinking_seconds": 20.0}, 0.0, "only upward for another 1 min"),
+        ({"mode": "protect"}, STALE_SECONDS + 1, "mode protect of the cluster's rules no longer counts"),
         ({"mode": "enforce"}, STALE_SECONDS + 1, "mode enforce of the cluster's rules no longer counts"),
     ],
 )
@@ -111,3 +112,10 @@ def test_each_thing_told_has_its_sentence(fields: dict[str, Any], age: float, se
 
 def test_of_two_for_one_workload_the_first_counts() -> None:
     assert directed(directive(replicas=1), directive(replicas=2)).replicas(WEB) == 1
+
+
+def test_windows_are_told_as_the_annotation_would_say_them() -> None:
+    text = "evict: UTC 0 22 * * * for 4h"
+    assert directed(directive(windows=text)).rule(WEB)["plimsoll.dev/windows"] == text
+    # They restrain: they hold however long the webhook is silent.
+    assert directed(directive(windows=text), age=STALE_SECONDS + 1).rule(WEB)["plimsoll.dev/windows"] == text
