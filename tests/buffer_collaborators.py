@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from agent.core.buffers.buffer import BufferOutcome, ManagedTemplate
-from agent.webhook.buffers.calendar import Schedules
 from agent.webhook.buffers.controller import Collaborators
 from agent.webhook.buffers.placeholders import Placeholders
+from agent.webhook.buffers.schedules import Schedules
 from agent.webhook.buffers.seams import RoomOutcome, Sizer
 
 

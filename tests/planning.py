@@ -19,7 +19,7 @@ from agent.core.numbers.units import MIB, NANOS_PER_MILLI, NANOS_PER_UNIT
 from agent.core.orders.order import Mode, Orders, OrderSource, Ranking
 from agent.core.orders.plan_options import DaemonSetGrowth, FitRule, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
-from agent.core.plan.demand import Constraint, ContainerDemand, Demand, Kept, PodDemand, Reserved
+from agent.core.plan.demand import FREE, Constraint, ContainerDemand, Demand, Kept, PodDemand, Reserved
 from agent.core.plan.node_room import counted, holds_room
 from agent.core.plan.plan import Plan, PlanStep
 from agent.core.plan.planner import build
@@ -418,6 +418,43 @@ def situation_of(seed: int) -> Situation:
         ),
         joint_millicores=random.choice([None, 0, random.randint(0, 1500), random.randint(0, 6000)]),
     )
+
+
+def protected(situation: Situation) -> Situation:
+    """Return the node with each pod that is sized in mode protect instead; every third was killed lately."""
+    killed = {
+        demand.pod.uid: frozenset(one.name for one in demand.pod.containers)
+        for demand in situation.demands[::3]
+        if demand.orders.mode is Mode.ENFORCE
+    }
+    return replace(
+        situation,
+        demands=tuple(
+            replace(one, orders=replace(one.orders, mode=Mode.PROTECT)) if one.orders.mode is Mode.ENFORCE else one
+            for one in situation.demands
+        ),
+        constraints={
+            uid: replace(situation.constraints.get(uid, FREE), killed=killed.get(uid, frozenset()))
+            for uid in situation.constraints.keys() | killed.keys()
+        },
+    )
+
+
+def lowered(situation: Situation) -> list[str]:
+    """Return what a plan would lower, and whom it would evict, of pods in mode protect; and where it is not sound."""
+    plan = situation.plan()
+    modes = {pod.ref.uid: pod.mode for pod in plan.pods}
+    return [
+        *(f"unsound: {one.name} {one.detail}" for one in plan.invariants if not one.holds),
+        *(f"{one.ref} is evicted" for one in plan.evictions if modes[one.ref.uid] is Mode.PROTECT),
+        *(
+            f"{step.ref} {change}"
+            for step in plan.steps
+            if modes[step.ref.uid] is Mode.PROTECT
+            for change in step.changes
+            if change.after <= change.before
+        ),
+    ]
 
 
 def situations() -> st.SearchStrategy[Situation]:

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from prometheus_client import CollectorRegistry
 
+from agent.calendar import ReadWindows
 from agent.core.cluster.node import Node, NodeState
 from agent.core.cluster.pod import PodRef
 from agent.core.numbers.token_bucket import TokenBucket, filling_bucket
@@ -321,13 +322,17 @@ class Turns:
         self.ledger_file = LedgerFile(below(LEDGER_FILE))
         self.ledger = self.ledger_file.read(self.settings.act, now_seconds=self.wall)
         self.rights = Rights(self.server, node=NODE, needs_claim=self._needs_claim, tell=self.told.append)
-        self.orders = PodOrders(settings=self.settings, state=self.state, directed=self.directions.now)
+        read_windows = ReadWindows()
+        self.orders = PodOrders(
+            settings=self.settings, state=self.state, directed=self.directions.now, read_windows=read_windows
+        )
         self.planner = Planner(
             settings=self.settings,
             state=self.state,
             directed=self.directions.now,
             evaluated=self.evaluated,
             wall_now=lambda: self.wall,
+            read_windows=read_windows,
         )
         parts = ActingParts(
             settings=self.settings,

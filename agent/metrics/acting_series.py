@@ -21,6 +21,7 @@ from agent.core.plan.demand import Kept, Reserved, Urgent
 from agent.core.plan.given_boost import BoostEnd
 from agent.core.plan.plan import ContainerPlan, Plan, ResourcePlan
 from agent.core.plan.pod_change import Change
+from agent.core.plan.possible_savings import PossibleSavings
 from agent.core.recommender.credit import Credit
 from agent.core.resize.decision import Outcome
 from agent.metrics.families import MeasuredFamily, MeasuredGauges, SeriesTable, counter, gauge, histogram
@@ -78,6 +79,7 @@ class UrgentCause(StrEnum):
     """It waited for memory at its memory limit."""
 
 
+LOWERING_NOTHING: Final = (Mode.RECOMMEND, Mode.PROTECT)
 _FAMILIES: Final = (
     counter(
         "plimsoll_resizes_total",
@@ -99,6 +101,16 @@ _FAMILIES: Final = (
     ),
     gauge("plimsoll_pods_reserved", "Pods whose requests stay as they are, by reason.", reason=Reserved),
     gauge("plimsoll_pods", "Pods of the newest plan by mode.", mode=Mode),
+    gauge(
+        "plimsoll_possible_savings_cpu_cores",
+        "CPU that pods could do without, in modes that lower nothing.",
+        mode=LOWERING_NOTHING,
+    ),
+    gauge(
+        "plimsoll_possible_savings_memory_bytes",
+        "Memory that pods could do without, in modes that lower nothing.",
+        mode=LOWERING_NOTHING,
+    ),
     counter(
         "plimsoll_evictions_proposed_total",
         "Evictions proposed, by the resource that is short; the agent itself evicts nobody.",
@@ -125,7 +137,7 @@ _FAMILIES: Final = (
     gauge("plimsoll_paused", "1 = nothing is written on this node."),
     gauge(
         "plimsoll_dry_run",
-        "1 = recommend only: no pod in mode enforce, no right to write, or a token that does not name this node.",
+        "1 = recommend only: no pod in mode protect or enforce, no right to write, or a token that names another node.",
     ),
     gauge("plimsoll_writes_barred", "1 = nothing at all is written on this node, for this reason.", reason=BARRIERS),
     gauge("plimsoll_pinned_pods", "Pods left alone by plimsoll pin."),
@@ -176,6 +188,7 @@ _SUMS: Final = ((Resource.CPU, "CPU", "cores", 1000.0), (Resource.MEMORY, "Memor
 """Resource, noun, unit on the page, and what of the plan's own unit makes one of it."""
 _JOINT: Final = "plimsoll_joint_spike_cpu_cores"
 _PENDING: Final = "plimsoll_resize_pending_oldest_seconds"
+_WINDOW_WAIT: Final = "plimsoll_window_wait_seconds"
 _MEASURED: Final = (
     *(
         MeasuredFamily(f"plimsoll_{stem}_{resource}_{unit}", f"{noun} that {text}.")
@@ -189,6 +202,9 @@ _MEASURED: Final = (
         "plimsoll_qos_reserved_target_bytes",
         "Memory that a QoS tier may use by podLimits.qosReservedMemoryPercent; absent where none is set.",
         ("tier",),
+    ),
+    MeasuredFamily(
+        _WINDOW_WAIT, "Time until the first of what waits for its window may begin; absent while nothing does."
     ),
     MeasuredFamily(_PENDING, "Age of the oldest resize that the kubelet has put off; absent while there is none."),
 )
@@ -236,6 +252,10 @@ class ActingSeries:
         """Set how long the oldest deferred resize has waited; None = none does."""
         self._measured.set(_PENDING, value=seconds)
 
+    def set_window_wait(self, seconds: float | None) -> None:
+        """Set how long it is until something that waits for its window may begin; None = nothing does."""
+        self._measured.set(_WINDOW_WAIT, value=seconds)
+
     def take_plan(self, plan: Plan, *, trigger: Trigger, seconds: float) -> None:
         """Count a plan that took so long to build, and show its figures."""
         self._series.count("plimsoll_plans_total", trigger)
@@ -252,6 +272,13 @@ class ActingSeries:
         modes = Tally(pod.mode for pod in plan.pods)
         for mode in Mode:
             self._series.set("plimsoll_pods", mode, value=modes[mode])
+
+    def set_possible_savings(self, savings: Mapping[Mode, PossibleSavings]) -> None:
+        """Set what pods could do without by the newest plan, in modes that lower nothing."""
+        for mode in LOWERING_NOTHING:
+            saving = savings.get(mode, PossibleSavings())
+            self._series.set("plimsoll_possible_savings_cpu_cores", mode, value=saving.cpu_millicores / 1000)
+            self._series.set("plimsoll_possible_savings_memory_bytes", mode, value=saving.memory_bytes)
 
     def forget_plan(self) -> None:
         """Take the figures of the newest plan off the page: it is too old to be believed."""

@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, Self
 
+from agent.calendar import ReadWindows
 from agent.core.cluster.unit import UnitIdentity
 from agent.core.history.minutes import OutOfMemory
 from agent.core.recommender.credit import Credit
@@ -136,6 +137,7 @@ class Watch:
             self.quality.of_node, self.quality.figures_by_workload if settings.metrics.per_workload else None
         )
         self.directions = self._directions(settings)
+        self._read_windows = ReadWindows()
         self.orders = self._orders(settings, connection)
         windows = window_policy(
             settings, capacity_millicores=machine.capacity_millicores, tells_file_use=not has_generational_lru()
@@ -353,7 +355,12 @@ class Watch:
             return None
         from agent.node.recommender.pod_orders import PodOrders
 
-        return PodOrders(settings=settings, state=connection[1].state, directed=self.directions.now)
+        return PodOrders(
+            settings=settings,
+            state=connection[1].state,
+            directed=self.directions.now,
+            read_windows=self._read_windows,
+        )
 
     def _borne(self) -> dict[str, PodItself]:
         """Return what pods use in none of their containers, by the path of the container that asks for it."""
@@ -418,6 +425,7 @@ class Watch:
                 evaluated=lambda: self.evaluator.newest,
                 wall_now=self._believed_now,
                 together=lambda items: together_of(self.learner, items),
+                read_windows=self._read_windows,
             ),
             metrics=self.metrics,
             directions=self.directions,

@@ -38,11 +38,11 @@ from agent.webhook.admission.recent_growth import RecentGrowth
 from agent.webhook.admission.review import Reviewer
 from agent.webhook.autoscalers.controller import VpaController, VpaParts
 from agent.webhook.autoscalers.publisher import PublisherParts
-from agent.webhook.buffers.calendar import Schedules
 from agent.webhook.buffers.chunk_size import AdmissionSizer
 from agent.webhook.buffers.controller import BufferController, Collaborators
 from agent.webhook.buffers.options import BufferMode
 from agent.webhook.buffers.placeholders import Placeholders
+from agent.webhook.buffers.schedules import Schedules
 from agent.webhook.buffers.seams import WritePermission
 from agent.webhook.certificates.certificates import Certificates
 from agent.webhook.cluster.facts import ClusterFacts, OptionalReads

@@ -9,6 +9,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from agent.calendar import ReadWindows
 from agent.core.admission.options import AdmissionOptions, AdmissionSettings
 from agent.core.autoscalers.options import Publish, VpaObjectOptions
 from agent.core.buffers.placeholder_options import PlaceholderOptions
@@ -73,6 +74,7 @@ class WebhookSettings:
             jobs=self.jobs,
             policy=self.recommend.policy,
             vpa_controlled_values=self.vpa.controlled_values,
+            read_windows=ReadWindows(),
         )
 
     def to_dict(self) -> dict[str, object]:

@@ -30,6 +30,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "defaults": {},
     "enforce": {"mode": "enforce", "evictions": {"enabled": True}},
     "canary": {"mode": "enforce", "enforceNodes": {"pool": "canary"}},
+    "protect": {"mode": "protect"},
     "off": {"mode": "off"},
     "agents-only": {"webhook": {"enabled": False}},
     "postgresql": {"webhook": {"postgresql": {"existingSecret": "db"}, "replicas": 3}},
@@ -271,6 +272,7 @@ def test_pods_of_which_nothing_says_a_mode_are_resized_only_where_the_release_en
 ) -> None:
     """In mode recommend the policy asks for an annotation; `fence.unannotated` says otherwise."""
     silent, told = make_pod(installed, "default", nodes.a), make_pod(installed, "default", nodes.a, mode="enforce")
+    raised = make_pod(installed, "default", nodes.a, mode="protect")
     kept = json.dumps({"containers": {"app": {"requests": {"cpu": "50m"}, "limits": {}}}})
     sized = make_pod(installed, "default", nodes.a, **{"original-resources": kept})
     off = make_pod(installed, "default", nodes.a, mode="off")
@@ -279,6 +281,8 @@ def test_pods_of_which_nothing_says_a_mode_are_resized_only_where_the_release_en
     resize(nodes.agent_a, "default", told)
     resize(nodes.agent_a, "default", sized, "50m")
     assert "mode is off" in refusal(lambda: resize(nodes.agent_a, "default", off))
+    resize(nodes.agent_a, "default", raised, "200m")
+    assert "mode is protect, so nothing" in refusal(lambda: resize(nodes.agent_a, "default", raised, "150m"))
     rule = {"cluster": {"rules": [{"namespace": "default", "mode": "enforce"}]}}
     allowing: list[dict[str, Any]] = [{"mode": "enforce"}, rule, {"fence": {"unannotated": "allow"}}]
     for values in allowing:

@@ -58,6 +58,7 @@ CLASHES: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "kept-without-buffers": ({"buffers": {"keepStatusFrom": ["karpenter"]}}, "set buffers.enabled=true"),
     "enforce-and-refuse": ({"mode": "enforce", **REFUSING}, "or fence.unannotated=allow"),
+    "protect-and-refuse": ({"mode": "protect", **REFUSING}, "fence.unannotated is refuse and mode is protect"),
     "enforce-rule-and-refuse": (
         {"cluster": {"rules": [{"kind": "Deployment", "mode": "enforce"}]}, **REFUSING},
         "or fence.unannotated=allow",

@@ -196,7 +196,7 @@ def test_shared_sections_hold_for_the_webhook_unless_it_says_otherwise(tmp_path:
     assert (both.recommend.policy, both.bounds.min_cpu_millicores) == ("crane", 5)
 
 
-@pytest.mark.parametrize("mode", ["off", "recommend", "enforce", False])
+@pytest.mark.parametrize("mode", ["off", "recommend", "protect", "enforce", False])
 def test_mode_is_the_same_for_agent_and_webhook(tmp_path: Path, mode: Any) -> None:
     word = mode or "off"
     assert agent_settings(tmp_path, {"mode": mode}).act.mode == word

@@ -66,7 +66,7 @@ NAMESPACES: Final[Schema] = {**list_of(text("^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?
 
 RULES: Final[dict[str, Schema]] = {
     # A bare off is false in YAML 1.1.
-    "mode": one_of("off", "recommend", "enforce", False),
+    "mode": one_of("off", "recommend", "protect", "enforce", False),
     "enforceNodes": LABELS,
     "excludedNamespaces": NAMESPACES,
     "settings": {"$ref": "#/$defs/settings"},
@@ -128,12 +128,13 @@ RULES: Final[dict[str, Schema]] = {
                     namespace=TEXT,
                     kind=TEXT,
                     name=TEXT,
-                    mode=one_of("off", "recommend", "enforce", False),
+                    mode=one_of("off", "recommend", "protect", "enforce", False),
                     policy=one_of("cruise", "vpa", "crane", "plimsoll"),
                     startupBoost={"anyOf": [TEXT, {"const": False}]},  # its grammar is the webhook's to judge
                     enforceShare=text(r"^\d{1,3}(\.\d{1,2})? ?%$"),
+                    windows=TEXT,  # and so is this
                 ),
-                "anyOf": [{"required": [key]} for key in ("mode", "policy", "startupBoost", "enforceShare")],
+                "anyOf": [{"required": [key]} for key in ("mode", "policy", "startupBoost", "enforceShare", "windows")],
             }
         ),
         "maxItems": 500,

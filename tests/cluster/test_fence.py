@@ -524,6 +524,41 @@ def test_agent_has_no_right_that_it_does_not_use(two: Two, verb: str, resource: 
 
 
 @pytest.mark.parametrize(
+    ("amounts", "is_raised"),
+    [
+        ({"requests": {"cpu": "250m"}, "limits": {"memory": "256Mi"}}, True),
+        ({"requests": {"cpu": "50m"}}, False),
+        ({"limits": {"memory": "96Mi"}}, False),
+        ({"requests": {"cpu": "250m"}, "limits": {"memory": "96Mi"}}, False),
+        ({"limits": {"cpu": "4"}}, False),  # a first limit takes away
+    ],
+)
+def test_in_mode_protect_nothing_is_lowered(
+    cluster: ControlPlane, two: Two, namespace: str, amounts: Json, *, is_raised: bool
+) -> None:
+    pod = make_pod(cluster, namespace, two.node_a, mode="protect")
+    attempt = partial(objects.resize, two.agent_a, namespace, pod, objects.resize_body(app=amounts))
+    if is_raised:
+        attempt()
+    else:
+        assert "mode is protect, so nothing of it may be lowered" in refusal(attempt)
+
+
+def test_in_mode_protect_a_wish_that_was_not_granted_is_taken_back(
+    cluster: ControlPlane, two: Two, namespace: str
+) -> None:
+    pod = make_pod(cluster, namespace, two.node_a, mode="protect")
+    objects.resize(two.agent_a, namespace, pod, MORE_CPU)
+    back = partial(objects.resize, two.agent_a, namespace, pod, objects.resize_body(app={"requests": {"cpu": "100m"}}))
+    assert "mode is protect" in refusal(back)
+    status = {"name": "app", "image": "x", "imageID": "", "ready": True, "restartCount": 0, "resources": ORIGINAL}
+    objects.write_pod_status(cluster.admin, namespace, pod, {"containerStatuses": [status]})
+    below = objects.resize_body(app={"requests": {"cpu": "99m"}})
+    assert "mode is protect" in refusal(partial(objects.resize, two.agent_a, namespace, pod, below))
+    back()
+
+
+@pytest.mark.parametrize(
     ("count", "is_restore"), [(20, True), (60, True), (120, True), (60, False), (120, False), (250, False)]
 )
 def test_pods_of_many_containers_stay_within_the_servers_budget(

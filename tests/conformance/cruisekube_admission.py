@@ -9,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from agent.calendar import SystemCalendar
 from agent.core.admission.answer import AdmissionFacts
 from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
 from agent.core.admission.options import AdmissionSettings
@@ -24,14 +25,15 @@ from agent.core.cluster.hpa import (
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.resource import Resource
 from agent.core.orders import annotations as names
-from agent.core.orders.disruption_window import window_of
 from agent.core.orders.order import Mode
 from agent.core.orders.plan_options import ActOptions, DaemonSetGrowth, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
+from agent.core.orders.windows import Disruption, parse_windows, wait_of
 from agent.core.plan.pod_change import Setting
 from tests.pods import container, make_pod
 
 _MB = 1_000_000
+_DAY_MINUTES = 24 * 60
 _NAMESPACE = "case"
 _NOW_UNIX_SECONDS = 1_800_000_000.0
 _WEEK_SECONDS = 7 * 86_400.0
@@ -145,8 +147,17 @@ def _hpa_target(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def _disruption_window(case: dict[str, Any]) -> dict[str, Any]:
-    window = window_of(case["start_cron"], case["end_cron"])
-    return {"inside": [window.holds(_unix_seconds(moment)) for moment in case["at"]]}
+    """Write a window from one time of the day to another as ours: a beginning, and how long it lasts."""
+    start, end = (_minute_of_day(case[key]) for key in ("start_cron", "end_cron"))
+    minutes = (end - start) % _DAY_MINUTES or _DAY_MINUTES
+    windows = parse_windows(f"evict: UTC {case['start_cron']} for {minutes}m", SystemCalendar())
+    waits = [wait_of(windows, Disruption.EVICT, _unix_seconds(moment), 1.0) for moment in case["at"]]
+    return {"inside": [wait is None for wait in waits]}
+
+
+def _minute_of_day(cron: str) -> int:
+    minute, hour, *_ = cron.split()
+    return int(hour) * 60 + int(minute)
 
 
 ADAPTERS = {

@@ -56,6 +56,7 @@ def offline_plan(files: PlanFiles, settings: Settings, *, as_enforced: bool, now
     Raises:
         PlanFilesError: A file cannot be read or understood, or does not belong to the others.
     """
+    from agent.calendar import ReadWindows
     from agent.core.cluster.node import NodeState
     from agent.core.cluster.versions import gates_of
     from agent.core.orders.plan_options import HeadroomRule
@@ -100,6 +101,7 @@ def offline_plan(files: PlanFiles, settings: Settings, *, as_enforced: bool, now
         barred=lambda _: False,
         as_enforced=as_enforced,
         now_unix_seconds=taken,
+        read_windows=ReadWindows(),
     )
     plan = build(
         state,

@@ -28,6 +28,7 @@ from agent.cli.words.plan import (
 from agent.core.orders.order import Mode
 from agent.core.plan.demand import Kept, Reserved
 from agent.core.plan.plan import ContainerPlan, Eviction, Plan, PlanStep, PodPlan, Share
+from agent.core.plan.possible_savings import protected_savings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,17 +99,22 @@ def _title(plan: Plan, look: PlanLook) -> Line:
 
 def _summary(plan: Plan, look: PlanLook, page: Page) -> Iterator[Line]:
     planned = sum(pod.reserved is None for pod in plan.pods)
+    protected = sum(pod.reserved is None and pod.mode is Mode.PROTECT for pod in plan.pods)
     reasons = Counter(pod.reserved for pod in plan.pods if pod.reserved is not None)
     advised = reasons.pop(Reserved.RECOMMEND, 0)
     word = "planned" if look.is_what_if else "enforced"
+    shown = f"{protected} protected, " if protected else ""
     yield from fact(
         "pods",
-        f"{len(plan.pods)}: {planned} {word}, {advised} recommend only, {sum(reasons.values())} left alone",
+        f"{len(plan.pods)}: {planned - protected} {word}, {shown}{advised} recommend only, "
+        f"{sum(reasons.values())} left alone",
         page,
     )
     if reasons:
         most = sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
         yield from fact("left alone", ", ".join(f"{count} {RESERVED_WORDS[why]}" for why, count in most), page)
+    if protected:
+        yield from fact("protect", f"{counted(protected, 'pod')} only given more; {_held_words(plan)}", page)
     credited = sum(row.container.cpu is not None and row.container.cpu.has_credit for row in rows_of(plan))
     if credited:
         yield from fact(
@@ -117,13 +123,13 @@ def _summary(plan: Plan, look: PlanLook, page: Page) -> Iterator[Line]:
             "within seconds, in place, and there is room for it",
             page,
         )
-    unready = Counter(pod.reserved for pod in plan.pods if pod.mode is Mode.ENFORCE and pod.reserved in NOT_YET)
+    unready = Counter(pod.reserved for pod in plan.pods if pod.mode.resizes and pod.reserved in NOT_YET)
     if not planned and unready:
         why = ", ".join(f"{count} {RESERVED_WORDS[reason or Reserved.NO_DATA]}" for reason, count in unready.items())
         yield from fact(
             "nothing yet",
-            f"{counted(unready.total(), 'pod')} of mode enforce cannot be planned so far: {why}; a pod is planned once "
-            "it runs, is plan.minAgeSeconds old and was measured for recommend.minSpanSeconds",
+            f"{counted(unready.total(), 'pod')} of mode protect or enforce cannot be planned so far: {why}; a pod is "
+            "planned once it runs, is plan.minAgeSeconds old and was measured for recommend.minSpanSeconds",
             page,
             Tone.NOTE,
         )
@@ -135,6 +141,18 @@ def _summary(plan: Plan, look: PlanLook, page: Page) -> Iterator[Line]:
             page,
             Tone.NOTE,
         )
+
+
+def _held_words(plan: Plan) -> str:
+    """Return what pods in mode protect keep that they could do without."""
+    savings = protected_savings(plan)
+    held = [
+        f"{side.text(value)} of {side.title}"
+        for side, value in ((CPU, savings.cpu_millicores), (MEMORY, savings.memory_bytes))
+        if value
+    ]
+    what = " and ".join(held)
+    return f"{what} could be saved, which protect does not touch" if held else "none of them requests too much"
 
 
 # Containers

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from typing import Final
 
 from agent.cli.text.paragraphs import Page, hanging
 from agent.cli.text.spans import Line, Span, Tone, harmless
 from agent.cli.words.advice import SIDES, AdviceSide
 from agent.cli.words.decisions import OUTCOME_TONES, what_text
 from agent.cli.words.plan import KEPT_WORDS, headroom_words, reserved_words, share_of, why_kept
-from agent.core.orders.order import OrderSource
+from agent.core.orders.order import Mode, OrderSource
 from agent.core.plan.demand import Kept
 from agent.core.plan.plan import Share
 from agent.core.resize.decision import Decision, newest_outcomes
 from agent.core.resize.why import Acted, Why
+
+_PROTECTED: Final = "it is given more when it is short; mode protect holds every fall, and nobody is evicted"
 
 
 def acted_lines(item: Why, page: Page) -> list[Line]:
@@ -25,6 +28,8 @@ def acted_lines(item: Why, page: Page) -> list[Line]:
     if acted.reserved is not None:
         reserved = reserved_words(acted.reserved, _share_in_force(acted))
         lines.append((Span(f"  left as it is: {reserved}", Tone.NOTE),))
+    if acted.orders.mode is Mode.PROTECT:
+        lines += hanging((Span("  protect: ", Tone.DIM),), _PROTECTED, page)
     if acted.is_evicted:
         lines.append((Span("  the node does not fit: its eviction is proposed (plimsoll plan)", Tone.NOTE),))
     for sentence in acted.told:
@@ -43,6 +48,9 @@ def acted_lines(item: Why, page: Page) -> list[Line]:
         lines += hanging((Span("  start: ", Tone.DIM),), acted.startup_boost, page)
     for sentence in acted.runs:
         lines += hanging((Span("  run here: ", Tone.DIM),), harmless(sentence), page)
+    if acted.windows is not None:
+        text = f"{acted.windows}; what it is short of is given at any time ({acted.orders.windows_source})"
+        lines += hanging((Span("  windows: ", Tone.DIM),), text, page)
     if acted.oom_score is not None:
         score = acted.oom_score
         text = f"{score.found} by the request of its start; a restart gives {score.after_restart}"
@@ -82,6 +90,8 @@ def _share_text(side: AdviceSide, share: Share, page: Page) -> str:
         sentence += f"; request {text(share.request)} {page.glyphs.becomes} {text(share.applied)}"
         if share.kept is Kept.EVICTION_PENDING:
             sentence += f", as it {KEPT_WORDS[share.kept]}"
+    elif share.possible is not None:
+        sentence += f"; request of {text(share.request)} kept, {text(share.possible)} would be possible: mode protect"
     elif share.kept is not None:
         sentence += f"; request of {text(share.request)} kept: {why_kept(share.kept, share)}"
     else:

@@ -65,6 +65,8 @@ KEPT_WORDS: Final = {
     Kept.READ_AT_START: "not lowered: its runtime reads its limit at start",
     Kept.HEAP: "not lowered: its runtime's fixed heap",
     Kept.BOOSTED: "boosted while it starts",
+    Kept.WINDOW: "outside its windows",
+    Kept.PROTECT: "mode protect: never lowered",
     Kept.TIER_FULL: "the QoS tier's memory limit",
     Kept.EVICTION_PENDING: "shares what is free until the proposed evictions",
 }
@@ -151,7 +153,9 @@ def why_kept(kept: Kept, share: Share) -> str:
     """Return why a request is kept, and until when where that is known."""
     if share.waits_until_unix_seconds is None:
         return KEPT_WORDS[kept]
-    return f"{KEPT_WORDS[kept]}, waits until {datetime.fromtimestamp(share.waits_until_unix_seconds, UTC):%H:%M} UTC"
+    moment = datetime.fromtimestamp(share.waits_until_unix_seconds, UTC)
+    day = f"{moment:%Y-%m-%d} " if kept is Kept.WINDOW else ""
+    return f"{KEPT_WORDS[kept]}, waits until {day}{moment:%H:%M} UTC"
 
 
 def _reasons(share: Share | None) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ from agent.cli.text.spans import Glyphs, Line, Span, Tone, clip_line, harmless
 from agent.cli.text.table import Cell, Column, render_table
 from agent.cli.workloads.quality_view import quality_texts
 from agent.core.admission.estimate import EstimateSource
+from agent.core.orders.order import Mode
 from agent.webhook.queries.workload_bodies import (
     AdviceBody,
     ContainerBody,
@@ -42,6 +43,7 @@ _MISSING: Final = {
     "unknown_container": "nothing is known of this container",
     "unknown_workload": "nothing is known of this workload",
 }
+RESIZING: Final = frozenset(mode for mode in Mode if mode.resizes)
 STALE_SECONDS: Final = 900.0
 """Three reports that did not come."""
 _LABEL: Final = 11
@@ -60,7 +62,7 @@ def list_lines(
             Cell(harmless(workload.kind), Tone.DIM),
             Cell(harmless(workload.name)),
             Cell(harmless(", ".join(workload.containers)), Tone.DIM),
-            Cell(harmless(workload.mode), Tone.GAIN if workload.mode == "enforce" else Tone.DIM),
+            Cell(harmless(workload.mode), Tone.GAIN if workload.mode in RESIZING else Tone.DIM),
             Cell(millicores_text(workload.cpu_request_millicores)),
             Cell(bytes_text(workload.memory_request_bytes)),
             Cell(age_text(workload.history_seconds)),
@@ -86,7 +88,7 @@ def workload_lines(workload: WorkloadBody, *, width: int, glyphs: Glyphs) -> Ite
     applies = workload.applies
     yield (
         Span("mode ", Tone.DIM),
-        Span(harmless(applies.mode.value or "-"), Tone.GAIN if applies.mode.value == "enforce" else Tone.PLAIN),
+        Span(harmless(applies.mode.value or "-"), Tone.GAIN if applies.mode.value in RESIZING else Tone.PLAIN),
         Span(f" ({harmless(applies.mode.source)}), policy ", Tone.DIM),
         Span(harmless(applies.policy.value or "-")),
         Span(f" ({harmless(applies.policy.source)})", Tone.DIM),

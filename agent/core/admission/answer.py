@@ -62,6 +62,8 @@ class Left(StrEnum):
     """A memory limit, held to as many times the largest memory allowed as limits are of requests."""
     RUNTIME = "runtime"
     """Held up by what its language runtime takes by its own flags: a fixed heap, or a share of its limit."""
+    PROTECT = "protect"
+    """Mode protect: nothing becomes less than the pod came with."""
     NODE = "node"
     """No node could run the pod."""
 
@@ -80,6 +82,7 @@ LEFT_WORDS: Mapping[Left, str] = {
     Left.QUOTA: "held by a ResourceQuota",
     Left.MAX_MEMORY: "held by the largest memory allowed",
     Left.RUNTIME: "held up by its runtime's heap",
+    Left.PROTECT: "mode protect: never lowered",
     Left.NODE: "no node can allocate so much",
     Left.POD_BUDGET: "held by the pod's own resources",
 }

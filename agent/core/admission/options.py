@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Annotated
 
 from agent.core.numbers.allowed_range import Between
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, ControlledValues, PolicyName
+from agent.core.orders.resolution import windows_unread
 from agent.core.orders.run_options import RunOptions
+from agent.core.orders.windows import Windows
 
 MB = 1_000_000
 
@@ -50,3 +53,5 @@ class AdmissionSettings:
     policy: PolicyName = PolicyName.PLIMSOLL
     vpa_controlled_values: ControlledValues = ControlledValues.REQUESTS_AND_LIMITS
     """Whether limits move with requests under the policy ``vpa``."""
+    read_windows: Callable[[str], Windows] = windows_unread
+    """Reads when pods may be disturbed: nothing of it holds for a new pod, but who writes nonsense is left alone."""

@@ -58,7 +58,7 @@ from agent.core.history.start_figures import LearntStart
 from agent.core.machine.pod_limits import PodLimitHeld, PodLimitsOrder
 from agent.core.orders.annotations import POD_LIMITS, SHARE_TICKET
 from agent.core.orders.container_policies import NO_POLICY
-from agent.core.orders.order import Orders, RunningJobs
+from agent.core.orders.order import Mode, Orders, RunningJobs
 from agent.core.orders.plan_options import DaemonSetGrowth
 from agent.core.orders.policy_options import ControlledResources, ControlledValues, PolicyName
 from agent.core.orders.resolution import orders_of
@@ -125,7 +125,8 @@ def admit(
     blanks = _drafts(pod, estimates if left is None else None, orders, settings)
     drafts, resources, pod_limits = _sized(pod, facts, rules, order, blanks, orders, settings)
     boosting = Boosting(drafts=drafts)
-    if left is None and resources is None:
+    # In mode protect nothing is given that would be taken back.
+    if left is None and resources is None and orders.mode is not Mode.PROTECT:
         known = BoostGrounds(
             facts=facts,
             rules=rules,
@@ -211,6 +212,7 @@ def _orders(pod: Pod, facts: AdmissionFacts, settings: AdmissionSettings) -> Ord
         plan=settings.plan,
         rule=facts.rule,
         autoscaler=facts.autoscaler,
+        read_windows=settings.read_windows,
     )
 
 
@@ -291,6 +293,7 @@ def _rules(
         limit_rule=LimitRule.NEEDED if workload.kind in RUN_KINDS else _limit_rule(orders.policy, settings),
         is_guaranteed=is_guaranteed,
         is_daemon=workload.kind == DAEMON_SET_KIND,
+        only_raises=orders.mode is Mode.PROTECT,
         grows_daemons=settings.plan.daemon_set_growth is DaemonSetGrowth.FITS,
         held=_held(pod, facts, settings, is_guaranteed=is_guaranteed),
         allowed={resource: allowed_for(resource, facts.limit_ranges, facts.quotas) for resource in Resource}

@@ -104,6 +104,8 @@ class SizingRules:
     held: Mapping[Resource, tuple[Left, str]] = field(default_factory=dict)
     """Resources that are left as a whole, why and by whom."""
     allowed: Mapping[Resource, Allowed] = field(default_factory=dict)
+    only_raises: bool = False
+    """Mode protect: nothing becomes less than it came with, no limit is taken off, and none set for the first time."""
     budget: Mapping[Resource, int] = field(default_factory=dict)
     """Limit of the pod as a whole, which no container's limit may pass and which takes the place of a first one."""
     policy: ContainerPolicy = NO_POLICY
@@ -146,6 +148,19 @@ def size_container(sides: Mapping[Resource, ContainerSide], estimate: Estimate, 
             side.note(Setting.REQUEST, Left.NO_FIGURE)
         else:
             _size(side, min(wanted, MOST), estimate, rules, is_strict=is_strict)
+            if rules.only_raises:
+                _keep_raised(side)
+
+
+def _keep_raised(side: ContainerSide) -> None:
+    """Take back what became less; a limit stays, or follows a request that passes it, and no first one is set."""
+    request, limit = side.request, side.limit
+    if request is not None:
+        side.request = max(request, side.request_before or 0)
+    side.limit = None if side.limit_before is None else max(limit or 0, side.limit_before, side.request or 0)
+    for setting, wished, now in ((Setting.REQUEST, request, side.request), (Setting.LIMIT, limit, side.limit)):
+        if wished != now:
+            side.note(setting, Left.PROTECT)
 
 
 def cpu_wish(estimate: Estimate) -> int | None:

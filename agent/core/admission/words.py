@@ -56,7 +56,8 @@ def reserved_words(reserved: Reserved, orders: Orders) -> str:
     if reserved is Reserved.NOT_IN_SHARE:
         return f"not in the enforced share of {orders.enforce_share} by the {orders.enforce_share_source}"
     if reserved in (Reserved.OFF, Reserved.RECOMMEND):
-        return f"mode {orders.mode} by the {orders.mode_source}; pods are sized in mode {Mode.ENFORCE}"
+        sized = f"pods are sized in mode {Mode.ENFORCE}, upwards only in mode {Mode.PROTECT}"
+        return f"mode {orders.mode} by the {orders.mode_source}; {sized}"
     return _RESERVED.get(reserved, reserved.replace("_", " "))
 
 

@@ -62,6 +62,7 @@ class ClusterRule:
     policy: str | None = None
     startup_boost: str | None = None
     enforce_share: str | None = None
+    windows: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

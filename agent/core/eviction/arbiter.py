@@ -23,10 +23,11 @@ from agent.core.eviction.options import ArbiterOptions
 from agent.core.eviction.proposal import Proposal, Reason, Ruling
 from agent.core.numbers.amount_text import amount_text
 from agent.core.numbers.units import to_millis, to_units
-from agent.core.orders.order import Orders, Ranking
+from agent.core.orders.order import Mode, Orders, Ranking
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
 from agent.core.orders.resolution import is_excluded, listed
+from agent.core.orders.windows import Disruption, Windows, wait_of
 from agent.core.plan.demand import Reserved
 from agent.core.plan.reserved_reason import reserved_reason
 
@@ -131,6 +132,12 @@ def second_look(
     return _by_orders(pod, orders, workload, namespace, rules, now_unix_seconds)
 
 
+def window_ruling(windows: Windows, *, now_unix_seconds: float, rules: ArbiterRules) -> Ruling | None:
+    """Put an eviction off that cannot end, its replacement warm, inside the times for it; None = it can."""
+    wait = wait_of(windows, Disruption.EVICT, now_unix_seconds, rules.arbiter.replacement_seconds)
+    return None if wait is None else Ruling(reason=Reason.WINDOW, detail=f"outside its windows, {wait.words}")
+
+
 def gain_ruling(proposal: Proposal, pod: Pod, replacement: Pod) -> Ruling | None:
     """Refuse an eviction after which nothing would be different; None = its replacement is admitted with more.
 
@@ -226,6 +233,9 @@ def _by_orders(
     if reserved is not None:
         reason = _STANDING.get(reserved, Reason.NOT_MANAGED)
         return Ruling(reason=reason, detail=_reserved_text(reserved, pod, orders, workload, rules))
+    if orders.mode is Mode.PROTECT:
+        detail = f"mode {orders.mode}, by {orders.mode_source}: nobody is evicted in it"
+        return Ruling(reason=Reason.MODE, detail=detail)
     if orders.ranking is Ranking.NO_EVICTION:
         return Ruling(reason=Reason.NO_EVICTION, detail=f"ranking no-eviction, by {orders.ranking_source}")
     return None

@@ -95,7 +95,7 @@ class Reason(StrEnum):
     GUARANTEED = "guaranteed"
     NO_EVICTION = "no_eviction"
     MODE = "mode"
-    """It is not in mode enforce."""
+    """It is not in mode enforce: protect evicts nobody."""
     FAULTY_ANNOTATION = "faulty_annotation"
     NOT_APPLIED = "not_applied"
     """Memory is not applied, so it evicts nobody."""
@@ -134,6 +134,8 @@ class Reason(StrEnum):
     DISRUPTION_BUDGET = "disruption_budget"
     PLACEHOLDER = "placeholder"
     """A placeholder pod of the node goes instead."""
+    WINDOW = "window"
+    """Outside the times in which it may be evicted (``plimsoll.dev/windows``)."""
     OUT_OF_TIME = "out_of_time"
     """The call has lasted long enough: the rest of its proposals waits."""
 
@@ -149,6 +151,7 @@ class Reason(StrEnum):
 
 _LATER: Final = frozenset(
     {
+        Reason.WINDOW,
         Reason.PAUSED,
         Reason.FACTS_UNKNOWN,
         Reason.STORE_AWAY,

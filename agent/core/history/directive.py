@@ -50,7 +50,7 @@ class WorkloadDirective:
 
     workload: Workload
     mode: str | None = None
-    """By the cluster's rules: off, recommend or enforce; None = nothing said. Annotations win over it."""
+    """By the cluster's rules: off, recommend, protect or enforce; None = nothing said. Annotations win over it."""
     policy: str | None = None
     left_alone_for: str | None = None
     """``VerticalPodAutoscaler shop/web`` that sets this workload's requests; None = nobody does."""
@@ -63,6 +63,8 @@ class WorkloadDirective:
     containers: tuple[ContainerDirective, ...] = ()
     startup_boost: str | None = None
     """By the cluster's rules, as ``plimsoll.dev/startup-boost`` would say it; None = nothing said."""
+    windows: str | None = None
+    """By the cluster's rules, as ``plimsoll.dev/windows`` would say it; None = nothing said."""
     autoscaler: AutoscalerDirective | None = None
     """None = there is none of ours, or it orders nothing."""
     enforce_share: str | None = None

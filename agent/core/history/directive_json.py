@@ -121,6 +121,7 @@ def _workload_to_json(one: WorkloadDirective) -> dict[str, object]:
             if said is not None
         },
         **({} if one.autoscaler is None else {"autoscaler": _autoscaler_to_json(one.autoscaler)}),
+        **({} if one.windows is None else {"windows": one.windows}),
         "leftAloneFor": one.left_alone_for,
         "cpuFrozenFor": one.cpu_frozen_for,
         "memoryFrozenFor": one.memory_frozen_for,
@@ -188,6 +189,7 @@ def _restraints(value: object, left_out: _LeftOut) -> tuple[Mapping[str, object]
         enforce_share=restraint("enforceShare"),  # as a mode: one that is none makes the pod off
         share_taken_back=restraint("shareTakenBack"),
         share_taken_back_for=left_out.unless(lambda: _text_or_none(body, "shareTakenBackFor", ""), None),
+        windows=restraint("windows"),  # as a mode that is none
         left_alone_for=restraint("leftAloneFor"),
         cpu_frozen_for=restraint("cpuFrozenFor"),
         memory_frozen_for=restraint("memoryFrozenFor"),

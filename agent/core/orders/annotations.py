@@ -50,6 +50,10 @@ JOBS: Final = f"{PREFIX}jobs"
 """Whether pods that run to an end may grow while they run."""
 STARTUP_BOOST: Final = f"{PREFIX}startup-boost"
 """More CPU while a pod starts; read by ``startup_boost``."""
+WINDOWS: Final = f"{PREFIX}windows"
+"""When a pod may be shrunk, evicted, restarted; read by ``windows``."""
+SCHEDULE: Final = f"{PREFIX}schedule"
+"""On a CapacityBuffer: it is active only then; read by ``schedule``."""
 STARTUP_BOOSTED: Final = f"{PREFIX}startup-boosted"
 """Written by the webhook at admission: what was boosted from what, and until when, JSON."""
 ENFORCE_SHARE: Final = f"{PREFIX}enforce-share"
@@ -82,6 +86,7 @@ KNOWN: Final = frozenset(
         STARTUP_BOOSTED,
         ENFORCE_SHARE,
         SHARE_TICKET,
+        WINDOWS,
         ORIGINAL_RESOURCES,
         ADMISSION,
         PLACEHOLDER_SHAPE,

@@ -19,6 +19,7 @@ from agent.core.orders.annotations import (
     policy_from,
     startup_boost_from,
 )
+from agent.core.orders.schedule import LONGEST_TEXT
 
 LONGEST_PAUSE: Final = 1024
 """Characters of a reason; the rest of a longer one is cut off."""
@@ -53,6 +54,7 @@ def rule_of(rules: ClusterRules, workload: Workload) -> Mapping[str, str]:
             (names.POLICY, rule.policy),
             (names.STARTUP_BOOST, rule.startup_boost),
             (names.ENFORCE_SHARE, rule.enforce_share),
+            (names.WINDOWS, rule.windows),
         ):
             if value is not None:
                 ordered.setdefault(key, value)
@@ -79,7 +81,8 @@ MOST_RULES: Final = 500
 """Each is looked at for each workload."""
 _STARTUP_BOOST: Final = "startupBoost"
 _ENFORCE_SHARE: Final = "enforceShare"
-_ORDERS: Final = ("mode", "policy", _STARTUP_BOOST, _ENFORCE_SHARE)
+_WINDOWS: Final = "windows"
+_ORDERS: Final = ("mode", "policy", _STARTUP_BOOST, _ENFORCE_SHARE, _WINDOWS)
 _FIELDS: Final = ("namespace", "kind", "name", *_ORDERS)
 _SHORT: Final = reprlib.Repr()
 """Not repr: the rules may hold one value of thousands of parts."""
@@ -149,6 +152,8 @@ def _rule_of(value: object, where: str) -> ClusterRule:
         if not isinstance(word, str) or not word:
             raise RulesError(f"{where}.{key}: {_shown(word)} is not allowed (a text that is not empty)")
         texts[str(key)] = word
+    if len(texts.get(_WINDOWS, "")) > LONGEST_TEXT:
+        raise RulesError(f"{where}.{_WINDOWS}: more than {LONGEST_TEXT} characters are not allowed")
     for key, read in (("mode", mode_from), ("policy", policy_from)):
         if key in texts:
             try:
@@ -171,6 +176,7 @@ def _rule_of(value: object, where: str) -> ClusterRule:
         policy=texts.get("policy"),
         startup_boost=texts.get(_STARTUP_BOOST),
         enforce_share=texts.get(_ENFORCE_SHARE),
+        windows=texts.get(_WINDOWS),
     )
 
 

@@ -26,8 +26,16 @@ class Mode(StrEnum):
     """Nothing: its requests are reserved as they stand, and it is not measured into decisions."""
     RECOMMEND = "recommend"
     """Figures, metrics and ``why``; no write of any kind."""
+    PROTECT = "protect"
+    """Only more: who starves for CPU, is close to its memory limit or was killed at it is given more in place, and new
+    pods are sized upwards from what they came with. Nothing is lowered, nobody is evicted."""
     ENFORCE = "enforce"
     """Requests are resized in place."""
+
+    @property
+    def resizes(self) -> bool:
+        """Return whether pods in this mode are written at all, be it upwards only."""
+        return self in (Mode.PROTECT, Mode.ENFORCE)
 
 
 class Ranking(StrEnum):
@@ -114,6 +122,9 @@ class Orders:
     container_policies: ContainerPolicies = field(default_factory=ContainerPolicies, metadata=LATER)
     """How containers are sized one by one; what they leave open is as the bounds above say."""
     container_policies_source: OrderSource = field(default=OrderSource.CONFIGURATION, metadata=LATER)
+    windows: str | None = field(default=None, metadata=LATER)
+    """When it may be disturbed, as it was written and can be read (``windows``); None = at any time."""
+    windows_source: OrderSource = field(default=OrderSource.CONFIGURATION, metadata=LATER)
 
     def bounds_of(self, container: str, resource: Resource) -> tuple[int | None, int | None]:
         """Return the least and the most request of a container that are ordered, millicores or bytes; None = none is.

@@ -76,7 +76,8 @@ class ActOptions:
     """When and how fast the agent acts."""
 
     mode: Mode = Mode.RECOMMEND
-    """What holds for pods that neither annotation nor namespace says anything of: off, recommend, enforce."""
+    """What holds for pods that neither annotation nor namespace says anything of: off, recommend, protect (only more is
+    given), enforce."""
     excluded_namespaces: str = "kube-system,kube-node-lease,plimsoll"
     """Namespaces whose pods are never touched, separated by commas."""
     resizes_per_minute: Annotated[int, Between(1, 6000)] = 60

@@ -20,12 +20,18 @@ from agent.core.orders.order import Fault, Mode, Orders, OrderSource, Ranking, R
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.pod_limits import POD_LIMITS_ALLOWED, PodLimitsError, parse_pod_limits
 from agent.core.orders.policy_options import PolicyName
+from agent.core.orders.windows import Windows, WindowsError
 
 _STATEFUL_SET_KIND: Final = "StatefulSet"
 
 _NOTHING: Final[Mapping[str, str]] = {}
 _Value = TypeVar("_Value")
 _Default = TypeVar("_Default")
+
+
+def windows_unread(text: str) -> Windows:
+    """Refuse to read windows, where no calendar is at hand: then nobody knows when the pod may be disturbed."""
+    raise WindowsError(f"{len(text)} characters cannot be read here")
 
 
 def orders_of(
@@ -38,6 +44,7 @@ def orders_of(
     replicas: int | None = None,
     rule: Mapping[str, str] = _NOTHING,
     autoscaler: Mapping[str, str] = _NOTHING,
+    read_windows: Callable[[str], Windows] = windows_unread,
 ) -> Orders:
     """Return what holds for a pod.
 
@@ -48,6 +55,7 @@ def orders_of(
         replicas: Of its workload; None = not known, as on a node without a webhook, which sees its own pods only.
         rule: What the cluster's rules order for its workload (``cluster_rules.rule_of``), by annotation.
         autoscaler: What a VerticalPodAutoscaler of ours orders for it (``autoscalers.vpa_orders``), by annotation.
+        read_windows: Reads when a pod may be disturbed, or raises WindowsError; who cannot leaves such pods alone.
     """
     reading = _Reading(pod, namespace, rule, autoscaler)
     mode, mode_source = reading.take(names.MODE, names.mode_from, act.mode)
@@ -65,6 +73,7 @@ def orders_of(
         names.CONTAINER_POLICIES, names.container_policies_from, NO_POLICIES
     )
     enforce_share, enforce_share_source = reading.take(names.ENFORCE_SHARE, names.enforce_share_from, None)
+    windows, windows_source = reading.take(names.WINDOWS, lambda text: _windows_text(text, read_windows), None)
     reading.check_pod_limits(pod)
     reading.check_runtimes(pod)
     if reading.faults and (mode is not Mode.OFF or reading.faults[0].source is not OrderSource.SPEC):
@@ -92,7 +101,16 @@ def orders_of(
         container_policies_source=container_policies_source,
         enforce_share=enforce_share,
         enforce_share_source=enforce_share_source,
+        windows=windows,
+        windows_source=windows_source,
     )
+
+
+def _windows_text(text: str, read: Callable[[str], Windows]) -> str:
+    try:
+        return read(text).text
+    except WindowsError as error:
+        raise ValueNotAllowed(str(error)) from None
 
 
 def labelled(namespace: Namespace | None) -> Mapping[str, str]:

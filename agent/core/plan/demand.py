@@ -5,7 +5,7 @@ Core, pure. Values only. Millicores or bytes, whole numbers; missing is None bes
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -13,6 +13,7 @@ from agent.core.cluster.pod import ContainerKind, Pod
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
 from agent.core.orders.order import Orders
+from agent.core.orders.windows import Waits
 from agent.core.plan.given_boost import GivenBoost
 from agent.core.plan.pod_change import Setting
 from agent.core.recommender.calm_falls import CalmFalls
@@ -118,6 +119,10 @@ class Kept(StrEnum):
     """A memory limit is not lowered below the fixed heap of what runs in the container, and a quarter of it."""
     BOOSTED = "boosted"
     """It has more CPU while it starts, which is taken back when the start is over."""
+    WINDOW = "window"
+    """Outside the times in which it may be shrunk or restarted (``plimsoll.dev/windows``)."""
+    PROTECT = "protect"
+    """Mode protect: it is only given more, and that when it is short."""
     TIER_FULL = "tier_full"
     """A QoS tier's own memory limit leaves no room for it, or would fall below what the tier uses."""
     EVICTION_PENDING = "eviction_pending"
@@ -215,6 +220,8 @@ class PodDemand:
     """More CPU that it was given for its start and still has; None = none."""
     is_shrink_barred: bool = False
     """It may only grow: an out-of-memory kill came soon after a shrink, or it runs to an end."""
+    waits: Waits = field(default_factory=dict)
+    """How it may not be disturbed now, and until when."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,7 +14,8 @@ from agent.core.cluster.workload import RUN_KINDS, Workload, workload_of
 from agent.core.orders.order import Mode, Orders
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
-from agent.core.orders.resolution import orders_of
+from agent.core.orders.resolution import orders_of, windows_unread
+from agent.core.orders.windows import NO_WAITS, Waits, Windows, waits_of
 from agent.core.plan.demand import ContainerDemand, Demand, PodDemand, Reserved, Urgent
 from agent.core.plan.directives import NOTHING_TOLD, Directed
 from agent.core.plan.given_boost import standing_boost
@@ -77,6 +78,7 @@ def demands(
     directed: Directed = NOTHING_TOLD,
     limit_held: Callable[[Workload, str], bool] = lambda workload, container: False,
     as_enforced: bool = False,
+    read_windows: Callable[[str], Windows] = windows_unread,
 ) -> tuple[PodDemand, ...]:
     """Return what every pod of the node needs, in the order of the state; each pod by itself, whatever ails the others.
 
@@ -86,6 +88,7 @@ def demands(
     treated as enforce, to see what would be done.
     """
     index, calm_falls = _index(recommendations, state.pods), calm_falls_of(settings.act)
+    waits: dict[str, Waits] = {}
     pod_demands: list[PodDemand] = []
     for pod in state.pods:
         workload = workload_of(pod)
@@ -98,7 +101,11 @@ def demands(
             replicas=directed.replicas(workload),
             rule=directed.rule(workload),
             autoscaler=directed.autoscaler(workload),
+            read_windows=read_windows,
         )
+        if orders.windows is not None and orders.windows not in waits:
+            lasting_seconds = settings.act.deferred_patience_seconds
+            waits[orders.windows] = waits_of(read_windows(orders.windows), now_unix_seconds, lasting_seconds)
         if as_enforced and orders.mode is Mode.RECOMMEND:
             orders = replace(orders, mode=Mode.ENFORCE)
         if as_enforced:
@@ -148,6 +155,7 @@ def demands(
                 is_memory_frozen=Resource.MEMORY in frozen,
                 boost=standing_boost(pod),
                 is_shrink_barred=barred(workload) or directed.is_shrink_barred(workload) or workload.kind in RUN_KINDS,
+                waits=NO_WAITS if orders.windows is None else waits[orders.windows],
             )
         )
     return tuple(pod_demands)

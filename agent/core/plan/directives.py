@@ -4,8 +4,8 @@ How long words are believed without being said again:
 
 - what **restrains** (left alone for a VPA, frozen for an HPA, a pause, a mode of off or recommend) holds until told
   otherwise: an HPA does not end because the webhook is away;
-- what **lets** (mode enforce by the cluster's rules or a VerticalPodAutoscaler) holds for a day, then the agent's own
-  settings do;
+- what **lets** (mode protect or enforce by the cluster's rules or a VerticalPodAutoscaler) holds for a day, then the
+  agent's own settings do;
 - peaks and out-of-memory figures of other nodes are of seven days, and are believed as long;
 - a stop of shrinking ends with its own time, counted from when it was told.
 """
@@ -28,8 +28,8 @@ STALE_SECONDS: Final = 86_400.0
 """Unsaid for longer, directives are old: it is told, and nothing is enforced any more on their word alone."""
 PEAKS_BELIEVED_SECONDS: Final = 7 * 86_400.0
 _NO_ORDERS: Final[Mapping[str, str]] = {}
-_ENFORCE: Final = str(Mode.ENFORCE)
 _WORSE: Final = "its pods fared worse than the others"
+_RESIZING: Final = frozenset(str(mode) for mode in Mode if mode.resizes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +60,7 @@ class Directed:
         if directive is None:
             return _NO_ORDERS
         rule: dict[str, str] = {}
-        if directive.mode is not None and not (self.is_stale and directive.mode.strip() == _ENFORCE):
+        if directive.mode is not None and not (self.is_stale and directive.mode.strip() in _RESIZING):
             rule[names.MODE] = directive.mode
         if directive.policy is not None:
             rule[names.POLICY] = directive.policy
@@ -68,6 +68,8 @@ class Directed:
             rule[names.STARTUP_BOOST] = directive.startup_boost
         if directive.enforce_share is not None:
             rule[names.ENFORCE_SHARE] = directive.enforce_share
+        if directive.windows is not None:
+            rule[names.WINDOWS] = directive.windows
         return rule
 
     def autoscaler(self, workload: Workload) -> Mapping[str, str]:
@@ -76,7 +78,7 @@ class Directed:
         if directive is None or directive.autoscaler is None:
             return _NO_ORDERS
         told = directive.autoscaler
-        is_mode_old = told.mode is not None and self.is_stale and told.mode.strip() == _ENFORCE
+        is_mode_old = told.mode is not None and self.is_stale and told.mode.strip() in _RESIZING
         orders = {
             names.MODE: None if is_mode_old else told.mode,
             names.EVICTION_RANKING: told.eviction_ranking,

@@ -14,6 +14,7 @@ from agent.core.cluster.pod import ContainerKind
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.versions import Gates
 from agent.core.cluster.workload import DAEMON_SET_KIND
+from agent.core.orders.order import Mode
 from agent.core.orders.plan_options import PlanOptions
 from agent.core.plan.container_sizing import Edges
 from agent.core.plan.demand import Constraint, Demand, Kept, PodDemand
@@ -80,6 +81,12 @@ class Unit:
     """The wish for a limit without it."""
     wanted_base = 0
     """What a DaemonSet's container would have as its base if it might grow."""
+    possible: int | None = None
+    """In mode protect: the lower request that would do; None = none would."""
+    is_restarted = False
+    """A change restarts its container, which is allowed. Of a budget's limit the write gate knows."""
+    is_limit_protected = False
+    """In mode protect: its limit would be lower, or away."""
 
     def __init__(
         self,
@@ -208,6 +215,7 @@ class PodEntry:
         "is_urgent",
         "memory",
         "name",
+        "only_rises",
         "pod",
         "ref",
         "short",
@@ -220,6 +228,8 @@ class PodEntry:
         self.ref = facts.ref
         self.name = facts.name
         self.is_daemon = demand.workload.kind == DAEMON_SET_KIND
+        self.only_rises = demand.orders.mode is Mode.PROTECT
+        """It is given more where it is short, and nothing else."""
         self.evicted_for: Resource | None = None
         self.is_urgent = False
         self.short: MemoryShort | None = None

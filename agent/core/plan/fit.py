@@ -81,9 +81,10 @@ def evict(
 
 
 def is_candidate(entry: PodEntry, applied: Collection[Resource]) -> bool:
-    """Return whether a pod may be proposed to go at all: no DaemonSet's, not by its ranking, and no unforetold one."""
+    """Return whether a pod may be proposed to go: no DaemonSet's, no unforetold one, not by its ranking or mode."""
     is_known = all(entry.side(resource).is_predicted for resource in applied)
-    return is_known and not entry.is_daemon and entry.demand.orders.ranking is not Ranking.NO_EVICTION
+    is_kept = entry.is_daemon or entry.only_rises or entry.demand.orders.ranking is Ranking.NO_EVICTION
+    return is_known and not is_kept
 
 
 def _candidates(resource: Resource, entries: Sequence[PodEntry], applied: Collection[Resource]) -> list[PodEntry]:

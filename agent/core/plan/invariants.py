@@ -36,7 +36,8 @@ LIMIT_WITHIN: Final = "no memory limit is raised above what the node has"
 QOS: Final = "QoS class unchanged"
 DAEMON_SETS: Final = "DaemonSets are neither evicted nor grown past what fits"
 NO_EVICTION: Final = "no-eviction is not evicted"
-UNTOUCHED: Final = "no step for pods that are reserved or not enforced; of evicted ones nothing falls"
+UNTOUCHED: Final = "no step for pods that are reserved or only looked at; of evicted ones nothing falls"
+ONLY_RISES: Final = "in mode protect nothing is lowered and nobody is evicted"
 EVICTED_ONCE: Final = "at most one eviction per pod"
 EVICTED_LARGER: Final = "evicted only if admission would ask for more"
 PREFIXES: Final = "after every step the node holds its pods"
@@ -55,6 +56,7 @@ _NAMES: Final = (
     DAEMON_SETS,
     NO_EVICTION,
     UNTOUCHED,
+    ONLY_RISES,
     EVICTED_ONCE,
     EVICTED_LARGER,
     PREFIXES,
@@ -122,6 +124,9 @@ def _check_shares(pod: PodPlan, allocatable_memory_bytes: int, faults: _Faults) 
             if not share.base <= final <= share.peak:
                 detail = f"{_place(pod, container, share)}: {share.base} <= {final} <= {share.peak}"
                 faults.add(WITHIN, detail, pod.ref.uid)
+            is_lower = (after or 0) < (share.request or 0) or (limit or 0) < (share.limit or 0)
+            if pod.mode is Mode.PROTECT and is_lower:
+                faults.add(ONLY_RISES, _place(pod, container, share), pod.ref.uid)
             if limit is not None and after is not None and limit < after:
                 faults.add(LIMITS, f"{_place(pod, container, share)}: {limit} below {after}", pod.ref.uid)
         memory = container.memory
@@ -176,6 +181,8 @@ def _check_evictions(plan: Plan, pods: Mapping[str, PodPlan], faults: _Faults) -
             faults.add(DAEMON_SETS, place, eviction.ref.uid)
         if eviction.ranking is Ranking.NO_EVICTION:
             faults.add(NO_EVICTION, place, eviction.ref.uid)
+        if pod is not None and pod.mode is Mode.PROTECT:
+            faults.add(ONLY_RISES, f"{place} is evicted", eviction.ref.uid)
         if pod is None or pod.reserved is not None:
             faults.add(UNTOUCHED, f"{place} is evicted", eviction.ref.uid)
         elif not _returns_larger(pod, eviction.resource):
@@ -218,10 +225,12 @@ def _check_steps(plan: Plan, plans: Mapping[str, PodPlan], state: NodeState, fau
         if pod is None or pod_plan is None:
             faults.add(UNTOUCHED, f"{step.ref} is not on the node")
             continue
-        if pod_plan.reserved is not None or pod_plan.mode is not Mode.ENFORCE:
+        if pod_plan.reserved is not None or not pod_plan.mode.resizes:
             faults.add(UNTOUCHED, str(step.ref), uid)
         elif pod_plan.is_evicted and any(change.after < change.before for change in step.changes):
             faults.add(UNTOUCHED, f"{step.ref} is evicted, and falls", uid)
+        if pod_plan.mode is Mode.PROTECT and any(change.after < change.before for change in step.changes):
+            faults.add(ONLY_RISES, f"{step.phase} of {step.ref}", uid)
         after = stepped.get(uid)
         if after is None:
             after = stepped[uid] = Stepped(pod, (pod_plan.cpu_counted_millicores, pod_plan.memory_counted_bytes))

@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from agent.core.cluster.qos import pod_qos_class
 from agent.core.cluster.resource import Resource
 from agent.core.orders.plan_options import DaemonSetGrowth
+from agent.core.orders.windows import Disruption
 from agent.core.plan.container_sizing import Lowering, below_limit, is_little, is_small, limit_wish, why_not_lowered
 from agent.core.plan.demand import Constraint, Kept
 from agent.core.plan.entry import PlanRules, PodEntry, Side, Unit
@@ -62,6 +63,8 @@ def move(entries: Sequence[PodEntry], fit: Fit, room: Room, rules: PlanRules, *,
                 unit.kept = unit.fixed
             elif unit.final < unit.pressing:
                 unit.kept = Kept.NODE_FULL
+            elif unit.possible is not None:
+                unit.kept = Kept.PROTECT
             elif unit.is_lifted:
                 unit.kept = Kept.UPWARD_ONLY
     if stopped is not None:
@@ -148,12 +151,25 @@ def lowering(entry: PodEntry, unit: Unit, rules: PlanRules, *, is_pressed: bool)
 
 
 def _why_not_fall(entry: PodEntry, unit: Unit) -> Kept | None:
+    if entry.only_rises:
+        return Kept.PROTECT
     if entry.constraint.shrink is not None:
         return entry.constraint.shrink
     if entry.is_evicted:
         return Kept.EVICTION_PENDING
     is_held = entry.demand.is_shrink_barred or (unit.demand is not None and unit.demand.is_upward_only)
-    return Kept.UPWARD_ONLY if is_held else None
+    return Kept.UPWARD_ONLY if is_held else _why_not_now(entry, unit, Disruption.SHRINK)
+
+
+def _why_not_now(entry: PodEntry, unit: Unit, disruption: Disruption | None = None) -> Kept | None:
+    """Return why a change waits for a time at which the pod may be disturbed so, or restarted where it would be."""
+    kinds = [kind for kind in (disruption, Disruption.RESTART if unit.is_restarted else None) if kind is not None]
+    waits = [entry.demand.waits[kind] for kind in kinds if kind in entry.demand.waits]
+    if not waits:
+        return None
+    moments = [wait.until_unix_seconds for wait in waits if wait.until_unix_seconds is not None]
+    unit.waits_until_seconds = max(moments) if len(moments) == len(waits) else None
+    return Kept.WINDOW
 
 
 def _why_not_fall_yet(entry: PodEntry, unit: Unit, before: int) -> Kept | None:
@@ -170,7 +186,7 @@ def _why_not_fall_yet(entry: PodEntry, unit: Unit, before: int) -> Kept | None:
 def _why_not_rise(entry: PodEntry, unit: Unit, resource: Resource, setting: Setting) -> Kept | None:
     constraint: Constraint = entry.constraint
     if unit.demand is None or not unit.demand.is_urgent:
-        return constraint.grow
+        return constraint.grow or _why_not_now(entry, unit)
     return Kept.IN_FLIGHT if (unit.name, resource, setting) in constraint.rising else constraint.urgent_grow
 
 
@@ -376,7 +392,9 @@ def _settle_limit(entry: PodEntry, side: Side, unit: Unit, limit: int, rules: Pl
     differs = unit.request != limit
     after = limit_wish(limit, wish, unit.applied, differs=differs)
     if after == limit:
-        if unit.demand is not None and unit.demand.is_limit_read:
+        if unit.is_limit_protected:
+            unit.limit_kept = Kept.PROTECT
+        elif unit.demand is not None and unit.demand.is_limit_read:
             unit.limit_kept = Kept.READ_AT_START
         return
     # The request passes the limit, which has to follow whatever the amount.

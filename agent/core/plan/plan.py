@@ -49,6 +49,8 @@ class Share:
     """Until when its fall is held, where ``kept`` is ``calm``."""
     has_credit: bool = False
     """Of CPU: starvation is answered within seconds, so that it asks for less and falls calmly."""
+    possible: int | None = field(default=None, metadata=LATER)
+    """In mode protect: the lower request that would do, which is not set; None = none, or it is not held by that."""
 
 
 @dataclass(slots=True, kw_only=True)  # not frozen, as Share
@@ -194,3 +196,22 @@ class Plan:
     def resource(self, resource: Resource) -> ResourcePlan:
         """Return the sum of one resource."""
         return self.cpu if resource is Resource.CPU else self.memory
+
+
+def waiting_for_windows(plan: Plan) -> dict[PodRef, float | None]:
+    """Return the pods of which something waits for its window, and the soonest end of that, Unix seconds.
+
+    None = no such time is in sight.
+    """
+    waiting: dict[PodRef, float | None] = {}
+    for pod in plan.pods:
+        containers = pod.containers if pod.budget is None else (*pod.containers, pod.budget)
+        moments = [
+            share.waits_until_unix_seconds
+            for container in containers
+            for share in (container.cpu, container.memory)
+            if share is not None and Kept.WINDOW in (share.kept, share.limit_kept)
+        ]
+        if moments:
+            waiting[pod.ref] = min((moment for moment in moments if moment is not None), default=None)
+    return waiting

@@ -408,6 +408,7 @@ def _share(unit: Unit) -> Share | None:
         urgent=unit.urgent,
         waits_until_unix_seconds=unit.waits_until_seconds,
         has_credit=unit.demand is not None and unit.demand.calm_falls is not None,
+        possible=unit.possible,
     )
 
 

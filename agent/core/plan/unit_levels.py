@@ -108,6 +108,7 @@ def _side(reading: _Reading, resource: Resource, edges: Edges, stated: StatedSid
         elif restarts and not is_restart_allowed:
             unit.fixed = Kept.RESTART_POLICY
         unit.is_limit_fixed = policy.are_limits_kept
+        unit.is_restarted = restarts
         boost = demand.boost if is_cpu else None
         is_boosted = boost is not None and any(change.container == name for change in boost.changes)
         if is_boosted:
@@ -171,6 +172,11 @@ def _levels(demand: Demand, edges: Edges) -> _Levels:
     return _Levels(base, lasting, max(lasting, pressing, bounded(demand.peak, edges)), max(base, pressing))
 
 
+def lasting_peak(demand: Demand, edges: Edges) -> int:
+    """Return the most that a container is expected to need, without what was seen of late, within the bounds."""
+    return _levels(demand, edges).lasting
+
+
 def _read(unit: Unit, reading: _Reading, edges: Edges, *, is_cpu: bool) -> None:
     """Fill in base, peak and spike, and what becomes of the limit."""
     demand, request, limit = unit.demand, unit.request, unit.limit
@@ -187,7 +193,8 @@ def _read(unit: Unit, reading: _Reading, edges: Edges, *, is_cpu: bool) -> None:
     if demand.sustained is None and demand.sustained_peak is None:
         base = pressing = bounded(demand.base, edges)
         lasting = peak = bounded(demand.peak, edges) if demand.peak > demand.base else base
-        if limit is None and not demand.is_upward_only and not is_daemon and demand.foreseen_base is None:
+        is_plain = limit is None and not demand.is_upward_only and demand.foreseen_base is None
+        if is_plain and not is_daemon and not reading.entry.only_rises:
             # Most units of a node are like that.
             unit.base = unit.final = unit.pressing = base
             unit.peak = peak
@@ -220,6 +227,10 @@ def _read(unit: Unit, reading: _Reading, edges: Edges, *, is_cpu: bool) -> None:
             unit.is_capped = True
             most = below_limit(limit)
             base, lasting, peak, pressing = min(base, most), min(lasting, most), min(peak, most), min(pressing, most)
+    if reading.entry.only_rises:
+        is_killed = not is_cpu and unit.name in reading.entry.constraint.killed
+        _protect(unit, _Levels(base, lasting, peak, pressing), reading, is_killed=is_killed)
+        return
     _fill(unit, (base, lasting, peak, pressing), request or 0, is_upward_only=demand.is_upward_only, reading=reading)
     if demand.foreseen_base is not None:
         _foresee(unit, demand, demand.foreseen_base, reading, edges)
@@ -286,6 +297,32 @@ def _fill(
         # What presses is asked for by itself; what was seen some time ago takes part as any peak does.
         unit.spike = (peak if pressing == base else lasting) - base
     unit.final = unit.base
+
+
+def _protect(unit: Unit, levels: _Levels, reading: _Reading, *, is_killed: bool) -> None:
+    """Fill in a unit of a pod that is only given more: what it is short of, of the room that nobody else needs.
+
+    It counts with what it has, like one that is not planned: nobody goes or waits for it, and it has no claim to a
+    spike. It is short where that was seen in the last seconds, or where it was killed for want of memory.
+    """
+    demand, has = unit.demand, unit.request if unit.granted is None else unit.granted
+    if demand is None or has is None:
+        return  # nothing is stated that could rise
+    need = max(levels.pressing if demand.is_urgent else 0, levels.peak if is_killed else 0)
+    unit.base = unit.final = has
+    unit.peak = max(has, need)
+    unit.origin = 0  # whoever is short gets the same share of all it needs, whatever it was given of that before
+    if not reading.entry.is_daemon:
+        unit.pressing = unit.peak
+    elif reading.rules.options.daemon_set_growth is DaemonSetGrowth.FITS:
+        unit.wanted_base = unit.peak
+    else:
+        unit.peak = has
+    if unit.limit is not None and unit.limit_wish is not None and not unit.is_pair:
+        unit.is_limit_protected = unit.limit_wish < unit.limit
+        unit.limit_wish = unit.own_limit_wish = max(unit.limit, unit.limit_wish) if need else None
+    if not demand.is_upward_only and not need and levels.lasting < has:
+        unit.possible = levels.lasting
 
 
 def is_cpu_limit_raised(reading: _Reading) -> bool:
@@ -361,6 +398,10 @@ def _read_pod_level(side: Side, resources: Requirements, reading: _Reading, fixe
         elif is_cpu and is_cpu_limit_raised(reading):
             budget.limit_wish = reading.rules.allocatable_cpu_millicores
             budget.is_limit_raised = True
+    if reading.entry.only_rises:
+        is_killed = not is_cpu and bool(reading.entry.constraint.killed)
+        _protect(budget, _Levels(base, lasting, peak, pressing), reading, is_killed=is_killed)
+        return
     _fill(budget, (base, lasting, peak, pressing), request, is_upward_only=is_upward_only, reading=reading)
 
 

@@ -21,7 +21,7 @@ class Credit(StrEnum):
 
     GRANTED = "granted"
     NOT_ENFORCED = "not_enforced"
-    """Its mode is not enforce: nobody would answer."""
+    """Its mode is not enforce: nobody would answer, or it asks for no less (protect)."""
     PAUSED = "paused"
     RESERVED = "reserved"
     """The pod is left alone for another reason, which the plan tells."""
@@ -46,7 +46,7 @@ class Credit(StrEnum):
 
 
 CREDIT_WORDS: Final = {
-    Credit.NOT_ENFORCED: "its mode is not enforce, so nobody would answer starvation",
+    Credit.NOT_ENFORCED: "its mode is not enforce, in which alone it may ask for less",
     Credit.PAUSED: "resizes are paused",
     Credit.RESERVED: "its pod is left alone",
     Credit.HPA: "an HPA owns CPU",

@@ -47,6 +47,8 @@ class Acted:
     """What is ordered, and was given, for its start; None = nothing."""
     runs: tuple[str, ...] = field(default=(), metadata=LATER)
     """The last runs of its workload that ended on this node, newest first, one sentence each."""
+    windows: str | None = field(default=None, metadata=LATER)
+    """What may be done to its pod now, and until when the rest waits; None = anything at any time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,11 +17,13 @@ from agent.core.cluster.resource import Resource
 from agent.core.cluster.versions import Gates
 from agent.core.cluster.workload import DAEMON_SET_KIND
 from agent.core.numbers.units import to_units
-from agent.core.orders.order import Orders, Ranking
+from agent.core.orders.order import Mode, Orders, Ranking
 from agent.core.orders.plan_options import DaemonSetGrowth, PlanOptions
+from agent.core.orders.windows import Disruption, Wait, Windows, wait_of
 from agent.core.plan.demand import Kept, Reserved
 from agent.core.plan.plan import PlanStep
 from agent.core.plan.pod_change import Change, Setting, changed_pod, pod_numbers, stated
+from agent.core.resize.decision import Action
 
 
 class WriteAction(StrEnum):
@@ -85,6 +87,32 @@ def may_write(
     if action in _RESIZES.values() and kind == DAEMON_SET_KIND and grows is not False:
         return Spared.DAEMON_SET if plan.daemon_set_growth is DaemonSetGrowth.NEVER else None
     return None
+
+
+def lowers_protected(step: PlanStep, orders: Orders, action: Action) -> bool:
+    """Return whether a step would lower something of a pod in mode protect.
+
+    A wish that was not granted is taken back all the same, as nothing in force is lowered; a person may put originals
+    back.
+    """
+    is_ours = action in (Action.RESIZE, Action.UNBOOST)
+    return orders.mode is Mode.PROTECT and is_ours and any(change.after < change.before for change in step.changes)
+
+
+def window_wait(
+    step: PlanStep, pod: Pod, windows: Windows, *, now_unix_seconds: float, lasting_seconds: float
+) -> Wait | None:
+    """Return until when a plan's step waits for a time at which its pod may be disturbed so; None = it may be now.
+
+    What is urgent is held by no ``restart``, as growth is by no window at all.
+    """
+    kinds = []
+    if any(change.after < change.before for change in step.changes):
+        kinds.append(Disruption.SHRINK)
+    if not step.is_urgent and any(_restarts(change, pod) for change in step.changes):
+        kinds.append(Disruption.RESTART)
+    waits = (wait_of(windows, kind, now_unix_seconds, lasting_seconds) for kind in kinds)
+    return next((wait for wait in waits if wait is not None), None)
 
 
 def may_resize(

@@ -13,6 +13,9 @@ from typing import Final
 from agent.core.cluster.node import NodeState
 from agent.core.cluster.versions import Gates, gates_of
 from agent.core.cluster.workload import Workload
+from agent.core.orders.order import Mode
+from agent.core.orders.resolution import windows_unread
+from agent.core.orders.windows import Windows
 from agent.core.plan.credit import CreditGrounds, answers_soon, at_prices, credits_of, is_tainted, saved_millicores
 from agent.core.plan.demand import Constraint, PodDemand, Urgent
 from agent.core.plan.demands import NOTHING_MEASURED, DemandSettings, Key, Measured, demands
@@ -21,6 +24,7 @@ from agent.core.plan.joint_spike import Together
 from agent.core.plan.plan import Plan
 from agent.core.plan.planner import build
 from agent.core.plan.pod_facts import PodFactsCache
+from agent.core.plan.possible_savings import PossibleSavings, possible_savings
 from agent.core.plan.tier_room import NO_TIER_LIMITS
 from agent.core.recommender.credit import Credit
 from agent.core.recommender.recommendation import Recommendation
@@ -71,6 +75,8 @@ class Planned:
     """Of containers whose policy knows what is answered within seconds."""
     credit_saved_millicores: float
     """By how much those with credit ask for less."""
+    possible: Mapping[Mode, PossibleSavings]
+    """What pods in modes that lower nothing could do without."""
 
 
 class Planner:
@@ -86,9 +92,11 @@ class Planner:
         wall_now: Callable[[], float],  # Unix seconds; the pods' ages are counted by it
         # Gives who tells what those who are recommended for demanded at the same time; None = nobody does
         together: Callable[[Sequence[Recommendation]], Together | None] = lambda items: None,
+        read_windows: Callable[[str], Windows] = windows_unread,  # Reads when a pod may be disturbed
     ) -> None:
         self._settings, self._state, self._directed = settings, state, directed
         self._evaluated, self._wall_now, self._together = evaluated, wall_now, together
+        self._read_windows = read_windows
         self._demand_settings = DemandSettings(
             act=settings.act, plan=settings.plan, bounds=settings.bounds, policy=settings.recommend.policy
         )
@@ -121,6 +129,7 @@ class Planner:
                 directed=directed,
                 limit_held=holding.is_limit_held,
                 as_enforced=as_enforced,
+                read_windows=self._read_windows,
             )
 
         asked = evaluated.recommendations.items if evaluated is not None else ()
@@ -164,4 +173,5 @@ class Planner:
             directed=directed,
             credits=credits,
             credit_saved_millicores=saved_millicores(items),
+            possible=possible_savings(plan, needs, self._settings.bounds),
         )

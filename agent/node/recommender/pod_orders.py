@@ -16,6 +16,7 @@ from agent.core.cluster.workload import workload_of
 from agent.core.orders.order import Orders
 from agent.core.orders.policy_options import PolicyName
 from agent.core.orders.resolution import orders_of
+from agent.core.orders.windows import Windows
 from agent.core.plan.directives import Directed
 from agent.settings import Settings
 
@@ -23,9 +24,17 @@ from agent.settings import Settings
 class PodOrders:
     """Resolves orders from the newest state and remembers them until ``news``."""
 
-    def __init__(self, *, settings: Settings, state: Callable[[], NodeState], directed: Callable[[], Directed]) -> None:
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        state: Callable[[], NodeState],
+        directed: Callable[[], Directed],
+        read_windows: Callable[[str], Windows],  # Reads when a pod may be disturbed, or raises WindowsError
+    ) -> None:
         self.directed: Final = directed
         """Returns what the webhook told."""
+        self.read_windows: Final = read_windows
         self._settings, self._state = settings, state
         self._revision = object()
         """Another one with all that orders are made of."""
@@ -59,6 +68,7 @@ class PodOrders:
             replicas=directed.replicas(workload),
             rule=directed.rule(workload),
             autoscaler=directed.autoscaler(workload),
+            read_windows=self.read_windows,
         )
 
     def policies(self) -> frozenset[PolicyName]:

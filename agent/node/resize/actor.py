@@ -218,6 +218,7 @@ class Actor:
         self._teller.propose(planned)
         self._teller.tell_faults(planned)
         self._teller.tell_gates(planned)
+        self._teller.tell_windows(planned)
         for keeper in self._keepers:
             keeper.tick(state, now)
         self._teller.tell_owners()
@@ -262,6 +263,7 @@ class Actor:
         self.planned = planned = self._parts.planner.plan(holding, urgent=self.remembered())
         self._parts.series.take_plan(planned.plan, trigger=trigger, seconds=time.perf_counter() - started)
         self._parts.series.set_credit(planned.credits.values(), saved_millicores=planned.credit_saved_millicores)
+        self._parts.series.set_possible_savings(planned.possible)
         return planned
 
     def _tell_barrier(self, barrier: Barrier | None, planned: Planned) -> None:

@@ -16,6 +16,7 @@ from agent.core.cluster.versions import gates_of
 from agent.core.cluster.workload import Workload
 from agent.core.machine.cluster_checkup import ClusterStatus, MissingRight, ReportStanding
 from agent.core.machine.oom_score import OomScore
+from agent.core.orders.windows import waits_words
 from agent.core.plan.directives import STALE_SECONDS
 from agent.core.plan.plan import Plan, PlanStep
 from agent.core.resize.decision import Action, Decision
@@ -76,6 +77,7 @@ class ActingAnswers:
             cpu=planned.plan.cpu,
             runs=self._runs(demand.workload, identity.container or ""),
             oom_score=self._oom_score(demand.pod.uid, identity.container or ""),
+            windows=None if demand.orders.windows is None else waits_words(demand.waits),
             startup_boost=startup_boost_words(
                 demand.pod,
                 identity.container or "",

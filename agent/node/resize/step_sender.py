@@ -22,7 +22,7 @@ from agent.core.resize.answer import AnswerKind, ResizeAnswer
 from agent.core.resize.change_text import changes_text
 from agent.core.resize.decision import Action, Decision, Outcome
 from agent.core.resize.event_rate import EventReason
-from agent.core.resize.write_gate import Refusal, may_resize
+from agent.core.resize.write_gate import Refusal, lowers_protected, may_resize, window_wait
 from agent.node.orders.restores import RestorePromises
 from agent.node.recommender.planner import Planned
 from agent.node.resize.acting_parts import ActingParts
@@ -128,6 +128,13 @@ class StepSender:
         parts = self._parts
         orders, workload = parts.orders.of_pod(pod, state), workload_of(pod)
         directed = parts.orders.directed()
+        if lowers_protected(step, orders, action):
+            return Kept.PROTECT
+        if action is Action.RESIZE and orders.windows is not None:
+            lasting_seconds = parts.settings.act.deferred_patience_seconds
+            windows = parts.orders.read_windows(orders.windows)
+            if window_wait(step, pod, windows, now_unix_seconds=wall_now, lasting_seconds=lasting_seconds) is not None:
+                return Kept.WINDOW
         reserved, plan, is_unboost = None, parts.settings.plan, action is Action.UNBOOST
         judged = pod
         if is_unboost:

@@ -12,9 +12,10 @@ from typing import Final, Protocol
 from agent.core.cluster.pod import PodRef
 from agent.core.eviction.proposal import Want
 from agent.core.orders.annotations import unknown_keys
-from agent.core.orders.order import Mode
 from agent.core.orders.resolution import is_excluded
-from agent.core.plan.plan import Eviction, Plan
+from agent.core.orders.windows import waits_words
+from agent.core.plan.demand import Kept
+from agent.core.plan.plan import Eviction, Plan, waiting_for_windows
 from agent.core.resize.change_text import changes_text
 from agent.core.resize.decision import Action, Outcome
 from agent.core.resize.event_rate import EventReason, PodEvent
@@ -64,6 +65,7 @@ class ActTeller:
         """Of the same faults, in Events: later, where nothing may be written at first."""
         self._unknown_told: dict[str, str] = {}
         self._gates_told: tuple[str, ...] = ()
+        self._windows_told: dict[PodRef, float | None] = {}
 
     def put_down(self, news: News) -> None:
         """Put down what the kubelet made of a resize."""
@@ -144,6 +146,16 @@ class ActTeller:
             self._notice("unknown_annotation", f"{keys}: not known, passed over", ref)
         self._unknown_told = unknown
 
+    def tell_windows(self, planned: Planned) -> None:
+        """Report once for each pod until when what should fall, or would restart it, waits; tell how long of all."""
+        waiting = waiting_for_windows(planned.plan)
+        soonest = min((until for until in waiting.values() if until is not None), default=None)
+        self._series.set_window_wait(None if soonest is None else max(0.0, soonest - planned.plan.taken_unix_seconds))
+        for ref, until in waiting.items():
+            if ref not in self._windows_told or self._windows_told[ref] != until:
+                self._notice(Kept.WINDOW, waits_words(planned.demands[ref.uid].waits), ref)
+        self._windows_told = waiting
+
     def tell_gates(self, planned: Planned) -> None:
         """Report once each kind of step for which API server or kubelet are too old."""
         if not planned.state.is_complete:
@@ -202,8 +214,8 @@ class ActTeller:
 
 
 def has_enforced(plan: Plan) -> bool:
-    """Return whether some pod of the plan is in mode enforce."""
-    return any(pod.mode is Mode.ENFORCE for pod in plan.pods)
+    """Return whether some pod of the plan is in mode protect or enforce."""
+    return any(pod.mode.resizes for pod in plan.pods)
 
 
 def _want(eviction: Eviction) -> str:

@@ -19,7 +19,6 @@ from agent.kube.json_reader import ConvertError
 from agent.kube.reflector import WatchPace
 from agent.kube.scale import ScalableKinds
 from agent.turns import TurnCounts, Turns
-from agent.webhook.buffers.calendar import Schedules
 from agent.webhook.buffers.counted_api import CountedApi
 from agent.webhook.buffers.dedicated_pods import DedicatedPods
 from agent.webhook.buffers.dry_run import DryRun
@@ -35,6 +34,7 @@ from agent.webhook.buffers.options import BufferMode, BufferOptions
 from agent.webhook.buffers.placeholders import Placeholders
 from agent.webhook.buffers.queue import NamespaceQueue
 from agent.webhook.buffers.resolver import Resolver, reference_of
+from agent.webhook.buffers.schedules import Schedules
 from agent.webhook.buffers.seams import Sizer, WritePermission
 from agent.webhook.buffers.seen_buffer import SeenBuffer
 from agent.webhook.buffers.watches import BufferWatches, Reference

@@ -26,12 +26,12 @@ from agent.core.buffers.reconciliation import is_ours, reconcile
 from agent.kube.buffer_json import pod_of_template
 from agent.kube.errors import ApiError, KubeError
 from agent.kube.json_reader import ConvertError
-from agent.webhook.buffers.calendar import Schedules
 from agent.webhook.buffers.dedicated_pods import DedicatedPods
 from agent.webhook.buffers.dry_run import NotTriedError
 from agent.webhook.buffers.managed_templates import ManagedTemplates
 from agent.webhook.buffers.placeholders import Placeholders
 from agent.webhook.buffers.resolver import Resolved, Resolver, words_of
+from agent.webhook.buffers.schedules import Schedules
 from agent.webhook.buffers.seams import RoomOutcome
 from agent.webhook.buffers.watches import BufferWatches
 from agent.webhook.buffers.writer import BufferWriter, TugError

@@ -20,7 +20,15 @@ from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload, workload_of
-from agent.core.eviction.arbiter import ArbiterRules, Owner, first_look, gain_ruling, requirements_ruling, second_look
+from agent.core.eviction.arbiter import (
+    ArbiterRules,
+    Owner,
+    first_look,
+    gain_ruling,
+    requirements_ruling,
+    second_look,
+    window_ruling,
+)
 from agent.core.eviction.budget import missing_ruling
 from agent.core.eviction.options import ArbiterOptions, EvictionMode
 from agent.core.eviction.proposal import MAX_PROPOSALS, EvictionReply, Proposal, Reason, Ruling, Verdict
@@ -154,6 +162,9 @@ class Arbiter:
         workload, now, options = workload_of(pod), self._wall_now(), self._options
         namespace, orders = self._orders(pod, workload)
         ruling = second_look(proposal, node, pod, orders, namespace, self._rules, now_unix_seconds=now)
+        if ruling is None and orders.windows is not None:
+            windows = self._sizing.read_windows(orders.windows)
+            ruling = window_ruling(windows, now_unix_seconds=now, rules=self._rules)
         ruling = ruling or self._gain(proposal, pod, self._owner(workload))
         if ruling is not None:
             return ruling
@@ -186,6 +197,7 @@ class Arbiter:
             plan=self._sizing.plan,
             rule=rule_of(self._facts.rules(), workload),
             autoscaler={} if vpa is None else vpa.on_nodes,
+            read_windows=self._sizing.read_windows,
         )
         return namespace, orders
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from agent.calendar import ReadWindows
 from agent.core.cluster.facts import ClusterRules
 from agent.core.cluster.workload import Workload
 from agent.core.orders import annotations as names
@@ -18,6 +19,7 @@ from agent.core.orders.plan_options import ActOptions
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
 from agent.core.orders.profile import ProfileSetting
 from agent.core.orders.resolution import is_excluded, labelled
+from agent.core.orders.windows import WindowsError
 from agent.webhook.cluster.facts import ClusterFacts
 from agent.webhook.queries.workload_bodies import BoundBody, FromBody
 
@@ -46,7 +48,7 @@ class Applying:
     """Says what applies; for any thread, from memory."""
 
     def __init__(self, facts: ClusterFacts, defaults: Defaults) -> None:
-        self._facts, self._defaults = facts, defaults
+        self._facts, self._defaults, self._read_windows = facts, defaults, ReadWindows()
 
     def annotations(self, namespace: str) -> Mapping[str, str]:
         """Return those of a namespace that are Plimsoll's."""
@@ -64,6 +66,12 @@ class Applying:
             policy_fault = share.source
         if policy_fault is not None:
             return FromBody(value=Mode.OFF, source=policy_fault)
+        windows = self._stated(names.WINDOWS, workload, rules)
+        if windows is not None:
+            try:
+                self._read_windows(windows.value)
+            except WindowsError as error:
+                return FromBody(value=Mode.OFF, source=_fault(windows, error))
         stated = self._stated(names.MODE, workload, rules)
         if stated is None:
             return FromBody(value=self._defaults.act.mode, source="setting act.mode")
@@ -167,5 +175,5 @@ def _rule_number(rules: ClusterRules, workload: Workload, key: str) -> int:
     return next(number for number, orders in enumerate(alone, 1) if orders)
 
 
-def _fault(stated: _Stated, error: ValueNotAllowed) -> str:
+def _fault(stated: _Stated, error: ValueError) -> str:
     return f"{stated.source}: {stated.value[:60]!r} is not allowed ({error}): pods are off"

@@ -146,6 +146,7 @@ class Director:
             policy=_clipped(rule.get(names.POLICY)),
             startup_boost=_clipped(rule.get(names.STARTUP_BOOST)),
             enforce_share=_clipped(rule.get(names.ENFORCE_SHARE)),
+            windows=_clipped(rule.get(names.WINDOWS)),
             left_alone_for=_clipped(self._facts.left_alone_for(workload)),
             cpu_frozen_for=_clipped(frozen.cpu_for),
             memory_frozen_for=_clipped(frozen.memory_for),

@@ -71,11 +71,21 @@ request.namespace in {{ include "plimsoll.celStrings" (include "plimsoll.protect
 {{/* What holds in the fence for pods of which neither annotation nor namespace says a mode: what the configuration can
 want at most. Rules that people write into the ConfigMap are not seen here. */}}
 {{- define "plimsoll.unannotated" -}}
-{{- $enforces := eq (include "plimsoll.mode" .) "enforce" -}}
-{{- range .Values.cluster.rules -}}
-{{- if eq (toString .mode) "enforce" -}}{{- $enforces = true -}}{{- end -}}
-{{- end -}}
-{{- .Values.fence.unannotated | default (ternary "allow" "refuse" $enforces) -}}
+{{- .Values.fence.unannotated | default (ternary "refuse" "allow" (empty (include "plimsoll.writingMode" .))) -}}
+{{- end }}
+
+{{/* The mode that writes most of what the values name for pods without a word of their own; empty = none writes. */}}
+{{- define "plimsoll.writingMode" -}}
+{{- $modes := list (include "plimsoll.mode" .) -}}
+{{- range .Values.cluster.rules -}}{{- $modes = append $modes (toString .mode) -}}{{- end -}}
+{{- if has "enforce" $modes -}}enforce{{- else if has "protect" $modes -}}protect{{- end -}}
+{{- end }}
+
+{{/* The mode of such pods in the fence. With fence.unannotated=allow written by hand a rule of the ConfigMap may enforce. */}}
+{{- define "plimsoll.unannotatedMode" -}}
+{{- if eq (include "plimsoll.unannotated" .) "refuse" -}}unannotated (fence.unannotated)
+{{- else if .Values.fence.unannotated -}}enforce
+{{- else -}}{{ include "plimsoll.writingMode" . }}{{- end -}}
 {{- end }}
 
 {{/* The API server's token, its authority and the namespace, where clients look for them: an hour's life, bound to the

@@ -109,7 +109,7 @@ def test_enforced_pods_that_nothing_is_known_of_yet_are_not_called_not_enforced(
     waits = plan(left_alone("a", Reserved.NO_DATA, mode=Mode.ENFORCE), young, left_alone("c", Reserved.RECOMMEND))
     text = text_of(waits)
     assert "nothing yet" in text
-    assert "2 pods of mode enforce cannot be planned so far: 1 nothing measured, 1 too young" in text
+    assert "2 pods of mode protect or enforce cannot be planned so far: 1 nothing measured, 1 too young" in text
     assert "nothing enforced" not in text
     assert "nothing yet" not in text_of(plan(young, pod("a", container())))
 
@@ -232,6 +232,15 @@ def test_how_many_have_credit_is_told_where_some_have() -> None:
     credited = container(cpu=share(100, 300, 500, has_credit=True))
     text = text_of(plan(pods=(pod("web", containers=(credited, container("proxy"))),)))
     assert "1 container asked for at the lower price of being short" in line_with(text, "credit")
+
+
+def test_mode_protect_is_counted_and_what_it_holds_is_told() -> None:
+    fat = share(500, 500, 500, kept=Kept.PROTECT, possible=150)
+    protected = pod("a", container(cpu=fat), mode=Mode.PROTECT)
+    text = text_of(plan(protected, pod("b", container())))
+    assert "2: 1 enforced, 1 protected, 0 recommend only, 0 left alone" in text
+    assert "1 pod only given more; 350m of CPU could be saved, which protect does not touch" in text
+    assert "none of them requests too much" in text_of(plan(pod("a", container(), mode=Mode.PROTECT)))
 
 
 def test_every_reason_has_words() -> None:

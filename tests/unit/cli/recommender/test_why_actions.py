@@ -137,8 +137,26 @@ def test_what_is_kept_has_its_reason() -> None:
     assert "no prediction: the request of" in memory
 
 
+def test_mode_protect_says_what_it_holds_and_what_would_be_possible() -> None:
+    kept = share(500, 500, 500, 500, kept=Kept.PROTECT, possible=150)
+    found = acted(orders=replace(ORDERS, mode=Mode.PROTECT), planned=container(cpu=kept))
+    _, held, cpu, _ = texts(found, Page(width=200, glyphs=UNICODE))
+    assert held.startswith("  protect: it is given more when it is short")
+    assert cpu.endswith("request of 500m kept, 150m would be possible: mode protect")
+
+
+def test_windows_say_what_waits_and_what_is_never_held() -> None:
+    words = "shrink waits until 2026-11-23 22:00 CET, Europe/Berlin; evict may be now; restart may be now"
+    kept = share(100, 100, 500, 500, kept=Kept.WINDOW, waits_until_unix_seconds=86_400.0 + 21 * 3600)
+    _, cpu, _, told = texts(acted(windows=words, planned=container(cpu=kept)), Page(width=300, glyphs=UNICODE))
+    assert cpu.endswith("request of 500m kept: outside its windows, waits until 1970-01-02 21:00 UTC")
+    assert told == f"  windows: {words}; what it is short of is given at any time (configuration)"
+
+
 def test_faults_and_deeds_are_told() -> None:
-    fault = Fault(key="plimsoll.dev/mode", value="on", allowed="off, recommend, enforce", source=OrderSource.POD)
+    fault = Fault(
+        key="plimsoll.dev/mode", value="on", allowed="off, recommend, protect, enforce", source=OrderSource.POD
+    )
     lines = texts(
         acted(
             orders=replace(ORDERS, mode=Mode.OFF, faults=(fault,)),
@@ -147,7 +165,7 @@ def test_faults_and_deeds_are_told() -> None:
         ),
         Page(width=120, glyphs=ASCII),
     )
-    assert lines[2] == "  pod annotation plimsoll.dev/mode: 'on' is not allowed (off, recommend, enforce)"
+    assert lines[2] == "  pod annotation plimsoll.dev/mode: 'on' is not allowed (off, recommend, protect, enforce)"
     assert lines[3] == "DONE LATELY  newest first (plimsoll events)"
     assert " deferred " in lines[4]
     assert " x3: not enough cpu now" in lines[4]

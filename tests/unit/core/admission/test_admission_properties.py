@@ -279,3 +279,22 @@ def test_asking_again_changes_nothing_more(
     again = admitted(done, known, facts=surroundings, settings=chosen)
     assert again.moves == ()
     assert again.pod_resources is None
+
+
+@_ENOUGH
+@given(pods(), knowledge, facts, all_settings)
+def test_in_mode_protect_nothing_becomes_less(
+    document: dict[str, Any], known: Any, surroundings: AdmissionFacts, chosen: AdmissionSettings
+) -> None:
+    document["metadata"]["annotations"] |= {names.MODE: "protect"}
+    document["metadata"]["annotations"].pop(names.POD_LIMITS, None)  # limits of the whole pod are its own order
+    admission = admitted(document, known, facts=surroundings, settings=chosen)
+    assert admission.outcome is not AdmissionOutcome.ERROR
+    before, now = pod_of(document), pod_of(patched(document, admission))
+    for was, one in zip(before.sized_containers(), now.sized_containers(), strict=True):
+        assert set(one.resources.limits) == set(was.resources.limits)
+        for amounts, came in (
+            (one.resources.requests, was.resources.requests),
+            (one.resources.limits, was.resources.limits),
+        ):
+            assert all(amounts[name] >= amount for name, amount in came.items())

@@ -606,3 +606,41 @@ def test_a_heap_that_is_not_understood_leaves_the_pod_as_it_came() -> None:
     assert admission.outcome is AdmissionOutcome.EXCLUDED
     assert admission.why.startswith("pod spec container app: -Xmx in the command line is not understood (")
     assert admission.warnings == (admission.why,)
+
+
+# Mode protect
+
+
+PROTECTED = {names.MODE: "protect"}
+
+
+def test_in_mode_protect_nothing_becomes_less_than_it_came_with() -> None:
+    admission = admitted(new_pod(BURSTABLE, orders=PROTECTED), estimate())
+    assert admission.outcome is AdmissionOutcome.NOOP
+    assert lefts(admission) == {Left.PROTECT}
+    assert after(new_pod(BURSTABLE, orders=PROTECTED), estimate()) == AS_IT_CAME
+
+
+def test_in_mode_protect_what_is_needed_is_given_and_limits_follow() -> None:
+    larger = estimate(cpu=1200, memory_mb=400, memory_max_bytes=500 * MB)
+    assert after(new_pod(BURSTABLE, orders=PROTECTED), larger) == {
+        "requests": {CPU: "1200m", MEMORY: f"{400 * MB}"},
+        "limits": {CPU: "1200m", MEMORY: f"{1000 * MB}"},
+    }
+    pair = estimate(cpu=100, memory_mb=400, memory_max_bytes=350 * MB)
+    sized = after(new_pod(GUARANTEED, orders={**PROTECTED, names.GUARANTEED: "true"}), pair)
+    assert sized == {
+        "requests": {CPU: "500m", MEMORY: f"{700 * MB}"},
+        "limits": {CPU: "500m", MEMORY: f"{700 * MB}"},
+    }
+
+
+def test_in_mode_protect_no_first_limit_is_set_and_no_start_is_boosted() -> None:
+    plain = container("app", {CPU: "500m", MEMORY: "300M"})
+    orders = {**PROTECTED, names.STARTUP_BOOST: "factor 3"}
+    admission = admitted(new_pod(plain, orders=orders), estimate(cpu=600, memory_mb=400))
+    assert admission.boost is None
+    assert after(new_pod(plain, orders=orders), estimate(cpu=600, memory_mb=400)) == {
+        "requests": {CPU: "600m", MEMORY: f"{400 * MB}"},
+        "limits": {},
+    }

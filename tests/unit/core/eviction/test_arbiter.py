@@ -7,12 +7,21 @@ from typing import Any
 
 import pytest
 
+from agent.calendar import ReadWindows
 from agent.core.cluster.facts import FrozenAxes
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.vpa import Direction, EvictionRequirement
-from agent.core.eviction.arbiter import Owner, first_look, gain_ruling, requirements_ruling, second_look
+from agent.core.eviction.arbiter import (
+    ArbiterRules,
+    Owner,
+    first_look,
+    gain_ruling,
+    requirements_ruling,
+    second_look,
+    window_ruling,
+)
 from agent.core.eviction.options import ArbiterOptions
 from agent.core.eviction.proposal import PodAmounts, Reason, Ruling, Verdict, Want
 from agent.core.orders.plan_options import ActOptions, PlanOptions
@@ -133,6 +142,7 @@ def test_what_an_autoscaler_holds_evicts_nobody() -> None:
         ({"annotations": {"plimsoll.dev/mode": "off"}}, Reason.MODE),
         ({"annotations": {"plimsoll.dev/mode": "recommend"}}, Reason.MODE),
         ({"annotations": {"plimsoll.dev/mode": "enforce", "plimsoll.dev/enforce-share": "0%"}}, Reason.MODE),
+        ({"annotations": {"plimsoll.dev/mode": "protect"}}, Reason.MODE),
         ({"annotations": {"plimsoll.dev/mode": "yes"}}, Reason.FAULTY_ANNOTATION),
         (
             {"annotations": {"plimsoll.dev/mode": "enforce", "plimsoll.dev/eviction-ranking": "no-eviction"}},
@@ -195,7 +205,7 @@ def test_sentences_name_the_order_that_stands_in_the_way() -> None:
     ]
     assert [None if one is None else one.detail for one in told] == [
         "mode recommend, by configuration",
-        "pod annotation plimsoll.dev/mode: 'yes' is not allowed (off, recommend, enforce)",
+        "pod annotation plimsoll.dev/mode: 'yes' is not allowed (off, recommend, protect, enforce)",
         "namespace shop is not known yet",
         "younger than plan.minAgeSeconds, 3600 s",
         "job; Job web-7d9c5b8f4",
@@ -292,3 +302,19 @@ def test_an_objects_requirements_all_hold_in_one_resource_each() -> None:
     )
     less = {Resource.CPU: make_pod("web", container("app", {"cpu": "10m"}))}
     assert requirements_ruling(replace(VPA, requirements=(lower,)), pod, less) is None
+
+
+def test_an_eviction_waits_for_its_window_and_for_the_end_of_what_is_denied() -> None:
+    """A replacement has ten minutes to warm up: it is to be inside as well. It is 08:00 UTC."""
+    rules = ArbiterRules(arbiter=ArbiterOptions(), act=ActOptions(), plan=PlanOptions(), bounds=BoundsOptions())
+    for text, hint in (
+        ("evict: UTC 0 22 * * * for 4h", "outside its windows, waits until 2027-01-15 22:00 UTC"),
+        ("deny: UTC 0 7 * * * for 4h", "outside its windows, waits until 2027-01-15 11:00 UTC"),
+        ("evict: UTC 0 8 * * * for 5m", "outside its windows, waits: no time is in sight"),
+        ("evict: UTC 0 8 * * * for 10m; shrink: UTC 0 22 * * * for 4h", None),
+    ):
+        ruling = window_ruling(ReadWindows()(text), now_unix_seconds=NOW, rules=rules)
+        assert (hint is None) == (ruling is None)
+        if ruling is not None and hint is not None:
+            assert ruling.detail.startswith(hint)
+            assert (ruling.reason, ruling.verdict) == (Reason.WINDOW, Verdict.LATER)

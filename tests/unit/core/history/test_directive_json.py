@@ -46,6 +46,7 @@ workloads = st.builds(
     share_taken_back=st.none() | texts,
     share_taken_back_for=st.none() | texts,
     stop_shrinking_for=st.none() | texts,
+    windows=st.none() | texts,
     left_alone_for=st.none() | texts,
     cpu_frozen_for=st.none() | texts,
     memory_frozen_for=st.none() | texts,
@@ -261,3 +262,9 @@ def test_a_share_that_is_not_understood_restrains() -> None:
     assert (read.share_taken_back_for, read.stop_shrinking_for) == (None, None)
     assert is_restraint(read)
     assert is_restraint(WorkloadDirective(workload=Workload(**NAMED), enforce_share="10%"))
+
+
+def test_windows_are_told_where_there_are_some() -> None:
+    directive = WorkloadDirective(workload=Workload(**NAMED), windows="deny: UTC 0 7 * * * for 1h")
+    written = directives_to_json(Directives(etag="e", workloads=(directive,)))
+    assert json.loads(json.dumps(written))["workloads"][0]["windows"] == "deny: UTC 0 7 * * * for 1h"

@@ -53,8 +53,8 @@ def test_a_value_is_read(read: Callable[[str], object], value: str, expected: ob
 @pytest.mark.parametrize(
     ("read", "value", "allowed"),
     [
-        (names.mode_from, "Enforce", "off, recommend, enforce"),
-        (names.mode_from, "", "off, recommend, enforce"),
+        (names.mode_from, "Enforce", "off, recommend, protect, enforce"),
+        (names.mode_from, "", "off, recommend, protect, enforce"),
         (names.policy_from, "best", "cruise, vpa, crane, plimsoll"),
         (names.ranking_from, "1", "low, medium, high, no-eviction"),
         (names.flag_from, "yes", "true, false"),

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from agent.calendar import ReadWindows
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.runtime_profile import LanguageRuntime
 from agent.core.orders import annotations as names
@@ -112,7 +113,10 @@ def test_mode_of_a_namespace_may_be_a_label_between_its_annotations_and_the_rule
     assert orders({names.MODE: "off"}, labels=labels).mode_source is OrderSource.POD
     wrong = orders(labels={names.MODE: "on"}, rule=rule, mode=Mode.ENFORCE)
     assert wrong.mode is Mode.OFF
-    assert str(wrong.faults[0]) == "namespace label plimsoll.dev/mode: 'on' is not allowed (off, recommend, enforce)"
+    assert (
+        str(wrong.faults[0])
+        == "namespace label plimsoll.dev/mode: 'on' is not allowed (off, recommend, protect, enforce)"
+    )
     # An annotation that is not understood is not passed over for a label that is.
     assert orders(None, {names.MODE: ""}, labels=labels).mode is Mode.OFF
 
@@ -148,7 +152,7 @@ def test_a_malformed_value_of_the_namespace_makes_its_pods_off_unless_they_say_o
     found = orders({}, of_namespace, mode=Mode.ENFORCE)
     assert (found.mode, found.mode_source) == (Mode.OFF, OrderSource.NAMESPACE)
     assert str(found.faults[0]) == (
-        "namespace annotation plimsoll.dev/mode: 'Enforce' is not allowed (off, recommend, enforce)"
+        "namespace annotation plimsoll.dev/mode: 'Enforce' is not allowed (off, recommend, protect, enforce)"
     )
     assert orders({names.MODE: "enforce"}, of_namespace).mode is Mode.ENFORCE
 
@@ -263,3 +267,20 @@ def test_a_mode_that_somebody_ordered_off_keeps_its_source_beside_a_heap_that_is
 
     assert (found.mode, found.mode_source) == (Mode.OFF, OrderSource.POD)
     assert len(found.faults) == 1
+
+
+def test_windows_are_kept_as_they_were_written_and_nonsense_makes_a_pod_off() -> None:
+    text = "shrink: Europe/Berlin 0 22 * * * for 6h"
+
+    def windows(value: str, **more: Any) -> Orders:
+        pod = make_pod(container("app"), metadata={"annotations": {names.WINDOWS: value}})
+        act, plan = ActOptions(mode=Mode.ENFORCE), PlanOptions()
+        return orders_of(pod, None, act=act, recommend_policy=PolicyName.CRUISE, plan=plan, **more)
+
+    found = windows(text, read_windows=ReadWindows())
+    assert (found.mode, found.windows, found.windows_source) == (Mode.ENFORCE, text, OrderSource.POD)
+    wrong = windows("nights", read_windows=ReadWindows())
+    assert (wrong.mode, wrong.windows) == (Mode.OFF, None)
+    assert "'nights' says not what it is for (shrink, evict, restart, deny and a colon" in str(wrong.faults[0])
+    # Whoever has no calendar cannot know when it may be disturbed.
+    assert windows(text).mode is Mode.OFF

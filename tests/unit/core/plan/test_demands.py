@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.calendar import ReadWindows
 from agent.core.cluster.node import Namespace, Node, NodeState
 from agent.core.cluster.pod import ContainerKind, Pod
 from agent.core.cluster.resource import LARGEST
@@ -15,6 +16,7 @@ from agent.core.cluster.workload import Workload
 from agent.core.orders.order import Mode, OrderSource, Ranking
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
+from agent.core.orders.windows import Disruption
 from agent.core.plan.demand import ContainerDemand, Demand, PodDemand, Reserved, Urgent
 from agent.core.plan.demands import DemandSettings, Measured, demands
 from agent.core.plan.directives import Directed
@@ -442,3 +444,16 @@ def test_a_limit_that_its_runtime_read_at_start_is_known_to_the_plan() -> None:
         memory = only(asked(items=[item])).memory
         assert memory is not None
         assert memory.is_limit_read is is_read
+
+
+def test_windows_say_until_when_what_waits_by_the_moment_of_the_plan() -> None:
+    """It is 08:00 UTC, and a resize has ten minutes."""
+    text = "shrink: UTC 0 22 * * * for 6h; evict: UTC 0 8 * * * for 10m; restart: UTC 0 8 * * * for 9m"
+    pods = [pod(name=name, metadata={"annotations": {"plimsoll.dev/windows": text}}) for name in ("a", "b")]
+    first, second = asked(*pods, read_windows=ReadWindows())
+    assert set(first.waits) == {Disruption.SHRINK, Disruption.RESTART}
+    assert first.waits[Disruption.SHRINK].until_unix_seconds == NOW + 14 * 3600
+    assert second.waits is first.waits  # worked out once
+    assert first.orders.windows == text
+    (unread,) = asked(pods[0])
+    assert unread.reserved is Reserved.FAULTY_ANNOTATION

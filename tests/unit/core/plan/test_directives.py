@@ -102,6 +102,7 @@ def test_peaks_of_other_nodes_are_believed_for_the_week_they_are_of() -> None:
         ({"memory_frozen_for": HPA}, 0.0, f"memory requests kept: {HPA} scales by them"),
         ({"stop_shrinking_seconds": 9000.0}, 0.0, "only upward for another 2.5 h: an out-of-memory kill"),
         ({"stop_shrinking_seconds": 20.0}, 0.0, "only upward for another 1 min"),
+        ({"mode": "protect"}, STALE_SECONDS + 1, "mode protect of the cluster's rules no longer counts"),
         ({"mode": "enforce"}, STALE_SECONDS + 1, "mode enforce of the cluster's rules no longer counts"),
     ],
 )
@@ -128,3 +129,10 @@ def test_a_share_that_is_taken_back_reserves_whoever_it_is_ordered_for() -> None
 def test_why_a_workload_only_grows_is_told_where_it_was_no_kill() -> None:
     told = directed(directive(stop_shrinking_seconds=7200.0, stop_shrinking_for="more throttling after a shrink"))
     assert told.sentences(WEB) == ("only upward for another 2.0 h: more throttling after a shrink",)
+
+
+def test_windows_are_told_as_the_annotation_would_say_them() -> None:
+    text = "evict: UTC 0 22 * * * for 4h"
+    assert directed(directive(windows=text)).rule(WEB)["plimsoll.dev/windows"] == text
+    # They restrain: they hold however long the webhook is silent.
+    assert directed(directive(windows=text), age=STALE_SECONDS + 1).rule(WEB)["plimsoll.dev/windows"] == text

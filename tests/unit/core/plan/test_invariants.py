@@ -54,7 +54,7 @@ def test_a_good_plan_says_every_invariant_and_that_it_holds() -> None:
     assert [(step.phase, step.ref.name) for step in plan.steps] == [(Phase.SHRINK, "b"), (Phase.GROW, "a")]
     assert faults(plan) == []
     assert [one.name for one in plan.invariants] == [one.name for one in check(plan, GOOD.state)]
-    assert len({one.name for one in plan.invariants}) == 16
+    assert len({one.name for one in plan.invariants}) == 17
     assert plan.is_sound
 
 
@@ -191,6 +191,14 @@ def with_eviction(**fields: Any) -> Plan:
     return replace(plan, evictions=(replace(plan.evictions[0], **fields),))
 
 
+def test_in_mode_protect_a_fall_and_an_eviction_are_told() -> None:
+    plan = GOOD.plan()
+    shrunk = with_pod(plan, 1, mode=Mode.PROTECT)
+    assert faults(shrunk) == [plan_check.ONLY_RISES]
+    assert faults(replace(shrunk, steps=shrunk.steps[1:])) == [plan_check.ONLY_RISES]
+    assert faults(with_pod(plan, 0, mode=Mode.PROTECT)) == []
+
+
 def test_an_eviction_is_proposed_and_sound() -> None:
     plan = CROWDED.plan()
     assert [one.ref.name for one in plan.evictions] == ["a"]
@@ -203,6 +211,7 @@ def test_evictions_that_must_not_be_are_told() -> None:
     assert faults(with_eviction(workload=workload), CROWDED) == [plan_check.DAEMON_SETS]
     assert faults(with_eviction(ranking=Ranking.NO_EVICTION), CROWDED) == [plan_check.NO_EVICTION]
     assert faults(replace(plan, evictions=plan.evictions * 2), CROWDED) == [plan_check.EVICTED_ONCE]
+    assert faults(with_pod(plan, 0, mode=Mode.PROTECT), CROWDED) == [plan_check.ONLY_RISES]
     gone = replace(plan.evictions[0].ref, uid="uid-gone")
     assert faults(with_eviction(ref=gone), CROWDED) == [plan_check.UNTOUCHED]
 

@@ -13,7 +13,7 @@ from agent.core.plan.node_room import counted, fits_now, holds_room
 from agent.core.plan.pod_change import changed_pod
 from agent.core.plan.pod_facts import PodFactsCache
 from tests.examples import examples
-from tests.planning import Situation, calm, situations
+from tests.planning import Situation, calm, lowered, protected, situations
 
 _MANY = examples(150)
 
@@ -160,3 +160,14 @@ def test_changes_come_in_the_order_of_the_spec(situation: Situation) -> None:
         names = [*(one.name for one in pods[step.ref.uid].sized_containers()), ""]
         places = [names.index(change.container) for change in step.changes]
         assert places == sorted(places)
+
+
+@_MANY
+@given(situations(), st.booleans())
+def test_mode_protect_lowers_nothing_evicts_nobody_and_then_stands_still(situation: Situation, is_mixed: bool) -> None:
+    every = protected(situation)
+    if is_mixed:
+        pairs = zip(situation.demands, every.demands, strict=True)
+        every = replace(every, demands=tuple(pair[place % 2] for place, pair in enumerate(pairs)))
+    assert lowered(every) == []
+    assert every.after(every.plan().steps).plan().steps == ()

@@ -15,7 +15,8 @@ from agent.core.orders.policy_options import PolicyName
 from agent.core.plan.demand import Kept, Reserved
 from agent.core.plan.plan import Phase, PlanStep
 from agent.core.plan.pod_change import Change, Setting
-from agent.core.resize.write_gate import Refusal, Spared, WriteAction, may_resize, may_write
+from agent.core.resize.decision import Action
+from agent.core.resize.write_gate import Refusal, Spared, WriteAction, lowers_protected, may_resize, may_write
 from tests.pods import container, make_pod
 
 MI = 1 << 20
@@ -221,3 +222,21 @@ def test_the_qos_class_never_changes() -> None:
     guaranteed = make_pod(container("app", pair, pair))
     assert resize(cpu(250, 300), cpu(250, 301, setting=Setting.LIMIT), pod=guaranteed) is Kept.QOS
     assert resize(cpu(250, 300), cpu(250, 300, setting=Setting.LIMIT), pod=guaranteed) is None
+
+
+@pytest.mark.parametrize(
+    ("mode", "action", "after", "expected"),
+    [
+        (Mode.PROTECT, Action.RESIZE, 200, True),
+        (Mode.PROTECT, Action.RESIZE, 300, False),
+        (Mode.PROTECT, Action.UNBOOST, 200, True),
+        (Mode.PROTECT, Action.REVERT, 200, False),
+        (Mode.PROTECT, Action.RESTORE, 200, False),
+        (Mode.ENFORCE, Action.RESIZE, 200, False),
+    ],
+)
+def test_in_mode_protect_only_what_was_not_granted_or_a_person_lowers(
+    mode: Mode, action: Action, after: int, expected: bool
+) -> None:
+    one = step(change("app", Resource.CPU, Setting.REQUEST, 250, after))
+    assert lowers_protected(one, replace(ORDERS, mode=mode), action) is expected

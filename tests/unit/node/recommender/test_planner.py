@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agent.calendar import ReadWindows
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import QosClass
 from agent.core.cluster.unit import UnitIdentity, UnitKind
@@ -62,6 +63,7 @@ def test_nothing_recommended_yet_moves_nobody() -> None:
         evaluated=lambda: None,
         wall_now=lambda: NOW,
         directed=turns.directions.now,
+        read_windows=ReadWindows(),
     )
     planned = planner.plan(holding())
     assert planned.plan.steps == ()
@@ -156,6 +158,7 @@ def test_news_that_come_while_orders_are_read_have_them_read_again() -> None:
         settings=turns.settings,
         state=state_with_news,  # type: ignore[arg-type]
         directed=turns.directions.now,
+        read_windows=ReadWindows(),
     )
     for _ in range(3):
         orders.of_unit(identity(uid_of("a")))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.buffers.schedule import (
+from agent.core.orders.schedule import (
     LONGEST_TEXT,
     Activity,
     CronBeginnings,

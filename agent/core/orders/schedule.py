@@ -1,30 +1,27 @@
-"""When a CapacityBuffer is active: the annotation ``plimsoll.dev/schedule``. Core, pure; time is an argument.
+"""Times that come again and again, as people write them. Core, pure; time is an argument.
 
-A schedule is one window or several, with ``;`` between: a time zone, the five fields of a cron expression at which the
-window begins, and how long it lasts. A window without a zone has that of the window before::
+Of CapacityBuffers (``plimsoll.dev/schedule``: when one is active) and of disruptions (``windows``: when a pod may be
+disturbed). A schedule is one window or several, with ``;`` between: a time zone, the five fields of a cron expression
+at which the window begins, and how long it lasts. A window without a zone has that of the window before::
 
     Europe/Berlin 0 7 * * mon-fri for 12h; 0 9 * * sat for 4h30m
 
-The buffer is active as long as any window lasts. A window begins at the time that clocks on the wall show, in winter
+It is active as long as any window lasts. A window begins at the time that clocks on the wall show, in winter
 and summer alike. Where clocks are put forward, what should begin in the hour that is left out begins at the moment they
 are put forward; where they are put back, what begins in the hour that comes twice begins the first time, once. How long
 a window lasts is counted as a stop-watch does: one that spans such a night ends an hour later or earlier by the wall.
 
 Cron fields and the rules of zones are other people's well-kept work: they come in as a ``Calendar``, so that nothing
-here reads a file (``agent.webhook.buffers.calendar`` has it).
+here reads a file (``agent.calendar`` has it).
 """
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Final, Protocol
-
-from agent.core.orders.annotations import PREFIX
-
-SCHEDULE: Final = f"{PREFIX}schedule"
-"""On a CapacityBuffer: it is active only then."""
 
 ALLOWED: Final = "ZONE MINUTE HOUR DAY MONTH WEEKDAY for TIME, such as Europe/Berlin 0 7 * * mon-fri for 12h"
 MOST_WINDOWS: Final = 16
@@ -87,17 +84,19 @@ class Schedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Activity:
-    """Whether a buffer is active at a moment, and for how long that stays so."""
+    """Whether a schedule is active at a moment, and for how long that stays so."""
 
     is_active: bool
     next_look_unix_seconds: float | None
     """When it changes, or where that lies far off when to ask again. None = it does not change."""
     words: str
     """``inactive until 2026-11-23 07:00 CET, Europe/Berlin``; the zone is that of the window that begins or ends."""
+    moment_words: str | None = None
+    """The moment of that alone; None = it does not change."""
 
 
 def read_schedule(text: str, calendar: Calendar) -> Schedule:
-    """Read the annotation, or raise ScheduleError."""
+    """Read a schedule, or raise ScheduleError."""
     if len(text) > LONGEST_TEXT:
         raise ScheduleError(f"{len(text)} characters are not allowed (at most {LONGEST_TEXT})")
     parts = [" ".join(part.split()) for part in text.split(";")]
@@ -108,17 +107,21 @@ def read_schedule(text: str, calendar: Calendar) -> Schedule:
         raise ScheduleError(f"{count} not allowed (1 to {MOST_WINDOWS} of {ALLOWED})")
     windows: list[Window] = []
     for part in parts:
-        windows.append(_window(part, windows[-1] if windows else None, calendar))
+        windows.append(read_window(part, windows[-1] if windows else None, calendar))
     return Schedule(windows=tuple(windows))
 
 
-def activity_at(schedule: Schedule, now_unix_seconds: float) -> Activity:
-    """Return whether a schedule has its buffer active at a moment, and until when."""
+def activity_at(schedule: Schedule, now_unix_seconds: float, *, enough_seconds: float = math.inf) -> Activity:
+    """Return whether a schedule is active at a moment, and until when.
+
+    Windows that follow each other are put together until so much time is active; then no further end is looked for.
+    """
     now = datetime.fromtimestamp(now_unix_seconds, UTC)
     end = _last_end(schedule, now)
     if end is not None and end[0] > now:
         for _ in range(_MOST_JOINED):
-            further = _last_end(schedule, end[0])
+            is_enough = (end[0] - now).total_seconds() >= enough_seconds
+            further = None if is_enough else _last_end(schedule, end[0])
             if further is None or further[0] <= end[0]:
                 return _activity(end, is_active=True)
             end = further
@@ -138,6 +141,7 @@ def _activity(change: tuple[datetime, Window], *, is_active: bool) -> Activity:
         is_active=is_active,
         next_look_unix_seconds=moment.timestamp(),
         words=f"{'active' if is_active else 'inactive'} until {when}",
+        moment_words=when,
     )
 
 
@@ -201,7 +205,8 @@ def _next_minute(wall: datetime) -> datetime:
     return wall.replace(second=0, microsecond=0) + _MINUTE
 
 
-def _window(text: str, before: Window | None, calendar: Calendar) -> Window:
+def read_window(text: str, before: Window | None, calendar: Calendar) -> Window:
+    """Read one window, or raise ScheduleError; one that names no zone has that of the window before."""
     shown = repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
     when, separator, length = text.rpartition(" for ")
     fields = when.split()

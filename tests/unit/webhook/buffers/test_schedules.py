@@ -10,10 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.calendar import SystemCalendar
 from agent.core.buffers.buffer import Buffer
-from agent.core.buffers.schedule import CronBeginnings, ScheduleError, read_schedule
-from agent.webhook.buffers import calendar as schedules_module
-from agent.webhook.buffers.calendar import Schedules, SystemCalendar
+from agent.core.orders.schedule import CronBeginnings, ScheduleError, read_schedule
+from agent.webhook.buffers import schedules as schedules_module
+from agent.webhook.buffers.schedules import Schedules
 from agent.webhook.buffers.seams import ScheduleState
 from tests.cron import MinuteCron
 from tests.examples import examples
@@ -78,7 +79,7 @@ def test_schedules_are_read_once_and_the_longest_unused_is_forgotten(monkeypatch
 
 def test_the_package_of_zones_serves_where_the_system_has_none() -> None:
     code = (
-        "import zoneinfo; zoneinfo.reset_tzpath([]); from agent.webhook.buffers.calendar import SystemCalendar;"
+        "import zoneinfo; zoneinfo.reset_tzpath([]); from agent.calendar import SystemCalendar;"
         "zone = SystemCalendar().zone; assert zone('Europe/Berlin') is not None; assert zone('Europe') is None;"
         "assert zone('Mars/Base') is None"
     )
@@ -87,7 +88,7 @@ def test_the_package_of_zones_serves_where_the_system_has_none() -> None:
 
 def test_neither_cron_nor_zones_are_loaded_before_the_first_schedule() -> None:
     code = (
-        "import sys; from agent.webhook.buffers.calendar import Schedules; Schedules();"
+        "import sys; from agent.webhook.buffers.schedules import Schedules; Schedules();"
         "assert not {'cronsim', 'zoneinfo'} & set(sys.modules), set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,4 +1,4 @@
-"""The clocks of the world and cron, for ``core.buffer_schedule``: zoneinfo and cronsim. Webhook.
+"""The clocks of the world and cron, for ``core.orders.schedule``: zoneinfo and cronsim. Node, webhook and verbs.
 
 cronsim is given times without a zone, so that what a change of clocks does to a window is decided in one place, core.
 It never asks what time it is. Both are loaded with the first schedule: most clusters have none.
@@ -6,61 +6,17 @@ It never asks what time it is. Both are loaded with the first schedule: most clu
 
 from __future__ import annotations
 
+import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from datetime import datetime, tzinfo
 from typing import Final
 
-from agent.core.buffers.buffer import Buffer
-from agent.core.buffers.schedule import (
-    SCHEDULE,
-    Calendar,
-    CronBeginnings,
-    Schedule,
-    ScheduleError,
-    activity_at,
-    read_schedule,
-)
-from agent.webhook.buffers.seams import ScheduleState
+from agent.core.orders.schedule import Calendar, CronBeginnings
+from agent.core.orders.windows import Windows, WindowsError, parse_windows
 
 MOST_KEPT: Final = 1000
-"""Schedules that stay read; each costs a few milliseconds to read where it seldom begins."""
-
-
-class Schedules:
-    """Says whether buffers are active, by their annotation. For one thread."""
-
-    def __init__(self, calendar: Calendar | None = None) -> None:
-        self._calendar = calendar if calendar is not None else SystemCalendar()
-        self._read: OrderedDict[str, Schedule | ScheduleError] = OrderedDict()
-
-    def __call__(self, buffer: Buffer, now_unix_seconds: float, /) -> ScheduleState:
-        """Return whether a buffer is active; one without a schedule always is."""
-        text = buffer.annotations.get(SCHEDULE)
-        if text is None:
-            return ScheduleState()
-        schedule = self._schedule(text)
-        if isinstance(schedule, ScheduleError):
-            return ScheduleState(fault=f"annotation {SCHEDULE}: {schedule}")
-        found = activity_at(schedule, now_unix_seconds)
-        look = found.next_look_unix_seconds
-        return ScheduleState(
-            inactive=None if found.is_active else found.words,
-            changes_in_seconds=None if look is None else look - now_unix_seconds,
-        )
-
-    def _schedule(self, text: str) -> Schedule | ScheduleError:
-        found = self._read.get(text)
-        if found is None:
-            try:
-                found = read_schedule(text, self._calendar)
-            except ScheduleError as error:
-                found = error
-            self._read[text] = found
-        self._read.move_to_end(text)
-        while len(self._read) > MOST_KEPT:
-            self._read.popitem(last=False)
-        return found
+"""Texts that stay read; each costs a few milliseconds to read where it seldom begins."""
 
 
 class SystemCalendar:
@@ -109,3 +65,29 @@ class _CronBeginnings:
         from cronsim import CronSim
 
         return CronSim(self._expression, wall, reverse=is_back)
+
+
+class ReadWindows:
+    """Reads ``plimsoll.dev/windows``, each text once. Any thread."""
+
+    def __init__(self, calendar: Calendar | None = None) -> None:
+        self._calendar = calendar if calendar is not None else SystemCalendar()
+        self._lock = threading.Lock()
+        self._read: OrderedDict[str, Windows | WindowsError] = OrderedDict()
+
+    def __call__(self, text: str, /) -> Windows:
+        """Return what a text says, or raise WindowsError."""
+        with self._lock:
+            found = self._read.get(text)
+            if found is None:
+                try:
+                    found = parse_windows(text, self._calendar)
+                except WindowsError as error:
+                    found = error
+                self._read[text] = found
+            self._read.move_to_end(text)
+            while len(self._read) > MOST_KEPT:
+                self._read.popitem(last=False)
+        if isinstance(found, WindowsError):
+            raise WindowsError(str(found))
+        return found
