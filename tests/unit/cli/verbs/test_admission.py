@@ -131,7 +131,10 @@ def test_every_workload_gives_the_pod_of_its_template(
 def test_mode_recommend_is_told_and_what_if_goes_past_it(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
     assert files.run(workload(), "-o", "json") == 0
     (answer,) = answers(capsys)
-    assert answer["why"] == "mode recommend by the configuration; pods are sized in mode enforce"
+    assert (
+        answer["why"]
+        == "mode recommend by the configuration; pods are sized in mode enforce, upwards only in mode protect"
+    )
     for document in (workload(), workload(orders={names.MODE: "recommend"})):
         assert files.run(document, "-o", "json", "--what-if") == 0
         assert answers(capsys)[0]["outcome"] == "patched"
