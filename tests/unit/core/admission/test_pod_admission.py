@@ -644,3 +644,11 @@ def test_in_mode_protect_no_first_limit_is_set_and_no_start_is_boosted() -> None
         "requests": {CPU: "600m", MEMORY: f"{400 * MB}"},
         "limits": {},
     }
+
+
+def test_in_mode_protect_a_limit_without_a_request_stays() -> None:
+    bounded = container("app", {MEMORY: "300M"}, {CPU: "1"})
+    assert after(new_pod(bounded, orders=PROTECTED), estimate(cpu=100, memory_mb=400)) == {
+        "requests": {MEMORY: f"{400 * MB}"},
+        "limits": {CPU: "1"},
+    }
