@@ -138,6 +138,7 @@ def notes(workload: WorkloadBody) -> Iterator[str]:
     for axis, holder in (("CPU", applies.cpu_frozen_for), ("memory", applies.memory_frozen_for)):
         if holder is not None:
             yield f"{axis} is not changed: {holder} scales on it"
+    yield from workload.hpa_advice
     if applies.share_taken_back is not None:
         why = applies.share_taken_back_for or "its pods fared worse than the others"
         yield f"the enforced share of {applies.share_taken_back} is taken back: {why}; order another share to go on"

@@ -111,6 +111,8 @@ class WrittenContainer:
     cpu_request_millicores: int | None = None
     memory_request_bytes: int | None = None
     memory_limit_bytes: int | None = None
+    is_init: bool = False
+    """It ends before the others begin: no sidecar."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

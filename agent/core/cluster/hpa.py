@@ -30,6 +30,38 @@ class HpaMetric:
     resource: str | None = None
     """``cpu`` or ``memory`` of the first two."""
     target_type: str = UTILIZATION
+    target_percent: int | None = None
+    """Of a utilisation target; None = it is of another type."""
+    container: str | None = None
+    """Of ``ContainerResource``."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UtilizationTarget:
+    """The share of requests that an autoscaler wants in use."""
+
+    holder: str
+    """``HorizontalPodAutoscaler shop/web``."""
+    resource: Resource
+    percent: int
+    """Of the requests; may be more than 100."""
+    container: str | None = None
+    """Whose request it divides by; None = those of all containers that run side by side in a pod."""
+
+
+def utilization_targets(holder: str, metrics: Iterable[HpaMetric]) -> tuple[UtilizationTarget, ...]:
+    """Return the targets of one autoscaler that are shares of requests, in its order."""
+    return tuple(
+        UtilizationTarget(
+            holder=holder,
+            resource=resource,
+            percent=metric.target_percent,
+            container=metric.container,
+        )
+        for metric in metrics
+        if metric.target_percent is not None
+        for resource in frozen_resources([metric])
+    )
 
 
 def frozen_resources(metrics: Iterable[HpaMetric]) -> frozenset[Resource]:
@@ -69,6 +101,8 @@ class HpaTarget:
     percent: int
     is_clamped: bool
     """It is not what was computed: then replicas would change, so the resource is better left frozen."""
+    equal_percent: int
+    """What was computed."""
 
 
 def moved_target(target_percent: float, *, old_request: float, new_request: float) -> HpaTarget | None:
@@ -86,4 +120,4 @@ def moved_target(target_percent: float, *, old_request: float, new_request: floa
         return None
     wanted = int(min(target_percent * old_request / new_request, _FAR_BEYOND) + 0.5)
     percent = max(_LEAST_TARGET_PERCENT, min(wanted, _MOST_TARGET_PERCENT))
-    return HpaTarget(percent=percent, is_clamped=percent != wanted)
+    return HpaTarget(percent=percent, is_clamped=percent != wanted, equal_percent=wanted)

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from agent.core.cluster.hpa import UtilizationTarget
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
 from agent.core.history.directive import AutoscalerDirective, ContainerDirective, Directives, WorkloadDirective
@@ -117,6 +118,11 @@ class Directed:
             return frozenset()
         axes = ((Resource.CPU, directive.cpu_frozen_for), (Resource.MEMORY, directive.memory_frozen_for))
         return frozenset(resource for resource, owner in axes if owner is not None)
+
+    def hpa_targets(self, workload: Workload) -> tuple[UtilizationTarget, ...]:
+        """Return the shares of requests that autoscalers of a workload want in use; empty = none is known."""
+        directive = self.by_workload.get(workload)
+        return () if directive is None else directive.hpa_targets
 
     def shrink_barred_seconds(self, workload: Workload) -> float | None:
         """Return for how much longer a workload may only grow, after a kill somewhere; None = it may shrink."""

@@ -297,6 +297,8 @@ class WorkloadBody(Body, kw_only=True):
     """Why no container has statistics; null = nothing is wrong."""
     share: ShareBody | None = None
     """null = all of its pods are enforced, or none, or no node has told of it lately."""
+    hpa_advice: list[str] = msgspec.field(default_factory=list)
+    """What its autoscalers' targets mean if the requests of its pods' template become those of the advice."""
 
 
 class WorkloadLineBody(Body, kw_only=True):

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from agent.core.cluster.hpa import UtilizationTarget
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
 from agent.core.history.directive import AutoscalerDirective
@@ -38,6 +39,12 @@ def test_both_axes_frozen_reserve_the_pod_and_one_does_not() -> None:
     assert (directed(both).reserved(WEB), directed(both).frozen(WEB)) == (Reserved.HPA, frozenset(Resource))
     alone = directive(left_alone_for="VerticalPodAutoscaler shop/web", cpu_frozen_for=HPA, memory_frozen_for=HPA)
     assert directed(alone).reserved(WEB) is Reserved.VPA
+
+
+def test_the_targets_of_autoscalers_are_those_of_the_workload() -> None:
+    target = UtilizationTarget(holder=HPA, resource=Resource.CPU, percent=70)
+    told = directed(directive(cpu_frozen_for=HPA, hpa_targets=(target,)))
+    assert (told.hpa_targets(WEB), told.hpa_targets(OTHER)) == ((target,), ())
 
 
 def test_a_stop_of_shrinking_ends_by_its_own_time_since_it_was_told() -> None:
