@@ -58,6 +58,9 @@ class WorkloadDirective:
     cpu_frozen_for: str | None = None
     """``HorizontalPodAutoscaler shop/web`` that scales on CPU requests."""
     memory_frozen_for: str | None = None
+    cpu_frozen_containers: tuple[str, ...] | None = None
+    """The only ones whose CPU requests it divides by; None = those of all."""
+    memory_frozen_containers: tuple[str, ...] | None = None
     hpa_targets: tuple[UtilizationTarget, ...] = ()
     """The shares of requests that its autoscalers want in use; empty = not known, or there are none."""
     stop_shrinking_seconds: float | None = None

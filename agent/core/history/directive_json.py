@@ -131,6 +131,14 @@ def _workload_to_json(one: WorkloadDirective) -> dict[str, object]:
         "leftAloneFor": one.left_alone_for,
         "cpuFrozenFor": one.cpu_frozen_for,
         "memoryFrozenFor": one.memory_frozen_for,
+        **{
+            key: list(names)
+            for key, names in (
+                ("cpuFrozenContainers", one.cpu_frozen_containers),
+                ("memoryFrozenContainers", one.memory_frozen_containers),
+            )
+            if names is not None
+        },
         **({"hpaTargets": [_target_to_json(target) for target in one.hpa_targets]} if one.hpa_targets else {}),
         "stopShrinkingSeconds": one.stop_shrinking_seconds,
         "replicas": one.replicas,
@@ -205,6 +213,9 @@ def _restraints(value: object, left_out: _LeftOut) -> tuple[Mapping[str, object]
         left_alone_for=restraint("leftAloneFor"),
         cpu_frozen_for=restraint("cpuFrozenFor"),
         memory_frozen_for=restraint("memoryFrozenFor"),
+        # Which they are is a relief: what is not understood of it holds all.
+        cpu_frozen_containers=left_out.unless(lambda: _names(body, "cpuFrozenContainers"), None),
+        memory_frozen_containers=left_out.unless(lambda: _names(body, "memoryFrozenContainers"), None),
         stop_shrinking_seconds=left_out.unless(lambda: _seconds_or_none(body, "stopShrinkingSeconds", ""), None),
         stop_shrinking_for=left_out.unless(lambda: _text_or_none(body, "stopShrinkingFor", ""), None),
         autoscaler=None if body.get("autoscaler") is None else _autoscaler(body["autoscaler"], left_out),
@@ -316,6 +327,15 @@ def _hours(body: Mapping[str, object], key: str) -> tuple[int | None, ...]:
     if not isinstance(value, list) or len(value) not in (0, HOURS):
         _refuse(key, value, f"a list of {HOURS} or none")
     return tuple(_amount_or_none(item, key) for item in value)
+
+
+def _names(body: Mapping[str, object], key: str) -> tuple[str, ...] | None:
+    value = body.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, list) or not 0 < len(value) <= MOST_CONTAINERS:
+        _refuse(key, value, f"a list of 1 to {MOST_CONTAINERS} names")
+    return tuple(_text({key: name}, key, "") for name in value)
 
 
 def _text(body: Mapping[str, object], key: str, place: str, longest: int = LONGEST_TEXT) -> str:

@@ -249,6 +249,9 @@ class AppliesBody(Body, kw_only=True):
     """The share that is enforced no more, as its pods fared worse than the others; null = none."""
     share_taken_back_for: str | None = None
     """In what they did."""
+    cpu_frozen_containers: list[str] | None = None
+    """The only ones whose CPU is frozen; null = all are, where it is."""
+    memory_frozen_containers: list[str] | None = None
     profile: list[BoundBody] = msgspec.field(default_factory=list)
     """The webhook's settings that its profile is about, as they are in force: key, value, ``profile document`` or
     ``setting``; empty = the default profile."""

@@ -293,8 +293,14 @@ class Questions:
             share=applying.share(workload, rules),
             share_taken_back=told.share_taken_back,
             share_taken_back_for=told.share_taken_back_for,
+            cpu_frozen_containers=_listed(told.cpu_frozen_containers),
+            memory_frozen_containers=_listed(told.memory_frozen_containers),
             profile=list(applying.profile()),
         )
+
+
+def _listed(names: Sequence[str] | None) -> list[str] | None:
+    return None if names is None else list(names)
 
 
 def _key(seen: WorkloadSeen) -> tuple[str, str, str]:

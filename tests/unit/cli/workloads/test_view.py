@@ -61,6 +61,9 @@ def test_policy_tells_what_the_profile_sets_and_what_wins_over_it() -> None:
 def test_what_an_hpas_target_means_after_the_change_stands_below_what_it_holds() -> None:
     found = workload(cpu_frozen_for="HorizontalPodAutoscaler shop/web")
     found.hpa_advice = ["HorizontalPodAutoscaler shop/web: 70 % of 500m CPU is 350m; at 300m the equal target is 117 %"]
+    of_app = workload(memory_frozen_for="HPA", memory_frozen_containers=["app"])
+    assert list(notes(of_app)) == ["memory of app is not changed: HPA scales on it"]
+    assert rows(memory_frozen_for="HPA", memory_frozen_containers=["app"])["memory"] == "of app frozen HPA"
     assert list(notes(found)) == [
         "CPU is not changed: HorizontalPodAutoscaler shop/web scales on it",
         *found.hpa_advice,

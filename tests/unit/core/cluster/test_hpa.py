@@ -12,6 +12,7 @@ from agent.core.cluster.hpa import (
     frozen_axes,
     frozen_resources,
     is_whole_workload_left,
+    merged_axes,
     moved_target,
     utilization_targets,
 )
@@ -44,6 +45,26 @@ def test_the_axes_say_who_froze_them() -> None:
     assert frozen_axes("hpa", []) == FrozenAxes()
 
 
+def test_a_containers_metric_freezes_that_container_only() -> None:
+    app, proxy = (HpaMetric(type="ContainerResource", resource="cpu", container=name) for name in ("app", "proxy"))
+    both = frozen_axes("hpa", [proxy, app])
+    assert both == FrozenAxes(cpu_for="hpa", cpu_containers=("app", "proxy"))
+    assert [both.holds(Resource.CPU, name) for name in ("app", "log", "")] == [True, False, True]
+    assert not both.holds(Resource.MEMORY, "app")
+    assert frozen_axes("hpa", [app, HpaMetric(type="Resource", resource="cpu")]) == FrozenAxes(cpu_for="hpa")
+    assert frozen_axes("hpa", [HpaMetric(type="ContainerResource", resource="cpu")]) == FrozenAxes(cpu_for="hpa")
+
+
+def test_several_autoscalers_freeze_together() -> None:
+    app, log = (FrozenAxes(cpu_for=name, cpu_containers=(name,)) for name in ("app", "log"))
+    memory = FrozenAxes(memory_for="memory")
+    assert merged_axes([]) == FrozenAxes()
+    assert merged_axes([log, app, memory]) == FrozenAxes(
+        cpu_for="log", cpu_containers=("app", "log"), memory_for="memory"
+    )
+    assert merged_axes([app, FrozenAxes(cpu_for="all")]) == FrozenAxes(cpu_for="app")
+
+
 def test_targets_are_those_that_are_shares_of_requests() -> None:
     app = HpaMetric(type="ContainerResource", resource="cpu", target_percent=60, container="app")
     metrics = [
@@ -64,6 +85,9 @@ def test_targets_are_those_that_are_shares_of_requests() -> None:
         (FrozenAxes(), True, False),
         (FrozenAxes(cpu_for="hpa"), True, False),
         (FrozenAxes(cpu_for="hpa", memory_for="hpa"), True, True),
+        (FrozenAxes(cpu_for="hpa", cpu_containers=("app",), memory_for="hpa"), True, False),
+        (FrozenAxes(cpu_for="hpa", memory_for="hpa", memory_containers=("app",)), True, False),
+        (FrozenAxes(cpu_for="hpa", cpu_containers=("app",)), False, True),
         (FrozenAxes(), False, False),
         (FrozenAxes(memory_for="hpa"), False, True),
     ],

@@ -54,6 +54,8 @@ workloads = st.builds(
     left_alone_for=st.none() | texts,
     cpu_frozen_for=st.none() | texts,
     memory_frozen_for=st.none() | texts,
+    cpu_frozen_containers=st.none() | st.lists(texts, min_size=1, max_size=3).map(tuple),
+    memory_frozen_containers=st.none() | st.lists(texts, min_size=1, max_size=3).map(tuple),
     hpa_targets=st.lists(
         st.builds(
             UtilizationTarget,
@@ -314,3 +316,16 @@ def test_targets_of_autoscalers_are_told_and_what_is_wrong_of_them_is_left_out()
     one = WorkloadDirective(workload=Workload(**NAMED), hpa_targets=targets)
     written: Any = directives_to_json(Directives(etag="e", workloads=(one,)))
     assert written["workloads"][0]["hpaTargets"] == whole
+
+
+@pytest.mark.parametrize("bad", [[], "app", ["app", 7], [""], ["app"] * (MOST_CONTAINERS + 1)])
+def test_which_containers_are_frozen_holds_all_of_them_where_it_is_not_understood(bad: Any) -> None:
+    (one,) = directives_from_json(of_workload(cpuFrozenFor="HPA", cpuFrozenContainers=["app"]), etag="e").workloads
+    assert (one.cpu_frozen_containers, one.memory_frozen_containers) == (("app",), None)
+    written: Any = directives_to_json(Directives(etag="e", workloads=(one,)))
+    assert written["workloads"][0]["cpuFrozenContainers"] == ["app"]
+    assert "memoryFrozenContainers" not in written["workloads"][0]
+
+    found = directives_from_json(of_workload(cpuFrozenFor="HPA", cpuFrozenContainers=bad), etag="e")
+    assert (found.workloads[0].cpu_frozen_for, found.workloads[0].cpu_frozen_containers) == ("HPA", None)
+    assert found.left_out == 1

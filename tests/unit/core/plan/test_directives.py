@@ -41,6 +41,21 @@ def test_both_axes_frozen_reserve_the_pod_and_one_does_not() -> None:
     assert directed(alone).reserved(WEB) is Reserved.VPA
 
 
+def test_a_container_whose_requests_an_hpa_divides_by_leaves_the_pod_free() -> None:
+    fields: dict[str, Any] = {"cpu_frozen_containers": ("app",), "memory_frozen_containers": ("app", "proxy")}
+    told = directed(directive(cpu_frozen_for=HPA, memory_frozen_for=HPA, **fields))
+    assert (told.reserved(WEB), told.frozen(WEB)) == (None, frozenset(Resource))
+    axes = told.frozen_axes(WEB)
+    assert [(axes.holds(resource, "app"), axes.holds(resource, "proxy")) for resource in Resource] == [
+        (True, False),
+        (True, True),
+    ]
+    assert told.sentences(WEB) == (
+        f"CPU requests of app kept: {HPA} scales by them",
+        f"memory requests of app, proxy kept: {HPA} scales by them",
+    )
+
+
 def test_the_targets_of_autoscalers_are_those_of_the_workload() -> None:
     target = UtilizationTarget(holder=HPA, resource=Resource.CPU, percent=70)
     told = directed(directive(cpu_frozen_for=HPA, hpa_targets=(target,)))

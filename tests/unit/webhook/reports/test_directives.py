@@ -223,6 +223,7 @@ def test_the_etag_changes_with_anything_that_changes_what_is_done() -> None:
 
     changed(Room(Facts(axes={WEB: FrozenAxes(cpu_for="HPA")})))
     changed(Room(Facts(axes={WEB: FrozenAxes(memory_for="HPA")})))
+    changed(Room(Facts(axes={WEB: FrozenAxes(cpu_for="HPA", cpu_containers=("app",))})))
     target = UtilizationTarget(holder="HPA", resource=Resource.CPU, percent=70)
     changed(Room(Facts(targets={WEB: (target,)})))
     changed(Room(Facts(targets={WEB: (replace(target, percent=71),)})))
