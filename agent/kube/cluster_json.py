@@ -18,7 +18,9 @@ from agent.core.cluster.hpa import (
     TARGET_TYPES,
     UTILIZATION,
     HpaMetric,
+    UtilizationTarget,
     frozen_axes,
+    utilization_targets,
 )
 from agent.core.cluster.pod import CPU, MEMORY, RUNNING, OwnerReference, Pod, TopOwner
 from agent.core.cluster.versions import RESIZE, parse_version
@@ -45,6 +47,8 @@ from agent.kube.vpa_json import recommenders_of, vpa_from_json
 _MILLIS_PER_UNIT: Final = 1000
 _WINDOWS: Final = "windows"
 NOT_UNDERSTOOD: Final = "not understood"
+_ALWAYS: Final = "Always"
+"""restartPolicy of an init container that is a sidecar."""
 VPA_OFF: Final = "Off"
 """updateMode of a VerticalPodAutoscaler that only advises."""
 _METRIC_KEYS: Final = {
@@ -54,7 +58,7 @@ _METRIC_KEYS: Final = {
     "Object": "object",
     "External": "external",
 }
-_USUAL_METRICS: Final = (HpaMetric(type=RESOURCE_METRIC, resource=CPU, target_type=UTILIZATION),)
+_USUAL_METRICS: Final = (HpaMetric(type=RESOURCE_METRIC, resource=CPU, target_type=UTILIZATION, target_percent=80),)
 """What the API server puts where none are stated: CPU at 80 %."""
 
 
@@ -66,6 +70,8 @@ class Autoscaler:
     """A namespace = which of its workloads is not understood, so it may be any."""
     frozen: FrozenAxes
     """Both axes where the metrics or the target are not understood."""
+    targets: tuple[UtilizationTarget, ...] = ()
+    """Those that are shares of requests, as far as they are stated."""
     fault: str | None = None
     """What is not understood; None = all is."""
 
@@ -199,6 +205,7 @@ def _written_containers(spec: Reader, pod: Pod) -> tuple[WrittenContainer, ...]:
                     cpu_request_millicores=cpu,
                     memory_request_bytes=memory,
                     memory_limit_bytes=limit,
+                    is_init=key == "initContainers" and container.text("restartPolicy") != _ALWAYS,
                 )
             )
     return tuple(sorted(written, key=lambda container: container.name))
@@ -258,7 +265,8 @@ def autoscaler_from_json(document: object) -> Autoscaler:
     except ConvertError as error:
         doubted = f"{named} ({NOT_UNDERSTOOD})"
         return Autoscaler(target=target, frozen=FrozenAxes(cpu_for=doubted, memory_for=doubted), fault=str(error))
-    return Autoscaler(target=target, frozen=frozen_axes(named, metrics))
+    targets = utilization_targets(named, metrics)
+    return Autoscaler(target=target, frozen=frozen_axes(named, metrics), targets=targets)
 
 
 def vertical_autoscaler_from_json(document: object, *, takes_own: bool = False) -> VerticalAutoscaler:
@@ -379,4 +387,11 @@ def _metric(entry: Reader) -> HpaMetric:
         return HpaMetric(type=kind, resource=source.text("name"), target_type=target_type)
     if target_type not in TARGET_TYPES:
         raise target.error("type", target_type, ", ".join(TARGET_TYPES))
-    return HpaMetric(type=kind, resource=source.required_text("name"), target_type=target_type)
+    percent = target.whole("averageUtilization") if target_type == UTILIZATION else None
+    return HpaMetric(
+        type=kind,
+        resource=source.required_text("name"),
+        target_type=target_type,
+        target_percent=percent if percent is not None and percent > 0 else None,
+        container=source.text("container") if kind == CONTAINER_RESOURCE_METRIC else None,
+    )

@@ -200,8 +200,11 @@ class Agent:
             raise ControlError(f"why: {error}") from error
         chosen = {identity.cgroup_path for identity in found}
         statuses = watch.observer.statuses(unit for unit in units if unit.identity.cgroup_path in chosen)
+        pods = {identity.pod_uid for identity in found if identity.pod_uid is not None}
+        beside = (unit for unit in units if unit.identity.pod_uid in pods and unit.identity.cgroup_path not in chosen)
         told = watch.decider.explain(
             statuses,
+            beside=watch.observer.statuses(beside),
             trail_seconds=float(seconds),
             minutes_of=watch.observer.minutes_of,
             notes=watch.notes.sentences(),

@@ -212,8 +212,13 @@ def test_an_hpa_freezes_what_it_divides_by(
     name = f"HorizontalPodAutoscaler {namespace}/scaler"
     web = Workload(namespace=namespace, kind="Rollout", name="web")
     assert facts.frozen(web) == FrozenAxes(
-        cpu_for=name if "cpu" in frozen else None, memory_for=name if "memory" in frozen else None
+        cpu_for=name if "cpu" in frozen else None,
+        memory_for=name if "memory" in frozen else None,
+        cpu_containers=("app",) if metrics and "containerResource" in metrics[0] else None,
     )
+    shares = [metric for metric in metrics if metric not in (VALUE, EXTERNAL)]
+    # Where none are stated the server puts CPU at 80 %.
+    assert [target.percent for target in facts.hpa_targets(web)] == ([60] * len(shares) if metrics else [80])
     cluster.admin.delete(f"/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers/seen")
     told(facts, lambda: facts.frozen(seen) == FrozenAxes(), "the removed autoscaler is gone")
 

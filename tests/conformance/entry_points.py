@@ -17,7 +17,6 @@ from types import FrameType
 from typing import Final
 
 UNREACHED: Final[Mapping[str, str]] = {
-    "agent.core.cluster.hpa:moved_target": "a later part moves an autoscaler's target with the request",
     "agent.core.numbers.histogram:Histograms.references": "checkpoints are read; nothing of Plimsoll writes them",
     "agent.core.recommender.cruise.peak:merge_series": "the agent merges minutes as they come, see tests of cruise",
     "agent.core.recommender.cruise.peak:predict_peak": "the policy's rule for one series; test_policy compares them",

@@ -13,6 +13,7 @@ from agent.core.admission.answer import AdmissionOutcome
 from agent.core.admission.options import AdmissionSettings
 from agent.core.autoscalers.vpa_orders import VpaOrders
 from agent.core.cluster.facts import ClusterRules, FrozenAxes, NodeAmounts, PodPlace, WrittenContainer
+from agent.core.cluster.hpa import UtilizationTarget
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Pod, TopOwner
 from agent.core.cluster.workload import Workload, with_top_owner
@@ -93,6 +94,7 @@ class Facts(ClusterFacts):
     namespaces: dict[str, Namespace] = field(default_factory=lambda: {"shop": Namespace(name="shop")})
     told: ClusterRules = field(default_factory=ClusterRules)
     axes: FrozenAxes = field(default_factory=FrozenAxes)
+    targets: tuple[UtilizationTarget, ...] = ()
     vpa: str | None = None
     nodes: tuple[str, ...] = ("node-a", "node-b")
     tainted: frozenset[str] = frozenset()
@@ -141,6 +143,9 @@ class Facts(ClusterFacts):
 
     def frozen(self, workload: Workload) -> FrozenAxes:
         return self.axes
+
+    def hpa_targets(self, workload: Workload) -> tuple[UtilizationTarget, ...]:
+        return self.targets
 
     def vpa_orders(self, workload: Workload) -> VpaOrders | None:
         return self.vpas.get(workload)

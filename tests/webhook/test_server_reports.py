@@ -5,14 +5,17 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from agent.core.autoscalers.vpa_orders import VpaSurroundings, vpa_orders
-from agent.core.cluster.facts import ClusterRule, ClusterRules, FrozenAxes
+from agent.core.cluster.facts import ClusterRule, ClusterRules, FrozenAxes, WrittenContainer
+from agent.core.cluster.hpa import UtilizationTarget
 from agent.core.cluster.node import Namespace
+from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
 from agent.settings.webhook_sections import AccessSettings
 from agent.webhook.http.routes import Call, HttpAnswer
@@ -337,6 +340,27 @@ def test_a_question_that_is_not_understood(whole: Stack, query: dict[str, str]) 
     assert answer.status == 400
     assert "is not allowed; allowed: " in said(answer)["error"]
     assert results(whole, "malformed", "questions") == 1
+
+
+def test_a_workload_tells_what_its_hpas_target_means_after_the_change(whole: Stack) -> None:
+    names = {"namespace": "shop", "kind": "Deployment", "name": "web"}
+    written = (
+        WrittenContainer(name="app", cpu_request_millicores=120),
+        WrittenContainer(name="proxy", cpu_request_millicores=30),
+        WrittenContainer(name="setup", cpu_request_millicores=900, is_init=True),
+    )
+    whole.facts.places["uid-0"] = replace(place(0), containers=written)
+    whole.report(packed(report_body(row_body(0))), **GZIP)
+    whole.follow()
+    path = "/v1/workloads/shop/Deployment/web"
+    assert said(whole.ask(path, names=names))["hpaAdvice"] == []
+    target = UtilizationTarget(holder="HPA", resource=Resource.CPU, percent=50)
+    whole.facts.targets = (target, replace(target, percent=80, container="app"))
+    assert said(whole.ask(path, names=names))["hpaAdvice"] == [
+        # 50 x 150 / 90 = 83.3, and 80 x 120 / 60 = 160
+        "HPA: 50 % of 150m CPU of 2 containers is 75m; at 90m the equal target is 83 %",
+        "HPA: 80 % of 120m CPU of app is 96m; at 60m the equal target is 160 %",
+    ]
 
 
 NAMES = {"namespace": "shop", "kind": "Deployment", "name": "web"}

@@ -203,7 +203,12 @@ def _admission(pod: Pod, body: WorkloadBody, settings: AdmissionSettings, now: f
         replace(pod, annotations=_enforced(pod.annotations)),
         facts=AdmissionFacts(
             namespace=Namespace(name=pod.namespace, annotations=_enforced(applies.annotations)),
-            frozen=FrozenAxes(cpu_for=applies.cpu_frozen_for, memory_for=applies.memory_frozen_for),
+            frozen=FrozenAxes(
+                cpu_for=applies.cpu_frozen_for,
+                memory_for=applies.memory_frozen_for,
+                cpu_containers=_names(applies.cpu_frozen_containers),
+                memory_containers=_names(applies.memory_frozen_containers),
+            ),
             left_alone_for=applies.left_alone_for,
             pause_reason=applies.pause.value,
             rule=_enforced(rule),
@@ -212,6 +217,10 @@ def _admission(pod: Pod, body: WorkloadBody, settings: AdmissionSettings, now: f
         settings=settings,
         now_unix_seconds=now,
     )
+
+
+def _names(containers: list[str] | None) -> tuple[str, ...] | None:
+    return None if containers is None else tuple(containers)
 
 
 def _enforced(annotations: Mapping[str, str]) -> dict[str, str]:

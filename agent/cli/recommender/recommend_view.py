@@ -388,7 +388,7 @@ def _legend(node: Recommendations, glyphs: Glyphs, width: int) -> list[Line]:
 
 
 def _advice_lines(node: Recommendations) -> list[Line]:
-    """Return what the first containers' runtimes are advised, a line each, and how many more there are."""
+    """Return the first sentences about runtimes and HPAs, a line each, and how many more there are."""
     told = [(called(item.identity), sentence) for item in node.items for sentence in item.runtime_advice]
     lines: list[Line] = [
         (Span("runtime ", Tone.DIM), Span(f"{harmless(name)}: {harmless(sentence)}"))
@@ -396,6 +396,10 @@ def _advice_lines(node: Recommendations) -> list[Line]:
     ]
     if len(told) > _ADVICE:
         lines.append((Span(f"runtime {len(told) - _ADVICE} more: plimsoll why NAME/CONTAINER", Tone.DIM),))
+    scaled = list(dict.fromkeys(sentence for item in node.items for sentence in item.hpa_advice))
+    lines += [(Span("HPA ", Tone.DIM), Span(harmless(sentence))) for sentence in scaled[:_ADVICE]]
+    if len(scaled) > _ADVICE:
+        lines.append((Span(f"HPA {len(scaled) - _ADVICE} more: plimsoll why NAME/CONTAINER", Tone.DIM),))
     return lines
 
 

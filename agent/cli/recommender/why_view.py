@@ -50,6 +50,7 @@ def page_lines(item: Why, page: Page, *, with_chart: bool) -> list[Line]:
         quality_lines(item.quality, page),
         *(_step_lines(item, side, page) for side in SIDES),
         _runtime_lines(item, page),
+        _hpa_lines(item, page),
         acted_lines(item, page),
         _change_lines(item, page),
         _note_lines(item, page),
@@ -191,6 +192,15 @@ def _runtime_lines(item: Why, page: Page) -> list[Line]:
         return []
     lines: list[Line] = [(Span("RUNTIME", Tone.TITLE), Span(f"  {harmless(runtime_words(profile))}", Tone.DIM))]
     for sentence in item.recommendation.runtime_advice:
+        lines += hanging((Span("  "),), sentence, page)
+    return lines
+
+
+def _hpa_lines(item: Why, page: Page) -> list[Line]:
+    """Return what its autoscalers' targets mean if the request is changed."""
+    sentences = item.recommendation.hpa_advice
+    lines: list[Line] = [(Span("HPA", Tone.TITLE),)] if sentences else []
+    for sentence in sentences:
         lines += hanging((Span("  "),), sentence, page)
     return lines
 

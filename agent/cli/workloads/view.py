@@ -135,9 +135,14 @@ def notes(workload: WorkloadBody) -> Iterator[str]:
         yield f"the cluster is paused ({applies.pause.source}): {applies.pause.value}"
     if applies.left_alone_for is not None:
         yield f"left alone: {applies.left_alone_for} sets its requests"
-    for axis, holder in (("CPU", applies.cpu_frozen_for), ("memory", applies.memory_frozen_for)):
+    for axis, holder, containers in (
+        ("CPU", applies.cpu_frozen_for, applies.cpu_frozen_containers),
+        ("memory", applies.memory_frozen_for, applies.memory_frozen_containers),
+    ):
         if holder is not None:
-            yield f"{axis} is not changed: {holder} scales on it"
+            whose = "" if containers is None else f" of {', '.join(containers)}"
+            yield f"{axis}{whose} is not changed: {holder} scales on it"
+    yield from workload.hpa_advice
     if applies.share_taken_back is not None:
         why = applies.share_taken_back_for or "its pods fared worse than the others"
         yield f"the enforced share of {applies.share_taken_back} is taken back: {why}; order another share to go on"
@@ -335,8 +340,8 @@ def _policy_lines(workload: WorkloadBody) -> Iterator[Line]:
             ("" if number else "profile", f"{one.name} {one.value}", one.source)
             for number, one in enumerate(applies.profile)
         ),
-        ("HPA", *_held("CPU", applies.cpu_frozen_for)),
-        ("", *_held("memory", applies.memory_frozen_for)),
+        ("HPA", *_held("CPU", applies.cpu_frozen_for, applies.cpu_frozen_containers)),
+        ("", *_held("memory", applies.memory_frozen_for, applies.memory_frozen_containers)),
         ("VPA", "left alone" if applies.left_alone_for else "none", applies.left_alone_for or ""),
         ("running", "not known" if applies.replicas is None else counted(applies.replicas, "pod"), ""),
     ]
@@ -352,5 +357,8 @@ def _policy_lines(workload: WorkloadBody) -> Iterator[Line]:
     yield (Span("  a pod's own annotations win over mode, policy and bounds", Tone.DIM),)
 
 
-def _held(axis: str, holder: str | None) -> tuple[str, str]:
-    return (f"{axis} frozen", holder) if holder is not None else (f"{axis} free", "")
+def _held(axis: str, holder: str | None, containers: Sequence[str] | None) -> tuple[str, str]:
+    if holder is None:
+        return f"{axis} free", ""
+    whose = "" if containers is None else f" of {', '.join(containers)}"
+    return f"{axis}{whose} frozen", holder

@@ -84,7 +84,7 @@ def with_boost(
     tries: tuple[StartupBoost, ...] = (order,)
     if not order.is_request_kept and not order.is_limit_kept:
         tries = (order, replace(order, is_request_kept=True))
-    if Resource.CPU in rules.held or (rules.is_daemon and not rules.grows_daemons):
+    if Resource.CPU in rules.held or rules.frozen.cpu_for is not None or (rules.is_daemon and not rules.grows_daemons):
         tries = tuple(one for one in tries if one.is_request_kept)
         fault = _left_words(rules)
     for one in tries:
@@ -132,6 +132,8 @@ def _why_not(pod: Pod, facts: AdmissionFacts, rules: SizingRules) -> str | None:
 def _left_words(rules: SizingRules) -> str:
     """Return why requests stay as they are."""
     held = rules.held.get(Resource.CPU)
+    if held is None and rules.frozen.cpu_for is not None:
+        held = (Left.HPA, rules.frozen.cpu_for)
     return LEFT_WORDS[Left.DAEMON_SET] if held is None else f"{LEFT_WORDS[held[0]]} ({held[1]})"
 
 

@@ -296,6 +296,7 @@ def _rules(
         only_raises=orders.mode is Mode.PROTECT,
         grows_daemons=settings.plan.daemon_set_growth is DaemonSetGrowth.FITS,
         held=_held(pod, facts, settings, is_guaranteed=is_guaranteed),
+        frozen=facts.frozen,
         allowed={resource: allowed_for(resource, facts.limit_ranges, facts.quotas) for resource in Resource}
         if facts.limit_ranges or facts.quotas
         else {},
@@ -314,14 +315,15 @@ def _limit_rule(policy: PolicyName, settings: AdmissionSettings) -> LimitRule:
 def _held(
     pod: Pod, facts: AdmissionFacts, settings: AdmissionSettings, *, is_guaranteed: bool
 ) -> dict[Resource, tuple[Left, str]]:
-    """Return the resources that are left as a whole, and for whom."""
+    """Return the resources that are left in all containers, and for whom."""
     held: dict[Resource, tuple[Left, str]] = {}
     controlled = settings.bounds.controlled_resources
-    for resource, frozen_for, other in (
-        (Resource.CPU, facts.frozen.cpu_for, ControlledResources.MEMORY),
-        (Resource.MEMORY, facts.frozen.memory_for, ControlledResources.CPU),
+    frozen = facts.frozen
+    for resource, frozen_for, containers, other in (
+        (Resource.CPU, frozen.cpu_for, frozen.cpu_containers, ControlledResources.MEMORY),
+        (Resource.MEMORY, frozen.memory_for, frozen.memory_containers, ControlledResources.CPU),
     ):
-        if frozen_for is not None:
+        if frozen_for is not None and containers is None:
             held[resource] = (Left.HPA, frozen_for)
         elif controlled is other or (resource is Resource.MEMORY and not settings.plan.memory_applied):
             held[resource] = (Left.NOT_APPLIED, "")
@@ -367,7 +369,11 @@ def _size(drafts: Sequence[Draft], rules: SizingRules, orders: Orders, settings:
 
 
 def _rules_for(container: str, rules: SizingRules, orders: Orders, settings: AdmissionSettings) -> SizingRules:
-    """Return the rules for one container: those of its pod, unless something is ordered for it alone."""
+    """Return the rules for one container: those of its pod, unless something holds for it alone."""
+    frozen = rules.frozen
+    for resource, frozen_for in ((Resource.CPU, frozen.cpu_for), (Resource.MEMORY, frozen.memory_for)):
+        if frozen_for is not None and resource not in rules.held and frozen.holds(resource, container):
+            rules = replace(rules, held={**rules.held, resource: (Left.HPA, frozen_for)})
     policy = orders.container_policies.of(container)
     if policy is NO_POLICY:
         return rules

@@ -14,6 +14,7 @@ from agent.core.admission.answer import Left, Note
 from agent.core.admission.estimate import Estimate, EstimateSource
 from agent.core.admission.limit_ranges import ANYTHING, Allowed
 from agent.core.admission.options import AdmissionOptions
+from agent.core.cluster.facts import FrozenAxes
 from agent.core.cluster.pod import Container
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.runtime_profile import RuntimeProfile
@@ -103,6 +104,8 @@ class SizingRules:
     """DaemonSet pods are sized by the history of their node, or of nodes alike."""
     held: Mapping[Resource, tuple[Left, str]] = field(default_factory=dict)
     """Resources that are left as a whole, why and by whom."""
+    frozen: FrozenAxes = field(default_factory=FrozenAxes)
+    """Whose requests an HPA divides by; of a resource whose requests all count ``held`` says it."""
     allowed: Mapping[Resource, Allowed] = field(default_factory=dict)
     only_raises: bool = False
     """Mode protect: nothing becomes less than it came with, no limit is taken off, and none set for the first time."""

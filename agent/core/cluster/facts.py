@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
 
 
@@ -18,6 +19,16 @@ class FrozenAxes:
     cpu_for: str | None = None
     """``HorizontalPodAutoscaler shop/web``; None = CPU is free."""
     memory_for: str | None = None
+    cpu_containers: tuple[str, ...] | None = None
+    """The only containers whose CPU requests it divides by, by name; None = those of all."""
+    memory_containers: tuple[str, ...] | None = None
+
+    def holds(self, resource: Resource, container: str) -> bool:
+        """Return whether the request of a container stays; an empty name stands for the pod's own."""
+        is_cpu = resource is Resource.CPU
+        holder = self.cpu_for if is_cpu else self.memory_for
+        containers = self.cpu_containers if is_cpu else self.memory_containers
+        return holder is not None and (containers is None or not container or container in containers)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +122,8 @@ class WrittenContainer:
     cpu_request_millicores: int | None = None
     memory_request_bytes: int | None = None
     memory_limit_bytes: int | None = None
+    is_init: bool = False
+    """It ends before the others begin: no sidecar."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -85,6 +85,8 @@ class Belonging:
     pod_created_unix_seconds: float | None = field(default=None, metadata=LATER)
     runtime: RuntimeProfile | None = field(default=None, metadata=LATER)
     """What its language runtime takes of memory by its own flags; None = not known."""
+    has_pod_level_requests: bool = field(default=False, metadata=LATER)
+    """Its pod states requests of its own."""
 
 
 def belonging(identity: UnitIdentity, index: PodIndex) -> Belonging:
@@ -103,6 +105,7 @@ def belonging(identity: UnitIdentity, index: PodIndex) -> Belonging:
         image_hash=None if container is None else container.image_hash,
         pod_created_unix_seconds=pod.created_unix_seconds,
         runtime=None if container is None else container.runtime,
+        has_pod_level_requests=pod.has_pod_level_requests,
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from agent.core.cluster.hpa import UtilizationTarget
 from agent.core.cluster.workload import Workload
 
 DIRECTIVES_VERSION: Final = 1
@@ -57,6 +58,11 @@ class WorkloadDirective:
     cpu_frozen_for: str | None = None
     """``HorizontalPodAutoscaler shop/web`` that scales on CPU requests."""
     memory_frozen_for: str | None = None
+    cpu_frozen_containers: tuple[str, ...] | None = None
+    """The only ones whose CPU requests it divides by; None = those of all."""
+    memory_frozen_containers: tuple[str, ...] | None = None
+    hpa_targets: tuple[UtilizationTarget, ...] = ()
+    """The shares of requests that its autoscalers want in use; empty = not known, or there are none."""
     stop_shrinking_seconds: float | None = None
     """From now on; after an out-of-memory kill anywhere. None = it may shrink."""
     replicas: int | None = None

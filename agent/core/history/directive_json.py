@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NoReturn, TypeVar
 
+from agent.core.cluster.hpa import UtilizationTarget
+from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
 from agent.core.history.directive import (
     HOURS,
@@ -26,6 +28,10 @@ MOST_WORKLOADS: Final = 5000
 """Of one node, which has some hundred pods; of more only those that are restrained are kept."""
 MOST_CONTAINERS: Final = 200
 """Of one workload."""
+MOST_TARGETS: Final = 20
+"""Of the autoscalers of one workload."""
+LARGEST_PERCENT: Final = (1 << 31) - 1
+"""Of a target: the API's int32."""
 LONGEST_TEXT: Final = 1024
 """Characters of a name or reason; API names have 253 at most."""
 LONGEST_ETAG: Final = 128
@@ -125,6 +131,15 @@ def _workload_to_json(one: WorkloadDirective) -> dict[str, object]:
         "leftAloneFor": one.left_alone_for,
         "cpuFrozenFor": one.cpu_frozen_for,
         "memoryFrozenFor": one.memory_frozen_for,
+        **{
+            key: list(names)
+            for key, names in (
+                ("cpuFrozenContainers", one.cpu_frozen_containers),
+                ("memoryFrozenContainers", one.memory_frozen_containers),
+            )
+            if names is not None
+        },
+        **({"hpaTargets": [_target_to_json(target) for target in one.hpa_targets]} if one.hpa_targets else {}),
         "stopShrinkingSeconds": one.stop_shrinking_seconds,
         "replicas": one.replicas,
         "containers": [
@@ -139,6 +154,11 @@ def _workload_to_json(one: WorkloadDirective) -> dict[str, object]:
             for container in one.containers
         ],
     }
+
+
+def _target_to_json(one: UtilizationTarget) -> dict[str, object]:
+    whose = {} if one.container is None else {"container": one.container}
+    return {"holder": one.holder, "resource": one.resource.value, "percent": one.percent, **whose}
 
 
 def _autoscaler_to_json(one: AutoscalerDirective) -> dict[str, object]:
@@ -193,6 +213,9 @@ def _restraints(value: object, left_out: _LeftOut) -> tuple[Mapping[str, object]
         left_alone_for=restraint("leftAloneFor"),
         cpu_frozen_for=restraint("cpuFrozenFor"),
         memory_frozen_for=restraint("memoryFrozenFor"),
+        # Which they are is a relief: what is not understood of it holds all.
+        cpu_frozen_containers=left_out.unless(lambda: _names(body, "cpuFrozenContainers"), None),
+        memory_frozen_containers=left_out.unless(lambda: _names(body, "memoryFrozenContainers"), None),
         stop_shrinking_seconds=left_out.unless(lambda: _seconds_or_none(body, "stopShrinkingSeconds", ""), None),
         stop_shrinking_for=left_out.unless(lambda: _text_or_none(body, "stopShrinkingFor", ""), None),
         autoscaler=None if body.get("autoscaler") is None else _autoscaler(body["autoscaler"], left_out),
@@ -233,16 +256,41 @@ def is_restraint(one: WorkloadDirective) -> bool:
 
 
 def _with_figures(one: WorkloadDirective, body: Mapping[str, object], left_out: _LeftOut) -> WorkloadDirective:
-    """Add what is known of its size: replicas, and what the other nodes saw of its containers."""
-    given = body.get("containers")
-    items: list[object] = given if isinstance(given, list) else []
-    left_out.count += max(0, len(items) - MOST_CONTAINERS) + (given is not None and not isinstance(given, list))
-    read = [_container(item, left_out) for item in items[:MOST_CONTAINERS]]
+    """Add what is known of its size: replicas, its autoscalers' targets, and what the other nodes saw."""
+    read = [_container(item, left_out) for item in _listed(body.get("containers"), MOST_CONTAINERS, left_out)]
+    targets = [_target(item, left_out) for item in _listed(body.get("hpaTargets"), MOST_TARGETS, left_out)]
     return replace(
         one,
         replicas=left_out.unless(lambda: _amount_or_none(body.get("replicas"), ""), None),
+        hpa_targets=tuple(target for target in targets if target is not None),
         containers=tuple(container for container in read if container is not None),
     )
+
+
+def _listed(given: object, most: int, left_out: _LeftOut) -> list[object]:
+    """Return the first items of a list; what is too much or no list counts as left out."""
+    items: list[object] = given if isinstance(given, list) else []
+    left_out.count += max(0, len(items) - most) + (given is not None and not isinstance(given, list))
+    return items[:most]
+
+
+def _target(value: object, left_out: _LeftOut) -> UtilizationTarget | None:
+    try:
+        body = _object(value, "hpaTargets")
+        resource, percent = body.get("resource"), body.get("percent")
+        if not isinstance(resource, str) or resource not in list(Resource):
+            _refuse("hpaTargets.resource", resource, " or ".join(Resource))
+        if isinstance(percent, bool) or not isinstance(percent, int) or not 1 <= percent <= LARGEST_PERCENT:
+            _refuse("hpaTargets.percent", percent, f"a whole number from 1 to {LARGEST_PERCENT}")
+        return UtilizationTarget(
+            holder=_text(body, "holder", "hpaTargets"),
+            resource=Resource(resource),
+            percent=percent,
+            container=_text_or_none(body, "container", "hpaTargets"),
+        )
+    except DirectiveTextError:
+        left_out.count += 1
+        return None
 
 
 def _container(value: object, left_out: _LeftOut) -> ContainerDirective | None:
@@ -279,6 +327,15 @@ def _hours(body: Mapping[str, object], key: str) -> tuple[int | None, ...]:
     if not isinstance(value, list) or len(value) not in (0, HOURS):
         _refuse(key, value, f"a list of {HOURS} or none")
     return tuple(_amount_or_none(item, key) for item in value)
+
+
+def _names(body: Mapping[str, object], key: str) -> tuple[str, ...] | None:
+    value = body.get(key)
+    if value is None:
+        return None
+    if not isinstance(value, list) or not 0 < len(value) <= MOST_CONTAINERS:
+        _refuse(key, value, f"a list of 1 to {MOST_CONTAINERS} names")
+    return tuple(_text({key: name}, key, "") for name in value)
 
 
 def _text(body: Mapping[str, object], key: str, place: str, longest: int = LONGEST_TEXT) -> str:

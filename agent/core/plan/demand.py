@@ -216,6 +216,9 @@ class PodDemand:
     is_cpu_frozen: bool = False
     """An HPA scales on CPU: its CPU requests count as they stand."""
     is_memory_frozen: bool = False
+    cpu_frozen_containers: tuple[str, ...] | None = None
+    """The only containers that this is about; None = all, and the pod's own budget."""
+    memory_frozen_containers: tuple[str, ...] | None = None
     boost: GivenBoost | None = None
     """More CPU that it was given for its start and still has; None = none."""
     is_shrink_barred: bool = False

@@ -121,7 +121,7 @@ def demands(
             is_namespace_known=pod.namespace not in state.unknown_namespaces,
             by_cluster=directed.reserved(workload, orders.share_in_force),
         )
-        frozen = directed.frozen(workload)
+        frozen = directed.frozen_axes(workload)
         shared_limit_bytes = _most_limit_bytes(state, orders, settings.bounds, "")
         containers = tuple(
             _container_demand(
@@ -151,8 +151,10 @@ def demands(
                 orders=orders,
                 reserved=reserved,
                 containers=containers,
-                is_cpu_frozen=Resource.CPU in frozen,
-                is_memory_frozen=Resource.MEMORY in frozen,
+                is_cpu_frozen=frozen.cpu_for is not None,
+                is_memory_frozen=frozen.memory_for is not None,
+                cpu_frozen_containers=frozen.cpu_containers,
+                memory_frozen_containers=frozen.memory_containers,
                 boost=standing_boost(pod),
                 is_shrink_barred=barred(workload) or directed.is_shrink_barred(workload) or workload.kind in RUN_KINDS,
                 waits=NO_WAITS if orders.windows is None else waits[orders.windows],

@@ -16,6 +16,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from agent.core.cluster.facts import FrozenAxes
+from agent.core.cluster.hpa import UtilizationTarget, is_whole_workload_left
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
 from agent.core.history.directive import AutoscalerDirective, ContainerDirective, Directives, WorkloadDirective
@@ -28,6 +30,7 @@ STALE_SECONDS: Final = 86_400.0
 """Unsaid for longer, directives are old: it is told, and nothing is enforced any more on their word alone."""
 PEAKS_BELIEVED_SECONDS: Final = 7 * 86_400.0
 _NO_ORDERS: Final[Mapping[str, str]] = {}
+_NOTHING_FROZEN: Final = FrozenAxes()
 _WORSE: Final = "its pods fared worse than the others"
 _RESIZING: Final = frozenset(str(mode) for mode in Mode if mode.resizes)
 
@@ -100,7 +103,7 @@ class Directed:
         taken_back = self.share_taken_back(workload)
         if share is not None and taken_back is not None and taken_back.concerns(share):
             return Reserved.SHARE_TAKEN_BACK
-        has_both = directive.cpu_frozen_for is not None and directive.memory_frozen_for is not None
+        has_both = is_whole_workload_left(self.frozen_axes(workload), freezes_axes=True)
         return Reserved.HPA if has_both else None
 
     def share_taken_back(self, workload: Workload) -> TakenBack | None:
@@ -111,12 +114,26 @@ class Directed:
         return TakenBack(share=directive.share_taken_back, reason=directive.share_taken_back_for or _WORSE)
 
     def frozen(self, workload: Workload) -> frozenset[Resource]:
-        """Return the resources whose requests an HPA divides by."""
+        """Return the resources whose requests an HPA divides by, be it those of some containers only."""
+        axes = self.frozen_axes(workload)
+        return frozenset(resource for resource in Resource if axes.holds(resource, ""))
+
+    def frozen_axes(self, workload: Workload) -> FrozenAxes:
+        """Return whose requests an HPA divides by."""
         directive = self.by_workload.get(workload)
         if directive is None:
-            return frozenset()
-        axes = ((Resource.CPU, directive.cpu_frozen_for), (Resource.MEMORY, directive.memory_frozen_for))
-        return frozenset(resource for resource, owner in axes if owner is not None)
+            return _NOTHING_FROZEN
+        return FrozenAxes(
+            cpu_for=directive.cpu_frozen_for,
+            memory_for=directive.memory_frozen_for,
+            cpu_containers=directive.cpu_frozen_containers,
+            memory_containers=directive.memory_frozen_containers,
+        )
+
+    def hpa_targets(self, workload: Workload) -> tuple[UtilizationTarget, ...]:
+        """Return the shares of requests that autoscalers of a workload want in use; empty = none is known."""
+        directive = self.by_workload.get(workload)
+        return () if directive is None else directive.hpa_targets
 
     def shrink_barred_seconds(self, workload: Workload) -> float | None:
         """Return for how much longer a workload may only grow, after a kill somewhere; None = it may shrink."""
@@ -153,8 +170,13 @@ class Directed:
         taken_back = self.share_taken_back(workload)
         if taken_back is not None:
             sentences.append(f"the enforced share of {taken_back.share} is taken back: {taken_back.reason}")
-        frozen = {"CPU": directive.cpu_frozen_for, "memory": directive.memory_frozen_for}
-        sentences += [f"{name} requests kept: {owner} scales by them" for name, owner in frozen.items() if owner]
+        for name, owner, containers in (
+            ("CPU", directive.cpu_frozen_for, directive.cpu_frozen_containers),
+            ("memory", directive.memory_frozen_for, directive.memory_frozen_containers),
+        ):
+            if owner is not None:
+                whose = "" if containers is None else f" of {', '.join(containers)}"
+                sentences.append(f"{name} requests{whose} kept: {owner} scales by them")
         left_seconds = self.shrink_barred_seconds(workload)
         if left_seconds is not None:
             why = directive.stop_shrinking_for or "an out-of-memory kill on some node"

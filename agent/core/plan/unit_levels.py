@@ -60,8 +60,12 @@ def _side(reading: _Reading, resource: Resource, edges: Edges, stated: StatedSid
     entry, _, _, fixed = reading
     demand = entry.demand
     is_cpu = resource is Resource.CPU
+    frozen = demand.cpu_frozen_containers if is_cpu else demand.memory_frozen_containers
     if fixed is None and (demand.is_cpu_frozen if is_cpu else demand.is_memory_frozen):
-        fixed = Kept.HPA
+        if frozen is None or stated.is_pod_level:
+            fixed = Kept.HPA
+    else:
+        frozen = None
     is_restart_allowed = demand.orders.is_restart_allowed
     demands = demand.containers
     policies = demand.orders.container_policies
@@ -103,6 +107,8 @@ def _side(reading: _Reading, resource: Resource, edges: Edges, stated: StatedSid
             continue
         if fixed is not None:
             unit.fixed = fixed
+        elif frozen is not None and name in frozen:
+            unit.fixed = Kept.HPA
         elif not policy.sizes(resource):
             unit.fixed = Kept.NOT_APPLIED
         elif restarts and not is_restart_allowed:

@@ -155,6 +155,8 @@ class Recommendation:
     """What its language runtime takes of memory by its own flags; None = not known."""
     runtime_advice: tuple[str, ...] = field(default=(), metadata=LATER)
     """Which of those flags are wasteful, and what would be better; for people, who alone set them."""
+    hpa_advice: tuple[str, ...] = field(default=(), metadata=LATER)
+    """What the utilisation targets of its autoscalers mean if the request is changed; for people, as above."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

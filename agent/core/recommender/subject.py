@@ -50,6 +50,8 @@ class Subject:
     """Out-of-memory kills remembered."""
     pod_containers: int = 1
     """Containers of its pod, itself included."""
+    has_pod_level_requests: bool = False
+    """Its pod states requests of its own."""
     wants_whole_cores: bool = False
     """The pod asks by annotation for whole CPU cores for this container."""
     container_kind: ContainerKind | None = None

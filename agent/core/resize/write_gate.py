@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Final
 
+from agent.core.cluster.facts import FrozenAxes
 from agent.core.cluster.pod import CPU, MEMORY, Container, ContainerKind, Pod
 from agent.core.cluster.qos import computed_qos_class, pod_qos_class
 from agent.core.cluster.resource import Resource
@@ -56,6 +57,7 @@ class Spared(StrEnum):
 
 Refusal = Reserved | Kept | Spared
 
+_NOTHING_FROZEN: Final = FrozenAxes()
 _EVICTIONS: Final = frozenset({WriteAction.EVICT_CPU, WriteAction.EVICT_MEMORY, WriteAction.EVICT_OOM})
 _RESIZES: Final = {Resource.CPU: WriteAction.RESIZE_CPU, Resource.MEMORY: WriteAction.RESIZE_MEMORY}
 _OF_MEMORY: Final = frozenset({WriteAction.RESIZE_MEMORY, WriteAction.EVICT_MEMORY, WriteAction.EVICT_OOM})
@@ -126,13 +128,13 @@ def may_resize(
     memory_in_use_bytes: Mapping[str, int],
     is_paused: bool = False,
     is_put_back: bool = False,
-    frozen: frozenset[Resource] = frozenset(),
+    frozen: FrozenAxes = _NOTHING_FROZEN,
 ) -> Refusal | None:
     """Return why a step may not be sent; None = it may. It is sent as a whole or not at all.
 
     ``memory_in_use_bytes`` is memory.current by container, read just now, under the empty name of the whole pod; where
     it is missing a limit is not lowered. What takes back what was done before (``is_put_back``) is no growth, whoever
-    must not grow, and may change ``frozen`` resources, whose requests an HPA divides by.
+    must not grow, and may change what is ``frozen``, as an HPA divides by it.
     """
     for resource in Resource:
         changes = [change for change in step.changes if change.resource is resource]
@@ -149,7 +151,7 @@ def may_resize(
         )
         if refusal is not None:
             return refusal
-        if resource in frozen and not is_put_back:
+        if not is_put_back and any(frozen.holds(resource, change.container) for change in changes):
             return Kept.HPA
     if step.ref.uid != pod.uid or any(stated(pod, change) != change.before for change in step.changes):
         return Spared.POD_CHANGED

@@ -21,6 +21,7 @@ from agent.core.orders.profile import profile_notes
 from agent.core.plan.directives import NOTHING_TOLD, Directed
 from agent.core.recommender.credit import Credit
 from agent.core.recommender.explanation import Explanation, Explanations, Trail
+from agent.core.recommender.hpa_advice import with_hpa_advice
 from agent.core.recommender.recommendation import Recommendation, Recommendations
 from agent.core.recommender.recommender import Reasoned, explain, recommend
 from agent.core.recommender.subject import Conditions, Subject
@@ -90,6 +91,19 @@ class Decider:
     ) -> Recommendations:
         """Recommend for all units but pause containers."""
         subjects = self.subjects((status for status in statuses if is_sized(status.identity)), borne)
+        return Recommendations(
+            taken_unix_seconds=self._learner.clock.wall_now(),
+            source=self._source,
+            node=self._node,
+            policy=self._policy,
+            min_span_seconds=self._conditions.min_span_seconds,
+            max_age_seconds=self._conditions.max_age_seconds,
+            items=tuple(with_hpa_advice(self._answers(subjects), subjects, self._directed().hpa_targets)),
+            notes=tuple(notes),
+        )
+
+    def _answers(self, subjects: Sequence[Subject]) -> list[Recommendation]:
+        """Recommend for subjects, in their order."""
         now, conditions = self._learner.clock.now(), self._conditions_now()
         groups: dict[UnitSizing, list[int]] = {}
         before: UnitSizing | None = None
@@ -110,16 +124,7 @@ class Decider:
                     options=sizing.bounds,
                 )
             answers.update(zip(indices, items, strict=True))
-        return Recommendations(
-            taken_unix_seconds=self._learner.clock.wall_now(),
-            source=self._source,
-            node=self._node,
-            policy=self._policy,
-            min_span_seconds=self._conditions.min_span_seconds,
-            max_age_seconds=self._conditions.max_age_seconds,
-            items=tuple(answers[index] for index in range(len(subjects))),
-            notes=tuple(notes),
-        )
+        return [answers[index] for index in range(len(subjects))]
 
     def explain(
         self,
@@ -128,6 +133,7 @@ class Decider:
         trail_seconds: float = 0.0,
         minutes_of: Callable[[UnitStatus], RingRows] | None = None,
         notes: Sequence[str] = (),
+        beside: Sequence[UnitStatus] = (),
     ) -> Explanations:
         """Report everything behind the recommendation of each of some units.
 
@@ -135,11 +141,13 @@ class Decider:
             trail_seconds: How far back the picture of usage goes; 0 = none is asked for.
             minutes_of: Gives a unit's minute rows of the rings: waiting is kept there only.
             notes: What is degraded, one sentence each.
+            beside: The other units of the same pods: what an HPA divides by is the sum of a pod's requests.
         """
         now = self._learner.clock.now()
         kills = self._learner.history.kills()
         items = []
-        for status, subject in zip(statuses, self.subjects(statuses), strict=True):
+        subjects = self.subjects(statuses)
+        for status, subject in zip(statuses, subjects, strict=True):
             sizing = self._sizing_of(subject.identity)
             with self._learner.lock:
                 reasoned = explain(
@@ -155,7 +163,14 @@ class Decider:
             own = tuple(kill for row, kill in kills if row == subject.row)
             explanation = self._explanation(status, reasoned, minutes, own, trail, notes)
             items.append(replace(explanation, quality=self._quality_of(subject.row)))
-        return Explanations(items=tuple(items))
+        others = self.subjects(beside)
+        answers = [*(item.recommendation for item in items), *self._answers(others)]
+        advised = with_hpa_advice(answers, [*subjects, *others], self._directed().hpa_targets)
+        return Explanations(
+            items=tuple(
+                replace(item, recommendation=answer) for item, answer in zip(items, advised[: len(items)], strict=True)
+            )
+        )
 
     def _sizing_of(self, identity: UnitIdentity) -> UnitSizing:
         orders = self._orders_of(identity)
@@ -196,6 +211,7 @@ class Decider:
                     history_span_seconds=since(first[place.row], now) if count else 0.0,
                     oom_kills=kills.get(place.row, 0),
                     pod_containers=place.belonging.pod_containers,
+                    has_pod_level_requests=place.belonging.has_pod_level_requests,
                     wants_whole_cores=place.belonging.wants_whole_cores,
                     container_kind=place.belonging.container_kind,
                     pod_itself=borne.get(status.identity.cgroup_path),

@@ -19,7 +19,7 @@ from agent.core.recommender.recommendation import Recommendations
 from agent.core.recommender.unit_names import chosen_by
 from agent.node.history.clock import HistoryClock
 from agent.node.history.file import HistoryFile
-from agent.node.history.learner import Learner, NamedPods
+from agent.node.history.learner import Learner, NamedPods, is_sized
 from agent.node.history.quality import QualityKeeper
 from agent.node.recommender.decider import Decider
 from agent.node.sampling.heartbeat import SweepHeartbeat
@@ -124,6 +124,16 @@ class StillNode:
         found = chosen_by(name, known, workload_of=lambda identity: self._learner.place_of(identity).belonging.workload)
         chosen = {identity.cgroup_path for identity in found}
         statuses = self._observer.statuses(unit for unit in self._units.all() if unit.identity.cgroup_path in chosen)
+        pods = {identity.pod_uid for identity in found if identity.pod_uid is not None}
+        beside = (
+            unit
+            for unit in self._units.all()
+            if unit.identity.pod_uid in pods and unit.identity.cgroup_path not in chosen
+        )
         return self._decider.explain(
-            statuses, trail_seconds=trail_seconds, minutes_of=self._observer.minutes_of, notes=self._notes
+            statuses,
+            trail_seconds=trail_seconds,
+            minutes_of=self._observer.minutes_of,
+            notes=self._notes,
+            beside=self._observer.statuses(unit for unit in beside if is_sized(unit.identity)),
         )

@@ -166,7 +166,7 @@ class StepSender:
             memory_in_use_bytes=parts.memory_in_use(pod),
             is_paused=action is not Action.RESTORE and parts.holds.is_paused(wall_now),
             is_put_back=action is not Action.RESIZE,
-            frozen=directed.frozen(workload),
+            frozen=directed.frozen_axes(workload),
         )
 
     def _shortage(self, step: PlanStep, action: Action) -> str | None:

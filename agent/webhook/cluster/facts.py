@@ -24,6 +24,7 @@ from agent.core.cluster.facts import (
     Quota,
     WrittenContainer,
 )
+from agent.core.cluster.hpa import UtilizationTarget, merged_axes
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Pod, TopOwner
 from agent.core.cluster.versions import parse_version, resize_supported
@@ -266,11 +267,11 @@ class ClusterFacts:
 
     def frozen(self, workload: Workload) -> FrozenAxes:
         """Return the requests that HPAs of a workload divide by; both where one is not understood."""
-        axes = [one.frozen for one in self._hpas.find_for(workload)]
-        return FrozenAxes(
-            cpu_for=next((one.cpu_for for one in axes if one.cpu_for is not None), None),
-            memory_for=next((one.memory_for for one in axes if one.memory_for is not None), None),
-        )
+        return merged_axes(one.frozen for one in self._hpas.find_for(workload))
+
+    def hpa_targets(self, workload: Workload) -> tuple[UtilizationTarget, ...]:
+        """Return the shares of requests that HPAs of a workload want in use."""
+        return tuple(target for one in self._hpas.find(workload) for target in one.targets)
 
     def left_alone_for(self, workload: Workload) -> str | None:
         """Name the VerticalPodAutoscaler by which others change a workload's pods or may; None = there is none."""

@@ -249,6 +249,9 @@ class AppliesBody(Body, kw_only=True):
     """The share that is enforced no more, as its pods fared worse than the others; null = none."""
     share_taken_back_for: str | None = None
     """In what they did."""
+    cpu_frozen_containers: list[str] | None = None
+    """The only ones whose CPU is frozen; null = all are, where it is."""
+    memory_frozen_containers: list[str] | None = None
     profile: list[BoundBody] = msgspec.field(default_factory=list)
     """The webhook's settings that its profile is about, as they are in force: key, value, ``profile document`` or
     ``setting``; empty = the default profile."""
@@ -297,6 +300,8 @@ class WorkloadBody(Body, kw_only=True):
     """Why no container has statistics; null = nothing is wrong."""
     share: ShareBody | None = None
     """null = all of its pods are enforced, or none, or no node has told of it lately."""
+    hpa_advice: list[str] = msgspec.field(default_factory=list)
+    """What its autoscalers' targets mean if the requests of its pods' template become those of the advice."""
 
 
 class WorkloadLineBody(Body, kw_only=True):

@@ -15,6 +15,7 @@ import msgspec
 
 from agent.core.admission.estimate import Estimate, NoEstimate
 from agent.core.cluster.facts import ClusterRules
+from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import RUN_KINDS, Workload
 from agent.core.history.directive import WorkloadDirective
 from agent.core.history.hour_peaks import HourPeak
@@ -24,6 +25,7 @@ from agent.core.history.share_groups import GroupFare
 from agent.core.history.start_figures import LearntStart
 from agent.core.orders.guard_options import GuardOptions
 from agent.core.orders.policy_options import PolicyName
+from agent.core.recommender.hpa_advice import RequestChange, hpa_advice
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.webhook.cluster.facts import ClusterFacts
 from agent.webhook.http.access import Access
@@ -216,7 +218,31 @@ class Questions:
             statistics_fault=statistics_fault,
             share=self._share(workload),
         )
+        body.hpa_advice = self._hpa_advice(workload, body.containers)
         return HttpAnswer(body=msgspec.json.encode(body))
+
+    def _hpa_advice(self, workload: Workload, containers: Sequence[ContainerBody]) -> list[str]:
+        targets = self._parts.facts.hpa_targets(workload)
+        advice = {container.container: container.advice for container in containers}
+        written = [one for one in self._parts.facts.written(workload).values() if not one.is_init] if targets else []
+        cpu, memory = [], []
+        for one in written:
+            its = advice.get(one.name)
+            cpu.append(
+                RequestChange(
+                    container=one.name,
+                    stated=one.cpu_request_millicores,
+                    recommended=None if its is None else its.cpu_request_millicores,
+                )
+            )
+            memory.append(
+                RequestChange(
+                    container=one.name,
+                    stated=one.memory_request_bytes,
+                    recommended=None if its is None else its.memory_request_bytes,
+                )
+            )
+        return [*hpa_advice(targets, Resource.CPU, cpu), *hpa_advice(targets, Resource.MEMORY, memory)]
 
     def _share(self, workload: Workload) -> ShareBody | None:
         found = self._parts.shares(workload)
@@ -267,8 +293,14 @@ class Questions:
             share=applying.share(workload, rules),
             share_taken_back=told.share_taken_back,
             share_taken_back_for=told.share_taken_back_for,
+            cpu_frozen_containers=_listed(told.cpu_frozen_containers),
+            memory_frozen_containers=_listed(told.memory_frozen_containers),
             profile=list(applying.profile()),
         )
+
+
+def _listed(names: Sequence[str] | None) -> list[str] | None:
+    return None if names is None else list(names)
 
 
 def _key(seen: WorkloadSeen) -> tuple[str, str, str]:

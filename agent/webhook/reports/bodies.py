@@ -285,6 +285,16 @@ class AutoscalerDirectiveBody(Body, kw_only=True):
     startup_boost: str | None = None
 
 
+class HpaTargetBody(Body, kw_only=True):
+    """The share of requests that an autoscaler wants in use."""
+
+    holder: str
+    resource: str
+    percent: int
+    container: str | None = None
+    """Whose request it divides by; null = those of all containers of a pod."""
+
+
 class WorkloadDirectiveBody(Body, kw_only=True):
     """What holds for one workload on the node."""
 
@@ -301,6 +311,9 @@ class WorkloadDirectiveBody(Body, kw_only=True):
     left_alone_for: str | None = None
     cpu_frozen_for: str | None = None
     memory_frozen_for: str | None = None
+    cpu_frozen_containers: list[str] | None = None
+    memory_frozen_containers: list[str] | None = None
+    hpa_targets: list[HpaTargetBody] | None = None
     stop_shrinking_seconds: float | None = None
     stop_shrinking_for: str | None = None
     replicas: int | None = None

@@ -20,7 +20,7 @@ from agent.core.cluster.facts import ClusterRules, FrozenAxes
 from agent.core.cluster.hpa import is_whole_workload_left
 from agent.core.cluster.workload import Workload
 from agent.core.history.directive import AutoscalerDirective, ContainerDirective, Directives, WorkloadDirective
-from agent.core.history.directive_json import LONGEST_TEXT, MOST_CONTAINERS, MOST_WORKLOADS
+from agent.core.history.directive_json import LONGEST_TEXT, MOST_CONTAINERS, MOST_TARGETS, MOST_WORKLOADS
 from agent.core.history.workload_setback import WorkloadSetback
 from agent.core.orders import annotations as names
 from agent.core.orders.cluster_rules import rule_of
@@ -150,6 +150,9 @@ class Director:
             left_alone_for=_clipped(self._facts.left_alone_for(workload)),
             cpu_frozen_for=_clipped(frozen.cpu_for),
             memory_frozen_for=_clipped(frozen.memory_for),
+            cpu_frozen_containers=_bounded_names(frozen.cpu_containers),
+            memory_frozen_containers=_bounded_names(frozen.memory_containers),
+            hpa_targets=self._facts.hpa_targets(workload)[:MOST_TARGETS],
             stop_shrinking_seconds=None if end is None else end - now_unix_seconds,
             stop_shrinking_for=_clipped(stopped_for),
             share_taken_back=None if taken_back is None else _clipped(taken_back.share),
@@ -224,6 +227,11 @@ def _up(amount: int | None) -> int | None:
 
 def _clipped(text: str | None) -> str | None:
     return text[:LONGEST_TEXT] if text else None
+
+
+def _bounded_names(names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Return names of containers; too many stand for all."""
+    return None if names is None or len(names) > MOST_CONTAINERS else names
 
 
 def _digest(directives: Directives, ends: list[float | None]) -> str:

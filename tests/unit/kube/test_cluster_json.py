@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from agent.core.cluster.facts import FrozenAxes, PodPlace
+from agent.core.cluster.hpa import UtilizationTarget
+from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
 from agent.core.history.rollup import NodeClass
 from agent.kube.cluster_json import (
@@ -81,6 +84,31 @@ def test_an_hpa_freezes_by_the_type_of_its_target() -> None:
     assert hpa(resource("cpu", {"type": "AverageValue"})) == FrozenAxes()
     assert hpa({"type": "Pods", "pods": {"metric": {"name": "cpu"}, "target": {"type": "Value"}}}) == FrozenAxes()
     assert hpa(metrics=[]) == FrozenAxes()
+
+
+def test_the_targets_of_an_hpa_are_its_shares_of_requests() -> None:
+    def targets(**spec: Any) -> tuple[UtilizationTarget, ...]:
+        target = {"kind": "Deployment", "name": "web"}
+        return autoscaler_from_json(named(spec={"scaleTargetRef": target, **spec})).targets
+
+    cpu = UtilizationTarget(holder=NAME, resource=Resource.CPU, percent=80)
+    assert targets() == (cpu,)
+    half = {"type": "Utilization", "averageUtilization": 50}
+    app = {"type": "ContainerResource", "containerResource": {"name": "cpu", "container": "app", "target": half}}
+    unstated = resource("memory", {"type": "Utilization"})
+    assert targets(metrics=[resource("cpu", half), app, unstated, resource("cpu", {"averageUtilization": 0})]) == (
+        replace(cpu, percent=50),
+        replace(cpu, percent=50, container="app"),
+    )
+
+
+def test_an_init_container_is_told_from_a_sidecar() -> None:
+    spec = {
+        "containers": [{"name": "app"}],
+        "initContainers": [{"name": "setup"}, {"name": "proxy", "restartPolicy": "Always"}],
+    }
+    found = pod_place_from_json({**pod(), "spec": spec}).containers or ()
+    assert {container.name: container.is_init for container in found} == {"app": False, "proxy": False, "setup": True}
 
 
 @pytest.mark.parametrize(

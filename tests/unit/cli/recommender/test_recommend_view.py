@@ -180,3 +180,19 @@ def test_advice_to_runtimes_stands_below_the_table_as_far_as_there_is_room(told:
         assert advice[0] == "runtime shop/web-0/app: sentence 0"
     if told > shown:
         assert advice[-1] == "runtime 2 more: plimsoll why NAME/CONTAINER"
+
+
+@pytest.mark.parametrize(("told", "shown"), [(0, 0), (1, 1), (7, 6)])
+def test_what_an_hpa_means_stands_below_the_table_once_for_all_replicas(told: int, shown: int) -> None:
+    items = [
+        recommendation(f"web-{index}-{replica}", hpa_advice=(f"HPA {index}: 70 % of 500m",))
+        for index in range(told)
+        for replica in range(2)
+    ]
+    lines = [line_text(line) for line in lines_of(node(recommendation("idle"), *items))]
+    advice = [line for line in lines if line.startswith("HPA ")]
+    assert len(advice) == shown
+    if told:
+        assert advice[0] == "HPA HPA 0: 70 % of 500m"
+    if told > shown:
+        assert advice[-1] == "HPA 2 more: plimsoll why NAME/CONTAINER"

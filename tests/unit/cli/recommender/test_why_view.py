@@ -298,3 +298,11 @@ def test_a_runtime_and_what_its_flags_waste_stand_in_a_section_of_their_own() ->
         "  heap 100MiB of 400MiB limit: -XX:MaxRAMPercentage=70 would fit in 143MiB",
     ]
     assert not [each for each in texts(explanation()) if each.startswith("RUNTIME")]
+
+
+def test_what_an_hpas_target_means_after_the_change_stands_in_a_section_of_its_own() -> None:
+    told = explanation()
+    sentence = "HorizontalPodAutoscaler shop/web: 70 % of 500m CPU is 350m; at 400m the equal target is 88 %"
+    lines = texts(replace(told, recommendation=replace(told.recommendation, hpa_advice=(sentence,))))
+    assert section("HPA", lines) == ["HPA", f"  {sentence}"]
+    assert "HPA" not in texts(told)

@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 
 from agent.cli.text.spans import UNICODE, line_text
-from agent.cli.workloads.view import policy_lines
+from agent.cli.workloads.view import notes, policy_lines
 from agent.webhook.queries.workload_bodies import AppliesBody, BoundBody, FromBody, WorkloadBody
 
 NOWHERE = FromBody(value=None, source="default")
 
 
-def rows(**fields: Any) -> dict[str, str]:
-    """Return label -> the rest of the line."""
+def workload(**fields: Any) -> WorkloadBody:
+    """Return one to which nothing applies but what is given."""
     known: dict[str, Any] = {
         **dict.fromkeys(("mode", "policy", "pause"), NOWHERE),
         **dict.fromkeys(("cpu_frozen_for", "memory_frozen_for", "left_alone_for", "stop_shrinking_seconds")),
         **{"replicas": None, "bounds": [], "annotations": {}, "rules_fault": None},
     }
-    found = WorkloadBody(
+    return WorkloadBody(
         namespace="shop",
         kind="Deployment",
         name="web",
@@ -29,6 +29,11 @@ def rows(**fields: Any) -> dict[str, str]:
         applies=AppliesBody(**{**known, **fields}),
         containers=[],
     )
+
+
+def rows(**fields: Any) -> dict[str, str]:
+    """Return label -> the rest of the line."""
+    found = workload(**fields)
     lines = [line_text(line).split(maxsplit=1) for line in policy_lines(found, width=100, glyphs=UNICODE)]
     return {label: rest.strip() for label, rest in (line for line in lines if len(line) == 2)}
 
@@ -51,3 +56,15 @@ def test_policy_tells_what_the_profile_sets_and_what_wins_over_it() -> None:
     found = rows(profile=[BoundBody(name="cruise.neighbourHours", value="0", source="profile document"), own])
     assert found["profile"] == "cruise.neighbourHours 0 profile document"
     assert found["plan.fitRule"] == "shared setting"
+
+
+def test_what_an_hpas_target_means_after_the_change_stands_below_what_it_holds() -> None:
+    found = workload(cpu_frozen_for="HorizontalPodAutoscaler shop/web")
+    found.hpa_advice = ["HorizontalPodAutoscaler shop/web: 70 % of 500m CPU is 350m; at 300m the equal target is 117 %"]
+    of_app = workload(memory_frozen_for="HPA", memory_frozen_containers=["app"])
+    assert list(notes(of_app)) == ["memory of app is not changed: HPA scales on it"]
+    assert rows(memory_frozen_for="HPA", memory_frozen_containers=["app"])["memory"] == "of app frozen HPA"
+    assert list(notes(found)) == [
+        "CPU is not changed: HorizontalPodAutoscaler shop/web scales on it",
+        *found.hpa_advice,
+    ]

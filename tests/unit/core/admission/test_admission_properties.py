@@ -156,7 +156,14 @@ quotas = st.lists(
     ),
     max_size=1,
 ).map(tuple)
-axes = st.builds(FrozenAxes, cpu_for=st.none() | st.just("hpa"), memory_for=st.none() | st.just("hpa"))
+some = st.none() | st.just(("0", "init0"))
+axes = st.builds(
+    FrozenAxes,
+    cpu_for=st.none() | st.just("hpa"),
+    memory_for=st.none() | st.just("hpa"),
+    cpu_containers=some,
+    memory_containers=some,
+)
 facts = st.builds(
     AdmissionFacts,
     namespace=st.just(SHOP.namespace),
@@ -248,11 +255,11 @@ def test_every_admission_keeps_what_must_hold(
         assert set(was.resources.limits) - set(one.resources.limits) <= {"cpu"}
         if was.name.startswith("init") and was.kind.value == "init":
             assert one == was
-        for name, holder in (("cpu", surroundings.frozen.cpu_for), ("memory", surroundings.frozen.memory_for)):
+        for resource in Resource:
             # A limit for the pod as a whole is asked for by its owner; only it reaches into what an HPA holds.
-            if holder is not None and admission.pod_resources is None:
-                assert one.resources.requests.get(name) == was.resources.requests.get(name)
-                assert one.resources.limits.get(name) == was.resources.limits.get(name)
+            if surroundings.frozen.holds(resource, one.name) and admission.pod_resources is None:
+                assert one.resources.requests.get(resource.value) == was.resources.requests.get(resource.value)
+                assert one.resources.limits.get(resource.value) == was.resources.limits.get(resource.value)
     if surroundings.room is not None:
         room = {"cpu": surroundings.room.cpu_millicores * NANOS_PER_MILLI}
         room["memory"] = surroundings.room.memory_bytes * NANOS_PER_UNIT

@@ -256,6 +256,8 @@ def test_a_request_that_an_hpa_divides_by_stays_and_its_limit_may_rise() -> None
     admission, cpu = boosted("factor 3; limit: keep", app("500m", "1"), facts=frozen)
     assert cpu == (500, 1000)
     assert admission.why.endswith("start not boosted: an HPA scales on it (HorizontalPodAutoscaler shop/web)")
+    of_one = replace(frozen, frozen=replace(frozen.frozen, cpu_containers=("app",)))
+    assert boosted("factor 3; limit: keep", app("500m", "1"), facts=of_one)[0].why == admission.why
 
 
 def test_cpu_that_is_not_controlled_and_pods_with_a_budget_are_not_boosted() -> None:

@@ -341,6 +341,11 @@ def test_a_resource_that_an_hpa_scales_on_is_left_with_its_limit() -> None:
     assert str(admission.containers[0].notes[0]) == "cpu: an HPA scales on it (HorizontalPodAutoscaler shop/web)"
     memory = AdmissionFacts(namespace=SHOP.namespace, frozen=FrozenAxes(memory_for="hpa"))
     assert after(new_pod(BURSTABLE), facts=memory)["requests"] == {CPU: "300m", MEMORY: "300M"}
+    one = FrozenAxes(cpu_for="hpa", cpu_containers=("app",), memory_for="hpa", memory_containers=("proxy",))
+    of_one = AdmissionFacts(namespace=SHOP.namespace, frozen=one)
+    assert after(new_pod(BURSTABLE), facts=of_one)["requests"] == {CPU: "500m", MEMORY: f"{200 * MB}"}
+    other = AdmissionFacts(namespace=SHOP.namespace, frozen=replace(one, cpu_containers=("proxy",)))
+    assert after(new_pod(BURSTABLE), facts=other)["requests"] == {CPU: "300m", MEMORY: f"{200 * MB}"}
     whole = settings(admission=AdmissionOptions(hpa_freezes_axes=False))
     left = admitted(new_pod(BURSTABLE), facts=cpu, settings=whole)
     assert (left.outcome, left.why) == (

@@ -8,10 +8,13 @@ from agent.core.cluster.facts import FrozenAxes
 from agent.core.cluster.hpa import (
     HpaMetric,
     HpaTarget,
+    UtilizationTarget,
     frozen_axes,
     frozen_resources,
     is_whole_workload_left,
+    merged_axes,
     moved_target,
+    utilization_targets,
 )
 from agent.core.cluster.resource import Resource
 
@@ -42,12 +45,49 @@ def test_the_axes_say_who_froze_them() -> None:
     assert frozen_axes("hpa", []) == FrozenAxes()
 
 
+def test_a_containers_metric_freezes_that_container_only() -> None:
+    app, proxy = (HpaMetric(type="ContainerResource", resource="cpu", container=name) for name in ("app", "proxy"))
+    both = frozen_axes("hpa", [proxy, app])
+    assert both == FrozenAxes(cpu_for="hpa", cpu_containers=("app", "proxy"))
+    assert [both.holds(Resource.CPU, name) for name in ("app", "log", "")] == [True, False, True]
+    assert not both.holds(Resource.MEMORY, "app")
+    assert frozen_axes("hpa", [app, HpaMetric(type="Resource", resource="cpu")]) == FrozenAxes(cpu_for="hpa")
+    assert frozen_axes("hpa", [HpaMetric(type="ContainerResource", resource="cpu")]) == FrozenAxes(cpu_for="hpa")
+
+
+def test_several_autoscalers_freeze_together() -> None:
+    app, log = (FrozenAxes(cpu_for=name, cpu_containers=(name,)) for name in ("app", "log"))
+    memory = FrozenAxes(memory_for="memory")
+    assert merged_axes([]) == FrozenAxes()
+    assert merged_axes([log, app, memory]) == FrozenAxes(
+        cpu_for="log", cpu_containers=("app", "log"), memory_for="memory"
+    )
+    assert merged_axes([app, FrozenAxes(cpu_for="all")]) == FrozenAxes(cpu_for="app")
+
+
+def test_targets_are_those_that_are_shares_of_requests() -> None:
+    app = HpaMetric(type="ContainerResource", resource="cpu", target_percent=60, container="app")
+    metrics = [
+        HpaMetric(type="Resource", resource="memory", target_percent=80),
+        HpaMetric(type="Resource", resource="cpu", target_type="AverageValue"),
+        HpaMetric(type="External"),
+        app,
+    ]
+    assert utilization_targets("hpa", metrics) == (
+        UtilizationTarget(holder="hpa", resource=Resource.MEMORY, percent=80),
+        UtilizationTarget(holder="hpa", resource=Resource.CPU, percent=60, container="app"),
+    )
+
+
 @pytest.mark.parametrize(
     ("frozen", "freezes_axes", "is_left"),
     [
         (FrozenAxes(), True, False),
         (FrozenAxes(cpu_for="hpa"), True, False),
         (FrozenAxes(cpu_for="hpa", memory_for="hpa"), True, True),
+        (FrozenAxes(cpu_for="hpa", cpu_containers=("app",), memory_for="hpa"), True, False),
+        (FrozenAxes(cpu_for="hpa", memory_for="hpa", memory_containers=("app",)), True, False),
+        (FrozenAxes(cpu_for="hpa", cpu_containers=("app",)), False, True),
         (FrozenAxes(), False, False),
         (FrozenAxes(memory_for="hpa"), False, True),
     ],
@@ -59,11 +99,11 @@ def test_a_workload_is_left_when_nothing_of_it_is_free(frozen: FrozenAxes, freez
 @pytest.mark.parametrize(
     ("target", "old", "new", "moved"),
     [
-        (50, 1.0, 0.8, HpaTarget(percent=63, is_clamped=False)),  # 62.5, half up
-        (50, 1.0, 0.5, HpaTarget(percent=90, is_clamped=True)),  # 100
-        (45, 1.0, 0.5, HpaTarget(percent=90, is_clamped=False)),
-        (1, 0.01, 100.0, HpaTarget(percent=1, is_clamped=True)),
-        (50, 1e308, 1e-308, HpaTarget(percent=90, is_clamped=True)),  # beyond any float
+        (50, 1.0, 0.8, HpaTarget(percent=63, is_clamped=False, equal_percent=63)),  # 62.5, half up
+        (50, 1.0, 0.5, HpaTarget(percent=90, is_clamped=True, equal_percent=100)),  # 100
+        (45, 1.0, 0.5, HpaTarget(percent=90, is_clamped=False, equal_percent=90)),
+        (1, 0.01, 100.0, HpaTarget(percent=1, is_clamped=True, equal_percent=0)),
+        (50, 1e308, 1e-308, HpaTarget(percent=90, is_clamped=True, equal_percent=1_000_000_000)),  # beyond any float
         (0, 1.0, 1.0, None),
         (50, 0.0, 1.0, None),
         (50, 1.0, 0.0, None),

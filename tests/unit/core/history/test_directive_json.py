@@ -8,13 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.core.cluster.hpa import UtilizationTarget
+from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
 from agent.core.history.directive import AutoscalerDirective, ContainerDirective, Directives, WorkloadDirective
 from agent.core.history.directive_json import (
     LARGEST_AMOUNT,
+    LARGEST_PERCENT,
     LONGEST_ETAG,
     LONGEST_TEXT,
     MOST_CONTAINERS,
+    MOST_TARGETS,
     MOST_WORKLOADS,
     DirectiveTextError,
     directives_from_json,
@@ -50,6 +54,18 @@ workloads = st.builds(
     left_alone_for=st.none() | texts,
     cpu_frozen_for=st.none() | texts,
     memory_frozen_for=st.none() | texts,
+    cpu_frozen_containers=st.none() | st.lists(texts, min_size=1, max_size=3).map(tuple),
+    memory_frozen_containers=st.none() | st.lists(texts, min_size=1, max_size=3).map(tuple),
+    hpa_targets=st.lists(
+        st.builds(
+            UtilizationTarget,
+            holder=texts,
+            resource=st.sampled_from(Resource),
+            percent=st.integers(1, LARGEST_PERCENT),
+            container=st.none() | texts,
+        ),
+        max_size=3,
+    ).map(tuple),
     stop_shrinking_seconds=st.none() | st.floats(0, 1e6),
     replicas=amounts,
     autoscaler=st.none()
@@ -268,3 +284,48 @@ def test_windows_are_told_where_there_are_some() -> None:
     directive = WorkloadDirective(workload=Workload(**NAMED), windows="deny: UTC 0 7 * * * for 1h")
     written = directives_to_json(Directives(etag="e", workloads=(directive,)))
     assert json.loads(json.dumps(written))["workloads"][0]["windows"] == "deny: UTC 0 7 * * * for 1h"
+
+
+def test_targets_of_autoscalers_are_told_and_what_is_wrong_of_them_is_left_out() -> None:
+    target = {"holder": "HorizontalPodAutoscaler shop/web", "resource": "cpu", "percent": 70}
+    whole = [target, {**target, "resource": "memory", "container": "app"}]
+    wrong: list[Any] = [
+        7,
+        {**target, "percent": 0},
+        {**target, "percent": True},
+        {**target, "percent": LARGEST_PERCENT + 1},
+        {**target, "resource": "pods"},
+        {**target, "resource": None},
+        {**target, "holder": ""},
+        {**target, "container": 7},
+    ]
+
+    def read(targets: Any) -> tuple[tuple[UtilizationTarget, ...], int]:
+        found = directives_from_json(of_workload(hpaTargets=targets), etag="e")
+        return found.workloads[0].hpa_targets, found.left_out
+
+    targets, left_out = read([*whole, *wrong])
+    assert [(one.resource, one.percent, one.container) for one in targets] == [
+        (Resource.CPU, 70, None),
+        (Resource.MEMORY, 70, "app"),
+    ]
+    assert left_out == len(wrong)
+    assert read("all") == ((), 1)
+    assert len(read([target] * (MOST_TARGETS + 1))[0]) == MOST_TARGETS
+
+    one = WorkloadDirective(workload=Workload(**NAMED), hpa_targets=targets)
+    written: Any = directives_to_json(Directives(etag="e", workloads=(one,)))
+    assert written["workloads"][0]["hpaTargets"] == whole
+
+
+@pytest.mark.parametrize("bad", [[], "app", ["app", 7], [""], ["app"] * (MOST_CONTAINERS + 1)])
+def test_which_containers_are_frozen_holds_all_of_them_where_it_is_not_understood(bad: Any) -> None:
+    (one,) = directives_from_json(of_workload(cpuFrozenFor="HPA", cpuFrozenContainers=["app"]), etag="e").workloads
+    assert (one.cpu_frozen_containers, one.memory_frozen_containers) == (("app",), None)
+    written: Any = directives_to_json(Directives(etag="e", workloads=(one,)))
+    assert written["workloads"][0]["cpuFrozenContainers"] == ["app"]
+    assert "memoryFrozenContainers" not in written["workloads"][0]
+
+    found = directives_from_json(of_workload(cpuFrozenFor="HPA", cpuFrozenContainers=bad), etag="e")
+    assert (found.workloads[0].cpu_frozen_for, found.workloads[0].cpu_frozen_containers) == ("HPA", None)
+    assert found.left_out == 1

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from agent.core.cluster.hpa import UtilizationTarget
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
 from agent.core.history.directive import AutoscalerDirective
@@ -38,6 +39,27 @@ def test_both_axes_frozen_reserve_the_pod_and_one_does_not() -> None:
     assert (directed(both).reserved(WEB), directed(both).frozen(WEB)) == (Reserved.HPA, frozenset(Resource))
     alone = directive(left_alone_for="VerticalPodAutoscaler shop/web", cpu_frozen_for=HPA, memory_frozen_for=HPA)
     assert directed(alone).reserved(WEB) is Reserved.VPA
+
+
+def test_a_container_whose_requests_an_hpa_divides_by_leaves_the_pod_free() -> None:
+    fields: dict[str, Any] = {"cpu_frozen_containers": ("app",), "memory_frozen_containers": ("app", "proxy")}
+    told = directed(directive(cpu_frozen_for=HPA, memory_frozen_for=HPA, **fields))
+    assert (told.reserved(WEB), told.frozen(WEB)) == (None, frozenset(Resource))
+    axes = told.frozen_axes(WEB)
+    assert [(axes.holds(resource, "app"), axes.holds(resource, "proxy")) for resource in Resource] == [
+        (True, False),
+        (True, True),
+    ]
+    assert told.sentences(WEB) == (
+        f"CPU requests of app kept: {HPA} scales by them",
+        f"memory requests of app, proxy kept: {HPA} scales by them",
+    )
+
+
+def test_the_targets_of_autoscalers_are_those_of_the_workload() -> None:
+    target = UtilizationTarget(holder=HPA, resource=Resource.CPU, percent=70)
+    told = directed(directive(cpu_frozen_for=HPA, hpa_targets=(target,)))
+    assert (told.hpa_targets(WEB), told.hpa_targets(OTHER)) == ((target,), ())
 
 
 def test_a_stop_of_shrinking_ends_by_its_own_time_since_it_was_told() -> None:

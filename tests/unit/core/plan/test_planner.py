@@ -471,6 +471,26 @@ def test_a_resource_that_an_hpa_scales_on_counts_as_it_stands(resource: str, fla
     assert share.final == share.request
 
 
+@pytest.mark.parametrize("resource", ["cpu", "memory"])
+def test_a_resource_of_one_container_that_an_hpa_scales_on_leaves_the_others_free(resource: str) -> None:
+    frozen: dict[str, Any] = {f"is_{resource}_frozen": True, f"{resource}_frozen_containers": ("app",)}
+    both = pod_demand(
+        containers=[container(), container("proxy")],
+        demands=[needs(name, wanted(200), wanted(128 * MIB)) for name in ("app", "proxy")],
+        **frozen,
+    )
+    plan = node(both).plan()
+    changed = {(change.container, change.resource.value) for step in plan.steps for change in step.changes}
+    assert changed == {("app", "cpu"), ("app", "memory"), ("proxy", "cpu"), ("proxy", "memory")} - {("app", resource)}
+    share = cpu_of(plan) if resource == "cpu" else memory_of(plan)
+    assert (share.kept, share.final) == (Kept.HPA, share.request)
+
+
+def test_a_budget_stays_where_an_hpa_scales_on_one_of_its_containers() -> None:
+    one = budgeted(is_cpu_frozen=True, cpu_frozen_containers=("other",))
+    assert budget_of(node(one).plan()).kept is Kept.HPA
+
+
 def test_a_container_that_would_restart_is_left_alone_unless_that_is_allowed() -> None:
     restarting = [container(cpu=100, memory=64 * MIB, restarts_for_cpu=True)]
     assert kept(app("a", 300, containers=restarting)) is Kept.RESTART_POLICY

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from agent.core.cluster.facts import FrozenAxes
 from agent.core.cluster.pod import ContainerKind, PodRef
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.versions import Gates
@@ -131,11 +132,13 @@ def test_a_step_is_held_to_all_that_any_write_is() -> None:
 
 
 def test_an_axis_that_an_hpa_scales_by_is_put_back_but_never_moved() -> None:
-    cpu_alone = frozenset({Resource.CPU})
+    cpu_alone = FrozenAxes(cpu_for="HPA")
     assert resize(cpu(250, 300), frozen=cpu_alone) is Kept.HPA
     assert resize(cpu(250, 300), memory(64, 100), frozen=cpu_alone) is Kept.HPA
     assert resize(memory(64, 100), frozen=cpu_alone) is None
     assert resize(cpu(250, 300), frozen=cpu_alone, is_put_back=True) is None
+    assert resize(cpu(250, 300), frozen=FrozenAxes(cpu_for="HPA", cpu_containers=("app",))) is Kept.HPA
+    assert resize(cpu(250, 300), frozen=FrozenAxes(cpu_for="HPA", cpu_containers=("proxy",))) is None
 
 
 def test_a_step_for_another_state_of_the_pod_is_not_sent() -> None:

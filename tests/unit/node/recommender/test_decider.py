@@ -8,7 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent.core.cluster.unit import UnitKind, UnitResources
+from agent.core.cluster.hpa import UtilizationTarget
+from agent.core.cluster.pod import ContainerKind
+from agent.core.cluster.pod_index import Belonging
+from agent.core.cluster.resource import Resource
+from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.orders.order import Mode, Orders, OrderSource, Ranking
 from agent.core.orders.policy_options import PolicyName
 from agent.core.recommender.credit import Credit
@@ -19,6 +23,7 @@ from agent.node.history.learner import Learner
 from agent.node.recommender.decider import Decider, in_short, to_hours, to_trail
 from agent.node.recommender.evaluation import to_measured
 from agent.settings import ColdFileChoice, MemorySettings, Settings, load_settings
+from tests.directives import directed, directive
 from tests.policy_rows import make_present
 from tests.snapshots import container, memory_window, service
 from tests.unit.node.history.test_learner import BOOT_UNIX_SECONDS, FIRST_MINUTE, MIB, Clocks, Pods, learner, row, unit
@@ -42,7 +47,7 @@ def decider(found: Learner) -> Decider:
 
 
 def status(name: str = "a", **fields: Any) -> UnitStatus:
-    return replace(container(name, "app"), identity=unit(name), **fields)
+    return replace(container(name, "app"), **{"identity": unit(name), **fields})
 
 
 def test_decide_recommends_from_window_and_history(found: Learner) -> None:
@@ -246,6 +251,42 @@ def test_decide_and_explain_ask_for_the_price_of_the_credit_that_the_newest_plan
     (reason,) = (step for step in without.steps if step.what == "no credit for seconds")
     assert reason.note == "the node keeps no room to answer with"
     assert not any("credit" in step.what for step in unsaid.steps)
+
+
+def test_decide_and_explain_tell_what_an_hpas_target_means_for_the_whole_pod() -> None:
+    class TwoContainers(Pods):
+        def belonging(self, identity: UnitIdentity) -> Belonging:
+            return replace(super().belonging(identity), pod_containers=2, container_kind=ContainerKind.REGULAR)
+
+    clocks = Clocks()
+    clocks.monotonic_seconds = (FIRST_MINUTE + 20) * 60.0
+    found = learner(HistoryFile.open(None, max_rows=64), clocks, pods=TwoContainers())
+    found.restore(lambda: False)
+    app, proxy = (
+        replace(unit("a", "shop"), cgroup_path=f"/kubepods/a/{name}", container=name) for name in ("app", "proxy")
+    )
+    for number in range(20):
+        minutes = row(FIRST_MINUTE + number, cpu=100.0, peak=400.0, memory_mib=64)
+        found.learn([(app, minutes), (proxy, minutes)])
+    target = UtilizationTarget(holder="HPA", resource=Resource.CPU, percent=70)
+    made = Decider(
+        settings=SETTINGS,
+        learner=found,
+        node="n1",
+        source="agent",
+        directed=lambda: directed(directive(hpa_targets=(target,))),
+    )
+    resources = UnitResources(cpu_request_millicores=200)
+    both = [status(identity=identity, resources=resources) for identity in (app, proxy)]
+    items = made.decide(both).items
+    assert [item.cpu_millicores.request for item in items] == [400, 400]
+    # 70 x 400 / 800 = 35
+    sentences = ("HPA: 70 % of 400m CPU of 2 containers is 280m; at 800m the equal target is 35 %",)
+    assert [item.hpa_advice for item in items] == [sentences] * 2
+    (told,) = made.explain(both[:1], beside=both[1:]).items
+    assert told.recommendation.hpa_advice == sentences
+    (alone,) = made.explain(both[:1]).items
+    assert alone.recommendation.hpa_advice == ()
 
 
 def test_require_what_learnt_beside_equals_what_was_the_nodes_own(found: Learner) -> None:

@@ -10,6 +10,8 @@ import pytest
 
 from agent.core.autoscalers.vpa_orders import VpaOrders, VpaSurroundings, vpa_orders
 from agent.core.cluster.facts import ClusterRule, ClusterRules, FrozenAxes, PodPlace
+from agent.core.cluster.hpa import UtilizationTarget
+from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
 from agent.core.history.directive import ContainerDirective, WorkloadDirective
 from agent.core.history.directive_json import LONGEST_TEXT, directives_from_json, directives_to_json
@@ -33,6 +35,7 @@ class Facts(ClusterFacts):
     is_complete: bool = True
     places: dict[str, list[Workload]] = field(default_factory=lambda: {"node-a": [WEB, API, WEB]})
     axes: dict[Workload, FrozenAxes] = field(default_factory=dict)
+    targets: dict[Workload, tuple[UtilizationTarget, ...]] = field(default_factory=dict)
     vpas: dict[Workload, VpaOrders] = field(default_factory=dict)
     alone: dict[Workload, str] = field(default_factory=dict)
     known: ClusterRules = field(default_factory=ClusterRules)
@@ -54,6 +57,9 @@ class Facts(ClusterFacts):
 
     def frozen(self, workload: Workload) -> FrozenAxes:
         return self.axes.get(workload, FrozenAxes())
+
+    def hpa_targets(self, workload: Workload) -> tuple[UtilizationTarget, ...]:
+        return self.targets.get(workload, ())
 
     def vpa_orders(self, workload: Workload) -> VpaOrders | None:
         return self.vpas.get(workload)
@@ -217,6 +223,10 @@ def test_the_etag_changes_with_anything_that_changes_what_is_done() -> None:
 
     changed(Room(Facts(axes={WEB: FrozenAxes(cpu_for="HPA")})))
     changed(Room(Facts(axes={WEB: FrozenAxes(memory_for="HPA")})))
+    changed(Room(Facts(axes={WEB: FrozenAxes(cpu_for="HPA", cpu_containers=("app",))})))
+    target = UtilizationTarget(holder="HPA", resource=Resource.CPU, percent=70)
+    changed(Room(Facts(targets={WEB: (target,)})))
+    changed(Room(Facts(targets={WEB: (replace(target, percent=71),)})))
     changed(Room(Facts(alone={WEB: "VPA"})))
     changed(Room(Facts(counts={WEB: 1})))
     changed(Room(Facts(known=ClusterRules(pause_reason="x"))))
