@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from agent.core.cluster.resource import Resource
 from agent.core.numbers.amount_text import amount_text
 from agent.core.orders.order import Ranking
 from agent.core.orders.plan_options import FitRule, PlanOptions
+from agent.core.plan.container_sizing import is_small
 from agent.core.plan.demand import Kept
 from agent.core.plan.entry import PodEntry, Side, Unit
 from agent.core.plan.plan import Eviction, JointSpike
@@ -64,9 +65,12 @@ def evict(
         return []
     gone: list[tuple[PodEntry, int]] = []
     for entry in _candidates(fit.resource, entries, applied):
+        side = entry.side(fit.resource)
+        if not returns_larger(side):
+            side.is_spared = True
+            continue
         entry.evicted_for = fit.resource
         gone.append((entry, lacking))
-        side = entry.side(fit.resource)
         total -= side.total
         literal_total -= side.literal_total
         if side.lasting_spike == spike:
@@ -88,23 +92,24 @@ def is_candidate(entry: PodEntry, applied: Collection[Resource]) -> bool:
 
 
 def _candidates(resource: Resource, entries: Sequence[PodEntry], applied: Collection[Resource]) -> list[PodEntry]:
-    """Return who may go, in order; mark who is spared only because it would come back."""
+    """Return who may go, in order."""
     keyed = []
     for entry in entries:
         side = entry.side(resource)
         key = eviction_order(entry.demand.orders.ranking, side.lasting_spike, entry.name)
-        if key is None or entry.is_evicted or not is_candidate(entry, applied):
-            continue
-        if returns_larger(side):
+        if key is not None and not entry.is_evicted and is_candidate(entry, applied):
             keyed.append((key, entry))
-        else:
-            side.is_spared = True
     return [entry for _, entry in sorted(keyed, key=lambda pair: pair[0])]
 
 
 def returns_larger(side: Side) -> bool:
     """Return whether admission would ask for more than the pod has: only what is stated is admitted, by its peak."""
     return side.admitted > sum(unit.request or 0 for unit in side.units)
+
+
+def _returns_larger_after(side: Side) -> bool:
+    """Return the same of a pod that the plan goes on with: it has what it holds now, or what it is given."""
+    return side.admitted > sum(max(unit.applied, unit.request or 0) for unit in side.units)
 
 
 def share(
@@ -144,10 +149,22 @@ def share(
         if is_interim and left_over < 0:
             _ask(pressed)
             return
-        left = min(left - fit.headroom, left_over)
-        left -= _lift(pressed, left)
-        left -= _fill_up(daemons, left)
-        _foresee(foreseeing, sides, left // 2)
+        held = sum(side.held([unit.final for unit in side.units]) for side in sides)
+        room = _Left(min(left - fit.headroom, left_over), fit.room - held)
+        room = _lift(pressed, room)
+        room = _fill_up(daemons, room)
+        _foresee(foreseeing, sides, min(room) // 2)
+
+
+class _Left(NamedTuple):
+    """What is left to grow into. The two differ where pods hold more than their containers request together.
+
+    Below that growth takes nothing, of what is above the bases less than of what is above the finals. As a part that
+    was granted may become a base, both are kept: the next plan then has as much left as this one.
+    """
+
+    above_bases: int
+    above_finals: int
 
 
 def _claimed(side: Side) -> int:
@@ -218,7 +235,7 @@ def _foresee(foreseeing: Sequence[Side], sides: Sequence[Side], left: int) -> No
             amounts.append(amount)
         return amounts
 
-    level, _ = _highest(foreseeing, raised, left)
+    level, _ = _highest(foreseeing, raised, _Left(left, left))
     for side in foreseeing:
         for unit, amount in zip(side.units, raised(side, level), strict=True):
             unit.foresight = amount - unit.final
@@ -226,20 +243,20 @@ def _foresee(foreseeing: Sequence[Side], sides: Sequence[Side], left: int) -> No
             unit.peak = max(unit.peak, amount)
 
 
-def _lift(pressed: Sequence[Side], left: int) -> int:
-    """Raise who is short now by one common share of what is lacking, the largest that fits; return how much that takes.
+def _lift(pressed: Sequence[Side], left: _Left) -> _Left:
+    """Raise who is short now by one common share of what is lacking, the largest that fits; return what is left then.
 
     Of the room that nobody else has a claim to: a burst moves nobody else. Like any level (``_fill_up``) the share does
     not depend on what was granted before.
     """
-    if left <= 0 or not pressed:
-        return 0
-    level, taken = _highest(pressed, _lifted, left)
+    if min(left) < 0 or not pressed:
+        return left
+    level, rest = _highest(pressed, _lifted, left)
     for side in pressed:
         for unit, amount in zip(side.units, _lifted(side, level), strict=True):
             unit.urgent = amount - unit.final
             unit.final = amount
-    return taken
+    return rest
 
 
 def _ask(pressed: Sequence[Side]) -> None:
@@ -268,33 +285,41 @@ def _lifted(side: Side, level: int) -> list[int]:
     return amounts
 
 
-def _fill_up(daemons: Sequence[Side], left: int) -> int:
+def _fill_up(daemons: Sequence[Side], left: _Left) -> _Left:
     """Raise DaemonSets to one common level, the highest that fits: a share of their bases, then of their spikes.
 
     A level does not depend on what was granted before, so planning again after any part of it was applied gives the
-    same level. What they hold beyond their bases is all that is taken from ``left``.
+    same level. Return what is left then: what they hold beyond their bases is all that is taken.
     """
     growing = [side for side in daemons if any(unit.peak > unit.base and unit.fixed is None for unit in side.units)]
-    if not growing or left <= 0:
-        return 0
-    level, taken = _highest(growing, _at_level, left, most=2 * LEVELS)
+    if not growing or min(left) < 0:
+        return left
+    level, rest = _highest(growing, _at_level, left, most=2 * LEVELS)
     for side in growing:
         for unit, amount in zip(side.units, _at_level(side, level), strict=True):
             unit.final = amount
-    return taken
+    return rest
 
 
 def _highest(
-    sides: Sequence[Side], amounts_at: Callable[[Side, int], list[int]], left: int, *, most: int = LEVELS
-) -> tuple[int, int]:
-    """Find the highest level at which no more is taken than what is left, and what it takes; at 0 nothing is."""
-    before = sum(side.held([unit.final for unit in side.units]) for side in sides)
+    sides: Sequence[Side], amounts_at: Callable[[Side, int], list[int]], left: _Left, *, most: int = LEVELS
+) -> tuple[int, _Left]:
+    """Find the highest level at which no more is taken than what is left, and what is left then; at 0 nothing is."""
+    bases = sum(side.held([unit.base for unit in side.units]) for side in sides)
+    finals = sum(side.held([unit.final for unit in side.units]) for side in sides)
 
-    def taken(level: int) -> int:
-        return sum(side.held(amounts_at(side, level)) for side in sides) - before
+    def rest_at(level: int) -> _Left:
+        above_bases, above_finals = left.above_bases + bases, left.above_finals + finals
+        for side in sides:
+            amounts = amounts_at(side, level)
+            above_finals -= side.held(amounts)
+            above_bases -= side.held(
+                [unit.base + amount - unit.final for unit, amount in zip(side.units, amounts, strict=True)]
+            )
+        return _Left(above_bases, above_finals)
 
-    level = highest_level(taken, left, most=most)
-    return level, taken(level)
+    level = highest_level(lambda level: -min(rest_at(level)), 0, most=most)
+    return level, rest_at(level)
 
 
 def _at_level(side: Side, level: int) -> list[int]:
@@ -334,17 +359,23 @@ def oom_evictions(entries: Sequence[PodEntry], memory: Fit) -> list[Eviction]:
         if not killed or entry.is_evicted or not is_candidate(entry, (Resource.MEMORY,)):
             continue
         short = next(
-            (unit for unit in entry.memory.units if (unit.name in killed or entry.memory.inside) and _is_short(unit)),
+            (
+                unit
+                for unit in entry.memory.units
+                if (unit.name in killed or entry.memory.inside) and _is_short(unit, entry.memory)
+            ),
             None,
         )
-        if short is not None and returns_larger(entry.memory):
+        if short is not None and _returns_larger_after(entry.memory):
             evictions.append(_eviction(entry, short))
     return evictions
 
 
-def _is_short(unit: Unit) -> bool:
+def _is_short(unit: Unit, side: Side) -> bool:
     """Return whether a container lacks what it was seen to need, and will go on lacking it."""
-    if unit.base > unit.applied and unit.kept in _STANDING:
+    # What it lacks beyond a part that it is given may be so little that it will not be asked for.
+    is_rest_small = unit.applied > (unit.request or 0) and is_small(unit.applied, unit.base, unit.edges or side.edges)
+    if unit.base > unit.applied and unit.kept in _STANDING and not is_rest_small:
         return True
     limit, wish = unit.limit_applied, unit.own_limit_wish
     if limit is None or wish is None or wish <= limit:

@@ -69,9 +69,10 @@ def move(entries: Sequence[PodEntry], fit: Fit, room: Room, rules: PlanRules, *,
                 unit.kept = Kept.UPWARD_ONLY
     if stopped is not None:
         return
+    is_shared = any(entry.is_evicted for entry in entries)
     if small:
-        _let_fall(survivors, small, fit)
-    _grant(survivors, fit.resource, room, is_shared=any(entry.is_evicted for entry in entries))
+        _let_fall(survivors, small, fit, is_shared=is_shared)
+    _grant(survivors, fit.resource, room, is_shared=is_shared)
     for entry, side in survivors:
         for unit in side.units:
             if unit.limit is not None:
@@ -190,9 +191,15 @@ def _why_not_rise(entry: PodEntry, unit: Unit, resource: Resource, setting: Sett
     return Kept.IN_FLIGHT if (unit.name, resource, setting) in constraint.rising else constraint.urgent_grow
 
 
-def _let_fall(survivors: Sequence[tuple[PodEntry, Side]], small: list[tuple[Side, Unit]], fit: Fit) -> None:
-    """Make falls that are small, or held calmly, after all where keeping them takes others' room, the largest first."""
-    excess = sum(_held_calmly(side) for _, side in survivors) - fit.room
+def _let_fall(
+    survivors: Sequence[tuple[PodEntry, Side]], small: list[tuple[Side, Unit]], fit: Fit, *, is_shared: bool
+) -> None:
+    """Make falls that are small, or held calmly, after all where keeping them takes others' room, the largest first.
+
+    Shared: a part that is kept for one to whom it would be a small change is its room as well. What was granted of a
+    part before then makes no difference to who falls.
+    """
+    excess = sum(_held_calmly(side, is_shared=is_shared) for _, side in survivors) - fit.room
     if excess <= 0:
         return
     for side, unit in sorted(small, key=lambda pair: pair[1].final - pair[1].applied):
@@ -204,18 +211,20 @@ def _let_fall(survivors: Sequence[tuple[PodEntry, Side]], small: list[tuple[Side
             return
 
 
-def _held_calmly(side: Side) -> int:
+def _held_calmly(side: Side, *, is_shared: bool) -> int:
     """Return what it holds after all steps, without what it is given for being short: that moves nobody else.
 
     Nor does what is given for what other nodes saw. But what is given without a prediction is not taken back as soon as
     that is over.
     """
-    if not side.is_pressed and all(unit.foreseen_base is None for unit in side.units):
+    if not side.is_pressed and not is_shared and all(unit.foreseen_base is None for unit in side.units):
         return side.held_applied()
     amounts = []
     for unit in side.units:
+        is_part_kept = is_shared and unit.kept is Kept.SMALL_CHANGE
+        amount = max(unit.applied, unit.final) if is_part_kept else unit.applied
         given = unit.foresight + (unit.urgent if unit.origin is None else 0)
-        amounts.append(unit.applied - max(0, given + min(unit.applied - unit.final, 0)))
+        amounts.append(amount - max(0, given + min(amount - unit.final, 0)))
     return side.held(amounts)
 
 
@@ -230,6 +239,8 @@ class _Wish(NamedTuple):
     side: Side
     assured: list[int]
     """What each unit has without growing; then, what it has in any case."""
+    reserved: list[int]
+    """The same with what is kept for those that have to wait."""
     lowest: int
     """What the pod holds by that."""
 
@@ -264,21 +275,21 @@ def _grant(survivors: Sequence[tuple[PodEntry, Side]], resource: Resource, room:
         left += side.counted - lowest
         lowest_held[side] = lowest
         if rises:
-            wishing.append(_Wish(entry, side, amounts, lowest))
+            wishing.append(_Wish(entry, side, amounts, amounts, lowest))
     if is_shared:
         wishing, left = _assured(wishing, left)
-    for entry, side, amounts, lowest in sorted(wishing, key=lambda wish_of: not wish_of.entry.is_urgent):
+    for entry, side, assured, reserved, lowest in sorted(wishing, key=lambda wish_of: not wish_of.entry.is_urgent):
         wished = side.held_applied()
         below = entry.constraint.cpu_below_millicores
         if resource is Resource.MEMORY:
             below = entry.constraint.memory_below_bytes
-        taken = max(0, wished - lowest)
+        taken = max(0, side.held(_with_reserved(side, reserved)) - lowest)
         if below is not None and wished >= below:
             _withhold(side, [min(unit.applied, unit.request or 0) for unit in side.units], Kept.INFEASIBLE)
         elif not _tier_grants(room, entry, wished - side.counted):
             _withhold(side, [min(unit.applied, unit.request or 0) for unit in side.units], Kept.TIER_FULL)
         elif taken > 0 and taken > left:
-            left -= _grant_part(side, amounts, lowest, max(0, left))
+            left -= _grant_part(side, assured, reserved, lowest, max(0, left))
         else:
             left -= taken
     if is_shared:
@@ -310,14 +321,16 @@ def _assured(wishing: Sequence[_Wish], left: int) -> tuple[list[_Wish], int]:
     left = left - taken_at(level) if level == LEVELS else 0
     assured = []
     for wish in wishing:
+        reserved = _at_level(wish, level)
         amounts = [
             before if unit.kept in _PASSING else amount
-            for unit, before, amount in zip(wish.side.units, wish.assured, _at_level(wish, level), strict=True)
+            for unit, before, amount in zip(wish.side.units, wish.assured, reserved, strict=True)
         ]
         for unit, before, amount in zip(wish.side.units, wish.assured, amounts, strict=True):
             if before < amount < unit.applied and is_small(amount, unit.applied, wish.side.edges):
                 unit.applied = amount  # nor would the rest be asked for when this is done
-        assured.append(wish._replace(assured=amounts, lowest=max(wish.lowest, wish.side.held(amounts))))
+        lowest = max(wish.lowest, wish.side.held(reserved))
+        assured.append(wish._replace(assured=amounts, reserved=reserved, lowest=lowest))
     return assured, left
 
 
@@ -351,14 +364,14 @@ def _is_foreseen(unit: Unit) -> bool:
     return unit.foresight > 0 and unit.applied == unit.final != unit.request
 
 
-def _grant_part(side: Side, assured: Sequence[int], lowest: int, left: int) -> int:
+def _grant_part(side: Side, assured: Sequence[int], reserved: Sequence[int], lowest: int, left: int) -> int:
     """Grant what is urgent as far as there is room, one unit after the other; return how much that takes.
 
-    The pod holds ``lowest`` by what is assured, and may hold ``left`` beyond that.
+    The pod holds ``lowest`` by what is assured and reserved, and may hold ``left`` beyond that.
     """
     wishes = [unit.applied for unit in side.units]
     _withhold(side, assured, Kept.NODE_FULL)
-    amounts = [unit.applied for unit in side.units]
+    amounts = _with_reserved(side, reserved)
     for place, (unit, wish) in enumerate(zip(side.units, wishes, strict=True)):
         before = unit.applied
         if wish <= before or unit.demand is None or not unit.demand.is_urgent:
@@ -370,6 +383,10 @@ def _grant_part(side: Side, assured: Sequence[int], lowest: int, left: int) -> i
             unit.applied = amounts[place] = part
             unit.kept = None if part == unit.final >= unit.pressing else Kept.NODE_FULL
     return max(0, side.held(amounts) - lowest)
+
+
+def _with_reserved(side: Side, reserved: Sequence[int]) -> list[int]:
+    return [max(unit.applied, kept) for unit, kept in zip(side.units, reserved, strict=True)]
 
 
 def _withhold(side: Side, assured: Sequence[int], reason: Kept) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from agent.core.orders.plan_options import PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
 from agent.core.plan.demand import Constraint, Kept
 from agent.core.plan.plan import Plan
-from tests.planning import container, needs, node, pod_demand, requirements, wanted
+from tests.planning import EXACT, Situation, container, needs, node, pod_demand, requirements, wanted
 
 CPU = wanted(100)
 
@@ -123,3 +124,56 @@ def test_nobody_goes_for_memory_that_is_not_applied() -> None:
 def test_who_goes_anyway_is_proposed_once() -> None:
     (eviction,) = plan_of(killed(), memory=100 * MIB).evictions
     assert not eviction.is_out_of_memory
+
+
+def _given_a_part(*, side: int, free: int, smallest: int = 0) -> Situation:
+    """Return a node on which web was killed: app has 64 MiB and needs 200, what is free is too little for that.
+
+    Its side needs 40 and keeps ``side``; another pod needs 40 and keeps what is left of 200.
+    """
+    web = pod_demand(
+        containers=[container(cpu=100, memory=64 * MIB), container("side", cpu=100, memory=side * MIB)],
+        demands=[needs("app", CPU, wanted(200 * MIB, is_urgent=True)), needs("side", CPU, wanted(40 * MIB))],
+        is_shrink_barred=True,
+    )
+    other = pod_demand(
+        "other",
+        containers=[container(cpu=100, memory=(200 - side) * MIB)],
+        demands=[needs("app", CPU, wanted(40 * MIB))],
+        is_shrink_barred=True,
+    )
+    return node(
+        other,
+        web,
+        memory=(64 + 200 + free) * MIB,
+        constraints={"uid-web": Constraint(killed=frozenset({"app"}))},
+        bounds=replace(EXACT, smallest_memory_change_bytes=smallest * MIB),
+    )
+
+
+@pytest.mark.parametrize(("side", "goes"), [(125, True), (126, False)])
+def test_who_is_given_as_much_as_its_successor_would_have_is_not_proposed(side: int, goes: bool) -> None:
+    """Its successor would have 240 MiB. It is given 64 + 50 beside its side's."""
+    situation = _given_a_part(side=side, free=50)
+    plan = situation.plan()
+    after = situation.after(plan.steps).plan()
+    for each in (plan, after):
+        assert [eviction.is_out_of_memory for eviction in each.evictions] == [True] * goes
+        assert each.is_sound
+        share = each.pods[1].containers[0].memory
+        assert share is not None
+        assert (share.base, share.applied, share.kept) == (200 * MIB, 114 * MIB, Kept.NODE_FULL)
+    assert after.steps == ()
+
+
+@pytest.mark.parametrize(("smallest", "goes"), [(36, True), (37, False)])
+def test_who_lacks_so_little_beside_a_part_that_nobody_would_ask_for_it_is_not_proposed(
+    smallest: int, goes: bool
+) -> None:
+    """It is given 100 MiB of the 136 it lacks."""
+    situation = _given_a_part(side=50, free=100, smallest=smallest)
+    plan = situation.plan()
+    after = situation.after(plan.steps).plan()
+    for each in (plan, after):
+        assert [eviction.is_out_of_memory for eviction in each.evictions] == [True] * goes
+    assert after.steps == ()

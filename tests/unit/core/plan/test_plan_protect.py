@@ -97,6 +97,42 @@ def test_who_is_short_gets_the_same_share_of_what_it_needs() -> None:
     assert [share_of(plan, name=name).applied for name in ("a", "b")] == [2000, 2000]
 
 
+def _beside_a_floor(kind: str) -> Situation:
+    """Return a node of 1000m: a has 100 and needs 1000; b has 60, needs 300, and holds that for its init container."""
+    init = container("start", kind=ContainerKind.INIT, cpu=300, memory=MIB)
+    need = wanted(MIB)
+    b = pod_demand(
+        "b",
+        containers=[init, container(cpu=60, memory=MIB)],
+        demands=[needs("app", short(300), need)],
+        kind=kind,
+        order=PROTECT,
+    )
+    a = pod_demand(
+        "a",
+        containers=[container(cpu=100, memory=MIB)],
+        demands=[needs("app", short(1000), need)],
+        kind=kind,
+        order=PROTECT,
+    )
+    return node(a, b, cpu=1000)
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "DaemonSet"])
+def test_what_costs_no_room_is_given_on_a_full_node_as_well(kind: str) -> None:
+    """a takes all of the 600 that are free, seven tenths of its need; b has the same share, below what it holds anyway.
+
+    Whether a has it already makes no difference.
+    """
+    situation = _beside_a_floor(kind)
+    plan = situation.plan()
+    assert [share_of(plan, name=name).applied for name in ("a", "b")] == [700, 210]
+    part = situation.after(plan.steps[:1])
+    rest = part.plan()
+    assert [share_of(rest, name=name).applied for name in ("a", "b")] == [700, 210]
+    assert part.after(rest.steps).plan().steps == ()
+
+
 @pytest.mark.parametrize(("modes", "gone"), [((Mode.PROTECT, Mode.ENFORCE), ["b"]), ((Mode.PROTECT,) * 2, [])])
 def test_nobody_in_it_is_proposed_to_go(modes: tuple[Mode, Mode], gone: list[str]) -> None:
     """Of 3900m each has 1900 and needs 2100."""

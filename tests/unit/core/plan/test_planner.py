@@ -1168,3 +1168,21 @@ def test_a_limit_that_would_fall_had_it_not_been_read_at_start_says_why_it_stays
         down = wanted(32 * MIB, in_use=MIB, is_limit_read=is_read)
         share = memory_of(node(limited(memory=down, memory_limit=128 * MIB)).plan())
         assert (share.applied, share.limit_applied, share.limit_kept) == (32 * MIB, 128 * MIB, kept)
+
+
+def test_who_is_short_grows_at_once_to_what_is_left_beside_an_init_container() -> None:
+    # The pod holds 500 for its init container. Bases are 200 and 100, the headroom is the spike of 500, so the finals
+    # are 800 and leave 400 of 1200; with those the bases are 700, and beside the spike they fit as well.
+    init = container("setup", kind=ContainerKind.INIT, cpu=500, memory=MIB)
+    short = wanted(1000, sustained=100, sustained_peak=100, is_urgent=True, is_upward_only=True)
+    situation = node(
+        pod_demand(
+            containers=[init, container(cpu=200, memory=MIB), container("new", cpu=100, memory=MIB)],
+            demands=[needs("app", wanted(200, 700), wanted(MIB)), needs("new", short, wanted(MIB))],
+        ),
+        cpu=1200,
+    )
+    plan = situation.plan()
+    assert [cpu_of(plan, place=place).applied for place in range(2)] == [700, 500]
+    assert plan.is_sound
+    assert situation.after(plan.steps).plan().steps == ()
