@@ -132,10 +132,11 @@ class Evaluator:
             gaps = self._observer.roll_minutes(
                 now_ns=now_ns, is_stopping=is_stopping, on_row=lambda unit, row: write(unit.identity, row)
             ).gaps
+            if not is_stopping():  # a minute of these alone would keep the next start from learning the rest of it
+                minute = now_ns // MINUTE_NS - 1
+                lives = self._sampling.ends.lives.take_until((minute + 1) * MINUTE_NS)
+                written += short_life_rows(lives, self._learner.workload_of, monotonic_minute=minute)
         finally:
-            minute = now_ns // MINUTE_NS - 1
-            lives = self._sampling.ends.lives.take_until((minute + 1) * MINUTE_NS)
-            written += short_life_rows(lives, self._learner.workload_of, monotonic_minute=minute)
             self._learner.learn(written)  # what the rings have is not written again: it is learnt now or never
         self._series.count_gaps(gaps)
 
