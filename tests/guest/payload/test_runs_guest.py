@@ -141,10 +141,6 @@ def test_the_peak_of_a_run_outlives_it_however_short_it_was(sampled: Sampled) ->
         ended.extend(ends.take())
         return len(ended) >= count
 
-    def have_lives() -> bool:
-        lives.extend(ends.lives.take_until(time.monotonic_ns()))
-        return len(lives) >= RUNS
-
     for number in range(RUNS - 1):
         run(number)
     run(RUNS - 1, seconds=2.5)
@@ -162,7 +158,12 @@ def test_the_peak_of_a_run_outlives_it_however_short_it_was(sampled: Sampled) ->
     # And it counts for its container, though nobody knew whose it was before its end.
     assert ends.lives.take_until(time.monotonic_ns()) == []
     sampled.tell_names()
-    wait_for(have_lives, "all short lives are named")
-    longest = next(life for life in lives if life.unit.identity.cgroup_path == last.identity.cgroup_path)
+
+    def of_last() -> list[ShortLife]:
+        lives.extend(ends.lives.take_until(time.monotonic_ns()))
+        return [life for life in lives if life.unit.identity.cgroup_path == last.identity.cgroup_path]
+
+    wait_for(lambda: bool(of_last()), "the last short life is named")
+    [longest] = of_last()
     assert longest.is_named
     assert PEAK_MIB * MIB <= longest.working_set_bytes <= last.memory_peak_bytes
