@@ -245,7 +245,7 @@ class Watch:
         units, tally = UnitTable(), Tally()
         pods = self._pod_cgroups(settings, mount, units, rings, files=pod_files)
         listener = Listener(self.metrics, tally, self._killed, self._swept, self._contended)
-        ends = None if settings.report.url is None else RunEnds(mount=mount, rings=rings)
+        ends = RunEnds(mount=mount, rings=rings, tells_runs=settings.report.url is not None)
         loop = SamplingLoop(
             watched=WatchedCgroups(
                 sampler=sampler,

@@ -6,13 +6,14 @@ Rates are those of the windows (``window.rates``), so that what a webhook merges
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS, Distribution
+from agent.core.history.rollup_merge import MEMORY_SAMPLE_SECONDS, merged_samples
 from agent.core.numbers.bucket_scheme import BucketScheme
 from agent.core.window.cold_file import left_out_bytes
 from agent.core.window.policy import WindowPolicy
@@ -24,6 +25,8 @@ _EMPTY: Final = np.zeros(0, dtype=MEMORY_ROW)
 _OK: Final = int(Status.OK)
 _WORKING_SET: Final = np.uint32(Has.MEMORY | Has.MEMORY_STAT)
 _USEC_PER_SECOND: Final = 1e6
+_LEAST_SECONDS: Final = 0.001
+"""What a report tells no shorter."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,6 +98,32 @@ def rollup_figures(
         throttled_seconds=None if cpu is None else cpu.throttled_seconds,
         waiting_seconds=None if cpu is None else cpu.waiting_seconds,
     )
+
+
+def with_short_life(figures: RollupFigures | None, working_set_bytes: int, *, life_seconds: float) -> RollupFigures:
+    """Return the figures of a container that ended young, with the largest working set that it may have had.
+
+    It counts as one sample, where none was as large.
+
+    Args:
+        figures: What was measured of it; None = nothing.
+        life_seconds: How long it lived in the interval; where nothing else was measured that is covered, but no more
+            than one sample stands for.
+    """
+    peak = distribution(np.array([float(working_set_bytes)]), MEMORY_BUCKETS)
+    if figures is None:
+        covered_seconds = min(max(life_seconds, _LEAST_SECONDS), MEMORY_SAMPLE_SECONDS)
+        return RollupFigures(
+            covered_seconds=covered_seconds,
+            cpu=None,
+            cpu_adjusted=None,
+            memory=peak,
+            throttled_seconds=None,
+            waiting_seconds=None,
+        )
+    if figures.memory is not None and figures.memory.max >= working_set_bytes:
+        return figures
+    return replace(figures, memory=merged_samples((figures.memory, peak)))
 
 
 def distribution(values: NDArray[np.float64], scheme: BucketScheme) -> Distribution | None:

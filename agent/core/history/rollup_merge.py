@@ -31,10 +31,10 @@ def merged_row(rows: Sequence[RollupRow]) -> RollupRow:
         rows[0],
         pod_age_seconds=max((row.pod_age_seconds for row in rows if row.pod_age_seconds is not None), default=None),
         covered_seconds=sum(row.covered_seconds for row in rows),
-        cpu=_merged([row.cpu for row in rows]),
+        cpu=merged_samples([row.cpu for row in rows]),
         # As ``HourSketch`` takes it: where pressure is not known, the demand is what was used.
-        cpu_adjusted=_merged([row.cpu_adjusted or row.cpu for row in rows]) if knows_pressure else None,
-        memory=_merged([row.memory for row in rows]),
+        cpu_adjusted=merged_samples([row.cpu_adjusted or row.cpu for row in rows]) if knows_pressure else None,
+        memory=merged_samples([row.memory for row in rows]),
         throttled_seconds=_sum([row.throttled_seconds for row in rows]),
         waiting_seconds=_sum([row.waiting_seconds for row in rows]),
         oom_kills=tuple(kill for row in rows for kill in row.oom_kills)[:MOST_KILLS],
@@ -76,7 +76,8 @@ def thinned(samples: Distribution | None, most: int) -> Distribution | None:
     return Distribution(count=most, sum=samples.sum * most / samples.count, max=samples.max, buckets=buckets)
 
 
-def _merged(every: Sequence[Distribution | None]) -> Distribution | None:
+def merged_samples(every: Sequence[Distribution | None]) -> Distribution | None:
+    """Return all samples of these together; None = there is none."""
     known = [samples for samples in every if samples is not None]
     if not known:
         return None

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from agent.core.cluster.pod_index import Belonging
 from agent.core.cluster.unit import UnitIdentity, UnitKind
+from agent.core.cluster.workload import Workload
 from agent.core.history.key import HistoryKey, history_key
 from agent.core.history.minutes import KIB, Minutes, OutOfMemory, as_kept, merge_rows
 from agent.core.numbers.arrays import Floats, Ints, Rows
@@ -136,6 +137,10 @@ class Learner:
                 self._places[identity.cgroup_path] = place
                 self._see_image(place)
         return place
+
+    def workload_of(self, identity: UnitIdentity) -> Workload | None:
+        """Return whose container a unit is, and give it no row; None = not known, or it has no pod."""
+        return self._pods.belonging(identity).workload
 
     def _see_image(self, place: Place) -> None:
         """Tell the policies of an image that is new to a row."""

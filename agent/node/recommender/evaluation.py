@@ -13,20 +13,23 @@ from typing import TYPE_CHECKING
 
 from agent.core.cluster.pod import QosClass
 from agent.core.cluster.unit import UnitIdentity
+from agent.core.cluster.workload import RUN_KINDS, Workload
 from agent.core.plan.demands import Measured
 from agent.core.plan.tier_room import TierMemory
 from agent.core.recommender.recommendation import Recommendations
 from agent.core.window.cold_file import asked_for
 from agent.core.window.pod_itself import NOT_MEASURED, PodItself
+from agent.core.window.short_life import short_life_minute
 from agent.core.window.snapshot import UnitStatus
 from agent.node.history.learner import Learner, is_sized
 from agent.node.history.quality import QualityKeeper
 from agent.node.recommender.decider import Decider, in_short
 from agent.node.recommender.evaluation_series import EvaluationSeries
-from agent.node.sampling.observer import Observer
+from agent.node.sampling.observer import MINUTE_NS, Observer
 from agent.node.sampling.parts import SamplingParts
 from agent.node.sampling.pod_observer import PodObserver
 from agent.node.sampling.row_source import Rows
+from agent.node.sampling.short_lives import ShortLife
 
 if TYPE_CHECKING:
     from agent.node.recommender.pod_orders import PodOrders
@@ -129,9 +132,31 @@ class Evaluator:
             gaps = self._observer.roll_minutes(
                 now_ns=now_ns, is_stopping=is_stopping, on_row=lambda unit, row: write(unit.identity, row)
             ).gaps
+            if not is_stopping():  # a minute of these alone would keep the next start from learning the rest of it
+                minute = now_ns // MINUTE_NS - 1
+                lives = self._sampling.ends.lives.take_until((minute + 1) * MINUTE_NS)
+                written += short_life_rows(lives, self._learner.workload_of, monotonic_minute=minute)
         finally:
             self._learner.learn(written)  # what the rings have is not written again: it is learnt now or never
         self._series.count_gaps(gaps)
+
+
+def short_life_rows(
+    lives: Iterable[ShortLife], workload_of: Callable[[UnitIdentity], Workload | None], *, monotonic_minute: int
+) -> list[tuple[UnitIdentity, Rows]]:
+    """Return the minute rows of containers that ended young, of which no sweep need have told.
+
+    Those of Jobs are left out, as runs size them, and those whose pod has gone: whose they were is not known any more.
+
+    Args:
+        monotonic_minute: The minute that is learnt next: one that was learnt takes nothing more.
+    """
+    found = [(life, workload_of(life.unit.identity)) for life in lives]
+    return [
+        (life.unit.identity, short_life_minute(life.working_set_bytes, monotonic_minute=monotonic_minute))
+        for life, workload in found
+        if workload is not None and workload.kind not in RUN_KINDS
+    ]
 
 
 def to_measured(statuses: Iterable[UnitStatus], borne: Mapping[str, PodItself]) -> Measured:

@@ -118,6 +118,7 @@ def reporter_of(
         etag=lambda: directions.etag,
         newcomers=Newcomers(workloads_here, directions.workloads),
     )
+    sampling.ends.lives.report()
     registry = CollectorRegistry()
     series = ReportSeries(registry)
     metrics.register(registry)
@@ -139,6 +140,7 @@ def reporter_of(
             unix_seconds=lambda monotonic_ns: unix_now() - (time.monotonic_ns() - monotonic_ns) / NS,
             quality=quality,
             share_group=lambda pod: share_group(pod, orders.of_pod(pod, cluster.state())),
+            short_lives=sampling.ends.lives.take_for_report,
         ),
         queue=queue,
         sender=ReportSender(
@@ -162,10 +164,8 @@ def run_teller_of(
     cluster: ClusterView,
     metrics: Metrics,
     unix_now: Callable[[], float],
-) -> RunTeller | None:
-    """Return who tells of runs of Jobs; nothing runs yet. None = nobody keeps what is left of them."""
-    if sampling.ends is None:
-        return None
+) -> RunTeller:
+    """Return who tells of runs of Jobs; nothing runs yet."""
     directory = settings.state.directory
     starts = Starts(
         rings=sampling.rings,

@@ -13,9 +13,9 @@ from typing import Final
 from agent.core.cluster.pod import ContainerKind, Pod
 from agent.core.cluster.pod_index import PodIndex
 from agent.core.cluster.unit import UnitIdentity, UnitKind
-from agent.core.cluster.workload import Workload, workload_of
+from agent.core.cluster.workload import RUN_KINDS, Workload, workload_of
 from agent.core.history.rollup import OutOfMemoryKill, RollupRow, Setback, ShareRow
-from agent.core.history.rollup_figures import RollupFigures, rollup_figures
+from agent.core.history.rollup_figures import RollupFigures, rollup_figures, with_short_life
 from agent.core.history.rollup_schedule import NS
 from agent.core.numbers.arrays import Floats
 from agent.core.plan.given_boost import starts_of
@@ -23,6 +23,7 @@ from agent.core.window.cold_file import policy_of
 from agent.core.window.policy import WindowPolicy
 from agent.node.reports.share_fares import ShareFares, ShareGroup
 from agent.node.sampling.row_source import Rows, RowSource
+from agent.node.sampling.short_lives import ShortLife
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit
 
 MAX_GONE: Final = 1000
@@ -62,6 +63,14 @@ class _Gone:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class _Ended:
+    """A container that ended young: maybe before it was seen here."""
+
+    seen: _Seen
+    life: ShortLife
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Kill:
     pod_uid: str
     """As the cgroup has it."""
@@ -85,6 +94,8 @@ class Roller:
         quality: Callable[[], Mapping[tuple[Workload, str], Floats]] = dict,
         # In which group a pod is of a workload of which a share is enforced; None = there is no share
         share_group: Callable[[Pod], ShareGroup | None] = lambda _: None,
+        # The containers that ended young since it was asked last
+        short_lives: Callable[[], Iterable[ShortLife]] = tuple,
     ) -> None:
         self._rings, self._units, self._policy = rings, units, policy
         self._pods, self._unix_seconds, self._quality = pods, unix_seconds, quality
@@ -100,6 +111,8 @@ class Roller:
         self._starts: Mapping[str, float] = {}
         """When the boosted starts of pods are over, by the uid of their cgroups."""
         self._gone: deque[_Gone] = deque(maxlen=MAX_GONE)
+        self._short_lives = short_lives
+        self._ended: deque[_Ended] = deque(maxlen=MAX_GONE)
         self._heard: deque[_Kill] = deque(maxlen=MAX_KILLS)
         self._kills: list[_Kill] = []
 
@@ -132,7 +145,7 @@ class Roller:
             identity = unit.identity
             if identity.kind is not UnitKind.CONTAINER or identity.pod_uid is None or identity.container is None:
                 continue
-            key = (identity.cgroup_path, unit.inode)
+            key = _instance_of(unit)
             present.add(key)
             seen = self._seen.get(key)
             if seen is None:
@@ -147,6 +160,17 @@ class Roller:
                 seen.unit = unit
         for key in self._seen.keys() - present:
             self._take_gone(self._seen.pop(key), now_ns)
+        self._take_short_lives()
+
+    def _take_short_lives(self) -> None:
+        lives = list(self._short_lives())
+        if not lives:
+            return
+        index = PodIndex(self._pods())
+        for life in lives:
+            owner = _owner_of(life.unit.identity, index)
+            if owner is not None and owner.workload.kind not in RUN_KINDS:  # of Jobs the runs tell
+                self._ended.append(_Ended(seen=_Seen(unit=life.unit, owner=owner), life=life))
 
     def _take_gone(self, seen: _Seen, now_ns: int) -> None:
         if self._start_ns is None:
@@ -168,8 +192,7 @@ class Roller:
         if self._starts:  # by now they may be over
             self._starts = starts_of(self._pods())
         policy = self._policy()
-        found = [(gone.seen, gone.figures) for gone in self._gone]
-        self._gone.clear()
+        found = self._found_gone(start_ns)
         for seen in self._seen.values():
             figures = self._figures_of(seen.unit, policy, start_ns, end_ns)
             if figures is not None:
@@ -185,6 +208,18 @@ class Roller:
         self._kills += [kill for left in kills.values() for kill in left]
         self.begin(end_ns)
         return tuple(self._with_quality(sorted(rows, key=lambda row: (row.workload, row.pod, row.container)), end_ns))
+
+    def _found_gone(self, start_ns: int) -> list[tuple[_Seen, RollupFigures]]:
+        """Take those that have gone, and those that ended young whether they were seen here or not."""
+        found = {_instance_of(gone.seen.unit): (gone.seen, gone.figures) for gone in self._gone}
+        self._gone.clear()
+        for ended in self._ended:
+            life, key = ended.life, _instance_of(ended.seen.unit)
+            seen, figures = found.get(key, (ended.seen, None))
+            life_seconds = (life.ended_ns - max(life.started_ns, start_ns)) / NS
+            found[key] = seen, with_short_life(figures, life.working_set_bytes, life_seconds=life_seconds)
+        self._ended.clear()
+        return list(found.values())
 
     def _with_setbacks(self, rows: Iterable[RollupRow], end_ns: int) -> Iterator[RollupRow]:
         """Have one row of each pod whose shrink was taken back tell of it; what comes later waits."""
@@ -238,6 +273,10 @@ class Roller:
             figures = summed_up((self._rings.raw(unit.slot).joined(),), (self._rings.memory(unit.slot).joined(),))
         # After use: a newcomer's inode stands in the slot before its first row does.
         return figures if self._rings.inode(unit.slot) == unit.inode else None
+
+
+def _instance_of(unit: WatchedUnit) -> tuple[str, int]:
+    return unit.identity.cgroup_path, unit.inode
 
 
 def _key_of(identity: UnitIdentity) -> tuple[str, str]:

@@ -30,6 +30,6 @@ class SamplingParts:
     loop: SamplingLoop
     pods: PodCgroups
     tally: Tally
-    ends: RunEnds | None
-    """What is left of containers that have ended; None = nobody asks for it."""
+    ends: RunEnds
+    """What is left of containers that have ended."""
     open_files_limit: int

@@ -17,11 +17,13 @@ from typing import Final, TypeVar
 
 from agent.core.cluster.unit import UnitIdentity, UnitKind
 from agent.core.window.ring_rows import Status
+from agent.core.window.short_life import cache_in_peak_bytes, peak_step_bytes, short_life_bytes
 from agent.node.sampling.row_source import Rows, RowSource
+from agent.node.sampling.short_lives import ShortLife, ShortLives
 from agent.node.sampling.unit_table import WatchedUnit
 from agent.sensing.cgroup_path import identify
 from agent.sensing.cgroup_text import parse_number
-from agent.sensing.spot_readings import read_memory_peak_bytes, read_usage_usec
+from agent.sensing.spot_readings import read_memory, read_memory_peak_bytes, read_usage_usec
 
 YOUNG_NS: Final = 120_000_000_000
 """As long as a container is younger its memory.peak is read at each sweep and look of the fast lane: two microseconds.
@@ -84,6 +86,10 @@ class _Present:
     peak_file: int | None
     """A descriptor of memory.peak; None = closed, or never opened."""
     peak_bytes: int | None = None
+    cache_bytes: int | None = None
+    """What of the peak was file cache that the kernel would have given back, as last told."""
+    looked_at_bytes: int = 0
+    """The peak of which that was asked last."""
 
 
 def _may_be_run(identity: UnitIdentity) -> bool:
@@ -108,9 +114,13 @@ class RunEnds:
         rings: RowSource,
         clock_ns: Callable[[], int] = time.monotonic_ns,
         on_end: Callable[[], None] = lambda: None,  # Hears that something can be taken; it must not wait
+        tells_runs: bool = True,  # Somebody takes what is left; else only the memory of those that ended young is kept
     ) -> None:
         self._mount, self._rings, self._clock_ns = mount, rings, clock_ns
         self.on_end = on_end
+        self.tells_runs: Final = tells_runs
+        self.lives: Final = ShortLives()
+        """The memory of those that ended young."""
         self.run_pods: frozenset[str] = frozenset()
         """Uids of pods whose ends are of interest; replaced whole by who takes what is left."""
         self._present: dict[str, _Present] = {}
@@ -135,7 +145,7 @@ class RunEnds:
         self._present[path] = present = _Present(self._clock_ns(), is_new, file)
         if file is not None:
             self._young[path] = present
-            self._read(present, file)
+            self._read(path, present, file)
 
     def look(self) -> None:
         """Read the peaks of the young."""
@@ -143,15 +153,24 @@ class RunEnds:
         for path, present in list(self._young.items()):
             file = present.peak_file
             if file is not None:
-                self._read(present, file)
+                self._read(path, present, file)
             if now_ns - present.started_ns >= YOUNG_NS:
                 self._close(path, present)
 
-    @staticmethod
-    def _read(present: _Present, file: int) -> None:
+    def _read(self, path: str, present: _Present, file: int) -> None:
         with suppress(OSError):  # ENODEV: it has gone meanwhile, and what was read last holds
             peak_bytes = parse_number(os.pread(file, 64, 0))
             present.peak_bytes = peak_bytes if peak_bytes is not None else present.peak_bytes
+        peak = present.peak_bytes
+        if peak is None or peak - present.looked_at_bytes < peak_step_bytes(present.looked_at_bytes):
+            return
+        present.looked_at_bytes = peak
+        reading = read_memory(f"{self._mount}{path}")
+        if reading is not None:
+            cache = cache_in_peak_bytes(
+                peak, current_bytes=reading.current_bytes, inactive_file_bytes=reading.inactive_file_bytes
+            )
+            present.cache_bytes = cache if cache is not None else present.cache_bytes
 
     def _close(self, path: str, present: _Present) -> None:
         self._young.pop(path, None)
@@ -166,11 +185,16 @@ class RunEnds:
         if present is None:
             return
         if present.peak_file is not None:
-            self._read(present, present.peak_file)
+            self._read(path, present, present.peak_file)
         self._close(path, present)
         now_ns = self._clock_ns()
+        is_own = self._rings.inode(unit.slot) == unit.inode
+        if present.is_from_beginning and now_ns - present.started_ns < YOUNG_NS:
+            self._keep_life(unit, present, now_ns, is_own=is_own)
+        if not self.tells_runs:
+            return
         is_wanted = unit.identity.pod_uid in self.run_pods or now_ns - present.started_ns < UNKNOWN_NS
-        if not is_wanted or self._rings.inode(unit.slot) != unit.inode:
+        if not is_wanted or not is_own:
             return
         pod_directory = f"{self._mount}{path.rpartition('/')[0]}"
         ended = EndedContainer(
@@ -187,6 +211,18 @@ class RunEnds:
         )
         self._keep(ended)
 
+    def _keep_life(self, unit: WatchedUnit, present: _Present, now_ns: int, *, is_own: bool) -> None:
+        working_set_bytes = short_life_bytes(
+            (self._rings.memory(unit.slot).joined(),) if is_own else (),
+            peak_bytes=present.peak_bytes,
+            cache_bytes=present.cache_bytes,
+        )
+        if working_set_bytes is not None:
+            life = ShortLife(
+                unit=unit, started_ns=present.started_ns, ended_ns=now_ns, working_set_bytes=working_set_bytes
+            )
+            self.lives.add(life)
+
     def left(self, path: str, slot: int) -> None:
         """Keep what an earlier run of the agent left of a container that went while nobody looked.
 
@@ -194,6 +230,8 @@ class RunEnds:
             path: Of its cgroup, below the mount.
             slot: In the rings; it is given up afterwards.
         """
+        if not self.tells_runs:
+            return
         identity = identify(path)
         raw = self._rings.raw(slot, MOST_RAW_ROWS).joined()
         stamps = raw["monotonic_ns"][raw["status"] == int(Status.OK)]

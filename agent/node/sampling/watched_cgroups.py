@@ -124,6 +124,8 @@ class WatchedCgroups:
         """Take over names and resources from the pod source where it has news."""
         if not self._names.refresh():
             return
+        if self.ends is not None:
+            self.ends.lives.rename(self._names.name)
         for unit in self.units.all():
             identity, resources = self._names.name(unit.identity)
             if (identity, resources) != (unit.identity, unit.resources):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS, Distribution
-from agent.core.history.rollup_figures import RollupFigures, distribution, rollup_figures
+from agent.core.history.rollup_figures import RollupFigures, distribution, rollup_figures, with_short_life
 from agent.core.window.cpu import cpu_window
 from agent.core.window.policy import WindowPolicy
 from agent.core.window.ring_rows import Has, Status
@@ -193,3 +193,33 @@ def test_cpu_of_a_start_counts_nowhere_and_memory_does() -> None:
     assert later.covered_seconds == 190
     assert (none.cpu, none.covered_seconds) == (None, 290)
     assert later.memory == none.memory == whole.memory
+
+
+def test_a_short_life_is_one_sample_where_none_was_as_large() -> None:
+    rows = [memory(at, 30 * MIB, inactive=10 * MIB) for at in (110, 120, 130)]
+    measured = figures_of([steady(range(101, 131), 500)], rows, 100, 130)
+    assert measured is not None
+    assert measured.memory is not None
+    raised = with_short_life(measured, 300 * MIB, life_seconds=30.0)
+    assert raised.memory is not None
+    assert (raised.memory.count, raised.memory.max) == (4, 300 * MIB)
+    assert raised.memory.sum == measured.memory.sum + 300 * MIB
+    assert sum(raised.memory.buckets.values()) == 4
+    assert (raised.cpu, raised.covered_seconds) == (measured.cpu, measured.covered_seconds)
+    assert with_short_life(measured, int(measured.memory.max), life_seconds=30.0) is measured
+
+
+@pytest.mark.parametrize(("life", "covered"), [(0.4, 0.4), (-3.0, 0.001), (90.0, 10.0)])
+def test_a_short_life_that_no_sweep_saw_covers_no_more_than_its_sample(life: float, covered: float) -> None:
+    found = with_short_life(None, 300 * MIB, life_seconds=life)
+    assert found.covered_seconds == covered
+    assert found.memory == distribution(np.array([300.0 * MIB]), MEMORY_BUCKETS)
+    assert (found.cpu, found.cpu_adjusted, found.throttled_seconds, found.waiting_seconds) == (None,) * 4
+
+
+def test_a_short_life_beside_cpu_alone_is_the_sample_of_memory() -> None:
+    measured = figures_of([steady(range(101, 131), 500)], [], 100, 130)
+    assert measured is not None
+    raised = with_short_life(measured, 300 * MIB, life_seconds=30.0)
+    assert raised.memory == distribution(np.array([300.0 * MIB]), MEMORY_BUCKETS)
+    assert raised.covered_seconds == measured.covered_seconds

@@ -19,6 +19,7 @@ from agent.core.orders.order import Mode
 from agent.core.window.policy import WindowPolicy
 from agent.node.reports.roller import MAX_KILLS_OF_ROW, OLDEST_KILL_SECONDS, Roller
 from agent.node.reports.share_fares import ShareGroup, share_group
+from agent.node.sampling.short_lives import ShortLife
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit
 from agent.sensing.ring_file import RingFile
 from agent.sensing.ring_view import RingView
@@ -64,7 +65,13 @@ class World:
             policy=lambda: WindowPolicy(capacity_millicores=4000),
             pods=self._pods,
             unix_seconds=lambda ns: CREATED_UNIX + ns / NS,
+            short_lives=self._taken_lives,
         )
+        self.lives: list[ShortLife] = []
+
+    def _taken_lives(self) -> list[ShortLife]:
+        taken, self.lives = self.lives, []
+        return taken
 
     def _pods(self) -> list[Pod]:
         self.asked += 1
@@ -94,6 +101,16 @@ class World:
     def drop(self, unit: WatchedUnit) -> None:
         self.units.drop(unit.identity.cgroup_path)
         self.rings.release(unit.slot)
+
+    def end_young(self, unit: WatchedUnit, ended: float, mib: int, seconds: float = 0.8) -> None:
+        """The sampling thread tells of a container's end."""
+        self.drop(unit)
+        ended_ns = round(ended * NS)
+        self.lives.append(
+            ShortLife(
+                unit=unit, started_ns=ended_ns - round(seconds * NS), ended_ns=ended_ns, working_set_bytes=mib * MIB
+            )
+        )
 
     def rows(self, start: int, end: int) -> tuple[RollupRow, ...]:
         return self.roller.rows(start * NS, end * NS)
@@ -384,3 +401,48 @@ def test_a_pod_is_in_a_group_only_where_a_share_is_enforced() -> None:
     assert share_group(web_pod(), orders) == ShareGroup("100 %", True)
     assert share_group(web_pod(), replace(orders, enforce_share=EnforceShare(0))) == ShareGroup("0 %", False)
     assert share_group(web_pod(), replace(orders, mode=Mode.RECOMMEND)) is None
+
+
+def test_a_container_that_lived_between_two_looks_is_told_by_its_memory(world: World) -> None:
+    world.roller.begin(100 * NS)
+    for inode, mib in ((7, 300), (8, 200)):  # a crash loop
+        world.end_young(world.watch(inode=inode), 110 + inode, mib)
+    pod_uid, container_ = "uid-1", "app"
+    identity = UnitIdentity(cgroup_path="/a", kind=UnitKind.CONTAINER, pod_uid=pod_uid, container=container_)
+    world.roller.killed(identity, memory_bytes=300 * MIB, monotonic_ns=118 * NS)
+    newest, first = world.rows(100, 160)
+    assert (first.workload, first.pod, first.container) == (
+        Workload(namespace="shop", kind="Deployment", name="web"),
+        "web-1",
+        "app",
+    )
+    assert (first.memory and first.memory.count, first.memory and first.memory.max) == (1, 300 * MIB)
+    assert (first.covered_seconds, first.cpu) == (0.8, None)
+    assert newest.memory is not None
+    assert newest.memory.max == 200 * MIB
+    assert (len(newest.oom_kills), len(first.oom_kills)) == (1, 0)  # a kill is told once, as before
+    assert world.rows(160, 220) == ()
+
+
+def test_the_end_of_a_container_that_was_seen_raises_its_row(world: World) -> None:
+    world.roller.begin(100 * NS)
+    unit = world.watch()
+    world.fill(unit, range(100, 131))
+    world.roller.look(125 * NS)
+    world.roller.look(130 * NS)
+    world.units.drop(unit.identity.cgroup_path)
+    world.roller.look(131 * NS)  # its slot is not another's yet
+    world.end_young(unit, 131, 300, seconds=31)
+    row = world.row(100, 160)
+    assert row.memory is not None
+    assert (row.memory.count, row.memory.max) == (4, 300 * MIB)
+    assert row.cpu is not None
+    assert row.covered_seconds == pytest.approx(30.0)
+
+
+def test_a_short_life_of_a_job_or_of_a_pod_that_has_gone_has_no_row(world: World) -> None:
+    job = {"kind": "Job", "name": "report-29923320", "uid": "job", "controller": True}
+    world.pods = [web_pod(ownerReferences=[job])]
+    world.end_young(world.watch(), 110, 300)
+    world.end_young(world.watch(uid="uid-2"), 110, 300)
+    assert world.rows(100, 160) == ()

@@ -15,6 +15,7 @@ from agent.core.window.sweep_pace import Skipped
 from agent.node.sampling.heartbeat import SweepHeartbeat
 from agent.node.sampling.listener import Listener
 from agent.node.sampling.loop import SamplingLoop, SamplingPolicy
+from agent.node.sampling.run_ends import RunEnds
 from agent.node.sampling.unit_table import UnitTable
 from agent.node.sampling.watched_cgroups import WatchedCgroups
 from agent.sensing.discovery import Changes, Discovery
@@ -95,12 +96,13 @@ class Names:
 
     def __init__(self) -> None:
         self.pod: str | None = None
+        self.container: str | None = None
         self.has_news = False
 
     def name(self, identity: UnitIdentity) -> tuple[UnitIdentity, UnitResources]:
         if self.pod is None:
             return identity, UnitResources()
-        return replace(identity, pod=self.pod), UnitResources(cpu_request_millicores=250)
+        return replace(identity, pod=self.pod, container=self.container), UnitResources(cpu_request_millicores=250)
 
     def refresh(self) -> bool:
         had_news, self.has_news = self.has_news, False
@@ -140,6 +142,7 @@ class World:
         self.sampler = FakeSampler(root, self.rings, self.clock)
         self.sampler.totals = {NODE_LANE: 0}
         self.discovery = Discovery(root, open_watcher=inotify)
+        self.ends = RunEnds(mount=root, rings=self.rings, clock_ns=self.clock, tells_runs=False)
         self.units, self.names, self.heard = UnitTable(), Names(), Heard()
         timing = {} if real_time else {"clock_ns": self.clock, "wait": self.clock.wait}
         self.loop = SamplingLoop(
@@ -150,6 +153,7 @@ class World:
                 units=self.units,
                 names=self.names,
                 on_refused=self.heard.refused,
+                ends=self.ends,
                 clock_ns=time.monotonic_ns if real_time else self.clock,
             ),
             policy=policy,
@@ -418,6 +422,30 @@ def test_names_that_change_in_the_pod_source_reach_units_at_the_next_listing(wor
     assert unit is not None
     assert (unit.identity.pod, unit.resources.cpu_request_millicores) == ("web", 250)
     assert (unit.slot, unit.inode) == (before.slot, before.inode)
+
+
+def test_a_container_that_lived_for_less_than_a_sweep_counts_when_its_name_is_told(world: World) -> None:
+    world.start()
+    world.pass_seconds(0.1)
+    world.make(ONE)
+    world.files.write(ONE, "memory.peak", "1048576\n")
+    world.loop.turn()
+    assert world.watched() == {ONE}
+    world.files.write(ONE, "memory.peak", "314572800\n")
+    world.ends.look()  # as the fast lane has it do: once it is gone the kernel tells nothing
+    world.files.write(ONE, "memory.peak", "gone\n")
+    world.files.remove(ONE)
+    world.loop.turn()
+    assert world.watched() == set()
+    lives = world.ends.lives
+    assert lives.take_until(world.clock.now_ns) == []
+
+    world.names.pod, world.names.container, world.names.has_news = "web", "app", True
+    world.loop.renew_names()
+    world.loop.turn()
+    [life] = lives.take_until(world.clock.now_ns)
+    assert (life.unit.identity.container, life.working_set_bytes) == ("app", 300 << 20)
+    assert life.ended_ns - life.started_ns < 10**9
 
 
 def test_limits_are_read_when_a_cgroup_appears_and_again_each_minute(world: World) -> None:
