@@ -71,6 +71,7 @@ def agent_families() -> dict[str, set[str]]:
     metrics.publish_pods([PodStatus(whole=whole, itself_cpu_millicores=1.0, itself_working_set_bytes=1)])
     metrics.acting.take_plan(plan(), trigger=Trigger.INTERVAL, seconds=0.0)
     metrics.acting.set_pending_oldest(1.0)
+    metrics.acting.set_window_wait(1.0)
     own = CollectorRegistry()
     ReportSeries(own).set_last_success(1.0)
     ProposingSeries(own)
@@ -94,11 +95,14 @@ def webhook_families() -> dict[str, set[str]]:
     readings: Iterable[FamilyReading] = (
         *telling.of_history(nobody, nobody, nobody, nobody, nobody),
         *telling.of_directives(nobody),
+        *telling.of_shares(nobody),
         *telling.of_cluster(nobody, nobody),
         *telling.of_certificate(nobody),
         *telling.of_evictions(nobody),
         *telling.of_taints(nobody, nobody),
         *telling.of_buffers(nobody),
+        *telling.of_vpas(nobody, nobody),
+        *telling.of_connections(nobody),
     )
     for one in readings:
         found[f"{one.name}_total" if one.is_counter else one.name] = set(one.labels)
