@@ -43,11 +43,18 @@ def ready_since(node: ActingNode, seconds: float) -> None:
     objects.write_pod_status(node.plane.admin, node.namespace, "web", {"conditions": [condition]})
 
 
+def is_left_alone(node: ActingNode) -> bool:
+    """Return whether the plan moves nothing of the pod, either for its boost or as nothing that counts was measured."""
+    planned = node.planned("web")
+    return planned is not None and (planned["reserved"] == "no_data" or node.kept("web") == "boosted")
+
+
 def test_an_agent_that_begins_in_the_midst_of_a_boost_takes_it_back_when_the_start_is_over(node: ActingNode) -> None:
     run_boosted(node)
     node.start_agent()
     node.wait(lambda: node.metric("plimsoll_startup_boosts") == 1.0, "the boost is known")
-    node.wait(lambda: node.kept("web") == "boosted", "the plan leaves it alone")
+    # Where the memory controller is v1's nothing of it is measured but CPU, and that of its start does not count.
+    node.wait(lambda: is_left_alone(node), "the plan leaves it alone")
     assert [one["outcome"] for one in node.events(actions=["boost"])] == ["done"]
     assert node.request_of("web") == "1500m"
     node.kill_agent()
