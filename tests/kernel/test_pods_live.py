@@ -145,6 +145,8 @@ def test_pods_and_tiers_that_come_and_go_are_counted(tree: CgroupTree, agent: Ag
     wait_for(lambda: len(agent.snapshot()["pods"]) == 2, "another pod")
     tree.remove("kubepods/besteffort")
     wait_for(lambda: len(agent.snapshot()["pods"]) == 1, "it has gone")
+    # Its tier goes a moment later.
+    wait_for(lambda: metrics_of(agent)["plimsoll_cgroups_removed_total{level=tier}"] > 0, "so has its tier")
 
     after = metrics_of(agent)
     for level in ("pod", "tier"):
