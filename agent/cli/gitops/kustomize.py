@@ -219,7 +219,7 @@ class Kustomizations:
 
     @staticmethod
     def _transform(top: Node, instances: list[Instance]) -> None:
-        """Give namespace, prefix and suffix, and annotations of Plimsoll."""
+        """Apply the namespace, the prefix and suffix of names, and annotations of Plimsoll."""
         namespace = text_at(top, "namespace")
         prefix, suffix = text_at(top, "namePrefix") or "", text_at(top, "nameSuffix") or ""
         annotations = top.member("commonAnnotations")

@@ -210,7 +210,7 @@ class Roller:
         return tuple(self._with_quality(sorted(rows, key=lambda row: (row.workload, row.pod, row.container)), end_ns))
 
     def _found_gone(self, start_ns: int) -> list[tuple[_Seen, RollupFigures]]:
-        """Take those that have gone, and those that ended young whether they were seen here or not."""
+        """Record those that have gone, and those that ended young whether they were seen here or not."""
         found = {_instance_of(gone.seen.unit): (gone.seen, gone.figures) for gone in self._gone}
         self._gone.clear()
         for ended in self._ended:

@@ -60,7 +60,7 @@ class ShortLives:
             self._of_report.append(life)
 
     def rename(self, name: Callable[[UnitIdentity], tuple[UnitIdentity, UnitResources]]) -> None:
-        """Take over the names that the pod source knows by now."""
+        """Record the names that the pod source knows by now."""
         waiting = list(self._unnamed)
         self._unnamed.clear()
         for life in waiting:

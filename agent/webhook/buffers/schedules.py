@@ -16,7 +16,7 @@ MOST_KEPT: Final = 1000
 
 
 class Schedules:
-    """Says whether buffers are active, by their annotation. For one thread."""
+    """Whether buffers are active, by their annotation. For one thread."""
 
     def __init__(self, calendar: Calendar | None = None) -> None:
         self._calendar = calendar if calendar is not None else SystemCalendar()

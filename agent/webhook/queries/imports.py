@@ -98,7 +98,7 @@ class Importer:
         return fault(denied.status, denied.reason, retry_after_seconds=denied.retry_after_seconds)
 
     def history(self, call: Call) -> HttpAnswer:
-        """Take hours."""
+        """Store the hours that a body holds; the answer says how many, and why others were refused."""
         try:
             result, answer = CallResult.ACCEPTED, self._taken(call)
         except Denied as denied:

@@ -182,7 +182,7 @@ class Posts:
         return answer
 
     def runs(self, call: Call) -> HttpAnswer:
-        """Take runs of Jobs that have ended."""
+        """Record runs of Jobs that have ended; the answer names those that were refused."""
         result, answer = self._guarded(call, lambda: self._run_taken(call, self._wall_clock()))
         self._metrics.count_call(CallKind.RUNS, result)
         return answer

@@ -51,7 +51,7 @@ class WorkloadShares:
     # -- the thread that follows the log ---------------------------------------------------------------------------
 
     def take(self, report: Report, received_unix_seconds: float) -> None:
-        """Take a report of the log."""
+        """Record what a report of the log says of both groups."""
         ended = received_unix_seconds - report.end_age_seconds
         touched: set[Workload] = set()
         with self._lock:
