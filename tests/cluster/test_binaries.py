@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,8 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     if shutil.which("go") is None and not (toolchain.USUAL_PLACE / "go").exists():
         pytest.skip("no Go here; the programs were built elsewhere")
     monkeypatch.setattr(binaries, "MODULES", tmp_path / "modules")
+    # Go's own cache stays this machine's: its library would be compiled anew for each test.
+    monkeypatch.setenv("GOCACHE", str(Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "go-build"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder = tmp_path / "modules" / "tiny"
     folder.mkdir(parents=True)

@@ -144,7 +144,7 @@ def metric_lines(page: str) -> str:
 
 def fetch(url: str) -> str:
     """Read a page over plain HTTP."""
-    with urllib.request.urlopen(url, timeout=10) as answer:  # noqa: S310  loopback
+    with urllib.request.urlopen(url, timeout=60) as answer:  # noqa: S310  loopback
         text: str = answer.read().decode()
         return text
 
@@ -305,7 +305,7 @@ class WebhookClient:
     def ask(self, method: str, path: str, body: object = None, *, token: str | None = TOKEN) -> tuple[int, str]:
         """Return status and body."""
         context = ssl.create_default_context(cafile=str(self.authority))
-        connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=context, timeout=20)
+        connection = http.client.HTTPSConnection("127.0.0.1", self.port, context=context, timeout=60)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         content = body if isinstance(body, str) or body is None else json.dumps(body)
         with contextlib.closing(connection):

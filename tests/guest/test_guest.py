@@ -24,6 +24,8 @@ pytestmark = [
 PAYLOAD: Final = Path(__file__).with_name("payload")
 SERIES_VARIABLE: Final = "GUEST_KERNEL"
 """In the environment, and of ``make guest``: another kernel than the usual one, one of ``kernel.SERIES``."""
+KEPT: Final = REPOSITORY / "build" / "test"
+"""Where ``make test`` keeps what its steps print; what was printed inside, with the seconds of each test, goes there too."""
 ALONE: Final = {Variant.NO_PSI: ("test_without_psi.py",), Variant.NO_MEMORY: ("test_without_memory.py",)}
 """Files that run under one variant only; all others run under FULL."""
 
@@ -52,11 +54,13 @@ def run_inside(kernel: GuestKernel, variant: Variant) -> InnerRun:
     files = [str(file.relative_to(REPOSITORY)) for file in payload_files(variant)]
     report = EXCHANGE / "report.xml"
     # -s: measured figures are printed as they come and belong into the output.
-    options = ("-v", "-s", "-p", "no:cacheprovider", "--tb=short", f"--junitxml={report}")
+    options = ("-v", "-s", "-p", "no:cacheprovider", "--tb=short", "--durations=60", f"--junitxml={report}")
     try:
         with booted(kernel, python_command("-m", "pytest", *options, *files), variant=variant) as run:
             seconds = f"boot {run.boot_seconds:.1f} s, all {run.total_seconds:.1f} s"
             output = f"guest {variant.name}: {seconds}, exit code {run.exit_code}\n{run.output}"
+            if KEPT.is_dir():
+                (KEPT / f"guest-{variant.name}.log").write_text(output, encoding="utf-8")
             inside = run.exchange / report.name
             return parse_report(inside.read_text(encoding="utf-8") if inside.is_file() else "", output)
     except GuestError as error:

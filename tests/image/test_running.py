@@ -49,7 +49,7 @@ def own(folder: Path) -> Path:
 def answer(url: str, context: ssl.SSLContext | None = None) -> str:
     """Return a page; empty when nobody answers."""
     try:
-        with urlopen(url, timeout=10, context=context) as reply:  # noqa: S310 - our own, on loopback
+        with urlopen(url, timeout=60, context=context) as reply:  # noqa: S310 - our own, on loopback
             text: str = reply.read().decode()
             return text
     except (URLError, OSError):

@@ -68,7 +68,7 @@ def test_ctrl_c_wipes_the_bar_and_ends_every_process_with_130(trace: Path) -> No
         assert b"simulating long.csv [" in seen
         os.killpg(process.pid, signal.SIGINT)
         seen += read_until(ours, b"\0")
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=120)
     finally:
         process.kill()
         os.close(ours)

@@ -49,13 +49,13 @@ class Running:
         return ssl.create_default_context(cafile=str(self.authority))
 
     def connect(self) -> http.client.HTTPSConnection:
-        made = http.client.HTTPSConnection(*self.address, context=self.context(), timeout=20)
+        made = http.client.HTTPSConnection(*self.address, context=self.context(), timeout=60)
         self.connections.append(made)
         return made
 
     def plain(self) -> ssl.SSLSocket:
         """A TLS connection to write anything into."""
-        bare = socket.create_connection(self.address, timeout=20)
+        bare = socket.create_connection(self.address, timeout=60)
         return self.context().wrap_socket(bare, server_hostname=self.address[0])
 
     def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Reply:
@@ -138,7 +138,7 @@ def running(given: Services, folder: Path, *, names: Sequence[str] = (), **setti
     thread.start()
     one = Running(server, app, listener.getsockname()[:2], authority.certificate, thread)
     try:
-        until = time.monotonic() + 10.0
+        until = time.monotonic() + 60.0
         while not server._server.started:
             assert time.monotonic() < until
             time.sleep(0.005)

@@ -41,7 +41,7 @@ def test_an_agent_hears_that_its_report_is_too_large_however_large_it_is(tmp_pat
 
 def test_who_connects_and_never_begins_tls_is_hung_up_on(tmp_path: Path) -> None:
     with running(services(), tmp_path, request_seconds=0.2) as one:
-        with socket.create_connection(one.address, timeout=20) as connection:
+        with socket.create_connection(one.address, timeout=60) as connection:
             assert connection.recv(1) == b""
         assert one.ask("GET", "/healthz").status == 200
 
@@ -164,7 +164,7 @@ class From:
         self.one, self.address = one, address
 
     def plain(self) -> ssl.SSLSocket:
-        bare = socket.create_connection(self.one.address, timeout=20, source_address=(self.address, 0))
+        bare = socket.create_connection(self.one.address, timeout=60, source_address=(self.address, 0))
         return self.one.context().wrap_socket(bare, server_hostname=self.one.address[0])
 
     def asked(self, connection: ssl.SSLSocket, head: bytes = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n") -> bytes:
@@ -234,7 +234,7 @@ def test_whatever_fills_all_places_an_address_that_has_none_gets_one(tmp_path: P
 def test_connections_that_never_begin_tls_count_too(tmp_path: Path) -> None:
     with running(services(), tmp_path, connections=20, request_seconds=60) as one, contextlib.ExitStack() as open_ones:
         for _ in range(60):
-            open_ones.enter_context(socket.create_connection(one.address, timeout=20, source_address=("127.0.0.2", 0)))
+            open_ones.enter_context(socket.create_connection(one.address, timeout=60, source_address=("127.0.0.2", 0)))
         server = From(one, "127.0.0.1")
         assert server.asked(open_ones.enter_context(server.plain())) == b"ok\n"
         assert len(one.server.connections) <= 20
@@ -305,7 +305,7 @@ def test_what_takes_long_leaves_the_event_loop_and_who_sends_much_waits_behind_h
         for connection in kept:
             connection.sendall(head % len(heavy) + heavy)
         for _ in range(2):
-            assert entered.acquire(timeout=20)
+            assert entered.acquire(timeout=60)
         # Small ones are answered on the event loop meanwhile.
         small = review_of(1)
         assert server.asked(open_ones.enter_context(server.plain()), head % len(small) + small) == b"read"
@@ -352,7 +352,7 @@ def test_who_may_read_is_asked_of_the_path_that_is_answered(tmp_path: Path, host
 
 
 def _await(condition: Callable[[], bool]) -> None:
-    until = time.monotonic() + 20.0
+    until = time.monotonic() + 60.0
     while not condition():
         assert time.monotonic() < until
         time.sleep(0.005)
@@ -405,6 +405,6 @@ def test_weak_ciphers_and_keys_without_forward_secrecy_are_refused(tmp_path: Pat
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         context.maximum_version = ssl.TLSVersion.TLSv1_2
         context.set_ciphers(ciphers)
-        with socket.create_connection(one.address, timeout=20) as bare, pytest.raises((ssl.SSLError, ConnectionError)):
+        with socket.create_connection(one.address, timeout=60) as bare, pytest.raises((ssl.SSLError, ConnectionError)):
             context.wrap_socket(bare)
         assert one.ask("GET", "/healthz").status == 200

@@ -94,7 +94,7 @@ def test_old_tls_is_refused(served: Running) -> None:
     with pytest.warns(DeprecationWarning, match="TLSv1_1"):
         context.maximum_version = ssl.TLSVersion.TLSv1_1
     context.set_ciphers("ALL:@SECLEVEL=0")
-    with pytest.raises(ssl.SSLError), socket.create_connection(served.address, timeout=10) as bare:
+    with pytest.raises(ssl.SSLError), socket.create_connection(served.address, timeout=60) as bare:
         context.wrap_socket(bare)
 
 
@@ -238,7 +238,7 @@ def test_reports_beyond_workers_and_queue_come_again_while_admissions_go_on(tmp_
     with running(given, tmp_path, workers=1, waiting_requests=1) as one:
         threads, replies = asked_in_threads(one, 2, "/v1/report")
         try:
-            assert held.entered.acquire(timeout=20)
+            assert held.entered.acquire(timeout=60)
             wait_for(lambda: one.app._under_way == 2, "the other one waits, and there is no room")
             reply = one.ask("POST", "/v1/report", b"{}")
             assert reply.status == 503
@@ -270,8 +270,8 @@ def test_scrapes_beyond_two_are_refused(tmp_path: Path) -> None:
         for thread in threads:
             thread.start()
         try:
-            assert entered.acquire(timeout=20)
-            assert entered.acquire(timeout=20)
+            assert entered.acquire(timeout=60)
+            assert entered.acquire(timeout=60)
             assert one.ask("GET", "/metrics").status == 503
             assert rejected == [1]
         finally:
@@ -338,7 +338,7 @@ def test_what_is_under_way_is_answered_at_the_end_and_readiness_goes_first(tmp_p
         probe.request("GET", "/readyz")
         assert reply_of(probe).status == 200
         threads, replies = asked_in_threads(one, 1, "/v1/report")
-        assert held.entered.acquire(timeout=20)
+        assert held.entered.acquire(timeout=60)
         one.server.stop()
         held.go.set()
         threads[0].join(20)

@@ -73,8 +73,12 @@ def generations(*, on: bool) -> Iterator[None]:
 def cold_now(watched: Watched) -> ColdFile | None:
     """Sweep once; return what is cold, None = not known yet."""
     watched.sweep(slow=True)
-    rows = watched.rings.memory(watched.slot).pieces
-    found = cold_file(rows, POLICY, end_monotonic_ns=time.monotonic_ns())
+    return cold_at(watched, time.monotonic_ns())
+
+
+def cold_at(watched: Watched, monotonic_ns: int) -> ColdFile | None:
+    """Return what was cold at a moment by the readings so far, None = not known then."""
+    found = cold_file(watched.rings.memory(watched.slot).pieces, POLICY, end_monotonic_ns=monotonic_ns)
     return found if isinstance(found, ColdFile) else None
 
 
@@ -94,7 +98,6 @@ def test_file_that_was_left_is_cold_and_one_that_is_missed_is_not(
     )
     with ExitStack() as stack:
         left, reader = (stack.enter_context(watching(tree, name, which)) for name in ("left", "reader"))
-        assert cold_now(left) is None  # the window has not passed
 
         def both_are_known() -> bool:
             known = [cold_now(watched) is not None for watched in (left, reader)]
@@ -102,6 +105,8 @@ def test_file_that_was_left_is_cold_and_one_that_is_missed_is_not(
             return all(known)
 
         wait_for(both_are_known, "a window of readings")
+        first_ns = int(left.rings.memory(left.slot).joined()["monotonic_ns"][0])
+        assert cold_at(left, first_ns) is None  # nothing of a window had passed then
         of_left = cold_now(left)
         print(f"{which}: left {of_left}")
         assert of_left is not None

@@ -124,14 +124,15 @@ def run(number: int, *, seconds: float = 0.0) -> None:
     program = f"x = bytearray({PEAK_MIB * MIB}); import time; time.sleep({seconds})"
     command = f"echo $$ >{directory}/cgroup.procs && exec {sys.executable} -I -S -c '{program}'"
     subprocess.run(["sh", "-c", command], check=True)
-    deadline = time.monotonic() + 5
-    while True:  # the last task's exit may be under way
+
+    def is_removed() -> bool:
         try:
             directory.rmdir()
-        except OSError:
-            assert time.monotonic() < deadline
-            continue
-        return
+        except OSError:  # the last task's exit may be under way
+            return False
+        return True
+
+    wait_for(is_removed, f"the end of {directory}")
 
 
 def test_the_peak_of_a_run_outlives_it_however_short_it_was(sampled: Sampled) -> None:

@@ -24,7 +24,7 @@ from agent.kube.pod_channels import PROTOCOL
 from agent.kube.pod_exec import LONGEST_OUTPUT_BYTES, Executed, execute
 from tests.webhook_server import authority
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 60.0
 SUCCESS = b'\x03{"metadata":{},"status":"Success"}'
 FORBIDDEN = {"kind": "Status", "reason": "Forbidden", "message": "pods/exec is forbidden", "code": 403}
 Behave = Callable[[ssl.SSLSocket, str], None]

@@ -27,7 +27,7 @@ from agent.sensing.state_file import RingGeometry
 from tests.cgroup_files import POD_UID, CgroupFiles, container_path
 from tests.fakes import NS, FakeClock, FakeSampler
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 """How long a thread may take before the test fails; nothing is slower because of it."""
 ONE, TWO, THREE = (container_path(number) for number in (1, 2, 3))
 NODE_LANE, PODS_LANE = "/proc/pressure/cpu", "kubepods/cpu.pressure"

@@ -31,7 +31,7 @@ from agent.node.sockets.control import (
 from agent.node.sockets.loop import ListeningLoop
 from tests.examples import examples
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 60.0
 
 
 class Verbs:

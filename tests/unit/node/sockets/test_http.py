@@ -24,7 +24,7 @@ from agent.node.sockets.http import (
 )
 from agent.node.sockets.loop import ListeningLoop
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 60.0
 """Until a test that waits gives up; none takes it."""
 
 

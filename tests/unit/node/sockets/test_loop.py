@@ -15,7 +15,7 @@ import pytest
 
 from agent.node.sockets.loop import Deferred, ListeningLoop
 
-PATIENCE_SECONDS = 10.0
+PATIENCE_SECONDS = 60.0
 """Until a test that waits gives up; none takes it."""
 MAX_REQUEST_BYTES = 40_000
 
