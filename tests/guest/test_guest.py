@@ -25,7 +25,7 @@ PAYLOAD: Final = Path(__file__).with_name("payload")
 SERIES_VARIABLE: Final = "GUEST_KERNEL"
 """In the environment, and of ``make guest``: another kernel than the usual one, one of ``kernel.SERIES``."""
 KEPT: Final = REPOSITORY / "build" / "test"
-"""Where ``make test`` keeps what its steps print; what was printed inside, with the seconds of each test, goes there too."""
+"""Where ``make test`` keeps what its steps print; what was printed inside, with each test's seconds, goes there too."""
 ALONE: Final = {Variant.NO_PSI: ("test_without_psi.py",), Variant.NO_MEMORY: ("test_without_memory.py",)}
 """Files that run under one variant only; all others run under FULL."""
 
