@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Literal, NamedTuple
 
@@ -17,6 +17,7 @@ from agent.sensing.sampler import open_sampler
 from agent.sensing.sampler_contract import Sampler
 from agent.sensing.state_file import RingGeometry, read_boot_id
 from tests.guest.full_tree import FullTree
+from tests.guest.waiting import DEADLINE_SECONDS
 
 SamplerName = Literal["native", "reference"]
 CAPACITY_MILLICORES = 2000
@@ -62,6 +63,51 @@ class Watched(NamedTuple):
             max_step_seconds=10.0,  # a busy machine may keep the guest from sweeping for seconds
         )
         return cpu_window(self.rings.raw(self.slot).pieces, policy, end_monotonic_ns=time.monotonic_ns())
+
+
+class Seen(NamedTuple):
+    """A window of one cgroup, and the rows it is made of."""
+
+    window: CpuWindow
+    rows: np.ndarray
+
+    def rate(self, column: str) -> float:
+        """Return by how much a counter of microseconds grew, by the kernel's own count, as a part of the time."""
+        return float(self._rates(column, self.rows[[0, -1]])[0])
+
+    def peak_rate(self, column: str) -> float:
+        """Return the same of the step in which it grew most."""
+        return float(self._rates(column, self.rows).max())
+
+    @staticmethod
+    def _rates(column: str, rows: np.ndarray) -> np.ndarray:
+        grown_usec, passed_ns = (np.diff(rows[name].astype(np.int64)) for name in (column, "monotonic_ns"))
+        rates: np.ndarray = grown_usec * 1000 / passed_ns
+        return rates
+
+
+def seen_where(tree: FullTree, path: str, premise: Callable[[Seen], bool], *, seconds: float) -> Seen:
+    """Sample for so long until the kernel's own counts say that what a test is about took place; give the window.
+
+    An emulated machine that the host lets wait runs nothing for seconds at a time: no load contends or is held then.
+
+    Raises:
+        TimeoutError: It did not within ``DEADLINE_SECONDS``.
+    """
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    while time.monotonic() < deadline:
+        with watching(tree, path) as watched:
+            seen = Seen(watched.cpu(seconds=seconds), watched.rings.raw(watched.slot).joined())
+        print(seen.window)
+        if premise(seen):
+            return seen
+    msg = f"not within {DEADLINE_SECONDS:.0f} s: {path} has {seen.rows}"
+    raise TimeoutError(msg)
+
+
+def is_held(seen: Seen) -> bool:
+    """Return whether the kernel held one busy loop by a cpu.max of a fifth of a CPU all the time."""
+    return seen.rate("throttled_usec") > 0.7 and seen.peak_rate("usage_usec") < 0.35
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.guest.full_tree import FullTree
-from tests.guest.watching import watching
+from tests.guest.watching import Seen, is_held, seen_where
 
 pytestmark = pytest.mark.guest
 
@@ -17,14 +17,11 @@ def test_group_held_by_its_own_cpu_max_is_throttled_and_does_not_wait(tree: Full
     tree.write("c", "cpu.max", "20000 100000")  # 20 of each 100 ms: 200 millicores
     tree.spawn("c", "busy")
 
-    with watching(tree, "c") as watched:
-        window = watched.cpu(seconds=SECONDS)
-        rows = watched.rings.raw(watched.slot).joined()
+    def is_held_and_stalls(seen: Seen) -> bool:  # so there is something to take out of the waiting
+        return is_held(seen) and seen.rate("cpu_some_usec") > 0.7
 
-    waited_usec = int(rows[-1]["cpu_some_usec"] - rows[0]["cpu_some_usec"])
-    stalled_ratio = waited_usec * 1000 / int(rows[-1]["monotonic_ns"] - rows[0]["monotonic_ns"])
-    print(stalled_ratio, window)
-    assert stalled_ratio > 0.6  # so there was something to take out
+    window = seen_where(tree, "c", is_held_and_stalls, seconds=SECONDS).window
+
     assert window.throttled_ratio is not None
     assert window.waiting_ratio is not None
     assert window.usage_peak_millicores is not None
@@ -40,10 +37,11 @@ def test_group_that_contends_for_the_cpus_waits_and_is_not_throttled(tree: FullT
     for _ in range(4):  # two loops for each of the guest's two CPUs: one always waits
         tree.spawn("c", "busy")
 
-    with watching(tree, "c") as watched:
-        window = watched.cpu(seconds=SECONDS)
+    def contends(seen: Seen) -> bool:
+        return seen.rate("cpu_some_usec") > 0.8 and seen.rate("usage_usec") > 1.2
 
-    print(window)
+    window = seen_where(tree, "c", contends, seconds=SECONDS).window
+
     assert window.waiting_ratio is not None
     assert window.usage_peak_millicores is not None
     assert window.throttled_ratio == 0

@@ -13,7 +13,7 @@ from agent.core.window.ring_rows import Has, Status
 from agent.core.window.snapshot import Missing
 from tests.guest.full_tree import FullTree
 from tests.guest.plimsoll import doctor_verdicts
-from tests.guest.watching import CAPACITY_MILLICORES, SamplerName, watching
+from tests.guest.watching import CAPACITY_MILLICORES, SamplerName, seen_where, watching
 
 pytestmark = pytest.mark.guest
 
@@ -42,13 +42,13 @@ def test_cpu_is_known_and_memory_is_missing_with_its_reason(tree: FullTree) -> N
     tree.spawn("c", "busy")
     policy = WindowPolicy(capacity_millicores=CAPACITY_MILLICORES)
 
+    window = seen_where(tree, "c", lambda seen: seen.rate("usage_usec") > 0.6, seconds=3.0).window
     with watching(tree, "c") as watched:
         watched.sweep(slow=True)
-        window = watched.cpu(seconds=3.0)
         watched.sweep(slow=True)
         memory = memory_window(watched.rings.memory(watched.slot).pieces, policy, end_monotonic_ns=time.monotonic_ns())
 
-    print(window, memory)
+    print(memory)
     assert window.usage_peak_millicores is not None
     assert window.usage_peak_millicores > 500  # one busy loop: near 1000, less what the test itself takes
     assert memory.working_set_bytes is None

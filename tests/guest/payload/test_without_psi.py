@@ -10,7 +10,7 @@ from agent.core.window.ring_rows import Has, Status
 from agent.core.window.snapshot import Missing
 from tests.guest.full_tree import FullTree
 from tests.guest.plimsoll import doctor_verdicts
-from tests.guest.watching import SamplerName, watching
+from tests.guest.watching import SamplerName, is_held, seen_where, watching
 
 pytestmark = pytest.mark.guest
 
@@ -40,10 +40,8 @@ def test_usage_and_throttling_are_known_and_waiting_is_missing_with_its_reason(t
     tree.write("c", "cpu.max", "20000 100000")
     tree.spawn("c", "busy")
 
-    with watching(tree, "c") as watched:
-        window = watched.cpu(seconds=3.0)
+    window = seen_where(tree, "c", is_held, seconds=3.0).window
 
-    print(window)
     assert window.usage_peak_millicores is not None
     assert 100 < window.usage_peak_millicores < 400  # 20 of each 100 ms are 200 millicores
     assert window.throttled_ratio is not None
