@@ -35,7 +35,7 @@ from agent.core.cluster.workload import (
     with_top_owner,
     workload_of,
 )
-from agent.core.history.rollup import INSTANCE_TYPE_LABEL, NodeClass
+from agent.core.history.reports.rollup import INSTANCE_TYPE_LABEL, NodeClass
 from agent.core.machine.pod_limits import POD_LEVEL
 from agent.core.numbers.units import NANOS_PER_UNIT
 from agent.core.orders.annotations import POLICY

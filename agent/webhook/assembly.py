@@ -21,7 +21,7 @@ from agent.core.cluster.facts import PodPlace
 from agent.core.cluster.versions import resize_supported
 from agent.core.eviction.options import EvictionMode
 from agent.core.eviction.taint_cap import most_tainted
-from agent.core.history.rollup import Report
+from agent.core.history.reports.rollup import Report
 from agent.core.orders.resolution import listed
 from agent.kube.api import HttpApi
 from agent.kube.credentials import Credentials, from_kubeconfig, in_cluster

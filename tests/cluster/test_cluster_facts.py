@@ -10,7 +10,7 @@ import pytest
 
 from agent.core.cluster.facts import ClusterRule, FrozenAxes, PodPlace
 from agent.core.cluster.workload import Workload
-from agent.core.history.rollup import NodeClass
+from agent.core.history.reports.rollup import NodeClass
 from agent.core.numbers.units import NANOS_PER_UNIT
 from agent.core.window.overload import OVERLOAD_TAINT_KEY
 from agent.kube.api import HttpApi

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS
+from agent.core.history.reports.rollup import CPU_BUCKETS, MEMORY_BUCKETS
 from agent.core.numbers.bucket_scheme import BucketScheme
 from agent.core.numbers.quantity import parse_quantity
 from agent.kube.reflector import WatchPace

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from agent.core.cluster.workload import workload_of
-from agent.core.history.minutes import OutOfMemory
+from agent.core.history.minute.minutes import OutOfMemory
 from agent.core.numbers.arrays import Floats
 from agent.core.numbers.percentile import percentile
 from agent.core.orders.policy_options import CruiseOptions

@@ -23,8 +23,8 @@ from agent.cli.client.prometheus import PrometheusError, PrometheusOptions, Prom
 from agent.cli.main import main
 from agent.core.admission.estimate import Estimate
 from agent.core.cluster.workload import Workload
-from agent.core.history.hour_sketch import percentile_bucket
-from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS
+from agent.core.history.reports.rollup import CPU_BUCKETS, MEMORY_BUCKETS
+from agent.core.history.workloads.hour_sketch import percentile_bucket
 from agent.core.orders.policy_options import PolicyName
 from agent.webhook.http.routes import Call, HttpAnswer, fault
 from agent.webhook.store.sketch_bytes import decode

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.imported import ImportedHour
+from agent.core.history.workloads.imported import ImportedHour
 from agent.core.recommender.vpa.checkpoint import CheckpointError
 from agent.core.recommender.vpa.checkpoint_hours import hours_of_checkpoint
 from agent.kube.api import Api

@@ -33,7 +33,7 @@ from agent.named_file import PAGE_MOST_BYTES, read_named
 if TYPE_CHECKING:
     from agent.cli.client.backfill import Day, HistoryWalk, LabelNames
     from agent.cli.client.prometheus import PrometheusOptions
-    from agent.core.history.imported import ImportedHour, ImportSource
+    from agent.core.history.workloads.imported import ImportedHour, ImportSource
 
 IMPORTER: Final = "plimsoll/plimsoll-webhook-importer"
 MOST_DAYS: Final = 14

@@ -16,7 +16,7 @@ from agent.cli.options.row_options import add_look_options
 from agent.cli.options.settings_options import add_options, fail
 from agent.cli.text.program_name import program_name
 from agent.cli.verbs.webhook import SETTINGS_LISTER
-from agent.core.history.quality import PRICE, Against, QualityWindow
+from agent.core.history.minute.quality import PRICE, Against, QualityWindow
 
 if TYPE_CHECKING:
     from agent.cli.gitops.written import Writing

@@ -16,7 +16,7 @@ from agent.core.admission.limit_ranges import quota_fault
 from agent.core.admission.sizes import ContainerSide, SizingRules
 from agent.core.cluster.pod import ContainerKind, Pod
 from agent.core.cluster.resource import Resource
-from agent.core.history.start_figures import LEAST_STARTS, LearntStart
+from agent.core.history.workloads.start_figures import LEAST_STARTS, LearntStart
 from agent.core.orders.container_policies import ContainerPolicies
 from agent.core.orders.startup_boost import LEAST_LEARNT_RATIO, StartupBoost
 from agent.core.plan.given_boost import GivenBoost

@@ -54,7 +54,7 @@ from agent.core.cluster.pod_defaults import classes_at_creation
 from agent.core.cluster.qos import computed_qos_class
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import DAEMON_SET_KIND, RUN_KINDS, Workload, workload_of
-from agent.core.history.start_figures import LearntStart
+from agent.core.history.workloads.start_figures import LearntStart
 from agent.core.machine.pod_limits import PodLimitHeld, PodLimitsOrder
 from agent.core.orders.annotations import POD_LIMITS, SHARE_TICKET
 from agent.core.orders.container_policies import NO_POLICY

@@ -20,7 +20,7 @@ from agent.core.cluster.facts import FrozenAxes
 from agent.core.cluster.hpa import UtilizationTarget, is_whole_workload_left
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
-from agent.core.history.directive import AutoscalerDirective, ContainerDirective, Directives, WorkloadDirective
+from agent.core.history.reports.directive import AutoscalerDirective, ContainerDirective, Directives, WorkloadDirective
 from agent.core.orders import annotations as names
 from agent.core.orders.enforce_share import EnforceShare, TakenBack
 from agent.core.orders.order import Mode

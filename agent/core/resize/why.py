@@ -9,8 +9,8 @@ from typing import Final
 from agent.core.cluster.node import Node
 from agent.core.cluster.pod import MEMORY, Pod
 from agent.core.cluster.unit import UnitIdentity
-from agent.core.history.job_run import RunFigures
-from agent.core.history.start_figures import RATE_SECONDS
+from agent.core.history.workloads.job_run import RunFigures
+from agent.core.history.workloads.start_figures import RATE_SECONDS
 from agent.core.machine.oom_score import OomScore, score_since_start
 from agent.core.numbers.later_field import LATER
 from agent.core.numbers.units import to_units

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple, Self
 
 import numpy as np
 
-from agent.core.history.minute_codec import Codes
+from agent.core.history.minute.minute_codec import Codes
 from agent.core.numbers.arrays import Ints
 from agent.core.numbers.column_codec import WORD_BYTES, Words
 from agent.core.numbers.document_text import DocumentTextError, decoded, json_value

@@ -11,9 +11,9 @@ from typing import Final
 
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.unit import UnitIdentity
-from agent.core.history.hour_peaks import HourPeak
-from agent.core.history.minutes import OutOfMemory
-from agent.core.history.quality import QualityWindows
+from agent.core.history.minute.minutes import OutOfMemory
+from agent.core.history.minute.quality import QualityWindows
+from agent.core.history.workloads.hour_peaks import HourPeak
 from agent.core.numbers.arrays import distinct
 from agent.core.orders.order import Orders
 from agent.core.orders.policy_options import BoundsOptions, PolicyName

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.directive import DIRECTIVES_VERSION, Directives, WorkloadDirective
-from agent.core.history.directive_json import (
+from agent.core.history.reports.directive import DIRECTIVES_VERSION, Directives, WorkloadDirective
+from agent.core.history.reports.directive_json import (
     DirectiveTextError,
     directives_from_json,
     directives_to_json,

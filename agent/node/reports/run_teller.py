@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from agent.core.cluster.pod import Container, ContainerKind, ContainerState, Pod, Termination
 from agent.core.cluster.unit import UnitIdentity
 from agent.core.cluster.workload import RUN_KINDS, Workload, run_of, workload_of
-from agent.core.history.job_run import (
+from agent.core.history.workloads.job_run import (
     MAX_RUNS_A_POST,
     RUNS_PATH,
     RunFigures,

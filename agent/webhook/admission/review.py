@@ -26,8 +26,8 @@ from agent.core.cluster.facts import ClusterRules, FrozenAxes, LimitRangeItem, N
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Container, Pod
 from agent.core.cluster.workload import Workload, workload_of
-from agent.core.history.rollup import NodeClass
-from agent.core.history.start_figures import LearntStart
+from agent.core.history.reports.rollup import NodeClass
+from agent.core.history.workloads.start_figures import LearntStart
 from agent.core.orders.cluster_rules import rule_of
 from agent.core.orders.enforce_share import LAST_TICKET, TakenBack
 from agent.core.orders.policy_options import PolicyName

@@ -30,7 +30,7 @@ from agent.core.cluster.pod import Pod, TopOwner
 from agent.core.cluster.versions import parse_version, resize_supported
 from agent.core.cluster.vpa import VpaObject
 from agent.core.cluster.workload import Workload, with_top_owner
-from agent.core.history.rollup import NodeClass
+from agent.core.history.reports.rollup import NodeClass
 from agent.core.machine.pod_limits import POD_LEVEL
 from agent.core.orders.cluster_rules import read_rules
 from agent.kube.api import Api, server_version

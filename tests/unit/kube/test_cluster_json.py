@@ -11,7 +11,7 @@ from agent.core.cluster.facts import FrozenAxes, PodPlace
 from agent.core.cluster.hpa import UtilizationTarget
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
-from agent.core.history.rollup import NodeClass
+from agent.core.history.reports.rollup import NodeClass
 from agent.kube.cluster_json import (
     autoscaler_from_json,
     config_from_json,

@@ -15,7 +15,7 @@ from agent.core.admission.options import AdmissionSettings
 from agent.core.admission.pod_admission import no_starts
 from agent.core.cluster.facts import FrozenAxes, LimitRangeItem, NodeAmounts, Quota
 from agent.core.cluster.qos import computed_qos_class
-from agent.core.history.start_figures import LearntStart
+from agent.core.history.workloads.start_figures import LearntStart
 from agent.core.orders import annotations as names
 from agent.core.orders.plan_options import DaemonSetGrowth, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources

@@ -4,7 +4,7 @@ import pytest
 
 from agent.core.cluster.facts import ClusterRule, ClusterRules
 from agent.core.cluster.workload import Workload
-from agent.core.history.directive import WorkloadDirective
+from agent.core.history.reports.directive import WorkloadDirective
 from agent.core.orders import annotations as names
 from agent.core.orders.annotations import ValueNotAllowed, enforce_share_from
 from agent.core.orders.cluster_rules import read_rules, rule_of

@@ -7,7 +7,7 @@ import pytest
 from agent.core.cluster.hpa import UtilizationTarget
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
-from agent.core.history.directive import AutoscalerDirective
+from agent.core.history.reports.directive import AutoscalerDirective
 from agent.core.orders import annotations as names
 from agent.core.orders.enforce_share import EnforceShare
 from agent.core.plan.demand import Reserved

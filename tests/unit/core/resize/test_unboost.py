@@ -3,7 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from agent.core.cluster.pod import Pod
-from agent.core.history.job_run import RunFigures
+from agent.core.history.workloads.job_run import RunFigures
 from agent.core.orders import annotations as names
 from agent.core.orders.order import Mode, OrderSource
 from agent.core.orders.startup_boost import StartupBoost
