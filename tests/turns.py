@@ -21,8 +21,8 @@ from agent.core.numbers.token_bucket import TokenBucket, filling_bucket
 from agent.core.numbers.units import NANOS_PER_UNIT
 from agent.core.orders.order import Mode
 from agent.core.orders.plan_options import ActOptions, PlanOptions
-from agent.core.plan.demand import Urgent
-from agent.core.plan.demands import NOTHING_MEASURED, Measured
+from agent.core.plan.needs.demand import Urgent
+from agent.core.plan.needs.demands import NOTHING_MEASURED, Measured
 from agent.core.recommender.recommendation import Recommendation, Withheld
 from agent.core.resize.decision import Decision
 from agent.core.window.snapshot import CpuWindow

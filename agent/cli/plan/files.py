@@ -61,7 +61,7 @@ def offline_plan(files: PlanFiles, settings: Settings, *, as_enforced: bool, now
     from agent.core.cluster.versions import gates_of
     from agent.core.orders.plan_options import HeadroomRule
     from agent.core.orders.policy_options import PolicyName
-    from agent.core.plan.demands import DemandSettings, demands
+    from agent.core.plan.needs.demands import DemandSettings, demands
     from agent.core.plan.planner import build
     from agent.core.resize.constraint import constraint_of
     from agent.kube.pods_file import PodsFileError, load_pods

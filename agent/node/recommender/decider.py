@@ -18,7 +18,7 @@ from agent.core.numbers.arrays import distinct
 from agent.core.orders.order import Orders
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
 from agent.core.orders.profile import profile_notes
-from agent.core.plan.directives import NOTHING_TOLD, Directed
+from agent.core.plan.needs.directives import NOTHING_TOLD, Directed
 from agent.core.recommender.credit import Credit
 from agent.core.recommender.explanation import Explanation, Explanations, Trail
 from agent.core.recommender.hpa_advice import with_hpa_advice

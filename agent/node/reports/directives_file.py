@@ -25,7 +25,7 @@ from agent.core.history.reports.directive_json import (
     is_restraint,
 )
 from agent.core.numbers.document_text import decoded, json_value
-from agent.core.plan.directives import NOTHING_TOLD, Directed, by_workload
+from agent.core.plan.needs.directives import NOTHING_TOLD, Directed, by_workload
 from agent.named_file import DOCUMENT_MOST_BYTES, read_named
 from agent.node.files.atomic_write import replace_file
 

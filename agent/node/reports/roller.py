@@ -18,7 +18,7 @@ from agent.core.history.reports.rollup import OutOfMemoryKill, RollupRow, Setbac
 from agent.core.history.reports.rollup_figures import RollupFigures, rollup_figures, with_short_life
 from agent.core.history.reports.rollup_schedule import NS
 from agent.core.numbers.arrays import Floats
-from agent.core.plan.given_boost import starts_of
+from agent.core.plan.needs.given_boost import starts_of
 from agent.core.window.cold_file import policy_of
 from agent.core.window.policy import WindowPolicy
 from agent.node.reports.share_fares import ShareFares, ShareGroup

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from agent.core.cluster.unit import UnitIdentity
 from agent.core.numbers.token_bucket import filling_bucket
 from agent.core.orders.policy_options import ControlledResources
-from agent.core.plan.demand import Urgent
+from agent.core.plan.needs.demand import Urgent
 from agent.core.resize.decision import Action, Outcome
 from agent.core.window.freshness import measuring_fault
 from agent.kube.api import HttpApi

@@ -11,7 +11,7 @@ import threading
 from typing import Final
 
 from agent.core.cluster.pod import Pod, PodRef
-from agent.core.plan.demand import Kept
+from agent.core.plan.needs.demand import Kept
 from agent.core.plan.plan import PlanStep
 from agent.core.resize.answer import AnswerKind, ResizeAnswer
 from agent.core.resize.decision import Action, Decision, Outcome

@@ -13,7 +13,7 @@ from agent.cli.main import main
 from agent.cli.plan.events_view import page_lines
 from agent.cli.text.spans import ASCII, UNICODE, display_width, harmless, line_text
 from agent.cli.words.decisions import OUTCOME_TONES
-from agent.core.plan.demand import Kept
+from agent.core.plan.needs.demand import Kept
 from agent.core.resize.decision import Action, Decisions, Outcome
 from agent.node.files.documents import DECISIONS
 from agent.node.orders.journal import Journal

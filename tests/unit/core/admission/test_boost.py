@@ -19,7 +19,7 @@ from agent.core.history.workloads.start_figures import LearntStart
 from agent.core.orders import annotations as names
 from agent.core.orders.plan_options import DaemonSetGrowth, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
-from agent.core.plan.given_boost import boost_from
+from agent.core.plan.needs.given_boost import boost_from
 from agent.core.resize.originals import annotated_original
 from tests.admissions import NOW_UNIX_SECONDS, SHOP, admitted, estimate, new_pod, patched, pod_of, resources
 from tests.pods import container, sidecar

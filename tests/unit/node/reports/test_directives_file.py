@@ -13,7 +13,7 @@ import pytest
 
 from agent.core.history.reports.directive import Directives
 from agent.core.history.reports.directive_json import directives_to_json
-from agent.core.plan.directives import STALE_SECONDS
+from agent.core.plan.needs.directives import STALE_SECONDS
 from agent.node.reports.directives_file import CONFIRMED_KEPT_SECONDS, Directions
 from tests.directives import WEB, directive
 

@@ -11,7 +11,7 @@ import pytest
 from agent.core.numbers.quantity import parse_quantity
 from agent.core.orders.order import Mode
 from agent.core.orders.plan_options import ActOptions
-from agent.core.plan.demand import Urgent
+from agent.core.plan.needs.demand import Urgent
 from agent.core.resize.event_rate import EventReason
 from agent.core.window.memory_shortage import MemoryShort
 from agent.kube.errors import ApiError, Cause, Unreachable

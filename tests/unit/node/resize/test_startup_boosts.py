@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent.core.orders.plan_options import PlanOptions
-from agent.core.plan.demand import Kept
+from agent.core.plan.needs.demand import Kept
 from agent.core.resize.decision import Action
 from agent.core.resize.originals import annotated_original, restore_steps
 from agent.kube.errors import ApiError, Unreachable

@@ -16,9 +16,9 @@ from agent.core.cluster.versions import Gates
 from agent.core.cluster.workload import DAEMON_SET_KIND
 from agent.core.orders.order import Mode
 from agent.core.orders.plan_options import PlanOptions
-from agent.core.plan.container_sizing import Edges
-from agent.core.plan.demand import Constraint, Demand, Kept, PodDemand
+from agent.core.plan.needs.demand import Constraint, Demand, Kept, PodDemand
 from agent.core.plan.pod_facts import PodFacts
+from agent.core.plan.sizing.container_sizing import Edges
 from agent.core.recommender.recommendation import Withheld
 from agent.core.window.memory_shortage import MemoryShort
 

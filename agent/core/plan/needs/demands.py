@@ -16,10 +16,10 @@ from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
 from agent.core.orders.resolution import orders_of, windows_unread
 from agent.core.orders.windows import NO_WAITS, Waits, Windows, waits_of
-from agent.core.plan.demand import ContainerDemand, Demand, PodDemand, Reserved, Urgent
-from agent.core.plan.directives import NOTHING_TOLD, Directed
-from agent.core.plan.given_boost import standing_boost
-from agent.core.plan.reserved_reason import reserved_reason
+from agent.core.plan.needs.demand import ContainerDemand, Demand, PodDemand, Reserved, Urgent
+from agent.core.plan.needs.directives import NOTHING_TOLD, Directed
+from agent.core.plan.needs.given_boost import standing_boost
+from agent.core.plan.needs.reserved_reason import reserved_reason
 from agent.core.recommender.calm_falls import CalmFalls, calm_falls_of
 from agent.core.recommender.recommendation import (
     OWN_BASE,

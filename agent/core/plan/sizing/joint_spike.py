@@ -9,10 +9,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from agent.core.cluster.resource import Resource
-from agent.core.plan.demands import FLOAT_NOISE, Key
-from agent.core.plan.entry import PodEntry
-from agent.core.plan.fit import Fit
+from agent.core.plan.needs.demands import FLOAT_NOISE, Key
 from agent.core.plan.plan import JointSpike
+from agent.core.plan.sizing.entry import PodEntry
+from agent.core.plan.sizing.fit import Fit
 from agent.core.recommender.policy import SeenTogether
 
 Together = Callable[[Mapping[Key, int]], SeenTogether | None]

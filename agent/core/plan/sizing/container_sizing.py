@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.core.orders.policy_options import BoundsOptions
-from agent.core.plan.demand import Kept
+from agent.core.plan.needs.demand import Kept
 
 MOST: Final = (1 << 63) - 1
 """Of any amount, millicores or bytes: what Kubernetes holds. Amounts are whole here, so nothing is rounded below it."""

@@ -5,7 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.orders.policy_options import BoundsOptions
-from agent.core.plan.container_sizing import (
+from agent.core.plan.needs.demand import Kept
+from agent.core.plan.sizing.container_sizing import (
     Edges,
     Lowering,
     below_limit,
@@ -18,7 +19,6 @@ from agent.core.plan.container_sizing import (
     pair,
     why_not_lowered,
 )
-from agent.core.plan.demand import Kept
 from tests.conformance.cruisekube_plan import nearest
 
 EDGES = Edges(least=10, most=1000, unit=10, smallest=20, ratio=0.1)

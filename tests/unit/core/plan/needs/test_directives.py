@@ -10,8 +10,8 @@ from agent.core.cluster.workload import Workload
 from agent.core.history.reports.directive import AutoscalerDirective
 from agent.core.orders import annotations as names
 from agent.core.orders.enforce_share import EnforceShare
-from agent.core.plan.demand import Reserved
-from agent.core.plan.directives import NOTHING_TOLD, PEAKS_BELIEVED_SECONDS, STALE_SECONDS
+from agent.core.plan.needs.demand import Reserved
+from agent.core.plan.needs.directives import NOTHING_TOLD, PEAKS_BELIEVED_SECONDS, STALE_SECONDS
 from tests.directives import WEB, directed, directive, peaks
 
 OTHER = Workload(namespace="shop", kind="Deployment", name="api")

@@ -13,11 +13,11 @@ from agent.core.cluster.resource import Resource
 from agent.core.numbers.amount_text import amount_text
 from agent.core.orders.order import Ranking
 from agent.core.orders.plan_options import FitRule, PlanOptions
-from agent.core.plan.container_sizing import is_small
-from agent.core.plan.demand import Kept
-from agent.core.plan.entry import PodEntry, Side, Unit
+from agent.core.plan.needs.demand import Kept
 from agent.core.plan.plan import Eviction, JointSpike
-from agent.core.plan.spike_sharing import LEVELS, eviction_order, finals, handed_out, highest_level, needed
+from agent.core.plan.sizing.container_sizing import is_small
+from agent.core.plan.sizing.entry import PodEntry, Side, Unit
+from agent.core.plan.sizing.spike_sharing import LEVELS, eviction_order, finals, handed_out, highest_level, needed
 
 
 @dataclass(slots=True, kw_only=True)

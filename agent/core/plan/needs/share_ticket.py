@@ -22,7 +22,7 @@ from agent.core.cluster.pod import Pod
 from agent.core.cluster.workload import DAEMON_SET_KIND, STATEFUL_SET_KIND, Workload
 from agent.core.orders.annotations import SHARE_TICKET
 from agent.core.orders.enforce_share import TICKETS, counted_ticket, hashed_ticket
-from agent.core.plan.given_boost import WRITTEN_WITHIN_SECONDS
+from agent.core.plan.needs.given_boost import WRITTEN_WITHIN_SECONDS
 
 _ORDINAL: Final = re.compile(r".+-(?P<number>\d{1,9})", re.ASCII)
 

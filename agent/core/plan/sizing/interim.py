@@ -16,10 +16,10 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from agent.core.orders.plan_options import PlanOptions
-from agent.core.plan.demand import Kept
-from agent.core.plan.entry import PodEntry, Side, Unit
-from agent.core.plan.fit import Fit, share
+from agent.core.plan.needs.demand import Kept
 from agent.core.plan.plan import JointSpike
+from agent.core.plan.sizing.entry import PodEntry, Side, Unit
+from agent.core.plan.sizing.fit import Fit, share
 
 
 class _Figures(NamedTuple):

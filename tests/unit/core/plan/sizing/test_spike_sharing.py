@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from agent.core.orders.order import Ranking
 from agent.core.orders.plan_options import FitRule
-from agent.core.plan.spike_sharing import eviction_order, finals, handed_out, needed
+from agent.core.plan.sizing.spike_sharing import eviction_order, finals, handed_out, needed
 
 
 def test_the_shared_rule_needs_the_bases_and_the_largest_spike_once() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agent.core.cluster.pod import ContainerKind, Pod, PodCondition
 from agent.core.numbers.units import MIB
 from agent.core.orders.order import Ranking
-from agent.core.plan.demand import Constraint, Demand, Kept, PodDemand
+from agent.core.plan.needs.demand import Constraint, Demand, Kept, PodDemand
 from agent.core.plan.plan import Plan, Share
 from tests.examples import examples
 from tests.planning import (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from agent.core.plan.demand import Urgent
-from agent.core.plan.urgent_needs import PEAK_SECONDS, UrgentNeeds, larger
+from agent.core.plan.needs.demand import Urgent
+from agent.core.plan.needs.urgent_needs import PEAK_SECONDS, UrgentNeeds, larger
 from agent.core.window.memory_shortage import MemoryShort
 
 FRESH = 300.0

@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import reduce
 from typing import Final, TypeVar
 
-from agent.core.plan.demand import Urgent
+from agent.core.plan.needs.demand import Urgent
 
 _Number = TypeVar("_Number", int, float)
 

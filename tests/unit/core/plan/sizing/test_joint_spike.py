@@ -8,7 +8,7 @@ from typing import Any
 
 from agent.core.cluster.pod import Requirements
 from agent.core.orders.plan_options import HeadroomRule, PlanOptions
-from agent.core.plan.demand import PodDemand
+from agent.core.plan.needs.demand import PodDemand
 from agent.core.plan.plan import JointSpike, Plan
 from agent.core.plan.planner import build
 from agent.core.recommender.policy import SeenTogether

@@ -17,8 +17,8 @@ from agent.core.orders.annotations import is_placeholder
 from agent.core.orders.order import Mode, Orders, RunningJobs
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.resolution import is_excluded, listed
-from agent.core.plan.demand import Reserved
-from agent.core.plan.share_ticket import share_ticket
+from agent.core.plan.needs.demand import Reserved
+from agent.core.plan.needs.share_ticket import share_ticket
 
 _NATIVE_DOMAIN: Final = "kubernetes.io/"
 

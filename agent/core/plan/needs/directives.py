@@ -24,7 +24,7 @@ from agent.core.history.reports.directive import AutoscalerDirective, ContainerD
 from agent.core.orders import annotations as names
 from agent.core.orders.enforce_share import EnforceShare, TakenBack
 from agent.core.orders.order import Mode
-from agent.core.plan.demand import Reserved
+from agent.core.plan.needs.demand import Reserved
 
 STALE_SECONDS: Final = 86_400.0
 """Unsaid for longer, directives are old: it is told, and nothing is enforced any more on their word alone."""

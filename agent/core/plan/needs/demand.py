@@ -14,7 +14,7 @@ from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
 from agent.core.orders.order import Orders
 from agent.core.orders.windows import Waits
-from agent.core.plan.given_boost import GivenBoost
+from agent.core.plan.needs.given_boost import GivenBoost
 from agent.core.plan.pod_change import Setting
 from agent.core.recommender.calm_falls import CalmFalls
 from agent.core.recommender.recommendation import Withheld

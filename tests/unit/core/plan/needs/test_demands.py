@@ -17,9 +17,9 @@ from agent.core.orders.order import Mode, OrderSource, Ranking
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
 from agent.core.orders.windows import Disruption
-from agent.core.plan.demand import ContainerDemand, Demand, PodDemand, Reserved, Urgent
-from agent.core.plan.demands import DemandSettings, Measured, demands
-from agent.core.plan.directives import Directed
+from agent.core.plan.needs.demand import ContainerDemand, Demand, PodDemand, Reserved, Urgent
+from agent.core.plan.needs.demands import DemandSettings, Measured, demands
+from agent.core.plan.needs.directives import Directed
 from agent.core.recommender.calm_falls import calm_falls_of
 from agent.core.recommender.recommendation import Bound, Recommendation, Withheld
 from tests.directives import directed, directive

@@ -9,7 +9,7 @@ import pytest
 
 from agent.core.cluster.pod import Pod
 from agent.core.orders import annotations as names
-from agent.core.plan.given_boost import (
+from agent.core.plan.needs.given_boost import (
     QUIET_SECONDS,
     BoostEnd,
     GivenBoost,

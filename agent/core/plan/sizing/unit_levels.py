@@ -11,10 +11,10 @@ from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT
 from agent.core.orders.container_policies import NO_POLICY
 from agent.core.orders.plan_options import DaemonSetGrowth
 from agent.core.orders.policy_options import PolicyName
-from agent.core.plan.container_sizing import Edges, below_limit, bounded, pair
-from agent.core.plan.demand import Constraint, ContainerDemand, Demand, Kept, PodDemand
-from agent.core.plan.entry import PlanRules, PodEntry, Side, Unit
+from agent.core.plan.needs.demand import Constraint, ContainerDemand, Demand, Kept, PodDemand
 from agent.core.plan.pod_facts import PodFacts, StatedSide
+from agent.core.plan.sizing.container_sizing import Edges, below_limit, bounded, pair
+from agent.core.plan.sizing.entry import PlanRules, PodEntry, Side, Unit
 from agent.core.recommender.recommendation import Withheld
 
 _SETS_NO_CPU_LIMIT: Final = frozenset({PolicyName.CRUISE, PolicyName.PLIMSOLL})

@@ -9,8 +9,8 @@ from agent.core.cluster.pod import Pod
 from agent.core.cluster.workload import Workload
 from agent.core.orders.annotations import SHARE_TICKET
 from agent.core.orders.enforce_share import hashed_ticket
-from agent.core.plan.given_boost import WRITTEN_WITHIN_SECONDS
-from agent.core.plan.share_ticket import given_ticket, next_ticket, share_ticket, ticket_text
+from agent.core.plan.needs.given_boost import WRITTEN_WITHIN_SECONDS
+from agent.core.plan.needs.share_ticket import given_ticket, next_ticket, share_ticket, ticket_text
 from tests.pods import container, make_pod
 
 BORN = 1_800_000_000.0
