@@ -46,7 +46,7 @@ def run(arguments: argparse.Namespace) -> int:
     from agent.cli.text.spans import ansi_text, line_text
     from agent.cli.top.terminal import find_terminal
     from agent.core.machine.audit import audit
-    from agent.kube.pods_file import PodsFileError, load_pods
+    from agent.kube.objects.pods_file import PodsFileError, load_pods
     from agent.sensing.cgroup_path import Driver
     from agent.sensing.kubelet_tree import LiveTreeError, read_kubelet_tree
     from agent.sensing.machine import MachineError, find_cgroup_mount, node_name

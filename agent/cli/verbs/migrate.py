@@ -15,7 +15,7 @@ from agent.cli.text.program_name import program_name
 if TYPE_CHECKING:
     from agent.cli.workloads.migrate_view import Migrating
     from agent.core.autoscalers.vpa_orders import VpaSurroundings
-    from agent.kube.api import Api
+    from agent.kube.client.api import Api
 
 _ALLOWED = "output of kubectl get vpa -A -o json"
 _NOT_FOUND = 404
@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Show it."""
     from agent.core.autoscalers.vpa_orders import VpaSurroundings
-    from agent.kube.errors import KubeError
+    from agent.kube.client.errors import KubeError
 
     has_theirs = arguments.vpa_admission
     if arguments.file is not None:
@@ -102,10 +102,10 @@ def _of_file(path: Path) -> list[object]:
 def _of_cluster(kubeconfig: Path | None) -> tuple[list[object], bool]:
     """Return all objects, and whether VPA's own admission controller is there."""
     from agent.core.autoscalers.vpa_orders import THEIR_ADMISSION
-    from agent.kube.api import HttpApi
-    from agent.kube.credentials import from_kubeconfig, in_cluster
-    from agent.kube.errors import CredentialsError
-    from agent.kube.vpa_json import GROUP_PATH, VPAS
+    from agent.kube.client.api import HttpApi
+    from agent.kube.client.credentials import from_kubeconfig, in_cluster
+    from agent.kube.client.errors import CredentialsError
+    from agent.kube.objects.vpa_json import GROUP_PATH, VPAS
 
     try:
         credentials = from_kubeconfig(kubeconfig) if kubeconfig is not None else in_cluster()
@@ -125,7 +125,7 @@ def _of_cluster(kubeconfig: Path | None) -> tuple[list[object], bool]:
 
 
 def _found(api: Api, path: str) -> object | None:
-    from agent.kube.errors import ApiError
+    from agent.kube.client.errors import ApiError
 
     try:
         return api.call("GET", path)
@@ -138,8 +138,8 @@ def _found(api: Api, path: str) -> object | None:
 def _migrating(document: object, surroundings: VpaSurroundings) -> Migrating:
     from agent.cli.workloads.migrate_view import Migrating
     from agent.core.autoscalers.vpa_orders import vpa_orders
-    from agent.kube.json_reader import ConvertError
-    from agent.kube.vpa_json import recommenders_of, vpa_from_json
+    from agent.kube.objects.json_reader import ConvertError
+    from agent.kube.objects.vpa_json import recommenders_of, vpa_from_json
 
     metadata = document.get("metadata") if isinstance(document, dict) else None
     head = metadata if isinstance(metadata, dict) else {}

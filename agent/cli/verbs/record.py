@@ -138,7 +138,7 @@ def _own_sampling(settings: Settings) -> Iterator[MeasuredNode]:
 
 def _record(measured: MeasuredNode, arguments: argparse.Namespace, settings: Settings) -> int:
     from agent.cli.options.unit_filter import parse_filter
-    from agent.kube.pods_file import PodsFileError
+    from agent.kube.objects.pods_file import PodsFileError
     from agent.node.history.file import HistoryError
     from agent.node.offline.recorder import NothingToRecord, RecordedMachine, Recorder
     from agent.node.offline.recording_format import RecordingError

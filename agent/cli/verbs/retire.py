@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from agent.cli.client.retire import AgentPod
-    from agent.kube.api import Api
-    from agent.kube.credentials import Credentials
+    from agent.kube.client.api import Api
+    from agent.kube.client.credentials import Credentials
 
 DAEMON_SETS: Final = ("plimsoll-agent", "plimsoll-agent-enforce")
 LOOK_SECONDS: Final = 1.0
@@ -58,10 +58,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Restore if asked to, remove the DaemonSets, wait for the agents' end."""
-    from agent.kube.api import HttpApi
-    from agent.kube.credentials import from_kubeconfig, in_cluster
-    from agent.kube.errors import CredentialsError, KubeError
-    from agent.kube.json_reader import ConvertError
+    from agent.kube.client.api import HttpApi
+    from agent.kube.client.credentials import from_kubeconfig, in_cluster
+    from agent.kube.client.errors import CredentialsError, KubeError
+    from agent.kube.objects.json_reader import ConvertError
 
     try:
         credentials = from_kubeconfig(arguments.kubeconfig) if arguments.kubeconfig is not None else in_cluster()
@@ -107,7 +107,7 @@ def _left_by_restore(
 
 def _ended(api: Api, namespace: str, deadline: float, skipped: Collection[AgentPod], *, is_skipping: bool) -> int:
     from agent.cli.client.retire import agents_of
-    from agent.kube.errors import ApiError
+    from agent.kube.client.errors import ApiError
 
     for name in DAEMON_SETS:
         try:

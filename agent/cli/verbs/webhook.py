@@ -46,7 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT."""
     settings = webhook_settings_from(arguments)
-    from agent.kube.errors import CredentialsError
+    from agent.kube.client.errors import CredentialsError
     from agent.node import log_format as logs
     from agent.webhook.assembly import ListeningError, Webhook
     from agent.webhook.certificates.certificates import CertificateSetupError

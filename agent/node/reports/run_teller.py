@@ -30,7 +30,7 @@ from agent.core.history.workloads.job_run import (
 )
 from agent.core.window.policy import WindowPolicy
 from agent.core.window.steps import NS
-from agent.kube.errors import CredentialsError
+from agent.kube.client.errors import CredentialsError
 from agent.metrics.loop_series import LoopTurns
 from agent.node.reports.client import WebhookAway, WebhookClient
 from agent.node.reports.runs_file import RunsFile, WaitingRun

@@ -39,7 +39,7 @@ _EVENTS: Final = {
 
 
 class Events(Protocol):
-    """Tells pods' owners; ``kube.events.EventWriter`` is one."""
+    """Tells pods' owners; ``kube.calls.events.EventWriter`` is one."""
 
     def send(self, event: PodEvent) -> bool:
         """Report; never raises."""

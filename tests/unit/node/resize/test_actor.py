@@ -14,7 +14,7 @@ from agent.core.orders.plan_options import ActOptions
 from agent.core.plan.needs.demand import Urgent
 from agent.core.resize.event_rate import EventReason
 from agent.core.window.memory_shortage import MemoryShort
-from agent.kube.errors import ApiError, Cause, Unreachable
+from agent.kube.client.errors import ApiError, Cause, Unreachable
 from agent.metrics.acting_series import BARRIERS as BARRED
 from agent.metrics.acting_series import Trigger
 from agent.node.resize.actor import SEEN_SECONDS
