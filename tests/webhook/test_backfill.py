@@ -712,7 +712,7 @@ def test_a_webhook_that_has_no_time_is_asked_again(
 ) -> None:
     one, options = served
     waits: list[float] = []
-    monkeypatch.setattr("agent.cli.verbs.backfill.sleep", waits.append)
+    monkeypatch.setattr("agent.cli.verbs.cluster.backfill.sleep", waits.append)
     taken = one.services.history
     puts_off = [fault(503, "busy", retry_after_seconds=7.0), fault(429, "too many", retry_after_seconds=9.0)]
 

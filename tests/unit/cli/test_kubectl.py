@@ -173,7 +173,7 @@ def test_usage_tells_the_name_it_was_called_by(verb: str, capsys: pytest.Capture
 
 def test_the_agent_loads_none_of_it() -> None:
     script = (
-        "import sys, agent.cli.main, agent.cli.verbs.agent, agent.node.daemon\n"
+        "import sys, agent.cli.main, agent.cli.verbs.node.agent, agent.node.daemon\n"
         "loaded = {name for name in sys.modules if name.startswith(('websocket', 'agent.cli.kubectl', "
         "'agent.kube.client.pod_', 'agent.cli.client.webhook_forward'))}\n"
         "assert not loaded, loaded"

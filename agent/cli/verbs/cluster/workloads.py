@@ -15,7 +15,7 @@ from agent.cli.client.webhook import PAGE, NotKnownError, NoWebhookAnswerError, 
 from agent.cli.options.row_options import add_look_options
 from agent.cli.options.settings_options import add_options, fail
 from agent.cli.text.program_name import program_name
-from agent.cli.verbs.webhook import SETTINGS_LISTER
+from agent.cli.verbs.cluster.webhook import SETTINGS_LISTER
 from agent.core.history.minute.quality import PRICE, Against, QualityWindow
 
 if TYPE_CHECKING:
@@ -170,7 +170,7 @@ def _writing(arguments: argparse.Namespace) -> Writing:
 
     if arguments.output == "history":
         return Writing(form=arguments.output)
-    from agent.cli.verbs.gitops import admission_settings, mapped_of
+    from agent.cli.verbs.cluster.gitops import admission_settings, mapped_of
 
     return Writing(form=arguments.output, settings=admission_settings(arguments), mapped=mapped_of(arguments))
 

@@ -23,7 +23,7 @@ from agent.cli.options.settings_options import (
 from agent.cli.options.shutdown import Ending
 from agent.cli.top.screen import live_table
 from agent.cli.top.terminal import HUNG_UP, LiveOptions, find_terminal, is_terminal_gone, let_go_of_terminal
-from agent.cli.verbs.top import add_view_options, live_options_from, wait_for_first_figures
+from agent.cli.verbs.node.top import add_view_options, live_options_from, wait_for_first_figures
 
 if TYPE_CHECKING:
     from agent.core.window.snapshot import Snapshot

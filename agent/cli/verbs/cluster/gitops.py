@@ -13,7 +13,7 @@ from agent.cli.options.row_options import add_look_options
 from agent.cli.options.settings_options import add_options, fail, file_or_stdin
 from agent.cli.text.output_files import OutputError, check_output, put_output
 from agent.cli.text.program_name import program_name
-from agent.cli.verbs.webhook import SETTINGS_LISTER
+from agent.cli.verbs.cluster.webhook import SETTINGS_LISTER
 
 if TYPE_CHECKING:
     from agent.cli.gitops.amounts import ContainerAmounts
@@ -110,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
 def admission_settings(arguments: argparse.Namespace) -> AdmissionSettings:
     """Return the webhook's settings: it is the one that would admit the pods."""
     try:
-        from agent.cli.verbs.webhook import webhook_settings_from
+        from agent.cli.verbs.cluster.webhook import webhook_settings_from
 
         return webhook_settings_from(arguments).of_admission()
     except ModuleNotFoundError as error:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from agent.cli.options.row_options import add_look_options
 from agent.cli.options.settings_options import add_options, fail, file_or_stdin
-from agent.cli.verbs.webhook import SETTINGS_LISTER
+from agent.cli.verbs.cluster.webhook import SETTINGS_LISTER
 
 if TYPE_CHECKING:
     from agent.cli.workloads.admission_files import AskedPod, KnownContainer
@@ -109,7 +109,7 @@ def _check_version(text: str | None) -> None:
 def _settings(arguments: argparse.Namespace) -> AdmissionSettings:
     """Return the webhook's settings: it is the one that would admit the pod."""
     try:
-        from agent.cli.verbs.webhook import webhook_settings_from
+        from agent.cli.verbs.cluster.webhook import webhook_settings_from
 
         return webhook_settings_from(arguments).of_admission()
     except ModuleNotFoundError as error:

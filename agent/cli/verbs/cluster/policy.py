@@ -8,7 +8,7 @@ import sys
 from agent.cli.client.webhook import NoWebhookAnswerError, WebhookReader, add_webhook_options
 from agent.cli.options.row_options import add_look_options
 from agent.cli.text.program_name import program_name
-from agent.cli.verbs.workloads import add_workload_argument, one_workload
+from agent.cli.verbs.cluster.workloads import add_workload_argument, one_workload
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

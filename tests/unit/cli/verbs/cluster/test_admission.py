@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from agent.cli.main import main
-from agent.cli.verbs.admission import NO_HISTORY, NO_NAMESPACES
+from agent.cli.verbs.cluster.admission import NO_HISTORY, NO_NAMESPACES
 from agent.core.orders import annotations as names
 from agent.webhook.queries.workload_bodies import AdviceBody, AppliesBody, ContainerBody, FromBody, WorkloadBody
 from tests.json_patch import apply_patch

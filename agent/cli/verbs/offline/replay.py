@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from agent.cli.options.settings_options import fail
-from agent.cli.verbs import recommend, why
+from agent.cli.verbs.node import recommend, why
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.cli.main import main
-from agent.cli.verbs.doctor import EXIT_CODES, format_checks
+from agent.cli.verbs.node.doctor import EXIT_CODES, format_checks
 from agent.core.machine.checkup import Check, FeatureState, MachineFacts
 from agent.sensing import features
 from agent.sensing.discovery import UnitScope

@@ -16,7 +16,7 @@ from agent.cli.top.screen import live_table
 from agent.cli.top.sources import SourceError
 from agent.cli.top.terminal import LiveOptions, find_terminal, print_page, write_text
 from agent.cli.top.view import SortKey, ViewState
-from agent.cli.verbs import top
+from agent.cli.verbs.node import top
 from agent.cli.words.units import unit_name
 from agent.core.window.snapshot import Snapshot
 from tests.snapshots import busy_node, container, cpu_window, service, snapshot

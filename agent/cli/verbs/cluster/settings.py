@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
         _print_sources(arguments)
         return 0
     if arguments.webhook:
-        from agent.cli.verbs.webhook import webhook_settings_from
+        from agent.cli.verbs.cluster.webhook import webhook_settings_from
         from agent.webhook.settings import WebhookSettings
 
         of_webhook = webhook_settings_from(arguments)
@@ -55,7 +55,7 @@ def _print_sources(arguments: argparse.Namespace) -> None:
 
     sources: dict[str, str] = {}
     if arguments.webhook:
-        from agent.cli.verbs.webhook import webhook_settings_from
+        from agent.cli.verbs.cluster.webhook import webhook_settings_from
 
         in_force = webhook_settings_from(arguments, sources=sources).to_dict()
     else:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from agent.cli.main import main
-from agent.cli.verbs.audit import NodeError, pods_of_node
+from agent.cli.verbs.node.audit import NodeError, pods_of_node
 from agent.core.cluster.pod import QosClass
 from agent.sensing.cgroup_path import Driver
 from tests.kubelet_files import KubeletFiles
