@@ -19,11 +19,11 @@ from agent.core.cluster.facts import ClusterRules, FrozenAxes, LimitRangeItem, N
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.workload import Workload, no_job_owner, with_top_owner
-from agent.core.history.rollup import NodeClass
-from agent.core.history.start_figures import LearntStart
+from agent.core.history.reports.rollup import NodeClass
+from agent.core.history.workloads.start_figures import LearntStart
 from agent.core.orders import annotations as names
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
-from agent.kube.pod_json import pod_from_json
+from agent.kube.objects.pod_json import pod_from_json
 from tests.json_patch import apply_patch
 from tests.pods import mirror_metadata, pod_json
 

@@ -21,7 +21,7 @@ from agent.core.buffers.buffer import (
 )
 from agent.core.buffers.reconciliation import reconcile
 from agent.core.numbers.units import GIB, NANOS_PER_UNIT
-from agent.kube.buffer_json import pod_of_template
+from agent.kube.objects.buffer_json import pod_of_template
 
 NOW_UNIX_SECONDS = 1_800_000_000.0
 

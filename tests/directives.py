@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.directive import ContainerDirective, Directives, WorkloadDirective
-from agent.core.plan.directives import Directed, by_workload
+from agent.core.history.reports.directive import ContainerDirective, Directives, WorkloadDirective
+from agent.core.plan.needs.directives import Directed, by_workload
 
 WEB: Final = Workload(namespace="shop", kind="Deployment", name="web")
 

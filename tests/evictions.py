@@ -20,7 +20,7 @@ from agent.core.eviction.options import ArbiterOptions
 from agent.core.eviction.proposal import Proposal, Want
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
-from agent.kube.pod_json import pod_from_json
+from agent.kube.objects.pod_json import pod_from_json
 from agent.webhook.cluster.facts import ClusterFacts
 from tests.pods import container, pod_json
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from agent.core.history.hour_peaks import HourPeak
-from agent.core.history.minutes import OutOfMemory
+from agent.core.history.minute.minutes import OutOfMemory
+from agent.core.history.workloads.hour_peaks import HourPeak
 from agent.core.orders.policy_options import BoundsOptions
 from agent.core.recommender.explanation import Trail
 from agent.core.recommender.recommender import explain

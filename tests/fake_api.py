@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agent.kube.api import JSON, Stream
+from agent.kube.client.api import JSON, Stream
 
 
 @dataclass(frozen=True, slots=True)

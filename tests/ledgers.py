@@ -12,7 +12,7 @@ from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
 from agent.core.numbers.units import NANOS_PER_UNIT
 from agent.core.orders.plan_options import ActOptions
-from agent.core.plan.demand import Constraint, Kept
+from agent.core.plan.needs.demand import Constraint, Kept
 from agent.core.plan.plan import Phase, PlanStep
 from agent.core.plan.pod_change import Change, Setting
 from agent.core.resize.answer import AnswerKind, ResizeAnswer

@@ -22,7 +22,7 @@ from agent.core.cluster.pod import (
 from agent.core.cluster.qos import computed_qos_class
 from agent.core.numbers.units import MIB, NANOS_PER_MILLI, NANOS_PER_UNIT
 from agent.core.orders.order import Mode
-from agent.core.plan.demand import ContainerDemand, Demand, PodDemand
+from agent.core.plan.needs.demand import ContainerDemand, Demand, PodDemand
 from agent.core.resize.status import RESIZE_IN_PROGRESS
 from tests.planning import Situation, amounts, pod_demand, situation_of
 

@@ -8,8 +8,8 @@ from agent.core.buffers.buffer import PLACEHOLDER_PODS, Buffer
 from agent.core.buffers.placeholder_options import PlaceholderOptions
 from agent.core.buffers.placeholder_pod import PlaceholderShape, placeholder_of
 from agent.core.cluster.pod import Pod
-from agent.kube.buffer_json import pod_of_template
-from agent.kube.pod_json import pod_from_json
+from agent.kube.objects.buffer_json import pod_of_template
+from agent.kube.objects.pod_json import pod_from_json
 
 Json = dict[str, Any]
 OPTIONS = PlaceholderOptions()

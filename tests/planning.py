@@ -19,7 +19,7 @@ from agent.core.numbers.units import MIB, NANOS_PER_MILLI, NANOS_PER_UNIT
 from agent.core.orders.order import Mode, Orders, OrderSource, Ranking
 from agent.core.orders.plan_options import DaemonSetGrowth, FitRule, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
-from agent.core.plan.demand import FREE, Constraint, ContainerDemand, Demand, Kept, PodDemand, Reserved
+from agent.core.plan.needs.demand import FREE, Constraint, ContainerDemand, Demand, Kept, PodDemand, Reserved
 from agent.core.plan.node_room import counted, holds_room
 from agent.core.plan.plan import Plan, PlanStep
 from agent.core.plan.planner import build

@@ -8,7 +8,7 @@ from agent.core.cluster.pod import ContainerKind, PodRef
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
 from agent.core.orders.order import Mode, Ranking
-from agent.core.plan.demand import Kept, Reserved
+from agent.core.plan.needs.demand import Kept, Reserved
 from agent.core.plan.plan import ContainerPlan, Eviction, Invariant, Phase, Plan, PlanStep, PodPlan, ResourcePlan, Share
 from agent.core.plan.pod_change import Change, Setting
 from agent.core.recommender.recommendation import Withheld

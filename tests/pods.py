@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.core.cluster.pod import Pod
-from agent.kube.pod_json import pod_from_json
+from agent.kube.objects.pod_json import pod_from_json
 
 Amounts = Mapping[str, str]
 CONFIG_HASH = "9d7115b42254d59b82440ebe8084927f"

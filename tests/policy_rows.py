@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from agent.core.history.minutes import Minutes
+from agent.core.history.minute.minutes import Minutes
 from agent.core.numbers.arrays import Bools, Floats, Rows
 from agent.core.recommender.policy import Present
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from agent.core.history.quality import QUALITY_FIELDS, RESOURCE_FIELDS
-from agent.core.history.quality_ledger import JudgedMinute, QualityLedger, StandingRequests
+from agent.core.history.minute.quality import QUALITY_FIELDS, RESOURCE_FIELDS
+from agent.core.history.minute.quality_ledger import JudgedMinute, QualityLedger, StandingRequests
 from agent.core.numbers.arrays import Floats
 
 GIB = 1 << 30

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from agent.core.history.rollup import Report
-from agent.core.history.rollup_json import kept_text, sent_text
+from agent.core.history.reports.rollup import Report
+from agent.core.history.reports.rollup_json import kept_text, sent_text
 
 
 def report_text(report: Report, *, agent: str) -> str:

@@ -12,7 +12,7 @@ from agent.core.cluster.pod import QosClass
 from agent.core.cluster.runtime_profile import LanguageRuntime
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.cluster.workload import Workload
-from agent.core.history.minutes import Minutes, OutOfMemory
+from agent.core.history.minute.minutes import Minutes, OutOfMemory
 from agent.core.numbers.arrays import Floats, Rows
 from agent.core.recommender.policy import LimitRule, Present, Proposals, Stated, Steps
 from agent.core.recommender.subject import Subject

@@ -7,7 +7,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.core.history.minutes import Minutes, OutOfMemory
+from agent.core.history.minute.minutes import Minutes, OutOfMemory
 from agent.core.numbers.arrays import Rows
 from agent.core.recommender.policy import LimitRule, Present, Proposals, Steps
 from agent.core.recommender.simulation.trace import TraceSet

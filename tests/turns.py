@@ -21,15 +21,15 @@ from agent.core.numbers.token_bucket import TokenBucket, filling_bucket
 from agent.core.numbers.units import NANOS_PER_UNIT
 from agent.core.orders.order import Mode
 from agent.core.orders.plan_options import ActOptions, PlanOptions
-from agent.core.plan.demand import Urgent
-from agent.core.plan.demands import NOTHING_MEASURED, Measured
+from agent.core.plan.needs.demand import Urgent
+from agent.core.plan.needs.demands import NOTHING_MEASURED, Measured
 from agent.core.recommender.recommendation import Recommendation, Withheld
 from agent.core.resize.decision import Decision
 from agent.core.window.snapshot import CpuWindow
-from agent.kube.errors import ApiError
-from agent.kube.events import EventWriter
-from agent.kube.own_rights import NODE_NAME_CLAIM, REVIEWS_PATH, SELF_PATH
-from agent.kube.pod_json import pod_from_json
+from agent.kube.calls.events import EventWriter
+from agent.kube.client.errors import ApiError
+from agent.kube.client.own_rights import NODE_NAME_CLAIM, REVIEWS_PATH, SELF_PATH
+from agent.kube.objects.pod_json import pod_from_json
 from agent.metrics.acting_series import ActingSeries, Trigger
 from agent.metrics.loop_series import LoopSeries
 from agent.node.cluster.rights import Rights

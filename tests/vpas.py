@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from agent.core.cluster.vpa import VpaObject
-from agent.kube.vpa_json import vpa_from_json
+from agent.kube.objects.vpa_json import vpa_from_json
 
 
 def vpa_json(spec: Mapping[str, Any] | None = None, *, name: str = "web", **metadata: Any) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from agent.cli.verb_table import VERBS
 
 if TYPE_CHECKING:
     from agent.cli.client.node_agent import Target
-    from agent.kube.credentials import Credentials
+    from agent.kube.client.credentials import Credentials
 
 INSTALLED_IN: Final = "plimsoll"
 """The namespace of Plimsoll unless another is named."""
@@ -179,8 +179,8 @@ def _ask_agent(arguments: argparse.Namespace, passed: Sequence[str]) -> int:
     from agent.cli.client.node_agent import NoAgentError, UnknownTargetError
     from agent.cli.options.settings_options import fail
     from agent.cli.text.spans import harmless
-    from agent.kube.errors import KubeError
-    from agent.kube.json_reader import ConvertError
+    from agent.kube.client.errors import KubeError
+    from agent.kube.objects.json_reader import ConvertError
 
     connected = _connected(arguments)
     try:
@@ -195,8 +195,8 @@ def _ask_agent(arguments: argparse.Namespace, passed: Sequence[str]) -> int:
 
 def _target(arguments: argparse.Namespace, connected: _Connected) -> Target:
     from agent.cli.client.node_agent import AgentFinder
-    from agent.kube.api import HttpApi
-    from agent.kube.errors import ApiError
+    from agent.kube.client.api import HttpApi
+    from agent.kube.client.errors import ApiError
 
     finder = AgentFinder(HttpApi(connected.credentials), arguments.installed_in)
     about = KUBECTL_VERBS[arguments.verb]
@@ -214,8 +214,8 @@ def _run_there(arguments: argparse.Namespace, credentials: Credentials, target: 
     from agent.cli.client.raw_terminal import raw_terminal
     from agent.cli.client.retire import CONTAINER
     from agent.cli.top.terminal import find_terminal, terminal_width
-    from agent.kube.errors import ApiError
-    from agent.kube.pod_exec import Console, Executed, converse
+    from agent.kube.client.errors import ApiError
+    from agent.kube.client.pod_exec import Console, Executed, converse
 
     terminal = find_terminal(sys.stdout, os.environ, use_colour=True)
     is_live = (
@@ -276,9 +276,9 @@ def _ask_webhook(arguments: argparse.Namespace) -> int:
     from agent.cli.client.webhook import DEFAULT_ACCOUNT, DEFAULT_URL, FORWARD
     from agent.cli.client.webhook_forward import NoWebhookError, WebhookForward
     from agent.cli.text.spans import harmless
-    from agent.kube.api import HttpApi
-    from agent.kube.errors import ApiError, KubeError
-    from agent.kube.json_reader import ConvertError
+    from agent.kube.client.api import HttpApi
+    from agent.kube.client.errors import ApiError, KubeError
+    from agent.kube.objects.json_reader import ConvertError
 
     module: VerbModule = importlib.import_module(VERBS[arguments.verb].module)
     if arguments.webhook != DEFAULT_URL or getattr(arguments, "history", None) is not None:
@@ -304,7 +304,7 @@ def _ask_webhook(arguments: argparse.Namespace) -> int:
 
 def _refusal(error: Exception) -> str:
     """Return what the server said; a right that is missing by its name, which the server's message has."""
-    from agent.kube.errors import ApiError
+    from agent.kube.client.errors import ApiError
 
     if isinstance(error, ApiError) and error.status == _FORBIDDEN:
         return f"a right is missing: {error.message or error}"
@@ -314,8 +314,8 @@ def _refusal(error: Exception) -> str:
 def _connected(arguments: argparse.Namespace) -> _Connected:
     """Return the cluster that kubectl would speak to; what cannot be used is one line and code 2."""
     from agent.cli.options.settings_options import fail
-    from agent.kube.credentials import context_namespace, from_kubeconfig, in_cluster
-    from agent.kube.errors import CredentialsError
+    from agent.kube.client.credentials import context_namespace, from_kubeconfig, in_cluster
+    from agent.kube.client.errors import CredentialsError
 
     given: Path | None = arguments.kubeconfig
     named: str | None = getattr(arguments, "namespace", None)

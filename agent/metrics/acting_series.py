@@ -17,8 +17,8 @@ from agent.core.cluster.pod import QosClass
 from agent.core.cluster.resource import Resource
 from agent.core.machine.pod_limits import PodLimitHeld
 from agent.core.orders.order import Mode
-from agent.core.plan.demand import Kept, Reserved, Urgent
-from agent.core.plan.given_boost import BoostEnd
+from agent.core.plan.needs.demand import Kept, Reserved, Urgent
+from agent.core.plan.needs.given_boost import BoostEnd
 from agent.core.plan.plan import ContainerPlan, Plan, ResourcePlan
 from agent.core.plan.pod_change import Change
 from agent.core.plan.possible_savings import PossibleSavings

@@ -11,7 +11,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from agent.core.cluster.resource import Resource
-from agent.core.plan.directives import Directed
+from agent.core.plan.needs.directives import Directed
 
 
 class DirectiveSeries(Collector):

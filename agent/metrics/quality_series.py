@@ -12,7 +12,7 @@ from itertools import product
 from typing import Final
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.quality import (
+from agent.core.history.minute.quality import (
     PEAK_OFFSET,
     REQUEST_FIELDS,
     RESOURCE_FIELDS,

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final, Literal, Self
 
 from agent.calendar import ReadWindows
 from agent.core.cluster.unit import UnitIdentity
-from agent.core.history.minutes import OutOfMemory
+from agent.core.history.minute.minutes import OutOfMemory
 from agent.core.recommender.credit import Credit
 from agent.core.recommender.pod_itself import bearers
 from agent.core.window.pod_itself import PodItself

@@ -21,13 +21,13 @@ from agent.core.cluster.facts import PodPlace
 from agent.core.cluster.versions import resize_supported
 from agent.core.eviction.options import EvictionMode
 from agent.core.eviction.taint_cap import most_tainted
-from agent.core.history.rollup import Report
+from agent.core.history.reports.rollup import Report
 from agent.core.orders.resolution import listed
-from agent.kube.api import HttpApi
-from agent.kube.credentials import Credentials, from_kubeconfig, in_cluster
-from agent.kube.errors import CredentialsError
-from agent.kube.lease import LeaderLease
-from agent.kube.reflector import pace_within
+from agent.kube.client.api import HttpApi
+from agent.kube.client.credentials import Credentials, from_kubeconfig, in_cluster
+from agent.kube.client.errors import CredentialsError
+from agent.kube.watch.lease import LeaderLease
+from agent.kube.watch.reflector import pace_within
 from agent.metrics.call_result import CallResult
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.turns import Turns

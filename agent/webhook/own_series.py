@@ -13,7 +13,7 @@ from typing import Final
 from agent.core.buffers.buffer import BufferOutcome
 from agent.core.eviction.proposal import Reason, Verdict
 from agent.core.eviction.taint_cap import TaintReason
-from agent.kube.lease import LeaderLease
+from agent.kube.watch.lease import LeaderLease
 from agent.metrics.families import FamilyReading, Values, counter_reading, gauge_reading
 from agent.webhook.autoscalers.controller import VpaController
 from agent.webhook.autoscalers.publisher import RESULTS as PUBLISHER_RESULTS

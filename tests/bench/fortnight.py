@@ -29,7 +29,7 @@ from typing import Final
 
 import psutil
 
-from agent.core.history.hour_peaks import hour_of
+from agent.core.history.workloads.hour_peaks import hour_of
 from agent.webhook.store.shapes import StoredSketch
 from tests.bench.fortnight_reports import NodeReports, Rows
 from tests.bench.fortnight_run import INTERVALS_PER_HOUR, Run

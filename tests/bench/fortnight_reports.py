@@ -13,9 +13,9 @@ import json
 from typing import Final
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.rollup import ROLLUP_SECONDS, NodeClass, Report, RollupRow
-from agent.core.history.rollup_figures import rollup_figures
-from agent.core.history.rollup_json import kept_text
+from agent.core.history.reports.rollup import ROLLUP_SECONDS, NodeClass, Report, RollupRow
+from agent.core.history.reports.rollup_figures import rollup_figures
+from agent.core.history.reports.rollup_json import kept_text
 from agent.core.window.policy import WindowPolicy
 from tests.bench.reporting import NS, START_NS, rings_of
 from tests.bench.webhook import name_of

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from random import Random
 from typing import Final
 
-from agent.core.history.hour_peaks import HOUR_SECONDS
-from agent.core.history.rollup import ROLLUP_SECONDS
+from agent.core.history.reports.rollup import ROLLUP_SECONDS
+from agent.core.history.workloads.hour_peaks import HOUR_SECONDS
 from agent.settings import Settings
 from agent.webhook.reports.decoder import decode_report
 from agent.webhook.store.report_payload import encode_report

@@ -10,7 +10,7 @@ from random import Random
 from agent.core.cluster.pod import ContainerStatus
 from agent.core.numbers.units import MIB
 from agent.core.orders.policy_options import BoundsOptions
-from agent.core.plan.demand import Demand, PodDemand
+from agent.core.plan.needs.demand import Demand, PodDemand
 from agent.core.plan.pod_facts import PodFactsCache
 from tests.planning import Situation, container, needs, node, pod_demand, wanted
 

@@ -7,7 +7,7 @@ import time
 import numpy as np
 
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
-from agent.core.history.minutes import Minutes
+from agent.core.history.minute.minutes import Minutes
 from agent.core.orders.policy_options import PolicyName
 from agent.node.history.clock import HistoryClock
 from agent.node.history.file import HistoryFile

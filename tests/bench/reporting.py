@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.rollup import NodeClass, Report, RollupRow
-from agent.core.history.rollup_figures import rollup_figures
-from agent.core.history.rollup_json import kept_text, sent_text
+from agent.core.history.reports.rollup import NodeClass, Report, RollupRow
+from agent.core.history.reports.rollup_figures import rollup_figures
+from agent.core.history.reports.rollup_json import kept_text, sent_text
 from agent.core.window.policy import WindowPolicy
 from agent.core.window.ring_rows import MEMORY_ROW, SAMPLE, Has
 from agent.node.files.steady_clock import BootClock

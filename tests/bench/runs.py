@@ -19,8 +19,8 @@ import psutil
 
 from agent.core.admission.estimate import Estimate
 from agent.core.cluster.workload import Workload
-from agent.core.history.job_run import JobRun
-from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS, Distribution, NodeClass, Report, RollupRow
+from agent.core.history.reports.rollup import CPU_BUCKETS, MEMORY_BUCKETS, Distribution, NodeClass, Report, RollupRow
+from agent.core.history.workloads.job_run import JobRun
 from agent.core.numbers.bucket_scheme import BucketScheme
 from agent.core.orders.policy_options import PolicyName
 from agent.core.orders.run_options import MOST_RUNS, RunOptions

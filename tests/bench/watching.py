@@ -32,9 +32,9 @@ bare = resident_kib("Rss")
 import json, logging, threading
 base = resident_kib("Rss")
 from pathlib import Path
-from agent.kube.own_rights import missing_permissions
-from agent.kube.api import HttpApi
-from agent.kube.credentials import Credentials
+from agent.kube.client.own_rights import missing_permissions
+from agent.kube.client.api import HttpApi
+from agent.kube.client.credentials import Credentials
 from agent.node.cluster.view import ClusterView
 imported = resident_kib("Rss")
 server, ca, certificate, key, pods = sys.argv[1:]

@@ -31,7 +31,7 @@ import numpy as np
 import psutil
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS, Distribution, NodeClass, Report, RollupRow
+from agent.core.history.reports.rollup import CPU_BUCKETS, MEMORY_BUCKETS, Distribution, NodeClass, Report, RollupRow
 from agent.core.numbers.bucket_scheme import BucketScheme
 from tests.cluster.binaries import KUBERNETES
 from tests.cluster.control_plane import ControlPlane, control_plane

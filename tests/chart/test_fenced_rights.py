@@ -11,9 +11,9 @@ from typing import Any, Final
 import pytest
 
 from agent.core.cluster.pod import PodRef
-from agent.kube.api import HttpApi
-from agent.kube.credentials import Credentials
-from agent.kube.eviction import EvictionKind, evict
+from agent.kube.calls.eviction import EvictionKind, evict
+from agent.kube.client.api import HttpApi
+from agent.kube.client.credentials import Credentials
 from tests.chart.release import Release
 from tests.cluster import objects
 from tests.cluster.api import JSON_PATCH, MERGE, Api, ApiError, Json

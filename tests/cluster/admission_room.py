@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS
+from agent.core.history.reports.rollup import CPU_BUCKETS, MEMORY_BUCKETS
 from agent.core.numbers.bucket_scheme import BucketScheme
 from tests.cluster import chart
 from tests.cluster.api import Json, kubeconfig

@@ -9,9 +9,9 @@ from typing import Any, Final
 
 import yaml
 
-from agent.kube.api import HttpApi
-from agent.kube.credentials import from_kubeconfig
-from agent.kube.reflector import WatchPace
+from agent.kube.client.api import HttpApi
+from agent.kube.client.credentials import from_kubeconfig
+from agent.kube.watch.reflector import WatchPace
 from agent.webhook.buffers.controller import BufferController, Collaborators
 from agent.webhook.buffers.options import BufferMode, BufferOptions
 from agent.webhook.buffers.seams import WritePermission

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from agent.core.buffers.placeholder_options import PlaceholderOptions
 from agent.core.orders.annotations import PLACEHOLDER
-from agent.kube.api import HttpApi
+from agent.kube.client.api import HttpApi
 from agent.webhook.buffers.placeholders import READY_REPLICAS, Placeholders
 from agent.webhook.buffers.seams import WritePermission
 from agent.webhook.clocks import Clocks

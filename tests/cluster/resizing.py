@@ -11,10 +11,10 @@ from agent.core.cluster.workload import Workload
 from agent.core.plan.plan import Phase, PlanStep
 from agent.core.plan.pod_change import Change, Setting
 from agent.core.resize.answer import ResizeAnswer
-from agent.kube.api import HttpApi
-from agent.kube.credentials import Credentials
-from agent.kube.pod_json import pod_from_json
-from agent.kube.resize import resize
+from agent.kube.calls.resize import resize
+from agent.kube.client.api import HttpApi
+from agent.kube.client.credentials import Credentials
+from agent.kube.objects.pod_json import pod_from_json
 from tests.cluster import fence, objects
 from tests.cluster.api import Json
 from tests.cluster.control_plane import ControlPlane

@@ -8,8 +8,8 @@ import time
 import pytest
 
 from agent.core.cluster.pod_index import PodIndex, belonging, join
-from agent.core.history.key import history_key
-from agent.kube.pod_json import pod_from_json
+from agent.core.history.minute.key import history_key
+from agent.kube.objects.pod_json import pod_from_json
 from agent.node.history.file import HISTORY_FILE_NAME, HistoryFile
 from agent.node.sampling.unit_table import identity_at
 from tests.cluster import objects

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.directive import DIRECTIVES_VERSION, Directives
-from agent.core.history.directive_json import directives_to_json
+from agent.core.history.reports.directive import DIRECTIVES_VERSION, Directives
+from agent.core.history.reports.directive_json import directives_to_json
 from agent.node.reports.directives_file import FILE_NAME
 from tests.cluster.acting_node import ActingNode
 from tests.directives import directive

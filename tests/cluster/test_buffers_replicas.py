@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from agent.core.buffers.buffer import ScalableRef
-from agent.kube.api import HttpApi
-from agent.kube.credentials import from_kubeconfig
-from agent.kube.lease import LeaderLease
+from agent.kube.client.api import HttpApi
+from agent.kube.client.credentials import from_kubeconfig
+from agent.kube.watch.lease import LeaderLease
 from agent.webhook.buffers.controller import BufferController
 from agent.webhook.buffers.seams import SizedChunk, WritePermission
 from tests.buffer_collaborators import asking

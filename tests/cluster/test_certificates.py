@@ -11,8 +11,8 @@ from typing import Final
 
 import pytest
 
-from agent.kube.api import HttpApi
-from agent.kube.reflector import WatchPace
+from agent.kube.client.api import HttpApi
+from agent.kube.watch.reflector import WatchPace
 from agent.webhook.certificates.certificates import Certificates
 from agent.webhook.certificates.material import Material
 from agent.webhook.certificates.options import CertificateOptions, CertificateSource

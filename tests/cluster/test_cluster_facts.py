@@ -10,11 +10,11 @@ import pytest
 
 from agent.core.cluster.facts import ClusterRule, FrozenAxes, PodPlace
 from agent.core.cluster.workload import Workload
-from agent.core.history.rollup import NodeClass
+from agent.core.history.reports.rollup import NodeClass
 from agent.core.numbers.units import NANOS_PER_UNIT
 from agent.core.window.overload import OVERLOAD_TAINT_KEY
-from agent.kube.api import HttpApi
-from agent.kube.reflector import WatchPace
+from agent.kube.client.api import HttpApi
+from agent.kube.watch.reflector import WatchPace
 from agent.webhook.cluster import facts as cluster_module
 from agent.webhook.cluster.facts import NOT_READ, ClusterFacts
 from tests.cluster.api import MERGE, Json

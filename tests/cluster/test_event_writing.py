@@ -8,7 +8,7 @@ import pytest
 
 from agent.core.cluster.pod import PodRef
 from agent.core.resize.event_rate import NOTE_BYTES, EventReason, PodEvent
-from agent.kube.events import CONTROLLER, EventWriter
+from agent.kube.calls.events import CONTROLLER, EventWriter
 from tests.cluster import fence
 from tests.cluster.api import Json
 from tests.cluster.audit import AuditLog

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 
 from agent.core.cluster.pod import PodRef
-from agent.kube.api import HttpApi
-from agent.kube.eviction import EvictionKind, evict
+from agent.kube.calls.eviction import EvictionKind, evict
+from agent.kube.client.api import HttpApi
 from tests.cluster import fence, objects
 from tests.cluster.api import Json
 from tests.cluster.control_plane import ControlPlane

@@ -14,7 +14,7 @@ import pytest
 from agent.core.orders.annotations import ORIGINAL_RESOURCES
 from agent.core.resize.event_rate import EventReason
 from agent.core.resize.originals import annotation_text, original_of
-from agent.kube.pod_json import pod_from_json
+from agent.kube.objects.pod_json import pod_from_json
 from tests.cluster import chart, fence, objects
 from tests.cluster.api import APPLY, JSON_PATCH, MERGE, Api, ApiError, Json
 from tests.cluster.audit import AuditLog

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
-from agent.kube.api import JSON, Api, HttpApi, Stream
-from agent.kube.errors import Unreachable
-from agent.kube.lease import LeaderLease, LeaseTiming
+from agent.kube.client.api import JSON, Api, HttpApi, Stream
+from agent.kube.client.errors import Unreachable
+from agent.kube.watch.lease import LeaderLease, LeaseTiming
 from tests.cluster.api import MERGE
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.processes import wait_for

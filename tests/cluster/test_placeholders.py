@@ -22,9 +22,9 @@ from agent.core.cluster.pod import PodRef
 from agent.core.eviction.options import ArbiterOptions, EvictionMode
 from agent.core.eviction.proposal import Proposal, Reason, Want
 from agent.core.orders.annotations import PLACEHOLDER
-from agent.kube.api import STRATEGIC_MERGE_PATCH, HttpApi
-from agent.kube.credentials import Credentials
-from agent.kube.errors import ApiError
+from agent.kube.client.api import STRATEGIC_MERGE_PATCH, HttpApi
+from agent.kube.client.credentials import Credentials
+from agent.kube.client.errors import ApiError
 from agent.webhook.cluster.facts import ClusterFacts
 from agent.webhook.eviction.arbiter import Arbiter
 from agent.webhook.eviction.preemption import GivingWay

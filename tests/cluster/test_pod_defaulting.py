@@ -16,7 +16,7 @@ from agent.core.admission.answer import AdmissionFacts, AdmissionOutcome
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod_defaults import Defaulting, class_at_creation, defaulted
 from agent.core.cluster.versions import Version, parse_version
-from agent.kube.pod_json import pod_from_json
+from agent.kube.objects.pod_json import pod_from_json
 from tests.admissions import admitted, patched
 from tests.cluster.api import ApiError, Json
 from tests.cluster.control_plane import ControlPlane

@@ -19,7 +19,7 @@ from agent.core.cluster.pod import ContainerKind, Pod
 from agent.core.cluster.resource import Resource
 from agent.core.plan.pod_change import Change, Setting
 from agent.core.resize.answer import AnswerKind, ResizeAnswer
-from agent.kube.api import HttpApi
+from agent.kube.client.api import HttpApi
 from tests.cluster import fence, objects
 from tests.cluster.api import Json
 from tests.cluster.control_plane import ControlPlane

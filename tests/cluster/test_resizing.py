@@ -10,7 +10,7 @@ from agent.core.cluster.pod import ContainerKind, Pod
 from agent.core.plan.pod_change import Setting
 from agent.core.resize.answer import AnswerKind
 from agent.core.resize.status import ResizeState, resize_status
-from agent.kube.resize import FIELD_MANAGER, resize
+from agent.kube.calls.resize import FIELD_MANAGER, resize
 from tests.cluster import fence, objects
 from tests.cluster.audit import AuditLog
 from tests.cluster.control_plane import ControlPlane

@@ -17,9 +17,9 @@ from agent.core.cluster.pod import Pod, QosClass
 from agent.core.cluster.unit import UnitIdentity, UnitKind
 from agent.core.orders.annotations import POD_LIMITS
 from agent.core.orders.plan_options import PodLimitsOptions
-from agent.kube.api import HttpApi
-from agent.kube.credentials import Credentials
-from agent.kube.reflector import WatchPace
+from agent.kube.client.api import HttpApi
+from agent.kube.client.credentials import Credentials
+from agent.kube.watch.reflector import WatchPace
 from agent.node.cluster.view import ClusterView
 from agent.node.keepers.cgroup_limits import CgroupLimits
 from agent.node.keepers.keeper import KeeperTerms

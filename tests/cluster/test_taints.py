@@ -13,10 +13,10 @@ import pytest
 from agent.core.cluster.node import Node, Taint
 from agent.core.orders.plan_options import OverloadOptions
 from agent.core.window.overload import OVERLOAD_TAINT_EFFECT, OVERLOAD_TAINT_KEY
-from agent.kube.api import Api, HttpApi
-from agent.kube.credentials import Credentials
-from agent.kube.errors import ApiError
-from agent.kube.taints import TaintChange, TaintResult, set_taint
+from agent.kube.calls.taints import TaintChange, TaintResult, set_taint
+from agent.kube.client.api import Api, HttpApi
+from agent.kube.client.credentials import Credentials
+from agent.kube.client.errors import ApiError
 from agent.node.keepers.keeper import KeeperTerms
 from agent.node.keepers.overload_taint import READ_SECONDS, OverloadKeeper
 from tests.cluster.api import JSON_PATCH, MERGE

@@ -22,11 +22,11 @@ from agent.core.cluster.pod import (
     image_hash_of,
 )
 from agent.core.cluster.unit import UnitIdentity, UnitKind
-from agent.kube.api import STRATEGIC_MERGE_PATCH, HttpApi, server_version
-from agent.kube.credentials import Credentials, from_kubeconfig
-from agent.kube.errors import ApiError, KubeError, Unreachable
-from agent.kube.own_rights import identity, missing_permissions, node_claim
-from agent.kube.reflector import WatchPace
+from agent.kube.client.api import STRATEGIC_MERGE_PATCH, HttpApi, server_version
+from agent.kube.client.credentials import Credentials, from_kubeconfig
+from agent.kube.client.errors import ApiError, KubeError, Unreachable
+from agent.kube.client.own_rights import identity, missing_permissions, node_claim
+from agent.kube.watch.reflector import WatchPace
 from agent.node.cluster.view import ClusterView
 from tests.cluster.api import JSON_PATCH, MERGE, STRATEGIC, Json
 from tests.cluster.audit import AuditLog

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from agent.cli.main import main
-from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS
+from agent.core.history.reports.rollup import CPU_BUCKETS, MEMORY_BUCKETS
 from tests.cluster import chart
 from tests.cluster.admission_room import (
     ENFORCE,

@@ -20,10 +20,10 @@ from agent.core.eviction.budget import EvictionState
 from agent.core.eviction.options import ArbiterOptions, EvictionMode
 from agent.core.eviction.proposal import Proposal, Reason, Verdict, Want
 from agent.core.eviction.proposals import ProposeOptions
-from agent.core.history.start_figures import LearntStart
+from agent.core.history.workloads.start_figures import LearntStart
 from agent.core.orders.order import Ranking
 from agent.core.plan.plan import Eviction
-from agent.kube.errors import ApiError
+from agent.kube.client.errors import ApiError
 from agent.node.reports.client import WebhookClient
 from agent.node.reports.proposer import ProposalAudience, Proposer
 from agent.webhook.admission.review import Reviewer

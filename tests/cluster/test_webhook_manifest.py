@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from agent.kube.reflector import WatchPace
+from agent.kube.watch.reflector import WatchPace
 from agent.webhook.certificates.certificates import Certificates
 from agent.webhook.certificates.options import CertificateOptions
 from agent.webhook.certificates.registration import PATH

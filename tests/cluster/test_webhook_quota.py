@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS
+from agent.core.history.reports.rollup import CPU_BUCKETS, MEMORY_BUCKETS
 from agent.core.numbers.bucket_scheme import BucketScheme
 from agent.core.numbers.quantity import parse_quantity
-from agent.kube.reflector import WatchPace
+from agent.kube.watch.reflector import WatchPace
 from agent.webhook.cluster.facts import ClusterFacts
 from tests.cluster import chart
 from tests.cluster.api import MERGE, Json, kubeconfig

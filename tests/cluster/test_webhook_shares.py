@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS
+from agent.core.history.reports.rollup import CPU_BUCKETS, MEMORY_BUCKETS
 from agent.core.orders.annotations import ENFORCE_SHARE, SHARE_TICKET
 from agent.core.orders.enforce_share import EnforceShare
-from agent.core.plan.share_ticket import share_ticket
-from agent.kube.pod_json import pod_from_json
+from agent.core.plan.needs.share_ticket import share_ticket
+from agent.kube.objects.pod_json import pod_from_json
 from tests.cluster.admission_room import (
     ENFORCE,
     Room,

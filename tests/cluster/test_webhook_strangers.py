@@ -15,7 +15,7 @@ from collections.abc import Iterator
 import psutil
 import pytest
 
-from agent.kube.api import JWKS_PATH
+from agent.kube.client.api import JWKS_PATH
 from agent.webhook.http.tokens import SigningKeys, look
 from tests.cluster import chart
 from tests.cluster.admission_room import Room, Running, admission_room, is_sized, owned, sized

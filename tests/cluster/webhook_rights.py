@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
-from agent.kube.api import HttpApi
-from agent.kube.credentials import Credentials
+from agent.kube.client.api import HttpApi
+from agent.kube.client.credentials import Credentials
 from tests.cluster.api import Json
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.identities import create_service_account, node_bound_token

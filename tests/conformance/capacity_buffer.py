@@ -31,7 +31,7 @@ from agent.core.buffers.quotas import QuotaClaim, allocate, matches_scopes
 from agent.core.buffers.reconciliation import is_ours, reconcile, reported_strategy
 from agent.core.buffers.resolution import is_known_kind, scalable_shape, template_shape
 from agent.core.buffers.template import chunk_of, managed_template_name
-from agent.kube.buffer_json import (
+from agent.kube.objects.buffer_json import (
     buffer_from_json,
     buffer_quota_from_json,
     live_pod_from_json,
@@ -40,7 +40,7 @@ from agent.kube.buffer_json import (
     scalable_from_json,
     scale_from_json,
 )
-from agent.kube.json_reader import Reader
+from agent.kube.objects.json_reader import Reader
 from tests.conformance.capacity_buffer_schema import STORED_VERSION, spec_faults
 from tests.label_selectors import matches_selector
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from agent.core.history.minutes import OutOfMemory
+from agent.core.history.minute.minutes import OutOfMemory
 from agent.core.numbers.arrays import Floats
 from agent.core.numbers.bucket_scheme import LinearScheme
 from agent.core.numbers.histogram import Histograms

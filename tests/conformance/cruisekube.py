@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from agent.core.cluster.workload import workload_of
-from agent.core.history.minutes import OutOfMemory
+from agent.core.history.minute.minutes import OutOfMemory
 from agent.core.numbers.arrays import Floats
 from agent.core.numbers.percentile import percentile
 from agent.core.orders.policy_options import CruiseOptions
@@ -23,7 +23,7 @@ from agent.core.window.policy import WindowPolicy
 from agent.core.window.pressure import adjusted_demand
 from agent.core.window.ring_rows import Has
 from agent.core.window.steps import MILLICORES_PER_USEC_PER_NS, cpu_steps
-from agent.kube.pod_json import pod_from_json
+from agent.kube.objects.pod_json import pod_from_json
 from tests.conformance import cruisekube_act, cruisekube_admission, cruisekube_overload, cruisekube_plan
 from tests.window_rows import ALL, Rows, sample
 

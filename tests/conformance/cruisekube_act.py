@@ -13,7 +13,7 @@ from agent.core.orders.order import Mode
 from agent.core.orders.plan_options import ActOptions, DaemonSetGrowth, PlanOptions
 from agent.core.orders.policy_options import PolicyName
 from agent.core.orders.resolution import orders_of
-from agent.core.plan.reserved_reason import reserved_reason
+from agent.core.plan.needs.reserved_reason import reserved_reason
 from agent.core.resize.oom_cool_down import COOL_DOWN_SECONDS, OomCoolDown
 from agent.core.resize.write_gate import WriteAction, may_write
 from tests.pods import container, make_pod, mirror_metadata

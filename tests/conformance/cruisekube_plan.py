@@ -20,11 +20,11 @@ from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT
 from agent.core.orders.order import Mode, Orders, OrderSource, Ranking
 from agent.core.orders.plan_options import DaemonSetGrowth, FitRule, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
-from agent.core.plan.container_sizing import Edges, Lowering, limit_wish, pair, why_not_lowered
-from agent.core.plan.demand import ContainerDemand, Demand, PodDemand, Reserved
+from agent.core.plan.needs.demand import ContainerDemand, Demand, PodDemand, Reserved
 from agent.core.plan.node_room import counted
 from agent.core.plan.plan import Plan
 from agent.core.plan.planner import build
+from agent.core.plan.sizing.container_sizing import Edges, Lowering, limit_wish, pair, why_not_lowered
 
 _PARTS = 10**9
 """Of a core, and of an MB of one million bytes."""

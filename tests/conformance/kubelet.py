@@ -12,7 +12,7 @@ from agent.core.machine import cgroup_values, qos_cgroups
 from agent.core.machine import cpu_knobs as cpu_values
 from agent.core.numbers.units import to_millis, to_units
 from agent.core.window import pressure
-from agent.kube.pod_json import pod_from_json
+from agent.kube.objects.pod_json import pod_from_json
 from agent.sensing import cgroup_path as layout
 from agent.sensing import cgroup_text
 from tests.kubepods import kubepods_root_path

@@ -15,8 +15,8 @@ from urllib.request import urlopen
 import numpy as np
 import pytest
 
-from agent.core.history.key import HistoryKey, KeyKind
-from agent.core.history.minutes import Minutes
+from agent.core.history.minute.key import HistoryKey, KeyKind
+from agent.core.history.minute.minutes import Minutes
 from agent.node.history.file import HISTORY_FILE_NAME, HistoryFile
 from tests.cgroup_files import container_path
 from tests.cluster.control_plane import control_plane

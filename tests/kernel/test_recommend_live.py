@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.history.key import history_key
+from agent.core.history.minute.key import history_key
 from agent.node.history.file import HistoryFile
 from agent.node.sampling.pods_file import PodsFile
 from agent.sensing.cgroup_path import identify

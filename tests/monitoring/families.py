@@ -13,9 +13,9 @@ from agent.core.admission.answer import AdmissionOutcome
 from agent.core.cluster.pod import QosClass
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.cluster.workload import Workload
-from agent.core.history.directive import Directives
-from agent.core.history.quality import QUALITY_FIELDS, WINDOWS
-from agent.core.plan.directives import Directed
+from agent.core.history.minute.quality import QUALITY_FIELDS, WINDOWS
+from agent.core.history.reports.directive import Directives
+from agent.core.plan.needs.directives import Directed
 from agent.core.window.snapshot import PodStatus, UnitStatus
 from agent.metrics.acting_series import Trigger
 from agent.metrics.agent_series import Metrics, PodSource, PressureKind, PressureResource

@@ -18,8 +18,8 @@ from typing import Any, Final
 import pytest
 
 from agent.cli.main import main
-from agent.core.history.key import HistoryKey, KeyKind
-from agent.core.history.quality import Against
+from agent.core.history.minute.key import HistoryKey, KeyKind
+from agent.core.history.minute.quality import Against
 from agent.node.history.file import HistoryFile
 from agent.node.history.quality import STATE_NAME
 from tests.admissions import review_of

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from agent.core.cluster.unit import UnitIdentity, UnitKind
 from agent.core.cluster.workload import Workload as Owner
-from agent.core.history.key import history_key
+from agent.core.history.minute.key import history_key
 from agent.core.orders.annotations import MODE
 from agent.node.history.file import HISTORY_FILE_NAME, HistoryFile
 from agent.node.recommender.notes import HISTORY_UNREAD

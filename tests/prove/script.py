@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from agent.core.history.minutes import Minutes
+from agent.core.history.minute.minutes import Minutes
 from agent.core.numbers.arrays import Floats
 from agent.core.numbers.units import MIB
 from agent.core.orders.annotations import MAX_CPU

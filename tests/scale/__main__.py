@@ -22,7 +22,7 @@ from typing import Any, Final
 
 import psutil
 
-from agent.kube.reflector import WatchPace
+from agent.kube.watch.reflector import WatchPace
 from tests.cluster.api import MERGE, kubeconfig
 from tests.cluster.audit import AuditLog
 from tests.cluster.binaries import FOR_TESTS, KUBERNETES, BinaryError, ensure

@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import Any, Final
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS, NodeClass, Report, RollupRow
-from agent.core.history.rollup_figures import distribution
-from agent.core.history.rollup_json import kept_text, sent_text
-from agent.kube.api import HttpApi
-from agent.kube.credentials import Credentials
-from agent.kube.own_rights import Purpose
-from agent.kube.reflector import pace_within
+from agent.core.history.reports.rollup import CPU_BUCKETS, MEMORY_BUCKETS, NodeClass, Report, RollupRow
+from agent.core.history.reports.rollup_figures import distribution
+from agent.core.history.reports.rollup_json import kept_text, sent_text
+from agent.kube.client.api import HttpApi
+from agent.kube.client.credentials import Credentials
+from agent.kube.client.own_rights import Purpose
+from agent.kube.watch.reflector import pace_within
 from agent.node.cluster.rights import Rights
 from agent.node.cluster.view import ClusterView
 from agent.node.reports.client import WebhookAnswer, WebhookAway, WebhookClient

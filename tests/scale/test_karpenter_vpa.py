@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS
+from agent.core.history.reports.rollup import CPU_BUCKETS, MEMORY_BUCKETS
 from tests.cluster import chart
 from tests.cluster.admission_room import BY_CRUISE, ENFORCE, MB, steady
 from tests.cluster.api import Json, kubeconfig

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from agent.core.history.key import parse_history_key
-from agent.core.history.minutes import Minutes
+from agent.core.history.minute.key import parse_history_key
+from agent.core.history.minute.minutes import Minutes
 from agent.node.history.file import HistoryFile
 from tests.soak.histories import database_fault, missing_minutes, node_history, why_not_whole
 

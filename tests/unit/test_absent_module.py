@@ -12,7 +12,7 @@ from agent.absent_module import absent
 
 _AGENT = """
 import sys
-import agent.kube.list_stream
+import agent.kube.objects.list_stream
 assert "msgspec" in sys.modules
 assert "typing_extensions" not in sys.modules
 import msgspec, typing_extensions

@@ -18,7 +18,7 @@ from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Pod, TopOwner
 from agent.core.cluster.workload import Workload, with_top_owner
 from agent.core.eviction.options import ArbiterOptions
-from agent.core.history.rollup import NodeClass
+from agent.core.history.reports.rollup import NodeClass
 from agent.core.orders.plan_options import ActOptions
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
 from agent.metrics.call_result import CallResult

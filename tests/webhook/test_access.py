@@ -9,8 +9,8 @@ import pytest
 
 from agent.core.cluster.facts import PodPlace
 from agent.core.cluster.workload import Workload
-from agent.kube.errors import ApiError, Unreachable
-from agent.kube.own_rights import NODE_NAME_CLAIM
+from agent.kube.client.errors import ApiError, Unreachable
+from agent.kube.client.own_rights import NODE_NAME_CLAIM
 from agent.metrics.call_result import CallKind
 from agent.settings.webhook_sections import AccessSettings
 from agent.webhook.cluster.facts import ClusterFacts

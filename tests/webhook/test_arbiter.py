@@ -24,7 +24,7 @@ from agent.core.cluster.workload import Workload
 from agent.core.eviction.budget import EvictionState
 from agent.core.eviction.options import ArbiterOptions, EvictionMode
 from agent.core.eviction.proposal import MAX_PROPOSALS, EvictionReply, PodAmounts, Proposal, Reason, Verdict, Want
-from agent.kube.errors import ApiError, Cause, Unreachable
+from agent.kube.client.errors import ApiError, Cause, Unreachable
 from agent.webhook.clocks import Clocks
 from agent.webhook.eviction import arbiter as arbiter_module
 from agent.webhook.eviction.arbiter import Arbiter

@@ -23,8 +23,8 @@ from agent.cli.client.prometheus import PrometheusError, PrometheusOptions, Prom
 from agent.cli.main import main
 from agent.core.admission.estimate import Estimate
 from agent.core.cluster.workload import Workload
-from agent.core.history.hour_sketch import percentile_bucket
-from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS
+from agent.core.history.reports.rollup import CPU_BUCKETS, MEMORY_BUCKETS
+from agent.core.history.workloads.hour_sketch import percentile_bucket
 from agent.core.orders.policy_options import PolicyName
 from agent.webhook.http.routes import Call, HttpAnswer, fault
 from agent.webhook.store.sketch_bytes import decode
@@ -712,7 +712,7 @@ def test_a_webhook_that_has_no_time_is_asked_again(
 ) -> None:
     one, options = served
     waits: list[float] = []
-    monkeypatch.setattr("agent.cli.verbs.backfill.sleep", waits.append)
+    monkeypatch.setattr("agent.cli.verbs.cluster.backfill.sleep", waits.append)
     taken = one.services.history
     puts_off = [fault(503, "busy", retry_after_seconds=7.0), fault(429, "too many", retry_after_seconds=9.0)]
 

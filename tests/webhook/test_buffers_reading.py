@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent.core.buffers.buffer import Shape, ShapeSource, Unresolved
-from agent.kube.errors import ApiError, Unreachable
+from agent.kube.client.errors import ApiError, Unreachable
 from agent.webhook.buffers.counted_api import CountedApi, resource_of
 from agent.webhook.buffers.dry_run import REST_SECONDS, SLOW_SECONDS, DryRun, NotTriedError
 from agent.webhook.buffers.managed_templates import is_within

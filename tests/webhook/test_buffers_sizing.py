@@ -11,7 +11,7 @@ from agent.core.admission.options import AdmissionSettings
 from agent.core.admission.patch import Operation
 from agent.core.buffers.buffer import ScalableRef
 from agent.core.cluster.workload import Workload
-from agent.core.history.start_figures import LearntStart
+from agent.core.history.workloads.start_figures import LearntStart
 from agent.core.orders.policy_options import PolicyName
 from agent.webhook.admission.review import Reviewer
 from agent.webhook.buffers.chunk_size import AdmissionSizer, patched

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent.core.buffers.buffer import Buffer, BufferStatus, Condition, OrderKind, TemplateOrder
-from agent.kube.errors import ApiError, Cause, Unreachable
+from agent.kube.client.errors import ApiError, Cause, Unreachable
 from agent.webhook.buffers.writer import BufferWriter, OthersStatusError, TugError
 from tests.fake_api import FakeApi, in_turn
 

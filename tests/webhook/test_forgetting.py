@@ -11,7 +11,7 @@ from sqlalchemy import text
 
 from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
 from agent.core.cluster.workload import Workload
-from agent.core.history.rollup import Report
+from agent.core.history.reports.rollup import Report
 from agent.core.orders.policy_options import PolicyName
 from agent.webhook.store.forget_entry import Forgetting
 from agent.webhook.store.shapes import ForgetWish, Forgotten, NodeDay, StoredSketch

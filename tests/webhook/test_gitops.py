@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from agent.cli.main import main
-from tests.unit.cli.verbs.test_gitops import WEB
+from tests.unit.cli.verbs.cluster.test_gitops import WEB
 from tests.webhook.https import running
 from tests.webhook.report_bodies import packed, report_body, row_body
 from tests.webhook.stack import stack

@@ -13,7 +13,7 @@ from agent.core.cluster.facts import ClusterRules
 from agent.core.cluster.pod import Pod
 from agent.core.eviction.options import ArbiterOptions, EvictionMode
 from agent.core.eviction.proposal import PodAmounts, Proposal, Reason, Ruling, Verdict, Want
-from agent.kube.errors import ApiError, Unreachable
+from agent.kube.client.errors import ApiError, Unreachable
 from agent.webhook.clocks import Clocks
 from agent.webhook.eviction.arbiter import Arbiter
 from agent.webhook.eviction.preemption import SPACING_SECONDS, GivingWay

@@ -19,8 +19,8 @@ import pytest
 from agent.core.admission.estimate import Estimate
 from agent.core.cluster.facts import WrittenContainer
 from agent.core.cluster.workload import Workload
-from agent.core.history.directive import ContainerDirective
-from agent.core.history.rollup import Report
+from agent.core.history.reports.directive import ContainerDirective
+from agent.core.history.reports.rollup import Report
 from agent.core.orders.policy_options import PolicyName
 from agent.webhook.store.report_payload import decode_report
 from agent.webhook.store.shapes import Appended, NewReport

@@ -14,8 +14,8 @@ import pytest
 
 from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
 from agent.core.cluster.workload import Workload
-from agent.core.history.imported import ImportedHour, ImportedKill, imported_sketch
-from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS
+from agent.core.history.reports.rollup import CPU_BUCKETS, MEMORY_BUCKETS
+from agent.core.history.workloads.imported import ImportedHour, ImportedKill, imported_sketch
 from agent.core.orders.policy_options import PolicyName
 from agent.metrics.call_result import CallKind
 from agent.webhook.http.access import Sender

@@ -14,7 +14,7 @@ import pytest
 from sqlalchemy import delete, select
 
 from agent.core.cluster.facts import NodeAmounts, WrittenContainer
-from agent.core.history.rollup import RollupRow
+from agent.core.history.reports.rollup import RollupRow
 from agent.settings.webhook_sections import AccessSettings
 from agent.webhook.store.report_payload import decode_report
 from agent.webhook.store.tables import node_pods

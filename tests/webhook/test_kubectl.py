@@ -17,8 +17,8 @@ import pytest
 
 from agent.cli.kubectl import main
 from tests.unit.cli.test_kubectl import AGENTS, kubeconfig
-from tests.unit.kube.test_pod_exec import answering, api_server, frame, upgrade
-from tests.unit.kube.test_pod_forward import PORTS, received
+from tests.unit.kube.client.test_pod_exec import answering, api_server, frame, upgrade
+from tests.unit.kube.client.test_pod_forward import PORTS, received
 from tests.webhook.https import running
 from tests.webhook.report_bodies import packed, report_body, row_body
 from tests.webhook.stack import stack

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import msgspec
 
-from agent.core.history.hour_sketch import ReportInterval
+from agent.core.history.workloads.hour_sketch import ReportInterval
 from agent.webhook.store.remembered_pods import REMEMBERED_SECONDS, RememberedPods
 from tests.webhook.workload_reports import WEB, row
 

@@ -19,8 +19,8 @@ from agent.cli.workloads.view import workload_lines
 from agent.core.admission.estimate import Estimate, NoEstimate
 from agent.core.cluster.pod import TopOwner
 from agent.core.cluster.workload import Workload
-from agent.core.history.job_run import JobRun, ToldRun, runs_text
-from agent.core.history.node_peaks import node_number
+from agent.core.history.workloads.job_run import JobRun, ToldRun, runs_text
+from agent.core.history.workloads.node_peaks import node_number
 from agent.core.orders.order import Mode
 from agent.core.orders.plan_options import ActOptions
 from agent.core.orders.policy_options import PolicyName

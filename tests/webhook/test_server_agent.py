@@ -11,8 +11,8 @@ import pytest
 from agent.core.cluster.pod import PodRef
 from agent.core.eviction.proposal import PodAmounts, Proposal, Verdict, Want
 from agent.core.eviction.proposal_json import EVICTIONS_PATH, answers_of, proposals_text
-from agent.core.history.directive_json import directives_from_json, etag_from
-from agent.core.history.rollup import NodeClass
+from agent.core.history.reports.directive_json import directives_from_json, etag_from
+from agent.core.history.reports.rollup import NodeClass
 from agent.metrics.report_series import PostResult
 from agent.node.reports.client import WebhookClient
 from agent.node.reports.report_answers import judged

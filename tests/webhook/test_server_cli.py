@@ -321,7 +321,7 @@ WEBHOOK_ONLY = ("starlette", "uvicorn", "httptools", "sqlalchemy", "alembic", "p
 
 def test_the_agent_loads_nothing_of_the_webhook() -> None:
     code = (
-        "import sys, agent.cli.verbs.agent, agent.cli.options.startup, agent.kube.api\n"
+        "import sys, agent.cli.verbs.node.agent, agent.cli.options.startup, agent.kube.client.api\n"
         "import pkgutil, importlib, agent.node\n"
         "for one in pkgutil.walk_packages(agent.node.__path__, 'agent.node.'): importlib.import_module(one.name)\n"
         f"print(sorted(set({WEBHOOK_ONLY!r}) & set(sys.modules)),"

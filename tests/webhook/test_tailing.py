@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from agent.core.admission.estimate import Estimate
-from agent.core.history.hour_sketch import HourSketch, ReportInterval
-from agent.core.history.rollup import Report
+from agent.core.history.reports.rollup import Report
+from agent.core.history.workloads.hour_sketch import HourSketch, ReportInterval
 from agent.core.orders.policy_options import PolicyName
 from agent.webhook.store.forget_entry import Forgetting
 from agent.webhook.store.report_payload import encode_report

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from agent.kube.api import JWKS_PATH
-from agent.kube.errors import ApiError
-from agent.kube.own_rights import NODE_NAME_CLAIM
+from agent.kube.client.api import JWKS_PATH
+from agent.kube.client.errors import ApiError
+from agent.kube.client.own_rights import NODE_NAME_CLAIM
 from agent.settings.webhook_sections import AccessSettings
 from agent.webhook.http.access import TOKEN_REVIEWS_PATH, Access, Denied
 from agent.webhook.http.tokens import REFRESH_SECONDS, NotAToken, SigningKeys, look

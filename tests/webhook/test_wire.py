@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.rollup import CPU_BUCKETS, OutOfMemoryKill, Report
+from agent.core.history.reports.rollup import CPU_BUCKETS, OutOfMemoryKill, Report
 from agent.webhook.reports.decoder import DecodedReport, NotAReport, ReportTooLarge, decode_report, unpacked
 from tests.qualities import told
 from tests.report_texts import report_text

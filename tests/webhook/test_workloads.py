@@ -9,7 +9,7 @@ import pytest
 
 from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
 from agent.core.cluster.workload import Workload
-from agent.core.history.rollup import NodeClass, Report
+from agent.core.history.reports.rollup import NodeClass, Report
 from agent.core.orders.policy_options import CraneOptions, CruiseOptions, PolicyName, SizingOptions, VpaOptions
 from agent.webhook.workloads.estimates import PolicyAnswer
 from agent.webhook.workloads.index import WorkloadIndex

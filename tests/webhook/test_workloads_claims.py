@@ -10,7 +10,7 @@ import pytest
 from agent.core.admission.estimate import Estimate
 from agent.core.cluster.facts import NodeAmounts, WrittenContainer
 from agent.core.cluster.workload import Workload
-from agent.core.history.rollup import Report
+from agent.core.history.reports.rollup import Report
 from agent.core.orders.policy_options import PolicyName
 from agent.webhook.cluster.facts import ClusterFacts
 from agent.webhook.store.report_payload import encode_report

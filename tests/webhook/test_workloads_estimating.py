@@ -9,10 +9,10 @@ import pytest
 
 from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
 from agent.core.cluster.workload import Workload
-from agent.core.history.hour_sketch import HourSketch, ReportInterval
-from agent.core.history.minutes import Minutes
-from agent.core.history.rollup import NodeClass
-from agent.core.history.sketch_minutes import unfold
+from agent.core.history.minute.minutes import Minutes
+from agent.core.history.reports.rollup import NodeClass
+from agent.core.history.workloads.hour_sketch import HourSketch, ReportInterval
+from agent.core.history.workloads.sketch_minutes import unfold
 from agent.core.orders.policy_options import PolicyName
 from agent.core.recommender.policy import Present
 from agent.core.recommender.registry import make

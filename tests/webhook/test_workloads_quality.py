@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.quality import QualityWindow
-from agent.core.history.rollup import Report
+from agent.core.history.minute.quality import QualityWindow
+from agent.core.history.reports.rollup import Report
 from agent.webhook.store.forget_entry import Forgetting
 from agent.webhook.store.report_payload import BadPayloadError, decode_report, encode_report
 from agent.webhook.workloads import quality

@@ -3,9 +3,9 @@
 import pytest
 from hypothesis import given, settings
 
-from agent.core.history.hour_sketch import HourSketch, ReportInterval
-from agent.core.history.node_peaks import node_number
-from agent.core.history.rollup import RollupRow
+from agent.core.history.reports.rollup import RollupRow
+from agent.core.history.workloads.hour_sketch import HourSketch, ReportInterval
+from agent.core.history.workloads.node_peaks import node_number
 from agent.webhook.store.sketch_bytes import (
     HAS_KILLS,
     HEAD_BYTES,
@@ -18,7 +18,7 @@ from agent.webhook.store.sketch_bytes import (
     is_readable,
     read_heads,
 )
-from tests.unit.core.history.test_hour_sketch import HOUR, seen, sketch_of
+from tests.unit.core.history.workloads.test_hour_sketch import HOUR, seen, sketch_of
 from tests.webhook.workload_reports import MIB, NOON, row
 
 NOW = ReportInterval(start_unix_seconds=NOON + 60, end_unix_seconds=NOON + 360, unix_hour=HOUR)

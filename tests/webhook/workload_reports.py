@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.rollup import (
+from agent.core.history.reports.rollup import (
     CPU_BUCKETS,
     MEMORY_BUCKETS,
     Distribution,

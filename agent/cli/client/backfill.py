@@ -14,9 +14,9 @@ from typing import Final, NamedTuple
 from agent.cli.client.prometheus import PrometheusError, PrometheusReader
 from agent.cli.text.figures import counted
 from agent.core.cluster.workload import POD_KIND, REPLICA_SET_KIND, Workload
-from agent.core.history.hour_peaks import HOUR_SECONDS
-from agent.core.history.imported import ImportedHour
-from agent.core.history.scraped_hours import PodContainer, Scraped, ScrapedSeries, Signal, hours_of
+from agent.core.history.workloads.hour_peaks import HOUR_SECONDS
+from agent.core.history.workloads.imported import ImportedHour
+from agent.core.history.workloads.scraped_hours import PodContainer, Scraped, ScrapedSeries, Signal, hours_of
 
 STEP_SECONDS: Final = 60
 SLICE_SECONDS: Final = 6 * HOUR_SECONDS

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.cli.client.retire import AGENTS, AgentPod, agents_of
-from agent.kube.api import Api
-from agent.kube.errors import ApiError, KubeError
-from agent.kube.json_reader import Reader
-from agent.kube.paths import namespaced_path
+from agent.kube.client.api import Api
+from agent.kube.client.errors import ApiError, KubeError
+from agent.kube.client.paths import namespaced_path
+from agent.kube.objects.json_reader import Reader
 
 MOST_NAMED: Final = 10
 _NOT_FOUND: Final = 404

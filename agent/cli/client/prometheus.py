@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 import urllib3
 
-from agent.core.history.scraped_hours import ScrapedSeries
+from agent.core.history.workloads.scraped_hours import ScrapedSeries
 
 MOST_BYTES: Final = 64 << 20
 """Of one answer, unpacked."""

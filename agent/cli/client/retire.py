@@ -16,11 +16,11 @@ from typing import Final
 
 from agent.cli.text.spans import harmless
 from agent.core.cluster.pod import ENDED_PHASES
-from agent.kube.api import Api
-from agent.kube.credentials import Credentials
-from agent.kube.errors import ApiError, KubeError, Unreachable
-from agent.kube.json_reader import Reader
-from agent.kube.pod_exec import execute
+from agent.kube.client.api import Api
+from agent.kube.client.credentials import Credentials
+from agent.kube.client.errors import ApiError, KubeError, Unreachable
+from agent.kube.client.pod_exec import execute
+from agent.kube.objects.json_reader import Reader
 
 AGENTS: Final = "plimsoll.dev/part=agent"
 CONTAINER: Final = "agent"

@@ -149,7 +149,7 @@ class StateSizing(_NodeSizing):
     """The state files."""
 
     def __init__(self, settings: Settings, verb: str) -> None:
-        from agent.kube.pods_file import PodsFileError
+        from agent.kube.objects.pods_file import PodsFileError
         from agent.node.offline.state_directory import RestingNode, StateError
 
         try:

@@ -7,15 +7,15 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.imported import ImportedHour
+from agent.core.history.workloads.imported import ImportedHour
 from agent.core.recommender.vpa.checkpoint import CheckpointError
 from agent.core.recommender.vpa.checkpoint_hours import hours_of_checkpoint
-from agent.kube.api import Api
-from agent.kube.cluster_json import vertical_autoscaler_from_json
-from agent.kube.errors import ApiError, KubeError
-from agent.kube.json_reader import ConvertError
-from agent.kube.paths import namespaced_path
-from agent.kube.vpa_checkpoint_json import checkpoint_from_json, checkpoint_name
+from agent.kube.client.api import Api
+from agent.kube.client.errors import ApiError, KubeError
+from agent.kube.client.paths import namespaced_path
+from agent.kube.objects.cluster_json import vertical_autoscaler_from_json
+from agent.kube.objects.json_reader import ConvertError
+from agent.kube.objects.vpa_checkpoint_json import checkpoint_from_json, checkpoint_name
 
 GROUP: Final = "/apis/autoscaling.k8s.io/v1"
 PAGE: Final = 500

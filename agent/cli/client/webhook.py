@@ -22,7 +22,7 @@ from agent.named_file import PAGE_MOST_BYTES, read_named
 
 if TYPE_CHECKING:
     from agent.cli.client.webhook_forward import WebhookForward
-    from agent.kube.api import Api
+    from agent.kube.client.api import Api
 
 DEFAULT_URL: Final = "https://127.0.0.1:8443"
 SERVICE_NAME: Final = "plimsoll-webhook.plimsoll.svc"
@@ -216,9 +216,9 @@ def api_from(arguments: argparse.Namespace) -> Api | None:
 
 
 def _api_of(kubeconfig: Path, verb: str) -> Api:
-    from agent.kube.api import HttpApi
-    from agent.kube.credentials import from_kubeconfig
-    from agent.kube.errors import KubeError
+    from agent.kube.client.api import HttpApi
+    from agent.kube.client.credentials import from_kubeconfig
+    from agent.kube.client.errors import KubeError
 
     try:
         return HttpApi(from_kubeconfig(kubeconfig))
@@ -228,8 +228,8 @@ def _api_of(kubeconfig: Path, verb: str) -> Api:
 
 def _token(arguments: argparse.Namespace, api: Api | None) -> str:
     if arguments.token_file is not None:
-        from agent.kube.credentials import read_token
-        from agent.kube.errors import CredentialsError
+        from agent.kube.client.credentials import read_token
+        from agent.kube.client.errors import CredentialsError
 
         try:
             return read_token(arguments.token_file)
@@ -240,7 +240,7 @@ def _token(arguments: argparse.Namespace, api: Api | None) -> str:
     namespace, slash, name = str(arguments.account).partition("/")
     if not slash or not namespace or not name:
         fail(f"{arguments.verb}: --account {arguments.account}: is not allowed; allowed: NAMESPACE/NAME")
-    from agent.kube.errors import ApiError, KubeError
+    from agent.kube.client.errors import ApiError, KubeError
 
     path = f"/api/v1/namespaces/{quote(namespace, safe='')}/serviceaccounts/{quote(name, safe='')}/token"
     request = {
@@ -271,7 +271,7 @@ def _token(arguments: argparse.Namespace, api: Api | None) -> str:
 
 def _registered_authority(api: Api) -> str | None:
     """Return the authority that API servers trust the webhook by, PEM; None = it is not to be had."""
-    from agent.kube.errors import KubeError
+    from agent.kube.client.errors import KubeError
 
     path = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{CONFIGURATION}"
     try:

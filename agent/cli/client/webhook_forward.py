@@ -10,11 +10,11 @@ from urllib3.connection import HTTPSConnection
 from urllib3.exceptions import NewConnectionError
 
 from agent.core.cluster.pod import ENDED_PHASES
-from agent.kube.api import Api
-from agent.kube.credentials import Credentials
-from agent.kube.errors import ApiError, KubeError
-from agent.kube.json_reader import Reader
-from agent.kube.pod_forward import Forward
+from agent.kube.client.api import Api
+from agent.kube.client.credentials import Credentials
+from agent.kube.client.errors import ApiError, KubeError
+from agent.kube.client.pod_forward import Forward
+from agent.kube.objects.json_reader import Reader
 
 WEBHOOKS: Final = "plimsoll.dev/part=webhook"
 SERVICE: Final = "plimsoll-webhook"

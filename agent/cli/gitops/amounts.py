@@ -27,9 +27,9 @@ from agent.core.orders import annotations as names
 from agent.core.orders.order import Mode
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
 from agent.core.plan.pod_change import Setting
-from agent.kube.json_reader import ConvertError
-from agent.kube.pod_json import pod_from_json
-from agent.kube.pod_template import pods_of
+from agent.kube.objects.json_reader import ConvertError
+from agent.kube.objects.pod_json import pod_from_json
+from agent.kube.objects.pod_template import pods_of
 
 if TYPE_CHECKING:
     from agent.webhook.queries.workload_bodies import AdviceBody, WorkloadBody

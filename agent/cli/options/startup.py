@@ -7,8 +7,8 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
 from agent.cli.options.settings_options import fail
-from agent.kube.errors import CredentialsError
-from agent.kube.pods_file import PodsFileError
+from agent.kube.client.errors import CredentialsError
+from agent.kube.objects.pods_file import PodsFileError
 from agent.node.history.file import HistoryError
 from agent.node.sockets.control import ControlError
 from agent.node.sockets.http import ServingError

@@ -61,10 +61,10 @@ def offline_plan(files: PlanFiles, settings: Settings, *, as_enforced: bool, now
     from agent.core.cluster.versions import gates_of
     from agent.core.orders.plan_options import HeadroomRule
     from agent.core.orders.policy_options import PolicyName
-    from agent.core.plan.demands import DemandSettings, demands
+    from agent.core.plan.needs.demands import DemandSettings, demands
     from agent.core.plan.planner import build
     from agent.core.resize.constraint import constraint_of
-    from agent.kube.pods_file import PodsFileError, load_pods
+    from agent.kube.objects.pods_file import PodsFileError, load_pods
 
     node = _node(files.node)
     try:
@@ -128,8 +128,8 @@ def _of_node(pods: tuple[Pod, ...], node: Node, files: PlanFiles) -> tuple[tuple
 
 
 def _node(path: Path) -> Node:
-    from agent.kube.json_reader import ConvertError
-    from agent.kube.pod_json import node_from_json
+    from agent.kube.objects.json_reader import ConvertError
+    from agent.kube.objects.pod_json import node_from_json
 
     document = _json(path)
     items = document.get("items") if isinstance(document, dict) else None
@@ -146,8 +146,8 @@ def _node(path: Path) -> Node:
 
 
 def _namespaces(path: Path) -> dict[str, Namespace]:
-    from agent.kube.json_reader import ConvertError
-    from agent.kube.pod_json import namespaces_from_json
+    from agent.kube.objects.json_reader import ConvertError
+    from agent.kube.objects.pod_json import namespaces_from_json
 
     try:
         return {namespace.name: namespace for namespace in namespaces_from_json(_json(path))}

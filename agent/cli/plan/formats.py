@@ -15,7 +15,7 @@ from agent.cli.text.csv_text import csv_table
 from agent.cli.text.spans import harmless
 from agent.cli.words.advice import SIDES
 from agent.cli.words.plan import KEPT_WORDS, changes_words, kept_words, share_of, step_words
-from agent.core.plan.demand import Kept
+from agent.core.plan.needs.demand import Kept
 from agent.core.plan.plan import ContainerPlan, Plan, PlanStep, PodPlan, Share
 from agent.core.resize.patch import patch_of
 from agent.node.files.documents import PLAN

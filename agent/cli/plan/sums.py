@@ -11,7 +11,7 @@ from agent.cli.text.spans import Line, Span, Tone, line_text, pad
 from agent.cli.text.table import Cell, Column, render_table
 from agent.cli.words.plan import SIDE_OF, amount, headroom_words, share_of
 from agent.core.cluster.resource import Resource
-from agent.core.plan.demand import Reserved
+from agent.core.plan.needs.demand import Reserved
 from agent.core.plan.plan import Plan, ResourcePlan
 from agent.core.recommender.recommendation import Withheld
 

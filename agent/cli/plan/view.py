@@ -26,7 +26,7 @@ from agent.cli.words.plan import (
     step_words,
 )
 from agent.core.orders.order import Mode
-from agent.core.plan.demand import Kept, Reserved
+from agent.core.plan.needs.demand import Kept, Reserved
 from agent.core.plan.plan import ContainerPlan, Eviction, Plan, PlanStep, PodPlan, Share
 from agent.core.plan.possible_savings import protected_savings
 

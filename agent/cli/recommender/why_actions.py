@@ -11,7 +11,7 @@ from agent.cli.words.advice import SIDES, AdviceSide
 from agent.cli.words.decisions import OUTCOME_TONES, what_text
 from agent.cli.words.plan import KEPT_WORDS, headroom_words, reserved_words, share_of, why_kept
 from agent.core.orders.order import Mode, OrderSource
-from agent.core.plan.demand import Kept
+from agent.core.plan.needs.demand import Kept
 from agent.core.plan.plan import Share
 from agent.core.resize.decision import Decision, newest_outcomes
 from agent.core.resize.why import Acted, Why

@@ -12,7 +12,7 @@ from typing import Final
 from agent.cli.text.figures import ABSENT, age_text, bytes_text, millicores_text, percent_text
 from agent.cli.text.paragraphs import Page, fact, figure, flow, label
 from agent.cli.text.spans import Line, Span, Tone, clip, pad
-from agent.core.history.hour_peaks import HourPeak
+from agent.core.history.workloads.hour_peaks import HourPeak
 from agent.core.recommender.explanation import Explanation
 from agent.core.window.cold_file import may_leave_out
 from agent.core.window.snapshot import CpuWindow, MemoryWindow, Missing

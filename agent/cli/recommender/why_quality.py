@@ -8,7 +8,7 @@ from typing import Final
 from agent.cli.text.figures import ABSENT, byte_hours_text, cpu_seconds_text, percent_text
 from agent.cli.text.paragraphs import Page, figure, flow
 from agent.cli.text.spans import Line, Span, Tone, pad
-from agent.core.history.quality import (
+from agent.core.history.minute.quality import (
     Against,
     PeakQuality,
     QualityWindow,

@@ -17,8 +17,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.core.history.key import history_key
-from agent.core.history.minutes import KIB, from_codes
+from agent.core.history.minute.key import history_key
+from agent.core.history.minute.minutes import KIB, from_codes
 from agent.core.numbers.arrays import Bools
 from agent.core.recommender.simulation.fine_rows import agreed, row_seconds_of, too_fine_note
 from agent.core.recommender.simulation.trace import Floats32, TraceSet

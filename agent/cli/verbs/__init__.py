@@ -1,5 +1,5 @@
-"""One module a verb: parse, ask, show; loaded by main when it is asked for.
+"""One module a verb: parse, ask, show; loaded by main when it is asked for. Rooms: ``node``, ``offline``, ``cluster``.
 
-May import every other room of cli.
+May import every other room of cli; ``offline`` imports ``node``, ``cluster`` neither of them.
 Never holds what two verbs need.
 """

@@ -8,7 +8,7 @@ from typing import Final
 from agent.cli.text.spans import harmless
 from agent.cli.words.advice import CPU, MEMORY, WITHHELD_WORDS, AdviceSide
 from agent.core.cluster.resource import Resource
-from agent.core.plan.demand import Kept, Reserved
+from agent.core.plan.needs.demand import Kept, Reserved
 from agent.core.plan.plan import ContainerPlan, Phase, PlanStep, ResourcePlan, Share
 from agent.core.plan.pod_change import Change, Setting
 from agent.core.resize.change_text import by_container

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from agent.core.numbers.document_text import DocumentTextError, decoded, json_value, yaml_values
-from agent.kube.json_reader import ConvertError, Reader
-from agent.kube.pod_template import PODS_ALLOWED, member, pods_of
+from agent.kube.objects.json_reader import ConvertError, Reader
+from agent.kube.objects.pod_template import PODS_ALLOWED, member, pods_of
 from agent.named_file import DOCUMENT_MOST_BYTES, called, read_named
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ class AskedPod:
 
 def load_asked_pods(path: Path) -> tuple[AskedPod, ...]:
     """Read the pods of a file, in its order; a workload gives one."""
-    from agent.kube.pod_json import pod_from_json
-    from agent.kube.target_node import node_named
+    from agent.kube.objects.pod_json import pod_from_json
+    from agent.kube.objects.target_node import node_named
 
     asked = []
     try:
@@ -58,7 +58,7 @@ def load_asked_pods(path: Path) -> tuple[AskedPod, ...]:
 
 def load_namespaces(path: Path) -> dict[str, Namespace]:
     """Read what ``kubectl get namespaces -o json`` (or ``-o yaml``) prints."""
-    from agent.kube.pod_json import namespaces_from_json
+    from agent.kube.objects.pod_json import namespaces_from_json
 
     try:
         documents = _documents(path)
@@ -71,7 +71,7 @@ def load_namespaces(path: Path) -> dict[str, Namespace]:
 
 def load_nodes(path: Path) -> dict[str, NodeAmounts]:
     """Read what nodes can allocate, by name, from what ``kubectl get nodes -o json`` (or ``-o yaml``) prints."""
-    from agent.kube.cluster_json import node_facts_from_json
+    from agent.kube.objects.cluster_json import node_facts_from_json
 
     allocatable: dict[str, NodeAmounts] = {}
     try:

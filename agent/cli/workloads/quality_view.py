@@ -8,7 +8,7 @@ from typing import Final
 from agent.cli.text.figures import ABSENT, byte_hours_text, counted, cpu_seconds_text, percent_text
 from agent.cli.text.spans import Glyphs, Line, Span, Tone, harmless
 from agent.cli.text.table import Cell, Column, render_table
-from agent.core.history.quality import PRICE, Against, QualityWindow
+from agent.core.history.minute.quality import PRICE, Against, QualityWindow
 from agent.webhook.queries.workload_bodies import (
     PeakQualityBody,
     RequestQualityBody,

@@ -16,7 +16,7 @@ from agent.core.cluster.workload import Workload
 from agent.core.numbers.amount_text import amount_text
 from agent.core.orders.enforce_share import TakenBack
 from agent.core.orders.order import Orders
-from agent.core.plan.given_boost import GivenBoost
+from agent.core.plan.needs.given_boost import GivenBoost
 from agent.core.plan.pod_change import Setting
 
 

@@ -16,10 +16,10 @@ from agent.core.admission.limit_ranges import quota_fault
 from agent.core.admission.sizes import ContainerSide, SizingRules
 from agent.core.cluster.pod import ContainerKind, Pod
 from agent.core.cluster.resource import Resource
-from agent.core.history.start_figures import LEAST_STARTS, LearntStart
+from agent.core.history.workloads.start_figures import LEAST_STARTS, LearntStart
 from agent.core.orders.container_policies import ContainerPolicies
 from agent.core.orders.startup_boost import LEAST_LEARNT_RATIO, StartupBoost
-from agent.core.plan.given_boost import GivenBoost
+from agent.core.plan.needs.given_boost import GivenBoost
 from agent.core.plan.pod_change import Change, Setting
 from agent.core.resize.change_text import changes_text
 

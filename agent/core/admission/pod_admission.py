@@ -54,7 +54,7 @@ from agent.core.cluster.pod_defaults import classes_at_creation
 from agent.core.cluster.qos import computed_qos_class
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import DAEMON_SET_KIND, RUN_KINDS, Workload, workload_of
-from agent.core.history.start_figures import LearntStart
+from agent.core.history.workloads.start_figures import LearntStart
 from agent.core.machine.pod_limits import PodLimitHeld, PodLimitsOrder
 from agent.core.orders.annotations import POD_LIMITS, SHARE_TICKET
 from agent.core.orders.container_policies import NO_POLICY
@@ -62,10 +62,10 @@ from agent.core.orders.order import Mode, Orders, RunningJobs
 from agent.core.orders.plan_options import DaemonSetGrowth
 from agent.core.orders.policy_options import ControlledResources, ControlledValues, PolicyName
 from agent.core.orders.resolution import orders_of
-from agent.core.plan.container_sizing import cpu_edges, memory_edges
-from agent.core.plan.given_boost import without_boost
-from agent.core.plan.reserved_reason import reserved_reason
-from agent.core.plan.share_ticket import given_ticket, ticket_text
+from agent.core.plan.needs.given_boost import without_boost
+from agent.core.plan.needs.reserved_reason import reserved_reason
+from agent.core.plan.needs.share_ticket import given_ticket, ticket_text
+from agent.core.plan.sizing.container_sizing import cpu_edges, memory_edges
 from agent.core.recommender.policy import LimitRule
 
 Estimates = Callable[[Container, PolicyName], Estimate | NoEstimate]

@@ -1,8 +1,8 @@
 """What the last runs of a workload say of the next: the estimate by which a new pod of a Job is sized. Core, pure.
 
-What one node alone claims of the runs that count is bounded as everywhere (``core.history.node_claims``): up to four
-times what any other node saw of one, and never below what the workload's author requests; a kill up to the limit as
-written, too. Runs of one node alone are bounded by what it has.
+What one node alone claims of the runs that count is bounded as everywhere (``history.workloads.node_claims``): up to
+four times what any other node saw of one, and never below what the workload's author requests; a kill up to the limit
+as written, too. Runs of one node alone are bounded by what it has.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 
 from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
 from agent.core.cluster.facts import WrittenContainer
-from agent.core.history.job_run import JobRun
-from agent.core.history.node_claims import TIMES_SECOND
+from agent.core.history.workloads.job_run import JobRun
+from agent.core.history.workloads.node_claims import TIMES_SECOND
 from agent.core.numbers.percentile import percentile
 from agent.core.orders.policy_options import PolicyName
 from agent.core.orders.run_options import RunCpu, RunOptions

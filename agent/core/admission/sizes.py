@@ -19,8 +19,8 @@ from agent.core.cluster.pod import Container
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.runtime_profile import RuntimeProfile
 from agent.core.orders.container_policies import NO_POLICY, ContainerPolicy
-from agent.core.plan.container_sizing import MOST, Edges, bounded, limit_within, pair
 from agent.core.plan.pod_change import Setting
+from agent.core.plan.sizing.container_sizing import MOST, Edges, bounded, limit_within, pair
 from agent.core.recommender.policy import LimitRule
 
 

@@ -11,8 +11,8 @@ from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
 from agent.core.cluster.pod import Pod
 from agent.core.orders.annotations import ADMISSION, ORIGINAL_RESOURCES, STARTUP_BOOSTED
 from agent.core.orders.order import Mode, Orders
-from agent.core.plan.demand import Reserved
-from agent.core.plan.given_boost import GivenBoost, boost_from, boost_text
+from agent.core.plan.needs.demand import Reserved
+from agent.core.plan.needs.given_boost import GivenBoost, boost_from, boost_text
 from agent.core.resize.originals import Original, annotated_original, annotation_text, original_of, with_first
 
 AGAIN_SECONDS: Final = 60

@@ -28,8 +28,8 @@ from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
 from agent.core.orders.resolution import is_excluded, listed
 from agent.core.orders.windows import Disruption, Windows, wait_of
-from agent.core.plan.demand import Reserved
-from agent.core.plan.reserved_reason import reserved_reason
+from agent.core.plan.needs.demand import Reserved
+from agent.core.plan.needs.reserved_reason import reserved_reason
 
 HOLDING_ANNOTATIONS: Final[Mapping[str, str]] = {
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",

@@ -1,8 +1,8 @@
 """The share of a workload's pods that is enforced: how it is written, and how pods are counted out. Core, pure.
 
 Each pod holds a ticket for its life, 0 to 9999, and is in a share of so many hundredths of a percent as are more than
-its ticket. So a larger share has everybody in it who was in a smaller one. ``plan.share_ticket`` says whose ticket is
-which.
+its ticket. So a larger share has everybody in it who was in a smaller one. ``plan.needs.share_ticket`` says whose
+ticket is which.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from agent.core.cluster.node import Node
 from agent.core.cluster.versions import Gates
 from agent.core.orders.order import Mode
 from agent.core.orders.plan_options import ActOptions
-from agent.core.plan.demand import FREE, Constraint, Kept, PodDemand, Reserved
-from agent.core.plan.demands import Key
+from agent.core.plan.needs.demand import FREE, Constraint, Kept, PodDemand, Reserved
+from agent.core.plan.needs.demands import Key
 from agent.core.plan.pod_facts import PodFacts
 from agent.core.recommender.credit import CPU_FULL_PRICE, CPU_IN_PLACE, Credit
 from agent.core.recommender.recommendation import OWN_BASE, OWN_LIMIT, OWN_PEAK, Advice, Recommendation

@@ -20,12 +20,19 @@ from agent.core.cluster.qos import pod_qos_class
 from agent.core.cluster.resource import Resource
 from agent.core.orders.plan_options import DaemonSetGrowth
 from agent.core.orders.windows import Disruption
-from agent.core.plan.container_sizing import Lowering, below_limit, is_little, is_small, limit_wish, why_not_lowered
-from agent.core.plan.demand import Constraint, Kept
-from agent.core.plan.entry import PlanRules, PodEntry, Side, Unit
-from agent.core.plan.fit import Fit
+from agent.core.plan.needs.demand import Constraint, Kept
 from agent.core.plan.pod_change import Setting
-from agent.core.plan.spike_sharing import LEVELS, highest_level
+from agent.core.plan.sizing.container_sizing import (
+    Lowering,
+    below_limit,
+    is_little,
+    is_small,
+    limit_wish,
+    why_not_lowered,
+)
+from agent.core.plan.sizing.entry import PlanRules, PodEntry, Side, Unit
+from agent.core.plan.sizing.fit import Fit
+from agent.core.plan.sizing.spike_sharing import LEVELS, highest_level
 from agent.core.plan.tier_room import TierRoom
 
 

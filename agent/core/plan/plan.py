@@ -14,7 +14,7 @@ from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
 from agent.core.numbers.later_field import LATER
 from agent.core.orders.order import Mode, Ranking
-from agent.core.plan.demand import Kept, Reserved
+from agent.core.plan.needs.demand import Kept, Reserved
 from agent.core.plan.pod_change import Change
 from agent.core.recommender.recommendation import Withheld
 

@@ -24,23 +24,23 @@ from agent.core.numbers.amount_text import amount_text
 from agent.core.orders.order import Mode, Orders, Ranking
 from agent.core.orders.plan_options import HeadroomRule, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
-from agent.core.plan.container_sizing import cpu_edges, memory_edges
-from agent.core.plan.demand import FREE, Constraint, PodDemand, Reserved
-from agent.core.plan.entry import PlanRules, PodEntry, Unit
-from agent.core.plan.fit import Fit, evict, oom_evictions, share
-from agent.core.plan.given_boost import without_boost
-from agent.core.plan.interim import Interim
 from agent.core.plan.invariants import Examined, examine
-from agent.core.plan.joint_spike import Together, joint_spike
 from agent.core.plan.moves import Room, move
+from agent.core.plan.needs.demand import FREE, Constraint, PodDemand, Reserved
+from agent.core.plan.needs.given_boost import without_boost
 from agent.core.plan.node_room import counted
 from agent.core.plan.plan import ContainerPlan, Eviction, Plan, PodPlan, ResourcePlan, Share
 from agent.core.plan.pod_change import actuated
 from agent.core.plan.pod_facts import PodFacts, PodFactsCache
 from agent.core.plan.room_maker import room_maker
+from agent.core.plan.sizing.container_sizing import cpu_edges, memory_edges
+from agent.core.plan.sizing.entry import PlanRules, PodEntry, Unit
+from agent.core.plan.sizing.fit import Fit, evict, oom_evictions, share
+from agent.core.plan.sizing.interim import Interim
+from agent.core.plan.sizing.joint_spike import Together, joint_spike
+from agent.core.plan.sizing.unit_levels import entry_of
 from agent.core.plan.steps import steps_of
 from agent.core.plan.tier_room import NO_TIER_LIMITS, TierMemory, TierRoom
-from agent.core.plan.unit_levels import entry_of
 
 _MEMORY_PRESSURE: Final = "MemoryPressure"
 _TRUE: Final = "True"

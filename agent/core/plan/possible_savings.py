@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from agent.core.orders.order import Mode
 from agent.core.orders.policy_options import BoundsOptions
-from agent.core.plan.container_sizing import Edges, cpu_edges, memory_edges
-from agent.core.plan.demand import Demand, PodDemand, Reserved
+from agent.core.plan.needs.demand import Demand, PodDemand, Reserved
 from agent.core.plan.plan import Plan
-from agent.core.plan.unit_levels import lasting_peak
+from agent.core.plan.sizing.container_sizing import Edges, cpu_edges, memory_edges
+from agent.core.plan.sizing.unit_levels import lasting_peak
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from agent.core.cluster.resource import Resource
-from agent.core.plan.demand import Kept
-from agent.core.plan.entry import PodEntry, Side, Unit
 from agent.core.plan.moves import Room
+from agent.core.plan.needs.demand import Kept
 from agent.core.plan.plan import Phase, PlanStep
 from agent.core.plan.pod_change import Change, Setting
+from agent.core.plan.sizing.entry import PodEntry, Side, Unit
 from agent.core.window.memory_shortage import MemoryShort
 
 _SHRINK_REASON: Final = "it requests more than it needs"

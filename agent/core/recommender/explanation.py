@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agent.core.history.hour_peaks import HourPeak
-from agent.core.history.minutes import OutOfMemory
-from agent.core.history.quality import QualityWindows
+from agent.core.history.minute.minutes import OutOfMemory
+from agent.core.history.minute.quality import QualityWindows
+from agent.core.history.workloads.hour_peaks import HourPeak
 from agent.core.recommender.policy import Step
 from agent.core.recommender.recommendation import Recommendation
 from agent.core.window.snapshot import CpuWindow, MemoryWindow

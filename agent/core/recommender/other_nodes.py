@@ -13,8 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from agent.core.history.directive import HOURS, ContainerDirective
-from agent.core.history.hour_peaks import HOUR_SECONDS, Peaks
+from agent.core.history.reports.directive import HOURS, ContainerDirective
+from agent.core.history.workloads.hour_peaks import HOUR_SECONDS, Peaks
 from agent.core.numbers.arrays import Bools, Floats
 from agent.core.recommender.policy import Elsewhere, Narration, Present, Proposals, Steps
 

@@ -13,7 +13,7 @@ from typing import Final, Protocol, runtime_checkable
 
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.runtime_profile import LanguageRuntime
-from agent.core.history.minutes import Minutes, OutOfMemory
+from agent.core.history.minute.minutes import Minutes, OutOfMemory
 from agent.core.numbers.amount_text import amount_text
 from agent.core.numbers.arrays import Bools, Floats, Ints, Rows
 

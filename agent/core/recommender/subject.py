@@ -15,7 +15,7 @@ from agent.core.cluster.pod import ContainerKind, QosClass
 from agent.core.cluster.runtime_profile import RuntimeProfile
 from agent.core.cluster.unit import UnitIdentity, UnitResources
 from agent.core.cluster.workload import DAEMON_SET_KIND, Workload
-from agent.core.history.directive import ContainerDirective
+from agent.core.history.reports.directive import ContainerDirective
 from agent.core.numbers.arrays import Rows
 from agent.core.recommender.credit import Credit
 from agent.core.recommender.other_nodes import OWN_MINUTES, column, elsewhere_of

@@ -11,7 +11,7 @@ from typing import Final
 
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.resource import Resource
-from agent.core.history.fare import Fare, together, worse
+from agent.core.history.workloads.fare import Fare, together, worse
 from agent.core.orders.guard_options import GuardOptions
 from agent.core.plan.pod_change import Change
 from agent.core.resize.record import Shrunk

@@ -89,7 +89,7 @@ class RefusalCause(Protocol):
 
 
 class Refusal(Protocol):
-    """An answer of 400 or above, as ``agent.kube.errors.ApiError`` carries it."""
+    """An answer of 400 or above, as ``agent.kube.client.errors.ApiError`` carries it."""
 
     @property
     def status(self) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 
 from agent.core.cluster.pod import Pod
 from agent.core.orders.plan_options import ActOptions
-from agent.core.plan.demand import FREE, Constraint, Kept
+from agent.core.plan.needs.demand import FREE, Constraint, Kept
 from agent.core.plan.plan import Phase, PlanStep
 from agent.core.plan.pod_change import changed_pod
 from agent.core.recommender.calm_falls import NEVER, calm_falls_of

@@ -12,7 +12,7 @@ from typing import Final
 from agent.core.cluster.node import Node
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.resource import Resource
-from agent.core.plan.demand import Kept
+from agent.core.plan.needs.demand import Kept
 from agent.core.plan.plan import PlanStep
 from agent.core.plan.pod_change import Change, Setting, spec_text
 from agent.core.resize.decision import Action, Outcome

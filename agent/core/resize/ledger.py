@@ -17,7 +17,7 @@ from agent.core.cluster.node import Node, NodeState
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.workload import Workload, workload_of
 from agent.core.orders.plan_options import ActOptions
-from agent.core.plan.demand import Constraint, Kept
+from agent.core.plan.needs.demand import Constraint, Kept
 from agent.core.plan.plan import PlanStep
 from agent.core.plan.pod_change import changed_pod, spec_text
 from agent.core.resize.aftermath import READY, own_restarts, restarts_of

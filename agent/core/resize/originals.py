@@ -17,7 +17,7 @@ from agent.core.cluster.workload import workload_of
 from agent.core.numbers.quantity import QuantityError, parse_quantity
 from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT
 from agent.core.orders.annotations import ORIGINAL_RESOURCES
-from agent.core.plan.given_boost import standing_boost, without_boost
+from agent.core.plan.needs.given_boost import standing_boost, without_boost
 from agent.core.plan.plan import Phase, PlanStep
 from agent.core.plan.pod_change import Change, Setting, number_of, pod_numbers
 from agent.core.resize.answer import AnswerKind, is_passing

@@ -10,7 +10,7 @@ from agent.core.cluster.node import Node
 from agent.core.cluster.pod import CPU, MEMORY, Pod
 from agent.core.cluster.resource import Resource
 from agent.core.numbers.units import to_millis, to_units
-from agent.core.plan.demand import Kept
+from agent.core.plan.needs.demand import Kept
 from agent.core.plan.plan import Phase
 from agent.core.resize.answer import AnswerKind, ResizeAnswer
 from agent.core.resize.decision import Action

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.workload import workload_of
-from agent.core.plan.given_boost import END_WORDS, BoostEnd, GivenBoost, standing_changes
+from agent.core.plan.needs.given_boost import END_WORDS, BoostEnd, GivenBoost, standing_changes
 from agent.core.plan.plan import Phase, PlanStep
 from agent.core.resize.originals import ref_of
 

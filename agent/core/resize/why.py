@@ -9,14 +9,14 @@ from typing import Final
 from agent.core.cluster.node import Node
 from agent.core.cluster.pod import MEMORY, Pod
 from agent.core.cluster.unit import UnitIdentity
-from agent.core.history.job_run import RunFigures
-from agent.core.history.start_figures import RATE_SECONDS
+from agent.core.history.workloads.job_run import RunFigures
+from agent.core.history.workloads.start_figures import RATE_SECONDS
 from agent.core.machine.oom_score import OomScore, score_since_start
 from agent.core.numbers.later_field import LATER
 from agent.core.numbers.units import to_units
 from agent.core.orders.order import Mode, Orders
-from agent.core.plan.demand import Reserved
-from agent.core.plan.given_boost import END_WORDS, boost_end, given_boost, standing_changes
+from agent.core.plan.needs.demand import Reserved
+from agent.core.plan.needs.given_boost import END_WORDS, boost_end, given_boost, standing_changes
 from agent.core.plan.plan import ContainerPlan, ResourcePlan
 from agent.core.recommender.explanation import Explanation, Explanations
 from agent.core.resize.change_text import changes_text

@@ -21,7 +21,7 @@ from agent.core.numbers.units import to_units
 from agent.core.orders.order import Mode, Orders, Ranking
 from agent.core.orders.plan_options import DaemonSetGrowth, PlanOptions
 from agent.core.orders.windows import Disruption, Wait, Windows, wait_of
-from agent.core.plan.demand import Kept, Reserved
+from agent.core.plan.needs.demand import Kept, Reserved
 from agent.core.plan.plan import PlanStep
 from agent.core.plan.pod_change import Change, Setting, changed_pod, pod_numbers, stated
 from agent.core.resize.decision import Action

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from agent.kube.credentials import Credentials, from_kubeconfig, in_cluster
-from agent.kube.errors import CredentialsError
+from agent.kube.client.credentials import Credentials, from_kubeconfig, in_cluster
+from agent.kube.client.errors import CredentialsError
 from agent.settings import ApiChoice, Settings
 
 if TYPE_CHECKING:
-    from agent.kube.api import HttpApi
+    from agent.kube.client.api import HttpApi
     from agent.node.cluster.view import ClusterView
 
 
@@ -43,8 +43,8 @@ def connect(settings: Settings, node: str) -> Connection | None:
     credentials = credentials_of(settings)
     if credentials is None:
         return None
-    from agent.kube.api import HttpApi  # six megabytes that an agent without an API server does without
-    from agent.kube.reflector import pace_within
+    from agent.kube.client.api import HttpApi  # six megabytes that an agent without an API server does without
+    from agent.kube.watch.reflector import pace_within
     from agent.node.cluster.view import ClusterView
 
     api = HttpApi(credentials, timeout_seconds=settings.kubernetes.request_timeout_seconds)

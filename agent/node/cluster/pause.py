@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Final
 
 from agent.core.orders.cluster_rules import LONGEST_PAUSE, PAUSE, pause_reason_of
-from agent.kube.api import Api
-from agent.kube.json_reader import Reader
-from agent.kube.reflector import Reflector, WatchCounts, WatchPace, WatchSource
+from agent.kube.client.api import Api
+from agent.kube.objects.json_reader import Reader
+from agent.kube.watch.reflector import Reflector, WatchCounts, WatchPace, WatchSource
 
 log = logging.getLogger(__name__)
 

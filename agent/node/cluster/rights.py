@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from agent.kube.api import Api
-from agent.kube.errors import KubeError
-from agent.kube.own_rights import NEEDED, MissingPermission, Purpose, missing_permissions, node_claim
+from agent.kube.client.api import Api
+from agent.kube.client.errors import KubeError
+from agent.kube.client.own_rights import NEEDED, MissingPermission, Purpose, missing_permissions, node_claim
 
 log = logging.getLogger(__name__)
 

@@ -20,10 +20,10 @@ from agent.core.cluster.node import Namespace, Node, NodeState
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.pod_index import Belonging, PodIndex, belonging, join
 from agent.core.cluster.unit import UnitIdentity, UnitResources
-from agent.kube.api import Api, server_version
-from agent.kube.errors import KubeError
-from agent.kube.pod_json import namespace_from_json, node_from_json, pod_from_json
-from agent.kube.reflector import Reflector, WatchCounts, WatchPace, WatchSource
+from agent.kube.client.api import Api, server_version
+from agent.kube.client.errors import KubeError
+from agent.kube.objects.pod_json import namespace_from_json, node_from_json, pod_from_json
+from agent.kube.watch.reflector import Reflector, WatchCounts, WatchPace, WatchSource
 from agent.node.cluster.pause import PauseWatch
 
 log = logging.getLogger(__name__)

@@ -9,8 +9,8 @@ from typing import Final
 
 import numpy as np
 
-from agent.core.history.minute_codec import Codes
-from agent.core.history.table import BLOCK_ROWS, RING_MINUTES, KeyRow
+from agent.core.history.minute.minute_codec import Codes
+from agent.core.history.minute.table import BLOCK_ROWS, RING_MINUTES, KeyRow
 from agent.core.numbers.arrays import Bools, Ints, distinct
 from agent.node.history.format import (
     BLOCK_BYTES,

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
-from agent.core.history.minute_axis import MinuteAxis
+from agent.core.history.minute.minute_axis import MinuteAxis
 from agent.node.sampling.row_source import RowSource
 
 MINUTE_SECONDS: Final = 60

@@ -23,11 +23,11 @@ from typing import Final, Self
 
 import numpy as np
 
-from agent.core.history.key import HistoryKey
-from agent.core.history.minute_axis import DAY_MINUTES
-from agent.core.history.minute_codec import Codes
-from agent.core.history.minutes import Minutes, OutOfMemory, from_codes, to_codes
-from agent.core.history.table import BLOCK_ROWS, RING_MINUTES, HistoryTable, KeyRow, Known
+from agent.core.history.minute.key import HistoryKey
+from agent.core.history.minute.minute_axis import DAY_MINUTES
+from agent.core.history.minute.minute_codec import Codes
+from agent.core.history.minute.minutes import Minutes, OutOfMemory, from_codes, to_codes
+from agent.core.history.minute.table import BLOCK_ROWS, RING_MINUTES, HistoryTable, KeyRow, Known
 from agent.core.numbers.arrays import Bools, Floats, Ints, Rows
 from agent.named_file import open_named
 from agent.node.history.blocks import BlockFile, Chunk, any_along, begin_file

@@ -15,10 +15,10 @@ from typing import Final
 
 import numpy as np
 
-from agent.core.history.key import MAX_KEY_BYTES, parse_history_key
-from agent.core.history.minute_codec import Codes
-from agent.core.history.minutes import OutOfMemory
-from agent.core.history.table import BLOCK_ROWS, KILLS_KEPT, RING_MINUTES, KeyRow
+from agent.core.history.minute.key import MAX_KEY_BYTES, parse_history_key
+from agent.core.history.minute.minute_codec import Codes
+from agent.core.history.minute.minutes import OutOfMemory
+from agent.core.history.minute.table import BLOCK_ROWS, KILLS_KEPT, RING_MINUTES, KeyRow
 from agent.core.numbers.arrays import Ints
 from agent.sensing.state_file import FILE_HEADER_BYTES
 

@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from agent.core.cluster.pod_index import Belonging
 from agent.core.cluster.unit import UnitIdentity, UnitKind
 from agent.core.cluster.workload import Workload
-from agent.core.history.key import HistoryKey, history_key
-from agent.core.history.minutes import KIB, Minutes, OutOfMemory, as_kept, merge_rows
+from agent.core.history.minute.key import HistoryKey, history_key
+from agent.core.history.minute.minutes import KIB, Minutes, OutOfMemory, as_kept, merge_rows
 from agent.core.numbers.arrays import Floats, Ints, Rows
 from agent.core.orders.policy_options import PolicyName
 from agent.core.recommender.policy import Policy

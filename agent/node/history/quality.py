@@ -16,10 +16,10 @@ from typing import Final
 import numpy as np
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.key import KeyKind
-from agent.core.history.minutes import KIB
-from agent.core.history.quality import QualityWindows, to_windows
-from agent.core.history.quality_ledger import JudgedMinute, QualityLedger, StandingRequests
+from agent.core.history.minute.key import KeyKind
+from agent.core.history.minute.minutes import KIB
+from agent.core.history.minute.quality import QualityWindows, to_windows
+from agent.core.history.minute.quality_ledger import JudgedMinute, QualityLedger, StandingRequests
 from agent.core.numbers.arrays import Bools, Floats, Rows
 from agent.core.recommender.recommendation import Advice, Recommendation
 from agent.core.window.minute_row import minute_table

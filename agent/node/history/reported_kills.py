@@ -13,7 +13,7 @@ from typing import Final
 
 from agent.core.cluster.pod import Pod, PodRef
 from agent.core.cluster.unit import UnitIdentity, UnitKind
-from agent.core.history.minutes import OutOfMemory
+from agent.core.history.minute.minutes import OutOfMemory
 from agent.core.numbers.amount_text import BYTES, amount_text
 from agent.core.recommender.vpa.oom_observation import Heed, ToldKill, heed, told_kills
 from agent.core.resize.decision import Action, DecisionLog, Outcome

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from agent.core.cluster.node import Node, NodeState
 from agent.core.cluster.pod import Pod
 from agent.core.orders.order import Orders
-from agent.kube.api import Api
-from agent.kube.own_rights import Purpose
+from agent.kube.client.api import Api
+from agent.kube.client.own_rights import Purpose
 from agent.metrics.acting_series import ActingSeries
 from agent.node.cluster.rights import Rights
 from agent.node.keepers.cgroup_limits import FILE_NAME as CGROUP_LIMITS_FILE

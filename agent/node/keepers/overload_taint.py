@@ -1,8 +1,8 @@
 """Whether this node is overloaded, and its taint: read every quarter of a minute, written when the state changes.
 
-Node. The rule is ``core.overload``'s, the patch ``kube.taints``'; here are the readings, the state and when to try
-again. Where there is a webhook it is asked whether one more node may be tainted. While the API server is away the state
-is kept and the taint waits. One thread drives it.
+Node. The rule is ``core.overload``'s, the patch ``kube.calls.taints``'; here are the readings, the state and when to
+try again. Where there is a webhook it is asked whether one more node may be tainted. While the API server is away the
+state is kept and the taint waits. One thread drives it.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from agent.core.window.overload import (
     pods_waiting_ratio,
 )
 from agent.core.window.pressure import psi_waiting_rate
-from agent.kube.api import Api
-from agent.kube.errors import KubeError
-from agent.kube.taints import TaintChange, set_taint
+from agent.kube.calls.taints import TaintChange, set_taint
+from agent.kube.client.api import Api
+from agent.kube.client.errors import KubeError
 from agent.node.keepers.keeper import KeeperTerms
 from agent.node.keepers.taint_permission import GRANTED, TaintPermission
 from agent.sensing.cgroup_text import parse_some_usec

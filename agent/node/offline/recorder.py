@@ -16,9 +16,9 @@ from typing import Final
 import numpy as np
 
 from agent.core.cluster.unit import UnitIdentity
-from agent.core.history.key import HistoryKey, history_key
-from agent.core.history.minute_codec import Codes
-from agent.core.history.minutes import to_codes
+from agent.core.history.minute.key import HistoryKey, history_key
+from agent.core.history.minute.minute_codec import Codes
+from agent.core.history.minute.minutes import to_codes
 from agent.node.history.file import HistoryError, HistoryFile
 from agent.node.history.learner import is_sized
 from agent.node.offline.recorder_sources import MeasuredNode

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from agent.core.history.minute_axis import MINUTE_SECONDS, offset_of
+from agent.core.history.minute.minute_axis import MINUTE_SECONDS, offset_of
 from agent.node.assembly import RING_FILE_NAME, Watch
 from agent.node.history.file import HISTORY_FILE_NAME, HistoryError, HistoryFile
 from agent.node.recommender.loop import MINUTE_DELAY_NS

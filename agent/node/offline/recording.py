@@ -11,11 +11,11 @@ from typing import Final, NamedTuple, Self
 
 import numpy as np
 
-from agent.core.history.minute_codec import Codes
+from agent.core.history.minute.minute_codec import Codes
 from agent.core.numbers.arrays import Ints
 from agent.core.numbers.column_codec import WORD_BYTES, Words
 from agent.core.numbers.document_text import DocumentTextError, decoded, json_value
-from agent.kube.errors import one_line
+from agent.kube.client.errors import one_line
 from agent.named_file import open_named
 from agent.node.files.documents import DocumentFormatError
 from agent.node.offline.recording_format import (

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 
 from agent.core.cluster.pod_index import Belonging
 from agent.core.cluster.unit import UnitIdentity, UnitResources
-from agent.core.history.minute_codec import Codes
-from agent.core.history.minutes import OutOfMemory
+from agent.core.history.minute.minute_codec import Codes
+from agent.core.history.minute.minutes import OutOfMemory
 from agent.core.numbers.arrays import Ints
 from agent.core.numbers.column_codec import WORD_BYTES, Planes, Words, from_planes, to_planes
 from agent.core.window.policy import WindowPolicy

@@ -13,7 +13,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from agent.core.history.minute_codec import Codes
+from agent.core.history.minute.minute_codec import Codes
 from agent.core.numbers.arrays import Ints
 from agent.node.offline.recording_format import (
     COUNTS,

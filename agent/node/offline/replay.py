@@ -13,9 +13,9 @@ import numpy as np
 
 from agent.core.cluster.pod_index import Belonging
 from agent.core.cluster.unit import UnitIdentity
-from agent.core.history.key import parse_history_key
-from agent.core.history.minute_codec import Codes
-from agent.core.history.minutes import Minutes, from_codes
+from agent.core.history.minute.key import parse_history_key
+from agent.core.history.minute.minute_codec import Codes
+from agent.core.history.minute.minutes import Minutes, from_codes
 from agent.node.history.clock import MINUTE_SECONDS, HistoryClock
 from agent.node.history.file import HistoryError, HistoryFile
 from agent.node.offline.recorded_rows import RecordedRows

@@ -9,7 +9,7 @@ import time
 from contextlib import ExitStack
 from typing import Final, Self
 
-from agent.core.history.key import history_key
+from agent.core.history.minute.key import history_key
 from agent.node.history.clock import HistoryClock, newest_minute
 from agent.node.history.file import HISTORY_FILE_NAME, HistoryError, HistoryFile
 from agent.node.history.learner import NamedPods, is_sized

@@ -14,7 +14,7 @@ from agent.core.cluster.pod import Pod, PodRef, has_ended
 from agent.core.cluster.unit import UnitIdentity, UnitKind
 from agent.core.cluster.workload import Workload, workload_of
 from agent.core.orders.annotations import ORIGINAL_RESOURCES
-from agent.core.plan.demand import Kept
+from agent.core.plan.needs.demand import Kept
 from agent.core.plan.plan import PlanStep
 from agent.core.recommender.unit_names import NoSuchUnit, chosen_by
 from agent.core.resize.decision import Action, Decision, Decisions, Outcome, newest_outcomes

@@ -11,14 +11,14 @@ from typing import Final
 
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.unit import UnitIdentity
-from agent.core.history.hour_peaks import HourPeak
-from agent.core.history.minutes import OutOfMemory
-from agent.core.history.quality import QualityWindows
+from agent.core.history.minute.minutes import OutOfMemory
+from agent.core.history.minute.quality import QualityWindows
+from agent.core.history.workloads.hour_peaks import HourPeak
 from agent.core.numbers.arrays import distinct
 from agent.core.orders.order import Orders
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
 from agent.core.orders.profile import profile_notes
-from agent.core.plan.directives import NOTHING_TOLD, Directed
+from agent.core.plan.needs.directives import NOTHING_TOLD, Directed
 from agent.core.recommender.credit import Credit
 from agent.core.recommender.explanation import Explanation, Explanations, Trail
 from agent.core.recommender.hpa_advice import with_hpa_advice

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from agent.core.cluster.pod import QosClass
 from agent.core.cluster.unit import UnitIdentity
 from agent.core.cluster.workload import RUN_KINDS, Workload
-from agent.core.plan.demands import Measured
+from agent.core.plan.needs.demands import Measured
 from agent.core.plan.tier_room import TierMemory
 from agent.core.recommender.recommendation import Recommendations
 from agent.core.window.cold_file import asked_for

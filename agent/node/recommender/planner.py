@@ -17,14 +17,14 @@ from agent.core.orders.order import Mode
 from agent.core.orders.resolution import windows_unread
 from agent.core.orders.windows import Windows
 from agent.core.plan.credit import CreditGrounds, answers_soon, at_prices, credits_of, is_tainted, saved_millicores
-from agent.core.plan.demand import Constraint, PodDemand, Urgent
-from agent.core.plan.demands import NOTHING_MEASURED, DemandSettings, Key, Measured, demands
-from agent.core.plan.directives import Directed
-from agent.core.plan.joint_spike import Together
+from agent.core.plan.needs.demand import Constraint, PodDemand, Urgent
+from agent.core.plan.needs.demands import NOTHING_MEASURED, DemandSettings, Key, Measured, demands
+from agent.core.plan.needs.directives import Directed
 from agent.core.plan.plan import Plan
 from agent.core.plan.planner import build
 from agent.core.plan.pod_facts import PodFactsCache
 from agent.core.plan.possible_savings import PossibleSavings, possible_savings
+from agent.core.plan.sizing.joint_spike import Together
 from agent.core.plan.tier_room import NO_TIER_LIMITS
 from agent.core.recommender.credit import Credit
 from agent.core.recommender.recommendation import Recommendation

@@ -17,7 +17,7 @@ from agent.core.orders.order import Orders
 from agent.core.orders.policy_options import PolicyName
 from agent.core.orders.resolution import orders_of
 from agent.core.orders.windows import Windows
-from agent.core.plan.directives import Directed
+from agent.core.plan.needs.directives import Directed
 from agent.settings import Settings
 
 

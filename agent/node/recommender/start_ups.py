@@ -12,7 +12,7 @@ from typing import Final
 
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.unit import UnitIdentity
-from agent.core.plan.given_boost import starts_of
+from agent.core.plan.needs.given_boost import starts_of
 from agent.core.window.minute_row import without_cpu
 from agent.core.window.snapshot import CpuWindow, UnitStatus
 from agent.node.history.clock import MINUTE_SECONDS

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from agent.core.cluster.unit import UnitIdentity
-from agent.core.plan.directives import NOTHING_TOLD, Directed
+from agent.core.plan.needs.directives import NOTHING_TOLD, Directed
 from agent.core.recommender.explanation import Explanations
 from agent.core.recommender.recommendation import Recommendations
 from agent.core.recommender.unit_names import chosen_by

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from agent.core.plan.demands import Key
-from agent.core.plan.joint_spike import Together
+from agent.core.plan.needs.demands import Key
+from agent.core.plan.sizing.joint_spike import Together
 from agent.core.recommender.policy import JointPolicy, SeenTogether
 from agent.core.recommender.recommendation import Recommendation
 from agent.node.history.learner import Learner

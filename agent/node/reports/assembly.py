@@ -9,8 +9,8 @@ from prometheus_client import CollectorRegistry
 
 from agent.core.cluster.pod import PodRef
 from agent.core.cluster.workload import Workload, workload_of
-from agent.core.history.rollup import INSTANCE_TYPE_LABEL, NodeClass
-from agent.core.history.rollup_schedule import NS
+from agent.core.history.reports.rollup import INSTANCE_TYPE_LABEL, NodeClass
+from agent.core.history.reports.rollup_schedule import NS
 from agent.core.numbers.arrays import Floats
 from agent.core.orders.resolution import listed
 from agent.core.resize.decision import DecisionLog

@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 import urllib3
 from urllib3.exceptions import HTTPError
 
-from agent.kube.api import reason_of
-from agent.kube.credentials import Authorization, Credentials
-from agent.kube.errors import CredentialsError
+from agent.kube.client.api import reason_of
+from agent.kube.client.credentials import Authorization, Credentials
+from agent.kube.client.errors import CredentialsError
 from agent.version import installed_version
 
 LONGEST_ANSWER_BYTES: Final = 8 << 20

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.directive import DIRECTIVES_VERSION, Directives, WorkloadDirective
-from agent.core.history.directive_json import (
+from agent.core.history.reports.directive import DIRECTIVES_VERSION, Directives, WorkloadDirective
+from agent.core.history.reports.directive_json import (
     DirectiveTextError,
     directives_from_json,
     directives_to_json,
@@ -25,7 +25,7 @@ from agent.core.history.directive_json import (
     is_restraint,
 )
 from agent.core.numbers.document_text import decoded, json_value
-from agent.core.plan.directives import NOTHING_TOLD, Directed, by_workload
+from agent.core.plan.needs.directives import NOTHING_TOLD, Directed, by_workload
 from agent.named_file import DOCUMENT_MOST_BYTES, read_named
 from agent.node.files.atomic_write import replace_file
 

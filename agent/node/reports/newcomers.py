@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 from typing import Final
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.rollup_schedule import NS
+from agent.core.history.reports.rollup_schedule import NS
 
 FIRST_SECONDS: Final = 2.0
 """For the watch of the webhook to have brought the pod, too."""

@@ -24,7 +24,7 @@ from agent.core.plan.plan import Plan
 from agent.core.plan.room_maker import room_maker
 from agent.core.resize.decision import Action, DecisionLog, Outcome
 from agent.core.resize.event_rate import EventReason
-from agent.kube.errors import CredentialsError, one_line
+from agent.kube.client.errors import CredentialsError, one_line
 from agent.node.reports.client import WebhookAway, WebhookClient
 from agent.turns import Turns
 

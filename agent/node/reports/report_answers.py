@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from agent.kube.errors import one_line
+from agent.kube.client.errors import one_line
 from agent.metrics.report_series import PostResult
 from agent.node.reports.client import WebhookAnswer
 

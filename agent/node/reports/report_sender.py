@@ -8,10 +8,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from agent.core.history.rollup_json import sent_text
-from agent.core.history.rollup_schedule import NS, drain_seconds, retry_seconds
+from agent.core.history.reports.rollup_json import sent_text
+from agent.core.history.reports.rollup_schedule import NS, drain_seconds, retry_seconds
 from agent.core.machine.cluster_checkup import ReportStanding
-from agent.kube.errors import CredentialsError, one_line
+from agent.kube.client.errors import CredentialsError, one_line
 from agent.metrics.report_series import PostResult, ReportSeries
 from agent.node.reports.client import WebhookAway, WebhookClient
 from agent.node.reports.report_answers import Sent, judged

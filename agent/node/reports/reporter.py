@@ -14,9 +14,9 @@ from typing import Final
 
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.unit import UnitIdentity
-from agent.core.history.rollup import NodeClass, Report, RollupRow
-from agent.core.history.rollup_json import kept_text
-from agent.core.history.rollup_schedule import NS, interval_start_ns, next_end_ns, node_share
+from agent.core.history.reports.rollup import NodeClass, Report, RollupRow
+from agent.core.history.reports.rollup_json import kept_text
+from agent.core.history.reports.rollup_schedule import NS, interval_start_ns, next_end_ns, node_share
 from agent.core.machine.cluster_checkup import ReportStanding
 from agent.metrics.loop_series import LoopTurns
 from agent.node.files.steady_clock import BootClock

@@ -14,11 +14,11 @@ from agent.core.cluster.pod import ContainerKind, Pod
 from agent.core.cluster.pod_index import PodIndex
 from agent.core.cluster.unit import UnitIdentity, UnitKind
 from agent.core.cluster.workload import RUN_KINDS, Workload, workload_of
-from agent.core.history.rollup import OutOfMemoryKill, RollupRow, Setback, ShareRow
-from agent.core.history.rollup_figures import RollupFigures, rollup_figures, with_short_life
-from agent.core.history.rollup_schedule import NS
+from agent.core.history.reports.rollup import OutOfMemoryKill, RollupRow, Setback, ShareRow
+from agent.core.history.reports.rollup_figures import RollupFigures, rollup_figures, with_short_life
+from agent.core.history.reports.rollup_schedule import NS
 from agent.core.numbers.arrays import Floats
-from agent.core.plan.given_boost import starts_of
+from agent.core.plan.needs.given_boost import starts_of
 from agent.core.window.cold_file import policy_of
 from agent.core.window.policy import WindowPolicy
 from agent.node.reports.share_fares import ShareFares, ShareGroup

@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from agent.core.cluster.pod import Container, ContainerKind, ContainerState, Pod, Termination
 from agent.core.cluster.unit import UnitIdentity
 from agent.core.cluster.workload import RUN_KINDS, Workload, run_of, workload_of
-from agent.core.history.job_run import (
+from agent.core.history.workloads.job_run import (
     MAX_RUNS_A_POST,
     RUNS_PATH,
     RunFigures,
@@ -30,7 +30,7 @@ from agent.core.history.job_run import (
 )
 from agent.core.window.policy import WindowPolicy
 from agent.core.window.steps import NS
-from agent.kube.errors import CredentialsError
+from agent.kube.client.errors import CredentialsError
 from agent.metrics.loop_series import LoopTurns
 from agent.node.reports.client import WebhookAway, WebhookClient
 from agent.node.reports.runs_file import RunsFile, WaitingRun

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from agent.core.history.job_run import JobRun
+from agent.core.history.workloads.job_run import JobRun
 from agent.core.numbers.document_text import decoded, json_value
 from agent.core.numbers.later_field import LATER
 from agent.named_file import DOCUMENT_MOST_BYTES, read_named

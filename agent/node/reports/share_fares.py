@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.core.cluster.pod import RUNNING, Pod
-from agent.core.history.rollup import ShareRow
-from agent.core.history.rollup_schedule import NS
+from agent.core.history.reports.rollup import ShareRow
+from agent.core.history.reports.rollup_schedule import NS
 from agent.core.orders.order import Orders
-from agent.core.plan.share_ticket import share_ticket
+from agent.core.plan.needs.share_ticket import share_ticket
 
 _READY: Final = "Ready"
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.core.cluster.pod import Pod, has_ended
-from agent.core.history.job_run import RunFigures
-from agent.core.history.start_figures import start_figures
-from agent.core.plan.given_boost import READY, end_unix_seconds, given_boost
+from agent.core.history.workloads.job_run import RunFigures
+from agent.core.history.workloads.start_figures import start_figures
+from agent.core.plan.needs.given_boost import READY, end_unix_seconds, given_boost
 from agent.core.window.policy import WindowPolicy
 from agent.core.window.steps import NS
 from agent.node.sampling.row_source import RowSource

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Final
 
 from agent.core.eviction.taint_cap import TAINT_PATH, TaintAnswer, taint_answer_of, taint_text
-from agent.kube.errors import CredentialsError, one_line
+from agent.kube.client.errors import CredentialsError, one_line
 from agent.node.keepers.taint_permission import ASKED, GRANTED, TaintPermission
 from agent.node.reports.client import WebhookAnswer, WebhookAway, WebhookClient
 from agent.turns import Turns

@@ -9,11 +9,11 @@ from typing import Protocol
 
 from agent.core.cluster.node import NodeState
 from agent.core.cluster.pod import Pod
-from agent.core.history.job_run import RunFigures
-from agent.core.plan.given_boost import GivenBoost
+from agent.core.history.workloads.job_run import RunFigures
+from agent.core.plan.needs.given_boost import GivenBoost
 from agent.core.resize.ledger import Ledger
 from agent.core.window.snapshot import CpuWindow
-from agent.kube.api import Api
+from agent.kube.client.api import Api
 from agent.metrics.acting_series import ActingSeries
 from agent.node.cluster.rights import Rights
 from agent.node.orders.holds import Holds

@@ -14,11 +14,11 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from agent.core.plan.demand import Kept, Urgent
-from agent.core.plan.demands import Key
-from agent.core.plan.given_boost import standing_boost
+from agent.core.plan.needs.demand import Kept, Urgent
+from agent.core.plan.needs.demands import Key
+from agent.core.plan.needs.given_boost import standing_boost
+from agent.core.plan.needs.urgent_needs import UrgentNeeds
 from agent.core.plan.plan import PlanStep
-from agent.core.plan.urgent_needs import UrgentNeeds
 from agent.core.resize.decision import Action, Outcome
 from agent.core.resize.record import News
 from agent.metrics.acting_series import Trigger, kept_counts

@@ -16,8 +16,8 @@ import numpy as np
 from agent.core.cluster.unit import UnitKind
 from agent.core.numbers.arrays import Floats
 from agent.core.orders.plan_options import ActOptions
-from agent.core.plan.demand import Reserved, Urgent
-from agent.core.plan.urgent_needs import larger
+from agent.core.plan.needs.demand import Reserved, Urgent
+from agent.core.plan.needs.urgent_needs import larger
 from agent.core.window.urgency import LEAST_ELAPSED_NS, Rows, memory_waiting, starvation, working_sets
 from agent.node.recommender.planner import Planned
 from agent.node.resize.memory_shortages import MemoryShortages

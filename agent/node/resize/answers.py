@@ -17,7 +17,7 @@ from agent.core.cluster.workload import Workload
 from agent.core.machine.cluster_checkup import ClusterStatus, MissingRight, ReportStanding
 from agent.core.machine.oom_score import OomScore
 from agent.core.orders.windows import waits_words
-from agent.core.plan.directives import STALE_SECONDS
+from agent.core.plan.needs.directives import STALE_SECONDS
 from agent.core.plan.plan import Plan, PlanStep
 from agent.core.resize.decision import Action, Decision
 from agent.core.resize.why import Acted, stale_oom_score, startup_boost_words

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Final
 from agent.core.cluster.unit import UnitIdentity
 from agent.core.numbers.token_bucket import filling_bucket
 from agent.core.orders.policy_options import ControlledResources
-from agent.core.plan.demand import Urgent
+from agent.core.plan.needs.demand import Urgent
 from agent.core.resize.decision import Action, Outcome
 from agent.core.window.freshness import measuring_fault
-from agent.kube.api import HttpApi
-from agent.kube.events import EventWriter
-from agent.kube.own_rights import Purpose
+from agent.kube.calls.events import EventWriter
+from agent.kube.client.api import HttpApi
+from agent.kube.client.own_rights import Purpose
 from agent.metrics.agent_series import Metrics
 from agent.node.cluster.pause import ClusterPause
 from agent.node.cluster.rights import Rights

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from agent.core.cluster.pod import Pod
-from agent.core.plan.given_boost import QUIET_SECONDS, GivenBoost, is_quiet, quiet_bounds
+from agent.core.plan.needs.given_boost import QUIET_SECONDS, GivenBoost, is_quiet, quiet_bounds
 from agent.core.window.cpu import cpu_window
 from agent.core.window.policy import WindowPolicy
 from agent.node.sampling.row_source import RowSource

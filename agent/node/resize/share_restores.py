@@ -9,7 +9,7 @@ from agent.core.cluster.node import NodeState
 from agent.core.cluster.pod import Pod, QosClass, has_ended
 from agent.core.cluster.qos import pod_qos_class
 from agent.core.cluster.workload import workload_of
-from agent.core.plan.demand import Reserved
+from agent.core.plan.needs.demand import Reserved
 from agent.core.plan.plan import PlanStep
 from agent.core.resize.decision import Action
 from agent.core.resize.originals import OriginalError, restore_steps

@@ -12,7 +12,7 @@ from typing import Final
 from agent.core.cluster.node import NodeState
 from agent.core.cluster.pod import Pod, has_ended
 from agent.core.cluster.workload import workload_of
-from agent.core.plan.given_boost import BoostEnd, GivenBoost, boost_end, end_unix_seconds, standing_boost
+from agent.core.plan.needs.given_boost import BoostEnd, GivenBoost, boost_end, end_unix_seconds, standing_boost
 from agent.core.plan.plan import PlanStep
 from agent.core.resize.change_text import changes_text
 from agent.core.resize.decision import Action, Outcome

@@ -13,11 +13,11 @@ from agent.core.cluster.node import NodeState
 from agent.core.cluster.pod import RUNNING, Pod
 from agent.core.cluster.workload import workload_of
 from agent.core.numbers.token_bucket import TokenBucket
-from agent.core.plan.demand import Kept, Reserved
-from agent.core.plan.given_boost import given_boost, without_boost
+from agent.core.plan.needs.demand import Kept, Reserved
+from agent.core.plan.needs.given_boost import given_boost, without_boost
+from agent.core.plan.needs.reserved_reason import reserved_reason
 from agent.core.plan.node_room import part_that_fits
 from agent.core.plan.plan import PlanStep
-from agent.core.plan.reserved_reason import reserved_reason
 from agent.core.resize.answer import AnswerKind, ResizeAnswer
 from agent.core.resize.change_text import changes_text
 from agent.core.resize.decision import Action, Decision, Outcome

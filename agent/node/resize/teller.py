@@ -14,7 +14,7 @@ from agent.core.eviction.proposal import Want
 from agent.core.orders.annotations import unknown_keys
 from agent.core.orders.resolution import is_excluded
 from agent.core.orders.windows import waits_words
-from agent.core.plan.demand import Kept
+from agent.core.plan.needs.demand import Kept
 from agent.core.plan.plan import Eviction, Plan, waiting_for_windows
 from agent.core.resize.change_text import changes_text
 from agent.core.resize.decision import Action, Outcome
@@ -39,7 +39,7 @@ _EVENTS: Final = {
 
 
 class Events(Protocol):
-    """Tells pods' owners; ``kube.events.EventWriter`` is one."""
+    """Tells pods' owners; ``kube.calls.events.EventWriter`` is one."""
 
     def send(self, event: PodEvent) -> bool:
         """Report; never raises."""

@@ -11,16 +11,16 @@ import threading
 from typing import Final
 
 from agent.core.cluster.pod import Pod, PodRef
-from agent.core.plan.demand import Kept
+from agent.core.plan.needs.demand import Kept
 from agent.core.plan.plan import PlanStep
 from agent.core.resize.answer import AnswerKind, ResizeAnswer
 from agent.core.resize.decision import Action, Decision, Outcome
 from agent.core.resize.record import FlightState, News
-from agent.kube.errors import KubeError, Unreachable
-from agent.kube.json_reader import ConvertError
-from agent.kube.paths import namespaced_path
-from agent.kube.pod_json import pod_from_json
-from agent.kube.resize import resize
+from agent.kube.calls.resize import resize
+from agent.kube.client.errors import KubeError, Unreachable
+from agent.kube.client.paths import namespaced_path
+from agent.kube.objects.json_reader import ConvertError
+from agent.kube.objects.pod_json import pod_from_json
 from agent.node.resize.acting_parts import ActingParts
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from agent.core.cluster.pod_index import Belonging, PodIndex, belonging, join
 from agent.core.cluster.unit import UnitIdentity, UnitResources
-from agent.kube.pods_file import PodsFileError, load_pods
+from agent.kube.objects.pods_file import PodsFileError, load_pods
 
 log = logging.getLogger(__name__)
 

@@ -26,14 +26,14 @@ from agent.core.cluster.facts import ClusterRules, FrozenAxes, LimitRangeItem, N
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Container, Pod
 from agent.core.cluster.workload import Workload, workload_of
-from agent.core.history.rollup import NodeClass
-from agent.core.history.start_figures import LearntStart
+from agent.core.history.reports.rollup import NodeClass
+from agent.core.history.workloads.start_figures import LearntStart
 from agent.core.orders.cluster_rules import rule_of
 from agent.core.orders.enforce_share import LAST_TICKET, TakenBack
 from agent.core.orders.policy_options import PolicyName
-from agent.kube.json_reader import ConvertError
-from agent.kube.pod_json import pod_from_json
-from agent.kube.target_node import node_named
+from agent.kube.objects.json_reader import ConvertError
+from agent.kube.objects.pod_json import pod_from_json
+from agent.kube.objects.target_node import node_named
 from agent.webhook.admission.glance import answer, bounded_uid, glance, uid_of
 from agent.webhook.admission.recent_growth import RecentGrowth
 from agent.webhook.admission.share_tickets import ShareTickets

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from agent.core.cluster.workload import Workload
-from agent.core.plan.share_ticket import next_ticket
+from agent.core.plan.needs.share_ticket import next_ticket
 
 MOST_WORKLOADS: Final = 10_000
 """With an enforced share; of more the ones that were longest without a new pod begin anew."""

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.core.autoscalers.options import Publish, VpaObjectOptions
-from agent.kube.api import Api
-from agent.kube.errors import KubeError
+from agent.kube.client.api import Api
+from agent.kube.client.errors import KubeError
 from agent.turns import TurnCounts, Turns
 from agent.webhook.autoscalers.pods import WorkloadPods
 from agent.webhook.autoscalers.publisher import Publisher, PublisherParts

@@ -11,11 +11,11 @@ from agent.core.autoscalers.written_pod import written_pod
 from agent.core.cluster.facts import PodPlace
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.workload import Workload
-from agent.kube.api import Api
-from agent.kube.errors import ApiError
-from agent.kube.json_reader import ConvertError
-from agent.kube.paths import namespaced_path
-from agent.kube.pod_json import pod_from_json
+from agent.kube.client.api import Api
+from agent.kube.client.errors import ApiError
+from agent.kube.client.paths import namespaced_path
+from agent.kube.objects.json_reader import ConvertError
+from agent.kube.objects.pod_json import pod_from_json
 from agent.webhook.clocks import Clocks
 from agent.webhook.cluster.facts import ClusterFacts
 

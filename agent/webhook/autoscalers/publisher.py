@@ -18,10 +18,10 @@ from agent.core.admission.answer import Admission
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.workload import Workload
 from agent.core.orders.order import Mode
-from agent.kube.api import Api
-from agent.kube.errors import ApiError
-from agent.kube.paths import namespaced_path
-from agent.kube.vpa_json import GROUP_PATH, VPAS, managed_to_json
+from agent.kube.client.api import Api
+from agent.kube.client.errors import ApiError
+from agent.kube.client.paths import namespaced_path
+from agent.kube.objects.vpa_json import GROUP_PATH, VPAS, managed_to_json
 from agent.webhook.autoscalers.pods import WorkloadPods
 from agent.webhook.clocks import Clocks
 from agent.webhook.cluster.facts import ClusterFacts

@@ -18,10 +18,10 @@ from agent.core.autoscalers.vpa_status import VpaView, is_worth_writing, status_
 from agent.core.autoscalers.written_pod import to_recommend
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.vpa import VpaObject, VpaStatus
-from agent.kube.api import MERGE_PATCH, Api
-from agent.kube.errors import ApiError
-from agent.kube.paths import namespaced_path
-from agent.kube.vpa_json import GROUP_PATH, VPAS, status_to_json
+from agent.kube.client.api import MERGE_PATCH, Api
+from agent.kube.client.errors import ApiError
+from agent.kube.client.paths import namespaced_path
+from agent.kube.objects.vpa_json import GROUP_PATH, VPAS, status_to_json
 from agent.webhook.autoscalers.pods import WorkloadPods
 from agent.webhook.clocks import Clocks
 from agent.webhook.cluster.facts import ClusterFacts

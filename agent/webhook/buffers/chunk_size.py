@@ -15,8 +15,8 @@ from agent.core.admission.patch import Operation, patch_operations
 from agent.core.buffers.buffer import Content, ScalableRef
 from agent.core.cluster.pod import OwnerReference, Pod
 from agent.core.orders.annotations import PREFIX
-from agent.kube.json_reader import ConvertError
-from agent.kube.pod_json import pod_from_json
+from agent.kube.objects.json_reader import ConvertError
+from agent.kube.objects.pod_json import pod_from_json
 from agent.webhook.buffers.seams import SizedChunk
 
 SIZING: Final = f"{PREFIX}buffer-sizing"

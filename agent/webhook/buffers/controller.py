@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.core.buffers.buffer import PLACEHOLDER_PODS, Buffer
-from agent.kube.api import Api
-from agent.kube.errors import KubeError
-from agent.kube.json_reader import ConvertError
-from agent.kube.reflector import WatchPace
-from agent.kube.scale import ScalableKinds
+from agent.kube.calls.scale import ScalableKinds
+from agent.kube.client.api import Api
+from agent.kube.client.errors import KubeError
+from agent.kube.objects.json_reader import ConvertError
+from agent.kube.watch.reflector import WatchPace
 from agent.turns import TurnCounts, Turns
 from agent.webhook.buffers.counted_api import CountedApi
 from agent.webhook.buffers.dedicated_pods import DedicatedPods

@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Final, Unpack
 
-from agent.kube.api import Api, CallOptions, Stream, StreamOptions
-from agent.kube.errors import KubeError
+from agent.kube.client.api import Api, CallOptions, Stream, StreamOptions
+from agent.kube.client.errors import KubeError
 
 _VERBS: Final = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 

@@ -14,9 +14,9 @@ from agent.core.buffers.buffer import Buffer
 from agent.core.buffers.dedication import DEDICATED_TO, selector_fault
 from agent.core.buffers.reconciliation import is_ours
 from agent.core.orders.annotations import PLACEHOLDER
-from agent.kube.api import Api
-from agent.kube.paths import namespaced_path
-from agent.kube.reflector import Reflector, WatchPace, WatchSource
+from agent.kube.client.api import Api
+from agent.kube.client.paths import namespaced_path
+from agent.kube.watch.reflector import Reflector, WatchPace, WatchSource
 from agent.webhook.buffers.watches import METADATA, METADATA_LIST
 from agent.webhook.clocks import REAL_CLOCKS, Clocks
 

@@ -14,9 +14,9 @@ from typing import Final
 
 from agent.core.buffers.buffer import Shape, Unresolved
 from agent.core.buffers.resolution import after_dry_run, dry_run_pod
-from agent.kube.api import Api
-from agent.kube.errors import ApiError, KubeError, Unreachable
-from agent.kube.paths import namespaced_path
+from agent.kube.client.api import Api
+from agent.kube.client.errors import ApiError, KubeError, Unreachable
+from agent.kube.client.paths import namespaced_path
 
 log = logging.getLogger(__name__)
 

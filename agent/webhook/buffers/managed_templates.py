@@ -15,7 +15,7 @@ from typing import Final
 
 from agent.core.buffers.buffer import Buffer, Content, ManagedTemplate, OrderKind, Shape, TemplateOrder
 from agent.core.buffers.template import managed_template_name
-from agent.kube.json_reader import ConvertError
+from agent.kube.objects.json_reader import ConvertError
 from agent.webhook.buffers.resolver import LIVE, Resolved
 from agent.webhook.buffers.tables import SeenTemplate
 

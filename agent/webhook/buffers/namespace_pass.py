@@ -23,9 +23,9 @@ from agent.core.buffers.buffer import (
     Unresolved,
 )
 from agent.core.buffers.reconciliation import is_ours, reconcile
-from agent.kube.buffer_json import pod_of_template
-from agent.kube.errors import ApiError, KubeError
-from agent.kube.json_reader import ConvertError
+from agent.kube.client.errors import ApiError, KubeError
+from agent.kube.objects.buffer_json import pod_of_template
+from agent.kube.objects.json_reader import ConvertError
 from agent.webhook.buffers.dedicated_pods import DedicatedPods
 from agent.webhook.buffers.dry_run import NotTriedError
 from agent.webhook.buffers.managed_templates import ManagedTemplates

@@ -22,12 +22,12 @@ from agent.core.buffers.placeholders import PlaceholderPlan, PlaceholderWish, bu
 from agent.core.cluster.effective_resources import CountingRule, pod_requests
 from agent.core.cluster.pod import Pod, has_ended
 from agent.core.orders.annotations import PLACEHOLDER, PREFIX
-from agent.kube.api import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Api
-from agent.kube.buffer_json import pod_of_template
-from agent.kube.errors import ApiError, KubeError, Unreachable
-from agent.kube.paths import namespaced_path
-from agent.kube.pod_json import pod_from_json
-from agent.kube.reflector import Reflector, WatchPace, WatchSource
+from agent.kube.client.api import MERGE_PATCH, STRATEGIC_MERGE_PATCH, Api
+from agent.kube.client.errors import ApiError, KubeError, Unreachable
+from agent.kube.client.paths import namespaced_path
+from agent.kube.objects.buffer_json import pod_of_template
+from agent.kube.objects.pod_json import pod_from_json
+from agent.kube.watch.reflector import Reflector, WatchPace, WatchSource
 from agent.webhook.buffers.seams import RoomOutcome, WritePermission
 from agent.webhook.buffers.tables import ByNamespace
 from agent.webhook.clocks import REAL_CLOCKS, Clocks

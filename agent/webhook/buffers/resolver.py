@@ -15,12 +15,7 @@ from typing import Final
 
 from agent.core.buffers.buffer import Buffer, Content, LivePod, ScalableRef, Shape, Unresolved
 from agent.core.buffers.resolution import is_known_kind, needs_dry_run, scalable_shape, template_shape, unknown_kind
-from agent.kube.api import Api
-from agent.kube.buffer_json import pod_template_from_json
-from agent.kube.errors import ApiError, KubeError
-from agent.kube.json_reader import ConvertError
-from agent.kube.paths import namespaced_path
-from agent.kube.scale import (
+from agent.kube.calls.scale import (
     KindPlace,
     PodMark,
     ReadScale,
@@ -30,6 +25,11 @@ from agent.kube.scale import (
     read_scalable,
     read_scale,
 )
+from agent.kube.client.api import Api
+from agent.kube.client.errors import ApiError, KubeError
+from agent.kube.client.paths import namespaced_path
+from agent.kube.objects.buffer_json import pod_template_from_json
+from agent.kube.objects.json_reader import ConvertError
 from agent.webhook.buffers.chunk_size import ALLOWED, AS_TEMPLATE, RECOMMENDED, SIZING
 from agent.webhook.buffers.dry_run import DryRun, NotTriedError, Shaped
 from agent.webhook.buffers.seams import Sizer

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.core.buffers.buffer import ACTIVE_CAPACITY, LIMITED_BY_QUOTAS, READY_FOR_PROVISIONING, Buffer
-from agent.kube.buffer_json import buffer_from_json
+from agent.kube.objects.buffer_json import buffer_from_json
 
 FIELD_MANAGER: Final = "plimsoll-buffers"
 """Our name among those that own fields of a status."""

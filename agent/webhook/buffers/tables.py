@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from agent.core.buffers.buffer import BufferQuota
-from agent.kube.buffer_json import buffer_quota_from_json
-from agent.kube.json_reader import Reader
-from agent.kube.watched_objects import ReflectedObjects, WatchedEntry
+from agent.kube.objects.buffer_json import buffer_quota_from_json
+from agent.kube.objects.json_reader import Reader
+from agent.kube.watch.watched_objects import ReflectedObjects, WatchedEntry
 from agent.webhook.cluster.index import Indexed
 
 T = TypeVar("T")

@@ -13,11 +13,11 @@ from dataclasses import replace
 from typing import Final, TypeVar
 
 from agent.core.buffers.buffer import GROUP
-from agent.kube.api import Api
-from agent.kube.errors import ApiError
-from agent.kube.reflector import Reflector, WatchPace, WatchSource
-from agent.kube.scale import KindPlace
-from agent.kube.watched_objects import ReflectedObjects, compare_versions
+from agent.kube.calls.scale import KindPlace
+from agent.kube.client.api import Api
+from agent.kube.client.errors import ApiError
+from agent.kube.watch.reflector import Reflector, WatchPace, WatchSource
+from agent.kube.watch.watched_objects import ReflectedObjects, compare_versions
 from agent.webhook.buffers.seen_buffer import SeenBuffer, seen_buffer
 from agent.webhook.buffers.tables import Bell, ByNamespace, seen_quota, template_seen
 from agent.webhook.clocks import REAL_CLOCKS, Clocks

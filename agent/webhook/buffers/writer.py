@@ -24,11 +24,11 @@ from agent.core.buffers.buffer import (
     OrderKind,
     TemplateOrder,
 )
-from agent.kube.api import JSON_PATCH, MERGE_PATCH, Api
-from agent.kube.buffer_json import buffer_status_to_json, managed_template_from_json
-from agent.kube.errors import ApiError, KubeError
-from agent.kube.json_reader import ConvertError, micro_time
-from agent.kube.paths import EVENTS, namespaced_path
+from agent.kube.client.api import JSON_PATCH, MERGE_PATCH, Api
+from agent.kube.client.errors import ApiError, KubeError
+from agent.kube.client.paths import EVENTS, namespaced_path
+from agent.kube.objects.buffer_json import buffer_status_to_json, managed_template_from_json
+from agent.kube.objects.json_reader import ConvertError, micro_time
 from agent.webhook.buffers.seen_buffer import FIELD_MANAGER, PEOPLE
 
 log = logging.getLogger(__name__)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from agent.kube.api import Api
-from agent.kube.errors import KubeError
-from agent.kube.reflector import WatchPace
+from agent.kube.client.api import Api
+from agent.kube.client.errors import KubeError
+from agent.kube.watch.reflector import WatchPace
 from agent.turns import TurnCounts, Turns
 from agent.webhook.certificates.material import Material, MaterialError, read_material
 from agent.webhook.certificates.options import CertificateOptions, CertificateSource

@@ -10,10 +10,10 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from agent.kube.api import MERGE_PATCH, Api
-from agent.kube.errors import ApiError, KubeError
-from agent.kube.json_reader import ConvertError, Reader
-from agent.kube.paths import namespaced_path
+from agent.kube.client.api import MERGE_PATCH, Api
+from agent.kube.client.errors import ApiError, KubeError
+from agent.kube.client.paths import namespaced_path
+from agent.kube.objects.json_reader import ConvertError, Reader
 
 log = logging.getLogger(__name__)
 

@@ -7,10 +7,10 @@ import binascii
 from dataclasses import dataclass
 from typing import Final
 
-from agent.kube.api import JSON_PATCH
-from agent.kube.errors import ApiError
-from agent.kube.json_reader import Reader
-from agent.kube.reflector import WatchSource
+from agent.kube.client.api import JSON_PATCH
+from agent.kube.client.errors import ApiError
+from agent.kube.objects.json_reader import Reader
+from agent.kube.watch.reflector import WatchSource
 from agent.webhook.cluster.one_object import OneObject, WatchMeans
 
 PATH: Final = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"

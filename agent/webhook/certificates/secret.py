@@ -8,10 +8,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from agent.kube.api import MERGE_PATCH
-from agent.kube.errors import ApiError
-from agent.kube.json_reader import ConvertError, Reader
-from agent.kube.reflector import WatchSource
+from agent.kube.client.api import MERGE_PATCH
+from agent.kube.client.errors import ApiError
+from agent.kube.objects.json_reader import ConvertError, Reader
+from agent.kube.watch.reflector import WatchSource
 from agent.webhook.certificates.material import Material, read_material
 from agent.webhook.cluster.one_object import OneObject, WatchMeans
 

@@ -30,11 +30,12 @@ from agent.core.cluster.pod import Pod, TopOwner
 from agent.core.cluster.versions import parse_version, resize_supported
 from agent.core.cluster.vpa import VpaObject
 from agent.core.cluster.workload import Workload, with_top_owner
-from agent.core.history.rollup import NodeClass
+from agent.core.history.reports.rollup import NodeClass
 from agent.core.machine.pod_limits import POD_LEVEL
 from agent.core.orders.cluster_rules import read_rules
-from agent.kube.api import Api, server_version
-from agent.kube.cluster_json import (
+from agent.kube.client.api import Api, server_version
+from agent.kube.client.errors import KubeError
+from agent.kube.objects.cluster_json import (
     VerticalAutoscaler,
     autoscaler_from_json,
     config_from_json,
@@ -46,10 +47,9 @@ from agent.kube.cluster_json import (
     quota_from_json,
     vertical_autoscaler_from_json,
 )
-from agent.kube.errors import KubeError
-from agent.kube.pod_json import namespace_from_json
-from agent.kube.reflector import Reflector, WatchCounts, WatchPace, WatchSource
-from agent.kube.watched_objects import ReflectedObjects
+from agent.kube.objects.pod_json import namespace_from_json
+from agent.kube.watch.reflector import Reflector, WatchCounts, WatchPace, WatchSource
+from agent.kube.watch.watched_objects import ReflectedObjects
 from agent.webhook.cluster.index import ByTarget, Doubted, Indexed
 from agent.webhook.cluster.nodes import (
     all_resize,

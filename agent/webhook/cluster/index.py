@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import Generic, Never, Protocol, TypeVar
 
 from agent.core.cluster.workload import Workload
-from agent.kube.watched_objects import ReflectedObjects, WatchedEntry
+from agent.kube.watch.watched_objects import ReflectedObjects, WatchedEntry
 
 
 class Faulty(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from agent.core.cluster.facts import NodeAmounts, largest_of, smallest_of
-from agent.kube.cluster_json import NodeFacts
+from agent.kube.objects.cluster_json import NodeFacts
 
 
 def largest_allocatable(nodes: Iterable[NodeFacts]) -> NodeAmounts | None:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
-from agent.kube.api import Api
-from agent.kube.reflector import Reflector, WatchPace, WatchSource
+from agent.kube.client.api import Api
+from agent.kube.watch.reflector import Reflector, WatchPace, WatchSource
 from agent.webhook.clocks import REAL_CLOCKS, Clocks
 
 T = TypeVar("T")

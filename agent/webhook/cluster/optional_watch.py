@@ -6,10 +6,10 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final, Generic, Protocol, TypeVar
 
-from agent.kube.api import Api
-from agent.kube.errors import ApiError, KubeError
-from agent.kube.reflector import Reflector, WatchCounts
-from agent.kube.watched_objects import ReflectedObjects
+from agent.kube.client.api import Api
+from agent.kube.client.errors import ApiError, KubeError
+from agent.kube.watch.reflector import Reflector, WatchCounts
+from agent.kube.watch.watched_objects import ReflectedObjects
 from agent.turns import Turns
 
 log = logging.getLogger(__name__)

@@ -15,8 +15,8 @@ from typing import Final, Generic, TypeVar
 
 from agent.core.cluster.facts import PodPlace, WrittenContainer
 from agent.core.cluster.workload import Workload
-from agent.kube.cluster_json import pod_place_from_json
-from agent.kube.watched_objects import Gathering, ReflectedObjects, WatchedEntry
+from agent.kube.objects.cluster_json import pod_place_from_json
+from agent.kube.watch.watched_objects import Gathering, ReflectedObjects, WatchedEntry
 
 V = TypeVar("V", bound=Hashable)
 

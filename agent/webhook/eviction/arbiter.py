@@ -38,7 +38,7 @@ from agent.core.numbers.token_bucket import TokenBucket
 from agent.core.orders.cluster_rules import rule_of
 from agent.core.orders.order import Orders
 from agent.core.orders.resolution import orders_of
-from agent.kube.api import Api
+from agent.kube.client.api import Api
 from agent.webhook.clocks import REAL_CLOCKS, Clocks
 from agent.webhook.cluster.facts import ClusterFacts
 from agent.webhook.eviction.evictions import Evictions

@@ -18,8 +18,8 @@ from typing import Final
 from agent.core.eviction.budget import EvictionState, Replicas, Spent, back_off_seconds, budget_ruling
 from agent.core.eviction.options import ArbiterOptions
 from agent.core.eviction.proposal import Reason, Ruling
-from agent.kube.api import Api
-from agent.kube.eviction import EvictionAnswer, EvictionKind, evict
+from agent.kube.calls.eviction import EvictionAnswer, EvictionKind, evict
+from agent.kube.client.api import Api
 from agent.webhook.eviction.reads import read_pod
 from agent.webhook.store.evictions import BackOff, EvictionRecord, EvictionStore, EvictionWish
 from agent.webhook.store.shapes import StoreAway

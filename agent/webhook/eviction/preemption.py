@@ -17,8 +17,8 @@ from agent.core.cluster.pod import CPU, MEMORY, Pod
 from agent.core.cluster.resource import Resource
 from agent.core.eviction.proposal import Proposal, Reason, Ruling
 from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT
-from agent.kube.api import Api
-from agent.kube.errors import ApiError, KubeError
+from agent.kube.client.api import Api
+from agent.kube.client.errors import ApiError, KubeError
 from agent.webhook.buffers.placeholders import remove_placeholder
 
 log = logging.getLogger(__name__)

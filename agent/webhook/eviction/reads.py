@@ -9,11 +9,11 @@ from agent.core.cluster.pod import Pod, PodRef
 from agent.core.cluster.workload import Workload
 from agent.core.eviction.budget import Replicas
 from agent.core.eviction.proposal import Reason, Ruling
-from agent.kube.api import Api
-from agent.kube.errors import ApiError, KubeError
-from agent.kube.json_reader import ConvertError
-from agent.kube.paths import namespaced_path
-from agent.kube.pod_json import pod_from_json
+from agent.kube.client.api import Api
+from agent.kube.client.errors import ApiError, KubeError
+from agent.kube.client.paths import namespaced_path
+from agent.kube.objects.json_reader import ConvertError
+from agent.kube.objects.pod_json import pod_from_json
 
 READ_SECONDS: Final = 3.0
 _NOT_FOUND: Final = 404

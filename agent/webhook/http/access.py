@@ -21,9 +21,9 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 from agent.core.cluster.facts import PodPlace
 from agent.core.cluster.workload import RUN_KINDS, Workload
 from agent.core.numbers.token_bucket import WINDOW_SECONDS, TokenBucket
-from agent.kube.api import Api
-from agent.kube.errors import KubeError
-from agent.kube.own_rights import NODE_NAME_CLAIM
+from agent.kube.client.api import Api
+from agent.kube.client.errors import KubeError
+from agent.kube.client.own_rights import NODE_NAME_CLAIM
 from agent.metrics.call_result import CallKind, CallResult
 from agent.settings.webhook_sections import AccessSettings
 from agent.webhook.cluster.facts import ClusterFacts

@@ -24,7 +24,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from agent.core.history.job_run import RUNS_PATH
+from agent.core.history.workloads.job_run import RUNS_PATH
 from agent.metrics.call_result import CallKind
 from agent.metrics.exposition import MetricsPage
 from agent.settings.webhook_sections import ListeningSettings

@@ -25,8 +25,8 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
-from agent.kube.api import JWKS_PATH, Api
-from agent.kube.errors import KubeError
+from agent.kube.client.api import JWKS_PATH, Api
+from agent.kube.client.errors import KubeError
 
 log = logging.getLogger(__name__)
 

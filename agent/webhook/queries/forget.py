@@ -17,8 +17,8 @@ from typing import Final
 import msgspec
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.hour_peaks import HOUR_SECONDS, hour_of
-from agent.core.history.sketch_key import parse_key
+from agent.core.history.workloads.hour_peaks import HOUR_SECONDS, hour_of
+from agent.core.history.workloads.sketch_key import parse_key
 from agent.metrics.call_result import CallKind
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.webhook.http.access import Access

@@ -11,8 +11,8 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta
 
-from agent.core.history.imported import ImportedHour, ImportSource
-from agent.core.history.rollup import SCHEMA_VERSION, Distribution
+from agent.core.history.reports.rollup import SCHEMA_VERSION, Distribution
+from agent.core.history.workloads.imported import ImportedHour, ImportSource
 from agent.webhook.reports.bodies import MAX_BYTES, Body, Kind, Label, ObjectName, RefusedRowBody
 
 MOST_PODS: Final = 10_000

@@ -16,9 +16,9 @@ from typing import Final
 import msgspec
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.hour_peaks import hour_of
-from agent.core.history.imported import ImportedHour, ImportedKill, imported_sketch
-from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS
+from agent.core.history.reports.rollup import CPU_BUCKETS, MEMORY_BUCKETS
+from agent.core.history.workloads.hour_peaks import hour_of
+from agent.core.history.workloads.imported import ImportedHour, ImportedKill, imported_sketch
 from agent.core.numbers.bucket_scheme import ExponentialScheme
 from agent.metrics.call_result import CallKind, CallResult
 from agent.metrics.webhook_series import WebhookMetrics

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from agent.core.history.quality import PeakQuality, QualityWindow, RequestQuality, ResourceQuality
+from agent.core.history.minute.quality import PeakQuality, QualityWindow, RequestQuality, ResourceQuality
 from agent.webhook.queries.workload_bodies import (
     PeakQualityBody,
     RequestQualityBody,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from agent.core.history.rollup import SCHEMA_VERSION
+from agent.core.history.reports.rollup import SCHEMA_VERSION
 from agent.webhook.reports.bodies import Body
 
 

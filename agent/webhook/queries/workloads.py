@@ -17,12 +17,12 @@ from agent.core.admission.estimate import Estimate, NoEstimate
 from agent.core.cluster.facts import ClusterRules
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import RUN_KINDS, Workload
-from agent.core.history.directive import WorkloadDirective
-from agent.core.history.hour_peaks import HourPeak
-from agent.core.history.job_run import JobRun
-from agent.core.history.quality import QualityWindow
-from agent.core.history.share_groups import GroupFare
-from agent.core.history.start_figures import LearntStart
+from agent.core.history.minute.quality import QualityWindow
+from agent.core.history.reports.directive import WorkloadDirective
+from agent.core.history.workloads.hour_peaks import HourPeak
+from agent.core.history.workloads.job_run import JobRun
+from agent.core.history.workloads.share_groups import GroupFare
+from agent.core.history.workloads.start_figures import LearntStart
 from agent.core.orders.guard_options import GuardOptions
 from agent.core.orders.policy_options import PolicyName
 from agent.core.recommender.hpa_advice import RequestChange, hpa_advice

@@ -13,9 +13,9 @@ from msgspec import Meta
 
 from agent.core.eviction.proposal import MAX_PROPOSALS, Verdict, Want
 from agent.core.eviction.taint_cap import TAINT_VERSION
-from agent.core.history.job_run import MAX_RUNS_A_POST, RUNS_SCHEMA
-from agent.core.history.quality import QUALITY_FIELDS
-from agent.core.history.rollup import SCHEMA_VERSION
+from agent.core.history.minute.quality import QUALITY_FIELDS
+from agent.core.history.reports.rollup import SCHEMA_VERSION
+from agent.core.history.workloads.job_run import MAX_RUNS_A_POST, RUNS_SCHEMA
 
 MAX_AGE_SECONDS: Final = 14 * 86_400.0
 """What is older has no place in a history of 14 days."""

@@ -16,8 +16,8 @@ from typing import Final, Protocol
 import msgspec
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.quality import QUALITY_FIELDS, REQUEST_FIELDS, RESOURCE_FIELDS, WINDOWS
-from agent.core.history.rollup import (
+from agent.core.history.minute.quality import QUALITY_FIELDS, REQUEST_FIELDS, RESOURCE_FIELDS, WINDOWS
+from agent.core.history.reports.rollup import (
     CPU_BUCKETS,
     MEMORY_BUCKETS,
     SCHEMA_VERSION,

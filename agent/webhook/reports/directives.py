@@ -19,9 +19,9 @@ from agent.core.autoscalers.vpa_orders import VpaOrders, container_policies_in
 from agent.core.cluster.facts import ClusterRules, FrozenAxes
 from agent.core.cluster.hpa import is_whole_workload_left
 from agent.core.cluster.workload import Workload
-from agent.core.history.directive import AutoscalerDirective, ContainerDirective, Directives, WorkloadDirective
-from agent.core.history.directive_json import LONGEST_TEXT, MOST_CONTAINERS, MOST_TARGETS, MOST_WORKLOADS
-from agent.core.history.workload_setback import WorkloadSetback
+from agent.core.history.reports.directive import AutoscalerDirective, ContainerDirective, Directives, WorkloadDirective
+from agent.core.history.reports.directive_json import LONGEST_TEXT, MOST_CONTAINERS, MOST_TARGETS, MOST_WORKLOADS
+from agent.core.history.workloads.workload_setback import WorkloadSetback
 from agent.core.orders import annotations as names
 from agent.core.orders.cluster_rules import rule_of
 from agent.core.orders.container_policies import ContainerPolicies, ContainerPolicy

@@ -21,13 +21,13 @@ from agent.core.cluster.pod import PodRef
 from agent.core.cluster.workload import CRON_JOB_KIND, JOB_KIND, RUN_KINDS, Workload, run_name
 from agent.core.eviction.proposal import EvictionReply, PodAmounts, Proposal
 from agent.core.eviction.taint_cap import TaintRuling
-from agent.core.history.directive import Directives
-from agent.core.history.directive_json import directives_to_json
-from agent.core.history.hour_sketch import ReportInterval
-from agent.core.history.job_run import JobRun
-from agent.core.history.node_peaks import node_number
-from agent.core.history.rollup import SCHEMA_VERSION, Report, RollupRow
-from agent.core.history.rollup_merge import merged_row, weighed_row
+from agent.core.history.reports.directive import Directives
+from agent.core.history.reports.directive_json import directives_to_json
+from agent.core.history.reports.rollup import SCHEMA_VERSION, Report, RollupRow
+from agent.core.history.reports.rollup_merge import merged_row, weighed_row
+from agent.core.history.workloads.hour_sketch import ReportInterval
+from agent.core.history.workloads.job_run import JobRun
+from agent.core.history.workloads.node_peaks import node_number
 from agent.metrics.call_result import CallKind, CallResult
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.settings.webhook_sections import AccessSettings

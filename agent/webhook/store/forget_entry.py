@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.rollup import Report, RollupRow
+from agent.core.history.reports.rollup import Report, RollupRow
 from agent.webhook.store.report_payload import BadPayloadError
 
 MOST_BYTES: Final = 64 << 20

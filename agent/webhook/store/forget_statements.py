@@ -13,9 +13,9 @@ from typing import Final
 import numpy as np
 from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
-from agent.core.history.hour_sketch import ReportInterval
-from agent.core.history.node_peaks import node_number
-from agent.core.history.sketch_key import keys_of, range_of
+from agent.core.history.workloads.hour_sketch import ReportInterval
+from agent.core.history.workloads.node_peaks import node_number
+from agent.core.history.workloads.sketch_key import keys_of, range_of
 from agent.webhook.store.forget_entry import Forgetting, decode_forgetting, encode_forgetting
 from agent.webhook.store.job_runs import forget_runs
 from agent.webhook.store.node_hours import DAY_HOURS, KeyHours, decode, encode, unix_hours

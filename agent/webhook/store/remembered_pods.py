@@ -22,9 +22,9 @@ import msgspec
 
 from agent.core.cluster.facts import PodPlace, WrittenContainer
 from agent.core.cluster.workload import Workload
-from agent.core.history.hour_peaks import HOUR_SECONDS
-from agent.core.history.hour_sketch import ReportInterval
-from agent.core.history.rollup import RollupRow
+from agent.core.history.reports.rollup import RollupRow
+from agent.core.history.workloads.hour_peaks import HOUR_SECONDS
+from agent.core.history.workloads.hour_sketch import ReportInterval
 
 REMEMBERED_SECONDS: Final = 86_400.0
 """After a pod was last seen. What waits for longer in a node's queue is no longer taken of pods that are gone."""

@@ -11,8 +11,8 @@ from typing import Final
 
 import msgspec
 
-from agent.core.history.quality import QUALITY_FIELDS, WINDOWS
-from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS, Distribution, Report
+from agent.core.history.minute.quality import QUALITY_FIELDS, WINDOWS
+from agent.core.history.reports.rollup import CPU_BUCKETS, MEMORY_BUCKETS, Distribution, Report
 
 MAX_BYTES: Final = 32 << 20
 """Unpacked; the server lets far less in."""

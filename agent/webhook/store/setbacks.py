@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection, delete, insert, select
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.workload_setback import SetbackKind, WorkloadSetback
+from agent.core.history.workloads.workload_setback import SetbackKind, WorkloadSetback
 from agent.webhook.store.tables import setbacks
 
 

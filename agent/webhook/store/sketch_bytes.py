@@ -14,10 +14,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.core.history.hour_peaks import HOUR_SECONDS
-from agent.core.history.hour_sketch import HourKills, HourSketch, Samples, Seconds
-from agent.core.history.node_peaks import Leaders
-from agent.core.history.pod_count import Pods, PodSums
+from agent.core.history.workloads.hour_peaks import HOUR_SECONDS
+from agent.core.history.workloads.hour_sketch import HourKills, HourSketch, Samples, Seconds
+from agent.core.history.workloads.node_peaks import Leaders
+from agent.core.history.workloads.pod_count import Pods, PodSums
 
 SKETCH_VERSION: Final = 1
 HEAD: Final = np.dtype(

@@ -16,8 +16,8 @@ from typing import Final
 
 from sqlalchemy import Connection, delete, insert, select, text
 
-from agent.core.history.job_run import JobRun
-from agent.core.history.workload_setback import WorkloadSetback
+from agent.core.history.workloads.job_run import JobRun
+from agent.core.history.workloads.workload_setback import WorkloadSetback
 from agent.webhook.store import forget_statements as store_forgetting
 from agent.webhook.store import job_runs
 from agent.webhook.store import schema as store_schema

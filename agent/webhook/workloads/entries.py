@@ -10,11 +10,11 @@ from sys import intern
 from typing import Final
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.directive_json import MOST_CONTAINERS
-from agent.core.history.imported import is_imported
-from agent.core.history.peak_rings import NodeNumbers, Slots
-from agent.core.history.rollup import NodeClass
-from agent.core.history.sketch_key import SketchKey
+from agent.core.history.reports.directive_json import MOST_CONTAINERS
+from agent.core.history.reports.rollup import NodeClass
+from agent.core.history.workloads.imported import is_imported
+from agent.core.history.workloads.peak_rings import NodeNumbers, Slots
+from agent.core.history.workloads.sketch_key import SketchKey
 from agent.webhook.workloads.rows import RowTable
 from agent.webhook.workloads.shapes import IndexOptions
 

@@ -10,16 +10,16 @@ from typing import Final
 import numpy as np
 
 from agent.core.admission.estimate import Estimate, EstimateSource
-from agent.core.history.directive import HOURS, ContainerDirective
-from agent.core.history.hour_peaks import HOUR_SECONDS, HourPeak
-from agent.core.history.hour_sketch import percentile_bucket
-from agent.core.history.imported import standing_in, widened, wider_amount
-from agent.core.history.minute_codec import Codes, decode
-from agent.core.history.minutes import CPU_STEPS, KIB
-from agent.core.history.node_claims import Most
-from agent.core.history.node_peaks import amount_of
-from agent.core.history.peak_rings import CPU, MEMORY, PEAKS, RING_HOURS, Slots
-from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS, NodeClass
+from agent.core.history.minute.minute_codec import Codes, decode
+from agent.core.history.minute.minutes import CPU_STEPS, KIB
+from agent.core.history.reports.directive import HOURS, ContainerDirective
+from agent.core.history.reports.rollup import CPU_BUCKETS, MEMORY_BUCKETS, NodeClass
+from agent.core.history.workloads.hour_peaks import HOUR_SECONDS, HourPeak
+from agent.core.history.workloads.hour_sketch import percentile_bucket
+from agent.core.history.workloads.imported import standing_in, widened, wider_amount
+from agent.core.history.workloads.node_claims import Most
+from agent.core.history.workloads.node_peaks import amount_of
+from agent.core.history.workloads.peak_rings import CPU, MEMORY, PEAKS, RING_HOURS, Slots
 from agent.core.numbers.arrays import Bools
 from agent.core.orders.policy_options import CruiseOptions, PolicyName
 from agent.webhook.workloads.rows import RowTable

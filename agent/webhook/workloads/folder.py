@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Final, NamedTuple
 
-from agent.core.history.hour_peaks import hour_of
-from agent.core.history.hour_sketch import HourSketch, ReportInterval
-from agent.core.history.node_peaks import node_number
-from agent.core.history.rollup import RollupRow
-from agent.core.history.sketch_key import keys_of
+from agent.core.history.reports.rollup import RollupRow
+from agent.core.history.workloads.hour_peaks import hour_of
+from agent.core.history.workloads.hour_sketch import HourSketch, ReportInterval
+from agent.core.history.workloads.node_peaks import node_number
+from agent.core.history.workloads.sketch_key import keys_of
 from agent.core.numbers.allowed_range import Between
 from agent.webhook.store.forget_entry import Forgetting, is_forgetting, rows_left
 from agent.webhook.store.import_entry import is_import

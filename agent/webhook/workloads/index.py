@@ -7,7 +7,7 @@ A row stands for one container of a workload on all nodes of one class, and for 
 What is asked of the workload is the largest over its rows. Times are those of the receivers' clocks; a row of a report
 counts in the UTC hour that holds the middle of its interval. In which order reports come does not matter, and an index
 that was loaded from the store answers as one that took every report itself. Hours that were imported
-(``core.history.imported``) have a row of their own, and count where no agent told of the hour.
+(``core.history.workloads.imported``) have a row of their own, and count where no agent told of the hour.
 
 Outliers: the largest value of an hour counts, whoever reported it. Values were bounded by the receiver, and what one
 node alone claims of a container counts up to four times what any other node saw of it in the hours that are kept, and
@@ -25,16 +25,16 @@ from typing import Final
 
 from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate, is_stood_in_for, standing_in
 from agent.core.cluster.workload import DAEMON_SET_KIND, RUN_KINDS, Workload
-from agent.core.history.directive import ContainerDirective
-from agent.core.history.hour_peaks import HOUR_SECONDS
-from agent.core.history.hour_sketch import ReportInterval
-from agent.core.history.imported import imported_key
-from agent.core.history.node_claims import Most, NodeClaim, claim_of, most_of
-from agent.core.history.node_peaks import node_number
-from agent.core.history.peak_rings import CPU, MEMORY
-from agent.core.history.rollup import ROLLUP_SECONDS, NodeClass, Report, RollupRow
-from agent.core.history.sketch_key import SketchKey, keys_of, parse_key
-from agent.core.history.start_figures import LearntStart
+from agent.core.history.reports.directive import ContainerDirective
+from agent.core.history.reports.rollup import ROLLUP_SECONDS, NodeClass, Report, RollupRow
+from agent.core.history.workloads.hour_peaks import HOUR_SECONDS
+from agent.core.history.workloads.hour_sketch import ReportInterval
+from agent.core.history.workloads.imported import imported_key
+from agent.core.history.workloads.node_claims import Most, NodeClaim, claim_of, most_of
+from agent.core.history.workloads.node_peaks import node_number
+from agent.core.history.workloads.peak_rings import CPU, MEMORY
+from agent.core.history.workloads.sketch_key import SketchKey, keys_of, parse_key
+from agent.core.history.workloads.start_figures import LearntStart
 from agent.core.orders.plan_options import PlanOptions
 from agent.core.orders.policy_options import PolicyName
 from agent.core.orders.resolution import listed

@@ -2,7 +2,7 @@
 
 Histograms merge, so a percentile is that of all samples of all pods. The end of its bucket is told: at most 5 % too
 high, and at most 1m or 1 MB where that is more.
-Imported hours count where no agent told of the hour, with what is added to them (``core.history.imported``).
+Imported hours count where no agent told of the hour, with what is added to them (``core.history.workloads.imported``).
 The running minutes are not in it: reports lie in the log for a while before they are folded.
 """
 
@@ -15,10 +15,15 @@ from math import ceil
 from typing import Final, Protocol
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.hour_peaks import hour_of
-from agent.core.history.hour_sketch import HourSketch, Samples, cpu_percentile_millicores, memory_percentile_bytes
-from agent.core.history.imported import is_imported, widen
-from agent.core.history.sketch_key import SketchKey
+from agent.core.history.workloads.hour_peaks import hour_of
+from agent.core.history.workloads.hour_sketch import (
+    HourSketch,
+    Samples,
+    cpu_percentile_millicores,
+    memory_percentile_bytes,
+)
+from agent.core.history.workloads.imported import is_imported, widen
+from agent.core.history.workloads.sketch_key import SketchKey
 from agent.webhook.store.shapes import StoredSketch
 from agent.webhook.store.sketch_bytes import BadSketchError, decode
 

@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import Final
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.rollup import NodeClass
+from agent.core.history.reports.rollup import NodeClass
 from agent.core.orders.policy_options import PolicyName
 from agent.webhook.workloads.estimates import PolicyAnswer
 

@@ -15,9 +15,16 @@ from typing import Final
 import numpy as np
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.minute_codec import decode, encode
-from agent.core.history.minutes import CPU_STEPS, KIB
-from agent.core.history.quality import PEAK_FIELDS, QUALITY_FIELDS, REQUEST_FIELDS, WINDOWS, QualityWindows, to_windows
+from agent.core.history.minute.minute_codec import decode, encode
+from agent.core.history.minute.minutes import CPU_STEPS, KIB
+from agent.core.history.minute.quality import (
+    PEAK_FIELDS,
+    QUALITY_FIELDS,
+    REQUEST_FIELDS,
+    WINDOWS,
+    QualityWindows,
+    to_windows,
+)
 from agent.core.numbers.arrays import Floats
 
 MOST_NODE_QUALITIES: Final = 200_000

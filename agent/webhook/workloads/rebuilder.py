@@ -2,8 +2,8 @@
 
 ``vpa``, ``crane`` and ``plimsoll`` learn minute by minute, and their states are too large to be kept of every workload.
 So for the workloads for which they are required (``preparing``), or that are asked about by an estimate, their hours
-are read from the store, unfolded into minutes (``core.history.sketch_minutes`` says how, and what is lost), and the
-same policies are run over them as on a node, from an empty state. Before that is done there is no answer by them
+are read from the store, unfolded into minutes (``history.workloads.sketch_minutes`` says how, and what is lost), and
+the same policies are run over them as on a node, from an empty state. Before that is done there is no answer by them
 (``cruise`` stands in for ``plimsoll``), and an answer is at most as old as ``rebuild_seconds`` and one round: of a
 fortnight 64 containers take 2 to 3 s of a CPU, and under ``plimsoll``, which remembers seven days, 0.8 s.
 
@@ -14,7 +14,7 @@ is the same in all; ``plimsoll``, which looks at the last quarter of each hour, 
 
 An answer is for the workload as a whole, all node classes together. Of DaemonSets, whose pods differ by where they
 run, there is one for each class, and the largest of them is that of the workload. Imported hours count where no agent
-told of the hour, with what is added to them (``core.history.imported``).
+told of the hour, with what is added to them (``core.history.workloads.imported``).
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ from typing import Annotated, Final, NamedTuple
 import numpy as np
 
 from agent.core.cluster.workload import DAEMON_SET_KIND, Workload
-from agent.core.history.hour_peaks import HOUR_SECONDS, MINUTES_PER_HOUR, hour_of
-from agent.core.history.hour_sketch import HourSketch, cpu_percentile_millicores, memory_percentile_bytes
-from agent.core.history.imported import is_imported, widen
-from agent.core.history.minutes import OutOfMemory
-from agent.core.history.node_claims import Most, NodeClaim, claim_of
-from agent.core.history.node_peaks import Leaders
-from agent.core.history.rollup import NodeClass
-from agent.core.history.sketch_key import SketchKey
-from agent.core.history.sketch_minutes import unfold
+from agent.core.history.minute.minutes import OutOfMemory
+from agent.core.history.reports.rollup import NodeClass
+from agent.core.history.workloads.hour_peaks import HOUR_SECONDS, MINUTES_PER_HOUR, hour_of
+from agent.core.history.workloads.hour_sketch import HourSketch, cpu_percentile_millicores, memory_percentile_bytes
+from agent.core.history.workloads.imported import is_imported, widen
+from agent.core.history.workloads.node_claims import Most, NodeClaim, claim_of
+from agent.core.history.workloads.node_peaks import Leaders
+from agent.core.history.workloads.sketch_key import SketchKey
+from agent.core.history.workloads.sketch_minutes import unfold
 from agent.core.numbers.allowed_range import Between
 from agent.core.numbers.arrays import Floats
 from agent.core.orders.policy_options import PolicyName

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from sys import intern
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.hour_sketch import ReportInterval
-from agent.core.history.rollup import NodeClass, Report
+from agent.core.history.reports.rollup import NodeClass, Report
+from agent.core.history.workloads.hour_sketch import ReportInterval
 from agent.webhook.workloads.entries import WorkloadEntry
 from agent.webhook.workloads.shapes import NodeSeen
 

@@ -13,11 +13,18 @@ from typing import Final
 
 import numpy as np
 
-from agent.core.history.hour_peaks import HOUR_SECONDS
-from agent.core.history.hour_sketch import HourKills, HourSketch, ReportInterval, largest_demand_code, memory_code
-from agent.core.history.minute_codec import Codes
-from agent.core.history.node_peaks import Leaders
-from agent.core.history.peak_rings import (
+from agent.core.history.minute.minute_codec import Codes
+from agent.core.history.reports.rollup import RollupRow
+from agent.core.history.workloads.hour_peaks import HOUR_SECONDS
+from agent.core.history.workloads.hour_sketch import (
+    HourKills,
+    HourSketch,
+    ReportInterval,
+    largest_demand_code,
+    memory_code,
+)
+from agent.core.history.workloads.node_peaks import Leaders
+from agent.core.history.workloads.peak_rings import (
     CPU,
     LEADER_PLANES,
     MEMORY,
@@ -29,8 +36,14 @@ from agent.core.history.peak_rings import (
     add_leader,
     leaders_of,
 )
-from agent.core.history.pod_count import Pods, pack_numbers, packed_count, pod_number, unpack_numbers, with_number
-from agent.core.history.rollup import RollupRow
+from agent.core.history.workloads.pod_count import (
+    Pods,
+    pack_numbers,
+    packed_count,
+    pod_number,
+    unpack_numbers,
+    with_number,
+)
 from agent.core.numbers.arrays import Ints, Rows
 from agent.webhook.store.sketch_bytes import HAS_KILLS, Heads, decode_buckets, encode_buckets
 

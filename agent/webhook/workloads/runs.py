@@ -15,8 +15,8 @@ from agent.core.admission.estimate import Estimate, NoEstimate
 from agent.core.admission.run_estimate import bounded_runs, last_runs, run_estimate
 from agent.core.cluster.facts import WrittenContainer
 from agent.core.cluster.workload import JOB_KIND, RUN_KINDS, Workload
-from agent.core.history.job_run import JobRun
-from agent.core.history.start_figures import LearntStart, last_starts, learnt_start
+from agent.core.history.workloads.job_run import JobRun
+from agent.core.history.workloads.start_figures import LearntStart, last_starts, learnt_start
 from agent.core.orders.policy_options import PolicyName
 from agent.core.orders.run_options import RunOptions
 from agent.webhook.store.job_runs import MOST_ROWS, kept_runs, kept_seconds

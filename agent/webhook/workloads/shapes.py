@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.hour_peaks import HourPeak
-from agent.core.history.rollup import NodeClass
+from agent.core.history.reports.rollup import NodeClass
+from agent.core.history.workloads.hour_peaks import HourPeak
 from agent.core.numbers.allowed_range import Between
 
 

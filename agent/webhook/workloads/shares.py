@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.rollup import Report, RollupRow
-from agent.core.history.share_groups import GroupFare, ShareGroups, share_sample
-from agent.core.history.workload_setback import SetbackKind, WorkloadSetback
+from agent.core.history.reports.rollup import Report, RollupRow
+from agent.core.history.workloads.share_groups import GroupFare, ShareGroups, share_sample
+from agent.core.history.workloads.workload_setback import SetbackKind, WorkloadSetback
 from agent.core.orders.enforce_share import TakenBack
 from agent.core.orders.guard_options import GuardOptions
 

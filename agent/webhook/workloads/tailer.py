@@ -15,9 +15,9 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Set
 from typing import Final
 
-from agent.core.history.hour_peaks import hour_of
-from agent.core.history.hour_sketch import ReportInterval
-from agent.core.history.rollup import Report
+from agent.core.history.reports.rollup import Report
+from agent.core.history.workloads.hour_peaks import hour_of
+from agent.core.history.workloads.hour_sketch import ReportInterval
 from agent.webhook.store.forget_entry import Forgetting, decode_forgetting, is_forgetting, rows_left
 from agent.webhook.store.import_entry import decode_import, is_import
 from agent.webhook.store.report_payload import BadPayloadError, decode_report

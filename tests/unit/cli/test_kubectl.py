@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from agent.cli.kubectl import KUBECTL_VERBS, main
-from tests.unit.kube.test_pod_exec import SUCCESS, Behave, Server, answering, api_server, frame, upgrade
+from tests.unit.kube.client.test_pod_exec import SUCCESS, Behave, Server, answering, api_server, frame, upgrade
 from tests.webhook_server import authority
 
 REPOSITORY = Path(__file__).parents[3]
@@ -173,10 +173,9 @@ def test_usage_tells_the_name_it_was_called_by(verb: str, capsys: pytest.Capture
 
 def test_the_agent_loads_none_of_it() -> None:
     script = (
-        "import sys, agent.cli.main, agent.cli.verbs.agent, agent.node.daemon\n"
+        "import sys, agent.cli.main, agent.cli.verbs.node.agent, agent.node.daemon\n"
         "loaded = {name for name in sys.modules if name.startswith(('websocket', 'agent.cli.kubectl', "
-        "'agent.kube.pod_', 'agent.cli.client.webhook_forward'))}\n"
-        "loaded -= {'agent.kube.pod_json', 'agent.kube.pod_template'}\n"
+        "'agent.kube.client.pod_', 'agent.cli.client.webhook_forward'))}\n"
         "assert not loaded, loaded"
     )
     done = subprocess.run([sys.executable, "-c", script], cwd=REPOSITORY, capture_output=True, text=True, check=False)

@@ -11,8 +11,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from agent.core.cluster.resource import Resource
 from agent.core.orders.order import Mode
-from agent.core.plan.demand import Kept, Reserved, Urgent
-from agent.core.plan.given_boost import BoostEnd
+from agent.core.plan.needs.demand import Kept, Reserved, Urgent
+from agent.core.plan.needs.given_boost import BoostEnd
 from agent.core.plan.plan import Invariant, JointSpike
 from agent.core.plan.pod_change import Setting
 from agent.core.resize.decision import Outcome

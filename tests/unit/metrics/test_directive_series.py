@@ -3,8 +3,8 @@ from __future__ import annotations
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.directive import WorkloadDirective
-from agent.core.plan.directives import NOTHING_TOLD, Directed
+from agent.core.history.reports.directive import WorkloadDirective
+from agent.core.plan.needs.directives import NOTHING_TOLD, Directed
 from agent.metrics.agent_series import Metrics
 from agent.metrics.directive_series import DirectiveSeries
 from tests.directives import directed, directive

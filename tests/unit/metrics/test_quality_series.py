@@ -7,7 +7,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.quality import QUALITY_FIELDS
+from agent.core.history.minute.quality import QUALITY_FIELDS
 from agent.core.numbers.arrays import Floats
 from agent.metrics.quality_series import SERIES_PER_WORKLOAD, QualityPage
 from tests.qualities import GIB, told, two_hours

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from agent.core.history.rollup import Report, RollupRow, Setback, ShareRow
-from agent.core.history.workload_setback import SetbackKind, WorkloadSetback
+from agent.core.history.reports.rollup import Report, RollupRow, Setback, ShareRow
+from agent.core.history.workloads.workload_setback import SetbackKind, WorkloadSetback
 from agent.core.orders.enforce_share import EnforceShare, TakenBack
 from agent.core.orders.guard_options import GuardOptions
 from agent.webhook.reports.directives import Director

@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from agent.core.cluster.resource import Resource
-from agent.core.history.minutes import Minutes, OutOfMemory
+from agent.core.history.minute.minutes import Minutes, OutOfMemory
 from agent.core.numbers.arrays import Bools, Floats, Rows
 from agent.core.numbers.bucket_scheme import LinearScheme
 from agent.core.orders.policy_options import CraneOptions

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from agent.core.cluster.resource import Resource
-from agent.core.history.hour_peaks import HourPeak
+from agent.core.history.workloads.hour_peaks import HourPeak
 from agent.core.orders.policy_options import CruiseOptions
 from agent.core.recommender.cruise.oom_memory import OomFigure
 from agent.core.recommender.cruise.peak import Prediction

@@ -7,7 +7,7 @@ from typing import Final
 
 import numpy as np
 
-from agent.core.history.minutes import OutOfMemory
+from agent.core.history.minute.minutes import OutOfMemory
 from agent.core.numbers.arrays import Bools, Floats, Rows
 
 KEPT: Final = 8

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from agent.core.history.hour_peaks import HOUR_SECONDS, hour_of, is_same_hour
+from agent.core.history.workloads.hour_peaks import HOUR_SECONDS, hour_of, is_same_hour
 from agent.core.numbers.arrays import Bools, Floats
 from agent.core.orders.policy_options import CruiseOptions
 

@@ -17,8 +17,8 @@ from typing import Final
 
 import numpy as np
 
-from agent.core.history.hour_peaks import HourPeaks, MinutePeaks, PeakRing
-from agent.core.history.minutes import Minutes, OutOfMemory
+from agent.core.history.minute.minutes import Minutes, OutOfMemory
+from agent.core.history.workloads.hour_peaks import HourPeaks, MinutePeaks, PeakRing
 from agent.core.numbers.arrays import Bools, Rows
 from agent.core.orders.policy_options import CruiseOptions, PolicyName
 from agent.core.recommender.cruise.explanation import CruiseAccount, explain
@@ -48,7 +48,7 @@ class CruisePolicy(MinutePolicy):
         super().__init__(rows, self._last, self._hours, self._oom)
 
     def fold(self, minutes: Minutes) -> None:
-        """Add one minute of all rows; what a step of the clock does is told in ``history.hour_peaks``."""
+        """Add one minute of all rows; what a step of the clock does is told in ``history.workloads.hour_peaks``."""
         demand = MinutePeaks.of(minutes)
         self._hours.fold(minutes.unix_minute, demand)
         self._last.fold(minutes.unix_minute, demand)

@@ -16,7 +16,7 @@ from typing import Final
 
 import numpy as np
 
-from agent.core.history.hour_peaks import HOUR_SECONDS, MINUTES_PER_HOUR, hour_of
+from agent.core.history.workloads.hour_peaks import HOUR_SECONDS, MINUTES_PER_HOUR, hour_of
 from agent.core.numbers.arrays import Bools, Floats, Ints, Rows
 from agent.core.recommender.plimsoll.dead_band import follow
 from agent.core.recommender.plimsoll.hours import DAY_HOURS, LOOK_MINUTES, HourRing, LastMinutes, Singles

@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 
 from agent.core.cluster.resource import Resource
-from agent.core.history.hour_peaks import HOUR_SECONDS
+from agent.core.history.workloads.hour_peaks import HOUR_SECONDS
 from agent.core.numbers.arrays import Floats
 from agent.core.orders.policy_options import SizingOptions
 from agent.core.recommender.credit import CPU_FULL_PRICE

@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from agent.core.history.hour_peaks import MINUTES_PER_HOUR
+from agent.core.history.workloads.hour_peaks import MINUTES_PER_HOUR
 from agent.core.numbers.arrays import Bools, Floats, Ints, Rows, widened
 
 DAY_HOURS: Final = 24

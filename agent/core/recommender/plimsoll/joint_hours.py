@@ -17,7 +17,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from agent.core.history.hour_peaks import HOUR_SECONDS, hour_of
+from agent.core.history.workloads.hour_peaks import HOUR_SECONDS, hour_of
 from agent.core.numbers.arrays import Bools, Floats, Ints, Rows, widened
 from agent.core.recommender.plimsoll.hours import (
     HALF_DAY_HOURS,

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from agent.core.history.hour_peaks import HOUR_SECONDS, MINUTES_PER_HOUR
+from agent.core.history.workloads.hour_peaks import HOUR_SECONDS, MINUTES_PER_HOUR
 from agent.core.numbers.arrays import Bools, Floats, Ints, Rows
 from agent.core.recommender.plimsoll.hours import DAY_HOURS, LEVELS, LOOKS, REACH_HOURS, HourRing, Singles, median_of
 

@@ -11,7 +11,7 @@ from typing import Final
 
 import numpy as np
 
-from agent.core.history.hour_peaks import MINUTES_PER_HOUR, WEEK_HOURS, MinutePeaks, PeakRing
+from agent.core.history.workloads.hour_peaks import MINUTES_PER_HOUR, WEEK_HOURS, MinutePeaks, PeakRing
 from agent.core.numbers.arrays import Bools, Floats, Ints, Rows, widened
 
 GROWTH_MINUTES: Final = 60

@@ -19,8 +19,8 @@ from typing import Final
 
 import numpy as np
 
-from agent.core.history.hour_peaks import MinutePeaks, hour_of
-from agent.core.history.minutes import Minutes, OutOfMemory
+from agent.core.history.minute.minutes import Minutes, OutOfMemory
+from agent.core.history.workloads.hour_peaks import MinutePeaks, hour_of
 from agent.core.numbers.arrays import Floats, Rows
 from agent.core.orders.policy_options import DAY_SECONDS, PolicyName, SizingOptions
 from agent.core.recommender.credit import CPU_FULL_PRICE, CPU_IN_PLACE

@@ -27,7 +27,7 @@ from typing import Final
 import numpy as np
 
 from agent.core.cluster.resource import LARGEST
-from agent.core.history.minutes import Minutes, OutOfMemory
+from agent.core.history.minute.minutes import Minutes, OutOfMemory
 from agent.core.numbers.arrays import Bools, Floats, Rows
 from agent.core.orders.plan_options import ActOptions, HeadroomRule
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources

@@ -13,11 +13,11 @@ from typing import Final
 import numpy as np
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.hour_peaks import HOUR_SECONDS
-from agent.core.history.imported import ImportedHour
-from agent.core.history.rollup import CPU_BUCKETS, MEMORY_BUCKETS, Distribution
-from agent.core.history.rollup_figures import distribution
-from agent.core.history.rollup_merge import CPU_SAMPLE_SECONDS, MEMORY_SAMPLE_SECONDS
+from agent.core.history.reports.rollup import CPU_BUCKETS, MEMORY_BUCKETS, Distribution
+from agent.core.history.reports.rollup_figures import distribution
+from agent.core.history.reports.rollup_merge import CPU_SAMPLE_SECONDS, MEMORY_SAMPLE_SECONDS
+from agent.core.history.workloads.hour_peaks import HOUR_SECONDS
+from agent.core.history.workloads.imported import ImportedHour
 from agent.core.numbers.arrays import Floats
 from agent.core.numbers.bucket_scheme import ExponentialScheme
 from agent.core.numbers.histogram import Histograms

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from agent.core.cluster.resource import Resource
-from agent.core.history.minutes import Minutes, OutOfMemory
+from agent.core.history.minute.minutes import Minutes, OutOfMemory
 from agent.core.numbers.arrays import Bools, Floats, Ints, Rows
 from agent.core.numbers.integer_amounts import cpu_from_cores, memory_from_bytes
 from agent.core.orders.policy_options import ControlledValues, PolicyName, VpaOptions

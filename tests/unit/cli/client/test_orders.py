@@ -13,7 +13,7 @@ import pytest
 
 from agent.cli.client.agent import ask_or_refuse
 from agent.cli.main import main
-from agent.cli.verbs.restore import LOOKS
+from agent.cli.verbs.node.restore import LOOKS
 from agent.core.cluster.pod import Pod
 from agent.core.plan.plan import PlanStep
 from agent.core.resize.decision import Action, Decision, Outcome
@@ -337,7 +337,7 @@ def test_all_are_restored_with_one_question_each(three: Agent, capsys: pytest.Ca
 def test_it_ends_when_what_was_promised_stands_in_the_pods(
     three: Agent, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.cli.verbs.restore.AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr("agent.cli.verbs.node.restore.AGAIN_SECONDS", 0.0)
     three.busy_looks = 20
     code, out, err = restore_all(three, Counted(three), capsys)
     assert (code, err) == (0, "")
@@ -350,8 +350,8 @@ def test_it_ends_when_what_was_promised_stands_in_the_pods(
 def test_what_is_promised_and_does_not_come_is_1(
     three: Agent, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.cli.verbs.restore.AGAIN_SECONDS", 0.0)
-    monkeypatch.setattr("agent.cli.verbs.restore.SETTLE_SECONDS", 0.2)
+    monkeypatch.setattr("agent.cli.verbs.node.restore.AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr("agent.cli.verbs.node.restore.SETTLE_SECONDS", 0.2)
     three.busy_looks = 1_000_000
     code, _, err = restore_all(three, Counted(three), capsys)
     assert code == 1
@@ -364,14 +364,14 @@ def test_what_is_promised_and_does_not_come_is_1(
 def test_one_that_lacks_it_now_and_then_is_not_waited_for_without_end(
     three: Agent, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.cli.verbs.restore.AGAIN_SECONDS", 0.0)
-    monkeypatch.setattr("agent.cli.verbs.restore.SETTLE_SECONDS", 0.2)
+    monkeypatch.setattr("agent.cli.verbs.node.restore.AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr("agent.cli.verbs.node.restore.SETTLE_SECONDS", 0.2)
     counts = cycle((1, 2))
 
     def some(walk: Any) -> Any:
         return tuple(walk._taken.values())[: next(counts)]
 
-    monkeypatch.setattr("agent.cli.verbs.restore._Walk._lacking", some)
+    monkeypatch.setattr("agent.cli.verbs.node.restore._Walk._lacking", some)
     assert restore_all(three, Counted(three), capsys)[0] == 1
 
 
@@ -381,7 +381,7 @@ def test_whoever_goes_while_it_is_waited_for_is_told_and_counted(
     def go(_: float) -> None:
         three.pods = tuple(one for one in three.pods if one.uid != "uid-shop-web")
 
-    monkeypatch.setattr("agent.cli.verbs.restore.time", SimpleNamespace(sleep=go, monotonic=lambda: 0.0))
+    monkeypatch.setattr("agent.cli.verbs.node.restore.time", SimpleNamespace(sleep=go, monotonic=lambda: 0.0))
     three.busy_looks = 20
     code, out, err = restore_all(three, Counted(three), capsys)
     assert (code, err) == (0, "")
@@ -398,7 +398,7 @@ def test_ctrl_c_while_pods_are_waited_for_says_which(
     def interrupt(_: float) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("agent.cli.verbs.restore.time", SimpleNamespace(sleep=interrupt, monotonic=lambda: 0.0))
+    monkeypatch.setattr("agent.cli.verbs.node.restore.time", SimpleNamespace(sleep=interrupt, monotonic=lambda: 0.0))
     three.busy_looks = 1_000_000
     code, _, err = restore_all(three, Counted(three), capsys)
     assert code == 130
@@ -423,7 +423,7 @@ def test_as_long_as_one_after_the_other_is_done_nobody_gives_up(
                 pod(one.name, one.namespace, cpu="500m") if one.uid == done else one for one in three.pods
             )
 
-    monkeypatch.setattr("agent.cli.verbs.restore.time", SimpleNamespace(sleep=later, monotonic=lambda: clock[0]))
+    monkeypatch.setattr("agent.cli.verbs.node.restore.time", SimpleNamespace(sleep=later, monotonic=lambda: clock[0]))
     three.busy_looks = 1_000_000
     code, _, err = restore_all(three, Counted(three), capsys)
     assert (code, err) == (0, "")
@@ -469,7 +469,7 @@ def test_a_pod_that_ends_while_it_is_restored_is_no_failure(three: Agent, capsys
 def test_a_pod_that_changed_meanwhile_is_restored_as_it_has_become(
     three: Agent, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.cli.verbs.restore.AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr("agent.cli.verbs.node.restore.AGAIN_SECONDS", 0.0)
     tries: list[str] = []
 
     def change(name: str) -> None:
@@ -485,7 +485,7 @@ def test_a_pod_that_changed_meanwhile_is_restored_as_it_has_become(
 def test_a_pod_that_changes_each_time_is_1(
     three: Agent, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("agent.cli.verbs.restore.AGAIN_SECONDS", 0.0)
+    monkeypatch.setattr("agent.cli.verbs.node.restore.AGAIN_SECONDS", 0.0)
     three.outcome = Outcome.CONFLICT
     counted = Counted(three)
     code, out, err = restore_all(three, counted, capsys)
@@ -521,7 +521,7 @@ def test_ctrl_c_stops_between_two_pods_and_says_what_was_done(
             raise KeyboardInterrupt
         return ask_or_refuse(*given, **named)
 
-    monkeypatch.setattr("agent.cli.verbs.restore.ask_or_refuse", interrupted)
+    monkeypatch.setattr("agent.cli.verbs.node.restore.ask_or_refuse", interrupted)
     code, out, err = restore_all(three, Counted(three), capsys)
     assert (code, out) == (130, "1/3 shop/api: restored and pinned: app CPU 200m to 500m\n")
     assert err.splitlines() == [

@@ -8,8 +8,8 @@ import pytest
 
 from agent.cli.client import retire as retire_restoring
 from agent.cli.client.retire import BEGINNING_SECONDS, PAUSES_SECONDS, AgentPod, ClusterRestore
-from agent.kube.credentials import Credentials
-from agent.kube.pod_exec import Executed
+from agent.kube.client.credentials import Credentials
+from agent.kube.client.pod_exec import Executed
 from tests.fake_api import FakeApi
 
 AGENT = AgentPod(name="agent-x", uid="u", node="node-a", has_ended=False, is_ending=False, is_unready=False)

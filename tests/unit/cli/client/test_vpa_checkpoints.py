@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from agent.cli.client.vpa_checkpoints import GROUP, CheckpointsError, CheckpointWalk
-from agent.kube.errors import ApiError, Unreachable
+from agent.kube.client.errors import ApiError, Unreachable
 from tests.fake_api import Call, FakeApi, raising
 
 NOW = 1_762_000_000.0

@@ -27,7 +27,7 @@ from agent.cli.demo.tree import (
 from agent.core.cluster.pod import QosClass
 from agent.core.cluster.pod_index import PodIndex
 from agent.core.cluster.qos import pod_qos_class
-from agent.kube.pods_file import load_pods
+from agent.kube.objects.pods_file import load_pods
 from agent.settings import Settings, load_settings
 
 

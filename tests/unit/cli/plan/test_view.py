@@ -12,7 +12,7 @@ from agent.cli.text.spans import ASCII, UNICODE, Line, Tone, display_width, harm
 from agent.cli.words.plan import KEPT_WORDS, RESERVED_WORDS, headroom_words, kept_words
 from agent.core.cluster.resource import Resource
 from agent.core.orders.order import Mode
-from agent.core.plan.demand import Kept, Reserved
+from agent.core.plan.needs.demand import Kept, Reserved
 from agent.core.plan.plan import Invariant, JointSpike, Plan, PodPlan
 from agent.core.recommender.recommendation import Withheld
 from tests.plans import MI, container, left_alone, mixed_plan, plan, pod, share, step, sums

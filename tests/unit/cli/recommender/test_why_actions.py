@@ -12,7 +12,7 @@ from agent.core.machine.oom_score import OomScore
 from agent.core.orders.enforce_share import EnforceShare
 from agent.core.orders.order import Fault, Mode, Orders, OrderSource, Ranking
 from agent.core.orders.policy_options import PolicyName
-from agent.core.plan.demand import Kept, Reserved
+from agent.core.plan.needs.demand import Kept, Reserved
 from agent.core.plan.plan import JointSpike
 from agent.core.recommender.recommendation import Withheld
 from agent.core.resize.decision import Outcome

@@ -13,9 +13,9 @@ from agent.cli.text.spans import ASCII, UNICODE, Tone, display_width, line_text
 from agent.core.cluster.runtime_profile import LanguageRuntime, RuntimeProfile
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.cluster.workload import Workload
-from agent.core.history.hour_peaks import HourPeak
-from agent.core.history.minutes import OutOfMemory
-from agent.core.history.quality import to_windows
+from agent.core.history.minute.minutes import OutOfMemory
+from agent.core.history.minute.quality import to_windows
+from agent.core.history.workloads.hour_peaks import HourPeak
 from agent.core.recommender.policy import LimitRule
 from agent.core.recommender.recommendation import Withheld
 from agent.core.resize.why import Why

@@ -12,7 +12,7 @@ from agent.core.admission.options import AdmissionSettings
 from agent.core.cluster.facts import NodeAmounts
 from agent.core.orders import annotations as names
 from agent.core.orders.policy_options import BoundsOptions
-from agent.core.plan.container_sizing import limit_within
+from agent.core.plan.sizing.container_sizing import limit_within
 from tests.admissions import MB, SHOP, admitted, estimate, new_pod, patched, pod_of, resources
 from tests.pods import container, sidecar
 

@@ -15,11 +15,11 @@ from agent.core.admission.options import AdmissionSettings
 from agent.core.admission.pod_admission import no_starts
 from agent.core.cluster.facts import FrozenAxes, LimitRangeItem, NodeAmounts, Quota
 from agent.core.cluster.qos import computed_qos_class
-from agent.core.history.start_figures import LearntStart
+from agent.core.history.workloads.start_figures import LearntStart
 from agent.core.orders import annotations as names
 from agent.core.orders.plan_options import DaemonSetGrowth, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
-from agent.core.plan.given_boost import boost_from
+from agent.core.plan.needs.given_boost import boost_from
 from agent.core.resize.originals import annotated_original
 from tests.admissions import NOW_UNIX_SECONDS, SHOP, admitted, estimate, new_pod, patched, pod_of, resources
 from tests.pods import container, sidecar

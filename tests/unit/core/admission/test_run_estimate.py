@@ -12,7 +12,7 @@ from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
 from agent.core.admission.run_estimate import bounded_runs, last_runs, run_estimate
 from agent.core.cluster.facts import WrittenContainer
 from agent.core.cluster.workload import Workload
-from agent.core.history.job_run import JobRun
+from agent.core.history.workloads.job_run import JobRun
 from agent.core.orders.policy_options import PolicyName
 from agent.core.orders.run_options import RunCpu, RunOptions, WorkloadOptions
 from tests.admissions import EXACT, admitted, after, new_pod

@@ -19,8 +19,8 @@ from agent.core.cluster.resource import Resource
 from agent.core.cluster.vpa import VpaStatus
 from agent.core.numbers.quantity import parse_quantity
 from agent.core.numbers.units import to_millis, to_units
-from agent.kube.pod_json import pod_from_json
-from agent.kube.vpa_json import vpa_from_json
+from agent.kube.objects.pod_json import pod_from_json
+from agent.kube.objects.vpa_json import vpa_from_json
 from tests.admissions import MB, NOW_UNIX_SECONDS, admitted, estimate, new_pod, patched, resources
 from tests.pods import container
 from tests.vpas import vpa_json

@@ -23,7 +23,7 @@ from agent.core.cluster.node import Namespace
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.vpa import VpaCondition, VpaObject, VpaStatus
 from agent.core.orders.order import Mode
-from agent.kube.pod_json import pod_from_json
+from agent.kube.objects.pod_json import pod_from_json
 from tests.admissions import DAY_SECONDS, MB, NOW_UNIX_SECONDS, admitted, estimate, new_pod
 from tests.pods import container
 from tests.vpas import vpa

@@ -20,8 +20,8 @@ from agent.core.orders.order import Mode
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.policy_options import PolicyName
 from agent.core.orders.resolution import orders_of
-from agent.core.plan.demand import Reserved
-from agent.core.plan.reserved_reason import reserved_reason
+from agent.core.plan.needs.demand import Reserved
+from agent.core.plan.needs.reserved_reason import reserved_reason
 from tests import evictions
 from tests.admissions import admitted, estimate, new_pod
 from tests.placeholders import content, placeholder_pod, read, shape_of

@@ -11,7 +11,7 @@ from agent.core.buffers.placeholder_pod import BUFFER_UID, placeholder_of
 from agent.core.cluster.effective_resources import pod_requests
 from agent.core.cluster.qos import computed_qos_class
 from agent.core.orders.annotations import PLACEHOLDER, is_placeholder
-from agent.kube.buffer_json import pod_of_template
+from agent.kube.objects.buffer_json import pod_of_template
 from tests.placeholders import BUFFER, OPTIONS, Json, container, content, placeholder_pod, read, shape_of
 
 OWN = {BUFFER_UID: BUFFER.uid}

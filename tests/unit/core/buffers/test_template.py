@@ -12,7 +12,7 @@ from agent.core.buffers.template import (
     managed_template_name,
     with_default_requests,
 )
-from agent.kube.buffer_json import pod_of_template
+from agent.kube.objects.buffer_json import pod_of_template
 from tests.capacity_buffers import content, cores, gibibytes
 from tests.pods import container, sidecar
 

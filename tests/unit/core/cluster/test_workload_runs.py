@@ -9,8 +9,8 @@ import pytest
 
 from agent.core.cluster.pod import Pod, TopOwner
 from agent.core.cluster.workload import Workload, controller_name, no_job_owner, run_of, with_top_owner, workload_of
-from agent.kube.cluster_json import OwnedJob, owned_job_from_json, pod_place_from_json
-from agent.kube.pod_json import pod_from_json
+from agent.kube.objects.cluster_json import OwnedJob, owned_job_from_json, pod_place_from_json
+from agent.kube.objects.pod_json import pod_from_json
 from tests.pods import container, make_pod, mirror_metadata, pod_json
 
 SCHEDULED = datetime(2026, 11, 23, 2, 0, tzinfo=UTC)

@@ -6,13 +6,13 @@ import pytest
 
 from agent.core.cluster.facts import ClusterRule, ClusterRules
 from agent.core.cluster.workload import Workload
-from agent.core.history.directive import WorkloadDirective
+from agent.core.history.reports.directive import WorkloadDirective
 from agent.core.orders import annotations as names
 from agent.core.orders.annotations import ValueNotAllowed, startup_boost_from
 from agent.core.orders.cluster_rules import read_rules, rule_of
 from agent.core.orders.order import Mode, OrderSource
 from agent.core.orders.startup_boost import StartupBoost, parse_startup_boost
-from agent.core.plan.directives import Directed
+from agent.core.plan.needs.directives import Directed
 from tests.unit.core.orders.test_resolution import orders
 
 WEB = Workload(namespace="shop", kind="Deployment", name="web")

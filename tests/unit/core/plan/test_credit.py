@@ -15,8 +15,8 @@ from agent.core.cluster.pod import QosClass
 from agent.core.orders.order import Mode
 from agent.core.orders.plan_options import ActOptions
 from agent.core.plan.credit import CreditGrounds, answers_soon, at_prices, credits_of, is_tainted, saved_millicores
-from agent.core.plan.demand import Constraint, Kept, PodDemand, Reserved
-from agent.core.plan.demands import Key
+from agent.core.plan.needs.demand import Constraint, Kept, PodDemand, Reserved
+from agent.core.plan.needs.demands import Key
 from agent.core.plan.pod_facts import PodFactsCache
 from agent.core.recommender.credit import CPU_FULL_PRICE, CPU_IN_PLACE, CREDIT_WORDS, Credit
 from agent.core.recommender.recommendation import OWN_BASE, OWN_LIMIT, OWN_PEAK, Advice, Recommendation

@@ -14,7 +14,7 @@ from agent.core.numbers.units import MIB
 from agent.core.orders.order import Ranking
 from agent.core.orders.plan_options import PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
-from agent.core.plan.demand import Constraint, Kept
+from agent.core.plan.needs.demand import Constraint, Kept
 from agent.core.plan.plan import Plan
 from tests.planning import EXACT, Situation, container, needs, node, pod_demand, requirements, wanted
 

@@ -8,8 +8,8 @@ from typing import Any
 from agent.core.numbers.units import MIB
 from agent.core.orders import annotations as names
 from agent.core.orders.order import Mode
-from agent.core.plan.demand import Kept, PodDemand, Reserved
-from agent.core.plan.given_boost import standing_boost
+from agent.core.plan.needs.demand import Kept, PodDemand, Reserved
+from agent.core.plan.needs.given_boost import standing_boost
 from agent.core.plan.plan import Plan, Share
 from tests.planning import container, needs, node, pod_demand, wanted
 

@@ -8,7 +8,7 @@ import pytest
 
 from agent.core.numbers.units import MIB
 from agent.core.orders.plan_options import ActOptions
-from agent.core.plan.demand import Constraint, Kept, PodDemand
+from agent.core.plan.needs.demand import Constraint, Kept, PodDemand
 from agent.core.plan.plan import Plan, Share
 from agent.core.recommender.calm_falls import calm_falls_of
 from tests.planning import container, needs, node, pod_demand, wanted

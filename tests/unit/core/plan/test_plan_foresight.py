@@ -9,7 +9,7 @@ import pytest
 
 from agent.core.numbers.units import MIB
 from agent.core.orders.plan_options import DaemonSetGrowth, PlanOptions
-from agent.core.plan.demand import Constraint, Demand, Kept, PodDemand
+from agent.core.plan.needs.demand import Constraint, Demand, Kept, PodDemand
 from agent.core.plan.plan import Plan
 from tests.planning import Situation, container, needs, node, pod_demand, situation_of, wanted
 

@@ -13,8 +13,8 @@ from agent.core.cluster.pod import CPU, MEMORY, Container, ContainerKind, Pod, R
 from agent.core.cluster.qos import computed_qos_class
 from agent.core.cluster.resource import Resource
 from agent.core.numbers.units import MIB, NANOS_PER_MILLI, NANOS_PER_UNIT
-from agent.core.plan.demand import Demand, Reserved
 from agent.core.plan.invariants import QOS, examine
+from agent.core.plan.needs.demand import Demand, Reserved
 from agent.core.plan.node_room import counted, holds_room
 from agent.core.plan.plan import Phase, PlanStep
 from agent.core.plan.pod_change import Change, Setting

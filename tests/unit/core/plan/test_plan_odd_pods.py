@@ -10,7 +10,7 @@ import pytest
 from agent.core.cluster.effective_resources import CountingRule, pod_requests
 from agent.core.cluster.pod import CPU, MEMORY, RESIZE_PENDING, ContainerStatus, Pod, PodCondition, Reported
 from agent.core.numbers.units import MIB, NANOS_PER_MILLI, NANOS_PER_UNIT
-from agent.core.plan.demand import Kept, PodDemand, Reserved
+from agent.core.plan.needs.demand import Kept, PodDemand, Reserved
 from agent.core.plan.node_room import counted, granted_pod, holds_room
 from agent.core.plan.plan import Plan, PlanStep
 from agent.core.plan.pod_change import actuated, changed_pod

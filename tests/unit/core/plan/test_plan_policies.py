@@ -8,7 +8,7 @@ from agent.core.cluster.resource import Resource
 from agent.core.numbers.units import MIB
 from agent.core.orders.container_policies import ContainerPolicies, ContainerPolicy
 from agent.core.orders.order import OrderSource
-from agent.core.plan.demand import Kept, PodDemand
+from agent.core.plan.needs.demand import Kept, PodDemand
 from agent.core.plan.plan import Plan, Share
 from tests.planning import container, needs, node, pod_demand, wanted
 

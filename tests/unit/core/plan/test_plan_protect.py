@@ -12,7 +12,7 @@ from agent.core.numbers.units import MIB, NANOS_PER_MILLI
 from agent.core.orders.order import Mode
 from agent.core.orders.plan_options import DaemonSetGrowth, PlanOptions
 from agent.core.orders.policy_options import PolicyName
-from agent.core.plan.demand import Constraint, ContainerDemand, Demand, Kept, PodDemand, Reserved
+from agent.core.plan.needs.demand import Constraint, ContainerDemand, Demand, Kept, PodDemand, Reserved
 from agent.core.plan.plan import Phase, Plan, Share
 from agent.core.plan.possible_savings import PossibleSavings, possible_savings
 from tests.planning import (

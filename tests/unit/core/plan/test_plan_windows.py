@@ -12,7 +12,7 @@ from agent.core.cluster.pod import PodRef
 from agent.core.cluster.resource import Resource
 from agent.core.numbers.units import MIB
 from agent.core.orders.windows import Disruption, Wait
-from agent.core.plan.demand import Demand, Kept, PodDemand
+from agent.core.plan.needs.demand import Demand, Kept, PodDemand
 from agent.core.plan.plan import Plan, Share, waiting_for_windows
 from agent.core.plan.pod_change import Change, Setting
 from agent.core.resize.write_gate import window_wait

@@ -17,8 +17,8 @@ from agent.core.orders.order import Mode, Ranking
 from agent.core.orders.plan_options import DaemonSetGrowth, FitRule, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources, PolicyName
 from agent.core.plan import planner as planner
-from agent.core.plan.demand import Constraint, Kept, Reserved
 from agent.core.plan.invariants import Examined
+from agent.core.plan.needs.demand import Constraint, Kept, Reserved
 from agent.core.plan.plan import Invariant, Phase, Plan, PlanStep, PodPlan, Share
 from agent.core.plan.pod_change import Setting
 from agent.core.recommender.recommendation import Withheld

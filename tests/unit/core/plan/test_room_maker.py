@@ -7,7 +7,7 @@ import pytest
 from agent.core.cluster.node import Node, NodeState
 from agent.core.cluster.pod import INFEASIBLE, RESIZE_PENDING, Pod, PodCondition
 from agent.core.plan.room_maker import PREEMPTION_DISABLED, RoomMaker, room_maker
-from agent.kube.pod_json import node_from_json
+from agent.kube.objects.pod_json import node_from_json
 from tests.planning import node as situation
 from tests.planning import pod_demand
 from tests.pods import container, make_pod

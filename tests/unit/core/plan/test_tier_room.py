@@ -9,7 +9,7 @@ import pytest
 
 from agent.core.cluster.pod import QosClass
 from agent.core.numbers.units import GIB, MIB
-from agent.core.plan.demand import Kept, PodDemand
+from agent.core.plan.needs.demand import Kept, PodDemand
 from agent.core.plan.plan import Plan, Share
 from agent.core.plan.planner import build
 from agent.core.plan.tier_room import TierMemory, TierRoom

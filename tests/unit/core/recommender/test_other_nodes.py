@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import numpy as np
 import pytest
 
-from agent.core.history.minutes import OutOfMemory
+from agent.core.history.minute.minutes import OutOfMemory
 from agent.core.orders.policy_options import CraneOptions, CruiseOptions, SizingOptions
 from agent.core.recommender.crane.policy import CranePolicy
 from agent.core.recommender.cruise.policy import CruisePolicy

@@ -8,7 +8,7 @@ from typing import Any
 
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.resource import Resource
-from agent.core.history.fare import Fare
+from agent.core.history.workloads.fare import Fare
 from agent.core.orders.guard_options import GuardOptions
 from agent.core.plan.pod_change import Change, Setting
 from agent.core.resize.aftermath import (

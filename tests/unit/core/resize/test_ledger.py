@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent.core.cluster.resource import Resource
-from agent.core.plan.demand import FREE, Constraint, Kept
+from agent.core.plan.needs.demand import FREE, Constraint, Kept
 from agent.core.plan.plan import Phase, PlanStep
 from agent.core.plan.pod_change import Setting
 from agent.core.resize.answer import AnswerKind, ResizeAnswer

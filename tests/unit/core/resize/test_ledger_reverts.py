@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from agent.core.cluster.resource import Resource
-from agent.core.plan.demand import Kept
+from agent.core.plan.needs.demand import Kept
 from agent.core.plan.plan import Phase
 from agent.core.plan.pod_change import Setting
 from agent.core.resize.answer import AnswerKind

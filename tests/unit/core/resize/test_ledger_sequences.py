@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from agent.core.plan.demand import Constraint, Kept
+from agent.core.plan.needs.demand import Constraint, Kept
 from agent.core.plan.plan import Phase, PlanStep
 from agent.core.resize.answer import AnswerKind, ResizeAnswer
 from agent.core.resize.decision import Action

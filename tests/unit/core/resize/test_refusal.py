@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from agent.core.cluster.resource import Resource
-from agent.core.plan.demand import FREE, Constraint, Kept
+from agent.core.plan.needs.demand import FREE, Constraint, Kept
 from agent.core.plan.plan import Phase
 from agent.core.resize.answer import AnswerKind
 from agent.core.resize.decision import Outcome

@@ -3,18 +3,18 @@ from __future__ import annotations
 from dataclasses import replace
 
 from agent.core.cluster.pod import Pod
-from agent.core.history.job_run import RunFigures
+from agent.core.history.workloads.job_run import RunFigures
 from agent.core.orders import annotations as names
 from agent.core.orders.order import Mode, OrderSource
 from agent.core.orders.startup_boost import StartupBoost
-from agent.core.plan.given_boost import BoostEnd, given_boost, without_boost
+from agent.core.plan.needs.given_boost import BoostEnd, given_boost, without_boost
 from agent.core.plan.plan import Phase
 from agent.core.resize.originals import original_of
 from agent.core.resize.unboost import unboost_step
 from agent.core.resize.why import startup_boost_words
 from tests.planning import orders
 from tests.pods import container, make_pod
-from tests.unit.core.plan.test_given_boost import BORN, boost_of, pod
+from tests.unit.core.plan.needs.test_given_boost import BORN, boost_of, pod
 
 LEFT_OUT = "; CPU of the start is left out of what is recommended"
 THRICE = StartupBoost(factor=3.0, after_ready_seconds=60.0)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.cluster.unit import UnitResources
-from agent.core.history.rollup_figures import rollup_figures
+from agent.core.history.reports.rollup_figures import rollup_figures
 from agent.core.window.cold_file import asked_for, cold_file, left_out_bytes, may_leave_out, policy_of
 from agent.core.window.memory import memory_window
 from agent.core.window.minute_row import minute_row

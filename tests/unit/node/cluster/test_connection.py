@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.kube import credentials
-from agent.kube.credentials import Credentials
-from agent.kube.errors import CredentialsError
-from agent.kube.reflector import pace_within
+from agent.kube.client import credentials
+from agent.kube.client.credentials import Credentials
+from agent.kube.client.errors import CredentialsError
+from agent.kube.watch.reflector import pace_within
 from agent.node.cluster import connection as connecting
 from agent.node.cluster.connection import connect, credentials_of
 from agent.settings import ApiChoice, KubernetesSettings, Settings
@@ -96,7 +96,8 @@ def test_agent_without_an_api_server_loads_nothing_that_speaks_to_one() -> None:
     code = (
         "import sys; from agent.settings import Settings; from agent.node.cluster.connection import connect;"
         "assert connect(Settings(), 'n') is None;"
-        "print(sorted({'urllib3', 'kubernetes', 'agent.kube.api', 'agent.node.cluster.view'} & set(sys.modules)))"
+        "unwanted = {'urllib3', 'kubernetes', 'agent.kube.client.api', 'agent.node.cluster.view'};"
+        "print(sorted(unwanted & set(sys.modules)))"
     )
     environment = {"PATH": "/usr/bin:/bin"}
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=environment)

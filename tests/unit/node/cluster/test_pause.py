@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from agent.core.orders.cluster_rules import LONGEST_PAUSE, UNSTATED_PAUSE
-from agent.kube.errors import Unreachable
-from agent.kube.reflector import WatchPace
+from agent.kube.client.errors import Unreachable
+from agent.kube.watch.reflector import WatchPace
 from agent.node.cluster.pause import OUTDATED_SECONDS, ClusterPause, PauseWatch
 from tests.unit.node.cluster.test_view import FakeStream, await_
 

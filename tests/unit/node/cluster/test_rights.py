@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.kube.own_rights import Purpose
+from agent.kube.client.own_rights import Purpose
 from agent.node.cluster.rights import ASK_AGAIN_SECONDS, ASK_MISSING_SECONDS, ASK_UNREACHABLE_SECONDS, Rights
 from tests.turns import NODE, Server
 

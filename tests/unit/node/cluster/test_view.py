@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from agent.core.cluster.unit import UnitIdentity, UnitKind
-from agent.kube.errors import Unreachable
-from agent.kube.reflector import WatchPace
+from agent.kube.client.errors import Unreachable
+from agent.kube.watch.reflector import WatchPace
 from agent.node.cluster.view import ClusterView
 from tests.pods import container, pod_json
 

@@ -18,10 +18,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.history.key import HistoryKey, KeyKind
-from agent.core.history.minute_codec import decode, encode
-from agent.core.history.minutes import Minutes, OutOfMemory
-from agent.core.history.table import BLOCK_ROWS, RING_MINUTES
+from agent.core.history.minute.key import HistoryKey, KeyKind
+from agent.core.history.minute.minute_codec import decode, encode
+from agent.core.history.minute.minutes import Minutes, OutOfMemory
+from agent.core.history.minute.table import BLOCK_ROWS, RING_MINUTES
 from agent.node.history.file import HistoryError, HistoryFile, HistoryFull, HistoryInUse
 from agent.node.history.format import BLOCK_BYTES, key_row_offset, record_offset
 from tests.examples import examples
@@ -537,7 +537,7 @@ import logging, resource, sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 from test_file import BLOCK_BYTES, NOW, begin, key, minute, usage
-from agent.core.history.table import BLOCK_ROWS
+from agent.core.history.minute.table import BLOCK_ROWS
 from agent.core.recommender.policy import OutOfMemory
 from agent.node.history.file import HistoryError
 

@@ -10,7 +10,7 @@ import pytest
 from agent.core.cluster.pod_index import Belonging
 from agent.core.cluster.unit import UnitIdentity, UnitKind
 from agent.core.cluster.workload import Workload
-from agent.core.history.minutes import OutOfMemory
+from agent.core.history.minute.minutes import OutOfMemory
 from agent.core.orders.policy_options import PolicyName
 from agent.core.window.ring_rows import MINUTE_ROW, Has
 from agent.node.history.clock import HistoryClock, newest_minute

@@ -10,7 +10,7 @@ import pytest
 
 from agent.core.cluster.unit import UnitIdentity, UnitResources
 from agent.core.cluster.workload import Workload
-from agent.core.history.quality import QualityWindows, to_windows
+from agent.core.history.minute.quality import QualityWindows, to_windows
 from agent.core.recommender.recommendation import Recommendation, Withheld
 from agent.node.history.file import HistoryFile
 from agent.node.history.learner import Learner

@@ -11,7 +11,7 @@ import pytest
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.pod_index import Belonging, PodIndex, belonging
 from agent.core.cluster.unit import UnitIdentity, UnitKind
-from agent.core.history.minutes import OutOfMemory
+from agent.core.history.minute.minutes import OutOfMemory
 from agent.core.numbers.units import MIB
 from agent.core.orders.policy_options import PolicyName
 from agent.core.resize.decision import Action, Outcome

@@ -11,7 +11,7 @@ from agent.core.cluster.node import Node, Taint
 from agent.core.orders.plan_options import OverloadOptions
 from agent.core.resize.decision import Action, Outcome
 from agent.core.window.overload import OVERLOAD_TAINT_EFFECT, OVERLOAD_TAINT_KEY
-from agent.kube.errors import ApiError, Unreachable
+from agent.kube.client.errors import ApiError, Unreachable
 from agent.node.keepers.keeper import KeeperTerms
 from agent.node.keepers.overload_taint import READ_SECONDS, OverloadKeeper, PodsPressure, machine_load_per_cpu
 from agent.node.keepers.taint_permission import ASKED, GRANTED, TaintPermission

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from agent.core.cluster.unit import UnitIdentity, UnitKind
-from agent.core.history.minutes import OutOfMemory
+from agent.core.history.minute.minutes import OutOfMemory
 from agent.node.history.file import HistoryFile
 from agent.node.offline.recorder import WAITING_BYTES, NothingToRecord, RecordedMachine, Recorder
 from agent.node.offline.recorder_sources import StateDirectory

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from agent.core.cluster.pod_index import Belonging
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.cluster.workload import Workload
-from agent.core.history.minutes import OutOfMemory
+from agent.core.history.minute.minutes import OutOfMemory
 from agent.core.window.ring_rows import Has
 from agent.node.offline.recording import MAX_COLUMN_ROWS, Recording
 from agent.node.offline.recording_format import (

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from agent.core.history.minutes import OutOfMemory
+from agent.core.history.minute.minutes import OutOfMemory
 from agent.core.orders.policy_options import PolicyName
 from agent.core.recommender.recommendation import Recommendations
 from agent.core.recommender.unit_names import NoSuchUnit

@@ -12,7 +12,7 @@ from agent.core.plan.plan import Phase
 from agent.core.plan.pod_change import Change, Setting
 from agent.core.resize.decision import Action, Outcome
 from agent.core.resize.originals import MOST_STEPS, ref_of
-from agent.kube.errors import ApiError, Cause
+from agent.kube.client.errors import ApiError, Cause
 from agent.node.orders.answers import RESTORED, RestoredPod
 from agent.node.orders.verbs import LATER, HoldingVerbs
 from tests import plans

@@ -9,8 +9,8 @@ from agent.core.cluster.unit import UnitIdentity, UnitKind
 from agent.core.orders.order import Mode, OrderSource
 from agent.core.orders.plan_options import ActOptions
 from agent.core.orders.policy_options import PolicyName
-from agent.core.plan.demand import Reserved, Urgent
-from agent.core.plan.demands import NOTHING_MEASURED
+from agent.core.plan.needs.demand import Reserved, Urgent
+from agent.core.plan.needs.demands import NOTHING_MEASURED
 from agent.node.recommender.planner import Holding, Planner
 from agent.node.recommender.pod_orders import PodOrders
 from tests.pods import mirror_metadata

@@ -16,7 +16,7 @@ from agent.core.window.snapshot import CpuWindow, UnitStatus
 from agent.node.recommender.start_ups import LOOKED_SECONDS, StartUps
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit
 from tests.snapshots import container
-from tests.unit.core.plan.test_given_boost import BORN, pod
+from tests.unit.core.plan.needs.test_given_boost import BORN, pod
 from tests.window_rows import NS, steady
 
 IDENTITY = UnitIdentity(cgroup_path="/kubepods/web", kind=UnitKind.CONTAINER, pod_uid="uid-web", container="app")

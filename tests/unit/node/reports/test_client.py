@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.kube.errors import CredentialsError
+from agent.kube.client.errors import CredentialsError
 from agent.node.reports import client as webhook_client
 from agent.node.reports.client import WebhookAnswer, WebhookAway, WebhookClient
 from agent.version import installed_version

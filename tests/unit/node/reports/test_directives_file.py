@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from agent.core.history.directive import Directives
-from agent.core.history.directive_json import directives_to_json
-from agent.core.plan.directives import STALE_SECONDS
+from agent.core.history.reports.directive import Directives
+from agent.core.history.reports.directive_json import directives_to_json
+from agent.core.plan.needs.directives import STALE_SECONDS
 from agent.node.reports.directives_file import CONFIRMED_KEPT_SECONDS, Directions
 from tests.directives import WEB, directive
 

@@ -19,7 +19,7 @@ from agent.core.orders.order import Ranking
 from agent.core.plan.plan import Eviction, Plan
 from agent.core.resize.decision import Action, Outcome
 from agent.core.resize.event_rate import EventReason
-from agent.kube.errors import CredentialsError
+from agent.kube.client.errors import CredentialsError
 from agent.node.reports.client import WebhookAnswer, WebhookAway, WebhookClient
 from agent.node.reports.proposer import ProposalAudience, Proposer, ProposerClocks, unless_scheduler_makes_room
 from tests import plans

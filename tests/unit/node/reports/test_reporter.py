@@ -17,8 +17,8 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.rollup import NodeClass
-from agent.core.history.rollup_schedule import node_share
+from agent.core.history.reports.rollup import NodeClass
+from agent.core.history.reports.rollup_schedule import node_share
 from agent.metrics.loop_series import LoopSeries
 from agent.metrics.report_series import ReportSeries
 from agent.node.files.steady_clock import BootClock

@@ -12,7 +12,7 @@ import pytest
 from agent.core.cluster.pod import ContainerStatus, Pod, PodCondition
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.cluster.workload import Workload
-from agent.core.history.rollup import OutOfMemoryKill, RollupRow, Setback, ShareRow
+from agent.core.history.reports.rollup import OutOfMemoryKill, RollupRow, Setback, ShareRow
 from agent.core.orders.annotations import STARTUP_BOOSTED
 from agent.core.orders.enforce_share import EnforceShare
 from agent.core.orders.order import Mode

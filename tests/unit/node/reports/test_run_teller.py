@@ -12,7 +12,7 @@ import pytest
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.cluster.workload import Workload
-from agent.core.history.job_run import JobRun, RunFigures
+from agent.core.history.workloads.job_run import JobRun, RunFigures
 from agent.core.window.policy import WindowPolicy
 from agent.node.reports.client import WebhookAnswer, WebhookAway
 from agent.node.reports.run_teller import (

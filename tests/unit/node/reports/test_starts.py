@@ -11,7 +11,7 @@ from agent.core.cluster.pod import ContainerState, ContainerStatus, Pod
 from agent.core.window.policy import WindowPolicy
 from agent.node.reports.starts import FRESH_SECONDS, SETTLED_SECONDS, EndedStart, Starts
 from agent.node.sampling.unit_table import UnitTable
-from tests.unit.core.plan.test_given_boost import BORN, pod
+from tests.unit.core.plan.needs.test_given_boost import BORN, pod
 from tests.unit.node.resize.test_quiet_cpu import Rings, unit
 from tests.window_rows import NS
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from agent.kube.errors import CredentialsError
+from agent.kube.client.errors import CredentialsError
 from agent.node.keepers.taint_permission import GRANTED, TaintPermission
 from agent.node.reports.client import WebhookAnswer, WebhookAway, WebhookClient
 from agent.node.reports.taint_asker import AWAY, TaintAsker

@@ -10,7 +10,7 @@ import pytest
 from agent.core.cluster.workload import Workload
 from agent.core.orders.order import OrderSource, Ranking
 from agent.core.orders.plan_options import ActOptions
-from agent.core.plan.demand import Kept, Reserved
+from agent.core.plan.needs.demand import Kept, Reserved
 from agent.metrics.acting_series import Trigger
 from agent.node.orders.holds import Holds
 from tests.directives import directive

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.core.plan.demand import Reserved
+from agent.core.plan.needs.demand import Reserved
 from tests.turns import Turns, two_pods, uid_of
 
 LOST = {"shop": "not understood"}

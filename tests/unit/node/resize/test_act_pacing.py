@@ -11,7 +11,7 @@ import pytest
 
 from agent.core.plan.plan import PlanStep
 from agent.core.resize.decision import Action
-from agent.kube.errors import ApiError, Unreachable
+from agent.kube.client.errors import ApiError, Unreachable
 from agent.metrics.acting_series import Trigger
 from agent.node.recommender.planner import Planned
 from agent.node.resize.actor import FAILED_SECONDS, Actor

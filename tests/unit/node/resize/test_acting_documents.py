@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.orders.order import Mode, Ranking
-from agent.core.plan.demand import Kept, Reserved
+from agent.core.plan.needs.demand import Kept, Reserved
 from agent.core.plan.plan import Phase, Plan, Share
 from agent.core.recommender.recommendation import Withheld
 from agent.core.resize.decision import Action, Decision, Decisions, Outcome

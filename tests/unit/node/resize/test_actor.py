@@ -11,10 +11,10 @@ import pytest
 from agent.core.numbers.quantity import parse_quantity
 from agent.core.orders.order import Mode
 from agent.core.orders.plan_options import ActOptions
-from agent.core.plan.demand import Urgent
+from agent.core.plan.needs.demand import Urgent
 from agent.core.resize.event_rate import EventReason
 from agent.core.window.memory_shortage import MemoryShort
-from agent.kube.errors import ApiError, Cause, Unreachable
+from agent.kube.client.errors import ApiError, Cause, Unreachable
 from agent.metrics.acting_series import BARRIERS as BARRED
 from agent.metrics.acting_series import Trigger
 from agent.node.resize.actor import SEEN_SECONDS

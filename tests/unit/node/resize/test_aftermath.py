@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent.core.orders.guard_options import GuardOptions
-from agent.core.plan.demand import Kept, Reserved
+from agent.core.plan.needs.demand import Kept, Reserved
 from agent.core.resize.decision import Action
 from agent.core.window.cpu import absent_cpu_window
 from agent.core.window.snapshot import CpuWindow, Missing

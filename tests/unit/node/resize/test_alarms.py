@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from agent.core.orders.plan_options import ActOptions
-from agent.core.plan.demand import Urgent
+from agent.core.plan.needs.demand import Urgent
 from agent.core.window.memory_shortage import MemoryShort
 from agent.core.window.ring_rows import MEMORY_ROW, SAMPLE, Has
 from agent.node.resize.alarms import AlarmContainer, Alarms, ContainerKey

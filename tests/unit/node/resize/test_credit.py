@@ -8,8 +8,8 @@ from typing import Final
 
 from agent.core.orders.order import Mode
 from agent.core.orders.plan_options import ActOptions
-from agent.core.plan.demand import Kept
-from agent.core.plan.demands import Measured
+from agent.core.plan.needs.demand import Kept
+from agent.core.plan.needs.demands import Measured
 from agent.core.plan.plan import Share
 from agent.core.recommender.credit import CPU_FULL_PRICE, CPU_IN_PLACE, Credit
 from agent.metrics.acting_series import Trigger

@@ -9,7 +9,7 @@ from typing import Any
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.node.resize.quiet_cpu import QuietCpu
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit
-from tests.unit.core.plan.test_given_boost import boost_of, pod
+from tests.unit.core.plan.needs.test_given_boost import boost_of, pod
 from tests.window_rows import NS, Rows, steady
 
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from agent.core.orders.plan_options import PlanOptions
-from agent.core.plan.demand import Kept
+from agent.core.plan.needs.demand import Kept
 from agent.core.resize.decision import Action
 from agent.core.resize.originals import annotated_original, restore_steps
-from agent.kube.errors import ApiError, Unreachable
+from agent.kube.client.errors import ApiError, Unreachable
 from agent.node.resize.startup_boosts import LONGEST_AGAIN_SECONDS
 from tests.turns import Turns, uid_of
 

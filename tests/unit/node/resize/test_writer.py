@@ -13,7 +13,7 @@ from agent.core.cluster.pod import Pod
 from agent.core.plan.plan import PlanStep
 from agent.core.resize.answer import AnswerKind
 from agent.core.resize.decision import Action, Outcome
-from agent.kube.errors import ApiError, Unreachable
+from agent.kube.client.errors import ApiError, Unreachable
 from tests.turns import Turns, uid_of
 
 

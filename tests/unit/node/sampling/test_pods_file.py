@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
-from agent.kube.pods_file import PodsFileError
+from agent.kube.objects.pods_file import PodsFileError
 from agent.node.sampling.pods_file import NoPods, PodsFile
 from tests.pods import container, pod_json
 

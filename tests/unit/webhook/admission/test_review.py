@@ -14,7 +14,7 @@ from agent.core.cluster.facts import ClusterRule, ClusterRules, FrozenAxes
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.qos import computed_qos_class
 from agent.core.cluster.workload import Workload
-from agent.core.history.rollup import NodeClass
+from agent.core.history.reports.rollup import NodeClass
 from agent.core.orders import annotations as names
 from agent.core.orders.policy_options import PolicyName
 from agent.webhook.admission.glance import MAX_REVIEW_BYTES

@@ -17,9 +17,9 @@ from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.vpa import VpaObject
 from agent.core.cluster.workload import Workload
-from agent.kube.api import MERGE_PATCH
-from agent.kube.errors import ApiError, Unreachable
-from agent.kube.vpa_json import managed_to_json, vpa_from_json
+from agent.kube.client.api import MERGE_PATCH
+from agent.kube.client.errors import ApiError, Unreachable
+from agent.kube.objects.vpa_json import managed_to_json, vpa_from_json
 from agent.webhook.autoscalers.controller import BACK_OFF_SECONDS, LOOK_SECONDS, VpaController, VpaParts
 from agent.webhook.autoscalers.publisher import PublisherParts, managed_name
 from agent.webhook.clocks import Clocks

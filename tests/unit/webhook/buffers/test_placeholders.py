@@ -17,7 +17,7 @@ from agent.core.buffers.buffer import (
     ManagedTemplate,
 )
 from agent.core.buffers.placeholder_options import PlaceholderOptions
-from agent.kube.errors import ApiError, KubeError, Unreachable
+from agent.kube.client.errors import ApiError, KubeError, Unreachable
 from agent.webhook.buffers.placeholders import READY_REPLICAS, UNLISTED_SECONDS, Placeholders
 from agent.webhook.buffers.seams import RoomOutcome, WritePermission
 from agent.webhook.clocks import Clocks

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.kube.errors import ApiError, Unreachable
+from agent.kube.client.errors import ApiError, Unreachable
 from agent.webhook.certificates.publication import AGAIN_SECONDS, MISSING_AGAIN_SECONDS, Publication
 from tests.fake_api import Call, FakeApi
 from tests.fakes import FakeClock

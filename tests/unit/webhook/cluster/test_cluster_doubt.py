@@ -9,7 +9,7 @@ from typing import Any
 
 from agent.core.cluster.facts import FrozenAxes
 from agent.core.cluster.workload import Workload
-from agent.kube.watched_objects import ReflectedObjects
+from agent.kube.watch.watched_objects import ReflectedObjects
 from agent.webhook.cluster.facts import ClusterFacts
 from tests.fake_api import FakeApi
 

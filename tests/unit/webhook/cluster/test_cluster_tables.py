@@ -12,9 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from agent.core.cluster.facts import PodPlace, WrittenContainer
 from agent.core.cluster.workload import Workload
-from agent.kube.cluster_json import pod_place_from_json
-from agent.kube.json_reader import Reader
-from agent.kube.watched_objects import WatchedEntry
+from agent.kube.objects.cluster_json import pod_place_from_json
+from agent.kube.objects.json_reader import Reader
+from agent.kube.watch.watched_objects import WatchedEntry
 from agent.webhook.cluster import pods as cluster_pods
 from agent.webhook.cluster.index import Indexed
 from agent.webhook.cluster.pods import GONE_SECONDS, Interned, PodTable

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from agent.core.cluster.facts import NodeAmounts
-from agent.kube.api import Stream
-from agent.kube.cluster_json import NodeFacts, node_facts_from_json
+from agent.kube.client.api import Stream
+from agent.kube.objects.cluster_json import NodeFacts, node_facts_from_json
 from agent.webhook.cluster.facts import ClusterFacts
 from agent.webhook.cluster.nodes import (
     all_take_pod_resources,

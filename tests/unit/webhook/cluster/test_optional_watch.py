@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Iterator, Mapping
 
 from agent.core.cluster.workload import Workload
-from agent.kube.api import JSON, Stream
-from agent.kube.cluster_json import VerticalAutoscaler, vertical_autoscaler_from_json
-from agent.kube.errors import ApiError, Unreachable
-from agent.kube.reflector import Reflector, WatchPace, WatchSource
+from agent.kube.client.api import JSON, Stream
+from agent.kube.client.errors import ApiError, Unreachable
+from agent.kube.objects.cluster_json import VerticalAutoscaler, vertical_autoscaler_from_json
+from agent.kube.watch.reflector import Reflector, WatchPace, WatchSource
 from agent.webhook.cluster.index import Indexed
 from agent.webhook.cluster.optional_watch import OptionalWatch
 from tests.cluster.processes import wait_for

@@ -13,8 +13,8 @@ from agent.core.cluster.facts import ClusterRule, ClusterRules, FrozenAxes, PodP
 from agent.core.cluster.hpa import UtilizationTarget
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
-from agent.core.history.directive import ContainerDirective, WorkloadDirective
-from agent.core.history.directive_json import LONGEST_TEXT, directives_from_json, directives_to_json
+from agent.core.history.reports.directive import ContainerDirective, WorkloadDirective
+from agent.core.history.reports.directive_json import LONGEST_TEXT, directives_from_json, directives_to_json
 from agent.core.orders.policy_options import CruiseOptions
 from agent.webhook.cluster.facts import ClusterFacts
 from agent.webhook.reports.directives import MOST_BYTES, STOP_STEP_SECONDS, Director, NotKnownYet, rounded_up

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.history.minutes import OutOfMemory
+from agent.core.history.minute.minutes import OutOfMemory
 from agent.core.orders.policy_options import CraneOptions
 from agent.core.recommender.crane.policy import CranePolicy
 from agent.core.recommender.crane.specification import SpecificationError

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.history.minutes import OutOfMemory
+from agent.core.history.minute.minutes import OutOfMemory
 from agent.core.recommender.cruise.oom_memory import KEPT, OomFigure, OomMemory, oom_figure_bytes
 from tests.policy_rows import all_rows
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.history.minutes import OutOfMemory
+from agent.core.history.minute.minutes import OutOfMemory
 from agent.core.orders.policy_options import CruiseOptions
 from agent.core.recommender.cruise.peak import predict_peak
 from agent.core.recommender.cruise.policy import CruisePolicy

@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from agent.core.history.minutes import OutOfMemory
+from agent.core.history.minute.minutes import OutOfMemory
 from agent.core.orders.policy_options import SizingOptions
 from agent.core.recommender.plimsoll.policy import PlimsollPolicy
 from agent.core.recommender.policy import Step, Steps

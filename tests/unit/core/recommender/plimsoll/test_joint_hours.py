@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from agent.core.history.minutes import Minutes
+from agent.core.history.minute.minutes import Minutes
 from agent.core.orders.policy_options import SizingOptions
 from agent.core.recommender.plimsoll.joint_hours import JointHours
 from agent.core.recommender.plimsoll.policy import PlimsollPolicy

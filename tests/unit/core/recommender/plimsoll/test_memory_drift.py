@@ -5,7 +5,7 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from agent.core.history.hour_peaks import MinutePeaks
+from agent.core.history.workloads.hour_peaks import MinutePeaks
 from agent.core.recommender.plimsoll.memory_drift import START_MINUTES, MemoryDrift, margin_of
 from tests.policy_rows import Figures, all_rows, make_minutes
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from agent.core.history.minutes import OutOfMemory
+from agent.core.history.minute.minutes import OutOfMemory
 from agent.core.orders.policy_options import SizingOptions
 from agent.core.recommender.plimsoll.policy import PlimsollPolicy
 from agent.core.recommender.policy import LimitRule, Policy, Proposals, Steps
@@ -462,7 +462,7 @@ def test_rows_know_nothing_of_each_other_when_grown_forgotten_and_asked_in_any_o
 
 @pytest.mark.parametrize("after_minutes", [0, 7 * HOUR + 23, 23 * HOUR + 59])
 def test_rebuilt_from_what_the_history_keeps_it_answers_the_same_bit_for_bit(after_minutes: int) -> None:
-    from agent.core.history.table import RING_MINUTES
+    from agent.core.history.minute.table import RING_MINUTES
 
     stride = 7
     time = np.arange(0, 11 * DAY + after_minutes, stride)[:, np.newaxis]

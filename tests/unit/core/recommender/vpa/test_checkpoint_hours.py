@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.imported import ImportedHour
-from agent.core.history.rollup import CPU_BUCKETS
+from agent.core.history.reports.rollup import CPU_BUCKETS
+from agent.core.history.workloads.imported import ImportedHour
 from agent.core.recommender.vpa.checkpoint import Checkpoint, CheckpointError, StateCheckpoint
 from agent.core.recommender.vpa.checkpoint_hours import hours_of_checkpoint
 

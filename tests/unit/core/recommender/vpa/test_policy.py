@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.history.minutes import OutOfMemory
+from agent.core.history.minute.minutes import OutOfMemory
 from agent.core.orders.policy_options import DAY_SECONDS, ControlledValues, VpaOptions
 from agent.core.recommender.policy import LimitRule, Policy, Present, Proposals, Steps
 from agent.core.recommender.vpa.policy import VpaPolicy

@@ -1,0 +1,377 @@
+"""Joins what was recommended for containers with the pods of a node: what the planner starts from. Core, pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from agent.core.cluster.node import Node, NodeState
+from agent.core.cluster.pod import Container, ContainerKind, Pod
+from agent.core.cluster.resource import LARGEST, Resource
+from agent.core.cluster.workload import RUN_KINDS, Workload, workload_of
+from agent.core.orders.order import Mode, Orders
+from agent.core.orders.plan_options import ActOptions, PlanOptions
+from agent.core.orders.policy_options import BoundsOptions, PolicyName
+from agent.core.orders.resolution import orders_of, windows_unread
+from agent.core.orders.windows import NO_WAITS, Waits, Windows, waits_of
+from agent.core.plan.needs.demand import ContainerDemand, Demand, PodDemand, Reserved, Urgent
+from agent.core.plan.needs.directives import NOTHING_TOLD, Directed
+from agent.core.plan.needs.given_boost import standing_boost
+from agent.core.plan.needs.reserved_reason import reserved_reason
+from agent.core.recommender.calm_falls import CalmFalls, calm_falls_of
+from agent.core.recommender.recommendation import (
+    OWN_BASE,
+    OWN_LIMIT,
+    OWN_PEAK,
+    Advice,
+    Bound,
+    Recommendation,
+    Withheld,
+)
+
+Key = tuple[str, str]
+"""Uid of the pod, or its configuration's hash if it is static, and name of the container."""
+
+FLOAT_NOISE: Final = 1e-9
+"""0.25 cores x 1000 is 250 millicores, not 251; as in ``bounds``."""
+_NOTHING_URGENT: Final[Mapping[Key, Urgent]] = {}
+_CALM: Final = Urgent()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemandSettings:
+    """The parts of the settings that demands are made by."""
+
+    act: ActOptions
+    plan: PlanOptions
+    bounds: BoundsOptions
+    policy: PolicyName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What the sampler saw last, beside the recommendations; a container that is missing is not known."""
+
+    memory_current_bytes: Mapping[Key, int] = field(default_factory=dict)
+    """Page cache included: what a memory limit must stay above."""
+    working_set_bytes: Mapping[Key, int] = field(default_factory=dict)
+    """What a memory request must not fall below, times ``bounds.memoryInUseRatio``."""
+    cpu_pressure: frozenset[Key] = frozenset()
+    """Containers whose cpu.pressure was read in the last seconds."""
+
+
+NOTHING_MEASURED: Final = Measured()
+
+
+def demands(
+    state: NodeState,
+    recommendations: Iterable[Recommendation],
+    *,
+    settings: DemandSettings,
+    pinned: frozenset[str],
+    barred: Callable[[Workload], bool],
+    now_unix_seconds: float,
+    urgent: Mapping[Key, Urgent] = _NOTHING_URGENT,
+    measured: Measured = NOTHING_MEASURED,
+    directed: Directed = NOTHING_TOLD,
+    limit_held: Callable[[Workload, str], bool] = lambda workload, container: False,
+    as_enforced: bool = False,
+    read_windows: Callable[[str], Windows] = windows_unread,
+) -> tuple[PodDemand, ...]:
+    """Return what every pod of the node needs, in the order of the state; each pod by itself, whatever ails the others.
+
+    Of two recommendations for one container (it was restarted) that of its present run counts, else the one with the
+    newest reading. What is urgent is the least demand. ``barred`` says whether a workload may not be shrunk for now,
+    ``limit_held`` whether a container's memory limit may not rise again yet. With ``as_enforced`` mode recommend is
+    treated as enforce, to see what would be done.
+    """
+    index, calm_falls = _index(recommendations, state.pods), calm_falls_of(settings.act)
+    waits: dict[str, Waits] = {}
+    pod_demands: list[PodDemand] = []
+    for pod in state.pods:
+        workload = workload_of(pod)
+        orders = orders_of(
+            pod,
+            state.namespaces.get(pod.namespace),
+            act=settings.act,
+            recommend_policy=settings.policy,
+            plan=settings.plan,
+            replicas=directed.replicas(workload),
+            rule=directed.rule(workload),
+            autoscaler=directed.autoscaler(workload),
+            read_windows=read_windows,
+        )
+        if orders.windows is not None and orders.windows not in waits:
+            lasting_seconds = settings.act.deferred_patience_seconds
+            waits[orders.windows] = waits_of(read_windows(orders.windows), now_unix_seconds, lasting_seconds)
+        if as_enforced and orders.mode is Mode.RECOMMEND:
+            orders = replace(orders, mode=Mode.ENFORCE)
+        if as_enforced:
+            orders = replace(orders, enforce_share=None)
+        reserved = reserved_reason(
+            pod,
+            orders,
+            workload,
+            now_unix_seconds=now_unix_seconds,
+            plan=settings.plan,
+            act=settings.act,
+            is_pinned=pod.uid in pinned,
+            is_namespace_known=pod.namespace not in state.unknown_namespaces,
+            by_cluster=directed.reserved(workload, orders.share_in_force),
+        )
+        frozen = directed.frozen_axes(workload)
+        shared_limit_bytes = _most_limit_bytes(state, orders, settings.bounds, "")
+        containers = tuple(
+            _container_demand(
+                pod,
+                container,
+                index,
+                urgent,
+                measured,
+                settings.bounds,
+                settings.plan,
+                state.node,
+                most_limit_bytes=_stated_limit(container)
+                if limit_held(workload, container.name)
+                else _most_limit_bytes(state, orders, settings.bounds, container.name)
+                if orders.container_policies.policies
+                else shared_limit_bytes,
+                calm_falls=calm_falls,
+            )
+            for container in (*(container for container in pod.init_containers if _runs_on(container)), *pod.containers)
+        )
+        if reserved is None and all(container.cpu is None and container.memory is None for container in containers):
+            reserved = Reserved.NO_DATA
+        pod_demands.append(
+            PodDemand(
+                pod=pod,
+                workload=workload,
+                orders=orders,
+                reserved=reserved,
+                containers=containers,
+                is_cpu_frozen=frozen.cpu_for is not None,
+                is_memory_frozen=frozen.memory_for is not None,
+                cpu_frozen_containers=frozen.cpu_containers,
+                memory_frozen_containers=frozen.memory_containers,
+                boost=standing_boost(pod),
+                is_shrink_barred=barred(workload) or directed.is_shrink_barred(workload) or workload.kind in RUN_KINDS,
+                waits=NO_WAITS if orders.windows is None else waits[orders.windows],
+            )
+        )
+    return tuple(pod_demands)
+
+
+def _runs_on(container: Container) -> bool:
+    return container.kind is ContainerKind.SIDECAR
+
+
+def _index(recommendations: Iterable[Recommendation], pods: Iterable[Pod]) -> dict[Key, Recommendation]:
+    """Find recommendations by uid and container, of the run that goes on where there are two."""
+    running = {
+        (pod.cgroup_uid, status.name): status.container_id
+        for pod in pods
+        for status in pod.statuses
+        if status.container_id is not None
+    }
+    newest: dict[Key, Recommendation] = {}
+
+    def rank(recommendation: Recommendation) -> tuple[bool, float]:
+        identity = recommendation.identity
+        is_present = running.get((identity.pod_uid or "", identity.container or "")) == identity.container_id
+        age_seconds = recommendation.basis.sample_age_seconds
+        return is_present, -(age_seconds if age_seconds is not None else math.inf)
+
+    for recommendation in recommendations:
+        if recommendation.identity.pod_uid is None or recommendation.identity.container is None:
+            continue
+        key = (recommendation.identity.pod_uid, recommendation.identity.container)
+        if key not in newest or rank(recommendation) >= rank(newest[key]):
+            newest[key] = recommendation
+    return newest
+
+
+def _container_demand(
+    pod: Pod,
+    container: Container,
+    index: Mapping[Key, Recommendation],
+    urgent: Mapping[Key, Urgent],
+    measured: Measured,
+    bounds: BoundsOptions,
+    plan: PlanOptions,
+    node: Node | None,
+    *,
+    most_limit_bytes: int | None,
+    calm_falls: CalmFalls,
+) -> ContainerDemand:
+    key = (pod.cgroup_uid, container.name)
+    recommendation = index.get(key)
+    pressing = urgent.get(key, _CALM)
+    stated = container.resources
+    cpu = recommendation.cpu_millicores if recommendation is not None else None
+    memory = recommendation.memory_bytes if recommendation is not None else None
+    cpu_demand = _demand(cpu, stated.cpu_request_millicores, pressing.cpu_millicores, is_past=pressing.is_past)
+    if cpu is not None and cpu_demand is not None and cpu.has_credit:
+        cpu_demand = replace(cpu_demand, calm_falls=calm_falls)
+    memory_demand = _demand(memory, stated.memory_request_bytes, pressing.memory_bytes, is_past=pressing.is_past)
+    if cpu is not None and cpu_demand is not None:
+        cpu_demand = _with_own(cpu, cpu_demand, Resource.CPU, pressing.cpu_millicores, node)
+    if memory is not None and memory_demand is not None:
+        memory_demand = _with_own(memory, memory_demand, Resource.MEMORY, pressing.memory_bytes, node)
+    if memory_demand is not None:
+        memory_demand = replace(
+            memory_demand,
+            limit=_known_long_enough(memory_demand.limit, stated.memory_limit_bytes, recommendation, plan),
+        )
+        held = math.ceil(measured.working_set_bytes.get(key, 0) * bounds.memory_in_use_ratio)
+        needed = 0 if container.runtime is None else container.runtime.request_floor_bytes(memory_demand.peak)
+        held = max(held, min(needed, stated.memory_request_bytes or 0))
+        least = max(held, needed)
+        base = max(memory_demand.base, least)
+        memory_demand = replace(
+            memory_demand,
+            base=base,
+            peak=max(base, memory_demand.peak),
+            sustained=_at_least(least, memory_demand.sustained),
+            sustained_peak=_at_least(least, memory_demand.sustained_peak),
+            sustained_limit=None if pressing.memory_limit_bytes is None else memory_demand.limit or 0,
+            limit=_limit(memory_demand.limit, stated.memory_limit_bytes, pressing.memory_limit_bytes, most_limit_bytes),
+            short=pressing.memory_short if memory_demand.is_urgent else None,
+            in_use=measured.memory_current_bytes.get(key),
+            is_limit_read=memory is not None and Bound.READ_AT_START in memory.bounds,
+            held=held or None,
+            is_limit_young=recommendation is not None
+            and recommendation.basis.memory_measured_seconds < plan.memory_limit_history_seconds,
+        )
+        if memory_demand.foreseen_limit is not None:
+            advised = _known_long_enough(memory_demand.foreseen_limit, stated.memory_limit_bytes, recommendation, plan)
+            wish = _limit(advised, stated.memory_limit_bytes, pressing.memory_limit_bytes, most_limit_bytes)
+            memory_demand = replace(memory_demand, foreseen_limit=wish)
+    return ContainerDemand(
+        name=container.name,
+        kind=container.kind,
+        cpu=cpu_demand,
+        memory=memory_demand,
+        cpu_withheld=_withheld(cpu, cpu_demand),
+        memory_withheld=_withheld(memory, memory_demand),
+    )
+
+
+def _demand(advice: Advice | None, request: int | None, urgent: int | None, *, is_past: bool) -> Demand | None:
+    """Return the demand of one resource; None = there is no prediction, and nothing is urgent.
+
+    With ``is_past`` the urgent demand was seen a while ago: it is a peak, and no demand by itself.
+    """
+    if advice is not None and advice.request is not None:
+        base = _whole(advice.base if advice.base is not None else advice.proposed, advice.request)
+        peak = _whole(advice.peak if advice.peak is not None else advice.proposed, advice.request)
+        limit, is_upward_only = advice.limit, advice.is_upward_only
+    elif urgent is not None and not (advice is not None and advice.withheld is Withheld.NOT_CONTROLLED):
+        # Not predicted yet, but seen: it may grow to that, and nothing else.
+        base = peak = request or 0
+        limit, is_upward_only = None, True
+    else:
+        return None
+    if urgent is None:
+        return Demand(base=base, peak=max(base, peak), limit=limit, is_upward_only=is_upward_only)
+    pressing = base if is_past else max(base, urgent)
+    lasting = max(base, peak)
+    is_all_sustained = urgent <= base or (is_past and urgent <= lasting)
+    return Demand(
+        base=pressing,
+        peak=max(lasting, urgent),
+        limit=limit,
+        is_upward_only=is_upward_only,
+        is_urgent=not is_past,
+        sustained=None if is_all_sustained else base,
+        sustained_peak=None if is_all_sustained else lasting,
+    )
+
+
+def _with_own(advice: Advice, demand: Demand, resource: Resource, urgent: int | None, node: Node | None) -> Demand:
+    """Return a demand by what this node saw; what others saw is foreseen, no more than the node has."""
+    own_base = advice.extra.get(f"{resource}_{OWN_BASE}")
+    if own_base is None:
+        return demand
+    own_peak, own_limit = advice.extra[f"{resource}_{OWN_PEAK}"], advice.extra[f"{resource}_{OWN_LIMIT}"]
+    base = _whole(own_base, 0)
+    peak = max(base, _whole(own_peak, base))
+    allocatable = None
+    if node is not None:
+        is_cpu = resource is Resource.CPU
+        allocatable = node.allocatable_cpu_millicores if is_cpu else node.allocatable_memory_bytes
+    foreseen_base = demand.base if demand.sustained is None else demand.sustained
+    foreseen_peak = demand.peak if demand.sustained_peak is None else demand.sustained_peak
+    if allocatable is not None:
+        foreseen_base, foreseen_peak = min(foreseen_base, allocatable), min(foreseen_peak, allocatable)
+    if demand.is_upward_only:  # once raised it could not fall again, and would count as its own need
+        foreseen_base = foreseen_peak = base
+    pressing = base if urgent is None or not demand.is_urgent else max(base, urgent)
+    return replace(
+        demand,
+        base=pressing,
+        peak=max(peak, urgent or 0),
+        limit=int(own_limit) or None,
+        sustained=None if urgent is None else base,
+        sustained_peak=None if urgent is None else peak,
+        foreseen_base=foreseen_base,
+        foreseen_peak=max(foreseen_base, foreseen_peak),
+        foreseen_limit=demand.limit,
+    )
+
+
+def _at_least(least: int, amount: int | None) -> int | None:
+    return None if amount is None else max(least, amount)
+
+
+def _known_long_enough(
+    advised: int | None, stated: int | None, recommendation: Recommendation | None, plan: PlanOptions
+) -> int | None:
+    """Return the limit that is advised, but none that falls on the word of a container that was not known for long."""
+    if advised is None or stated is None or advised >= stated or recommendation is None:
+        return advised
+    is_known = recommendation.basis.memory_measured_seconds >= plan.memory_limit_history_seconds
+    return advised if is_known else None
+
+
+def _limit(advised: int | None, stated: int | None, urgent: int | None, most: int | None) -> int | None:
+    """Return what a memory limit should become; an urgent one is only ever raised, and a first one is never set.
+
+    It is raised no further than ``most``; one that is higher already stays.
+    """
+    if stated is None:
+        return advised
+    wished = advised if urgent is None else max(advised or 0, stated, urgent)
+    if wished is None or most is None:
+        return wished
+    return min(wished, max(most, stated))
+
+
+def _most_limit_bytes(state: NodeState, orders: Orders, bounds: BoundsOptions, container: str) -> int | None:
+    """Return the most that a memory limit may be raised to: what was ordered for it, else what the node has.
+
+    A limit costs no room, so nothing else would stop one that follows a leak; past the node's memory it is none.
+    """
+    most = orders.bounds_of(container, Resource.MEMORY)[1]
+    ordered = most if most is not None else bounds.max_memory_bytes
+    allocatable = state.node.allocatable_memory_bytes if state.node is not None else None
+    known = [amount for amount in (ordered, allocatable) if amount is not None]
+    return min(known, default=None)
+
+
+def _stated_limit(container: Container) -> int | None:
+    return container.resources.memory_limit_bytes
+
+
+def _whole(amount: float | None, otherwise: int) -> int:
+    """Round up; what is not known, or no number, is what was recommended in the end."""
+    if amount is None or not math.isfinite(amount):
+        return otherwise
+    return math.ceil(min(max(amount, 0.0), LARGEST) - FLOAT_NOISE)
+
+
+def _withheld(advice: Advice | None, demand: Demand | None) -> Withheld | None:
+    if demand is not None:
+        return None
+    return advice.withheld if advice is not None and advice.withheld is not None else Withheld.NO_DATA

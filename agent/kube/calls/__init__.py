@@ -1,0 +1,5 @@
+"""Single calls: a resize, an eviction, a taint, an Event, what can be scaled.
+
+May import client and objects; not watch.
+Never waits, never keeps on trying: whoever calls decides what an answer means.
+"""

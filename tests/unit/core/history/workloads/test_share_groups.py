@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from agent.core.history.reports.rollup import OutOfMemoryKill, RollupRow, ShareRow
+from agent.core.history.workloads.fare import Fare
+from agent.core.history.workloads.share_groups import ShareGroups, ShareSample, share_sample
+from agent.core.orders.guard_options import GuardOptions
+from tests.directives import WEB
+
+OPTIONS = GuardOptions()
+"""Of 900 s, so 225 s of each group at least."""
+NOON = 1_800_000_000.0
+
+
+def sample(pod: str, is_enforced: bool, at: float = NOON, share: str = "10 %", **fields: Any) -> ShareSample:
+    known: dict[str, Any] = {
+        "seconds": 300.0,
+        "cpu_seconds": 300.0,
+        "waiting_seconds": 0.0,
+        "throttled_seconds": 0.0,
+    }
+    return ShareSample(at, share, is_enforced, pod, Fare(**known | fields))
+
+
+def groups(*samples: ShareSample) -> ShareGroups:
+    made = ShareGroups()
+    for one in samples:
+        made.take(one, window_seconds=OPTIONS.share_window_seconds)
+    return made
+
+
+def test_a_row_of_a_workload_under_a_share_is_a_sample() -> None:
+    row = RollupRow(
+        workload=WEB,
+        container="app",
+        pod="web-1",
+        pod_uid="u1",
+        pod_age_seconds=None,
+        covered_seconds=300.0,
+        cpu=None,
+        cpu_adjusted=None,
+        memory=None,
+        throttled_seconds=3.0,
+        oom_kills=(OutOfMemoryKill(age_seconds=1.0, memory_bytes=None),),
+        share=ShareRow(share="10 %", is_enforced=True, restarts=2, unready_seconds=30.0),
+    )
+    assert share_sample(replace(row, share=None), NOON) is None
+    found = share_sample(row, NOON)
+    assert found == ShareSample(
+        NOON,
+        "10 %",
+        True,
+        "u1",
+        Fare(seconds=300.0, restarts=2, kills=1, unready_seconds=30.0, cpu_seconds=0.0, throttled_seconds=3.0),
+    )
+
+
+def test_both_groups_stand_side_by_side() -> None:
+    made = groups(sample("a", True, restarts=1), sample("b", False), sample("c", False), sample("b", False, NOON + 300))
+    assert (made.share, made.last_unix_seconds) == ("10 %", NOON + 300)
+    enforced, others = made.fares()
+    assert (enforced.is_enforced, enforced.pods, enforced.fare.restarts) == (True, 1, 1)
+    assert (others.is_enforced, others.pods, others.fare.seconds) == (False, 2, 900.0)
+    assert (ShareGroups().share, ShareGroups().last_unix_seconds, ShareGroups().fares()) == (None, 0.0, ())
+
+
+def test_a_slower_enforced_group_is_taken_back_and_slowness_of_all_is_not() -> None:
+    slow: dict[str, Any] = {"waiting_seconds": 90.0}
+    made = groups(sample("a", True, **slow), sample("b", False))
+    assert made.why_taken_back(OPTIONS) == "waiting for CPU 30% of the time, 0% in the other pods"
+    assert made.why_taken_back(GuardOptions(active=False)) is None
+    assert groups(sample("a", True, **slow), sample("b", False, **slow)).why_taken_back(OPTIONS) is None
+    assert groups(sample("a", True), sample("b", False, **slow)).why_taken_back(OPTIONS) is None
+
+
+def test_without_the_other_group_nothing_is_told() -> None:
+    assert groups(sample("a", True, restarts=9)).why_taken_back(OPTIONS) is None
+    assert groups().why_taken_back(OPTIONS) is None
+
+
+def test_old_rows_and_those_of_another_share_are_forgotten() -> None:
+    made = groups(sample("a", True, restarts=9), sample("b", False))
+    made.take(sample("b", False, NOON + 899), window_seconds=900.0)
+    assert made.why_taken_back(OPTIONS) is not None
+    made.take(sample("a", True, NOON + 900), window_seconds=900.0)
+    assert made.why_taken_back(OPTIONS) is None, "what was at noon is too old"
+    made.take(sample("a", True, NOON + 901, share="20 %"), window_seconds=900.0)
+    assert (made.share, len(made.fares())) == ("20 %", 1)
+
+
+def test_rows_that_waited_somewhere_do_not_turn_back_the_clock() -> None:
+    made = groups(sample("a", True, NOON))
+    made.take(sample("b", False, NOON - 300), window_seconds=900.0)
+    assert (len(made.fares()), made.last_unix_seconds) == (2, NOON)
+    made.take(sample("c", False, NOON - 900), window_seconds=900.0)
+    made.take(sample("d", False, NOON - 1, share="5 %"), window_seconds=900.0)
+    assert made.fares()[1].pods == 1

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agent.core.cluster.resource import Resource
+from agent.core.cluster.vpa import ContainerAmounts, Direction, UpdateMode, VpaBoost, VpaCondition, VpaStatus
+from agent.core.cluster.workload import Workload
+from agent.kube.objects.cluster_json import vertical_autoscaler_from_json
+from agent.kube.objects.json_reader import ConvertError
+from agent.kube.objects.vpa_json import managed_to_json, recommenders_of, status_to_json, vpa_from_json
+from tests.vpas import vpa, vpa_json
+
+WEB = Workload(namespace="shop", kind="Deployment", name="web")
+
+
+def test_a_whole_object_is_read() -> None:
+    spec = {
+        "updatePolicy": {
+            "updateMode": "InPlaceOrRecreate",
+            "minReplicas": 2,
+            "evictionRequirements": [
+                {"resources": ["cpu", "memory"], "changeRequirement": "TargetLowerThanRequests"},
+            ],
+        },
+        "resourcePolicy": {
+            "containerPolicies": [
+                {"containerName": "app", "maxAllowed": {"cpu": "2"}, "memoryAggregationIntervalCount": 4},
+                {"startupBoost": {"cpu": {"type": "Quantity", "quantity": "250m"}}},
+            ]
+        },
+        "startupBoost": {"cpu": {"type": "Factor", "factor": 2, "durationSeconds": 30}, "memory": {}},
+        "later": 1,
+    }
+    found = vpa_from_json(vpa_json(spec))
+    assert (found.target, str(found)) == (WEB, "VPA shop/web")
+    assert (found.generation, found.created_unix_seconds, found.is_managed) == (3, 1_769_860_800.0, False)
+    assert (found.update_mode, found.min_replicas) == (UpdateMode.IN_PLACE_OR_RECREATE, 2)
+    assert found.eviction_requirements[0].resources == (Resource.CPU, Resource.MEMORY)
+    assert found.eviction_requirements[0].direction is Direction.LOWER
+    assert found.container_policies == '[{"containerName":"app","maxAllowed":{"cpu":"2000m"}},{"containerName":"*"}]'
+    assert found.boost == VpaBoost(factor=2, after_ready_seconds=30)
+    assert found.container_boosts == {"*": VpaBoost(added_millicores=250)}
+    assert found.unsupported == (
+        "later",
+        "startupBoost.memory",
+        "resourcePolicy.containerPolicies.memoryAggregationIntervalCount",
+    )
+    assert found.fault is None
+
+
+@pytest.mark.parametrize(
+    ("spec", "words"),
+    [
+        ({"updatePolicy": {"updateMode": "Maybe"}}, "spec.updatePolicy.updateMode: 'Maybe' is not allowed"),
+        ({"updatePolicy": {"minReplicas": "two"}}, "minReplicas: 'two' is not allowed"),
+        ({"updatePolicy": {"evictionRequirements": [{"resources": ["gpu"]}]}}, "changeRequirement: missing"),
+        (
+            {
+                "updatePolicy": {
+                    "evictionRequirements": [
+                        {"resources": ["gpu"], "changeRequirement": "TargetHigherThanRequests"},
+                    ]
+                }
+            },
+            "resources: 'gpu' is not allowed",
+        ),
+        (
+            {"resourcePolicy": {"containerPolicies": [{"mode": "Sometimes"}]}},
+            "spec.resourcePolicy.containerPolicies[0].mode: 'Sometimes' is not allowed",
+        ),
+    ],
+)
+def test_what_an_object_orders_and_nobody_understands_is_its_fault(spec: dict[str, Any], words: str) -> None:
+    found = vpa_from_json(vpa_json(spec))
+    assert words in (found.fault or "")
+    assert (found.target, found.update_mode) == (WEB, None)
+
+
+def test_without_a_target_nothing_is_known() -> None:
+    with pytest.raises(ConvertError, match="targetRef"):
+        vpa_from_json(vpa_json({"targetRef": None}))
+
+
+def test_an_object_is_ours_by_its_recommender_where_that_is_asked_for() -> None:
+    assert recommenders_of(vpa_json()) == ("plimsoll",)
+    assert vertical_autoscaler_from_json(vpa_json()).own is None
+    own = vertical_autoscaler_from_json(vpa_json(), takes_own=True).own
+    assert own == vpa()
+    other = vertical_autoscaler_from_json(vpa_json({"recommenders": []}), takes_own=True)
+    assert (other.own, other.acts) == (None, True)
+
+
+STATUS = VpaStatus(
+    containers=(
+        ContainerAmounts(
+            container="app",
+            target={Resource.CPU: 300, Resource.MEMORY: 1 << 30},
+            lower_bound={Resource.CPU: 100},
+            upper_bound={Resource.CPU: 900},
+            uncapped_target={Resource.CPU: 250},
+        ),
+    ),
+    conditions=(
+        VpaCondition(
+            type="RecommendationProvided", status="True", reason="R", message="m", last_transition_unix_seconds=60.0
+        ),
+    ),
+    observed_generation=3,
+)
+
+
+def test_a_status_is_a_merge_patch_of_this_version_of_the_object_and_read_back() -> None:
+    patch: Any = status_to_json(vpa(), STATUS)
+    assert patch["metadata"] == {"resourceVersion": "77"}
+    (container,) = patch["status"]["recommendation"]["containerRecommendations"]
+    assert container["target"] == {"cpu": "300m", "memory": "1073741824"}
+    assert patch["status"]["conditions"][0]["lastTransitionTime"] == "1970-01-01T00:01:00Z"
+    assert vpa_from_json({**vpa_json(), "status": patch["status"]}).status == STATUS
+    assert "recommendation" not in status_to_json(vpa(), VpaStatus())["status"]  # type: ignore[operator]
+
+
+def test_a_status_that_is_not_understood_is_written_anew() -> None:
+    assert vpa_from_json({**vpa_json(), "status": {"conditions": 5}}).status == VpaStatus()
+    odd = {"recommendation": {"containerRecommendations": [{"containerName": "app", "target": {"cpu": "x"}}]}}
+    assert vpa_from_json({**vpa_json(), "status": odd}).status == VpaStatus()
+
+
+def test_an_object_of_our_own_is_read_as_such() -> None:
+    made: Any = managed_to_json(WEB, "plimsoll-deployment-web", "apps/v1")
+    found = vpa_from_json(made)
+    assert (found.is_managed, found.target, found.update_mode) == (True, WEB, UpdateMode.IN_PLACE)
+    assert recommenders_of(made) == ("plimsoll",)
