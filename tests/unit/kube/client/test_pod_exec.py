@@ -58,10 +58,14 @@ class Server:
                 return
             plain.settimeout(PATIENCE_SECONDS)
             # A client that has had enough breaks off.
-            with plain, contextlib.suppress(OSError), self._context.wrap_socket(plain, server_side=True) as connection:
+            ends = contextlib.suppress(OSError, EOFError)
+            with plain, ends, self._context.wrap_socket(plain, server_side=True) as connection:
                 head = b""
                 while not head.endswith(b"\r\n\r\n"):
-                    head += connection.recv(1)
+                    piece = connection.recv(1)
+                    if not piece:
+                        raise EOFError
+                    head += piece
                 self.heads.append(head.decode())
                 self._behave(connection, self.heads[-1])
 
