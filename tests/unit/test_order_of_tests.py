@@ -14,6 +14,6 @@ def test_every_group_with_a_figure_is_there() -> None:
 
 
 def test_a_shared_folder_is_one_group_and_any_other_file_is_its_own() -> None:
-    assert group_of("tests/chart/test_pages.py::test_a[x::y]") == "tests/chart/"
+    assert group_of("tests/image/test_image.py::test_a[x::y]") == "tests/image/"
     assert group_of("tests/kernel/test_kill.py::test_a[x::y]") == "tests/kernel/test_kill.py"
-    assert seconds_of("tests/chart/") > seconds_of("tests/cluster/test_demo.py") > seconds_of("tests/none.py") == 0
+    assert seconds_of("tests/image/") > seconds_of("tests/cluster/test_demo.py") > seconds_of("tests/none.py") == 0
