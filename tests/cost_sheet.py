@@ -9,9 +9,11 @@ from typing import Any, Final
 from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
 from agent.core.cluster.placement import Operator, Requirement, Selector
 from agent.core.cluster.workload import Workload
+from agent.core.cost.allocation import CostNode, CostPod, PodRequests, PodSizes
 from agent.core.cost.price_sheet import parse_sheet
 from agent.core.cost.prices import Prices, parse_rules
 from agent.core.orders.policy_options import PolicyName
+from agent.kube.cluster_json import node_facts_from_json, pod_place_from_json
 
 MONTH: Final = 730
 GIB: Final = 1 << 30
@@ -127,3 +129,42 @@ def selector(**labels: str) -> Selector:
     return Selector(
         requirements=tuple(Requirement(key=key, operator=Operator.IN, values=(value,)) for key, value in labels.items())
     )
+
+
+def sheet_nodes() -> list[CostNode]:
+    """Return the nodes as the rules take them."""
+    facts = [node_facts_from_json(document) for document in node_documents()]
+    return [
+        CostNode(name=one.name, capacity=one.capacity, allocatable=one.allocatable, placement=one.placement)
+        for one in facts
+    ]
+
+
+def sheet_pods() -> list[CostPod]:
+    """Return the pods as the rules take them."""
+    pods = []
+    for document in pod_documents():
+        place = pod_place_from_json(document)
+        assert place.placement is not None
+        assert place.containers is not None
+        now = PodRequests(cpu_millicores=place.cpu_request_millicores, memory_bytes=place.memory_request_bytes)
+        advice = _ADVICE.get(place.workload.name)
+        pods.append(
+            CostPod(
+                namespace=place.namespace,
+                name=place.name,
+                workload=place.workload,
+                node=place.node,
+                sizes=PodSizes(
+                    now=now,
+                    written=PodRequests(
+                        cpu_millicores=place.containers[0].cpu_request_millicores or 0, memory_bytes=now.memory_bytes
+                    ),
+                    recommended=None
+                    if advice is None
+                    else PodRequests(cpu_millicores=advice[0], memory_bytes=advice[1] * GIB // 2),
+                ),
+                placement=place.placement,
+            )
+        )
+    return pods
