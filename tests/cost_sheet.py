@@ -13,7 +13,7 @@ from agent.core.cost.allocation import CostNode, CostPod, PodRequests, PodSizes
 from agent.core.cost.price_sheet import parse_sheet
 from agent.core.cost.prices import Prices, parse_rules
 from agent.core.orders.policy_options import PolicyName
-from agent.kube.cluster_json import node_facts_from_json, pod_place_from_json
+from agent.kube.objects.cluster_json import node_facts_from_json, pod_place_from_json
 
 MONTH: Final = 730
 GIB: Final = 1 << 30
