@@ -53,7 +53,11 @@ _ADVICE: Final = {"web": (200, 3), "db": (1500, 6), "cart": (250, 4)}
 def node_documents() -> list[dict[str, Any]]:
     """Return the nodes as the API has them."""
     spot = {"karpenter.sh/capacity-type": "spot", "node.kubernetes.io/instance-type": "c5a.xlarge"}
-    shapes = (("n1", 4, 16, spot), ("n2", 2, 8, {}), ("n3", 8, 32, {}))
+    shapes: tuple[tuple[str, int, int, dict[str, str]], ...] = (
+        ("n1", 4, 16, spot),
+        ("n2", 2, 8, {}),
+        ("n3", 8, 32, {}),
+    )
     return [
         {
             "metadata": {"name": name, "uid": name, "labels": labels},

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 from decimal import Decimal
+from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -64,7 +65,7 @@ def test_the_sheet_is_what_was_worked_out_by_hand() -> None:
 def test_freed_possible_and_needed_are_never_netted() -> None:
     """More CPU and less memory than now, and the other way round: both figures stand."""
     prices = Prices(cpu_core_hour=Decimal("0.04"), memory_gib_hour=Decimal("0.005"))
-    sizes = {
+    sizes: dict[str, Any] = {
         "written": PodRequests(cpu_millicores=2000, memory_bytes=GIB),
         "recommended": PodRequests(cpu_millicores=1500, memory_bytes=GIB),
     }

@@ -198,8 +198,8 @@ def test_host_ports_and_pods_to_be_apart_from_keep_a_pod_away() -> None:
     assert told({"host_ports": (80,)}, {"host_ports": (80,)}) == (
         "pod shop/web-1 fits on no other node: 1 have its host port taken"
     )
-    web = {"labels": (("app", "web"),)}
-    apart = {"apart_from": (selector(app="web"),)}
+    web: dict[str, Any] = {"labels": (("app", "web"),)}
+    apart: dict[str, Any] = {"apart_from": (selector(app="web"),)}
     said = "pod shop/web-1 fits on no other node: 1 have a pod that it must be apart from"
     assert told({**apart}, web) == said
     assert told(web, {**apart}) == said
