@@ -67,6 +67,7 @@ KUBECTL_VERBS: Final[dict[str, About]] = {
     "workloads": About.CLUSTER,
     "policy": About.CLUSTER,
     "buffers": About.CLUSTER,
+    "cost": About.CLUSTER,
     "gitops": About.CLUSTER,
 }
 

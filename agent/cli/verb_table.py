@@ -62,6 +62,10 @@ VERBS: Final[dict[str, Verb]] = {
     "buffers": Verb(
         "agent.cli.verbs.cluster.buffers", "the cluster's CapacityBuffers: chunks wanted and provided, and what decided"
     ),
+    "cost": Verb(
+        "agent.cli.verbs.cluster.cost",
+        "what namespaces, workloads, nodes or labels cost a month, and which nodes could go",
+    ),
     "policy": Verb(
         "agent.cli.verbs.cluster.policy",
         "what applies to a workload - mode, policy, bounds, HPA, VPA - and where each comes from",

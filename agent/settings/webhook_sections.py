@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated
 
+from agent.core.cost.price_sheet import PriceSheet, parse_sheet
+from agent.core.cost.prices import Prices, parse_rules
 from agent.core.numbers.allowed_range import Between, Unset
 
 
@@ -98,3 +101,44 @@ class ClusterSettings:
     """Seconds without news after which the API server is asked for lists again."""
     reads_jobs: bool = False
     """Watch Jobs, whose run each is they say themselves; false = a Job's name and time tell. It takes the right."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostSettings:
+    """What nodes cost, for people to see; nobody outside is asked, and no decision goes by it."""
+
+    currency: str = "USD"
+    """Three capital letters, shown with every figure. Another one than USD takes prices of your own: the list prices
+    are in USD."""
+    month_hours: Annotated[float, Between(1, 10_000)] = 730.0
+    """Hours of a month; figures are told by month."""
+    cpu_core_hour: Annotated[float | None, Between(0.000001, 1_000_000), Unset("the list price, 0.031611")] = None
+    """What a core costs an hour on nodes without a price of their own, and how a node's price is split between CPU and
+    memory. Unset, all is marked as a list price (OpenCost's reference) and not your bill."""
+    memory_gib_hour: Annotated[float | None, Between(0.000001, 1_000_000), Unset("the list price, 0.004237")] = None
+    """The same of a GiB; both are set or neither."""
+    nodes: Annotated[str | None, Unset("no node has a price by its labels")] = None
+    """Hourly prices of nodes by their labels, the first that fits, as
+    karpenter.sh/capacity-type=spot,node.kubernetes.io/instance-type=c5a.xlarge:0.077;topology.kubernetes.io/zone=a:0.2"""
+    file: Annotated[Path | None, Unset("no file")] = None
+    """A CSV file of hourly prices in OpenCost's columns, for nodes that no rule of cost.nodes fits."""
+
+    def prices(self, sheet: str | None = None) -> Prices:
+        """Return what is set; ``sheet`` is the file's text.
+
+        Raises:
+            PriceError, SheetError: It is not understood; one line.
+        """
+        return Prices(
+            currency=self.currency,
+            month_hours=_as_written(self.month_hours),
+            cpu_core_hour=None if self.cpu_core_hour is None else _as_written(self.cpu_core_hour),
+            memory_gib_hour=None if self.memory_gib_hour is None else _as_written(self.memory_gib_hour),
+            rules=() if self.nodes is None else parse_rules(self.nodes),
+            sheet=PriceSheet() if sheet is None else parse_sheet(sheet, f"cost.file {self.file}"),
+        )
+
+
+def _as_written(number: float) -> Decimal:
+    """Return a number as it was written: a float's shortest text is that."""
+    return Decimal(repr(number))

@@ -45,6 +45,7 @@ from agent.webhook.buffers.placeholders import Placeholders
 from agent.webhook.buffers.schedules import Schedules
 from agent.webhook.buffers.seams import WritePermission
 from agent.webhook.certificates.certificates import Certificates
+from agent.webhook.cluster.disruption_budgets import read_budgets
 from agent.webhook.cluster.facts import ClusterFacts, OptionalReads
 from agent.webhook.collector_pause import Settling
 from agent.webhook.eviction.arbiter import Arbiter
@@ -56,13 +57,14 @@ from agent.webhook.http.tls_server import HttpsServer
 from agent.webhook.http.tokens import SigningKeys
 from agent.webhook.openapi import document
 from agent.webhook.queries.buffers import BufferQuestions
+from agent.webhook.queries.cost import CostParts, CostQuestions
 from agent.webhook.queries.effective_policy import Defaults
 from agent.webhook.queries.forget import ForgetParts, Forgetter
 from agent.webhook.queries.imports import Doors, Importer, ImportParts
 from agent.webhook.queries.workloads import QueryParts, Questions
 from agent.webhook.reports.directives import Director
 from agent.webhook.reports.posts import PostParts, Posts
-from agent.webhook.settings import WebhookSettings
+from agent.webhook.settings import WebhookSettings, read_prices
 from agent.webhook.store.engine import database_now
 from agent.webhook.store.evictions import EvictionStore
 from agent.webhook.store.report_payload import encode_report
@@ -105,9 +107,11 @@ class Webhook:
         """Put everything together, each part after those that it is handed; nothing is asked or answered yet.
 
         Raises:
-            CredentialsError, StoreError, CertificateSetupError, ListeningError: It cannot work so; one line.
+            CredentialsError, StoreError, CertificateSetupError, ListeningError, PriceError: It cannot work so; one
+                line.
         """
         self.settings: Final = settings
+        self._prices = read_prices(settings.cost)
         self._stopping = threading.Event()
         self._fatal: StoreError | None = None
         self._began_seconds = time.monotonic()
@@ -281,6 +285,13 @@ class Webhook:
             settings.access,
             self.metrics,
         )
+        defaults = Defaults(
+            act=settings.act,
+            bounds=settings.bounds,
+            policy=sizing.policy,
+            config_map=f"{settings.cluster.namespace}/{settings.cluster.config_map}",
+            profile=settings.of_profile(),
+        )
         questions = Questions(
             QueryParts(
                 access=access,
@@ -292,13 +303,7 @@ class Webhook:
                 shares=self.shares.fares,
                 share_window_seconds=settings.guard.share_window_seconds,
             ),
-            Defaults(
-                act=settings.act,
-                bounds=settings.bounds,
-                policy=sizing.policy,
-                config_map=f"{settings.cluster.namespace}/{settings.cluster.config_map}",
-                profile=settings.of_profile(),
-            ),
+            defaults,
             self.metrics,
         )
         forgetter = Forgetter(
@@ -331,6 +336,17 @@ class Webhook:
             namespace=settings.cluster.namespace,
             leader=lambda: self.lease.holder,
         )
+        costs = CostQuestions(
+            CostParts(
+                access=access,
+                histories=self.index,
+                facts=self.facts,
+                budgets=lambda: read_budgets(self._api),
+                prices=self._prices,
+            ),
+            defaults,
+            self.metrics,
+        )
         app = WebhookApp(
             Services(
                 review=reviewer.review,
@@ -348,6 +364,7 @@ class Webhook:
                 nodes=questions.nodes,
                 buffers=buffer_questions.buffers,
                 buffer=buffer_questions.buffer,
+                cost=costs.cost,
                 rejected=lambda kind: self.metrics.count_call(kind, CallResult.OVERLOAD),
                 page=self.metrics.page,
                 scrape_rejected=self.metrics.count_rejected_scrape,

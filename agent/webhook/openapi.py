@@ -11,6 +11,8 @@ from agent.core.orders.policy_options import PolicyName
 from agent.version import installed_version
 from agent.webhook.http.reader_request import MOST_PAGE
 from agent.webhook.queries.buffer_bodies import BuffersBody
+from agent.webhook.queries.cost import LONGEST_LABEL, CostBy
+from agent.webhook.queries.cost_bodies import CostBody
 from agent.webhook.queries.forget import MOST_SINCE_SECONDS
 from agent.webhook.queries.import_bodies import HistoryAnswer, HistoryBody
 from agent.webhook.queries.workload_bodies import ForgottenBody, NodesBody, WorkloadBody, WorkloadsBody
@@ -42,6 +44,7 @@ _TYPES: Final = (
     NodesBody,
     ForgottenBody,
     BuffersBody,
+    CostBody,
     HistoryBody,
     HistoryAnswer,
 )
@@ -231,6 +234,22 @@ def _gets(schemas: Mapping[str, _Json]) -> _Json:
                 _parameter("path", "name", {"type": "string", "pattern": "^[a-z0-9][-.a-z0-9]{0,252}$"}),
             ),
         ),
+        "/v1/cost": _get(
+            schemas,
+            "cost",
+            "CostBody",
+            "What nodes and pods cost a month, what sizing is worth, which nodes could go.",
+            refusals,
+            (
+                _parameter("query", "by", {"type": "string", "enum": [str(one) for one in CostBy]}),
+                _parameter("query", "label", {"type": "string", "minLength": 1, "maxLength": LONGEST_LABEL}),
+                _parameter("query", "namespace", name),
+                _parameter("query", "limit", limit),
+                _parameter("query", "after", {"type": "string"}),
+                _parameter("header", "If-None-Match", {"type": "string", "pattern": '^(W/)?"[!#-~]*"$'}),
+            ),
+            is_tagged=True,
+        ),
         "/v1/nodes": _get(schemas, "nodes", "NodesBody", "Who reports, since when, how far.", refusals, ()),
     }
 
@@ -316,14 +335,19 @@ def _get(
     summary: str,
     refusals: Sequence[int],
     parameters: Sequence[_Json],
+    *,
+    is_tagged: bool = False,
 ) -> _Json:
+    responses = _responses(schemas, answer, summary, refusals)
+    if is_tagged:
+        responses["304"] = {"description": "As it was when the ETag of If-None-Match was given; no body."}
     return {
         "get": {
             "operationId": operation,
             "summary": summary,
             "security": [{"token": []}],
             "parameters": list(parameters),
-            "responses": _responses(schemas, answer, summary, refusals),
+            "responses": responses,
         }
     }
 

@@ -13,21 +13,31 @@ from agent.calendar import ReadWindows
 from agent.core.admission.options import AdmissionOptions, AdmissionSettings
 from agent.core.autoscalers.options import Publish, VpaObjectOptions
 from agent.core.buffers.placeholder_options import PlaceholderOptions
+from agent.core.cost.price_sheet import MOST_SHEET_BYTES, SheetError
+from agent.core.cost.prices import LIST_CURRENCY, PriceError, Prices
 from agent.core.eviction.options import ArbiterOptions
 from agent.core.orders.guard_options import GuardOptions
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, CraneOptions, CruiseOptions, SizingOptions, VpaOptions
 from agent.core.orders.profile import Profile, ProfileSetting, profile_settings
 from agent.core.orders.run_options import RunOptions, WorkloadOptions
+from agent.named_file import read_named
 from agent.settings.sections import LoggingSettings, RecommendSettings, camel
 from agent.settings.sources import load_into
-from agent.settings.webhook_sections import AccessSettings, ClusterSettings, DatabaseSettings, ListeningSettings
+from agent.settings.webhook_sections import (
+    AccessSettings,
+    ClusterSettings,
+    CostSettings,
+    DatabaseSettings,
+    ListeningSettings,
+)
 from agent.webhook.buffers.options import BufferOptions
 from agent.webhook.certificates.options import CertificateOptions, CertificateSource
 from agent.webhook.workloads.folder import FoldOptions
 from agent.webhook.workloads.rebuilder import RebuildOptions
 from agent.webhook.workloads.shapes import IndexOptions
 
+_CURRENCY: Final = re.compile(r"[A-Z]{3}")
 _PASSWORD: Final = re.compile(r"(?<=://)([^/@:]*):[^/@]*@")
 
 
@@ -59,6 +69,7 @@ class WebhookSettings:
     vpa: VpaOptions = field(default_factory=VpaOptions)
     crane: CraneOptions = field(default_factory=CraneOptions)
     sizing: SizingOptions = field(default_factory=SizingOptions)
+    cost: CostSettings = field(default_factory=CostSettings)
     logging: LoggingSettings = field(default_factory=LoggingSettings)
     profile: Profile = Profile.DEFAULT
     """document = where no setting says otherwise, as the CruiseKube document writes: memory limits exactly 2 x what was
@@ -143,11 +154,45 @@ def _contradictions(settings: WebhookSettings, _: Mapping[str, tuple[str, object
             f"folding.retentionDays: {settings.folding.retention_days} is not allowed; allowed: at least "
             f"history.retentionDays ({settings.history.retention_days})"
         )
+    yield from _cost_faults(settings.cost)
     if access.unpacked_bytes < access.body_bytes:
         yield (
             f"access.unpackedBytes: {access.unpacked_bytes} is not allowed; allowed: at least access.bodyBytes "
             f"({access.body_bytes})"
         )
+
+
+def _cost_faults(cost: CostSettings) -> Iterable[str]:
+    if not _CURRENCY.fullmatch(cost.currency):
+        yield f"cost.currency: {cost.currency[:60]!r} is not allowed; allowed: three capital letters, such as USD"
+    elif cost.currency != LIST_CURRENCY and cost.cpu_core_hour is None:
+        yield (
+            f"cost.currency: {cost.currency} is not allowed without cost.cpuCoreHour and cost.memoryGibHour: the list "
+            f"prices are in {LIST_CURRENCY}"
+        )
+    if (cost.cpu_core_hour is None) != (cost.memory_gib_hour is None):
+        yield "cost.cpuCoreHour and cost.memoryGibHour: one is not allowed without the other"
+    try:
+        cost.prices()
+    except PriceError as error:
+        yield str(error)
+
+
+def read_prices(cost: CostSettings) -> Prices:
+    """Return all prices, with those of the file.
+
+    Raises:
+        PriceError: The file cannot be read, or is not understood; one line.
+    """
+    if cost.file is None:
+        return cost.prices()
+    try:
+        return cost.prices(read_named(cost.file, most_bytes=MOST_SHEET_BYTES).decode())
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "no UTF-8"
+        raise PriceError(f"cost.file {cost.file}: cannot be read: {reason}") from error
+    except SheetError as error:
+        raise PriceError(str(error)) from error
 
 
 def _plain(value: object) -> object:

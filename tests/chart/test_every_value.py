@@ -30,6 +30,7 @@ LABELS: Final = {"example.com/team": "x"}
 ENVIRONMENT: Final = [{"name": "TZ", "value": "UTC"}]
 HOSTS: Final = [{"ip": "10.0.0.9", "hostnames": ["other"]}]
 SPREAD: Final = [{"maxSkew": 2, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}]
+PRICES: Final = "EndTimestamp,InstanceID\n,n1\n"
 MORE: Final = {"requests": {"memory": "512Mi"}}
 
 
@@ -78,6 +79,7 @@ CHANGES: Final[dict[str, tuple[Any, Values]]] = {
     "webhook.replicas": (3, POSTGRESQL),
     "webhook.settings": ({"access": {"rows": 100}}, {}),
     "webhook.readJobs": (True, {}),
+    "webhook.prices": (PRICES, {}),
     "webhook.vpa.enabled": (True, {}),
     "webhook.vpa.publish": ("enforced", {"webhook": {"vpa": {"enabled": True}}}),
     "webhook.postgresql.existingSecret": ("database", {}),

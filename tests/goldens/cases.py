@@ -29,6 +29,7 @@ VERBS: Final = (
         "backfill",
         "gitops",
         "buffers",
+        "cost",
         "policy",
     ),
     *("admission", "migrate", "retire", "settings"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,10 +17,13 @@ from agent.core.cluster.hpa import UtilizationTarget
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Pod, TopOwner
 from agent.core.cluster.workload import Workload, with_top_owner
+from agent.core.cost.fit import DisruptionBudget
+from agent.core.cost.prices import Prices
 from agent.core.eviction.options import ArbiterOptions
 from agent.core.history.reports.rollup import NodeClass
 from agent.core.orders.plan_options import ActOptions
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
+from agent.kube.objects.cluster_json import NodeFacts
 from agent.metrics.call_result import CallResult
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.settings import Settings
@@ -37,6 +40,7 @@ from agent.webhook.http.access import Access
 from agent.webhook.http.routes import Call, Services, WebhookApp
 from agent.webhook.openapi import document
 from agent.webhook.queries.buffers import BufferQuestions
+from agent.webhook.queries.cost import Advising, CostParts, CostQuestions
 from agent.webhook.queries.effective_policy import Defaults
 from agent.webhook.queries.forget import ForgetParts as ForgettingParts
 from agent.webhook.queries.forget import Forgetter
@@ -66,7 +70,7 @@ GOOD = "good"
 READABLE = frozenset(
     {
         *("/v1/workloads", "/v1/nodes", "/v1/workloads/shop/Deployment/web", "/v1/workloads/shop/Job/nix"),
-        *("/v1/buffers", "/v1/buffers/shop/room"),
+        *("/v1/buffers", "/v1/buffers/shop/room", "/v1/cost"),
     }
 )
 WEB = Workload(namespace="shop", kind="Deployment", name="web")
@@ -100,6 +104,7 @@ class Facts(ClusterFacts):
     tainted: frozenset[str] = frozenset()
     amounts: NodeAmounts | None = field(default_factory=lambda: NodeAmounts(cpu_millicores=8000, memory_bytes=32 << 30))
     runs: int = 3
+    known_nodes: tuple[NodeFacts, ...] = ()
     vpas: dict[Workload, VpaOrders] = field(default_factory=dict)
     jobs: dict[tuple[str, str], TopOwner] = field(default_factory=dict)
 
@@ -167,6 +172,12 @@ class Facts(ClusterFacts):
 
     def replicas(self, workload: Workload) -> int | None:
         return self.runs
+
+    def pods_in_parts(self) -> Iterator[list[PodPlace]]:
+        yield list(self.places.values())
+
+    def nodes_known(self) -> tuple[NodeFacts, ...]:
+        return self.known_nodes
 
     def running(self, workload: Workload) -> int | None:
         return 3
@@ -241,6 +252,9 @@ def stack(
     access: AccessSettings | None = None,
     act: ActOptions | None = None,
     server: Server | None = None,
+    prices: Prices | None = None,
+    advice: Advising | None = None,
+    budgets: Callable[[], tuple[DisruptionBudget, ...] | str] = tuple,
 ) -> Iterator[Stack]:
     """Put it together; all is closed at the end."""
     settings = access or AccessSettings(requests_per_minute=100_000, reviews_per_minute=1_000_000)
@@ -286,6 +300,9 @@ def stack(
         settings,
         metrics,
     )
+    defaults = Defaults(
+        act=sizing.act, bounds=BoundsOptions(), policy=PolicyName.CRUISE, config_map="plimsoll/plimsoll"
+    )
     questions = Questions(
         ReadingParts(
             access=access_of,
@@ -295,7 +312,7 @@ def stack(
             statistics=Statistics(opened, index.places).of,
             marks=lambda: opened.nodes(),
         ),
-        Defaults(act=sizing.act, bounds=BoundsOptions(), policy=PolicyName.CRUISE, config_map="plimsoll/plimsoll"),
+        defaults,
         metrics,
     )
     forgetter = Forgetter(
@@ -328,6 +345,11 @@ def stack(
         collaborators=asking(),
     )
     buffers = BufferQuestions(controller, access_of, metrics, replica="a", namespace="plimsoll", leader=lambda: None)
+    costs = CostQuestions(
+        CostParts(access=access_of, histories=advice or index, facts=facts, budgets=budgets, prices=prices or Prices()),
+        defaults,
+        metrics,
+    )
     services = Services(
         review=reviewer.review,
         failed=metrics.count_unread,
@@ -344,6 +366,7 @@ def stack(
         nodes=questions.nodes,
         buffers=buffers.buffers,
         buffer=buffers.buffer,
+        cost=costs.cost,
         rejected=lambda kind: metrics.count_call(kind, CallResult.OVERLOAD),
         page=metrics.page,
         scrape_rejected=metrics.count_rejected_scrape,

@@ -69,6 +69,7 @@ def test_the_document_stands_for_itself() -> None:
         "/readyz",
         "/v1/buffers",
         "/v1/buffers/{namespace}/{name}",
+        "/v1/cost",
         "/v1/evictions",
         "/v1/history",
         "/v1/nodes",

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from agent.core.cluster.placement import PodPlacement
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
 
@@ -144,6 +145,11 @@ class PodPlace:
     known."""
     policy: str | None = None
     """What its own annotation orders, as it is written; told when it comes, and not kept."""
+    cpu_request_millicores: int = field(default=0, compare=False)
+    """That its containers and sidecars request now, or it itself; without init containers and overhead."""
+    memory_request_bytes: int = field(default=0, compare=False)
+    placement: PodPlacement | None = field(default=None, compare=False)
+    """What decides where it may run; None = not known."""
 
     def has_container(self, name: str) -> bool:
         """Return whether its spec has such a container; True where its containers are not known."""

@@ -6,7 +6,7 @@ As in ``pod_json``, foreign data are checked here, a ConvertError names the path
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from sys import intern
 from types import MappingProxyType
 from typing import Final
@@ -22,6 +22,7 @@ from agent.core.cluster.hpa import (
     frozen_axes,
     utilization_targets,
 )
+from agent.core.cluster.placement import NodePlacement
 from agent.core.cluster.pod import CPU, MEMORY, RUNNING, OwnerReference, Pod, TopOwner
 from agent.core.cluster.versions import RESIZE, parse_version
 from agent.core.cluster.vpa import RECOMMENDER, VpaObject
@@ -39,9 +40,10 @@ from agent.core.history.reports.rollup import INSTANCE_TYPE_LABEL, NodeClass
 from agent.core.machine.pod_limits import POD_LEVEL
 from agent.core.numbers.units import NANOS_PER_UNIT
 from agent.core.orders.annotations import POLICY
-from agent.core.resize.originals import OriginalError, annotated_original
+from agent.core.resize.originals import Original, OriginalError, annotated_original
 from agent.core.window.overload import OVERLOAD_TAINT_KEY
 from agent.kube.objects.json_reader import ConvertError, Reader
+from agent.kube.objects.placement_json import node_placement_from_json, placed_pod_from_json
 from agent.kube.objects.vpa_json import recommenders_of, vpa_from_json
 
 _MILLIS_PER_UNIT: Final = 1000
@@ -131,6 +133,8 @@ class NodeFacts:
     also where the version is not stated or odd."""
     resizes_in_place: bool | None
     """Its kubelet resizes pods while they run; None and False as above."""
+    placement: NodePlacement = field(default_factory=NodePlacement)
+    """By what its price is found, and which pods it takes."""
 
 
 JobOwner = Callable[[str, str], TopOwner | None]
@@ -165,6 +169,9 @@ def pod_place_from_json(
     pod = with_top_owner(pod, group_by=group_by, job_owner=job_owner)
     spec = top.child("spec")
     workload = workload_of(pod)
+    original = _original_of(pod)
+    has_written = original is not None and all(amount.container for amount in original.amounts)
+    placed = placed_pod_from_json(top, has_written=has_written)
     return PodPlace(
         uid=pod.uid,
         namespace=pod.namespace,
@@ -173,18 +180,24 @@ def pod_place_from_json(
         workload=workload,
         is_running=top.child("status").text("phase") == RUNNING,
         is_terminating=pod.is_terminating,
-        containers=_written_containers(spec, pod) or None,
+        containers=_written_containers(spec, original) or None,
         controller=controller_name(pod) if workload.kind in RUN_KINDS else None,
         policy=pod.annotations.get(POLICY),
+        cpu_request_millicores=placed.cpu_millicores,
+        memory_request_bytes=placed.memory_bytes,
+        placement=placed.placement,
     )
 
 
-def _written_containers(spec: Reader, pod: Pod) -> tuple[WrittenContainer, ...]:
-    """Read the containers in order of name, with the requests that their author wrote: those before any sizing."""
+def _original_of(pod: Pod) -> Original | None:
     try:
-        original = annotated_original(pod)
+        return annotated_original(pod)
     except OriginalError:
-        original = None
+        return None
+
+
+def _written_containers(spec: Reader, original: Original | None) -> tuple[WrittenContainer, ...]:
+    """Read the containers in order of name, with the requests that their author wrote: those before any sizing."""
     originals = {amount.container: amount for amount in original.amounts} if original is not None else {}
     written: list[WrittenContainer] = []
     for key in ("containers", "initContainers"):
@@ -234,6 +247,7 @@ def node_facts_from_json(document: object) -> NodeFacts:
         allocatable=_node_amounts(status.child("allocatable")),
         takes_pod_resources=None if is_windows else version is not None and version >= POD_LEVEL,
         resizes_in_place=None if is_windows else version is not None and version >= RESIZE,
+        placement=node_placement_from_json(top),
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeVar
@@ -36,6 +36,7 @@ from agent.core.orders.cluster_rules import read_rules
 from agent.kube.client.api import Api, server_version
 from agent.kube.client.errors import KubeError
 from agent.kube.objects.cluster_json import (
+    NodeFacts,
     VerticalAutoscaler,
     autoscaler_from_json,
     config_from_json,
@@ -227,6 +228,14 @@ class ClusterFacts:
     def pods_on(self, node: str) -> tuple[PodPlace, ...]:
         """Return the pods bound to a node that have not ended, by namespace and name."""
         return self._pods.pods_on(node)
+
+    def pods_in_parts(self) -> Iterator[list[PodPlace]]:
+        """Return all pods, some at a time."""
+        return self._pods.in_parts()
+
+    def nodes_known(self) -> tuple[NodeFacts, ...]:
+        """Return all nodes that are understood."""
+        return self._nodes.values()
 
     def a_pod_of(self, workloads: Iterable[Workload]) -> Mapping[Workload, PodPlace]:
         """Return one pod of each workload that has any that is to go on; all pods are walked for it."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 import struct
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from itertools import islice
 from typing import Final, Generic, TypeVar
 
 from agent.core.cluster.facts import PodPlace, WrittenContainer
+from agent.core.cluster.placement import PodPlacement
 from agent.core.cluster.workload import Workload
 from agent.kube.objects.cluster_json import pod_place_from_json
 from agent.kube.watch.watched_objects import Gathering, ReflectedObjects, WatchedEntry
@@ -75,9 +76,19 @@ where they waited in a queue."""
 MOST_GONE: Final = 20_000
 """8 MB; of more the oldest are forgotten."""
 
-_RECORD: Final = struct.Struct("<IIIHB")
-"""Number of the workload, of the node, of the containers, round of the list, flags; the name follows in UTF-8, and of
-pods that run to an end that of their controller after a NUL."""
+_RECORD: Final = struct.Struct("<IIIHBIIQ")
+"""Number of the workload, of the node, of the containers, round of the list, flags, number of the placement, requests
+in millicores and bytes; the name follows in UTF-8, and of pods that run to an end that of their controller after a NUL.
+"""
+_MOST_MILLICORES: Final = (1 << 32) - 1
+_MOST_BYTES: Final = (1 << 64) - 1
+MOST_PLACEMENTS: Final = 20_000
+"""Half a kilobyte each; pods of one template share theirs, so there are more only where each pod has its own labels."""
+_UNKNOWN: Final = PodPlacement(held_for="is placed in ways that are not known", is_written_known=False)
+_NOT_KEPT: Final = PodPlacement(
+    held_for=f"is of more than {MOST_PLACEMENTS} sorts of pods that differ in labels or placement: its own is not kept",
+    is_written_known=False,
+)
 _NOWHERE: Final = 0xFFFF_FFFF
 _ROUNDS: Final = 1 << 16
 _RUNNING: Final = 1
@@ -110,6 +121,7 @@ class PodTable(ReflectedObjects[PodPlace]):
         self._workloads: Interned[Workload] = Interned()
         self._nodes: Interned[str] = Interned()
         self._containers: Interned[_Template] = Interned()
+        self._placements: Interned[PodPlacement] = Interned()
         self._templates: dict[int, dict[int, int]] = {}
         """How many pods have which containers: by the workload's number and that of the containers."""
         self._running: dict[int, int] = {}
@@ -161,7 +173,7 @@ class PodTable(ReflectedObjects[PodPlace]):
             records = list(self._records.items()) if numbers else []
         best: dict[int, tuple[bool, str, Uid]] = {}
         for key, record in records:
-            number, _, _, _, flags = _RECORD.unpack_from(record)
+            number, _, _, _, flags, *_ = _RECORD.unpack_from(record)
             if number not in numbers or flags & _TERMINATING:
                 continue
             rank = not flags & _RUNNING, str(key), key
@@ -174,6 +186,17 @@ class PodTable(ReflectedObjects[PodPlace]):
                     place = self._place(key, self._records[key])
                     found[place.workload] = place
         return found
+
+    def in_parts(self, most: int = 500) -> Iterator[list[PodPlace]]:
+        """Return all pods, so many at a time: the guard is held for no longer than that takes."""
+        with self._guard:
+            keys = list(self._records)
+        for start in range(0, len(keys), most):
+            with self._guard:
+                places = [
+                    self._place(key, self._records[key]) for key in keys[start : start + most] if key in self._records
+                ]
+            yield places
 
     def written(self, workload: Workload) -> Mapping[str, WrittenContainer]:
         """Return a workload's containers by name, with the requests that most of its pods were written with.
@@ -270,9 +293,19 @@ class PodTable(ReflectedObjects[PodPlace]):
         templates[number] = templates.get(number, 0) + 1
         flags = _RUNNING * place.is_running | _TERMINATING * place.is_terminating
         names = place.name if place.controller is None else f"{place.name}\0{place.controller}"
-        self._records[key] = _RECORD.pack(workload, node, number, self._round, flags) + names.encode(
-            errors="surrogatepass"
-        )
+        placement = place.placement or _UNKNOWN
+        if len(self._placements) >= MOST_PLACEMENTS and self._placements.number(placement) is None:
+            placement = _NOT_KEPT
+        self._records[key] = _RECORD.pack(
+            workload,
+            node,
+            number,
+            self._round,
+            flags,
+            self._placements.take(placement),
+            min(max(place.cpu_request_millicores, 0), _MOST_MILLICORES),
+            min(max(place.memory_request_bytes, 0), _MOST_BYTES),
+        ) + names.encode(errors="surrogatepass")
         if flags == _RUNNING:
             self._running[workload] = self._running.get(workload, 0) + 1
 
@@ -280,7 +313,8 @@ class PodTable(ReflectedObjects[PodPlace]):
         record = self._records.pop(key, None)
         if record is None:
             return False
-        workload, node, containers, _, flags = _RECORD.unpack_from(record)
+        workload, node, containers, _, flags, placement, _, _ = _RECORD.unpack_from(record)
+        self._placements.give_back(placement)
         templates = self._templates[workload]
         templates[containers] -= 1
         if not templates[containers]:
@@ -316,7 +350,7 @@ class PodTable(ReflectedObjects[PodPlace]):
         return True
 
     def _place(self, key: Uid, record: bytes) -> PodPlace:
-        workload_number, node, containers, _, flags = _RECORD.unpack_from(record)
+        workload_number, node, containers, _, flags, placement, cpu, memory = _RECORD.unpack_from(record)
         workload = self._workloads.value(workload_number)
         name, _, controller = record[_RECORD.size :].decode(errors="surrogatepass").partition("\0")
         return PodPlace(
@@ -329,6 +363,9 @@ class PodTable(ReflectedObjects[PodPlace]):
             is_terminating=bool(flags & _TERMINATING),
             containers=self._containers.value(containers)[0],
             controller=controller or None,
+            cpu_request_millicores=cpu,
+            memory_request_bytes=memory,
+            placement=self._placements.value(placement),
         )
 
 

@@ -119,6 +119,7 @@ class Services:
     nodes: Callable[[Call], HttpAnswer]
     buffers: Callable[[Call], HttpAnswer]
     buffer: Callable[[Call], HttpAnswer]
+    cost: Callable[[Call], HttpAnswer]
     rejected: Callable[[CallKind], None]
     """Counts a call that found no thread free."""
     page: Callable[[str, str], MetricsPage]
@@ -171,6 +172,7 @@ class WebhookApp:
                 Route("/v1/nodes", self._working(CallKind.READING, services.nodes, reading)),
                 Route("/v1/buffers", self._working(CallKind.READING, services.buffers, reading)),
                 Route("/v1/buffers/{namespace}/{name}", self._working(CallKind.READING, services.buffer, reading)),
+                Route("/v1/cost", self._working(CallKind.READING, services.cost, reading)),
                 Route("/metrics", self._scrape),
                 Route("/healthz", self._health),
                 Route("/readyz", self._readiness),

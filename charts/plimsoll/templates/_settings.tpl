@@ -41,6 +41,7 @@ recommend act plan workloads bounds cruise vpa crane sizing logging profile
   "certificate" (dict "source" (ternary "built-in" "secret" (eq .Values.webhook.certificate.source "built-in")) "secret" (include "plimsoll.certificateSecret" .))
 -}}
 {{- if not .Values.buffers.enabled -}}{{- $_ := set $own "buffers" (dict "mode" "off") -}}{{- end -}}
+{{- if .Values.webhook.prices -}}{{- $_ := set $own "cost" (dict "file" "/etc/plimsoll/prices.csv") -}}{{- end -}}
 {{- $settings := .Values.settings | default dict -}}
 {{- $shared := dict -}}
 {{- range splitList " " (include "plimsoll.sharedSections" .) -}}

@@ -46,6 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Serve until SIGTERM or SIGINT."""
     settings = webhook_settings_from(arguments)
+    from agent.core.cost.prices import PriceError
     from agent.kube.client.errors import CredentialsError
     from agent.node import log_format as logs
     from agent.webhook.assembly import ListeningError, Webhook
@@ -61,7 +62,7 @@ def run(arguments: argparse.Namespace) -> int:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: webhook.stop())
         webhook.run()
-    except (CredentialsError, StoreError, CertificateSetupError, ListeningError) as error:
+    except (CredentialsError, StoreError, CertificateSetupError, ListeningError, PriceError) as error:
         fail(f"webhook: {error}")
     return 0
 

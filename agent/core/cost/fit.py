@@ -1,0 +1,290 @@
+"""Which nodes could go: all pods of today with recommended requests, on fewer nodes. Core, pure.
+
+Node by node, the emptiest first, every pod of it is put on another node that it may use and that has room. Where each
+finds one the node goes, and its pods stay where they were put while the next is looked at; so those that are said to go
+can all go together. What is not worked out keeps a node: a node is never said to go on a guess.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import StrEnum
+from fractions import Fraction
+from typing import Final
+
+from agent.core.cluster.placement import PodPlacement, Selector
+from agent.core.cost.allocation import CostNode, CostPod
+from agent.core.cost.prices import NodePrice, summed
+
+MOST_CHECKS: Final = 1_000_000
+"""Pods against nodes, in all: a second or so. Nodes that are left then are said to be not worked out."""
+CONTROL_PLANE_LABELS: Final = frozenset({"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"})
+ZONE_LABELS: Final = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
+PODS: Final = "pods"
+_NANOS: Final = 1_000_000_000
+
+
+class NoPlace(StrEnum):
+    """Why a pod cannot be on a node."""
+
+    NO_PODS = "take no pods now (cordoned or not Ready)"
+    TAINT = "have a taint that it does not tolerate"
+    LABELS = "have not the labels that it asks for"
+    ZONE = "are not in the zone of its volume"
+    APART = "have a pod that it must be apart from"
+    PORT = "have its host port taken"
+    ROOM = "have no room for it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisruptionBudget:
+    """A PodDisruptionBudget, as far as it matters here."""
+
+    namespace: str
+    name: str
+    selector: Selector | None
+    """None = it selects no pod."""
+    allows: int
+    """Disruptions now; pods go one after another, so one is enough for all of them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoingNode:
+    """A node that could go."""
+
+    node: str
+    hourly: Decimal
+    moves: int
+    """Pods that go elsewhere."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StayingNode:
+    """A node that could not."""
+
+    node: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fit:
+    """Which nodes could go, and why not the others."""
+
+    go: tuple[GoingNode, ...]
+    """In the order in which they would go; all together."""
+    stay: tuple[StayingNode, ...]
+    """By name."""
+
+    @property
+    def saves(self) -> Decimal:
+        """Return what those that could go cost an hour."""
+        return summed(node.hourly for node in self.go)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Room:
+    """A node while it is looked at."""
+
+    node: CostNode
+    labels: Mapping[str, str]
+    cpu_millicores: int
+    """Free, as the others."""
+    memory_bytes: int
+    others: dict[str, int] = field(default_factory=dict)
+    pods: list[CostPod] = field(default_factory=list)
+
+    def put(self, pod: CostPod, sign: int = 1) -> None:
+        """Take a pod in, or with -1 let it go."""
+        size = _size(pod)
+        self.cpu_millicores -= sign * size[0]
+        self.memory_bytes -= sign * size[1]
+        for name, amount in (*pod.placement.other_requests, (PODS, _NANOS)):
+            if name in self.others:
+                self.others[name] -= sign * amount
+        if sign > 0:
+            self.pods.append(pod)
+        else:
+            self.pods.remove(pod)
+
+
+def fit_nodes(
+    nodes: Sequence[CostNode],
+    pods: Iterable[CostPod],
+    budgets: Iterable[DisruptionBudget],
+    prices: Mapping[str, NodePrice],
+    *,
+    most_checks: int = MOST_CHECKS,
+) -> Fit:
+    """Say which nodes could go; the order of what is given does not matter.
+
+    Args:
+        prices: Of nodes, by name; a node without one stays.
+    """
+    rooms = {
+        node.name: _Room(
+            node=node,
+            labels=dict(node.placement.labels),
+            cpu_millicores=node.allocatable.cpu_millicores,
+            memory_bytes=node.allocatable.memory_bytes,
+            others=dict(node.placement.other_allocatable),
+        )
+        for node in sorted(nodes, key=lambda node: node.name)
+        if node.allocatable is not None
+    }
+    for pod in sorted(pods, key=lambda pod: (pod.namespace, pod.name)):
+        if pod.node in rooms:
+            rooms[pod.node].put(pod)
+    closed = [budget for budget in budgets if budget.allows <= 0 and budget.selector is not None]
+    stay = {node.name: "what it can allocate is not known" for node in nodes if node.allocatable is None}
+    go: list[GoingNode] = []
+    emptiest_first = sorted(rooms, key=lambda name: (_fullness(rooms[name]), name))
+    # Others are put on the fullest first: what is nearly empty can go too.
+    looking = _Looking(rooms=rooms, fullest_first=emptiest_first[::-1], checks=most_checks)
+    for name in emptiest_first:
+        reason = _held(rooms[name], closed, name in prices)
+        if reason is None:
+            moves = sum(1 for pod in rooms[name].pods if not pod.placement.is_of_node)
+            reason = looking.empty(name)
+            if reason is None:
+                go.append(GoingNode(node=name, hourly=prices[name].hourly, moves=moves))
+                continue
+        stay[name] = reason
+    return Fit(go=tuple(go), stay=tuple(StayingNode(node=name, reason=reason) for name, reason in sorted(stay.items())))
+
+
+def _held(room: _Room, closed: Sequence[DisruptionBudget], has_price: bool) -> str | None:
+    """Return why a node is not even tried; None = nothing holds it."""
+    if not has_price:
+        return "its price is not known"
+    if not CONTROL_PLANE_LABELS.isdisjoint(room.labels):
+        return "it is of the control plane"
+    for pod in room.pods:
+        if pod.placement.is_of_node:
+            continue
+        named = f"pod {pod.namespace}/{pod.name}"
+        if not pod.placement.has_controller:
+            return f"{named} has no controller: nothing would make it anew"
+        if pod.placement.held_for:
+            return f"{named} {pod.placement.held_for}"
+        labels = dict(pod.placement.labels)
+        for budget in closed:
+            if budget.namespace == pod.namespace and budget.selector and budget.selector.may_select(labels):
+                return f"{named}: PodDisruptionBudget {budget.name} allows no disruption now"
+    return None
+
+
+@dataclass(slots=True, kw_only=True)
+class _Looking:
+    """The search for places."""
+
+    rooms: dict[str, _Room]
+    """That have not gone."""
+    fullest_first: Sequence[str]
+    """Of all, as they were at first."""
+    checks: int
+    """That are left."""
+
+    def empty(self, name: str) -> str | None:
+        """Put all pods of a node elsewhere and take it away; else leave all as it was and return why."""
+        leaving = self.rooms[name]
+        moving = sorted(
+            (pod for pod in leaving.pods if not pod.placement.is_of_node),
+            key=lambda pod: (*(-amount for amount in _size(pod)), pod.namespace, pod.name),
+        )
+        others = [self.rooms[other] for other in self.fullest_first if other != name and other in self.rooms]
+        put: list[tuple[_Room, CostPod]] = []
+        reason = None
+        for pod in moving:
+            refusals: Counter[NoPlace] = Counter()
+            for room in others:
+                self.checks -= 1
+                refusal = _refusal(pod, room, leaving)
+                if refusal is None:
+                    room.put(pod)
+                    put.append((room, pod))
+                    break
+                refusals[refusal] += 1
+            else:
+                reason = _no_place(pod, refusals)
+                break
+            if self.checks <= 0:
+                reason = "not worked out: there are too many nodes and pods to try them all"
+                break
+        if reason is None:
+            del self.rooms[name]
+        else:
+            for room, pod in put:
+                room.put(pod, -1)
+        return reason
+
+
+def _no_place(pod: CostPod, refusals: Counter[NoPlace]) -> str:
+    named = f"pod {pod.namespace}/{pod.name} fits on no other node"
+    if not refusals:
+        return f"{named}: there is none"
+    return f"{named}: {', '.join(f'{refusals[why]} {why}' for why in NoPlace if refusals[why])}"
+
+
+def _refusal(pod: CostPod, room: _Room, leaving: _Room) -> NoPlace | None:
+    """Return why a pod cannot be on a node; None = it can."""
+    node, placement = room.node.placement, pod.placement
+    if not node.takes_pods:
+        return NoPlace.NO_PODS
+    if any(not any(one.bears(taint) for one in placement.tolerations) for taint in node.taints):
+        return NoPlace.TAINT
+    if not _asks_for(placement, room.labels):
+        return NoPlace.LABELS
+    if placement.stays_in_zone and _zone(room.labels) != _zone(leaving.labels):
+        return NoPlace.ZONE
+    cpu, memory = _size(pod)
+    if cpu > room.cpu_millicores or memory > room.memory_bytes:
+        return NoPlace.ROOM
+    if any(room.others.get(name, 0) < amount for name, amount in placement.other_requests):
+        return NoPlace.ROOM
+    if room.others.get(PODS, _NANOS) < _NANOS:
+        return NoPlace.ROOM
+    ports = set(placement.host_ports)
+    if ports and any(not ports.isdisjoint(other.placement.host_ports) for other in room.pods):
+        return NoPlace.PORT
+    return NoPlace.APART if any(_are_apart(pod, other) for other in room.pods) else None
+
+
+def _asks_for(placement: PodPlacement, labels: Mapping[str, str]) -> bool:
+    """Return whether a node has the labels that a pod asks for."""
+    if any(labels.get(key) != value for key, value in placement.node_selector):
+        return False
+    terms = placement.node_terms
+    return not terms or any(all(one.is_met(labels) for one in term) for term in terms)
+
+
+def _are_apart(one: CostPod, other: CostPod) -> bool:
+    """Return whether either must not share a node with the other; both ways, as the scheduler has it."""
+    if one.namespace != other.namespace or not (one.placement.apart_from or other.placement.apart_from):
+        return False
+    mine, theirs = dict(one.placement.labels), dict(other.placement.labels)
+    return any(selector.may_select(theirs) for selector in one.placement.apart_from) or any(
+        selector.may_select(mine) for selector in other.placement.apart_from
+    )
+
+
+def _size(pod: CostPod) -> tuple[int, int]:
+    """Return what a pod would request: what is recommended, or what it requests now where nothing is."""
+    requests = pod.sizes.recommended or pod.sizes.now
+    return requests.cpu_millicores, requests.memory_bytes
+
+
+def _fullness(room: _Room) -> Fraction:
+    """Return how full a node is by the fuller of its resources, exactly: ties must not go by rounding."""
+    allocatable = room.node.allocatable
+    assert allocatable is not None  # noqa: S101 - rooms are made of such nodes alone
+    return max(
+        1 - Fraction(room.cpu_millicores, allocatable.cpu_millicores),
+        1 - Fraction(room.memory_bytes, allocatable.memory_bytes),
+    )
+
+
+def _zone(labels: Mapping[str, str]) -> str:
+    return next((labels[key] for key in ZONE_LABELS if labels.get(key)), "")

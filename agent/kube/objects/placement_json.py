@@ -1,0 +1,278 @@
+"""Where pods may run, what they request in all, and disruption budgets: Kubernetes JSON to values. Pure.
+
+What is odd here makes no pod unknown: its placement says that it is not understood, so that nothing is decided by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from sys import intern
+from typing import Final
+
+from agent.core.cluster.placement import (
+    BARRING_EFFECTS,
+    PER_POD_LABELS,
+    Amounts,
+    NodePlacement,
+    Operator,
+    Pairs,
+    PodPlacement,
+    Requirement,
+    Selector,
+    Taint,
+    Toleration,
+)
+from agent.core.cluster.pod import CPU, MEMORY, NODE_KIND
+from agent.core.cluster.workload import DAEMON_SET_KIND
+from agent.core.cost.fit import DisruptionBudget
+from agent.core.numbers.units import NANOS_PER_UNIT
+from agent.kube.objects.json_reader import ConvertError, Reader
+
+HOST_NAME_LABEL: Final = "kubernetes.io/hostname"
+_MILLIS_PER_UNIT: Final = 1000
+_REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
+_DEFAULT_SCHEDULER: Final = "default-scheduler"
+_BOUND_BY: Final = (
+    ("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"),
+    ("karpenter.sh/do-not-disrupt", "true"),
+)
+_GIVEN_TOLERATIONS: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
+"""Every pod is given these for five minutes; a node that is not Ready takes no pods anyway."""
+_NOT_WORKED_OUT: Final = "which is not worked out"
+_READY: Final = "Ready"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacedPod:
+    """What a pod's containers request together, and what decides where it runs."""
+
+    cpu_millicores: int
+    """Of containers and sidecars; the pod's own where it states that. Without init containers and overhead."""
+    memory_bytes: int
+    placement: PodPlacement
+
+
+def placed_pod_from_json(top: Reader, *, has_written: bool) -> PlacedPod:
+    """Read a pod; ``has_written`` = what its containers were written with is known although it has its own requests."""
+    try:
+        return _placed(top, has_written)
+    except ConvertError as error:
+        return PlacedPod(
+            cpu_millicores=0,
+            memory_bytes=0,
+            placement=PodPlacement(held_for=f"is not understood: {error}", is_written_known=False),
+        )
+
+
+def _placed(top: Reader, has_written: bool) -> PlacedPod:
+    metadata, spec = top.child("metadata"), top.child("spec")
+    main = [_requests(container) for container in spec.items("containers")]
+    cpu, memory = sum(one[0] for one in main), sum(one[1] for one in main)
+    sidecar_cpu = sidecar_memory = stage_cpu = stage_memory = 0
+    for container in spec.items("initContainers"):
+        more_cpu, more_memory = _requests(container)
+        stage_cpu, stage_memory = (
+            max(stage_cpu, sidecar_cpu + more_cpu),
+            max(stage_memory, sidecar_memory + more_memory),
+        )
+        if container.text("restartPolicy") == "Always":
+            sidecar_cpu, sidecar_memory = sidecar_cpu + more_cpu, sidecar_memory + more_memory
+    cpu, memory = cpu + sidecar_cpu, memory + sidecar_memory
+    own = spec.child("resources").child("requests")
+    if own.has(CPU):
+        cpu, stage_cpu = _cpu(own), 0
+    if own.has(MEMORY):
+        memory, stage_memory = _memory(own), 0
+    overhead = spec.child("overhead")
+    owners = [owner for owner in metadata.items("ownerReferences") if owner.flag("controller")]
+    kinds = {owner.text("kind") for owner in owners}
+    labels = {key: value for key, value in metadata.texts("labels").items() if key not in PER_POD_LABELS}
+    affinity = spec.child("affinity")
+    terms, by_name = _node_terms(affinity.child("nodeAffinity").child(_REQUIRED))
+    apart, held = _apart_from(affinity)
+    is_of_node = DAEMON_SET_KIND in kinds or NODE_KIND in kinds
+    volumes = spec.items("volumes")
+    placement = PodPlacement(
+        labels=_pairs(labels),
+        node_selector=_pairs(spec.texts("nodeSelector")),
+        node_terms=() if is_of_node else terms,
+        tolerations=() if is_of_node else _tolerations(spec),
+        apart_from=apart,
+        host_ports=tuple(
+            sorted(
+                {
+                    port.whole("hostPort") or 0
+                    for key in ("containers", "initContainers")
+                    for container in spec.items(key)
+                    for port in container.items("ports")
+                }
+                - {0}
+            )
+        ),
+        other_requests=_other_requests(spec),
+        stays_in_zone=any(one.has("persistentVolumeClaim") or one.has("ephemeral") for one in volumes),
+        has_controller=bool(owners),
+        is_of_node=is_of_node,
+        held_for="" if is_of_node else _held_for(metadata, spec) or by_name or held,
+        stage_cpu_millicores=stage_cpu,
+        stage_memory_bytes=stage_memory,
+        overhead_cpu_millicores=_cpu(overhead),
+        overhead_memory_bytes=_memory(overhead),
+        is_written_known=has_written or not (own.has(CPU) or own.has(MEMORY)),
+    )
+    return PlacedPod(cpu_millicores=cpu, memory_bytes=memory, placement=placement)
+
+
+def node_placement_from_json(top: Reader) -> NodePlacement:
+    """Read a node's labels, taints and what else it offers."""
+    spec, status = top.child("spec"), top.child("status")
+    ready = [one.text("status") for one in status.items("conditions") if one.text("type") == _READY]
+    allocatable = status.child("allocatable")
+    return NodePlacement(
+        labels=_pairs(top.child("metadata").texts("labels")),
+        provider_id=spec.text("providerID") or "",
+        taints=tuple(
+            Taint(key=taint.required_text("key"), value=taint.text("value") or "", effect=effect)
+            for taint in spec.items("taints")
+            if (effect := taint.text("effect") or "") in BARRING_EFFECTS
+        ),
+        takes_pods=not spec.flag("unschedulable") and ready == ["True"],
+        other_allocatable=_others(allocatable),
+    )
+
+
+def disruption_budget_from_json(document: object) -> DisruptionBudget:
+    """Read a PodDisruptionBudget; one whose status is behind its spec allows nothing, as for the API server."""
+    top = Reader(document, "")
+    metadata, status = top.child("metadata"), top.child("status")
+    is_current = (status.whole("observedGeneration") or 0) >= (metadata.whole("generation") or 0)
+    return DisruptionBudget(
+        namespace=metadata.text("namespace") or "default",
+        name=metadata.required_text("name"),
+        selector=_selector(top.child("spec"), "selector"),
+        allows=(status.whole("disruptionsAllowed") or 0) if is_current else 0,
+    )
+
+
+def _selector(parent: Reader, key: str) -> Selector | None:
+    """Read a label selector; None = it is not stated, and selects nothing."""
+    if not parent.has(key):
+        return None
+    stated = parent.child(key)
+    return Selector(
+        requirements=(
+            *(
+                Requirement(key=intern(name), operator=Operator.IN, values=(value,))
+                for name, value in sorted(stated.texts("matchLabels").items())
+            ),
+            *_requirements(stated, "matchExpressions"),
+        )
+    )
+
+
+def _requirements(parent: Reader, key: str) -> tuple[Requirement, ...]:
+    found = []
+    for item in parent.items(key):
+        operator = item.choice("operator", Operator)
+        if operator is None:
+            raise item.error("operator", None, ", ".join(Operator))
+        values = tuple(item.listed_texts("values"))
+        found.append(Requirement(key=intern(item.required_text("key")), operator=operator, values=values))
+    return tuple(found)
+
+
+def _node_terms(stated: Reader) -> tuple[tuple[tuple[Requirement, ...], ...], str]:
+    """Read required node affinity; a term without requirements is met by no node, as the API has it."""
+    terms = []
+    for item in stated.items("nodeSelectorTerms"):
+        if item.items("matchFields"):
+            return (), f"asks for a node by its name, {_NOT_WORKED_OUT}"
+        requirements = _requirements(item, "matchExpressions")
+        if requirements:
+            terms.append(requirements)
+    if stated.items("nodeSelectorTerms") and not terms:
+        return (), "asks for a node that there cannot be"
+    return tuple(terms), ""
+
+
+def _apart_from(affinity: Reader) -> tuple[tuple[Selector, ...], str]:
+    """Read required anti-affinity within its namespace and by node; and why anything else is not worked out."""
+    if affinity.child("podAffinity").items(_REQUIRED):
+        return (), f"must be near other pods (podAffinity), {_NOT_WORKED_OUT}"
+    found = []
+    for term in affinity.child("podAntiAffinity").items(_REQUIRED):
+        odd = ("namespaces", "namespaceSelector", "matchLabelKeys", "mismatchLabelKeys")
+        if term.text("topologyKey") != HOST_NAME_LABEL or any(term.has(key) for key in odd):
+            return (), f"must be apart from other pods by more than the node (podAntiAffinity), {_NOT_WORKED_OUT}"
+        selector = _selector(term, "labelSelector")
+        if selector is not None:
+            found.append(selector)
+    return tuple(found), ""
+
+
+def _held_for(metadata: Reader, spec: Reader) -> str:
+    annotations = metadata.texts("annotations")
+    for key, value in _BOUND_BY:
+        if annotations.get(key) == value:
+            return f"is not to be moved (annotation {key})"
+    if any(one.text("whenUnsatisfiable") == "DoNotSchedule" for one in spec.items("topologySpreadConstraints")):
+        return f"must be spread (topologySpreadConstraints), {_NOT_WORKED_OUT}"
+    if spec.items("resourceClaims"):
+        return f"claims devices (resourceClaims), {_NOT_WORKED_OUT}"
+    scheduler = spec.text("schedulerName") or _DEFAULT_SCHEDULER
+    return "" if scheduler == _DEFAULT_SCHEDULER else f"is placed by scheduler {scheduler}, whose rules are not known"
+
+
+def _tolerations(spec: Reader) -> tuple[Toleration, ...]:
+    return tuple(
+        Toleration(
+            key=one.text("key") or "",
+            value=one.text("value") or "",
+            effect=one.text("effect") or "",
+            is_any_value=one.text("operator") == "Exists",
+        )
+        for one in spec.items("tolerations")
+        if one.text("key") not in _GIVEN_TOLERATIONS
+    )
+
+
+def _other_requests(spec: Reader) -> Amounts:
+    """Return what containers request besides CPU and memory; of init containers each may be the largest."""
+    total: dict[str, int] = {}
+    for container in spec.items("containers"):
+        for name, amount in _others(container.child("resources").child("requests")):
+            total[name] = total.get(name, 0) + amount
+    for container in spec.items("initContainers"):
+        for name, amount in _others(container.child("resources").child("requests")):
+            total[name] = max(total.get(name, 0), amount)
+    return tuple(sorted(total.items()))
+
+
+def _others(stated: Reader) -> Amounts:
+    names = [name for name in stated.contents() if name not in (CPU, MEMORY)]
+    return tuple((intern(name), stated.quantity(name)) for name in sorted(names))
+
+
+def _requests(container: Reader) -> tuple[int, int]:
+    requests = container.child("resources").child("requests")
+    return _cpu(requests), _memory(requests)
+
+
+def _cpu(stated: Reader) -> int:
+    return -(-stated.quantity(CPU) * _MILLIS_PER_UNIT // NANOS_PER_UNIT) if stated.has(CPU) else 0
+
+
+def _memory(stated: Reader) -> int:
+    return -(-stated.quantity(MEMORY) // NANOS_PER_UNIT) if stated.has(MEMORY) else 0
+
+
+def _pairs(labels: Mapping[str, str]) -> Pairs:
+    return tuple(_pair(key, value) for key, value in sorted(labels.items()))
+
+
+@lru_cache(maxsize=8192)
+def _pair(key: str, value: str) -> tuple[str, str]:
+    """Return a label; the same one where several have it, as thousands of nodes and pods do."""
+    return intern(key), value

@@ -1,0 +1,407 @@
+"""Answers /v1/cost: what nodes and pods cost, what sizing is worth, which nodes could go. Webhook.
+
+From memory, but for disruption budgets. It is worked out once a minute at most, however many ask, and as pods stand
+then; who comes while it is being worked out gets what was found before, if there is any.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import StrEnum
+from typing import Final, Protocol
+
+import msgspec
+
+from agent.core.admission.estimate import Estimate, NoEstimate
+from agent.core.cluster.facts import PodPlace
+from agent.core.cluster.placement import PodPlacement
+from agent.core.cluster.workload import Workload
+from agent.core.cost.allocation import (
+    Allocation,
+    CostNode,
+    CostPod,
+    Figures,
+    GroupKey,
+    PodRequests,
+    PodSizes,
+    allocate,
+    by_namespace,
+    by_workload,
+)
+from agent.core.cost.fit import DisruptionBudget, Fit, fit_nodes
+from agent.core.cost.prices import LIST_PRICE_NOTE, Prices, money_text
+from agent.core.history.reports.rollup import NodeClass
+from agent.core.orders.policy_options import PolicyName
+from agent.kube.objects.cluster_json import NodeFacts
+from agent.metrics.webhook_series import WebhookMetrics
+from agent.webhook.cluster.facts import ClusterFacts
+from agent.webhook.http.access import Access
+from agent.webhook.http.reader_request import Asking, BadQuestionError, page_of
+from agent.webhook.http.routes import Call, HttpAnswer, fault
+from agent.webhook.queries.cost_bodies import (
+    CostBody,
+    CostRowBody,
+    CostTotalBody,
+    FitBody,
+    GoingNodeBody,
+    StayingNodeBody,
+)
+from agent.webhook.queries.effective_policy import Applying, Defaults
+
+VIEW_SECONDS: Final = 60.0
+NOT_READ_SECONDS: Final = 5.0
+MOST_UNPRICED: Final = 100
+MOST_STAYING: Final = 500
+LONGEST_LABEL: Final = 317
+"""A prefix of 253, a slash, a name of 63."""
+
+
+class CostBy(StrEnum):
+    """What rows are of."""
+
+    NAMESPACE = "namespace"
+    WORKLOAD = "workload"
+    NODE = "node"
+    LABEL = "label"
+
+
+class Advising(Protocol):
+    """Who knows what containers need."""
+
+    def estimate(
+        self,
+        workload: Workload,
+        container: str,
+        *,
+        policy: PolicyName,
+        node: str | None,
+        node_class: NodeClass | None,
+        now_unix_seconds: float,
+        is_ordered: bool = True,
+    ) -> Estimate | NoEstimate:
+        """Return what a new pod's container needs, or why that is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostParts:
+    """What is asked."""
+
+    access: Access
+    histories: Advising
+    facts: ClusterFacts
+    budgets: Callable[[], tuple[DisruptionBudget, ...] | str]
+    """Disruption budgets, or why they are not known."""
+    prices: Prices
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CostView:
+    """What was found, and when."""
+
+    allocation: Allocation
+    fit: Fit | str | None
+    """Or why nothing can be said; None = it was not looked for."""
+    nodes: int
+    made_monotonic_seconds: float
+
+
+class CostQuestions:
+    """Answers ``/v1/cost``; for any thread."""
+
+    def __init__(
+        self,
+        parts: CostParts,
+        defaults: Defaults,
+        metrics: WebhookMetrics,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._parts = parts
+        self._asking = Asking(parts.access, metrics)
+        self._applying = Applying(parts.facts, defaults)
+        self._clock, self._wall_clock = clock, wall_clock
+        self._making = threading.Lock()
+        self._views: dict[str | None, CostView] = {}
+        """By label, of which the newest is kept; None = by workload."""
+
+    def cost(self, call: Call) -> HttpAnswer:
+        """Return rows: ``by=``, ``label=``, ``namespace=``, ``limit=`` and ``after=KEY`` choose."""
+        return self._asking.answered(call, self._answer)
+
+    def _answer(self, call: Call) -> HttpAnswer:
+        by, label, namespace = _question(call.query)
+        if not self._parts.facts.is_complete:
+            text = "nodes and pods are not read yet from the API server"
+            return fault(503, text, retry_after_seconds=NOT_READ_SECONDS)
+        view = self.view(label)
+        page = page_of(call, self._rows(view, by, namespace), _key_parts(by), _AFTER[by])
+        allocation, prices = view.allocation, self._parts.prices
+        cpu, memory = prices.reference
+        body = CostBody(
+            currency=prices.currency,
+            month_hours=money_text(prices.month_hours),
+            by=by,
+            label=label,
+            is_list_price=allocation.is_list_price,
+            list_price_note=LIST_PRICE_NOTE if allocation.is_list_price else "",
+            cpu_core_hour=money_text(cpu),
+            memory_gib_hour=money_text(memory),
+            total=self._total(allocation),
+            rows=list(page.items),
+            next=page.next,
+            fit=None if namespace is not None or "after" in call.query else self._fit_body(view),
+        )
+        content = msgspec.json.encode(body)
+        etag = f'W/"{hashlib.sha256(content).hexdigest()[:32]}"'
+        headers = {"ETag": etag, "Age": str(int(max(self._clock() - view.made_monotonic_seconds, 0.0)))}
+        if call.if_none_match is not None and etag in (one.strip() for one in call.if_none_match.split(",")):
+            return HttpAnswer(status=304, headers=headers)
+        return HttpAnswer(body=content, headers=headers)
+
+    # What is found
+
+    def view(self, label: str | None = None) -> CostView:
+        """Return what was found within ``VIEW_SECONDS``, or is found now."""
+        known = self._views.get(label)
+        if known is not None and self._clock() - known.made_monotonic_seconds < VIEW_SECONDS:
+            return known
+        if not self._making.acquire(blocking=known is None):
+            assert known is not None  # noqa: S101 - without one it waits
+            return known
+        try:
+            again = self._views.get(label)
+            if again is not None and again is not known:
+                return again
+            made = self._made(label)
+            # Of labels only the newest view is kept: each may have as many groups as there are pods.
+            kept = None if label is not None else next((key for key in self._views if key is not None), None)
+            self._views = {key: self._views[key] for key in (kept, None) if key in self._views} | {label: made}
+            return made
+        finally:
+            self._making.release()
+
+    def _made(self, label: str | None) -> CostView:
+        facts, now = self._parts.facts, self._clock()
+        nodes = [_cost_node(node) for node in facts.nodes_known()]
+        if label is not None:
+            allocation = allocate(
+                nodes,
+                self._pods(),
+                self._parts.prices,
+                key=lambda pod: (pod.namespace, next((v for k, v in pod.placement.labels if k == label), "")),
+            )
+            return CostView(allocation=allocation, fit=None, nodes=len(nodes), made_monotonic_seconds=now)
+        pods = list(self._pods())
+        allocation = allocate(nodes, pods, self._parts.prices, key=by_workload)
+        budgets = self._parts.budgets()
+        fit: Fit | str
+        if isinstance(budgets, str):
+            fit = budgets
+        else:
+            fit = fit_nodes(nodes, pods, budgets, {node.name: node.price for node in allocation.nodes})
+        return CostView(allocation=allocation, fit=fit, nodes=len(nodes), made_monotonic_seconds=now)
+
+    def _pods(self) -> Iterator[CostPod]:
+        """Return all pods that are to go on, with what is recommended for each."""
+        advice: dict[Workload, dict[str, PodRequests | None]] = {}
+        shared: dict[PodRequests, PodRequests] = {}
+        for part in self._parts.facts.pods_in_parts():
+            for place in part:
+                if place.is_terminating or place.placement is None:
+                    continue
+                sizes = self._sizes(place, place.placement, advice.setdefault(place.workload, {}))
+                yield CostPod(
+                    namespace=place.namespace,
+                    name=place.name,
+                    workload=place.workload,
+                    node=place.node,
+                    sizes=PodSizes(
+                        now=shared.setdefault(sizes.now, sizes.now),
+                        written=shared.setdefault(sizes.written, sizes.written),
+                        recommended=None
+                        if sizes.recommended is None
+                        else shared.setdefault(sizes.recommended, sizes.recommended),
+                    ),
+                    placement=place.placement,
+                )
+
+    def _sizes(self, place: PodPlace, placement: PodPlacement, advice: dict[str, PodRequests | None]) -> PodSizes:
+        now = _whole(placement, place.cpu_request_millicores, place.memory_request_bytes)
+        containers = [one for one in place.containers or () if not one.is_init]
+        written = now
+        if containers and placement.is_written_known:
+            written = _whole(
+                placement,
+                sum(one.cpu_request_millicores or 0 for one in containers),
+                sum(one.memory_request_bytes or 0 for one in containers),
+            )
+        advised = []
+        for one in containers:
+            if one.name not in advice:
+                advice[one.name] = self._advice(place.workload, one.name)
+            advised.append(advice[one.name])
+        known = [one for one in advised if one is not None]
+        recommended = None
+        if known and len(known) == len(containers):
+            recommended = _whole(
+                placement, sum(one.cpu_millicores for one in known), sum(one.memory_bytes for one in known)
+            )
+        return PodSizes(now=now, written=written, recommended=recommended)
+
+    def _advice(self, workload: Workload, container: str) -> PodRequests | None:
+        """Return what is recommended for a container; never less memory than it was killed with."""
+        policy = self._applying.policy_name(workload, self._parts.facts.rules())
+        found = self._parts.histories.estimate(
+            workload,
+            container,
+            policy=policy,
+            node=None,
+            node_class=None,
+            now_unix_seconds=self._wall_clock(),
+            is_ordered=False,
+        )
+        if isinstance(found, NoEstimate):
+            return None
+        cpu, memory = found.cpu_request_millicores, found.memory_request_bytes
+        if cpu is None or memory is None:
+            return None
+        return PodRequests(cpu_millicores=cpu, memory_bytes=max(memory, found.oom_memory_bytes or 0))
+
+    # What is told
+
+    def _rows(self, view: CostView, by: CostBy, namespace: str | None) -> list[CostRowBody]:
+        allocation = view.allocation
+        if by is CostBy.NODE:
+            return [
+                self._row(
+                    node.figures,
+                    node.name,
+                    node=node.name,
+                    price=node.price.hourly,
+                    idle=node.idle,
+                    source=node.price.words,
+                    is_list_price=node.price.is_list_price,
+                )
+                for node in allocation.nodes
+            ]
+        groups: Mapping[GroupKey, Figures] = allocation.groups
+        if namespace is not None:
+            groups = {key: figures for key, figures in groups.items() if key[0] == namespace}
+        if by is CostBy.LABEL:
+            values: dict[str, Figures] = {}
+            for (_, value), figures in groups.items():
+                values[value] = values.get(value, Figures()).plus(figures)
+            return [self._row(figures, value, value=value) for value, figures in sorted(values.items())]
+        if by is CostBy.NAMESPACE:
+            return [self._row(figures, name, namespace=name) for (name,), figures in by_namespace(groups).items()]
+        return [
+            self._row(figures, "/".join(key), namespace=key[0], kind=key[1], name=key[2])
+            for key, figures in groups.items()
+        ]
+
+    def _row(
+        self,
+        figures: Figures,
+        key: str,
+        *,
+        price: Decimal | None = None,
+        idle: Decimal | None = None,
+        source: str | None = None,
+        is_list_price: bool = False,
+        **names: str,
+    ) -> CostRowBody:
+        return CostRowBody(
+            key=key,
+            **names,
+            pods=figures.pods,
+            cost_month=self._month(figures.cost if price is None else price),
+            cpu_month=self._month(figures.cpu),
+            memory_month=self._month(figures.memory),
+            idle_month=None if idle is None else self._month(idle),
+            freed_month=self._month(figures.freed),
+            possible_month=self._month(figures.possible),
+            needed_month=self._month(figures.needed),
+            pods_without_advice=figures.pods_without_advice,
+            is_list_price=figures.is_list_price or is_list_price,
+            price_source=source,
+        )
+
+    def _total(self, allocation: Allocation) -> CostTotalBody:
+        figures = allocation.total
+        return CostTotalBody(
+            nodes=len(allocation.nodes),
+            pods=figures.pods,
+            cost_month=self._month(allocation.hourly),
+            pods_month=self._month(figures.cost),
+            idle_month=self._month(allocation.idle),
+            freed_month=self._month(figures.freed),
+            possible_month=self._month(figures.possible),
+            needed_month=self._month(figures.needed),
+            pods_without_advice=figures.pods_without_advice,
+            unpriced_nodes=list(allocation.unpriced_nodes[:MOST_UNPRICED]),
+            unpriced_pods=allocation.unpriced_pods,
+            unplaced_pods=allocation.unplaced_pods,
+        )
+
+    def _fit_body(self, view: CostView) -> FitBody | None:
+        fit = view.fit
+        if fit is None:
+            return None
+        found, why_not = (Fit(go=(), stay=()), fit) if isinstance(fit, str) else (fit, None)
+        return FitBody(
+            nodes=view.nodes,
+            could_go=len(found.go),
+            saves_month=self._month(found.saves),
+            is_list_price=view.allocation.is_list_price,
+            fault=why_not,
+            go=[GoingNodeBody(node=one.node, month=self._month(one.hourly), moves=one.moves) for one in found.go],
+            stay=[StayingNodeBody(node=one.node, reason=one.reason) for one in found.stay[:MOST_STAYING]],
+        )
+
+    def _month(self, hourly: Decimal) -> str:
+        return money_text(self._parts.prices.month(hourly))
+
+
+_AFTER: Final = {
+    CostBy.NAMESPACE: "NAMESPACE",
+    CostBy.WORKLOAD: "NAMESPACE/KIND/NAME",
+    CostBy.NODE: "NODE",
+    CostBy.LABEL: "VALUE",
+}
+
+
+def _question(query: Mapping[str, str]) -> tuple[CostBy, str | None, str | None]:
+    """Read what is asked for: by what, the label, the namespace."""
+    text = query.get("by", CostBy.NAMESPACE)
+    try:
+        by = CostBy(text)
+    except ValueError:
+        raise BadQuestionError(f"by: {text[:60]!r} is not allowed; allowed: {', '.join(CostBy)}") from None
+    label, namespace = query.get("label"), query.get("namespace")
+    if by is CostBy.LABEL and (not label or len(label) > LONGEST_LABEL):
+        raise BadQuestionError("label: is missing or too long; allowed with by=label: the key of a label of pods")
+    if by is not CostBy.LABEL and label is not None:
+        raise BadQuestionError(f"label: is not allowed with by={by}; allowed: by=label")
+    if by is CostBy.NODE and namespace is not None:
+        raise BadQuestionError("namespace: is not allowed with by=node: a node is of no namespace")
+    return by, label, namespace
+
+
+def _key_parts(by: CostBy) -> Callable[[CostRowBody], tuple[str, ...]]:
+    return (lambda row: tuple(row.key.split("/"))) if by is CostBy.WORKLOAD else (lambda row: (row.key,))
+
+
+def _cost_node(node: NodeFacts) -> CostNode:
+    return CostNode(name=node.name, capacity=node.capacity, allocatable=node.allocatable, placement=node.placement)
+
+
+def _whole(placement: PodPlacement, cpu_millicores: int, memory_bytes: int) -> PodRequests:
+    return PodRequests(
+        cpu_millicores=placement.cpu_millicores(cpu_millicores), memory_bytes=placement.memory_bytes(memory_bytes)
+    )

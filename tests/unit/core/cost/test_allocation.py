@@ -1,0 +1,127 @@
+"""Who pays what: the sheet of tests/data/cost/by-hand.md, and what must hold of any cluster."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.core.cluster.facts import NodeAmounts
+from agent.core.cluster.placement import PodPlacement
+from agent.core.cluster.workload import Workload
+from agent.core.cost.allocation import (
+    Allocation,
+    CostNode,
+    CostPod,
+    PodRequests,
+    PodSizes,
+    allocate,
+    by_namespace,
+    together,
+)
+from agent.core.cost.prices import Prices, parse_rules, summed
+from tests.cost_sheet import IDLE, MONTH, NAMESPACES, NODES, PRICES, TOTAL, sheet_nodes, sheet_pods
+
+GIB = 1 << 30
+
+
+def pod(name: str, node: str | None, cpu: int, memory: int, namespace: str = "shop", **sizes: PodRequests) -> CostPod:
+    now = PodRequests(cpu_millicores=cpu, memory_bytes=memory)
+    return CostPod(
+        namespace=namespace,
+        name=name,
+        workload=Workload(namespace=namespace, kind="Deployment", name=name.partition("-")[0]),
+        node=node,
+        sizes=PodSizes(now=now, written=sizes.get("written", now), recommended=sizes.get("recommended")),
+        placement=PodPlacement(),
+    )
+
+
+def node(name: str, cpu: int = 4000, memory: int = 16 * GIB) -> CostNode:
+    amounts = NodeAmounts(cpu_millicores=cpu, memory_bytes=memory)
+    return CostNode(name=name, capacity=amounts, allocatable=amounts)
+
+
+def test_the_sheet_is_what_was_worked_out_by_hand() -> None:
+    found = allocate(sheet_nodes(), sheet_pods(), PRICES)
+    assert {key[0]: PRICES.month(one.cost) for key, one in by_namespace(found.groups).items()} == {
+        name: Decimal(month) for name, month in NAMESPACES.items()
+    }
+    assert {one.name: (one.price.hourly * MONTH, one.idle * MONTH) for one in found.nodes} == {
+        name: (Decimal(month), Decimal(idle)) for name, (month, idle) in NODES.items()
+    }
+    assert (PRICES.month(found.hourly), PRICES.month(found.idle)) == (Decimal(TOTAL), Decimal(IDLE))
+    assert not found.is_list_price
+    # 0.75 cores of two pods; 0.03 + 0.0075; 0.00625 + 0.03
+    total = found.total
+    assert (total.freed, total.possible, total.needed) == (Decimal("0.075"), Decimal("0.0375"), Decimal("0.03625"))
+    assert (total.pods, total.pods_without_advice) == (12, 5)
+
+
+def test_freed_possible_and_needed_are_never_netted() -> None:
+    """More CPU and less memory than now, and the other way round: both figures stand."""
+    prices = Prices(cpu_core_hour=Decimal("0.04"), memory_gib_hour=Decimal("0.005"))
+    sizes: dict[str, Any] = {
+        "written": PodRequests(cpu_millicores=2000, memory_bytes=GIB),
+        "recommended": PodRequests(cpu_millicores=1500, memory_bytes=GIB),
+    }
+    found = allocate([node("a")], [pod("web-1", "a", 1000, 3 * GIB, **sizes)], prices).total
+    # freed 1 core = 0.04 (memory grew: nothing); possible 2 GiB = 0.01; needed 0.5 cores = 0.02
+    assert (found.freed, found.possible, found.needed) == (Decimal("0.04"), Decimal("0.01"), Decimal("0.02"))
+    assert found.cost == Decimal("0.055")
+
+
+def test_what_has_no_price_counts_nowhere_and_is_told() -> None:
+    pods = [pod("a-1", None, 1, 1), pod("b-1", "gone", 1, 1), pod("c-1", "new", 1, 1), pod("d-1", "old", 1000, GIB)]
+    found = allocate([replace(node("new"), capacity=None), node("old")], pods, Prices())
+    assert (found.unpriced_nodes, found.unpriced_pods, found.unplaced_pods, found.total.pods) == (("new",), 2, 1, 1)
+    assert found.is_list_price
+    assert allocate([], [], Prices()).hourly == 0
+
+
+PODS = st.builds(
+    lambda name, on, namespace, cpu, memory, more, less: pod(
+        f"p{name}",
+        on,
+        cpu,
+        memory,
+        namespace,
+        written=PodRequests(cpu_millicores=more, memory_bytes=less),
+        recommended=PodRequests(cpu_millicores=less, memory_bytes=more),
+    ),
+    st.integers(0, 99),
+    st.sampled_from(["a", "b", "c", "d", None]),
+    st.sampled_from(["x", "y", "z"]),
+    st.integers(0, 64_000),
+    st.integers(0, 1 << 38),
+    st.integers(0, 1 << 38),
+    st.integers(0, 64_000),
+)
+NODES_OF_ANY_SIZE = st.tuples(st.integers(1, 256_000), st.integers(1, 1 << 42))
+
+
+@given(st.lists(PODS, max_size=30), st.lists(NODES_OF_ANY_SIZE, min_size=3, max_size=3), st.randoms())
+def test_groups_and_idle_are_the_nodes_exactly_in_any_order(
+    pods: list[CostPod], sizes: list[tuple[int, int]], order: random.Random
+) -> None:
+    nodes = [node(name, cpu, memory) for name, (cpu, memory) in zip("abc", sizes, strict=True)]
+    prices = Prices(rules=parse_rules("kubernetes.io/hostname=a:0.333333"))
+    found = allocate(nodes, pods, prices)
+    _holds(found)
+    shuffled, turned = list(pods), list(nodes)
+    order.shuffle(shuffled)
+    order.shuffle(turned)
+    assert allocate(turned, shuffled, prices) == found
+    assert list(allocate(turned, shuffled, prices).groups) == list(found.groups)
+
+
+def _holds(found: Allocation) -> None:
+    for groups in (found.groups, by_namespace(found.groups)):
+        assert summed((together(groups.values()).cost, found.idle)) == found.hourly
+        assert summed(figures.cost for figures in groups.values()) == found.total.cost
+    for one in found.groups.values():
+        assert min(one.freed, one.possible, one.needed) >= 0

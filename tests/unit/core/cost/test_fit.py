@@ -1,0 +1,258 @@
+"""Which nodes could go: each rule that keeps one, and what the search does."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from agent.core.cluster.facts import NodeAmounts
+from agent.core.cluster.placement import (
+    NodePlacement,
+    Operator,
+    PodPlacement,
+    Requirement,
+    Selector,
+    Taint,
+    Toleration,
+)
+from agent.core.cluster.workload import Workload
+from agent.core.cost.allocation import CostNode, CostPod, PodRequests, PodSizes, allocate
+from agent.core.cost.fit import DisruptionBudget, Fit, fit_nodes
+from agent.core.cost.prices import Prices
+from tests.cost_sheet import PRICES, selector, sheet_nodes, sheet_pods
+
+GIB = 1 << 30
+
+
+def node(name: str, cpu: int = 4000, **placement: Any) -> CostNode:
+    amounts = NodeAmounts(cpu_millicores=cpu, memory_bytes=16 * GIB)
+    return CostNode(name=name, capacity=amounts, allocatable=amounts, placement=NodePlacement(**placement))
+
+
+def pod(name: str, on: str | None, cpu: int = 1000, memory: int = GIB, **placement: Any) -> CostPod:
+    now = PodRequests(cpu_millicores=cpu, memory_bytes=memory)
+    return CostPod(
+        namespace="shop",
+        name=name,
+        workload=Workload(namespace="shop", kind="Deployment", name="web"),
+        node=on,
+        sizes=PodSizes(now=now, written=now, recommended=None),
+        placement=PodPlacement(**placement),
+    )
+
+
+def fitted(nodes: list[CostNode], pods: list[CostPod], *budgets: DisruptionBudget, **more: Any) -> Fit:
+    prices = {one.name: one.price for one in allocate(nodes, [], Prices()).nodes}
+    return fit_nodes(nodes, pods, budgets, prices, **more)
+
+
+def gone(found: Fit) -> list[str]:
+    return [one.node for one in found.go]
+
+
+def reasons(found: Fit) -> dict[str, str]:
+    return {one.node: one.reason for one in found.stay}
+
+
+def test_of_the_sheet_one_node_could_go() -> None:
+    nodes, pods = sheet_nodes(), sheet_pods()
+    prices = {one.name: one.price for one in allocate(nodes, pods, PRICES).nodes}
+    found = fit_nodes(nodes, pods, [], prices)
+    assert [(one.node, one.moves) for one in found.go] == [("n3", 3)]
+    assert PRICES.month(found.saves) == Decimal("350.4")
+    assert reasons(found) == {
+        "n1": "pod bank/db-0 fits on no other node: 1 have no room for it",
+        "n2": "pod bank/batch-1 fits on no other node: 1 have no room for it",
+    }
+
+
+def test_several_go_together_and_the_last_stays() -> None:
+    """Four nodes of 4 cores with a pod of 1 core each: all four pods are on one."""
+    nodes = [node(name) for name in "abcd"]
+    found = fitted(nodes, [pod(f"web-{name}", name) for name in "abcd"])
+    assert gone(found) == ["a", "b", "c"]
+    assert [one.moves for one in found.go] == [1, 1, 1]
+    assert reasons(found) == {"d": "pod shop/web-a fits on no other node: there is none"}
+
+
+def test_a_try_that_fails_leaves_all_as_it_was() -> None:
+    """Of a's pods one finds room on b, the other none. Then c's 1.99 cores fit beside b's 2: that was given back."""
+    nodes = [node("a", takes_pods=False), node("b"), node("c")]
+    pods = [
+        pod("big", "a", 1800),
+        pod("other", "a", 150, node_selector=(("zone", "nowhere"),)),
+        pod("b-1", "b", 2000),
+        pod("c-1", "c", 1990),
+    ]
+    found = fitted(nodes, pods)
+    assert reasons(found)["a"] == "pod shop/other fits on no other node: 2 have not the labels that it asks for"
+    assert gone(found) == ["c"]
+
+
+def test_pods_of_the_node_go_with_it_and_those_on_none_count_nowhere() -> None:
+    nodes = [node("a"), node("b")]
+    agents = [pod(f"agent-{name}", name, 3900, is_of_node=True) for name in "ab"]
+    found = fitted(nodes, [*agents, pod("w", None)])
+    assert gone(found) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("placement", "said"),
+    [
+        ({"has_controller": False}, "pod shop/web-1 has no controller: nothing would make it anew"),
+        ({"held_for": "is not to be moved (annotation x)"}, "pod shop/web-1 is not to be moved (annotation x)"),
+        ({"labels": (("app", "web"),)}, "pod shop/web-1: PodDisruptionBudget web allows no disruption now"),
+    ],
+)
+def test_what_holds_a_pod_holds_its_node(placement: dict[str, Any], said: str) -> None:
+    budgets = [
+        DisruptionBudget(namespace="bank", name="else", selector=Selector(), allows=0),
+        DisruptionBudget(namespace="shop", name="none", selector=None, allows=0),
+        DisruptionBudget(namespace="shop", name="open", selector=Selector(), allows=1),
+        DisruptionBudget(namespace="shop", name="web", selector=selector(app="web"), allows=0),
+    ]
+    found = fitted([node("a"), node("b")], [pod("web-1", "a", **placement)], *budgets)
+    assert reasons(found)["a"] == said
+    assert gone(found) == ["b"]
+
+
+def test_nodes_that_are_not_tried() -> None:
+    nodes = [
+        node("control", labels=(("node-role.kubernetes.io/control-plane", ""),)),
+        replace(node("new"), allocatable=None),
+        replace(node("odd"), capacity=None),
+    ]
+    assert reasons(fitted(nodes, [])) == {
+        "control": "it is of the control plane",
+        "new": "what it can allocate is not known",
+        "odd": "its price is not known",
+    }
+
+
+ZONE = "topology.kubernetes.io/zone"
+
+
+@pytest.mark.parametrize(
+    ("target", "placement", "said"),
+    [
+        ({"takes_pods": False}, {}, "take no pods now (cordoned or not Ready)"),
+        (
+            {"taints": (Taint(key="k"),)},
+            {"tolerations": (Toleration(key="j"),)},
+            "have a taint that it does not tolerate",
+        ),
+        ({}, {"node_selector": (("disk", "ssd"),)}, "have not the labels that it asks for"),
+        (
+            {"labels": (("disk", "hdd"),)},
+            {"node_terms": ((Requirement(key="disk", operator=Operator.IN, values=("ssd",)),),)},
+            "have not the labels that it asks for",
+        ),
+        ({"labels": ((ZONE, "other"),)}, {"stays_in_zone": True}, "are not in the zone of its volume"),
+        ({"other_allocatable": (("pods", 0),)}, {}, "have no room for it"),
+        ({}, {"other_requests": (("nvidia.com/gpu", 10**9),)}, "have no room for it"),
+    ],
+)
+def test_why_a_pod_cannot_be_elsewhere(target: dict[str, Any], placement: dict[str, Any], said: str) -> None:
+    nodes = [node("a"), replace(node("b"), placement=NodePlacement(**target))]
+    pods = [pod("web-1", "a", 100, **placement), pod("b-1", "b", 500, held_for="stays")]
+    assert reasons(fitted(nodes, pods))["a"] == f"pod shop/web-1 fits on no other node: 1 {said}"
+
+
+def test_what_a_pod_bears_and_asks_for_is_found() -> None:
+    target = NodePlacement(
+        labels=(("disk", "ssd"), (ZONE, "x")),
+        taints=(Taint(key="k", value="v"),),
+        other_allocatable=(("nvidia.com/gpu", 2 * 10**9), ("pods", 10 * 10**9)),
+    )
+    nodes = [node("a", labels=((ZONE, "x"),)), replace(node("b"), placement=target)]
+    mover = pod(
+        "web-1",
+        "a",
+        100,
+        node_selector=(("disk", "ssd"),),
+        node_terms=(
+            (Requirement(key="no", operator=Operator.EXISTS),),
+            (Requirement(key="disk", operator=Operator.EXISTS),),
+        ),
+        tolerations=(Toleration(key="k", value="v"),),
+        other_requests=(("nvidia.com/gpu", 10**9),),
+        stays_in_zone=True,
+    )
+    assert gone(fitted(nodes, [mover, pod("b-1", "b", 500, held_for="stays")])) == ["a"]
+
+
+def test_host_ports_and_pods_to_be_apart_from_keep_a_pod_away() -> None:
+    nodes = [node("a"), node("b")]
+
+    def told(mover: dict[str, Any], other: dict[str, Any]) -> str | None:
+        pods = [pod("web-1", "a", 100, **mover), pod("web-2", "b", 500, **{"held_for": "stays", **other})]
+        return reasons(fitted(nodes, pods)).get("a")
+
+    assert told({"host_ports": (80,)}, {"host_ports": (81,)}) is None
+    assert told({"host_ports": (80,)}, {"host_ports": (80,)}) == (
+        "pod shop/web-1 fits on no other node: 1 have its host port taken"
+    )
+    web: dict[str, Any] = {"labels": (("app", "web"),)}
+    apart: dict[str, Any] = {"apart_from": (selector(app="web"),)}
+    said = "pod shop/web-1 fits on no other node: 1 have a pod that it must be apart from"
+    assert told({**apart}, web) == said
+    assert told(web, {**apart}) == said
+    assert told({**apart}, {}) is None
+    elsewhere = replace(pod("web-2", "b", 500, held_for="stays", **web), namespace="bank")
+    assert gone(fitted(nodes, [pod("web-1", "a", 100, **apart), elsewhere])) == ["a"]
+
+
+def test_recommended_requests_are_what_has_to_fit() -> None:
+    nodes = [node("a"), node("b")]
+    small = PodSizes(
+        now=PodRequests(cpu_millicores=3000, memory_bytes=GIB),
+        written=PodRequests(cpu_millicores=3000, memory_bytes=GIB),
+        recommended=PodRequests(cpu_millicores=500, memory_bytes=GIB),
+    )
+    pods = [replace(pod(f"web-{name}", name), sizes=small) for name in "ab"]
+    assert gone(fitted(nodes, pods)) == ["a"]
+    assert gone(fitted(nodes, [pod(f"web-{name}", name, 3000) for name in "ab"])) == []
+
+
+def test_a_search_that_takes_too_long_says_so() -> None:
+    found = fitted([node("a"), node("b")], [pod("web-1", "a"), pod("web-2", "b")], most_checks=1)
+    assert gone(found) == []
+    assert set(reasons(found).values()) == {"not worked out: there are too many nodes and pods to try them all"}
+
+
+PODS = st.builds(
+    lambda number, on, cpu, memory, is_of_node: pod(f"p{number}", on, cpu, memory * GIB, is_of_node=is_of_node),
+    st.integers(0, 1000),
+    st.sampled_from("abcd"),
+    st.integers(0, 1500),
+    st.integers(0, 5),
+    st.booleans(),
+)
+
+
+@given(st.lists(PODS, max_size=16, unique_by=lambda one: one.name), st.randoms())
+def test_what_is_left_has_room_for_all_and_order_does_not_matter(pods: list[CostPod], order: random.Random) -> None:
+    nodes = [node(name) for name in "abcd"]
+    found = fitted(nodes, pods)
+    turned, shuffled = list(nodes), list(pods)
+    order.shuffle(turned)
+    order.shuffle(shuffled)
+    assert fitted(turned, shuffled) == found
+    assert len(found.go) + len(found.stay) == len(nodes)
+    gone_nodes = set(gone(found))
+    moving = [one for one in pods if not (one.placement.is_of_node and one.node in gone_nodes)]
+    staying = len(nodes) - len(gone_nodes)
+    overfull = any(
+        sum(one.sizes.now.cpu_millicores for one in pods if one.node == name) > 4000
+        or sum(one.sizes.now.memory_bytes for one in pods if one.node == name) > 16 * GIB
+        for name in "abcd"
+    )
+    if gone_nodes and not overfull:
+        assert sum(one.sizes.now.cpu_millicores for one in moving) <= 4000 * staying
+        assert sum(one.sizes.now.memory_bytes for one in moving) <= 16 * GIB * staying

@@ -1,0 +1,228 @@
+"""What nodes and pods cost: the sheet worked out by hand, through the webhook, its API and the verb, to the cent."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agent.cli.main import main
+from agent.core.cost.fit import DisruptionBudget
+from agent.core.cost.prices import Prices
+from agent.kube.objects.cluster_json import node_facts_from_json, pod_place_from_json
+from agent.webhook.http.routes import Call
+from tests import cost_sheet
+from tests.cost_sheet import FREED, IDLE, LABELS, NAMESPACES, NEEDED, NODES, PODS, POSSIBLE, PRICES, TOTAL, Advice
+from tests.webhook.https import running
+from tests.webhook.stack import Stack, stack
+
+
+def put_sheet(one: Stack) -> None:
+    places = [pod_place_from_json(document) for document in cost_sheet.pod_documents()]
+    one.facts.places = {place.uid: place for place in places}
+    one.facts.known_nodes = tuple(node_facts_from_json(document) for document in cost_sheet.node_documents())
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, list[str]]]:
+    """A webhook of that cluster, and the options to reach it."""
+    folder = tmp_path_factory.mktemp("cost")
+    (folder / "token").write_text("good\n")
+    with stack(folder, prices=PRICES, advice=Advice()) as one:
+        put_sheet(one)
+        with running(one.services, folder, names=("plimsoll-webhook.plimsoll.svc",)) as server:
+            host, port = server.address
+            options = [f"--webhook=https://{host}:{port}", f"--token-file={folder / 'token'}"]
+            yield one, [*options, f"--ca-file={server.authority}"]
+
+
+def asked(one: Stack, *, tag: str | None = None, account: str = "good", **query: str) -> Any:
+    return one.services.cost(Call(path="/v1/cost", authorization=f"Bearer {account}", query=query, if_none_match=tag))
+
+
+def body(one: Stack, **query: str) -> Any:
+    answer = asked(one, **query)
+    assert answer.status == 200, answer.body
+    return json.loads(answer.body)
+
+
+def test_the_api_tells_what_was_worked_out_by_hand(served: tuple[Stack, list[str]]) -> None:
+    one, _ = served
+    found = body(one, by="namespace")
+    assert {row["namespace"]: row["costMonth"] for row in found["rows"]} == NAMESPACES
+    total = found["total"]
+    assert (total["costMonth"], total["podsMonth"], total["idleMonth"]) == (TOTAL, PODS, IDLE)
+    assert (total["freedMonth"], total["possibleMonth"], total["neededMonth"]) == (FREED, POSSIBLE, NEEDED)
+    assert (total["pods"], total["podsWithoutAdvice"], found["isListPrice"], found["listPriceNote"]) == (
+        12,
+        5,
+        False,
+        "",
+    )
+    by_node = body(one, by="node")
+    assert {row["node"]: (row["costMonth"], row["idleMonth"]) for row in by_node["rows"]} == NODES
+    assert [row["priceSource"] for row in by_node["rows"]] == [
+        "cost.nodes rule 1",
+        "cost.file",
+        "cost.cpuCoreHour and cost.memoryGibHour",
+    ]
+    assert {row["value"]: row["costMonth"] for row in body(one, by="label", label="team")["rows"]} == LABELS
+
+
+def test_what_rows_cost_and_what_is_idle_are_what_nodes_cost_exactly(served: tuple[Stack, list[str]]) -> None:
+    one, _ = served
+    nodes = sum(Decimal(row["costMonth"]) for row in body(one, by="node")["rows"])
+    for query in ({"by": "namespace"}, {"by": "workload"}, {"by": "label", "label": "team"}):
+        found = body(one, **query)
+        assert sum(Decimal(row["costMonth"]) for row in found["rows"]) + Decimal(found["total"]["idleMonth"]) == nodes
+
+
+def test_the_table_has_the_same_to_the_cent(
+    served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["cost", "--width", "120", *served[1]]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "USD a month of 730 hours, by what pods request now"
+    # 88.5125, 82.125 and 14.235, to the cent; half to even
+    assert [line.split()[:3] for line in lines[2:5]] == [
+        ["bank", "4", "88.51"],
+        ["shop", "5", "82.12"],
+        ["kube-system", "3", "14.24"],
+    ]
+    told = " ".join(lines[5:])
+    assert "cluster: 3 nodes 569.40 = pods 184.87 + idle 384.53; freed 54.75, still possible 27.38" in told
+    assert "needed 26.46" in told
+    assert "1 of 3 nodes could go if all pods requested what is recommended, 350.40 a month: n3" in told
+    assert "5 pods have no recommendation yet" in told
+
+
+def test_the_csv_has_the_same_to_the_cent(served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cost", "--by", "node", "-o", "csv", *served[1]]) == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    cents = Decimal("0.01")
+    assert [(row["node"], Decimal(row["cost_month"]).quantize(cents)) for row in rows[:3]] == [
+        ("n1", Decimal("87.60")),
+        ("n2", Decimal("131.40")),
+        ("n3", Decimal("350.40")),
+    ]
+    assert rows[-2]["row"] == "idle"
+    assert Decimal(rows[-2]["cost_month"]) == Decimal(IDLE)
+    assert (rows[-1]["row"], Decimal(rows[-1]["cost_month"]), rows[-1]["pods"]) == ("total", Decimal(TOTAL), "12")
+    assert Decimal(rows[-1]["needed_month"]) == Decimal(NEEDED)
+
+
+def test_json_holds_all_rows_with_their_schema(
+    served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["cost", "--by", "workload", "--namespace", "shop", "-o", "json", *served[1]]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["schema"], [row["key"] for row in found["rows"]], found["fit"]) == (
+        1,
+        ["shop/Deployment/cart", "shop/Deployment/web"],
+        None,
+    )
+    assert main(["cost", "--by", "label", "--label", "team", *served[1]]) == 0
+    assert "(without it)" in capsys.readouterr().out
+
+
+def test_by_node_each_that_stays_says_why(served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["cost", "--by", "node", "--width", "200", *served[1]]) == 0
+    told = capsys.readouterr().out
+    assert "n1 stays: pod bank/db-0 fits on no other node: 1 have no room for it" in told
+    assert "n2 stays: " in told
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--by", "label"], "cost: --by label and --label KEY: one is not allowed without the other"),
+        (["--label", "team"], "cost: --by label and --label KEY: one is not allowed without the other"),
+        (["--by", "node", "-n", "shop"], "cost: --namespace is not allowed with --by node: a node is of no namespace"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(words: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["cost", *words])
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("query", "said"),
+    [
+        ({"by": "pod"}, "by: 'pod' is not allowed; allowed: namespace, workload, node, label"),
+        ({"by": "label"}, "label: is missing or too long; allowed with by=label: the key of a label of pods"),
+        ({"label": "team"}, "label: is not allowed with by=namespace; allowed: by=label"),
+        ({"by": "node", "namespace": "shop"}, "namespace: is not allowed with by=node: a node is of no namespace"),
+        ({"limit": "0"}, "limit: '0' is not allowed; allowed: 1 to 500"),
+        ({"by": "workload", "after": "shop"}, "after: 'shop' is not allowed; allowed: NAMESPACE/KIND/NAME"),
+    ],
+)
+def test_a_question_that_is_not_understood_is_told(
+    served: tuple[Stack, list[str]], query: dict[str, str], said: str
+) -> None:
+    answer = asked(served[0], **query)
+    assert (answer.status, json.loads(answer.body)["error"]) == (400, said)
+
+
+def test_pages_and_tags(served: tuple[Stack, list[str]]) -> None:
+    one, _ = served
+    first = body(one, limit="2")
+    assert ([row["key"] for row in first["rows"]], first["next"]) == (["bank", "kube-system"], "kube-system")
+    second = body(one, limit="2", after="kube-system")
+    assert ([row["key"] for row in second["rows"]], second["next"], second["fit"]) == (["shop"], None, None)
+    labels = body(one, by="label", label="team", limit="1")
+    assert ([row["key"] for row in labels["rows"]], labels["next"]) == ([""], "")
+    assert [row["key"] for row in body(one, by="label", label="team", after="")["rows"]] == ["data", "shop"]
+    answer = asked(one)
+    assert int(answer.headers["Age"]) >= 0
+    again = asked(one, tag=answer.headers["ETag"])
+    assert (again.status, again.body, again.headers["ETag"]) == (304, b"", answer.headers["ETag"])
+    assert asked(one, tag='W/"other"').status == 200
+    assert asked(one, account="bad").status == 401
+
+
+def test_without_prices_every_figure_is_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "token").write_text("good\n")
+    with stack(tmp_path, prices=Prices(), advice=Advice()) as one:
+        put_sheet(one)
+        found = body(one)
+        assert found["isListPrice"]
+        assert found["listPriceNote"] == "list price (OpenCost's reference), not your bill"
+        assert all(row["isListPrice"] for row in found["rows"])
+        with running(one.services, tmp_path, names=("plimsoll-webhook.plimsoll.svc",)) as server:
+            host, port = server.address
+            options = [f"--webhook=https://{host}:{port}", f"--token-file={tmp_path / 'token'}"]
+            assert main(["cost", "--width", "120", *options, f"--ca-file={server.authority}"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[1] == "* = list price (OpenCost's reference), not your bill"
+    assert all(figure.endswith("*") for line in lines[3:6] for figure in line.split()[2:])
+
+
+def test_what_is_not_read_yet_is_no_answer(tmp_path: Path) -> None:
+    with stack(tmp_path) as one:
+        one.facts.is_complete = False
+        answer = asked(one)
+    assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
+
+
+def test_closed_budgets_and_unknown_ones_keep_nodes(tmp_path: Path) -> None:
+    closed = DisruptionBudget(namespace="bank", name="db", selector=cost_sheet.selector(app="db"), allows=0)
+    with stack(tmp_path, prices=PRICES, advice=Advice(), budgets=lambda: (closed,)) as one:
+        put_sheet(one)
+        fit = body(one)["fit"]
+    assert fit["couldGo"] == 1  # n2: all of web-3, cart-1 and batch-1 finds room on n3
+    assert [row["node"] for row in fit["go"]] == ["n2"]
+    assert fit["stay"][0] == {"node": "n1", "reason": "pod bank/db-0: PodDisruptionBudget db allows no disruption now"}
+    with stack(
+        tmp_path, prices=PRICES, advice=Advice(), budgets=lambda: "disruption budgets cannot be read: no"
+    ) as one:
+        put_sheet(one)
+        fit = body(one)["fit"]
+    assert (fit["couldGo"], fit["go"], fit["fault"]) == (0, [], "disruption budgets cannot be read: no")
