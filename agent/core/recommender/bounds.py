@@ -182,7 +182,7 @@ def apply(proposals: Proposals, stated: Stated, options: BoundsOptions, *, steps
         memory_marks.reader_note = f"{readers[0]} reads its limit at start"
     if steps is not None and memory.is_unfilled is not None:
         memory_marks.unfilled_note = (
-            f"its heap was sized at the start, and less than {NEARLY_FULL_RATIO:.0%} of it was ever used"
+            f"its heap was sized at the start, and no more than {NEARLY_FULL_RATIO:.0%} of it was ever used"
         )
     memory_request, memory_limit, has_memory_limit = _bounded(
         memory, has_memory, memory_edges, rule, guaranteed, memory_marks
