@@ -38,6 +38,7 @@ def proposals(
     cpu: float | None = None,
     memory: float | None = None,
     memory_limit: float | None = None,
+    memory_seen: float | None = None,
     rule: LimitRule = LimitRule.KEEP,
     upward_only: bool = False,
     extra: Mapping[str, float] | None = None,
@@ -58,6 +59,7 @@ def proposals(
         cpu_upward_only=bools(upward_only),
         memory_upward_only=bools(upward_only),
         limit_rule=rule,
+        memory_seen_bytes=None if memory_seen is None else floats(memory_seen),
         extra={name: floats(value) for name, value in (extra or {}).items()},
     )
 

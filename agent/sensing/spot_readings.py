@@ -34,6 +34,11 @@ def read_memory_max_bytes(directory: Directory) -> int | None:
     return _read_bytes(directory, "memory.max")
 
 
+def read_memory_current_bytes(directory: Directory) -> int | None:
+    """Read what is charged to a cgroup now, file cache included."""
+    return _read_bytes(directory, "memory.current")
+
+
 def read_memory_peak_bytes(directory: Directory) -> int | None:
     """Read the most that a cgroup was ever charged; None also before kernel 5.19."""
     return _read_bytes(directory, "memory.peak")

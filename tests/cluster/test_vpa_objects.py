@@ -13,15 +13,18 @@ from typing import Any
 import pytest
 import yaml
 
+from agent.cli.main import main
 from tests.cluster import chart
 from tests.cluster.admission_room import Room, Running, admission_room, mebibytes_above, owned, resources, sized
-from tests.cluster.api import MERGE, Json, is_awaited
+from tests.cluster.api import MERGE, Json, is_awaited, kubeconfig
 from tests.cluster.binaries import KUBERNETES
 from tests.cluster.control_plane import QUIET_CONTROLLERS, ControlPlane, control_plane
+from tests.cluster.identities import create_service_account, granted, node_bound_token
 from tests.cluster.objects import pod_path
 from tests.cluster.processes import wait_for
 from tests.cluster.webhook_process import agent_token, answer_of
 from tests.webhook.report_bodies import report_body
+from tests.webhook.test_backfill import checkpoint
 
 pytestmark = pytest.mark.cluster
 
@@ -81,6 +84,7 @@ def create(room: Room, name: str, update_mode: str, **spec: Any) -> None:
             **spec,
         },
     }
+    body["spec"] = {key: value for key, value in body["spec"].items() if value is not None}  # type: ignore[attr-defined]
     wait_for(lambda: is_awaited(lambda: room.cluster.admin.create(path(room), body), 404), "the kind is served")
 
 
@@ -175,3 +179,57 @@ def test_an_enforced_workload_without_an_object_is_published(room: Room) -> None
     assert not room.cluster.admin.exists(path(room, "plimsoll-deployment-web")), "people made one"
     create(room, "published", "Off")
     wait_for(lambda: not room.cluster.admin.exists(path(room, name)), "it goes", MINUTES)
+
+
+def test_checkpoints_that_the_server_keeps_size_the_first_pod_and_a_right_that_is_missing_is_one_line(
+    room: Room, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    admin, group = room.cluster.admin, "autoscaling.k8s.io"
+    admin.apply_all(chart.parts("webhook/reader", values={"webhook": {"importer": {"enabled": True}}}))
+    create(room, "learnt", "Off", recommenders=None)
+    kept = {**checkpoint("learnt"), "metadata": {"name": "learnt-app"}}
+    kept |= {"apiVersion": f"{group}/v1", "kind": "VerticalPodAutoscalerCheckpoint"}
+    checkpoints = path(room).replace("verticalpodautoscalers", "verticalpodautoscalercheckpoints")
+    wait_for(lambda: is_awaited(lambda: admin.create(checkpoints, kept), 404), "the kind is served")
+    create_service_account(room.cluster, room.namespace, "learner")
+    learner = room.cluster.api_with_token(node_bound_token(room.cluster, room.namespace, "learner", None))
+    arguments = ["backfill", "--vpa-checkpoints", f"--namespace={room.namespace}"]
+    as_learner = [*arguments, f"--kubeconfig={kubeconfig(learner, tmp_path / 'kubeconfig')}", "--dry-run"]
+
+    def role(*names: str) -> list[Json]:
+        meta = {"name": "learner", "namespace": room.namespace}
+        rules = [{"apiGroups": [group], "resources": list(names), "verbs": ["list"]}]
+        reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "learner"}
+        subjects = [{"kind": "ServiceAccount", **meta}]
+        kinds = {"apiVersion": "rbac.authorization.k8s.io/v1"}
+        return [
+            {**kinds, "kind": "Role", "metadata": meta, "rules": rules},
+            {**kinds, "kind": "RoleBinding", "metadata": meta, "roleRef": reference, "subjects": subjects},
+        ]
+
+    def refused(what: str) -> bool:
+        """Whether it ends in one line about the kind that may not be listed; rights come into force in a while."""
+        assert main(as_learner) == 1
+        out, error = capsys.readouterr()
+        assert (out, error.count("\n")) == ("", 1)
+        assert error.endswith("; nothing was sent\n")
+        return f'cannot list resource "{what}" in API group "{group}" in the namespace "{room.namespace}"' in error
+
+    def counted() -> bool:
+        is_done = main(as_learner) == 0
+        return is_done and capsys.readouterr().out.endswith(": 1 namespace, 1 workload, 1 container, 24 hours\n")
+
+    assert refused("verticalpodautoscalers")
+    with granted(room.cluster, role("verticalpodautoscalers")):
+        wait_for(lambda: refused("verticalpodautoscalercheckpoints"), "the first right is in force")
+    with granted(room.cluster, role("verticalpodautoscalers", "verticalpodautoscalercheckpoints")):
+        wait_for(counted, "both rights are in force")
+    enforced = {"plimsoll.dev/mode": "enforce"}
+    assert new_requests(room, "learnt", enforced) == AS_WRITTEN
+    arguments += [f"--webhook=https://127.0.0.1:{room.hook.port}", f"--kubeconfig={room.cluster.kubeconfig}"]
+    assert main([*arguments, f"--ca-file={room.cluster.authority}"]) == 0
+    assert capsys.readouterr().out == "imported: 1 namespace, 1 workload, 1 container, 24 hours (24 new)\n"
+    # 0.7076 cores and 177.1 MB, and a tenth more, as told of the checkpoint.
+    made = new_requests(room, "learnt", enforced)
+    assert int(made["cpu"].removesuffix("m")) == pytest.approx(778.4, rel=0.02)
+    assert int(made["memory"]) == pytest.approx(1.1 * 177.1e6, rel=0.02)

@@ -36,6 +36,7 @@ BOUND_TEXTS: Final = {
     Bound.LIMIT: "held at its limit",
     Bound.QOS: "QoS class kept",
     Bound.SMALL_CHANGE: "change too small",
+    Bound.LIMIT_UNFILLED: "a larger limit is of no use",
     Bound.LIMIT_RAISED: "limit raised with it",
     Bound.READ_AT_START: "limit read at start",
 }

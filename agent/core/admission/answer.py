@@ -62,6 +62,9 @@ class Left(StrEnum):
     """A memory limit, held to as many times the largest memory allowed as limits are of requests."""
     RUNTIME = "runtime"
     """Held up by what its language runtime takes by its own flags: a fixed heap, or a share of its limit."""
+    UNFILLED = "runtime_unfilled"
+    """A memory limit, not raised: its runtime sized its heap by flags or by the limit, and the limit was never nearly
+    reached."""
     PROTECT = "protect"
     """Mode protect: nothing becomes less than the pod came with."""
     NODE = "node"
@@ -82,6 +85,7 @@ LEFT_WORDS: Mapping[Left, str] = {
     Left.QUOTA: "held by a ResourceQuota",
     Left.MAX_MEMORY: "held by the largest memory allowed",
     Left.RUNTIME: "held up by its runtime's heap",
+    Left.UNFILLED: "its runtime would fill more of any limit, and never nearly reached this one",
     Left.PROTECT: "mode protect: never lowered",
     Left.NODE: "no node can allocate so much",
     Left.POD_BUDGET: "held by the pod's own resources",

@@ -17,15 +17,15 @@ from agent.core.admission.sizes import ContainerSide, SizingRules
 from agent.core.cluster.pod import ContainerKind, Pod
 from agent.core.cluster.resource import Resource
 from agent.core.history.workloads.start_figures import LEAST_STARTS, LearntStart
+from agent.core.orders.annotations import STARTUP_BOOST
 from agent.core.orders.container_policies import ContainerPolicies
-from agent.core.orders.startup_boost import LEAST_LEARNT_RATIO, StartupBoost
+from agent.core.orders.startup_boost import LEAST_LEARNT_RATIO, WITHOUT_LIMIT, StartupBoost
 from agent.core.plan.needs.given_boost import GivenBoost
 from agent.core.plan.pod_change import Change, Setting
 from agent.core.resize.change_text import changes_text
 
 NOT_BOOSTED: Final = "start not boosted"
 NOTHING_TO_BOOST: Final = "no container states CPU that may be boosted"
-NO_LIMIT: Final = "requests are kept, and no container has a CPU limit to raise"
 NO_MORE: Final = "it would be no more than what is requested"
 NO_RESIZE: Final = "the cluster does not resize pods in place (1.33)"
 _WHOLE_CORE: Final = 1000
@@ -39,6 +39,11 @@ class Boosting:
     boost: GivenBoost | None = None
     words: str = ""
     """For people; empty = nobody asks for a boost."""
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """Return what whoever creates the pod is told: an order that can never boost it."""
+        return (f"{STARTUP_BOOST}: {self.words}",) if self.words == f"{NOT_BOOSTED}: {WITHOUT_LIMIT}" else ()
 
 
 Starts = Callable[[str], LearntStart | None]
@@ -108,7 +113,7 @@ def _nothing_words(drafts: Sequence[Draft], order: StartupBoost, grounds: BoostG
     if not boostable:
         return NOTHING_TO_BOOST
     if order.is_request_kept and all(draft.sides[Resource.CPU].limit is None for draft in boostable):
-        return NO_LIMIT
+        return WITHOUT_LIMIT
     if not order.is_learnt:
         return NO_MORE
     known = [start for draft in boostable for start in (grounds.starts(draft.container.name),) if start is not None]

@@ -144,7 +144,7 @@ def admit(
         pod_limits=pod_limits,
         boost=boosting.boost,
         startup_boost=boosting.words,
-        warnings=_warnings(pod, orders, order, resources),
+        warnings=(*_warnings(pod, orders, order, resources), *boosting.warnings),
     )
     is_learnt = boosting.boost is not None and boosting.boost.is_learnt and boost is None  # the node is to be told
     if resources != given or any(draft.is_changed for draft in drafts) or is_learnt:

@@ -220,13 +220,32 @@ def _with_heap(side: ContainerSide, wanted: int, amount: int, rules: SizingRules
 
 def _runtime_limit(side: ContainerSide, estimate: Estimate) -> int:
     """Return the least memory limit for what its runtime takes; 0 = any. It is read anew by the pod that is created."""
-    used = (estimate.memory_max_bytes, estimate.memory_alone_bytes, estimate.oom_memory_bytes)
     if side.runtime is None:
         return 0
-    least = side.runtime.least_limit_bytes(max(amount or 0 for amount in used))
+    least = side.runtime.least_limit_bytes(max(amount or 0 for amount in _seen(estimate)))
     if side.runtime.hidden:  # flags that nobody can read may fix a heap for the limit that there is
         least = max(least, side.limit_before or 0)
     return min(least, MOST)
+
+
+def _unfilled_limit(side: ContainerSide, estimate: Estimate, rules: SizingRules) -> int | None:
+    """Return the memory limit that is not raised, as to raise it would be to hope for use; None = it may be raised."""
+    before, seen = side.limit_before, [amount for amount in _seen(estimate) if amount is not None]
+    if side.runtime is None or before is None or not seen or before < rules.edges[side.resource].least:
+        return None
+    return before if side.runtime.leaves_unfilled(before, max(seen)) else None
+
+
+def _seen(estimate: Estimate) -> tuple[int | None, int | None, int | None]:
+    return estimate.memory_max_bytes, estimate.memory_alone_bytes, estimate.oom_memory_bytes
+
+
+def _not_above(side: ContainerSide, amount: int, most: int | None) -> int:
+    """Return a limit that is not raised past what was never nearly reached."""
+    if most is None or amount <= most:
+        return amount
+    side.note(Setting.LIMIT, Left.UNFILLED)
+    return most
 
 
 def _size_pair(side: ContainerSide, amount: int, estimate: Estimate, rules: SizingRules, *, is_strict: bool) -> None:
@@ -238,8 +257,8 @@ def _size_pair(side: ContainerSide, amount: int, estimate: Estimate, rules: Sizi
     wish: int | None = _memory_kept(side, estimate)
     if is_memory and rules.limit_rule is LimitRule.RAISE:
         wish = max(_largest_seen(estimate, rules) or 0, min(_runtime_limit(side, estimate), side.limit_before or MOST))
-    edges = rules.edges[side.resource]
-    side.request = side.limit = _request(side, bounded(pair(amount, wish), edges), rules)
+    both = bounded(pair(amount, wish), rules.edges[side.resource])
+    side.request = side.limit = _request(side, _not_above(side, both, _unfilled_limit(side, estimate, rules)), rules)
 
 
 def _request(side: ContainerSide, amount: int, rules: SizingRules) -> int:
@@ -265,8 +284,8 @@ def _memory_kept(side: ContainerSide, estimate: Estimate) -> int:
     """Return how far a memory limit may fall: to what was in use at most, as no kernel asks for a percentile."""
     if side.resource is Resource.CPU or side.limit_before is None:
         return 0
-    used = (estimate.memory_max_bytes, estimate.memory_alone_bytes, estimate.oom_memory_bytes)
-    return min(max(_runtime_limit(side, estimate), *(amount or 0 for amount in used)), side.limit_before)
+    used = (amount or 0 for amount in _seen(estimate))
+    return min(max(_runtime_limit(side, estimate), *used), side.limit_before)
 
 
 def _move_limit(side: ContainerSide, estimate: Estimate, rules: SizingRules) -> None:
@@ -274,7 +293,9 @@ def _move_limit(side: ContainerSide, estimate: Estimate, rules: SizingRules) -> 
     if side.limit is None or side.request is None or side.request_before is None:
         return
     if rules.limit_rule is LimitRule.PROPORTIONAL:
-        moved = side.limit * side.request // side.request_before
+        moved = max(side.limit * side.request // side.request_before, side.request)
+        moved = _not_above(side, moved, _unfilled_limit(side, estimate, rules))
+        side.request = min(side.request, moved)
         side.is_tied = True
         _put_limit(side, max(moved, side.request, _memory_kept(side, estimate)), rules)
         return
@@ -342,7 +363,7 @@ def _set_memory_limit(
         _stay_below_limit(side, rules)
         return
     within = limit_within(wish, before, rules.edges[side.resource].most, options.memory_limit_ratio)
-    limit = max(within, side.request or 0)
+    limit = _not_above(side, max(within, side.request or 0), _unfilled_limit(side, estimate, rules))
     if is_strict and limit <= (before or 0):
         return
     left = _left_limit(side, limit, rules, is_strict=is_strict)

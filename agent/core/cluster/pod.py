@@ -156,6 +156,8 @@ class Termination:
     reason: str | None = None
     """``OOMKilled``, ``Error``, ``Completed``, ..."""
     finished_unix_seconds: float | None = None
+    container_id: str | None = None
+    """Of the container that ended, the bare id; None = not told."""
 
     @property
     def is_oom_kill(self) -> bool:

@@ -59,6 +59,10 @@ class PodIndex:
             for status in (*pod.statuses, *pod.ephemeral_statuses):
                 if status.container_id is not None:
                     self._by_container[status.container_id] = (pod, status.name)
+                # One that was replaced before any status named it is told of as the run before.
+                last = status.last_termination
+                if last is not None and last.container_id is not None:
+                    self._by_container.setdefault(last.container_id, (pod, status.name))
 
     def pod(self, pod_uid: str) -> Pod | None:
         """Find a pod by its uid or, if it is static, by its configuration's hash; None = not in this source."""

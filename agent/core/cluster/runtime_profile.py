@@ -16,6 +16,10 @@ _GO_BESIDE_PARTS: Final = 9
 """GOMEMLIMIT counts all that Go itself manages: a ninth is left beside it, so that nine tenths of a limit fit it."""
 
 
+NEARLY_FULL_RATIO: Final = 0.95
+"""Of a limit: who used more of it is short of it. A heap of 85 % of it and what is beside it stay below."""
+
+
 class LanguageRuntime(StrEnum):
     """What runs in a container, spelt as the annotation ``plimsoll.dev/runtime`` spells it."""
 
@@ -53,6 +57,20 @@ class RuntimeProfile:
     def reads_limit_at_start(self) -> bool:
         """Return whether it sized its heap by the memory limit as it was at its start, or may have."""
         return self.limit_share_ratio is not None or bool(self.hidden)
+
+    def leaves_unfilled(self, limit_bytes: int, seen_bytes: int) -> bool:
+        """Return whether to raise a memory limit would be to hope for use.
+
+        A fixed heap takes nothing of a raise, and one that goes by the limit fills more of any limit, so that each
+        start would call for another. Who came close to the limit is short of it, whatever the heap.
+
+        Args:
+            limit_bytes: What it may use now.
+            seen_bytes: The largest use that was ever seen, at kills too.
+        """
+        if not self.heap_bytes and not self.reads_limit_at_start:
+            return False
+        return seen_bytes <= limit_bytes * NEARLY_FULL_RATIO and self.limit_floor_bytes <= limit_bytes
 
     @property
     def limit_floor_bytes(self) -> int:

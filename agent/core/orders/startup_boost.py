@@ -26,6 +26,9 @@ STARTUP_BOOST_ALLOWED: Final = (
 AUTO_AFTER_READY_SECONDS: Final = 60.0
 """Of a start that is learnt, where nothing else is ordered: many a server works hardest at its first calls, and without
 a probe a pod is ready before it has begun."""
+WITHOUT_LIMIT: Final = "request: keep raises the CPU limit alone, and there is none (CPU weight follows the request)"
+"""Why a kept request without a limit leaves nothing to boost. A weight of its own can only be written into the cgroup,
+where the kubelet's next resize writes its own again, and an agent that is fenced to ``pods/resize`` does not."""
 LEAST_LEARNT_RATIO: Final = 1.5
 """Times the steady request: what a start needs less than that is not worth two resizes."""
 TIMEOUT_SECONDS: Final = 600.0

@@ -13,12 +13,13 @@ request to a BestEffort pod, and adding a limit counts as lowering one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from agent.core.cluster.resource import LARGEST, Resource
+from agent.core.cluster.runtime_profile import NEARLY_FULL_RATIO
 from agent.core.numbers.arrays import Bools, Floats, Ints
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
 from agent.core.recommender.policy import LimitRule, Proposals, Stated, Steps
@@ -39,6 +40,7 @@ _WORDS: Final = {
     Bound.LIMIT: "lowered to the limit, which stays",
     Bound.QOS: "changed to keep the QoS class",
     Bound.SMALL_CHANGE: "kept: the change is too small to be worth making",
+    Bound.LIMIT_UNFILLED: "not raised",
     Bound.LIMIT_RAISED: "raised to the request",
     Bound.READ_AT_START: "not lowered",
 }
@@ -109,6 +111,8 @@ class _Side:
     """The least request for it, 0 where there is none; None with that."""
     is_read_at_start: Bools | None = None
     """Where a runtime sized its heap by the limit, which is not lowered; None = in no row."""
+    is_unfilled: Bools | None = None
+    """Where a heap was sized at the start, and the limit was never nearly reached: it is not raised; None = nowhere."""
 
 
 def apply(proposals: Proposals, stated: Stated, options: BoundsOptions, *, steps: Steps | None = None) -> Bounded:
@@ -156,6 +160,7 @@ def apply(proposals: Proposals, stated: Stated, options: BoundsOptions, *, steps
         heap_request=_heap_request(proposals, stated, memory_edges.most),
         is_read_at_start=None if readers is None else np.array([reader is not None for reader in readers]),
     )
+    memory = replace(memory, is_unfilled=_unfilled(proposals, memory, memory_edges))
     cpu_edges = _Edges(
         least=max(options.min_cpu_millicores, 1),  # a request of 0 would be none, and of another class
         most=min(options.max_cpu_millicores or LARGEST, LARGEST),
@@ -175,6 +180,10 @@ def apply(proposals: Proposals, stated: Stated, options: BoundsOptions, *, steps
         memory_marks.limit_note = f"not lowered{reason}"
     if steps is not None and readers is not None and readers[0] is not None:
         memory_marks.reader_note = f"{readers[0]} reads its limit at start"
+    if steps is not None and memory.is_unfilled is not None:
+        memory_marks.unfilled_note = (
+            f"its heap was sized at the start, and no more than {NEARLY_FULL_RATIO:.0%} of it was ever used"
+        )
     memory_request, memory_limit, has_memory_limit = _bounded(
         memory, has_memory, memory_edges, rule, guaranteed, memory_marks
     )
@@ -204,6 +213,8 @@ class _Marks:
         """Why the limit of the row that is told about may not be lowered."""
         self.reader_note = ""
         """The same of one that was read at the start of what runs there."""
+        self.unfilled_note = ""
+        """Why it is not raised."""
 
     def take(self, bound: Bound, before: Floats, after: Floats, *, of: str = "request") -> Floats:
         """Record the rows that a rule changed; return what it made of them."""
@@ -216,6 +227,7 @@ class _Marks:
             unit = self._resource.unit
             note = self.limit_note if bound is Bound.IN_USE else ""
             note = self.reader_note if bound is Bound.READ_AT_START else note
+            note = self.unfilled_note if bound is Bound.LIMIT_UNFILLED else note
             self._steps.say(
                 self._resource.value, f"{of} {_WORDS[bound]}", float(after[0]), unit, note, before=float(before[0])
             )
@@ -236,6 +248,7 @@ def _bounded(
         value = _worth_changing(value, side, edges, has_request, marks)
         return value * has, np.zeros_like(value), np.zeros_like(has)
 
+    side = _without_idle_raise(side, has_limit, marks)
     is_equal = has_limit & (~has_request | (side.request == side.limit))
     is_own = has_limit & (side.own_limit > 0) if side.own_limit is not None else np.zeros_like(has)
     is_pair = is_equal if rule is LimitRule.PROPORTIONAL else is_equal & (is_guaranteed | is_own)
@@ -243,6 +256,9 @@ def _bounded(
     gap = (~is_equal).astype(np.float64)
     if has_pair:
         value = _as_pair(value, side, edges, is_pair, marks)
+    if side.is_unfilled is not None:
+        most = np.where(side.is_unfilled & has_limit, side.limit - gap, np.inf)
+        value = marks.take(Bound.LIMIT_UNFILLED, value, np.minimum(value, most))
     if rule is LimitRule.KEEP:
         value = _below_limit(value, side.limit - gap, has_limit & ~is_pair & ~is_own, side.limit, marks)
     value = _worth_changing(value, side, edges, has_request, marks)
@@ -250,6 +266,9 @@ def _bounded(
     if rule is LimitRule.PROPORTIONAL:
         is_moved = has_limit & ~is_pair & (value != side.request)
         limit = np.where(is_moved, _proportional(side, is_moved, value), limit)
+        if side.is_unfilled is not None:
+            kept = np.where(side.is_unfilled & is_moved, np.minimum(limit, side.limit), limit)
+            limit = marks.take(Bound.LIMIT_UNFILLED, limit, kept, of="limit")
     if rule is not LimitRule.KEEP or side.own_limit is not None:
         limit = _single_limits(limit, value + gap, side, edges, is_own, has_limit & ~is_pair, marks)
     if has_pair:
@@ -259,6 +278,14 @@ def _bounded(
         limit = pair
     changes = has & has_limit & (limit != side.limit)
     return value * has, limit * changes, changes
+
+
+def _without_idle_raise(side: _Side, has_limit: Bools, marks: _Marks) -> _Side:
+    """Return a resource whose policy names no larger limit where nothing would use it."""
+    if side.is_unfilled is None or side.own_limit is None:
+        return side
+    kept = np.where(side.is_unfilled & has_limit, np.minimum(side.own_limit, side.limit), side.own_limit)
+    return replace(side, own_limit=marks.take(Bound.LIMIT_UNFILLED, side.own_limit, kept, of="limit"))
 
 
 def _least_and_most(value: Floats, side: _Side, edges: _Edges, marks: _Marks) -> Floats:
@@ -357,6 +384,24 @@ def _heap_request(proposals: Proposals, stated: Stated, most: float) -> Floats |
     used = np.where(proposals.has_memory & np.isfinite(proposals.memory_peak_bytes), proposals.memory_peak_bytes, 0.0)
     needed = np.where(floor > 0, np.ceil(np.maximum(floor, used)), 0.0)
     return np.minimum(needed, np.maximum(most, stated.memory_request_bytes * stated.has_memory_request))
+
+
+def _unfilled(proposals: Proposals, memory: _Side, edges: _Edges) -> Bools | None:
+    """Return where a heap was sized at the start and the limit was never nearly reached; None = no such heap is there.
+
+    As ``RuntimeProfile.leaves_unfilled``; what the least request or the memory in use need raises it as well.
+    """
+    if memory.heap_floor is None and memory.is_read_at_start is None:
+        return None
+    nothing = np.zeros_like(memory.limit)
+    floor = nothing if memory.heap_floor is None else memory.heap_floor
+    in_use = nothing if memory.in_use is None else memory.in_use
+    told = proposals.memory_peak_bytes if proposals.memory_seen_bytes is None else proposals.memory_seen_bytes
+    seen = np.where(proposals.has_memory & np.isfinite(told) & (told > 0), told, np.inf)
+    has_heap = floor > 0 if memory.is_read_at_start is None else (floor > 0) | memory.is_read_at_start
+    needed = np.maximum(np.maximum(floor, in_use), edges.least)
+    unfilled: Bools = has_heap & (seen <= memory.limit * NEARLY_FULL_RATIO) & (needed <= memory.limit)
+    return unfilled
 
 
 def _own_limit(proposals: Proposals, multiple: int) -> Floats | None:

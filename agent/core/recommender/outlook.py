@@ -34,6 +34,7 @@ _WITHOUT: Final = {
     Bound.LIMIT: "with a limit that is no longer in the way it would be {request}.",
     Bound.QOS: "if it did not have to keep the QoS class it would be {request}.",
     Bound.SMALL_CHANGE: "without a smallest change ({key}, bounds.smallestChangeRatio) it would be {request}.",
+    Bound.LIMIT_UNFILLED: "if a raise of its limit were of any use it would be {request}.",
     Bound.READ_AT_START: "if its limit, which it is too, had not been read at start, it would be {request}.",
 }
 """Of the bounds that change a request; in the order in which they are applied."""
@@ -164,6 +165,8 @@ class Outlook:
             stated = replace(stated, heap_floor_bytes=None)
         elif bound is Bound.READ_AT_START:
             stated = replace(stated, limit_readers=None)
+        elif bound is Bound.LIMIT_UNFILLED:
+            stated = replace(stated, heap_floor_bytes=None, limit_readers=None)
         elif bound is Bound.UPWARD_ONLY:
             proposals = replace(proposals, cpu_upward_only=_NO, memory_upward_only=_NO)
         elif bound in (Bound.LIMIT, Bound.QOS):

@@ -59,6 +59,7 @@ def with_pod_itself(proposals: Proposals, borne: Sequence[PodItself | None], ste
         memory_base_bytes=proposals.memory_base_bytes + memory,
         memory_peak_bytes=proposals.memory_peak_bytes + memory,
         memory_limit_bytes=proposals.memory_limit_bytes + memory,
+        memory_seen_bytes=None if proposals.memory_seen_bytes is None else proposals.memory_seen_bytes + memory,
     )
 
 

@@ -119,6 +119,9 @@ class Proposals:
     """There is no prediction yet: the answer may raise the request, never lower it."""
     memory_upward_only: Bools
     limit_rule: LimitRule
+    memory_seen_bytes: Floats | None = None
+    """The largest memory that was seen, at kills too, without a margin, 0 where none was; None = the policy does not
+    tell, and the peak stands for it."""
     has_credit: Bools | None = None
     """The CPU request lies lower because starvation is answered within seconds; None = nobody's."""
     extra: Mapping[str, Floats] = field(default_factory=dict)

@@ -55,6 +55,9 @@ class Bound(StrEnum):
     """Changed so that the pod keeps its QoS class, or the limit moves with the request for that reason."""
     SMALL_CHANGE = "small_change"
     """Kept at the present request: the difference is not worth a change."""
+    LIMIT_UNFILLED = "limit_unfilled"
+    """Not raised past the limit: a heap that was sized at the start takes nothing of a raise, and the limit was never
+    nearly reached."""
     LIMIT_RAISED = "limit_raised"
     READ_AT_START = "read_at_start"
     """The limit is not lowered: the container's runtime sized its heap by it at its start."""

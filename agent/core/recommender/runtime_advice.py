@@ -58,6 +58,8 @@ def runtime_advice(profile: RuntimeProfile, limit_bytes: int | None, memory: Adv
 
 def _sentences(profile: RuntimeProfile, limit_bytes: int, memory: Advice) -> Iterator[str]:
     name = profile.runtime
+    if Bound.LIMIT_UNFILLED in memory.bounds:
+        yield _no_use(profile)
     if profile.reads_limit_at_start:
         if Bound.READ_AT_START in memory.bounds:
             yield f"the limit is not lowered: {name} reads its limit at start"
@@ -80,6 +82,14 @@ def _sentences(profile: RuntimeProfile, limit_bytes: int, memory: Advice) -> Ite
     if profile.heap_bytes is not None and memory.peak is not None and memory.peak < heap_bytes * _IDLE_SHARE:
         used, floor = _text(math.ceil(memory.peak)), _text(profile.limit_floor_bytes)
         yield f"{profile.heap_source}: {heap} of heap, {used} in use in all: a smaller one needs less than {floor}"
+
+
+def _no_use(profile: RuntimeProfile) -> str:
+    """Return why a limit that the policy would raise is not raised."""
+    why = "its heap is fixed"
+    if profile.reads_limit_at_start:
+        why = f"{profile.runtime} would only size a larger heap by it at its next start"
+    return f"the limit is not raised: {why}, and this one was never nearly reached"
 
 
 def _of_limit(profile: RuntimeProfile, heap_bytes: int, limit_bytes: int) -> Iterator[str]:

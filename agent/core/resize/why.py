@@ -15,6 +15,7 @@ from agent.core.machine.oom_score import OomScore, score_since_start
 from agent.core.numbers.later_field import LATER
 from agent.core.numbers.units import to_units
 from agent.core.orders.order import Mode, Orders
+from agent.core.orders.startup_boost import WITHOUT_LIMIT
 from agent.core.plan.needs.demand import Reserved
 from agent.core.plan.needs.given_boost import END_WORDS, boost_end, given_boost, standing_changes
 from agent.core.plan.plan import ContainerPlan, ResourcePlan
@@ -115,8 +116,10 @@ def startup_boost_words(
     told = f"{order} ({orders.startup_boost_source})"
     if orders.mode is not Mode.ENFORCE:
         told += f"; not in mode {orders.mode}"
+    this_one = f"; this one was not boosted{measured}{_NOT_COUNTED}" if order.is_learnt and boost is not None else ""
+    if order.is_request_kept and stated.resources.cpu_limit_millicores is None:
+        return f"a new pod's start is not boosted: {WITHOUT_LIMIT}: {told}{this_one}"
     if order.is_learnt:
-        this_one = f"; this one was not boosted{measured}{_NOT_COUNTED}" if boost is not None else ""
         return f"a new pod's start is to be boosted by what earlier ones used: {told}{this_one}"
     request = stated.resources.cpu_request_millicores
     if order.is_request_kept or request is None:

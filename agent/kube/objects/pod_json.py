@@ -143,19 +143,26 @@ class _Reader(Reader):
         if not self.has(key):
             return None
         child = self.child(key)
+        _, container_id = child.container_id()
         return Termination(
             exit_code=child.whole("exitCode") or 0,
             reason=child.text("reason"),
             finished_unix_seconds=child.unix_seconds("finishedAt"),
+            container_id=container_id,
         )
 
-    def container_status(self) -> ContainerStatus:
+    def container_id(self) -> tuple[str | None, str | None]:
+        """Return the runtime's name and the bare id of ``RUNTIME://ID``; None = not told."""
         runtime, separator, container_id = (self.text("containerID") or "").partition("://")
+        return (runtime, container_id or None) if separator else (None, runtime or None)
+
+    def container_status(self) -> ContainerStatus:
+        runtime, container_id = self.container_id()
         states = self.child("state")
         return ContainerStatus(
             name=self.required_text("name"),
-            container_id=(container_id if separator else runtime) or None,
-            runtime=runtime if separator else None,
+            container_id=container_id,
+            runtime=runtime,
             state=next((state for state in ContainerState if states.has(state)), None),
             restart_count=self.whole("restartCount") or 0,
             is_ready=self.flag("ready"),

@@ -23,7 +23,12 @@ from agent.node.sampling.short_lives import ShortLife, ShortLives
 from agent.node.sampling.unit_table import WatchedUnit
 from agent.sensing.cgroup_path import identify
 from agent.sensing.cgroup_text import parse_number
-from agent.sensing.spot_readings import read_memory, read_memory_peak_bytes, read_usage_usec
+from agent.sensing.spot_readings import (
+    read_memory,
+    read_memory_current_bytes,
+    read_memory_peak_bytes,
+    read_usage_usec,
+)
 
 YOUNG_NS: Final = 120_000_000_000
 """As long as a container is younger its memory.peak is read at each sweep and look of the fast lane: two microseconds.
@@ -90,6 +95,10 @@ class _Present:
     """What of the peak was file cache that the kernel would have given back, as last told."""
     looked_at_bytes: int = 0
     """The peak of which that was asked last."""
+    pod_peak_bytes: int | None = None
+    """memory.peak of its pod when it came; None = its pod's later peak tells nothing of it."""
+    pod_rest_bytes: int = 0
+    """What its pod held then beside its containers, of those that had ended: their file cache, as a rule."""
 
 
 def _may_be_run(identity: UnitIdentity) -> bool:
@@ -146,6 +155,7 @@ class RunEnds:
         if file is not None:
             self._young[path] = present
             self._read(path, present, file)
+            self._begin_with_pod(path, present)
 
     def look(self) -> None:
         """Read the peaks of the young."""
@@ -172,6 +182,39 @@ class RunEnds:
             )
             present.cache_bytes = cache if cache is not None else present.cache_bytes
 
+    def _neighbours(self, path: str) -> list[tuple[str, _Present]]:
+        """Return the other containers of a pod that are there, the sandbox among them."""
+        pod = path.rpartition("/")[0] + "/"
+        return [(other, one) for other, one in self._present.items() if other != path and other.startswith(pod)]
+
+    def _begin_with_pod(self, path: str, present: _Present) -> None:
+        """Record what the pod holds, so that its peak tells of a container that grows after the last look."""
+        own = [read_memory_current_bytes(f"{self._mount}{path}")]
+        own += [read_memory_current_bytes(f"{self._mount}{other}") for other, _ in self._neighbours(path)]
+        pod_directory = f"{self._mount}{path.rpartition('/')[0]}"
+        current = read_memory_current_bytes(pod_directory)
+        known = [size for size in own if size is not None]
+        if current is not None and len(known) == len(own):
+            present.pod_rest_bytes = max(current - sum(known), 0)
+            present.pod_peak_bytes = read_memory_peak_bytes(pod_directory)
+
+    def _end_with_pod(self, path: str, present: _Present, pod_peak_bytes: int | None) -> None:
+        """Raise the peak to what is left of a new peak of its pod, which stays when the container's own file is gone.
+
+        At that moment the others had no more than their own peaks, and nobody was there who has ended meanwhile; so it
+        is the least that the container had; of a pod without others exactly that.
+        """
+        neighbours = self._neighbours(path)
+        before, rest = present.pod_peak_bytes, present.pod_rest_bytes
+        for _, other in neighbours:
+            other.pod_peak_bytes = None  # what ends here was there beside them, and of it nothing can be read any more
+        if before is None or pod_peak_bytes is None or pod_peak_bytes <= before:
+            return
+        peaks = [read_memory_peak_bytes(f"{self._mount}{other}") for other, _ in neighbours]
+        known = [peak for peak in peaks if peak is not None]
+        if len(known) == len(peaks):
+            present.peak_bytes = max(present.peak_bytes or 0, pod_peak_bytes - rest - sum(known))
+
     def _close(self, path: str, present: _Present) -> None:
         self._young.pop(path, None)
         if present.peak_file is not None:
@@ -187,6 +230,9 @@ class RunEnds:
         if present.peak_file is not None:
             self._read(path, present, present.peak_file)
         self._close(path, present)
+        pod_directory = f"{self._mount}{path.rpartition('/')[0]}"
+        pod_peak_bytes = read_memory_peak_bytes(pod_directory)
+        self._end_with_pod(path, present, pod_peak_bytes)
         now_ns = self._clock_ns()
         is_own = self._rings.inode(unit.slot) == unit.inode
         if present.is_from_beginning and now_ns - present.started_ns < YOUNG_NS:
@@ -196,7 +242,6 @@ class RunEnds:
         is_wanted = unit.identity.pod_uid in self.run_pods or now_ns - present.started_ns < UNKNOWN_NS
         if not is_wanted or not is_own:
             return
-        pod_directory = f"{self._mount}{path.rpartition('/')[0]}"
         ended = EndedContainer(
             identity=unit.identity,
             started_ns=present.started_ns,
@@ -206,7 +251,7 @@ class RunEnds:
             memory=self._rings.memory(unit.slot).joined(),
             minutes=self._rings.minutes(unit.slot, MOST_MINUTES).joined(),
             memory_peak_bytes=present.peak_bytes,
-            pod_memory_peak_bytes=read_memory_peak_bytes(pod_directory),
+            pod_memory_peak_bytes=pod_peak_bytes,
             pod_usage_usec=read_usage_usec(pod_directory),
         )
         self._keep(ended)

@@ -151,6 +151,9 @@ def test_the_peak_of_a_run_outlives_it_however_short_it_was(sampled: Sampled) ->
         assert one.pod_memory_peak_bytes is not None
         assert PEAK_MIB * MIB <= one.pod_memory_peak_bytes <= (PEAK_MIB + 4 * ALLOWED_MIB) * MIB
         assert one.pod_usage_usec
+        # Its own, too, though none but the last was looked at after it had filled its memory.
+        assert one.memory_peak_bytes is not None
+        assert PEAK_MIB * MIB <= one.memory_peak_bytes <= one.pod_memory_peak_bytes
     # One that lasts longer than a second was read itself, too, after it had filled its memory.
     last = ended[-1]
     assert last.memory_peak_bytes is not None

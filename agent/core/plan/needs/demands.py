@@ -219,6 +219,8 @@ def _container_demand(
         cpu_demand = _with_own(cpu, cpu_demand, Resource.CPU, pressing.cpu_millicores, node)
     if memory is not None and memory_demand is not None:
         memory_demand = _with_own(memory, memory_demand, Resource.MEMORY, pressing.memory_bytes, node)
+    if memory is not None and memory_demand is not None and Bound.LIMIT_UNFILLED in memory.bounds:
+        memory_demand = _within_limit(memory_demand, stated.memory_limit_bytes)
     if memory_demand is not None:
         memory_demand = replace(
             memory_demand,
@@ -319,6 +321,27 @@ def _with_own(advice: Advice, demand: Demand, resource: Resource, urgent: int | 
         foreseen_peak=max(foreseen_base, foreseen_peak),
         foreseen_limit=demand.limit,
     )
+
+
+def _within_limit(demand: Demand, limit: int | None) -> Demand:
+    """Return a demand that raises no limit which is of no use; what was seen in the last seconds may."""
+    if limit is None or demand.is_urgent:
+        return demand
+    return replace(
+        demand,
+        base=min(demand.base, limit),
+        peak=min(demand.peak, limit),
+        limit=_at_most(limit, demand.limit),
+        sustained=_at_most(limit, demand.sustained),
+        sustained_peak=_at_most(limit, demand.sustained_peak),
+        foreseen_base=_at_most(limit, demand.foreseen_base),
+        foreseen_peak=_at_most(limit, demand.foreseen_peak),
+        foreseen_limit=_at_most(limit, demand.foreseen_limit),
+    )
+
+
+def _at_most(most: int, amount: int | None) -> int | None:
+    return None if amount is None else min(most, amount)
 
 
 def _at_least(least: int, amount: int | None) -> int | None:

@@ -121,6 +121,7 @@ class CruisePolicy(MinutePolicy):
             cpu_upward_only=cpu.has_base & ~cpu.is_predicted,
             memory_upward_only=memory.has_base & ~(memory.is_predicted & present.has_memory),
             limit_rule=LimitRule.RAISE,
+            memory_seen_bytes=np.where(has_limit, largest_bytes, 0.0),
         )
         if steps is not None:
             row = int(rows[0])

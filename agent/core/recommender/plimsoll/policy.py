@@ -107,7 +107,8 @@ class PlimsollPolicy(MinutePolicy):
         growth = self._drift.growth(rows, hour)
         memory_request = np.where(has_memory, np.maximum(week_bytes * (1.0 + margin_of(growth)), memory_base), 0.0)
         has_limit = has_memory & (has_week | has_oom)
-        limit = np.maximum(MEMORY_LIMIT_RATIO * np.maximum(week_bytes, oom_bytes), memory_request)
+        seen_bytes = np.maximum(week_bytes, oom_bytes)
+        limit = np.maximum(MEMORY_LIMIT_RATIO * seen_bytes, memory_request)
         proposals = Proposals(
             cpu_request_millicores=cpu_request,
             has_cpu=has_cpu,
@@ -122,6 +123,7 @@ class PlimsollPolicy(MinutePolicy):
             cpu_upward_only=has_cpu & (demand.known_minutes < UPWARD_ONLY_MINUTES) & ~others.has_cpu,
             memory_upward_only=has_memory & ~(has_week & present.has_memory),
             limit_rule=LimitRule.RAISE,
+            memory_seen_bytes=np.where(has_limit, seen_bytes, 0.0),
             has_credit=has_credit,
             extra={CPU_FULL_PRICE: at_prices[Price.FULL], CPU_IN_PLACE: at_prices[Price.IN_PLACE]},
         )

@@ -488,6 +488,7 @@ def _spread(proposals: Proposals, rows: Rows, size: int) -> Proposals:
         cpu_upward_only=marks(proposals.cpu_upward_only),
         memory_upward_only=marks(proposals.memory_upward_only),
         limit_rule=proposals.limit_rule,
+        memory_seen_bytes=None if proposals.memory_seen_bytes is None else amounts(proposals.memory_seen_bytes),
         has_credit=None if proposals.has_credit is None else marks(proposals.has_credit),
     )
 

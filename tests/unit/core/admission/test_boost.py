@@ -27,6 +27,7 @@ from tests.pods import container, sidecar
 CPU, MEMORY = "cpu", "memory"
 NOTHING = NoEstimate.UNKNOWN_WORKLOAD
 FACTOR = "factor 3 for 60s after ready"
+WITHOUT_LIMIT = "request: keep raises the CPU limit alone, and there is none (CPU weight follows the request)"
 NANOS_PER_CORE = 1_000_000_000
 RESTARTS = [{"resourceName": CPU, "restartPolicy": "RestartContainer"}]
 
@@ -92,7 +93,7 @@ def test_a_pod_without_a_history_is_boosted_from_what_it_states(
 @pytest.mark.parametrize(
     ("order", "given", "limit", "why"),
     [
-        ("factor 3; request: keep", "500m", None, "requests are kept, and no container has a CPU limit to raise"),
+        ("factor 3; request: keep", "500m", None, WITHOUT_LIMIT),
         ("factor 3; at most 400m", "500m", "1", "it would be no more than what is requested"),
         ("factor 3; limit: keep", "999m", "1", "it would be no more than what is requested"),
         ("factor 3", None, "1", "no container states CPU that may be boosted"),
@@ -100,6 +101,17 @@ def test_a_pod_without_a_history_is_boosted_from_what_it_states(
 )
 def test_what_boosts_nothing_says_why(order: str, given: str | None, limit: str | None, why: str) -> None:
     assert boosted(order, app(given, limit))[0].startup_boost == f"start not boosted: {why}"
+
+
+def test_who_creates_a_pod_that_its_order_can_never_boost_is_warned() -> None:
+    """A weight alone would have to be written behind the kubelet's back, and falls at its next resize."""
+    told = f"plimsoll.dev/startup-boost: start not boosted: {WITHOUT_LIMIT}"
+    assert boosted("factor 3; request: keep", app("500m", None))[0].warnings == (told,)
+    assert boosted("factor 3; request: keep", app("500m", "1"))[0].warnings == ()
+    assert boosted("factor 3; at most 400m", app("500m", "1"))[0].warnings == ()
+    # With a history the limit goes, and with it what could be raised.
+    sized = boosted("factor 3; request: keep", app("500m", "1"), known=estimate(cpu=300))
+    assert (sized[0].warnings, sized[1]) == ((told,), (300, None))
 
 
 def test_the_boost_comes_on_top_of_what_the_history_asks_for() -> None:

@@ -572,6 +572,47 @@ def test_a_limit_of_a_heap_that_nobody_can_read_is_not_lowered(flags: list[str])
     assert after(new_pod(java(*flags)), estimate(memory_mb=200))["limits"][MEMORY] in ("4000M", f"{4000 * MB}")
 
 
+@pytest.mark.parametrize(
+    ("flags", "seen_mb", "oom_mb", "limit_mb"),
+    [
+        # A heap of 75 % and what is beside it fill 85 % of any limit: twice that would grow with each start.
+        (["-XX:MaxRAMPercentage=75"], 1700, None, 2000),
+        (["-Xmx1g"], 1700, None, 2000),
+        (["-XX:MaxRAMPercentage=75"], 1901, None, 3802),  # more than 95 %: it is short
+        (["-XX:MaxRAMPercentage=75"], 1700, 2000, 4000),  # killed at its limit
+        (["-Xmx1600m"], 1700, None, 4194.304),  # 1,600 MiB and a quarter beside it do not fit: twice 2,097.152 MB
+    ],
+)
+def test_a_limit_is_not_raised_where_a_heap_would_only_fill_it(
+    flags: list[str], seen_mb: int, oom_mb: int | None, limit_mb: float
+) -> None:
+    killed = None if oom_mb is None else oom_mb * MB
+    known = estimate(memory_mb=1700, memory_max_bytes=seen_mb * MB, oom_memory_bytes=killed)
+    admission = admitted(new_pod(java(*flags, limit="2000M", memory="1000M")), known)
+    done = after(new_pod(java(*flags, limit="2000M", memory="1000M")), known)
+
+    assert done["limits"][MEMORY] in (f"{limit_mb:.0f}M", f"{round(limit_mb * MB)}")
+    told = "memory limit: its runtime would fill more of any limit, and never nearly reached this one"
+    is_told = told in [str(note) for one in admission.containers for note in one.notes]
+    assert is_told == (limit_mb == 2000)
+
+
+def test_a_guaranteed_java_pod_is_not_raised_where_its_heap_would_only_fill_it() -> None:
+    whole = container("app", {CPU: "500m", MEMORY: "2000M"}, {CPU: "500m", MEMORY: "2000M"}, command=["java", "Main"])
+    known = estimate(memory_mb=1700, memory_max_bytes=1700 * MB)
+    done = after(new_pod(whole, orders={names.GUARANTEED: "true"}), known)
+
+    assert done["requests"][MEMORY] == done["limits"][MEMORY] == "2000M"
+
+
+def test_a_limit_in_proportion_is_not_raised_where_a_heap_would_only_fill_it() -> None:
+    vpa = settings(policy=PolicyName.VPA, vpa_controlled_values=ControlledValues.REQUESTS_AND_LIMITS)
+    known = estimate(memory_mb=1700, memory_max_bytes=1500 * MB, policy=PolicyName.VPA)
+    done = after(new_pod(java(limit="2000M", memory="1000M")), known, settings=vpa)
+
+    assert (done["requests"][MEMORY], done["limits"][MEMORY]) == (f"{1700 * MB}", "2000M")
+
+
 def test_a_first_limit_holds_what_a_java_without_one_used() -> None:
     # A quarter of the node was its heap until now; twice what was seen would make it an eighth of that.
     done = after(new_pod(java(limit=None)), estimate(memory_mb=200, memory_max_bytes=300 * MB))

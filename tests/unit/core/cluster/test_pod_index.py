@@ -121,6 +121,18 @@ def test_join_calls_a_container_that_no_status_names_the_sandbox() -> None:
     assert (again.container, again.kind) == ("app", UnitKind.CONTAINER)
 
 
+def test_join_names_a_container_that_was_replaced_before_a_status_named_it() -> None:
+    def told(last: dict[str, Any]) -> tuple[UnitKind, str | None]:
+        status = {"name": "app", "containerID": "containerd://new", "lastState": {"terminated": last}}
+        pod = make_pod(container("app"), status={"containerStatuses": [status]})
+        former = UnitIdentity(cgroup_path="/x", kind=UnitKind.SANDBOX, pod_uid=pod.uid, container_id="former")
+        named, _ = join(former, PodIndex([pod]))
+        return named.kind, named.container
+
+    assert told({"exitCode": 1, "containerID": "containerd://former"}) == (UnitKind.CONTAINER, "app")
+    assert told({"exitCode": 1}) == (UnitKind.SANDBOX, None)
+
+
 def test_join_never_takes_a_container_from_another_pod() -> None:
     named, _ = join(unit(pod_uid="uid-web", container_id=STATIC), INDEX)
     assert (named.pod, named.container, named.kind) == ("web", None, UnitKind.SANDBOX)

@@ -36,6 +36,23 @@ def test_a_share_needs_a_limit_whose_share_holds_all_that_was_used() -> None:
     assert SHARE.reads_limit_at_start
 
 
+@pytest.mark.parametrize(
+    ("profile", "limit", "seen", "is_unfilled"),
+    [
+        (FIXED, 2000, 1900, True),  # 95 %
+        (FIXED, 2000, 1901, False),
+        (FIXED, 1249, 100, False),  # the heap and a quarter do not fit
+        (SHARE, 2000, 1900, True),
+        (replace(FIXED, heap_bytes=None, hidden="JAVA_OPTS"), 2000, 10, True),
+        (RuntimeProfile(runtime=LanguageRuntime.PYTHON), 2000, 10, False),
+    ],
+)
+def test_a_limit_that_was_never_nearly_reached_is_left_unfilled(
+    profile: RuntimeProfile, limit: int, seen: int, is_unfilled: bool
+) -> None:
+    assert profile.leaves_unfilled(limit, seen) is is_unfilled
+
+
 JAVA = RuntimeProfile(runtime=LanguageRuntime.JAVA, limit_share_ratio=0.25, small_heap_bytes=126 * MI)
 NODE = RuntimeProfile(
     runtime=LanguageRuntime.NODE, limit_share_ratio=0.5, small_heap_bytes=256 * MI, most_heap_bytes=2048 * MI

@@ -15,7 +15,7 @@ from agent.core.recommender.bounds import Bounded, apply, bounds_of
 from agent.core.recommender.policy import LimitRule, Proposals, Stated, Steps
 from agent.core.recommender.recommendation import Bound
 from tests.examples import examples
-from tests.subjects import MI, proposals, stated
+from tests.subjects import MI, floats, proposals, stated
 
 PLAIN = BoundsOptions(
     min_memory_bytes=0,
@@ -33,7 +33,7 @@ def options(**fields: Any) -> BoundsOptions:
 
 def joined(kind: Any, values: list[Any], **others: Any) -> Any:
     """Return several rows as one value of arrays."""
-    left = ("limit_rule", "has_credit", "extra", "heap_floor_bytes", "limit_readers")
+    left = ("limit_rule", "has_credit", "extra", "heap_floor_bytes", "limit_readers", "memory_seen_bytes")
     names = [field.name for field in fields(kind) if field.name not in left]
     return kind(**{name: np.concatenate([getattr(value, name) for value in values]) for name in names}, **others)
 
@@ -596,7 +596,6 @@ def test_a_limit_holds_the_heap_where_the_request_may_not(
     ("request_now", "named", "expected"),
     [
         (2000, 600, (300, None, (Bound.READ_AT_START,))),
-        (2000, 5000, (300, 5000, ())),  # a raise may be made, and is used after a restart
         (4000, 600, (4000, None, (Bound.QOS, Bound.READ_AT_START))),
     ],
 )
@@ -609,7 +608,68 @@ def test_a_limit_that_was_read_at_start_is_not_lowered(
     assert memory(apply(asked, now, PLAIN, steps=steps)) == expected
     told = [(step.what, step.note) for step in steps.taken if "not lowered" in step.what]
     what = "request" if request_now == 4000 else "limit"
-    assert told == ([] if named == 5000 else [(f"{what} not lowered", "java reads its limit at start")])
+    assert told == [(f"{what} not lowered", "java reads its limit at start")]
+
+
+READS: dict[str, Any] = {"limit_reader": LanguageRuntime.JAVA}
+FIXED: dict[str, Any] = {"heap_floor": 1250}
+OWN, WITH_IT = LimitRule.RAISE, LimitRule.PROPORTIONAL
+UNFILLED = (Bound.LIMIT_UNFILLED,)
+
+
+@pytest.mark.parametrize(
+    ("heap", "rule", "asked", "seen", "expected"),
+    [
+        # Of 4,000 bytes 3,800 are nearly all.
+        (READS, OWN, (300, 5000), 3800, (300, None, UNFILLED)),
+        (FIXED, OWN, (300, 5000), 3800, (1250, None, (Bound.HEAP, Bound.LIMIT_UNFILLED))),
+        (READS, OWN, (300, 5000), 3801, (300, 5000, ())),  # short of it: the raise is used after a restart
+        (FIXED, OWN, (2000, 5000), 3801, (2000, 5000, ())),
+        (READS, OWN, (300, 5000), 0, (300, 5000, ())),  # nothing was seen yet
+        ({}, OWN, (300, 5000), 100, (300, 5000, ())),  # no heap of its own
+        ({"heap_floor": 4001}, OWN, (300, 5000), 100, (4001, 5000, (Bound.HEAP,))),  # the heap does not fit
+        # A margin over what was seen passes the limit: the request, too, ends there.
+        (READS, OWN, (4500, 5000), 3000, (3999, None, UNFILLED)),
+        (READS, WITH_IT, (3000, None), 2500, (3000, None, UNFILLED)),  # 6,000 in proportion
+        (READS, WITH_IT, (3000, None), 3900, (3000, 6000, ())),
+        (READS, WITH_IT, (3000, None), None, (3000, None, UNFILLED)),  # by the peak, which is the request here
+        (READS, WITH_IT, (3900, None), None, (3900, 7800, ())),
+        # In use now is more than was seen before: the figures are of two moments.
+        ({**READS, "working_set": 4100}, OWN, (300, 5000), 3000, (4100, 5000, (Bound.IN_USE,))),
+    ],
+)
+def test_a_limit_is_not_raised_in_the_hope_that_a_heap_sized_at_its_start_will_use_it(
+    heap: dict[str, Any],
+    rule: LimitRule,
+    asked: tuple[float, float | None],
+    seen: float | None,
+    expected: tuple[float, float | None, tuple[Bound, ...]],
+) -> None:
+    now = stated(memory=2000, memory_limit=4000, current=10, **heap)
+    wish = proposals(memory=asked[0], memory_limit=asked[1], memory_seen=seen, rule=rule)
+    steps = Steps()
+
+    assert memory(apply(wish, now, PLAIN, steps=steps)) == expected
+    told = {step.note for step in steps.taken if "not raised" in step.what}  # of request and limit alike
+    note = "its heap was sized at the start, and no more than 95% of it was ever used"
+    assert told == ({note} if Bound.LIMIT_UNFILLED in expected[2] else set())
+
+
+def test_a_limit_that_is_the_request_too_is_not_raised_either_but_for_the_least_allowed() -> None:
+    now = stated(memory=4000, memory_limit=4000, current=10, is_guaranteed=True, **READS)
+    wish = proposals(memory=4500, memory_limit=5000, memory_seen=3000, rule=LimitRule.RAISE)
+
+    assert memory(apply(wish, now, PLAIN)) == (4000, None, UNFILLED)
+    assert memory(apply(wish, now, options(min_memory_bytes=4200)))[:2] == (5000, 5000)
+
+
+def test_what_was_seen_is_asked_of_each_row_by_itself() -> None:
+    rows = [proposals(memory=300, memory_limit=5000, rule=LimitRule.RAISE) for _ in range(3)]
+    asked = joined(Proposals, rows, limit_rule=LimitRule.RAISE, memory_seen_bytes=floats(100, 3900, 100))
+    plain = [stated(memory=2000, memory_limit=4000, current=10)] * 3
+    now = joined(Stated, plain, limit_readers=[LanguageRuntime.JAVA, LanguageRuntime.JAVA, None])
+
+    assert apply(asked, now, PLAIN).memory_limit_bytes.tolist() == [0, 5000, 5000]
 
 
 @given(
@@ -622,6 +682,7 @@ def test_a_limit_that_was_read_at_start_is_not_lowered(
     rule=st.sampled_from(LimitRule),
     is_guaranteed=st.booleans(),
     reader=st.sampled_from([None, LanguageRuntime.JAVA]),
+    seen=st.none() | st.integers(0, 9000),
 )
 @examples(100)
 def test_a_heap_is_held_and_asking_again_changes_nothing(
@@ -634,10 +695,11 @@ def test_a_heap_is_held_and_asking_again_changes_nothing(
     rule: LimitRule,
     is_guaranteed: bool,
     reader: LanguageRuntime | None,
+    seen: int | None,
 ) -> None:
     if limit is not None and (is_guaranteed or (request_now or 0) > limit):
         request_now = limit
-    asked = proposals(memory=proposed, memory_limit=named, rule=rule)
+    asked = proposals(memory=proposed, memory_limit=named, memory_seen=seen, rule=rule)
     held: dict[str, Any] = {"current": 1, "is_guaranteed": is_guaranteed, "heap_floor": floor, "limit_reader": reader}
     request, new_limit, _ = memory(
         apply(asked, stated(memory=request_now, memory_limit=limit, **held), options(max_memory_bytes=most))
@@ -651,5 +713,7 @@ def test_a_heap_is_held_and_asking_again_changes_nothing(
         assert after >= min(floor, limit)
         assert reader is None or after >= limit
         assert request <= after
+        if (floor or reader) and seen and seen <= limit * 0.95 and floor <= limit:
+            assert after <= limit
     if request_now is not None and (limit is None or rule is not LimitRule.KEEP):
         assert request >= min(floor, request_now)

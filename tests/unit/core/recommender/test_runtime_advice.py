@@ -132,11 +132,24 @@ def test_what_becomes_of_a_limit_that_was_read_at_start_is_told() -> None:
     assert runtime_advice(java(0.7), GI, fallen) == ()
 
 
+def test_a_limit_that_is_not_raised_as_nothing_would_use_it_is_told() -> None:
+    held = advice(128 * MI, bounds=(Bound.LIMIT_UNFILLED,))
+
+    assert runtime_advice(java(0.7), GI, held) == (
+        "the limit is not raised: java would only size a larger heap by it at its next start, and this one was never "
+        "nearly reached",
+    )
+    assert runtime_advice(java(heap_bytes=200 * MI), GI, held) == (
+        "the limit is not raised: its heap is fixed, and this one was never nearly reached",
+    )
+
+
 def test_a_recommendation_and_its_explanation_tell_of_the_runtime() -> None:
     stated = UnitResources(memory_request_bytes=2 * GI, memory_limit_bytes=2 * GI)
-    policy = TimesPolicy(rule=LimitRule.RAISE, memory_limit_bytes=floats(400.0 * MI), has_memory_limit=bools(True))
 
-    def told(profile: RuntimeProfile) -> tuple[tuple[Bound, ...], tuple[str, ...], list[str]]:
+    def told(profile: RuntimeProfile, limit_mib: float) -> tuple[tuple[Bound, ...], tuple[str, ...], list[str]]:
+        limit = floats(limit_mib * MI)
+        policy = TimesPolicy(rule=LimitRule.RAISE, memory_limit_bytes=limit, has_memory_limit=bools(True))
         reasoned = explain(
             subject(resources=stated, runtime=profile),
             policy,
@@ -146,14 +159,20 @@ def test_a_recommendation_and_its_explanation_tell_of_the_runtime() -> None:
         )
         answer = reasoned.recommendation
         assert answer.runtime is profile
-        memory = [sentence for sentence in reasoned.changes if "heap" in sentence or "read at start" in sentence]
+        marks = ("heap", "read at start", "of any use")
+        memory = [sentence for sentence in reasoned.changes if any(mark in sentence for mark in marks)]
         return answer.memory_bytes.bounds, answer.runtime_advice, memory
 
-    bounds, sentences, changes = told(java(0.7))
+    bounds, sentences, changes = told(java(0.7), 400)
     assert Bound.READ_AT_START in bounds
     assert "the limit is not lowered: java reads its limit at start" in sentences
     assert changes == ["Memory: if its limit, which it is too, had not been read at start, it would be 400MiB."]
 
-    bounds, sentences, changes = told(java(heap_bytes=800 * MI))
+    bounds, sentences, changes = told(java(heap_bytes=800 * MI), 400)
     assert Bound.HEAP in bounds
     assert changes == ["Memory: with a smaller heap, which its own flags fix, it could be 400MiB."]
+
+    bounds, sentences, changes = told(java(0.7), 4096)
+    assert Bound.LIMIT_UNFILLED in bounds
+    assert sentences[0].startswith("the limit is not raised: java would only size a larger heap by it")
+    assert changes == ["Memory: if a raise of its limit were of any use it would be 4GiB."]

@@ -63,7 +63,13 @@ def test_why_tells_what_would_be_where_nothing_may_be_written() -> None:
         f"a new pod's start is to be boosted to 1500m: {told}; not in mode recommend"
     )
     kept = StartupBoost(factor=2.0, is_request_kept=True)
-    assert words(kept) == "a new pod's start is to be boosted: factor 2; request: keep (pod annotation)"
+    told = "factor 2; request: keep (pod annotation)"
+    assert words(kept) == (
+        "a new pod's start is not boosted: request: keep raises the CPU limit alone, and there is none (CPU weight "
+        f"follows the request): {told}"
+    )
+    plain = make_pod(container("app", {"cpu": "500m"}, {"cpu": "1"}))
+    assert words(kept) == f"a new pod's start is to be boosted: {told}"
     learnt = StartupBoost(is_learnt=True, after_ready_seconds=60.0)
     assert words(learnt) == "a new pod's start is to be boosted by what earlier ones used: auto (pod annotation)"
     assert words(None) is None
@@ -84,6 +90,14 @@ def test_why_tells_of_a_start_that_is_learnt() -> None:
     assert words(learnt, None) == f"{by}; this one was not boosted{LEFT_OUT}"
     assert words(learnt, used) == f"{by}; this one was not boosted; used at most 1800m in 5 s of 72 s{LEFT_OUT}"
     assert words(make_pod(container("app")), None) == by
+    ordered = replace(ordered, startup_boost=StartupBoost(is_learnt=True, is_request_kept=True))
+    app = learnt.containers[0]
+    unlimited = replace(app, resources=replace(app.resources, limits={}))
+    kept = words(replace(learnt, containers=(unlimited, *learnt.containers[1:])), used)
+    assert kept is not None
+    assert kept.startswith("a new pod's start is not boosted: request: keep raises the CPU limit alone")
+    assert kept.endswith(f"; this one was not boosted; used at most 1800m in 5 s of 72 s{LEFT_OUT}")
+    ordered = orders(startup_boost=StartupBoost(is_learnt=True, after_ready_seconds=60.0))
     boosted = words(pod(learnt=True, request="500m", limit="1"), replace(used, cpu_largest_millicores=None))
     assert boosted is not None
     assert boosted.endswith(f"cpu limit 1000m -> 3000m{LEFT_OUT}")

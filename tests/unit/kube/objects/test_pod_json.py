@@ -163,7 +163,12 @@ def test_pod_from_json_reads_what_planning_and_acting_ask_for() -> None:
                     "started": False,
                     "state": {"terminated": {"exitCode": 1, "reason": "Error", "finishedAt": None}},
                     "lastState": {
-                        "terminated": {"exitCode": 137, "reason": "OOMKilled", "finishedAt": "1970-01-01T00:01:15Z"}
+                        "terminated": {
+                            "exitCode": 137,
+                            "reason": "OOMKilled",
+                            "finishedAt": "1970-01-01T00:01:15Z",
+                            "containerID": "containerd://former",
+                        }
                     },
                 }
             ],
@@ -193,7 +198,9 @@ def test_pod_from_json_reads_what_planning_and_acting_ask_for() -> None:
     (status,) = pod.statuses
     assert (status.is_ready, status.is_started, status.started_unix_seconds) == (True, False, None)
     assert status.termination == Termination(exit_code=1, reason="Error")
-    assert status.last_termination == Termination(exit_code=137, reason="OOMKilled", finished_unix_seconds=75.0)
+    assert status.last_termination == Termination(
+        exit_code=137, reason="OOMKilled", finished_unix_seconds=75.0, container_id="former"
+    )
 
 
 def test_pod_from_json_of_a_bare_pod_leaves_all_that_unknown() -> None:

@@ -79,6 +79,10 @@ class World:
         stat = {"anon": 0, "active_file": 0, "inactive_file": cache_mib * MIB, "workingset_refault_file": 0}
         (directory / "memory.stat").write_text("".join(f"{name} {amount}\n" for name, amount in stat.items()))
 
+    def pod_uses(self, *, peak_mib: int, current_mib: int) -> None:
+        (self.mount / POD / "memory.peak").write_text(f"{peak_mib * MIB}\n")
+        (self.mount / POD / "memory.current").write_text(f"{current_mib * MIB}\n")
+
     def end(self, unit: WatchedUnit, seconds: float = 0.8) -> None:
         self.now_ns += round(seconds * NS)
         self.ends.went(unit)
@@ -162,6 +166,63 @@ def test_cache_that_was_in_the_peak_is_no_need(world: World) -> None:
     world.end(unit)
     world.tell("c1")
     assert world.amounts_mib() == [150]
+
+
+def test_what_a_container_took_after_the_last_look_stays_in_its_pods_peak(world: World) -> None:
+    """The pod holds a sandbox of 1 MiB, and 20 MiB of cache that earlier runs left."""
+    (world.mount / POD).mkdir(parents=True)
+    world.pod_uses(peak_mib=21, current_mib=21)
+    world.begin("sandbox")
+    world.pod_uses(peak_mib=22, current_mib=22)
+    first = world.begin("c1")
+    world.use("c1", peak_mib=50)
+    world.ends.look()
+    world.pod_uses(peak_mib=322, current_mib=22)
+    world.end(first)
+    world.tell("c1")
+    assert world.amounts_mib() == [322 - 20 - 1]
+    second = world.begin("c2")  # its pod's peak is the first one's
+    world.use("c2", peak_mib=80)
+    world.end(second)
+    world.tell("c2")
+    assert world.amounts_mib() == [80]
+
+
+@pytest.mark.parametrize("missing", ["memory.peak", "memory.current"])
+def test_a_pod_whose_figures_are_not_there_raises_nothing(world: World, missing: str) -> None:
+    (world.mount / POD).mkdir(parents=True)
+    world.pod_uses(peak_mib=2, current_mib=2)
+    (world.mount / POD / missing).unlink()
+    unit = world.begin()
+    world.pod_uses(peak_mib=300, current_mib=2)
+    world.end(unit)
+    world.tell("c1")
+    assert world.amounts_mib() == [1]
+
+
+def test_of_a_pods_peak_the_peaks_of_the_others_are_taken_off_and_who_ended_meanwhile_makes_it_nobodys(
+    world: World,
+) -> None:
+    (world.mount / POD).mkdir(parents=True)
+    world.pod_uses(peak_mib=2, current_mib=2)
+    other, unit = world.begin("other"), world.begin("c1")
+    world.use("other", peak_mib=100)
+    world.pod_uses(peak_mib=300, current_mib=2)
+    world.end(unit)
+    world.tell("c1")
+    assert world.amounts_mib() == [200]
+    # Beside this one c1 was, of which nobody knows what it had at the moment of a later peak.
+    world.pod_uses(peak_mib=500, current_mib=2)
+    world.end(other)
+    world.tell("other")
+    assert world.amounts_mib() == [100]
+    third, fourth = world.begin("c3"), world.begin("c4")
+    (world.mount / POD / "c4" / "memory.peak").unlink()  # it goes at the same moment
+    world.pod_uses(peak_mib=900, current_mib=2)
+    world.end(third)
+    world.end(fourth)
+    world.tell("c3")
+    assert world.amounts_mib() == [1]
 
 
 def test_cache_is_read_again_only_when_the_peak_has_grown_by_a_step(world: World) -> None:

@@ -446,6 +446,28 @@ def test_a_limit_that_its_runtime_read_at_start_is_known_to_the_plan() -> None:
         assert memory.is_limit_read is is_read
 
 
+def test_what_would_raise_a_limit_that_is_of_no_use_ends_at_the_limit_but_for_what_presses_now() -> None:
+    app = container("app", {"memory": "128Mi"}, {"memory": "256Mi"}, command=["java", "Main"])
+    figures = {"bounds": (Bound.LIMIT_UNFILLED,), "base": 200.0 * MI, "peak": 300.0 * MI}
+
+    def demand(more: dict[str, Any] | None = None, urgent: Urgent | None = None) -> Demand:
+        item = recommendation("web", memory_fields={**figures, **(more or {})})
+        pressing = {} if urgent is None else {("uid-shop-web", "app"): urgent}
+        found = only(asked(pod(app), items=[item], urgent=pressing)).memory
+        assert found is not None
+        return found
+
+    held = demand()
+    assert (held.base, held.peak, held.limit) == (200 * MI, 256 * MI, None)
+    # By what other nodes saw as well, or until a moment ago, no more than that either.
+    told = demand({"extra": {**OWN, "memory_own_peak": 900.0 * MI}})
+    assert (told.peak, told.limit, told.foreseen_base, told.foreseen_peak) == (256 * MI, 256 * MI, 200 * MI, 256 * MI)
+    past = demand(urgent=Urgent(memory_bytes=400 * MI, is_past=True))
+    assert (past.peak, past.sustained, past.sustained_peak) == (256 * MI, 200 * MI, 256 * MI)
+    now = demand(urgent=Urgent(memory_bytes=400 * MI))
+    assert (now.base, now.peak) == (400 * MI, 400 * MI)
+
+
 def test_windows_say_until_when_what_waits_by_the_moment_of_the_plan() -> None:
     """It is 08:00 UTC, and a resize has ten minutes."""
     text = "shrink: UTC 0 22 * * * for 6h; evict: UTC 0 8 * * * for 10m; restart: UTC 0 8 * * * for 9m"
