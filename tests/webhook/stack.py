@@ -134,8 +134,8 @@ class Facts(ClusterFacts):
     def namespace_names(self) -> tuple[str, ...]:
         return tuple(sorted(self.namespaces))
 
-    def nodes(self) -> tuple[NodeFacts, ...]:
-        return tuple(
+    def nodes_known(self) -> tuple[NodeFacts, ...]:
+        return self.known_nodes or tuple(
             NodeFacts(
                 name=name,
                 node_class=self.node_class(name),
@@ -204,9 +204,6 @@ class Facts(ClusterFacts):
 
     def pods_in_parts(self) -> Iterator[list[PodPlace]]:
         yield list(self.places.values())
-
-    def nodes_known(self) -> tuple[NodeFacts, ...]:
-        return self.known_nodes
 
     def running(self, workload: Workload) -> int | None:
         return 3

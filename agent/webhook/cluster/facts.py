@@ -202,10 +202,6 @@ class ClusterFacts:
         """Return the names of all namespaces, in order."""
         return tuple(sorted(namespace.name for namespace in self._namespaces.values()))
 
-    def nodes(self) -> tuple[NodeFacts, ...]:
-        """Return the nodes that are understood, by name."""
-        return tuple(sorted(self._nodes.values(), key=lambda node: node.name))
-
     def pod(self, uid: str) -> PodPlace | None:
         """Find a pod that is there and has not ended; None = it is not known."""
         return self._pods.pod(uid)

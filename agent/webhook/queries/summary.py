@@ -233,7 +233,7 @@ class SummaryQuestions:
 
     def _nodes(self, marks: list[NodeMark], now: float, stopped: list[StoppedBody]) -> NodeCountBody:
         heard = {mark.node for mark in marks if now - mark.last_received_unix_seconds <= SILENT_SECONDS}
-        known = self._parts.facts.nodes()
+        known = self._parts.facts.nodes_known()
         silent = sorted(node.name for node in known if node.name not in heard)
         if silent:
             names = ", ".join(silent[:3]) + (f" and {len(silent) - 3} more" if len(silent) > 3 else "")

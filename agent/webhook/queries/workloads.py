@@ -220,7 +220,7 @@ class Questions:
         seen = {node.name: node for node in self._parts.histories.nodes()}
         marks = {mark.node: mark for mark in self._parts.marks()}
         logs = {log.node: log for log in self._parts.store.decision_logs()}
-        facts = {node.name: node for node in self._parts.facts.nodes()}
+        facts = {node.name: node for node in self._parts.facts.nodes_known()}
         nodes = []
         for name in sorted({*seen, *marks, *facts}):
             body = _node_body(name, seen.get(name), marks.get(name), now)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from agent.core.cluster.workload import Workload
 from agent.core.history.reports.rollup import RollupRow
@@ -22,10 +23,10 @@ def sketch(*rows: RollupRow) -> HourSketch:
     return made
 
 
-def a_row(**fields: object) -> RollupRow:
+def a_row(**fields: Any) -> RollupRow:
     """Return five minutes of one pod: 100m and 300m used half of the time each, 200 MiB in use."""
     made = row(cpu=[100.0, 300.0], memory=[200.0 * MIB, 200.0 * MIB])
-    told = {"cpu_request_millicores": 200, "memory_request_bytes": 100 * MIB, "covered_seconds": 300.0}
+    told: dict[str, Any] = {"cpu_request_millicores": 200, "memory_request_bytes": 100 * MIB, "covered_seconds": 300.0}
     return replace(made, **{**told, **fields})
 
 
