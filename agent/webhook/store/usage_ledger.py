@@ -14,8 +14,8 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Connection,
-    FromClause,
     RowMapping,
+    Table,
     bindparam,
     case,
     cast,
@@ -281,7 +281,7 @@ def sums_by_day(
 
 def _sums(
     connection: Connection,
-    table: FromClause,
+    table: Table,
     moment: ColumnElement[int],
     moments: range,
     namespaces: Collection[str] | None,
@@ -325,7 +325,7 @@ def _sums(
     }
 
 
-def _margins(table: FromClause) -> dict[str, ColumnElement[int]]:
+def _margins(table: Table) -> dict[str, ColumnElement[int]]:
     """Return what is too much or too little in a row, 0 where one of the two is not known."""
     found: dict[str, ColumnElement[int]] = {}
     for resource in _RESOURCES:
