@@ -12,6 +12,7 @@ class CallKind(StrEnum):
     EVICTIONS = "evictions"
     TAINT = "taint"
     RUNS = "runs"
+    DECISIONS = "decisions"
     READING = "reading"
     FORGETTING = "forgetting"
     HISTORY = "history"

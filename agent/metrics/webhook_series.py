@@ -34,6 +34,10 @@ _CALLS: Final[Mapping[str, tuple[str, str]]] = {
         "Nodes that asked for the taint, by what became of the call.",
     ),
     CallKind.RUNS: ("plimsoll_run_posts_received_total", "Posts of runs of Jobs, by what became of them."),
+    CallKind.DECISIONS: (
+        "plimsoll_decision_posts_received_total",
+        "Posts of what nodes decided, by what became of them.",
+    ),
     CallKind.READING: (
         "plimsoll_questions_received_total",
         "Questions about workloads and nodes, by what became of them.",

@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from agent.node.cluster.connection import Connection
     from agent.node.cluster.view import ClusterView
     from agent.node.recommender.pod_orders import PodOrders
+    from agent.node.reports.decision_teller import DecisionTeller
     from agent.node.reports.reporter import Reporter
     from agent.node.reports.run_teller import RunTeller
     from agent.node.resize.assembly import Acting
@@ -205,6 +206,7 @@ class Watch:
         self.run_teller: RunTeller | None = None
         self.reporter = self._reporter(settings, connection)
         self.acting = self._acting(settings, connection)
+        self.decision_teller = self._decision_teller(settings, connection)
         self.told_kills = self._told_kills(connection)
         self.control = ControlLoop(
             evaluate_interval_seconds=settings.evaluate_interval_seconds,
@@ -439,6 +441,19 @@ class Watch:
             self.notes.further.append(self.reporter.notes)
         return acting
 
+    def _decision_teller(self, settings: Settings, connection: Connection | None) -> DecisionTeller | None:
+        if connection is None or self.acting is None or settings.report.url is None:
+            return None
+        from agent.node.reports.assembly import decision_teller_of
+
+        return decision_teller_of(
+            settings,
+            settings.report.url,
+            node=connection[1].node_name,
+            journal=self.acting.journal,
+            metrics=self.metrics,
+        )
+
     def _told_kills(self, connection: Connection | None) -> ToldKills | None:
         if connection is None or self.acting is None:
             return None
@@ -555,6 +570,8 @@ class Watch:
             log.warning("nothing is reported: report.url is set, but without an API server no pod is known")
         if self.run_teller is not None:
             self.run_teller.turns.start()
+        if self.decision_teller is not None:
+            self.decision_teller.turns.start()
         if self._is_alone:
             log.info("no API server to ask (not in a pod, no kubeconfig): nothing is planned or resized")
         log.info(
@@ -573,6 +590,8 @@ class Watch:
         is_reporting_ended = self.reporter is None or self.reporter.stop()
         if self.run_teller is not None:
             self.run_teller.stop()
+        if self.decision_teller is not None:
+            self.decision_teller.stop()
         is_acting_ended = self.acting is None or self.acting.stop()
         self.sampling.loop.stop()
         deadline = time.monotonic() + STOP_SECONDS

@@ -13,15 +13,18 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from agent.core.admission.answer import AdmissionOutcome
+from agent.core.admission.estimate import Estimate
 from agent.core.cluster.facts import PodPlace
 from agent.core.cluster.versions import resize_supported
+from agent.core.cluster.workload import Workload
 from agent.core.eviction.options import EvictionMode
 from agent.core.eviction.taint_cap import most_tainted
 from agent.core.history.reports.rollup import Report
+from agent.core.history.workloads.usage_ledger import ContainerAmounts
 from agent.core.orders.resolution import listed
 from agent.kube.client.api import HttpApi
 from agent.kube.client.credentials import Credentials, from_kubeconfig, in_cluster
@@ -58,9 +61,12 @@ from agent.webhook.http.tokens import SigningKeys
 from agent.webhook.openapi import document
 from agent.webhook.queries.buffers import BufferQuestions
 from agent.webhook.queries.cost import CostParts, CostQuestions
-from agent.webhook.queries.effective_policy import Defaults
+from agent.webhook.queries.effective_policy import Applying, Defaults
+from agent.webhook.queries.events import EventQuestions
 from agent.webhook.queries.forget import ForgetParts, Forgetter
 from agent.webhook.queries.imports import Doors, Importer, ImportParts
+from agent.webhook.queries.policies import PolicyQuestions
+from agent.webhook.queries.summary import SummaryParts, SummaryQuestions
 from agent.webhook.queries.workloads import QueryParts, Questions
 from agent.webhook.reports.directives import Director
 from agent.webhook.reports.posts import PostParts, Posts
@@ -78,6 +84,7 @@ from agent.webhook.workloads.preparation import OrderedPolicies, Preparing
 from agent.webhook.workloads.rebuilder import Rebuilder
 from agent.webhook.workloads.shares import WorkloadShares
 from agent.webhook.workloads.tailer import Tailer
+from agent.webhook.workloads.usage_ledger import LedgerParts, UsageLedger
 
 log = logging.getLogger(__name__)
 
@@ -86,6 +93,8 @@ FOLLOW_SECONDS: Final = 1.0
 UPKEEP_SECONDS: Final = 5.0
 RUNS_UPKEEP_SECONDS: Final = 600.0
 """Between two looks at runs that ended too long ago."""
+LEDGER_SECONDS: Final = 30.0
+"""Between two looks for hours that are over."""
 SETTLE_SECONDS: Final = 10.0
 BREATH_SECONDS: Final = 0.0005
 """Given up between pieces of background work, so that an admission that waits goes first."""
@@ -186,7 +195,11 @@ class Webhook:
         )
         self.shares = WorkloadShares(settings.guard)
         self.tailer = Tailer(self._store, self.index, pause=self._breathe, taken=self.shares.take)
-        self._folder = Folder(self._store, settings.folding, pause=self._breathe)
+        self._applying = Applying(self.facts, self._defaults())
+        self._ledger = UsageLedger(
+            LedgerParts(store=self._store, written=self._written, recommended=self._recommended), pause=self._breathe
+        )
+        self._folder = Folder(self._store, settings.folding, pause=self._breathe, folded=self._ledger.folded)
         self._preparing = Preparing(
             self.facts,
             self.index,
@@ -202,6 +215,7 @@ class Webhook:
         self._loops = (
             self._following,
             self._loop("fold", self._fold, UPKEEP_SECONDS),
+            self._loop("ledger", self._put_down, LEDGER_SECONDS),
             self._loop("rebuild", self._rebuild, UPKEEP_SECONDS),
             self._loop("sizes", self._sizes.look, own_series.SIZE_SECONDS),
             self._loop("settle", self._settling.look, SETTLE_SECONDS),
@@ -285,13 +299,7 @@ class Webhook:
             settings.access,
             self.metrics,
         )
-        defaults = Defaults(
-            act=settings.act,
-            bounds=settings.bounds,
-            policy=sizing.policy,
-            config_map=f"{settings.cluster.namespace}/{settings.cluster.config_map}",
-            profile=settings.of_profile(),
-        )
+        defaults = self._defaults()
         questions = Questions(
             QueryParts(
                 access=access,
@@ -301,11 +309,29 @@ class Webhook:
                 statistics=Statistics(self._store, self.index.places).of,
                 marks=self._store.nodes,
                 shares=self.shares.fares,
+                store=self._store,
                 share_window_seconds=settings.guard.share_window_seconds,
+                pause=_give_way,
             ),
             defaults,
             self.metrics,
         )
+        summaries = SummaryQuestions(
+            SummaryParts(
+                access=access,
+                store=self._store,
+                histories=self.index,
+                facts=self.facts,
+                applying=questions.applying,
+                standings=questions.standings,
+                leader=lambda: self.lease.holder,
+                config_map=f"{settings.cluster.namespace}/{settings.cluster.config_map}",
+                pause=_give_way,
+            ),
+            self.metrics,
+        )
+        events = EventQuestions(access, self._store, self.metrics)
+        policies = PolicyQuestions(access, self.index, self.facts, questions.applying, questions.applies, self.metrics)
         forgetter = Forgetter(
             ForgetParts(
                 access=access,
@@ -358,10 +384,14 @@ class Webhook:
                 taint=posts.taint,
                 history=importer.history,
                 runs=posts.runs,
+                decisions=posts.decisions,
                 workloads=questions.workloads,
                 workload=questions.workload,
                 forget=forgetter.forget,
                 nodes=questions.nodes,
+                summary=summaries.summary,
+                events=events.events,
+                policy=policies.policy,
                 buffers=buffer_questions.buffers,
                 buffer=buffer_questions.buffer,
                 cost=costs.cost,
@@ -540,7 +570,47 @@ class Webhook:
         if self.lease.is_leader and time.monotonic() >= self._runs_due_seconds:
             self._runs_due_seconds = time.monotonic() + RUNS_UPKEEP_SECONDS
             self._store.expire_runs(time.time())
+            self._store.expire_decisions(time.time())
         return self._folder.fold_once(self.lease.is_leader, now_unix_seconds=time.time()) > 0
+
+    def _put_down(self) -> bool:
+        if not self._store.is_prepared or not (self.facts.is_complete and self.index.is_loaded):
+            return False  # what is written and recommended is not known yet
+        return self._ledger.turn(self.lease.is_leader, now_unix_seconds=time.time())
+
+    def _written(self, workload: Workload) -> dict[str, ContainerAmounts]:
+        return {
+            name: ContainerAmounts(
+                cpu_millicores=container.cpu_request_millicores or 0, memory_bytes=container.memory_request_bytes or 0
+            )
+            for name, container in self.facts.written(workload).items()
+        }
+
+    def _recommended(self, workload: Workload, containers: Collection[str]) -> dict[str, ContainerAmounts]:
+        policy, now = self._applying.policy_name(workload, self.facts.rules()), time.time()
+        found = {
+            name: self.index.estimate(
+                workload, name, policy=policy, node=None, node_class=None, now_unix_seconds=now, is_ordered=False
+            )
+            for name in containers
+        }
+        return {
+            name: ContainerAmounts(
+                cpu_millicores=estimate.cpu_request_millicores, memory_bytes=estimate.memory_request_bytes
+            )
+            for name, estimate in found.items()
+            if isinstance(estimate, Estimate)
+        }
+
+    def _defaults(self) -> Defaults:
+        settings = self.settings
+        return Defaults(
+            act=settings.act,
+            bounds=settings.bounds,
+            policy=settings.of_admission().policy,
+            config_map=f"{settings.cluster.namespace}/{settings.cluster.config_map}",
+            profile=settings.of_profile(),
+        )
 
     def _rebuild(self) -> bool:
         if not self._preparing.can_begin:
@@ -575,3 +645,8 @@ def open_listener(address: str, port: int) -> socket.socket:
         raise ListeningError(
             f"cannot listen on {where}: {reason.lower()}; set listening.address or listening.port (0 = any free port)"
         ) from error
+
+
+def _give_way() -> None:
+    """Let an admission that waits go first, between pieces of an answer."""
+    time.sleep(BREATH_SECONDS)

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
+from agent.core.history.minute.quality import QualityWindow
+from agent.core.orders.order import Mode
 from agent.core.orders.policy_options import PolicyName
+from agent.core.resize.decision import Action, Outcome
 from agent.version import installed_version
 from agent.webhook.http.reader_request import MOST_PAGE
 from agent.webhook.queries.buffer_bodies import BuffersBody
 from agent.webhook.queries.cost import LONGEST_LABEL, CostBy
 from agent.webhook.queries.cost_bodies import CostBody
+from agent.webhook.queries.events import RETENTION_DAYS, EventsBody
 from agent.webhook.queries.forget import MOST_SINCE_SECONDS
 from agent.webhook.queries.import_bodies import HistoryAnswer, HistoryBody
+from agent.webhook.queries.policies import PoliciesBody
+from agent.webhook.queries.standings import Severity
+from agent.webhook.queries.summary import SummaryBody
 from agent.webhook.queries.workload_bodies import ForgottenBody, NodesBody, WorkloadBody, WorkloadsBody
+from agent.webhook.queries.workload_list import MOST_SOUGHT, SORTS
 from agent.webhook.reports.bodies import (
+    DecisionsBody,
+    DecisionsReplyBody,
     FaultBody,
     ProposalsBody,
     RepliesBody,
@@ -37,8 +47,13 @@ _TYPES: Final = (
     RepliesBody,
     RunsBody,
     RunsReplyBody,
+    DecisionsBody,
+    DecisionsReplyBody,
     TaintQuestionBody,
     TaintReplyBody,
+    SummaryBody,
+    EventsBody,
+    PoliciesBody,
     WorkloadsBody,
     WorkloadBody,
     NodesBody,
@@ -61,6 +76,10 @@ _WHY_NOT: Final = {
 }
 
 
+_TAGGED: Final = ("WorkloadsBody", "WorkloadBody", "NodesBody", "SummaryBody", "EventsBody", "PoliciesBody")
+"""Answers with an ETag."""
+
+
 def document() -> bytes:
     """Write the document, JSON."""
     references, components = msgspec.json.schema_components(_TYPES, ref_template="#/components/schemas/{name}")
@@ -73,8 +92,8 @@ def document() -> bytes:
                 "title": "Plimsoll webhook",
                 "version": installed_version(),
                 "description": "Histories in, sizes out. Tokens are judged by TokenReview with the webhook's audience; "
-                "reading also needs RBAC: verb get on the path as nonResourceURL; forgetting: verb delete; importing: "
-                "verb create.",
+                "reading also needs RBAC: verb get on the path as nonResourceURL, or (but for buffers) list on pods of "
+                "namespaces, whose part is answered then; forgetting: verb delete; importing: verb create.",
             },
             "components": {
                 "schemas": components,
@@ -134,6 +153,16 @@ def _posts(schemas: Mapping[str, _Json]) -> _Json:
                 "responses": _responses(schemas, "RunsReplyBody", "How many are kept; why not others.", refusals),
             }
         },
+        "/v1/decisions": {
+            "post": {
+                "operationId": "decisions",
+                "summary": "What a node decided and did, and what was ordered there; each by its number, once.",
+                "security": [{"token": []}],
+                "parameters": [encoding],
+                "requestBody": {"required": True, "content": _content(schemas["DecisionsBody"])},
+                "responses": _responses(schemas, "DecisionsReplyBody", "How many are kept; why not others.", refusals),
+            }
+        },
         "/v1/taint": {
             "post": {
                 "operationId": "taint",
@@ -185,6 +214,7 @@ def _gets(schemas: Mapping[str, _Json]) -> _Json:
     kind: _Json = {"type": "string", "pattern": "^[A-Za-z][A-Za-z0-9]{0,60}$"}
     limit = {"type": "integer", "minimum": 1, "maximum": MOST_PAGE}
     after = {"type": "string", "pattern": "^[^/]+/[^/]+/[^/]+$"}
+    sought = _parameter("query", "q", {"type": "string", "maxLength": MOST_SOUGHT})
     return {
         "/v1/workloads": _get(
             schemas,
@@ -193,6 +223,13 @@ def _gets(schemas: Mapping[str, _Json]) -> _Json:
             "Workloads, in order.",
             refusals,
             (
+                sought,
+                _parameter("query", "kind", kind),
+                _parameter("query", "mode", _words(Mode)),
+                _parameter("query", "severity", _words(Severity)),
+                _parameter("query", "sort", _words(SORTS)),
+                _parameter("query", "reverse", {"type": "boolean"}),
+                _parameter("query", "quality", _words(QualityWindow)),
                 _parameter("query", "namespace", name),
                 _parameter("query", "limit", limit),
                 _parameter("query", "after", after),
@@ -251,6 +288,49 @@ def _gets(schemas: Mapping[str, _Json]) -> _Json:
             is_tagged=True,
         ),
         "/v1/nodes": _get(schemas, "nodes", "NodesBody", "Who reports, since when, how far.", refusals, ()),
+        "/v1/summary": _get(
+            schemas,
+            "summary",
+            "SummaryBody",
+            "What is wasted, who is short, what is stopped and why, what was done last.",
+            refusals,
+            (),
+        ),
+        "/v1/events": _get(
+            schemas,
+            "events",
+            "EventsBody",
+            f"What nodes decided and did within {RETENTION_DAYS} days, newest first.",
+            refusals,
+            (
+                _parameter("query", "namespace", name),
+                _parameter("query", "workload", {"type": "string", "pattern": "^([A-Za-z0-9]+/)?[^/]{1,200}$"}),
+                _parameter("query", "pod", {"type": "string", "maxLength": 253}),
+                _parameter("query", "node", {"type": "string", "maxLength": 253}),
+                _parameter("query", "action", _words(Action)),
+                _parameter("query", "outcome", _words(Outcome)),
+                _parameter(
+                    "query",
+                    "sinceSeconds",
+                    {"type": "integer", "minimum": 1, "maximum": RETENTION_DAYS * 86_400},
+                ),
+                _parameter("query", "limit", limit),
+                _parameter("query", "after", {"type": "string", "pattern": "^[0-9]{1,11}[.][0-9]{1,6}-[0-9]{1,15}$"}),
+            ),
+        ),
+        "/v1/policy": _get(
+            schemas,
+            "policy",
+            "PoliciesBody",
+            "What applies to each workload, and what said so.",
+            refusals,
+            (
+                sought,
+                _parameter("query", "namespace", name),
+                _parameter("query", "limit", limit),
+                _parameter("query", "after", after),
+            ),
+        ),
     }
 
 
@@ -339,14 +419,14 @@ def _get(
     is_tagged: bool = False,
 ) -> _Json:
     responses = _responses(schemas, answer, summary, refusals)
-    if is_tagged:
+    if is_tagged or answer in _TAGGED:
         responses["304"] = {"description": "As it was when the ETag of If-None-Match was given; no body."}
     return {
         "get": {
             "operationId": operation,
             "summary": summary,
             "security": [{"token": []}],
-            "parameters": list(parameters),
+            "parameters": [*parameters, _HELD] if answer in _TAGGED else list(parameters),
             "responses": responses,
         }
     }
@@ -364,5 +444,12 @@ def _content(schema: object) -> _Json:
     return {"application/json": {"schema": schema}}
 
 
+def _words(allowed: Iterable[str]) -> _Json:
+    return {"type": "string", "enum": [str(word) for word in allowed]}
+
+
 def _parameter(where: str, name: str, schema: object) -> _Json:
     return {"in": where, "name": name, "required": where == "path", "schema": schema}
+
+
+_HELD: Final = _parameter("header", "If-None-Match", {"type": "string", "pattern": '^(W/)?"[!#-~]*"$'})

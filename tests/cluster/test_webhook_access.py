@@ -271,7 +271,7 @@ def test_people_read_as_far_as_rbac_lets_them(
     path = f"/v1/workloads/{namespace}/Pod/web-0"
     refused = served.get(path, token)
     assert refused.status == 403
-    assert refused.json()["error"].endswith(f"may not get the nonResourceURL {path}")
+    assert f"may not get the nonResourceURL {path}" in refused.json()["error"]
 
     role = fresh_name("reader")
     rbac = "/apis/rbac.authorization.k8s.io/v1"
@@ -293,6 +293,69 @@ def test_people_read_as_far_as_rbac_lets_them(
     finally:
         fenced.admin.delete(f"{rbac}/clusterroles/{role}")
         fenced.admin.delete(f"{rbac}/clusterrolebindings/{role}")
+
+
+def test_who_may_list_the_pods_of_a_namespace_reads_that_namespace_alone(
+    served: WebhookProcess, fenced: ControlPlane, namespace: str, node: str
+) -> None:
+    other = fresh_name("bank")
+    create_namespace(fenced, other)
+    agent = agent_token(fenced, node)
+    pods = [bare_pod(fenced, namespace, node), bare_pod(fenced, other, node, "vault-0")]
+    seen(served, node, agent, *pods)
+    decisions = [
+        {
+            **{"sequence": number, "ageSeconds": 60.0, "action": "resize", "outcome": "applied", "reason": "short"},
+            **{"namespace": pod["metadata"]["namespace"], "pod": pod["metadata"]["name"]},
+            "podUid": pod["metadata"]["uid"],
+        }
+        for number, pod in enumerate(pods, 1)
+    ]
+    body = {"schema": 1, "node": node, "incarnation": fresh_name("i"), "agent": "1", "decisions": decisions}
+    assert answer_of(served.post("/v1/decisions", body, agent)) == {"taken": 2, "refused": []}
+
+    create_service_account(fenced, namespace, "developer")
+    token = node_bound_token(fenced, namespace, "developer", None, audiences=("plimsoll-webhook",))
+    refused = served.get(f"/v1/events?namespace={namespace}", token)
+    assert (refused.status, refused.json()["error"].endswith("and list pods not there either")) == (403, True)
+    rbac = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
+    rules = [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list"]}]
+    fenced.admin.create(f"{rbac}/roles", {"metadata": {"name": "looks"}, "rules": rules})
+    subject = {"kind": "ServiceAccount", "name": "developer", "namespace": namespace}
+    reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "looks"}
+    fenced.admin.create(
+        f"{rbac}/rolebindings", {"metadata": {"name": "looks"}, "roleRef": reference, "subjects": [subject]}
+    )
+    # No answer was given for all namespaces yet, so none is remembered from before the binding.
+    wait_for(lambda: _may_list(fenced, namespace), "the binding holds")
+    events = answer_of(served.get("/v1/events", token))
+    assert (events["scope"]["wholeCluster"], events["scope"]["names"]) == (False, [namespace])
+    assert events["scope"]["words"] == f"1 of {events['scope']['ofNamespaces']} namespaces is yours"
+    assert [event["pod"] for event in events["events"]] == ["web-0"]
+    listed = answer_of(served.get("/v1/workloads", token))
+    assert [line["name"] for line in listed["workloads"]] == ["web-0"]
+    summary = answer_of(served.get("/v1/summary", token))
+    assert (summary["workloads"]["total"], summary["nodes"]) == (1, None)
+    assert served.get(f"/v1/workloads/{other}/Pod/vault-0", token).status == 403
+    for path in ("/v1/events", "/v1/workloads", "/v1/summary", "/v1/nodes", "/v1/policy"):
+        found = served.get(path, token)
+        assert found.status == 200
+        assert other.encode() not in found.body
+        assert b"vault" not in found.body
+    fenced.admin.delete(f"/api/v1/namespaces/{other}")
+
+
+def _may_list(plane: ControlPlane, namespace: str) -> bool:
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": f"system:serviceaccount:{namespace}:developer",
+            "resourceAttributes": {"verb": "list", "resource": "pods", "namespace": namespace},
+        },
+    }
+    found: Json = plane.admin.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    return bool(found["status"]["allowed"])
 
 
 # The whole of it: reported, restarted, admitted alike

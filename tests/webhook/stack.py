@@ -33,7 +33,7 @@ from agent.webhook.admission.review import Reviewer
 from agent.webhook.buffers.controller import BufferController
 from agent.webhook.buffers.options import BufferMode, BufferOptions
 from agent.webhook.buffers.seams import WritePermission
-from agent.webhook.cluster.facts import ClusterFacts
+from agent.webhook.cluster.facts import ClusterFacts, SourceStatus
 from agent.webhook.eviction.arbiter import Arbiter
 from agent.webhook.eviction.taint_cap import TaintCap
 from agent.webhook.http.access import Access
@@ -42,10 +42,13 @@ from agent.webhook.openapi import document
 from agent.webhook.queries.buffers import BufferQuestions
 from agent.webhook.queries.cost import Advising, CostParts, CostQuestions
 from agent.webhook.queries.effective_policy import Defaults
+from agent.webhook.queries.events import EventQuestions
 from agent.webhook.queries.forget import ForgetParts as ForgettingParts
 from agent.webhook.queries.forget import Forgetter
 from agent.webhook.queries.imports import Doors, Importer
 from agent.webhook.queries.imports import ImportParts as ImportingParts
+from agent.webhook.queries.policies import PolicyQuestions
+from agent.webhook.queries.summary import SummaryParts, SummaryQuestions
 from agent.webhook.queries.workloads import QueryParts as ReadingParts
 from agent.webhook.queries.workloads import Questions
 from agent.webhook.reports.directives import Director
@@ -71,6 +74,7 @@ READABLE = frozenset(
     {
         *("/v1/workloads", "/v1/nodes", "/v1/workloads/shop/Deployment/web", "/v1/workloads/shop/Job/nix"),
         *("/v1/buffers", "/v1/buffers/shop/room", "/v1/cost"),
+        *("/v1/summary", "/v1/events", "/v1/policy"),
     }
 )
 WEB = Workload(namespace="shop", kind="Deployment", name="web")
@@ -100,13 +104,14 @@ class Facts(ClusterFacts):
     axes: FrozenAxes = field(default_factory=FrozenAxes)
     targets: tuple[UtilizationTarget, ...] = ()
     vpa: str | None = None
-    nodes: tuple[str, ...] = ("node-a", "node-b")
+    node_names: tuple[str, ...] = ("node-a", "node-b")
     tainted: frozenset[str] = frozenset()
     amounts: NodeAmounts | None = field(default_factory=lambda: NodeAmounts(cpu_millicores=8000, memory_bytes=32 << 30))
     runs: int = 3
     known_nodes: tuple[NodeFacts, ...] = ()
     vpas: dict[Workload, VpaOrders] = field(default_factory=dict)
     jobs: dict[tuple[str, str], TopOwner] = field(default_factory=dict)
+    told_faults: tuple[str, ...] = ()
 
     def pod(self, uid: str) -> PodPlace | None:
         return self.places.get(uid)
@@ -125,6 +130,30 @@ class Facts(ClusterFacts):
 
     def pods_on(self, node: str) -> tuple[PodPlace, ...]:
         return tuple(one for one in self.places.values() if one.node == node)
+
+    def namespace_names(self) -> tuple[str, ...]:
+        return tuple(sorted(self.namespaces))
+
+    def nodes_known(self) -> tuple[NodeFacts, ...]:
+        return self.known_nodes or tuple(
+            NodeFacts(
+                name=name,
+                node_class=self.node_class(name),
+                is_overloaded=name in self.tainted,
+                capacity=self.amounts,
+                allocatable=self.amounts,
+                takes_pod_resources=True,
+                resizes_in_place=True,
+                kubelet_version="v1.34.1",
+            )
+            for name in self.node_names
+        )
+
+    def statuses(self) -> tuple[SourceStatus, ...]:
+        return ()
+
+    def faults(self) -> tuple[str, ...]:
+        return self.told_faults
 
     def node_class(self, node: str) -> NodeClass | None:
         return NodeClass(instance_type="m5.large", cpus=8)
@@ -176,17 +205,14 @@ class Facts(ClusterFacts):
     def pods_in_parts(self) -> Iterator[list[PodPlace]]:
         yield list(self.places.values())
 
-    def nodes_known(self) -> tuple[NodeFacts, ...]:
-        return self.known_nodes
-
     def running(self, workload: Workload) -> int | None:
         return 3
 
     def node_count(self) -> int:
-        return len(self.nodes)
+        return len(self.node_names)
 
     def has_node(self, name: str) -> bool:
-        return name in self.nodes
+        return name in self.node_names
 
     def tainted_nodes(self) -> frozenset[str]:
         return self.tainted
@@ -215,6 +241,8 @@ class Stack:
     questions: Questions
     services: Services
     app: WebhookApp
+    api: FakeApi
+    settings: AccessSettings
 
     def follow(self) -> None:
         """Bring what was reported into memory."""
@@ -226,11 +254,20 @@ class Stack:
         authorization = None if token is None else f"Bearer {token}"
         return self.posts.report(Call(path="/v1/report", body=body, authorization=authorization, **more))
 
-    def ask(self, path: str, *, names: Any = None, token: str | None = GOOD, **query: Any) -> Any:
+    def ask(
+        self, path: str, *, names: Any = None, token: str | None = GOOD, held: str | None = None, **query: Any
+    ) -> Any:
         authorization = None if token is None else f"Bearer {token}"
-        call = Call(path=path, authorization=authorization, query=query, names=names or {})
-        work = {"/v1/workloads": self.questions.workloads, "/v1/nodes": self.questions.nodes}
-        return work.get(path, self.questions.workload)(call)
+        call = Call(path=path, authorization=authorization, query=query, names=names or {}, if_none_match=held)
+        services = self.services
+        work = {
+            "/v1/workloads": services.workloads,
+            "/v1/nodes": services.nodes,
+            "/v1/summary": services.summary,
+            "/v1/events": services.events,
+            "/v1/policy": services.policy,
+        }
+        return work.get(path, services.workload)(call)
 
     def counted(self, series: str) -> float:
         for line in self.metrics.page().body.decode().splitlines():
@@ -311,10 +348,26 @@ def stack(
             directive=director.directive_of,
             statistics=Statistics(opened, index.places).of,
             marks=lambda: opened.nodes(),
+            store=opened,
         ),
         defaults,
         metrics,
     )
+    summaries = SummaryQuestions(
+        SummaryParts(
+            access=access_of,
+            store=opened,
+            histories=index,
+            facts=facts,
+            applying=questions.applying,
+            standings=questions.standings,
+            leader=lambda: "replica",
+            config_map="plimsoll/plimsoll",
+        ),
+        metrics,
+    )
+    events = EventQuestions(access_of, opened, metrics)
+    policies = PolicyQuestions(access_of, index, facts, questions.applying, questions.applies, metrics)
     forgetter = Forgetter(
         ForgettingParts(
             access=access_of,
@@ -360,10 +413,14 @@ def stack(
         taint=posts.taint,
         history=importer.history,
         runs=posts.runs,
+        decisions=posts.decisions,
         workloads=questions.workloads,
         workload=questions.workload,
         forget=forgetter.forget,
         nodes=questions.nodes,
+        summary=summaries.summary,
+        events=events.events,
+        policy=policies.policy,
         buffers=buffers.buffers,
         buffer=buffers.buffer,
         cost=costs.cost,
@@ -376,7 +433,7 @@ def stack(
     )
     app = WebhookApp(services, ListeningSettings())
     try:
-        yield Stack(opened, facts, given, metrics, index, tailer, posts, questions, services, app)
+        yield Stack(opened, facts, given, metrics, index, tailer, posts, questions, services, app, api, settings)
     finally:
         app.close()
         opened.close()

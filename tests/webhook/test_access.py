@@ -43,6 +43,11 @@ class Server:
     readable: frozenset[str] = frozenset()
     forgettable: frozenset[str] = frozenset()
     creatable: frozenset[str] = frozenset()
+    denied: frozenset[str] = frozenset()
+    """Accounts that may read nothing as a whole."""
+    listable: dict[str, frozenset[str]] = field(default_factory=dict)
+    """Namespaces whose pods an account may list; an empty name = of all of them."""
+    asked_of_pods: list[str] = field(default_factory=list)
     audiences: tuple[str, ...] = (AUDIENCE,)
     down: Exception | None = None
 
@@ -57,7 +62,14 @@ class Server:
                 return {"status": {"error": "no"}}
             return {"status": {"authenticated": True, "user": found, "audiences": list(self.audiences)}}
         assert call.path == ACCESS_REVIEWS_PATH
+        if "resourceAttributes" in spec:
+            pods = spec["resourceAttributes"]
+            assert (pods["verb"], pods["resource"], pods.get("group", "")) == ("list", "pods", "")
+            self.asked_of_pods.append(pods["namespace"])
+            return {"status": {"allowed": pods["namespace"] in self.listable.get(spec["user"], ())}}
         asked = spec["nonResourceAttributes"]
+        if spec["user"] in self.denied:
+            return {"status": {"allowed": False}}
         granted = {"get": self.readable, "delete": self.forgettable, "create": self.creatable}[asked["verb"]]
         return {"status": {"allowed": asked["path"] in granted}}
 

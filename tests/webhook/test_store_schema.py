@@ -22,6 +22,7 @@ from sqlalchemy import event, inspect, text
 
 from agent.webhook.store import schema as store_schema
 from agent.webhook.store import tables
+from agent.webhook.store.decisions import DecisionChoice
 from agent.webhook.store.engine import StoreEngine
 from agent.webhook.store.place import SqlitePlace
 from agent.webhook.store.shapes import SchemaTooNew, StoreAway, StoreUnusable
@@ -90,6 +91,31 @@ def test_store_of_the_first_schema_is_taken_over_with_its_reports(store_url: str
     store.close()
 
 
+def test_store_of_the_schema_before_keeps_its_data_and_gets_decisions_and_a_ledger(store_url: str) -> None:
+    with engine(store_url) as opened:
+        store_schema.prepare(opened, schema="0007")
+    old = old_replica(store_url)
+    old.append(new_report(1))
+    execute(
+        store_url,
+        "INSERT INTO setbacks (namespace, workload_kind, workload_name, what, at_unix_seconds, share, reason)"
+        " VALUES ('shop', 'Deployment', 'web', 'shrink', 5, '', 'slow')",
+    )
+    execute(store_url, "INSERT INTO sketches (unix_hour, key, payload) VALUES (7, 'shop/Deployment/web/app/c/2', 'x')")
+    old.close()
+    assert {"decisions", "ledger_hours"} & table_names(store_url) == set()
+
+    store = open_store(store_url)
+    assert {"decisions", "decision_logs", "ledger_workloads", "ledger_hours", "ledger_days"} <= table_names(store_url)
+    assert store.append(new_report(1)).repeated
+    assert store.ledger_through() == 0
+    assert store.oldest_sketch_hour() == 7
+    with store.reading() as connection:
+        assert connection.execute(text("SELECT reason FROM setbacks")).scalar_one() == "slow"
+    assert store.decisions(DecisionChoice(), 10) == []
+    store.close()
+
+
 def test_old_replica_goes_on_beside_the_new_schema(store_url: str) -> None:
     """Replicas are replaced one after the other."""
     make_first_schema(store_url)
@@ -154,7 +180,7 @@ def test_replicas_that_start_together_prepare_it_once(store_url: str, begun_with
     assert tables.metadata.tables.keys() <= table_names(store_url)
     with engine(store_url) as opened, opened.reading() as connection:
         assert connection.execute(text("SELECT count(*) FROM plimsoll_schema")).scalar_one() == 1
-        assert connection.execute(text("SELECT count(*) FROM counters")).scalar_one() == 5
+        assert connection.execute(text("SELECT count(*) FROM counters")).scalar_one() == 6
 
 
 def test_start_on_a_prepared_store_loads_no_alembic(store: Store, store_url: str) -> None:

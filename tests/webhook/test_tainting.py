@@ -27,7 +27,7 @@ OPTIONS = ArbiterOptions(tainted_nodes_ratio=0.2)
 
 
 def facts(**changed: Any) -> Facts:
-    return Facts(nodes=NODES, **changed)
+    return Facts(node_names=NODES, **changed)
 
 
 def cap(store: Store, of: Facts | None = None, options: ArbiterOptions = OPTIONS, **more: Any) -> TaintCap:

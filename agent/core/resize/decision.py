@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final, Protocol
 
 from agent.core.cluster.pod import PodRef
+from agent.core.numbers.later_field import LATER
 from agent.core.plan.pod_change import Change
 
 
@@ -82,6 +83,8 @@ class Decision:
     """From the patch to this outcome; None = not a matter of time."""
     repeats: int = 1
     """How often the same was said in a row; the newest time stands."""
+    by: str | None = field(default=None, metadata=LATER)
+    """Who asked for it, as the control socket knows them: ``root (uid 0)``; None = nobody did."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

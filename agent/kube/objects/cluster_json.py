@@ -135,6 +135,8 @@ class NodeFacts:
     """Its kubelet resizes pods while they run; None and False as above."""
     placement: NodePlacement = field(default_factory=NodePlacement)
     """By what its price is found, and which pods it takes."""
+    kubelet_version: str | None = None
+    """As it says, ``v1.34.1``; None = it does not."""
 
 
 JobOwner = Callable[[str, str], TopOwner | None]
@@ -248,6 +250,7 @@ def node_facts_from_json(document: object) -> NodeFacts:
         takes_pod_resources=None if is_windows else version is not None and version >= POD_LEVEL,
         resizes_in_place=None if is_windows else version is not None and version >= RESIZE,
         placement=node_placement_from_json(top),
+        kubelet_version=info.text("kubeletVersion") or None,
     )
 
 

@@ -24,6 +24,7 @@ from agent.core.plan.pod_change import Change
 from agent.core.resize.decision import Action, Decision, Outcome
 from agent.named_file import DOCUMENT_MOST_BYTES, read_named
 from agent.node.files.documents import DECISION, DocumentFormatError
+from agent.node.sockets.control import asker
 
 log = logging.getLogger(__name__)
 
@@ -84,6 +85,18 @@ class _Entry:
     written_unix_seconds: float | None
     """When this wording, or one before it, was last written; None = never."""
     is_dirty: bool
+    told: int
+    """The number of the change that made this wording; rises by one with each, over all decisions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JournalNews:
+    """What the decision log has that somebody who follows it has not heard."""
+
+    decisions: tuple[Decision, ...]
+    """Those changed first in front."""
+    through: int
+    """What to ask from the next time."""
 
 
 class Journal:
@@ -103,6 +116,7 @@ class Journal:
         self._latest: dict[_Key, int] = {}
         """The newest decision of each pod and action: what a new one is compared with."""
         self._next_sequence = 1
+        self._changes = 0
         self._file: _File | None = None
         self._fault: str | None = None
         if path is not None:
@@ -148,13 +162,14 @@ class Journal:
                 workload=workload,
                 changes=changes,
                 seconds=seconds,
+                by=asker(),
             )
             latest = self._entries.get(self._latest.get(_key(fresh), 0))
             if latest is not None and _is_again(latest.decision, fresh):
                 return self._say_again(latest, fresh)
             if latest is not None and latest.is_dirty:
                 self._write((latest,))  # its last count: it will not be said again
-            entry = _Entry(fresh, None, True)
+            entry = _Entry(fresh, None, True, self._changed())
             self._next_sequence += 1
             self._put(entry)
             self._write((entry,))
@@ -166,6 +181,26 @@ class Journal:
             decisions = [entry.decision for entry in reversed(self._entries.values())]
         chosen = decisions if choice is None else [decision for decision in decisions if choice.holds(decision)]
         return tuple(chosen[:limit])
+
+    @property
+    def last_sequence(self) -> int:
+        """Return the newest decision's number, of all ever put down here; 0 = none."""
+        with self._lock:
+            return self._next_sequence - 1
+
+    def kept_after(self, sequence: int) -> tuple[int, ...]:
+        """Return the numbers of the decisions in memory that are above one."""
+        with self._lock:
+            return tuple(number for number in self._entries if number > sequence)
+
+    def news(self, after: int, limit: int) -> JournalNews:
+        """Return what changed after what ``through`` said, 0 = all that is kept; at most so many."""
+        with self._lock:
+            # The one said last stands at the end, so both orders are one.
+            changed = [entry for entry in self._entries.values() if entry.told > after][:limit]
+        return JournalNews(
+            decisions=tuple(entry.decision for entry in changed), through=changed[-1].told if changed else after
+        )
 
     def flush(self) -> None:
         """Write counts that are newer in memory than in the file."""
@@ -189,12 +224,16 @@ class Journal:
         found, newest, unreadable = _decoded(lines, self._most)
         self._next_sequence = newest + 1
         for decision in reversed(found):
-            self._put(_Entry(decision, decision.unix_seconds, False))
+            self._put(_Entry(decision, decision.unix_seconds, False, self._changed()))
         if unreadable:
             log.warning("lines of the decision log are not understood", extra={"path": str(path), "lines": unreadable})
 
+    def _changed(self) -> int:
+        self._changes += 1
+        return self._changes
+
     def _say_again(self, entry: _Entry, fresh: Decision) -> Decision:
-        old = entry.decision
+        old, entry.told = entry.decision, self._changed()
         entry.decision = replace(fresh, sequence=old.sequence, repeats=old.repeats + 1)
         entry.is_dirty = True
         self._entries.move_to_end(old.sequence)

@@ -20,8 +20,10 @@ from agent.metrics.agent_series import Metrics
 from agent.metrics.report_series import ProposingSeries, ReportSeries, TaintAnswerSeries
 from agent.node.cluster.view import ClusterView
 from agent.node.files.steady_clock import BootClock
+from agent.node.orders.journal import Journal
 from agent.node.recommender.pod_orders import PodOrders
 from agent.node.reports.client import WebhookClient
+from agent.node.reports.decision_teller import DecisionTeller, TellerOptions
 from agent.node.reports.directives_file import Directions
 from agent.node.reports.newcomers import Newcomers
 from agent.node.reports.proposer import ProposalAudience, Proposer
@@ -35,8 +37,11 @@ from agent.node.reports.runs_file import RunsFile
 from agent.node.reports.share_fares import share_group
 from agent.node.reports.starts import Starts
 from agent.node.reports.taint_asker import TaintAsker
+from agent.node.reports.told_decisions_file import FILE_NAME as TOLD_DECISIONS_FILE_NAME
+from agent.node.reports.told_decisions_file import ToldDecisionsFile
 from agent.node.sampling.parts import SamplingParts
 from agent.settings import Settings
+from agent.version import installed_version
 
 
 def proposer_of(
@@ -183,4 +188,18 @@ def run_teller_of(
         file=RunsFile(None if directory is None else directory / RUNS_FILE_NAME, sampling.rings.boot_id),
         counts=metrics.loops.begin("runs"),
         starts=starts,
+    )
+
+
+def decision_teller_of(
+    settings: Settings, url: str, *, node: str, journal: Journal, metrics: Metrics
+) -> DecisionTeller:
+    """Return who tells what this node decided; nothing is told yet."""
+    directory = settings.state.directory
+    return DecisionTeller(
+        TellerOptions(node=node, agent=installed_version()),
+        journal=journal,
+        poster=_client(settings, url),
+        file=ToldDecisionsFile(None if directory is None else directory / TOLD_DECISIONS_FILE_NAME),
+        counts=metrics.loops.begin("decisions"),
     )

@@ -322,4 +322,6 @@ def _row(
             OutOfMemoryKill(age_seconds=(end_ns - kill.monotonic_ns) / NS, memory_bytes=kill.memory_bytes)
             for kill in sorted(largest, key=lambda kill: kill.monotonic_ns)
         ),
+        cpu_request_millicores=seen.unit.resources.cpu_request_millicores or 0,
+        memory_request_bytes=seen.unit.resources.memory_request_bytes or 0,
     )

@@ -10,12 +10,14 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pwd
 import socket
 import stat
 import struct
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Final
 
@@ -32,6 +34,14 @@ CONNECT_SECONDS: Final = 1.0
 
 Verb = Callable[[Mapping[str, object]], Mapping[str, object]]
 """Takes the request's arguments, gives the result; what is wrong with the arguments it says by ControlError."""
+
+
+_ASKER: Final[ContextVar[str | None]] = ContextVar("asker", default=None)
+
+
+def asker() -> str | None:
+    """Return who asked for what the calling thread does for the socket, ``root (uid 0)``; None = nobody did."""
+    return _ASKER.get()
 
 
 class ControlError(Exception):
@@ -115,6 +125,13 @@ def _peer(connection: socket.socket) -> tuple[int, int]:
     return int(pid), int(uid)
 
 
+def _user_text(uid: int) -> str:
+    try:
+        return f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
+    except KeyError:  # of another machine, or of an image without names
+        return f"uid {uid}"
+
+
 def _command(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()[:120]
@@ -143,16 +160,18 @@ class ControlEndpoint:
         at = received.find(b"\n")
         return at + 1 if at >= 0 else None
 
-    def answer(self, request: bytes) -> bytes | Deferred:
-        """Find the verb and let a worker carry it out."""
+    def answer(self, request: bytes, connection: socket.socket) -> bytes | Deferred:
+        """Find the verb and let a worker carry it out, in the name of who asks."""
         try:
             verb, arguments = self._parse(request)
+            uid = _peer(connection)[1]
         except ControlError as error:
             return _failure(str(error))
         if not self._slots.acquire(blocking=False):
             return _failure(f"{MAX_VERBS_AT_ONCE} requests are under way; try again")
 
         def work() -> bytes:
+            _ASKER.set(_user_text(uid))  # of this worker's thread alone, which ends with the request
             try:
                 result = verb(arguments)
             except ControlError as error:

@@ -137,7 +137,7 @@ class HttpEndpoint:
         ends = [at + len(mark) for mark in (b"\r\n\r\n", b"\n\n") if (at := received.find(mark)) >= 0]
         return min(ends) if ends else None
 
-    def answer(self, request: bytes) -> bytes | Deferred:
+    def answer(self, request: bytes, connection: socket.socket) -> bytes | Deferred:
         """Route one request."""
         parsed = parse_request(request)
         if parsed is None:

@@ -72,8 +72,8 @@ class Endpoint(Protocol):
     def max_request_bytes(self) -> int:
         """Beyond this it is refused."""
 
-    def answer(self, request: bytes) -> bytes | Deferred:
-        """Answer a complete request."""
+    def answer(self, request: bytes, connection: socket.socket) -> bytes | Deferred:
+        """Answer a complete request; the connection only tells who asks."""
 
     def refuse_too_large(self) -> bytes:
         """Answer one that passed ``max_request_bytes``."""
@@ -223,7 +223,7 @@ class ListeningLoop:
             return endpoint.refuse_too_slow()
         if end > endpoint.max_request_bytes:
             return endpoint.refuse_too_large()
-        return _answered(endpoint, partial(endpoint.answer, bytes(received[:end])))
+        return _answered(endpoint, partial(endpoint.answer, bytes(received[:end]), connection.socket))
 
     async def _received(self, connection: _Connection) -> bytes:
         await asyncio.sleep(0)  # a client that sends without end must not keep the turn, nor outlast a deadline

@@ -198,6 +198,10 @@ class ClusterFacts:
         """Find a namespace; None = it is not known."""
         return next(iter(self._namespaces.find(name)), None)
 
+    def namespace_names(self) -> tuple[str, ...]:
+        """Return the names of all namespaces, in order."""
+        return tuple(sorted(namespace.name for namespace in self._namespaces.values()))
+
     def pod(self, uid: str) -> PodPlace | None:
         """Find a pod that is there and has not ended; None = it is not known."""
         return self._pods.pod(uid)

@@ -5,7 +5,7 @@ within what the node has, and of no time twice. A workload that has one of its p
 these a lie counts up to four times what any of them saw, or up to what the pods request as written where that is more
 (``core.workload_claims``). What one stolen token can bend beyond its node is that, a stop of shrinking for a day after
 an invented kill, and nothing of workloads that have no pod there. People read with a token of the same audience, and as
-far as RBAC lets them ``get`` the path.
+far as RBAC lets them ``get`` the path, or of the namespaces whose pods they may list.
 """
 
 from __future__ import annotations
@@ -45,6 +45,14 @@ BEARER_REVIEWS_PER_MINUTE: Final = 60
 """Questions about the tokens of one bearer: an agent has two a minute."""
 GOOD_SECONDS: Final = 3600.0
 """For which it is remembered that a token was good once: agents' live for an hour, and come every five minutes."""
+SCOPE_SECONDS: Final = 60.0
+"""For which it is believed whose pods an account may list."""
+MOST_SCOPED: Final = 256
+"""Accounts of which that is remembered; of more those asked about longest ago are asked about again."""
+MOST_NAMESPACES: Final = 500
+"""That are asked about for one account within that time: each is a question to the API server."""
+SCOPE_WAIT_SECONDS: Final = 2.0
+"""One account at a time is looked into, so that strangers do not hold the threads that agents' reports need."""
 MOST_NODES: Final = 20_000
 """Of which calls are counted; those heard of longest ago are forgotten first."""
 
@@ -83,6 +91,23 @@ class Sender(NamedTuple):
     caller: Caller
     node: str
     """As its token names it; of who imports, the account."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scope:
+    """What of the cluster somebody may see."""
+
+    namespaces: frozenset[str] | None
+    """Whose pods the account may list; None = the whole cluster, its nodes too."""
+    known_namespaces: int = 0
+    """How many there are; 0 = it plays no part."""
+
+    def holds(self, namespace: str) -> bool:
+        """Return whether what is of a namespace may be seen."""
+        return self.namespaces is None or namespace in self.namespaces
+
+
+WHOLE_CLUSTER: Final = Scope(namespaces=None)
 
 
 Kept = TypeVar("Kept")
@@ -179,6 +204,10 @@ class Access:
         self._rights = TokenBucket(settings.reviews_per_minute, now_seconds=clock())
         """Of who reads: each path is a question, and who reads them all must not keep agents from reporting."""
         self._nodes: OrderedDict[tuple[CallKind, str], TokenBucket] = OrderedDict()
+        self._scopes: _Memory[frozenset[str]] = _Memory(MOST_SCOPED, clock)
+        self._scoping = threading.Lock()
+        self._lists = TokenBucket(settings.reviews_per_minute, now_seconds=clock())
+        """Of who reads namespaces alone: their questions are many, and keep nobody else from reading."""
 
     def caller(self, authorization: str | None) -> Caller:
         """Find out who sent a header Authorization.
@@ -429,6 +458,73 @@ class Access:
             raise _no_right(caller, path, verb)
         return caller
 
+    def scope(self, authorization: str | None, path: str, namespace: str | None = None) -> Scope:
+        """Return what of the cluster a reader of a path may see: all of it, or the namespaces whose pods it may list.
+
+        Args:
+            namespace: The only one that was asked about; None = all.
+
+        Raises:
+            Denied: As ``reader``; 403 where it may list pods in none of them.
+        """
+        caller = self.caller(authorization)
+        try:
+            self.reader(authorization, path)
+        except Denied as denied:
+            if denied.result is not CallResult.FORBIDDEN:
+                raise
+            return self._scope_of(caller, path, namespace)
+        return WHOLE_CLUSTER
+
+    def _scope_of(self, caller: Caller, path: str, namespace: str | None) -> Scope:
+        names = self._places.namespace_names()
+        if not names:
+            reason = "which namespaces there are is not known yet"
+            raise Denied(503, CallResult.NOT_READY, reason, retry_after_seconds=AWAY_SECONDS)
+        asked = names if namespace is None else tuple(name for name in names if name == namespace)
+        found = self._listable(caller, asked)
+        if not found:
+            where = f"in none of {len(names)} namespaces" if namespace is None else "not there either"
+            reason = f"{_no_right(caller, path, 'get').reason}, and list pods {where}"
+            raise Denied(403, CallResult.FORBIDDEN, reason)
+        return Scope(namespaces=found, known_namespaces=len(names))
+
+    def _listable(self, caller: Caller, names: tuple[str, ...]) -> frozenset[str]:
+        """Return those of some namespaces whose pods somebody may list."""
+        if not names:
+            return frozenset()
+        everywhere = _right_key(caller, "", "list pods")
+        key = everywhere if len(names) != 1 else _right_key(caller, names[0], "list pods")
+        known = self._scopes.get(key)
+        if known is not None:
+            return known & frozenset(names)
+        if not self._scoping.acquire(timeout=SCOPE_WAIT_SECONDS):
+            reason = "others' rights are being looked into"
+            raise Denied(503, CallResult.OVERLOAD, reason, retry_after_seconds=SCOPE_WAIT_SECONDS)
+        try:
+            known = self._scopes.get(key)
+            if known is None:
+                known = self._ask_listable(caller, names)
+                self._scopes.put(key, known, SCOPE_SECONDS)
+        finally:
+            self._scoping.release()
+        return known & frozenset(names)
+
+    def _ask_listable(self, caller: Caller, names: tuple[str, ...]) -> frozenset[str]:
+        if len(names) > 1 and self._may_list_pods(caller, ""):
+            return frozenset(names)
+        if len(names) > MOST_NAMESPACES:
+            reason = (
+                f"{caller.username} may not read the whole cluster, and {len(names)} namespaces are too many to ask"
+                f" about (at most {MOST_NAMESPACES}); allowed: namespace=NAME"
+            )
+            raise Denied(403, CallResult.FORBIDDEN, reason)
+        return frozenset(name for name in names if self._may_list_pods(caller, name))
+
+    def _may_list_pods(self, caller: Caller, namespace: str) -> bool:
+        resource = {"verb": "list", "version": "v1", "resource": "pods", "namespace": namespace}
+        return self._is_allowed(caller, {"resourceAttributes": resource}, self._lists)
+
     def _reviewed(self, token: str, budgets: tuple[TokenBucket, ...]) -> Caller | str:
         review = {
             "apiVersion": "authentication.k8s.io/v1",
@@ -453,6 +549,9 @@ class Access:
         )
 
     def _has_right(self, caller: Caller, verb: str, path: str) -> bool:
+        return self._is_allowed(caller, {"nonResourceAttributes": {"path": path, "verb": verb}}, self._rights)
+
+    def _is_allowed(self, caller: Caller, attributes: Mapping[str, object], budget: TokenBucket) -> bool:
         review = {
             "apiVersion": "authorization.k8s.io/v1",
             "kind": "SubjectAccessReview",
@@ -461,10 +560,10 @@ class Access:
                 "uid": caller.uid,
                 "groups": list(caller.groups),
                 "extra": {name: list(values) for name, values in caller.extra.items()},
-                "nonResourceAttributes": {"path": path, "verb": verb},
+                **attributes,
             },
         }
-        return _part(self._asked(ACCESS_REVIEWS_PATH, review, (self._rights,)), "status").get("allowed") is True
+        return _part(self._asked(ACCESS_REVIEWS_PATH, review, (budget,)), "status").get("allowed") is True
 
     def _asked(self, path: str, review: Mapping[str, object], budgets: tuple[TokenBucket, ...]) -> object:
         now = self._clock()

@@ -5,7 +5,9 @@ Any thread.
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import re
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +15,7 @@ from typing import Final, Generic, TypeVar
 
 from agent.metrics.call_result import CallKind, CallResult
 from agent.metrics.webhook_series import WebhookMetrics
-from agent.webhook.http.access import Access, Denied
+from agent.webhook.http.access import Access, Denied, Scope
 from agent.webhook.http.routes import Call, HttpAnswer, fault
 from agent.webhook.store.shapes import StoreAway
 
@@ -53,9 +55,30 @@ class Asking:
 
     def answered(self, call: Call, work: Callable[[Call], HttpAnswer]) -> HttpAnswer:
         """Answer a question of somebody who may ask it; whatever goes wrong is an answer too."""
-        try:
+
+        def allowed() -> HttpAnswer:
             self._access.reader(call.authorization, call.path, verb=self._verb)
-            answer, result = work(call), CallResult.ACCEPTED
+            return work(call)
+
+        return self._guarded(call, allowed)
+
+    def scoped(
+        self, call: Call, work: Callable[[Call, Scope], HttpAnswer], *, namespace: str | None = None
+    ) -> HttpAnswer:
+        """Answer a question with what of the cluster the asker may see.
+
+        Args:
+            namespace: The only one that it is about; None = any.
+        """
+
+        def allowed() -> HttpAnswer:
+            return work(call, self._access.scope(call.authorization, call.path, namespace))
+
+        return self._guarded(call, allowed)
+
+    def _guarded(self, call: Call, work: Callable[[], HttpAnswer]) -> HttpAnswer:
+        try:
+            answer, result = work(), CallResult.ACCEPTED
         except Denied as denied:
             answer = fault(denied.status, denied.reason, retry_after_seconds=denied.retry_after_seconds)
             result = denied.result
@@ -71,13 +94,39 @@ class Asking:
         return answer
 
 
+def tagged(call: Call, body: bytes, now_unix_seconds: float) -> HttpAnswer:
+    """Return the answer with a body, or 304 where the asker holds it: ages do not count, which grow by themselves.
+
+    Args:
+        now_unix_seconds: The moment from which the body's ages were reckoned.
+    """
+
+    def moment(found: re.Match[bytes]) -> bytes:
+        seconds = float(found[2])
+        return found[1] + b"%d" % round(now_unix_seconds + (seconds if found[1] in _LEFT else -seconds))
+
+    tag = f'W/"{hashlib.blake2b(_AGES.sub(moment, body), digest_size=12).hexdigest()}"'
+    held = (one.strip() for one in (call.if_none_match or "").split(","))
+    headers = {"ETag": tag}
+    if tag.removeprefix("W/") in {one.removeprefix("W/") for one in held}:
+        return HttpAnswer(status=304, headers=headers)
+    return HttpAnswer(body=body, headers=headers)
+
+
+_LEFT: Final = (b'"stopShrinkingSeconds":',)
+"""Of fields that tell how long something goes on; the others, since when it has."""
+_AGES: Final = re.compile(
+    rb'("(?:ageSeconds|[a-zA-Z]+AgeSeconds|historySeconds|stopShrinkingSeconds)":)(-?[0-9.]+(?:e[-+]?[0-9]+)?)'
+)
+
+
 def page_of(call: Call, items: Sequence[T], key: Callable[[T], tuple[str, ...]], allowed: str) -> ListPage[T]:
     """Return the part of a list, in the order of keys, that ``limit=`` and ``after=`` choose.
 
     Raises:
         BadQuestionError: One of the two is not understood; ``allowed`` says what ``after`` is to look like.
     """
-    limit, start = _limit(call.query.get("limit")), 0
+    limit, start = limit_of(call), 0
     if "after" in call.query:
         start = bisect_right([key(one) for one in items], _after(call.query["after"], allowed))
     chosen = tuple(items[start : start + limit])
@@ -85,7 +134,13 @@ def page_of(call: Call, items: Sequence[T], key: Callable[[T], tuple[str, ...]],
     return ListPage(items=chosen, total=len(items), next="/".join(key(chosen[-1])) if has_more else None)
 
 
-def _limit(text: str | None) -> int:
+def limit_of(call: Call) -> int:
+    """Return how many ``limit=`` asks for.
+
+    Raises:
+        BadQuestionError: It is not understood.
+    """
+    text = call.query.get("limit")
     if text is None:
         return PAGE
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST_PAGE):

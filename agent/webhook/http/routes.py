@@ -25,6 +25,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from agent.core.history.workloads.job_run import RUNS_PATH
+from agent.core.resize.told_decisions import DECISIONS_PATH
 from agent.metrics.call_result import CallKind
 from agent.metrics.exposition import MetricsPage
 from agent.settings.webhook_sections import ListeningSettings
@@ -112,11 +113,15 @@ class Services:
     taint: Callable[[Call], HttpAnswer]
     history: Callable[[Call], HttpAnswer]
     runs: Callable[[Call], HttpAnswer]
+    decisions: Callable[[Call], HttpAnswer]
     workloads: Callable[[Call], HttpAnswer]
     workload: Callable[[Call], HttpAnswer]
     forget: Callable[[Call], HttpAnswer]
     """What the path names, a workload or a node."""
     nodes: Callable[[Call], HttpAnswer]
+    summary: Callable[[Call], HttpAnswer]
+    events: Callable[[Call], HttpAnswer]
+    policy: Callable[[Call], HttpAnswer]
     buffers: Callable[[Call], HttpAnswer]
     buffer: Callable[[Call], HttpAnswer]
     cost: Callable[[Call], HttpAnswer]
@@ -156,6 +161,7 @@ class WebhookApp:
                 Route("/v1/taint", self._working(CallKind.TAINT, services.taint, MAX_QUESTION_BYTES), methods=["POST"]),
                 Route("/v1/history", self._working(CallKind.HISTORY, services.history, report), methods=["POST"]),
                 Route(RUNS_PATH, self._working(CallKind.RUNS, services.runs, report), methods=["POST"]),
+                Route(DECISIONS_PATH, self._working(CallKind.DECISIONS, services.decisions, report), methods=["POST"]),
                 Route("/v1/workloads", self._working(CallKind.READING, services.workloads, reading)),
                 Route(
                     "/v1/workloads/{namespace}/{kind}/{name}",
@@ -170,6 +176,9 @@ class WebhookApp:
                     "/v1/nodes/{node}", self._working(CallKind.FORGETTING, services.forget, reading), methods=["DELETE"]
                 ),
                 Route("/v1/nodes", self._working(CallKind.READING, services.nodes, reading)),
+                Route("/v1/summary", self._working(CallKind.READING, services.summary, reading)),
+                Route("/v1/events", self._working(CallKind.READING, services.events, reading)),
+                Route("/v1/policy", self._working(CallKind.READING, services.policy, reading)),
                 Route("/v1/buffers", self._working(CallKind.READING, services.buffers, reading)),
                 Route("/v1/buffers/{namespace}/{name}", self._working(CallKind.READING, services.buffer, reading)),
                 Route("/v1/cost", self._working(CallKind.READING, services.cost, reading)),
@@ -388,7 +397,8 @@ def _response(answer: HttpAnswer, *, closes: bool = False) -> Response:
     headers = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff", **answer.headers}
     if closes:
         headers["Connection"] = "close"
-    return Response(answer.body, status_code=answer.status, headers=headers, media_type=answer.content_type)
+    media_type = None if answer.status == 304 else answer.content_type
+    return Response(answer.body, status_code=answer.status, headers=headers, media_type=media_type)
 
 
 _GONE: Final = Response(status_code=400, headers={"Connection": "close"})

@@ -8,6 +8,9 @@ from __future__ import annotations
 import msgspec
 
 from agent.core.history.reports.rollup import SCHEMA_VERSION
+from agent.webhook.queries.events import EventBody
+from agent.webhook.queries.ledger_bodies import LedgerHourBody, ScopeBody
+from agent.webhook.queries.standings import Severity
 from agent.webhook.reports.bodies import Body
 
 
@@ -285,6 +288,25 @@ class ShareBody(Body, kw_only=True):
     """The enforced one first; a group of which no node told is left out."""
 
 
+class ExplanationStepBody(Body, kw_only=True):
+    """One step of why."""
+
+    container: str | None
+    """null = of all of them."""
+    step: str
+    """applies, policy, history, advice, kills, bound or autoscaler."""
+    words: str
+
+
+class KillHourBody(Body, kw_only=True):
+    """Out-of-memory kills of one UTC hour, over all containers and nodes."""
+
+    unix_hour: int
+    count: int
+    memory_bytes: int | None
+    """The largest figure; null = none has one."""
+
+
 class WorkloadBody(Body, kw_only=True):
     """One workload, whole."""
 
@@ -302,6 +324,18 @@ class WorkloadBody(Body, kw_only=True):
     """null = all of its pods are enforced, or none, or no node has told of it lately."""
     hpa_advice: list[str] = msgspec.field(default_factory=list)
     """What its autoscalers' targets mean if the requests of its pods' template become those of the advice."""
+    scope: ScopeBody | None = None
+    """What of the cluster the asker may see."""
+    ledger: list[LedgerHourBody] = msgspec.field(default_factory=list)
+    """The last 14 days' hours that are known, oldest first."""
+    ledger_fault: str | None = None
+    """Why there are neither ``ledger`` nor ``events``; null = nothing is wrong."""
+    events: list[EventBody] = msgspec.field(default_factory=list)
+    """What was decided and done about it within 14 days, newest first; 500 at most."""
+    kill_hours: list[KillHourBody] = msgspec.field(default_factory=list)
+    """Of the last eight days, oldest first."""
+    explanation: list[ExplanationStepBody] = msgspec.field(default_factory=list)
+    """Why it would be given what ``advice`` says, in order."""
 
 
 class WorkloadLineBody(Body, kw_only=True):
@@ -319,6 +353,19 @@ class WorkloadLineBody(Body, kw_only=True):
     memory_request_bytes: int | None
     quality: SizingQualityBody | None = None
     """Over the window that was asked for with ``quality``; null = none was, or no node told."""
+    mode_source: str = ""
+    """What says so."""
+    policy: str = ""
+    replicas: int | None = None
+    """Pods that run; null = pods are not known yet."""
+    severity: Severity = Severity.UNKNOWN
+    severity_words: str = ""
+    hour: LedgerHourBody | None = None
+    """The newest whole hour of the ledger; null = it is not in it."""
+    kills_week: int | None = None
+    """For want of memory; null = the database is away."""
+    last_action: EventBody | None = None
+    """The newest within 30 days; null = none."""
 
 
 class WorkloadsBody(Body, kw_only=True):
@@ -329,6 +376,10 @@ class WorkloadsBody(Body, kw_only=True):
     workloads: list[WorkloadLineBody]
     next: str | None
     """What to ask for as ``after``; null = this is the last page."""
+    scope: ScopeBody | None = None
+    """What of the cluster the asker may see."""
+    by_severity: dict[str, int] = msgspec.field(default_factory=dict)
+    """How many of all that match, but for the severity that was asked for."""
 
 
 class NodeBody(Body, kw_only=True):
@@ -350,13 +401,27 @@ class NodeBody(Body, kw_only=True):
     """The node itself had to drop."""
     missing_reports: int | None
     """Sequence numbers that never came."""
+    cpu_allocatable_millicores: int | None = None
+    """Of the Node object; null = it is not known, as for the next three."""
+    memory_allocatable_bytes: int | None = None
+    kubelet: str | None = None
+    """Its version."""
+    is_overloaded: bool | None = None
+    """It carries Plimsoll's own taint."""
+    is_silent: bool = False
+    """No report of it came within a quarter of an hour."""
+    agent_version: str | None = None
+    """null = its agent tells of no decisions, as for the next."""
+    dropped_decisions: int | None = None
+    """That went before they could be told."""
 
 
 class NodesBody(Body, kw_only=True):
-    """All nodes that report, by name."""
+    """All nodes that report or that the cluster has, by name; none where not the whole cluster is seen."""
 
     schema: int = SCHEMA_VERSION
     nodes: list[NodeBody]
+    scope: ScopeBody | None = None
 
 
 class ForgottenWorkloadBody(Body, kw_only=True):

@@ -26,13 +26,19 @@ from agent.core.history.workloads.start_figures import LearntStart
 from agent.core.orders.guard_options import GuardOptions
 from agent.core.orders.policy_options import PolicyName
 from agent.core.recommender.hpa_advice import RequestChange, hpa_advice
+from agent.kube.objects.cluster_json import NodeFacts
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.webhook.cluster.facts import ClusterFacts
-from agent.webhook.http.access import Access
-from agent.webhook.http.reader_request import Asking, BadQuestionError, page_of
+from agent.webhook.http.access import Access, Scope
+from agent.webhook.http.reader_request import Asking, BadQuestionError, tagged
 from agent.webhook.http.routes import Call, HttpAnswer, fault
+from agent.webhook.queries import workload_list
 from agent.webhook.queries.effective_policy import Applying, Defaults
+from agent.webhook.queries.events import EventBody, event_body
+from agent.webhook.queries.explanation import explanation_of
+from agent.webhook.queries.ledger_bodies import hour_body, scope_body
 from agent.webhook.queries.quality_bodies import quality_body
+from agent.webhook.queries.standings import StandingBook, Standings
 from agent.webhook.queries.workload_bodies import (
     AdviceBody,
     AppliesBody,
@@ -40,6 +46,7 @@ from agent.webhook.queries.workload_bodies import (
     GroupBody,
     HourBody,
     KillBody,
+    KillHourBody,
     NodeBody,
     NodesBody,
     PastRunBody,
@@ -53,11 +60,19 @@ from agent.webhook.queries.workload_bodies import (
     WorkloadLineBody,
     WorkloadsBody,
 )
+from agent.webhook.queries.workload_list import ListedWorkload
+from agent.webhook.store.decisions import DecisionChoice, DecisionLogState
 from agent.webhook.store.shapes import NodeMark, StoreAway
+from agent.webhook.store.store import Store
 from agent.webhook.workloads.index import WorkloadIndex
 from agent.webhook.workloads.percentiles import ContainerStatistics, SignalStatistics
-from agent.webhook.workloads.shapes import ContainerHistory, MergedHistory, NodeSeen, RowHistory, WorkloadSeen
+from agent.webhook.workloads.shapes import ContainerHistory, MergedHistory, NodeSeen, RowHistory
 
+PAST_HOURS: Final = 14 * 24
+MOST_MARKS: Final = 500
+"""Decisions of one workload that are shown."""
+SILENT_SECONDS: Final = 900.0
+"""Three reports of a node that did not come."""
 _HOUR_SECONDS: Final = 3600
 
 
@@ -76,7 +91,11 @@ class QueryParts:
     """How far each node's reports have come, from the database."""
     shares: Callable[[Workload], tuple[str, Sequence[GroupFare]] | None] = lambda workload: None
     """A workload's enforced share, and how both groups fare; None = there is none."""
+    store: Store
+    """For the ledger and what was decided."""
     share_window_seconds: float = GuardOptions().share_window_seconds
+    pause: Callable[[], None] = lambda: None
+    """Called between pieces of work of some ten milliseconds, to let others run."""
 
 
 class Questions:
@@ -92,51 +111,82 @@ class Questions:
     ) -> None:
         self._parts = parts
         self._asking = Asking(parts.access, metrics)
-        self._applying = Applying(parts.facts, defaults)
+        self.applying: Final = Applying(parts.facts, defaults)
+        self.standings: Final = StandingBook(parts.store)
         self._wall_clock = wall_clock
 
     def workloads(self, call: Call) -> HttpAnswer:
-        """List workloads: ``namespace=``, ``limit=`` and ``after=NAMESPACE/KIND/NAME`` choose.
+        """List workloads, chosen and in the order that ``workload_list.choice_of`` reads off the query.
 
-        ``quality=1h``, ``1d`` or ``7d`` adds how good sizing was.
+        ``limit=`` and ``after=NAMESPACE/KIND/NAME`` page, ``quality=1h``, ``1d`` or ``7d`` adds how good sizing was.
         """
-        return self._asking.answered(call, self._list)
+        return self._asking.scoped(call, self._list, namespace=call.query.get("namespace"))
 
     def workload(self, call: Call) -> HttpAnswer:
         """Return one workload whole; ``policy=`` tries another policy."""
-        return self._asking.answered(call, self._one)
+        return self._asking.scoped(call, self._one, namespace=call.names.get("namespace"))
 
     def nodes(self, call: Call) -> HttpAnswer:
-        """List the nodes that report."""
-        return self._asking.answered(call, self._nodes)
+        """List the nodes that report, and the others of the cluster."""
+        return self._asking.scoped(call, self._nodes)
 
     # Lists
 
-    def _list(self, call: Call) -> HttpAnswer:
-        now = self._wall_clock()
-        chosen = call.query.get("namespace")
-        seen = [
-            workload
-            for workload in self._parts.histories.workloads()
-            if chosen is None or workload.workload.namespace == chosen
-        ]
-        page = page_of(call, seen, _key, "NAMESPACE/KIND/NAME")
+    def _list(self, call: Call, scope: Scope) -> HttpAnswer:
+        now, parts = self._wall_clock(), self._parts
         window = _window(call.query["quality"]) if "quality" in call.query else None
-        rules = self._parts.facts.rules()
+        rules = parts.facts.rules()
+        standings, is_away = self._standings()
+        page = workload_list.page(
+            call,
+            parts.histories.workloads(),
+            scope,
+            standings=lambda: standings,
+            mode_of=lambda seen: self.applying.mode(seen.workload, rules).value or "",
+            pause=parts.pause,
+        )
+        actions = {} if is_away else self._last_actions([one.seen.workload for one in page.items], scope, now)
         body = WorkloadsBody(
             total=page.total,
-            workloads=[self._line(one, rules, now, window) for one in page.items],
+            workloads=[
+                self._line(one, rules, now, window, actions.get(one.seen.workload), is_away=is_away)
+                for one in page.items
+            ],
             next=page.next,
+            scope=scope_body(scope),
+            by_severity=dict(page.by_severity),
         )
-        return HttpAnswer(body=msgspec.json.encode(body))
+        return tagged(call, msgspec.json.encode(body), now)
+
+    def _standings(self) -> tuple[Standings, bool]:
+        """Return how workloads stand, and whether the database is away, so that nothing is known of that."""
+        try:
+            return self.standings.now(), False
+        except StoreAway:
+            return Standings(unix_hour=None, by_workload={}), True
+
+    def _last_actions(self, workloads: Sequence[Workload], scope: Scope, now: float) -> dict[Workload, EventBody]:
+        try:
+            found = self._parts.store.last_decisions(workloads)
+        except StoreAway:
+            return {}
+        return {workload: event_body(decision, now, scope) for workload, decision in found.items()}
 
     def _line(
-        self, seen: WorkloadSeen, rules: ClusterRules, now: float, window: QualityWindow | None
+        self,
+        listed: ListedWorkload,
+        rules: ClusterRules,
+        now: float,
+        window: QualityWindow | None,
+        action: EventBody | None,
+        *,
+        is_away: bool,
     ) -> WorkloadLineBody:
+        seen, standing = listed.seen, listed.standing
         workload = seen.workload
         quality = None if window is None else self._parts.histories.quality(workload, now)
-        policy = self._applying.policy_name(workload, rules)
-        mode = self._applying.mode(workload, rules)
+        policy = self.applying.policy_name(workload, rules)
+        mode = self.applying.mode(workload, rules)
         advice = [self._estimate(workload, name, policy, now) for name in seen.containers]
         return WorkloadLineBody(
             namespace=workload.namespace,
@@ -153,18 +203,33 @@ class Questions:
                 one.memory_request_bytes if isinstance(one, Estimate) else None for one in advice
             ),
             quality=None if quality is None or window is None else quality_body(quality, window),
+            mode_source=mode.source,
+            policy=policy,
+            replicas=self._parts.facts.replicas(workload),
+            severity=standing.severity,
+            severity_words="the database is away" if is_away else standing.words,
+            hour=None if standing.hour is None else hour_body(standing.hour),
+            kills_week=None if is_away else standing.kills_week,
+            last_action=action,
         )
 
-    def _nodes(self, _: Call) -> HttpAnswer:
+    def _nodes(self, call: Call, scope: Scope) -> HttpAnswer:
         now = self._wall_clock()
+        if scope.namespaces is not None:
+            return tagged(call, msgspec.json.encode(NodesBody(nodes=[], scope=scope_body(scope))), now)
         seen = {node.name: node for node in self._parts.histories.nodes()}
         marks = {mark.node: mark for mark in self._parts.marks()}
-        nodes = [_node_body(name, seen.get(name), marks.get(name), now) for name in sorted({*seen, *marks})]
-        return HttpAnswer(body=msgspec.json.encode(NodesBody(nodes=nodes)))
+        logs = {log.node: log for log in self._parts.store.decision_logs()}
+        facts = {node.name: node for node in self._parts.facts.nodes_known()}
+        nodes = []
+        for name in sorted({*seen, *marks, *facts}):
+            body = _node_body(name, seen.get(name), marks.get(name), now)
+            nodes.append(_with_facts(body, facts.get(name), logs.get(name)))
+        return tagged(call, msgspec.json.encode(NodesBody(nodes=nodes, scope=scope_body(scope))), now)
 
     # One workload
 
-    def _one(self, call: Call) -> HttpAnswer:
+    def _one(self, call: Call, scope: Scope) -> HttpAnswer:
         now = self._wall_clock()
         parts = call.names
         workload = Workload(namespace=parts["namespace"], kind=parts["kind"], name=parts["name"])
@@ -178,7 +243,7 @@ class Questions:
         if history is None:
             return fault(404, f"nothing is known of {workload.kind} {workload.namespace}/{workload.name}")
         rules = self._parts.facts.rules()
-        policy = self._applying.policy_name(workload, rules)
+        policy = self.applying.policy_name(workload, rules)
         if "policy" in call.query:
             policy = _policy_name(call.query["policy"])
         statistics, statistics_fault = self._statistics(workload, now)
@@ -189,7 +254,7 @@ class Questions:
             name=workload.name,
             history_seconds=max(0.0, now - history.first_unix_seconds),
             newest_age_seconds=max(0.0, now - history.last_unix_seconds),
-            applies=self._applies(workload, rules, now),
+            applies=self.applies(workload, rules, now),
             containers=[
                 ContainerBody(
                     container=container.container,
@@ -219,7 +284,26 @@ class Questions:
             share=self._share(workload),
         )
         body.hpa_advice = self._hpa_advice(workload, body.containers)
-        return HttpAnswer(body=msgspec.json.encode(body))
+        body.scope = scope_body(scope)
+        body.kill_hours = _kill_hours(history.containers)
+        body.explanation = explanation_of(body)
+        self._add_past(body, workload, scope, now)
+        return tagged(call, msgspec.json.encode(body), now)
+
+    def _add_past(self, body: WorkloadBody, workload: Workload, scope: Scope, now: float) -> None:
+        """Add the ledger's hours and what was decided."""
+        store, hour = self._parts.store, int(now // _HOUR_SECONDS)
+        choice = DecisionChoice(
+            namespaces=frozenset({workload.namespace}),
+            workload_kind=workload.kind,
+            workload_name=workload.name,
+            since_unix_seconds=now - PAST_HOURS * _HOUR_SECONDS,
+        )
+        try:
+            body.ledger = [hour_body(row) for row in store.ledger_of(workload, range(hour - PAST_HOURS, hour + 1))]
+            body.events = [event_body(decision, now, scope) for decision in store.decisions(choice, MOST_MARKS)]
+        except StoreAway:
+            body.ledger, body.events, body.ledger_fault = [], [], "the database is away"
 
     def _hpa_advice(self, workload: Workload, containers: Sequence[ContainerBody]) -> list[str]:
         targets = self._parts.facts.hpa_targets(workload)
@@ -275,8 +359,9 @@ class Questions:
             workload, container, policy=policy, node=None, node_class=None, now_unix_seconds=now
         )
 
-    def _applies(self, workload: Workload, rules: ClusterRules, now: float) -> AppliesBody:
-        told, applying = self._parts.directive(workload, now), self._applying
+    def applies(self, workload: Workload, rules: ClusterRules, now: float) -> AppliesBody:
+        """Return what holds for a workload, and what said so."""
+        told, applying = self._parts.directive(workload, now), self.applying
         return AppliesBody(
             mode=applying.mode(workload, rules),
             policy=applying.policy(workload, rules),
@@ -301,10 +386,6 @@ class Questions:
 
 def _listed(names: Sequence[str] | None) -> list[str] | None:
     return None if names is None else list(names)
-
-
-def _key(seen: WorkloadSeen) -> tuple[str, str, str]:
-    return seen.workload.namespace, seen.workload.kind, seen.workload.name
 
 
 def _policy_name(text: str) -> PolicyName:
@@ -467,3 +548,29 @@ def _node_body(name: str, seen: NodeSeen | None, mark: NodeMark | None, now: flo
         lost_reports=mark.lost_reports if mark is not None else None,
         missing_reports=mark.missing_reports if mark is not None else None,
     )
+
+
+def _with_facts(body: NodeBody, node: NodeFacts | None, log: DecisionLogState | None) -> NodeBody:
+    """Add what the cluster and the node's decisions say of a node."""
+    body.is_silent = body.received_age_seconds is None or body.received_age_seconds > SILENT_SECONDS
+    if node is not None:
+        body.cpu_allocatable_millicores = None if node.allocatable is None else node.allocatable.cpu_millicores
+        body.memory_allocatable_bytes = None if node.allocatable is None else node.allocatable.memory_bytes
+        body.kubelet, body.is_overloaded = node.kubelet_version, node.is_overloaded
+    if log is not None:
+        body.agent_version, body.dropped_decisions = log.agent or None, log.dropped
+    return body
+
+
+def _kill_hours(containers: Sequence[ContainerHistory]) -> list[KillHourBody]:
+    """Return the kills of all containers by hour, oldest first."""
+    hours: dict[int, KillHourBody] = {}
+    for container in containers:
+        for row in container.classes:  # those by node are among them
+            for kill in row.kills:
+                hour = int(kill.newest_unix_seconds // _HOUR_SECONDS)
+                found = hours.setdefault(hour, KillHourBody(unix_hour=hour, count=0, memory_bytes=None))
+                found.count += kill.count
+                sizes = [size for size in (found.memory_bytes, kill.largest_bytes) if size is not None]
+                found.memory_bytes = max(sizes, default=None)
+    return [hours[hour] for hour in sorted(hours)]

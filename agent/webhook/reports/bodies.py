@@ -6,7 +6,7 @@ its document from them. Durations are ages in seconds, no times.
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -16,6 +16,14 @@ from agent.core.eviction.taint_cap import TAINT_VERSION
 from agent.core.history.minute.quality import QUALITY_FIELDS
 from agent.core.history.reports.rollup import SCHEMA_VERSION
 from agent.core.history.workloads.job_run import MAX_RUNS_A_POST, RUNS_SCHEMA
+from agent.core.resize.decision import Action, Outcome
+from agent.core.resize.told_decisions import (
+    DECISIONS_SCHEMA,
+    MAX_CHANGES,
+    MAX_DECISIONS_A_POST,
+    MAX_DETAIL,
+    MAX_REASON,
+)
 
 MAX_AGE_SECONDS: Final = 14 * 86_400.0
 """What is older has no place in a history of 14 days."""
@@ -124,6 +132,9 @@ class RowBody(Body, kw_only=True):
         ]
         | None
     ) = None
+    cpu_request_millicores: Millicores | None = None
+    """At the interval's end, 0 = none is stated; null = the agent does not tell."""
+    memory_request_bytes: Bytes | None = None
     share: ShareRowBody | None = None
     """null = all of the workload's pods are enforced, or none."""
     setback: (
@@ -235,6 +246,51 @@ class RunsBody(Body, kw_only=True):
     runs: Annotated[list[RunBody], Meta(max_length=MAX_RUNS_A_POST)]
 
 
+class ChangeBody(Body, kw_only=True):
+    """One number of a pod that was changed, or was to be; millicores or bytes."""
+
+    container: Label | None = None
+    """null = the whole pod's."""
+    resource: Literal["cpu", "memory"]
+    field: Literal["request", "limit"]
+    before: Bytes | None = None
+    """null = it was not set."""
+    after: Bytes | None = None
+
+
+class DecisionBody(Body, kw_only=True):
+    """What a node decided or did, or what somebody ordered there."""
+
+    sequence: Annotated[int, Meta(ge=1, le=2**53)]
+    age_seconds: Annotated[float, Meta(ge=0, le=1e9)]
+    """Before the sending; of what was said again, since the last time."""
+    action: Action
+    outcome: Outcome
+    reason: Annotated[str, Meta(max_length=MAX_REASON)]
+    detail: Annotated[str, Meta(max_length=MAX_DETAIL)] = ""
+    namespace: Label | None = None
+    """Of the pod; null, and so are the next two = it is about the node."""
+    pod: Subdomain | None = None
+    pod_uid: Uid | None = None
+    changes: Annotated[list[ChangeBody], Meta(max_length=MAX_CHANGES)] = []
+    seconds: Annotated[float, Meta(ge=0, le=1e9)] | None = None
+    repeats: Annotated[int, Meta(ge=1, le=2**31)] = 1
+    by: Annotated[str, Meta(min_length=1, max_length=100)] | None = None
+    """Who ordered it, as the node's control socket knows them."""
+
+
+class DecisionsBody(Body, kw_only=True):
+    """Decisions of a node's log that are new, or were said again."""
+
+    schema: Annotated[int, Meta(ge=1, le=DECISIONS_SCHEMA)]
+    node: Subdomain
+    incarnation: Annotated[str, Meta(pattern="^[-0-9A-Za-z]{1,64}$(?!\\n)")]
+    agent: Annotated[str, Meta(max_length=64)] = ""
+    dropped: Count = 0
+    """Of this log, before they could be told."""
+    decisions: Annotated[list[DecisionBody], Meta(max_length=MAX_DECISIONS_A_POST)]
+
+
 class SchemaBody(Body, kw_only=True):
     """The version alone, of a body that is not understood."""
 
@@ -246,6 +302,13 @@ class SchemaBody(Body, kw_only=True):
 
 class RunsReplyBody(Body, kw_only=True):
     """What became of the runs."""
+
+    taken: Count
+    refused: list[RefusedRowBody]
+
+
+class DecisionsReplyBody(Body, kw_only=True):
+    """What became of the decisions; those that were known already count as taken."""
 
     taken: Count
     refused: list[RefusedRowBody]

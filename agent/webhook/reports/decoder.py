@@ -442,7 +442,13 @@ def _to_row(body: RowBody, bounds: _Bounds) -> RollupRow:
         quality=None if body.quality is None else tuple(tuple(span[:QUALITY_FIELDS]) for span in body.quality),
         share=None if body.share is None else _to_share(body.share, most_seconds=body.covered_seconds),
         setback=None if body.setback is None else Setback(age_seconds=body.setback[0], reason=body.setback[1]),
+        cpu_request_millicores=_within(body.cpu_request_millicores, int(bounds.most_millicores)),
+        memory_request_bytes=_within(body.memory_request_bytes, most),
     )
+
+
+def _within(amount: int | None, most: int) -> int | None:
+    return None if amount is None else min(amount, most)
 
 
 def _to_share(body: ShareRowBody, *, most_seconds: float) -> ShareRow:

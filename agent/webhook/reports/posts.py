@@ -32,10 +32,13 @@ from agent.metrics.call_result import CallKind, CallResult
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.settings.webhook_sections import AccessSettings
 from agent.webhook.cluster.facts import ClusterFacts
-from agent.webhook.http.access import Access, Caller, Denied, Sender
+from agent.webhook.http.access import NEW_POD_SECONDS, Access, Caller, Denied, Sender
 from agent.webhook.http.routes import Call, HttpAnswer, fault
 from agent.webhook.reports.bodies import (
     AmountsBody,
+    DecisionBody,
+    DecisionsBody,
+    DecisionsReplyBody,
     ProposalsBody,
     RefusedRowBody,
     RepliesBody,
@@ -56,6 +59,7 @@ from agent.webhook.reports.decoder import (
     unpacked,
 )
 from agent.webhook.reports.directives import NotKnownYet
+from agent.webhook.store.decisions import KEPT_SECONDS, MOST_A_DAY, DecisionLogState, StoredDecision
 from agent.webhook.store.remembered_pods import RememberedPods
 from agent.webhook.store.shapes import Appended, NewReport, PodsRaced, PodsRead, StoreAway
 from agent.webhook.store.store import Store
@@ -77,6 +81,7 @@ node that is not (a watch brings it within a second) is taken to have as little 
 _PROPOSALS: Final = msgspec.json.Decoder(ProposalsBody)
 _TAINT_QUESTION: Final = msgspec.json.Decoder(TaintQuestionBody)
 _RUNS: Final = msgspec.json.Decoder(RunsBody)
+_DECISIONS: Final = msgspec.json.Decoder(DecisionsBody)
 _RATE_SLACK: Final = 1.1
 """A counter and a clock are not read at the same moment."""
 _Body = TypeVar("_Body")
@@ -185,6 +190,12 @@ class Posts:
         """Record runs of Jobs that have ended; the answer names those that were refused."""
         result, answer = self._guarded(call, lambda: self._run_taken(call, self._wall_clock()))
         self._metrics.count_call(CallKind.RUNS, result)
+        return answer
+
+    def decisions(self, call: Call) -> HttpAnswer:
+        """Record what a node decided and did; the answer names the rows that were refused."""
+        result, answer = self._guarded(call, lambda: self._decisions_taken(call, self._wall_clock()))
+        self._metrics.count_call(CallKind.DECISIONS, result)
         return answer
 
     def _guarded(self, call: Call, work: Callable[[], tuple[CallResult, HttpAnswer]]) -> tuple[CallResult, HttpAnswer]:
@@ -430,6 +441,64 @@ class Posts:
             place.workload if owner is None else Workload(namespace=place.namespace, kind=owner.kind, name=owner.name)
         )
 
+    # Decisions
+
+    def _decisions_taken(self, call: Call, received: float) -> tuple[CallResult, HttpAnswer]:
+        _, node = self._admitted(call, CallKind.DECISIONS)
+        text = self._text(call)
+        self._parts.access.charge(node, CallKind.DECISIONS, len(text))
+        body = _decoded(_DECISIONS, text)
+        self._parts.access.check_node(node, body.node)
+        store = self._parts.store
+        before = store.pods_of(node)
+        pods = RememberedPods(
+            node, lambda: before, now_unix_seconds=received, last_heard=lambda: store.last_heard(node)
+        )
+        rows: list[StoredDecision] = []
+        numbers: list[int] = []
+        refused: list[RefusedRowBody] = []
+        for number, told in enumerate(body.decisions):
+            place, reason = self._pod_of(node, told, pods)
+            if reason is None and told.age_seconds > KEPT_SECONDS:
+                reason = f"ageSeconds: {told.age_seconds:.0f}; allowed: up to {KEPT_SECONDS:.0f}"
+            if reason is not None:
+                refused.append(RefusedRowBody(row=number, reason=reason))
+                continue
+            rows.append(_to_decision(told, place, node=node, incarnation=body.incarnation, received=received))
+            numbers.append(number)
+        state = DecisionLogState(
+            node=node,
+            incarnation=body.incarnation,
+            agent=_plain(body.agent),
+            dropped=body.dropped,
+            received_unix_seconds=received,
+        )
+        kept = store.take_decisions(state, rows)
+        reason = f"more than {MOST_A_DAY} decisions of node {node} today"
+        refused += [RefusedRowBody(row=number, reason=reason) for number in numbers[kept:]]
+        answer = msgspec.json.encode(DecisionsReplyBody(taken=kept, refused=refused))
+        return CallResult.ACCEPTED, HttpAnswer(body=answer)
+
+    def _pod_of(self, node: str, told: DecisionBody, pods: RememberedPods) -> tuple[PodPlace | None, str | None]:
+        """Return the pod that a decision is about, None = the node itself; or why the node may not say so.
+
+        Whose pod it is, the webhook knows by itself: a node decides for pods that are or were there, and for no other.
+        """
+        if told.pod_uid is None:
+            is_bare = told.namespace is None and told.pod is None
+            return None, None if is_bare else "podUid: is missing; allowed: namespace, pod and podUid, or none of them"
+        place = self._parts.access.place_of(told.pod_uid, pods.place)
+        if place is None and told.age_seconds < NEW_POD_SECONDS + self._parts.facts.pods_age_seconds():
+            reason = f"pod {told.namespace}/{told.pod} is not known yet"  # as ``check_known`` has it
+            raise Denied(503, CallResult.NOT_READY, reason, retry_after_seconds=READY_RETRY_SECONDS)
+        if place is None:
+            return None, f"podUid: no pod {told.pod_uid} is known"
+        if place.node != node:
+            return None, f"podUid: the pod is not on node {node}"
+        if (place.namespace, place.name) != (told.namespace, told.pod):
+            return None, "pod: the uid is another pod's"
+        return place, None
+
     # Proposals
 
     def _judged(self, call: Call) -> tuple[CallResult, HttpAnswer]:
@@ -520,6 +589,33 @@ def _to_run(told: RunBody, place: PodPlace, workload: Workload, *, node: int, re
         exit_code=told.exit_code,
         cpu_node=node,
         memory_node=node,
+    )
+
+
+def _plain(text: str) -> str:
+    """Return a text in which nothing steers a terminal, and that any database takes."""
+    return "".join(character if character.isprintable() else " " for character in text)
+
+
+def _to_decision(
+    told: DecisionBody, place: PodPlace | None, *, node: str, incarnation: str, received: float
+) -> StoredDecision:
+    return StoredDecision(
+        node=node,
+        incarnation=incarnation,
+        sequence=told.sequence,
+        unix_seconds=received - told.age_seconds,
+        action=told.action.value,
+        outcome=told.outcome.value,
+        reason=_plain(told.reason),
+        detail=_plain(told.detail),
+        workload=None if place is None else place.workload,
+        pod=None if place is None else place.name,
+        pod_uid=None if place is None else place.uid,
+        changes=msgspec.json.encode(told.changes).decode(),
+        seconds=told.seconds,
+        repeats=told.repeats,
+        asked_by=None if told.by is None else _plain(told.by),
     )
 
 

@@ -15,7 +15,8 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, select, upda
 
 from agent.core.history.workloads.hour_sketch import ReportInterval
 from agent.core.history.workloads.node_peaks import node_number
-from agent.core.history.workloads.sketch_key import keys_of, range_of
+from agent.core.history.workloads.sketch_key import keys_of, parse_key, range_of
+from agent.webhook.store.decisions import forget as forget_decisions
 from agent.webhook.store.forget_entry import Forgetting, decode_forgetting, encode_forgetting
 from agent.webhook.store.job_runs import forget_runs
 from agent.webhook.store.node_hours import DAY_HOURS, KeyHours, decode, encode, unix_hours
@@ -35,6 +36,8 @@ from agent.webhook.store.tables import (
     reports,
     sketches,
 )
+from agent.webhook.store.usage_ledger import forget as forget_ledger
+from agent.webhook.store.usage_ledger import forget_hours as forget_ledger_hours
 
 Hours = dict[str, set[int]]
 _STAND_IN_LINE: Final = update(counters).where(counters.c.name == FOLDED_THROUGH).values(value=counters.c.value)
@@ -92,8 +95,11 @@ def forgotten(connection: Connection, wish: ForgetWish, now_unix_seconds: float)
     if wish.workload is not None:
         is_known |= forget_runs(connection, wish.workload) > 0
         forget_setbacks(connection, wish.workload)
+        forget_decisions(connection, wish.workload)
+        forget_ledger(connection, wish.workload)
     if wish.node is not None:  # its marks and remembered pods stay: by them nothing is told a second time
         _forget_days(connection, wish.node, wish.since_unix_hour)
+        forget_ledger_hours(connection, {(hour, parse_key(key).workload) for key in hours for hour in hours[key]})
     # Late: from here on those who append wait.
     place: int = connection.execute(NEXT_ID).scalar_one()
     told = _of_log(connection, wish, hours)

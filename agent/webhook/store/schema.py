@@ -14,7 +14,7 @@ from agent.webhook.store.engine import StoreEngine
 from agent.webhook.store.place import SqlitePlace
 from agent.webhook.store.shapes import SchemaTooNew, StoreAway, StoreUnusable
 
-SCHEMA: Final = "0007"
+SCHEMA: Final = "0008"
 """The newest revision under `migrations`."""
 VERSION_TABLE: Final = "plimsoll_schema"
 SQLITE_APPLICATION_ID: Final = 0x504C4D53

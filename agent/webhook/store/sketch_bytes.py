@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from agent.core.history.workloads.hour_peaks import HOUR_SECONDS
-from agent.core.history.workloads.hour_sketch import HourKills, HourSketch, Samples, Seconds
+from agent.core.history.workloads.hour_sketch import HourKills, HourSketch, RequestTime, Samples, Seconds
 from agent.core.history.workloads.node_peaks import Leaders
 from agent.core.history.workloads.pod_count import Pods, PodSums
 
@@ -69,6 +69,8 @@ class _Body(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     pods: list[_Pod]
     pod_bits: bytes
     """Empty = the pods listed are all there were."""
+    requests: list[int] = []
+    """Of CPU, then of memory: microseconds known, amount-seconds, microseconds short; empty = told nowhere."""
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -113,6 +115,7 @@ def encode(sketch: HourSketch, unix_hour: int) -> bytes:
             for number, sums in sorted(pods.sums.items())
         ],
         pod_bits=pods.bits.to_bytes(32, "big") if pods.has_more else b"",
+        requests=_requests(sketch.cpu_request, sketch.memory_request),
     )
     return head + _encoder.encode(body)
 
@@ -130,6 +133,8 @@ def decode(payload: bytes, unix_hour: int, *, with_pods: bool = True) -> HourSke
         body = _decoder.decode(memoryview(payload)[_HEAD.size :])
     except msgspec.DecodeError as error:  # a ValidationError is one, too
         raise BadSketchError(f"sketch of {len(payload)} bytes: {error}") from error
+    if len(body.requests) not in (0, 6):
+        raise BadSketchError(f"sketch with {len(body.requests)} figures of requests: none or 6 are allowed")
     start = unix_hour * HOUR_SECONDS
     cpu = Samples(*body.cpu)
     count, total, largest, difference = body.demand
@@ -148,7 +153,19 @@ def decode(payload: bytes, unix_hour: int, *, with_pods: bool = True) -> HourSke
         pods=_pods(body) if with_pods else Pods(),
         demand_leaders=Leaders(leaders[0], leaders[2], leaders[1]),
         memory_leaders=Leaders(leaders[3], leaders[5], leaders[4]),
+        cpu_request=RequestTime(*body.requests[:3]),
+        memory_request=RequestTime(*body.requests[3:]),
     )
+
+
+def _requests(cpu: RequestTime, memory: RequestTime) -> list[int]:
+    if not cpu.micros and not memory.micros:
+        return []
+    return [
+        min(figure, _LARGEST)
+        for time in (cpu, memory)
+        for figure in (time.micros, time.amount_seconds, time.short_micros)
+    ]
 
 
 def _kills(kills: HourKills, start_unix_seconds: int) -> list[int] | None:

@@ -10,18 +10,22 @@ from __future__ import annotations
 
 import itertools
 import logging
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
 from sqlalchemy import Connection, delete, insert, select, text
 
+from agent.core.cluster.workload import Workload
 from agent.core.history.workloads.job_run import JobRun
+from agent.core.history.workloads.usage_ledger import LedgerHour
 from agent.core.history.workloads.workload_setback import WorkloadSetback
+from agent.webhook.store import decisions as told_decisions
 from agent.webhook.store import forget_statements as store_forgetting
-from agent.webhook.store import job_runs
+from agent.webhook.store import job_runs, usage_ledger
 from agent.webhook.store import schema as store_schema
 from agent.webhook.store import setbacks as workload_setbacks
+from agent.webhook.store.decisions import DecisionChoice, DecisionLogState, StoredDecision
 from agent.webhook.store.engine import StoreEngine, StorePatience
 from agent.webhook.store.forget_entry import Forgetting
 from agent.webhook.store.import_entry import encode_import, import_of
@@ -71,6 +75,7 @@ from agent.webhook.store.tables import (
     reports,
     sketches,
 )
+from agent.webhook.store.usage_ledger import LedgerSum
 
 log = logging.getLogger(__name__)
 
@@ -411,6 +416,105 @@ class Store:
                 beside = place.path.with_name(f"{place.path.name}-wal")
                 return pages * page_bytes + (beside.stat().st_size if beside.exists() else 0)
             return sum(_table_bytes(connection, name) for name in metadata.tables)
+
+    def take_decisions(self, state: DecisionLogState, rows: Sequence[StoredDecision]) -> int:
+        """Keep what a node decided; return how many rows, from the first on: the rest is too much for a day."""
+        with self._engine.writing() as connection:
+            return told_decisions.take(connection, state, rows)
+
+    def decisions(self, choice: DecisionChoice, limit: int) -> list[StoredDecision]:
+        """Return what nodes decided, newest first."""
+        with self._engine.reading() as connection:
+            return told_decisions.found(connection, choice, limit)
+
+    def last_decisions(self, workloads: Iterable[Workload]) -> dict[Workload, StoredDecision]:
+        """Return the newest decision about each of some workloads."""
+        with self._engine.reading() as connection:
+            return told_decisions.last_of(connection, workloads)
+
+    def decision_logs(self) -> list[DecisionLogState]:
+        """Return how far each node's decisions have come, by name."""
+        with self._engine.reading() as connection:
+            return told_decisions.logs(connection)
+
+    def expire_decisions(self, now_unix_seconds: float) -> int:
+        """Let decisions go that are too old or too many; return how many."""
+        with self._engine.writing(is_long=True) as connection:
+            return told_decisions.expire(connection, now_unix_seconds)
+
+    # The ledger
+
+    def ledger_through(self) -> int:
+        """Return the newest hour of the ledger; 0 = none yet."""
+        with self._engine.reading() as connection:
+            return usage_ledger.through(connection)
+
+    def oldest_sketch_hour(self) -> int | None:
+        """Return the oldest hour that there are sketches of; None = there are none."""
+        with self._engine.reading() as connection:
+            return usage_ledger.oldest_sketch_hour(connection)
+
+    def sketches_at(self, unix_hour: int, after: str, limit: int) -> list[StoredSketch]:
+        """Return the next sketches of an hour, by key."""
+        with self._engine.reading() as connection:
+            return usage_ledger.sketches_at(connection, unix_hour, after, limit)
+
+    def sketches_between(self, unix_hour: int, start: str, end: str) -> list[StoredSketch]:
+        """Return the sketches of an hour from a key on and before another."""
+        with self._engine.reading() as connection:
+            return usage_ledger.sketches_between(connection, unix_hour, start, end)
+
+    def write_ledger_hour(self, unix_hour: int, rows: Sequence[LedgerHour], gone: Iterable[Workload]) -> None:
+        """Put rows of an hour in place of those of the same workloads; rows of the workloads that are gone go."""
+        with self._engine.writing(is_long=True) as connection:
+            usage_ledger.write_hour(connection, unix_hour, rows, gone)
+
+    def note_ledger_through(self, unix_hour: int) -> None:
+        """Record that the ledger has come to an hour."""
+        with self._engine.writing() as connection:
+            usage_ledger.note_through(connection, unix_hour)
+
+    def write_ledger_day(self, unix_day: int) -> None:
+        """Add up the hours of a day."""
+        with self._engine.writing(is_long=True) as connection:
+            usage_ledger.write_day(connection, unix_day)
+
+    def newest_ledger_hour(self) -> int | None:
+        """Return the newest hour that the ledger has rows of; None = it has none."""
+        with self._engine.reading() as connection:
+            return usage_ledger.newest_hour(connection)
+
+    def ledger_of(self, workload: Workload, unix_hours: range) -> list[LedgerHour]:
+        """Return a workload's rows of some hours, oldest first."""
+        with self._engine.reading() as connection:
+            return usage_ledger.hours_of(connection, workload, unix_hours)
+
+    def ledger_at(self, unix_hour: int) -> list[LedgerHour]:
+        """Return all rows of an hour, in no order."""
+        with self._engine.reading(is_long=True) as connection:
+            return usage_ledger.rows_at(connection, unix_hour)
+
+    def ledger_kills(self, since_unix_hour: int) -> dict[Workload, int]:
+        """Return how many kills each workload had from an hour on; those without are left out."""
+        with self._engine.reading(is_long=True) as connection:
+            return usage_ledger.kills_since(connection, since_unix_hour)
+
+    def ledger_sums(self, unix_hour: int, namespaces: Collection[str] | None = None) -> dict[str, LedgerSum]:
+        """Return the sums of an hour by namespace, of some alone, None = of all."""
+        with self._engine.reading(is_long=True) as connection:
+            return usage_ledger.sums_at(connection, unix_hour, namespaces)
+
+    def ledger_sums_by_day(
+        self, unix_days: range, namespaces: Collection[str] | None = None
+    ) -> dict[tuple[str, int], LedgerSum]:
+        """Return the sums of days by namespace and day."""
+        with self._engine.reading(is_long=True) as connection:
+            return usage_ledger.sums_by_day(connection, unix_days, namespaces)
+
+    def expire_ledger(self, now_unix_hour: int) -> int:
+        """Let rows of the ledger go that are too old; return how many."""
+        with self._engine.writing(is_long=True) as connection:
+            return usage_ledger.expire(connection, now_unix_hour)
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:

@@ -7,7 +7,19 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import BigInteger, Column, Float, Identity, Integer, LargeBinary, MetaData, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Float,
+    Identity,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    UniqueConstraint,
+)
 
 metadata: Final = MetaData()
 
@@ -175,3 +187,98 @@ job_runs: Final = Table(
     Column("memory_node", BigInteger, nullable=False),
 )
 """The last runs of each container of a Job, CronJob or group; ``post`` says by which post each was last changed."""
+
+
+decisions: Final = Table(
+    "decisions",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), Identity(), primary_key=True),
+    Column("node", _Name, nullable=False),
+    Column("incarnation", _Name, nullable=False),
+    Column("sequence", BigInteger, nullable=False),
+    Column("unix_seconds", Float(53), nullable=False),
+    Column("action", _Name, nullable=False),
+    Column("outcome", _Name, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("detail", Text, nullable=False),
+    Column("namespace", _Name, nullable=True),
+    Column("workload_kind", _Name, nullable=True),
+    Column("workload_name", _Name, nullable=True),
+    Column("pod", _Name, nullable=True),
+    Column("pod_uid", _Name, nullable=True),
+    Column("changes", Text, nullable=False),  # JSON, as ChangeBody has it
+    Column("seconds", Float(53), nullable=True),
+    Column("repeats", BigInteger, nullable=False),
+    Column("asked_by", Text, nullable=True),
+    UniqueConstraint("node", "incarnation", "sequence", name="decisions_told_once"),
+    Index("decisions_by_time", "unix_seconds", "id"),
+    Index("decisions_by_workload", "namespace", "workload_kind", "workload_name", "unix_seconds"),
+)
+"""What nodes decided and did; no namespace = it is about the node."""
+
+decision_logs: Final = Table(
+    "decision_logs",
+    metadata,
+    Column("node", _Name, primary_key=True),
+    Column("incarnation", _Name, nullable=False),
+    Column("agent", _Name, nullable=False),
+    Column("dropped", BigInteger, nullable=False),
+    Column("received_unix_seconds", Float(53), nullable=False),
+    Column("unix_day", BigInteger, nullable=False),
+    Column("taken", BigInteger, nullable=False),
+)
+"""How far each node's decisions have come: of its newest log, and how many were taken in a day."""
+
+ledger_workloads: Final = Table(
+    "ledger_workloads",
+    metadata,
+    Column("id", BigInteger().with_variant(Integer, "sqlite"), Identity(), primary_key=True),
+    Column("namespace", _Name, nullable=False),
+    Column("workload_kind", _Name, nullable=False),
+    Column("workload_name", _Name, nullable=False),
+    UniqueConstraint("namespace", "workload_kind", "workload_name", name="ledger_workloads_named_once"),
+)
+"""Workloads that the ledger has rows of, by number."""
+
+
+def _amounts() -> list[Column[int]]:
+    """Return the columns of a row of the ledger beside its key: millicores, bytes and seconds; NULL = not known."""
+    return [
+        Column("pods_milli", BigInteger, nullable=False),
+        *(
+            Column(f"{resource}_{figure}", BigInteger, nullable=True)
+            for resource in ("cpu", "memory")
+            for figure in ("written", "requested", "recommended", "used", "used_p95", "short_seconds")
+        ),
+        Column("kills", BigInteger, nullable=False),
+    ]
+
+
+ledger_hours: Final = Table(
+    "ledger_hours",
+    metadata,
+    # The hour first: what is written and dropped together lies together.
+    Column("unix_hour", BigInteger, primary_key=True, autoincrement=False),
+    Column("workload", BigInteger, primary_key=True, autoincrement=False),
+    *_amounts(),
+    sqlite_with_rowid=False,
+)
+"""The ledger by hour."""
+
+LEDGER_MARGINS: Final = tuple(
+    f"{resource}_{figure}" for resource in ("cpu", "memory") for figure in ("freed", "possible", "needed")
+)
+ledger_days: Final = Table(
+    "ledger_days",
+    metadata,
+    Column("unix_day", BigInteger, primary_key=True, autoincrement=False),
+    Column("workload", BigInteger, primary_key=True, autoincrement=False),
+    Column("hours", Integer, nullable=False),
+    *_amounts(),
+    *(Column(name, BigInteger, nullable=False) for name in LEDGER_MARGINS),
+    sqlite_with_rowid=False,
+)
+"""The ledger by day: sums of the day's hours; the last columns are what was too much or too little in each hour, which
+sums over a day would hide."""
+LEDGER_THROUGH: Final = "ledger_through"
+"""The newest hour that was put into the ledger; 0 = none yet."""

@@ -66,8 +66,19 @@ class _Place(NamedTuple):
 class Folder:
     """See the module's docstring."""
 
-    def __init__(self, store: Store, options: FoldOptions, *, pause: Callable[[], None] = lambda: None) -> None:
-        """Begin; ``pause`` is called between pieces of work of some ten milliseconds, to let others run."""
+    def __init__(
+        self,
+        store: Store,
+        options: FoldOptions,
+        *,
+        pause: Callable[[], None] = lambda: None,
+        folded: Callable[[int, Iterable[str]], None] = lambda _hour, _keys: None,
+    ) -> None:
+        """Begin; ``pause`` is called between pieces of work of some ten milliseconds, to let others run.
+
+        ``folded`` is told of each hour that changed and of the keys of the sketches that did.
+        """
+        self._folded = folded
         self._store = store
         self._options = options
         self._pause = pause
@@ -142,6 +153,8 @@ class Folder:
             ),
             forgotten_id=max((forgetting.id for forgetting in forgettings), default=base),
         )
+        for hour, sketches in merged.items():
+            self._folded(hour, sketches)
         return count
 
     def _merge(

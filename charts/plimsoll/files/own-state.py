@@ -17,7 +17,7 @@ STATE, VALUE, HOST_PATH = sys.argv[1:4]
 OWNER, PLIMSOLL = map(int, sys.argv[4:6])
 ROOT = os.geteuid()
 # What the agent writes, each also with an ending: .new, .damaged, .previous-boot ...
-FILES = {"rings", "history", "decisions", "ledger", "holds", "directives", "cgroup-limits", "runs"}
+FILES = {"rings", "history", "decisions", "ledger", "holds", "directives", "cgroup-limits", "runs", "told-decisions"}
 REPORTS = "reports"
 # Of whoever made the file system, where the directory is one of its own.
 NOBODYS = "lost+found"

@@ -1,4 +1,4 @@
-"""``plimsoll events``: what was decided and done on this node, newest first."""
+"""``plimsoll events``: what was decided and done on this node, or with ``--cluster`` on all of them, newest first."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from agent.cli.client.agent import SOCKET_OPTIONS, NoAnswerError, ask, no_answer
+from agent.cli.client.webhook import add_webhook_options
 from agent.cli.options.row_options import add_look_options
-from agent.cli.options.settings_options import Option, add_options, overrides_from, settings_from
+from agent.cli.options.settings_options import Option, add_options, fail, overrides_from, settings_from
 from agent.cli.words.moments import age_argument
 
 if TYPE_CHECKING:
@@ -58,11 +59,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-o",
         "--output",
-        choices=("table", "json"),
+        choices=("table", "json", "csv"),
         default="table",
-        help="json has every field of every decision (default: table)",
+        help="json and csv have every field of every decision (default: table); csv with --cluster",
     )
+    parser.add_argument(
+        "--cluster", action="store_true", help="of all nodes, as they told the webhook, for 30 days; asks the webhook"
+    )
+    parser.add_argument(
+        "--workload", metavar="NAME", help="with --cluster: only pods of this workload: NAME or KIND/NAME"
+    )
+    parser.add_argument("--node", metavar="NAME", help="with --cluster: only this node")
     add_look_options(parser)
+    add_webhook_options(parser)
     add_options(parser, SOCKET_OPTIONS, _STATE_OPTIONS)
     parser.epilog = (
         "Without an agent the log in its state directory is read. Exit code: 0 shown, 1 no answer, 2 bad input."
@@ -91,6 +100,13 @@ def _words(kind: type[StrEnum]) -> Callable[[str], tuple[str, ...]]:
 
 def run(arguments: argparse.Namespace) -> int:
     """Show decisions."""
+    if arguments.cluster:
+        return _of_cluster(arguments)
+    for name, given in (("--workload", arguments.workload), ("--node", arguments.node)):
+        if given is not None:
+            fail(f"events: {name} is of all nodes; allowed: with --cluster")
+    if arguments.output == "csv":
+        fail("events: -o csv is of all nodes; allowed: with --cluster, or -o json")
     try:
         decisions = _found(arguments)
     except NoAnswerError as error:
@@ -102,6 +118,48 @@ def run(arguments: argparse.Namespace) -> int:
         write_json(DECISIONS.to_json(decisions))
     else:
         _print_table(decisions, arguments)
+    return 0
+
+
+def _of_cluster(arguments: argparse.Namespace) -> int:
+    """Show what all nodes decided, as the webhook has it."""
+    from agent.cli.client.webhook import NoWebhookAnswerError, WebhookReader
+    from agent.cli.text.program_name import program_name
+    from agent.cli.top.terminal import look_from, write_lines, write_text
+    from agent.cli.workloads.cluster_events import asked, csv_text, page_lines
+
+    if arguments.all:
+        fail("events: --cluster shows every decision as it is; allowed: without --all")
+    if arguments.namespace is not None and "*" in arguments.namespace:
+        fail(f"events: --namespace {arguments.namespace}: is not allowed; allowed: one namespace with --cluster")
+    query = {
+        "namespace": arguments.namespace,
+        "workload": arguments.workload,
+        "pod": arguments.pod,
+        "node": arguments.node,
+        "action": arguments.action and ",".join(arguments.action),
+        "outcome": arguments.outcome and ",".join(arguments.outcome),
+        "sinceSeconds": None if arguments.since is None else str(max(round(arguments.since), 1)),
+    }
+    try:
+        body = asked(
+            WebhookReader(arguments),
+            {name: value for name, value in query.items() if value is not None},
+            arguments.limit or _MOST,
+        )
+    except NoWebhookAnswerError as error:
+        print(f"{program_name()} events: {error}", file=sys.stderr)
+        return 1
+    if arguments.output == "json":
+        import msgspec
+
+        write_text(msgspec.json.format(msgspec.json.encode(body)).decode() + "\n")
+    elif arguments.output == "csv":
+        write_text(csv_text(body))
+    else:
+        look = look_from(arguments)
+        lines = page_lines(body, width=look.width, glyphs=look.glyphs, nothing=_nothing(arguments))
+        write_lines(lines, has_colour=look.has_colour)
     return 0
 
 
@@ -197,6 +255,6 @@ def _nothing(arguments: argparse.Namespace) -> str:
     hints = []
     if arguments.pod is not None and "*" not in arguments.pod:
         hints.append(f"a part of a name needs *: --pod '{arguments.pod}*'")
-    if arguments.outcome and not arguments.all:
+    if arguments.outcome and not arguments.all and not arguments.cluster:
         hints.append("--all has the outcomes before the newest, too")
     return harmless(f"no decision {' '.join(about)}" + "".join(f"; {hint}" for hint in hints))

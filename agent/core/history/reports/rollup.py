@@ -110,6 +110,9 @@ class RollupRow:
     """None = all of the workload's pods are enforced, or none."""
     setback: Setback | None = None
     """The newest in the row's time; None = there was none."""
+    cpu_request_millicores: int | None = None
+    """At the interval's end, 0 = none is stated; None = not told."""
+    memory_request_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

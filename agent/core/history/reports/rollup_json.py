@@ -55,6 +55,8 @@ def _row(row: RollupRow) -> dict[str, object]:
         "oomKills": [_kill(kill) for kill in row.oom_kills] or None,
         "share": None if row.share is None else _share(row.share),
         "setback": None if row.setback is None else [_rounded(row.setback.age_seconds), row.setback.reason],
+        "cpuRequestMillicores": row.cpu_request_millicores,
+        "memoryRequestBytes": row.memory_request_bytes,
         "quality": None if row.quality is None else [[_few_digits(figure) for figure in span] for span in row.quality],
     }
     return {

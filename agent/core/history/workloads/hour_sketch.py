@@ -12,7 +12,7 @@ move, as it is one sample among hundreds. What a node claims beyond all others i
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import ceil
 from typing import Final
@@ -29,6 +29,8 @@ MICRO: Final = 1_000_000
 """Microseconds in a second."""
 CPU_UNIT: Final = 1_000
 """Microcores in a millicore."""
+_CPU_STARTS: Final = (0.0, *(float(end) for end in CPU_BUCKETS.ends[:-1]))
+_MEMORY_STARTS: Final = (0.0, *(float(end) for end in MEMORY_BUCKETS.ends[:-1]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,6 +115,37 @@ class Seconds:
 
 
 @dataclass(slots=True)
+class RequestTime:
+    """One request over the time in which it was told; amounts in the row's unit (millicores, bytes)."""
+
+    micros: int = 0
+    """In which it was known, of all pods together; 0 = nowhere."""
+    amount_seconds: int = 0
+    """The request x that time."""
+    short_micros: int = 0
+    """Of that time, with more used than a request that is not 0; as far as the histogram tells, which is to 5 %."""
+
+    def add(
+        self, amount: int | None, covered_seconds: float, used: Distribution | None, starts: Sequence[float]
+    ) -> None:
+        """Count a row's; ``starts``: where each bucket of what was used begins."""
+        if amount is None:
+            return
+        micros = round(covered_seconds * MICRO)
+        self.micros += micros
+        self.amount_seconds += round(amount * covered_seconds)
+        if amount and used is not None:
+            above = sum(count for bucket, count in used.buckets.items() if starts[bucket] >= amount)
+            self.short_micros += micros * above // used.count
+
+    def merge(self, other: RequestTime) -> None:
+        """Count all that the other counted."""
+        self.micros += other.micros
+        self.amount_seconds += other.amount_seconds
+        self.short_micros += other.short_micros
+
+
+@dataclass(slots=True)
 class HourKills:
     """Out-of-memory kills."""
 
@@ -154,6 +187,8 @@ class HourSketch:
     """Largest demand by node, as `demand_code` gives it."""
     memory_leaders: Leaders = field(default_factory=Leaders)
     """Largest working set by node, as `memory_code` gives it."""
+    cpu_request: RequestTime = field(default_factory=RequestTime)
+    memory_request: RequestTime = field(default_factory=RequestTime)
 
     def add(self, row: RollupRow, interval: ReportInterval, node: int) -> None:
         """Count a row.
@@ -168,6 +203,8 @@ class HourSketch:
         self.covered.add(row.covered_seconds)
         self.throttled.add(row.throttled_seconds)
         self.waiting.add(row.waiting_seconds)
+        self.cpu_request.add(row.cpu_request_millicores, row.covered_seconds, row.cpu, _CPU_STARTS)
+        self.memory_request.add(row.memory_request_bytes, row.covered_seconds, row.memory, _MEMORY_STARTS)
         sums = PodSums()
         if row.cpu is not None:
             demand = row.cpu_adjusted or row.cpu
@@ -196,6 +233,8 @@ class HourSketch:
         self.memory.merge(other.memory)
         self.throttled.merge(other.throttled)
         self.waiting.merge(other.waiting)
+        self.cpu_request.merge(other.cpu_request)
+        self.memory_request.merge(other.memory_request)
         self.kills.merge(other.kills)
         self.pods.merge(other.pods)
         self.demand_leaders = self.demand_leaders.merged(other.demand_leaders)

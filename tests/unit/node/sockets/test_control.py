@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import pwd
 import socket
 import stat
 import subprocess
@@ -25,6 +26,7 @@ from agent.node.sockets.control import (
     Refused,
     SocketInUse,
     Unable,
+    asker,
     open_control_listener,
     request,
 )
@@ -43,6 +45,9 @@ class Verbs:
 
     def echo(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
         return {"arguments": dict(arguments)}
+
+    def who(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
+        return {"asker": asker()}
 
     def refuse(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
         raise ControlError(f"at {arguments.get('at')!r} is not allowed;\nallowed: a time")
@@ -65,7 +70,9 @@ class Verbs:
         return {}
 
     def registry(self) -> dict[str, object]:
-        return {name: getattr(self, name) for name in ("echo", "refuse", "unable", "fail", "nan", "large", "wait")}
+        return {
+            name: getattr(self, name) for name in ("echo", "who", "refuse", "unable", "fail", "nan", "large", "wait")
+        }
 
 
 @contextlib.contextmanager
@@ -134,7 +141,7 @@ def test_request_large_answer_arrives_whole(agent: Path) -> None:
 
 def test_unknown_verb_lists_the_known_ones(agent: Path) -> None:
     with pytest.raises(
-        ControlError, match="verb 'plan' is unknown; allowed: echo, fail, large, nan, refuse, unable, wait"
+        ControlError, match="verb 'plan' is unknown; allowed: echo, fail, large, nan, refuse, unable, wait, who"
     ):
         request(agent, "plan")
 
@@ -346,3 +353,9 @@ def test_client_survives_whatever_answers(tmp_path: Path, answer: bytes, part: s
 def test_request_too_long_is_refused_before_it_is_sent(path: Path) -> None:
     with pytest.raises(ControlError, match="allowed: at most 65536"):
         request(path, "echo", {"x": "y" * MAX_REQUEST_BYTES})
+
+
+def test_a_verb_is_told_who_asks_as_the_kernel_knows_them(agent: Path) -> None:
+    name = pwd.getpwuid(os.geteuid()).pw_name
+    assert request(agent, "who") == {"asker": f"{name} (uid {os.geteuid()})"}
+    assert asker() is None, "nobody asks outside of a request"

@@ -67,7 +67,7 @@ class Echo:
         at = received.find(b"\n")
         return at + 1 if at >= 0 else None
 
-    def answer(self, request: bytes) -> bytes | Deferred:
+    def answer(self, request: bytes, connection: socket.socket) -> bytes | Deferred:
         return Deferred(partial(self._work, request), self.finished.release) if request == b"wait\n" else request
 
     def _work(self, request: bytes) -> bytes:

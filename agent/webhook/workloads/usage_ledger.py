@@ -1,0 +1,199 @@
+"""Puts the ledger down: each hour when it is over, and again where reports of it came late. Webhook; one thread.
+
+The leader does, beside its folds. A row is worked out from the hour's sketches, which hold each report once.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Final
+
+from agent.core.cluster.workload import Workload
+from agent.core.history.workloads.hour_peaks import hour_of
+from agent.core.history.workloads.hour_sketch import HourSketch
+from agent.core.history.workloads.imported import is_imported
+from agent.core.history.workloads.sketch_key import SketchKey, parse_key, range_of
+from agent.core.history.workloads.usage_ledger import ContainerAmounts, LedgerHour, ledger_hour
+from agent.webhook.store.node_hours import DAY_HOURS
+from agent.webhook.store.shapes import StoredSketch
+from agent.webhook.store.sketch_bytes import BadSketchError, decode
+from agent.webhook.store.store import Store
+from agent.webhook.store.usage_ledger import MOST_AN_HOUR
+
+log = logging.getLogger(__name__)
+
+OVER_SECONDS: Final = 900.0
+"""After its end an hour is put down: its last reports come five minutes later, and are folded within six more."""
+BACK_HOURS: Final = 14 * DAY_HOURS
+"""So far back a ledger begins that has nothing yet: what sketches there are, without what was recommended then."""
+RECOMMENDED_HOURS: Final = 3
+"""Of an hour that ended longer ago nobody knows any more what was recommended."""
+MOST_LATE: Final = 50_000
+"""Workloads and hours of late reports that are remembered; of more whole hours are."""
+PIECE: Final = 500
+"""Sketches read at a time: some ten milliseconds' work."""
+
+Amounts = Mapping[str, ContainerAmounts]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerParts:
+    """What it is worked out from."""
+
+    store: Store
+    written: Callable[[Workload], Amounts]
+    """The requests of a workload's containers as their author wrote them, 0 = none; empty = not known."""
+    recommended: Callable[[Workload, Collection[str]], Amounts]
+    """What each of these containers would be given now; those without advice are left out."""
+
+
+class UsageLedger:
+    """See the module's docstring."""
+
+    def __init__(self, parts: LedgerParts, *, pause: Callable[[], None] = lambda: None) -> None:
+        """Begin; ``pause`` is called between pieces of work of some ten milliseconds, to let others run."""
+        self._parts, self._pause = parts, pause
+        self._lock = threading.Lock()
+        self._late: dict[int, set[Workload] | None] = {}
+        """Workloads by hours that reports were folded into; None = all of the hour."""
+        self._days: set[int] = set()
+        """Whose hours changed since the day was added up."""
+        self._is_begun = False
+        """This replica leads, and has heard of all reports since."""
+        self._expired_day = 0
+
+    def folded(self, unix_hour: int, keys: Iterable[str]) -> None:
+        """Hear that reports were folded into these sketches of an hour; any thread."""
+        with self._lock:
+            known = self._late.setdefault(unix_hour, set())
+            if known is not None:
+                known.update(parse_key(key).workload for key in keys)
+            if sum(len(one) for one in self._late.values() if one is not None) > MOST_LATE:
+                self._late = dict.fromkeys(self._late)
+
+    def turn(self, is_leader: bool, *, now_unix_seconds: float) -> bool:
+        """Put down what is due, if this replica leads; return whether there is more. Call it every few seconds.
+
+        Raises:
+            StoreAway: The database does not answer; the next call tries again.
+        """
+        if not is_leader:
+            with self._lock:
+                self._late.clear()
+            self._is_begun = False
+            return False
+        if not self._is_begun:  # who led before may have ended between an hour and its day
+            today = hour_of(now_unix_seconds) // DAY_HOURS
+            self._days, self._is_begun = {today - 1, today}, True
+        over = hour_of(now_unix_seconds - OVER_SECONDS) - 1
+        through = self._parts.store.ledger_through()
+        hour = self._next(through, over)
+        if hour is not None:
+            with self._lock:
+                self._late.pop(hour, None)
+            self._put_down(hour, None, over)
+            self._parts.store.note_ledger_through(hour)
+            self._days.add(hour // DAY_HOURS)
+            return True  # the next hour, or the day
+        late = self._take_late(through)
+        if late is not None:
+            self._put_down(late[0], late[1], over)
+            self._days.add(late[0] // DAY_HOURS)
+            return True
+        for day in sorted(self._days):
+            self._parts.store.write_ledger_day(day)
+            self._days.discard(day)
+            self._pause()
+        today = hour_of(now_unix_seconds) // DAY_HOURS
+        if self._expired_day != today:
+            self._parts.store.expire_ledger(hour_of(now_unix_seconds))
+            self._expired_day = today
+        return False
+
+    def _next(self, through: int, over: int) -> int | None:
+        """Return the next hour that is over; None = all are put down."""
+        if through >= over:
+            return None
+        if through and over - through <= BACK_HOURS:
+            return through + 1
+        oldest = self._parts.store.oldest_sketch_hour()
+        return None if oldest is None or oldest > over else max(oldest, through + 1, over - BACK_HOURS + 1)
+
+    def _take_late(self, through: int) -> tuple[int, set[Workload] | None] | None:
+        """Take an hour that was put down before and has had reports since."""
+        with self._lock:
+            hour = next((hour for hour in sorted(self._late) if hour <= through), None)
+            return None if hour is None else (hour, self._late.pop(hour))
+
+    def _put_down(self, hour: int, workloads: set[Workload] | None, over: int) -> None:
+        store = self._parts.store
+        is_recommended_known = over - hour < RECOMMENDED_HOURS
+        if workloads is not None:
+            rows = []
+            for workload in sorted(workloads):
+                found = store.sketches_between(hour, *range_of(workload))
+                rows += [self._row(one, hour, sketches, is_recommended_known) for one, sketches in _by_workload(found)]
+                self._pause()
+            there = {row.workload for row in rows}
+            store.write_ledger_hour(hour, rows, gone=workloads - there)
+            return
+        rows = []
+        for one, sketches in _by_workload(self._all_of(hour)):
+            if len(rows) == MOST_AN_HOUR:
+                log.warning("the ledger leaves workloads out", extra={"hour": hour, "most": MOST_AN_HOUR})
+                break
+            rows.append(self._row(one, hour, sketches, is_recommended_known))
+        store.write_ledger_hour(hour, rows, gone=())
+
+    def _all_of(self, hour: int) -> Iterator[StoredSketch]:
+        after = ""
+        while found := self._parts.store.sketches_at(hour, after, PIECE):
+            yield from found
+            after = found[-1].key
+            self._pause()
+
+    def _row(
+        self,
+        workload: Workload,
+        hour: int,
+        containers: Mapping[str, HourSketch],
+        is_recommended_known: bool,
+    ) -> LedgerHour:
+        parts = self._parts
+        return ledger_hour(
+            workload,
+            hour,
+            containers,
+            written=parts.written(workload),
+            recommended=parts.recommended(workload, containers) if is_recommended_known else {},
+        )
+
+
+def _by_workload(found: Iterable[StoredSketch]) -> Iterator[tuple[Workload, dict[str, HourSketch]]]:
+    """Put an hour's sketches together by workload and container; they come by key, so each workload's in a row."""
+    keyed = ((parse_key(stored.key), stored) for stored in found)
+    for workload, sketches in groupby(keyed, key=lambda one: one[0].workload):
+        containers: dict[str, HourSketch] = {}
+        for key, stored in sketches:
+            if not _counts(key):
+                continue
+            try:
+                sketch = decode(stored.payload, stored.unix_hour, with_pods=False)
+            except BadSketchError as error:
+                log.warning("sketch unreadable", extra={"key": stored.key, "reason": str(error)})
+                continue
+            if key.container in containers:
+                containers[key.container].merge(sketch)
+            else:
+                containers[key.container] = sketch
+        if containers:
+            yield workload, containers
+
+
+def _counts(key: SketchKey) -> bool:
+    """Return whether a sketch is a part of the whole: by node DaemonSets are counted twice, and imports are no hour."""
+    return not isinstance(key.place, str) and not is_imported(key)

@@ -1,0 +1,248 @@
+"""The ledger of workloads: put down by the hour from the sketches, once however often; by day; on both databases."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from agent.core.cluster.workload import Workload
+from agent.core.history.reports.rollup import RollupRow
+from agent.core.history.workloads.usage_ledger import (
+    DAILY_DAYS,
+    HOURLY_DAYS,
+    ContainerAmounts,
+    LedgerAmounts,
+    LedgerHour,
+)
+from agent.webhook.store import usage_ledger as stored
+from agent.webhook.store.report_payload import encode_report
+from agent.webhook.store.shapes import ForgetWish, NewReport
+from agent.webhook.store.store import Store
+from agent.webhook.store.usage_ledger import LedgerMargins
+from agent.webhook.workloads.folder import Folder, FoldOptions
+from agent.webhook.workloads.usage_ledger import OVER_SECONDS, LedgerParts, UsageLedger
+from tests.webhook.workload_reports import DNS, LARGE, MIB, NOON, WEB, report, row
+
+HOUR = NOON // 3600
+DAY = HOUR // 24
+API = replace(WEB, name="api")
+OVER = NOON + 3600 + OVER_SECONDS
+"""When the hour of noon is over."""
+
+
+class World:
+    """A leader: reports come in, are folded, and the ledger is put down."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self.advice = {"app": ContainerAmounts(cpu_millicores=150, memory_bytes=80 * MIB)}
+        self.sequence: dict[str, int] = {}
+        self.begin()
+
+    def begin(self) -> None:
+        """Another replica leads."""
+        self.ledger = UsageLedger(
+            LedgerParts(store=self.store, written=self.written, recommended=lambda _, names: self.recommended(names))
+        )
+        self.folder = Folder(self.store, FoldOptions(log_seconds=0), folded=self.ledger.folded)
+
+    def written(self, workload: Workload) -> Mapping[str, ContainerAmounts]:
+        return {"app": ContainerAmounts(cpu_millicores=500, memory_bytes=256 * MIB)}
+
+    def recommended(self, names: Collection[str]) -> Mapping[str, ContainerAmounts]:
+        return {name: self.advice[name] for name in names if name in self.advice}
+
+    def take(self, *rows: RollupRow, at: float = NOON + 300, node: str = "node-a", **more: Any) -> None:
+        self.sequence[node] = sequence = self.sequence.get(node, 0) + 1
+        made = report(*rows, node=node, sequence=sequence, **more)
+        self.store.append(
+            NewReport(
+                node=node,
+                incarnation=made.incarnation,
+                sequence=sequence,
+                lost_reports=0,
+                received_unix_seconds=at,
+                rows=len(rows),
+                payload=encode_report(made),
+            )
+        )
+
+    def turn(self, now: float = OVER) -> None:
+        self.folder = Folder(self.store, FoldOptions(log_seconds=0), folded=self.ledger.folded)
+        self.folder.fold_once(True, now_unix_seconds=now)
+        while self.ledger.turn(True, now_unix_seconds=now):
+            pass
+
+    def rows(self, workload: Workload = WEB) -> list[LedgerHour]:
+        return self.store.ledger_of(workload, range(HOUR - 48, HOUR + 48))
+
+
+@pytest.fixture
+def world(store: Store) -> World:
+    return World(store)
+
+
+def told(workload: Workload = WEB, *, request: int | None = 200, **more: Any) -> RollupRow:
+    return replace(row(workload, **more), cpu_request_millicores=request, memory_request_bytes=64 * MIB)
+
+
+def test_hour_is_put_down_when_it_is_over_and_not_before(world: World) -> None:
+    world.take(told())
+    world.turn(NOON + 3600 + OVER_SECONDS - 1)
+    assert world.rows() == []
+    world.turn()
+    (found,) = world.rows()
+    # 300 s are a twelfth of the hour: 500m written are 42m, 200m requested 17m, 150m advised 12m, 100m used 8m.
+    assert (found.unix_hour, found.pods_milli) == (HOUR, 83)
+    assert (found.cpu.written, found.cpu.requested, found.cpu.recommended, found.cpu.used) == (42, 17, 12, 8)
+    assert world.store.ledger_through() == HOUR
+
+
+def test_looking_again_changes_nothing(world: World) -> None:
+    world.take(told())
+    world.turn()
+    before = world.rows()
+    world.begin()
+    world.turn()
+    world.ledger.folded(HOUR, [f"{WEB.namespace}/{WEB.kind}/{WEB.name}/app/c/2/m5.large"])
+    world.turn()
+    assert world.rows() == before
+
+
+def test_report_that_comes_late_is_added_and_counts_once(world: World) -> None:
+    world.take(told())
+    world.turn()
+    world.take(told(), node="node-b", at=OVER, age=OVER - NOON - 600)
+    world.turn(OVER + 60)
+    (found,) = world.rows()
+    assert (found.pods_milli, found.cpu.requested) == (167, 33)
+    (total,) = world.store.ledger_sums(HOUR).values()
+    assert total.cpu.requested == 33
+
+
+def test_what_was_recommended_then_stays(world: World) -> None:
+    world.take(told())
+    world.turn()
+    world.advice["app"] = ContainerAmounts(cpu_millicores=9000, memory_bytes=MIB)
+    world.take(told(), node="node-b", at=OVER, age=OVER - NOON - 600)
+    world.turn(OVER + 60)
+    (found,) = world.rows()
+    assert found.cpu.recommended == 12
+    assert found.cpu.requested == 33
+
+
+def test_hours_long_over_have_no_advice(world: World) -> None:
+    world.take(told())
+    world.turn(OVER + 5 * 3600)
+    (found,) = world.rows()
+    assert found.cpu.recommended is None
+    assert found.cpu.used == 8
+    assert world.store.ledger_through() == HOUR + 5
+
+
+def test_daemon_set_counts_once_though_it_is_kept_by_node_too(world: World) -> None:
+    world.take(told(DNS))
+    world.take(told(DNS), node="node-b", node_class=LARGE)
+    world.turn()
+    (found,) = world.rows(DNS)
+    assert found.pods_milli == 167
+
+
+def test_containers_without_advice_leave_the_sum_unknown(world: World) -> None:
+    world.take(told(), told(container="proxy"))
+    world.turn()
+    (found,) = world.rows()
+    assert (found.cpu.recommended, found.cpu.written) == (None, None)
+    (total,) = world.store.ledger_sums(HOUR).values()
+    assert (total.workloads, total.without_recommended, total.without_requested) == (1, 1, 0)
+
+
+def test_only_the_leader_writes(world: World) -> None:
+    world.take(told())
+    world.folder.fold_once(True, now_unix_seconds=OVER)
+    assert world.ledger.turn(False, now_unix_seconds=OVER) is False
+    assert world.rows() == []
+
+
+def test_day_is_the_sum_of_its_hours_and_margins_are_not_netted(world: World) -> None:
+    # At noon 200m are requested and 150m recommended, an hour later 200m and 300m: 4m too much, 13m too little.
+    world.take(told())
+    world.turn()
+    world.advice["app"] = ContainerAmounts(cpu_millicores=300, memory_bytes=80 * MIB)
+    world.take(told(), at=NOON + 3900)
+    world.turn(OVER + 3600)
+    ((place, found),) = world.store.ledger_sums_by_day(range(DAY - 1, DAY + 2)).items()
+    assert place == ("shop", DAY)
+    assert (found.hours, found.workloads) == (2, 1)
+    assert (found.cpu.requested, found.cpu.recommended, found.cpu.written) == (34, 37, 84)
+    assert found.cpu_margins == LedgerMargins(freed=50, possible=5, needed=8)
+
+
+def test_sums_are_by_namespace_and_of_those_asked_for_alone(world: World) -> None:
+    other = replace(WEB, namespace="bank")
+    world.take(told(), told(API), told(other, pod="bank-1"))
+    world.turn()
+    assert {name: found.workloads for name, found in world.store.ledger_sums(HOUR).items()} == {"shop": 2, "bank": 1}
+    assert set(world.store.ledger_sums(HOUR, {"bank"})) == {"bank"}
+    assert world.store.ledger_sums(HOUR, set()) == {}
+    assert {one.workload for one in world.store.ledger_at(HOUR)} == {WEB, API, other}
+
+
+def test_kills_of_a_week(world: World) -> None:
+    world.take(told(kills=[(5.0, None), (6.0, MIB)]), told(API))
+    world.turn()
+    assert world.store.ledger_kills(HOUR - 24) == {WEB: 2}
+    assert world.store.ledger_kills(HOUR + 1) == {}
+
+
+def test_what_is_forgotten_of_a_workload_is_out_of_the_ledger(world: World) -> None:
+    world.take(told(), told(API))
+    world.turn()
+    world.store.forget(ForgetWish(workload=WEB, asked_by="a person"), now_unix_seconds=OVER)
+    assert world.rows() == []
+    assert len(world.rows(API)) == 1
+    ((_, found),) = world.store.ledger_sums_by_day(range(DAY, DAY + 1)).items()
+    assert found.workloads == 1
+
+
+def test_hours_that_a_forgotten_node_had_a_part_in_are_out_of_the_ledger(world: World) -> None:
+    world.take(told())
+    world.take(told(API), node="node-b")
+    world.turn()
+    world.store.forget(ForgetWish(node="node-b", asked_by="a person"), now_unix_seconds=OVER)
+    assert len(world.rows()) == 1
+    assert world.rows(API) == []
+    ((_, found),) = world.store.ledger_sums_by_day(range(DAY, DAY + 1)).items()
+    assert found.workloads == 1
+
+
+def test_old_hours_go_and_their_days_stay_longer(world: World) -> None:
+    world.take(told())
+    world.turn()
+    world.store.expire_ledger(HOUR + HOURLY_DAYS * 24 + 1)
+    assert world.rows() == []
+    assert len(world.store.ledger_sums_by_day(range(DAY, DAY + 1))) == 1
+    world.store.expire_ledger(HOUR + (DAILY_DAYS + 1) * 24)
+    assert world.store.ledger_sums_by_day(range(DAY, DAY + 1)) == {}
+    with world.store.reading() as connection:
+        assert stored._numbers_of(connection, [WEB]) == {}, "nor is its name kept"
+
+
+def test_amounts_as_large_as_a_cluster_has_add_up(store: Store) -> None:
+    huge = LedgerAmounts(
+        written=2**50, requested=2**51, recommended=2**52, used=2**49, used_p95=2**49, short_seconds=2**40
+    )
+    rows = [
+        LedgerHour(
+            workload=replace(WEB, name=f"web-{number}"), unix_hour=HOUR, pods_milli=1000, cpu=huge, memory=huge, kills=1
+        )
+        for number in range(3)
+    ]
+    store.write_ledger_hour(HOUR, rows, gone=())
+    (total,) = store.ledger_sums(HOUR).values()
+    assert (total.cpu.recommended, total.kills) == (3 * 2**52, 3)
+    assert total.memory_margins == LedgerMargins(freed=0, possible=0, needed=3 * 2**51)
+    assert isinstance(total.cpu.recommended, int)
