@@ -17,7 +17,7 @@ from http.cookies import CookieError, SimpleCookie
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Final
 
-from agent.cli.client.webhook import NoWebhookAnswerError, PassedAnswer
+from agent.cli.client.webhook import CONNECTIONS, NoWebhookAnswerError, PassedAnswer
 
 ADDRESS: Final = "127.0.0.1"
 KEY_BYTES: Final = 32
@@ -26,7 +26,6 @@ READ_SECONDS: Final = 60.0
 """For which a connection without a question is kept."""
 STOP_SECONDS: Final = 0.05
 """Between two looks whether to end."""
-MOST_AT_ONCE: Final = 16
 PASSED_BELOW: Final = ("/ui/", "/v1/")
 _PASSED_ALONE: Final = frozenset({"/ui", "/openapi.json"})
 _SENT_ON: Final = ("Accept", "Accept-Encoding", "If-None-Match")
@@ -80,7 +79,7 @@ class PageDoor:
         self._key: str | None = secrets.token_urlsafe(KEY_BYTES)
         self._pass: Final = secrets.token_urlsafe(KEY_BYTES)
         self._lock: Final = threading.Lock()
-        self.places: Final = threading.BoundedSemaphore(MOST_AT_ONCE)
+        self.places: Final = threading.BoundedSemaphore(CONNECTIONS)
         door = self
 
         class Handler(_Handler):
@@ -204,7 +203,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _pass_on(self) -> None:
         sent = {name: value for name in _SENT_ON if (value := self.headers.get(name)) is not None}
         if not self.door.places.acquire(blocking=False):
-            self._fault(503, f"{MOST_AT_ONCE} questions are under way", {"Retry-After": "2"})
+            self._fault(503, f"{CONNECTIONS} questions are under way", {"Retry-After": "2"})
             return
         try:
             answer = self.door.ask(self.path, sent)

@@ -46,6 +46,8 @@ _COME_AGAIN: Final = (429, 503)
 _MOST_DIGITS: Final = 6
 _FAST: Final = 1
 MOST_BYTES: Final = 64 << 20
+CONNECTIONS: Final = 16
+"""That are kept: as many as the page's door asks with at once; of more, the library complains in the terminal."""
 TOKEN_SECONDS: Final = 600
 RENEW_SECONDS: Final = 0.8 * TOKEN_SECONDS
 """A token older than that is had anew."""
@@ -137,7 +139,9 @@ class WebhookReader:
         if self._forward is not None:
             self._pool = self._forward.pool(context, name or host)
         else:
-            self._pool = urllib3.PoolManager(ssl_context=context, server_hostname=name, assert_hostname=name)
+            self._pool = urllib3.PoolManager(
+                maxsize=CONNECTIONS, ssl_context=context, server_hostname=name, assert_hostname=name
+            )
 
     def get(self, path: str, kind: type[Body], query: Mapping[str, str] | None = None) -> tuple[Body, bytes]:
         """Ask; return the answer, and its bytes.

@@ -9,6 +9,7 @@ import urllib3
 from urllib3.connection import HTTPSConnection
 from urllib3.exceptions import NewConnectionError
 
+from agent.cli.client.webhook import CONNECTIONS
 from agent.core.cluster.pod import ENDED_PHASES
 from agent.kube.client.api import Api
 from agent.kube.client.credentials import Credentials
@@ -20,8 +21,6 @@ WEBHOOKS: Final = "plimsoll.dev/part=webhook"
 SERVICE: Final = "plimsoll-webhook"
 PORT_NAME: Final = "https"
 CONNECT_SECONDS: Final = 20.0
-CONNECTIONS: Final = 4
-"""That are kept: as many as a page asks with at once."""
 _FORBIDDEN: Final = 403
 
 

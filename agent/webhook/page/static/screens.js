@@ -29,7 +29,7 @@ function Worth({hour}) {
   const cost = entry?.body ?? null;
   const price = (name) => (cost ? html`<small>${money(cost.total[`${name}Month`], cost.currency)} a month${cost.isListPrice ? html` <span class="dim">${cost.listPriceNote}</span>` : ""}</small>` : null);
   const tile = (name, title, words, kind) => html`<div class=${`tile ${kind}`}>
-    <h3>${title}</h3>
+    <h2>${title}</h2>
     <p class="big">${cpu(hour[`${name}CpuMillicores`])}</p><p class="big">${memory(hour[`${name}MemoryBytes`])}</p>
     ${price(name)}<p class="dim">${words}</p>
   </div>`;
@@ -287,7 +287,7 @@ function CostBody({body, by, filters, after}) {
   const {total} = body;
   const price = (text, isList) => html`<span class="money">${money(text, body.currency)}${isList ? html`<abbr title=${body.listPriceNote}>*</abbr>` : ""}</span>`;
   const rows = useMemo(() => [...body.rows].sort((one, other) => Number(other.costMonth) - Number(one.costMonth)), [body]);
-  const tile = (title, text, words, kind) => html`<div class=${`tile ${kind}`}><h3>${title}</h3><p class="big">${price(text, body.isListPrice)}</p><p class="dim">${words}</p></div>`;
+  const tile = (title, text, words, kind) => html`<div class=${`tile ${kind}`}><h2>${title}</h2><p class="big">${price(text, body.isListPrice)}</p><p class="dim">${words}</p></div>`;
   return html`
     <${Scope} scope=${body.scope} />
     ${body.isListPrice && html`<${Notice} kind="warn" title=${`* ${body.listPriceNote}.`}>Put your own prices into the webhook's settings cost.nodes, cost.file, or cost.cpuCoreHour and cost.memoryGibHour.<//>`}
