@@ -14,7 +14,7 @@ WORKERS ?= 2
 # Containers are often made with this set: then every process of every test compiles all of it again, a quarter of `make unit`.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run demo test unit explore lint format bench bench-policies bench-fortnight bench-reaction bench-peers bench-memory bench-webhook guest e2e experiment prove soak scale cluster cluster-tools test-tools conformance image image-check release-check clean
+.PHONY: help run demo test unit explore lint format bench bench-policies bench-fortnight bench-reaction bench-peers bench-memory bench-webhook guest e2e experiment prove soak scale cluster cluster-tools test-tools conformance screenshots image image-check release-check clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -95,6 +95,9 @@ experiment: $(STAMP)/dev test-tools ## Pods whose containers share a budget agai
 
 conformance: $(STAMP)/dev ## Run the conformance vectors kept in tests/data/vectors
 	@$(BIN)/python -m tests.conformance tests/data/vectors/*.json $(ARGS)
+
+screenshots: $(STAMP)/dev test-tools ## The page's pictures in the guides, taken anew of a webhook with 14 days of a made-up shop
+	@$(BIN)/python -m tests.page screenshots
 
 image: $(STAMP)/run ## The container image, without Docker: OCI layout, one archive of it, bill of materials, in build/image
 	@revision=$$(git diff --quiet HEAD 2>/dev/null && git rev-parse HEAD || true); \

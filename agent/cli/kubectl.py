@@ -11,11 +11,11 @@ import importlib
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from agent.cli.client.kubeconfig import Connected, add_context, add_installed_in, connected, refusal
 from agent.cli.main import VerbModule, VerbParser, exit_code
 from agent.cli.text.program_name import PLUGIN_NAME
 from agent.cli.verb_table import VERBS
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from agent.cli.client.node_agent import Target
     from agent.kube.client.credentials import Credentials
 
-INSTALLED_IN: Final = "plimsoll"
-"""The namespace of Plimsoll unless another is named."""
 _OWN_NAMES: Final = frozenset({"target", "context", "kubeconfig", "namespace", "installed_in"})
 """Arguments that are understood here; others go to the agent as they are."""
 _LOCAL_METAVARS: Final = frozenset({"FILE", "DIR", "PATH"})
@@ -33,7 +31,6 @@ _LOCAL_METAVARS: Final = frozenset({"FILE", "DIR", "PATH"})
 _LOCAL_NAMES: Final = frozenset({"samples_itself"})
 _LEAST_WIDTH: Final = 60
 """Of ``why``, which has the most."""
-_FORBIDDEN: Final = 403
 
 
 class About(Enum):
@@ -43,16 +40,6 @@ class About(Enum):
     NODE_OR_POD = auto()
     POD = auto()
     CLUSTER = auto()
-
-
-@dataclass(frozen=True, slots=True)
-class _Connected:
-    """The cluster, and who asks."""
-
-    credentials: Credentials
-    namespace: str
-    """Of pods that are named without one."""
-    is_namespace_given: bool
 
 
 KUBECTL_VERBS: Final[dict[str, About]] = {
@@ -69,6 +56,7 @@ KUBECTL_VERBS: Final[dict[str, About]] = {
     "buffers": About.CLUSTER,
     "cost": About.CLUSTER,
     "gitops": About.CLUSTER,
+    "ui": About.CLUSTER,
 }
 
 
@@ -132,18 +120,14 @@ def _add_arguments(parser: VerbParser, verb: str, about: About) -> None:
         if _is_local(action):
             action.help = argparse.SUPPRESS
     group = parser.add_argument_group("kubectl", "as kubectl has them, after the verb")
-    group.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: the current one)")
+    if "--context" not in flags:
+        add_context(group)
     if "--kubeconfig" not in flags:
         group.add_argument("--kubeconfig", metavar="FILE", type=Path, help="default: $KUBECONFIG, else ~/.kube/config")
     if "--namespace" not in flags and about is not About.CLUSTER:
         group.add_argument("-n", "--namespace", metavar="NAME", help="namespace of the pod (default: the context's)")
-    group.add_argument(
-        "--plimsoll-namespace",
-        metavar="NAME",
-        dest="installed_in",
-        default=INSTALLED_IN,
-        help="namespace that Plimsoll is installed in (default: %(default)s)",
-    )
+    if "--plimsoll-namespace" not in flags:
+        add_installed_in(group)
 
 
 def _is_local(action: argparse.Action) -> bool:
@@ -183,10 +167,10 @@ def _ask_agent(arguments: argparse.Namespace, passed: Sequence[str]) -> int:
     from agent.kube.client.errors import KubeError
     from agent.kube.objects.json_reader import ConvertError
 
-    connected = _connected(arguments)
+    cluster = connected(arguments)
     try:
-        target = _target(arguments, connected)
-        return _run_there(arguments, connected.credentials, target, passed)
+        target = _target(arguments, cluster)
+        return _run_there(arguments, cluster.credentials, target, passed)
     except UnknownTargetError as error:
         fail(f"{arguments.verb}: {error}")
     except (NoAgentError, _TargetError, KubeError, ConvertError) as error:
@@ -194,21 +178,21 @@ def _ask_agent(arguments: argparse.Namespace, passed: Sequence[str]) -> int:
         return 1
 
 
-def _target(arguments: argparse.Namespace, connected: _Connected) -> Target:
+def _target(arguments: argparse.Namespace, cluster: Connected) -> Target:
     from agent.cli.client.node_agent import AgentFinder
     from agent.kube.client.api import HttpApi
     from agent.kube.client.errors import ApiError
 
-    finder = AgentFinder(HttpApi(connected.credentials), arguments.installed_in)
+    finder = AgentFinder(HttpApi(cluster.credentials), arguments.installed_in)
     about = KUBECTL_VERBS[arguments.verb]
     try:
         if about is About.NODE:
             return finder.of_node(arguments.target)
         find = finder.of_pod if about is About.POD else finder.of_either
         name: str = arguments.name if about is About.POD else arguments.target
-        return find(name, connected.namespace, is_namespace_given=connected.is_namespace_given)
+        return find(name, cluster.namespace, is_namespace_given=cluster.is_namespace_given)
     except ApiError as error:
-        raise _TargetError(_refusal(error)) from error
+        raise _TargetError(refusal(error)) from error
 
 
 def _run_there(arguments: argparse.Namespace, credentials: Credentials, target: Target, passed: Sequence[str]) -> int:
@@ -246,7 +230,7 @@ def _run_there(arguments: argparse.Namespace, credentials: Credentials, target: 
         else:
             done = run()
     except ApiError as error:
-        raise _TargetError(_refusal(error)) from error
+        raise _TargetError(refusal(error)) from error
     if done.code is not None:
         return done.code
     raise _TargetError(f"agent {target.agent.name} on node {target.agent.node}: {done.fault}")
@@ -274,62 +258,16 @@ def _show(channel: int, content: bytes) -> None:
 
 def _ask_webhook(arguments: argparse.Namespace) -> int:
     """Run the verb here, through a forward to the webhook that ends with it."""
-    from agent.cli.client.webhook import DEFAULT_ACCOUNT, DEFAULT_URL, FORWARD
-    from agent.cli.client.webhook_forward import NoWebhookError, WebhookForward
+    from agent.cli.client.kubeconfig import forwarded
+    from agent.cli.client.webhook import DEFAULT_URL, NoWebhookAnswerError
     from agent.cli.text.spans import harmless
-    from agent.kube.client.api import HttpApi
-    from agent.kube.client.errors import ApiError, KubeError
-    from agent.kube.objects.json_reader import ConvertError
 
     module: VerbModule = importlib.import_module(VERBS[arguments.verb].module)
     if arguments.webhook != DEFAULT_URL or getattr(arguments, "history", None) is not None:
         return module.run(arguments)
-    credentials = _connected(arguments).credentials
-    where = arguments.installed_in
-    if arguments.account == DEFAULT_ACCOUNT:
-        arguments.account = f"{where}/{DEFAULT_ACCOUNT.partition('/')[2]}"
     try:
-        forward = WebhookForward(HttpApi(credentials), credentials, where)
-    except ApiError as error:
-        print(harmless(f"{PLUGIN_NAME} {arguments.verb}: {_refusal(error)}"), file=sys.stderr)
-        return 1
-    except (NoWebhookError, KubeError, ConvertError) as error:
+        with forwarded(arguments):
+            return module.run(arguments)
+    except NoWebhookAnswerError as error:
         print(harmless(f"{PLUGIN_NAME} {arguments.verb}: {error}"), file=sys.stderr)
         return 1
-    setattr(arguments, FORWARD, forward)
-    try:
-        return module.run(arguments)
-    finally:
-        forward.close()
-
-
-def _refusal(error: Exception) -> str:
-    """Return what the server said; a right that is missing by its name, which the server's message has."""
-    from agent.kube.client.errors import ApiError
-
-    if isinstance(error, ApiError) and error.status == _FORBIDDEN:
-        return f"a right is missing: {error.message or error}"
-    return str(error)
-
-
-def _connected(arguments: argparse.Namespace) -> _Connected:
-    """Return the cluster that kubectl would speak to; what cannot be used is one line and code 2."""
-    from agent.cli.options.settings_options import fail
-    from agent.kube.client.credentials import context_namespace, from_kubeconfig, in_cluster
-    from agent.kube.client.errors import CredentialsError
-
-    given: Path | None = arguments.kubeconfig
-    named: str | None = getattr(arguments, "namespace", None)
-    usual = os.environ.get("KUBECONFIG") or str(Path.home() / ".kube/config")
-    path = given if given is not None else Path(usual)
-    try:
-        if given is None and arguments.context is None and not os.environ.get("KUBECONFIG") and not path.exists():
-            own = in_cluster()
-            if own is None:
-                fail(f"{arguments.verb}: no kubeconfig at {path}; allowed: --kubeconfig FILE, or KUBECONFIG")
-            return _Connected(own, named or "default", named is not None)
-        namespace = context_namespace(path, arguments.context)
-        credentials = from_kubeconfig(path, arguments.context)
-    except CredentialsError as error:
-        fail(f"{arguments.verb}: {error}")
-    return _Connected(credentials, named or namespace, named is not None)

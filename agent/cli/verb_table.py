@@ -52,6 +52,9 @@ VERBS: Final[dict[str, Verb]] = {
         "agent.cli.verbs.cluster.workloads",
         "what all nodes learnt about the workloads of the cluster; or one of them by hour",
     ),
+    "ui": Verb(
+        "agent.cli.verbs.cluster.ui", "the cluster's page in a browser: what is wasted, who is short, what was done"
+    ),
     "gitops": Verb(
         "agent.cli.verbs.cluster.gitops", "write requests and limits into a checkout of manifests; or check for drift"
     ),

@@ -31,6 +31,7 @@ VERBS: Final = (
         "buffers",
         "cost",
         "policy",
+        "ui",
     ),
     *("admission", "migrate", "retire", "settings"),
 )

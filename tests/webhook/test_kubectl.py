@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import http.client
 import json
 import re
 import select
+import signal
 import socket
 import ssl
+import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
 from agent.cli.kubectl import main
+from tests.dying import dying_with_us
 from tests.unit.cli.test_kubectl import AGENTS, kubeconfig
-from tests.unit.kube.client.test_pod_exec import answering, api_server, frame, upgrade
+from tests.unit.kube.client.test_pod_exec import Server, answering, api_server, frame, upgrade
 from tests.unit.kube.client.test_pod_forward import PORTS, received
 from tests.webhook.https import running
 from tests.webhook.report_bodies import packed, report_body, row_body
@@ -50,14 +55,13 @@ def carried(connection: ssl.SSLSocket, address: tuple[str, int]) -> None:
                 connection.sendall(frame(b"\x00" + piece))
 
 
-def test_the_webhook_is_asked_through_a_forward(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["kubectl-plimsoll"])
-    with stack(tmp_path) as one:
+@contextlib.contextmanager
+def forwarding(folder: Path) -> Iterator[Server]:
+    """An API server that forwards to a webhook that knows one workload, and gives its tokens."""
+    with stack(folder) as one:
         one.report(packed(report_body(row_body(0), row_body(1))), content_encoding="gzip")
         one.follow()
-        with running(one.services, tmp_path, names=("plimsoll-webhook.plimsoll.svc",)) as webhook:
+        with running(one.services, folder, names=("plimsoll-webhook.plimsoll.svc",)) as webhook:
             bundle = base64.b64encode(Path(webhook.authority).read_bytes()).decode()
             documents = {
                 AGENTS: {"items": [POD]},
@@ -77,8 +81,43 @@ def test_the_webhook_is_asked_through_a_forward(
                     answering("200 OK", body, "Connection: close")(connection, head)
 
             with api_server(behave) as server:
-                assert main(["workloads", kubeconfig(tmp_path, server.url)]) == 0
-                assert [head.split()[1] for head in server.heads if "portforward" in head] == [
-                    f"{AGENTS}/webhook-1/portforward?ports=8443"
-                ]
+                yield server
+
+
+def test_the_webhook_is_asked_through_a_forward(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["kubectl-plimsoll"])
+    with forwarding(tmp_path) as server:
+        assert main(["workloads", kubeconfig(tmp_path, server.url)]) == 0
+        assert [head.split()[1] for head in server.heads if "portforward" in head] == [
+            f"{AGENTS}/webhook-1/portforward?ports=8443"
+        ]
     assert capsys.readouterr().out.splitlines()[1].split()[:3] == ["shop", "Deployment", "web"]
+
+
+@pytest.mark.parametrize("command", ["agent.cli.main", "agent.cli.kubectl"])
+def test_the_page_comes_through_a_forward_until_it_is_interrupted(tmp_path: Path, command: str) -> None:
+    """``plimsoll ui`` makes the forward by itself, ``kubectl plimsoll ui`` as its other verbs do."""
+    start = f"import sys; from {command} import main; sys.exit(main())"
+    with forwarding(tmp_path) as server:
+        words = [sys.executable, "-c", start, "ui", "--no-browser", kubeconfig(tmp_path, server.url)]
+        with subprocess.Popen(
+            dying_with_us(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        ) as child:
+            assert child.stdout is not None
+            url = urlsplit(child.stdout.readline().split()[-1])
+            assert url.hostname == "127.0.0.1"
+            entrance = http.client.HTTPConnection(url.netloc, timeout=60)
+            entrance.request("GET", "/enter", headers={"X-Plimsoll-Key": url.fragment.removeprefix("k=")})
+            entered = entrance.getresponse()
+            entered.read()
+            cookie = {"Cookie": str(entered.headers["Set-Cookie"]).partition(";")[0]}
+            entrance.request("GET", "/ui/", headers=cookie)
+            assert b'<div id="page">' in entrance.getresponse().read()
+            entrance.request("GET", "/v1/workloads", headers=cookie)
+            assert [one["name"] for one in json.loads(entrance.getresponse().read())["workloads"]] == ["web"]
+            entrance.close()
+            child.send_signal(signal.SIGINT)
+            _, said = child.communicate(timeout=60)
+    assert (child.returncode, said) == (0, "")

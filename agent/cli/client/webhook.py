@@ -12,7 +12,10 @@ import gzip
 import ipaddress
 import json
 import ssl
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 from urllib.parse import quote, urlencode, urlsplit
@@ -43,6 +46,11 @@ _COME_AGAIN: Final = (429, 503)
 _MOST_DIGITS: Final = 6
 _FAST: Final = 1
 MOST_BYTES: Final = 64 << 20
+CONNECTIONS: Final = 16
+"""That are kept: as many as the page's door asks with at once; of more, the library complains in the terminal."""
+TOKEN_SECONDS: Final = 600
+RENEW_SECONDS: Final = 0.8 * TOKEN_SECONDS
+"""A token older than that is had anew."""
 
 Body = TypeVar("Body")
 
@@ -61,6 +69,15 @@ class ComeAgainError(NoWebhookAnswerError):
     def __init__(self, text: str, retry_after_seconds: float) -> None:
         super().__init__(text)
         self.retry_after_seconds: Final = retry_after_seconds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassedAnswer:
+    """An answer as it came."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
 
 
 def add_webhook_options(parser: argparse.ArgumentParser) -> None:
@@ -99,7 +116,10 @@ class WebhookReader:
         else:
             self._url, host = _address_of(str(arguments.webhook), arguments.verb)
             api = None if arguments.kubeconfig is None else _api_of(arguments.kubeconfig, arguments.verb)
-        self._token = _token(arguments, api)
+        self._new_token: Final[Callable[[], str]] = lambda: _token(arguments, api)
+        self._token = self._new_token()
+        self._token_since_seconds = time.monotonic()
+        self._renewing: Final = threading.Lock()
         authority: str | None = None
         if arguments.ca_file is not None:
             authority = _text_of(arguments.ca_file, arguments.verb)
@@ -119,7 +139,9 @@ class WebhookReader:
         if self._forward is not None:
             self._pool = self._forward.pool(context, name or host)
         else:
-            self._pool = urllib3.PoolManager(ssl_context=context, server_hostname=name, assert_hostname=name)
+            self._pool = urllib3.PoolManager(
+                maxsize=CONNECTIONS, ssl_context=context, server_hostname=name, assert_hostname=name
+            )
 
     def get(self, path: str, kind: type[Body], query: Mapping[str, str] | None = None) -> tuple[Body, bytes]:
         """Ask; return the answer, and its bytes.
@@ -142,6 +164,55 @@ class WebhookReader:
             ComeAgainError: Nothing was taken, and the same may be tried again.
         """
         return self._asked("POST", path, kind, None, TIMEOUT_SECONDS, posted=gzip.compress(body, _FAST))
+
+    def passed(self, target: str, headers: Mapping[str, str]) -> PassedAnswer:
+        """Hand on a GET as it came, with a token that is still good; return the answer as it comes.
+
+        Args:
+            target: Path and query.
+            headers: Of the question; the token is added.
+
+        Raises:
+            NoWebhookAnswerError: Nobody answers, also not the pod that is ready now.
+        """
+        import urllib3
+
+        sent = {**headers, "Authorization": f"Bearer {self._good_token()}"}
+        try:
+            try:
+                return self._passed(target, sent)
+            except (urllib3.exceptions.HTTPError, OSError):
+                if self._forward is None:
+                    raise
+                _choose_again(self._forward)  # the pod of before may be gone; what only reads may be asked twice
+                return self._passed(target, sent)
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            told = None if self._forward is None else self._forward.fault()
+            raise NoWebhookAnswerError(f"webhook at {self._url}: no answer: {told or _reason_of(error)}") from error
+
+    def _good_token(self) -> str:
+        with self._renewing:
+            if time.monotonic() - self._token_since_seconds > RENEW_SECONDS:
+                try:
+                    self._token = self._new_token()
+                except SystemExit as left:  # bad input at the start, but a token file may go later
+                    raise NoWebhookAnswerError("no token any more; what is wrong is said in the terminal") from left
+                self._token_since_seconds = time.monotonic()
+            return self._token
+
+    def _passed(self, target: str, headers: Mapping[str, str]) -> PassedAnswer:
+        answer = self._pool.request(
+            "GET",
+            f"{self._url}{target}",
+            headers=dict(headers),
+            timeout=TIMEOUT_SECONDS,
+            retries=False,
+            redirect=False,
+            preload_content=False,
+        )
+        body = answer.read(MOST_BYTES, decode_content=False)
+        answer.release_conn()
+        return PassedAnswer(status=answer.status, headers=dict(answer.headers), body=body)
 
     def _asked(
         self,
@@ -189,6 +260,17 @@ class WebhookReader:
             raise NoWebhookAnswerError(
                 f"webhook at {self._url}: its answer is not in this release's format: {error}"
             ) from error
+
+
+def _choose_again(forward: WebhookForward) -> None:
+    from agent.cli.client.webhook_forward import NoWebhookError
+    from agent.kube.client.errors import KubeError
+    from agent.kube.objects.json_reader import ConvertError
+
+    try:
+        forward.choose_again()
+    except (NoWebhookError, KubeError, ConvertError) as error:
+        raise NoWebhookAnswerError(str(error)) from error
 
 
 def _address_of(url: str, verb: str) -> tuple[str, str]:
@@ -246,7 +328,7 @@ def _token(arguments: argparse.Namespace, api: Api | None) -> str:
     request = {
         "apiVersion": "authentication.k8s.io/v1",
         "kind": "TokenRequest",
-        "spec": {"audiences": [AUDIENCE], "expirationSeconds": 600},
+        "spec": {"audiences": [AUDIENCE], "expirationSeconds": TOKEN_SECONDS},
     }
     try:
         token = _part(_part(api.call("POST", path, body=request), "status"), "token")

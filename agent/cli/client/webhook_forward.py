@@ -9,6 +9,7 @@ import urllib3
 from urllib3.connection import HTTPSConnection
 from urllib3.exceptions import NewConnectionError
 
+from agent.cli.client.webhook import CONNECTIONS
 from agent.core.cluster.pod import ENDED_PHASES
 from agent.kube.client.api import Api
 from agent.kube.client.credentials import Credentials
@@ -40,24 +41,30 @@ class WebhookForward:
         self.api: Final = api
         self.host: Final = f"{SERVICE}.{namespace}.svc"
         """The name in its certificate."""
-        pod, port = _ready_webhook(api, namespace)
-        self._where: Final = f"namespace {namespace}"
-        self._forward: Final = Forward(credentials, namespace=namespace, pod=pod, port=port)
+        self._credentials, self._namespace = credentials, namespace
+        self._forward = self._chosen()
+
+    def choose_again(self) -> None:
+        """Choose a pod anew, for connections that are made from now on; raises as the beginning does."""
+        ended, self._forward = self._forward, self._chosen()
+        ended.close()
 
     def pool(self, context: ssl.SSLContext, name: str) -> urllib3.HTTPSConnectionPool:
         """Return a pool whose connections go to the pod; TLS is the webhook's own, by the name in its certificate."""
-        forward = self._forward
+        way = self
 
         class Connection(HTTPSConnection):
             """One connection, made by the forward."""
 
             def _new_conn(self):  # type: ignore[no-untyped-def]  # noqa: ANN202  a socket, as the library has it
                 try:
-                    return forward.connect(CONNECT_SECONDS)
+                    return way._forward.connect(CONNECT_SECONDS)  # the pod of now
                 except KubeError as error:
                     raise NewConnectionError(self, str(error)) from error
 
-        made = urllib3.HTTPSConnectionPool(self.host, ssl_context=context, server_hostname=name, assert_hostname=name)
+        made = urllib3.HTTPSConnectionPool(
+            self.host, maxsize=CONNECTIONS, ssl_context=context, server_hostname=name, assert_hostname=name
+        )
         made.ConnectionCls = Connection
         return made
 
@@ -65,12 +72,16 @@ class WebhookForward:
         """Return what went wrong on the way, in words; None = nothing that anybody told."""
         fault = self._forward.fault
         if isinstance(fault, ApiError) and fault.status == _FORBIDDEN:
-            return f"no right to create pods/portforward in {self._where}: {fault.message or fault}"
+            return f"no right to create pods/portforward in namespace {self._namespace}: {fault.message or fault}"
         return None if fault is None else str(fault)
 
     def close(self) -> None:
         """End all connections."""
         self._forward.close()
+
+    def _chosen(self) -> Forward:
+        pod, port = _ready_webhook(self.api, self._namespace)
+        return Forward(self._credentials, namespace=self._namespace, pod=pod, port=port)
 
 
 def _ready_webhook(api: Api, namespace: str) -> tuple[str, int]:

@@ -35,8 +35,8 @@ class Forward:
     def __init__(self, credentials: Credentials, *, namespace: str, pod: str, port: int) -> None:
         self._credentials: Final = credentials
         self._namespace, self._pod, self._port = namespace, pod, port
-        self._near: list[socket.socket] = []
-        self._threads: list[threading.Thread] = []
+        self._open: list[tuple[socket.socket, threading.Thread]] = []
+        """Each connection's end here, and who carries it."""
         self.fault: KubeError | None = None
         """What went wrong with the latest connection, as far as anybody told; None = nothing."""
 
@@ -48,12 +48,12 @@ class Forward:
             Unreachable: It did not answer.
         """
         self.fault = None
+        self._let_ended_go()
         near, far = socket.socketpair()
         opened: SimpleQueue[KubeError | None] = SimpleQueue()
         thread = threading.Thread(target=self._carry, args=(far, opened, timeout_seconds), daemon=True, name="forward")
         thread.start()
-        self._near.append(near)
-        self._threads.append(thread)
+        self._open.append((near, thread))
         if (refused := opened.get()) is not None:
             raise refused
         # Its owner closes what it gets: the other descriptor of this end is for ``close`` here.
@@ -61,13 +61,21 @@ class Forward:
 
     def close(self) -> None:
         """End all connections."""
-        for near in self._near:
+        ending, self._open = self._open, []
+        for near, _ in ending:
             with contextlib.suppress(OSError):
                 near.shutdown(socket.SHUT_RDWR)
             near.close()
-        for thread in self._threads:
+        for _, thread in ending:
             thread.join(_JOIN_SECONDS)
-        self._near, self._threads = [], []
+
+    def _let_ended_go(self) -> None:
+        """Close what is left of connections that have ended: who asks for hours makes many."""
+        still = [(near, thread) for near, thread in self._open if thread.is_alive()]
+        for near, thread in self._open:
+            if not thread.is_alive():
+                near.close()
+        self._open = still
 
     def _carry(self, far: socket.socket, opened: SimpleQueue[KubeError | None], timeout_seconds: float) -> None:
         """Carry one connection until one of its ends closes."""

@@ -34,6 +34,7 @@ from agent.webhook.http.access import Sender
 from agent.webhook.http.address_shares import MOST_OWED_SECONDS, REQUEST_SECONDS, Shares
 from agent.webhook.http.bodies import Bodies, BodyTooLarge, TooSlow
 from agent.webhook.http.fair_queue import FairQueue, Full
+from agent.webhook.page.files import page_files
 
 log = logging.getLogger(__name__)
 
@@ -152,6 +153,7 @@ class WebhookApp:
         """Posts under way, by the node whose agent sends them."""
         self._scrapes = 0
         self._is_ending = False
+        self._page = page_files()
         report, reading = services.most_report_bytes, 0
         routes = Starlette(
             routes=[
@@ -186,6 +188,8 @@ class WebhookApp:
                 Route("/healthz", self._health),
                 Route("/readyz", self._readiness),
                 Route("/openapi.json", self._document),
+                Route("/ui", self._to_page),
+                Route("/ui/{path:path}", self._page_file),
             ],
             exception_handlers={HTTPException: _on_http, Exception: _on_fault},
         )
@@ -338,6 +342,20 @@ class WebhookApp:
 
     async def _document(self, _: Request) -> Response:
         return _response(HttpAnswer(body=self._services.openapi))
+
+    async def _to_page(self, _: Request) -> Response:
+        return _response(HttpAnswer(status=308, content_type=_TEXT, headers={"Location": "/ui/"}))
+
+    async def _page_file(self, request: Request) -> Response:
+        # From memory, and nobody's data: no token, no thread.
+        found = self._page.answer(
+            request.path_params["path"],
+            accept_encoding=request.headers.get("accept-encoding", ""),
+            if_none_match=request.headers.get("if-none-match"),
+        )
+        return _response(
+            HttpAnswer(status=found.status, body=found.body, content_type=found.content_type, headers=found.headers)
+        )
 
 
 class _Passed(Exception):  # noqa: N818

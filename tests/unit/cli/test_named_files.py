@@ -41,6 +41,7 @@ _BACKFILL: Final = "backfill --prometheus http://127.0.0.1:1"
 _WORKLOADS: Final = {
     **{"workloads": "workloads", "buffers": "buffers", "policy": "policy shop/Deployment/web"},
     "backfill": _BACKFILL,
+    "ui": "ui --no-browser --webhook https://127.0.0.1:1",
     "gitops": "gitops {d}/checkout",
 }
 _GITOPS: Final = "gitops {d}/checkout --history {d}/workloads.json"

@@ -1,0 +1,246 @@
+"""A webhook that knows a small shop, and the door that ``plimsoll ui`` opens to it: for a browser to look at."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from agent.cli.client.page_door import PageDoor
+from agent.cli.client.webhook import PassedAnswer, WebhookReader, add_webhook_options
+from agent.core.cluster.facts import ClusterRules, NodeAmounts
+from agent.core.cluster.node import Namespace
+from agent.core.cluster.workload import Workload
+from agent.core.history.reports.rollup import NodeClass
+from agent.core.history.workloads.usage_ledger import LedgerAmounts, LedgerHour
+from agent.settings.webhook_sections import AccessSettings
+from agent.webhook.store.decisions import DecisionLogState, StoredDecision
+from tests.webhook.https import Running, running
+from tests.webhook.report_bodies import packed, report_body, row_body
+from tests.webhook.stack import READABLE, Facts, Stack, place, stack
+from tests.webhook.test_access import Server, user
+
+HOSTILE: Final = '"><img src=x onerror="document.title=\'owned\'"><script>document.title="owned"</script>'
+NAME: Final = "plimsoll-webhook.plimsoll.svc"
+GIB: Final = 1 << 30
+MIB: Final = 1 << 20
+LAST_HOUR: Final = int(time.time() // 3600) - 2
+
+
+@dataclass(frozen=True)
+class Role:
+    """What a workload of the shop is like; CPU in millicores, memory in MiB, of all its pods."""
+
+    namespace: str
+    kind: str
+    name: str
+    pods: int
+    cpu: tuple[int, int, int]
+    """Written, recommended, mean use by day."""
+    memory: tuple[int, int, int]
+    kills: int = 0
+
+    @property
+    def workload(self) -> Workload:
+        return Workload(namespace=self.namespace, kind=self.kind, name=self.name)
+
+
+ROLES: Final = (
+    Role("shop", "Deployment", "web", 3, (3000, 1150, 640), (3072, 1500, 1200)),
+    Role("shop", "Deployment", "cart", 2, (1000, 460, 250), (1024, 640, 500)),
+    Role("shop", "StatefulSet", "catalogue", 3, (1500, 2100, 1500), (6144, 6400, 5600)),
+    Role("shop", "CronJob", "invoices", 1, (500, 480, 300), (512, 500, 380)),
+    Role("payments", "Deployment", "gateway", 4, (4000, 1700, 900), (4096, 2300, 1800)),
+    Role("payments", "Deployment", "ledger", 2, (1000, 980, 610), (2048, 2050, 1700)),
+    Role("search", "StatefulSet", "index", 3, (6000, 5200, 3600), (24576, 23000, 20100), kills=2),
+    Role("search", "Deployment", "suggest", 2, (2000, 540, 300), (2048, 900, 700)),
+    Role("platform", "DaemonSet", "logs", 6, (1200, 1190, 700), (1536, 1500, 1200)),
+    Role("platform", "Deployment", "mailer", 1, (500, 120, 60), (512, 200, 150)),
+)
+
+
+def ledger_hour(role: Role, unix_hour: int) -> LedgerHour:
+    """One of its hours: busier by day; a week ago Plimsoll began to size it."""
+    day = 0.55 + 0.45 * math.sin((unix_hour % 24 - 7) / 24 * 2 * math.pi)
+    is_sized = LAST_HOUR - unix_hour < 7 * 24 and role.name in ("web", "gateway")
+
+    def amounts(figures: tuple[int, int, int], unit: int, swing: float) -> LedgerAmounts:
+        written, recommended, used = (figure * unit for figure in figures)
+        mean = int(used * (1 - swing + swing * day))
+        return LedgerAmounts(
+            written=written,
+            requested=int(recommended * 1.15) if is_sized else written,
+            recommended=recommended,
+            used=mean,
+            used_p95=int(mean * (1 + swing * 0.4)),
+            short_seconds=900 if used * (1 + swing * 0.4) > written else 0,
+        )
+
+    return LedgerHour(
+        workload=role.workload,
+        unix_hour=unix_hour,
+        pods_milli=1000 * role.pods,
+        cpu=amounts(role.cpu, 1, 0.6),
+        memory=amounts(role.memory, MIB, 0.08),
+        kills=role.kills if unix_hour == LAST_HOUR - 5 else 0,
+    )
+
+
+def decisions(told: str) -> list[StoredDecision]:
+    """What the nodes did lately; ``told`` is put among their words."""
+    made: list[StoredDecision] = []
+
+    def add(age_seconds: float, action: str, outcome: str, reason: str, role: Role | None, **more: object) -> None:
+        changes = more.pop("changes", [])
+        given: dict[str, object] = {"detail": "", "asked_by": None, "seconds": None, **more}
+        made.append(
+            StoredDecision(
+                node="node-a",
+                incarnation="i",
+                sequence=len(made) + 1,
+                unix_seconds=time.time() - age_seconds,
+                action=action,
+                outcome=outcome,
+                reason=reason,
+                workload=None if role is None else role.workload,
+                pod=None if role is None else f"{role.name}-7c9f-{len(made)}",
+                pod_uid=None if role is None else f"uid-of-{len(made)}",
+                changes=json.dumps(changes),
+                repeats=1,
+                **given,  # type: ignore[arg-type]  # the three above
+            )
+        )
+
+    def cpu(before: int, after: int) -> dict[str, object]:
+        return {"container": "app", "resource": "cpu", "field": "request", "before": before, "after": after}
+
+    web, catalogue, gateway = ROLES[0], ROLES[2], ROLES[4]
+    for day in range(7, 0, -1):
+        add(day * 86_400, "resize", "applied", "requests more than it needs", web, changes=[cpu(480, 450)], seconds=1.2)
+    add(50_000, "resize", "applied", "requests more than it needs", gateway, changes=[cpu(1000, 490)], seconds=0.9)
+    add(9000, "pause", "done", "upgrade of the kernel", None, asked_by="root (uid 0)")
+    add(5400, "resume", "done", "", None, asked_by="root (uid 0)")
+    add(700, "resize", "deferred", "starved of CPU", catalogue, changes=[cpu(500, 700)], detail="not enough CPU now")
+    add(45, "resize", "applied", "starved of CPU", web, changes=[cpu(450, 520)], seconds=0.4, detail=told)
+    return made
+
+
+class HostileFacts(Facts):
+    """A cluster in which people with little right wrote what they could."""
+
+    def node_class(self, node: str) -> NodeClass | None:
+        return NodeClass(instance_type=HOSTILE, cpus=8)
+
+
+def report_of(workloads: Sequence[Workload], facts: Facts, *, sequence: int) -> bytes:
+    """A report of a pod each, which the facts then know."""
+    rows = []
+    for number, workload in enumerate(workloads, 1000 * sequence):
+        facts.places[f"uid-{number}"] = place(number, workload=workload)
+        rows.append(
+            row_body(number, namespace=workload.namespace, kind=workload.kind, workload=workload.name, oomKills=[])
+        )
+    return packed(report_body(*rows, sequence=sequence))
+
+
+def report_many(one: Stack, workloads: int) -> None:
+    """Let the nodes tell of so many more workloads, and the ledger know an hour of each."""
+    roles = [
+        Role(
+            f"team-{number % 40}",
+            "Deployment",
+            f"service-{number}",
+            2,
+            (1000, 400 + number % 700, 300),
+            (1024, 600, 500),
+        )
+        for number in range(workloads)
+    ]
+    one.facts.namespaces |= {role.namespace: Namespace(name=role.namespace) for role in roles}
+    for number, start in enumerate(range(0, workloads, 250), 50):
+        chosen = [role.workload for role in roles[start : start + 250]]
+        answer = one.report(report_of(chosen, one.facts, sequence=number), content_encoding="gzip")
+        assert answer.status == 200, answer.body
+    one.follow()
+    one.store.write_ledger_hour(LAST_HOUR, [ledger_hour(role, LAST_HOUR) for role in roles], gone=())
+
+
+@dataclass
+class Way:
+    """To the webhook of now, as a door asks."""
+
+    folder: Path
+    server: Running
+
+    def __post_init__(self) -> None:
+        self.ask("good")
+
+    def __call__(self, target: str, headers: Mapping[str, str]) -> PassedAnswer:
+        return self._reader.passed(target, headers)
+
+    def ask(self, token: str, server: Running | None = None) -> None:
+        """Ask with this token from now on, and another server."""
+        self.server = server or self.server
+        self._reader = self._new_reader(token)
+
+    def _new_reader(self, word: str) -> WebhookReader:
+        token = self.folder / f"token-of-{word}"
+        token.write_text(word)
+        parser = argparse.ArgumentParser()
+        add_webhook_options(parser)
+        host, port = self.server.address
+        options = [f"--webhook=https://{host}:{port}", f"--token-file={token}", f"--ca-file={self.server.authority}"]
+        arguments = parser.parse_args(options)
+        arguments.verb = "ui"
+        return WebhookReader(arguments)
+
+
+@dataclass
+class Filled:
+    """All of it; ``folder`` is for further servers."""
+
+    stack: Stack
+    way: Way
+    door: PageDoor
+    folder: Path
+
+
+@contextmanager
+def filled(folder: Path, *, days: int, is_hostile: bool = False) -> Iterator[Filled]:
+    """Serve a webhook that knows so many days, and a door to it; hostile = people wrote HTML where they could."""
+    paths = {f"/v1/workloads/{role.namespace}/{role.kind}/{role.name}" for role in ROLES}
+    server = Server(users={"good": user()}, readable=READABLE | paths)
+    access = AccessSettings(requests_per_minute=100_000, reviews_per_minute=1_000_000)
+    with stack(folder, server=server, access=access) as one:
+        one.facts.amounts = NodeAmounts(cpu_millicores=15_000, memory_bytes=32 * GIB)
+        if is_hostile:
+            one.facts.__class__ = HostileFacts
+            one.facts.told = ClusterRules(pause_reason=HOSTILE)
+        one.facts.namespaces = {role.namespace: Namespace(name=role.namespace) for role in ROLES}
+        body = report_of([role.workload for role in ROLES], one.facts, sequence=1)
+        assert one.report(body, content_encoding="gzip").status == 200
+        one.follow()
+        one.index.loaded()
+        for unix_hour in range(LAST_HOUR - 24 * days, LAST_HOUR + 1):
+            if not LAST_HOUR - 30 < unix_hour < LAST_HOUR - 24:  # the webhook was away
+                one.store.write_ledger_hour(unix_hour, [ledger_hour(role, unix_hour) for role in ROLES], gone=())
+        for unix_day in range(LAST_HOUR // 24 - days, LAST_HOUR // 24 + 1):
+            one.store.write_ledger_day(unix_day)
+        state = DecisionLogState(
+            node="node-a", incarnation="i", agent="0.2.0", dropped=0, received_unix_seconds=time.time()
+        )
+        one.store.take_decisions(state, decisions(HOSTILE if is_hostile else "waited 34 % of the time"))
+        with running(one.services, folder, names=(NAME,)) as https:
+            way = Way(folder, https)
+            door = PageDoor(way)
+            door.start()
+            try:
+                yield Filled(one, way, door, folder)
+            finally:
+                door.close()

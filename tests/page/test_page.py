@@ -1,0 +1,177 @@
+"""The page in a real browser, on a real webhook, through the door of ``plimsoll ui``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, Literal
+
+import pytest
+from playwright.sync_api import Browser, StorageState, ViewportSize, expect
+
+from agent.kube.client.errors import Unreachable
+from tests.page.browser import Seen, chromium, looking
+from tests.page.filled import HOSTILE, NAME, Filled, filled
+from tests.webhook.https import running
+from tests.webhook.test_access import user
+
+SCREENS = ("now", "workloads", "workloads/shop/Deployment/web", "nodes", "events", "policy", "cost")
+NARROW, WIDE = ViewportSize(width=320, height=800), ViewportSize(width=3840, height=2160)
+SCHEMES: Final[tuple[Literal["light", "dark"], ...]] = ("light", "dark")
+SETTLED = "main :is(table, .empty, .refused, .notice, .card)"
+
+
+@pytest.fixture(scope="module")
+def webhook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
+    with filled(tmp_path_factory.mktemp("page"), days=2, is_hostile=True) as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def entered(webhook: Filled, browser: Browser) -> StorageState:
+    """Keep the cookie of who came in by the address that is printed; it is good once, and leaves no key behind."""
+    with looking(browser, f"http://{webhook.door.host}") as seen:
+        seen.page.goto(webhook.door.url)
+        seen.page.wait_for_url("**/ui/")
+        expect(seen.page.locator("header")).to_contain_text("Plimsoll")
+        kept = seen.page.context.storage_state()
+        assert [(one["httpOnly"], one["sameSite"]) for one in kept["cookies"]] == [(True, "Strict")]
+        assert seen.page.evaluate("document.cookie + localStorage.length + sessionStorage.length") == "00"
+        assert not seen.faults()
+    with looking(browser, f"http://{webhook.door.host}") as other:
+        other.page.goto(webhook.door.url)
+        expect(other.page.locator("#said")).to_contain_text("used already")
+    return kept
+
+
+@pytest.fixture
+def seen(webhook: Filled, browser: Browser, entered: StorageState) -> Iterator[Seen]:
+    with looking(browser, f"http://{webhook.door.host}", storage_state=entered) as one:
+        yield one
+        assert not one.faults()
+
+
+def look(seen: Seen, screen: str) -> None:
+    seen.page.goto(f"{seen.origin}/ui/#/{screen}")
+    seen.page.wait_for_selector(SETTLED)
+
+
+def test_screens_fit_and_everybody_can_use_them(seen: Seen) -> None:
+    found: list[Any] = []
+    for screen in SCREENS:
+        look(seen, screen)
+        for scheme in SCHEMES:
+            seen.page.emulate_media(color_scheme=scheme)
+            found += [(screen, scheme, one) for one in seen.unusable()]
+        for size in (NARROW, WIDE):
+            seen.page.set_viewport_size(size)
+            assert seen.page.evaluate("document.documentElement.scrollWidth") <= size["width"], (screen, size)
+    assert found == []
+
+
+def test_hostile_names_are_words(seen: Seen) -> None:
+    for screen in (*SCREENS, f"workloads/{HOSTILE}/x/y", f"workloads?q={HOSTILE}", f"events?node={HOSTILE}"):
+        look(seen, screen)
+        assert seen.page.locator("main img, main script").count() == 0
+        assert seen.page.title() != "owned"
+    seen.page.goto(f"{seen.origin}/ui/#/{HOSTILE}")
+    expect(seen.page.locator("h1")).to_have_text("There is no such screen")
+    look(seen, "nodes")
+    assert '"><img src=x' in seen.text()
+
+
+def test_everything_is_reached_by_keys_and_the_address_keeps_it(seen: Seen) -> None:
+    keys = seen.page.keyboard
+    look(seen, "now")
+    keys.press("2")
+    expect(seen.page.locator("h1")).to_have_text("Workloads")
+    keys.press("/")
+    keys.type("web")
+    seen.page.wait_for_url("**/ui/#/workloads?*q=web*")
+    seen.page.reload()
+    expect(seen.page.get_by_label("Find")).to_have_value("web")
+    seen.page.wait_for_selector("[data-row]")
+    keys.press("j")
+    assert seen.page.evaluate("document.activeElement.textContent") == "shop/web"
+    keys.press("Enter")
+    expect(seen.page.locator("h1")).to_contain_text("web")
+    seen.page.wait_for_selector(SETTLED)
+    keys.press("?")
+    expect(seen.page.get_by_role("dialog")).to_be_visible()
+    keys.press("Escape")
+    expect(seen.page.get_by_role("dialog")).to_have_count(0)
+    keys.press("Escape")
+    expect(seen.page.locator("h1")).to_have_text("Workloads")
+
+
+def test_what_is_seen_can_be_kept(seen: Seen) -> None:
+    look(seen, "workloads")
+    for kind, begins in (("CSV", "namespace,kind,name,"), ("JSON", "[\n"), ("Markdown", "| namespace | kind |")):
+        with seen.page.expect_download() as saved:
+            seen.page.get_by_role("button", name=kind, exact=True).click()
+        text = Path(saved.value.path()).read_text()
+        assert text.startswith(begins)
+        assert "web" in text
+
+
+def test_each_refusal_says_what_to_do(seen: Seen, webhook: Filled) -> None:
+    server, way = webhook.stack.server, webhook.way
+    server.users["nobody"] = user("nobody")
+    readable, server.readable = server.readable, frozenset()
+    try:
+        way.ask("nobody")
+        look(seen, "nodes")
+        expect(seen.page.locator(".refused")).to_contain_text("You may not read this.")
+        expect(seen.page.locator(".refused")).to_contain_text("kubectl auth can-i")
+        way.ask("unknown")
+        look(seen, "workloads")
+        expect(seen.page.locator(".refused")).to_contain_text("plimsoll ui")
+        server.down = Unreachable("away")
+        way.ask("new")
+        look(seen, "nodes")
+        expect(seen.page.locator(".refused")).to_contain_text("The webhook cannot tell now.")
+        expect(seen.page.locator(".refused")).to_contain_text("kubectl -n plimsoll logs")
+    finally:
+        server.readable, server.down = readable, None
+        way.ask("good")
+    seen.page.get_by_role("button", name="Ask again now").click()
+    seen.page.wait_for_selector("main table")
+
+
+def test_without_plimsoll_ui_a_token_is_asked_for_and_kept_nowhere(webhook: Filled, browser: Browser) -> None:
+    host, port = webhook.way.server.address
+    with looking(browser, f"https://{host}:{port}", ignore_https_errors=True) as seen:
+        seen.page.goto(f"{seen.origin}/ui/#/nodes")
+        expect(seen.page.locator(".refused")).to_contain_text("create token plimsoll-webhook-reader")
+        seen.page.get_by_label("Token", exact=True).fill("good")
+        seen.page.get_by_role("button", name="Look").click()
+        seen.page.wait_for_selector("main table")
+        seen.page.reload()
+        expect(seen.page.get_by_label("Token", exact=True)).to_have_value("")
+        assert not seen.faults()
+
+
+def test_a_webhook_that_restarts_makes_the_page_say_how_old_it_is(webhook: Filled, seen: Seen) -> None:
+    """At the end of this module: the server that the others look at stays."""
+    first = webhook.way.server
+    try:
+        with running(webhook.stack.services, webhook.folder / "second", names=(NAME,)) as second:
+            webhook.way.ask("good", second)
+            look(seen, "nodes")
+            seen.page.wait_for_selector("main table")
+        seen.page.keyboard.press("r")
+        banner = seen.page.locator(".stale-banner")
+        expect(banner).to_contain_text("the webhook does not answer")
+        assert seen.page.locator("main table").count() == 1, "what was told stays"
+        with running(webhook.stack.services, webhook.folder / "third", names=(NAME,)) as third:
+            webhook.way.ask("good", third)
+            banner.get_by_role("button").click()
+            expect(banner).to_have_count(0)
+    finally:
+        webhook.way.ask("good", first)
