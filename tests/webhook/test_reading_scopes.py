@@ -32,8 +32,8 @@ MIB = 1 << 20
 HOUR = int(time.time() // 3600) - 2
 BANK = replace(WEB, namespace="bank", name="vault")
 API = replace(WEB, name="api")
-DEVELOPER = {"username": "ann", "groups": ["dev"]}
-STRANGER = {"username": "bob", "groups": []}
+DEVELOPER: dict[str, object] = {"username": "ann", "groups": ["dev"]}
+STRANGER: dict[str, object] = {"username": "bob", "groups": []}
 
 
 def hour(workload: Workload = WEB, unix_hour: int = HOUR, **cpu: int | None) -> LedgerHour:
@@ -231,9 +231,10 @@ def test_list_is_chosen_and_sorted_on_the_server(desk: Desk, query: dict[str, st
 
 @pytest.mark.parametrize("sort", ["name", "short", "memory-used", "kills"])
 def test_pages_of_any_order_hold_each_workload_once(desk: Desk, sort: str) -> None:
-    found, after = [], None
+    found: list[str] = []
+    after: str | None = None
     while True:
-        more = {} if after is None else {"after": after}
+        more: dict[str, str] = {} if after is None else {"after": after}
         body = desk.get("/v1/workloads", WorkloadsBody, sort=sort, limit="1", **more)
         found += [line.name for line in body.workloads]
         after = body.next
@@ -460,11 +461,11 @@ def test_right_that_is_taken_away_ends_with_the_minute(tmp_path: Path, server: S
         access = Access(
             made.api, made.settings, namespace="plimsoll", places=made.facts, clock=lambda: clock[0], keys=AnyWord()
         )
-        assert access.scope("Bearer ann", "/v1/summary").namespaces == {"shop"}
+        assert access.scope("Bearer ann", "/v1/summary").namespaces == frozenset({"shop"})
         server.listable["ann"] = frozenset({"bank"})
-        assert access.scope("Bearer ann", "/v1/summary").namespaces == {"shop"}
+        assert access.scope("Bearer ann", "/v1/summary").namespaces == frozenset({"shop"})
         clock[0] += 61
-        assert access.scope("Bearer ann", "/v1/summary").namespaces == {"bank"}
+        assert access.scope("Bearer ann", "/v1/summary").namespaces == frozenset({"bank"})
         assert desk.made is made
 
 
@@ -500,7 +501,7 @@ def test_who_may_list_pods_everywhere_sees_all_namespaces_and_no_nodes(desk: Des
         ({"requested": None, "short_seconds": None}, 0, Severity.FITS, "requests what is recommended"),
     ],
 )
-def test_standing(cpu: dict[str, int | None], kills: int, severity: Severity, words: str) -> None:
+def test_standing(cpu: Any, kills: int, severity: Severity, words: str) -> None:
     found = standing_of(hour(**cpu), kills_day=kills, kills_week=kills)
     assert (found.severity, found.words) == (severity, words)
 

@@ -25,6 +25,7 @@ from agent.core.orders.order import Mode
 from agent.core.orders.plan_options import ActOptions
 from agent.core.orders.policy_options import PolicyName
 from agent.core.orders.run_options import MOST_RUNS, RunOptions
+from agent.webhook.http.access import WHOLE_CLUSTER
 from agent.webhook.http.routes import Call
 from agent.webhook.queries.workload_bodies import WorkloadBody
 from agent.webhook.store import job_runs
@@ -202,7 +203,10 @@ def test_a_reader_is_shown_the_runs_that_count(desk: Stack) -> None:
     post(desk, [told(2, a_run(2, need_mib=None, memory_at_kill_bytes=400 * MIB, exit_code=137))])
     desk.follow()
     answer = desk.questions._one(
-        Call(path="/v1/workloads/shop/CronJob/report", names={"namespace": "shop", "kind": "CronJob", "name": "report"})
+        Call(
+            path="/v1/workloads/shop/CronJob/report", names={"namespace": "shop", "kind": "CronJob", "name": "report"}
+        ),
+        WHOLE_CLUSTER,
     )
     body = json.loads(answer.body)
     [shown] = body["containers"]
@@ -257,7 +261,8 @@ def test_from_the_second_start_on_pods_begin_with_what_the_last_ones_used(desk: 
     assert admitted(desk, starting_pod(web))[CPU] == "1800m"
     assert CPU not in admitted(desk, starting_pod(replace(web, name="other")))
     answer = desk.questions._one(
-        Call(path="/v1/workloads/shop/x", names={"namespace": "shop", "kind": web.kind, "name": web.name})
+        Call(path="/v1/workloads/shop/x", names={"namespace": "shop", "kind": web.kind, "name": web.name}),
+        WHOLE_CLUSTER,
     )
     [shown] = json.loads(answer.body)["containers"]
     assert (len(shown["starts"]), shown["startCpuMillicores"], shown["runs"]) == (2, 1800, [])

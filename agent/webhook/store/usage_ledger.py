@@ -15,7 +15,6 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     RowMapping,
-    Table,
     bindparam,
     case,
     cast,
@@ -158,7 +157,7 @@ def write_day(connection: Connection, unix_day: int) -> None:
     hours = ledger_hours.c
     here = hours.unix_hour.between(unix_day * DAY_HOURS, unix_day * DAY_HOURS + DAY_HOURS - 1)
     connection.execute(delete(ledger_days).where(ledger_days.c.unix_day == unix_day))
-    margins = _margins(ledger_hours)
+    margins = _margins()
     names = ["unix_day", "workload", "hours", "pods_milli", *_AMOUNTS, "kills", *LEDGER_MARGINS]
     added = (
         select(
@@ -267,7 +266,7 @@ def sums_at(connection: Connection, unix_hour: int, namespaces: Collection[str] 
     return {
         namespace: found
         for (namespace, _), found in _sums(
-            connection, ledger_hours, ledger_hours.c.unix_hour, range(unix_hour, unix_hour + 1), namespaces
+            connection, range(unix_hour, unix_hour + 1), namespaces, is_days=False
         ).items()
     }
 
@@ -276,18 +275,15 @@ def sums_by_day(
     connection: Connection, unix_days: range, namespaces: Collection[str] | None = None
 ) -> dict[tuple[str, int], LedgerSum]:
     """Return the sums of days by namespace and day; amounts are those of all the day's hours added up."""
-    return _sums(connection, ledger_days, ledger_days.c.unix_day, unix_days, namespaces)
+    return _sums(connection, unix_days, namespaces, is_days=True)
 
 
 def _sums(
-    connection: Connection,
-    table: Table,
-    moment: ColumnElement[int],
-    moments: range,
-    namespaces: Collection[str] | None,
+    connection: Connection, moments: range, namespaces: Collection[str] | None, *, is_days: bool
 ) -> dict[tuple[str, int], LedgerSum]:
-    is_days = table is ledger_days
-    margins = {name: table.c[name] for name in LEDGER_MARGINS} if is_days else _margins(table)
+    table = ledger_days if is_days else ledger_hours
+    moment = table.c.unix_day if is_days else table.c.unix_hour
+    margins = {name: table.c[name] for name in LEDGER_MARGINS} if is_days else _margins()
     of_hours = func.max(table.c.hours) if is_days else literal(1)
     statement = (
         select(
@@ -325,12 +321,12 @@ def _sums(
     }
 
 
-def _margins(table: Table) -> dict[str, ColumnElement[int]]:
-    """Return what is too much or too little in a row, 0 where one of the two is not known."""
+def _margins() -> dict[str, ColumnElement[int]]:
+    """Return what is too much or too little in an hour's row, 0 where one of the two is not known."""
     found: dict[str, ColumnElement[int]] = {}
     for resource in _RESOURCES:
         written, requested, recommended = (
-            table.c[f"{resource}_{figure}"] for figure in ("written", "requested", "recommended")
+            ledger_hours.c[f"{resource}_{figure}"] for figure in ("written", "requested", "recommended")
         )
         for name, more, less in (
             ("freed", written, requested),
