@@ -188,8 +188,11 @@ class JobScenario:
         name, begun = self.start(number, seconds=LONG_RUN_SECONDS), time.monotonic()
 
         def has_filled() -> bool:
-            [pod] = self.pods_of(name)
-            return int(self.node.read(f"{self.node.cgroup_of(pod, CONTAINER)}/memory.peak")) >= PEAK_MIB * MIB
+            pods = self.pods_of(name)  # none yet, at first
+            return (
+                bool(pods)
+                and int(self.node.read(f"{self.node.cgroup_of(pods[0], CONTAINER)}/memory.peak")) >= PEAK_MIB * MIB
+            )
 
         self.node.wait(has_filled, "it has filled its memory", TOLD_SECONDS)
         time.sleep(SWEPT_SECONDS)  # of the guest's: a few slow readings
