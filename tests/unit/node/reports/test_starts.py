@@ -107,7 +107,7 @@ def test_moments_are_those_of_the_clock_that_writes_the_times_of_pods() -> None:
     before = time.time()
     found = wall_unix_seconds(time.monotonic_ns())
     assert before - 0.001 <= found <= time.time() + 0.001
-    default = Starts(
-        rings=Rings(800.0, 20.0), units=UnitTable(), pods=list, policy=lambda: WindowPolicy(capacity_millicores=1)
-    )
+    readings: Any = Rings(800.0, 20.0, 3000.0)
+    policy = WindowPolicy(capacity_millicores=4000)
+    default = Starts(rings=readings, units=UnitTable(), pods=list, policy=lambda: policy)
     assert default._unix_seconds is wall_unix_seconds
