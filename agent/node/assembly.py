@@ -390,7 +390,6 @@ class Watch:
             policy=self.observer.policy,
             cluster=connection[1],
             metrics=self.metrics,
-            unix_now=self._believed_now,
         )
         return reporter_of(
             settings,

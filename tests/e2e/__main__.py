@@ -30,6 +30,7 @@ from tests.e2e.jobs import JobScenario
 from tests.e2e.memory_qos import KUBELET, MemoryQosScenario
 from tests.e2e.node import HOST_ADDRESS, Driver, NodeError, node
 from tests.e2e.program import copy_program
+from tests.e2e.protected import ProtectScenario
 from tests.e2e.release import Release
 from tests.e2e.scenario import PlainScenario
 from tests.e2e.soaked import SoakScenario
@@ -38,7 +39,7 @@ from tests.e2e.workloads import NAMESPACE
 from tests.experiment import smoke, sources
 from tests.guest.kernel import GuestError
 
-PARTS: Final = ("plain", "agent", "budgets", "chart", "jobs", "boost", "memory", "soak", "experiment")
+PARTS: Final = ("plain", "agent", "budgets", "chart", "jobs", "boost", "protect", "memory", "soak", "experiment")
 RUNS: Final = 100
 SYSTEMD: Final = "/lib/systemd/systemd"
 
@@ -63,6 +64,8 @@ def main() -> int:
             tables += run_jobs(made, arguments.driver[0], arguments)
         if arguments.only in {None, "boost"}:
             tables += run_boost(made, arguments.driver[0], arguments)
+        if arguments.only in {None, "protect"}:
+            tables += run_protect(made, arguments.driver[0], arguments)
         if arguments.only in {None, "memory"}:
             tables += run_memory(made, arguments.driver[0], arguments)
         if arguments.only in {None, "soak"}:
@@ -92,8 +95,8 @@ def parse() -> argparse.Namespace:
         choices=PARTS,
         help="plain: resizes by hand; agent: by the agent; budgets: limits of whole pods, on an older kubelet; "
         "chart: Plimsoll as Helm installs it; jobs: runs of CronJobs, Jobs and workflows; boost: CPU of starting pods; "
-        "memory: under a kubelet with memoryThrottlingFactor; soak: minutes of `make soak`; "
-        "experiment: three minutes of `make experiment` (default: all)",
+        "protect: by the agent in mode protect; memory: under a kubelet with memoryThrottlingFactor; "
+        "soak: minutes of `make soak`; experiment: three minutes of `make experiment` (default: all)",
     )
     parser.add_argument(
         "--set",
@@ -258,6 +261,28 @@ def run_boost(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) 
     finally:
         if arguments.logs is not None:
             shutil.copytree(directory, arguments.logs / "boost", ignore=shutil.ignore_patterns("etcd"))
+        shutil.rmtree(directory, ignore_errors=True)
+    return [steps]
+
+
+def run_protect(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> list[Steps]:
+    """Bring up a control plane and a node, and have the agent protect pods there."""
+    directory = Path(tempfile.mkdtemp(prefix="plimsoll-e2e-"))
+    copy_program(directory)
+    steps = Steps(f"mode protect, cgroup driver {driver}")
+    try:
+        with control_plane(
+            directory=directory / "plane", with_scheduler=True, controllers="*", extra_names=(HOST_ADDRESS,)
+        ) as plane:
+            create_namespace(plane, NAMESPACE)
+            fence.install(plane)
+            with node(made, plane, directory / "node", driver=driver) as guest:
+                ProtectScenario(guest, dict(arguments.settings)).run(steps)
+                if arguments.stay:
+                    stay(directory, plane.kubectl)
+    finally:
+        if arguments.logs is not None:
+            shutil.copytree(directory, arguments.logs / "protect", ignore=shutil.ignore_patterns("etcd", "program"))
         shutil.rmtree(directory, ignore_errors=True)
     return [steps]
 

@@ -20,7 +20,7 @@ from agent.core.orders.annotations import STARTUP_BOOST, STARTUP_BOOSTED
 from tests.cluster.api import Json
 from tests.cluster.audit import AuditLog
 from tests.e2e import forwarding
-from tests.e2e.acting import ENFORCE
+from tests.e2e.acting import ENFORCE, decision_words
 from tests.e2e.agent_pod import AgentPod
 from tests.e2e.charted import WEBHOOK_USER
 from tests.e2e.node import Node
@@ -45,6 +45,8 @@ PORTS: Final = itertools.count(18_000)
 BUSY_TURNS: Final = 60_000
 """Of the shell, in one start: some seconds of CPU, under emulation too."""
 START_SECONDS: Final = 300.0
+SLOW_SECONDS: Final = 2.0
+"""Promised; what the agent did while a pod kept its boost for longer is printed."""
 TOLD_SECONDS: Final = 10
 """Until what a node has learnt of a start is known centrally."""
 SETTINGS: Final[Mapping[str, Any]] = {
@@ -135,10 +137,27 @@ class BoostScenario:
         """Wait for it, and tell how long after it was due the API server, and the kernel, had it."""
         self.wait_quickly(lambda: cpu_of(workload.pod()) == STEADY_CPU, f"the boost of {workload.name} is taken back")
         accepted = time.monotonic() - due
+        if accepted > SLOW_SECONDS:
+            self.tell_slow(workload, accepted)
         self.wait_quickly(lambda: workload.read("cpu.max") == quota(200), f"{workload.name} in the kernel")
         followed = time.monotonic() - due
         assert workload.restarts() == 0, "a container was started anew for it"
         return f"accepted {accepted:+.2f} s from when it was due, in the kernel {followed:+.2f} s"
+
+    def tell_slow(self, workload: Workload, seconds: float) -> None:
+        """Print what the agent decided of a pod, and what it said, while that kept its boost for too long."""
+        pod = workload.pod()
+        decisions = [one for one in self.agent.ask("events", limit=100)["items"] if one.get("pod")]
+        lines = [
+            f"{workload.name} had its boost {seconds:.2f} s too long; load {self.node.read('/proc/loadavg')}",
+            *(
+                f"{decision_words(one)} ({one['repeats']} times)"
+                for one in decisions
+                if one["pod"]["uid"] == pod["metadata"]["uid"]
+            ),
+            *self.agent.log(seconds + SLOW_SECONDS).splitlines(),
+        ]
+        print("".join(f"      {line}\n" for line in lines), end="", flush=True)
 
     def limit_alone(self) -> str:
         """The request stays as it is for the scheduler."""

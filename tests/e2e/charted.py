@@ -236,7 +236,7 @@ class ChartScenario:
         assert pod in json.dumps(rows), "the node's table lacks a pod"
         only = said("top", f"pod/{named}", "--once", "-o", "json")
         assert pod in only
-        assert AGENT not in only
+        assert self.workload("goes").pod()["metadata"]["name"] not in only
         assert pod in said("why", named)
         assert json.loads(said("plan", node, "-o", "json"))["node"] == node
         said("events", named)

@@ -44,6 +44,7 @@ LONG_RUN_SECONDS: Final = 20
 SWEPT_SECONDS: Final = 6.0
 AT_ONCE: Final = 4
 """Of the node's memory each takes as much as the last ones needed."""
+KEPT_RUNS: Final = 2 * AT_ONCE
 LEAST_RUNS: Final = 3
 GROUP_KEY: Final = "workflows.argoproj.io/workflow-template"
 WORKFLOWS: Final = "/apis/argoproj.io/v1alpha1/namespaces/e2e/workflows"
@@ -187,8 +188,11 @@ class JobScenario:
         name, begun = self.start(number, seconds=LONG_RUN_SECONDS), time.monotonic()
 
         def has_filled() -> bool:
-            [pod] = self.pods_of(name)
-            return int(self.node.read(f"{self.node.cgroup_of(pod, CONTAINER)}/memory.peak")) >= PEAK_MIB * MIB
+            pods = self.pods_of(name)  # none yet, at first
+            return (
+                bool(pods)
+                and int(self.node.read(f"{self.node.cgroup_of(pods[0], CONTAINER)}/memory.peak")) >= PEAK_MIB * MIB
+            )
 
         self.node.wait(has_filled, "it has filled its memory", TOLD_SECONDS)
         time.sleep(SWEPT_SECONDS)  # of the guest's: a few slow readings
@@ -311,6 +315,9 @@ def cron_job() -> Json:
             "schedule": "* * * * *",
             "suspend": True,
             "concurrencyPolicy": "Allow",
+            # Of more its controller deletes the oldest, while others are waited for.
+            "successfulJobsHistoryLimit": KEPT_RUNS,
+            "failedJobsHistoryLimit": KEPT_RUNS,
             "jobTemplate": {"spec": job_spec(PEAK_MIB)},
         },
     }

@@ -117,6 +117,7 @@ class Channels:
     def arrived(self) -> Iterator[tuple[int, bytes]]:
         """Return the messages that are there, without waiting for more; EOFError as ``receive``."""
         self._connection.waits = False
+        self._connection.settimeout(0.0)  # of another one the library waits so long, and then calls it late
         while True:
             try:
                 message = self.receive()

@@ -22,6 +22,8 @@ from agent.node.sampling.unit_table import UnitTable
 
 LOOKED_SECONDS: Final = 1.0
 """For so long what the pods say is not asked for again: there is a question for each container."""
+_CLOCK_OFF_SECONDS: Final = 0.5 * MINUTE_SECONDS
+"""The history's minutes are whole ones off the clock by which pods tell when they got ready: up to so much earlier."""
 _LEAST_SECONDS: Final = 1.0
 """Of a window: what has just begun is told as too short, as that of a new container is."""
 
@@ -62,7 +64,8 @@ class StartUps:
         if over is None:
             return row
         # The largest rate that ends in a minute reaches back by its window.
-        is_steady = unix_minute * MINUTE_SECONDS >= over + self._observer.policy().rate_window_seconds
+        began = unix_minute * MINUTE_SECONDS - _CLOCK_OFF_SECONDS
+        is_steady = began >= over + self._observer.policy().rate_window_seconds
         return row if is_steady else without_cpu(row)
 
     def _over(self, identity: UnitIdentity) -> float | None:

@@ -168,17 +168,10 @@ def run_teller_of(
     policy: Callable[[], WindowPolicy],
     cluster: ClusterView,
     metrics: Metrics,
-    unix_now: Callable[[], float],
 ) -> RunTeller:
     """Return who tells of runs of Jobs; nothing runs yet."""
     directory = settings.state.directory
-    starts = Starts(
-        rings=sampling.rings,
-        units=sampling.units,
-        pods=cluster.pods,
-        policy=policy,
-        unix_seconds=lambda at_ns: unix_now() + (at_ns - time.monotonic_ns()) / NS,
-    )
+    starts = Starts(rings=sampling.rings, units=sampling.units, pods=cluster.pods, policy=policy)
     return RunTeller(
         ends=sampling.ends,
         node=cluster.node_name,

@@ -6,6 +6,7 @@ time may be gone, or those of another container.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -22,6 +23,14 @@ from agent.node.sampling.unit_table import UnitTable
 SETTLED_SECONDS: Final = 3.0
 """After its end a start is summed up: then the last readings of it are in the rings."""
 FRESH_SECONDS: Final = 120.0
+
+
+def wall_unix_seconds(at_ns: int) -> float:
+    """Return the UTC of a moment of CLOCK_MONOTONIC by this machine's clock, as its kubelet writes the times of pods.
+
+    The history's clock is whole minutes off that: up to half a minute, longer than many a start.
+    """
+    return time.time() + (at_ns - time.monotonic_ns()) / NS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +54,7 @@ class Starts:
         units: UnitTable,
         pods: Callable[[], Iterable[Pod]],  # All pods of the node as the API has them
         policy: Callable[[], WindowPolicy],  # The windows in force
-        unix_seconds: Callable[[int], float],  # UTC of a moment of CLOCK_MONOTONIC
+        unix_seconds: Callable[[int], float] = wall_unix_seconds,
     ) -> None:
         self._rings, self._units = rings, units
         self._pods, self._policy, self._unix_seconds = pods, policy, unix_seconds

@@ -12,6 +12,7 @@ from typing import Final
 from agent.core.cluster.node import NodeState
 from agent.core.cluster.pod import Pod, has_ended
 from agent.core.cluster.workload import workload_of
+from agent.core.plan.needs.demand import Kept
 from agent.core.plan.needs.given_boost import BoostEnd, GivenBoost, boost_end, end_unix_seconds, standing_boost
 from agent.core.plan.plan import PlanStep
 from agent.core.resize.change_text import changes_text
@@ -25,7 +26,9 @@ from agent.node.orders.journal import DecisionFilter, Journal
 QUIET_LOOK_SECONDS: Final = 5.0
 """Between two looks whether a start has become quiet; each is a turn, as a plan is."""
 AGAIN_SECONDS: Final = 2.0
-"""Until the second try of what is due and may not be sent yet; then as long as it has been due ..."""
+"""Until the next try of what is due and may not be sent yet ..."""
+AGAIN_RATIO: Final = 0.25
+"""... or so much of the time for which it has been due, where that is more ..."""
 LONGEST_AGAIN_SECONDS: Final = 60.0
 """... and no longer than this: in mode off, say, it may never be."""
 BEGAN: Final = "startup_boost"
@@ -79,9 +82,12 @@ class StartupBoosts:
                 looks.append(min(QUIET_LOOK_SECONDS, max(0.0, end_unix_seconds(found.pod, found.boost) - wall_now)))
                 continue
             due_seconds = wall_now - self._ended[found.pod.uid][1]
-            looks.append(min(max(due_seconds, AGAIN_SECONDS), LONGEST_AGAIN_SECONDS))
-            if self._ledger.may_send(step, found.pod, now_seconds, Action.UNBOOST) is None:
+            looks.append(min(max(AGAIN_RATIO * due_seconds, AGAIN_SECONDS), LONGEST_AGAIN_SECONDS))
+            kept = self._ledger.may_send(step, found.pod, now_seconds, Action.UNBOOST)
+            if kept is None:
                 steps.append(step)
+            else:
+                self._tell_kept(step, kept, wall_now)
         self.next_look_seconds = min(looks, default=None)
         return tuple(steps)
 
@@ -99,6 +105,17 @@ class StartupBoosts:
             return _Standing(pod, boost, self._ended[pod.uid][0])
         end = boost_end(pod, boost, now_unix_seconds=wall_now, quiet=self._quiet(pod, boost))
         return _Standing(pod, boost, end)
+
+    def _tell_kept(self, step: PlanStep, kept: Kept, wall_now: float) -> None:
+        """Put down why a boost that is over still stands."""
+        self._journal.add(
+            unix_seconds=wall_now,
+            action=Action.UNBOOST,
+            outcome=Outcome.WITHHELD,
+            reason=kept,
+            detail=changes_text(step.changes),
+            pod=step.ref,
+        )
 
     def _tell(self, found: _Standing, wall_now: float) -> None:
         """Put down once that a pod began with a boost; after a restart it may be in the log already."""

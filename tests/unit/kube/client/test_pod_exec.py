@@ -7,6 +7,7 @@ import contextlib
 import hashlib
 import json
 import re
+import select
 import socket
 import ssl
 import struct
@@ -20,7 +21,7 @@ import pytest
 
 from agent.kube.client.credentials import Credentials
 from agent.kube.client.errors import ApiError, Unreachable
-from agent.kube.client.pod_channels import PROTOCOL
+from agent.kube.client.pod_channels import PROTOCOL, open_channels
 from agent.kube.client.pod_exec import LONGEST_OUTPUT_BYTES, Executed, execute
 from tests.webhook_server import authority
 
@@ -109,16 +110,19 @@ def answering(status: str, body: bytes = b"", *headers: str) -> Behave:
     return lambda connection, _: connection.sendall(head.encode() + body)
 
 
-def run(at: Server, *, timeout_seconds: float = PATIENCE_SECONDS, **changes: object) -> Executed:
+def credentials_of(at: Server, **changes: object) -> Credentials:
     known: dict[str, object] = {
         "server": at.url,
         "origin": "test",
         "ca_file": authority("api").certificate,
         "token": "secret-word",
     }
-    credentials = Credentials(**{**known, **changes})  # type: ignore[arg-type]
+    return Credentials(**{**known, **changes})  # type: ignore[arg-type]
+
+
+def run(at: Server, *, timeout_seconds: float = PATIENCE_SECONDS, **changes: object) -> Executed:
     return execute(
-        credentials,
+        credentials_of(at, **changes),
         namespace="plimsoll",
         pod="agent-1",
         container="agent",
@@ -145,6 +149,30 @@ def test_command_and_token_are_sent_and_the_outputs_come_in_their_order() -> Non
     assert f"\r\nSec-WebSocket-Protocol: {PROTOCOL}\r\n" in head
     assert f"\r\nHost: {server.url.removeprefix('https://')}\r\n" in head
     assert "Origin" not in head
+
+
+def test_to_look_before_anything_has_come_is_not_to_be_late() -> None:
+    """A real kubelet takes its time to start a command, and the first look is at once."""
+    has_looked = threading.Event()
+
+    def behave(connection: ssl.SSLSocket, head: str) -> None:
+        upgrade(connection, head)
+        has_looked.wait(PATIENCE_SECONDS)
+        connection.sendall(frame(b"\x01one\n"))
+
+    with (
+        api_server(behave) as server,
+        open_channels(credentials_of(server), "/exec", "", timeout_seconds=PATIENCE_SECONDS) as channels,
+    ):
+        try:
+            assert list(channels.arrived()) == []
+        finally:
+            has_looked.set()
+        arrived = None
+        while arrived is None:
+            assert select.select([channels], [], [], PATIENCE_SECONDS)[0]
+            arrived = next(channels.arrived(), None)
+    assert arrived == (1, b"one\n")
 
 
 def test_path_of_a_proxy_stands_in_front() -> None:

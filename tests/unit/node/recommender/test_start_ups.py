@@ -95,6 +95,17 @@ def test_minutes_that_touch_the_start_are_learnt_without_cpu() -> None:
     assert world.starts.learnt(OTHER, row, born_minute) is row
 
 
+def test_a_minute_of_a_clock_half_a_minute_ahead_is_not_learnt_with_the_end_of_the_start() -> None:
+    """The start is over after 110 s, and a rate reaches back by 60: what begins after 170 s is steady."""
+    world, row = World(), np.zeros(1, dtype=MINUTE_ROW)
+    world.pods = [pod(ready=50)]
+    row["coverage_255"] = 255
+    born_minute = int(BORN) // 60
+    # The minute that is called the fourth, from 180 s on, may have begun at 150 s.
+    found = [world.starts.learnt(IDENTITY, row, born_minute + minute) for minute in (3, 4)]
+    assert [int(one["coverage_255"][0]) for one in found] == [0, 255]
+
+
 def test_pods_are_looked_at_once_a_second() -> None:
     world, row = World(), np.zeros(1, dtype=MINUTE_ROW)
     row["coverage_255"] = 255

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from agent.core.cluster.pod import ContainerState, ContainerStatus, Pod
 from agent.core.window.policy import WindowPolicy
-from agent.node.reports.starts import FRESH_SECONDS, SETTLED_SECONDS, EndedStart, Starts
+from agent.node.reports.starts import FRESH_SECONDS, SETTLED_SECONDS, EndedStart, Starts, wall_unix_seconds
 from agent.node.sampling.unit_table import UnitTable
 from tests.unit.core.plan.needs.test_given_boost import BORN, pod
 from tests.unit.node.resize.test_quiet_cpu import Rings, unit
@@ -99,3 +100,14 @@ def test_a_pod_that_went_is_forgotten() -> None:
     world.pods.clear()
     world.at(61)
     assert world.starts._told == set()
+
+
+def test_moments_are_those_of_the_clock_that_writes_the_times_of_pods() -> None:
+    """By the history's, off by 25 s here, the busy part of this start would be left out and a quiet one taken."""
+    before = time.time()
+    found = wall_unix_seconds(time.monotonic_ns())
+    assert before - 0.001 <= found <= time.time() + 0.001
+    readings: Any = Rings(800.0, 20.0, 3000.0)
+    policy = WindowPolicy(capacity_millicores=4000)
+    default = Starts(rings=readings, units=UnitTable(), pods=list, policy=lambda: policy)
+    assert default._unix_seconds is wall_unix_seconds

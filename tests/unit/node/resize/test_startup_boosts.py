@@ -186,6 +186,25 @@ def test_a_refusal_is_tried_again_later_and_nobody_is_evicted() -> None:
     assert all(not planned.plan.evictions for _, planned in turns.plans)
 
 
+@pytest.mark.parametrize("held_seconds", [3.0, 17.0, 33.0])
+def test_what_held_it_up_is_told_and_adds_a_quarter_of_its_own_time_at_most(held_seconds: float) -> None:
+    """A resize that somebody else has begun; that it is over is no news of the watch's here."""
+    turns = boosted(after_ready=0)
+    began = turns.wall
+    ready(turns)
+    status = turns.server.pods["web"]["status"]
+    is_ready = status["conditions"]
+    turns.server.put_off("web")
+    status["conditions"] += is_ready
+    turns.at(held_seconds, lambda: status.update(conditions=is_ready))
+    turns.run(until=100.0)
+    entries = [entry for entry in turns.journal.newest() if entry.action is Action.UNBOOST]
+    assert ("withheld", "deferred") in {(entry.outcome, entry.reason) for entry in entries}
+    at = next(entry.unix_seconds - began for entry in entries if entry.outcome == "accepted")
+    # Tried again after two seconds, or a quarter of the time for which it has been due.
+    assert held_seconds <= at <= max(held_seconds + 2.0, held_seconds * 1.25) + 1.0
+
+
 def test_a_boost_that_cannot_be_taken_back_holds_up_nobody_else() -> None:
     turns = boosted(after_ready=0)
     turns.server.add("other", cpu=800)
