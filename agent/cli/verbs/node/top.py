@@ -120,9 +120,18 @@ def run(arguments: argparse.Namespace) -> int:
         "csv": csv_text,
         "openmetrics": openmetrics_text,
     }
-    chosen = chosen_units(snapshot, options.state, limit=options.limit)
-    write_text(write[arguments.output](replace(snapshot, units=chosen)))
+    write_text(write[arguments.output](chosen_part(snapshot, options.state, limit=options.limit)))
     return 0
+
+
+def chosen_part(snapshot: Snapshot, state: ViewState, *, limit: int) -> Snapshot:
+    """Return the snapshot with the units that are chosen, and of the pods those that have one; all if all are."""
+    units = chosen_units(snapshot, state, limit=limit)
+    if len(units) == len(snapshot.units):
+        return replace(snapshot, units=units)
+    uids = {unit.identity.pod_uid for unit in units}
+    pods = tuple(pod for pod in snapshot.pods if pod.whole.identity.pod_uid in uids)
+    return replace(snapshot, units=units, pods=pods)
 
 
 def chosen_units(snapshot: Snapshot, state: ViewState, *, limit: int) -> tuple[UnitStatus, ...]:

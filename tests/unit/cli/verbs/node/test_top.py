@@ -19,7 +19,7 @@ from agent.cli.top.view import SortKey, ViewState
 from agent.cli.verbs.node import top
 from agent.cli.words.units import unit_name
 from agent.core.window.snapshot import Snapshot
-from tests.snapshots import busy_node, container, cpu_window, service, snapshot
+from tests.snapshots import busy_node, container, cpu_window, service, snapshot, whole
 
 
 class OneLineParser(argparse.ArgumentParser):
@@ -93,6 +93,16 @@ def test_records_are_filtered_sorted_and_limited() -> None:
     chosen = top.chosen_units(node, ViewState(filter_text="ns=default"), limit=0)
     assert [unit_name(unit.identity) for unit in chosen] == ["large", "small", "unknown"]
     assert len(top.chosen_units(node, ViewState(), limit=2)) == 2
+
+
+def test_records_of_one_pod_name_no_other() -> None:
+    node = snapshot(container("web-1"), container("web-2"), service(), pods=(whole("web-1"), whole("web-2")))
+    part = top.chosen_part(node, ViewState(filter_text="pod=web-1"), limit=0)
+    assert ([unit.identity.pod for unit in part.units], [pod.whole.identity.pod for pod in part.pods]) == (
+        ["web-1"],
+        ["web-1"],
+    )
+    assert top.chosen_part(node, ViewState(), limit=0).pods == node.pods
 
 
 # Where output goes
