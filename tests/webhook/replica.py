@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
+from agent.webhook.store.engine import StorePatience
 from agent.webhook.store.shapes import StoreError
 from agent.webhook.store.store import Store
 from tests.dying import dying_with_us
@@ -30,7 +31,8 @@ def main() -> int:
     print("ready", flush=True)
     sys.stdin.readline()
     try:
-        store = open_store(options.url)
+        # The machine may keep the one that writes waiting for longer than a store's usual patience.
+        store = open_store(options.url, patience=StorePatience(lock_seconds=60.0, statement_seconds=60.0))
         if options.work == "append":
             append(store, options.nodes.split(","), options.through)
         elif options.work == "hold":
