@@ -436,7 +436,9 @@ def test_nodes_say_how_far_their_reports_have_come(whole: Stack) -> None:
     whole.report(packed(report_body(row_body(0), sequence=3, lostReports=2)), **GZIP)
     whole.report(packed(report_body(row_body(0), sequence=5, lostReports=2)), **GZIP)
     whole.follow()
-    (one,) = said(whole.ask("/v1/nodes"))["nodes"]
+    nodes = said(whole.ask("/v1/nodes"))["nodes"]
+    one, silent = sorted(nodes, key=lambda one: str(one["node"]))
+    assert (silent["node"], silent["receivedAgeSeconds"]) == ("node-b", None)
     assert (one["node"], one["instanceType"], one["cpus"]) == ("node-a", "m5.large", 8)
     assert (one["sequence"], one["missingReports"], one["lostReports"], one["workloads"]) == (5, 1, 2, 1)
     assert one["receivedAgeSeconds"] < 60
