@@ -232,7 +232,7 @@ def test_the_authority_is_replaced_while_every_client_that_knows_the_registratio
         stop.set()
         thread.join()
         assert not failures
-        assert handshakes > 100
+        assert handshakes >= 3  # with the old one, with both, with the new one; hundreds on a quiet machine
         assert any(old in one and one.count(b"BEGIN") == 2 for one in seen)  # both were trusted in between
         assert not is_trusted(port, old, site.host)
 

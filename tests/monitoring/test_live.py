@@ -230,8 +230,8 @@ def test_every_loop_of_both_is_there_and_comes_round(scene: Scene) -> None:
         (one["metric"]["job"], one["metric"]["loop"]): float(one["value"][1])
         for one in scene.prometheus.now("plimsoll_loop_turn_age_seconds")
     }
-    agent = {("agents", loop) for loop in ("sampling", "control", "acting", "report", "runs", "auditing")}
-    webhook = ("follow", "fold", "rebuild", "sizes", "settle", "certificates", "buffers")
+    agent = {("agents", loop) for loop in ("sampling", "control", "acting", "report", "runs", "decisions", "auditing")}
+    webhook = ("follow", "fold", "ledger", "rebuild", "sizes", "settle", "certificates", "buffers")
     assert ages.keys() == agent | {("webhook", loop) for loop in webhook}
     section = runbook_section("PlimsollLoopStuck")
     assert {loop for _, loop in ages if f"`{loop}`" not in section} == set()
