@@ -135,7 +135,7 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing: a browser that leaves in the middle is no fault."""
+        """Print nothing: a browser that leaves in the middle is no fault."""
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -148,7 +148,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     @property
     def door(self) -> PageDoor:
-        """Whose it is."""
+        """Return whose it is; the class made for one door has it."""
         raise NotImplementedError
 
     def do_GET(self) -> None:
@@ -231,7 +231,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def log_message(self, format: str, *_: object) -> None:
-        """Say nothing: the terminal is for the address."""
+        """Print nothing: the terminal is for the address."""
 
 
 def _equal(given: str, known: str) -> bool:

@@ -97,7 +97,7 @@ class _Room:
     pods: list[CostPod] = field(default_factory=list)
 
     def put(self, pod: CostPod, sign: int = 1) -> None:
-        """Take a pod in, or with -1 let it go."""
+        """Add a pod, or with -1 remove it."""
         size = _size(pod)
         self.cpu_millicores -= sign * size[0]
         self.memory_bytes -= sign * size[1]
@@ -118,7 +118,7 @@ def fit_nodes(
     *,
     most_checks: int = MOST_CHECKS,
 ) -> Fit:
-    """Say which nodes could go; the order of what is given does not matter.
+    """Return which nodes could go; the order of what is given does not matter.
 
     Args:
         prices: Of nodes, by name; a node without one stays.

@@ -82,7 +82,7 @@ class DecisionTeller:
             self._poster.close()
 
     def turn(self) -> float:
-        """Tell what is new; return the seconds until something may be again."""
+        """Send what is new; return the seconds until something may be again."""
         news = self._news()
         if not news.decisions:
             self._through = news.through

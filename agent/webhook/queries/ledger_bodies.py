@@ -96,7 +96,7 @@ class LedgerSumBody(Body, kw_only=True):
 
 
 def scope_body(scope: Scope) -> ScopeBody:
-    """Say what of the cluster somebody may see; the names of others are not told."""
+    """Return what of the cluster somebody may see; the names of others are not told."""
     if scope.namespaces is None:
         return ScopeBody(whole_cluster=True, words="the whole cluster")
     count, known = len(scope.namespaces), scope.known_namespaces

@@ -67,7 +67,7 @@ class UsageLedger:
         self._expired_day = 0
 
     def folded(self, unix_hour: int, keys: Iterable[str]) -> None:
-        """Hear that reports were folded into these sketches of an hour; any thread."""
+        """Record that reports were folded into these sketches of an hour; any thread."""
         with self._lock:
             known = self._late.setdefault(unix_hour, set())
             if known is not None:
@@ -124,7 +124,7 @@ class UsageLedger:
         return None if oldest is None or oldest > over else max(oldest, through + 1, over - BACK_HOURS + 1)
 
     def _take_late(self, through: int) -> tuple[int, set[Workload] | None] | None:
-        """Take an hour that was put down before and has had reports since."""
+        """Return the next hour put down before that has had reports since, with their workloads; None = none."""
         with self._lock:
             hour = next((hour for hour in sorted(self._late) if hour <= through), None)
             return None if hour is None else (hour, self._late.pop(hour))
