@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final
 
 import numpy as np
@@ -93,7 +94,7 @@ def openmetrics() -> str:
 
 
 @pytest.fixture(scope="module")
-def past(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """A real Prometheus that knows the trace; its URL."""
     folder = tmp_path_factory.mktemp("prometheus")
     (folder / "trace.om").write_text(openmetrics())
@@ -115,6 +116,14 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         yield f"http://127.0.0.1:{port}"
     finally:
         process.stop(kill=True)
+
+
+@pytest.fixture
+def past(recorded: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Return the URL, for a verb that runs in the hour in which the past ends: another may begin meanwhile."""
+    clock = SimpleNamespace(time=lambda: NOW_HOUR * HOUR + 10.0, strftime=time.strftime, gmtime=time.gmtime)
+    monkeypatch.setattr("agent.cli.verbs.cluster.backfill.time", clock)
+    return recorded
 
 
 @pytest.fixture
