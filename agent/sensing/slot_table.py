@@ -48,7 +48,7 @@ class _Found(NamedTuple):
 
 
 class SlotTable:
-    """See the module's docstring."""
+    """The slots of a rings file: which are used, by which cgroup, and which are free."""
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ _CHANGED: Final = "is_changed"
 
 
 class RowImages:
-    """See the module's docstring. Whoever calls holds the learner's locks."""
+    """The image of each row of the history, and when it changed. The caller holds the learner's locks."""
 
     def __init__(self, history: HistoryFile) -> None:
         self._history = history

@@ -60,7 +60,7 @@ class _Look:
 
 
 class CgroupAuditor:
-    """See the module's docstring."""
+    """Audits all cgroups of the node once a period, in small parts, and keeps the differences that last."""
 
     def __init__(
         self,

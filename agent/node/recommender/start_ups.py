@@ -29,7 +29,7 @@ _LEAST_SECONDS: Final = 1.0
 
 
 class StartUps:
-    """See the module's docstring."""
+    """CPU windows without the time of a boosted start, and what starts were learnt."""
 
     def __init__(
         self,

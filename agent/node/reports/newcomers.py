@@ -22,7 +22,7 @@ PAUSE_SECONDS: Final = 60.0
 
 
 class Newcomers:
-    """See the module's docstring."""
+    """The workloads of which the webhook has said nothing yet, and whether a report is due for them."""
 
     def __init__(
         self,

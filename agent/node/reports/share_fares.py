@@ -34,7 +34,7 @@ def share_group(pod: Pod, orders: Orders) -> ShareGroup | None:
 
 
 class ShareFares:
-    """See the module's docstring."""
+    """Restarts and unready time of pods in shares, since the last report."""
 
     def __init__(self, group: Callable[[Pod], ShareGroup | None]) -> None:
         self._group = group

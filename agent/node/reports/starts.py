@@ -45,7 +45,7 @@ class EndedStart:
 
 
 class Starts:
-    """See the module's docstring; ``ended`` on one thread, ``used`` from any."""
+    """CPU of starts that are over. ``ended`` is called by one thread, ``used`` by any."""
 
     def __init__(
         self,

@@ -60,7 +60,7 @@ class CpuWindows:
 
 
 class Aftermath:
-    """See the module's docstring; on the thread ``acting`` alone."""
+    """The pods that were shrunk lately, with how they fared before. On the thread ``acting`` alone."""
 
     def __init__(
         self,

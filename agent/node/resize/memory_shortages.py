@@ -31,7 +31,7 @@ class _Waiting:
 
 
 class MemoryShortages:
-    """See the module's docstring; the sampling thread only."""
+    """The containers that wait for memory at a bound of their own. On the sampling thread alone."""
 
     def __init__(
         self,

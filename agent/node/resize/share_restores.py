@@ -20,7 +20,7 @@ WORDS: Final = "enforced share taken back"
 
 
 class ShareRestores:
-    """See the module's docstring; on the thread ``acting`` alone."""
+    """The pods whose original requests are to be restored with a share. On the thread ``acting`` alone."""
 
     def __init__(self, parts: ActingParts) -> None:
         self._parts = parts

@@ -45,7 +45,7 @@ class _Standing:
 
 
 class StartupBoosts:
-    """See the module's docstring; on the thread ``acting`` alone."""
+    """The boosts of this node's pods, and which of them are to be taken back. On the thread ``acting`` alone."""
 
     def __init__(
         self,

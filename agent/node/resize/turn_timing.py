@@ -27,7 +27,7 @@ _URGENT_FIRST: Final = (
 
 
 class TurnTiming:
-    """See the module's docstring. Monotonic seconds; ``ask`` and ``take`` under one lock of the caller's."""
+    """The time of the next turn. In monotonic seconds; ``ask`` and ``take`` under one lock of the caller's."""
 
     def __init__(self, *, replan_seconds: float, urgent_interval_seconds: float, now_seconds: float) -> None:
         self._replan_seconds, self._urgent_interval_seconds = replan_seconds, urgent_interval_seconds

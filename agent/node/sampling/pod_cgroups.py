@@ -32,7 +32,7 @@ KEPT_READINGS: Final = 7
 
 
 class PodCgroups:
-    """See the module's docstring."""
+    """Slots, sampler and rings of pods and QoS tiers, followed by the pods that are there."""
 
     def __init__(
         self,

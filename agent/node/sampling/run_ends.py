@@ -114,7 +114,7 @@ def _may_be_run(identity: UnitIdentity) -> bool:
 
 
 class RunEnds:
-    """See the module's docstring."""
+    """The containers that have ended and were not taken yet, with their last rows and memory peaks."""
 
     def __init__(
         self,

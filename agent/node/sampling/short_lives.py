@@ -39,7 +39,7 @@ class ShortLife:
 
 
 class ShortLives:
-    """See the module's docstring."""
+    """The memory peaks of containers that ended young, each given once to either taker."""
 
     def __init__(self) -> None:
         self._unnamed: deque[ShortLife] = deque(maxlen=MOST_LIVES)

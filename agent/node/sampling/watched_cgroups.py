@@ -35,7 +35,7 @@ class PodNames(Protocol):
 
 
 class WatchedCgroups:
-    """See the module's docstring. One thread; ``refused`` may be asked by any."""
+    """The watched cgroups and their slots. On the sampling thread; ``refused`` may be asked by any."""
 
     def __init__(
         self,

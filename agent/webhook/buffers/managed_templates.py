@@ -35,7 +35,7 @@ class _Rewrite:
 
 
 class ManagedTemplates:
-    """See the module's docstring."""
+    """The managed templates by name: what the watch shows, and what was written last."""
 
     def __init__(
         self,

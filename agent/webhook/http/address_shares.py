@@ -27,7 +27,7 @@ MOST_ADDRESSES: Final = 10_000
 
 
 class Shares:
-    """See the module's docstring. Of the event loop."""
+    """The CPU seconds that each address used lately, against its share. Used by the event loop alone."""
 
     def __init__(self, clock: Callable[[], float], *, share_ratio: float = SHARE_RATIO) -> None:
         """Begin: everybody has all of it, ``share_ratio`` of a CPU in the long run."""

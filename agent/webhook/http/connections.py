@@ -52,7 +52,7 @@ class _OfOne:
 
 
 class Connections:
-    """See the module's docstring. Of the event loop."""
+    """The open connections by address, with a bound on each address and on all. Used by the event loop alone."""
 
     def __init__(self, most: int, most_idle_of_one: int, shares: Shares) -> None:
         """Begin with none; ``shares`` decides who may begin TLS: the dearest thing that a stranger can ask for."""

@@ -31,7 +31,7 @@ class _Job:
 
 
 class FairQueue:
-    """See the module's docstring. Of the event loop."""
+    """Long work that waits for a thread, one queue per address. Used by the event loop alone."""
 
     def __init__(self) -> None:
         self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="review")

@@ -51,7 +51,7 @@ class SketchHeads(NamedTuple):
 
 
 class StoreSnapshot:
-    """See the module's docstring. For one thread, and while the transaction is open in which it was taken."""
+    """The sketches of one moment. For one thread, and as long as the transaction is open in which it was taken."""
 
     def __init__(self, connection: Connection, since_unix_hour: int) -> None:
         """Take a connection in a transaction that sees one moment."""

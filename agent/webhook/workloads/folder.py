@@ -64,7 +64,7 @@ class _Place(NamedTuple):
 
 
 class Folder:
-    """See the module's docstring."""
+    """Folds reports of the log into the store's sketches, a bounded part in each transaction."""
 
     def __init__(
         self,

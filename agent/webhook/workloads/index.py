@@ -78,7 +78,7 @@ a workload of its own, and those of a fortnight would leave no room for the othe
 
 
 class WorkloadIndex:
-    """See the module's docstring."""
+    """The history of all workloads in memory: takes rows of reports, answers estimates and directives."""
 
     def __init__(
         self,

@@ -67,7 +67,7 @@ Tables = list[tuple[PolicyName, list[Workload], list[AskedEntry]]]
 
 
 class Asked:
-    """See the module's docstring."""
+    """The workloads for which each policy is worked out, and the newest answer for each."""
 
     def __init__(self) -> None:
         self._kept: Final[dict[PolicyName, dict[Workload, AskedEntry]]] = {name: {} for name in PolicyName}

@@ -74,7 +74,7 @@ class OrderedPolicies:
 
 
 class Preparing:
-    """See the module's docstring."""
+    """The policies that must be worked out before readiness, and how far they are."""
 
     def __init__(
         self,

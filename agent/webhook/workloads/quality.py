@@ -61,7 +61,7 @@ class MergedQuality:
 
 
 class NodeQualities:
-    """See the module's docstring."""
+    """The newest quality report of each node, by workload and container."""
 
     def __init__(self) -> None:
         self._known: dict[Workload, dict[str, dict[str, NodeQuality]]] = {}

@@ -77,7 +77,7 @@ class RebuildOptions:
 
 
 class Rebuilder:
-    """See the module's docstring. One thread."""
+    """Works out the answers of the policies that are required, from the store's sketches. One thread."""
 
     def __init__(
         self,

@@ -33,7 +33,7 @@ class RunSource(Protocol):
 
 
 class RunIndex:
-    """See the module's docstring."""
+    """The newest runs and starts of each workload, and the estimate of the next run from them."""
 
     def __init__(self, options: RunOptions) -> None:
         self.options: Final = options

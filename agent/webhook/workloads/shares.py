@@ -39,7 +39,7 @@ class SetbackSource(Protocol):
 
 
 class WorkloadShares:
-    """See the module's docstring."""
+    """The state of each enforced share: what both groups reported, and whether the share was taken back."""
 
     def __init__(self, options: GuardOptions) -> None:
         self._options = options

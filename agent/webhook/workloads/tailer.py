@@ -37,7 +37,7 @@ DAY_HOURS: Final = 24
 
 
 class Tailer:
-    """See the module's docstring. One thread calls `advance`; any may ask the rest."""
+    """Follows the store's log into an index. One thread calls `advance`; any thread may ask the rest."""
 
     def __init__(
         self,

@@ -52,7 +52,7 @@ class LedgerParts:
 
 
 class UsageLedger:
-    """See the module's docstring."""
+    """Writes the rows of hours and days of the ledger that are due. Used by the leader's ledger thread."""
 
     def __init__(self, parts: LedgerParts, *, pause: Callable[[], None] = lambda: None) -> None:
         """Begin; ``pause`` is called between pieces of work of some ten milliseconds, to let others run."""

@@ -24,7 +24,7 @@ CONFIRM_MINUTES: Final = 15
 
 
 class MinuteAxis:
-    """See the module's docstring. One per process, made at its start."""
+    """The offset between CLOCK_MONOTONIC and the history's UTC minutes. One per process, made at its start."""
 
     def __init__(
         self, *, newest_unix_minute: int | None, first_monotonic_minute: int, wall_offset_minutes: int

@@ -75,7 +75,7 @@ class JudgedMinute:
 
 
 class QualityLedger:
-    """See the module's docstring. One thread at a time."""
+    """Rings of quality sums, a row for each row of the history. One thread at a time."""
 
     def __init__(self, rows: int) -> None:
         self._figures: QualityArray = np.zeros((rows, _SUMS, QUALITY_FIELDS), dtype=np.float32)

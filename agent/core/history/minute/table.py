@@ -50,7 +50,7 @@ class Known:
 
 
 class HistoryTable:
-    """See the module's docstring. One thread at a time."""
+    """The keys of the history's rows, with since when each is known. One thread at a time."""
 
     def __init__(self) -> None:
         self.since: Ints = np.zeros(0, dtype=np.int64)

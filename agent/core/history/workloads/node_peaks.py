@@ -38,7 +38,7 @@ def node_number(node: str) -> int:
 
 
 class Leaders(NamedTuple):
-    """See the module's docstring."""
+    """The largest value, the hash of its node, and the largest value of any other node."""
 
     top: int = 0
     node: int = 0
