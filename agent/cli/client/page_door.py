@@ -80,16 +80,8 @@ class PageDoor:
         self._pass: Final = secrets.token_urlsafe(KEY_BYTES)
         self._lock: Final = threading.Lock()
         self.places: Final = threading.BoundedSemaphore(CONNECTIONS)
-        door = self
-
-        class Handler(_Handler):
-            """A connection to this door."""
-
-            @property
-            def door(self) -> PageDoor:
-                return door
-
-        self._server: Final = _Server((ADDRESS, port), Handler)
+        self._server: Final = _Server((ADDRESS, port), _Handler)
+        self._server.door = self
         self.host: Final = f"{ADDRESS}:{self._server.server_port}"
         self.cookie: Final = f"plimsoll-{self._server.server_port}"
         """Its name: browsers keep cookies by host, and another door on this machine has another port."""
@@ -133,6 +125,8 @@ class PageDoor:
 
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
+    door: PageDoor
+    """Whose it is; set before it answers anybody."""
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Print nothing: a browser that leaves in the middle is no fault."""
@@ -146,10 +140,12 @@ class _Handler(BaseHTTPRequestHandler):
     sys_version = ""
     timeout = READ_SECONDS
 
+    server: _Server
+
     @property
     def door(self) -> PageDoor:
-        """Return whose it is; the class made for one door has it."""
-        raise NotImplementedError
+        """Whose server this is."""
+        return self.server.door
 
     def do_GET(self) -> None:
         """Answer."""

@@ -7,7 +7,6 @@ its number, so that one told twice is one. It calls core and holds no rule.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable
@@ -15,10 +14,10 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from agent.core.resize.told_decisions import DECISIONS_PATH, MAX_DECISIONS_A_POST, DecisionSource, decisions_text
-from agent.kube.client.errors import CredentialsError
 from agent.metrics.loop_series import LoopTurns
 from agent.node.orders.journal import Journal, JournalNews
-from agent.node.reports.client import WebhookAway, WebhookClient
+from agent.node.reports.client import WebhookClient
+from agent.node.reports.patient_posts import PatientPosts, PostEnd, PostWaits
 from agent.node.reports.told_decisions_file import ToldDecisionsFile
 from agent.turns import Turns
 
@@ -32,12 +31,7 @@ AGAIN_SECONDS: Final = 30.0
 """After a post that was not taken, doubled each time ..."""
 LONGEST_AGAIN_SECONDS: Final = 600.0
 """... up to this."""
-REFUSED_SECONDS: Final = 3600.0
-"""For which a webhook that knows no decisions is left alone."""
 STOP_SECONDS: Final = 0.3
-_OK: Final = 200
-_UNKNOWN: Final = frozenset({404, 405, 415})
-_NOT_TAKEN: Final = frozenset({400, 413})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,12 +57,13 @@ class DecisionTeller:
         counts: LoopTurns | None = None,
         unix_now: Callable[[], float] = time.time,  # The clock that stamps decisions
     ) -> None:
-        self._options, self._journal, self._poster, self._file = options, journal, poster, file
+        waits = PostWaits(again_seconds=AGAIN_SECONDS, longest_again_seconds=LONGEST_AGAIN_SECONDS)
+        self._posts = PatientPosts(poster, DECISIONS_PATH, what="decisions", waits=waits)
+        self._options, self._journal, self._file = options, journal, file
         self._unix_now = unix_now
         self._told = file.read(last_sequence=journal.last_sequence)
         self._through: int | None = None
         """Of the log's changes, how far; None = what the file says counts."""
-        self._again_seconds = AGAIN_SECONDS
         self.turns: Final = Turns("decisions", self.turn, failed=self._failed, counts=counts)
 
     def _failed(self, _: Exception) -> float:
@@ -79,7 +74,7 @@ class DecisionTeller:
         """End; what was not told stays in the log for the next start."""
         self.turns.stop()
         if self.turns.join(STOP_SECONDS):
-            self._poster.close()
+            self._posts.close()
 
     def turn(self) -> float:
         """Send what is new; return the seconds until something may be again."""
@@ -94,34 +89,16 @@ class DecisionTeller:
             agent=self._options.agent,
             dropped=dropped,
         )
-        status, asked_to_wait_seconds = 0, 0.0
-        try:
-            answer = self._poster.post(
-                DECISIONS_PATH, decisions_text(source, news.decisions, unix_now=self._unix_now())
-            )
-            status, asked_to_wait_seconds = answer.status, answer.retry_after_seconds or 0.0
-            if status == _OK:
-                _log_refused(answer.body)
-        except (WebhookAway, CredentialsError) as error:
-            log.debug("decisions not told", extra={"cause": str(error)})
-        finally:
-            self._poster.close()  # until the next post another node may have the connection
-        return self._after(status, asked_to_wait_seconds, news, dropped)
-
-    def _after(self, status: int, asked_to_wait_seconds: float, news: JournalNews, dropped: int) -> float:
-        if status == _OK or status in _NOT_TAKEN:
-            highest = max(self._told.sequence, *(decision.sequence for decision in news.decisions))
-            dropped += len(news.decisions) if status in _NOT_TAKEN else 0
-            if (highest, dropped) != (self._told.sequence, self._told.dropped):
-                self._told = replace(self._told, sequence=highest, dropped=dropped)
-                self._file.keep(self._told)
-            self._through, self._again_seconds = news.through, AGAIN_SECONDS
-            return MORE_SECONDS if len(news.decisions) == MAX_DECISIONS_A_POST else LOOK_SECONDS
-        if status in _UNKNOWN:
-            return REFUSED_SECONDS
-        wait_seconds = max(self._again_seconds, asked_to_wait_seconds)
-        self._again_seconds = min(2 * self._again_seconds, LONGEST_AGAIN_SECONDS)
-        return wait_seconds
+        end, wait_seconds = self._posts.post(decisions_text(source, news.decisions, unix_now=self._unix_now()))
+        if end in (PostEnd.UNKNOWN, PostEnd.AWAY):
+            return wait_seconds
+        highest = max(self._told.sequence, *(decision.sequence for decision in news.decisions))
+        dropped += len(news.decisions) if end is PostEnd.SPOILT else 0
+        if (highest, dropped) != (self._told.sequence, self._told.dropped):
+            self._told = replace(self._told, sequence=highest, dropped=dropped)
+            self._file.keep(self._told)
+        self._through = news.through
+        return MORE_SECONDS if len(news.decisions) == MAX_DECISIONS_A_POST else LOOK_SECONDS
 
     def _news(self) -> JournalNews:
         if self._through is not None:
@@ -140,13 +117,3 @@ class DecisionTeller:
         newest = max(decision.sequence for decision in news.decisions)
         kept = [sequence for sequence in self._journal.kept_after(self._told.sequence) if sequence <= newest]
         return max(newest - self._told.sequence - len(kept), 0)
-
-
-def _log_refused(body: bytes) -> None:
-    """Log for debugging what the webhook did not take."""
-    try:
-        refused = json.loads(body).get("refused")
-    except (ValueError, AttributeError):
-        return
-    if refused:
-        log.debug("decisions refused", extra={"refused": len(refused), "reason": str(refused[0])[:200]})

@@ -6,7 +6,6 @@ no runs is left alone for an hour. It calls core and holds no rule.
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
@@ -30,9 +29,9 @@ from agent.core.history.workloads.job_run import (
 )
 from agent.core.window.policy import WindowPolicy
 from agent.core.window.steps import NS
-from agent.kube.client.errors import CredentialsError
 from agent.metrics.loop_series import LoopTurns
-from agent.node.reports.client import WebhookAway, WebhookClient
+from agent.node.reports.client import WebhookClient
+from agent.node.reports.patient_posts import PatientPosts, PostEnd, PostWaits
 from agent.node.reports.runs_file import RunsFile, WaitingRun
 from agent.node.reports.starts import EndedStart, Starts
 from agent.node.sampling.run_ends import MOST_BYTES, EndedContainer, RunEnds, newest_within
@@ -52,8 +51,6 @@ AGAIN_SECONDS: Final = 5.0
 """After a post that was not taken, doubled each time ..."""
 LONGEST_AGAIN_SECONDS: Final = 300.0
 """... up to this."""
-REFUSED_SECONDS: Final = 3600.0
-"""For which a webhook that knows no runs is left alone."""
 OLDEST_SECONDS: Final = 6 * 3600.0
 """A run that could not be told for so long is forgotten."""
 MOST_WAITING: Final = 1000
@@ -68,9 +65,6 @@ MOST_SHOWN: Final = 5
 MOST_SHOWN_CONTAINERS: Final = 500
 """... of so many containers."""
 STOP_SECONDS: Final = 0.3
-_OK: Final = 200
-_UNKNOWN: Final = frozenset({404, 405, 415})
-_NOT_TAKEN: Final = frozenset({400, 413})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,7 +100,9 @@ class RunTeller:
     ) -> None:
         self._starts = starts
         self._ends, self._node, self._pods, self._policy = ends, node, pods, policy
-        self._poster, self._file, self._clock_ns = poster, file, clock_ns
+        waits = PostWaits(again_seconds=AGAIN_SECONDS, longest_again_seconds=LONGEST_AGAIN_SECONDS)
+        self._posts = PatientPosts(poster, RUNS_PATH, what="runs", waits=waits)
+        self._file, self._clock_ns = file, clock_ns
         self._lock = threading.Lock()
         self._kills: deque[_Kill] = deque(maxlen=MOST_WAITING)
         self._looked_at: Sequence[Pod] | None = None
@@ -115,7 +111,6 @@ class RunTeller:
         self._waiting: deque[WaitingRun] = deque(file.read(), maxlen=MOST_WAITING)
         self._last: OrderedDict[tuple[Workload, str], deque[WaitingRun]] = OrderedDict()
         self._due_ns = clock_ns()
-        self._again_seconds = AGAIN_SECONDS
         self.turns: Final = Turns("runs", self.turn, failed=self._failed, counts=counts)
         ends.on_end = self.turns.wake
 
@@ -127,7 +122,7 @@ class RunTeller:
         """End; what was not told is kept for the next start, as far as its pod is known."""
         self.turns.stop()
         if self.turns.join(STOP_SECONDS):
-            self._poster.close()
+            self._posts.close()
             self._take()
             self._fold_all(self._clock_ns() + int(UNKNOWN_SECONDS * NS))
             self._file.keep(tuple(self._waiting))
@@ -263,30 +258,14 @@ class RunTeller:
             )
             for run in sent
         ]
-        status, asked_to_wait_seconds = 0, 0.0
-        try:
-            answer = self._poster.post(RUNS_PATH, runs_text(self._node, told))
-            status, asked_to_wait_seconds = answer.status, answer.retry_after_seconds or 0.0
-            if status == _OK:
-                _tell_refused(answer.body)
-        except (WebhookAway, CredentialsError) as error:
-            log.debug("runs not told", extra={"cause": str(error)})
-        finally:
-            self._poster.close()  # until the next run another node may have the connection
-        if status == _OK or status in _NOT_TAKEN:
+        end, wait_seconds = self._posts.post(runs_text(self._node, told))
+        if end in (PostEnd.TAKEN, PostEnd.SPOILT):
             for _ in sent:
                 self._waiting.popleft()
-        elif status in _UNKNOWN:
+        elif end is PostEnd.UNKNOWN:
             self._waiting.clear()
         self._file.keep(tuple(self._waiting))
-        if status == _OK:
-            self._again_seconds, wait_seconds = AGAIN_SECONDS, POST_SECONDS
-        elif status in _UNKNOWN:
-            wait_seconds = REFUSED_SECONDS
-        else:
-            wait_seconds = max(self._again_seconds, asked_to_wait_seconds)
-            self._again_seconds = min(2 * self._again_seconds, LONGEST_AGAIN_SECONDS)
-        self._due_ns = now_ns + int(wait_seconds * NS)
+        self._due_ns = now_ns + int((POST_SECONDS if end is PostEnd.TAKEN else wait_seconds) * NS)
 
 
 def _of_start(start: EndedStart) -> WaitingRun:
@@ -344,13 +323,3 @@ def _figures(ended: EndedContainer, pod: Pod, policy: WindowPolicy) -> RunFigure
         memory_peak_bytes=max((peak for peak in peaks if peak is not None), default=None),
         usage_usec=ended.pod_usage_usec if is_alone and is_short and ended.is_from_beginning else None,
     )
-
-
-def _tell_refused(body: bytes) -> None:
-    """Log for debugging what the webhook did not take."""
-    try:
-        refused = json.loads(body).get("refused")
-    except (ValueError, AttributeError):
-        return
-    if refused:
-        log.debug("runs refused", extra={"refused": len(refused), "reason": str(refused[0])[:200]})

@@ -17,10 +17,10 @@ from agent.node.reports.decision_teller import (
     LONGEST_AGAIN_SECONDS,
     LOOK_SECONDS,
     MORE_SECONDS,
-    REFUSED_SECONDS,
     DecisionTeller,
     TellerOptions,
 )
+from agent.node.reports.patient_posts import REFUSED_SECONDS
 from agent.node.reports.told_decisions_file import FILE_NAME, ToldDecisionsFile
 from tests.plans import ref
 

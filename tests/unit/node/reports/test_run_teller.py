@@ -15,12 +15,12 @@ from agent.core.cluster.workload import Workload
 from agent.core.history.workloads.job_run import JobRun, RunFigures
 from agent.core.window.policy import WindowPolicy
 from agent.node.reports.client import WebhookAnswer, WebhookAway
+from agent.node.reports.patient_posts import REFUSED_SECONDS
 from agent.node.reports.run_teller import (
     AGAIN_SECONDS,
     EXIT_SECONDS,
     OLDEST_SECONDS,
     POST_SECONDS,
-    REFUSED_SECONDS,
     UNKNOWN_SECONDS,
     RunTeller,
 )
