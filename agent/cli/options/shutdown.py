@@ -3,17 +3,25 @@
 What a handler raises lands wherever the main thread is at that moment. In a destructor, or in the callback of a weak
 reference, of which importing has one, Python drops it, and nobody ends; on the way into a ``threading.Condition``,
 since Python 3.14 into any lock, it leaves that held for ever (CPython issues 74174 and 148874), and nobody can end. A
-handler that sets a ``threading.Event`` may meet the event's own lock held below itself. So a handler here notes, and
-puts into a queue that is made for it.
+handler that sets a ``threading.Event`` may meet the event's own lock held below itself. And no handler runs in
+time for a signal that comes after Python looked for signals last and before the main thread sleeps on a lock: of those
+that come just then one in a thousand was heard at the end of the wait, or never. So Python's own part of a handler,
+which runs at once, writes the signal's number into a pipe, and the main thread waits for that.
 """
 
 from __future__ import annotations
 
 import contextlib
-import queue
+import os
+import select
 import signal
+import time
+import weakref
 from types import FrameType, TracebackType
 from typing import Final, Protocol, Self
+
+_NO_FILE: Final = -1
+"""Where Python writes no signals."""
 
 
 class Stop(Protocol):
@@ -39,10 +47,12 @@ class Ending:
         self._numbers: Final = numbers
         self._before: dict[signal.Signals, object] = {}
         self._is_set = False
-        # Its put is written in C and takes no lock that a handler could find held.
-        self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._wakeup_before = _NO_FILE
+        self._wake_read, self._wake_write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        weakref.finalize(self, _close, self._wake_read, self._wake_write)
 
     def __enter__(self) -> Self:
+        self._wakeup_before = signal.set_wakeup_fd(self._wake_write, warn_on_full_buffer=False)
         for number in self._numbers:
             self._before[number] = signal.signal(number, self._hear)
         return self
@@ -53,13 +63,15 @@ class Ending:
         for number, handler in self._before.items():
             # None = it was installed by something that is not Python, and cannot be put back.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)  # type: ignore[arg-type]
+        signal.set_wakeup_fd(self._wakeup_before)
 
     def end(self, number: signal.Signals | None = None) -> None:
         """End it without a signal, or as if one had come; from any thread."""
         if not self._is_set:
             self.number = number
         self._is_set = True
-        self._wake.put(None)
+        with contextlib.suppress(BlockingIOError):  # full: who waits wakes anyway
+            os.write(self._wake_write, bytes(1))
 
     def is_set(self) -> bool:
         """Return whether to end."""
@@ -67,10 +79,22 @@ class Ending:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait so many seconds at most, None = for ever, until it is to end; return whether it is."""
-        if not self._is_set:
-            with contextlib.suppress(queue.Empty):
-                self._wake.get(timeout=timeout)
+        until_seconds = None if timeout is None else time.monotonic() + timeout
+        woken = select.poll()
+        woken.register(self._wake_read, select.POLLIN)
+        while not self._is_set:  # a signal that is another's wakes too
+            left_seconds = None if until_seconds is None else max(0.0, until_seconds - time.monotonic())
+            if not woken.poll(None if left_seconds is None else left_seconds * 1000):
+                break
+            for number in os.read(self._wake_read, select.PIPE_BUF):
+                if number in self._numbers:
+                    self.end(signal.Signals(number))
         return self._is_set
 
     def _hear(self, number: int, _: FrameType | None) -> None:
         self.end(signal.Signals(number))
+
+
+def _close(*files: int) -> None:
+    for file in files:
+        os.close(file)

@@ -55,6 +55,36 @@ def test_a_signal_ends_a_wait_for_ever() -> None:
     assert ending.number is signal.SIGTERM
 
 
+def test_a_signal_that_comes_as_the_wait_begins_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python runs no handler for what comes between its last look for signals and the sleep of the main thread.
+
+    With signals at random moments a wait on a lock slept on in one of a thousand of them. Here the handler never runs
+    in time: what Python writes at the signal itself must be enough.
+    """
+    monkeypatch.setattr(Ending, "_hear", lambda *_: None)
+    with Ending(signal.SIGTERM) as ending:
+        signal.raise_signal(signal.SIGTERM)
+        assert not ending.is_set()
+        assert ending.wait()
+    assert ending.number is signal.SIGTERM
+
+
+def test_signals_of_others_do_not_end_it() -> None:
+    before = signal.signal(signal.SIGUSR1, lambda *_: None)
+    wakeup_before = signal.set_wakeup_fd(-1)
+    try:
+        with Ending(signal.SIGTERM) as ending:
+            for _ in range(100_000):  # more than the pipe holds
+                signal.raise_signal(signal.SIGUSR1)
+            assert not ending.wait(0.0)
+            ending.end(signal.SIGTERM)
+            assert ending.wait()
+        assert signal.set_wakeup_fd(-1) == -1
+    finally:
+        signal.set_wakeup_fd(wakeup_before)
+        signal.signal(signal.SIGUSR1, before)
+
+
 def test_another_thread_ends_it_without_a_signal() -> None:
     with Ending(signal.SIGTERM) as ending:
         threading.Thread(target=ending.end).start()
