@@ -19,6 +19,7 @@ from agent.core.cost.fit import DisruptionBudget
 from agent.core.cost.prices import Prices
 from agent.kube.objects.cluster_json import node_facts_from_json, pod_place_from_json
 from agent.webhook.http.routes import Call
+from agent.webhook.own_series import of_prices
 from tests import cost_sheet
 from tests.cost_sheet import FREED, IDLE, LABELS, NAMESPACES, NEEDED, NODES, PODS, POSSIBLE, PRICES, TOTAL, Advice
 from tests.webhook.https import running
@@ -342,3 +343,12 @@ def test_who_waits_too_long_for_anothers_view_comes_again(scoped: Stack, monkeyp
         answer = asked(scoped)
         assert (answer.status, json.loads(answer.body)["error"]) == (503, "what pods cost is being worked out")
     assert asked(scoped).status == 200
+
+
+def test_metrics_tell_what_cores_and_gib_cost_and_name_nobody() -> None:
+    told = {one.name: list(one.read()) for one in of_prices(PRICES)}
+    # 0.04 and 0.005 an hour, x 730
+    source = ("USD", "cost.cpuCoreHour and cost.memoryGibHour")
+    assert told == {"plimsoll_price_core_month": [(source, 29.2)], "plimsoll_price_gib_month": [(source, 3.65)]}
+    listed = [labels for one in of_prices(Prices(currency="EUR")) for labels, _ in one.read()]
+    assert listed == [("EUR", "list price")] * 2
