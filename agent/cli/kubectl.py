@@ -55,6 +55,7 @@ KUBECTL_VERBS: Final[dict[str, About]] = {
     "policy": About.CLUSTER,
     "buffers": About.CLUSTER,
     "cost": About.CLUSTER,
+    "report": About.CLUSTER,
     "gitops": About.CLUSTER,
     "ui": About.CLUSTER,
 }

@@ -34,13 +34,14 @@ WRITTEN: Final = {
     *(("simulate", "--html"), ("simulate", "--csv")),
     ("backfill", "--progress"),
     ("gitops", "--pr-body"),
+    ("report", "--file"),
 }
 """Files that are written; the last is read too, where it is there."""
 _PLAN: Final = "plan --pods {d}/pods.json --node-file {d}/node.json --recommendations {d}/recommendations.json"
 _BACKFILL: Final = "backfill --prometheus http://127.0.0.1:1"
 _WORKLOADS: Final = {
     **{"workloads": "workloads", "buffers": "buffers", "policy": "policy shop/Deployment/web"},
-    **{"cost": "cost", "events": "events --cluster"},
+    **{"cost": "cost", "events": "events --cluster", "report": "report --weekly"},
     "backfill": _BACKFILL,
     "ui": "ui --no-browser --webhook https://127.0.0.1:1",
     "gitops": "gitops {d}/checkout",
