@@ -80,6 +80,7 @@ ASKS: Final = {
         }.items()
         for words in (f"{verb} {words}",)
     },
+    ("recommend", "--prices"): "recommend --prices {f}",
     ("replay why", "--settings"): "replay {d}/a.plimsoll why 0 --settings {f}",
     ("audit", "--pods"): "audit --node worker-7 --pods {f}",
     ("webhook", "--tls-cert"): "webhook --tls-key {d}/ca.pem --tls-cert {f}",
@@ -103,6 +104,7 @@ OTHER_HOMES: Final = {
         [(verb, "--pods") for verb in ("run", "agent", "top", "recommend", "why", "doctor", "record")],
         "kube.podsfile, as of audit",
     ),
+    ("replay recommend", "--prices"): "refused",
     **dict.fromkeys([("replay recommend", "--pods"), ("replay why", "--pods"), ("settings", "--pods")], "never read"),
 }
 """Read by the same function as one that is tried, by verbs that would begin to watch this machine first."""
