@@ -55,6 +55,7 @@ KUBECTL_VERBS: Final[dict[str, About]] = {
     "policy": About.CLUSTER,
     "buffers": About.CLUSTER,
     "cost": About.CLUSTER,
+    "report": About.CLUSTER,
     "gitops": About.CLUSTER,
     "ui": About.CLUSTER,
 }
@@ -69,7 +70,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     at = next((index for index, word in enumerate(words) if not word.startswith("-")), len(words))
     verb = words[at] if at < len(words) else None
-    parser, verb_parser = _parsers(verb)
+    # What all nodes decided the webhook knows; what one did, its agent.
+    is_cluster = "--cluster" in words if verb == "events" else KUBECTL_VERBS.get(verb or "") is About.CLUSTER
+    parser, verb_parser = _parsers(verb, is_cluster=is_cluster)
     arguments, unknown = parser.parse_known_args(words)
     if unknown:
         (verb_parser or parser).refuse_unknown(unknown)
@@ -81,13 +84,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if verb_parser is None:
         parser.print_help()
         return 2
-    if KUBECTL_VERBS[arguments.verb] is About.CLUSTER:
+    if is_cluster:
         return exit_code(_ask_webhook, arguments)
     passed = passed_words(verb_parser, words[at + 1 :])
     return exit_code(lambda known: _ask_agent(known, passed), arguments)
 
 
-def _parsers(verb: str | None) -> tuple[VerbParser, VerbParser | None]:
+def _parsers(verb: str | None, *, is_cluster: bool) -> tuple[VerbParser, VerbParser | None]:
     """Return the command's parser, and that of the verb where it is known; only its module is loaded."""
     parser = VerbParser(
         prog=PLUGIN_NAME,
@@ -101,7 +104,7 @@ def _parsers(verb: str | None) -> tuple[VerbParser, VerbParser | None]:
         summary = VERBS[name].summary
         verb_parser = verbs.add_parser(name, help=summary, description=summary, allow_abbrev=False)
         if name == verb:
-            _add_arguments(verb_parser, name, about)
+            _add_arguments(verb_parser, name, About.CLUSTER if is_cluster else about)
             chosen = verb_parser
     return parser, chosen
 

@@ -69,6 +69,10 @@ VERBS: Final[dict[str, Verb]] = {
         "agent.cli.verbs.cluster.cost",
         "what namespaces, workloads, nodes or labels cost a month, and which nodes could go",
     ),
+    "report": Verb(
+        "agent.cli.verbs.cluster.report",
+        "the week in one file to mail: what changed, what it freed, who is short, what failed, worst sizing",
+    ),
     "policy": Verb(
         "agent.cli.verbs.cluster.policy",
         "what applies to a workload - mode, policy, bounds, HPA, VPA - and where each comes from",

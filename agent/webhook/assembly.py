@@ -408,6 +408,7 @@ class Webhook:
         self.metrics.read(
             *own_series.of_history(self.index, self.tailer, self._folder, self._sizes, lambda: self._store.is_prepared),
             *own_series.of_directives(director),
+            *own_series.of_prices(self._prices),
             *own_series.of_shares(self.shares),
             *own_series.of_cluster(self.facts, self.lease),
             *own_series.of_certificate(self.certificates),

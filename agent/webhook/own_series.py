@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from agent.core.buffers.buffer import BufferOutcome
+from agent.core.cost.prices import Prices, PriceSource
 from agent.core.eviction.proposal import Reason, Verdict
 from agent.core.eviction.taint_cap import TaintReason
 from agent.kube.watch.lease import LeaderLease
@@ -125,6 +126,23 @@ def of_directives(director: Director) -> tuple[FamilyReading, ...]:
             "Containers whose figures a node was not told, as its answer would have been too long.",
             lambda: _one(director.left_out),
         ),
+    )
+
+
+def of_prices(prices: Prices) -> tuple[FamilyReading, ...]:
+    """Return the families of what cores and GiB cost where a node has no price of its own; no names are in them."""
+    source = PriceSource.LIST if prices.has_list_rates else PriceSource.RATES
+    cpu, memory = (float(prices.month(hourly)) for hourly in prices.reference)
+
+    def told(price: float) -> Callable[[], Values]:
+        return lambda: [((prices.currency, source), price)]
+
+    labels = ("currency", "source")
+    return (
+        gauge_reading(
+            "plimsoll_price_core_month", "What a core costs a month, by settings or a list.", told(cpu), *labels
+        ),
+        gauge_reading("plimsoll_price_gib_month", "What a GiB of memory costs a month.", told(memory), *labels),
     )
 
 

@@ -24,6 +24,7 @@ OWN_CERTIFICATE: Final[Values] = {
     }
 }
 ISSUED: Final[Values] = {"webhook": {"certificate": {"source": "cert-manager", "issuerRef": {"name": "ours"}}}}
+REPORTED: Final[Values] = {"webhook": {"report": {"enabled": True}}}
 RESTORED: Final[Values] = {"uninstall": {"restore": True}}
 TOLERATION: Final = [{"key": "dedicated", "operator": "Exists"}]
 LABELS: Final = {"example.com/team": "x"}
@@ -88,6 +89,10 @@ CHANGES: Final[dict[str, tuple[Any, Values]]] = {
     "webhook.postgresql.port": (6432, POSTGRESQL),
     "webhook.forgetter.enabled": (True, {}),
     "webhook.importer.enabled": (True, {}),
+    "webhook.report.enabled": (True, {}),
+    "webhook.report.schedule": ("@weekly", REPORTED),
+    "webhook.report.output": ("html", REPORTED),
+    "webhook.report.send": ({"image": "mailer"}, REPORTED),
     "webhook.persistence.enabled": (False, {}),
     "webhook.persistence.size": ("1Gi", {}),
     "webhook.persistence.storageClass": ("fast", {}),

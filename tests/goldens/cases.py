@@ -30,6 +30,7 @@ VERBS: Final = (
         "gitops",
         "buffers",
         "cost",
+        "report",
         "policy",
         "ui",
     ),

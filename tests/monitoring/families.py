@@ -13,6 +13,7 @@ from agent.core.admission.answer import AdmissionOutcome
 from agent.core.cluster.pod import QosClass
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.cluster.workload import Workload
+from agent.core.cost.prices import Prices
 from agent.core.history.minute.quality import QUALITY_FIELDS, WINDOWS
 from agent.core.history.reports.directive import Directives
 from agent.core.plan.needs.directives import Directed
@@ -95,6 +96,7 @@ def webhook_families() -> dict[str, set[str]]:
     readings: Iterable[FamilyReading] = (
         *telling.of_history(nobody, nobody, nobody, nobody, nobody),
         *telling.of_directives(nobody),
+        *telling.of_prices(Prices()),
         *telling.of_shares(nobody),
         *telling.of_cluster(nobody, nobody),
         *telling.of_certificate(nobody),

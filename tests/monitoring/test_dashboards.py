@@ -74,7 +74,9 @@ def test_units_fit_the_names_of_what_is_shown(file: Path) -> None:
         unit = panel["fieldConfig"]["defaults"].get("unit")
         for target in panel["targets"] if panel["type"] != "table" else ():
             expr = target["expr"]
-            if re.search(r"_bytes\b", expr):
+            if "plimsoll_price_" in expr:
+                assert unit == "short", panel["title"]  # money: the legend says of which currency
+            elif re.search(r"_bytes\b", expr):
                 assert unit == "bytes", panel["title"]
             elif re.search(r"_ratio\{", expr) or re.search(r"rate\(plimsoll_container_cpu_\w+_seconds_total", expr):
                 assert unit in ("percentunit", "short"), panel["title"]  # short: a count of those over a threshold

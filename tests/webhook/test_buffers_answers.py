@@ -24,7 +24,7 @@ from tests.buffer_collaborators import asking
 from tests.capacity_buffers import cores, facts_of, make_buffer, make_quota, settled
 from tests.fake_api import FakeApi
 from tests.webhook.signed_tokens import AnyWord
-from tests.webhook.test_access import Places, Server
+from tests.webhook.test_access import Places, Server, user
 
 NOW = 1_800_000_060.0
 UNIT = 10**9
@@ -70,12 +70,25 @@ def document(buffer: Buffer, *managers: str) -> dict[str, Any]:
     }
 
 
+class Named(Places):
+    """Two namespaces, by name."""
+
+    def namespace_names(self) -> tuple[str, ...]:
+        return "bank", "shop"
+
+
 class Replica:
     """One replica's controller, whose watch shows what a test says, and the answers of it."""
 
     def __init__(self, *, leads: bool = True, leader: str | None = "webhook-0", paused: str | None = None) -> None:
         readable = frozenset({"/v1/buffers", "/v1/buffers/shop/web", "/v1/buffers/shop/nobody"})
-        api = FakeApi(Server(readable=readable).answer)
+        server = Server(
+            users={"good": user(), "ann": {"username": "ann", "groups": []}},
+            readable=readable,
+            denied=frozenset({"ann"}),
+            listable={"ann": frozenset({"shop"})},
+        )
+        api = FakeApi(server.answer)
         self.controller = BufferController(
             api,
             options=BufferOptions(),
@@ -85,7 +98,7 @@ class Replica:
         )
         self.metrics = WebhookMetrics(version="0", commit="0", admission_results=[])
         access = Access(
-            api, AccessSettings(), namespace="plimsoll", places=Places(), clock=time.monotonic, keys=AnyWord()
+            api, AccessSettings(), namespace="plimsoll", places=Named(), clock=time.monotonic, keys=AnyWord()
         )
         self.questions = BufferQuestions(
             self.controller,
@@ -121,10 +134,10 @@ class Replica:
         path: str,
         *,
         names: dict[str, str] | None = None,
-        token: str = "good",  # noqa: S107
+        who: str = "good",
         **query: Any,
     ) -> HttpAnswer:
-        call = Call(path=path, authorization=f"Bearer {token}", query=query, names=names or {})
+        call = Call(path=path, authorization=f"Bearer {who}", query=query, names=names or {})
         return self.questions.buffer(call) if names else self.questions.buffers(call)
 
     def counted(self, result: str) -> bool:
@@ -260,7 +273,7 @@ def test_a_buffer_that_is_not_there_and_a_reader_who_may_not() -> None:
     names = {"namespace": "shop", "name": "nobody"}
     answer = replica.answer("/v1/buffers/shop/nobody", names=names)
     assert said(answer) == (404, "there is no CapacityBuffer shop/nobody")
-    assert replica.answer("/v1/buffers", token="bad").status == 401  # noqa: S106
+    assert replica.answer("/v1/buffers", who="bad").status == 401
     assert replica.answer("/v1/buffers/shop/other", names={"namespace": "shop", "name": "other"}).status == 403
 
 
@@ -270,3 +283,34 @@ def test_a_fault_of_ours_is_an_answer_too() -> None:
     replica.controller.seen = None  # type: ignore[assignment,method-assign]
     assert said(replica.answer("/v1/buffers")) == (500, "failed; see the webhook's log")
     assert replica.counted("error")
+
+
+def test_who_sees_a_part_is_told_of_its_buffers_and_nothing_of_others() -> None:
+    replica = Replica(leads=False)
+    other = make_buffer("vault", namespace="bank")
+    replica.see(document(make_buffer()), document(other, "karpenter"))
+    replica.controller._contested_by = "karpenter (of bank/vault)"
+    listed = replica.answer("/v1/buffers", who="ann")
+    named = {"namespace": "shop", "name": "web"}
+    single = replica.answer("/v1/buffers/shop/web", names=named, who="ann")
+    for answer in (listed, single, replica.answer("/v1/buffers", who="ann", after="bank/vault")):
+        found = decoded(answer)
+        assert ([one.name for one in found.buffers], found.total) == (["web"], 1)
+        assert (found.scope.words, found.scope.names) == ("1 of 2 namespaces is yours", ["shop"])  # type: ignore[union-attr]
+        assert found.controller.contested_by == "another controller"
+        for secret in (b"bank", b"vault", b"karpenter", b"webhook-", b"ops"):
+            assert secret not in answer.body, secret
+    everything = decoded(replica.answer("/v1/buffers"))
+    assert [one.namespace for one in everything.buffers] == ["bank", "shop"]
+    assert everything.controller.contested_by == "karpenter (of bank/vault)"
+
+
+def test_buffers_of_others_are_refused_whether_they_are_there_or_not() -> None:
+    replica = Replica()
+    replica.see(document(make_buffer("vault", namespace="bank")))
+    for namespace, name in (("bank", "vault"), ("bank", "none"), ("nowhere", "none")):
+        names = {"namespace": namespace, "name": name}
+        answer = replica.answer(f"/v1/buffers/{namespace}/{name}", names=names, who="ann")
+        assert answer.status == 403
+        assert said(answer)[1].endswith("and list pods not there either")
+    assert replica.answer("/v1/buffers", who="ann", namespace="bank").status == 403

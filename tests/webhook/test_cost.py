@@ -6,6 +6,7 @@ import csv
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,17 @@ from typing import Any
 import pytest
 
 from agent.cli.main import main
+from agent.core.cluster.node import Namespace
 from agent.core.cost.fit import DisruptionBudget
 from agent.core.cost.prices import Prices
 from agent.kube.objects.cluster_json import node_facts_from_json, pod_place_from_json
 from agent.webhook.http.routes import Call
+from agent.webhook.own_series import of_prices
 from tests import cost_sheet
 from tests.cost_sheet import FREED, IDLE, LABELS, NAMESPACES, NEEDED, NODES, PODS, POSSIBLE, PRICES, TOTAL, Advice
 from tests.webhook.https import running
-from tests.webhook.stack import Stack, stack
+from tests.webhook.stack import READABLE, Stack, stack
+from tests.webhook.test_access import Server, user
 
 
 def put_sheet(one: Stack) -> None:
@@ -40,6 +44,30 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, li
             host, port = server.address
             options = [f"--webhook=https://{host}:{port}", f"--token-file={folder / 'token'}"]
             yield one, [*options, f"--ca-file={server.authority}"]
+
+
+@pytest.fixture
+def scoped(tmp_path: Path) -> Iterator[Stack]:
+    """The same cluster; ann may list the pods of shop alone, and bank has pods that no node has, or one unheard of."""
+    server = Server(
+        users={"good": user(), "ann": {"username": "ann", "groups": []}},
+        readable=READABLE,
+        denied=frozenset({"ann"}),
+        listable={"ann": frozenset({"shop"})},
+    )
+    with stack(tmp_path, prices=PRICES, advice=Advice(), server=server) as one:
+        put_sheet(one)
+        one.facts.namespaces = {name: Namespace(name=name) for name in ("bank", "kube-system", "shop")}
+        lost = next(place for place in one.facts.places.values() if place.name == "batch-1")
+        one.facts.places |= {
+            "uid-w": replace(lost, uid="uid-w", name="waits", node=None),
+            "uid-g": replace(lost, uid="uid-g", name="gone", node="n9"),
+        }
+        one.facts.known_nodes = (
+            *one.facts.known_nodes,
+            replace(one.facts.known_nodes[0], name="n8", capacity=None, allocatable=None),
+        )
+        yield one
 
 
 def asked(one: Stack, *, tag: str | None = None, account: str = "good", **query: str) -> Any:
@@ -226,3 +254,101 @@ def test_closed_budgets_and_unknown_ones_keep_nodes(tmp_path: Path) -> None:
         put_sheet(one)
         fit = body(one)["fit"]
     assert (fit["couldGo"], fit["go"], fit["fault"]) == (0, [], "disruption budgets cannot be read: no")
+
+
+# Who may see a part alone
+
+QUESTIONS: tuple[dict[str, str], ...] = (
+    {},
+    {"by": "workload"},
+    {"by": "node"},
+    {"by": "label", "label": "team"},
+    {"by": "label", "label": "app"},
+    {"by": "label", "label": "none"},
+    {"by": "workload", "after": "bank/Deployment/batch"},
+    {"by": "label", "label": "team", "after": ""},
+    {"by": "node", "after": "n1"},
+    {"namespace": "shop"},
+    {"namespace": "bank"},
+    {"namespace": "nowhere"},
+)
+
+
+def test_rows_and_sums_hold_nothing_of_others(scoped: Stack) -> None:
+    secrets = ("bank", "batch", '"db', "data", "kube-system", "agent", '"n1', '"n2', '"n3', "n8")
+    # Not POSSIBLE: the CPU of cart, which is ann's, costs as much by chance.
+    amounts = (TOTAL, PODS, IDLE, NEEDED, NAMESPACES["bank"], NAMESPACES["kube-system"], LABELS["data"])
+    months = tuple(month for pair in NODES.values() for month in pair)
+    everything = "".join(asked(scoped, **query).body.decode() for query in QUESTIONS)
+    assert [one for one in (*secrets, *amounts, *months) if one not in everything] == []
+    # In both orders: what was worked out for who sees all is not handed to who does not.
+    for query in (*QUESTIONS, *reversed(QUESTIONS)):
+        told = asked(scoped, account="ann", **query).body.decode()
+        assert [one for one in (*secrets, *amounts, *months) if one in told] == [], query
+
+
+def test_sums_of_a_part_are_those_of_its_pods_and_no_nodes(scoped: Stack) -> None:
+    found = json.loads(asked(scoped, account="ann", by="workload").body)
+    assert [row["key"] for row in found["rows"]] == ["shop/Deployment/cart", "shop/Deployment/web"]
+    # cart: 0.075 freed; web: 0.03 possible, 0.00625 needed; x 730
+    assert found["total"] == {
+        "nodes": None,
+        "pods": 5,
+        "costMonth": None,
+        "podsMonth": NAMESPACES["shop"],
+        "idleMonth": None,
+        "freedMonth": "54.75",
+        "possibleMonth": "21.9",
+        "neededMonth": "4.5625",
+        "podsWithoutAdvice": 0,
+        "unpricedNodes": [],
+        "unpricedPods": 0,
+        "unplacedPods": 0,
+    }
+    assert (found["fit"], found["scope"]["names"]) == (None, ["shop"])
+    labels = json.loads(asked(scoped, account="ann", by="label", label="team").body)
+    assert {row["value"]: row["costMonth"] for row in labels["rows"]} == {"shop": LABELS["shop"]}
+    assert json.loads(asked(scoped, account="ann", by="node").body)["rows"] == []
+    whole = body(scoped)
+    assert (whole["total"]["unpricedPods"], whole["total"]["unplacedPods"]) == (1, 1)
+    assert whole["total"]["unpricedNodes"] == ["n8"]
+
+
+def test_another_namespace_is_refused_whether_it_is_there_or_not(scoped: Stack) -> None:
+    for namespace in ("bank", "nowhere"):
+        answer = asked(scoped, account="ann", namespace=namespace)
+        assert answer.status == 403
+        assert json.loads(answer.body)["error"].endswith("and list pods not there either")
+
+
+def test_verb_says_whose_sums_they_are(scoped: Stack, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "token").write_text("ann\n")
+    with running(scoped.services, tmp_path, names=("plimsoll-webhook.plimsoll.svc",)) as server:
+        host, port = server.address
+        options = [f"--webhook=https://{host}:{port}", f"--token-file={tmp_path / 'token'}"]
+        options.append(f"--ca-file={server.authority}")
+        assert main(["cost", "--width", "120", *options]) == 0
+        assert "1 of 3 namespaces is yours: 5 pods 82.12; freed 54.75" in " ".join(capsys.readouterr().out.splitlines())
+        assert main(["cost", "--by", "node", *options]) == 0
+        assert "nodes are told to who may read the whole cluster" in capsys.readouterr().out
+        assert main(["cost", "-o", "csv", *options]) == 0
+        rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+        assert [(row["row"], row["cost_month"]) for row in rows] == [("row", "82.125000"), ("pods", "82.125000")]
+
+
+def test_who_waits_too_long_for_anothers_view_comes_again(scoped: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agent.webhook.queries.cost.VIEW_WAIT_SECONDS", 0.01)
+    costs = scoped.services.cost.__self__  # type: ignore[attr-defined]
+    with costs._making:
+        answer = asked(scoped)
+        assert (answer.status, json.loads(answer.body)["error"]) == (503, "what pods cost is being worked out")
+    assert asked(scoped).status == 200
+
+
+def test_metrics_tell_what_cores_and_gib_cost_and_name_nobody() -> None:
+    told = {one.name: list(one.read()) for one in of_prices(PRICES)}
+    # 0.04 and 0.005 an hour, x 730
+    source = ("USD", "cost.cpuCoreHour and cost.memoryGibHour")
+    assert told == {"plimsoll_price_core_month": [(source, 29.2)], "plimsoll_price_gib_month": [(source, 3.65)]}
+    listed = [labels for one in of_prices(Prices(currency="EUR")) for labels, _ in one.read()]
+    assert listed == [("EUR", "list price")] * 2

@@ -96,6 +96,22 @@ def test_the_webhook_is_asked_through_a_forward(
     assert capsys.readouterr().out.splitlines()[1].split()[:3] == ["shop", "Deployment", "web"]
 
 
+def test_decisions_of_all_nodes_come_through_a_forward(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["kubectl-plimsoll"])
+    with forwarding(tmp_path) as server:
+        assert main(["events", "--cluster", "-n", "shop", kubeconfig(tmp_path, server.url)]) == 0
+        assert [head.split()[1] for head in server.heads if "portforward" in head or "exec" in head] == [
+            f"{AGENTS}/webhook-1/portforward?ports=8443"
+        ]
+        assert "no decision about a pod in namespace shop" in capsys.readouterr().out
+        with pytest.raises(SystemExit) as ended:
+            main(["events", "worker-1", "--cluster", kubeconfig(tmp_path, server.url)])
+    assert ended.value.code == 2
+    assert "worker-1" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("command", ["agent.cli.main", "agent.cli.kubectl"])
 def test_the_page_comes_through_a_forward_until_it_is_interrupted(tmp_path: Path, command: str) -> None:
     """``plimsoll ui`` makes the forward by itself, ``kubectl plimsoll ui`` as its other verbs do."""

@@ -10,6 +10,7 @@ from agent.cli.gitops.manifests import Instance
 from agent.cli.gitops.proposal import AmountChange, LeftAlone, Proposal
 from agent.cli.gitops.resource_cells import Cell
 from agent.cli.text.figures import age_text, bytes_text, counted, millicores_text
+from agent.cli.text.markdown import plain_text, table_lines
 from agent.cli.text.spans import Line, Span, Tone, harmless
 from agent.core.cluster.resource import Resource
 from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT
@@ -18,7 +19,6 @@ from agent.webhook.queries.workload_bodies import WorkloadBody
 
 Bodies = Callable[[Instance], WorkloadBody | None]
 _TOTALS: Final = tuple(Cell(Setting.REQUEST, resource) for resource in Resource)
-_MARKUP: Final = str.maketrans({char: f"\\{char}" for char in "\\`*_{}[]<>|#~@!&"})
 
 
 def lines_of(proposal: Proposal, left: Sequence[LeftAlone], *, is_check: bool) -> Iterator[Line]:
@@ -53,18 +53,20 @@ def _markdown(
     if not proposal.changes:
         yield f"Nothing to change: no amount differs by {min_change_percent:g} % or more."
     else:
-        yield "| workload | container | amount | before | after | file |"
-        yield "|---|---|---|---|---|---|"
-        for change in proposal.changes:
-            cells = (
-                change.workload,
-                change.container,
-                str(change.cell),
-                change.before or "none",
-                (change.after or "none") + _percent(change),
-                change.place,
-            )
-            yield "| " + " | ".join(_text(cell) for cell in cells) + " |"
+        yield from table_lines(
+            ("workload", "container", "amount", "before", "after", "file"),
+            (
+                (
+                    change.workload,
+                    change.container,
+                    str(change.cell),
+                    change.before or "none",
+                    (change.after or "none") + _percent(change),
+                    change.place,
+                )
+                for change in proposal.changes
+            ),
+        )
         yield ""
         yield from _totals(proposal, bodies)
         yield f"Amounts that differ by less than {min_change_percent:g} % are left as they are."
@@ -77,7 +79,7 @@ def _markdown(
         yield "## Left as they are"
         yield ""
         for one in left:
-            yield f"- {_text(str(one))}"
+            yield f"- {plain_text(str(one))}"
 
 
 def _percent(change: AmountChange) -> str:
@@ -132,7 +134,7 @@ def _reasons(proposal: Proposal, bodies: Bodies) -> Iterator[str]:
         if name in told or not names or body is None:
             continue
         told.add(name)
-        yield f"- {_text(name)}: `plimsoll workloads {name}` shows the figures behind it"
+        yield f"- {plain_text(name)}: `plimsoll workloads {name}` shows the figures behind it"
         for container in one.amounts:
             advice = advice_of(body, container.name)
             if container.name not in names or advice is None:
@@ -146,9 +148,4 @@ def _reasons(proposal: Proposal, bodies: Bodies) -> Iterator[str]:
             ]
             if advice.oom_memory_bytes is not None:
                 parts.append(f"killed out of memory at {bytes_text(advice.oom_memory_bytes)}")
-            yield f"  - {_text(container.name)}: {_text('; '.join((*parts, *container.notes)))}"
-
-
-def _text(text: str) -> str:
-    """Return a text that is no markup, on one line: names come from files of anybody's."""
-    return harmless(" ".join(text.split())).translate(_MARKUP)
+            yield f"  - {plain_text(container.name)}: {plain_text('; '.join((*parts, *container.notes)))}"

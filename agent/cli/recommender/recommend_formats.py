@@ -11,6 +11,8 @@ from dataclasses import fields
 from datetime import UTC, datetime
 from typing import Final
 
+from agent.cli.recommender.recommend_money import CSV_HEADER as MONEY_HEADER
+from agent.cli.recommender.recommend_money import NodeMoney
 from agent.cli.text.csv_text import csv_table
 from agent.cli.text.spans import harmless
 from agent.cli.words.advice import SIDES, AdviceSide, withheld_by, withheld_reason
@@ -21,16 +23,29 @@ from agent.core.resize.kubectl_patch import LeftOut, ResizePatch, left_out, resi
 from agent.node.files.documents import RECOMMENDATIONS
 
 
-def json_text(node: Recommendations) -> str:
-    """Return the document that the socket gives, indented; ASCII, so no name can steer a terminal."""
-    return json.dumps(RECOMMENDATIONS.to_json(node), indent=2, allow_nan=False) + "\n"
+def json_text(node: Recommendations, money: NodeMoney | None = None) -> str:
+    """Return the document that the socket gives, indented; ASCII, so no name can steer a terminal.
+
+    With money it has ``prices``, and each item ``money``.
+    """
+    return json.dumps(_document(node, money), indent=2, allow_nan=False) + "\n"
 
 
-def yaml_text(node: Recommendations) -> str:
+def yaml_text(node: Recommendations, money: NodeMoney | None = None) -> str:
     """Return the same document as YAML."""
     import yaml
 
-    return str(yaml.safe_dump(RECOMMENDATIONS.to_json(node), sort_keys=False))
+    return str(yaml.safe_dump(_document(node, money), sort_keys=False))
+
+
+def _document(node: Recommendations, money: NodeMoney | None) -> dict[str, object]:
+    document = dict(RECOMMENDATIONS.to_json(node))
+    if money is None:
+        return document
+    told = document["items"]
+    assert isinstance(told, list)  # noqa: S101 - as the document's type has it
+    items = [{**item, "money": money.item_document(one)} for item, one in zip(told, node.items, strict=True)]
+    return {**document, "items": items, "prices": money.document()}
 
 
 # CSV
@@ -73,9 +88,12 @@ CSV_HEADER: Final[tuple[str, ...]] = (
 )
 
 
-def csv_text(node: Recommendations) -> str:
-    """Return one line per container under a line of names."""
-    return csv_table(CSV_HEADER, (_cells(node, item) for item in node.items))
+def csv_text(node: Recommendations, money: NodeMoney | None = None) -> str:
+    """Return one line per container under a line of names; money, where there is any, last."""
+    if money is None:
+        return csv_table(CSV_HEADER, (_cells(node, item) for item in node.items))
+    rows = ([*_cells(node, item), *money.cells(item)] for item in node.items)
+    return csv_table((*CSV_HEADER, *MONEY_HEADER), rows)
 
 
 def _cells(node: Recommendations, item: Recommendation) -> list[object]:

@@ -9,6 +9,7 @@ from enum import StrEnum
 from itertools import groupby
 from typing import Final
 
+from agent.cli.recommender.recommend_money import NodeMoney
 from agent.cli.text.figures import ABSENT, age_text, counted
 from agent.cli.text.spans import Glyphs, Line, Span, Tone, clip_line, display_width, harmless
 from agent.cli.text.table import Cell, Column, render_table
@@ -113,15 +114,23 @@ _KEYS: Final[Mapping[Order, _Key]] = {
 
 
 def page_lines(
-    node: Recommendations, *, width: int, glyphs: Glyphs, has_colour: bool, empty: str = NOTHING
+    node: Recommendations,
+    *,
+    width: int,
+    glyphs: Glyphs,
+    has_colour: bool,
+    empty: str = NOTHING,
+    money: NodeMoney | None = None,
 ) -> list[Line]:
     """Return the page of recommendations that ``ordered`` put in order, ``empty`` where there are none.
 
-    Without colour, "!" stands in front of requests that are too small.
+    Without colour, "!" stands in front of requests that are too small. With ``money`` it says what each costs.
     """
-    lines = [title_line(node), *((Span("note ", Tone.NOTE), Span(harmless(note))) for note in node.notes), ()]
+    lines = [title_line(node), *((Span("note ", Tone.NOTE), Span(harmless(note))) for note in node.notes)]
+    lines += [(Span(harmless(text), Tone.DIM),) for text in (() if money is None else money.lines)]
+    lines.append(())
     if node.items:
-        lines += _table_lines(node, width=width, glyphs=glyphs, has_colour=has_colour)
+        lines += _table_lines(node, money, width=width, glyphs=glyphs, has_colour=has_colour)
         lines += [(), *total_lines(node, width=width, glyphs=glyphs), (), *_legend(node, glyphs, width)]
         lines += _advice_lines(node)
         lines += [(Span(text, Tone.DIM),) for text in _hints(node)]
@@ -159,8 +168,10 @@ class _Entry:
     is_shown: bool = True
 
 
-def _table_lines(node: Recommendations, *, width: int, glyphs: Glyphs, has_colour: bool) -> list[Line]:
-    entries = [entry for entry in _entries(node, glyphs, has_colour=has_colour) if entry.is_shown]
+def _table_lines(
+    node: Recommendations, money: NodeMoney | None, *, width: int, glyphs: Glyphs, has_colour: bool
+) -> list[Line]:
+    entries = [entry for entry in _entries(node, money, glyphs, has_colour=has_colour) if entry.is_shown]
     table = render_table(
         [entry.column for entry in entries],
         [[entry.cell(item) for entry in entries] for item in node.items],
@@ -176,7 +187,7 @@ def _table_lines(node: Recommendations, *, width: int, glyphs: Glyphs, has_colou
     return lines
 
 
-def _entries(node: Recommendations, glyphs: Glyphs, *, has_colour: bool) -> list[_Entry]:
+def _entries(node: Recommendations, money: NodeMoney | None, glyphs: Glyphs, *, has_colour: bool) -> list[_Entry]:
     items = node.items
 
     def sign(item: Recommendation) -> Cell:
@@ -198,6 +209,7 @@ def _entries(node: Recommendations, glyphs: Glyphs, *, has_colour: bool) -> list
         ),
         *_side_entries(CPU, "CPU", 6, items, glyphs, has_colour=has_colour),
         *_side_entries(MEMORY, "MEMORY", 7, items, glyphs, has_colour=has_colour),
+        *(() if money is None else _money_entries(money)),
         _figure("oom", "OOM", "", 30, lambda item: str(item.basis.oom_kills), _kill_tone, _has_kills(items)),
         _figure("history", "HISTORY", "DATA", 70, lambda item: _span(item.basis.history_span_seconds)),
         _figure("cpuspan", "CPU", "DATA", 72, lambda item: _span(item.basis.cpu_span_seconds)),
@@ -261,6 +273,15 @@ def _side_entries(
         _Entry(column("change", "CHANGE", 10), change),
         _Entry(column("limit", "LIMIT", 20), limit, has_limit),
     ]
+
+
+def _money_entries(money: NodeMoney) -> tuple[_Entry, ...]:
+    group = f"{money.prices.currency} A MONTH"
+    return (
+        _figure("cost", "COST", group, 8, lambda item: money.text(money.of(item).cost), lambda item: Tone.PLAIN),
+        _figure("possible", "POSSIBLE", group, 8, lambda item: money.text(money.of(item).possible)),
+        _figure("needed", "NEEDED", group, 8, lambda item: money.text(money.of(item).needed)),
+    )
 
 
 _ENDANGERED: Final = (Severity.VERY_SHORT, Severity.SHORT)

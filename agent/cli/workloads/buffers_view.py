@@ -211,6 +211,8 @@ def _controller_lines(controller: BufferControllerBody) -> Iterator[Line]:
 
 
 def _follower_words(controller: BufferControllerBody) -> str:
+    if controller.replica is None:
+        return "who answers does not lead: it has the statuses, and no reasons; who may read all is told who leads"
     known = f"{controller.replica} does not lead: it has the statuses, and no reasons"
     if controller.leader is None:
         return f"{known}; nobody is known to lead, so nothing is looked after"

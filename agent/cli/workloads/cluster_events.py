@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
@@ -18,6 +18,7 @@ from agent.core.resize.decision import Outcome
 if TYPE_CHECKING:
     from agent.cli.client.webhook import WebhookReader
     from agent.webhook.queries.events import EventBody, EventsBody
+    from agent.webhook.reports.bodies import ChangeBody
 
 PAGE: Final = 500
 CSV_HEADER: Final = (
@@ -54,7 +55,7 @@ def csv_text(body: EventsBody, *, now: float | None = None) -> str:
                 f"{datetime.fromtimestamp(moment - event.age_seconds, tz=UTC):%Y-%m-%dT%H:%M:%SZ}",
                 *(event.node, event.namespace, event.kind, event.workload, event.pod),
                 *(event.action, event.outcome, event.reason, event.detail),
-                *(changes_text(event, "->"), event.seconds, event.repeats, event.by),
+                *(changes_text(event.changes, "->"), event.seconds, event.repeats, event.by),
             )
             for event in body.events
         ],
@@ -90,12 +91,12 @@ def page_lines(body: EventsBody, *, width: int, glyphs: Glyphs, nothing: str) ->
     return [clip_line(line, width, ellipsis=glyphs.ellipsis) for line in lines]
 
 
-def changes_text(event: EventBody, becomes: str) -> str:
+def changes_text(changes: Iterable[ChangeBody], becomes: str) -> str:
     """Return all changes: ``app CPU request 500m -> 250m; ...``; empty = there are none."""
     return "; ".join(
         f"{'pod' if change.container is None else change.container} {'CPU' if change.resource == 'cpu' else 'memory'}"
         f" {change.field} {_amount(change.before, change.resource)} {becomes} {_amount(change.after, change.resource)}"
-        for change in event.changes
+        for change in changes
     )
 
 
@@ -104,7 +105,7 @@ def _amount(amount: int | None, resource: str) -> str:
 
 
 def _cells(event: EventBody, glyphs: Glyphs) -> list[Cell]:
-    changes, action = harmless(changes_text(event, glyphs.becomes)), event.action.replace("_", " ")
+    changes, action = harmless(changes_text(event.changes, glyphs.becomes)), event.action.replace("_", " ")
     what = changes if changes and event.action == "resize" else f"{action} {changes}".rstrip()
     tone = OUTCOME_TONES[Outcome(event.outcome)] if event.outcome in set(Outcome) else Tone.PLAIN
     pod = Cell("(node)", Tone.DIM) if event.pod is None else Cell(harmless(f"{event.namespace}/{event.pod}"))

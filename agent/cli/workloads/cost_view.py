@@ -82,8 +82,11 @@ def cost_lines(body: CostBody, *, width: int, glyphs: Glyphs, has_colour: bool) 
         yield table.titles
         yield from table.rows
     else:
-        yield (Span("no pod has a price", Tone.NOTE),)
-    yield from hanging((), _sums(body), page)
+        is_others = body.by == "node" and body.total.nodes is None
+        yield (
+            Span("nodes are told to who may read the whole cluster" if is_others else "no pod has a price", Tone.NOTE),
+        )
+    yield from hanging((), sums_text(body), page)
     total = body.total
     for count, what in (
         (total.pods_without_advice, "have no recommendation yet and count as they are"),
@@ -115,42 +118,36 @@ def _cells(by: str, row: CostRowBody) -> tuple[Cell, ...]:
     return (
         *(Cell(harmless(name or "")) for name in by_kind[by]),
         Cell(str(row.pods)),
-        *(Cell(_money(text, is_list_price=row.is_list_price)) for text in plain),
-        Cell(_money(row.freed_month, is_list_price=row.is_list_price), Tone.DIM),
-        Cell(_money(row.possible_month, is_list_price=row.is_list_price), Tone.GAIN),
-        Cell(_money(row.needed_month, is_list_price=row.is_list_price), Tone.NOTE),
+        *(Cell(money(text, is_list_price=row.is_list_price)) for text in plain),
+        Cell(money(row.freed_month, is_list_price=row.is_list_price), Tone.DIM),
+        Cell(money(row.possible_month, is_list_price=row.is_list_price), Tone.GAIN),
+        Cell(money(row.needed_month, is_list_price=row.is_list_price), Tone.NOTE),
     )
 
 
-def _sums(body: CostBody) -> str:
+def sums_text(body: CostBody) -> str:
+    """Return what all of it costs, and what sizing is worth."""
     total = body.total
 
-    def money(text: str) -> str:
-        return _money(text, is_list_price=body.is_list_price)
+    def told(text: str) -> str:
+        return money(text, is_list_price=body.is_list_price)
 
+    if total.nodes is None or total.cost_month is None or total.idle_month is None:
+        words = "the namespaces seen" if body.scope is None else body.scope.words
+        whole = f"{words}: {counted(total.pods, 'pod')} {told(total.pods_month)}"
+    else:
+        nodes, pods = f"{counted(total.nodes, 'node')} {told(total.cost_month)}", told(total.pods_month)
+        whole = f"cluster: {nodes} = pods {pods} + idle {told(total.idle_month)}"
     return (
-        f"cluster: {counted(total.nodes, 'node')} {money(total.cost_month)} = pods {money(total.pods_month)} + idle "
-        f"{money(total.idle_month)}; freed {money(total.freed_month)}, still possible {money(total.possible_month)}, "
-        f"needed {money(total.needed_month)} (three figures: none is taken from another)"
+        f"{whole}; freed {told(total.freed_month)}, still possible {told(total.possible_month)}, "
+        f"needed {told(total.needed_month)} (three figures: none is taken from another)"
     )
 
 
 def _fit_lines(fit: FitBody, body: CostBody, page: Page) -> Iterator[Line]:
-    if fit.fault is not None:
-        yield from hanging((), f"which nodes could go is not known: {harmless(fit.fault)}", page, Tone.NOTE)
-        return
-    saves = f", {_money(fit.saves_month, is_list_price=fit.is_list_price)} a month" if fit.go else ""
-    named = f": {_some([node.node for node in fit.go])}" if fit.go else ""
-    yield from hanging(
-        (),
-        harmless(
-            f"{fit.could_go} of {counted(fit.nodes, 'node')} could go if all pods requested what is recommended"
-            f"{saves}{named}; the bill falls only when nodes go"
-        ),
-        page,
-        Tone.GAIN if fit.go else Tone.PLAIN,
-    )
-    if body.by != "node":
+    tone = Tone.NOTE if fit.fault is not None else Tone.GAIN if fit.go else Tone.PLAIN
+    yield from hanging((), harmless(fit_text(fit)), page, tone)
+    if body.by != "node" or fit.fault is not None:
         return
     for one in fit.stay[:_MOST_REASONS]:
         yield from hanging((Span(harmless(f"{one.node} stays: "), Tone.DIM),), harmless(one.reason), page, Tone.DIM)
@@ -158,8 +155,23 @@ def _fit_lines(fit: FitBody, body: CostBody, page: Page) -> Iterator[Line]:
         yield (Span(f"{len(fit.stay) - _MOST_REASONS} more stay; -o json has their reasons", Tone.DIM),)
 
 
+def fit_text(fit: FitBody) -> str:
+    """Return which nodes could go, or why that is not known."""
+    if fit.fault is not None:
+        return f"which nodes could go is not known: {fit.fault}"
+    saves = f", {money(fit.saves_month, is_list_price=fit.is_list_price)} a month" if fit.go else ""
+    named = f": {_some([node.node for node in fit.go])}" if fit.go else ""
+    return (
+        f"{fit.could_go} of {counted(fit.nodes, 'node')} could go if all pods requested what is recommended"
+        f"{saves}{named}; the bill falls only when nodes go"
+    )
+
+
 def csv_text(body: CostBody) -> str:
-    """Return one line per row, then what is idle and the whole cluster; money with six digits after the point."""
+    """Return one line per row, then what is idle and the whole cluster, or the pods that are seen of it.
+
+    Money has six digits after the point.
+    """
     head = [body.currency, Decimal(body.month_hours)]
     lines: list[list[object]] = [
         [
@@ -174,14 +186,15 @@ def csv_text(body: CostBody) -> str:
     ]
     total, marked = body.total, str(body.is_list_price).lower()
     nothing = [None] * 6
-    lines.append(["idle", *head, *nothing, None, _amount(total.idle_month), *[None] * 7, marked, None])
+    if total.idle_month is not None:
+        lines.append(["idle", *head, *nothing, None, _amount(total.idle_month), *[None] * 7, marked, None])
     lines.append(
         [
-            "total",
+            "pods" if total.cost_month is None else "total",
             *head,
             *nothing,
             total.pods,
-            _amount(total.cost_month),
+            _amount(total.cost_month or total.pods_month),
             *(None, None, _amount(total.idle_month)),
             *(_amount(text) for text in (total.freed_month, total.possible_month, total.needed_month)),
             *(total.pods_without_advice, marked, None),
@@ -195,7 +208,8 @@ def _amount(text: str | None) -> Decimal | None:
     return None if text is None else Decimal(text).quantize(_CSV_DIGITS)
 
 
-def _money(text: str, *, is_list_price: bool) -> str:
+def money(text: str, *, is_list_price: bool) -> str:
+    """Write an exact amount for people, with the mark of a list price."""
     return month_text(Decimal(text)) + ("*" if is_list_price else "")
 
 

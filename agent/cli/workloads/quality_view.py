@@ -80,7 +80,7 @@ def worst_lines(
             Cell(harmless(workload.namespace)),
             Cell(harmless(workload.kind), Tone.DIM),
             Cell(harmless(workload.name)),
-            Cell(_cost_text(_cost(quality, against))),
+            Cell(cost_text(quality, against)),
             *_cells(quality.cpu, against),
             *_cells(quality.memory, against),
             Cell(f"{quality.nodes}"),
@@ -120,7 +120,9 @@ def _cells(quality: ResourceQualityBody, against: Against) -> tuple[Cell, ...]:
     )
 
 
-def _cost_text(cost: float | None) -> str:
+def cost_text(quality: SizingQualityBody, against: Against) -> str:
+    """Write what poor sizing of a workload costs, the figure that the list goes by."""
+    cost = _cost(quality, against)
     return ABSENT if cost is None else f"{cost:.2f}"
 
 

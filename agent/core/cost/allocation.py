@@ -134,10 +134,10 @@ class Allocation:
     """In order of the key."""
     unpriced_nodes: tuple[str, ...]
     """Of which no capacity is known; neither they nor their pods count."""
-    unpriced_pods: int
-    """On a node that is not known, or has no price."""
-    unplaced_pods: int
-    """On no node yet."""
+    unpriced: Mapping[str, int]
+    """Pods on a node that is not known, or has no price, by namespace."""
+    unplaced: Mapping[str, int]
+    """Pods on no node yet, by namespace."""
 
     @property
     def hourly(self) -> Decimal:
@@ -180,12 +180,13 @@ def allocate(
     """
     priced, unpriced = _priced(nodes, prices)
     alike: Counter[tuple[str, GroupKey, PodSizes]] = Counter()
-    unplaced = lost = 0
+    unplaced: Counter[str] = Counter()
+    lost: Counter[str] = Counter()
     for pod in pods:
         if pod.node is None:
-            unplaced += 1
+            unplaced[pod.namespace] += 1
         elif pod.node not in priced:
-            lost += 1
+            lost[pod.namespace] += 1
         else:
             alike[pod.node, key(pod), pod.sizes] += 1
     by_node = dict.fromkeys(priced, Figures())
@@ -198,8 +199,8 @@ def allocate(
         nodes=tuple(NodeCost(name=name, price=priced[name], figures=by_node[name]) for name in sorted(priced)),
         groups=dict(sorted(groups.items())),
         unpriced_nodes=unpriced,
-        unpriced_pods=lost,
-        unplaced_pods=unplaced,
+        unpriced=lost,
+        unplaced=unplaced,
     )
 
 

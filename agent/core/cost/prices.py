@@ -112,6 +112,11 @@ class Prices:
     sheet: PriceSheet = field(default_factory=PriceSheet)
 
     @property
+    def has_list_rates(self) -> bool:
+        """Return whether nodes without a price of their own are priced by a list."""
+        return self.cpu_core_hour is None or self.memory_gib_hour is None
+
+    @property
     def reference(self) -> tuple[Decimal, Decimal]:
         """Return what a core-hour and a GiB-hour cost where a node has no price of its own."""
         if self.cpu_core_hour is None or self.memory_gib_hour is None:
@@ -133,7 +138,7 @@ class Prices:
         if hourly is not None:
             return self._split(hourly, capacity, PriceSource.FILE, None)
         cpu, memory = self.reference
-        source = PriceSource.LIST if self.cpu_core_hour is None or self.memory_gib_hour is None else PriceSource.RATES
+        source = PriceSource.LIST if self.has_list_rates else PriceSource.RATES
         if source is PriceSource.LIST and any(labels.get(key) == value for key, value in _SPOT_LABELS):
             cpu, memory = LIST_SPOT_CPU_CORE_HOUR, LIST_SPOT_MEMORY_GIB_HOUR
         hourly = _rounded(_whole_price(capacity, cpu, memory))

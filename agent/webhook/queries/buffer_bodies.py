@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from agent.core.history.reports.rollup import SCHEMA_VERSION
+from agent.webhook.queries.ledger_bodies import ScopeBody
 from agent.webhook.reports.bodies import Body
 
 
@@ -99,20 +100,20 @@ class BufferControllerBody(Body, kw_only=True):
     """Whether the replica that answers looks after buffers."""
 
     mode: str
-    replica: str
-    """Who answers: in a cluster the name of its pod, as is ``leader``."""
-    namespace: str
-    """Of the replicas."""
+    replica: str | None
+    """Who answers: in a cluster the name of its pod, as is ``leader``; null = not the whole cluster is seen."""
+    namespace: str | None
+    """Of the replicas; null as above."""
     leads: bool
     """Only who leads looks after buffers, and knows why."""
     leader: str | None
-    """Which replica does; null = not known."""
+    """Which replica does; null = not known, or as above."""
     paused: str | None
     """Why nothing is written anywhere; null = it is not so."""
     contested_by: str | None
-    """Another controller, and where it was seen; null = none."""
+    """Another controller, and where it was seen unless not the whole cluster is; null = none."""
     troubles: list[str]
-    """What is not heard from the API server."""
+    """What is not heard from the API server; none where not the whole cluster is seen."""
     dry_run: bool
     """Chunks are shaped by dry runs."""
 
@@ -126,3 +127,5 @@ class BuffersBody(Body, kw_only=True):
     buffers: list[BufferBody]
     next: str | None
     """What to ask for as ``after``; null = this is the last page."""
+    scope: ScopeBody | None = None
+    """What of the cluster the asker may see."""

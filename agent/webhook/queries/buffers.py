@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import msgspec
 
@@ -19,7 +20,7 @@ from agent.metrics.webhook_series import WebhookMetrics
 from agent.webhook.buffers.controller import BufferController, ControllerStanding
 from agent.webhook.buffers.namespace_pass import NamespaceView
 from agent.webhook.buffers.seen_buffer import SeenBuffer
-from agent.webhook.http.access import Access
+from agent.webhook.http.access import Access, Scope
 from agent.webhook.http.reader_request import Asking, ListPage, page_of
 from agent.webhook.http.routes import Call, HttpAnswer, fault
 from agent.webhook.queries.buffer_bodies import (
@@ -30,6 +31,7 @@ from agent.webhook.queries.buffer_bodies import (
     BuffersBody,
     BufferWhyBody,
 )
+from agent.webhook.queries.ledger_bodies import scope_body
 
 
 class BufferQuestions:
@@ -53,34 +55,42 @@ class BufferQuestions:
 
     def buffers(self, call: Call) -> HttpAnswer:
         """List buffers: ``namespace=``, ``limit=`` and ``after=NAMESPACE/NAME`` choose."""
-        return self._asking.answered(call, self._list)
+        return self._asking.scoped(call, self._list, namespace=call.query.get("namespace"))
 
     def buffer(self, call: Call) -> HttpAnswer:
         """Return one buffer, as a list of one."""
-        return self._asking.answered(call, self._one)
+        return self._asking.scoped(call, self._one, namespace=call.names["namespace"])
 
-    def _list(self, call: Call) -> HttpAnswer:
+    def _list(self, call: Call, scope: Scope) -> HttpAnswer:
         chosen = call.query.get("namespace")
-        seen = [one for one in self._controller.seen() if chosen is None or one.buffer.namespace == chosen]
+        seen = [
+            one
+            for one in self._controller.seen()
+            if chosen in (None, one.buffer.namespace) and scope.holds(one.buffer.namespace)
+        ]
         page = page_of(call, seen, lambda one: (one.buffer.namespace, one.buffer.name), "NAMESPACE/NAME")
-        return self._answer(page)
+        return self._answer(page, scope)
 
-    def _one(self, call: Call) -> HttpAnswer:
+    def _one(self, call: Call, scope: Scope) -> HttpAnswer:
         namespace, name = call.names["namespace"], call.names["name"]
         found = self._controller.watches.buffers.named(namespace, name)
         if found is None:
             return fault(404, f"there is no CapacityBuffer {namespace}/{name}")
-        return self._answer(ListPage(items=(found,), total=1, next=None))
+        return self._answer(ListPage(items=(found,), total=1, next=None), scope)
 
-    def _answer(self, page: ListPage[SeenBuffer]) -> HttpAnswer:
+    def _answer(self, page: ListPage[SeenBuffer], scope: Scope) -> HttpAnswer:
         now, standing = self._wall_clock(), self._controller.standing()
+        is_whole = scope.namespaces is None
+        if not is_whole:  # these name a buffer, pods and an account of namespaces that may be others'
+            contested_by = None if standing.contested_by is None else "another controller"
+            standing = replace(standing, contested_by=contested_by, troubles=())
         body = BuffersBody(
             controller=BufferControllerBody(
                 mode=standing.mode,
-                replica=self._replica,
-                namespace=self._namespace,
+                replica=self._replica if is_whole else None,
+                namespace=self._namespace if is_whole else None,
                 leads=standing.is_leader,
-                leader=self._leader(),
+                leader=self._leader() if is_whole else None,
                 paused=standing.pause_reason,
                 contested_by=standing.contested_by,
                 troubles=list(standing.troubles),
@@ -89,6 +99,7 @@ class BufferQuestions:
             total=page.total,
             buffers=[self._buffer(one, standing, now) for one in page.items],
             next=page.next,
+            scope=scope_body(scope),
         )
         return HttpAnswer(body=msgspec.json.encode(body))
 

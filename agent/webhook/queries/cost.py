@@ -1,5 +1,8 @@
 """Answers /v1/cost: what nodes and pods cost, what sizing is worth, which nodes could go. Webhook.
 
+Who may see some namespaces alone is told what their pods cost, and nothing of nodes: a node's price less its own pods
+would be what all others on it cost, and the reasons why nodes stay name pods of others.
+
 From memory, but for disruption budgets. It is worked out once a minute at most, however many ask, and as pods stand
 then; who comes while it is being worked out gets what was found before, if there is any.
 """
@@ -32,15 +35,17 @@ from agent.core.cost.allocation import (
     allocate,
     by_namespace,
     by_workload,
+    together,
 )
 from agent.core.cost.fit import DisruptionBudget, Fit, fit_nodes
 from agent.core.cost.prices import LIST_PRICE_NOTE, Prices, money_text
 from agent.core.history.reports.rollup import NodeClass
 from agent.core.orders.policy_options import PolicyName
 from agent.kube.objects.cluster_json import NodeFacts
+from agent.metrics.call_result import CallResult
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.webhook.cluster.facts import ClusterFacts
-from agent.webhook.http.access import Access
+from agent.webhook.http.access import Access, Denied, Scope
 from agent.webhook.http.reader_request import Asking, BadQuestionError, page_of
 from agent.webhook.http.routes import Call, HttpAnswer, fault
 from agent.webhook.queries.cost_bodies import (
@@ -52,13 +57,19 @@ from agent.webhook.queries.cost_bodies import (
     StayingNodeBody,
 )
 from agent.webhook.queries.effective_policy import Applying, Defaults
+from agent.webhook.queries.ledger_bodies import scope_body
 
 VIEW_SECONDS: Final = 60.0
 NOT_READ_SECONDS: Final = 5.0
+VIEW_WAIT_SECONDS: Final = 2.0
+"""For a view that another asker has worked out; then to come again, as threads are few and agents need them, too."""
 MOST_UNPRICED: Final = 100
 MOST_STAYING: Final = 500
 LONGEST_LABEL: Final = 317
 """A prefix of 253, a slash, a name of 63."""
+
+
+_ViewKey = tuple[str, frozenset[str] | None]
 
 
 class CostBy(StrEnum):
@@ -127,35 +138,39 @@ class CostQuestions:
         self._applying = Applying(parts.facts, defaults)
         self._clock, self._wall_clock = clock, wall_clock
         self._making = threading.Lock()
-        self._views: dict[str | None, CostView] = {}
-        """By label, of which the newest is kept; None = by workload."""
+        self._views: dict[_ViewKey | None, CostView] = {}
+        """By label and whose pods, of which the newest is kept; None = by workload, of all."""
 
     def cost(self, call: Call) -> HttpAnswer:
         """Return rows: ``by=``, ``label=``, ``namespace=``, ``limit=`` and ``after=KEY`` choose."""
-        return self._asking.answered(call, self._answer)
+        return self._asking.scoped(call, self._answer, namespace=call.query.get("namespace"))
 
-    def _answer(self, call: Call) -> HttpAnswer:
+    def _answer(self, call: Call, scope: Scope) -> HttpAnswer:
         by, label, namespace = _question(call.query)
         if not self._parts.facts.is_complete:
             text = "nodes and pods are not read yet from the API server"
             return fault(503, text, retry_after_seconds=NOT_READ_SECONDS)
-        view = self.view(label)
-        page = page_of(call, self._rows(view, by, namespace), _key_parts(by), _AFTER[by])
+        view = self.view(label, scope.namespaces)
+        page = page_of(call, self._rows(view, by, namespace, scope), _key_parts(by), _AFTER[by])
         allocation, prices = view.allocation, self._parts.prices
+        is_whole = scope.namespaces is None
+        seen = allocation.total if is_whole else together(_seen(allocation.groups, scope).values())
+        is_list_price = allocation.is_list_price if is_whole else seen.is_list_price
         cpu, memory = prices.reference
         body = CostBody(
             currency=prices.currency,
             month_hours=money_text(prices.month_hours),
             by=by,
             label=label,
-            is_list_price=allocation.is_list_price,
-            list_price_note=LIST_PRICE_NOTE if allocation.is_list_price else "",
+            is_list_price=is_list_price,
+            list_price_note=LIST_PRICE_NOTE if is_list_price else "",
             cpu_core_hour=money_text(cpu),
             memory_gib_hour=money_text(memory),
-            total=self._total(allocation),
+            total=self._total(allocation, seen, scope),
             rows=list(page.items),
             next=page.next,
-            fit=None if namespace is not None or "after" in call.query else self._fit_body(view),
+            fit=self._fit_body(view) if is_whole and namespace is None and "after" not in call.query else None,
+            scope=scope_body(scope),
         )
         content = msgspec.json.encode(body)
         etag = f'W/"{hashlib.sha256(content).hexdigest()[:32]}"'
@@ -166,33 +181,41 @@ class CostQuestions:
 
     # What is found
 
-    def view(self, label: str | None = None) -> CostView:
-        """Return what was found within ``VIEW_SECONDS``, or is found now."""
-        known = self._views.get(label)
+    def view(self, label: str | None = None, namespaces: frozenset[str] | None = None) -> CostView:
+        """Return what was found within ``VIEW_SECONDS``, or is found now; by label, of pods of some namespaces alone.
+
+        Raises:
+            Denied: 503; there is none yet, and another asker's is being worked out.
+        """
+        label_key = None if label is None else (label, namespaces)
+        known = self._views.get(label_key)
         if known is not None and self._clock() - known.made_monotonic_seconds < VIEW_SECONDS:
             return known
-        if not self._making.acquire(blocking=known is None):
-            assert known is not None  # noqa: S101 - without one it waits
-            return known
+        if not self._making.acquire(timeout=VIEW_WAIT_SECONDS if known is None else 0):
+            if known is not None:
+                return known
+            reason = "what pods cost is being worked out"
+            raise Denied(503, CallResult.OVERLOAD, reason, retry_after_seconds=VIEW_WAIT_SECONDS)
         try:
-            again = self._views.get(label)
+            again = self._views.get(label_key)
             if again is not None and again is not known:
                 return again
-            made = self._made(label)
+            made = self._made(label_key)
             # Of labels only the newest view is kept: each may have as many groups as there are pods.
             kept = None if label is not None else next((key for key in self._views if key is not None), None)
-            self._views = {key: self._views[key] for key in (kept, None) if key in self._views} | {label: made}
+            self._views = {key: self._views[key] for key in (kept, None) if key in self._views} | {label_key: made}
             return made
         finally:
             self._making.release()
 
-    def _made(self, label: str | None) -> CostView:
+    def _made(self, label_key: _ViewKey | None) -> CostView:
         facts, now = self._parts.facts, self._clock()
         nodes = [_cost_node(node) for node in facts.nodes_known()]
-        if label is not None:
+        if label_key is not None:
+            label, namespaces = label_key
             allocation = allocate(
                 nodes,
-                self._pods(),
+                self._pods(namespaces),
                 self._parts.prices,
                 key=lambda pod: (pod.namespace, next((v for k, v in pod.placement.labels if k == label), "")),
             )
@@ -207,13 +230,15 @@ class CostQuestions:
             fit = fit_nodes(nodes, pods, budgets, {node.name: node.price for node in allocation.nodes})
         return CostView(allocation=allocation, fit=fit, nodes=len(nodes), made_monotonic_seconds=now)
 
-    def _pods(self) -> Iterator[CostPod]:
-        """Return all pods that are to go on, with what is recommended for each."""
+    def _pods(self, namespaces: frozenset[str] | None = None) -> Iterator[CostPod]:
+        """Return all pods, or those of some namespaces, that are to go on, with what is recommended for each."""
         advice: dict[Workload, dict[str, PodRequests | None]] = {}
         shared: dict[PodRequests, PodRequests] = {}
         for part in self._parts.facts.pods_in_parts():
             for place in part:
                 if place.is_terminating or place.placement is None:
+                    continue
+                if namespaces is not None and place.namespace not in namespaces:
                     continue
                 sizes = self._sizes(place, place.placement, advice.setdefault(place.workload, {}))
                 yield CostPod(
@@ -275,8 +300,10 @@ class CostQuestions:
 
     # What is told
 
-    def _rows(self, view: CostView, by: CostBy, namespace: str | None) -> list[CostRowBody]:
+    def _rows(self, view: CostView, by: CostBy, namespace: str | None, scope: Scope) -> list[CostRowBody]:
         allocation = view.allocation
+        if by is CostBy.NODE and scope.namespaces is not None:
+            return []
         if by is CostBy.NODE:
             return [
                 self._row(
@@ -290,7 +317,7 @@ class CostQuestions:
                 )
                 for node in allocation.nodes
             ]
-        groups: Mapping[GroupKey, Figures] = allocation.groups
+        groups = _seen(allocation.groups, scope)
         if namespace is not None:
             groups = {key: figures for key, figures in groups.items() if key[0] == namespace}
         if by is CostBy.LABEL:
@@ -332,21 +359,21 @@ class CostQuestions:
             price_source=source,
         )
 
-    def _total(self, allocation: Allocation) -> CostTotalBody:
-        figures = allocation.total
+    def _total(self, allocation: Allocation, figures: Figures, scope: Scope) -> CostTotalBody:
+        is_whole = scope.namespaces is None
         return CostTotalBody(
-            nodes=len(allocation.nodes),
+            nodes=len(allocation.nodes) if is_whole else None,
             pods=figures.pods,
-            cost_month=self._month(allocation.hourly),
+            cost_month=self._month(allocation.hourly) if is_whole else None,
             pods_month=self._month(figures.cost),
-            idle_month=self._month(allocation.idle),
+            idle_month=self._month(allocation.idle) if is_whole else None,
             freed_month=self._month(figures.freed),
             possible_month=self._month(figures.possible),
             needed_month=self._month(figures.needed),
             pods_without_advice=figures.pods_without_advice,
-            unpriced_nodes=list(allocation.unpriced_nodes[:MOST_UNPRICED]),
-            unpriced_pods=allocation.unpriced_pods,
-            unplaced_pods=allocation.unplaced_pods,
+            unpriced_nodes=list(allocation.unpriced_nodes[:MOST_UNPRICED]) if is_whole else [],
+            unpriced_pods=_counted(allocation.unpriced, scope),
+            unplaced_pods=_counted(allocation.unplaced, scope),
         )
 
     def _fit_body(self, view: CostView) -> FitBody | None:
@@ -366,6 +393,15 @@ class CostQuestions:
 
     def _month(self, hourly: Decimal) -> str:
         return money_text(self._parts.prices.month(hourly))
+
+
+def _seen(groups: Mapping[GroupKey, Figures], scope: Scope) -> Mapping[GroupKey, Figures]:
+    """Return the groups whose namespace may be seen."""
+    return {key: figures for key, figures in groups.items() if scope.holds(key[0])}
+
+
+def _counted(by_namespace: Mapping[str, int], scope: Scope) -> int:
+    return sum(count for namespace, count in by_namespace.items() if scope.holds(namespace))
 
 
 _AFTER: Final = {

@@ -11,21 +11,23 @@ import msgspec
 from msgspec import Meta
 
 from agent.core.history.reports.rollup import SCHEMA_VERSION
+from agent.webhook.queries.ledger_bodies import ScopeBody
 from agent.webhook.reports.bodies import Body
 
 Money = Annotated[str, Meta(pattern="^-?[0-9]+(\\.[0-9]+)?$", description="An exact decimal number.")]
 
 
 class CostTotalBody(Body, kw_only=True):
-    """The whole cluster, whatever part of it was asked for."""
+    """All that the asker may see, whatever part of it was asked for."""
 
-    nodes: int
+    nodes: int | None
+    """null = not the whole cluster is seen, as for the two below: what a node costs tells of all that run on it."""
     pods: int
-    cost_month: Money
+    cost_month: Money | None
     """Of all nodes: ``podsMonth`` and ``idleMonth`` together, exactly."""
     pods_month: Money
     """What pods request."""
-    idle_month: Money
+    idle_month: Money | None
     """What nobody requests; below 0 where pods request more than their node has."""
     freed_month: Money
     possible_month: Money
@@ -111,7 +113,7 @@ class CostBody(Body, kw_only=True):
     """``namespace``, ``workload``, ``node`` or ``label``."""
     label: str | None
     is_list_price: bool
-    """Some node has no better price than a list's."""
+    """Some node has no better price than a list's; where not the whole cluster is seen, one with pods that are."""
     list_price_note: str
     """What is to stand beside every figure; empty = nothing."""
     cpu_core_hour: Money
@@ -119,7 +121,10 @@ class CostBody(Body, kw_only=True):
     memory_gib_hour: Money
     total: CostTotalBody
     rows: list[CostRowBody]
+    """Of nodes none where not the whole cluster is seen."""
     next: str | None
     """What to ask for as ``after``; null = this is the last page."""
     fit: FitBody | None = msgspec.field(default=None)
-    """On the first page of the whole cluster."""
+    """On the first page of the whole cluster, for who sees it."""
+    scope: ScopeBody | None = None
+    """What of the cluster the asker may see."""

@@ -34,13 +34,14 @@ WRITTEN: Final = {
     *(("simulate", "--html"), ("simulate", "--csv")),
     ("backfill", "--progress"),
     ("gitops", "--pr-body"),
+    ("report", "--file"),
 }
 """Files that are written; the last is read too, where it is there."""
 _PLAN: Final = "plan --pods {d}/pods.json --node-file {d}/node.json --recommendations {d}/recommendations.json"
 _BACKFILL: Final = "backfill --prometheus http://127.0.0.1:1"
 _WORKLOADS: Final = {
     **{"workloads": "workloads", "buffers": "buffers", "policy": "policy shop/Deployment/web"},
-    **{"cost": "cost", "events": "events --cluster"},
+    **{"cost": "cost", "events": "events --cluster", "report": "report --weekly"},
     "backfill": _BACKFILL,
     "ui": "ui --no-browser --webhook https://127.0.0.1:1",
     "gitops": "gitops {d}/checkout",
@@ -79,6 +80,7 @@ ASKS: Final = {
         }.items()
         for words in (f"{verb} {words}",)
     },
+    ("recommend", "--prices"): "recommend --prices {f}",
     ("replay why", "--settings"): "replay {d}/a.plimsoll why 0 --settings {f}",
     ("audit", "--pods"): "audit --node worker-7 --pods {f}",
     ("webhook", "--tls-cert"): "webhook --tls-key {d}/ca.pem --tls-cert {f}",
@@ -102,6 +104,7 @@ OTHER_HOMES: Final = {
         [(verb, "--pods") for verb in ("run", "agent", "top", "recommend", "why", "doctor", "record")],
         "kube.podsfile, as of audit",
     ),
+    ("replay recommend", "--prices"): "refused",
     **dict.fromkeys([("replay recommend", "--pods"), ("replay why", "--pods"), ("settings", "--pods")], "never read"),
 }
 """Read by the same function as one that is tried, by verbs that would begin to watch this machine first."""

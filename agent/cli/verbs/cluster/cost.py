@@ -42,7 +42,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.by == "node" and arguments.namespace is not None:
         fail("cost: --namespace is not allowed with --by node: a node is of no namespace")
     try:
-        body = _asked(WebhookReader(arguments), arguments)
+        body = asked(WebhookReader(arguments), arguments.by, label=arguments.label, namespace=arguments.namespace)
     except NoWebhookAnswerError as error:
         print(f"{program_name()} cost: {error}", file=sys.stderr)
         return 1
@@ -50,14 +50,12 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _asked(client: WebhookReader, arguments: argparse.Namespace) -> CostBody:
+def asked(client: WebhookReader, by: str, *, label: str | None = None, namespace: str | None = None) -> CostBody:
+    """Ask for all rows, page by page; NoWebhookAnswerError = no answer came."""
     from agent.webhook.queries.cost_bodies import CostBody
 
-    query = {"by": str(arguments.by), "limit": str(_PAGE)}
-    if arguments.label is not None:
-        query["label"] = str(arguments.label)
-    if arguments.namespace is not None:
-        query["namespace"] = str(arguments.namespace)
+    given = {"by": by, "limit": str(_PAGE), "label": label, "namespace": namespace}
+    query = {name: value for name, value in given.items() if value is not None}
     whole, _ = client.get("/v1/cost", CostBody, query)
     after = whole.next
     while after is not None:

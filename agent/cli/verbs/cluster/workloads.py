@@ -154,7 +154,7 @@ def _parts_of(client: WebhookReader, arguments: argparse.Namespace) -> list[str]
 
 
 def _found_by_name(client: WebhookReader, namespace: str, name: str) -> list[str]:
-    kinds = [workload.kind for workload in _all(client, namespace)[0] if workload.name == name]
+    kinds = [workload.kind for workload in all_lines(client, namespace)[0] if workload.name == name]
     if not kinds:
         raise NotKnownError(f"nothing is known of a workload {namespace}/{name}")
     if len(kinds) > 1:
@@ -186,7 +186,7 @@ def _write(client: WebhookReader, arguments: argparse.Namespace, writing: Writin
         namespace, kind, name = _parts_of(client, arguments)
         keys = [(namespace, kind, name)]
     else:
-        keys = [(line.namespace, line.kind, line.name) for line in _all(client, arguments.namespace)[0]]
+        keys = [(line.namespace, line.kind, line.name) for line in all_lines(client, arguments.namespace)[0]]
     bodies = [body for body in (whole_workload(client, key) for key in keys) if body is not None]
     if arguments.workload is not None and not bodies:
         raise NotKnownError(f"nothing is known of a workload {'/'.join(keys[0])}")
@@ -197,9 +197,10 @@ def _write(client: WebhookReader, arguments: argparse.Namespace, writing: Writin
     return 0
 
 
-def _all(
+def all_lines(
     client: WebhookReader, namespace: str | None, *, quality: QualityWindow | None = None
 ) -> tuple[list[WorkloadLineBody], int]:
+    """Ask for the whole list, page by page; return it with its length, or raise NoWebhookAnswerError."""
     from agent.webhook.queries.workload_bodies import WorkloadsBody
 
     lines: list[WorkloadLineBody] = []
@@ -218,7 +219,7 @@ def _list(client: WebhookReader, arguments: argparse.Namespace) -> int:
     from agent.cli.top.terminal import look_from, write_lines, write_text
     from agent.cli.workloads.view import list_lines
 
-    lines, total = _all(client, arguments.namespace)
+    lines, total = all_lines(client, arguments.namespace)
     if arguments.output == "json":
         import msgspec
 
@@ -236,7 +237,7 @@ def _worst(client: WebhookReader, arguments: argparse.Namespace) -> int:
 
     window = QualityWindow(arguments.window or QualityWindow.DAY)
     against = Against(arguments.against or Against.RECOMMENDED)
-    lines, total = _all(client, arguments.namespace, quality=window)
+    lines, total = all_lines(client, arguments.namespace, quality=window)
     worst = worst_first(lines, against)
     if arguments.output == "json":
         import msgspec

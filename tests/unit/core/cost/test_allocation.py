@@ -78,7 +78,8 @@ def test_freed_possible_and_needed_are_never_netted() -> None:
 def test_what_has_no_price_counts_nowhere_and_is_told() -> None:
     pods = [pod("a-1", None, 1, 1), pod("b-1", "gone", 1, 1), pod("c-1", "new", 1, 1), pod("d-1", "old", 1000, GIB)]
     found = allocate([replace(node("new"), capacity=None), node("old")], pods, Prices())
-    assert (found.unpriced_nodes, found.unpriced_pods, found.unplaced_pods, found.total.pods) == (("new",), 2, 1, 1)
+    assert (found.unpriced_nodes, found.total.pods) == (("new",), 1)
+    assert (found.unpriced, found.unplaced) == ({"shop": 2}, {"shop": 1})
     assert found.is_list_price
     assert allocate([], [], Prices()).hourly == 0
 

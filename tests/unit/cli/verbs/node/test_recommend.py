@@ -1,20 +1,25 @@
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
 import yaml
 
 from agent.cli.main import main
-from agent.node.files.documents import RECOMMENDATIONS
+from agent.node.files.documents import RECOMMENDATIONS, SNAPSHOT
 from agent.node.sockets.control import ControlEndpoint, open_control_listener
 from agent.node.sockets.loop import ListeningLoop
 from agent.sensing.state_file import read_boot_id
 from tests.recommendations import mixed_node
+from tests.snapshots import snapshot
 from tests.unit.node.offline.test_state_directory import pods_file, write_state
 
 pytestmark = pytest.mark.usefixtures("long_since_boot")
@@ -24,6 +29,7 @@ class Verbs:
     """An agent that recommends what it is told to."""
 
     answer: Mapping[str, object] = RECOMMENDATIONS.to_json(mixed_node())
+    node = "worker-7"
     told: Mapping[str, object] = {}
     """Of itself, to ``ping``."""
 
@@ -34,6 +40,9 @@ class Verbs:
         assert not arguments
         return self.answer
 
+    def snapshot(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
+        return SNAPSHOT.to_json(replace(snapshot(), node=replace(snapshot().node, name=self.node)))
+
 
 @pytest.fixture
 def verbs() -> Verbs:
@@ -43,7 +52,8 @@ def verbs() -> Verbs:
 @pytest.fixture
 def agent(tmp_path: Path, verbs: Verbs) -> Iterator[Path]:
     path = tmp_path / "agent.sock"
-    endpoint = ControlEndpoint(open_control_listener(path), {"ping": verbs.ping, "recommend": verbs.recommend})
+    answers = {"ping": verbs.ping, "recommend": verbs.recommend, "snapshot": verbs.snapshot}
+    endpoint = ControlEndpoint(open_control_listener(path), answers)
     loop = ListeningLoop([endpoint], read_seconds=10.0)
     loop.start()
     try:
@@ -207,3 +217,99 @@ def test_state_files_without_names_say_where_they_come_from(
     )
     assert recommend("--state-dir", str(tmp_path), "--policy", "vpa", "--pods", str(pods)) == 0
     assert capsys.readouterr().err == ""
+
+
+# Money
+
+HEADER = "EndTimestamp,InstanceID,Region,AssetClass,InstanceIDField,InstanceType,MarketPriceHourly,Version"
+
+
+@pytest.fixture
+def prices(tmp_path: Path) -> Path:
+    """worker-7 has 4 cores and 8 GiB, 4 x 0.031611 + 8 x 0.004237 = 0.16034 an hour by the list; here it is twice that.
+
+    So a core costs 0.063222 an hour, a GiB 0.008474. A container of 500m and 256Mi: 0.031611 + 0.0021185 = 0.0337295,
+    x 730 = 24.622535.
+    """
+    file = tmp_path / "prices.csv"
+    file.write_text(f"{HEADER}\n,worker-7,,node,metadata.name,,0.32068,1\n")
+    return file
+
+
+def test_money_is_in_table_json_yaml_and_csv(agent: Path, prices: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("--socket", str(agent), "--prices", str(prices))
+    assert recommend(*words, "-o", "json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["prices"] == {
+        "currency": "USD",
+        "month_hours": "730",
+        "node_month": "234.0964",  # 0.32068 x 730
+        "is_list_price": False,
+        "list_price_note": "",
+    }
+    by_name = {(one["identity"]["pod"], one["identity"]["container"]): one["money"] for one in document["items"]}
+    # 40m instead of 500m, 64Mi instead of 256Mi: 0.46 x 0.063222 + 0.1875 x 0.008474 = 0.030670995, x 730
+    assert by_name["web-7d9c5b8f4-x2x9k", "istio-proxy"] == {
+        "cost_month": "24.622535",
+        "possible_month": "22.38982635",
+        "needed_month": "0",
+    }
+    # 650m instead of 500m: 0.15 x 0.063222 x 730
+    assert by_name["web-7d9c5b8f4-zzzzz", "app"]["needed_month"] == "6.922809"
+    # What is withheld counts as it is.
+    assert by_name["resize-28871235-zz8lp", "worker"] == {
+        "cost_month": "24.622535",
+        "possible_month": "0",
+        "needed_month": "0",
+    }
+    assert recommend(*words, "-o", "yaml") == 0
+    assert yaml.safe_load(capsys.readouterr().out) == document
+    assert recommend(*words, "-o", "csv") == 0
+    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
+    assert [Decimal(row["cost_month"]) for row in rows] == [
+        Decimal(one["money"]["cost_month"]).quantize(Decimal("0.000001")) for one in document["items"]
+    ]
+    assert {(row["currency"], row["is_list_price"]) for row in rows} == {("USD", "false")}
+    assert recommend(*words, "--width", "200") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert "USD a month of 730 hours, by what is requested now; the node costs 234.10" in lines[2]
+    [proxy] = [line for line in lines if "istio-proxy" in line]
+    assert "24.62" in proxy
+    assert "22.39" in proxy
+    assert "*" not in proxy
+
+
+def test_a_node_that_the_sheet_does_not_name_has_list_prices_and_says_so(
+    agent: Path, prices: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    prices.write_text(prices.read_text().replace("worker-7", "worker-8"))
+    words = ("--socket", str(agent), "--prices", str(prices))
+    assert recommend(*words, "--width", "200") == 0
+    out = capsys.readouterr().out
+    assert "* = list price (OpenCost's reference), not your bill: the sheet does not name this node" in out
+    [proxy] = [line for line in out.splitlines() if "istio-proxy" in line]
+    assert "12.31*" in proxy
+    assert recommend(*words, "-o", "json") == 0
+    assert json.loads(capsys.readouterr().out)["prices"]["is_list_price"]
+
+
+def test_without_prices_nothing_is_said_of_money(agent: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert recommend("--socket", str(agent), "-o", "json") == 0
+    document = json.loads(capsys.readouterr().out)
+    assert "prices" not in document
+    assert all("money" not in item for item in document["items"])
+
+
+def test_prices_that_cannot_be_meant_are_one_line(
+    agent: Path, verbs: Verbs, prices: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--socket", str(agent), "--prices", str(prices))
+    for output in ("html", "patch"):
+        assert f"--prices is not in -o {output}; allowed: table, json, yaml, csv" in error_of(
+            capsys, *words, "-o", output
+        )
+    verbs.node = "worker-9"
+    assert recommend(*words) == 1
+    assert "the agent is of node worker-9, and what is recommended of node worker-7" in capsys.readouterr().err
+    prices.write_text("a,b\n")
+    assert "recommend: --prices prices.csv line 1: the columns are not those of OpenCost" in error_of(capsys, *words)
