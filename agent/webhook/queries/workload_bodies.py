@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from agent.core.history.reports.rollup import SCHEMA_VERSION
+from agent.webhook.queries.cost_bodies import PricingBody, WorkloadCostBody
 from agent.webhook.queries.events import EventBody
 from agent.webhook.queries.ledger_bodies import LedgerHourBody, ScopeBody
 from agent.webhook.queries.standings import Severity
@@ -336,6 +337,9 @@ class WorkloadBody(Body, kw_only=True):
     """Of the last eight days, oldest first."""
     explanation: list[ExplanationStepBody] = msgspec.field(default_factory=list)
     """Why it would be given what ``advice`` says, in order."""
+    cost: WorkloadCostBody | None = None
+    """null = none of its pods runs on a node that has a price, or ``pricing`` says why."""
+    pricing: PricingBody | None = None
 
 
 class WorkloadLineBody(Body, kw_only=True):
@@ -366,6 +370,8 @@ class WorkloadLineBody(Body, kw_only=True):
     """For want of memory; null = the database is away."""
     last_action: EventBody | None = None
     """The newest within 30 days; null = none."""
+    cost: WorkloadCostBody | None = None
+    """null = none of its pods runs on a node that has a price, or ``pricing`` says why."""
 
 
 class WorkloadsBody(Body, kw_only=True):
@@ -380,6 +386,7 @@ class WorkloadsBody(Body, kw_only=True):
     """What of the cluster the asker may see."""
     by_severity: dict[str, int] = msgspec.field(default_factory=dict)
     """How many of all that match, but for the severity that was asked for."""
+    pricing: PricingBody | None = None
 
 
 class NodeBody(Body, kw_only=True):

@@ -33,6 +33,7 @@ from agent.webhook.http.access import Access, Scope
 from agent.webhook.http.reader_request import Asking, BadQuestionError, tagged
 from agent.webhook.http.routes import Call, HttpAnswer, fault
 from agent.webhook.queries import workload_list
+from agent.webhook.queries.cost import WorkloadCosts
 from agent.webhook.queries.effective_policy import Applying, Defaults
 from agent.webhook.queries.events import EventBody, event_body
 from agent.webhook.queries.explanation import explanation_of
@@ -73,6 +74,8 @@ MOST_MARKS: Final = 500
 """Decisions of one workload that are shown."""
 SILENT_SECONDS: Final = 900.0
 """Three reports of a node that did not come."""
+COST_WAIT_SECONDS: Final = 0.1
+"""For what workloads cost, where nothing is known of it yet: a list does not wait for a whole large cluster's."""
 _HOUR_SECONDS: Final = 3600
 
 
@@ -93,6 +96,8 @@ class QueryParts:
     """A workload's enforced share, and how both groups fare; None = there is none."""
     store: Store
     """For the ledger and what was decided."""
+    costs: Callable[[float | None], WorkloadCosts]
+    """What workloads cost, if it is known within so many seconds; None = however long it takes."""
     share_window_seconds: float = GuardOptions().share_window_seconds
     pause: Callable[[], None] = lambda: None
     """Called between pieces of work of some ten milliseconds, to let others run."""
@@ -137,12 +142,14 @@ class Questions:
         window = _window(call.query["quality"]) if "quality" in call.query else None
         rules = parts.facts.rules()
         standings, is_away = self._standings()
+        costs = parts.costs(None if workload_list.is_by_cost(call) else COST_WAIT_SECONDS)
         page = workload_list.page(
             call,
             parts.histories.workloads(),
             scope,
             standings=lambda: standings,
             mode_of=lambda seen: self.applying.mode(seen.workload, rules).value or "",
+            cost_of=costs.of,
             pause=parts.pause,
         )
         actions = {} if is_away else self._last_actions([one.seen.workload for one in page.items], scope, now)
@@ -152,10 +159,13 @@ class Questions:
                 self._line(one, rules, now, window, actions.get(one.seen.workload), is_away=is_away)
                 for one in page.items
             ],
+            pricing=costs.pricing,
             next=page.next,
             scope=scope_body(scope),
             by_severity=dict(page.by_severity),
         )
+        for line, one in zip(body.workloads, page.items, strict=True):
+            line.cost = costs.body(one.seen.workload)
         return tagged(call, msgspec.json.encode(body), now)
 
     def _standings(self) -> tuple[Standings, bool]:
@@ -287,6 +297,8 @@ class Questions:
         body.scope = scope_body(scope)
         body.kill_hours = _kill_hours(history.containers)
         body.explanation = explanation_of(body)
+        costs = self._parts.costs(COST_WAIT_SECONDS)
+        body.cost, body.pricing = costs.body(workload), costs.pricing
         self._add_past(body, workload, scope, now)
         return tagged(call, msgspec.json.encode(body), now)
 

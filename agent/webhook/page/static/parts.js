@@ -1,7 +1,7 @@
 // What screens are made of: tables, bars, commands to copy, exports, and the words for what is not there.
 import {html, useEffect, useRef, useState} from "./base.js";
 import {advice, ask, askNow, query, setToken, useAnswer} from "./client.js";
-import {ABSENT, ago, amount, clock} from "./figures.js";
+import {ABSENT, ago, amount, clock, money} from "./figures.js";
 import {change} from "./route.js";
 
 // Commands, to be run by whoever may: nothing in this page writes.
@@ -126,6 +126,10 @@ export function BarKey() {
     <span><i class="swatch recommended"></i> recommended</span>
   </p>`;
 }
+
+// Money; with a mark where it is of a list and not of the operator's own prices.
+export const Price = ({text, pricing, isList}) =>
+  html`<span class="money">${money(text, pricing.currency)}${isList ? html`<abbr title=${pricing.listPriceNote}>*</abbr>` : ""}</span>`;
 
 // A table: columns say how a cell is drawn, and how it reads in an export.
 export function Table({caption, columns, rows, keyOf, sort, onSort, isReversed, empty}) {

@@ -2,7 +2,7 @@
 import {html, useMemo} from "./base.js";
 import {query, useAnswer} from "./client.js";
 import {ABSENT, ago, count, cpu, memory, money} from "./figures.js";
-import {Ago, Answered, Choice, Command, Exports, FilterBox, Notice, Outcome, Pages, Scope, SEVERITIES, Severity, Table, actionWords, allOf, changeWords, command} from "./parts.js";
+import {Ago, Answered, Choice, Command, Exports, FilterBox, Notice, Outcome, Pages, Price, Scope, SEVERITIES, Severity, Table, actionWords, allOf, changeWords, command} from "./parts.js";
 import {Amounts, History} from "./plots.js";
 import {change, to} from "./route.js";
 import {EVENT_COLUMNS} from "./workloads.js";
@@ -285,7 +285,7 @@ export function Cost({route}) {
 
 function CostBody({body, by, filters, after}) {
   const {total} = body;
-  const price = (text, isList) => html`<span class="money">${money(text, body.currency)}${isList ? html`<abbr title=${body.listPriceNote}>*</abbr>` : ""}</span>`;
+  const price = (text, isList) => html`<${Price} text=${text} pricing=${body} isList=${isList} />`;
   const rows = useMemo(() => [...body.rows].sort((one, other) => Number(other.costMonth) - Number(one.costMonth)), [body]);
   const tile = (title, text, words, kind) => html`<div class=${`tile ${kind}`}><h2>${title}</h2><p class="big">${price(text, body.isListPrice)}</p><p class="dim">${words}</p></div>`;
   return html`
