@@ -234,12 +234,21 @@ export function Exports({name, fields, all}) {
 export function FilterBox({label, name, value, placeholder, isFirst}) {
   const [text, setText] = useState(value ?? "");
   const timer = useRef(null);
-  useEffect(() => setText(value ?? ""), [value]);
+  // What stands in the address by another's hand comes here; what comes from here must not come back over later keys.
+  const held = useRef(value ?? "");
+  useEffect(() => {
+    if (held.current === (value ?? "")) return;
+    held.current = value ?? "";
+    setText(held.current);
+  }, [value]);
   function typed(event) {
     const next = event.target.value;
     setText(next);
     clearTimeout(timer.current);
-    timer.current = setTimeout(() => change({[name]: next.trim(), after: null}), 200);
+    timer.current = setTimeout(() => {
+      held.current = next.trim();
+      change({[name]: held.current, after: null});
+    }, 200);
   }
   return html`<label class="filter"><span>${label}</span>
     <input type="search" data-first=${isFirst ? "yes" : undefined} value=${text} onInput=${typed} placeholder=${placeholder} spellcheck=${false} autocomplete="off" maxlength="100" />
