@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Final
@@ -30,7 +30,7 @@ from tests.cost_sheet import PRICES, Advice
 from tests.webhook.https import Running, running
 from tests.webhook.report_bodies import packed, report_body, row_body
 from tests.webhook.stack import READABLE, Facts, Stack, place, stack
-from tests.webhook.test_access import Server, user
+from tests.webhook.test_access import NODE_NAME_CLAIM, Server, user
 from tests.webhook.test_cost import put_sheet
 
 HOSTILE: Final = '"><img src=x onerror="document.title=\'owned\'"><script>document.title="owned"</script>'
@@ -202,6 +202,39 @@ class ShopAdvice:
         )
 
 
+def plan_body(pods: Sequence[PodPlace], advice: ShopAdvice, amounts: NodeAmounts) -> dict[str, object]:
+    """Return what a node of these pods tells of its plan; a tenth of what is recommended is headroom."""
+    found = [advice.estimate(pod.workload, "app") for pod in pods]
+    told = [one for one in found if isinstance(one, Estimate)]
+
+    def sums(unit: str, allocatable: int, requested: int, planned: int) -> dict[str, object]:
+        reserved = allocatable // 20
+        figures = {
+            "allocatable": allocatable,
+            "requested": requested + reserved,
+            "reserved": reserved,
+            "base": planned * 9 // 10,
+            "planned": planned,
+        }
+        is_infeasible = reserved + planned > allocatable
+        return {**{f"{name}{unit}": figure for name, figure in figures.items()}, "infeasible": is_infeasible}
+
+    return {
+        "cpu": sums(
+            "Millicores",
+            amounts.cpu_millicores,
+            sum(pod.cpu_request_millicores for pod in pods),
+            sum(one.cpu_request_millicores or 0 for one in told),
+        ),
+        "memory": sums(
+            "Bytes",
+            amounts.memory_bytes,
+            sum(pod.memory_request_bytes for pod in pods),
+            sum(one.memory_request_bytes or 0 for one in told),
+        ),
+    }
+
+
 class ShopFacts(Facts):
     """A cluster whose pods are counted."""
 
@@ -314,7 +347,22 @@ def filled(folder: Path, *, days: int, is_hostile: bool = False) -> Iterator[Fil
         assert one.report(body, content_encoding="gzip").status == 200
         one.follow()
         one.index.loaded()
-        one.facts.places |= pods_of(ROLES, SHOP_NODES)
+        pods = pods_of(ROLES, SHOP_NODES)
+        one.facts.places |= pods
+        for node in SHOP_NODES:
+            # The hostile cluster has a node that is too small, and agents that are older.
+            if is_hostile and node == SHOP_NODES[-1]:
+                continue
+            amounts = replace(one.facts.amounts, cpu_millicores=1500) if is_hostile else one.facts.amounts
+            plan = plan_body([pod for pod in pods.values() if pod.node == node], advice, amounts)
+            server.users[node] = user(**{NODE_NAME_CLAIM: node})
+            answer = one.report(
+                packed(report_body(node=node, sequence=2, endAgeSeconds=1.0, plan=plan)),
+                token=node,
+                content_encoding="gzip",
+            )
+            assert answer.status == 200, answer.body
+        one.follow()
         for unix_hour in range(LAST_HOUR - 24 * days, LAST_HOUR + 1):
             if not LAST_HOUR - 30 < unix_hour < LAST_HOUR - 24:  # the webhook was away
                 one.store.write_ledger_hour(unix_hour, [ledger_hour(role, unix_hour) for role in ROLES], gone=())

@@ -79,6 +79,17 @@ def test_screens_fit_and_everybody_can_use_them(seen: Seen) -> None:
     assert found == []
 
 
+def test_a_node_is_drawn_by_its_plan_and_read_without_the_drawing(seen: Seen) -> None:
+    look(seen, "nodes")
+    told = seen.page.locator("main td[data-label='CPU']").all_inner_texts()
+    # 1500 millicores of which a twentieth is reserved: 75. Seven pods of ten workloads need more than is left.
+    assert "does not fit" in told[0]
+    assert "too much of 1.5 cores" in told[0]
+    assert "reserved 75m, base " in told[0]
+    assert "requested now" in told[0]
+    assert "no plan: this replica of the webhook has no report of it yet" in told[-1]
+
+
 def test_hostile_names_are_words(seen: Seen) -> None:
     for screen in (*SCREENS, f"workloads/{HOSTILE}/x/y", f"workloads?q={HOSTILE}", f"events?node={HOSTILE}"):
         look(seen, screen)

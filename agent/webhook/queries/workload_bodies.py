@@ -389,6 +389,43 @@ class WorkloadsBody(Body, kw_only=True):
     pricing: PricingBody | None = None
 
 
+class NodeCpuBody(Body, kw_only=True):
+    """CPU of a node by its plan: reserved, base, headroom and free together are what is allocatable."""
+
+    allocatable_millicores: int
+    requested_millicores: int
+    """By all pods now, as the scheduler counts."""
+    reserved_millicores: int
+    """Of pods that may not be optimised, and of what others hold beyond their containers."""
+    base_millicores: int
+    """Of the others: what they use for longer."""
+    headroom_millicores: int
+    """Of the others: on top of it, for spikes."""
+    free_millicores: int
+    """Below 0 where it does not fit."""
+    infeasible: bool
+    """It does not fit, and nobody else may go."""
+
+
+class NodeMemoryBody(Body, kw_only=True):
+    """Memory, likewise."""
+
+    allocatable_bytes: int
+    requested_bytes: int
+    reserved_bytes: int
+    base_bytes: int
+    headroom_bytes: int
+    free_bytes: int
+    infeasible: bool
+
+
+class NodePlanBody(Body, kw_only=True):
+    """How full a node is by its plan, as its newest report has it."""
+
+    cpu: NodeCpuBody
+    memory: NodeMemoryBody
+
+
 class NodeBody(Body, kw_only=True):
     """One node that reports."""
 
@@ -421,6 +458,9 @@ class NodeBody(Body, kw_only=True):
     """null = its agent tells of no decisions, as for the next."""
     dropped_decisions: int | None = None
     """That went before they could be told."""
+    plan: NodePlanBody | None = None
+    plan_missing: str | None = None
+    """Why there is no plan; null = there is."""
 
 
 class NodesBody(Body, kw_only=True):

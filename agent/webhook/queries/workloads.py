@@ -19,6 +19,7 @@ from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import RUN_KINDS, Workload
 from agent.core.history.minute.quality import QualityWindow
 from agent.core.history.reports.directive import WorkloadDirective
+from agent.core.history.reports.rollup import NodeSums
 from agent.core.history.workloads.hour_peaks import HourPeak
 from agent.core.history.workloads.job_run import JobRun
 from agent.core.history.workloads.share_groups import GroupFare
@@ -49,6 +50,9 @@ from agent.webhook.queries.workload_bodies import (
     KillBody,
     KillHourBody,
     NodeBody,
+    NodeCpuBody,
+    NodeMemoryBody,
+    NodePlanBody,
     NodesBody,
     PastRunBody,
     PastStartBody,
@@ -559,6 +563,41 @@ def _node_body(name: str, seen: NodeSeen | None, mark: NodeMark | None, now: flo
         sequence=mark.highest_sequence if mark is not None else None,
         lost_reports=mark.lost_reports if mark is not None else None,
         missing_reports=mark.missing_reports if mark is not None else None,
+        plan=None if seen is None or seen.plan is None else _plan_body(seen.plan),
+        plan_missing=_no_plan(seen),
+    )
+
+
+def _no_plan(seen: NodeSeen | None) -> str | None:
+    """Return why a node's plan is not known; None = it is."""
+    if seen is None:
+        return "this replica of the webhook has no report of it yet"
+    if seen.plan is None:
+        return "its agent has no plan" if seen.tells_plan else "its agent is of a release that does not tell of plans"
+    return None
+
+
+def _plan_body(sums: NodeSums) -> NodePlanBody:
+    cpu, memory = sums.cpu, sums.memory
+    return NodePlanBody(
+        cpu=NodeCpuBody(
+            allocatable_millicores=cpu.allocatable,
+            requested_millicores=cpu.requested,
+            reserved_millicores=cpu.reserved,
+            base_millicores=cpu.planned - cpu.headroom,
+            headroom_millicores=cpu.headroom,
+            free_millicores=cpu.free,
+            infeasible=cpu.is_infeasible,
+        ),
+        memory=NodeMemoryBody(
+            allocatable_bytes=memory.allocatable,
+            requested_bytes=memory.requested,
+            reserved_bytes=memory.reserved,
+            base_bytes=memory.planned - memory.headroom,
+            headroom_bytes=memory.headroom,
+            free_bytes=memory.free,
+            infeasible=memory.is_infeasible,
+        ),
     )
 
 
