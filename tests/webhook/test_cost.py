@@ -16,6 +16,7 @@ import pytest
 from agent.cli.main import main
 from agent.core.cost.fit import DisruptionBudget
 from agent.core.cost.prices import Prices
+from agent.kube.client.own_rights import NODE_NAME_CLAIM
 from agent.kube.objects.cluster_json import node_facts_from_json, pod_place_from_json
 from agent.webhook.http.routes import Call
 from tests import cost_sheet
@@ -36,7 +37,7 @@ from tests.cost_sheet import (
 from tests.webhook.https import running
 from tests.webhook.report_bodies import packed, report_body, row_body
 from tests.webhook.stack import Stack, stack
-from tests.webhook.test_access import NODE_NAME_CLAIM, user
+from tests.webhook.test_access import user
 
 
 def put_sheet(one: Stack) -> None:

@@ -1,7 +1,7 @@
 // The screens Now, Nodes, Events, Policy and Cost.
 import {html, useMemo} from "./base.js";
 import {query, useAnswer} from "./client.js";
-import {ABSENT, ago, count, cpu, memory, money} from "./figures.js";
+import {ABSENT, ago, count, cpu, memory} from "./figures.js";
 import {Ago, Answered, Choice, Command, Exports, FilterBox, Notice, Outcome, Pages, Price, Scope, SEVERITIES, Severity, Table, actionWords, allOf, changeWords, command} from "./parts.js";
 import {Amounts, History, Stack, StackKey} from "./plots.js";
 import {change, to} from "./route.js";
@@ -27,7 +27,7 @@ function Sums({body}) {
 function Worth({hour}) {
   const {entry} = useAnswer("/v1/cost?limit=1");
   const cost = entry?.body ?? null;
-  const price = (name) => (cost ? html`<small>${money(cost.total[`${name}Month`], cost.currency)} a month${cost.isListPrice ? html` <span class="dim">${cost.listPriceNote}</span>` : ""}</small>` : null);
+  const price = (name) => (cost ? html`<small><${Price} text=${cost.total[`${name}Month`]} pricing=${cost} isList=${cost.isListPrice} /> a month${cost.isListPrice ? html` <span class="dim">${cost.listPriceNote}</span>` : ""}</small>` : null);
   const tile = (name, title, words, kind) => html`<div class=${`tile ${kind}`}>
     <h2>${title}</h2>
     <p class="big">${cpu(hour[`${name}CpuMillicores`])}</p><p class="big">${memory(hour[`${name}MemoryBytes`])}</p>

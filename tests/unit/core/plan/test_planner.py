@@ -96,8 +96,8 @@ def test_sums_hold_what_all_pods_request_now_and_what_they_are_to_request() -> N
 
 
 def test_sums_of_a_node_that_is_too_small_say_by_how_much() -> None:
-    fields = {"ranking": Ranking.NO_EVICTION}
-    sums = node_sums(node(app("a", 1000, **fields), app("b", 500, **fields), cpu=1200).plan()).cpu
+    apps = [app(name, base, ranking=Ranking.NO_EVICTION) for name, base in (("a", 1000), ("b", 500))]
+    sums = node_sums(node(*apps, cpu=1200).plan()).cpu
     assert (sums.is_infeasible, sums.free) == (True, 1200 - 1500)
 
 
