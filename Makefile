@@ -14,7 +14,7 @@ WORKERS ?= 2
 # Containers are often made with this set: then every process of every test compiles all of it again, a quarter of `make unit`.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help run demo test unit explore lint format bench bench-policies bench-fortnight bench-reaction bench-peers bench-memory bench-webhook guest e2e experiment prove soak scale cluster cluster-tools test-tools conformance screenshots image image-check release-check clean
+.PHONY: help run demo test unit explore lint format bench bench-policies bench-fortnight bench-reaction bench-peers bench-memory bench-webhook bench-page guest e2e experiment prove soak scale cluster cluster-tools test-tools conformance screenshots image image-check release-check clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-13s %s\n", $$1, $$2}' Makefile
@@ -66,6 +66,9 @@ guest: $(STAMP)/dev test-tools ## The tests that need a whole cgroup v2 kernel, 
 
 bench-webhook: $(STAMP)/dev test-tools ## The webhook under the reports of 5,000 nodes and 200 admissions a second, on SQLite and PostgreSQL (root, 15 minutes)
 	@$(BIN)/python -m tests.bench webhook $(ARGS)
+
+bench-page: $(STAMP)/dev test-tools ## The page: its first row of 5,000 workloads in Chromium, and what five viewers cost the webhook under load (root, ten minutes)
+	@$(BIN)/python -m tests.bench page $(ARGS)
 
 bench-fortnight: $(STAMP)/dev test-tools ## What 14 days of 5,000 nodes' reports cost: CPU, memory, database, start (root, an hour, 20 GiB)
 	@$(BIN)/python -m tests.bench fortnight $(ARGS)

@@ -26,6 +26,14 @@ PRICES: Final = Prices(
     sheet=parse_sheet(SHEET.read_text()),
 )
 NAMESPACES: Final = {"bank": "88.5125", "kube-system": "14.235", "shop": "82.125"}
+WORKLOADS: Final = {
+    "bank/Deployment/batch": ("22.8125", "0", "0", "0"),
+    "bank/StatefulSet/db": ("65.7", "0", "5.475", "21.9"),
+    "kube-system/DaemonSet/agent": ("14.235", "0", "0", "0"),
+    "shop/Deployment/cart": ("36.5", "54.75", "0", "0"),
+    "shop/Deployment/web": ("45.625", "0", "21.9", "4.5625"),
+}
+"""A month: what its pods request, freed, possible, needed."""
 NODES: Final = {"n1": ("87.6", "45.0775"), "n2": ("131.4", "61.32"), "n3": ("350.4", "278.13")}
 LABELS: Final = {"": "37.0475", "data": "65.7", "shop": "82.125"}
 TOTAL, PODS, IDLE = "569.4", "184.8725", "384.5275"

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Final, Literal, Self
 from agent.calendar import ReadWindows
 from agent.core.cluster.unit import UnitIdentity
 from agent.core.history.minute.minutes import OutOfMemory
+from agent.core.history.reports.rollup import ROLLUP_SECONDS, NodeSums
+from agent.core.plan.plan import node_sums
 from agent.core.recommender.credit import Credit
 from agent.core.recommender.pod_itself import bearers
 from agent.core.window.pod_itself import PodItself
@@ -401,8 +403,16 @@ class Watch:
             quality=self.quality.figures_by_workload,
             orders=self.orders,
             directions=self.directions,
+            sums=self._sums,
             metrics=self.metrics,
         )
+
+    def _sums(self) -> NodeSums | None:
+        """Return how full the node is by the newest plan; None = there is none, or it is old: planning fails."""
+        planned = None if self.acting is None else self.acting.actor.planned
+        if planned is None or self._believed_now() - planned.plan.taken_unix_seconds > ROLLUP_SECONDS:
+            return None
+        return node_sums(planned.plan)
 
     def _acting(self, settings: Settings, connection: Connection | None) -> Acting | None:
         if connection is None or self.orders is None:

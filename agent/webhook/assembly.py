@@ -300,6 +300,17 @@ class Webhook:
             self.metrics,
         )
         defaults = self._defaults()
+        costs = CostQuestions(
+            CostParts(
+                access=access,
+                histories=self.index,
+                facts=self.facts,
+                budgets=lambda: read_budgets(self._api),
+                prices=self._prices,
+            ),
+            defaults,
+            self.metrics,
+        )
         questions = Questions(
             QueryParts(
                 access=access,
@@ -310,6 +321,7 @@ class Webhook:
                 marks=self._store.nodes,
                 shares=self.shares.fares,
                 store=self._store,
+                costs=costs.workload_costs,
                 share_window_seconds=settings.guard.share_window_seconds,
                 pause=_give_way,
             ),
@@ -361,17 +373,6 @@ class Webhook:
             replica=self.lease.identity,
             namespace=settings.cluster.namespace,
             leader=lambda: self.lease.holder,
-        )
-        costs = CostQuestions(
-            CostParts(
-                access=access,
-                histories=self.index,
-                facts=self.facts,
-                budgets=lambda: read_budgets(self._api),
-                prices=self._prices,
-            ),
-            defaults,
-            self.metrics,
         )
         app = WebhookApp(
             Services(

@@ -1,8 +1,8 @@
 """``make bench``: measure on this machine's real cgroups; a table on stdout and one flat object in build/bench.json.
 
 ``python -m tests.bench [PART...]``: parts are sweeps, agent, metrics, windows, recommend, simulate, plan,
-watching, report, reaction; all of them by default. memory, webhook, backfill and fortnight must be named. A run of
-some parts keeps the other figures of the file. Figures are written as they come, and beside each part's what others
+watching, report, reaction; all of them by default. memory, webhook, page, backfill and fortnight must be named. A run
+of some parts keeps the other figures of the file. Figures are written as they come, and beside each part's what others
 took of the machine meanwhile. Exit code 0: measured; 1: a part failed, the others were measured; 2: nothing can be.
 """
 
@@ -46,6 +46,9 @@ GOALS: dict[str, float] = {
     "admission_p99_ms": 10.0,
     "admission_p99_ms_postgresql": 10.0,
     "backfill_prometheus_anon_growth_ratio": 0.2,
+    "page_first_row_ms_5000": 500.0,
+    "viewed_admission_p99_ms": 10.0,
+    "viewed_rss_growth_mib": 8.0,
     "webhook_rss_mib": 256.0,
     "webhook_rss_mib_postgresql": 256.0,
     "fortnight_start_peak_rss_mib": 256.0,
@@ -133,6 +136,14 @@ def _webhook() -> Figures:
     return measure()
 
 
+def _page() -> Figures:
+    from tests.bench.webhook import measure_viewed
+    from tests.page.first_row import measure
+
+    yield measure()
+    yield from measure_viewed()
+
+
 def _backfill() -> Figures:
     from tests.bench.backfill import measure
 
@@ -165,10 +176,11 @@ PARTS: dict[str, Callable[[], Figures]] = {
     "memory": _memory,
     "webhook": _webhook,
     "runs": _runs,
+    "page": _page,
     "backfill": _backfill,
     "fortnight": _fortnight,
 }
-LONG = frozenset({"memory", "webhook", "backfill", "fortnight"})
+LONG = frozenset({"memory", "webhook", "page", "backfill", "fortnight"})
 """Only when named: each takes as long as all others together."""
 
 

@@ -35,7 +35,7 @@ from agent.core.history.reports.rollup import CPU_BUCKETS, MEMORY_BUCKETS, Distr
 from agent.core.numbers.bucket_scheme import BucketScheme
 from tests.cluster.binaries import KUBERNETES
 from tests.cluster.control_plane import ControlPlane, control_plane
-from tests.cluster.identities import create_namespace, create_service_account
+from tests.cluster.identities import create_namespace, create_service_account, node_bound_token
 from tests.cluster.objects import container, pod, pod_path
 from tests.cluster.webhook_process import ACCOUNT, AUDIENCE, NAMESPACE, WebhookProcess, webhook
 from tests.report_texts import report_text
@@ -44,6 +44,18 @@ from tests.webhook.postgres import postgres_server
 NODES: Final = 5000
 CONTAINERS: Final = 60
 NODES_OF_ONE_WORKLOAD: Final = 15
+VIEWED_NODES: Final = 1000
+POLL_SECONDS: Final = 10.0
+"""As the page asks."""
+POLLED: Final = (
+    ("/v1/summary", "/v1/cost?limit=1"),
+    ("/v1/workloads?sort=short&limit=200",),
+    ("/v1/workloads/{namespace}/Deployment/load-0",),
+    ("/v1/nodes",),
+    ("/v1/events?limit=100",),
+)
+"""What the page asks for on five of its screens."""
+READER: Final = "viewer"
 INTERVAL_SECONDS: Final = 300.0
 LOADED_SECONDS: Final = 60.0
 ADMISSIONS_PER_SECOND: Final = 200
@@ -155,15 +167,27 @@ class Line:
         self._connection: http.client.HTTPSConnection | None = None
 
     def post(self, path: str, body: bytes, headers: dict[str, str]) -> tuple[int, bytes]:
+        answer, content = self._ask("POST", path, body, {"Content-Type": "application/json", **headers})
+        return answer.status, content
+
+    def get(self, path: str, token: str, held: str | None) -> tuple[int, bytes, str | None]:
+        """Ask as the page does; give status, body and ETag."""
+        headers = {"Authorization": f"Bearer {token}", **({} if held is None else {"If-None-Match": held})}
+        answer, content = self._ask("GET", path, None, headers)
+        return answer.status, content, answer.headers.get("ETag")
+
+    def _ask(
+        self, method: str, path: str, body: bytes | None, headers: dict[str, str]
+    ) -> tuple[http.client.HTTPResponse, bytes]:
         if self._connection is None:
             self._connection = http.client.HTTPSConnection("127.0.0.1", self._port, context=self._context, timeout=60)
-        self._connection.request("POST", path, body=body, headers={"Content-Type": "application/json", **headers})
+        self._connection.request(method, path, body=body, headers=headers)
         answer = self._connection.getresponse()
         content = answer.read()
         if answer.will_close:
             self._connection.close()
             self._connection = None
-        return answer.status, content
+        return answer, content
 
 
 class ReportFailedError(RuntimeError):
@@ -365,6 +389,101 @@ def loaded(hook: WebhookProcess, plane: ControlPlane, nodes: Sequence[Node], sec
         "webhook_cpu_percent_of_core": round(100 * used / elapsed, 1),
         "webhook_rss_mib": round(process.memory_info().rss / 2**20, 1),
     }
+
+
+class Viewers:
+    """Five people who look at a screen of the page each, from the beginning of the block to its end."""
+
+    def __init__(self, hook: WebhookProcess, authority: Path, token: str) -> None:
+        self._hook, self._authority, self._token = hook, authority, token
+        self._until = threading.Event()
+        self._threads = [threading.Thread(target=self._look, args=(paths,)) for paths in POLLED]
+        self.taken: list[float] = []
+        self.unchanged = 0
+        self.failures: list[str] = []
+
+    def __enter__(self) -> Viewers:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._until.set()
+        for thread in self._threads:
+            thread.join()
+        tell_of_odd(self.failures, len(self.taken) + len(self.failures), "polls")
+
+    def _look(self, paths: Sequence[str]) -> None:
+        line, held = Line(self._hook, self._authority), dict[str, str | None]()
+        while not self._until.is_set():
+            for path in paths:
+                begun = time.monotonic()
+                status, content, tag = line.get(path.format(namespace=NAMESPACE), self._token, held.get(path))
+                if status not in (200, 304):
+                    self.failures.append(f"{path}: {status} {content[:200]!r}")
+                    continue
+                self.taken.append(time.monotonic() - begun)
+                self.unchanged += status == 304
+                held[path] = tag
+            self._until.wait(POLL_SECONDS)
+
+    def figures(self) -> dict[str, float]:
+        taken = sorted(self.taken)
+        return {
+            "viewed_polls": float(len(taken)),
+            "viewed_polls_unchanged_ratio": round(self.unchanged / len(taken), 2),
+            "viewed_poll_p50_ms": round(statistics.median(taken) * 1e3, 1),
+            "viewed_poll_max_ms": round(taken[-1] * 1e3, 1),
+        }
+
+
+def reader_token(plane: ControlPlane) -> str:
+    """Make an account that may read all of /v1, and give its token."""
+    create_service_account(plane, NAMESPACE, READER)
+    rbac = "/apis/rbac.authorization.k8s.io/v1"
+    rules = [{"nonResourceURLs": ["/v1/*"], "verbs": ["get"]}]
+    plane.admin.create(f"{rbac}/clusterroles", {"metadata": {"name": READER}, "rules": rules})
+    binding = {
+        "metadata": {"name": READER},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": READER},
+        "subjects": [{"kind": "ServiceAccount", "name": READER, "namespace": NAMESPACE}],
+    }
+    plane.admin.create(f"{rbac}/clusterrolebindings", binding)
+    return node_bound_token(plane, NAMESPACE, READER, None, audiences=(AUDIENCE,))
+
+
+def measure_viewed(*, nodes: int = VIEWED_NODES, seconds: float = LOADED_SECONDS) -> Iterator[dict[str, float]]:
+    """Measure what five viewers of the page cost: the same load twice without them, then with them.
+
+    The second run is what the third is compared with: the memory that the first one takes is not the viewers'.
+    """
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(TemporaryDirectory(prefix="plimsoll-bench-")))
+        plane = stack.enter_context(control_plane(KUBERNETES, directory=folder / "plane", with_controllers=False))
+        print(f"page: {nodes} pods and their tokens are made", flush=True)
+        made = cluster_of_nodes(plane, nodes)
+        token = reader_token(plane)
+        with webhook(plane, folder, arguments=_ARGUMENTS) as hook:
+            fill(hook, plane, made)
+            hook.process.wait_until(
+                lambda: hook.get("/v1/nodes", token).status == 200, "the role of the page's reader holds"
+            )
+            first = loaded(hook, plane, made, seconds)
+            alone = loaded(hook, plane, made, seconds)
+            with Viewers(hook, plane.authority, token) as viewers:
+                viewed = loaded(hook, plane, made, seconds)
+    rss = [run["webhook_rss_mib"] for run in (first, alone, viewed)]
+    yield {
+        **{f"unviewed_{key}": alone[key] for key in _COMPARED},
+        **{f"viewed_{key}": viewed[key] for key in _COMPARED},
+        **viewers.figures(),
+        "viewed_admission_p99_ratio": round(viewed["admission_p99_ms"] / alone["admission_p99_ms"], 2),
+        "unviewed_rss_growth_mib": round(rss[1] - rss[0], 1),
+        "viewed_rss_growth_mib": round(rss[2] - rss[1], 1),
+    }
+
+
+_COMPARED: Final = ("admission_p50_ms", "admission_p99_ms", "admission_max_ms", "webhook_cpu_percent_of_core")
 
 
 def measure(

@@ -8,23 +8,31 @@ import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Final
 
 from agent.cli.client.page_door import PageDoor
 from agent.cli.client.webhook import PassedAnswer, WebhookReader, add_webhook_options
-from agent.core.cluster.facts import ClusterRules, NodeAmounts
+from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
+from agent.core.cluster.facts import ClusterRules, NodeAmounts, PodPlace, WrittenContainer
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.workload import Workload
+from agent.core.cost.prices import Prices
 from agent.core.history.reports.rollup import NodeClass
 from agent.core.history.workloads.usage_ledger import LedgerAmounts, LedgerHour
+from agent.core.orders.policy_options import PolicyName
+from agent.kube.client.own_rights import NODE_NAME_CLAIM
+from agent.kube.objects.cluster_json import pod_place_from_json
 from agent.settings.webhook_sections import AccessSettings
 from agent.webhook.store.decisions import DecisionLogState, StoredDecision
+from tests.cost_sheet import PRICES, Advice
 from tests.webhook.https import Running, running
 from tests.webhook.report_bodies import packed, report_body, row_body
 from tests.webhook.stack import READABLE, Facts, Stack, place, stack
 from tests.webhook.test_access import Server, user
+from tests.webhook.test_cost import put_sheet
 
 HOSTILE: Final = '"><img src=x onerror="document.title=\'owned\'"><script>document.title="owned"</script>'
 NAME: Final = "plimsoll-webhook.plimsoll.svc"
@@ -131,7 +139,136 @@ def decisions(told: str) -> list[StoredDecision]:
     return made
 
 
-class HostileFacts(Facts):
+SHOP_PRICES: Final = Prices(cpu_core_hour=Decimal("0.034"), memory_gib_hour=Decimal("0.0045"))
+SHOP_NODES: Final = ("node-a", "node-b", "node-c", "node-d")
+
+
+def pods_of(roles: Sequence[Role], nodes: Sequence[str]) -> dict[str, PodPlace]:
+    """Return their pods as the API has them, by uid: with what they request now, and what was written."""
+    found = {}
+    for number, (role, pod) in enumerate((one, pod) for one in roles for pod in range(one.pods)):
+        row = ledger_hour(role, LAST_HOUR)
+
+        def amounts(cpu: int | None, memory: int | None, role: Role = role) -> dict[str, str]:
+            return {"cpu": f"{(cpu or 0) // role.pods}m", "memory": str((memory or 0) // role.pods)}
+
+        written = {"containers": {"app": {"requests": amounts(row.cpu.written, row.memory.written), "limits": {}}}}
+        now = amounts(row.cpu.requested, row.memory.requested)
+        kind, owner = role.kind, role.name
+        if kind == "Deployment":
+            kind, owner = "ReplicaSet", f"{role.name}-5d4f6b7c8"
+        document = {
+            "metadata": {
+                "uid": f"uid-of-{role.name}-{pod}",
+                "namespace": role.namespace,
+                "name": f"{owner}-{pod}",
+                "labels": {"pod-template-hash": "5d4f6b7c8"} if kind == "ReplicaSet" else {},
+                "annotations": {"plimsoll.dev/original-resources": json.dumps(written)},
+                "ownerReferences": [{"kind": kind, "name": owner, "uid": owner, "controller": True}],
+            },
+            "spec": {
+                "nodeName": nodes[number % len(nodes)],
+                "containers": [{"name": "app", "resources": {"requests": now}}],
+            },
+            "status": {"phase": "Running"},
+        }
+        place_of_it = pod_place_from_json(document)
+        found[place_of_it.uid] = place_of_it
+    return found
+
+
+class ShopAdvice:
+    """Who says what is recommended for a pod, as the ledger has it for all of a workload's."""
+
+    def __init__(self) -> None:
+        self.roles = {role.workload: role for role in ROLES}
+
+    def estimate(self, workload: Workload, container: str, **_: object) -> Estimate | NoEstimate:
+        role = self.roles.get(workload)
+        if role is None:
+            return NoEstimate.UNKNOWN_WORKLOAD
+        return Estimate(
+            source=EstimateSource.WORKLOAD,
+            policy=PolicyName.CRUISE,
+            cpu_request_millicores=role.cpu[1] // role.pods,
+            memory_request_bytes=role.memory[1] * MIB // role.pods,
+            cpu_max_millicores=None,
+            memory_max_bytes=None,
+            oom_memory_bytes=None,
+            cpu_base_millicores=None,
+            memory_base_bytes=None,
+            history_seconds=1e6,
+            pods=role.pods,
+            newest_age_seconds=0.0,
+        )
+
+
+def row_of(pod: PodPlace) -> dict[str, object]:
+    """Return what a node reports of a pod."""
+    return row_body(
+        namespace=pod.namespace,
+        kind=pod.workload.kind,
+        workload=pod.workload.name,
+        pod=pod.name,
+        podUid=pod.uid,
+        oomKills=[],
+    )
+
+
+def plan_body(pods: Sequence[PodPlace], advice: ShopAdvice, amounts: NodeAmounts) -> dict[str, object]:
+    """Return what a node of these pods tells of its plan; a tenth of what is recommended is headroom."""
+    found = [advice.estimate(pod.workload, "app") for pod in pods]
+    told = [one for one in found if isinstance(one, Estimate)]
+
+    def sums(unit: str, allocatable: int, requested: int, planned: int) -> dict[str, object]:
+        reserved = allocatable // 20
+        figures = {
+            "allocatable": allocatable,
+            "requested": requested + reserved,
+            "reserved": reserved,
+            "base": planned * 9 // 10,
+            "planned": planned,
+        }
+        is_infeasible = reserved + planned > allocatable
+        return {**{f"{name}{unit}": figure for name, figure in figures.items()}, "infeasible": is_infeasible}
+
+    return {
+        "cpu": sums(
+            "Millicores",
+            amounts.cpu_millicores,
+            sum(pod.cpu_request_millicores for pod in pods),
+            sum(one.cpu_request_millicores or 0 for one in told),
+        ),
+        "memory": sums(
+            "Bytes",
+            amounts.memory_bytes,
+            sum(pod.memory_request_bytes for pod in pods),
+            sum(one.memory_request_bytes or 0 for one in told),
+        ),
+    }
+
+
+class ShopFacts(Facts):
+    """A cluster whose pods are counted, and found by their workload as quickly as the real one finds them."""
+
+    def _of(self, workload: Workload) -> Sequence[PodPlace]:
+        if self._found is None or self._found[0] is not self.places or self._found[1] != len(self.places):
+            by_workload: dict[Workload, list[PodPlace]] = {}
+            for one in self.places.values():
+                by_workload.setdefault(one.workload, []).append(one)
+            self._found = self.places, len(self.places), by_workload
+        return self._found[2].get(workload, ())
+
+    _found: tuple[dict[str, PodPlace], int, dict[Workload, list[PodPlace]]] | None = None
+
+    def replicas(self, workload: Workload) -> int | None:
+        return len(self._of(workload))
+
+    def written(self, workload: Workload) -> Mapping[str, WrittenContainer]:
+        return {container.name: container for one in self._of(workload) for container in one.containers or ()}
+
+
+class HostileFacts(ShopFacts):
     """A cluster in which people with little right wrote what they could."""
 
     def node_class(self, node: str) -> NodeClass | None:
@@ -149,8 +286,9 @@ def report_of(workloads: Sequence[Workload], facts: Facts, *, sequence: int) -> 
     return packed(report_body(*rows, sequence=sequence))
 
 
-def report_many(one: Stack, workloads: int) -> None:
-    """Let the nodes tell of so many more workloads, and the ledger know an hour of each."""
+def report_many(served: Filled, workloads: int, nodes: int = 300) -> None:
+    """Let the nodes tell of so many more workloads of two pods each, and the ledger know an hour of each."""
+    one = served.stack
     roles = [
         Role(
             f"team-{number % 40}",
@@ -169,6 +307,10 @@ def report_many(one: Stack, workloads: int) -> None:
         assert answer.status == 200, answer.body
     one.follow()
     one.store.write_ledger_hour(LAST_HOUR, [ledger_hour(role, LAST_HOUR) for role in roles], gone=())
+    one.facts.node_names = tuple(f"node-{number}" for number in range(nodes))
+    one.facts.places = pods_of(roles, one.facts.node_names)
+    assert served.advice is not None
+    served.advice.roles |= {role.workload: role for role in roles}
 
 
 @dataclass
@@ -209,6 +351,8 @@ class Filled:
     way: Way
     door: PageDoor
     folder: Path
+    advice: ShopAdvice | None
+    """Of the shop; None = another cluster is known."""
 
 
 @contextmanager
@@ -217,14 +361,24 @@ def filled(folder: Path, *, days: int, is_hostile: bool = False) -> Iterator[Fil
     paths = {f"/v1/workloads/{role.namespace}/{role.kind}/{role.name}" for role in ROLES}
     server = Server(users={"good": user()}, readable=READABLE | paths)
     access = AccessSettings(requests_per_minute=100_000, reviews_per_minute=1_000_000)
-    with stack(folder, server=server, access=access) as one:
-        one.facts.amounts = NodeAmounts(cpu_millicores=15_000, memory_bytes=32 * GIB)
+    advice = ShopAdvice()
+    with stack(folder, server=server, access=access, prices=SHOP_PRICES, advice=advice) as one:
+        one.facts.amounts = NodeAmounts(cpu_millicores=8_000, memory_bytes=32 * GIB)
+        one.facts.__class__ = HostileFacts if is_hostile else ShopFacts
+        one.facts.node_names = SHOP_NODES
         if is_hostile:
-            one.facts.__class__ = HostileFacts
             one.facts.told = ClusterRules(pause_reason=HOSTILE)
         one.facts.namespaces = {role.namespace: Namespace(name=role.namespace) for role in ROLES}
-        body = report_of([role.workload for role in ROLES], one.facts, sequence=1)
-        assert one.report(body, content_encoding="gzip").status == 200
+        pods = one.facts.places = pods_of(ROLES, SHOP_NODES)
+        for node in SHOP_NODES:
+            # The hostile cluster has nodes that are too small, and one that has not reported to this replica.
+            if not (is_hostile and node == SHOP_NODES[-1]):
+                amounts = replace(one.facts.amounts, cpu_millicores=1500) if is_hostile else one.facts.amounts
+                here = [pod for pod in pods.values() if pod.node == node]
+                server.users[node] = user(**{NODE_NAME_CLAIM: node})
+                body = report_body(*map(row_of, here), node=node, plan=plan_body(here, advice, amounts))
+                answer = one.report(packed(body), token=node, content_encoding="gzip")
+                assert json.loads(answer.body)["refused"] == [], answer.body
         one.follow()
         one.index.loaded()
         for unix_hour in range(LAST_HOUR - 24 * days, LAST_HOUR + 1):
@@ -236,11 +390,26 @@ def filled(folder: Path, *, days: int, is_hostile: bool = False) -> Iterator[Fil
             node="node-a", incarnation="i", agent="0.2.0", dropped=0, received_unix_seconds=time.time()
         )
         one.store.take_decisions(state, decisions(HOSTILE if is_hostile else "waited 34 % of the time"))
-        with running(one.services, folder, names=(NAME,)) as https:
-            way = Way(folder, https)
-            door = PageDoor(way)
-            door.start()
-            try:
-                yield Filled(one, way, door, folder)
-            finally:
-                door.close()
+        with _served(one, folder, advice) as served:
+            yield served
+
+
+@contextmanager
+def priced(folder: Path) -> Iterator[Filled]:
+    """Serve a webhook that knows the sheet worked out by hand, and a door to it."""
+    with stack(folder, prices=PRICES, advice=Advice()) as one:
+        put_sheet(one)
+        with _served(one, folder) as served:
+            yield served
+
+
+@contextmanager
+def _served(one: Stack, folder: Path, advice: ShopAdvice | None = None) -> Iterator[Filled]:
+    with running(one.services, folder, names=(NAME,)) as https:
+        way = Way(folder, https)
+        door = PageDoor(way)
+        door.start()
+        try:
+            yield Filled(one, way, door, folder, advice)
+        finally:
+            door.close()

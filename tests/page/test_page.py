@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import pytest
 from playwright.sync_api import Browser, StorageState, ViewportSize, expect
 
+from agent.cli.main import main
+from agent.core.cost.prices import month_text
 from agent.kube.client.errors import Unreachable
+from tests.cost_sheet import WORKLOADS
 from tests.page.browser import Seen, chromium, looking
-from tests.page.filled import HOSTILE, NAME, Filled, filled
+from tests.page.filled import HOSTILE, NAME, Filled, filled, priced
 from tests.webhook.https import running
 from tests.webhook.test_access import user
 
@@ -73,6 +77,17 @@ def test_screens_fit_and_everybody_can_use_them(seen: Seen) -> None:
             seen.page.set_viewport_size(size)
             assert seen.page.evaluate("document.documentElement.scrollWidth") <= size["width"], (screen, size)
     assert found == []
+
+
+def test_a_node_is_drawn_by_its_plan_and_read_without_the_drawing(seen: Seen) -> None:
+    look(seen, "nodes")
+    told = seen.page.locator("main td[data-label='CPU']").all_inner_texts()
+    # 1500 millicores of which a twentieth is reserved: 75. Seven pods of ten workloads need more than is left.
+    assert "does not fit" in told[0]
+    assert "too much of 1.5 cores" in told[0]
+    assert "reserved 75m, base " in told[0]
+    assert "requested now" in told[0]
+    assert "no plan: this replica of the webhook has no report of it yet" in told[-1]
 
 
 def test_hostile_names_are_words(seen: Seen) -> None:
@@ -155,6 +170,46 @@ def test_without_plimsoll_ui_a_token_is_asked_for_and_kept_nowhere(webhook: Fill
         seen.page.reload()
         expect(seen.page.get_by_label("Token", exact=True)).to_have_value("")
         assert not seen.faults()
+
+
+def test_money_is_to_the_cent_what_was_worked_out_by_hand_and_what_the_command_line_says(
+    browser: Browser, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The API's own figures are held to the same sheet in tests/webhook/test_cost.py."""
+    by_hand = {key: [month_text(Decimal(text)) for text in texts] for key, texts in WORKLOADS.items()}
+    dearest = sorted(by_hand, key=lambda key: -Decimal(by_hand[key][0]))
+    with priced(tmp_path) as one, looking(browser, f"http://{one.door.host}") as seen:
+        seen.page.goto(one.door.url)
+        seen.page.wait_for_url("**/ui/")
+        look(seen, "workloads?sort=cost")
+        cells = seen.page.locator("main td[data-label='A month']")
+        assert cells.locator("b").all_inner_texts() == [f"{by_hand[key][0]} USD" for key in dearest]
+        assert [cell.split("\n")[1:] for cell in cells.all_inner_texts()] == [
+            [
+                f"{sign} {text} USD {words}"
+                for sign, text, words in zip("▽▲", by_hand[key][2:], ("to free", "needed"), strict=True)
+                if text != "0.00"
+            ]
+            for key in dearest
+        ]
+        look(seen, "workloads/shop/Deployment/web")
+        expect(seen.page.locator(".tiles .big")).to_have_text(
+            [f"{text} USD" for text in by_hand["shop/Deployment/web"]]
+        )
+        look(seen, "cost?by=workload")
+        told = seen.page.locator("main [aria-label='Cost'] td[data-label='A month']").all_inner_texts()
+        assert told == [f"{by_hand[key][0]} USD" for key in dearest]
+        totals = ["569.40 USD", "184.87 USD", "384.53 USD", "54.75 USD", "27.38 USD", "26.46 USD"]
+        expect(seen.page.locator(".tiles .big")).to_have_text(totals)
+        assert not seen.faults()
+        host, port = one.way.server.address
+        options = [f"--webhook=https://{host}:{port}", f"--token-file={tmp_path / 'token-of-good'}"]
+        assert (
+            main(["cost", "--by", "workload", "--width", "120", *options, f"--ca-file={one.way.server.authority}"]) == 0
+        )
+    table = {"/".join(words[:3]): words for words in map(str.split, capsys.readouterr().out.splitlines())}
+    for key, (cost, *worth) in by_hand.items():
+        assert (table[key][4], table[key][-3:]) == (cost, worth)
 
 
 def test_a_webhook_that_restarts_makes_the_page_say_how_old_it_is(webhook: Filled, seen: Seen) -> None:

@@ -340,6 +340,11 @@ def stack(
     defaults = Defaults(
         act=sizing.act, bounds=BoundsOptions(), policy=PolicyName.CRUISE, config_map="plimsoll/plimsoll"
     )
+    costs = CostQuestions(
+        CostParts(access=access_of, histories=advice or index, facts=facts, budgets=budgets, prices=prices or Prices()),
+        defaults,
+        metrics,
+    )
     questions = Questions(
         ReadingParts(
             access=access_of,
@@ -349,6 +354,7 @@ def stack(
             statistics=Statistics(opened, index.places).of,
             marks=lambda: opened.nodes(),
             store=opened,
+            costs=costs.workload_costs,
         ),
         defaults,
         metrics,
@@ -398,11 +404,6 @@ def stack(
         collaborators=asking(),
     )
     buffers = BufferQuestions(controller, access_of, metrics, replica="a", namespace="plimsoll", leader=lambda: None)
-    costs = CostQuestions(
-        CostParts(access=access_of, histories=advice or index, facts=facts, budgets=budgets, prices=prices or Prices()),
-        defaults,
-        metrics,
-    )
     services = Services(
         review=reviewer.review,
         failed=metrics.count_unread,

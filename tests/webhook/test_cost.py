@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
@@ -17,20 +18,54 @@ from agent.cli.main import main
 from agent.core.cluster.node import Namespace
 from agent.core.cost.fit import DisruptionBudget
 from agent.core.cost.prices import Prices
+from agent.kube.client.own_rights import NODE_NAME_CLAIM
 from agent.kube.objects.cluster_json import node_facts_from_json, pod_place_from_json
 from agent.webhook.http.routes import Call
 from agent.webhook.own_series import of_prices
 from tests import cost_sheet
-from tests.cost_sheet import FREED, IDLE, LABELS, NAMESPACES, NEEDED, NODES, PODS, POSSIBLE, PRICES, TOTAL, Advice
+from tests.cost_sheet import (
+    FREED,
+    IDLE,
+    LABELS,
+    NAMESPACES,
+    NEEDED,
+    NODES,
+    PODS,
+    POSSIBLE,
+    PRICES,
+    TOTAL,
+    WORKLOADS,
+    Advice,
+)
 from tests.webhook.https import running
+from tests.webhook.report_bodies import packed, report_body, row_body
 from tests.webhook.stack import READABLE, Stack, stack
 from tests.webhook.test_access import Server, user
 
 
 def put_sheet(one: Stack) -> None:
+    """Let the webhook know that cluster, and each node report its pods."""
     places = [pod_place_from_json(document) for document in cost_sheet.pod_documents()]
     one.facts.places = {place.uid: place for place in places}
     one.facts.known_nodes = tuple(node_facts_from_json(document) for document in cost_sheet.node_documents())
+    for node in one.facts.known_nodes:
+        one.server.users[node.name] = user(**{NODE_NAME_CLAIM: node.name})
+        rows = [
+            row_body(
+                namespace=place.namespace,
+                kind=place.workload.kind,
+                workload=place.workload.name,
+                pod=place.name,
+                podUid=place.uid,
+                oomKills=[],
+            )
+            for place in places
+            if place.node == node.name
+        ]
+        body = packed(report_body(*rows, node=node.name))
+        answer = one.report(body, token=node.name, content_encoding="gzip")
+        assert json.loads(answer.body)["refused"] == [], answer.body
+    one.follow()
 
 
 @pytest.fixture(scope="module")
@@ -109,6 +144,27 @@ def test_what_rows_cost_and_what_is_idle_are_what_nodes_cost_exactly(served: tup
     for query in ({"by": "namespace"}, {"by": "workload"}, {"by": "label", "label": "team"}):
         found = body(one, **query)
         assert sum(Decimal(row["costMonth"]) for row in found["rows"]) + Decimal(found["total"]["idleMonth"]) == nodes
+
+
+def test_workloads_tell_the_same_of_each_other_and_of_themselves(served: tuple[Stack, list[str]]) -> None:
+    one, _ = served
+    by_cost = body(one, by="workload")["rows"]
+    names = ("costMonth", "freedMonth", "possibleMonth", "neededMonth")
+    assert {row["key"]: tuple(row[name] for name in names) for row in by_cost} == WORKLOADS
+    # Listed in the order of money, as one waits for it: 65.70, 45.625, 36.50, 22.8125, 14.235.
+    listed = json.loads(one.ask("/v1/workloads", sort="cost").body)
+    assert [row["name"] for row in listed["workloads"]] == ["db", "web", "cart", "batch", "agent"]
+    possible = json.loads(one.ask("/v1/workloads", sort="cost-possible").body)["workloads"]
+    assert [row["name"] for row in possible[:2]] == ["web", "db"]
+    assert listed["pricing"] == {"currency": "USD", "monthHours": "730", "listPriceNote": "", "fault": None}
+    same = [field for field in by_cost[0] if field in listed["workloads"][0]["cost"]]
+    assert len(same) == 9
+    for row in listed["workloads"]:
+        (its,) = (one for one in by_cost if one["key"] == f"{row['namespace']}/{row['kind']}/{row['name']}")
+        assert row["cost"] == {field: its[field] for field in same}
+    web = {"namespace": "shop", "kind": "Deployment", "name": "web"}
+    whole = json.loads(one.ask("/v1/workloads/shop/Deployment/web", names=web).body)
+    assert (whole["cost"]["costMonth"], whole["pricing"]["currency"]) == (WORKLOADS["shop/Deployment/web"][0], "USD")
 
 
 def test_the_table_has_the_same_to_the_cent(
@@ -224,6 +280,9 @@ def test_without_prices_every_figure_is_marked(tmp_path: Path, capsys: pytest.Ca
         assert found["isListPrice"]
         assert found["listPriceNote"] == "list price (OpenCost's reference), not your bill"
         assert all(row["isListPrice"] for row in found["rows"])
+        listed = json.loads(one.ask("/v1/workloads").body)
+        assert listed["pricing"]["listPriceNote"] == found["listPriceNote"]
+        assert all(row["cost"]["isListPrice"] for row in listed["workloads"])
         with running(one.services, tmp_path, names=("plimsoll-webhook.plimsoll.svc",)) as server:
             host, port = server.address
             options = [f"--webhook=https://{host}:{port}", f"--token-file={tmp_path / 'token'}"]
@@ -237,7 +296,30 @@ def test_what_is_not_read_yet_is_no_answer(tmp_path: Path) -> None:
     with stack(tmp_path) as one:
         one.facts.is_complete = False
         answer = asked(one)
+        listed = json.loads(one.ask("/v1/workloads").body)
     assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
+    assert listed["pricing"]["fault"] == "nodes and pods are not read yet from the API server"
+
+
+def test_a_list_waits_for_money_no_longer_than_it_may_and_keeps_what_was_found(tmp_path: Path) -> None:
+    begun, let_go = threading.Event(), threading.Event()
+
+    def budgets() -> tuple[DisruptionBudget, ...]:
+        begun.set()
+        assert let_go.wait(60)
+        return ()
+
+    with stack(tmp_path, prices=PRICES, advice=Advice(), budgets=budgets) as one:
+        put_sheet(one)
+        first = json.loads(one.ask("/v1/workloads").body)
+        assert first["pricing"]["fault"] == "what pods cost is being worked out"
+        assert first["workloads"][0]["cost"] is None
+        assert begun.wait(60)
+        let_go.set()
+        dearest = json.loads(one.ask("/v1/workloads", sort="cost", limit="1").body)  # waits
+        assert dearest["workloads"][0]["cost"]["costMonth"] == "65.7"
+        again = json.loads(one.ask("/v1/workloads").body)
+    assert (again["pricing"]["fault"], again["workloads"][0]["cost"]["costMonth"]) == (None, "22.8125")
 
 
 def test_closed_budgets_and_unknown_ones_keep_nodes(tmp_path: Path) -> None:

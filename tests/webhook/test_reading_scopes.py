@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -20,7 +21,7 @@ from agent.webhook.queries.events import EventsBody
 from agent.webhook.queries.policies import PoliciesBody
 from agent.webhook.queries.standings import Severity, standing_of
 from agent.webhook.queries.summary import SummaryBody
-from agent.webhook.queries.workload_bodies import NodesBody, WorkloadBody, WorkloadsBody
+from agent.webhook.queries.workload_bodies import NodeBody, NodesBody, WorkloadBody, WorkloadsBody
 from agent.webhook.store.decisions import DecisionLogState, StoredDecision
 from agent.webhook.store.shapes import StoreAway
 from tests.webhook.report_bodies import packed, report_body, row_body
@@ -279,6 +280,34 @@ def test_nodes_tell_what_the_cluster_and_their_agents_say(desk: Desk) -> None:
     assert (second.node, second.is_silent, second.agent_version) == ("node-b", True, None)
 
 
+def test_nodes_tell_how_full_they_are_by_their_plans_or_why_that_is_not_known(desk: Desk) -> None:
+    old, silent = desk.get("/v1/nodes", NodesBody).nodes
+    assert (old.plan, old.plan_missing) == (None, "its agent is of a release that does not tell of plans")
+    assert (silent.plan, silent.plan_missing) == (None, "this replica of the webhook has no report of it yet")
+    cpu = {"allocatable": 8000, "requested": 7000, "reserved": 500, "base": 4000, "planned": 6000}
+    memory = {"allocatable": 1 << 33, "requested": 1 << 33, "reserved": 0, "base": 1 << 33, "planned": (1 << 33) + 5}
+    plan = {
+        "cpu": {**{f"{name}Millicores": amount for name, amount in cpu.items()}, "infeasible": False},
+        "memory": {**{f"{name}Bytes": amount for name, amount in memory.items()}, "infeasible": True},
+    }
+
+    def told(**fields: object) -> NodeBody:
+        answer = desk.made.report(packed(report_body(row_body(1), **fields)), content_encoding="gzip")
+        assert answer.status == 200, answer.body
+        desk.made.follow()
+        found: NodeBody = desk.get("/v1/nodes", NodesBody).nodes[0]
+        return found
+
+    node = told(sequence=18, endAgeSeconds=3.0, plan=plan)
+    assert node.plan_missing is None
+    assert node.plan is not None
+    # 8000 allocatable = 500 reserved + 4000 base + 2000 headroom + 1500 free
+    assert msgspec.structs.astuple(node.plan.cpu) == (8000, 7000, 500, 4000, 2000, 1500, False)
+    assert (node.plan.memory.free_bytes, node.plan.memory.headroom_bytes, node.plan.memory.infeasible) == (-5, 5, True)
+    node = told(sequence=19, endAgeSeconds=2.0, plan=None)
+    assert (node.plan, node.plan_missing) == (None, "its agent has no plan")
+
+
 def test_policy_tells_what_applies_and_what_said_so(desk: Desk) -> None:
     desk.made.facts.told_faults = ("hpas bank/x: odd",)
     body = desk.get("/v1/policy", PoliciesBody, q="we")
@@ -393,6 +422,7 @@ def test_rows_sums_search_and_events_hold_nothing_of_others(desk: Desk) -> None:
     told = texts(desk, "ann")
     for path in ("/v1/workloads/bank/Deployment/vault", "/v1/workloads/bank/Deployment/none"):
         told = told.replace(path, "")  # what was asked for is said back
+    told = re.sub(r"\d+\.\d+", "", told)  # ages, whose digits may be any
     for secret in ("vault", "bank", "root (uid 0)", "9000", "9500", "empty", "node-b"):
         assert secret not in told, secret
     assert "3 of 3" not in told

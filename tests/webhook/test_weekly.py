@@ -131,7 +131,7 @@ def test_markdown_and_html_tell_what_a_monday_asks(
         "* = list price (OpenCost's reference), not your bill",
         "could go if all pods requested what is recommended",
         "the bill falls only when nodes go",
-        "1 of 3 workloads is short in the newest whole hour.",
+        "1 of 7 workloads is short in the newest whole hour.",
         "needs 200m more CPU than it requests",
         "the last word",
         "root (uid 0)",

@@ -8,15 +8,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from agent.core.cluster.pod import ContainerKind, PodRef
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
+from agent.core.history.reports.rollup import NodeSums, ResourceSums
 from agent.core.numbers.later_field import LATER
 from agent.core.orders.order import Mode, Ranking
 from agent.core.plan.needs.demand import Kept, Reserved
 from agent.core.plan.pod_change import Change
 from agent.core.recommender.recommendation import Withheld
+
+MOST_TOLD_MILLICORES: Final = 10**9
+"""In sums for others: no node has more."""
+MOST_TOLD_BYTES: Final = 1 << 60
 
 
 @dataclass(slots=True, kw_only=True)  # not frozen: a thousand are made at once, and that takes twice as long
@@ -196,6 +202,28 @@ class Plan:
     def resource(self, resource: Resource) -> ResourcePlan:
         """Return the sum of one resource."""
         return self.cpu if resource is Resource.CPU else self.memory
+
+
+def node_sums(plan: Plan) -> NodeSums:
+    """Return how full the node is by a plan, for who looks at many nodes."""
+
+    def sums(resource: ResourcePlan, requested: int, most: int) -> ResourceSums:
+        def told(amount: int) -> int:  # a pod may state any amount
+            return min(max(amount, 0), most)
+
+        return ResourceSums(
+            allocatable=told(resource.allocatable),
+            requested=told(requested),
+            reserved=told(resource.reserved),
+            base=told(resource.base_total),
+            planned=told(resource.final_total),
+            is_infeasible=resource.is_infeasible,
+        )
+
+    return NodeSums(
+        cpu=sums(plan.cpu, sum(pod.cpu_counted_millicores for pod in plan.pods), MOST_TOLD_MILLICORES),
+        memory=sums(plan.memory, sum(pod.memory_counted_bytes for pod in plan.pods), MOST_TOLD_BYTES),
+    )
 
 
 def waiting_for_windows(plan: Plan) -> dict[PodRef, float | None]:

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from agent.core.cluster.pod import PodRef
 from agent.core.cluster.workload import Workload, workload_of
-from agent.core.history.reports.rollup import INSTANCE_TYPE_LABEL, NodeClass
+from agent.core.history.reports.rollup import INSTANCE_TYPE_LABEL, NodeClass, NodeSums
 from agent.core.history.reports.rollup_schedule import NS
 from agent.core.numbers.arrays import Floats
 from agent.core.orders.resolution import listed
@@ -98,6 +98,7 @@ def reporter_of(
     quality: Callable[[], Mapping[tuple[Workload, str], Floats]],
     orders: PodOrders,
     directions: Directions,
+    sums: Callable[[], NodeSums | None],
     metrics: Metrics,
 ) -> Reporter:
     """Return the reporter of this node; nothing runs yet."""
@@ -122,6 +123,7 @@ def reporter_of(
         is_ready=lambda: cluster.state().is_complete,
         etag=lambda: directions.etag,
         newcomers=Newcomers(workloads_here, directions.workloads),
+        sums=sums,
     )
     sampling.ends.lives.report()
     registry = CollectorRegistry()

@@ -14,7 +14,7 @@ from typing import Final
 
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.unit import UnitIdentity
-from agent.core.history.reports.rollup import NodeClass, Report, RollupRow
+from agent.core.history.reports.rollup import NodeClass, NodeSums, Report, RollupRow
 from agent.core.history.reports.rollup_json import kept_text
 from agent.core.history.reports.rollup_schedule import NS, interval_start_ns, next_end_ns, node_share
 from agent.core.machine.cluster_checkup import ReportStanding
@@ -64,6 +64,8 @@ class ReportedNode:
     """What the directives held are known by; None = there are none yet."""
     newcomers: Newcomers
     """Workloads of which nothing was told yet."""
+    sums: Callable[[], NodeSums | None] = lambda: None
+    """How full the node is by its newest plan; None = there is none."""
 
 
 class Reporter:
@@ -255,4 +257,6 @@ class Reporter:
             end_age_seconds=0.0,
             interval_seconds=interval_seconds,
             rows=rows,
+            plan=self._node.sums(),
+            tells_plan=True,
         )

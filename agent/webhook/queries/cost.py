@@ -9,10 +9,12 @@ then; who comes while it is being worked out gets what was found before, if ther
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
@@ -54,12 +56,15 @@ from agent.webhook.queries.cost_bodies import (
     CostTotalBody,
     FitBody,
     GoingNodeBody,
+    PricingBody,
     StayingNodeBody,
+    WorkloadCostBody,
 )
 from agent.webhook.queries.effective_policy import Applying, Defaults
 from agent.webhook.queries.ledger_bodies import scope_body
 
 VIEW_SECONDS: Final = 60.0
+NOT_READ: Final = "nodes and pods are not read yet from the API server"
 NOT_READ_SECONDS: Final = 5.0
 VIEW_WAIT_SECONDS: Final = 2.0
 """For a view that another asker has worked out; then to come again, as threads are few and agents need them, too."""
@@ -121,6 +126,52 @@ class CostView:
     made_monotonic_seconds: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkloadCosts:
+    """What the pods of workloads cost, for answers about workloads."""
+
+    prices: Prices
+    allocation: Allocation | None
+    fault: str | None = None
+    """Why there is no allocation; None = there is."""
+
+    def of(self, workload: Workload) -> Figures | None:
+        """Return a workload's figures; None = it has no pods on nodes with a price, or nothing is known."""
+        if self.allocation is None:
+            return None
+        return self.allocation.groups.get((workload.namespace, workload.kind, workload.name))
+
+    def body(self, workload: Workload) -> WorkloadCostBody | None:
+        """Return them as a body, months."""
+        figures = self.of(workload)
+        if figures is None:
+            return None
+        amounts = (figures.cost, figures.cpu, figures.memory, figures.freed, figures.possible, figures.needed)
+        cost, cpu, memory, freed, possible, needed = (money_text(self.prices.month(amount)) for amount in amounts)
+        return WorkloadCostBody(
+            pods=figures.pods,
+            cost_month=cost,
+            cpu_month=cpu,
+            memory_month=memory,
+            freed_month=freed,
+            possible_month=possible,
+            needed_month=needed,
+            pods_without_advice=figures.pods_without_advice,
+            is_list_price=figures.is_list_price,
+        )
+
+    @property
+    def pricing(self) -> PricingBody:
+        """Return in what money they are."""
+        is_list_price = self.allocation is not None and self.allocation.is_list_price
+        return PricingBody(
+            currency=self.prices.currency,
+            month_hours=money_text(self.prices.month_hours),
+            list_price_note=LIST_PRICE_NOTE if is_list_price else "",
+            fault=self.fault,
+        )
+
+
 class CostQuestions:
     """Answers ``/v1/cost``; for any thread."""
 
@@ -140,6 +191,8 @@ class CostQuestions:
         self._making = threading.Lock()
         self._views: dict[_ViewKey | None, CostView] = {}
         """By label and whose pods, of which the newest is kept; None = by workload, of all."""
+        self._beside = ThreadPoolExecutor(1, thread_name_prefix="cost")
+        self._coming: Future[CostView] | None = None
 
     def cost(self, call: Call) -> HttpAnswer:
         """Return rows: ``by=``, ``label=``, ``namespace=``, ``limit=`` and ``after=KEY`` choose."""
@@ -148,8 +201,7 @@ class CostQuestions:
     def _answer(self, call: Call, scope: Scope) -> HttpAnswer:
         by, label, namespace = _question(call.query)
         if not self._parts.facts.is_complete:
-            text = "nodes and pods are not read yet from the API server"
-            return fault(503, text, retry_after_seconds=NOT_READ_SECONDS)
+            return fault(503, NOT_READ, retry_after_seconds=NOT_READ_SECONDS)
         view = self.view(label, scope.namespaces)
         page = page_of(call, self._rows(view, by, namespace, scope), _key_parts(by), _AFTER[by])
         allocation, prices = view.allocation, self._parts.prices
@@ -207,6 +259,29 @@ class CostQuestions:
             return made
         finally:
             self._making.release()
+
+    def workload_costs(self, wait_seconds: float | None) -> WorkloadCosts:
+        """Return what workloads cost, by what was found last; what is old is found anew beside the caller.
+
+        Args:
+            wait_seconds: How long to wait where nothing was found yet; None = until it is found, and found lately.
+        """
+        prices = self._parts.prices
+        if not self._parts.facts.is_complete:
+            return WorkloadCosts(prices=prices, allocation=None, fault=NOT_READ)
+        if wait_seconds is None:
+            return WorkloadCosts(prices=prices, allocation=self.view().allocation)
+        known = self._views.get(None)
+        if known is None or self._clock() - known.made_monotonic_seconds >= VIEW_SECONDS:
+            coming = self._coming
+            if coming is None or coming.done():
+                self._coming = coming = self._beside.submit(self.view)
+            if known is None and wait((coming,), wait_seconds).done:
+                with contextlib.suppress(Denied):  # another asker's is being worked out
+                    known = coming.result()
+        if known is None:
+            return WorkloadCosts(prices=prices, allocation=None, fault="what pods cost is being worked out")
+        return WorkloadCosts(prices=prices, allocation=known.allocation)
 
     def _made(self, label_key: _ViewKey | None) -> CostView:
         facts, now = self._parts.facts, self._clock()

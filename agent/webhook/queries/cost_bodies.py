@@ -72,6 +72,32 @@ class CostRowBody(Body, kw_only=True):
     """Of a node: where its price is from."""
 
 
+class WorkloadCostBody(Body, kw_only=True):
+    """What a workload's pods cost, as ``/v1/cost?by=workload`` has it."""
+
+    pods: int
+    """On nodes that have a price."""
+    cost_month: Money
+    cpu_month: Money
+    memory_month: Money
+    freed_month: Money
+    possible_month: Money
+    needed_month: Money
+    pods_without_advice: int
+    is_list_price: bool
+
+
+class PricingBody(Body, kw_only=True):
+    """In what money the figures of an answer are, and how good they are."""
+
+    currency: str
+    month_hours: Money
+    list_price_note: str
+    """What is to stand beside figures that are of a list; empty = none is."""
+    fault: str | None = None
+    """Why there are no figures; null = there are."""
+
+
 class GoingNodeBody(Body, kw_only=True):
     """A node that could go."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from agent.core.history.reports.rollup import SCHEMA_VERSION
+from agent.webhook.queries.cost_bodies import PricingBody, WorkloadCostBody
 from agent.webhook.queries.events import EventBody
 from agent.webhook.queries.ledger_bodies import LedgerHourBody, ScopeBody
 from agent.webhook.queries.standings import Severity
@@ -336,6 +337,9 @@ class WorkloadBody(Body, kw_only=True):
     """Of the last eight days, oldest first."""
     explanation: list[ExplanationStepBody] = msgspec.field(default_factory=list)
     """Why it would be given what ``advice`` says, in order."""
+    cost: WorkloadCostBody | None = None
+    """null = none of its pods runs on a node that has a price, or ``pricing`` says why."""
+    pricing: PricingBody | None = None
 
 
 class WorkloadLineBody(Body, kw_only=True):
@@ -366,6 +370,8 @@ class WorkloadLineBody(Body, kw_only=True):
     """For want of memory; null = the database is away."""
     last_action: EventBody | None = None
     """The newest within 30 days; null = none."""
+    cost: WorkloadCostBody | None = None
+    """null = none of its pods runs on a node that has a price, or ``pricing`` says why."""
 
 
 class WorkloadsBody(Body, kw_only=True):
@@ -380,6 +386,44 @@ class WorkloadsBody(Body, kw_only=True):
     """What of the cluster the asker may see."""
     by_severity: dict[str, int] = msgspec.field(default_factory=dict)
     """How many of all that match, but for the severity that was asked for."""
+    pricing: PricingBody | None = None
+
+
+class NodeCpuBody(Body, kw_only=True):
+    """CPU of a node by its plan: reserved, base, headroom and free together are what is allocatable."""
+
+    allocatable_millicores: int
+    requested_millicores: int
+    """By all pods now, as the scheduler counts."""
+    reserved_millicores: int
+    """Of pods that may not be optimised, and of what others hold beyond their containers."""
+    base_millicores: int
+    """Of the others: what they use for longer."""
+    headroom_millicores: int
+    """Of the others: on top of it, for spikes."""
+    free_millicores: int
+    """Below 0 where it does not fit."""
+    infeasible: bool
+    """It does not fit, and nobody else may go."""
+
+
+class NodeMemoryBody(Body, kw_only=True):
+    """Memory, likewise."""
+
+    allocatable_bytes: int
+    requested_bytes: int
+    reserved_bytes: int
+    base_bytes: int
+    headroom_bytes: int
+    free_bytes: int
+    infeasible: bool
+
+
+class NodePlanBody(Body, kw_only=True):
+    """How full a node is by its plan, as its newest report has it."""
+
+    cpu: NodeCpuBody
+    memory: NodeMemoryBody
 
 
 class NodeBody(Body, kw_only=True):
@@ -414,6 +458,9 @@ class NodeBody(Body, kw_only=True):
     """null = its agent tells of no decisions, as for the next."""
     dropped_decisions: int | None = None
     """That went before they could be told."""
+    plan: NodePlanBody | None = None
+    plan_missing: str | None = None
+    """Why there is no plan; null = there is."""
 
 
 class NodesBody(Body, kw_only=True):

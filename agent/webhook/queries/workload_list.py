@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Final
 
+from agent.core.cluster.workload import Workload
+from agent.core.cost.allocation import Figures
 from agent.core.history.workloads.usage_ledger import LedgerAmounts, LedgerHour
 from agent.core.orders.order import Mode
 from agent.webhook.http.access import Scope
@@ -22,6 +25,7 @@ PATTERN: Final = "NAMESPACE/KIND/NAME"
 _PIECE: Final = 500
 
 _Amount = Callable[[LedgerHour], float | None]
+_Rank = tuple[float | Decimal, ...]
 
 
 def _possible(amounts: LedgerAmounts) -> int | None:
@@ -43,7 +47,11 @@ _AMOUNTS: Final[Mapping[str, _Amount]] = {
     "cpu-used": lambda row: row.cpu.used,
     "memory-used": lambda row: row.memory.used,
 }
-SORTS: Final = (BY_NAME, "short", "kills", *_AMOUNTS)
+_COSTS: Final[Mapping[str, Callable[[Figures], Decimal]]] = {
+    "cost": lambda figures: figures.cost,
+    "cost-possible": lambda figures: figures.possible,
+}
+SORTS: Final = (BY_NAME, "short", "kills", *_AMOUNTS, *_COSTS)
 _SEVERITIES: Final = {Severity.SHORT: 3, Severity.OVER: 2, Severity.FITS: 1, Severity.UNKNOWN: 0}
 
 
@@ -109,6 +117,7 @@ def page(
     *,
     standings: Callable[[], Standings],
     mode_of: Callable[[WorkloadSeen], str],
+    cost_of: Callable[[Workload], Figures | None],
     pause: Callable[[], None] = lambda: None,
 ) -> WorkloadPage:
     """Return the page that a query asks for.
@@ -117,6 +126,7 @@ def page(
         every: All workloads, by name.
         standings: How they stand; asked for once.
         mode_of: In which mode one is.
+        cost_of: What one costs; None = not known.
         pause: Called between pieces of work, to let others run.
 
     Raises:
@@ -138,7 +148,7 @@ def page(
     if choice.sort == BY_NAME and not choice.is_reversed:
         plain = page_of(call, chosen, _key, PATTERN)
         return WorkloadPage(items=plain.items, total=plain.total, next=plain.next, by_severity=by_severity)
-    chosen = _sorted(chosen, choice)
+    chosen = _sorted(chosen, choice, cost_of)
     return _part(call, chosen, by_severity)
 
 
@@ -153,14 +163,25 @@ def _is_chosen(seen: WorkloadSeen, choice: WorkloadChoice, mode_of: Callable[[Wo
     return choice.mode is None or mode_of(seen) == choice.mode
 
 
-def _sorted(chosen: list[ListedWorkload], choice: WorkloadChoice) -> list[ListedWorkload]:
+def is_by_cost(call: Call) -> bool:
+    """Return whether the order that is asked for is of money."""
+    return call.query.get("sort") in _COSTS
+
+
+def _sorted(
+    chosen: list[ListedWorkload], choice: WorkloadChoice, cost_of: Callable[[Workload], Figures | None]
+) -> list[ListedWorkload]:
     """Return them in order: largest first, those of which it is not known last whichever way; as large ones by name."""
     if choice.sort == BY_NAME:
         return chosen[::-1]
-    known: list[tuple[tuple[float, ...], ListedWorkload]] = []
+    known: list[tuple[_Rank, ListedWorkload]] = []
     unknown: list[ListedWorkload] = []
     for one in chosen:
-        amount = _amount(one.standing, choice.sort)
+        if choice.sort in _COSTS:
+            figures = cost_of(one.seen.workload)
+            amount: _Rank | None = None if figures is None else (_COSTS[choice.sort](figures),)
+        else:
+            amount = _amount(one.standing, choice.sort)
         if amount is None:
             unknown.append(one)
         else:
@@ -169,7 +190,7 @@ def _sorted(chosen: list[ListedWorkload], choice: WorkloadChoice) -> list[Listed
     return [one for _, one in known] + unknown
 
 
-def _amount(standing: Standing, sort: str) -> tuple[float, ...] | None:
+def _amount(standing: Standing, sort: str) -> _Rank | None:
     row = standing.hour
     if row is None:
         return None

@@ -19,6 +19,7 @@ from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import RUN_KINDS, Workload
 from agent.core.history.minute.quality import QualityWindow
 from agent.core.history.reports.directive import WorkloadDirective
+from agent.core.history.reports.rollup import NodeSums
 from agent.core.history.workloads.hour_peaks import HourPeak
 from agent.core.history.workloads.job_run import JobRun
 from agent.core.history.workloads.share_groups import GroupFare
@@ -33,6 +34,7 @@ from agent.webhook.http.access import Access, Scope
 from agent.webhook.http.reader_request import Asking, BadQuestionError, tagged
 from agent.webhook.http.routes import Call, HttpAnswer, fault
 from agent.webhook.queries import workload_list
+from agent.webhook.queries.cost import WorkloadCosts
 from agent.webhook.queries.effective_policy import Applying, Defaults
 from agent.webhook.queries.events import EventBody, event_body
 from agent.webhook.queries.explanation import explanation_of
@@ -48,6 +50,9 @@ from agent.webhook.queries.workload_bodies import (
     KillBody,
     KillHourBody,
     NodeBody,
+    NodeCpuBody,
+    NodeMemoryBody,
+    NodePlanBody,
     NodesBody,
     PastRunBody,
     PastStartBody,
@@ -73,6 +78,8 @@ MOST_MARKS: Final = 500
 """Decisions of one workload that are shown."""
 SILENT_SECONDS: Final = 900.0
 """Three reports of a node that did not come."""
+COST_WAIT_SECONDS: Final = 0.1
+"""For what workloads cost, where nothing is known of it yet: a list does not wait for a whole large cluster's."""
 _HOUR_SECONDS: Final = 3600
 
 
@@ -93,6 +100,8 @@ class QueryParts:
     """A workload's enforced share, and how both groups fare; None = there is none."""
     store: Store
     """For the ledger and what was decided."""
+    costs: Callable[[float | None], WorkloadCosts]
+    """What workloads cost, if it is known within so many seconds; None = however long it takes."""
     share_window_seconds: float = GuardOptions().share_window_seconds
     pause: Callable[[], None] = lambda: None
     """Called between pieces of work of some ten milliseconds, to let others run."""
@@ -137,12 +146,14 @@ class Questions:
         window = _window(call.query["quality"]) if "quality" in call.query else None
         rules = parts.facts.rules()
         standings, is_away = self._standings()
+        costs = parts.costs(None if workload_list.is_by_cost(call) else COST_WAIT_SECONDS)
         page = workload_list.page(
             call,
             parts.histories.workloads(),
             scope,
             standings=lambda: standings,
             mode_of=lambda seen: self.applying.mode(seen.workload, rules).value or "",
+            cost_of=costs.of,
             pause=parts.pause,
         )
         actions = {} if is_away else self._last_actions([one.seen.workload for one in page.items], scope, now)
@@ -152,10 +163,13 @@ class Questions:
                 self._line(one, rules, now, window, actions.get(one.seen.workload), is_away=is_away)
                 for one in page.items
             ],
+            pricing=costs.pricing,
             next=page.next,
             scope=scope_body(scope),
             by_severity=dict(page.by_severity),
         )
+        for line, one in zip(body.workloads, page.items, strict=True):
+            line.cost = costs.body(one.seen.workload)
         return tagged(call, msgspec.json.encode(body), now)
 
     def _standings(self) -> tuple[Standings, bool]:
@@ -287,6 +301,8 @@ class Questions:
         body.scope = scope_body(scope)
         body.kill_hours = _kill_hours(history.containers)
         body.explanation = explanation_of(body)
+        costs = self._parts.costs(COST_WAIT_SECONDS)
+        body.cost, body.pricing = costs.body(workload), costs.pricing
         self._add_past(body, workload, scope, now)
         return tagged(call, msgspec.json.encode(body), now)
 
@@ -547,6 +563,41 @@ def _node_body(name: str, seen: NodeSeen | None, mark: NodeMark | None, now: flo
         sequence=mark.highest_sequence if mark is not None else None,
         lost_reports=mark.lost_reports if mark is not None else None,
         missing_reports=mark.missing_reports if mark is not None else None,
+        plan=None if seen is None or seen.plan is None else _plan_body(seen.plan),
+        plan_missing=_no_plan(seen),
+    )
+
+
+def _no_plan(seen: NodeSeen | None) -> str | None:
+    """Return why a node's plan is not known; None = it is."""
+    if seen is None:
+        return "this replica of the webhook has no report of it yet"
+    if seen.plan is None:
+        return "its agent has no plan" if seen.tells_plan else "its agent is of a release that does not tell of plans"
+    return None
+
+
+def _plan_body(sums: NodeSums) -> NodePlanBody:
+    cpu, memory = sums.cpu, sums.memory
+    return NodePlanBody(
+        cpu=NodeCpuBody(
+            allocatable_millicores=cpu.allocatable,
+            requested_millicores=cpu.requested,
+            reserved_millicores=cpu.reserved,
+            base_millicores=cpu.planned - cpu.headroom,
+            headroom_millicores=cpu.headroom,
+            free_millicores=cpu.free,
+            infeasible=cpu.is_infeasible,
+        ),
+        memory=NodeMemoryBody(
+            allocatable_bytes=memory.allocatable,
+            requested_bytes=memory.requested,
+            reserved_bytes=memory.reserved,
+            base_bytes=memory.planned - memory.headroom,
+            headroom_bytes=memory.headroom,
+            free_bytes=memory.free,
+            infeasible=memory.is_infeasible,
+        ),
     )
 
 

@@ -146,6 +146,40 @@ class RowBody(Body, kw_only=True):
     ) = None
 
 
+class CpuSumsBody(Body, kw_only=True):
+    """CPU of a node by its newest plan."""
+
+    allocatable_millicores: Millicores
+    requested_millicores: Millicores
+    """By all pods now, as the scheduler counts."""
+    reserved_millicores: Millicores
+    """Of pods that may not be optimised, and of what others hold beyond their containers."""
+    base_millicores: Millicores
+    """Of the others: what they use for longer."""
+    planned_millicores: Millicores
+    """Of the others: what they are to request, base and headroom together."""
+    infeasible: bool
+    """It does not fit, and nobody else may go."""
+
+
+class MemorySumsBody(Body, kw_only=True):
+    """Memory, likewise."""
+
+    allocatable_bytes: Bytes
+    requested_bytes: Bytes
+    reserved_bytes: Bytes
+    base_bytes: Bytes
+    planned_bytes: Bytes
+    infeasible: bool
+
+
+class NodeSumsBody(Body, kw_only=True):
+    """How full a node is by its newest plan."""
+
+    cpu: CpuSumsBody
+    memory: MemorySumsBody
+
+
 class _ReportHead(Body, kw_only=True):
     schema: Annotated[int, Meta(ge=1, le=SCHEMA_VERSION)]
     agent: Annotated[str, Meta(max_length=64)] = ""
@@ -156,6 +190,8 @@ class _ReportHead(Body, kw_only=True):
     lost_reports: Count = 0
     end_age_seconds: Seconds
     interval_seconds: IntervalSeconds
+    plan: NodeSumsBody | None | msgspec.UnsetType = msgspec.UNSET
+    """null = there is none; absent = the agent does not tell."""
 
 
 class ReportBody(_ReportHead, kw_only=True):

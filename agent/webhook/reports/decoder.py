@@ -23,8 +23,10 @@ from agent.core.history.reports.rollup import (
     SCHEMA_VERSION,
     Distribution,
     NodeClass,
+    NodeSums,
     OutOfMemoryKill,
     Report,
+    ResourceSums,
     RollupRow,
     Setback,
     ShareRow,
@@ -34,6 +36,7 @@ from agent.core.orders.enforce_share import EnforceShareError, parse_enforce_sha
 from agent.webhook.reports.bodies import (
     MAX_BYTES,
     LooseReportBody,
+    NodeSumsBody,
     RawReportBody,
     ReportBody,
     RowBody,
@@ -186,6 +189,8 @@ def decode_report(
             end_age_seconds=head.end_age_seconds,
             interval_seconds=head.interval_seconds,
             rows=tuple(rows),
+            plan=_to_sums(head.plan) if isinstance(head.plan, NodeSumsBody) else None,
+            tells_plan=head.plan is not msgspec.UNSET,
         ),
         numbers=tuple(numbers),
         refused=tuple(refused),
@@ -444,6 +449,28 @@ def _to_row(body: RowBody, bounds: _Bounds) -> RollupRow:
         setback=None if body.setback is None else Setback(age_seconds=body.setback[0], reason=body.setback[1]),
         cpu_request_millicores=_within(body.cpu_request_millicores, int(bounds.most_millicores)),
         memory_request_bytes=_within(body.memory_request_bytes, most),
+    )
+
+
+def _to_sums(body: NodeSumsBody) -> NodeSums:
+    cpu, memory = body.cpu, body.memory
+    return NodeSums(
+        cpu=ResourceSums(
+            allocatable=cpu.allocatable_millicores,
+            requested=cpu.requested_millicores,
+            reserved=cpu.reserved_millicores,
+            base=cpu.base_millicores,
+            planned=cpu.planned_millicores,
+            is_infeasible=cpu.infeasible,
+        ),
+        memory=ResourceSums(
+            allocatable=memory.allocatable_bytes,
+            requested=memory.requested_bytes,
+            reserved=memory.reserved_bytes,
+            base=memory.base_bytes,
+            planned=memory.planned_bytes,
+            is_infeasible=memory.infeasible,
+        ),
     )
 
 

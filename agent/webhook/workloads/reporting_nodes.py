@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sys import intern
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.reports.rollup import NodeClass, Report
+from agent.core.history.reports.rollup import NodeClass, NodeSums, Report
 from agent.core.history.workloads.hour_sketch import ReportInterval
 from agent.webhook.workloads.entries import WorkloadEntry
 from agent.webhook.workloads.shapes import NodeSeen
@@ -22,6 +22,8 @@ class _Node:
     newest: tuple[int, int]
     """End and sequence of the newest report."""
     entries: tuple[WorkloadEntry, ...]
+    plan: NodeSums | None
+    tells_plan: bool
 
 
 class ReportingNodes:
@@ -40,11 +42,14 @@ class ReportingNodes:
         newest = interval.end_unix_seconds, report.sequence
         known = self._nodes.get(report.node)
         if known is None:
-            self._nodes[intern(report.node)] = _Node(node_class, interval.start_unix_seconds, newest, entries)
+            self._nodes[intern(report.node)] = _Node(
+                node_class, interval.start_unix_seconds, newest, entries, report.plan, report.tells_plan
+            )
             return
         known.first = min(known.first, interval.start_unix_seconds)
         if newest > known.newest:
             known.newest, known.node_class, known.entries = newest, node_class, entries
+            known.plan, known.tells_plan = report.plan, report.tells_plan
 
     def forget(self, node: str) -> None:
         """Forget a node until it reports again."""
@@ -69,6 +74,8 @@ class ReportingNodes:
                 first_unix_seconds=float(node.first),
                 last_unix_seconds=float(node.newest[0]),
                 workloads=len(node.entries),
+                plan=node.plan,
+                tells_plan=node.tells_plan,
             )
             for name, node in sorted(self._nodes.items())
         )

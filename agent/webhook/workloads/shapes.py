@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.reports.rollup import NodeClass
+from agent.core.history.reports.rollup import NodeClass, NodeSums
 from agent.core.history.workloads.hour_peaks import HourPeak
 from agent.core.numbers.allowed_range import Between
 
@@ -35,6 +35,10 @@ class NodeSeen:
     """End of its newest interval."""
     workloads: int
     """In its newest report."""
+    plan: NodeSums | None = None
+    """How full it is by its plan as that report has it; None = that does not say."""
+    tells_plan: bool = False
+    """False = its agent is of a release that does not tell of plans."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -116,6 +116,41 @@ class RollupRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ResourceSums:
+    """One resource of a node by its newest plan; millicores or bytes, none below 0."""
+
+    allocatable: int
+    requested: int
+    """By all of its pods now, as the scheduler counts."""
+    reserved: int
+    """Of pods that may not be optimised, and of what others hold beyond their containers."""
+    base: int
+    """Of the others: what they use for longer."""
+    planned: int
+    """Of the others: what they are to request, base and headroom together."""
+    is_infeasible: bool
+    """It does not fit, and nobody else may go."""
+
+    @property
+    def headroom(self) -> int:
+        """Return what is planned above the bases."""
+        return max(self.planned - self.base, 0)
+
+    @property
+    def free(self) -> int:
+        """Return what nobody has by the plan; below 0 where it does not fit."""
+        return self.allocatable - self.reserved - self.planned
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeSums:
+    """How full a node is by its newest plan."""
+
+    cpu: ResourceSums
+    memory: ResourceSums
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
     """What one node sends for one interval."""
 
@@ -131,3 +166,7 @@ class Report:
     """How long before the sending the interval ended; set anew at each sending."""
     interval_seconds: float
     rows: tuple[RollupRow, ...]
+    plan: NodeSums | None = None
+    """None = there was no plan, or the agent does not tell."""
+    tells_plan: bool = False
+    """False = its agent is of a release that does not tell of plans."""

@@ -9,7 +9,15 @@ import json
 from collections.abc import Iterator
 from typing import Final
 
-from agent.core.history.reports.rollup import SCHEMA_VERSION, Distribution, OutOfMemoryKill, Report, RollupRow, ShareRow
+from agent.core.history.reports.rollup import (
+    SCHEMA_VERSION,
+    Distribution,
+    NodeSums,
+    OutOfMemoryKill,
+    Report,
+    RollupRow,
+    ShareRow,
+)
 
 CPU_DIGITS: Final = 6
 """Of sums and maxima in millicores: a millionth of what was measured is nothing."""
@@ -34,6 +42,7 @@ def kept_text(report: Report, *, agent: str) -> str:
         "sequence": report.sequence,
         "intervalSeconds": round(report.interval_seconds, SECOND_DECIMALS),
         "rows": [_row(row) for row in report.rows],
+        **({"plan": None if report.plan is None else _sums(report.plan)} if report.tells_plan else {}),
     }
     return json.dumps(document, separators=(",", ":"), allow_nan=False)
 
@@ -42,6 +51,20 @@ def sent_text(kept: str, *, end_age_seconds: float, lost_reports: int) -> str:
     """Complete what was kept at the moment of sending."""
     now = {"endAgeSeconds": round(end_age_seconds, SECOND_DECIMALS), "lostReports": lost_reports}
     return f"{json.dumps(now, separators=(',', ':'), allow_nan=False)[:-1]},{kept[1:]}"
+
+
+def _sums(sums: NodeSums) -> dict[str, object]:
+    return {
+        name: {
+            f"allocatable{unit}": one.allocatable,
+            f"requested{unit}": one.requested,
+            f"reserved{unit}": one.reserved,
+            f"base{unit}": one.base,
+            f"planned{unit}": one.planned,
+            "infeasible": one.is_infeasible,
+        }
+        for name, unit, one in (("cpu", "Millicores", sums.cpu), ("memory", "Bytes", sums.memory))
+    }
 
 
 def _row(row: RollupRow) -> dict[str, object]:

@@ -1,7 +1,7 @@
 // What screens are made of: tables, bars, commands to copy, exports, and the words for what is not there.
 import {html, useEffect, useRef, useState} from "./base.js";
 import {advice, ask, askNow, query, setToken, useAnswer} from "./client.js";
-import {ABSENT, ago, amount, clock} from "./figures.js";
+import {ABSENT, ago, amount, clock, money} from "./figures.js";
 import {change} from "./route.js";
 
 // Commands, to be run by whoever may: nothing in this page writes.
@@ -127,8 +127,20 @@ export function BarKey() {
   </p>`;
 }
 
+// Money; with a mark where it is of a list and not of the operator's own prices.
+export const Price = ({text, pricing, isList}) =>
+  html`<span class="money">${money(text, pricing.currency)}${isList ? html`<abbr title=${pricing.listPriceNote}>*</abbr>` : ""}</span>`;
+
 // A table: columns say how a cell is drawn, and how it reads in an export.
+// What fits on no screen comes a moment after what does: of a long list, the first rows are there three times as soon.
+const FIRST_ROWS = 40;
+
 export function Table({caption, columns, rows, keyOf, sort, onSort, isReversed, empty}) {
+  const [isWhole, setWhole] = useState(false);
+  useEffect(() => {
+    const timer = setTimeout(() => setWhole(true), 0);
+    return () => clearTimeout(timer);
+  }, []);
   if (!rows.length) return html`<div class="empty">${empty}</div>`;
   return html`<div class="scroll" role="group" aria-label=${caption} tabindex="0">
     <table role="table">
@@ -144,7 +156,7 @@ export function Table({caption, columns, rows, keyOf, sort, onSort, isReversed, 
         )}
       </tr></thead>
       <tbody role="rowgroup">
-        ${rows.map(
+        ${(isWhole ? rows : rows.slice(0, FIRST_ROWS)).map(
           (row) => html`<tr key=${keyOf(row)} role="row">
             ${columns.map(
               (column) => html`<td key=${column.name} role="cell" data-label=${column.name} class=${[column.left ? "left" : "", column.kind ?? ""].join(" ").trim()}>${column.cell(row)}</td>`
@@ -230,12 +242,21 @@ export function Exports({name, fields, all}) {
 export function FilterBox({label, name, value, placeholder, isFirst}) {
   const [text, setText] = useState(value ?? "");
   const timer = useRef(null);
-  useEffect(() => setText(value ?? ""), [value]);
+  // What stands in the address by another's hand comes here; what comes from here must not come back over later keys.
+  const held = useRef(value ?? "");
+  useEffect(() => {
+    if (held.current === (value ?? "")) return;
+    held.current = value ?? "";
+    setText(held.current);
+  }, [value]);
   function typed(event) {
     const next = event.target.value;
     setText(next);
     clearTimeout(timer.current);
-    timer.current = setTimeout(() => change({[name]: next.trim(), after: null}), 200);
+    timer.current = setTimeout(() => {
+      held.current = next.trim();
+      change({[name]: held.current, after: null});
+    }, 200);
   }
   return html`<label class="filter"><span>${label}</span>
     <input type="search" data-first=${isFirst ? "yes" : undefined} value=${text} onInput=${typed} placeholder=${placeholder} spellcheck=${false} autocomplete="off" maxlength="100" />

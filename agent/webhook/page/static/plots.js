@@ -171,6 +171,36 @@ function HourTable({title, resource, hours}) {
   </div>`;
 }
 
+// A node's resource as one track: reserved, base, headroom and what is free, with a mark at what pods request now.
+// Where more is planned than there is, the track is as long as the plan, and the end of what is there has a mark.
+const STACK = [["reserved", "reserved"], ["base", "base"], ["headroom", "headroom"]];
+
+export function Stack({resource, sums}) {
+  const of = (name) => sums[`${name}${resource === "cpu" ? "Millicores" : "Bytes"}`];
+  const [allocatable, free, requested] = ["allocatable", "free", "requested"].map(of);
+  const top = Math.max(allocatable, allocatable - free, requested, 1);
+  const at = (value) => `${(100 * value) / top}%`;
+  const say = (value) => amount(resource, value);
+  const rest = free < 0 ? `${say(-free)} too much` : `${say(free)} free`;
+  return html`<span class="stacked">
+    <span class="stack" aria-hidden="true">
+      ${STACK.map(([name]) => html`<i key=${name} class=${name} style=${{width: at(of(name))}}></i>`)}
+      ${free < 0 && html`<b class="edge" style=${{left: at(allocatable)}}></b>`}
+      <b class="now" style=${{left: at(requested)}}></b>
+    </span>
+    <span>${sums.infeasible ? html`<b class="bad">▲ does not fit, </b>` : ""}<b>${rest}</b> <span class="dim">of ${say(allocatable)}</span></span>
+    <small class="dim">${STACK.map(([name, words]) => `${words} ${say(of(name))}`).join(", ")}; requested now ${say(requested)}</small>
+  </span>`;
+}
+
+export const StackKey = () => html`<p class="key">
+    <span><i class="swatch reserved"></i> reserved: pods that are not sized</span>
+    <span><i class="swatch base"></i> base: what the others use for longer</span>
+    <span><i class="swatch headroom"></i> headroom for spikes</span>
+    <span><i class="swatch"></i> free by the plan</span>
+    <span><b class="swatch now"></b> requested now</span>
+  </p>`;
+
 // Amounts of one kind beside each other, longest first or as given: bars with their figures.
 export function Amounts({title, resource, items}) {
   const most = Math.max(...items.map(({value}) => value ?? 0), 1);

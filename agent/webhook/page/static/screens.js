@@ -1,9 +1,9 @@
 // The screens Now, Nodes, Events, Policy and Cost.
 import {html, useMemo} from "./base.js";
 import {query, useAnswer} from "./client.js";
-import {ABSENT, ago, count, cpu, memory, money} from "./figures.js";
-import {Ago, Answered, Choice, Command, Exports, FilterBox, Notice, Outcome, Pages, Scope, SEVERITIES, Severity, Table, actionWords, allOf, changeWords, command} from "./parts.js";
-import {Amounts, History} from "./plots.js";
+import {ABSENT, ago, count, cpu, memory} from "./figures.js";
+import {Ago, Answered, Choice, Command, Exports, FilterBox, Notice, Outcome, Pages, Price, Scope, SEVERITIES, Severity, Table, actionWords, allOf, changeWords, command} from "./parts.js";
+import {Amounts, History, Stack, StackKey} from "./plots.js";
 import {change, to} from "./route.js";
 import {EVENT_COLUMNS} from "./workloads.js";
 
@@ -27,7 +27,7 @@ function Sums({body}) {
 function Worth({hour}) {
   const {entry} = useAnswer("/v1/cost?limit=1");
   const cost = entry?.body ?? null;
-  const price = (name) => (cost ? html`<small>${money(cost.total[`${name}Month`], cost.currency)} a month${cost.isListPrice ? html` <span class="dim">${cost.listPriceNote}</span>` : ""}</small>` : null);
+  const price = (name) => (cost ? html`<small><${Price} text=${cost.total[`${name}Month`]} pricing=${cost} isList=${cost.isListPrice} /> a month${cost.isListPrice ? html` <span class="dim">${cost.listPriceNote}</span>` : ""}</small>` : null);
   const tile = (name, title, words, kind) => html`<div class=${`tile ${kind}`}>
     <h2>${title}</h2>
     <p class="big">${cpu(hour[`${name}CpuMillicores`])}</p><p class="big">${memory(hour[`${name}MemoryBytes`])}</p>
@@ -104,9 +104,18 @@ function Summary({body, grown}) {
 
 // Nodes.
 
-const NODE_FIELDS = Object.fromEntries(
-  ["node", "instanceType", "cpus", "cpuAllocatableMillicores", "memoryAllocatableBytes", "workloads", "isSilent", "isOverloaded", "kubelet", "agentVersion", "newestAgeSeconds", "lostReports", "missingReports", "droppedDecisions"].map((name) => [name, (row) => row[name]])
-);
+const planField = (resource, name) => (row) => row.plan?.[resource][name] ?? null;
+const PLAN_FIELDS = ["requested", "reserved", "base", "headroom", "free"].flatMap((name) => [[`${name}CpuMillicores`, planField("cpu", `${name}Millicores`)], [`${name}MemoryBytes`, planField("memory", `${name}Bytes`)]]);
+const NODE_FIELDS = Object.fromEntries([
+  ...["node", "instanceType", "cpus", "cpuAllocatableMillicores", "memoryAllocatableBytes", "workloads", "isSilent", "isOverloaded", "kubelet", "agentVersion", "newestAgeSeconds", "lostReports", "missingReports", "droppedDecisions", "planMissing"].map((name) => [name, (row) => row[name]]),
+  ...PLAN_FIELDS,
+]);
+
+// Without a plan, what there is to share out, and why no more is known.
+const Filled = ({node, resource}) =>
+  node.plan
+    ? html`<${Stack} resource=${resource} sums=${node.plan[resource]} />`
+    : html`${resource === "cpu" ? cpu(node.cpuAllocatableMillicores) : memory(node.memoryAllocatableBytes)} <span class="dim">allocatable</span><small class="dim">no plan: ${node.planMissing ?? "this webhook does not tell"}</small>`;
 
 function NodeState({node}) {
   if (node.isSilent) return html`<span class="severity short"><b aria-hidden="true">▲</b> silent</span>`;
@@ -122,19 +131,19 @@ export function Nodes({route}) {
       const rows = body.nodes.filter((node) => `${node.node} ${node.instanceType ?? ""}`.toLowerCase().includes(filter));
       if (body.scope && !body.scope.wholeCluster) return html`<${Notice} title="Nodes are of the whole cluster.">${body.scope.words}. Nodes are shown to who has the right to get the nonResourceURL /v1/*:<${Command} text="kubectl auth can-i get /v1/nodes" /><//>`;
       return html`
-        <div class="bar-row"><span class="dim">${count(rows.length, "node", "nodes")}, ${count(rows.filter((node) => node.isSilent).length)} silent</span><${Exports} name="nodes" fields=${NODE_FIELDS} all=${async () => rows} /></div>
+        <div class="bar-row"><span class="dim">${count(rows.length, "node", "nodes")}, ${count(rows.filter((node) => node.isSilent).length)} silent</span><${StackKey} /><${Exports} name="nodes" fields=${NODE_FIELDS} all=${async () => rows} /></div>
         <${Table} caption="Nodes" rows=${rows} keyOf=${(node) => node.node} empty=${filter ? html`<p>No node matches. Clear the filter.</p>` : html`<p>No node has reported yet. See that the agents run:</p><${Command} text="kubectl -n plimsoll get pods -o wide" />`} columns=${[
           {name: "State", left: true, cell: (node) => html`<${NodeState} node=${node} />`},
           {name: "Node", left: true, kind: "name", cell: (node) => html`<a data-row="yes" href=${to("events", [], {node: node.node})}><b>${node.node}</b></a><small class="dim">${node.instanceType ?? "type not known"}, ${count(node.cpus, "CPU", "CPUs")}</small>`},
-          {name: "CPU allocatable", cell: (node) => cpu(node.cpuAllocatableMillicores)},
-          {name: "Memory allocatable", cell: (node) => memory(node.memoryAllocatableBytes)},
+          {name: "CPU", left: true, cell: (node) => html`<${Filled} node=${node} resource="cpu" />`},
+          {name: "Memory", left: true, cell: (node) => html`<${Filled} node=${node} resource="memory" />`},
           {name: "Workloads", cell: (node) => count(node.workloads)},
           {name: "Reported", cell: (node) => html`<${Ago} seconds=${grown(node.receivedAgeSeconds ?? node.newestAgeSeconds)} />`},
           {name: "Reports lost", cell: (node) => count(node.lostReports)},
           {name: "Kubelet", left: true, cell: (node) => node.kubelet ?? ABSENT},
           {name: "Agent", left: true, cell: (node) => node.agentVersion ?? ABSENT},
         ]} />
-        <p class="foot">A node is silent when it has not reported for 15 minutes. What is planned on a node, its agent tells:</p>
+        <p class="foot">A node is silent when it has not reported for 15 minutes. Plans are of each node's newest report. Every pod of a plan, the node's agent tells:</p>
         <${Command} text=${command("kubectl", "plimsoll", "plan", rows[0]?.node ?? "NODE")} />`;
     }}<//>`;
 }
@@ -285,7 +294,7 @@ export function Cost({route}) {
 
 function CostBody({body, by, filters, after}) {
   const {total} = body;
-  const price = (text, isList) => html`<span class="money">${money(text, body.currency)}${isList ? html`<abbr title=${body.listPriceNote}>*</abbr>` : ""}</span>`;
+  const price = (text, isList) => html`<${Price} text=${text} pricing=${body} isList=${isList} />`;
   const rows = useMemo(() => [...body.rows].sort((one, other) => Number(other.costMonth) - Number(one.costMonth)), [body]);
   const tile = (title, text, words, kind) => html`<div class=${`tile ${kind}`}><h2>${title}</h2><p class="big">${price(text, body.isListPrice)}</p><p class="dim">${words}</p></div>`;
   return html`

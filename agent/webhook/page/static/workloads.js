@@ -2,7 +2,7 @@
 import {html, useMemo} from "./base.js";
 import {pathOf, query} from "./client.js";
 import {ABSENT, age, ago, amount, count, cpu, memory, quantity} from "./figures.js";
-import {Ago, Answered, Bar, BarKey, Choice, Command, Exports, FilterBox, Notice, Outcome, Pages, Scope, SEVERITIES, Severity, Table, actionWords, allOf, changeWords, command} from "./parts.js";
+import {Ago, Answered, Bar, BarKey, Choice, Command, Exports, FilterBox, Notice, Outcome, Pages, Price, Scope, SEVERITIES, Severity, Table, actionWords, allOf, changeWords, command} from "./parts.js";
 import {History} from "./plots.js";
 import {change, to} from "./route.js";
 
@@ -41,6 +41,7 @@ const WORKLOAD_FIELDS = {
       })
     )
   ),
+  ...Object.fromEntries(["costMonth", "freedMonth", "possibleMonth", "neededMonth", "isListPrice"].map((name) => [name, (row) => row.cost?.[name] ?? null])),
   killsWeek: (row) => row.killsWeek,
   lastAction: (row) => row.lastAction?.action ?? null,
   lastActionAgeSeconds: (row) => row.lastAction?.ageSeconds ?? null,
@@ -56,8 +57,37 @@ const SORTS = [
   ["memory-requested", "memory requested"],
   ["cpu-used", "CPU used"],
   ["memory-used", "memory used"],
+  ["cost", "dearest first"],
+  ["cost-possible", "money to free"],
   ["kills", "kills"],
 ];
+
+// Nothing is told of what comes to no money.
+const isSome = (text) => Number(text) !== 0;
+
+function CostCell({cost, pricing}) {
+  if (!cost) return html`<span class="dim">${ABSENT}</span>`;
+  const price = (text) => html`<${Price} text=${text} pricing=${pricing} isList=${cost.isListPrice} />`;
+  return html`<b>${price(cost.costMonth)}</b>
+    ${isSome(cost.possibleMonth) && html`<small class="dim">▽ ${price(cost.possibleMonth)} to free</small>`}
+    ${isSome(cost.neededMonth) && html`<small class="dim">▲ ${price(cost.neededMonth)} needed</small>`}`;
+}
+
+const pricingWords = (pricing) =>
+  pricing?.fault ? ` No money: ${pricing.fault}.` : pricing ? ` Money is for a month of ${pricing.monthHours} hours, by what pods request now.${pricing.listPriceNote ? ` * ${pricing.listPriceNote}.` : ""}` : "";
+
+function WorkloadWorth({cost, pricing}) {
+  if (!pricing) return null;
+  if (!cost) return html`<p class="empty">${pricing.fault ? `Not known: ${pricing.fault}.` : "None of its pods runs on a node that has a price."}</p>`;
+  const tile = (title, text, words, kind) => html`<div class=${`tile ${kind}`}><h3>${title}</h3><p class="big"><${Price} text=${text} pricing=${pricing} isList=${cost.isListPrice} /></p><p class="dim">${words}</p></div>`;
+  return html`<div class="tiles">
+      ${tile("Requested now", cost.costMonth, `a month, ${count(cost.pods, "pod", "pods")}`, "")}
+      ${tile("✓ Freed", cost.freedMonth, "written, and requested no more", "good")}
+      ${tile("▽ Still possible", cost.possibleMonth, "requested, and not needed", "some")}
+      ${tile("▲ Needed", cost.neededMonth, "not requested, and needed: never set off against the others", "bad")}
+    </div>
+    <p class="dim">CPU <${Price} text=${cost.cpuMonth} pricing=${pricing} isList=${cost.isListPrice} />, memory <${Price} text=${cost.memoryMonth} pricing=${pricing} isList=${cost.isListPrice} />.${pricingWords(pricing)}${cost.podsWithoutAdvice ? ` ${count(cost.podsWithoutAdvice, "pod has", "pods have")} no advice yet and ${cost.podsWithoutAdvice === 1 ? "counts as it is" : "count as they are"}.` : ""}</p>`;
+}
 
 export function Workloads({route}) {
   const asked = (name) => route.query.get(name) || null;
@@ -67,16 +97,16 @@ export function Workloads({route}) {
   const path = query("/v1/workloads", {...filters, limit: PAGE, after: asked("after")});
   const onSort = (name) => change(name === sort ? {reverse: isReversed ? null : "true", after: null} : {sort: name, reverse: null, after: null});
   const isFiltered = ["q", "namespace", "severity", "mode", "kind"].some((name) => filters[name]);
-  const columns = [
+  const columnsOf = (pricing) => [
     {name: "State", left: true, sort: "short", cell: (row) => html`<${Severity} name=${row.severity} words=${row.severityWords} />`},
     {
       name: "Workload", left: true, sort: "name", kind: "name",
       cell: (row) => html`<a href=${to("workloads", [row.namespace, row.kind, row.name])} data-row="yes">${row.namespace}/<b>${row.name}</b></a><small class="dim">${row.kind}${row.severityWords ? `, ${row.severityWords}` : ""}</small>`,
     },
-    {name: "Mode", left: true, cell: (row) => html`<span title=${row.modeSource}>${row.mode}</span>`},
-    {name: "Pods", cell: (row) => count(row.replicas)},
+    {name: "Mode", left: true, cell: (row) => html`<span title=${row.modeSource}>${row.mode}</span><small class="dim">${count(row.replicas, "pod", "pods")}</small>`},
     {name: "CPU", left: true, sort: "cpu-possible", cell: (row) => html`<${Sized} resource="cpu" hour=${row.hour} />`},
     {name: "Memory", left: true, sort: "memory-possible", cell: (row) => html`<${Sized} resource="memory" hour=${row.hour} />`},
+    {name: "A month", sort: "cost", cell: (row) => html`<${CostCell} cost=${row.cost} pricing=${pricing} />`},
     {name: "Kills, 7 days", sort: "kills", cell: (row) => (row.killsWeek ? html`<b class="bad">${count(row.killsWeek)}</b>` : count(row.killsWeek))},
     {name: "Last action", left: true, cell: (row) => (row.lastAction ? html`${actionWords(row.lastAction.action)} <small class="dim"><${Ago} seconds=${row.lastAction.ageSeconds} /></small>` : html`<span class="dim">none in 30 days</span>`)},
   ];
@@ -96,12 +126,12 @@ export function Workloads({route}) {
         <${BarKey} />
         <${Exports} name="workloads" fields=${WORKLOAD_FIELDS} all=${() => allOf("/v1/workloads", filters, "workloads")} />
       </div>
-      <${Table} caption="Workloads" columns=${columns} rows=${body.workloads} keyOf=${(row) => `${row.namespace}/${row.kind}/${row.name}`} sort=${sort} onSort=${onSort} isReversed=${isReversed}
+      <${Table} caption="Workloads" columns=${columnsOf(body.pricing)} rows=${body.workloads} keyOf=${(row) => `${row.namespace}/${row.kind}/${row.name}`} sort=${sort} onSort=${onSort} isReversed=${isReversed}
         empty=${isFiltered
           ? html`<p>No workload matches. Clear the filters, or ask for less.</p>`
           : html`<p>Nothing was reported yet. Agents report each five minutes, the first time some minutes after their start. See that they run:</p><${Command} text="kubectl -n plimsoll get pods -o wide" />`} />
       <${Pages} shown=${body.workloads.length} total=${body.total} next=${body.next} after=${asked("after")} what="workloads" />
-      <p class="foot">Amounts are of the newest whole hour, all pods together: requested → recommended. Order by a column through its head.</p>
+      <p class="foot">Amounts are of the newest whole hour, all pods together: requested → recommended. Order by a column through its head.${pricingWords(body.pricing)}</p>
     `}<//>`;
 }
 
@@ -274,6 +304,7 @@ function WorkloadBody({body, grown}) {
       <section class="card"><h2>Why</h2><${Explanation} steps=${body.explanation} />${(body.hpaAdvice ?? []).map((line, index) => html`<${Notice} key=${index} kind="note">${line}<//>`)}</section>
       <section class="card"><h2>What you can do</h2><p class="dim">Nothing here writes: copy what you want to run.</p><${Todo} body=${body} /></section>
     </div>
+    <section class="card"><h2>What it costs</h2><${WorkloadWorth} cost=${body.cost} pricing=${body.pricing} /></section>
     <section class="card"><h2>Containers, per pod</h2><${Containers} containers=${body.containers} /></section>
     <section class="card"><h2>${body.kind === "DaemonSet" ? "By node" : "By class of node"}</h2><${Spread} body=${body} /></section>
     <section class="card"><h2>What applies, and who said so</h2><${Applies} applies=${body.applies} /></section>

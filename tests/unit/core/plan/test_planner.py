@@ -19,7 +19,17 @@ from agent.core.orders.policy_options import BoundsOptions, ControlledResources,
 from agent.core.plan import planner as planner
 from agent.core.plan.invariants import Examined
 from agent.core.plan.needs.demand import Constraint, Kept, Reserved
-from agent.core.plan.plan import Invariant, Phase, Plan, PlanStep, PodPlan, Share
+from agent.core.plan.plan import (
+    MOST_TOLD_BYTES,
+    MOST_TOLD_MILLICORES,
+    Invariant,
+    Phase,
+    Plan,
+    PlanStep,
+    PodPlan,
+    Share,
+    node_sums,
+)
 from agent.core.plan.pod_change import Setting
 from agent.core.recommender.recommendation import Withheld
 from agent.core.window.memory_shortage import MemoryShort
@@ -71,6 +81,34 @@ def told(step: PlanStep) -> list[tuple[str, str, str, int, int]]:
 
 def order(plan: Plan) -> list[tuple[str, str]]:
     return [(step.phase.value, step.ref.name) for step in plan.steps]
+
+
+# What is told of it to who looks at many nodes.
+
+
+def test_sums_hold_what_all_pods_request_now_and_what_they_are_to_request() -> None:
+    # All request 100m and 64 MiB. Bases 1000 + 500 + 500 = 2000m; on top the largest spike, 3000 - 1000 = 2000m.
+    plan = node(app("a", 1000, 3000), app("b", 500, 1500), app("c", 500, 1500), cpu=8000).plan()
+    cpu, memory = node_sums(plan).cpu, node_sums(plan).memory
+    assert (cpu.allocatable, cpu.requested, cpu.reserved, cpu.base, cpu.planned) == (8000, 300, 0, 2000, 4000)
+    assert (cpu.headroom, cpu.free, cpu.is_infeasible) == (2000, 4000, False)
+    assert (memory.requested, memory.base, memory.planned) == (192 * MIB, 192 * MIB, 192 * MIB)
+
+
+def test_sums_of_a_node_that_is_too_small_say_by_how_much() -> None:
+    apps = [app(name, base, ranking=Ranking.NO_EVICTION) for name, base in (("a", 1000), ("b", 500))]
+    sums = node_sums(node(*apps, cpu=1200).plan()).cpu
+    assert (sums.is_infeasible, sums.free) == (True, 1200 - 1500)
+
+
+def test_amounts_that_no_node_has_are_told_as_the_largest_that_can_be() -> None:
+    plan = node(app("a", 1000), cpu=8000).plan()
+    huge = replace(
+        plan, cpu=replace(plan.cpu, final_total=1 << 70, reserved=-5), memory=replace(plan.memory, base_total=1 << 70)
+    )
+    sums = node_sums(huge)
+    assert (sums.cpu.planned, sums.cpu.reserved) == (MOST_TOLD_MILLICORES, 0)
+    assert (sums.memory.base, sums.memory.headroom) == (MOST_TOLD_BYTES, 0)
 
 
 # What is shared out.

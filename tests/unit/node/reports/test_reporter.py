@@ -17,7 +17,7 @@ import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.reports.rollup import NodeClass
+from agent.core.history.reports.rollup import NodeClass, NodeSums, ResourceSums
 from agent.core.history.reports.rollup_schedule import node_share
 from agent.metrics.loop_series import LoopSeries
 from agent.metrics.report_series import ReportSeries
@@ -114,6 +114,7 @@ class Node:
         self.told: set[Workload] = set()
         self.answers: list[Any] = []
         self.is_ready = True
+        self.sums: NodeSums | None = None
         self.chance = 0.5
         self.reporter = self.start()
 
@@ -130,6 +131,7 @@ class Node:
                 is_ready=lambda: self.is_ready,
                 etag=lambda: self.etag,
                 newcomers=Newcomers(lambda: self.here, lambda: self.told, chance=lambda: self.chance),
+                sums=lambda: self.sums,
             ),
             roller=self.world.roller,
             queue=self.queue,
@@ -246,6 +248,16 @@ def test_the_first_report_goes_at_once_where_nothing_was_told_the_others_at_thei
     assert node.value("plimsoll_report_queue_reports") == 0
     success = node.value("plimsoll_report_last_success_timestamp_seconds")
     assert success == pytest.approx(node.wall_now() - standing.last_success_age_seconds)
+
+
+def test_a_report_tells_of_the_newest_plan_and_that_there_is_none(node: Node) -> None:
+    sums = ResourceSums(allocatable=4000, requested=100, reserved=0, base=100, planned=150, is_infeasible=False)
+    node.run_for(30)
+    node.sums = NodeSums(cpu=sums, memory=sums)
+    node.run_for(600)
+    first, *_, last = (one.report for one in node.webhook.taken.values())
+    assert (first.tells_plan, first.plan) == (True, None)
+    assert (last.tells_plan, last.plan) == (True, node.sums)
 
 
 def test_each_second_is_told_once(node: Node) -> None:

@@ -11,8 +11,10 @@ from agent.core.cluster.workload import Workload
 from agent.core.history.reports.rollup import (
     Distribution,
     NodeClass,
+    NodeSums,
     OutOfMemoryKill,
     Report,
+    ResourceSums,
     RollupRow,
     Setback,
     ShareRow,
@@ -116,6 +118,28 @@ def test_the_webhook_reads_what_is_written() -> None:
     assert row.oom_kills == ROW.oom_kills
     assert row.memory == ROW.memory
     assert replace(decoded.report, rows=()) == replace(REPORT, rows=())
+
+
+def test_a_plan_is_written_by_agents_that_tell_and_null_says_that_there_is_none() -> None:
+    from agent.webhook.reports.decoder import decode_report
+
+    sums = ResourceSums(allocatable=8000, requested=3000, reserved=500, base=1000, planned=1800, is_infeasible=False)
+    memory = replace(sums, allocatable=1 << 33, requested=1 << 34, planned=1 << 34, is_infeasible=True)
+    told = replace(REPORT, plan=NodeSums(cpu=sums, memory=memory), tells_plan=True)
+    text = report_text(told, agent="")
+    assert json.loads(text)["plan"]["cpu"] == {
+        "allocatableMillicores": 8000,
+        "requestedMillicores": 3000,
+        "reservedMillicores": 500,
+        "baseMillicores": 1000,
+        "plannedMillicores": 1800,
+        "infeasible": False,
+    }
+    for report in (told, replace(told, plan=None), REPORT):
+        decoded = decode_report(report_text(report, agent="").encode(), most_rows=10).report
+        assert (decoded.plan, decoded.tells_plan) == (report.plan, report.tells_plan)
+    assert json.loads(report_text(replace(told, plan=None), agent=""))["plan"] is None
+    assert "plan" not in json.loads(report_text(REPORT, agent=""))
 
 
 def test_the_group_of_a_container_and_a_setback_are_written_where_there_are_any() -> None:
