@@ -159,6 +159,26 @@ def test_each_refusal_says_what_to_do(seen: Seen, webhook: Filled) -> None:
     seen.page.wait_for_selector("main table")
 
 
+def test_cost_tells_who_sees_one_namespace_nothing_of_nodes(seen: Seen, webhook: Filled) -> None:
+    server, way = webhook.stack.server, webhook.way
+    server.users["ann"] = user("ann")
+    readable, server.readable = server.readable, frozenset()
+    server.listable["ann"] = frozenset({"shop"})
+    try:
+        way.ask("ann")
+        look(seen, "cost")
+        seen.page.wait_for_selector("main table")
+        page = seen.page.locator("main").inner_text()
+        assert "Requested by pods" in page
+        assert not {"All nodes", "Idle", "NaN", "null", "undefined", "bank"} & set(page.replace("\n", "\t").split("\t"))
+        look(seen, "cost?by=node")
+        expect(seen.page.locator("main")).to_contain_text("readers of the whole cluster alone")
+        assert not seen.faults()
+    finally:
+        server.readable = readable
+        way.ask("good")
+
+
 def test_without_plimsoll_ui_a_token_is_asked_for_and_kept_nowhere(webhook: Filled, browser: Browser) -> None:
     host, port = webhook.way.server.address
     with looking(browser, f"https://{host}:{port}", ignore_https_errors=True) as seen:

@@ -294,6 +294,7 @@ export function Cost({route}) {
 
 function CostBody({body, by, filters, after}) {
   const {total} = body;
+  const isWhole = total.nodes !== null; // a node's price would tell what the pods of others cost
   const price = (text, isList) => html`<${Price} text=${text} pricing=${body} isList=${isList} />`;
   const rows = useMemo(() => [...body.rows].sort((one, other) => Number(other.costMonth) - Number(one.costMonth)), [body]);
   const tile = (title, text, words, kind) => html`<div class=${`tile ${kind}`}><h2>${title}</h2><p class="big">${price(text, body.isListPrice)}</p><p class="dim">${words}</p></div>`;
@@ -301,9 +302,9 @@ function CostBody({body, by, filters, after}) {
     <${Scope} scope=${body.scope} />
     ${body.isListPrice && html`<${Notice} kind="warn" title=${`* ${body.listPriceNote}.`}>Put your own prices into the webhook's settings cost.nodes, cost.file, or cost.cpuCoreHour and cost.memoryGibHour.<//>`}
     <div class="tiles">
-      ${tile("All nodes", total.costMonth, `a month, ${count(total.nodes, "node", "nodes")}, ${count(total.pods, "pod", "pods")}`, "")}
-      ${tile("Requested by pods", total.podsMonth, "a month", "")}
-      ${tile("Idle", total.idleMonth, "requested by nobody", "")}
+      ${isWhole && tile("All nodes", total.costMonth, `a month, ${count(total.nodes, "node", "nodes")}, ${count(total.pods, "pod", "pods")}`, "")}
+      ${tile("Requested by pods", total.podsMonth, isWhole ? "a month" : `a month, ${count(total.pods, "pod", "pods")}`, "")}
+      ${isWhole && tile("Idle", total.idleMonth, "requested by nobody", "")}
       ${tile("✓ Freed", total.freedMonth, "written, and requested no more", "good")}
       ${tile("▽ Still possible", total.possibleMonth, "requested, and not needed", "some")}
       ${tile("▲ Needed", total.neededMonth, "not requested, and needed: never set off against the others", "bad")}
@@ -311,7 +312,7 @@ function CostBody({body, by, filters, after}) {
     <p class="dim">Months of ${body.monthHours} hours, pods as they stand now${total.podsWithoutAdvice ? `; ${count(total.podsWithoutAdvice, "pod has", "pods have")} no advice yet and count as they are` : ""}${total.unplacedPods ? `; ${count(total.unplacedPods, "pod is", "pods are")} on no node` : ""}${total.unpricedNodes?.length ? `; without a price: ${total.unpricedNodes.join(", ")}` : ""}. A core-hour is ${body.cpuCoreHour} ${body.currency}, a GiB-hour ${body.memoryGibHour} ${body.currency} where a node has no price of its own.</p>
     <${Fit} fit=${body.fit} price=${price} />
     <div class="bar-row"><span class="dim">dearest first</span><${Exports} name=${`cost-by-${by}`} fields=${COST_FIELDS} all=${() => allOf("/v1/cost", filters, "rows")} /></div>
-    <${Table} caption="Cost" rows=${rows} keyOf=${(row) => row.key} empty=${html`<p>Nothing runs here, or nothing of it is known yet.</p>`} columns=${[
+    <${Table} caption="Cost" rows=${rows} keyOf=${(row) => row.key} empty=${by === "node" && !isWhole ? html`<p>What nodes cost is told to readers of the whole cluster alone.</p>` : html`<p>Nothing runs here, or nothing of it is known yet.</p>`} columns=${[
       {name: by[0].toUpperCase() + by.slice(1), left: true, kind: "name", cell: (row) => costName(row, by)},
       {name: "Pods", cell: (row) => count(row.pods)},
       {name: "A month", cell: (row) => html`<b>${price(row.costMonth, row.isListPrice)}</b>`},
