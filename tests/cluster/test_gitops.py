@@ -9,6 +9,7 @@ import subprocess
 import tarfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from agent.cli.gitops.written import Writing, written_text
 from agent.cli.main import main
 from agent.webhook.queries.workload_bodies import WorkloadBody
 from tests.cluster.binaries import require
+from tests.cluster.control_plane import ControlPlane
 from tests.workload_histories import MIB, advice, workload_history
 
 pytestmark = pytest.mark.cluster
@@ -198,6 +200,50 @@ def test_what_workloads_writes_is_taken_by_kustomize_and_helm(tmp_path: Path) ->
     (_, rendered, _), *_ = workloads([one for one in objects if one])
     (container,) = rendered["spec"]["template"]["spec"]["containers"]
     assert container["resources"] == wanted
+
+
+SERVER_SIDE = ("apply", "--server-side", "--field-manager=author")
+
+
+@pytest.mark.parametrize("manners", [[SERVER_SIDE], [("apply",), SERVER_SIDE]], ids=["server-side", "moved-to-it"])
+def test_what_workloads_writes_for_kubectl_changes_the_amounts_alone_on_a_real_server(
+    manners: list[tuple[str, ...]], cluster: ControlPlane, namespace: str, tmp_path: Path
+) -> None:
+    kubectl = partial(run, "kubectl", f"--kubeconfig={cluster.kubeconfig}")
+    container: dict[str, Any] = {"name": "app", "image": "none:1", "env": [{"name": "A", "value": "1"}]}
+    container["resources"] = {"requests": {"cpu": "500m", "memory": "64Mi"}, "limits": {"memory": "1Gi"}}
+    pod = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container, {**container, "name": "side"}]}}
+    spec = {"replicas": 0, "selector": {"matchLabels": {"app": "web"}}, "template": pod}
+    head = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": namespace}}
+    written, ours = tmp_path / "written.yaml", tmp_path / "ours.yaml"
+    written.write_text(yaml.safe_dump({**head, "spec": spec}))
+    for manner in manners:
+        kubectl(*manner, "-f", str(written))
+    path = f"/apis/apps/v1/namespaces/{namespace}/deployments/web"
+    before = cluster.admin.get(path)
+
+    body = msgspec.convert(workload_history(f"{namespace}/Deployment/web", ("app",)), WorkloadBody)
+    text, left = written_text([body], Writing(form="ssa"))
+    assert left == []
+    ours.write_text(text)
+    told, *_ = text.splitlines()
+    words = told.removeprefix("# kubectl ").replace("FILE", str(ours)).split()
+    kubectl(*words)
+    after = cluster.admin.get(path)
+    (app, side), (_, same) = (one["spec"]["template"]["spec"]["containers"] for one in (after, before))
+    assert app["resources"] == {"requests": {"cpu": "137m", "memory": "97Mi"}, "limits": {"memory": "489Mi"}}
+    assert side == same
+    assert without_amounts(after["spec"]) == without_amounts(before["spec"])
+    (entry,) = [one for one in after["metadata"]["managedFields"] if one["manager"] == "plimsoll"]
+    held = entry["fieldsV1"]["f:spec"]["f:template"]["f:spec"]["f:containers"]
+    assert set(held) == {'k:{"name":"app"}'}
+    assert set(held['k:{"name":"app"}']) == {".", "f:name", "f:resources"}
+
+    kubectl(*words)
+    assert cluster.admin.get(path)["metadata"]["generation"] == after["metadata"]["generation"]
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        kubectl(*SERVER_SIDE, "-f", str(written))
+    assert 'with "plimsoll"' in refused.value.stderr
 
 
 CONTAINER = """\

@@ -133,7 +133,9 @@ def test_an_objects_status_is_what_a_new_pod_will_request(room: Room) -> None:
     assert room.hook.series('plimsoll_vpa_status_looks_total{result="refused"}') == 0
 
 
-def test_orders_of_an_object_hold_at_admission_and_are_told_to_nodes_and_annotations_win(room: Room) -> None:
+def test_orders_of_an_object_hold_at_admission_and_are_told_to_nodes_and_annotations_win(
+    room: Room, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert new_requests(room, "ordered") == AS_WRITTEN
     create(room, "ordered", "Initial", startupBoost={"cpu": {"type": "Factor", "factor": 2}})
     wait_for(lambda: new_requests(room, "ordered") != AS_WRITTEN, "the object is seen")
@@ -146,6 +148,15 @@ def test_orders_of_an_object_hold_at_admission_and_are_told_to_nodes_and_annotat
         "mode": "recommend",
         "startupBoost": "factor 2",
     }
+    windows = {"plimsoll.dev/windows": "shrink: UTC 0 22 * * * for 6h"}
+    room.cluster.admin.patch(path(room, "ordered"), {"metadata": {"annotations": windows}}, MERGE)
+    wait_for(lambda: "windows" in directives(room)["ordered"]["autoscaler"], "its windows are seen")
+    assert directives(room)["ordered"]["autoscaler"]["windows"] == windows["plimsoll.dev/windows"]
+    arguments = [f"--webhook=https://127.0.0.1:{room.hook.port}", f"--kubeconfig={room.cluster.kubeconfig}"]
+    named = f"{room.namespace}/Deployment/ordered"
+    assert main(["policy", named, *arguments, f"--ca-file={room.cluster.authority}"]) == 0
+    (row,) = [line.split() for line in capsys.readouterr().out.splitlines() if line.split()[0] == "windows"]
+    assert " ".join(row[1:]) == f"{windows['plimsoll.dev/windows']} VPA {room.namespace}/ordered"
     update = {"spec": {"updatePolicy": {"updateMode": "Recreate"}}}
     room.cluster.admin.patch(path(room, "ordered"), update, MERGE)
     wait_for(lambda: new_requests(room, "ordered") == AS_WRITTEN, "nobody is re-created, so nothing is changed")

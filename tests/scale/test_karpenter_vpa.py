@@ -1,8 +1,13 @@
-"""Karpenter between pods that grow when they are made again: with our VPA status it foresees that, without it it loops.
+"""Karpenter between pods that grow when they are made again: it loops, with our VPA status as without it.
 
 Such pods are what a start-up boost makes, and any workload whose running pods are smaller than its history says: the
-webhook makes a pod with 1.2 cores, and in place it shrinks to 0.4 later, which the test does for the agent. By what
+webhook makes a pod with 1.2 cores, and in place it shrinks to 0.6 later, which the test does for the agent. By what
 runs, two nodes are one too many; by what would run after a node went, they are not.
+
+Karpenter 1.15.0 holds the rules by which it would foresee that from our status (``computePrediction``; told anew in
+``tests/unit/core/autoscalers/test_karpenter_prediction.py``), but nothing there runs them: it asks for no
+VerticalPodAutoscaler. A newer one that does makes the second test fail, which is to be turned round then: both nodes
+stay. What ends the loop today is Karpenter's own setting, the third.
 """
 
 from __future__ import annotations
@@ -11,6 +16,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from http.client import TOO_MANY_REQUESTS
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +26,22 @@ import yaml
 from agent.core.history.reports.rollup import CPU_BUCKETS, MEMORY_BUCKETS
 from tests.cluster import chart
 from tests.cluster.admission_room import BY_CRUISE, ENFORCE, MB, steady
-from tests.cluster.api import Json, kubeconfig
+from tests.cluster.api import MERGE, ApiError, Json, kubeconfig
+from tests.cluster.audit import AuditLog
 from tests.cluster.binaries import KUBERNETES
 from tests.cluster.control_plane import ControlPlane, control_plane
 from tests.cluster.identities import create_namespace, create_service_account, fresh_name, node_bound_token
-from tests.cluster.objects import pod_path, resize, resize_body
+from tests.cluster.objects import pod_path, resize, resize_body, write_pod_status
 from tests.cluster.processes import wait_for
 from tests.cluster.webhook_process import NAMESPACE, WebhookProcess, agent_token, answer_of, registration, webhook
 from tests.scale.karpenter import (
     CLAIMS,
+    NODES,
+    POOLS,
     SECONDS,
+    USER,
     await_nodes,
     await_or_tell,
-    bound,
     install,
     is_consolidatable,
     karpenter,
@@ -49,8 +58,8 @@ pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 CRD_FILE = Path(__file__).parents[1] / "data" / "vpa" / "vpa-v1-crd-gen.yaml"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 REPLICAS = 6
-SMALL, LARGE = "400m", "1200m"
-"""Of all pods the first fits one node of 4 CPUs; of the second three do."""
+SMALL, LARGE = "600m", "1200m"
+"""Of pods of the first all six fit a node of 3.9 CPUs; of the second three do, and beside five of the first not one."""
 USED_MILLICORES = 1200.0
 ROUNDS = 3
 """So often a node goes and another comes before it is called a loop."""
@@ -109,8 +118,10 @@ class Shop:
             for node in sorted({one["spec"]["nodeName"] for one in self.pods()}):
                 rows = [self._row(one) for one in self.pods() if one["spec"]["nodeName"] == node]
                 body = report_body(*rows, node=node, sequence=self.sequence, endAgeSeconds=age_seconds)
-                answer = answer_of(self.hook.post("/v1/report", body, agent_token(self.plane, node)))
-                taken = taken and not answer["refused"]
+                reply = self.hook.post("/v1/report", body, agent_token(self.plane, node))
+                if reply.status == TOO_MANY_REQUESTS:
+                    return False
+                taken = taken and not answer_of(reply)["refused"]
         return taken
 
     def _row(self, one: Json) -> Json:
@@ -127,20 +138,53 @@ class Shop:
         )
 
     def shrink(self) -> None:
-        """Do what the agents would: what runs at its large size becomes small in place."""
+        """Do what agents and kubelets would: what runs at its large size becomes small in place.
+
+        Agents wait until a pod is an hour old; here until all of them run, and no node is on its way out.
+        """
         self.seen |= nodes(self.plane)
+        if not self.are_running() or len(self.plane.admin.items(NODES)) != len(nodes(self.plane)):
+            return
         for one in self.pods():
             is_large = one["spec"]["containers"][0]["resources"]["requests"]["cpu"] != SMALL
             if is_large and one["status"].get("phase") == "Running":
-                body = resize_body(app={"requests": {"cpu": SMALL}})
-                with contextlib.suppress(Exception):  # it went meanwhile
-                    resize(self.plane.admin, self.namespace, one["metadata"]["name"], body)
+                name, small = one["metadata"]["name"], {"requests": {"cpu": SMALL}}
+                try:
+                    # kwok tells no resources; without them a kubelet is taken for one that cannot resize.
+                    self._tell_resources(one)
+                    resized = resize(self.plane.admin, self.namespace, name, resize_body(app=small))
+                    self._tell_resources(resized)
+                except ApiError as error:
+                    if error.status not in (404, 409):  # it went meanwhile, or was written
+                        raise
+
+    def _tell_resources(self, one: Json) -> None:
+        """Write into a pod's status that it has what its spec says."""
+        stated = one["spec"]["containers"][0]["resources"]
+        told = {"name": "app", "resources": stated, "allocatedResources": stated["requests"]}
+        write_pod_status(self.plane.admin, self.namespace, one["metadata"]["name"], {"containerStatuses": [told]})
 
     def is_at_rest(self) -> bool:
         """Return whether all pods run, and all are small."""
         self.shrink()
-        has_node = len(bound(self.plane, self.namespace, "app=web")) == REPLICAS
-        return has_node and self.requested() == [SMALL] * REPLICAS
+        return self.are_running() and self.requested() == [SMALL] * REPLICAS
+
+    def are_running(self) -> bool:
+        """Return whether all pods run."""
+        return [one["status"].get("phase") for one in self.pods()] == ["Running"] * REPLICAS
+
+    def told(self) -> object:
+        """Return how it stands, for words."""
+        pods = [
+            (
+                one["metadata"]["name"],
+                one["spec"].get("nodeName"),
+                one["status"].get("phase"),
+                one["spec"]["containers"][0]["resources"]["requests"]["cpu"],
+            )
+            for one in self.pods()
+        ]
+        return pods, standing(self.plane), sorted(self.seen)
 
     def unscheduled(self) -> int:
         """Return how many pods were without a node for a time."""
@@ -170,21 +214,21 @@ def shop(plane: ControlPlane, folder: Path, publish: str) -> Iterator[Shop]:
             remove_all(plane)
 
 
-def grow(made: Shop) -> None:
-    """Bring it to where each pod was made large and is small now, on two nodes; Karpenter is not running then."""
+def grow(made: Shop) -> set[str]:
+    """Bring it to where each pod was made large, on two nodes, with Karpenter running; give the nodes."""
     made.deploy()
-    with karpenter(made.plane, buffers=False):
-        await_nodes(made.plane, 1)
-        await_or_tell(made.is_at_rest, "all run as written", lambda: (standing(made.plane), made.requested()))
-        wait_for(made.report, "the webhook knows them, and takes what is told")
-        made.plane.admin.apply(registration(made.hook.port, made.namespace, made.plane.authority))
-        restart(made)
-        await_nodes(made.plane, 2)
-        await_or_tell(
-            lambda: len(bound(made.plane, made.namespace, "app=web")) == REPLICAS and made.requested()[0] == LARGE,
-            "all were made large, on two nodes",
-            lambda: (standing(made.plane), made.requested()),
-        )
+    await_nodes(made.plane, 1)
+    await_or_tell(made.are_running, "all run as written", made.told)
+    wait_for(made.report, "the webhook knows them, and takes what is told", SECONDS)
+    made.plane.admin.apply(registration(made.hook.port, made.namespace, made.plane.authority))
+    restart(made)
+    await_or_tell(
+        lambda: made.are_running() and made.requested() == [LARGE] * REPLICAS and len(nodes(made.plane)) == 2,
+        "all were made large, on two nodes",
+        made.told,
+    )
+    made.seen = nodes(made.plane)
+    return set(made.seen)
 
 
 def restart(made: Shop) -> None:
@@ -200,31 +244,36 @@ def forget_events(plane: ControlPlane) -> None:
         plane.admin.delete(f"/api/v1/namespaces/{where['namespace']}/events/{where['name']}")
 
 
+def come_round(made: Shop, turn: int, first: set[str]) -> None:
+    """Wait until Karpenter took a node away, had to make another, and all pods are small again; so often in all."""
+
+    def has_come_round() -> bool:
+        return made.is_at_rest() and len(made.seen) >= len(first) + turn and len(nodes(made.plane)) == len(first)
+
+    await_or_tell(
+        has_come_round,
+        f"round {turn}: a node went, another came, and all pods are small again",
+        made.told,
+        3 * SECONDS,
+    )
+
+
 def test_without_a_status_it_takes_a_node_away_again_and_again(plane: ControlPlane, tmp_path: Path) -> None:
-    with shop(plane, tmp_path, "off") as made:
-        grow(made)
-        wait_for(made.is_at_rest, "all are small", SECONDS)
-        first = nodes(plane)
-        made.seen = set(first)
-        with karpenter(plane, buffers=False):
-            for turn in range(1, ROUNDS + 1):
-
-                def has_come_round(turn: int = turn) -> bool:
-                    return made.is_at_rest() and len(made.seen) >= len(first) + turn and len(nodes(plane)) == 2
-
-                await_or_tell(
-                    has_come_round,
-                    f"round {turn}: a node went, another came, and all pods are small again",
-                    lambda: (standing(plane), made.seen, made.requested()),
-                    3 * SECONDS,
-                )
-        print(f"without a status: {len(made.seen)} nodes made for 2, {made.unscheduled()} pods waited for one")
-        assert made.unscheduled() >= ROUNDS
+    with shop(plane, tmp_path, "off") as made, karpenter(plane, buffers=False):
+        first, waited = grow(made), made.unscheduled()
+        for turn in range(1, ROUNDS + 1):
+            come_round(made, turn, first)
+        lost = made.unscheduled() - waited
+        print(f"without a status: {len(made.seen)} nodes made for 2, {lost} pods waited for one")
+        assert lost >= ROUNDS
 
 
-def test_with_our_status_it_leaves_both_nodes(plane: ControlPlane, tmp_path: Path) -> None:
-    with shop(plane, tmp_path, "enforced") as made:
-        grow(made)
+def test_karpenter_1_15_never_asks_for_our_status_and_takes_a_node_away_all_the_same(
+    plane: ControlPlane, tmp_path: Path
+) -> None:
+    log = AuditLog(plane.audit_log)
+    with shop(plane, tmp_path, "enforced") as made, karpenter(plane, buffers=False):
+        first, waited = grow(made), made.unscheduled()
         objects = f"/apis/autoscaling.k8s.io/v1/namespaces/{made.namespace}/verticalpodautoscalers"
 
         def targets() -> list[str]:
@@ -235,18 +284,42 @@ def test_with_our_status_it_leaves_both_nodes(plane: ControlPlane, tmp_path: Pat
             ]
 
         await_or_tell(lambda: targets() == [LARGE], "the object tells what a new pod requests", targets, 2 * SECONDS)
-        wait_for(made.is_at_rest, "all are small", SECONDS)
-        first, waited = nodes(plane), made.unscheduled()
-        forget_events(plane)
-        with karpenter(plane, buffers=False):
+        # Karpenter looks anew when pods come or go, or after five minutes: a resize alone does not make it.
+        await_or_tell(made.is_at_rest, "all are small", made.told)
+        made.plane.admin.delete(f"{pod_path(made.namespace)}/{made.pods()[0]['metadata']['name']}")
+        come_round(made, 1, first)
+        assert targets() == [LARGE]
+        asked = log.count(USER)
+        lost = made.unscheduled() - waited
+        print(f"with our status: {len(made.seen)} nodes made for 2, {lost} pods waited for one; it asked for {asked}")
+        assert lost
+        assert any("nodepools" in question for question in asked), "the log tells what it asks for"
+        assert not [question for question in asked if "verticalpodautoscalers" in question]
+
+
+def test_with_consolidation_of_empty_nodes_alone_both_nodes_stay(plane: ControlPlane, tmp_path: Path) -> None:
+    pool = f"{POOLS}/default"
+    before = plane.admin.get(pool)["spec"]["disruption"]["consolidationPolicy"]
+    plane.admin.patch(pool, policy("WhenEmpty"), MERGE)
+    try:
+        with shop(plane, tmp_path, "enforced") as made, karpenter(plane, buffers=False):
+            first, waited = grow(made), made.unscheduled()
+            await_or_tell(made.is_at_rest, "all are small", made.told)
+            forget_events(plane)
             await_or_tell(
                 lambda: all(is_consolidatable(plane, one) and why_kept(plane, one) for one in first),
                 "it looked at both nodes and left them",
-                lambda: (standing(plane), {one: why_kept(plane, one) for one in first}),
+                lambda: (made.told(), {one: why_kept(plane, one) for one in first}),
                 3 * SECONDS,
             )
-            print(f"with our status: {[sorted(why_kept(plane, one)) for one in sorted(first)]}")
+            print(f"of empty nodes alone: {[sorted(why_kept(plane, one)) for one in sorted(first)]}")
             assert made.is_at_rest()
             assert nodes(plane) == first
             assert made.unscheduled() == waited
             assert len(plane.admin.items(CLAIMS)) == len(first)
+    finally:
+        plane.admin.patch(pool, policy(before), MERGE)
+
+
+def policy(consolidation: str) -> Json:
+    return {"spec": {"disruption": {"consolidationPolicy": consolidation}}}

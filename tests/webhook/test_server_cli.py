@@ -7,15 +7,19 @@ import logging
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from agent.cli.main import main
+from agent.core.autoscalers.vpa_orders import VpaSurroundings, vpa_orders
 from agent.core.cluster.facts import ClusterRule, ClusterRules, FrozenAxes
+from agent.core.cluster.workload import Workload
 from agent.settings import SettingsError
 from agent.webhook.settings import WebhookSettings, load_webhook_settings
-from tests.qualities import told
+from tests.qualities import told as told_quality
+from tests.vpas import vpa
 from tests.webhook.https import running
 from tests.webhook.report_bodies import packed, report_body, row_body
 from tests.webhook.stack import Stack, stack
@@ -29,7 +33,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, li
     folder = tmp_path_factory.mktemp("cli")
     (folder / "token").write_text("good\n")
     with stack(folder) as one:
-        one.report(packed(report_body(row_body(0, quality=told()), row_body(1))), content_encoding="gzip")
+        one.report(packed(report_body(row_body(0, quality=told_quality()), row_body(1))), content_encoding="gzip")
         one.follow()
         with running(one.services, folder, names=("plimsoll-webhook.plimsoll.svc",)) as server:
             host, port = server.address
@@ -142,6 +146,28 @@ def test_policy_tells_what_applies_and_where_it_is_from(
     assert ["pause", "upgrade", "ConfigMap", "plimsoll/plimsoll"] in rows
     assert ["HPA", "CPU", "frozen", "HorizontalPodAutoscaler", "shop/web"] in rows
     assert ["VPA", "none"] in rows
+
+
+def test_policy_tells_windows_and_which_object_said_them(
+    served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, options = served
+    web, windows = Workload(namespace="shop", kind="Deployment", name="web"), "shrink: Europe/Berlin 0 22 * * * for 6h"
+
+    def told(text: str) -> list[list[str]]:
+        one.facts.vpas = {web: vpa_orders(replace(vpa("InPlace"), windows=text), VpaSurroundings())}
+        assert main(["policy", "shop/Deployment/web", *options]) == 0
+        return [line.split() for line in capsys.readouterr().out.splitlines()]
+
+    one.facts.told = ClusterRules(rules=(ClusterRule(namespace="shop", windows="deny: UTC 0 7 * * * for 1h"),))
+    try:
+        assert ["windows", *windows.split(), "VPA", "shop/web"] in told(windows)
+        rows = told("shrink: now")
+    finally:
+        one.facts.vpas, one.facts.told = {}, ClusterRules()
+    fault = "VPA shop/web: 'shrink: now' is not allowed"
+    for row in (f"windows - {fault}", f"mode off {fault}"):
+        assert [found for found in rows if found[: len(row.split())] == row.split()], rows
 
 
 def test_policy_keeps_to_the_width(served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,7 +67,12 @@ def _dumped(value: object) -> str:
 
 
 def _objects(sized: Sequence[tuple[WorkloadBody, Amounts]]) -> str:
-    head = "# kubectl apply --server-side --field-manager plimsoll -f FILE\n"
+    # Without force it is refused: whoever wrote the amounts that stand owns them.
+    head = (
+        "# kubectl apply --server-side --force-conflicts --field-manager plimsoll -f FILE\n"
+        "# Objects of plain kubectl apply: first kubectl apply --server-side what their author wrote, or all their\n"
+        "# fields would become plimsoll's.\n"
+    )
     return head + "---\n".join(_dumped(_object(body, amounts, has_namespace=True)) for body, amounts in sized)
 
 

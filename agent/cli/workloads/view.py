@@ -15,6 +15,7 @@ from agent.core.orders.order import Mode
 from agent.webhook.queries.workload_bodies import (
     AdviceBody,
     ContainerBody,
+    FromBody,
     HourBody,
     PastRunBody,
     ShareBody,
@@ -334,6 +335,7 @@ def _policy_lines(workload: WorkloadBody) -> Iterator[Line]:
         ("mode", applies.mode.value or "-", applies.mode.source),
         ("policy", applies.policy.value or "-", applies.policy.source),
         *(() if applies.share is None else (("share", applies.share.value or "-", applies.share.source),)),
+        *(() if applies.windows is None else _windows(applies.windows)),
         ("pause", applies.pause.value or "no", applies.pause.source),
         *((bound.name, bound.value, bound.source) for bound in applies.bounds),
         *(
@@ -355,6 +357,12 @@ def _policy_lines(workload: WorkloadBody) -> Iterator[Line]:
     if applies.rules_fault is not None:
         yield (_label("rules"), Span(harmless(applies.rules_fault), Tone.HOT))
     yield (Span("  a pod's own annotations win over mode, policy and bounds", Tone.DIM),)
+
+
+def _windows(windows: FromBody) -> Iterator[tuple[str, str, str]]:
+    """Return each window by itself: together they are longer than a line."""
+    for number, part in enumerate((windows.value or "-").strip(" ;").split(";")):
+        yield ("", part.strip(), "") if number else ("windows", part.strip(), windows.source)
 
 
 def _held(axis: str, holder: str | None, containers: Sequence[str] | None) -> tuple[str, str]:

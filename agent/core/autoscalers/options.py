@@ -12,7 +12,7 @@ class Publish(StrEnum):
     OFF = "off"
     """Nobody: the status of objects that people made is written, and no more."""
     ENFORCED = "enforced"
-    """Workloads that it sizes, and that have none: so that Karpenter knows what their pods request when re-created."""
+    """Workloads that it sizes, and that have none: so that others can read what their pods request when re-created."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

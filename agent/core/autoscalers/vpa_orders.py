@@ -77,7 +77,11 @@ def vpa_orders(vpa: VpaObject, surroundings: VpaSurroundings) -> VpaOrders:
     boost = _boost(vpa, faults)
     shared = {
         key: text
-        for key, text in ((names.CONTAINER_POLICIES, vpa.container_policies), (names.STARTUP_BOOST, boost))
+        for key, text in (
+            (names.CONTAINER_POLICIES, vpa.container_policies),
+            (names.STARTUP_BOOST, boost),
+            (names.WINDOWS, vpa.windows),
+        )
         if text is not None
     }
     at_admission, on_nodes = _modes(mode, surroundings, faults)

@@ -117,6 +117,8 @@ class VpaObject:
     boost: VpaBoost | None = None
     container_boosts: Mapping[str, VpaBoost] = field(default_factory=dict)
     """By container: what its own policy says in the place of ``boost``."""
+    windows: str | None = None
+    """Its annotation ``plimsoll.dev/windows``: when its pods may be disturbed; None = nothing said."""
     unsupported: tuple[str, ...] = ()
     """Fields that Plimsoll has no use for, as ``updatePolicy.evictAfterOOMSeconds``."""
     fault: str | None = None

@@ -403,7 +403,8 @@ def _withhold(side: Side, assured: Sequence[int], reason: Kept) -> None:
 
 
 def _settle_limit(entry: PodEntry, side: Side, unit: Unit, limit: int, rules: PlanRules, *, is_pressed: bool) -> None:
-    if unit.fixed is not None or unit.is_limit_fixed:
+    is_freed = unit.fixed is Kept.HPA and unit.is_limit_raised
+    if (unit.fixed is not None and not is_freed) or unit.is_limit_fixed:
         unit.limit_kept = unit.fixed if unit.fixed is not Kept.NOT_STATED else None
         return
     if unit.is_pair:

@@ -151,7 +151,7 @@ def may_resize(
         )
         if refusal is not None:
             return refusal
-        if not is_put_back and any(frozen.holds(resource, change.container) for change in changes):
+        if not is_put_back and any(_is_held(change, frozen) for change in changes):
             return Kept.HPA
     if step.ref.uid != pod.uid or any(stated(pod, change) != change.before for change in step.changes):
         return Spared.POD_CHANGED
@@ -160,6 +160,12 @@ def may_resize(
         if reason is not None:
             return reason
     return _unsound(step, pod)
+
+
+def _is_held(change: Change, frozen: FrozenAxes) -> bool:
+    """Return whether an HPA holds a number: the request it divides by, and its limit but for a CPU limit that rises."""
+    is_freed = change.resource is Resource.CPU and change.setting is Setting.LIMIT and change.after > change.before
+    return frozen.holds(change.resource, change.container) and not is_freed
 
 
 def _spared_of_eviction(kind: str, ranking: Ranking, *, has_prediction: bool) -> Spared | None:

@@ -26,12 +26,14 @@ from agent.core.cluster.vpa import (
 )
 from agent.core.cluster.workload import Workload
 from agent.core.numbers.units import to_millis, to_units
+from agent.core.orders.annotations import WINDOWS
 from agent.core.orders.container_policies import (
     EVERY_OTHER,
     ContainerPoliciesError,
     container_policies_of,
     container_policies_text,
 )
+from agent.core.orders.schedule import LONGEST_TEXT
 from agent.kube.objects.json_reader import ConvertError, Reader
 
 VPAS: Final = "verticalpodautoscalers"
@@ -79,6 +81,7 @@ def vpa_from_json(document: object) -> VpaObject:
         generation=metadata.whole("generation") or 0,
         created_unix_seconds=metadata.unix_seconds("creationTimestamp") or 0.0,
         is_managed=MANAGED_LABEL in metadata.texts("labels"),
+        windows=_windows(metadata),
         status=_status(top.child("status")),
     )
     try:
@@ -137,6 +140,12 @@ def managed_to_json(workload: Workload, name: str, api_version: str) -> dict[str
             "updatePolicy": {"updateMode": str(UpdateMode.IN_PLACE)},
         },
     }
+
+
+def _windows(metadata: Reader) -> str | None:
+    """Return the windows, not read; of those that are too long enough to tell."""
+    text = metadata.texts("annotations").get(WINDOWS)
+    return None if text is None else text[: LONGEST_TEXT + 1]
 
 
 def _requirement(entry: Reader) -> EvictionRequirement:

@@ -66,12 +66,9 @@ class Applying:
             policy_fault = share.source
         if policy_fault is not None:
             return FromBody(value=Mode.OFF, source=policy_fault)
-        windows = self._stated(names.WINDOWS, workload, rules)
-        if windows is not None:
-            try:
-                self._read_windows(windows.value)
-            except WindowsError as error:
-                return FromBody(value=Mode.OFF, source=_fault(windows, error))
+        windows = self.windows(workload, rules)
+        if windows is not None and windows.value is None:
+            return FromBody(value=Mode.OFF, source=windows.source)
         stated = self._stated(names.MODE, workload, rules)
         if stated is None:
             return FromBody(value=self._defaults.act.mode, source="setting act.mode")
@@ -88,6 +85,16 @@ class Applying:
         try:
             return FromBody(value=str(names.enforce_share_from(stated.value)), source=stated.source)
         except ValueNotAllowed as error:
+            return FromBody(value=None, source=_fault(stated, error))
+
+    def windows(self, workload: Workload, rules: ClusterRules) -> FromBody | None:
+        """Return when its pods may be disturbed; None = nobody said. Windows that are not understood make it off."""
+        stated = self._stated(names.WINDOWS, workload, rules)
+        if stated is None:
+            return None
+        try:
+            return FromBody(value=self._read_windows(stated.value).text, source=stated.source)
+        except WindowsError as error:
             return FromBody(value=None, source=_fault(stated, error))
 
     def policy(self, workload: Workload, rules: ClusterRules) -> FromBody:

@@ -259,6 +259,8 @@ class AppliesBody(Body, kw_only=True):
     profile: list[BoundBody] = msgspec.field(default_factory=list)
     """The webhook's settings that its profile is about, as they are in force: key, value, ``profile document`` or
     ``setting``; empty = the default profile."""
+    windows: FromBody | None = None
+    """When its pods may be disturbed; null = nobody said, so at any time. Without a value they are not understood."""
 
 
 class GroupBody(Body, kw_only=True):

@@ -397,6 +397,7 @@ class Questions:
             cpu_frozen_containers=_listed(told.cpu_frozen_containers),
             memory_frozen_containers=_listed(told.memory_frozen_containers),
             profile=list(applying.profile()),
+            windows=applying.windows(workload, rules),
         )
 
 

@@ -382,6 +382,7 @@ class AutoscalerDirectiveBody(Body, kw_only=True):
     eviction_ranking: str | None = None
     container_policies: str | None = None
     startup_boost: str | None = None
+    windows: str | None = None
 
 
 class HpaTargetBody(Body, kw_only=True):

@@ -205,6 +205,7 @@ def _autoscaler(vpa: VpaOrders) -> AutoscalerDirective | None:
         eviction_ranking=orders.get(names.EVICTION_RANKING),
         container_policies=orders.get(names.CONTAINER_POLICIES),
         startup_boost=orders.get(names.STARTUP_BOOST),
+        windows=orders.get(names.WINDOWS),
     )
 
 

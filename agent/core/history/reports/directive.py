@@ -43,6 +43,7 @@ class AutoscalerDirective:
     container_policies: str | None = None
     """JSON (``orders.container_policies``)."""
     startup_boost: str | None = None
+    windows: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

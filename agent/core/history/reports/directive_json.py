@@ -167,6 +167,7 @@ def _autoscaler_to_json(one: AutoscalerDirective) -> dict[str, object]:
         "evictionRanking": one.eviction_ranking,
         "containerPolicies": one.container_policies,
         "startupBoost": one.startup_boost,
+        "windows": one.windows,
     }
     return {"name": one.name, **{key: text for key, text in stated.items() if text is not None}}
 
@@ -237,6 +238,7 @@ def _autoscaler(value: object, left_out: _LeftOut) -> AutoscalerDirective:
         eviction_ranking=order("evictionRanking"),
         container_policies=order("containerPolicies", LONGEST_POLICIES),
         startup_boost=left_out.unless(lambda: _text_or_none(body, "startupBoost", "autoscaler"), None),
+        windows=order("windows"),
     )
 
 
@@ -247,6 +249,7 @@ def is_restraint(one: WorkloadDirective) -> bool:
         one.policy,
         one.enforce_share,
         one.share_taken_back,
+        one.windows,
         one.left_alone_for,
         one.cpu_frozen_for,
         one.memory_frozen_for,

@@ -87,6 +87,7 @@ class Directed:
             names.EVICTION_RANKING: told.eviction_ranking,
             names.CONTAINER_POLICIES: told.container_policies,
             names.STARTUP_BOOST: told.startup_boost,
+            names.WINDOWS: told.windows,
         }
         return {key: text for key, text in orders.items() if text is not None}
 
@@ -207,6 +208,7 @@ def _said(told: AutoscalerDirective) -> tuple[str, ...]:
         *([f"ranking {told.eviction_ranking}"] if told.eviction_ranking is not None else []),
         *(["container policies"] if told.container_policies is not None else []),
         *([f"startup boost {told.startup_boost}"] if told.startup_boost is not None else []),
+        *(["windows"] if told.windows is not None else []),
     )
 
 

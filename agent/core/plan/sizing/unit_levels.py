@@ -120,6 +120,8 @@ def _side(reading: _Reading, resource: Resource, edges: Edges, stated: StatedSid
         if is_boosted:
             unit.fixed = unit.fixed or Kept.BOOSTED
         _read(unit, reading, edges, is_cpu=is_cpu)
+        if unit.fixed is Kept.HPA and is_cpu and policy.sizes(resource) and not is_boosted:
+            _free_limit(unit, reading)
         if unit.fixed is not None and unit.granted is not None:
             # It counts as it stands, and a wish does not stand.
             unit.base = unit.peak = unit.final = unit.granted
@@ -240,6 +242,23 @@ def _read(unit: Unit, reading: _Reading, edges: Edges, *, is_cpu: bool) -> None:
     _fill(unit, (base, lasting, peak, pressing), request or 0, is_upward_only=demand.is_upward_only, reading=reading)
     if demand.foreseen_base is not None:
         _foresee(unit, demand, demand.foreseen_base, reading, edges)
+
+
+def _free_limit(unit: Unit, reading: _Reading) -> None:
+    """Put the CPU limit out of the way of a container whose request stays, as an HPA divides by it.
+
+    What the limit held back is used then, and the autoscaler sees that: a limit is no part of what it divides by.
+    """
+    if unit.demand is None or unit.limit is None or unit.is_limit_fixed or not is_cpu_limit_raised(reading):
+        return
+    if unit.is_restarted and not reading.entry.demand.orders.is_restart_allowed:
+        return
+    if reading.is_guaranteed and unit.request == unit.limit:
+        return  # the limit alone may not part from its request
+    if reading.entry.only_rises and not unit.demand.is_urgent:
+        return
+    unit.limit_wish = reading.rules.allocatable_cpu_millicores
+    unit.is_limit_raised = True
 
 
 def _foresee(unit: Unit, demand: Demand, base: int, reading: _Reading, edges: Edges) -> None:

@@ -58,6 +58,21 @@ def test_policy_tells_what_the_profile_sets_and_what_wins_over_it() -> None:
     assert found["plan.fitRule"] == "shared setting"
 
 
+def test_policy_tells_windows_one_by_one_and_who_said_them() -> None:
+    assert "windows" not in rows()
+    text = "shrink: Europe/Berlin 0 22 * * * for 6h; evict, restart: 0 3 * * sat for 4h;"
+    found = [
+        line_text(line)
+        for line in policy_lines(
+            workload(windows=FromBody(value=text, source="VPA shop/web")), width=100, glyphs=UNICODE
+        )
+    ]
+    place = next(number for number, line in enumerate(found) if line.split()[0] == "windows")
+    assert found[place].split(maxsplit=1)[1] == "shrink: Europe/Berlin 0 22 * * * for 6h VPA shop/web"
+    assert found[place + 1].strip() == "evict, restart: 0 3 * * sat for 4h"
+    assert rows(windows=FromBody(value=None, source="VPA shop/web: 'x' is not allowed"))["windows"].startswith("-")
+
+
 def test_what_an_hpas_target_means_after_the_change_stands_below_what_it_holds() -> None:
     found = workload(cpu_frozen_for="HorizontalPodAutoscaler shop/web")
     found.hpa_advice = ["HorizontalPodAutoscaler shop/web: 70 % of 500m CPU is 350m; at 300m the equal target is 117 %"]

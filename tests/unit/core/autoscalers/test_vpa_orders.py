@@ -70,6 +70,15 @@ def test_policies_replicas_and_requirements_are_taken() -> None:
     )
 
 
+def test_its_annotation_says_when_its_pods_may_be_disturbed() -> None:
+    windows = "shrink: UTC 0 22 * * * for 6h"
+    one = replace(vpa("InPlace"), windows=windows)
+    orders = vpa_orders(one, ALONE)
+    assert orders.at_admission[names.WINDOWS] == orders.on_nodes[names.WINDOWS] == windows
+    assert names.WINDOWS not in vpa_orders(one, THEIRS).on_nodes, "others size there, at any time"
+    assert names.WINDOWS not in vpa_orders(replace(one, is_managed=True), ALONE).on_nodes
+
+
 def test_where_their_admission_is_the_object_is_left_to_it_but_for_off() -> None:
     policies = {"containerPolicies": [{"containerName": "app", "mode": "Off"}]}
     left = vpa_orders(vpa("InPlace", resourcePolicy=policies), THEIRS)

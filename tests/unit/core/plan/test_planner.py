@@ -13,12 +13,13 @@ from agent.core.cluster.resource import Resource
 from agent.core.cluster.runtime_profile import LanguageRuntime, RuntimeProfile
 from agent.core.cluster.versions import Gates
 from agent.core.numbers.units import MIB
+from agent.core.orders.container_policies import ContainerPolicies, ContainerPolicy
 from agent.core.orders.order import Mode, Ranking
 from agent.core.orders.plan_options import DaemonSetGrowth, FitRule, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources, PolicyName
 from agent.core.plan import planner as planner
 from agent.core.plan.invariants import Examined
-from agent.core.plan.needs.demand import Constraint, Kept, Reserved
+from agent.core.plan.needs.demand import Constraint, Kept, PodDemand, Reserved
 from agent.core.plan.plan import (
     MOST_TOLD_BYTES,
     MOST_TOLD_MILLICORES,
@@ -522,6 +523,45 @@ def test_a_resource_of_one_container_that_an_hpa_scales_on_leaves_the_others_fre
     assert changed == {("app", "cpu"), ("app", "memory"), ("proxy", "cpu"), ("proxy", "memory")} - {("app", resource)}
     share = cpu_of(plan) if resource == "cpu" else memory_of(plan)
     assert (share.kept, share.final) == (Kept.HPA, share.request)
+
+
+def scaled(**fields: Any) -> PodDemand:
+    """Return a pod of 100m and at most 200m, whose CPU requests an HPA divides by; it would want 150m."""
+    stated = {"cpu": 100, "cpu_limit": 200, "memory": 64 * MIB, **fields.pop("stated", {})}
+    known = {"containers": [container(**stated)], "demands": [needs("app", fields.pop("cpu", wanted(150)), MEMORY)]}
+    return pod_demand(**{**known, **fields}, is_cpu_frozen=True)
+
+
+def test_where_an_hpa_keeps_the_cpu_request_the_limit_is_put_out_of_the_way() -> None:
+    plan = node(scaled()).plan()
+    assert [told(step) for step in plan.steps] == [[("app", "cpu", "limit", 200, 4000)]]
+    share = cpu_of(plan)
+    assert (share.kept, share.applied, share.limit_applied, share.limit_kept) == (Kept.HPA, 100, 4000, None)
+    urgent = node(scaled(cpu=wanted(900, is_urgent=True), order={"mode": Mode.PROTECT})).plan()
+    assert [told(step) for step in urgent.steps] == [[("app", "cpu", "limit", 200, 4000)]]
+    equal = scaled(stated={"cpu": 200})
+    assert cpu_of(node(equal).plan()).limit_applied == 4000, "the pod is Burstable by its memory, and stays so"
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"order": {"policy": PolicyName.VPA}},
+        {"order": {"mode": Mode.PROTECT}},
+        {"order": {"container_policies": ContainerPolicies(policies=(ContainerPolicy(are_limits_kept=True),))}},
+        {"order": {"container_policies": ContainerPolicies(policies=(ContainerPolicy(is_off=True),))}},
+        {"stated": {"restarts_for_cpu": True}},
+        {"cpu": None},
+        {"stated": {"cpu_limit": 4000}},
+        {"stated": {"cpu_limit": None}},
+        {"stated": {"cpu": 200, "memory_limit": 64 * MIB}},
+    ],
+    ids=["policy", "protect", "requests-only", "off", "restart", "unknown", "out-of-the-way", "none", "guaranteed"],
+)
+def test_the_limit_of_a_request_that_an_hpa_divides_by_stays_where_any_limit_would(fields: dict[str, Any]) -> None:
+    plan = node(scaled(**fields)).plan()
+    assert [change for step in plan.steps for change in step.changes if change.resource is Resource.CPU] == []
+    assert cpu_of(plan).kept is Kept.HPA
 
 
 def test_a_budget_stays_where_an_hpa_scales_on_one_of_its_containers() -> None:

@@ -136,6 +136,11 @@ def test_an_axis_that_an_hpa_scales_by_is_put_back_but_never_moved() -> None:
     assert resize(cpu(250, 300), frozen=cpu_alone) is Kept.HPA
     assert resize(cpu(250, 300), memory(64, 100), frozen=cpu_alone) is Kept.HPA
     assert resize(memory(64, 100), frozen=cpu_alone) is None
+    memory_alone = FrozenAxes(memory_for="HPA")
+    assert resize(memory(128, 160, setting=Setting.LIMIT), frozen=memory_alone) is Kept.HPA
+    limited = make_pod(container("app", {"cpu": "250m", "memory": "64Mi"}, {"cpu": "500m"}))
+    assert resize(cpu(500, 4000, setting=Setting.LIMIT), pod=limited, frozen=cpu_alone) is None
+    assert resize(cpu(500, 400, setting=Setting.LIMIT), pod=limited, frozen=cpu_alone) is Kept.HPA
     assert resize(cpu(250, 300), frozen=cpu_alone, is_put_back=True) is None
     assert resize(cpu(250, 300), frozen=FrozenAxes(cpu_for="HPA", cpu_containers=("app",))) is Kept.HPA
     assert resize(cpu(250, 300), frozen=FrozenAxes(cpu_for="HPA", cpu_containers=("proxy",))) is None

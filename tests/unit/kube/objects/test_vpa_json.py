@@ -4,9 +4,11 @@ from typing import Any
 
 import pytest
 
+from agent.calendar import ReadWindows
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.vpa import ContainerAmounts, Direction, UpdateMode, VpaBoost, VpaCondition, VpaStatus
 from agent.core.cluster.workload import Workload
+from agent.core.orders.windows import WindowsError
 from agent.kube.objects.cluster_json import vertical_autoscaler_from_json
 from agent.kube.objects.json_reader import ConvertError
 from agent.kube.objects.vpa_json import managed_to_json, recommenders_of, status_to_json, vpa_from_json
@@ -48,6 +50,17 @@ def test_a_whole_object_is_read() -> None:
         "resourcePolicy.containerPolicies.memoryAggregationIntervalCount",
     )
     assert found.fault is None
+
+
+def test_windows_stand_in_an_annotation_and_too_long_ones_stay_too_long() -> None:
+    def windows(text: str) -> str | None:
+        return vpa_from_json(vpa_json(annotations={"plimsoll.dev/windows": text})).windows
+
+    assert vpa_from_json(vpa_json()).windows is None
+    assert windows("deny: UTC 0 7 * * * for 1h") == "deny: UTC 0 7 * * * for 1h"
+    cut = windows("deny: UTC 0 7 * * * for 1h;" + " " * 5000)
+    with pytest.raises(WindowsError, match="characters are not allowed"):
+        ReadWindows()(cut or "")
 
 
 @pytest.mark.parametrize(

@@ -175,7 +175,14 @@ def test_what_an_object_orders_is_told_and_kills_count_as_it_says() -> None:
     assert api.autoscaler is None
     assert directives_from_json(directives_to_json(directives), etag=directives.etag) == directives
     room.facts.vpas = {WEB: vpa_orders(vpa("InPlace"), VpaSurroundings())}
-    assert room.etag() != before
+    without = room.etag()
+    assert without != before
+    windows = "deny: UTC 0 7 * * * for 1h"
+    room.facts.vpas = {WEB: vpa_orders(replace(vpa("InPlace"), windows=windows), VpaSurroundings())}
+    (web, _) = room.tell()
+    assert web.autoscaler is not None
+    assert web.autoscaler.windows == windows
+    assert room.etag() != without
 
 
 def test_while_the_cluster_or_the_history_is_half_read_nothing_is_told() -> None:

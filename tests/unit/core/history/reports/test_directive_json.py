@@ -248,7 +248,7 @@ def test_a_boost_is_told_only_where_a_rule_orders_one() -> None:
 
 def test_an_autoscalers_orders_are_written_and_what_is_not_understood_of_them_restrains() -> None:
     told = AutoscalerDirective(
-        name="VPA shop/web", mode="enforce", container_policies="x" * 16_384, startup_boost="off"
+        name="VPA shop/web", mode="enforce", container_policies="x" * 16_384, startup_boost="off", windows="deny: x"
     )
     workload = Workload(namespace="shop", kind="Deployment", name="web")
     written = directives_to_json(
@@ -266,6 +266,8 @@ def test_an_autoscalers_orders_are_written_and_what_is_not_understood_of_them_re
     long = read({"name": "VPA shop/web", "containerPolicies": "x" * 16_385})
     assert long == AutoscalerDirective(name="VPA shop/web", container_policies=unknown)
     assert read({"name": "VPA shop/web", "startupBoost": 5}) == AutoscalerDirective(name="VPA shop/web")
+    endless = read({"name": "VPA shop/web", "windows": "x" * (LONGEST_TEXT + 1)})
+    assert endless == AutoscalerDirective(name="VPA shop/web", windows=unknown)
 
 
 def test_a_share_that_is_not_understood_restrains() -> None:
@@ -284,6 +286,7 @@ def test_windows_are_told_where_there_are_some() -> None:
     directive = WorkloadDirective(workload=Workload(**NAMED), windows="deny: UTC 0 7 * * * for 1h")
     written = directives_to_json(Directives(etag="e", workloads=(directive,)))
     assert json.loads(json.dumps(written))["workloads"][0]["windows"] == "deny: UTC 0 7 * * * for 1h"
+    assert is_restraint(directive), "without them it would be disturbed at any time"
 
 
 def test_targets_of_autoscalers_are_told_and_what_is_wrong_of_them_is_left_out() -> None:

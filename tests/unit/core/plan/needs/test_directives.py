@@ -89,16 +89,20 @@ def test_an_autoscalers_object_orders_as_annotations_would_and_its_enforce_lapse
         eviction_ranking="no-eviction",
         container_policies=policies,
         startup_boost="add 100m",
+        windows="shrink: UTC 0 22 * * * for 6h",
     )
     rest = {
         names.EVICTION_RANKING: "no-eviction",
         names.CONTAINER_POLICIES: policies,
         names.STARTUP_BOOST: "add 100m",
+        names.WINDOWS: "shrink: UTC 0 22 * * * for 6h",
     }
     new, old = directed(directive(autoscaler=told)), directed(directive(autoscaler=told), age=STALE_SECONDS + 1)
     assert new.autoscaler(WEB) == {names.MODE: "enforce", **rest}
     assert old.autoscaler(WEB) == rest
-    ordered = "VPA shop/web orders container policies, mode enforce, ranking no-eviction, startup boost add 100m"
+    ordered = (
+        "VPA shop/web orders container policies, mode enforce, ranking no-eviction, startup boost add 100m, windows"
+    )
     assert new.sentences(WEB) == (ordered,)
     assert old.sentences(WEB) == (ordered, "its mode enforce no longer counts: not said for a day")
     silent = directed(directive(autoscaler=AutoscalerDirective(name="VPA shop/web")))
