@@ -71,9 +71,9 @@ from agent.webhook.queries.workloads import QueryParts, Questions
 from agent.webhook.reports.directives import Director
 from agent.webhook.reports.posts import PostParts, Posts
 from agent.webhook.settings import WebhookSettings, read_prices
-from agent.webhook.store.engine import database_now
+from agent.webhook.store.database.engine import database_now
+from agent.webhook.store.entries.report_payload import encode_report
 from agent.webhook.store.evictions import EvictionStore
-from agent.webhook.store.report_payload import encode_report
 from agent.webhook.store.shapes import SchemaTooNew, StoreAway, StoreError, StoreUnusable
 from agent.webhook.store.store import Store
 from agent.webhook.store.taints import TaintStore

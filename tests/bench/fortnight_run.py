@@ -16,7 +16,7 @@ from agent.core.history.reports.rollup import ROLLUP_SECONDS
 from agent.core.history.workloads.hour_peaks import HOUR_SECONDS
 from agent.settings import Settings
 from agent.webhook.reports.decoder import decode_report
-from agent.webhook.store.report_payload import encode_report
+from agent.webhook.store.entries.report_payload import encode_report
 from agent.webhook.store.shapes import NewReport
 from agent.webhook.workloads.folder import Folder, FoldOptions
 from agent.webhook.workloads.index import WorkloadIndex

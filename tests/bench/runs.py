@@ -25,8 +25,8 @@ from agent.core.numbers.bucket_scheme import BucketScheme
 from agent.core.orders.policy_options import PolicyName
 from agent.core.orders.run_options import MOST_RUNS, RunOptions
 from agent.settings import Settings
-from agent.webhook.store.job_runs import MOST_ROWS
-from agent.webhook.store.report_payload import encode_report
+from agent.webhook.store.entries.report_payload import encode_report
+from agent.webhook.store.records.job_runs import MOST_ROWS
 from agent.webhook.store.shapes import NewReport
 from agent.webhook.store.store import Store
 from agent.webhook.workloads.folder import Folder, FoldOptions

@@ -24,7 +24,7 @@ from agent.cli.verb_table import VERBS
 import agent.node.daemon, agent.webhook.assembly, agent.webhook.http.routes, agent.webhook.certificates.certificates
 for verb in VERBS.values():
     importlib.import_module(verb.module)
-import agent.webhook.store.engine
+import agent.webhook.store.database.engine
 import psycopg, sqlite3, ssl, curses, numpy
 assert ssl.create_default_context().cert_store_stats()["x509_ca"] > 100
 assert psycopg.pq.__impl__ == "binary", psycopg.pq.__impl__

@@ -26,7 +26,7 @@ from agent.core.orders.policy_options import PolicyName
 from agent.kube.client.own_rights import NODE_NAME_CLAIM
 from agent.kube.objects.cluster_json import pod_place_from_json
 from agent.settings.webhook_sections import AccessSettings
-from agent.webhook.store.decisions import DecisionLogState, StoredDecision
+from agent.webhook.store.records.decisions import DecisionLogState, StoredDecision
 from tests.cost_sheet import PRICES, Advice
 from tests.webhook.https import Running, running
 from tests.webhook.report_bodies import packed, report_body, row_body

@@ -1,6 +1,6 @@
 """A store, opened at once: what the webhook does in steps, as it also begins while its database is away."""
 
-from agent.webhook.store.engine import StorePatience
+from agent.webhook.store.database.engine import StorePatience
 from agent.webhook.store.store import Store
 
 

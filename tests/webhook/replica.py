@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from agent.webhook.store.engine import StorePatience
+from agent.webhook.store.database.engine import StorePatience
 from agent.webhook.store.shapes import StoreError
 from agent.webhook.store.store import Store
 from tests.dying import dying_with_us

@@ -54,9 +54,9 @@ from agent.webhook.queries.workloads import Questions
 from agent.webhook.reports.directives import Director
 from agent.webhook.reports.posts import PostParts as PostParts
 from agent.webhook.reports.posts import Posts
-from agent.webhook.store.engine import database_now
+from agent.webhook.store.database.engine import database_now
+from agent.webhook.store.entries.report_payload import encode_report
 from agent.webhook.store.evictions import EvictionStore
-from agent.webhook.store.report_payload import encode_report
 from agent.webhook.store.store import Store
 from agent.webhook.store.taints import TaintStore
 from agent.webhook.workloads.index import WorkloadIndex

@@ -15,7 +15,7 @@ from agent.core.cluster.workload import Workload
 from agent.core.eviction.budget import EvictionState, Replicas, Spent, budget_ruling
 from agent.core.eviction.options import ArbiterOptions
 from agent.core.eviction.proposal import Reason, Ruling, Want
-from agent.webhook.store.engine import database_now
+from agent.webhook.store.database.engine import database_now
 from agent.webhook.store.evictions import KEPT_SECONDS, BackOff, EvictionStore, EvictionWish
 from agent.webhook.store.store import Store
 from tests.evictions import NODE, NOW, WEB

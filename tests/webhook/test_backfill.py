@@ -28,7 +28,7 @@ from agent.core.history.reports.rollup import CPU_BUCKETS, MEMORY_BUCKETS
 from agent.core.history.workloads.hour_sketch import percentile_bucket
 from agent.core.orders.policy_options import PolicyName
 from agent.webhook.http.routes import Call, HttpAnswer, fault
-from agent.webhook.store.sketch_bytes import decode
+from agent.webhook.store.entries.sketch_bytes import decode
 from tests.cluster.processes import Process, free_ports
 from tests.monitoring.prometheus import Prometheus, why_not
 from tests.pods import container, pod_json

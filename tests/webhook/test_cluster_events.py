@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from agent.cli.main import main
-from agent.webhook.store.decisions import DecisionLogState, StoredDecision
+from agent.webhook.store.records.decisions import DecisionLogState, StoredDecision
 from tests.webhook.https import running
 from tests.webhook.stack import WEB, stack
 

@@ -12,8 +12,8 @@ import pytest
 
 from agent.core.cluster.workload import Workload
 from agent.webhook.http.routes import Call
-from agent.webhook.store import decisions as told_decisions
-from agent.webhook.store.decisions import (
+from agent.webhook.store.records import decisions as told_decisions
+from agent.webhook.store.records.decisions import (
     KEPT_SECONDS,
     MOST_A_DAY,
     DecisionChoice,

@@ -13,7 +13,7 @@ from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
 from agent.core.cluster.workload import Workload
 from agent.core.history.reports.rollup import Report
 from agent.core.orders.policy_options import PolicyName
-from agent.webhook.store.forget_entry import Forgetting
+from agent.webhook.store.entries.forget_entry import Forgetting
 from agent.webhook.store.shapes import ForgetWish, Forgotten, NodeDay, StoredSketch
 from agent.webhook.store.store import Store
 from agent.webhook.workloads.folder import Folder

@@ -22,7 +22,7 @@ from agent.core.cluster.workload import Workload
 from agent.core.history.reports.directive import ContainerDirective
 from agent.core.history.reports.rollup import Report
 from agent.core.orders.policy_options import PolicyName
-from agent.webhook.store.report_payload import decode_report
+from agent.webhook.store.entries.report_payload import decode_report
 from agent.webhook.store.shapes import Appended, NewReport
 from agent.webhook.store.store import Store
 from tests.webhook.report_bodies import distribution, report_body, row_body

@@ -20,10 +20,10 @@ from agent.core.orders.policy_options import PolicyName
 from agent.metrics.call_result import CallKind
 from agent.webhook.http.access import Sender
 from agent.webhook.http.routes import Call, HttpAnswer
-from agent.webhook.store.import_entry import decode_import, is_import
-from agent.webhook.store.report_payload import BadPayloadError
+from agent.webhook.store.entries.import_entry import decode_import, is_import
+from agent.webhook.store.entries.report_payload import BadPayloadError
+from agent.webhook.store.entries.sketch_bytes import encode
 from agent.webhook.store.shapes import ForgetWish, Imported, StoredSketch
-from agent.webhook.store.sketch_bytes import encode
 from agent.webhook.store.store import Store
 from agent.webhook.workloads.folder import Folder
 from agent.webhook.workloads.index import WorkloadIndex

@@ -16,8 +16,8 @@ from sqlalchemy import delete, select
 from agent.core.cluster.facts import NodeAmounts, WrittenContainer
 from agent.core.history.reports.rollup import RollupRow
 from agent.settings.webhook_sections import AccessSettings
-from agent.webhook.store.report_payload import decode_report
-from agent.webhook.store.tables import node_pods
+from agent.webhook.store.database.tables import node_pods
+from agent.webhook.store.entries.report_payload import decode_report
 from tests.webhook.open_store import open_store
 from tests.webhook.report_bodies import distribution, packed, report_body, row_body
 from tests.webhook.stack import Stack, place, stack

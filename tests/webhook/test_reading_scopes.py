@@ -22,7 +22,7 @@ from agent.webhook.queries.policies import PoliciesBody
 from agent.webhook.queries.standings import Severity, standing_of
 from agent.webhook.queries.summary import SummaryBody
 from agent.webhook.queries.workload_bodies import NodeBody, NodesBody, WorkloadBody, WorkloadsBody
-from agent.webhook.store.decisions import DecisionLogState, StoredDecision
+from agent.webhook.store.records.decisions import DecisionLogState, StoredDecision
 from agent.webhook.store.shapes import StoreAway
 from tests.webhook.report_bodies import packed, report_body, row_body
 from tests.webhook.signed_tokens import AnyWord

@@ -8,7 +8,7 @@ from dataclasses import replace
 import msgspec
 
 from agent.core.history.workloads.hour_sketch import ReportInterval
-from agent.webhook.store.remembered_pods import REMEMBERED_SECONDS, RememberedPods
+from agent.webhook.store.entries.remembered_pods import REMEMBERED_SECONDS, RememberedPods
 from tests.webhook.workload_reports import WEB, row
 
 NOW = 1_700_000_000.0

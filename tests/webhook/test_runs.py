@@ -28,7 +28,7 @@ from agent.core.orders.run_options import MOST_RUNS, RunOptions
 from agent.webhook.http.access import WHOLE_CLUSTER
 from agent.webhook.http.routes import Call
 from agent.webhook.queries.workload_bodies import WorkloadBody
-from agent.webhook.store import job_runs
+from agent.webhook.store.records import job_runs
 from agent.webhook.store.shapes import ForgetWish
 from agent.webhook.store.store import Store
 from agent.webhook.workloads.runs import RunIndex

@@ -19,7 +19,7 @@ from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
 from agent.settings.webhook_sections import AccessSettings
 from agent.webhook.http.routes import Call, HttpAnswer
-from agent.webhook.store.report_payload import decode_report
+from agent.webhook.store.entries.report_payload import decode_report
 from agent.webhook.store.shapes import Appended, NewReport, StoreAway
 from tests.vpas import vpa
 from tests.webhook.open_store import open_store

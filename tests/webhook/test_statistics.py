@@ -14,7 +14,7 @@ from agent.cli.text.spans import ASCII
 from agent.cli.workloads.view import workload_lines
 from agent.settings import Settings
 from agent.webhook.queries.workload_bodies import WorkloadBody
-from agent.webhook.store.report_payload import encode_report
+from agent.webhook.store.entries.report_payload import encode_report
 from agent.webhook.store.shapes import NewReport, StoreAway, StoredSketch
 from agent.webhook.store.store import Store
 from agent.webhook.workloads.folder import Folder, FoldOptions

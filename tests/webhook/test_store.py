@@ -12,9 +12,9 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import event, insert, select
 
+from agent.webhook.store.database.tables import evictions, reports
 from agent.webhook.store.shapes import FoldRaced, LogFolded, NewReport, StoredSketch
 from agent.webhook.store.store import Store
-from agent.webhook.store.tables import evictions, reports
 from tests.webhook.open_store import open_store
 from tests.webhook.reports import HOUR_SECONDS, new_report, whose
 

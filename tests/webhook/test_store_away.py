@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event, exc
 
-from agent.webhook.store.engine import StoreEngine, StorePatience
-from agent.webhook.store.place import to_place
+from agent.webhook.store.database.engine import StoreEngine, StorePatience
+from agent.webhook.store.database.place import to_place
 from agent.webhook.store.shapes import StoreAway, StoreUnusable
 from agent.webhook.store.store import Store
 from tests.webhook.open_store import open_store

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.webhook.store.marks import RANGES_MAX, Mark, first_mark, moved, parse_ranges, ranges_text
+from agent.webhook.store.entries.marks import RANGES_MAX, Mark, first_mark, moved, parse_ranges, ranges_text
 from tests.webhook.reports import new_report
 
 

@@ -9,7 +9,7 @@ from collections import Counter
 import psycopg
 import pytest
 
-from agent.webhook.store.engine import StorePatience
+from agent.webhook.store.database.engine import StorePatience
 from agent.webhook.store.shapes import Appended, StoreAway
 from agent.webhook.store.store import Store
 from tests.webhook.open_store import open_store

@@ -20,11 +20,11 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import event, inspect, text
 
-from agent.webhook.store import schema as store_schema
-from agent.webhook.store import tables
-from agent.webhook.store.decisions import DecisionChoice
-from agent.webhook.store.engine import StoreEngine
-from agent.webhook.store.place import SqlitePlace
+from agent.webhook.store.database import schema as store_schema
+from agent.webhook.store.database import tables
+from agent.webhook.store.database.engine import StoreEngine
+from agent.webhook.store.database.place import SqlitePlace
+from agent.webhook.store.records.decisions import DecisionChoice
 from agent.webhook.store.shapes import SchemaTooNew, StoreAway, StoreUnusable
 from agent.webhook.store.store import Store
 from tests.webhook.open_store import open_store

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.webhook.store.engine import StoreEngine
+from agent.webhook.store.database.engine import StoreEngine
 from agent.webhook.store.shapes import StoreAway
 from tests.webhook.open_store import open_store
 from tests.webhook.postgres import PostgresServer, postgres_server

@@ -12,10 +12,10 @@ from agent.core.admission.estimate import Estimate
 from agent.core.history.reports.rollup import Report
 from agent.core.history.workloads.hour_sketch import HourSketch, ReportInterval
 from agent.core.orders.policy_options import PolicyName
-from agent.webhook.store.forget_entry import Forgetting
-from agent.webhook.store.report_payload import encode_report
+from agent.webhook.store.entries.forget_entry import Forgetting
+from agent.webhook.store.entries.report_payload import encode_report
+from agent.webhook.store.entries.sketch_bytes import decode, encode
 from agent.webhook.store.shapes import LoggedReport, NewReport, NodeDay, StoreAway, StoredSketch
-from agent.webhook.store.sketch_bytes import decode, encode
 from agent.webhook.store.store import Store
 from agent.webhook.workloads.folder import Folder, FoldOptions
 from agent.webhook.workloads.index import WorkloadIndex

@@ -15,7 +15,7 @@ from agent.core.eviction.options import ArbiterOptions
 from agent.core.eviction.taint_cap import TaintReason
 from agent.webhook.eviction.taint_cap import TaintCap
 from agent.webhook.http.routes import Call
-from agent.webhook.store.engine import database_now
+from agent.webhook.store.database.engine import database_now
 from agent.webhook.store.shapes import StoreAway
 from agent.webhook.store.store import Store
 from agent.webhook.store.taints import TaintStore

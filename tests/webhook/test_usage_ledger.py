@@ -17,11 +17,11 @@ from agent.core.history.workloads.usage_ledger import (
     LedgerAmounts,
     LedgerHour,
 )
-from agent.webhook.store import usage_ledger as stored
-from agent.webhook.store.report_payload import encode_report
+from agent.webhook.store.entries.report_payload import encode_report
+from agent.webhook.store.records import usage_ledger as stored
+from agent.webhook.store.records.usage_ledger import LedgerMargins
 from agent.webhook.store.shapes import ForgetWish, NewReport
 from agent.webhook.store.store import Store
-from agent.webhook.store.usage_ledger import LedgerMargins
 from agent.webhook.workloads.folder import Folder, FoldOptions
 from agent.webhook.workloads.usage_ledger import OVER_SECONDS, LedgerParts, UsageLedger
 from tests.webhook.workload_reports import DNS, LARGE, MIB, NOON, WEB, report, row

@@ -15,7 +15,7 @@ import pytest
 from agent.cli.main import main
 from agent.cli.workloads.weekly import WeeklyBody
 from agent.core.cost.prices import Prices
-from agent.webhook.store.decisions import DecisionLogState
+from agent.webhook.store.records.decisions import DecisionLogState
 from tests import cost_sheet
 from tests.webhook.https import running
 from tests.webhook.stack import WEB, Stack, stack

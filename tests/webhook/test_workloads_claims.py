@@ -13,7 +13,7 @@ from agent.core.cluster.workload import Workload
 from agent.core.history.reports.rollup import Report
 from agent.core.orders.policy_options import PolicyName
 from agent.webhook.cluster.facts import ClusterFacts
-from agent.webhook.store.report_payload import encode_report
+from agent.webhook.store.entries.report_payload import encode_report
 from agent.webhook.store.shapes import NewReport
 from agent.webhook.store.store import Store
 from agent.webhook.workloads.folder import Folder, FoldOptions

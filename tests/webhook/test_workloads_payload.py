@@ -7,7 +7,7 @@ from math import inf, nan
 import pytest
 
 from agent.core.history.reports.rollup import CPU_BUCKETS, Distribution, OutOfMemoryKill, Report
-from agent.webhook.store.report_payload import BadPayloadError, decode_report, encode_report
+from agent.webhook.store.entries.report_payload import BadPayloadError, decode_report, encode_report
 from tests.webhook.workload_reports import DNS, report, row
 
 

@@ -10,8 +10,8 @@ import pytest
 from agent.core.cluster.workload import Workload
 from agent.core.history.minute.quality import QualityWindow
 from agent.core.history.reports.rollup import Report
-from agent.webhook.store.forget_entry import Forgetting
-from agent.webhook.store.report_payload import BadPayloadError, decode_report, encode_report
+from agent.webhook.store.entries.forget_entry import Forgetting
+from agent.webhook.store.entries.report_payload import BadPayloadError, decode_report, encode_report
 from agent.webhook.workloads import quality
 from agent.webhook.workloads.quality import NodeQualities
 from tests.qualities import told

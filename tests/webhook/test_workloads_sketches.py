@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from agent.core.history.reports.rollup import RollupRow
 from agent.core.history.workloads.hour_sketch import HourSketch, ReportInterval
 from agent.core.history.workloads.node_peaks import node_number
-from agent.webhook.store.sketch_bytes import (
+from agent.webhook.store.entries.sketch_bytes import (
     HAS_KILLS,
     HEAD_BYTES,
     BadSketchError,

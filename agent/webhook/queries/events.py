@@ -19,7 +19,7 @@ from agent.webhook.http.reader_request import Asking, BadQuestionError, limit_of
 from agent.webhook.http.routes import Call, HttpAnswer
 from agent.webhook.queries.ledger_bodies import ScopeBody, scope_body
 from agent.webhook.reports.bodies import Body, ChangeBody
-from agent.webhook.store.decisions import KEPT_SECONDS, DecisionChoice, DecisionPlace, StoredDecision
+from agent.webhook.store.records.decisions import KEPT_SECONDS, DecisionChoice, DecisionPlace, StoredDecision
 from agent.webhook.store.store import Store
 
 RETENTION_DAYS: Final = round(KEPT_SECONDS / 86_400)

@@ -35,8 +35,8 @@ from agent.webhook.queries.import_bodies import (
 from agent.webhook.reports.bodies import MAX_BYTES, RefusedRowBody, fault_text
 from agent.webhook.reports.decoder import NotAReport, ReportTooLarge, incoherence, is_text, to_distribution, unpacked
 from agent.webhook.reports.posts import Posts
+from agent.webhook.store.entries.sketch_bytes import encode
 from agent.webhook.store.shapes import StoreAway, StoredSketch
-from agent.webhook.store.sketch_bytes import encode
 from agent.webhook.store.store import Store
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ import msgspec
 from agent.core.history.workloads.usage_ledger import LedgerAmounts, LedgerHour
 from agent.webhook.http.access import Scope
 from agent.webhook.reports.bodies import Body
-from agent.webhook.store.usage_ledger import LedgerMargins, LedgerSum
+from agent.webhook.store.records.usage_ledger import LedgerMargins, LedgerSum
 
 _MILLI: Final = 1000
 _MINUTE_SECONDS: Final = 60

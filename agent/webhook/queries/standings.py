@@ -12,7 +12,7 @@ from typing import Final
 from agent.core.cluster.workload import Workload
 from agent.core.history.workloads.usage_ledger import LedgerHour
 from agent.core.numbers.amount_text import BYTES, MILLICORES, amount_text
-from agent.webhook.store.node_hours import DAY_HOURS
+from agent.webhook.store.entries.node_hours import DAY_HOURS
 from agent.webhook.store.store import Store
 
 KEPT_SECONDS: Final = 60.0

@@ -24,10 +24,10 @@ from agent.webhook.queries.ledger_bodies import LedgerSumBody, ScopeBody, added,
 from agent.webhook.queries.standings import Severity, StandingBook, Standings
 from agent.webhook.queries.workloads import SILENT_SECONDS
 from agent.webhook.reports.bodies import Body
-from agent.webhook.store.node_hours import DAY_HOURS
+from agent.webhook.store.entries.node_hours import DAY_HOURS
+from agent.webhook.store.records.usage_ledger import LedgerSum
 from agent.webhook.store.shapes import NodeMark, StoreAway
 from agent.webhook.store.store import Store
-from agent.webhook.store.usage_ledger import LedgerSum
 from agent.webhook.workloads.index import WorkloadIndex
 
 MOST_ACTIONS: Final = 10

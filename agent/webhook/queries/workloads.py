@@ -66,7 +66,7 @@ from agent.webhook.queries.workload_bodies import (
     WorkloadsBody,
 )
 from agent.webhook.queries.workload_list import ListedWorkload
-from agent.webhook.store.decisions import DecisionChoice, DecisionLogState
+from agent.webhook.store.records.decisions import DecisionChoice, DecisionLogState
 from agent.webhook.store.shapes import NodeMark, StoreAway
 from agent.webhook.store.store import Store
 from agent.webhook.workloads.index import WorkloadIndex

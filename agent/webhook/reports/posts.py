@@ -59,8 +59,8 @@ from agent.webhook.reports.decoder import (
     unpacked,
 )
 from agent.webhook.reports.directives import NotKnownYet
-from agent.webhook.store.decisions import KEPT_SECONDS, MOST_A_DAY, DecisionLogState, StoredDecision
-from agent.webhook.store.remembered_pods import RememberedPods
+from agent.webhook.store.entries.remembered_pods import RememberedPods
+from agent.webhook.store.records.decisions import KEPT_SECONDS, MOST_A_DAY, DecisionLogState, StoredDecision
 from agent.webhook.store.shapes import Appended, NewReport, PodsRaced, PodsRead, StoreAway
 from agent.webhook.store.store import Store
 

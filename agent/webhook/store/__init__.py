@@ -1,5 +1,5 @@
-"""The database: tables, log, marks, sketches, migrations, and the bytes that lie in it.
+"""The webhook's memory that outlasts it, in rooms: ``database``, ``entries`` (bytes that lie in it), ``records``.
 
-Imports no other room of webhook.
+Imports no other room of webhook; an import contract holds the order of the rooms.
 Never holds a transaction over a network call.
 """

@@ -16,8 +16,8 @@ from agent.core.cluster.pod import PodRef
 from agent.core.cluster.workload import Workload
 from agent.core.eviction.budget import HOUR_SECONDS, MINUTE_SECONDS, EvictionState, Spent
 from agent.core.eviction.proposal import Ruling, Want
+from agent.webhook.store.database.tables import eviction_back_offs, evictions
 from agent.webhook.store.store import Store
-from agent.webhook.store.tables import eviction_back_offs, evictions
 
 KEPT_SECONDS: Final = 7 * 86_400.0
 """A settled eviction is remembered for so long; no uid is ever used again, and no window is longer than a day."""

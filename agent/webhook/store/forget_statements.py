@@ -16,17 +16,7 @@ from sqlalchemy import Connection, bindparam, delete, func, insert, select, upda
 from agent.core.history.workloads.hour_sketch import ReportInterval
 from agent.core.history.workloads.node_peaks import node_number
 from agent.core.history.workloads.sketch_key import keys_of, parse_key, range_of
-from agent.webhook.store.decisions import forget as forget_decisions
-from agent.webhook.store.forget_entry import Forgetting, decode_forgetting, encode_forgetting
-from agent.webhook.store.job_runs import forget_runs
-from agent.webhook.store.node_hours import DAY_HOURS, KeyHours, decode, encode, unix_hours
-from agent.webhook.store.report_payload import BadPayloadError, decode_report
-from agent.webhook.store.setbacks import forget as forget_setbacks
-from agent.webhook.store.shapes import ForgetWish, Forgotten, NodeDay
-from agent.webhook.store.sketch_bytes import HEAD_BYTES, read_heads
-from agent.webhook.store.snapshot import PIECE, StoreSnapshot, counter, pieces
-from agent.webhook.store.statements import NEXT_ID, OLDEST_HOUR, upsert_node_hours
-from agent.webhook.store.tables import (
+from agent.webhook.store.database.tables import (
     FOLDED_THROUGH,
     NODE_HOURS_SINCE,
     counters,
@@ -36,8 +26,18 @@ from agent.webhook.store.tables import (
     reports,
     sketches,
 )
-from agent.webhook.store.usage_ledger import forget as forget_ledger
-from agent.webhook.store.usage_ledger import forget_hours as forget_ledger_hours
+from agent.webhook.store.entries.forget_entry import Forgetting, decode_forgetting, encode_forgetting
+from agent.webhook.store.entries.node_hours import DAY_HOURS, KeyHours, decode, encode, unix_hours
+from agent.webhook.store.entries.report_payload import BadPayloadError, decode_report
+from agent.webhook.store.entries.sketch_bytes import HEAD_BYTES, read_heads
+from agent.webhook.store.records.decisions import forget as forget_decisions
+from agent.webhook.store.records.job_runs import forget_runs
+from agent.webhook.store.records.setbacks import forget as forget_setbacks
+from agent.webhook.store.records.usage_ledger import forget as forget_ledger
+from agent.webhook.store.records.usage_ledger import forget_hours as forget_ledger_hours
+from agent.webhook.store.shapes import ForgetWish, Forgotten, NodeDay
+from agent.webhook.store.snapshot import PIECE, StoreSnapshot, counter, pieces
+from agent.webhook.store.statements import NEXT_ID, OLDEST_HOUR, upsert_node_hours
 
 Hours = dict[str, set[int]]
 _STAND_IN_LINE: Final = update(counters).where(counters.c.name == FOLDED_THROUGH).values(value=counters.c.value)

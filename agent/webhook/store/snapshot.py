@@ -8,9 +8,9 @@ from typing import Final, NamedTuple, TypeVar
 
 from sqlalchemy import Connection, LargeBinary, bindparam, cast, func, select
 
+from agent.webhook.store.database.tables import FOLDED_THROUGH, counters, sketches
 from agent.webhook.store.shapes import StoredSketch
 from agent.webhook.store.statements import SKETCHES_OF
-from agent.webhook.store.tables import FOLDED_THROUGH, counters, sketches
 
 PIECE: Final = 500
 """Whole sketches written or read with one statement."""

@@ -7,9 +7,7 @@ from typing import Final
 from sqlalchemy import Connection, Insert, RowMapping, bindparam, delete, func, select, true, update
 from sqlalchemy.dialects import postgresql, sqlite
 
-from agent.webhook.store.marks import Mark, parse_ranges, ranges_text
-from agent.webhook.store.remembered_pods import REMEMBERED_SECONDS
-from agent.webhook.store.tables import (
+from agent.webhook.store.database.tables import (
     EVICTION_TURN,
     FOLDED_THROUGH,
     LAST_ID,
@@ -20,6 +18,8 @@ from agent.webhook.store.tables import (
     reports,
     sketches,
 )
+from agent.webhook.store.entries.marks import Mark, parse_ranges, ranges_text
+from agent.webhook.store.entries.remembered_pods import REMEMBERED_SECONDS
 
 NEXT_ID: Final = (
     update(counters).where(counters.c.name == LAST_ID).values(value=counters.c.value + 1).returning(counters.c.value)

@@ -20,18 +20,29 @@ from agent.core.cluster.workload import Workload
 from agent.core.history.workloads.job_run import JobRun
 from agent.core.history.workloads.usage_ledger import LedgerHour
 from agent.core.history.workloads.workload_setback import WorkloadSetback
-from agent.webhook.store import decisions as told_decisions
 from agent.webhook.store import forget_statements as store_forgetting
-from agent.webhook.store import job_runs, usage_ledger
-from agent.webhook.store import schema as store_schema
-from agent.webhook.store import setbacks as workload_setbacks
-from agent.webhook.store.decisions import DecisionChoice, DecisionLogState, StoredDecision
-from agent.webhook.store.engine import StoreEngine, StorePatience
-from agent.webhook.store.forget_entry import Forgetting
-from agent.webhook.store.import_entry import encode_import, import_of
-from agent.webhook.store.marks import first_mark, moved
-from agent.webhook.store.node_hours import DAY_HOURS
-from agent.webhook.store.place import SqlitePlace
+from agent.webhook.store.database import schema as store_schema
+from agent.webhook.store.database.engine import StoreEngine, StorePatience
+from agent.webhook.store.database.place import SqlitePlace
+from agent.webhook.store.database.tables import (
+    FOLDED_THROUGH,
+    LAST_ID,
+    forgettings,
+    metadata,
+    node_hours,
+    node_marks,
+    reports,
+    sketches,
+)
+from agent.webhook.store.entries.forget_entry import Forgetting
+from agent.webhook.store.entries.import_entry import encode_import, import_of
+from agent.webhook.store.entries.marks import first_mark, moved
+from agent.webhook.store.entries.node_hours import DAY_HOURS
+from agent.webhook.store.records import decisions as told_decisions
+from agent.webhook.store.records import job_runs, usage_ledger
+from agent.webhook.store.records import setbacks as workload_setbacks
+from agent.webhook.store.records.decisions import DecisionChoice, DecisionLogState, StoredDecision
+from agent.webhook.store.records.usage_ledger import LedgerSum
 from agent.webhook.store.shapes import (
     Appended,
     FoldRaced,
@@ -65,17 +76,6 @@ from agent.webhook.store.statements import (
     upsert_pods,
     upsert_sketch,
 )
-from agent.webhook.store.tables import (
-    FOLDED_THROUGH,
-    LAST_ID,
-    forgettings,
-    metadata,
-    node_hours,
-    node_marks,
-    reports,
-    sketches,
-)
-from agent.webhook.store.usage_ledger import LedgerSum
 
 log = logging.getLogger(__name__)
 

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from sqlalchemy import Connection, delete, insert, or_, select
 
 from agent.core.eviction.taint_cap import TaintRuling
+from agent.webhook.store.database.tables import taint_grants
 from agent.webhook.store.store import Store
-from agent.webhook.store.tables import taint_grants
 
 Judge = Callable[[frozenset[str]], TaintRuling]
 """Says by who else was granted it whether one more node may be."""

@@ -21,12 +21,12 @@ from agent.core.history.workloads.hour_sketch import HourSketch, ReportInterval
 from agent.core.history.workloads.node_peaks import node_number
 from agent.core.history.workloads.sketch_key import keys_of
 from agent.core.numbers.allowed_range import Between
-from agent.webhook.store.forget_entry import Forgetting, is_forgetting, rows_left
-from agent.webhook.store.import_entry import is_import
-from agent.webhook.store.node_hours import DAY_HOURS, with_hour
-from agent.webhook.store.report_payload import BadPayloadError, decode_report
+from agent.webhook.store.entries.forget_entry import Forgetting, is_forgetting, rows_left
+from agent.webhook.store.entries.import_entry import is_import
+from agent.webhook.store.entries.node_hours import DAY_HOURS, with_hour
+from agent.webhook.store.entries.report_payload import BadPayloadError, decode_report
+from agent.webhook.store.entries.sketch_bytes import BadSketchError, decode, encode
 from agent.webhook.store.shapes import WRONG_CLOCK_SECONDS, FoldRaced, LogFolded, LoggedReport, NodeDay, StoredSketch
-from agent.webhook.store.sketch_bytes import BadSketchError, decode, encode
 from agent.webhook.store.store import Store
 
 log = logging.getLogger(__name__)

@@ -41,7 +41,7 @@ from agent.core.orders.resolution import listed
 from agent.core.orders.run_options import RunOptions
 from agent.core.recommender.registry import PolicyOptions
 from agent.webhook.cluster.facts import ClusterFacts
-from agent.webhook.store.forget_entry import Forgetting
+from agent.webhook.store.entries.forget_entry import Forgetting
 from agent.webhook.workloads.entries import ContainerEntry, Entries, WorkloadEntry
 from agent.webhook.workloads.estimates import (
     AS_TOLD,

@@ -24,8 +24,8 @@ from agent.core.history.workloads.hour_sketch import (
 )
 from agent.core.history.workloads.imported import is_imported, widen
 from agent.core.history.workloads.sketch_key import SketchKey
+from agent.webhook.store.entries.sketch_bytes import BadSketchError, decode
 from agent.webhook.store.shapes import StoredSketch
-from agent.webhook.store.sketch_bytes import BadSketchError, decode
 
 log = logging.getLogger(__name__)
 

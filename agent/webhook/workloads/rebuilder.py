@@ -43,8 +43,8 @@ from agent.core.numbers.arrays import Floats
 from agent.core.orders.policy_options import PolicyName
 from agent.core.recommender.policy import Policy, Present
 from agent.core.recommender.registry import PolicyOptions, make, remembered_days
+from agent.webhook.store.entries.sketch_bytes import BadSketchError, decode, is_readable, leaders_of
 from agent.webhook.store.shapes import StoreAway, StoredSketch
-from agent.webhook.store.sketch_bytes import BadSketchError, decode, is_readable, leaders_of
 from agent.webhook.workloads.estimates import BASE_RATIO, PolicyAnswer
 from agent.webhook.workloads.index import WorkloadIndex
 from agent.webhook.workloads.percentiles import SketchSource

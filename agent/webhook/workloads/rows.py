@@ -45,7 +45,7 @@ from agent.core.history.workloads.pod_count import (
     with_number,
 )
 from agent.core.numbers.arrays import Ints, Rows
-from agent.webhook.store.sketch_bytes import HAS_KILLS, Heads, decode_buckets, encode_buckets
+from agent.webhook.store.entries.sketch_bytes import HAS_KILLS, Heads, decode_buckets, encode_buckets
 
 NEVER: Final = np.iinfo(np.int64).min
 _BLOCK: Final = 4096

@@ -19,7 +19,7 @@ from agent.core.history.workloads.job_run import JobRun
 from agent.core.history.workloads.start_figures import LearntStart, last_starts, learnt_start
 from agent.core.orders.policy_options import PolicyName
 from agent.core.orders.run_options import RunOptions
-from agent.webhook.store.job_runs import MOST_ROWS, kept_runs, kept_seconds
+from agent.webhook.store.records.job_runs import MOST_ROWS, kept_runs, kept_seconds
 
 Runs = dict[str, JobRun]
 """Of one container, by the run."""

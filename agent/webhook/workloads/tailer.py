@@ -18,9 +18,9 @@ from typing import Final
 from agent.core.history.reports.rollup import Report
 from agent.core.history.workloads.hour_peaks import hour_of
 from agent.core.history.workloads.hour_sketch import ReportInterval
-from agent.webhook.store.forget_entry import Forgetting, decode_forgetting, is_forgetting, rows_left
-from agent.webhook.store.import_entry import decode_import, is_import
-from agent.webhook.store.report_payload import BadPayloadError, decode_report
+from agent.webhook.store.entries.forget_entry import Forgetting, decode_forgetting, is_forgetting, rows_left
+from agent.webhook.store.entries.import_entry import decode_import, is_import
+from agent.webhook.store.entries.report_payload import BadPayloadError, decode_report
 from agent.webhook.store.shapes import LogFolded, LoggedReport, StoreAway, StoredSketch
 from agent.webhook.store.snapshot import SketchHeads, StoreSnapshot
 from agent.webhook.store.store import Store

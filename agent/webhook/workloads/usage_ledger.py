@@ -18,11 +18,11 @@ from agent.core.history.workloads.hour_sketch import HourSketch
 from agent.core.history.workloads.imported import is_imported
 from agent.core.history.workloads.sketch_key import SketchKey, parse_key, range_of
 from agent.core.history.workloads.usage_ledger import ContainerAmounts, LedgerHour, ledger_hour
-from agent.webhook.store.node_hours import DAY_HOURS
+from agent.webhook.store.entries.node_hours import DAY_HOURS
+from agent.webhook.store.entries.sketch_bytes import BadSketchError, decode
+from agent.webhook.store.records.usage_ledger import MOST_AN_HOUR
 from agent.webhook.store.shapes import StoredSketch
-from agent.webhook.store.sketch_bytes import BadSketchError, decode
 from agent.webhook.store.store import Store
-from agent.webhook.store.usage_ledger import MOST_AN_HOUR
 
 log = logging.getLogger(__name__)
 

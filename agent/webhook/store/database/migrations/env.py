@@ -10,6 +10,6 @@ VERSION_TABLE = "plimsoll_schema"
 
 connection = context.config.attributes["connection"]
 if not isinstance(connection, Connection):
-    raise TypeError("alembic is run by agent.webhook.store.schema only")
+    raise TypeError("alembic is run by agent.webhook.store.database.schema only")
 context.configure(connection=connection, version_table=VERSION_TABLE)
 context.run_migrations()

@@ -28,10 +28,7 @@ from sqlalchemy import (
 
 from agent.core.cluster.workload import Workload
 from agent.core.history.workloads.usage_ledger import DAILY_DAYS, HOURLY_DAYS, LedgerAmounts, LedgerHour
-from agent.webhook.store.node_hours import DAY_HOURS
-from agent.webhook.store.shapes import StoredSketch
-from agent.webhook.store.snapshot import PIECE, counter, pieces
-from agent.webhook.store.tables import (
+from agent.webhook.store.database.tables import (
     LEDGER_MARGINS,
     LEDGER_THROUGH,
     counters,
@@ -40,6 +37,9 @@ from agent.webhook.store.tables import (
     ledger_workloads,
     sketches,
 )
+from agent.webhook.store.entries.node_hours import DAY_HOURS
+from agent.webhook.store.shapes import StoredSketch
+from agent.webhook.store.snapshot import PIECE, counter, pieces
 
 MOST_AN_HOUR: Final = 20_000
 """Workloads of one hour that are put down; of more those that come last by name are left out."""

@@ -9,9 +9,9 @@ from typing import Final
 import psycopg
 from sqlalchemy import Connection, exc, inspect, text
 
-from agent.webhook.store import tables
-from agent.webhook.store.engine import StoreEngine
-from agent.webhook.store.place import SqlitePlace
+from agent.webhook.store.database import tables
+from agent.webhook.store.database.engine import StoreEngine
+from agent.webhook.store.database.place import SqlitePlace
 from agent.webhook.store.shapes import SchemaTooNew, StoreAway, StoreUnusable
 
 SCHEMA: Final = "0008"

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from agent.webhook.store.report_payload import BadPayloadError
+from agent.webhook.store.entries.report_payload import BadPayloadError
 from agent.webhook.store.shapes import StoredSketch
 
 MOST_BYTES: Final = 64 << 20

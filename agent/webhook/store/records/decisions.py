@@ -27,7 +27,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects import postgresql, sqlite
 
 from agent.core.cluster.workload import Workload
-from agent.webhook.store.tables import decision_logs, decisions
+from agent.webhook.store.database.tables import decision_logs, decisions
 
 KEPT_SECONDS: Final = 30 * 86_400.0
 MOST_ROWS: Final = 500_000

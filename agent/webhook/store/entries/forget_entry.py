@@ -14,7 +14,7 @@ import msgspec
 
 from agent.core.cluster.workload import Workload
 from agent.core.history.reports.rollup import Report, RollupRow
-from agent.webhook.store.report_payload import BadPayloadError
+from agent.webhook.store.entries.report_payload import BadPayloadError
 
 MOST_BYTES: Final = 64 << 20
 """Unpacked."""

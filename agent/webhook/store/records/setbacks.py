@@ -6,7 +6,7 @@ from sqlalchemy import Connection, delete, insert, select
 
 from agent.core.cluster.workload import Workload
 from agent.core.history.workloads.workload_setback import SetbackKind, WorkloadSetback
-from agent.webhook.store.tables import setbacks
+from agent.webhook.store.database.tables import setbacks
 
 
 def take(connection: Connection, setback: WorkloadSetback) -> None:

@@ -27,7 +27,7 @@ from agent.core.cluster.workload import JOB_KIND, RUN_KINDS, Workload
 from agent.core.history.workloads.job_run import JobRun, merged_run
 from agent.core.history.workloads.start_figures import MOST_STARTS
 from agent.core.orders.run_options import MOST_RUNS
-from agent.webhook.store.tables import LAST_RUN_POST, counters, job_runs
+from agent.webhook.store.database.tables import LAST_RUN_POST, counters, job_runs
 
 KEPT_SECONDS: Final = 30 * 86_400.0
 """After its end; older runs count for nothing."""

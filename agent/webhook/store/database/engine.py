@@ -23,7 +23,7 @@ from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, exc,
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
 
-from agent.webhook.store.place import PostgresqlPlace, SqlitePlace, to_place
+from agent.webhook.store.database.place import PostgresqlPlace, SqlitePlace, to_place
 from agent.webhook.store.shapes import StoreAway, StoreUnusable
 
 _NOW = text("SELECT CAST(EXTRACT(EPOCH FROM clock_timestamp()) AS double precision)")
