@@ -203,12 +203,18 @@ class Entries:
 
     def span(self, entry: WorkloadEntry) -> tuple[float, float]:
         """Return from when to when a workload is known, Unix seconds."""
-        rows = [(self.by_class, row) for container in entry.containers for row in container.rows]
-        rows += [(self.by_node, row) for container in entry.containers for row in (container.nodes or {}).values()]
-        rows += [(self.by_class, one.imported) for one in entry.containers if one.imported is not None]
-        first = min((int(table.first[row]) for table, row in rows), default=0)
-        last = max((int(table.last[row]) for table, row in rows), default=0)
-        return float(first), float(last)
+        firsts, lasts = self.by_class.first, self.by_class.last
+        node_firsts, node_lasts = self.by_node.first, self.by_node.last
+        times: list[tuple[int, int]] = []
+        for container in entry.by_name.values():
+            times += [(firsts.item(row), lasts.item(row)) for row in container.rows]
+            if container.imported is not None:
+                times.append((firsts.item(container.imported), lasts.item(container.imported)))
+            if container.nodes:
+                times += [(node_firsts.item(row), node_lasts.item(row)) for row in container.nodes.values()]
+        if not times:
+            return 0.0, 0.0
+        return float(min(first for first, _ in times)), float(max(last for _, last in times))
 
 
 def _class_order(known: tuple[NodeClass, int]) -> tuple[int, str]:

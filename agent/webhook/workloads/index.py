@@ -20,6 +20,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from operator import attrgetter
 from sys import intern
 from typing import Final
 
@@ -75,6 +76,7 @@ MIN_AGE_SECONDS: Final = PlanOptions().min_age_seconds
 PASSING_SECONDS: Final = 3600
 """Seconds without a report after which a workload that is never sized is forgotten: each run of a job, each bare pod is
 a workload of its own, and those of a fortnight would leave no room for the others."""
+_NAMED: Final = attrgetter("namespace", "kind", "name")
 
 
 class WorkloadIndex:
@@ -537,14 +539,14 @@ class WorkloadIndex:
     def workloads(self) -> tuple[WorkloadSeen, ...]:
         """List all workloads, in order."""
         with self._lock:
-            names = sorted(self._entries.known)
+            names = sorted(self._entries.known, key=_NAMED)  # the class' own order takes ten times as long
         seen: list[WorkloadSeen] = []
         for workload in names:
             with self._lock:
                 entry = self._entries.known.get(workload)
                 if entry is not None:
                     first, last = self._entries.span(entry)
-                    containers = tuple(container.name for container in entry.containers)
+                    containers = tuple(sorted(entry.by_name))
                     seen.append(
                         WorkloadSeen(
                             workload=entry.workload,
