@@ -37,6 +37,7 @@ from agent.turns import Turns
 from agent.version import installed_version
 from agent.webhook import own_series
 from agent.webhook.admission.glance import Unread
+from agent.webhook.admission.precedence import Precedence
 from agent.webhook.admission.recent_growth import RecentGrowth
 from agent.webhook.admission.review import Reviewer
 from agent.webhook.autoscalers.controller import VpaController, VpaParts
@@ -122,6 +123,7 @@ class Webhook:
         self.settings: Final = settings
         self._prices = read_prices(settings.cost)
         self._stopping = threading.Event()
+        self._precedence = Precedence()
         self._fatal: StoreError | None = None
         self._began_seconds = time.monotonic()
         self.listener: Final = open_listener(settings.listening.address, settings.listening.port)
@@ -307,6 +309,7 @@ class Webhook:
                 facts=self.facts,
                 budgets=lambda: read_budgets(self._api),
                 prices=self._prices,
+                pause=self._precedence.give_way,
             ),
             defaults,
             self.metrics,
@@ -323,7 +326,7 @@ class Webhook:
                 store=self._store,
                 costs=costs.workload_costs,
                 share_window_seconds=settings.guard.share_window_seconds,
-                pause=_give_way,
+                pause=self._precedence.give_way,
             ),
             defaults,
             self.metrics,
@@ -338,7 +341,7 @@ class Webhook:
                 standings=questions.standings,
                 leader=lambda: self.lease.holder,
                 config_map=f"{settings.cluster.namespace}/{settings.cluster.config_map}",
-                pause=_give_way,
+                pause=self._precedence.give_way,
             ),
             self.metrics,
         )
@@ -376,7 +379,7 @@ class Webhook:
         )
         app = WebhookApp(
             Services(
-                review=reviewer.review,
+                review=self._precedence.first(reviewer.review),
                 failed=self.metrics.count_unread,
                 known=doors.known,
                 entering=doors.entering,
@@ -647,8 +650,3 @@ def open_listener(address: str, port: int) -> socket.socket:
         raise ListeningError(
             f"cannot listen on {where}: {reason.lower()}; set listening.address or listening.port (0 = any free port)"
         ) from error
-
-
-def _give_way() -> None:
-    """Let an admission that waits go first, between pieces of an answer."""
-    time.sleep(BREATH_SECONDS)

@@ -56,6 +56,8 @@ POLLED: Final = (
 )
 """What the page asks for on five of its screens."""
 READER: Final = "viewer"
+VIEWERS_ADDRESS: Final = "127.0.0.2"
+"""Not that of the API server: who comes from one address has one share of the webhook, and waits behind himself."""
 INTERVAL_SECONDS: Final = 300.0
 LOADED_SECONDS: Final = 60.0
 ADMISSIONS_PER_SECOND: Final = 200
@@ -161,8 +163,8 @@ def cluster_of_nodes(plane: ControlPlane, count: int) -> list[Node]:
 class Line:
     """One connection to the webhook that is kept."""
 
-    def __init__(self, hook: WebhookProcess, authority: Path) -> None:
-        self._port = hook.port
+    def __init__(self, hook: WebhookProcess, authority: Path, *, address: str = "127.0.0.1") -> None:
+        self._port, self._address = hook.port, address
         self._context = ssl.create_default_context(cafile=str(authority))
         self._connection: http.client.HTTPSConnection | None = None
 
@@ -180,7 +182,9 @@ class Line:
         self, method: str, path: str, body: bytes | None, headers: dict[str, str]
     ) -> tuple[http.client.HTTPResponse, bytes]:
         if self._connection is None:
-            self._connection = http.client.HTTPSConnection("127.0.0.1", self._port, context=self._context, timeout=60)
+            self._connection = http.client.HTTPSConnection(
+                "127.0.0.1", self._port, context=self._context, timeout=60, source_address=(self._address, 0)
+            )
         self._connection.request(method, path, body=body, headers=headers)
         answer = self._connection.getresponse()
         content = answer.read()
@@ -414,7 +418,7 @@ class Viewers:
         tell_of_odd(self.failures, len(self.taken) + len(self.failures), "polls")
 
     def _look(self, paths: Sequence[str]) -> None:
-        line, held = Line(self._hook, self._authority), dict[str, str | None]()
+        line, held = Line(self._hook, self._authority, address=VIEWERS_ADDRESS), dict[str, str | None]()
         while not self._until.is_set():
             for path in paths:
                 begun = time.monotonic()

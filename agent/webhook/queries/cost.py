@@ -113,6 +113,8 @@ class CostParts:
     budgets: Callable[[], tuple[DisruptionBudget, ...] | str]
     """Disruption budgets, or why they are not known."""
     prices: Prices
+    pause: Callable[[], None] = lambda: None
+    """Lets admissions go first; called between two questions to the histories."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -356,6 +358,7 @@ class CostQuestions:
 
     def _advice(self, workload: Workload, container: str) -> PodRequests | None:
         """Return what is recommended for a container; never less memory than it was killed with."""
+        self._parts.pause()
         policy = self._applying.policy_name(workload, self._parts.facts.rules())
         found = self._parts.histories.estimate(
             workload,

@@ -104,7 +104,7 @@ class QueryParts:
     """What workloads cost, if it is known within so many seconds; None = however long it takes."""
     share_window_seconds: float = GuardOptions().share_window_seconds
     pause: Callable[[], None] = lambda: None
-    """Called between pieces of work of some ten milliseconds, to let others run."""
+    """Lets admissions go first; called between two questions to the histories, and between pieces of longer work."""
 
 
 class Questions:
@@ -371,6 +371,7 @@ class Questions:
             return {}, "the database is away"
 
     def _estimate(self, workload: Workload, container: str, policy: PolicyName, now: float) -> Estimate | NoEstimate:
+        self._parts.pause()
         return self._parts.histories.estimate(
             workload, container, policy=policy, node=None, node_class=None, now_unix_seconds=now
         )
