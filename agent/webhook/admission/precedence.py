@@ -1,8 +1,8 @@
 """Reviews go first: a thread that makes a long answer waits while a pod is being admitted. Webhook; any thread.
 
-Answers to people take thousands of estimates, each under the lock of the histories, and a thread that takes a lock again
-and again lets nobody else have it. With five people looking at 200 workloads of three containers, at 200 admissions a
-second, the longest admission took 75 ms without this and 37 ms with it (``tests/bench/webhook.py``).
+Answers to people take thousands of estimates, each under the lock of the histories, and a thread that takes a lock
+again and again lets nobody else have it. With five people looking at 200 workloads of three containers, at 200
+admissions a second, the longest admission took 75 ms without this and 37 ms with it (``tests/bench/webhook.py``).
 """
 
 from __future__ import annotations
