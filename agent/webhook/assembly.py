@@ -37,7 +37,7 @@ from agent.turns import Turns
 from agent.version import installed_version
 from agent.webhook import own_series
 from agent.webhook.admission.glance import Unread
-from agent.webhook.admission.precedence import Precedence
+from agent.webhook.admission.precedence import BREATH_SECONDS, Precedence
 from agent.webhook.admission.recent_growth import RecentGrowth
 from agent.webhook.admission.review import Reviewer
 from agent.webhook.autoscalers.controller import VpaController, VpaParts
@@ -97,8 +97,6 @@ RUNS_UPKEEP_SECONDS: Final = 600.0
 LEDGER_SECONDS: Final = 30.0
 """Between two looks for hours that are over."""
 SETTLE_SECONDS: Final = 10.0
-BREATH_SECONDS: Final = 0.0005
-"""Given up between pieces of background work, so that an admission that waits goes first."""
 STOP_SECONDS: Final = 5.0
 
 

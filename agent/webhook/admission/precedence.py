@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final, ParamSpec, TypeVar
 
 BREATH_SECONDS: Final = 0.0005
+"""Given up between pieces of other work, so that an admission that waits goes first."""
 MOST_BREATHS: Final = 10
 """After which the other goes on all the same: somebody waits for its answer, too."""
 
