@@ -44,7 +44,9 @@ from tests.webhook.postgres import postgres_server
 NODES: Final = 5000
 CONTAINERS: Final = 60
 NODES_OF_ONE_WORKLOAD: Final = 15
-VIEWED_NODES: Final = 1000
+VIEWED_NODES: Final = 3000
+VIEWED_CONTAINERS: Final = 3
+"""Of a pod, where five people look: 200 workloads, a screen full, of as many containers as people's pods have."""
 POLL_SECONDS: Final = 10.0
 """As the page asks."""
 POLLED: Final = (
@@ -78,8 +80,8 @@ def name_of(node: int) -> tuple[str, str]:
 class Node:
     """One simulated node: its pod in the API server, and what it reports with."""
 
-    def __init__(self, number: int, uid: str, token: str) -> None:
-        self.number, self.uid, self.token = number, uid, token
+    def __init__(self, number: int, uid: str, token: str, containers: int = CONTAINERS) -> None:
+        self.number, self.uid, self.token, self.containers = number, uid, token, containers
         self.sequence = 0
 
     def body(self, seconds_ago: float) -> bytes:
@@ -89,7 +91,7 @@ class Node:
         workload, name = name_of(self.number)
         owner = Workload(namespace=NAMESPACE, kind="Deployment", name=workload)
         rows = []
-        for index in range(CONTAINERS):
+        for index in range(self.containers):
             cpu = random.lognormal(3.0 + index % 5, 0.3, 30)
             rows.append(
                 RollupRow(
@@ -129,13 +131,13 @@ def _distribution(scheme: BucketScheme, samples: Any) -> Distribution:
     )
 
 
-def cluster_of_nodes(plane: ControlPlane, count: int) -> list[Node]:
+def cluster_of_nodes(plane: ControlPlane, count: int, containers_per_pod: int = CONTAINERS) -> list[Node]:
     """Make the pods and their tokens."""
     create_namespace(plane, NAMESPACE)
     create_service_account(plane, NAMESPACE, ACCOUNT)
 
     # The webhook takes rows of containers only that the pod has.
-    containers = [container(f"c{index}") for index in range(CONTAINERS)]
+    containers = [container(f"c{index}") for index in range(containers_per_pod)]
 
     def make(number: int) -> Node:
         workload, name = name_of(number)
@@ -154,7 +156,8 @@ def cluster_of_nodes(plane: ControlPlane, count: int) -> list[Node]:
         reference = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid}
         spec = {"audiences": [AUDIENCE], "expirationSeconds": 86_400, "boundObjectRef": reference}
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
-        return Node(number, uid, plane.admin.create(TOKEN_PATH, request)["status"]["token"])
+        token = plane.admin.create(TOKEN_PATH, request)["status"]["token"]
+        return Node(number, uid, token, containers_per_pod)
 
     with ThreadPoolExecutor(SENDERS) as pool:
         return list(pool.map(make, range(count)))
@@ -465,7 +468,7 @@ def measure_viewed(*, nodes: int = VIEWED_NODES, seconds: float = LOADED_SECONDS
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="plimsoll-bench-")))
         plane = stack.enter_context(control_plane(KUBERNETES, directory=folder / "plane", with_controllers=False))
         print(f"page: {nodes} pods and their tokens are made", flush=True)
-        made = cluster_of_nodes(plane, nodes)
+        made = cluster_of_nodes(plane, nodes, VIEWED_CONTAINERS)
         token = reader_token(plane)
         with webhook(plane, folder, arguments=_ARGUMENTS) as hook:
             fill(hook, plane, made)

@@ -7,7 +7,7 @@ tokens.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -40,6 +40,7 @@ from agent.webhook.queries.events import EventBody, event_body
 from agent.webhook.queries.explanation import explanation_of
 from agent.webhook.queries.ledger_bodies import hour_body, scope_body
 from agent.webhook.queries.quality_bodies import quality_body
+from agent.webhook.queries.request_sums import RequestSumBook
 from agent.webhook.queries.standings import StandingBook, Standings
 from agent.webhook.queries.workload_bodies import (
     AdviceBody,
@@ -81,6 +82,8 @@ SILENT_SECONDS: Final = 900.0
 COST_WAIT_SECONDS: Final = 0.1
 """For what workloads cost, where nothing is known of it yet: a list does not wait for a whole large cluster's."""
 _HOUR_SECONDS: Final = 3600
+_PIECE: Final = 100
+"""Nodes, which take two milliseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -122,6 +125,7 @@ class Questions:
         self._asking = Asking(parts.access, metrics)
         self.applying: Final = Applying(parts.facts, defaults)
         self.standings: Final = StandingBook(parts.store)
+        self._request_sums = RequestSumBook(self._estimate)
         self._wall_clock = wall_clock
 
     def workloads(self, call: Call) -> HttpAnswer:
@@ -201,7 +205,7 @@ class Questions:
         quality = None if window is None else self._parts.histories.quality(workload, now)
         policy = self.applying.policy_name(workload, rules)
         mode = self.applying.mode(workload, rules)
-        advice = [self._estimate(workload, name, policy, now) for name in seen.containers]
+        sums = self._request_sums.of(seen, policy, now)
         return WorkloadLineBody(
             namespace=workload.namespace,
             kind=workload.kind,
@@ -210,12 +214,8 @@ class Questions:
             history_seconds=max(0.0, now - seen.first_unix_seconds),
             newest_age_seconds=max(0.0, now - seen.last_unix_seconds),
             mode=mode.value or "",
-            cpu_request_millicores=_sum(
-                one.cpu_request_millicores if isinstance(one, Estimate) else None for one in advice
-            ),
-            memory_request_bytes=_sum(
-                one.memory_request_bytes if isinstance(one, Estimate) else None for one in advice
-            ),
+            cpu_request_millicores=sums.cpu_request_millicores,
+            memory_request_bytes=sums.memory_request_bytes,
             quality=None if quality is None or window is None else quality_body(quality, window),
             mode_source=mode.source,
             policy=policy,
@@ -236,7 +236,9 @@ class Questions:
         logs = {log.node: log for log in self._parts.store.decision_logs()}
         facts = {node.name: node for node in self._parts.facts.nodes_known()}
         nodes = []
-        for name in sorted({*seen, *marks, *facts}):
+        for number, name in enumerate(sorted({*seen, *marks, *facts})):
+            if number % _PIECE == _PIECE - 1:
+                self._parts.pause()
             body = _node_body(name, seen.get(name), marks.get(name), now)
             nodes.append(_with_facts(body, facts.get(name), logs.get(name)))
         return tagged(call, msgspec.json.encode(NodesBody(nodes=nodes, scope=scope_body(scope))), now)
@@ -418,15 +420,6 @@ def _window(text: str) -> QualityWindow:
         return QualityWindow(text)
     except ValueError:
         raise BadQuestionError(f"quality: {text[:60]!r} is not allowed; allowed: {', '.join(QualityWindow)}") from None
-
-
-def _sum(amounts: Iterable[int | None]) -> int | None:
-    total = 0
-    for amount in amounts:
-        if amount is None:
-            return None
-        total += amount
-    return total
 
 
 def _advice(policy: PolicyName, found: Estimate | NoEstimate) -> AdviceBody:
