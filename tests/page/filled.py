@@ -6,7 +6,7 @@ import argparse
 import json
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -143,6 +143,16 @@ SHOP_PRICES: Final = Prices(cpu_core_hour=Decimal("0.034"), memory_gib_hour=Deci
 SHOP_NODES: Final = ("node-a", "node-b", "node-c", "node-d")
 
 
+PENDING: Final = [
+    {
+        "type": "PodResizePending",
+        "status": "True",
+        "reason": "Deferred",
+        "message": "Node didn't have enough resource: cpu, requested: 700, used: 7600, capacity: 8000",
+    }
+]
+
+
 def pods_of(roles: Sequence[Role], nodes: Sequence[str]) -> dict[str, PodPlace]:
     """Return their pods as the API has them, by uid: with what they request now, and what was written."""
     found = {}
@@ -170,7 +180,7 @@ def pods_of(roles: Sequence[Role], nodes: Sequence[str]) -> dict[str, PodPlace]:
                 "nodeName": nodes[number % len(nodes)],
                 "containers": [{"name": "app", "resources": {"requests": now}}],
             },
-            "status": {"phase": "Running"},
+            "status": {"phase": "Running", "conditions": PENDING if (role.name, pod) == ("catalogue", 1) else []},
         }
         place_of_it = pod_place_from_json(document)
         found[place_of_it.uid] = place_of_it
@@ -264,12 +274,21 @@ class ShopFacts(Facts):
     def replicas(self, workload: Workload) -> int | None:
         return len(self._of(workload))
 
+    def pods_of(
+        self, workload: Workload, most: int, pause: Callable[[], None] = lambda: None
+    ) -> tuple[int, tuple[PodPlace, ...]]:
+        found = sorted(self._of(workload), key=lambda one: (one.resize_pending is None, one.name))
+        return len(found), tuple(found[:most])
+
     def written(self, workload: Workload) -> Mapping[str, WrittenContainer]:
         return {container.name: container for one in self._of(workload) for container in one.containers or ()}
 
 
 class HostileFacts(ShopFacts):
     """A cluster in which people with little right wrote what they could."""
+
+    def _of(self, workload: Workload) -> Sequence[PodPlace]:
+        return [replace(one, name=f"{one.name}{HOSTILE}", resize_pending=HOSTILE) for one in super()._of(workload)]
 
     def node_class(self, node: str) -> NodeClass | None:
         return NodeClass(instance_type=HOSTILE, cpus=8)

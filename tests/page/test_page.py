@@ -63,6 +63,8 @@ def seen(webhook: Filled, browser: Browser, entered: StorageState) -> Iterator[S
 
 def look(seen: Seen, screen: str) -> None:
     seen.page.goto(f"{seen.origin}/ui/#/{screen}")
+    # The screen before is settled, too, until the browser has told the page of its new address.
+    seen.page.wait_for_function("document.querySelector('main')?.dataset.shown === location.hash")
     seen.page.wait_for_selector(SETTLED)
 
 
@@ -88,6 +90,16 @@ def test_a_node_is_drawn_by_its_plan_and_read_without_the_drawing(seen: Seen) ->
     assert "reserved 75m, base " in told[0]
     assert "requested now" in told[0]
     assert "no plan: this replica of the webhook has no report of it yet" in told[-1]
+
+
+def test_pods_of_a_workload_are_listed_with_why_a_resize_is_pending(seen: Seen) -> None:
+    look(seen, "workloads/shop/StatefulSet/catalogue")
+    rows = seen.page.locator("section", has_text="Pods, now").locator("tbody tr")
+    assert rows.count() == 3
+    first = rows.first.locator("td,th").all_inner_texts()
+    assert first[0].startswith("catalogue-0")
+    assert first[1:3] == ["node-b", "running"]
+    assert (first[3], first[5]) == ("500m", HOSTILE)
 
 
 def test_hostile_names_are_words(seen: Seen) -> None:

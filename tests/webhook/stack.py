@@ -131,6 +131,14 @@ class Facts(ClusterFacts):
     def pods_on(self, node: str) -> tuple[PodPlace, ...]:
         return tuple(one for one in self.places.values() if one.node == node)
 
+    def pods_of(
+        self, workload: Workload, most: int, pause: Callable[[], None] = lambda: None
+    ) -> tuple[int, tuple[PodPlace, ...]]:
+        pause()
+        found = [one for one in self.places.values() if one.workload == workload]
+        found.sort(key=lambda one: (one.resize_pending is None, one.name))
+        return len(found), tuple(found[:most])
+
     def namespace_names(self) -> tuple[str, ...]:
         return tuple(sorted(self.namespaces))
 

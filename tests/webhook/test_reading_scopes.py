@@ -13,6 +13,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from agent.cli.text.spans import ASCII
+from agent.cli.workloads.view import workload_lines
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.workload import Workload
 from agent.core.history.workloads.usage_ledger import LedgerAmounts, LedgerHour
@@ -270,6 +272,38 @@ def test_workload_tells_its_hours_its_marks_and_why(desk: Desk) -> None:
     assert steps[:2] == [("applies", None), ("policy", None)]
     assert ("advice", "app") in steps
     assert ("kills", "app") in steps
+
+
+def test_workload_tells_its_pods_those_whose_resize_is_pending_first(desk: Desk) -> None:
+    places = desk.made.facts.places
+    for uid in list(places):
+        if places[uid].workload == WEB:
+            del places[uid]
+    asked = replace(place(1), cpu_request_millicores=700, memory_request_bytes=MIB, is_running=True)
+    places["a"] = replace(asked, name="web-a")
+    places["b"] = replace(asked, name="web-b", resize_pending="Deferred: not enough cpu")
+    places["c"] = replace(asked, name="web-c", node=None, is_running=False)
+    body = msgspec.json.decode(desk.one(WEB).body, type=WorkloadBody)
+    assert body.pods_total == 3
+    assert [(pod.pod, pod.node, pod.state, pod.resize_pending) for pod in body.pods] == [
+        ("web-b", "node-a", "running", "Deferred: not enough cpu"),
+        ("web-a", "node-a", "running", None),
+        ("web-c", None, "waiting", None),
+    ]
+    assert {(pod.cpu_request_millicores, pod.memory_request_bytes) for pod in body.pods} == {(700, MIB)}
+    lines = ["".join(span.text for span in line) for line in workload_lines(body, width=150, glyphs=ASCII)]
+    at = lines.index("3 pods")
+    assert lines[at + 1 : at + 4] == [
+        "  web-b  on node-a; requests CPU 700m, memory 1.00MiB; resize pending: Deferred: not enough cpu",
+        "  web-a  on node-a; requests CPU 700m, memory 1.00MiB",
+        "  web-c  not bound to a node, waiting; requests CPU 700m, memory 1.00MiB",
+    ]
+    for number in range(150):
+        places[f"d-{number}"] = replace(asked, name=f"web-d{number:03}")
+    body = msgspec.json.decode(desk.one(WEB).body, type=WorkloadBody)
+    assert (body.pods_total, len(body.pods)) == (153, 100)
+    lines = ["".join(span.text for span in line) for line in workload_lines(body, width=150, glyphs=ASCII)]
+    assert "  10 of 153; -o json has up to 100" in lines
 
 
 def test_nodes_tell_what_the_cluster_and_their_agents_say(desk: Desk) -> None:

@@ -48,6 +48,7 @@ RESIZING: Final = frozenset(mode for mode in Mode if mode.resizes)
 STALE_SECONDS: Final = 900.0
 """Three reports that did not come."""
 _LABEL: Final = 11
+_MOST_PODS: Final = 10
 
 
 def list_lines(
@@ -102,6 +103,8 @@ def workload_lines(workload: WorkloadBody, *, width: int, glyphs: Glyphs) -> Ite
     if workload.share is not None:
         for line in _share_lines(workload.share):
             yield clip_line(line, width, ellipsis=glyphs.ellipsis)
+    for line in _pod_lines(workload):
+        yield clip_line(line, width, ellipsis=glyphs.ellipsis)
     for container in workload.containers:
         yield ()
         for line in _container_lines(container, width=width, glyphs=glyphs):
@@ -127,6 +130,29 @@ def _share_lines(share: ShareBody) -> Iterator[Line]:
             *("-" if ratio is None else f"{ratio:.1%}" for ratio in ratios),
         )
         yield (Span("".join(f"{cell:>14}" for cell in cells)),)
+
+
+def _pod_lines(workload: WorkloadBody) -> Iterator[Line]:
+    """Return its first pods, a line each: those whose resize is pending stand first."""
+    if not workload.pods:
+        return
+    yield ()
+    yield (Span(counted(workload.pods_total or len(workload.pods), "pod"), Tone.TITLE),)
+    for pod in workload.pods[:_MOST_PODS]:
+        amounts = f"CPU {millicores_text(pod.cpu_request_millicores)}, memory {bytes_text(pod.memory_request_bytes)}"
+        place = f"on {harmless(pod.node)}" if pod.node is not None else "not bound to a node"
+        state = "" if pod.state == "running" else f", {pod.state}"
+        line = (Span(f"  {harmless(pod.pod)}  "), Span(f"{place}{state}; ", Tone.DIM), Span(f"requests {amounts}"))
+        yield (
+            line
+            if pod.resize_pending is None
+            else (
+                *line,
+                Span(f"; resize pending: {harmless(pod.resize_pending)}", Tone.NOTE),
+            )
+        )
+    if (workload.pods_total or 0) > _MOST_PODS:
+        yield (Span(f"  {_MOST_PODS} of {workload.pods_total}; -o json has up to 100", Tone.DIM),)
 
 
 def notes(workload: WorkloadBody) -> Iterator[str]:

@@ -150,6 +150,8 @@ class PodPlace:
     memory_request_bytes: int = field(default=0, compare=False)
     placement: PodPlacement | None = field(default=None, compare=False)
     """What decides where it may run; None = not known."""
+    resize_pending: str | None = None
+    """Why its kubelet has not allocated a resize, in the kubelet's words; None = nothing waits."""
 
     def has_container(self, name: str) -> bool:
         """Return whether its spec has such a container; True where its containers are not known."""

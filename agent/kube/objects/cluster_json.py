@@ -23,7 +23,7 @@ from agent.core.cluster.hpa import (
     utilization_targets,
 )
 from agent.core.cluster.placement import NodePlacement
-from agent.core.cluster.pod import CPU, MEMORY, RUNNING, OwnerReference, Pod, TopOwner
+from agent.core.cluster.pod import CPU, MEMORY, RESIZE_PENDING, RUNNING, OwnerReference, Pod, TopOwner
 from agent.core.cluster.versions import RESIZE, parse_version
 from agent.core.cluster.vpa import RECOMMENDER, VpaObject
 from agent.core.cluster.workload import (
@@ -46,6 +46,8 @@ from agent.kube.objects.json_reader import ConvertError, Reader
 from agent.kube.objects.placement_json import node_placement_from_json, placed_pod_from_json
 from agent.kube.objects.vpa_json import recommenders_of, vpa_from_json
 
+MOST_PENDING_CHARACTERS: Final = 300
+"""Of what a kubelet says of a resize that waits."""
 _MILLIS_PER_UNIT: Final = 1000
 _WINDOWS: Final = "windows"
 NOT_UNDERSTOOD: Final = "not understood"
@@ -188,7 +190,16 @@ def pod_place_from_json(
         cpu_request_millicores=placed.cpu_millicores,
         memory_request_bytes=placed.memory_bytes,
         placement=placed.placement,
+        resize_pending=_resize_pending(top.child("status")),
     )
+
+
+def _resize_pending(status: Reader) -> str | None:
+    for condition in status.items("conditions"):
+        if condition.text("type") == RESIZE_PENDING and condition.text("status") == "True":
+            words = (condition.text("reason"), condition.text("message"))
+            return ": ".join(word for word in words if word is not None)[:MOST_PENDING_CHARACTERS] or "not said why"
+    return None
 
 
 def _original_of(pod: Pod) -> Original | None:

@@ -245,6 +245,12 @@ class ClusterFacts:
         """Return one pod of each workload that has any that is to go on; all pods are walked for it."""
         return self._pods.one_of(workloads)
 
+    def pods_of(
+        self, workload: Workload, most: int, pause: Callable[[], None] = lambda: None
+    ) -> tuple[int, tuple[PodPlace, ...]]:
+        """Count a workload's pods and return the first of them; see `PodTable.pods_of`."""
+        return self._pods.pods_of(workload, most, pause)
+
     def node_class(self, node: str) -> NodeClass | None:
         """Return the class of a node; None = the node or its capacity is not known."""
         found = self._nodes.find(node)

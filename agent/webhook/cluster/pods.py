@@ -11,6 +11,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from itertools import islice
+from operator import itemgetter
 from typing import Final, Generic, TypeVar
 
 from agent.core.cluster.facts import PodPlace, WrittenContainer
@@ -80,6 +81,10 @@ _RECORD: Final = struct.Struct("<IIIHBIIQ")
 """Number of the workload, of the node, of the containers, round of the list, flags, number of the placement, requests
 in millicores and bytes; the name follows in UTF-8, and of pods that run to an end that of their controller after a NUL.
 """
+_NUMBER: Final = struct.Struct("<I")
+"""That of the workload, with which a record begins."""
+_PIECE: Final = 2_000
+"""Pods, of which half a millisecond is taken up."""
 _MOST_MILLICORES: Final = (1 << 32) - 1
 _MOST_BYTES: Final = (1 << 64) - 1
 MOST_PLACEMENTS: Final = 20_000
@@ -129,6 +134,8 @@ class PodTable(ReflectedObjects[PodPlace]):
         self._on: dict[int, set[Uid]] = {}
         """By the node's number."""
         self._gone: OrderedDict[str, tuple[float, PodPlace]] = OrderedDict()
+        self._pending: dict[Uid, str] = {}
+        """Why a resize waits; few pods have one."""
         self._not_understood: dict[str, str] = {}
         self._round = 0
 
@@ -154,6 +161,32 @@ class PodTable(ReflectedObjects[PodPlace]):
             keys = self._on.get(number, ()) if number is not None else ()
             places = [self._place(key, self._records[key]) for key in keys]
         return tuple(sorted(places, key=_order))
+
+    def pods_of(
+        self, workload: Workload, most: int, pause: Callable[[], None] = lambda: None
+    ) -> tuple[int, tuple[PodPlace, ...]]:
+        """Count a workload's pods and return the first of them: those whose resize is pending, then by name.
+
+        All pods are walked, in pieces, with a ``pause`` between them: 100,000 take 20 ms.
+        """
+        with self._guard:
+            number = self._workloads.number(workload)
+            keys = list(self._records) if number is not None else []
+        if number is None:
+            return 0, ()
+        begin, found = _NUMBER.pack(number), list[tuple[bool, str, Uid]]()
+        for start in range(0, len(keys), _PIECE):
+            pause()
+            with self._guard:
+                found += [
+                    (key not in self._pending, _name(record), key)
+                    for key in keys[start : start + _PIECE]
+                    if (record := self._records.get(key)) is not None and record.startswith(begin)
+                ]
+        found.sort(key=itemgetter(0, 1))
+        with self._guard:
+            places = [self._place(key, self._records[key]) for _, _, key in found[:most] if key in self._records]
+        return len(found), tuple(place for place in places if place.workload == workload)
 
     def running(self, workload: Workload) -> int:
         """Count the pods of a workload that run and are to go on running."""
@@ -306,6 +339,8 @@ class PodTable(ReflectedObjects[PodPlace]):
             min(max(place.cpu_request_millicores, 0), _MOST_MILLICORES),
             min(max(place.memory_request_bytes, 0), _MOST_BYTES),
         ) + names.encode(errors="surrogatepass")
+        if place.resize_pending is not None:
+            self._pending[key] = place.resize_pending
         if flags == _RUNNING:
             self._running[workload] = self._running.get(workload, 0) + 1
 
@@ -313,6 +348,7 @@ class PodTable(ReflectedObjects[PodPlace]):
         record = self._records.pop(key, None)
         if record is None:
             return False
+        self._pending.pop(key, None)
         workload, node, containers, _, flags, placement, _, _ = _RECORD.unpack_from(record)
         self._placements.give_back(placement)
         templates = self._templates[workload]
@@ -352,7 +388,7 @@ class PodTable(ReflectedObjects[PodPlace]):
     def _place(self, key: Uid, record: bytes) -> PodPlace:
         workload_number, node, containers, _, flags, placement, cpu, memory = _RECORD.unpack_from(record)
         workload = self._workloads.value(workload_number)
-        name, _, controller = record[_RECORD.size :].decode(errors="surrogatepass").partition("\0")
+        name, _, controller = _names(record)
         return PodPlace(
             uid=key if isinstance(key, str) else _to_text(key),
             namespace=workload.namespace,
@@ -366,6 +402,7 @@ class PodTable(ReflectedObjects[PodPlace]):
             cpu_request_millicores=cpu,
             memory_request_bytes=memory,
             placement=self._placements.value(placement),
+            resize_pending=self._pending.get(key),
         )
 
 
@@ -395,6 +432,14 @@ def _to_text(number: int) -> str:
     """Return the text of a UUID; ``uuid`` takes five times as long."""
     digits = f"{number:032x}"
     return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
+def _names(record: bytes) -> tuple[str, str, str]:
+    return record[_RECORD.size :].decode(errors="surrogatepass").partition("\0")
+
+
+def _name(record: bytes) -> str:
+    return _names(record)[0]
 
 
 def _order(place: PodPlace) -> tuple[str, str]:

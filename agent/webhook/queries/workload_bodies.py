@@ -310,6 +310,21 @@ class KillHourBody(Body, kw_only=True):
     """The largest figure; null = none has one."""
 
 
+class PodBody(Body, kw_only=True):
+    """One pod of a workload, as the API server has it."""
+
+    pod: str
+    node: str | None
+    """null = it is not bound to one."""
+    state: str
+    """running, ending, or waiting: it does not run yet."""
+    cpu_request_millicores: int
+    """That its containers request now, summed, or the pod itself; after any resize that was accepted."""
+    memory_request_bytes: int
+    resize_pending: str | None = None
+    """Why its kubelet has not given it what it requests, ``Deferred: ...`` or ``Infeasible: ...``; null = it has."""
+
+
 class WorkloadBody(Body, kw_only=True):
     """One workload, whole."""
 
@@ -342,6 +357,10 @@ class WorkloadBody(Body, kw_only=True):
     cost: WorkloadCostBody | None = None
     """null = none of its pods runs on a node that has a price, or ``pricing`` says why."""
     pricing: PricingBody | None = None
+    pods: list[PodBody] = msgspec.field(default_factory=list)
+    """That have not ended: those whose resize is pending, then by name; 100 at most."""
+    pods_total: int | None = None
+    """null = the cluster's pods are not known yet."""
 
 
 class WorkloadLineBody(Body, kw_only=True):

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from agent.core.admission.estimate import Estimate, NoEstimate
-from agent.core.cluster.facts import ClusterRules
+from agent.core.cluster.facts import ClusterRules, PodPlace
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import RUN_KINDS, Workload
 from agent.core.history.minute.quality import QualityWindow
@@ -57,6 +57,7 @@ from agent.webhook.queries.workload_bodies import (
     NodesBody,
     PastRunBody,
     PastStartBody,
+    PodBody,
     ShareBody,
     SideBody,
     SignalBody,
@@ -75,6 +76,8 @@ from agent.webhook.workloads.percentiles import ContainerStatistics, SignalStati
 from agent.webhook.workloads.shapes import ContainerHistory, MergedHistory, NodeSeen, RowHistory
 
 PAST_HOURS: Final = 14 * 24
+MOST_PODS: Final = 100
+"""Of one workload that are shown."""
 MOST_MARKS: Final = 500
 """Decisions of one workload that are shown."""
 SILENT_SECONDS: Final = 900.0
@@ -305,6 +308,9 @@ class Questions:
         body.explanation = explanation_of(body)
         costs = self._parts.costs(COST_WAIT_SECONDS)
         body.cost, body.pricing = costs.body(workload), costs.pricing
+        if self._parts.facts.replicas(workload) is not None:
+            body.pods_total, places = self._parts.facts.pods_of(workload, MOST_PODS, self._parts.pause)
+            body.pods = [_pod_body(place) for place in places]
         self._add_past(body, workload, scope, now)
         return tagged(call, msgspec.json.encode(body), now)
 
@@ -441,6 +447,17 @@ def _advice(policy: PolicyName, found: Estimate | NoEstimate) -> AdviceBody:
         pods=found.pods,
         newest_age_seconds=found.newest_age_seconds,
         imported_hours=found.imported_hours,
+    )
+
+
+def _pod_body(place: PodPlace) -> PodBody:
+    return PodBody(
+        pod=place.name,
+        node=place.node,
+        state="ending" if place.is_terminating else "running" if place.is_running else "waiting",
+        cpu_request_millicores=place.cpu_request_millicores,
+        memory_request_bytes=place.memory_request_bytes,
+        resize_pending=place.resize_pending,
     )
 
 

@@ -128,7 +128,7 @@ function Page() {
       <span class="side"><${Freshness} /><button type="button" onClick=${() => setHelp(true)} aria-label="Help: keys and words">?</button></span>
     </header>
     <${StaleBanner} />
-    <main ref=${main} tabindex="-1" id="main">
+    <main ref=${main} tabindex="-1" id="main" data-shown=${route.hash}>
       ${Screen ? html`<${Screen} key=${place} route=${route} />` : html`<h1>There is no such screen</h1><p><a href=${to("now")}>Back to Now</a></p>`}
     </main>
     ${help && html`<${Help} onClose=${() => setHelp(false)} />`}

@@ -11,7 +11,7 @@ function read() {
       return part;
     }
   });
-  return {screen: screen || "now", parts, query: new URLSearchParams(search)};
+  return {screen: screen || "now", parts, query: new URLSearchParams(search), hash: location.hash};
 }
 
 const holders = new Set();

@@ -224,6 +224,18 @@ function Spread({body}) {
   ]} />`;
 }
 
+function Pods({pods, total}) {
+  if (total === null) return html`<p class="empty">The cluster's pods are not known yet; look again in a minute.</p>`;
+  return html`<${Table} caption="Pods" rows=${pods} keyOf=${(row) => row.pod} empty=${html`<p>No pod of it is there now.</p>`} columns=${[
+    {name: "Pod", left: true, kind: "name", cell: (row) => row.pod},
+    {name: "Node", left: true, kind: "name", cell: (row) => row.node ?? ABSENT},
+    {name: "State", left: true, cell: (row) => row.state},
+    {name: "CPU requested", cell: (row) => cpu(row.cpuRequestMillicores)},
+    {name: "Memory requested", cell: (row) => memory(row.memoryRequestBytes)},
+    {name: "Resize pending", left: true, kind: "why", cell: (row) => row.resizePending ?? ABSENT},
+  ]} />${total > pods.length && html`<p class="dim">The first ${count(pods.length)} of ${count(total)}: those whose resize is pending, then by name.</p>`}`;
+}
+
 const safeYaml = (text) => JSON.stringify(String(text));
 
 function snippet(body) {
@@ -306,6 +318,7 @@ function WorkloadBody({body, grown}) {
     </div>
     <section class="card"><h2>What it costs</h2><${WorkloadWorth} cost=${body.cost} pricing=${body.pricing} /></section>
     <section class="card"><h2>Containers, per pod</h2><${Containers} containers=${body.containers} /></section>
+    <section class="card"><h2>Pods, now</h2><${Pods} pods=${body.pods ?? []} total=${body.podsTotal ?? null} /></section>
     <section class="card"><h2>${body.kind === "DaemonSet" ? "By node" : "By class of node"}</h2><${Spread} body=${body} /></section>
     <section class="card"><h2>What applies, and who said so</h2><${Applies} applies=${body.applies} /></section>
     <section class="card"><h2>What was done, 14 days</h2><${Table} caption="What was done" rows=${events.slice(0, 12)} keyOf=${(event) => event.id} columns=${EVENT_COLUMNS} empty=${html`<p>Nothing was done to it in these days${body.applies.mode.value === "recommend" ? ": its mode is recommend, so Plimsoll only tells" : ""}.</p>`} />

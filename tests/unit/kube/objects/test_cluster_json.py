@@ -54,6 +54,22 @@ def test_a_pod_is_placed_with_the_owner_that_stays_over_rollouts() -> None:
 
 
 @pytest.mark.parametrize(
+    ("condition", "said"),
+    [
+        ({"status": "True", "reason": "Deferred", "message": "not enough cpu"}, "Deferred: not enough cpu"),
+        ({"status": "True", "reason": "Infeasible"}, "Infeasible"),
+        ({"status": "True"}, "not said why"),
+        ({"status": "False", "reason": "Deferred"}, None),
+        ({"status": "True", "reason": "Deferred", "message": "m" * 400}, "Deferred: " + "m" * 290),
+    ],
+)
+def test_a_resize_that_is_pending_is_told_in_the_kubelets_words(condition: dict[str, str], said: str | None) -> None:
+    ready = {"type": "Ready", "status": "True"}
+    document = {**pod(), "status": {"conditions": [ready, {"type": "PodResizePending", **condition}]}}
+    assert pod_place_from_json(document).resize_pending == said
+
+
+@pytest.mark.parametrize(
     ("capacity", "expected"),
     [({"cpu": "8"}, 8), ({"cpu": "7910m"}, 7), ({"cpu": "500m"}, None), ({}, None)],
 )

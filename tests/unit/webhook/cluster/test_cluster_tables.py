@@ -35,7 +35,7 @@ def entry(place: PodPlace) -> WatchedEntry[PodPlace]:
 
 
 PLACES = st.builds(
-    lambda uid, node, workload, is_running, is_terminating: PodPlace(
+    lambda uid, node, workload, is_running, is_terminating, resize_pending: PodPlace(
         uid=UIDS[uid],
         namespace=workload.namespace,
         name=f"pod-\N{SNOWMAN}-{uid}",
@@ -43,12 +43,14 @@ PLACES = st.builds(
         workload=workload,
         is_running=is_running,
         is_terminating=is_terminating,
+        resize_pending=resize_pending,
     ),
     st.integers(0, len(UIDS) - 1),
     st.sampled_from(NODES),
     st.sampled_from(WORKLOADS),
     st.booleans(),
     st.booleans(),
+    st.sampled_from([None, "Deferred: full"]),
 )
 
 
@@ -111,9 +113,13 @@ class PodTableMachine(RuleBasedStateMachine):
                 if place.workload == workload and place.is_running and not place.is_terminating
             ]
             assert self.table.running(workload) == len(running)
+            every = [place for place in self.expected.values() if place.workload == workload]
+            every.sort(key=lambda one: (one.resize_pending is None, one.name))
+            assert self.table.pods_of(workload, 2) == (len(every), tuple(every[:2]))
         # Nothing is kept of those that are gone.
         assert len(self.table._workloads) == len({place.workload for place in self.expected.values()})
         assert len(self.table._nodes) == len({place.node for place in self.expected.values()} - {None})
+        assert len(self.table._pending) == sum(place.resize_pending is not None for place in self.expected.values())
 
 
 PodTableMachine.TestCase.settings = examples(60, stateful_step_count=25)
@@ -242,6 +248,22 @@ def test_of_a_workload_one_that_runs_and_stays_is_given_always_the_same() -> Non
     for uid in ("b", "c"):
         table.remove(entry(replace(first, uid=uid)))
     assert table.one_of([first.workload])[first.workload].uid == "a"
+
+
+def test_others_go_first_between_pieces_of_a_walk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cluster_pods, "_PIECE", 2)
+    table, first = PodTable(lambda: 0.0), written(cpu="100m")
+    for number in range(5):
+        table.put(entry(replace(first, uid=f"u-{number}", name=f"web-{number}")), now_seconds=0.0)
+    gone: list[str] = []
+
+    def pause() -> None:  # a pod goes each time
+        gone.append(f"u-{4 - len(gone)}")
+        table.remove(entry(replace(first, uid=gone[-1])))
+
+    total, places = table.pods_of(first.workload, 10, pause)
+    assert gone == ["u-4", "u-3", "u-2"]
+    assert (total, [place.name for place in places]) == (3, ["web-0", "web-1"])
 
 
 def test_requests_are_those_as_written_whatever_is_resized_since() -> None:
