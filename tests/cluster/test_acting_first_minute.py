@@ -308,6 +308,24 @@ def test_what_a_node_measures_is_known_and_what_it_is_told_holds(reporting: Repo
     node.wait(lambda: '"hpa"' in json.dumps(node.ask("plan")), "the plan tells of the HPA")
     resources = node.pod("web")["spec"]["containers"][0]["resources"]
     assert resources == {"requests": {"cpu": "100m", "memory": "64Mi"}}
+    # Its pods are those of the API server, with what a kubelet says of a resize that it has not allocated.
+    web = node.pod("web")
+    spec = {"containers": [{key: web["spec"]["containers"][0][key] for key in ("name", "image", "resources")}]}
+    metadata = {"name": "web-9", "ownerReferences": web["metadata"]["ownerReferences"]}
+    node.plane.admin.create(objects.pod_path(node.namespace), {"metadata": metadata, "spec": spec})
+    condition = objects.deferred(1, "not enough cpu")
+    objects.write_pod_status(node.plane.admin, node.namespace, "web-9", {"conditions": [condition]})
+
+    def pending() -> Any:
+        pods = answer_of(hook.get(f"/v1/workloads/{node.namespace}/Rollout/web", reader))["pods"]
+        return pods if pods[0]["resizePending"] is not None else None
+
+    told_of = node.wait(pending, "the webhook tells of a resize that is pending")
+    requests = {"cpuRequestMillicores": 100, "memoryRequestBytes": 64 << 20}
+    assert told_of == [
+        {"pod": "web-9", "node": None, "state": "waiting", **requests, "resizePending": "Deferred: not enough cpu"},
+        {"pod": "web", "node": node.name, "state": "running", **requests, "resizePending": None},
+    ]
     # Killed, the agent goes on with its numbers.
     node.kill_agent()
     (mine,) = [one for one in answer_of(hook.get("/v1/nodes", reader))["nodes"] if one["node"] == node.name]
