@@ -58,6 +58,7 @@ KUBECTL_VERBS: Final[dict[str, About]] = {
     "report": About.CLUSTER,
     "gitops": About.CLUSTER,
     "ui": About.CLUSTER,
+    "mcp": About.CLUSTER,
 }
 
 

@@ -73,6 +73,9 @@ VERBS: Final[dict[str, Verb]] = {
         "agent.cli.verbs.cluster.report",
         "the week in one file to mail: what changed, what it freed, who is short, what failed, worst sizing",
     ),
+    "mcp": Verb(
+        "agent.cli.verbs.cluster.mcp", "what the webhook knows, read-only, as tools for a model's client (stdio)"
+    ),
     "policy": Verb(
         "agent.cli.verbs.cluster.policy",
         "what applies to a workload - mode, policy, bounds, HPA, VPA - and where each comes from",

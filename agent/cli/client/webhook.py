@@ -248,12 +248,12 @@ class WebhookReader:
             raise NoWebhookAnswerError(f"webhook at {self._url}: no answer: {told or _reason_of(error)}") from error
         if answer.status != 200:
             if answer.status == 400:  # what was asked for is wrong, and the webhook says what
-                fail(f"{self._verb}: {_fault_of(body)}")
+                fail(f"{self._verb}: {fault_of(body)}")
             if posted is not None and answer.status in _COME_AGAIN:
-                text = f"webhook at {self._url}: {answer.status}: {_fault_of(body)}"
+                text = f"webhook at {self._url}: {answer.status}: {fault_of(body)}"
                 raise ComeAgainError(text, _seconds_of(answer.headers.get("Retry-After")))
             kind_of_error = NotKnownError if answer.status == 404 else NoWebhookAnswerError
-            raise kind_of_error(f"webhook at {self._url}: {answer.status}: {_fault_of(body)}")
+            raise kind_of_error(f"webhook at {self._url}: {answer.status}: {fault_of(body)}")
         try:
             return msgspec.json.decode(body, type=kind), body
         except (msgspec.DecodeError, RecursionError) as error:
@@ -400,7 +400,8 @@ def _seconds_of(header: str | None) -> float:
     return float(header) if header is not None and is_number else AGAIN_SECONDS
 
 
-def _fault_of(body: bytes) -> str:
+def fault_of(body: bytes) -> str:
+    """Return why the webhook refused, from its answer."""
     try:
         document: object = json.loads(body)
     except ValueError:

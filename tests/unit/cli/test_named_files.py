@@ -41,7 +41,7 @@ _PLAN: Final = "plan --pods {d}/pods.json --node-file {d}/node.json --recommenda
 _BACKFILL: Final = "backfill --prometheus http://127.0.0.1:1"
 _WORKLOADS: Final = {
     **{"workloads": "workloads", "buffers": "buffers", "policy": "policy shop/Deployment/web"},
-    **{"cost": "cost", "events": "events --cluster", "report": "report --weekly"},
+    **{"cost": "cost", "events": "events --cluster", "report": "report --weekly", "mcp": "mcp"},
     "backfill": _BACKFILL,
     "ui": "ui --no-browser --webhook https://127.0.0.1:1",
     "gitops": "gitops {d}/checkout",
