@@ -63,7 +63,7 @@ class RequestSumBook:
         self._kept: OrderedDict[Workload, _Kept] = OrderedDict()
 
     def of(self, seen: WorkloadSeen, policy: PolicyName, now_unix_seconds: float) -> RequestSums:
-        """Return a workload's sums; those that are whole and by the very policy are kept for a while."""
+        """Return a workload's sums; those of which each container's figures are known are kept for a while."""
         with self._lock:
             kept = self._kept.get(seen.workload)
         if kept is not None and kept.holds(seen, policy, now_unix_seconds):
@@ -76,8 +76,7 @@ class RequestSumBook:
             cpu_request_millicores=_sum(one.cpu_request_millicores for one in known),
             memory_request_bytes=_sum(one.memory_request_bytes for one in known),
         )
-        if all(one.stands_in_for is None for one in known):  # the policy's own answer comes any moment
-            self._keep(seen, policy, sums, now_unix_seconds)
+        self._keep(seen, policy, sums, now_unix_seconds)
         return sums
 
     def _keep(self, seen: WorkloadSeen, policy: PolicyName, sums: RequestSums, now_unix_seconds: float) -> None:
