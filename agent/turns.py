@@ -63,7 +63,7 @@ class Turns:
         self._thread.start()
 
     def wake(self) -> None:
-        """Have the next turn now; one that is under way is followed by another."""
+        """Request the next turn now; one that is under way is followed by another."""
         with self._condition:
             self._is_woken = True
             self._condition.notify()

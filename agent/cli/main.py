@@ -47,7 +47,7 @@ class VerbParser(argparse.ArgumentParser):
         raise SystemExit(2)
 
     def refuse_unknown(self, words: Sequence[str]) -> NoReturn:
-        """Say that these are not understood, and list flags of the same family (``--vpa-...``), else those alike."""
+        """Print that these are not understood, and list flags of the same family (``--vpa-...``), else those alike."""
         import difflib  # for mistakes only
 
         flags = [flag for action in self._actions for flag in action.option_strings]

@@ -209,7 +209,7 @@ class Metrics:
         """What planning and acting count."""
 
     def register(self, series: Collector) -> None:
-        """Put further series on the page; each name once."""
+        """Add further series to the page; each name once."""
         self._registry.register(series)
 
     def set_in_force(self, *, mode: str, policy: str) -> None:
@@ -217,7 +217,7 @@ class Metrics:
         self._settings.labels(mode, policy).set(1)
 
     def add_process(self) -> None:
-        """Put the process's own memory, CPU, start and descriptors on the page, as ``process_*``; once."""
+        """Add the process's own memory, CPU, start and descriptors to the page, as ``process_*``; once."""
         ProcessCollector(registry=self._registry)
 
     # What the sampler's thread tells.
@@ -356,7 +356,7 @@ class Metrics:
                 self._series.set("plimsoll_withheld", resource, reason, value=counts.get((resource, reason), 0))
 
     def publish_containers(self, rows: Sequence[ContainerSeries], totals: Callable[[], Totals] | None = None) -> None:
-        """Put the newest figures of all containers on the page, to be written when asked for; the rows are not copied.
+        """Add the newest figures of all containers to the page, to be written when asked for; the rows are not copied.
 
         ``totals`` reads the counters at each scrape: a rate over scrapes needs the counter of that moment, while
         quantiles may be as old as the last evaluation.
@@ -366,11 +366,11 @@ class Metrics:
     def take_quality(
         self, of_node: Callable[[], Floats | None], by_workload: Callable[[], QualityByWorkload] | None
     ) -> None:
-        """Put on the page how good sizing was, read at each scrape; once. None = not by workload."""
+        """Add to the page how good sizing was, read at each scrape; once. None = not by workload."""
         self._quality = QualityPage(of_node, by_workload, max_series=self._max_series)
 
     def publish_pods(self, pods: Sequence[PodStatus]) -> None:
-        """Put the newest figures of whole pods on the page, to be written when asked for."""
+        """Add the newest figures of whole pods to the page, to be written when asked for."""
         self._pods = pods
 
     # What the serving thread asks for.

@@ -177,7 +177,7 @@ class Readings:
         self._families: Final[list[FamilyReading]] = []
 
     def add(self, families: Iterable[FamilyReading]) -> None:
-        """Put families on the page; before the first one is asked for."""
+        """Add families to the page; before the first one is asked for."""
         self._families.extend(families)
 
     def collect(self) -> Iterable[Metric]:

@@ -42,7 +42,7 @@ class LoopSeries(Collector):
         self._loops: dict[str, LoopTurns] = {}
 
     def begin(self, loop: str) -> LoopTurns:
-        """Put a loop on the page, by the name of its thread; a second call gives the same."""
+        """Add a loop to the page, by the name of its thread; a second call gives the same."""
         with self._lock:
             if loop not in self._loops:
                 self._loops[loop] = LoopTurns(self._clock)

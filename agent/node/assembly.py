@@ -500,7 +500,7 @@ class Watch:
             self.acting.actor.ask(Trigger.NEWS)
 
     def _swept(self) -> None:
-        """Look for what is urgent; on the sampling thread, after each sweep."""
+        """Check for what is urgent; on the sampling thread, after each sweep."""
         if self.acting is not None:
             self.acting.swept()
 
@@ -510,7 +510,7 @@ class Watch:
             self.acting.alarms.held(cgroup_path)
 
     def look_at_memory(self, *, is_waited_for: bool) -> None:
-        """Look who is short of memory; on the sampling thread, with each reading of the fast lane."""
+        """Find who is short of memory; on the sampling thread, with each reading of the fast lane."""
         if self.acting is not None:
             self.acting.alarms.look_at_memory(is_waited_for=is_waited_for)
 

@@ -33,17 +33,17 @@ class Heap:
         self._advise = getattr(found, "madvise", None)
 
     def keep_one_arena(self) -> None:
-        """Have all threads that start from now on allocate where this one does; the GIL lets one at a time anyway."""
+        """Make all threads that start from now on allocate where this one does; the GIL lets one at a time anyway."""
         if self._set_option is not None and self._set_option(M_ARENA_MAX, 1) == 0:
             log.debug("malloc keeps its arenas")
 
     def give_back(self) -> None:
-        """Give whole free pages back to the kernel: a few hundred microseconds; any thread."""
+        """Release whole free pages to the kernel: a few hundred microseconds; any thread."""
         if self._trim is not None:
             self._trim(0)
 
     def give_back_code(self, smaps: Path = SMAPS) -> None:
-        """Let go of pages of programs and libraries; those that are needed come back at the first touch.
+        """Release pages of programs and libraries; those that are needed come back at the first touch.
 
         The kernel counts them as inactive file memory from then on, which no limit and no kubelet holds against a pod.
         Only before other threads start: one that loads a library meanwhile would lose what its loader has written.

@@ -264,7 +264,7 @@ def _components_below_kubepods(name: str, below: list[str] | None) -> list[str] 
 
 
 def _rejoin_uid(parts: list[str]) -> list[str]:
-    """Put a UID together again whose dashes were left unescaped (seen in colon names)."""
+    """Return a UID whose dashes were left unescaped (seen in colon names)."""
     for index, part in enumerate(parts):
         if part.startswith("pod"):
             return [*parts[:index], "-".join(parts[index:])]

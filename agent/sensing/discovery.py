@@ -107,7 +107,7 @@ class _Tree:
     """Of the directories whose link counts tell how many directories are in them."""
 
     def replace_below(self, top: str, new: _Tree) -> None:
-        """Put what a new walk of ``top`` found in the place of what was known there."""
+        """Replace what was known below ``top`` by what a new walk of it found."""
         _replace_below(self.units, top, new.units)
         _replace_below(self.pods, top, new.pods)
         _replace_below(self.roots, top, new.roots)
@@ -129,7 +129,7 @@ class Discovery:
         max_units: int = 1000,
         open_watcher: Callable[[], Inotify] = Inotify,
     ) -> None:
-        """Look where to start and open inotify; without it discovery goes on by re-listing.
+        """Find where to start and open inotify; without it discovery goes on by re-listing.
 
         Args:
             mount: The cgroup2 mount: /sys/fs/cgroup, or /sys/fs/cgroup/unified on a hybrid machine.
@@ -297,7 +297,7 @@ class Discovery:
         self._watches.close()
 
     def _walk_again(self, tops: Iterable[str]) -> None:
-        """Put what is there now in the place of what was known below these."""
+        """Replace what was known below these by what is there now."""
         for top in _outermost(tops):
             self._tree.replace_below(top, self._walk(top))
         self._watches.keep(self._tree.watched)

@@ -241,7 +241,7 @@ class ReferenceSampler:
         return status, has_row
 
     def _fill_cpu(self, row: NDArray[np.void], cpu: CpuStat, watched: _Watched) -> Has:
-        """Put cpu.stat and cpu.pressure into the sample; return what it has now."""
+        """Read cpu.stat and cpu.pressure into the sample; return what it has now."""
         has = Has(0)
         row["usage_usec"] = cpu.usage_usec
         if cpu.throttled_usec is not None and cpu.nr_periods is not None and cpu.nr_throttled is not None:

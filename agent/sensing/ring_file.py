@@ -278,7 +278,7 @@ class RingFile:
         return FILE_HEADER_BYTES + len(used) * SLOT_HEADER.itemsize + rows_bytes
 
     def flush(self) -> None:
-        """Have the kernel write the file out now; without it a crash of the machine, not of the agent, loses rows."""
+        """Ask the kernel to write the file out now; without it a crash of the machine, not of the agent, loses rows."""
         if self._writable and not self._closed:
             self._memory.flush()
 

@@ -122,7 +122,7 @@ class RingView:
         return self.head - self.first
 
     def intact(self) -> bool:
-        """Tell, after use, whether no row of this view was overwritten and the slot is still the same cgroup's."""
+        """Return, after use, whether no row of this view was overwritten and the slot is still the same cgroup's."""
         ring = self._ring
         head = ring.head(self._slot)  # before the generation: an attach bumps the generation first, then clears heads
         # The row at index `head` is being written now, over row `head - length`.

@@ -83,7 +83,7 @@ class Sampler(Protocol):
         """Read every slot once. ``slow`` writes a memory row too; ``retry_absent`` tries absent files again."""
 
     def add_lane(self, path: str) -> int:
-        """Put a pressure file on the fast lane; relative to the root, or absolute.
+        """Add a pressure file to the fast lane; relative to the root, or absolute.
 
         Raises:
             SamplerError: The file cannot be opened; the message says which and why.

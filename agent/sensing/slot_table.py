@@ -60,7 +60,7 @@ class SlotTable:
         path: Path | None,
         fd: int | None,
     ) -> None:
-        """Know of nothing yet: ``adopt`` loads what the file holds."""
+        """Begin empty: ``adopt`` loads what the file holds."""
         self._memory, self._words, self._halves, self._geometry = memory, words, halves, geometry
         self._first_offset, self._stride = geometry.first_slot_offset, geometry.slot_stride
         self._path, self._fd = path, fd
@@ -167,7 +167,7 @@ class SlotTable:
         return zlib.crc32(self._memory[begin : begin + _IDENTITY.size])
 
     def _begin(self, slot: int, path: bytes, inode: int, now_monotonic_ns: int) -> None:
-        """Put a cgroup behind a free slot. The state comes last: killed before that, the slot is free."""
+        """Assign a free slot to a cgroup. The state comes last: killed before that, the slot is free."""
         base = self._offset(slot)
         generation = (self._halves[(base + GENERATION_OFFSET) >> 2] + 1) & 0xFFFF_FFFF
         self._halves[(base + GENERATION_OFFSET) >> 2] = generation  # first: it voids the views that readers hold
@@ -178,7 +178,7 @@ class SlotTable:
         self._set_state(slot, _IN_USE)
 
     def _reserve(self, slot: int) -> None:
-        """Give the slot's part of the file its disk blocks: a write into a hole of a full disk would be a SIGBUS."""
+        """Allocate the slot's part of the file on disk: a write into a hole of a full disk would be a SIGBUS."""
         if self._fd is None:
             return
         try:

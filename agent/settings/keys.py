@@ -117,7 +117,7 @@ class Key:
         return raw
 
     def allowed(self) -> str:
-        """Say in words what may stand here."""
+        """Return in words what may stand here."""
         if issubclass(self.kind, StrEnum):
             return ", ".join(self.kind)
         if self.kind is bool:

@@ -112,7 +112,7 @@ class Webhook:
     """One replica."""
 
     def __init__(self, settings: WebhookSettings) -> None:
-        """Put everything together, each part after those that it is handed; nothing is asked or answered yet.
+        """Build everything, each part after those that it is handed; nothing is asked or answered yet.
 
         Raises:
             CredentialsError, StoreError, CertificateSetupError, ListeningError, PriceError: It cannot work so; one
@@ -147,7 +147,7 @@ class Webhook:
             raise
 
     def _know(self) -> None:
-        """Put together what is known of the cluster, who leads, and the certificate."""
+        """Build what is known of the cluster, who leads, and the certificate."""
         settings, cluster = self.settings, self.settings.cluster
         self._growth = RecentGrowth(time.monotonic)
         self._pod_orders = OrderedPolicies(
@@ -183,7 +183,7 @@ class Webhook:
         self.lease.on_change = lambda _: self.certificates.wake()
 
     def _learn(self) -> None:
-        """Put together the history: the index, what feeds it, and the loops that do."""
+        """Build the history: the index, what feeds it, and the loops that do."""
         settings = self.settings
         self.index = WorkloadIndex(
             settings.history,
@@ -222,7 +222,7 @@ class Webhook:
         )
 
     def _answer(self) -> None:
-        """Put together what answers."""
+        """Build what answers."""
         settings = self.settings
         sizing = settings.of_admission()
         director = Director(
@@ -503,7 +503,7 @@ class Webhook:
         self.server.stop()
 
     def close(self) -> None:
-        """Let go of what was put together and never run."""
+        """Release what was built and never run."""
         self.listener.close()
         self._store.close()
         self._api.close()

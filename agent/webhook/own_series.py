@@ -49,7 +49,7 @@ class StoreSize:
         """None = not known."""
 
     def look(self) -> bool:
-        """Look again; False = that was all."""
+        """Check again; False = that was all."""
         try:
             self.size_bytes = self._store.size_bytes()
         except StoreAway:

@@ -78,7 +78,7 @@ def check_forgetting(arguments: argparse.Namespace) -> None:
 
 
 def forget(client: WebhookReader, arguments: argparse.Namespace, parts: list[str] | None) -> int:
-    """Have a workload, or the node where ``parts`` is None, forgotten after a question; return the exit code."""
+    """Delete what is known of a workload, or of the node where ``parts`` is None, after a question; return the code."""
     from agent.webhook.queries.workload_bodies import ForgottenBody
 
     path = f"/v1/nodes/{arguments.node}" if parts is None else f"/v1/workloads/{'/'.join(parts)}"

@@ -71,7 +71,7 @@ def connected(arguments: argparse.Namespace) -> Connected:
 
 @contextlib.contextmanager
 def forwarded(arguments: argparse.Namespace) -> Iterator[None]:
-    """Have the verb's questions go through a forward to the webhook, which ends with the block.
+    """Send the verb's questions through a forward to the webhook, which ends with the block.
 
     Raises:
         NoWebhookAnswerError: There is no way; one line.

@@ -59,7 +59,7 @@ def order(
 
 
 def warn(verb: str, notes: Sequence[str]) -> None:
-    """Say on stderr what is wrong beside the answer."""
+    """Print on stderr what is wrong beside the answer."""
     for note in notes:
         print(f"plimsoll {verb}: {note}", file=sys.stderr)
 

@@ -85,4 +85,4 @@ def _end(number: int, _frame: FrameType | None) -> NoReturn:
 
 
 def _ignore(_number: int, _frame: FrameType | None) -> None:
-    """Have the signal wake ``poll``."""
+    """Make the signal wake ``poll``."""

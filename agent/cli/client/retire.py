@@ -123,7 +123,7 @@ class ClusterRestore:
         return any(came.how is not _How.DONE and came.agent.node not in nodes for came in self._came.values())
 
     def _restored(self, agent: AgentPod, *, is_old: bool) -> _Came:
-        """Have one agent restore; ``is_old`` = it was there from the beginning, and not begun just now."""
+        """Make one agent restore; ``is_old`` = it was there from the beginning, and not begun just now."""
         try:
             done = execute(
                 self._credentials,

@@ -110,7 +110,7 @@ class _NodeSizing:
             raise UnknownName(str(error)) from error
 
     def close(self) -> None:
-        """Let go of files and memory."""
+        """Close files and release memory."""
         self._node.close()
 
 

@@ -154,11 +154,11 @@ class WebhookReader:
         return self._asked("GET", path, kind, query, TIMEOUT_SECONDS)
 
     def delete(self, path: str, kind: type[Body], query: Mapping[str, str] | None = None) -> tuple[Body, bytes]:
-        """Have something forgotten; return the answer and its bytes, or raise as ``get``."""
+        """Send a DELETE; return the answer and its bytes, or raise as ``get``."""
         return self._asked("DELETE", path, kind, query, FORGET_SECONDS)
 
     def post(self, path: str, body: bytes, kind: type[Body]) -> tuple[Body, bytes]:
-        """Hand over JSON; return the answer and its bytes, or raise as ``get``.
+        """Send a POST of JSON; return the answer and its bytes, or raise as ``get``.
 
         Raises:
             ComeAgainError: Nothing was taken, and the same may be tried again.
@@ -166,7 +166,7 @@ class WebhookReader:
         return self._asked("POST", path, kind, None, TIMEOUT_SECONDS, posted=gzip.compress(body, _FAST))
 
     def passed(self, target: str, headers: Mapping[str, str]) -> PassedAnswer:
-        """Hand on a GET as it came, with a token that is still good; return the answer as it comes.
+        """Forward a GET as it came, with a token that is still good; return the answer as it comes.
 
         Args:
             target: Path and query.

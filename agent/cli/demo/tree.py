@@ -217,7 +217,7 @@ class DemoTree:
         )
 
     def close(self) -> None:
-        """Have the janitor remove everything, and wait for it."""
+        """Make the janitor remove everything, and wait for it."""
         if self._janitor is not None and self._janitor.stdin is not None:
             self._janitor.stdin.close()
             self._janitor.wait()

@@ -44,7 +44,7 @@ class Checkout:
     """One directory."""
 
     def __init__(self, directory: Path) -> None:
-        """Look for files; nothing is read yet.
+        """Prepare to find files; nothing is read yet.
 
         Raises:
             CheckoutError: It is no directory, or has too many files.
@@ -105,7 +105,7 @@ class Checkout:
         return self._read[path]
 
     def forget(self, path: str) -> None:
-        """Let go of a file that holds nothing of interest."""
+        """Drop a file that holds nothing of interest."""
         self._read[path] = None
 
     def _opened(self, path: str) -> ManifestFile | None:
@@ -160,7 +160,7 @@ class Checkout:
         return descriptor
 
     def replace(self, texts: dict[str, str]) -> None:
-        """Put new texts in the place of files, each whole; all are written beside their places first.
+        """Write new texts over files, each whole; all are written beside their places first.
 
         Raises:
             CheckoutError: One cannot be written, or was changed meanwhile; what is there stays.

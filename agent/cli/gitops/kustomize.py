@@ -237,7 +237,7 @@ class Kustomizations:
 
 
 def annotate(instance: Instance, ordered: dict[str, str]) -> None:
-    """Put annotations on a workload's template, as ``commonAnnotations`` does."""
+    """Add annotations to a workload's template, as ``commonAnnotations`` does."""
     spec = instance.document.get("spec")
     template = spec.get("template") if isinstance(spec, dict) else None
     if isinstance(template, dict):

@@ -489,7 +489,7 @@ def _node(event: Event) -> Node:
 
 
 def _put_in(open_nodes: list[Node], waiting: list[Node | None], node: Node) -> None:
-    """Hand a node to the collection that is being read; ``waiting`` holds, for each, the key without a value."""
+    """Add a node to the collection that is being read; ``waiting`` holds, for each, the key without a value."""
     if not open_nodes:
         return
     parent = open_nodes[-1]

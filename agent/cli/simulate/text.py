@@ -190,7 +190,7 @@ def span_text(simulated: Simulated) -> str:
 
 
 def rules_text(rules: ReplayRules, bounds: BoundsOptions) -> str:
-    """Say in a sentence how the agent acted."""
+    """Return in a sentence how the agent acted."""
     cpu = "none" if rules.cpu_request_millicores is None else f"{rules.cpu_request_millicores}m"
     memory = "none" if rules.memory_request_bytes is None else bytes_text(rules.memory_request_bytes)
     interval = rules.decision_interval_seconds

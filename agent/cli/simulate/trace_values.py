@@ -104,7 +104,7 @@ def not_a_number(text: str, allowed: str) -> str:
 
 
 def to_rows(times: Floats, containers: Sequence[str], amounts: Mapping[str, tuple[Floats, Bools]]) -> TraceRows:
-    """Put columns together; an amount that is not among them is a gap in every row."""
+    """Combine columns; an amount that is not among them is a gap in every row."""
     size = len(containers)
     absent = (np.zeros(size), np.zeros(size, dtype=np.bool_))
     (cpu, has_cpu), (memory, has_memory), (psi, has_psi) = (amounts.get(column, absent) for column in AMOUNTS)

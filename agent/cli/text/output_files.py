@@ -29,7 +29,7 @@ def check_output(path: Path) -> None:
 
 
 def put_output(path: Path, content: bytes) -> None:
-    """Put a file in its place whole: what was there stays until then; a link stays one."""
+    """Write a file whole: what was there stays until then; a link stays one."""
     target = path.resolve()
     beside = target.with_name(f".{target.name}.{os.getpid()}")
     try:

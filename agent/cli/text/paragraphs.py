@@ -48,7 +48,7 @@ def hanging(head: Line, text: str, page: Page, tone: Tone = Tone.PLAIN) -> Itera
 
 
 def flow(entries: Iterable[Line], page: Page) -> Iterator[Line]:
-    """Put entries side by side, three cells apart, in as many lines as that takes."""
+    """Lay out entries side by side, three cells apart, in as many lines as that takes."""
     spans: list[Span] = []
     used = 0
     for entry in entries:

@@ -72,7 +72,7 @@ def empty_figure(high_inches: float) -> Figure:
 
 
 def put_figure(figure: Figure, path: Path) -> None:
-    """Put a figure in its place when it is whole; PictureError = it cannot be written."""
+    """Write a figure whole or not at all. Raise PictureError where it cannot be written."""
     drawn = io.BytesIO()
     figure.savefig(drawn, format="png")
     try:

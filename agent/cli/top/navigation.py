@@ -43,7 +43,7 @@ def scrolled(state: ViewState, rows: Sequence[TopRow], visible: int) -> ViewStat
 
 
 def zoomed_in(state: ViewState, rows: Sequence[TopRow]) -> ViewState:
-    """Look into the selected row: node -> pod -> container."""
+    """Open the selected row: node -> pod -> container."""
     if state.zoom is Zoom.UNIT or not rows:
         return state
     row = rows[selected_index(state, rows)]
@@ -68,6 +68,6 @@ def paused(state: ViewState, now_seconds: float) -> ViewState:
 
 
 def stepped(state: ViewState, seconds: float, now_seconds: float) -> ViewState:
-    """Go back (negative) or forward in time; stops the picture first, and never goes past now."""
+    """Step back (negative) or forward in time; stops the picture first, and never goes past now."""
     moment = now_seconds if state.moment_seconds is None else state.moment_seconds
     return replace(state, moment_seconds=min(now_seconds, moment + seconds))

@@ -68,7 +68,7 @@ class Terminal:
 
 
 def find_terminal(stream: TextIO, environment: Mapping[str, str], *, use_colour: bool) -> Terminal:
-    """Look at stdout and the environment."""
+    """Read what stdout and the environment allow."""
     is_terminal = stream.isatty()
     is_smart = is_terminal and environment.get("TERM", "dumb") not in ("", "dumb")
     encoding = (stream.encoding or "ascii").lower().replace("-", "").replace("_", "")

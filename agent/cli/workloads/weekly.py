@@ -118,7 +118,7 @@ class Answers:
 
 
 def weekly(answers: Answers, *, taken_unix_seconds: float) -> WeeklyBody:
-    """Put the report together."""
+    """Return the report."""
     summary = answers.summary
     newest_day = int(taken_unix_seconds // 86_400)
     changed = _changed(answers.changed.events)

@@ -188,7 +188,7 @@ class _Looking:
     """That are left."""
 
     def empty(self, name: str) -> str | None:
-        """Put all pods of a node elsewhere and take it away; else leave all as it was and return why."""
+        """Move all pods of a node elsewhere and remove it; else leave all as it was and return why."""
         leaving = self.rooms[name]
         moving = sorted(
             (pod for pod in leaving.pods if not pod.placement.is_of_node),

@@ -133,7 +133,7 @@ def second_look(
 
 
 def window_ruling(windows: Windows, *, now_unix_seconds: float, rules: ArbiterRules) -> Ruling | None:
-    """Put an eviction off that cannot end, its replacement warm, inside the times for it; None = it can."""
+    """Postpone an eviction that cannot end, its replacement warm, inside the times for it; None = it can."""
     wait = wait_of(windows, Disruption.EVICT, now_unix_seconds, rules.arbiter.replacement_seconds)
     return None if wait is None else Ruling(reason=Reason.WINDOW, detail=f"outside its windows, {wait.words}")
 

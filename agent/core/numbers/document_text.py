@@ -126,7 +126,7 @@ def _inside(value: object) -> Iterable[object]:
 
 
 def _check_events(events: Iterable[Event]) -> None:
-    """Look at a YAML text before any value is made of it."""
+    """Check a YAML text before any value is made of it."""
     import yaml
 
     depth = values = 0

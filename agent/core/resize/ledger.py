@@ -187,7 +187,7 @@ class Ledger:
         self._records[uid] = replace(record, flight=record.flight or topped)  # what was refused leaves what it was on
 
     def observe(self, state: NodeState, now_seconds: float) -> tuple[News, ...]:
-        """Look at all pods, and return what became of their resizes; pods that are gone are forgotten."""
+        """Check all pods, and return what became of their resizes; pods that are gone are forgotten."""
         self._node = state.node
         news: list[News] = []
         seen = {pod.uid: pod for pod in state.pods}
@@ -207,7 +207,7 @@ class Ledger:
         return tuple(news)
 
     def confirmed(self, pod: Pod, now_seconds: float) -> tuple[News, ...]:
-        """Look at one pod that was read just now because no answer came to its resize: what it lacks was not done.
+        """Check one pod that was read just now because no answer came to its resize: what it lacks was not done.
 
         Should it still be done later, it meets another version of the pod than it names, and changes nothing.
         """

@@ -114,7 +114,7 @@ def evict(
 
 
 def answer_of(error: ApiError) -> EvictionAnswer:
-    """Put a refusal into its kind: by its causes and words, as one code has several meanings.
+    """Classify a refusal: by its causes and words, as one code has several meanings.
 
     Source:
         pkg/registry/core/pod/storage/eviction.go; the answers of kube-apiserver 1.37.1 are asked for again by

@@ -148,7 +148,7 @@ def context_namespace(path: Path, context: str | None = None) -> str:
 
 
 def _checked_kubeconfig(path: Path) -> str | None:
-    """Look at a kubeconfig before the client does, which reads whatever it is given to the end.
+    """Check a kubeconfig before the client does, which reads whatever it is given to the end.
 
     Returns:
         What stands in it where it can be read but once, a pipe; else None.

@@ -125,7 +125,7 @@ def error_of_status(
 
 
 def one_line(text: str) -> str:
-    """Put a text onto one line, without control characters, and cut it where it is too long."""
+    """Return a text on one line, without control characters, and cut it where it is too long."""
     line = " ".join("".join(character if character.isprintable() else " " for character in text).split())
     return line if len(line) <= LONGEST_MESSAGE else f"{line[: LONGEST_MESSAGE - 3]}..."
 

@@ -126,7 +126,7 @@ class Channels:
             yield message
 
     def close(self) -> None:
-        """Tell the other side, as far as it listens, and end the connection."""
+        """Notify the other side, as far as it listens, and end the connection."""
         with contextlib.suppress(OSError, EOFError, ValueError), breaking_off("close"):
             self._web_socket.send_close()
         self._connection.close()

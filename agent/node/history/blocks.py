@@ -53,7 +53,7 @@ class BlockFile:
         write_whole(self.fd, pack_key_row(entry), key_row_offset(row))
 
     def grow(self, blocks: int) -> None:
-        """Have at least so many blocks; nothing is known in new ones, and they take no room before it is."""
+        """Grow to at least so many blocks; nothing is known in new ones, and they take no room before it is."""
         if blocks > self.blocks:
             os.ftruncate(self.fd, block_offset(blocks))
             self.blocks = blocks

@@ -50,7 +50,7 @@ class HistoryClock:
         return round((self._wall() - self._monotonic_ns() / NS) / MINUTE_SECONDS)
 
     def observe(self) -> None:
-        """Look at the wall clock; once a minute."""
+        """Read the wall clock; once a minute."""
         self._axis.observe(self._monotonic_minute(), self._wall_offset_minutes())
 
     def now(self) -> float:

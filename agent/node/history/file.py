@@ -413,7 +413,7 @@ class HistoryFile:
     # -- opening and closing ---------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Let go of file and lock; a second call is fine."""
+        """Close the file and release its lock; a second call is fine."""
         with self._lock:
             if self._file is not None:
                 os.close(self._file.fd)  # and with it the lock: nobody else has the descriptor

@@ -55,7 +55,7 @@ class RowImages:
             yield row, float(self._since[row])
 
     def take_rows(self, rows: int, reused: Rows) -> None:
-        """Have room for so many rows, and forget those that came to stand for others."""
+        """Make room for so many rows, and forget those that came to stand for others."""
         more = max(rows - self._hash.size, 0)
         self._hash, self._since = np.pad(self._hash, (0, more)), np.pad(self._since, (0, more))
         self._is_changed = np.pad(self._is_changed, (0, more))

@@ -58,7 +58,7 @@ class RowFollower(Protocol):
     """Who keeps something by row beside the policies, and hears of each minute that is learnt."""
 
     def take_rows(self, rows: int, reused: Rows) -> None:
-        """Have room for so many rows, and forget those that came to stand for others; quick, any thread."""
+        """Make room for so many rows, and forget those that came to stand for others; quick, any thread."""
         ...
 
     def judge(self, unix_minute: int, monotonic_minute: int, found: Sequence[tuple[Place, Row]]) -> None:
@@ -143,7 +143,7 @@ class Learner:
         return self._pods.belonging(identity).workload
 
     def _see_image(self, place: Place) -> None:
-        """Tell the policies of an image that is new to a row."""
+        """Pass to the policies an image that is new to a row."""
         image_hash, created = place.belonging.image_hash, place.belonging.pod_created_unix_seconds
         if image_hash is None or created is None or not self._images.see(place.row, image_hash, created):
             return
@@ -315,7 +315,7 @@ class Learner:
                 self._last_kill_unix_seconds = max(self._last_kill_unix_seconds, kill.unix_seconds)
 
     def _forget_places(self, present_paths: set[str]) -> None:
-        """Let go of units that are gone, now and then: each new pod, even each restart, has a path of its own."""
+        """Forget units that are gone, now and then: each new pod, even each restart, has a path of its own."""
         if len(self._places) > FEW_PLACES + 2 * len(present_paths):
             self._places = {path: place for path, place in self._places.items() if path in present_paths}
 

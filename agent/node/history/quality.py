@@ -109,7 +109,7 @@ class QualityKeeper:
                 self._node = self._ledger.total(unix_minute)
 
     def take_rows(self, rows: int, reused: Rows) -> None:
-        """Have room for so many rows, and forget those that came to stand for others."""
+        """Make room for so many rows, and forget those that came to stand for others."""
         with self._lock:
             self._ledger.grow(rows)
             self._ledger.forget(reused)

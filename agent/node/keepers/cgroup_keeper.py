@@ -22,7 +22,7 @@ class CgroupKeeper(ABC):
         self._due_seconds: float | None = None
 
     def tick(self, state: NodeState, now_seconds: float) -> None:
-        """Have the limits as they should be, as far as it is due.
+        """Write the limits that are due.
 
         Args:
             state: The node's pods; where they are not all known nothing is written.
@@ -41,7 +41,7 @@ class CgroupKeeper(ABC):
     def _taken_back(
         self, limits: Iterable[tuple[WrittenLimit, Amount]], complain: Callable[[Outcome, str, str], None]
     ) -> Iterator[tuple[WrittenLimit, Amount]]:
-        """Put limits back to amounts, as far as they may be written, and yield those; the rest is complained of."""
+        """Restore limits to amounts, as far as they may be written, and yield those; the rest is complained of."""
         for limit, amount in limits:
             withheld = self._may_write()
             if withheld is not None:

@@ -130,7 +130,7 @@ class CgroupLimits:
             return None
 
     def put(self, owner: LimitOwner, cgroup_path: str, file: str, amount: Amount) -> bool:
-        """Have a limit in force.
+        """Put a limit in force.
 
         Returns:
             True = it was written; False = it stood there already.

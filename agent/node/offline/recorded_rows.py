@@ -112,7 +112,7 @@ class RecordedRows:
         return self._units[slot].inode
 
     def generation(self, slot: int) -> int:
-        """Tell that nobody else will ever stand behind the slot."""
+        """Return the only one there is: no other cgroup ever takes the slot."""
         return 1
 
     def append_minute(self, slot: int, row: Rows | np.void, *, generation: int | None = None) -> bool:

@@ -80,7 +80,7 @@ class StateDirectory:
             yield history
 
     def offsets(self, *, newest_unix_minute: int | None, newest_monotonic_minute: int | None) -> Offsets:
-        """Tell by the newest minute of both, which an agent writes in one go; without them, by the clocks.
+        """Return them by the newest minute of both, which an agent writes in one go; without them, by the clocks.
 
         The history's is looked at first, then that of the minute rows in the rings; None = there is none.
 
@@ -106,7 +106,7 @@ class StateDirectory:
         return Offsets(history_minutes=minutes, wall_seconds=wall_seconds)
 
     def close(self) -> None:
-        """Let go of the rings."""
+        """Close the rings."""
         self._rings.close()
 
 

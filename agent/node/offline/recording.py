@@ -235,7 +235,7 @@ class Recording:
         return RecordingError(f"recording {self.path}: {reason}")
 
     def close(self) -> None:
-        """Let go of the file; a second call is fine."""
+        """Close the file; a second call is fine."""
         self._zip.close()
         self._file.close()
 

@@ -85,7 +85,7 @@ class _Count:
 
 
 def contents_of(recording: Recording, on_progress: Callable[[float], None]) -> Contents:
-    """Look through a recording."""
+    """Read through a recording."""
     manifest = recording.manifest
     counts = [_Count() for _ in manifest.units]
     policy = gap_policy(manifest)

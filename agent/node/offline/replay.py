@@ -127,7 +127,7 @@ class ReplayedNode(StillNode):
         self._history: Final = history
 
     def close(self) -> None:
-        """Let go of the memory; a second call is fine."""
+        """Release the memory; a second call is fine."""
         self._history.close()
 
 
@@ -161,7 +161,7 @@ def _moment(recording: Recording, at_unix_seconds: float | None) -> int:
 
 
 def _short_windows(manifest: Manifest, windows: WindowSettings, end_ns: int) -> list[str]:
-    """Say so when the CPU window of the moment reaches back to before the readings."""
+    """Return a warning where the CPU window of the moment reaches back to before the readings."""
     before_seconds = (end_ns - manifest.begun_monotonic_ns) / NS
     if before_seconds > windows.cpu_window_seconds - manifest.interval_seconds:
         return []

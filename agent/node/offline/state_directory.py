@@ -29,7 +29,7 @@ SILENT_SECONDS: Final = 60.0
 
 
 def _strangers(history: HistoryFile, units: UnitTable, pods: NamedPods) -> tuple[str, ...]:
-    """Say that a history is not that of the units, as far as their names are known."""
+    """Return a warning where a history is not that of the units, as far as their names are known."""
     keys = history.keys()
     known = (history_key(unit.identity, pods.belonging(unit.identity).workload) for unit in units.all())
     if not keys or any(key in keys for key in known):
@@ -126,7 +126,7 @@ class RestingNode(StillNode):
         )
 
     def close(self) -> None:
-        """Let go of the files; a second call is fine."""
+        """Close the files; a second call is fine."""
         self._stack.close()
 
     def __enter__(self) -> Self:

@@ -171,7 +171,7 @@ class Holds:
         return frozenset(pin.ref.uid for pin in self.pins(now_unix_seconds))
 
     def promise(self, uid: str, steps: int, *, now_unix_seconds: float) -> None:
-        """Have so many steps of a restore sent for a pinned pod as soon as they can be; it goes with the pin."""
+        """Request so many steps of a restore for a pinned pod as soon as they can be; it goes with the pin."""
 
         def promised(pin: Pin) -> Pin:
             return replace(pin, promised_steps=steps, promised_unix_seconds=now_unix_seconds)
@@ -285,7 +285,7 @@ class Holds:
     # -- the file --------------------------------------------------------------------------------------------------
 
     def _change(self, change: Callable[[HeldOrders], HeldOrders]) -> None:
-        """Put a change in force first and on disk second: an order holds even where the disk refuses it.
+        """Apply a change first and write it to disk second: an order holds even where the disk refuses it.
 
         What the disk refused before is tried again with the next order, whatever it is.
         """

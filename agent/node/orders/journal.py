@@ -141,7 +141,7 @@ class Journal:
         changes: tuple[Change, ...] = (),
         seconds: float | None = None,
     ) -> Decision:
-        """Put down a decision; never raises for the disk's sake. The arguments are fields of ``Decision``.
+        """Record a decision; never raises for the disk's sake. The arguments are fields of ``Decision``.
 
         The newest decision about the same pod and of the same action, when outcome and reason are the same and it is
         ten minutes old at most, is said again instead: it counts one more, and takes the new time and wording. What

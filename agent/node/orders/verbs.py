@@ -165,7 +165,7 @@ class HoldingVerbs:
         )
 
     def restore(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
-        """Put original requests back: ``{"name": "web"}`` or ``{"all": true}``, with ``"dry_run": true`` only say so.
+        """Restore original requests: ``{"name": "web"}`` or ``{"all": true}``, with ``"dry_run": true`` only say so.
 
         What is restored is pinned first, also where nothing differs now: without that the next plan would take it back.
         A pause does not stop it, as it is a wish of its own. All are those that have not ended: what has ended requests
@@ -294,7 +294,7 @@ class HoldingVerbs:
         return tuple(decisions)
 
     def _promised(self, ref: PodRef, step: PlanStep) -> Decision:
-        """Have what is lacking sent once what is under way for the pod is done; the acting thread goes on with it."""
+        """Request what is lacking once what is under way for the pod is done; the acting thread goes on with it."""
         self._holds.promise(ref.uid, MOST_STEPS, now_unix_seconds=self._clock())
         return self._journal.add(
             unix_seconds=self._clock(),

@@ -51,7 +51,7 @@ class ControlLoop:
         self.turns: Final = Turns("control", self._turn, failed=self._failed, counts=counts, last=learner.save)
 
     def hurry(self) -> None:
-        """Have a kill that the learner was told of evaluated soon; quick, any thread."""
+        """Request an early evaluation of a kill that the learner was told of; quick, any thread."""
         self._has_kills = True
         self.turns.wake()
 

@@ -77,7 +77,7 @@ class WebhookClient:
         self._agent = f"plimsoll/{installed_version()} node-agent"
 
     def close(self) -> None:
-        """Let go of the connection; the next request makes another, perhaps to another replica."""
+        """Close the connection; the next request makes another, perhaps to another replica."""
         self._manager.clear()
 
     def post(self, path: str, text: str, headers: Mapping[str, str] | None = None) -> WebhookAnswer:

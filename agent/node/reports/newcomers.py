@@ -39,7 +39,7 @@ class Newcomers:
         """When to make a report; None = there is nobody to ask about."""
 
     def look(self, now_ns: int) -> None:
-        """Look who is here."""
+        """Find who is here."""
         here = frozenset(self._here())
         self._asked &= here
         if here - self._asked <= frozenset(self._told()):

@@ -45,7 +45,7 @@ class PatientPosts:
         self._again_seconds = waits.again_seconds
 
     def close(self) -> None:
-        """Let go of the connection; from the thread that posts, or after its end."""
+        """Close the connection; from the thread that posts, or after its end."""
         self._client.close()
 
     def post(self, text: str) -> tuple[PostEnd, float]:

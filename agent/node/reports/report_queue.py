@@ -204,12 +204,12 @@ class ReportQueue:
         return None
 
     def taken(self, outgoing: Outgoing) -> None:
-        """Let go of a report that the webhook has."""
+        """Drop a report that the webhook has."""
         for report in self._named(outgoing):
             self._remove(report)
 
     def refused(self, outgoing: Outgoing) -> None:
-        """Let go of a report that the webhook will never take."""
+        """Drop a report that the webhook will never take."""
         for report in self._named(outgoing):
             self._lose(report)
 

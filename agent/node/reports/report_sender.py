@@ -63,7 +63,7 @@ class ReportSender:
         return self._due_ns if self._queue.reports else None
 
     def close(self) -> None:
-        """Let go of the connection."""
+        """Close the connection."""
         self._client.close()
 
     # -- asked by other parts; any thread --------------------------------------------------------------------------
@@ -170,7 +170,7 @@ class ReportSender:
         self._was_row_refused = bool(faults)
 
     def tell_queue(self) -> None:
-        """Tell metrics and log how many wait, and how many were lost."""
+        """Record in metrics and log how many wait, and how many were lost."""
         queue = self._queue
         self._series.set_queue(reports=queue.reports, size_bytes=queue.size_bytes)
         more = queue.lost - self._counted_lost

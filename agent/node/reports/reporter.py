@@ -129,7 +129,7 @@ class Reporter:
         self._roller.killed(identity, memory_bytes=memory_bytes, monotonic_ns=monotonic_ns, kills=kills)
 
     def hasten(self, until_seconds: float) -> None:
-        """Have what was measured until a moment (CLOCK_MONOTONIC) reported before its time; any thread.
+        """Request a report of what was measured until a moment (CLOCK_MONOTONIC) before its time; any thread.
 
         One report is made of it, whether it can be sent or not: asking again for the same makes no other.
         """
@@ -141,7 +141,7 @@ class Reporter:
         return self._sender.reported_until_seconds()
 
     def when_taken(self, call: Callable[[], None]) -> None:
-        """Have somebody hear of each report that was taken, on this thread; before ``start``."""
+        """Register a listener for each report that was taken, on this thread; before ``start``."""
         self._sender.on_taken = call
 
     def standing(self) -> ReportStanding:

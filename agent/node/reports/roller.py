@@ -133,7 +133,7 @@ class Roller:
         self._setbacks[pod_uid] = (monotonic_ns, reason)
 
     def begin(self, start_ns: int) -> None:
-        """Say where the interval under way begins, so that those who go before its end are counted from there."""
+        """Set where the interval under way begins, so that those who go before its end are counted from there."""
         self._start_ns = start_ns
 
     def look(self, now_ns: int) -> None:
@@ -222,7 +222,7 @@ class Roller:
         return list(found.values())
 
     def _with_setbacks(self, rows: Iterable[RollupRow], end_ns: int) -> Iterator[RollupRow]:
-        """Have one row of each pod whose shrink was taken back tell of it; what comes later waits."""
+        """Add to one row of each pod that its shrink was taken back; what comes later waits."""
         for row in rows:
             found = self._setbacks.get(row.pod_uid)
             if found is None or found[0] > end_ns:
@@ -232,7 +232,7 @@ class Roller:
             yield replace(row, setback=Setback(age_seconds=(end_ns - found[0]) / NS, reason=found[1]))
 
     def _with_quality(self, rows: Sequence[RollupRow], end_ns: int) -> Iterator[RollupRow]:
-        """Have the first row of each container of a workload tell how good its sizing was, when it is time."""
+        """Add to the first row of each container of a workload how good its sizing was, when it is time."""
         if not rows or (self._quality_ns is not None and end_ns - self._quality_ns < QUALITY_NS):
             yield from rows
             return

@@ -71,7 +71,7 @@ class RunsFile:
         return kept.runs if kept.boot_id == self._boot_id else ()
 
     def keep(self, runs: tuple[WaitingRun, ...]) -> None:
-        """Put these in place of what was kept; none = no file."""
+        """Replace what was kept; none = no file."""
         if self._path is None or not (runs or self._has_any):
             return
         try:

@@ -57,7 +57,7 @@ class ToldDecisionsFile:
         return kept
 
     def keep(self, told: ToldDecisions) -> None:
-        """Put this in place of what was kept."""
+        """Replace what was kept."""
         if self._path is None:
             return
         try:

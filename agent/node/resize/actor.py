@@ -248,7 +248,7 @@ class Actor:
         return self._writer.look_up()
 
     def _tell_ledger(self, now: float) -> None:
-        """Tell the ledger of kills and of waiting for memory: it knows which shrinks are to be taken back."""
+        """Pass kills and waiting for memory to the ledger: it knows which shrinks are to be taken back."""
         with self._lock:
             kills = list(self._kills)
             self._kills.clear()
@@ -338,7 +338,7 @@ def _ordered(
     steps: Sequence[PlanStep],
     restores: Sequence[PlanStep],
 ) -> list[tuple[Action, PlanStep]]:
-    """Put what people wait for behind what is taken back, what somebody starves for, and what that needs."""
+    """Order what people wait for behind what is taken back, what somebody starves for, and what that needs."""
     urgent = max((number for number, step in enumerate(steps, 1) if step.is_urgent), default=0)
     named = (
         (Action.REVERT, reverts),

@@ -75,7 +75,7 @@ class Aftermath:
         """Seconds until a pod is to be looked at again; None = none was shrunk lately."""
 
     def look(self, state: NodeState, *, now_seconds: float, wall_now: float) -> None:
-        """Have the shrinks taken back of which that is to be."""
+        """Request that shrinks be taken back where that is due."""
         shrunk = self._ledger.shrunk_lately(now_seconds)
         uids = {pod.uid for pod, _ in shrunk}
         for pod, shrink in shrunk:

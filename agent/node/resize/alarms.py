@@ -125,7 +125,7 @@ class Alarms:
         self._contended_ns = since_ns
 
     def follow(self, watched: Sequence[AlarmContainer]) -> None:
-        """Look at these from now on; any thread. The same ones again keep their last readings."""
+        """Watch these from now on; any thread. The same ones again keep their last readings."""
         fresh = _Looked(watched, self._rings)
         looked = self._looked
         if fresh.slots == looked.slots:
@@ -157,7 +157,7 @@ class Alarms:
             self._shortages.held(cgroup_path)
 
     def look_at_memory(self, *, is_waited_for: bool) -> None:
-        """Look, between two sweeps, who is short of memory by a bound of its own; the sampling thread.
+        """Check, between two sweeps, who is short of memory by a bound of its own; the sampling thread.
 
         Args:
             is_waited_for: Tasks of some pod have waited for memory since the look before.

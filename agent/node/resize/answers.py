@@ -161,7 +161,7 @@ class ActingAnswers:
         return replace(plan, notes=(*plan.notes, *self._notes()))
 
     def _restore(self, pod: Pod, step: PlanStep) -> Decision:
-        """Put one step of the originals back, past mode and pin, but by every rule that keeps a pod whole."""
+        """Restore one step of the originals, past mode and pin, but by every rule that keeps a pod whole."""
         state = self._parts.cluster.state()
         refusal = may_resize(
             step,

@@ -325,7 +325,7 @@ class Acting:
     # -- asked by other parts --------------------------------------------------------------------------------------
 
     def swept(self) -> None:
-        """Look for what is urgent after a sweep; the sampling thread."""
+        """Check for what is urgent after a sweep; the sampling thread."""
         self.alarms.look()
 
     def _alarmed(self, needs: Mapping[ContainerKey, Urgent]) -> None:
@@ -386,7 +386,7 @@ class Acting:
         )
 
     def _follow(self, planned: Planned) -> None:
-        """Look, from now on, at the containers that this plan may move; propose whom it wants evicted."""
+        """Watch, from now on, the containers that this plan may move; propose whom it wants evicted."""
         if self._proposer is not None:
             self._proposer.take(planned.plan)
         self.alarms.follow(alarm_containers(planned, self._node.sampling.units))

@@ -107,7 +107,7 @@ class StartupBoosts:
         return _Standing(pod, boost, end)
 
     def _tell_kept(self, step: PlanStep, kept: Kept, wall_now: float) -> None:
-        """Put down why a boost that is over still stands."""
+        """Record why a boost that is over still stands."""
         self._journal.add(
             unix_seconds=wall_now,
             action=Action.UNBOOST,
@@ -118,7 +118,7 @@ class StartupBoosts:
         )
 
     def _tell(self, found: _Standing, wall_now: float) -> None:
-        """Put down once that a pod began with a boost; after a restart it may be in the log already."""
+        """Record once that a pod began with a boost; after a restart it may be in the log already."""
         pod, boost = found.pod, found.boost
         if pod.uid in self._told:
             return

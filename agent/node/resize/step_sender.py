@@ -204,7 +204,7 @@ class StepSender:
         return StepSent(asks_anew=answer.kind is AnswerKind.CONFLICT)  # decided anew, on what it has become
 
     def _left(self, step: PlanStep, action: Action, reason: Refusal, wall_now: float, why: str = "") -> None:
-        """Put down that a step is not sent for now."""
+        """Record that a step is not sent for now."""
         self._parts.journal.add(
             unix_seconds=wall_now,
             action=action,

@@ -68,7 +68,7 @@ class ActTeller:
         self._windows_told: dict[PodRef, float | None] = {}
 
     def put_down(self, news: News) -> None:
-        """Put down what the kubelet made of a resize."""
+        """Record what the kubelet made of a resize."""
         self._journal.add(
             unix_seconds=self._wall_now(),
             action=news.action,
@@ -204,7 +204,7 @@ class ActTeller:
             self._untold.append(PodEvent(ref=ref, reason=reason, note=note))
 
     def tell_owners(self) -> None:
-        """Tell pods' owners what there is to tell; at a turn's end, so that no resize waits for it.
+        """Send events to pods' owners; at a turn's end, so that no resize waits for it.
 
         An Event is a write too: on a node that is paused, or may not write, they wait, the newest of them.
         """

@@ -42,7 +42,7 @@ class TurnTiming:
         self._asked.add(trigger)
 
     def replan_by(self, due_seconds: float) -> None:
-        """Have a turn by then, whether anything asks for one or not."""
+        """Request a turn by then, whether anything asks for one or not."""
         self._replan_due_seconds = min(self._replan_due_seconds, due_seconds)
 
     def take(self, now_seconds: float, *, quiet_seconds: float) -> Trigger | None:

@@ -106,7 +106,7 @@ class StepWriter:
         return decision, answer
 
     def withhold(self, step: PlanStep, action: Action, reason: str, detail: str = "") -> Decision:
-        """Put down that a step was not sent."""
+        """Record that a step was not sent."""
         return self._put_down(step, action, Outcome.WITHHELD, reason, detail)
 
     def unanswered(self) -> tuple[PodRef, ...]:

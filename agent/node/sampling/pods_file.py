@@ -23,7 +23,7 @@ class NoPods:
         return identity, UnitResources()
 
     def belonging(self, identity: UnitIdentity) -> Belonging:
-        """Know nothing."""
+        """Begin empty."""
         return belonging(identity, PodIndex())
 
     def refresh(self) -> bool:

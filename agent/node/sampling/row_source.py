@@ -29,7 +29,7 @@ class RowView(Protocol):
     def __len__(self) -> int: ...
 
     def intact(self) -> bool:
-        """Tell, after use, whether the rows were what they seemed."""
+        """Return, after use, whether the rows were what they seemed."""
 
     def joined(self) -> Rows:
         """Return a copy in one array."""

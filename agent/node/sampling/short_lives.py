@@ -70,7 +70,7 @@ class ShortLives:
     # -- other threads ---------------------------------------------------------------------------------------------
 
     def report(self) -> None:
-        """Have lives kept for ``take_for_report`` too; before the threads start."""
+        """Keep lives for ``take_for_report`` too; before the threads start."""
         self._of_report = deque(maxlen=MOST_LIVES)
 
     def take_until(self, end_ns: int) -> list[ShortLife]:

@@ -31,7 +31,7 @@ class PodNames(Protocol):
         """Return the identity with names filled in where known, and the stated requests and limits."""
 
     def refresh(self) -> bool:
-        """Look for news; True = names may have changed."""
+        """Check for news; True = names may have changed."""
 
 
 class WatchedCgroups:

@@ -106,7 +106,7 @@ class Glance:
 
 
 def glance(body: bytes) -> Glance:
-    """Look at a review, whatever it is: half a millisecond for a MiB. One that is none is not to be read either."""
+    """Check a review, whatever it is: half a millisecond for a MiB. One that is none is not to be read either."""
     if len(body) > MAX_REVIEW_BYTES:
         return Glance(seconds=0.0, too_much=Unread.LARGE)
     try:

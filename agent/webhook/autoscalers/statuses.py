@@ -72,7 +72,7 @@ class VpaStatuses:
         """Looks at objects, by how they came out."""
 
     def turn(self) -> None:
-        """Look at the objects that are due.
+        """Check the objects that are due.
 
         Raises:
             KubeError: The server is away.

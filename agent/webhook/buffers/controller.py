@@ -170,7 +170,7 @@ class BufferController:
             self._dedicated.stop()
 
     def wake(self, namespace: str) -> None:
-        """Look at a namespace soon; for any thread."""
+        """Schedule a namespace soon; for any thread."""
         if self.watches.buffers.find(namespace) or namespace in self._views:
             self._queue.wake(namespace)
 
@@ -344,7 +344,7 @@ class BufferController:
         return self._passes.look(namespace, buffers, period_seconds=self._periods[namespace][0])
 
     def _plan(self, namespace: str, looked: Looked) -> None:
-        """Have it looked at again though nothing changes: by its schedule, by the clock."""
+        """Schedule another pass though nothing changes: by its schedule, by the clock."""
         now = self._clock()
         self._queue.later(namespace, max(self._periods[namespace][1] - now, 0.0))
         if looked.again_seconds is not None:

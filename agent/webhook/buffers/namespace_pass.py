@@ -150,7 +150,7 @@ class NamespacePasses:
         self._keeper.keep(namespace, (), {}, self._watches.version)
 
     def look(self, namespace: str, buffers: Sequence[Buffer], *, period_seconds: float) -> Looked:
-        """Look at a namespace and put right what is to be; what is older than the period is found out anew.
+        """Reconcile a namespace; what is older than the period is found out anew.
 
         Raises:
             KubeError: The server did not answer; what was written already is right.

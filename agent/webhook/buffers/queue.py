@@ -37,15 +37,15 @@ class NamespaceQueue:
         self._is_closed = False
 
     def wake(self, namespace: str) -> None:
-        """Look at it soon: something changed there. Ends no back-off's count, but does not wait for it either."""
+        """Schedule it soon: something changed there. Ends no back-off's count, but does not wait for it either."""
         self._put(namespace, self._clock() + GATHER_SECONDS)
 
     def later(self, namespace: str, seconds: float) -> None:
-        """Look at it after so many seconds at the latest."""
+        """Schedule it after so many seconds at the latest."""
         self._put(namespace, self._clock() + seconds)
 
     def retry(self, namespace: str) -> float:
-        """Look at it again after a failure: later after each further one.
+        """Schedule it again after a failure: later after each further one.
 
         Returns:
             After how many seconds.

@@ -138,7 +138,7 @@ class Certificates:
         return self._tls.context
 
     def wake(self) -> None:
-        """Look now: this replica began to lead."""
+        """Check now: this replica began to lead."""
         self._turns.wake()
 
     def status(self) -> CertificateStatus:
@@ -182,7 +182,7 @@ class Certificates:
         return self._look_seconds
 
     def turn(self) -> None:
-        """Look once: take up what changed, and do what the leader has to; the thread does nothing else."""
+        """Check once: take up what changed, and do what the leader has to; the thread does nothing else."""
         if self._files is not None:
             self._take_files(*self._files)
         elif self._secret is not None and self._secret.is_listed:
@@ -245,7 +245,7 @@ class Certificates:
     # -- leading ---------------------------------------------------------------------------------------------------
 
     def _tell_agents(self, publication: Publication, good: Material, secret: str) -> None:
-        """Tell agents whom to trust; where that is not known here, look whether somebody else does."""
+        """Publish to agents whom to trust; where that is not known here, look whether somebody else does."""
         if not self._is_leader():
             publication.forget()
         elif good.authorities:

@@ -51,7 +51,7 @@ class Publication:
             self._published, self._due_seconds, self.fault = bundle_pem, now + AGAIN_SECONDS, None
 
     def look(self, served: bytes, vouches: Callable[[bytes], bool], why: str) -> None:
-        """Look whether agents are told of who vouches, by somebody else; nothing is written. Never raises for the API.
+        """Check whether agents are told of who vouches, by somebody else; nothing is written. Never raises for the API.
 
         For another certificate it is looked again at once; ``why`` nothing is known here that could be written begins a
         line.

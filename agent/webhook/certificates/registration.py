@@ -77,7 +77,7 @@ class Registration(OneObject[WebhookConfiguration]):
         return self._clock() - self._standing[1]
 
     def ensure(self, bundle_pem: bytes) -> bool:
-        """Put the bundle where it is not; only that field is touched.
+        """Write the bundle where it is not; only that field is touched.
 
         Returns:
             Whether something was written; the watch shows it a moment later.

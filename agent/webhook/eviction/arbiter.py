@@ -115,7 +115,7 @@ class Arbiter:
             return dict(self._counts)
 
     def settle_old(self) -> None:
-        """Look at evictions that a killed replica left behind; every few seconds at most. Never raises."""
+        """Check evictions that a killed replica left behind; every few seconds at most. Never raises."""
         if self._evictions is not None:
             self._evictions.settle_old()
 

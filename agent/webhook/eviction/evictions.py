@@ -96,7 +96,7 @@ class Evictions:
         return ruling
 
     def settle_old(self) -> None:
-        """Look at pods whose eviction was begun and never settled; every few seconds at most. Never raises."""
+        """Check pods whose eviction was begun and never settled; every few seconds at most. Never raises."""
         with self._lock:
             if self._clock() < self._settle_due_seconds:
                 return

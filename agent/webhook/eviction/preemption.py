@@ -43,7 +43,7 @@ class GivingWay:
         """By node: until when no more of its placeholders go."""
 
     def __call__(self, node: str, proposal: Proposal, /) -> Ruling | None:
-        """Have placeholders make room for what a node proposes; None = it has none that hold any of it.
+        """Make room by placeholders for what a node proposes; None = it has none that hold any of it.
 
         Where the proposal says how much is needed, as many go as hold that; else one.
         """

@@ -231,7 +231,7 @@ class Access:
         return self._callers.get(key) or self._refused.get(key)
 
     def _looked_into(self, token: str) -> tuple[Token, bool | None]:
-        """Look into a token, from memory: its words, and whether its signature is good; None = that cannot be told.
+        """Read a token, from memory: its claims, and whether its signature is good; None = that cannot be told.
 
         Raises:
             Denied: 401; it cannot be good.

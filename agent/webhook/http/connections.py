@@ -33,7 +33,7 @@ class AcceptedConnection(socket.socket):
         super().close()
 
     def cut(self) -> None:
-        """Have whoever reads it see its end."""
+        """Signal its end to whoever reads it."""
         with contextlib.suppress(OSError):  # its other side was first
             self.shutdown(socket.SHUT_RDWR)
 

@@ -47,7 +47,7 @@ class FairQueue:
         return sum(self._seconds.values())
 
     async def take(self, address: str, seconds: float, work: Callable[[bytes, str], bytes], body: bytes) -> bytes:
-        """Have a piece of work, of so many seconds, done in a thread when it is the address' turn.
+        """Run a piece of work, of so many seconds, in a thread when it is the address' turn.
 
         Raises:
             Full: Too much waits, of this address or of all; one piece is always taken, however long.
@@ -66,7 +66,7 @@ class FairQueue:
             self._ended(address, job)
 
     def close(self) -> None:
-        """Let the threads go, when nothing is answered any more."""
+        """End the threads, when nothing is answered any more."""
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def _begin(self) -> None:

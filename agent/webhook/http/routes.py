@@ -196,11 +196,11 @@ class WebhookApp:
         self.asgi: Final[ASGIApp] = _Shared(routes, self.shares)
 
     def end(self) -> None:
-        """Say not ready from now on; requests under way go on."""
+        """Report not ready from now on; requests under way go on."""
         self._is_ending = True
 
     def close(self) -> None:
-        """Let the threads go, when nothing is answered any more."""
+        """End the threads, when nothing is answered any more."""
         self._pool.shutdown(wait=True, cancel_futures=True)
         self._scrapers.shutdown(wait=True, cancel_futures=True)
         self._turns.close()

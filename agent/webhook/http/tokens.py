@@ -114,7 +114,7 @@ class Token:
 
 
 def look(text: str, *, audience: str, now_unix_seconds: float) -> Token:
-    """Look into a token.
+    """Read a token.
 
     Raises:
         NotAToken: It is none of a service account for this audience, or it has ended.
@@ -166,7 +166,7 @@ class SigningKeys:
         return len(self._keys)
 
     def look(self, text: str, *, audience: str, now_unix_seconds: float) -> Token:
-        """Look into a token; raise NotAToken as the function does."""
+        """Read a token; raise NotAToken as the function does."""
         return look(text, audience=audience, now_unix_seconds=now_unix_seconds)
 
     def is_signed(self, token: Token) -> bool | None:

@@ -470,7 +470,7 @@ class TaintReplyBody(Body, kw_only=True):
 
 
 def fault_text(error: msgspec.ValidationError) -> str:
-    """Say in one line, place first, what msgspec found: ``cpu.sum: expected a float >= 0.0``."""
+    """Return in one line, place first, what msgspec found: ``cpu.sum: expected a float >= 0.0``."""
     what, _, place = str(error).partition(" - at `$")
     what = what.replace("`", "")
     where = place.removesuffix("`").removeprefix(".")

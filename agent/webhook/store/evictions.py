@@ -141,7 +141,7 @@ class EvictionStore:
         now_unix_seconds: float,
         back_off: BackOff | None = None,
     ) -> None:
-        """Put down what came of an eviction. One that was made stays made, whatever is said of it later.
+        """Record what came of an eviction. One that was made stays made, whatever is said of it later.
 
         Args:
             state: What came of it.

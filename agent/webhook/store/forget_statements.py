@@ -88,7 +88,7 @@ def looked_for(connection: Connection, wish: ForgetWish) -> Forgotten:
 
 
 def forgotten(connection: Connection, wish: ForgetWish, now_unix_seconds: float) -> Forgotten:
-    """Let it go, and write the entry; in a transaction that writes."""
+    """Delete it, and write the entry; in a transaction that writes."""
     connection.execute(_STAND_IN_LINE)
     hours, is_known = _found(connection, wish)
     rows = _each(connection, hours, is_deleted=True)

@@ -87,7 +87,7 @@ class StoreSnapshot:
         return self._joined(hour, length) or self._one_by_one(hour, length)
 
     def _joined(self, hour: int, length: int) -> SketchHeads | None:
-        """Have the database put an hour together, far quicker than rows come one by one; None = it is not plain."""
+        """Let the database sum up an hour, far quicker than rows come one by one; None = it is not plain."""
         is_file = self._connection.dialect.name == "sqlite"
         statement = _JOINED_ON_FILE if is_file else _JOINED_ON_SERVER
         found = self._connection.execute(statement, {"b_hour": hour, "b_length": length}).mappings().one()

@@ -275,7 +275,7 @@ class Store:
             return store_forgetting.looked_for(connection, wish)
 
     def forget(self, wish: ForgetWish, *, now_unix_seconds: float) -> Forgotten:
-        """Let sketches go and write into the log that all before is forgotten: it does not come back by a fold."""
+        """Delete sketches and write into the log that all before is forgotten: it does not come back by a fold."""
         with self._engine.writing(is_long=True) as connection:
             return store_forgetting.forgotten(connection, wish, now_unix_seconds)
 
@@ -330,7 +330,7 @@ class Store:
             return job_runs.runs_after(connection, post, limit)
 
     def expire_runs(self, now_unix_seconds: float) -> int:
-        """Let runs go that count for nothing any more; return how many."""
+        """Delete runs that count for nothing any more; return how many."""
         with self._engine.writing() as connection:
             return job_runs.expire_runs(connection, now_unix_seconds)
 
@@ -344,7 +344,7 @@ class Store:
         node_days: Iterable[NodeDay] = (),
         forgotten_id: int | None = None,
     ) -> None:
-        """Put reports into the sketches, at once: write those changed, drop old ones and the log they came from.
+        """Fold reports into the sketches, at once: write those changed, drop old ones and the log they came from.
 
         Args:
             through_id: The last report that ``changed`` counts; the log goes up to it.
@@ -438,7 +438,7 @@ class Store:
             return told_decisions.logs(connection)
 
     def expire_decisions(self, now_unix_seconds: float) -> int:
-        """Let decisions go that are too old or too many; return how many."""
+        """Delete decisions that are too old or too many; return how many."""
         with self._engine.writing(is_long=True) as connection:
             return told_decisions.expire(connection, now_unix_seconds)
 
@@ -465,7 +465,7 @@ class Store:
             return usage_ledger.sketches_between(connection, unix_hour, start, end)
 
     def write_ledger_hour(self, unix_hour: int, rows: Sequence[LedgerHour], gone: Iterable[Workload]) -> None:
-        """Put rows of an hour in place of those of the same workloads; rows of the workloads that are gone go."""
+        """Replace the rows of an hour of the same workloads; rows of the workloads that are gone go."""
         with self._engine.writing(is_long=True) as connection:
             usage_ledger.write_hour(connection, unix_hour, rows, gone)
 
@@ -512,7 +512,7 @@ class Store:
             return usage_ledger.sums_by_day(connection, unix_days, namespaces)
 
     def expire_ledger(self, now_unix_hour: int) -> int:
-        """Let rows of the ledger go that are too old; return how many."""
+        """Delete rows of the ledger that are too old; return how many."""
         with self._engine.writing(is_long=True) as connection:
             return usage_ledger.expire(connection, now_unix_hour)
 

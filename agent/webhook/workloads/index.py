@@ -584,7 +584,7 @@ class WorkloadIndex:
             return list(self._entries.known)
 
     def require(self, wanted: Mapping[Workload, PolicyName], *, now_unix_seconds: float) -> None:
-        """Have the answers of policies other than cruise prepared for these workloads, and for no others.
+        """Require the answers of policies other than cruise for these workloads, and for no others.
 
         What somebody asked about is worked out all the same. A workload that is not known, or too young to be sized by
         its history, is passed over: its first answer shall not be that of a few minutes.
@@ -612,7 +612,7 @@ class WorkloadIndex:
         return due(self._asked_tables(), now_unix_seconds, rebuild_seconds)
 
     def order(self, workload: Workload, policy: PolicyName, now_unix_seconds: float) -> bool:
-        """Have a policy worked out for a workload, as its pods order it; False = the workload is not known."""
+        """Require a policy for a workload, as its pods order it; False = the workload is not known."""
         with self._lock:
             entry = self._entries.known.get(workload)
             if entry is not None:

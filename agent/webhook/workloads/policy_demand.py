@@ -54,7 +54,7 @@ class AskedEntry:
     answers: tuple[tuple[str, NodeClass | None, PolicyAnswer], ...] = ()
 
     def urgency(self, now_unix_seconds: float, rebuild_seconds: float) -> tuple[int, float] | None:
-        """Say in which order it is worked out, what somebody waits for first; None = it is not due."""
+        """Return in which order it is worked out, what somebody waits for first; None = it is not due."""
         done = self.done_unix_seconds
         if done is None:
             return (1, 0.0) if self.asked_unix_seconds is None else (0, self.asked_unix_seconds)
@@ -84,7 +84,7 @@ class Asked:
         return kept is not None and kept.is_required
 
     def require(self, policy: PolicyName, workload: Workload) -> None:
-        """Have it worked out from now on."""
+        """Require it from now on."""
         self._of(policy, workload).is_required = True
 
     def release(self, policy: PolicyName, workload: Workload, now_unix_seconds: float) -> None:

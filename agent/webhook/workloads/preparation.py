@@ -170,7 +170,7 @@ class Preparing:
         self._rules, self._stated, self._looked_unix_seconds = rules, stated, now_unix_seconds
 
     def _have_ordered(self, now_unix_seconds: float) -> None:
-        """Have prepared what live pods order: new orders now, and all again at each look, so that they go on."""
+        """Require what live pods order: new orders now, and all again at each look, so that they go on."""
         is_looked = self._looked_unix_seconds == now_unix_seconds
         for workload, policy in self._orders.waiting(all_of_them=is_looked):
             is_known = self._index.order(workload, policy, now_unix_seconds)

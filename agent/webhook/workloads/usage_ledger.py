@@ -76,7 +76,7 @@ class UsageLedger:
                 self._late = dict.fromkeys(self._late)
 
     def turn(self, is_leader: bool, *, now_unix_seconds: float) -> bool:
-        """Put down what is due, if this replica leads; return whether there is more. Call it every few seconds.
+        """Record what is due, if this replica leads; return whether there is more. Call it every few seconds.
 
         Raises:
             StoreAway: The database does not answer; the next call tries again.
@@ -174,7 +174,7 @@ class UsageLedger:
 
 
 def _by_workload(found: Iterable[StoredSketch]) -> Iterator[tuple[Workload, dict[str, HourSketch]]]:
-    """Put an hour's sketches together by workload and container; they come by key, so each workload's in a row."""
+    """Combine an hour's sketches by workload and container; they come by key, so each workload's in a row."""
     keyed = ((parse_key(stored.key), stored) for stored in found)
     for workload, sketches in groupby(keyed, key=lambda one: one[0].workload):
         containers: dict[str, HourSketch] = {}

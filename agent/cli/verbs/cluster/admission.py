@@ -180,7 +180,7 @@ def _as_enforced(
 def _estimates(
     asked: AskedPod, known: Sequence[KnownContainer]
 ) -> Callable[[Container, PolicyName], Estimate | NoEstimate]:
-    """Look containers up in what the file knows; of a node's own history only the pod's node counts."""
+    """Find containers in what the file knows; of a node's own history only the pod's node counts."""
     from agent.core.admission.estimate import NoEstimate, is_stood_in_for, standing_in
     from agent.core.cluster.workload import workload_of
 

@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _left_by_restore(
     api: Api, credentials: Credentials, arguments: argparse.Namespace, deadline: float
 ) -> Sequence[AgentPod] | None:
-    """Have every agent restore; return those that it goes on without, None = it must not go on."""
+    """Make every agent restore; return those that it goes on without, None = it must not go on."""
     from agent.cli.client.retire import ClusterRestore
 
     restoring = ClusterRestore(api, credentials, arguments.namespace, deadline)

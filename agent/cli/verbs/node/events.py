@@ -234,7 +234,7 @@ def _print_table(decisions: Decisions, arguments: argparse.Namespace) -> None:
 
 
 def _nothing(arguments: argparse.Namespace) -> str:
-    """Say that no decision matches, with what was asked for."""
+    """Print that no decision matches, with what was asked for."""
     from agent.cli.plan.events_view import NOTHING
     from agent.cli.text.figures import age_text
     from agent.cli.text.spans import harmless

@@ -253,7 +253,7 @@ def _page(
 
 
 def rules_from(arguments: argparse.Namespace, settings: Settings) -> ReplayRules:
-    """Put together how the agent acts: from the command line and the settings."""
+    """Return how the agent acts: from the command line and the settings."""
     from agent.core.recommender.simulation.replay import ReplayRules
 
     windows, act = settings.windows, settings.act

@@ -46,7 +46,7 @@ class MinuteAxis:
                 self._offset_minutes = newest_unix_minute + 1 - first_monotonic_minute
 
     def observe(self, monotonic_minute: int, wall_offset_minutes: int) -> None:
-        """Look at the wall clock, once a minute; a step forwards that lasts is followed."""
+        """Read the wall clock, once a minute; a step forwards that lasts is followed."""
         self._wall_offset_minutes = wall_offset_minutes
         if wall_offset_minutes - self._offset_minutes <= TOLERANCE_MINUTES:
             self._ahead_since = None

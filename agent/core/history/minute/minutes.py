@@ -95,7 +95,7 @@ def merge_rows(
     has_memory: Bools,
     count: int,
 ) -> Minutes:
-    """Put figures of cgroups into the rows of their histories; of several with one row, the largest of each counts.
+    """Write figures of cgroups into the rows of their histories; of several with one row, the largest of each counts.
 
     A recommendation is for each pod of a workload alike, so what the busiest needs is what counts.
 

@@ -100,7 +100,7 @@ class QualityLedger:
         return sum(array.nbytes for array in (self._figures, self._predicted, self._seen, self._seen_minutes))
 
     def grow(self, rows: int) -> None:
-        """Have room for so many rows; those that come know nothing."""
+        """Make room for so many rows; those that come know nothing."""
         more = rows - self.rows
         if more > 0:
             self._figures = np.concatenate([self._figures, np.zeros((more, *self._figures.shape[1:]), np.float32)])

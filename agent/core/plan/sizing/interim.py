@@ -71,7 +71,7 @@ class Interim:
                 _spare(side)
 
     def end(self) -> None:
-        """Put back the figures of the plan's end, and say of whom what it has now is another."""
+        """Restore the figures of the plan's end, and say of whom what it has now is another."""
         for side, base_sum, total, literal_total in self._sums:
             side.base_sum, side.total, side.literal_total = base_sum, total, literal_total
         for unit, base, peak, headroom, urgent, foresight, final in self._planned:

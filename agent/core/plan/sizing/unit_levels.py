@@ -245,7 +245,7 @@ def _read(unit: Unit, reading: _Reading, edges: Edges, *, is_cpu: bool) -> None:
 
 
 def _free_limit(unit: Unit, reading: _Reading) -> None:
-    """Put the CPU limit out of the way of a container whose request stays, as an HPA divides by it.
+    """Raise or remove the CPU limit of a container whose request stays, as an HPA divides by it.
 
     What the limit held back is used then, and the autoscaler sees that: a limit is no part of what it divides by.
     """

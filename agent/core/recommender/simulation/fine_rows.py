@@ -85,7 +85,7 @@ class FineRows:
         self._rows += time_seconds.size
 
     def look(self, minutes: int, cells: int) -> None:
-        """Let go of all rows where they are minutes, by the minutes that have a row; of too many, too."""
+        """Drop all rows where they are minutes, by the minutes that have a row; of too many, too."""
         is_coarse = minutes >= _LOOK_MINUTES and self._rows < _FINE_ROWS * cells
         if is_coarse or self._rows > MAX_FINE_CELLS:
             self.is_kept = False

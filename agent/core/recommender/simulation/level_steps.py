@@ -138,7 +138,7 @@ class ReactionWatch:
         self._is_sized = np.zeros(steps.count, dtype=np.bool_)
 
     def see(self, first_minute: int, request_millicores: Floats, has_request: Bools) -> None:
-        """Look at the requests in force in some minutes, shape ``(minutes, n)``; pieces come in order."""
+        """Check the requests in force in some minutes, shape ``(minutes, n)``; pieces come in order."""
         steps = self._steps
         after = first_minute + request_millicores.shape[0]
         is_open = (steps.first_minutes < after) & (steps.end_minutes > first_minute) & ~self._is_covered

@@ -182,7 +182,7 @@ def logs(connection: Connection) -> list[DecisionLogState]:
 
 
 def expire(connection: Connection, now_unix_seconds: float) -> int:
-    """Let those go that are too old, the oldest beyond the most, and nodes of which nothing came as long."""
+    """Delete those that are too old, the oldest beyond the most, and nodes of which nothing came as long."""
     oldest = now_unix_seconds - KEPT_SECONDS
     gone = connection.execute(delete(decisions).where(decisions.c.unix_seconds < oldest)).rowcount
     connection.execute(delete(decision_logs).where(decision_logs.c.received_unix_seconds < oldest))
@@ -194,7 +194,7 @@ def expire(connection: Connection, now_unix_seconds: float) -> int:
 
 
 def forget(connection: Connection, workload: Workload) -> int:
-    """Let what was decided about a workload go; return how many."""
+    """Delete what was decided about a workload; return how many."""
     return connection.execute(
         delete(decisions).where(
             decisions.c.namespace == workload.namespace,

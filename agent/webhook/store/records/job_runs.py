@@ -97,7 +97,7 @@ def runs_after(connection: Connection, post: int, limit: int) -> tuple[list[JobR
 
 
 def expire_runs(connection: Connection, now_unix_seconds: float) -> int:
-    """Let runs go that ended too long ago, and the oldest beyond the most; return how many."""
+    """Delete runs that ended too long ago, and the oldest beyond the most; return how many."""
     is_job = job_runs.c.workload_kind == JOB_KIND
     ended = job_runs.c.ended_unix_seconds
     old = or_(ended < now_unix_seconds - KEPT_SECONDS, and_(is_job, ended < now_unix_seconds - KEPT_JOB_SECONDS))
@@ -124,7 +124,7 @@ def _count(connection: Connection) -> int:
 
 
 def _expire_oldest(connection: Connection, excess: int, *which: ColumnElement[bool]) -> int:
-    """Let so many of the oldest of some runs go; return how many."""
+    """Delete so many of the oldest of some runs; return how many."""
     if excess <= 0:
         return 0
     oldest = select(*job_runs.primary_key).where(*which).order_by(job_runs.c.ended_unix_seconds).limit(excess)
@@ -132,7 +132,7 @@ def _expire_oldest(connection: Connection, excess: int, *which: ColumnElement[bo
 
 
 def forget_runs(connection: Connection, workload: Workload) -> int:
-    """Let all runs of a workload go; return how many."""
+    """Delete all runs of a workload; return how many."""
     return connection.execute(
         delete(job_runs).where(
             job_runs.c.namespace == workload.namespace,

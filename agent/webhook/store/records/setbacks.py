@@ -10,7 +10,7 @@ from agent.webhook.store.database.tables import setbacks
 
 
 def take(connection: Connection, setback: WorkloadSetback) -> None:
-    """Put it in the place of an older one; in a transaction that writes."""
+    """Write it over an older one; in a transaction that writes."""
     here = (
         setbacks.c.namespace == setback.workload.namespace,
         setbacks.c.workload_kind == setback.workload.kind,
@@ -49,7 +49,7 @@ def every(connection: Connection) -> list[WorkloadSetback]:
 
 
 def forget(connection: Connection, workload: Workload) -> None:
-    """Let what was taken back of a workload go."""
+    """Delete what was taken back of a workload."""
     connection.execute(
         delete(setbacks).where(
             setbacks.c.namespace == workload.namespace,

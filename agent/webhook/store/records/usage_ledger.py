@@ -122,7 +122,7 @@ def sketches_between(connection: Connection, unix_hour: int, start: str, end: st
 
 
 def write_hour(connection: Connection, unix_hour: int, rows: Sequence[LedgerHour], gone: Iterable[Workload]) -> None:
-    """Put rows in place of those that are there of these workloads; those of ``gone`` go. In a transaction."""
+    """Replace the rows of these workloads; those of ``gone`` go. In a transaction."""
     gone = list(gone)
     numbers = _numbers(connection, [row.workload for row in rows])
     known = _numbers_of(connection, gone)
@@ -176,7 +176,7 @@ def write_day(connection: Connection, unix_day: int) -> None:
 
 
 def expire(connection: Connection, now_unix_hour: int) -> int:
-    """Let hours and days go that are too old, and names that no row has; return how many rows."""
+    """Delete hours and days that are too old, and names that no row has; return how many rows."""
     today = now_unix_hour // DAY_HOURS
     gone = connection.execute(
         delete(ledger_hours).where(ledger_hours.c.unix_hour < now_unix_hour - HOURLY_DAYS * DAY_HOURS)
@@ -190,7 +190,7 @@ def expire(connection: Connection, now_unix_hour: int) -> int:
 
 
 def forget(connection: Connection, workload: Workload) -> None:
-    """Let the rows of a workload go."""
+    """Delete the rows of a workload."""
     for number in _numbers_of(connection, [workload]).values():
         connection.execute(delete(ledger_hours).where(ledger_hours.c.workload == number))
         connection.execute(delete(ledger_days).where(ledger_days.c.workload == number))
@@ -198,7 +198,7 @@ def forget(connection: Connection, workload: Workload) -> None:
 
 
 def forget_hours(connection: Connection, places: Collection[tuple[int, Workload]]) -> None:
-    """Let the rows of some hours of workloads go, also out of their days."""
+    """Delete the rows of some hours of workloads, also out of their days."""
     numbers = _numbers_of(connection, {workload for _, workload in places})
     by_hour: dict[int, set[int]] = {}
     for hour, workload in places:
