@@ -41,7 +41,7 @@ class PlanFiles:
     node: Path
     """``kubectl get node NAME -o json``."""
     recommendations: Path | None = None
-    """``plimsoll recommend -o json``."""
+    """``plimsoll recommend -o json``; what ``--prices`` adds is left out."""
     namespaces: Path | None = None
     """``kubectl get namespaces -o json``."""
 
@@ -159,7 +159,7 @@ def _recommendations(path: Path, node: Node) -> Recommendations:
     from agent.node.files.documents import RECOMMENDATIONS, DocumentFormatError
 
     try:
-        recommendations = RECOMMENDATIONS.from_json(_json(path))
+        recommendations = RECOMMENDATIONS.from_json(_without_money(_json(path)))
     except DocumentFormatError as error:
         raise PlanFilesError(f"{called(path)}: {error}; allowed: the output of plimsoll recommend -o json") from error
     if recommendations.node != node.name:
@@ -167,6 +167,20 @@ def _recommendations(path: Path, node: Node) -> Recommendations:
             f"{called(path)}: of node {recommendations.node!r}, not {node.name!r}; allowed: recommendations of it"
         )
     return recommendations
+
+
+def _without_money(document: object) -> object:
+    """Return the document as it is without ``--prices``: what a plan does not look at is left out by its name."""
+    if not isinstance(document, dict):
+        return document
+    plain = {key: value for key, value in document.items() if key != "prices"}
+    items = plain.get("items")
+    if isinstance(items, list):
+        plain["items"] = [
+            {key: value for key, value in item.items() if key != "money"} if isinstance(item, dict) else item
+            for item in items
+        ]
+    return plain
 
 
 def _json(path: Path) -> object:

@@ -13,6 +13,9 @@ import pytest
 
 from agent.cli.main import main
 from agent.cli.plan.files import NO_RECOMMENDATIONS, NOT_SEEN_TOGETHER
+from agent.cli.recommender.recommend_formats import json_text
+from agent.cli.recommender.recommend_money import money_of
+from agent.core.cost.price_sheet import PriceSheet
 from agent.node.files.documents import PLAN, RECOMMENDATIONS
 from agent.node.sockets.control import ControlError
 from tests import recommendations
@@ -257,6 +260,24 @@ def test_what_if_plans_what_is_only_recommended(files: Files, capsys: pytest.Cap
     (step,) = found.steps
     # base is half of 200m and the peak 200m: the only spike of the node, which gets all of it
     assert ("cpu", "request", 500, 200) in [(c.resource, c.setting, c.before, c.after) for c in step.changes]
+
+
+def test_recommendations_with_money_plan_the_same_and_other_fields_are_refused(
+    files: Files, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = recommendations.node(recommendation(cpu=200, memory=128 * MI))
+    plain = planned(capsys, *files.told("--what-if"))
+    priced = json_text(made, money_of(PriceSheet(), made.node, cpus=4, memory_bytes=8 << 30))
+    document = json.loads(priced)
+    assert ("prices" in document, "money" in document["items"][0]) == (True, True)
+    files.put("recommendations.json", priced)
+    assert planned(capsys, *files.told("--what-if")) == plain
+    files.put("recommendations.json", {**document, "colour": "red"})
+    assert "unknown fields ['colour']" in error_of(capsys, *files.told())
+    files.put("recommendations.json", {**document, "items": [{**document["items"][0], "colour": "red"}, 5]})
+    assert "recommendations.items[0]: unknown fields ['colour']" in error_of(capsys, *files.told())
+    files.put("recommendations.json", {**document, "items": 5})
+    assert "recommendations.items: 5 is not a list" in error_of(capsys, *files.told())
 
 
 @pytest.mark.parametrize(
