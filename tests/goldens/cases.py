@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from tests.goldens.places import DATA, INPUTS
 from tests.goldens.servers import make_certificate
+from tests.vpas import vpa_json
 
 Json = dict[str, Any]
 
@@ -86,6 +87,7 @@ def prepare(folder: Path) -> None:
     make_certificate(folder)
     _write_trace(folder / "trace.csv")
     _write_admission(folder)
+    _write_vpas(folder / "vpas.json")
     write_cgroups(folder / "cgroup")
     other = json.loads((folder / "socket.json").read_text(encoding="utf-8"))["recommend"]
     other["items"] = [{**one, "identity": {**one["identity"]}} for one in other["items"]]
@@ -104,6 +106,15 @@ def _write_trace(path: Path) -> None:
     path.write_text(text, encoding="utf-8")
     with gzip.open(path.with_suffix(".csv.gz"), "wt") as packed:
         packed.write(text)
+
+
+def _write_vpas(path: Path) -> None:
+    """Write an object of our recommender, one of VPA's own and one that is not understood."""
+    mode, bounds = {"updateMode": "InPlaceOrRecreate"}, {"containerName": "*", "minAllowed": {"cpu": "50m"}}
+    ours = vpa_json({"updatePolicy": mode, "resourcePolicy": {"containerPolicies": [bounds]}})
+    theirs = vpa_json({"recommenders": []}, name="theirs")
+    odd = vpa_json({"updatePolicy": {"updateMode": "Sometimes"}}, name="odd")
+    path.write_text(json.dumps({"kind": "List", "items": [ours, theirs, odd]}), encoding="utf-8")
 
 
 def _write_admission(folder: Path) -> None:
@@ -319,6 +330,11 @@ def _webhook_cases() -> list[Case]:
         *_forms("workloads", ("workloads", *_WEBHOOK), "table", "json"),
         *_forms("workload", ("workloads", "shop/Deployment/web", *_WEBHOOK), "table", "json"),
         *_forms("policy", ("policy", "shop/Deployment/web", *_WEBHOOK), "table", "json"),
+        *_forms("workloads-worst", ("workloads", "--worst", "5", *_WEBHOOK), "table", "json"),
+        *_forms("cost", ("cost", *_WEBHOOK), "table", "json", "csv"),
+        *_forms("cluster-events", ("events", "--cluster", *_WEBHOOK), "table", "json", "csv"),
+        *_forms("report", ("report", "--weekly", *_WEBHOOK), "md", "html", "json"),
+        *_forms("migrate", ("migrate", "vpa", "--file", "vpas.json"), "table", "json"),
         *_forms("buffers", ("buffers", *_WEBHOOK), "table", "json"),
         *_forms("buffer", ("buffers", "shop/room", *_WEBHOOK), "table", "json"),
         Case(name="workload-policy", words=("workloads", "shop/Deployment/web", "--policy", "vpa", *_WEBHOOK)),

@@ -18,6 +18,7 @@ import msgspec
 
 from agent.core.cluster.pod import PodRef
 from agent.core.cluster.unit import UnitIdentity
+from agent.core.cost.prices import Prices
 from agent.core.resize.decision import Action, Outcome
 from agent.core.resize.why import Whys
 from agent.node.files.documents import CLUSTER, DECISIONS, PLAN, RECOMMENDATIONS, SNAPSHOT, WHYS
@@ -31,6 +32,8 @@ from agent.sensing.cgroup_path import identify
 from agent.sensing.ring_file import RingFile
 from agent.sensing.state_file import RingGeometry, read_boot_id
 from agent.settings import Settings, StateSettings
+from agent.webhook.http.routes import Call
+from tests import cost_sheet
 from tests.explanations import explanation
 from tests.goldens.places import INPUTS, NOW_UNIX_SECONDS
 from tests.plans import change, decision, decisions, mixed_plan, ref
@@ -42,6 +45,9 @@ from tests.unit.node.history.test_learner import MIB, Clocks, learner, row
 from tests.webhook.report_bodies import packed, report_body, row_body
 from tests.webhook.stack import stack
 from tests.webhook.test_buffers_view import CUT, body, buffer, why
+from tests.webhook.test_cost import put_sheet
+from tests.webhook.test_reading_scopes import Desk
+from tests.webhook.test_weekly import put_week
 from tests.window_rows import NS, memory, minute, steady
 
 Json = dict[str, Any]
@@ -263,6 +269,17 @@ def webhook_answers(folder: Path) -> Json:
     return answers
 
 
+def glance_answers(folder: Path) -> Json:
+    """Answer the questions after the cluster as a whole, of a week in which something of everything was done."""
+    with stack(folder, prices=Prices(), advice=cost_sheet.Advice()) as one:
+        Desk(one)
+        put_week(one)
+        put_sheet(one)
+        answers = {path: json.loads(one.ask(path).body) for path in ("/v1/summary", "/v1/events")}
+        cost = one.services.cost(Call(path="/v1/cost", authorization="Bearer good", query={"by": "workload"}))
+        return {**answers, "/v1/cost": json.loads(cost.body)}
+
+
 def main() -> None:
     """Write them all."""
     shutil.rmtree(INPUTS, ignore_errors=True)
@@ -275,6 +292,7 @@ def main() -> None:
     folder = INPUTS / "made"
     folder.mkdir()
     write("webhook.json", webhook_answers(folder))
+    write("glance.json", glance_answers(folder))
     pods = INPUTS / "pods.json"
     write_state(folder, pods, boot_id=read_boot_id())
     write_recording(folder, pods, INPUTS / "node.plimsoll")

@@ -7,6 +7,7 @@ import os
 import queue
 import shutil
 import subprocess
+from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
@@ -95,7 +96,10 @@ def _write_case(
             answers = json.loads((folder / "socket.json").read_text(encoding="utf-8"))
             stack.enter_context(control_socket(folder / "agent.sock", answers, asked))
         if case.asks_webhook:
-            known = WebhookAnswers(json.loads((folder / "webhook.json").read_text(encoding="utf-8")), asked)
+            files = (
+                json.loads((folder / name).read_text(encoding="utf-8")) for name in ("webhook.json", "glance.json")
+            )
+            known = WebhookAnswers(dict(ChainMap(*files)), asked)
             url = stack.enter_context(http_server(known, (folder / "tls.crt", folder / "tls.key")))
         words = [
             word.replace("agent.sock", f"{folder}/agent.sock").replace("$WORK", str(folder)).replace("$URL", url)

@@ -18,9 +18,21 @@ from tests.goldens.written import enumerations, own_names
 
 _FIELDS: Final = (
     *("top-json", "recommend-json", "plan-json", "events-json", "why-json", "replay-json", "audit-json"),
-    *("simulate-json", "workload-json", "workloads-json", "policy-json", "buffers-json"),
+    *("simulate-json", "workload-json", "workloads-json", "policy-json", "buffers-json", "workloads-worst-json"),
+    *("cost-json", "cluster-events-json", "report-json", "migrate-json", "admission-enforced-json"),
 )
 """The offline cases whose JSON fields are kept."""
+_BODIES: Final = {
+    "buffers": "agent.webhook.queries.buffer_bodies:BuffersBody",
+    "cost": "agent.webhook.queries.cost_bodies:CostBody",
+    "events --cluster": "agent.webhook.queries.events:EventsBody",
+    "migrate vpa": "agent.cli.workloads.migrate_view:MigratingBody[]",
+    "policy": "agent.webhook.queries.workload_bodies:AppliesBody",
+    "report --weekly": "agent.cli.workloads.weekly:WeeklyBody",
+    "workloads": "agent.webhook.queries.workload_bodies:WorkloadLineBody[]",
+    "workloads WORKLOAD": "agent.webhook.queries.workload_bodies:WorkloadBody",
+}
+"""Types that verbs write out as they are with ``-o json``; with [] a list of them. Schemas of these are kept."""
 _HELPS: Final = tuple(f"help-{verb}" for verb in VERBS)
 
 
@@ -43,9 +55,25 @@ def surface_of(tree: Tree) -> dict[str, str]:
             "metrics-agent.txt": _families(agent.result()),
             "metrics-webhook.txt": _families(page),
             "openapi.json": json.dumps(json.loads(document), indent=1, sort_keys=True) + "\n",
+            "schemas.json": _schemas(tree, scratch),
             "words.txt": enumerations(tree.root),
             "names.txt": own_names(tree.root),
         }
+
+
+def _schemas(tree: Tree, folder: Path) -> str:
+    """Return a JSON Schema by verb; what several have in common stands once, under ``$defs``."""
+    code = f"""
+import importlib, json, msgspec
+kinds = []
+for place in {list(_BODIES.values())!r}:
+    module, _, name = place.removesuffix("[]").partition(":")
+    kind = getattr(importlib.import_module(module), name)
+    kinds.append(list[kind] if place.endswith("[]") else kind)
+verbs, shared = msgspec.json.schema_components(kinds, ref_template="#/$defs/{{name}}")
+print(json.dumps({{"$defs": shared, "verbs": dict(zip({list(_BODIES)!r}, verbs))}}, indent=1, sort_keys=True))
+"""
+    return tree.script(code, folder)
 
 
 def _families(page: str) -> str:

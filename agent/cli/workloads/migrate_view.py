@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from shlex import quote
 
@@ -14,6 +14,7 @@ from agent.core.cluster.vpa import RECOMMENDER
 from agent.core.numbers.amount_text import amount_text
 from agent.core.orders import annotations as names
 from agent.core.orders.container_policies import ContainerPolicy, parse_container_policies
+from agent.webhook.reports.bodies import Body
 
 _PATCH = f'{{"spec":{{"recommenders":[{{"name":"{RECOMMENDER}"}}]}}}}'
 
@@ -100,21 +101,59 @@ def policy_words(policy: ContainerPolicy) -> str:
     return "; ".join(parts) or "sized as all"
 
 
-def migrating_json(one: Migrating) -> Mapping[str, object]:
-    """Return an object as JSON."""
+class VpaTargetBody(Body, kw_only=True):
+    """What a VPA names."""
+
+    kind: str
+    name: str
+
+
+class MigratingBody(Body, kw_only=True):
+    """What an object would order; null = it is not understood, or says nothing of it."""
+
+    namespace: str
+    name: str
+    recommenders: list[str]
+    """Empty = VPA's own."""
+    fault: str | None
+    target: VpaTargetBody | None
+    update_mode: str | None
+    new_pods: dict[str, str] | None
+    """Orders by name, for pods that are made."""
+    running_pods: dict[str, str] | None
+    left_to: str | None
+    """Who acts by its status in Plimsoll's place."""
+    not_honoured: list[str]
+
+
+def migrating_body(one: Migrating) -> MigratingBody:
+    """Return an object as ``-o json`` has it."""
     orders = one.orders
-    return {
-        "namespace": one.namespace,
-        "name": one.name,
-        "recommenders": list(one.recommenders),
-        "fault": one.fault if orders is None else orders.vpa.fault,
-        "target": None if orders is None else {"kind": orders.vpa.target.kind, "name": orders.vpa.target.name},
-        "updateMode": None if orders is None or orders.vpa.update_mode is None else str(orders.vpa.update_mode),
-        "newPods": None if orders is None else dict(orders.at_admission),
-        "runningPods": None if orders is None else dict(orders.on_nodes),
-        "leftTo": None if orders is None else orders.left_to,
-        "notHonoured": [] if orders is None else list(orders.faults),
-    }
+    known = {"namespace": one.namespace, "name": one.name}
+    if orders is None:
+        return MigratingBody(
+            **known,
+            recommenders=[*one.recommenders],
+            fault=one.fault,
+            target=None,
+            update_mode=None,
+            new_pods=None,
+            running_pods=None,
+            left_to=None,
+            not_honoured=[],
+        )
+    vpa = orders.vpa
+    return MigratingBody(
+        **known,
+        recommenders=[*one.recommenders],
+        fault=vpa.fault,
+        target=VpaTargetBody(kind=vpa.target.kind, name=vpa.target.name),
+        update_mode=None if vpa.update_mode is None else str(vpa.update_mode),
+        new_pods=dict(orders.at_admission),
+        running_pods=dict(orders.on_nodes),
+        left_to=orders.left_to,
+        not_honoured=[*orders.faults],
+    )
 
 
 def _range(least: int | None, most: int | None, resource: Resource) -> str:

@@ -73,12 +73,14 @@ def _show(shown: Sequence[Migrating], arguments: argparse.Namespace) -> None:
     from agent.cli.text.paragraphs import Page
     from agent.cli.text.spans import Line, Span
     from agent.cli.top.terminal import look_from, write_lines, write_text
-    from agent.cli.workloads.migrate_view import migrating_json, migrating_lines
+    from agent.cli.workloads.migrate_view import migrating_body, migrating_lines
 
     if arguments.output == "json":
         import json
 
-        write_text(json.dumps([migrating_json(one) for one in shown], indent=2) + "\n")
+        import msgspec
+
+        write_text(json.dumps(msgspec.to_builtins([migrating_body(one) for one in shown]), indent=2) + "\n")
         return
     look = look_from(arguments)
     page = Page(width=look.width, glyphs=look.glyphs)
