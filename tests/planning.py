@@ -441,11 +441,15 @@ def protected(situation: Situation) -> Situation:
 
 
 def lowered(situation: Situation) -> list[str]:
-    """Return what a plan would lower, and whom it would evict, of pods in mode protect; and where it is not sound."""
+    """Return what a plan would lower, and whom it would evict, of pods in mode protect; and where it is not sound.
+
+    A pod that was left out because an invariant did not hold for it counts too: the invariants would hide the fault.
+    """
     plan = situation.plan()
     modes = {pod.ref.uid: pod.mode for pod in plan.pods}
     return [
         *(f"unsound: {one.name} {one.detail}" for one in plan.invariants if not one.holds),
+        *(note for note in plan.notes if " does not hold for it " in note),
         *(f"{one.ref} is evicted" for one in plan.evictions if modes[one.ref.uid] is Mode.PROTECT),
         *(
             f"{step.ref} {change}"

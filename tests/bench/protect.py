@@ -1,6 +1,7 @@
 """Mode protect on random nodes: ``python -m tests.bench.protect [PLANS [FIRST]]`` looks for what is lowered or evicted.
 
 Half of the nodes are in mode protect as a whole, on the others every second pod is.
+What the plan's own invariants catch counts as a fault too, or none of the planner could be seen.
 """
 
 from __future__ import annotations
