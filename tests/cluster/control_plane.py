@@ -47,6 +47,7 @@ class ControlPlane:
         extra_names: Sequence[str],
         audit: bool,
         apiserver_arguments: Sequence[str],
+        scheduler_arguments: Sequence[str],
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.version = version
@@ -64,6 +65,7 @@ class ControlPlane:
         self._serving = self.serving_certificate("kube-apiserver", names)
         self._to_kubelets = self.client_certificate("kube-apiserver-kubelet-client", ["system:masters"])
         self._arguments = [*(self._audit_arguments() if audit else []), *apiserver_arguments]
+        self._scheduler_arguments = scheduler_arguments
         self._children: dict[str, Process] = {}
 
     # Identities
@@ -113,7 +115,7 @@ class ControlPlane:
         if with_controllers:
             self._start_controllers(controllers)
         if with_scheduler:
-            self._start_leaderless("kube-scheduler")
+            self._start_leaderless("kube-scheduler", *self._scheduler_arguments)
 
     def stop(self) -> None:
         """Stop all, the API server before etcd (it would hang without); a second call does nothing."""
@@ -263,6 +265,7 @@ def control_plane(
     bind_address: str = "127.0.0.1",
     extra_names: Sequence[str] = (),
     apiserver_arguments: Sequence[str] = (),
+    scheduler_arguments: Sequence[str] = (),
     controllers: str = QUIET_CONTROLLERS,
 ) -> Iterator[ControlPlane]:
     """Run a control plane inside the block.
@@ -276,6 +279,7 @@ def control_plane(
         bind_address: What everything listens on; 127.0.0.1 is always named in the certificate.
         extra_names: Further names and addresses for the server's certificate, such as 10.0.2.2 for a qemu guest.
         apiserver_arguments: Appended to the API server's own; the last one of a name counts.
+        scheduler_arguments: The same of the scheduler.
         controllers: The controller-manager's list; ``*`` for real nodes, which send heartbeats.
 
     Raises:
@@ -289,6 +293,7 @@ def control_plane(
         extra_names=extra_names,
         audit=audit,
         apiserver_arguments=apiserver_arguments,
+        scheduler_arguments=scheduler_arguments,
     )
     try:
         plane.start(with_controllers=with_controllers, with_scheduler=with_scheduler, controllers=controllers)
