@@ -1,12 +1,15 @@
-"""Agent and webhook as processes, under the chart's own settings files, accounts and tokens: no right is missing.
+"""Agent, webhook and the weekly report as processes, under the chart's own settings files, accounts and tokens.
 
-What a pod would have is taken from the installed objects; only paths and addresses are of this machine.
+No right is missing. What a pod would have is taken from the installed objects; only paths and addresses are of this
+machine.
 """
 
 from __future__ import annotations
 
+import re
+import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -19,7 +22,7 @@ from tests.cluster import fence, objects
 from tests.cluster.api import Json, kubeconfig
 from tests.cluster.chart import NAMESPACE, RELEASE, helm
 from tests.cluster.identities import fresh_name, node_bound_token
-from tests.cluster.processes import Process, free_ports
+from tests.cluster.processes import Process, free_ports, wait_for
 from tests.kernel.cgroups import CgroupTree, why_not
 
 pytestmark = [
@@ -34,7 +37,14 @@ VALUES: dict[str, Any] = {
     "evictions": {"enabled": True},
     "buffers": {"enabled": True, "placeholders": True},
     "settings": {"report": {"intervalSeconds": 60}, "overload": {"taint": True}},
-    "webhook": {"settings": {"certificate": {"furtherNames": "127.0.0.1"}}},
+    "webhook": {
+        "settings": {"certificate": {"furtherNames": "127.0.0.1"}},
+        "report": {
+            "enabled": True,
+            "output": "html",
+            "send": {"image": "mailer", "command": ["/bin/cat", "/report/week.html"]},
+        },
+    },
 }
 
 
@@ -84,9 +94,68 @@ def test_they_lack_no_right_and_trust_each_other(enforcing: Release, tmp_path: P
         agent.wait_until(lambda: bool(told().get("can_resize")), "it knows that it may resize", 60.0)
         agent.wait_until(lambda: told().get("directives_age_seconds") is not None, "a report was answered", 150.0)
         assert told()["reporting"]["trouble"] is None
+        page = sent_by_report(enforcing, tmp_path, port)
+        assert page.startswith("<!doctype html>")
+        assert page.rstrip().endswith("</html>")
+        assert "1 of 1 node report." in page
     log = (tmp_path / "webhook.log").read_text()
     assert "Forbidden" not in log, log
     plane.admin.delete(f"/api/v1/nodes/{node}")
+
+
+def sent_by_report(release: Release, folder: Path, port: int) -> str:
+    """Run the report's CronJob by hand, and the containers of its Job's pod in their order; return what was sent."""
+    admin = release.plane.admin
+    release.kubectl("create", "job", "week", "--from=cronjob/plimsoll-report", f"--namespace={NAMESPACE}")
+    pods: list[Json] = []
+
+    def is_made() -> bool:
+        pods[:] = admin.items(objects.pod_path(NAMESPACE), labelSelector="plimsoll.dev/part=report")
+        return bool(pods)
+
+    wait_for(is_made, "the Job has a pod")
+    [pod] = pods
+    spec = pod["spec"]
+    places = {
+        volume["name"]: volume_of(release, volume, spec["serviceAccountName"], folder) for volume in spec["volumes"]
+    }
+    sent = ""
+    for container in (*spec["initContainers"], *spec["containers"]):
+        mounts = {mount["mountPath"]: str(places[mount["name"]]) for mount in container["volumeMounts"]}
+        mounts[f"https://plimsoll-webhook.{NAMESPACE}.svc"] = f"https://127.0.0.1:{port}"  # as cluster DNS would
+        words = [here(word, mounts) for word in (*container["command"], *container.get("args", ()))]
+        command = [sys.executable, "-m", "agent", *words[1:]] if words[0] == "plimsoll" else words
+        done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=120)
+        assert done.returncode == 0, (container["name"], done.stderr)
+        sent = done.stdout
+    path, job = objects.pod_path(NAMESPACE, pod["metadata"]["name"]), f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/week"
+    admin.patch(f"{path}/status", {"status": {"phase": "Succeeded"}})
+    wait_for(lambda: admin.get(job)["status"].get("succeeded") == 1, "the Job is complete")
+    release.kubectl("delete", "job", "week", f"--namespace={NAMESPACE}")
+    wait_for(lambda: not admin.exists(path), "its pod is gone")
+    return sent
+
+
+def here(word: str, places: Mapping[str, str]) -> str:
+    """Return a word of a pod's command with the pod's paths and addresses as they are on this machine."""
+    return re.sub("|".join(map(re.escape, places)), lambda found: places[found[0]], word)
+
+
+def volume_of(release: Release, volume: Json, account: str, folder: Path) -> Path:
+    """Make what a kubelet would mount: a directory, with the account's token and files of ConfigMaps in it."""
+    place = folder / f"volume-{volume['name']}"
+    place.mkdir()
+    for source in volume.get("projected", {}).get("sources", ()):
+        if "serviceAccountToken" in source:
+            wanted = source["serviceAccountToken"]
+            token = node_bound_token(release.plane, NAMESPACE, account, None, audiences=(wanted["audience"],))
+            (place / wanted["path"]).write_text(token)
+        else:
+            wanted = source["configMap"]
+            data = release.plane.admin.get(f"/api/v1/namespaces/{NAMESPACE}/configmaps/{wanted['name']}")["data"]
+            for item in wanted["items"]:
+                (place / item["path"]).write_text(data[item["key"]])
+    return place
 
 
 def start_webhook(stack: ExitStack, release: Release, folder: Path) -> int:
