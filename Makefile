@@ -99,8 +99,8 @@ experiment: $(STAMP)/dev test-tools ## Pods whose containers share a budget agai
 conformance: $(STAMP)/dev ## Run the conformance vectors kept in tests/data/vectors
 	@$(BIN)/python -m tests.conformance tests/data/vectors/*.json $(ARGS)
 
-screenshots: $(STAMP)/dev test-tools ## The page's pictures in the guides, taken anew of a webhook with 14 days of a made-up shop
-	@$(BIN)/python -m tests.page screenshots
+screenshots: $(STAMP)/dev test-tools ## The page's pictures in the guides, taken anew of a webhook with 14 days of a made-up shop; ARGS="--url URL --into DIR": of the cluster that `plimsoll ui --no-browser` shows
+	@$(BIN)/python -m tests.page screenshots $(ARGS)
 
 image: $(STAMP)/run ## The container image, without Docker: OCI layout, one archive of it, bill of materials, in build/image
 	@revision=$$(git diff --quiet HEAD 2>/dev/null && git rev-parse HEAD || true); \
