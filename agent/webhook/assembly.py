@@ -18,6 +18,7 @@ from typing import Final
 
 from agent.core.admission.answer import AdmissionOutcome
 from agent.core.admission.estimate import Estimate
+from agent.core.autoscalers.options import Preserve
 from agent.core.cluster.facts import PodPlace
 from agent.core.cluster.versions import resize_supported
 from agent.core.cluster.workload import Workload
@@ -42,6 +43,7 @@ from agent.webhook.admission.recent_growth import RecentGrowth
 from agent.webhook.admission.review import Reviewer
 from agent.webhook.autoscalers.controller import VpaController, VpaParts
 from agent.webhook.autoscalers.publisher import PublisherParts
+from agent.webhook.autoscalers.targets import HpaParts, HpaTargets
 from agent.webhook.buffers.chunk_size import AdmissionSizer
 from agent.webhook.buffers.controller import BufferController, Collaborators
 from agent.webhook.buffers.options import BufferMode
@@ -163,6 +165,7 @@ class Webhook:
             reads=OptionalReads(
                 jobs=cluster.reads_jobs,
                 vpas=settings.vpa_objects.enabled,
+                preserves_hpas=settings.hpa.preserve is Preserve.FOLLOW,
                 are_evictions_on=settings.arbiter.mode is EvictionMode.ENFORCE,
             ),
         )
@@ -273,6 +276,7 @@ class Webhook:
             counts=None if settings.buffers.mode is BufferMode.OFF else self.metrics.loops.begin("buffers"),
         )
         self.vpas = self._vpa_controller(reviewer)
+        self.hpas = self._hpa_targets(reviewer)
         arbiter = Arbiter(
             api=self._api,
             store=EvictionStore(self._store, clock=database_now),
@@ -417,6 +421,7 @@ class Webhook:
             *own_series.of_evictions(arbiter),
             *own_series.of_buffers(self.buffers),
             *own_series.of_vpas(self.vpas, self.facts),
+            *own_series.of_hpas(self.hpas, self.facts),
             *own_series.of_taints(taints, lambda: most_tainted(self.facts.node_count(), settings.arbiter)),
             *own_series.of_connections(self.server.connections),
         )
@@ -434,12 +439,32 @@ class Webhook:
                     workloads=lambda: (seen.workload for seen in self.index.workloads()),
                     admission=lambda pod: reviewer.admission(pod, None),
                 ),
-                may_write=lambda: self.lease.is_leader and self.facts.rules().pause_reason is None,
-                is_ready=lambda: self.facts.is_complete and self.index.is_loaded,
+                may_write=self._may_write,
+                is_ready=self._is_read,
             ),
             options,
             counts=self.metrics.loops.begin("vpas") if options.enabled else None,
         )
+
+    def _hpa_targets(self, reviewer: Reviewer) -> HpaTargets:
+        options = self.settings.hpa
+        return HpaTargets(
+            HpaParts(
+                api=self._api,
+                facts=self.facts,
+                admission=lambda pod: reviewer.admission(pod, None),
+                may_write=self._may_write,
+                is_ready=self._is_read,
+            ),
+            options,
+            counts=None if options.preserve is Preserve.OFF else self.metrics.loops.begin("hpas"),
+        )
+
+    def _may_write(self) -> bool:
+        return self.lease.is_leader and self.facts.rules().pause_reason is None
+
+    def _is_read(self) -> bool:
+        return self.facts.is_complete and self.index.is_loaded
 
     def _is_leader(self) -> bool:
         return self.lease.is_leader
@@ -488,6 +513,7 @@ class Webhook:
         self.certificates.start()
         self.buffers.start()
         self.vpas.start()
+        self.hpas.start()
         for loop in self._loops:
             loop.start()
         log.info("serving", extra={"url": self.server.url, "database": self._store.place})
@@ -514,6 +540,7 @@ class Webhook:
             loop.stop()
         self.buffers.stop()  # before the Lease is given back: nothing is written after it
         self.vpas.stop()
+        self.hpas.stop()
         self.lease.stop()
         self.certificates.stop()
         self.facts.stop()

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Final
 
+from agent.core.autoscalers.options import Preserve
 from agent.core.buffers.buffer import BufferOutcome
 from agent.core.cost.prices import Prices, PriceSource
 from agent.core.eviction.proposal import Reason, Verdict
@@ -19,6 +20,8 @@ from agent.metrics.families import FamilyReading, Values, counter_reading, gauge
 from agent.webhook.autoscalers.controller import VpaController
 from agent.webhook.autoscalers.publisher import RESULTS as PUBLISHER_RESULTS
 from agent.webhook.autoscalers.statuses import RESULTS as STATUS_RESULTS
+from agent.webhook.autoscalers.targets import RESULTS as HPA_RESULTS
+from agent.webhook.autoscalers.targets import HpaTargets
 from agent.webhook.buffers.controller import BufferController
 from agent.webhook.buffers.namespace_pass import NamespaceView
 from agent.webhook.certificates.certificates import Certificates
@@ -347,6 +350,35 @@ def of_vpas(controller: VpaController, facts: ClusterFacts) -> tuple[FamilyReadi
             "plimsoll_vpa_published",
             "Objects that were made or removed for workloads that Plimsoll sizes.",
             lambda: [((result,), controller.publisher.results[result]) for result in PUBLISHER_RESULTS],
+            "result",
+        ),
+    )
+
+
+def of_hpas(mover: HpaTargets, facts: ClusterFacts) -> tuple[FamilyReading, ...]:
+    """Return the families of HPAs' targets that move with requests; none where they never do."""
+    if mover.options.preserve is Preserve.OFF:
+        return ()
+
+    def targets() -> Values:
+        found = [(facts.preserved(workload), one) for workload, one, _ in facts.movable_targets()]
+        followed = sum(len(kept) for kept, _ in found)
+        every = sum(max(len(one.kept), 1 if one.fault else 0) for _, one in found)
+        return [(("followed",), followed), (("held",), every - followed)]
+
+    return (
+        gauge_reading(
+            "plimsoll_hpa_targets",
+            "Utilization targets of HPAs whose original is kept: moved after the requests of their pods (followed), or "
+            "not now, so that these stay (held).",
+            targets,
+            "state",
+        ),
+        counter_reading(
+            "plimsoll_hpa_target_writes",
+            "Writes of HPAs: an original was kept (taken), a target moved, an original put back or let go (released), "
+            "it was changed meanwhile (changed), or the API server refused it.",
+            lambda: [((result,), mover.results[result]) for result in HPA_RESULTS],
             "result",
         ),
     )

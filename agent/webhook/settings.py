@@ -11,7 +11,7 @@ from typing import Final
 
 from agent.calendar import ReadWindows
 from agent.core.admission.options import AdmissionOptions, AdmissionSettings
-from agent.core.autoscalers.options import Publish, VpaObjectOptions
+from agent.core.autoscalers.options import HpaOptions, Publish, VpaObjectOptions
 from agent.core.buffers.placeholder_options import PlaceholderOptions
 from agent.core.cost.price_sheet import MOST_SHEET_BYTES, SheetError
 from agent.core.cost.prices import LIST_CURRENCY, PriceError, Prices
@@ -55,6 +55,7 @@ class WebhookSettings:
     buffers: BufferOptions = field(default_factory=BufferOptions)
     placeholders: PlaceholderOptions = field(default_factory=PlaceholderOptions)
     vpa_objects: VpaObjectOptions = field(default_factory=VpaObjectOptions)
+    hpa: HpaOptions = field(default_factory=HpaOptions)
     history: IndexOptions = field(default_factory=IndexOptions)
     folding: FoldOptions = field(default_factory=FoldOptions)
     rebuilding: RebuildOptions = field(default_factory=RebuildOptions)

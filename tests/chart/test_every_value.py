@@ -83,6 +83,7 @@ CHANGES: Final[dict[str, tuple[Any, Values]]] = {
     "webhook.prices": (PRICES, {}),
     "webhook.vpa.enabled": (True, {}),
     "webhook.vpa.publish": ("enforced", {"webhook": {"vpa": {"enabled": True}}}),
+    "webhook.hpa.preserve": ("follow", {}),
     "webhook.postgresql.existingSecret": ("database", {}),
     "webhook.postgresql.key": ("other", POSTGRESQL),
     "webhook.postgresql.caKey": ("ca.crt", POSTGRESQL),

@@ -100,6 +100,7 @@ RULES: Final[dict[str, Schema]] = {
     "buffers.keepStatusFrom": {**list_of(text("^[^\\s'\"]+$")), "uniqueItems": True},
     "webhook.replicas": {"type": ["integer", "null"], "minimum": 1, "maximum": 20},
     "webhook.vpa.publish": one_of("off", "enforced", False),
+    "webhook.hpa.preserve": one_of("off", "follow", "restore", False),
     "webhook.settings": {"$ref": "#/$defs/webhookSettings"},
     "webhook.postgresql.existingSecret": text(_OR_EMPTY),
     "webhook.postgresql.key": text("^[-._a-zA-Z0-9]+$"),

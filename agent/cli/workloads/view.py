@@ -162,11 +162,13 @@ def notes(workload: WorkloadBody) -> Iterator[str]:
         yield f"the cluster is paused ({applies.pause.source}): {applies.pause.value}"
     if applies.left_alone_for is not None:
         yield f"left alone: {applies.left_alone_for} sets its requests"
-    for axis, holder, containers in (
-        ("CPU", applies.cpu_frozen_for, applies.cpu_frozen_containers),
-        ("memory", applies.memory_frozen_for, applies.memory_frozen_containers),
+    for axis, holder, containers, preserved in (
+        ("CPU", applies.cpu_frozen_for, applies.cpu_frozen_containers, applies.cpu_preserved),
+        ("memory", applies.memory_frozen_for, applies.memory_frozen_containers, applies.memory_preserved),
     ):
-        if holder is not None:
+        if holder is not None and preserved is not None:
+            yield f"{axis} is sized, and {holder} follows: {preserved}"
+        elif holder is not None:
             whose = "" if containers is None else f" of {', '.join(containers)}"
             yield f"{axis}{whose} is not changed: {holder} scales on it"
     yield from workload.hpa_advice
@@ -368,8 +370,8 @@ def _policy_lines(workload: WorkloadBody) -> Iterator[Line]:
             ("" if number else "profile", f"{one.name} {one.value}", one.source)
             for number, one in enumerate(applies.profile)
         ),
-        ("HPA", *_held("CPU", applies.cpu_frozen_for, applies.cpu_frozen_containers)),
-        ("", *_held("memory", applies.memory_frozen_for, applies.memory_frozen_containers)),
+        ("HPA", *_held("CPU", applies.cpu_frozen_for, applies.cpu_frozen_containers, applies.cpu_preserved)),
+        ("", *_held("memory", applies.memory_frozen_for, applies.memory_frozen_containers, applies.memory_preserved)),
         ("VPA", "left alone" if applies.left_alone_for else "none", applies.left_alone_for or ""),
         ("running", "not known" if applies.replicas is None else counted(applies.replicas, "pod"), ""),
     ]
@@ -391,8 +393,10 @@ def _windows(windows: FromBody) -> Iterator[tuple[str, str, str]]:
         yield ("", part.strip(), "") if number else ("windows", part.strip(), windows.source)
 
 
-def _held(axis: str, holder: str | None, containers: Sequence[str] | None) -> tuple[str, str]:
+def _held(axis: str, holder: str | None, containers: Sequence[str] | None, preserved: str | None) -> tuple[str, str]:
     if holder is None:
         return f"{axis} free", ""
+    if preserved is not None:
+        return f"{axis} followed", f"{holder}: {preserved}"
     whose = "" if containers is None else f" of {', '.join(containers)}"
     return f"{axis}{whose} frozen", holder

@@ -15,6 +15,28 @@ class Publish(StrEnum):
     """Workloads that it sizes, and that have none: so that others can read what their pods request when re-created."""
 
 
+class Preserve(StrEnum):
+    """What becomes of HPAs' utilisation targets."""
+
+    OFF = "off"
+    """They are never written: requests that they divide by are frozen."""
+    FOLLOW = "follow"
+    """Requests are sized, and the target moves with them: the absolute set point stays."""
+    RESTORE = "restore"
+    """Requests are frozen, and where they are again as written the original target is put back."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HpaOptions:
+    """HorizontalPodAutoscalers that scale on requests."""
+
+    preserve: Preserve = Preserve.OFF
+    """follow = size requests that a Utilization target of CPU or memory divides by, and move the target such that its
+    absolute set point stays (70 % of 500m is 117 % of 300m); it takes the right to patch HPAs, and GitOps must leave
+    their targets. restore = freeze such requests again, and put the original target back where they are again as
+    written. off = they are frozen, and no HPA is written."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VpaObjectOptions:
     """VerticalPodAutoscaler objects of the recommender plimsoll."""

@@ -5,7 +5,7 @@ Core, pure. Amounts are nanos by resource name, as in ``pod``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from agent.core.cluster.placement import PodPlacement
@@ -30,6 +30,30 @@ class FrozenAxes:
         holder = self.cpu_for if is_cpu else self.memory_for
         containers = self.cpu_containers if is_cpu else self.memory_containers
         return holder is not None and (containers is None or not container or container in containers)
+
+    def without(self, resources: Collection[Resource]) -> FrozenAxes:
+        """Return the same where some resources are free."""
+        is_cpu_free, is_memory_free = Resource.CPU in resources, Resource.MEMORY in resources
+        return FrozenAxes(
+            cpu_for=None if is_cpu_free else self.cpu_for,
+            memory_for=None if is_memory_free else self.memory_for,
+            cpu_containers=None if is_cpu_free else self.cpu_containers,
+            memory_containers=None if is_memory_free else self.memory_containers,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodRequests:
+    """What the running pods of a workload request now, without those that are ending; as an HPA counts."""
+
+    pods: int
+    cpu_millicores: int
+    memory_bytes: int
+
+    def mean(self, resource: Resource) -> int | None:
+        """Return what a pod requests on average; None = they request nothing."""
+        total = self.cpu_millicores if resource is Resource.CPU else self.memory_bytes
+        return max(1, round(total / self.pods)) if self.pods > 0 and total > 0 else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,7 +16,7 @@ UTILIZATION: Final = "Utilization"
 TARGET_TYPES: Final = (UTILIZATION, "Value", "AverageValue")
 
 _LEAST_TARGET_PERCENT: Final = 1
-_MOST_TARGET_PERCENT: Final = 90
+MOST_TARGET_PERCENT: Final = 90
 _FAR_BEYOND: Final = 1e9
 """Percent; a quotient that overflows counts as this."""
 
@@ -140,13 +140,16 @@ class HpaTarget:
     """What was computed."""
 
 
-def moved_target(target_percent: float, *, old_request: float, new_request: float) -> HpaTarget | None:
-    """Return target x old / new, rounded half up, within 1 to 90.
+def moved_target(
+    target_percent: float, *, old_request: float, new_request: float, most_percent: int | None = MOST_TARGET_PERCENT
+) -> HpaTarget | None:
+    """Return target x old / new, rounded half up, within 1 to the most.
 
     Args:
         target_percent: Of the request; above 0.
         old_request: Any unit; above 0.
         new_request: In the same unit: what is really applied.
+        most_percent: None = only what the API takes bounds it.
 
     Returns:
         The target; None = an input is 0 or less, so there is nothing to go by.
@@ -154,5 +157,5 @@ def moved_target(target_percent: float, *, old_request: float, new_request: floa
     if not (target_percent > 0 and old_request > 0 and new_request > 0):
         return None
     wanted = int(min(target_percent * old_request / new_request, _FAR_BEYOND) + 0.5)
-    percent = max(_LEAST_TARGET_PERCENT, min(wanted, _MOST_TARGET_PERCENT))
+    percent = max(_LEAST_TARGET_PERCENT, wanted if most_percent is None else min(wanted, most_percent))
     return HpaTarget(percent=percent, is_clamped=percent != wanted, equal_percent=wanted)

@@ -11,6 +11,7 @@ from sys import intern
 from types import MappingProxyType
 from typing import Final
 
+from agent.core.autoscalers.preserved_target import MovableTargets, PreservedError, movable_percents, parse_preserved
 from agent.core.cluster.facts import FrozenAxes, LimitRangeItem, NodeAmounts, PodPlace, Quota, WrittenContainer
 from agent.core.cluster.hpa import (
     CONTAINER_RESOURCE_METRIC,
@@ -39,7 +40,7 @@ from agent.core.cluster.workload import (
 from agent.core.history.reports.rollup import INSTANCE_TYPE_LABEL, NodeClass
 from agent.core.machine.pod_limits import POD_LEVEL
 from agent.core.numbers.units import NANOS_PER_UNIT
-from agent.core.orders.annotations import POLICY
+from agent.core.orders.annotations import HPA_PRESERVE, POLICY
 from agent.core.resize.originals import Original, OriginalError, annotated_original
 from agent.core.window.overload import OVERLOAD_TAINT_KEY
 from agent.kube.objects.json_reader import ConvertError, Reader
@@ -76,6 +77,8 @@ class Autoscaler:
     """Both axes where the metrics or the target are not understood."""
     targets: tuple[UtilizationTarget, ...] = ()
     """Those that are shares of requests, as far as they are stated."""
+    movable: MovableTargets | None = None
+    """Those that Plimsoll may move; None = it is not understood."""
     fault: str | None = None
     """What is not understood; None = all is."""
 
@@ -293,8 +296,31 @@ def autoscaler_from_json(document: object) -> Autoscaler:
     except ConvertError as error:
         doubted = f"{named} ({NOT_UNDERSTOOD})"
         return Autoscaler(target=target, frozen=FrozenAxes(cpu_for=doubted, memory_for=doubted), fault=str(error))
-    targets = utilization_targets(named, metrics)
-    return Autoscaler(target=target, frozen=frozen_axes(named, metrics), targets=targets)
+    return Autoscaler(
+        target=target,
+        frozen=frozen_axes(named, metrics),
+        targets=utilization_targets(named, metrics),
+        movable=_movable(top.child("metadata"), metrics),
+    )
+
+
+def _movable(metadata: Reader, metrics: Sequence[HpaMetric]) -> MovableTargets | None:
+    try:
+        uid = metadata.required_text("uid")
+        text = metadata.texts("annotations").get(HPA_PRESERVE)
+    except ConvertError:
+        return None
+    targets = MovableTargets(
+        namespace=metadata.text("namespace") or "default",
+        name=metadata.required_text("name"),
+        uid=uid,
+        percents=movable_percents(metrics),
+        kept={},
+    )
+    try:
+        return targets if text is None else replace(targets, kept=parse_preserved(text))
+    except PreservedError as error:
+        return replace(targets, fault=str(error))
 
 
 def vertical_autoscaler_from_json(document: object, *, takes_own: bool = False) -> VerticalAutoscaler:

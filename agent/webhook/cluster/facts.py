@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeVar
 
+from agent.core.autoscalers.preserved_target import MovableTargets, PreservedTarget
 from agent.core.autoscalers.vpa_orders import THEIR_ADMISSION, VpaOrders, VpaSurroundings, holder_of, vpa_orders
 from agent.core.cluster.facts import (
     ClusterRules,
@@ -21,12 +22,14 @@ from agent.core.cluster.facts import (
     LimitRangeItem,
     NodeAmounts,
     PodPlace,
+    PodRequests,
     Quota,
     WrittenContainer,
 )
 from agent.core.cluster.hpa import UtilizationTarget, merged_axes
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Pod, TopOwner
+from agent.core.cluster.resource import Resource
 from agent.core.cluster.versions import parse_version, resize_supported
 from agent.core.cluster.vpa import VpaObject
 from agent.core.cluster.workload import Workload, with_top_owner
@@ -99,6 +102,8 @@ class OptionalReads:
     """Jobs: whose run each is they say themselves."""
     vpas: bool = False
     """VerticalPodAutoscalers of the recommender ``plimsoll`` whole, and whether VPA's own admission is there."""
+    preserves_hpas: bool = False
+    """Not read: whether requests whose HPA's target is moved after them are free."""
     are_evictions_on: bool = False
     """Not read: ``arbiter.mode`` is enforce, which what those objects order depends on."""
 
@@ -285,8 +290,35 @@ class ClusterFacts:
         return self._overloaded
 
     def frozen(self, workload: Workload) -> FrozenAxes:
-        """Return the requests that HPAs of a workload divide by; both where one is not understood."""
+        """Return the requests of a workload that stay, as HPAs divide by them; both where one is not understood."""
+        kept, frozen = self.preserved(workload), self.scaled_by(workload)
+        return frozen.without(kept) if kept else frozen
+
+    def scaled_by(self, workload: Workload) -> FrozenAxes:
+        """Return the requests that HPAs of a workload divide by, be it that their targets are moved after them."""
         return merged_axes(one.frozen for one in self._hpas.find_for(workload))
+
+    def preserved(self, workload: Workload) -> Mapping[Resource, PreservedTarget]:
+        """Return the targets that are moved after the requests of a workload, so that these are sized."""
+        found = self._hpas.find_for(workload) if self._reads.preserves_hpas else ()
+        targets = found[0].movable if len(found) == 1 else None
+        if targets is None:
+            return {}
+        requests = self.requested(workload)
+        kept = {resource: targets.preserved(resource, requests) for resource in targets.kept}
+        return {resource: one for resource, one in kept.items() if one is not None}
+
+    def movable_targets(self) -> tuple[tuple[Workload, MovableTargets, bool], ...]:
+        """Return all HPAs whose targets may be moved, whom each is for, and whether it is the only one for it."""
+        return tuple(
+            (one.target, one.movable, len(self._hpas.find_for(one.target)) == 1)
+            for one in self._hpas.values()
+            if isinstance(one.target, Workload) and one.movable is not None
+        )
+
+    def requested(self, workload: Workload) -> PodRequests:
+        """Return what the pods of a workload request that run and are to go on running."""
+        return self._pods.requested(workload)
 
     def hpa_targets(self, workload: Workload) -> tuple[UtilizationTarget, ...]:
         """Return the shares of requests that HPAs of a workload want in use."""

@@ -14,7 +14,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Final, Generic, TypeVar
 
-from agent.core.cluster.facts import PodPlace, WrittenContainer
+from agent.core.cluster.facts import PodPlace, PodRequests, WrittenContainer
 from agent.core.cluster.placement import PodPlacement
 from agent.core.cluster.workload import Workload
 from agent.kube.objects.cluster_json import pod_place_from_json
@@ -94,6 +94,7 @@ _NOT_KEPT: Final = PodPlacement(
     held_for=f"is of more than {MOST_PLACEMENTS} sorts of pods that differ in labels or placement: its own is not kept",
     is_written_known=False,
 )
+_NONE: Final = (0, 0, 0)
 _NOWHERE: Final = 0xFFFF_FFFF
 _ROUNDS: Final = 1 << 16
 _RUNNING: Final = 1
@@ -129,8 +130,9 @@ class PodTable(ReflectedObjects[PodPlace]):
         self._placements: Interned[PodPlacement] = Interned()
         self._templates: dict[int, dict[int, int]] = {}
         """How many pods have which containers: by the workload's number and that of the containers."""
-        self._running: dict[int, int] = {}
-        """Pods that run and are to go on running, by the workload's number."""
+        self._running: dict[int, tuple[int, int, int]] = {}
+        """Pods that run and are to go on running, and their requests in millicores and bytes; by the workload's number.
+        """
         self._on: dict[int, set[Uid]] = {}
         """By the node's number."""
         self._gone: OrderedDict[str, tuple[float, PodPlace]] = OrderedDict()
@@ -192,7 +194,14 @@ class PodTable(ReflectedObjects[PodPlace]):
         """Count the pods of a workload that run and are to go on running."""
         with self._guard:
             number = self._workloads.number(workload)
-            return self._running.get(number, 0) if number is not None else 0
+            return self._running.get(number, _NONE)[0] if number is not None else 0
+
+    def requested(self, workload: Workload) -> PodRequests:
+        """Return what the pods of a workload that run and are to go on running request together."""
+        with self._guard:
+            number = self._workloads.number(workload)
+            pods, millicores, memory_bytes = self._running.get(number, _NONE) if number is not None else _NONE
+        return PodRequests(pods=pods, cpu_millicores=millicores, memory_bytes=memory_bytes)
 
     def one_of(self, workloads: Iterable[Workload]) -> dict[Workload, PodPlace]:
         """Return a pod of each workload that has one that is to go on: one that runs first, then by uid.
@@ -342,14 +351,14 @@ class PodTable(ReflectedObjects[PodPlace]):
         if place.resize_pending is not None:
             self._pending[key] = place.resize_pending
         if flags == _RUNNING:
-            self._running[workload] = self._running.get(workload, 0) + 1
+            self._count(workload, 1, *_requests_of(self._records[key]))
 
     def _drop(self, key: Uid) -> bool:
         record = self._records.pop(key, None)
         if record is None:
             return False
         self._pending.pop(key, None)
-        workload, node, containers, _, flags, placement, _, _ = _RECORD.unpack_from(record)
+        workload, node, containers, _, flags, placement, millicores, memory_bytes = _RECORD.unpack_from(record)
         self._placements.give_back(placement)
         templates = self._templates[workload]
         templates[containers] -= 1
@@ -359,9 +368,7 @@ class PodTable(ReflectedObjects[PodPlace]):
             del self._templates[workload]
         self._containers.give_back(containers)
         if flags == _RUNNING:
-            self._running[workload] -= 1
-            if not self._running[workload]:
-                del self._running[workload]
+            self._count(workload, -1, -millicores, -memory_bytes)
         if node != _NOWHERE:
             self._on[node].discard(key)
             if not self._on[node]:
@@ -369,6 +376,11 @@ class PodTable(ReflectedObjects[PodPlace]):
             self._nodes.give_back(node)
         self._workloads.give_back(workload)
         return True
+
+    def _count(self, workload: int, pods: int, millicores: int, memory_bytes: int) -> None:
+        was = self._running.pop(workload, _NONE)
+        if was[0] + pods:
+            self._running[workload] = was[0] + pods, was[1] + millicores, was[2] + memory_bytes
 
     def _forget(self, key: Uid) -> bool:
         record = self._records.get(key)
@@ -418,6 +430,12 @@ class _Round:
 
     def finish(self, *, now_seconds: float, is_newest: bool) -> bool:
         return self._table.sweep()
+
+
+def _requests_of(record: bytes) -> tuple[int, int]:
+    """Return the requests in a record: as they are kept, so that what was added is what is taken away."""
+    *_, millicores, memory_bytes = _RECORD.unpack_from(record)
+    return millicores, memory_bytes
 
 
 def _to_key(uid: str) -> Uid:

@@ -30,13 +30,15 @@ def explanation_of(body: WorkloadBody) -> list[ExplanationStepBody]:
     ]
     if applies.pause.value is not None:
         steps.append(_step(None, "applies", f"the cluster is paused: {applies.pause.value} ({applies.pause.source})"))
-    for what, holder in (
-        ("CPU is left to", applies.cpu_frozen_for),
-        ("memory is left to", applies.memory_frozen_for),
-        ("all of it is left to", applies.left_alone_for),
+    for what, holder, preserved in (
+        ("CPU", applies.cpu_frozen_for, applies.cpu_preserved),
+        ("memory", applies.memory_frozen_for, applies.memory_preserved),
+        ("all of it", applies.left_alone_for, None),
     ):
-        if holder is not None:
-            steps.append(_step(None, "autoscaler", f"{what} {holder}"))
+        if preserved is not None:
+            steps.append(_step(None, "autoscaler", f"{what} is sized, and {holder} follows: {preserved}"))
+        elif holder is not None:
+            steps.append(_step(None, "autoscaler", f"{what} is left to {holder}"))
     if applies.stop_shrinking_seconds is not None:
         why = "" if applies.stop_shrinking_for is None else f": {applies.stop_shrinking_for}"
         steps.append(_step(None, "applies", f"it only grows for {_span(applies.stop_shrinking_seconds)} more{why}"))

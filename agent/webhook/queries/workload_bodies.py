@@ -259,6 +259,10 @@ class AppliesBody(Body, kw_only=True):
     profile: list[BoundBody] = msgspec.field(default_factory=list)
     """The webhook's settings that its profile is about, as they are in force: key, value, ``profile document`` or
     ``setting``; empty = the default profile."""
+    cpu_preserved: str | None = None
+    """What is kept of the target of the HPA that holds CPU, which moves with the requests, so that these are sized;
+    null = they stay where an HPA holds them."""
+    memory_preserved: str | None = None
     windows: FromBody | None = None
     """When its pods may be disturbed; null = nobody said, so at any time. Without a value they are not understood."""
 

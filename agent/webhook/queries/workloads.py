@@ -405,6 +405,8 @@ class Questions:
             share_taken_back_for=told.share_taken_back_for,
             cpu_frozen_containers=_listed(told.cpu_frozen_containers),
             memory_frozen_containers=_listed(told.memory_frozen_containers),
+            cpu_preserved=told.cpu_preserved,
+            memory_preserved=told.memory_preserved,
             profile=list(applying.profile()),
             windows=applying.windows(workload, rules),
         )

@@ -413,6 +413,9 @@ class WorkloadDirectiveBody(Body, kw_only=True):
     memory_frozen_for: str | None = None
     cpu_frozen_containers: list[str] | None = None
     memory_frozen_containers: list[str] | None = None
+    cpu_preserved: str | None = None
+    """What is kept of the target of the HPA that holds CPU: it moves with the requests, so these are sized."""
+    memory_preserved: str | None = None
     hpa_targets: list[HpaTargetBody] | None = None
     stop_shrinking_seconds: float | None = None
     stop_shrinking_for: str | None = None

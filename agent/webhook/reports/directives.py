@@ -8,6 +8,7 @@ not in the digest.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
@@ -18,6 +19,7 @@ import msgspec
 from agent.core.autoscalers.vpa_orders import VpaOrders, container_policies_in
 from agent.core.cluster.facts import ClusterRules, FrozenAxes
 from agent.core.cluster.hpa import is_whole_workload_left
+from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
 from agent.core.history.reports.directive import AutoscalerDirective, ContainerDirective, Directives, WorkloadDirective
 from agent.core.history.reports.directive_json import LONGEST_TEXT, MOST_CONTAINERS, MOST_TARGETS, MOST_WORKLOADS
@@ -134,7 +136,7 @@ class Director:
     def _directive(
         self, workload: Workload, node: str, rules: ClusterRules, now_unix_seconds: float
     ) -> tuple[WorkloadDirective, float | None]:
-        rule, frozen = rule_of(rules, workload), self._frozen(workload)
+        rule, (frozen, preserved) = rule_of(rules, workload), self._frozen(workload)
         containers = self._histories.directive_of(workload, node=node, now_unix_seconds=now_unix_seconds)
         end, stopped_for = self._stop_end(workload, now_unix_seconds)
         taken_back = None if self._setbacks is None else self._setbacks.taken_back(workload)
@@ -152,6 +154,8 @@ class Director:
             memory_frozen_for=_clipped(frozen.memory_for),
             cpu_frozen_containers=_bounded_names(frozen.cpu_containers),
             memory_frozen_containers=_bounded_names(frozen.memory_containers),
+            cpu_preserved=_clipped(preserved.get(Resource.CPU)),
+            memory_preserved=_clipped(preserved.get(Resource.MEMORY)),
             hpa_targets=self._facts.hpa_targets(workload)[:MOST_TARGETS],
             stop_shrinking_seconds=None if end is None else end - now_unix_seconds,
             stop_shrinking_for=_clipped(stopped_for),
@@ -165,12 +169,16 @@ class Director:
         )
         return directive, end
 
-    def _frozen(self, workload: Workload) -> FrozenAxes:
-        """Return what an HPA holds: both axes where the whole workload is left, so that nodes do as admission does."""
-        frozen = self._facts.frozen(workload)
-        if not is_whole_workload_left(frozen, freezes_axes=self._freezes_axes):
-            return frozen
-        return FrozenAxes(cpu_for=frozen.cpu_for or frozen.memory_for, memory_for=frozen.memory_for or frozen.cpu_for)
+    def _frozen(self, workload: Workload) -> tuple[FrozenAxes, Mapping[Resource, str]]:
+        """Return what an HPA holds: both axes where the whole workload is left, so that nodes do as admission does.
+
+        And what is kept of targets that move with requests, which are held for nodes that do not know of that.
+        """
+        frozen, preserved = self._facts.scaled_by(workload), self._facts.preserved(workload)
+        if not is_whole_workload_left(frozen.without(preserved), freezes_axes=self._freezes_axes):
+            return frozen, {resource: one.words() for resource, one in preserved.items()}
+        both = FrozenAxes(cpu_for=frozen.cpu_for or frozen.memory_for, memory_for=frozen.memory_for or frozen.cpu_for)
+        return both, {}
 
     def _stop_end(self, workload: Workload, now_unix_seconds: float) -> tuple[float | None, str | None]:
         """Return until when a workload only grows, a whole number of steps, and after what if that was no kill.

@@ -36,6 +36,7 @@ recommend act plan workloads bounds cruise vpa crane sizing logging profile
 {{- $own := dict
   "cluster" (dict "namespace" .Release.Namespace "readsJobs" .Values.webhook.readJobs)
   "vpaObjects" (dict "enabled" .Values.webhook.vpa.enabled "publish" (ternary "enforced" "off" (eq (toString .Values.webhook.vpa.publish) "enforced")))
+  "hpa" (dict "preserve" (ternary "off" (toString .Values.webhook.hpa.preserve) (eq (toString .Values.webhook.hpa.preserve) "false")))
   "act" (dict "mode" (ternary "recommend" (include "plimsoll.mode" .) (not (empty .Values.enforceNodes))) "excludedNamespaces" (include "plimsoll.excludedNamespaces" .))
   "arbiter" (dict "mode" (ternary "enforce" "recommend" .Values.evictions.enabled) "protectedNamespaces" (include "plimsoll.protectedNamespaces" .))
   "certificate" (dict "source" (ternary "built-in" "secret" (eq .Values.webhook.certificate.source "built-in")) "secret" (include "plimsoll.certificateSecret" .))

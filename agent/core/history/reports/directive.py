@@ -62,6 +62,10 @@ class WorkloadDirective:
     cpu_frozen_containers: tuple[str, ...] | None = None
     """The only ones whose CPU requests it divides by; None = those of all."""
     memory_frozen_containers: tuple[str, ...] | None = None
+    cpu_preserved: str | None = None
+    """What is kept of the target of that autoscaler, in words: it moves with CPU requests, so these are sized. None =
+    they stay."""
+    memory_preserved: str | None = None
     hpa_targets: tuple[UtilizationTarget, ...] = ()
     """The shares of requests that its autoscalers want in use; empty = not known, or there are none."""
     stop_shrinking_seconds: float | None = None

@@ -123,6 +123,8 @@ def _workload_to_json(one: WorkloadDirective) -> dict[str, object]:
                 ("shareTakenBack", one.share_taken_back),
                 ("shareTakenBackFor", one.share_taken_back_for),
                 ("stopShrinkingFor", one.stop_shrinking_for),
+                ("cpuPreserved", one.cpu_preserved),
+                ("memoryPreserved", one.memory_preserved),
             )
             if said is not None
         },
@@ -217,6 +219,8 @@ def _restraints(value: object, left_out: _LeftOut) -> tuple[Mapping[str, object]
         # Which they are is a relief: what is not understood of it holds all.
         cpu_frozen_containers=left_out.unless(lambda: _names(body, "cpuFrozenContainers"), None),
         memory_frozen_containers=left_out.unless(lambda: _names(body, "memoryFrozenContainers"), None),
+        cpu_preserved=left_out.unless(lambda: _text_or_none(body, "cpuPreserved", ""), None),  # a relief too
+        memory_preserved=left_out.unless(lambda: _text_or_none(body, "memoryPreserved", ""), None),
         stop_shrinking_seconds=left_out.unless(lambda: _seconds_or_none(body, "stopShrinkingSeconds", ""), None),
         stop_shrinking_for=left_out.unless(lambda: _text_or_none(body, "stopShrinkingFor", ""), None),
         autoscaler=None if body.get("autoscaler") is None else _autoscaler(body["autoscaler"], left_out),

@@ -6,6 +6,7 @@ How long words are believed without being said again:
   otherwise: an HPA does not end because the webhook is away;
 - what **lets** (mode protect or enforce by the cluster's rules or a VerticalPodAutoscaler) holds for a day, then the
   agent's own settings do;
+- a target of an HPA that moves with the requests frees them for a quarter of an hour: nobody would move it any more;
 - peaks and out-of-memory figures of other nodes are of seven days, and are believed as long;
 - a stop of shrinking ends with its own time, counted from when it was told.
 """
@@ -28,6 +29,8 @@ from agent.core.plan.needs.demand import Reserved
 
 STALE_SECONDS: Final = 86_400.0
 """Unsaid for longer, directives are old: it is told, and nothing is enforced any more on their word alone."""
+PRESERVED_SECONDS: Final = 900.0
+"""Nodes report each five minutes; unsaid for longer, requests that an HPA divides by are frozen again."""
 PEAKS_BELIEVED_SECONDS: Final = 7 * 86_400.0
 _NO_ORDERS: Final[Mapping[str, str]] = {}
 _NOTHING_FROZEN: Final = FrozenAxes()
@@ -124,12 +127,21 @@ class Directed:
         directive = self.by_workload.get(workload)
         if directive is None:
             return _NOTHING_FROZEN
-        return FrozenAxes(
+        frozen = FrozenAxes(
             cpu_for=directive.cpu_frozen_for,
             memory_for=directive.memory_frozen_for,
             cpu_containers=directive.cpu_frozen_containers,
             memory_containers=directive.memory_frozen_containers,
         )
+        preserved = self._preserved(directive)
+        return frozen.without(preserved) if preserved else frozen
+
+    def _preserved(self, directive: WorkloadDirective) -> Mapping[Resource, str]:
+        """Return what is kept of targets that move with the requests, which are free for it."""
+        told = ((Resource.CPU, directive.cpu_preserved), (Resource.MEMORY, directive.memory_preserved))
+        if self.age_seconds > PRESERVED_SECONDS:
+            return {}
+        return {resource: words for resource, words in told if words is not None}
 
     def hpa_targets(self, workload: Workload) -> tuple[UtilizationTarget, ...]:
         """Return the shares of requests that autoscalers of a workload want in use; empty = none is known."""
@@ -171,11 +183,14 @@ class Directed:
         taken_back = self.share_taken_back(workload)
         if taken_back is not None:
             sentences.append(f"the enforced share of {taken_back.share} is taken back: {taken_back.reason}")
-        for name, owner, containers in (
-            ("CPU", directive.cpu_frozen_for, directive.cpu_frozen_containers),
-            ("memory", directive.memory_frozen_for, directive.memory_frozen_containers),
+        preserved = self._preserved(directive)
+        for resource, name, owner, containers in (
+            (Resource.CPU, "CPU", directive.cpu_frozen_for, directive.cpu_frozen_containers),
+            (Resource.MEMORY, "memory", directive.memory_frozen_for, directive.memory_frozen_containers),
         ):
-            if owner is not None:
+            if owner is not None and resource in preserved:
+                sentences.append(f"{name} requests sized: {owner} scales by them, and {preserved[resource]}")
+            elif owner is not None:
                 whose = "" if containers is None else f" of {', '.join(containers)}"
                 sentences.append(f"{name} requests{whose} kept: {owner} scales by them")
         left_seconds = self.shrink_barred_seconds(workload)
