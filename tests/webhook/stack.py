@@ -11,11 +11,13 @@ from typing import Any
 
 from agent.core.admission.answer import AdmissionOutcome
 from agent.core.admission.options import AdmissionSettings
+from agent.core.autoscalers.preserved_target import PreservedTarget
 from agent.core.autoscalers.vpa_orders import VpaOrders
 from agent.core.cluster.facts import ClusterRules, FrozenAxes, NodeAmounts, PodPlace, WrittenContainer
 from agent.core.cluster.hpa import UtilizationTarget
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Pod, TopOwner
+from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload, with_top_owner
 from agent.core.cost.fit import DisruptionBudget
 from agent.core.cost.prices import Prices
@@ -102,6 +104,7 @@ class Facts(ClusterFacts):
     namespaces: dict[str, Namespace] = field(default_factory=lambda: {"shop": Namespace(name="shop")})
     told: ClusterRules = field(default_factory=ClusterRules)
     axes: FrozenAxes = field(default_factory=FrozenAxes)
+    kept: dict[Resource, PreservedTarget] = field(default_factory=dict)
     targets: tuple[UtilizationTarget, ...] = ()
     vpa: str | None = None
     node_names: tuple[str, ...] = ("node-a", "node-b")
@@ -185,6 +188,12 @@ class Facts(ClusterFacts):
 
     def frozen(self, workload: Workload) -> FrozenAxes:
         return self.axes
+
+    def scaled_by(self, workload: Workload) -> FrozenAxes:
+        return self.axes
+
+    def preserved(self, workload: Workload) -> Mapping[Resource, PreservedTarget]:
+        return self.kept
 
     def hpa_targets(self, workload: Workload) -> tuple[UtilizationTarget, ...]:
         return self.targets

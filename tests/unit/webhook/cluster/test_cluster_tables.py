@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from agent.core.cluster.facts import PodPlace, WrittenContainer
+from agent.core.cluster.facts import PodPlace, PodRequests, WrittenContainer
 from agent.core.cluster.workload import Workload
 from agent.kube.objects.cluster_json import pod_place_from_json
 from agent.kube.objects.json_reader import Reader
@@ -35,7 +35,7 @@ def entry(place: PodPlace) -> WatchedEntry[PodPlace]:
 
 
 PLACES = st.builds(
-    lambda uid, node, workload, is_running, is_terminating, resize_pending: PodPlace(
+    lambda uid, node, workload, is_running, is_terminating, resize_pending, requests: PodPlace(
         uid=UIDS[uid],
         namespace=workload.namespace,
         name=f"pod-\N{SNOWMAN}-{uid}",
@@ -44,6 +44,8 @@ PLACES = st.builds(
         is_running=is_running,
         is_terminating=is_terminating,
         resize_pending=resize_pending,
+        cpu_request_millicores=requests[0],
+        memory_request_bytes=requests[1],
     ),
     st.integers(0, len(UIDS) - 1),
     st.sampled_from(NODES),
@@ -51,6 +53,7 @@ PLACES = st.builds(
     st.booleans(),
     st.booleans(),
     st.sampled_from([None, "Deferred: full"]),
+    st.tuples(st.integers(-1, 1 << 33), st.integers(-1, 1 << 65)),  # more than is kept, and less
 )
 
 
@@ -116,6 +119,11 @@ class PodTableMachine(RuleBasedStateMachine):
             every = [place for place in self.expected.values() if place.workload == workload]
             every.sort(key=lambda one: (one.resize_pending is None, one.name))
             assert self.table.pods_of(workload, 2) == (len(every), tuple(every[:2]))
+            assert self.table.requested(workload) == PodRequests(
+                pods=len(running),
+                cpu_millicores=sum(min(max(place.cpu_request_millicores, 0), 2**32 - 1) for place in running),
+                memory_bytes=sum(min(max(place.memory_request_bytes, 0), 2**64 - 1) for place in running),
+            )
         # Nothing is kept of those that are gone.
         assert len(self.table._workloads) == len({place.workload for place in self.expected.values()})
         assert len(self.table._nodes) == len({place.node for place in self.expected.values()} - {None})

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 import pytest
 
+from agent.core.autoscalers.preserved_target import PreservedTarget
 from agent.core.autoscalers.vpa_orders import VpaOrders, VpaSurroundings, vpa_orders
 from agent.core.cluster.facts import ClusterRule, ClusterRules, FrozenAxes, PodPlace
 from agent.core.cluster.hpa import UtilizationTarget
@@ -36,6 +38,7 @@ class Facts(ClusterFacts):
     places: dict[str, list[Workload]] = field(default_factory=lambda: {"node-a": [WEB, API, WEB]})
     axes: dict[Workload, FrozenAxes] = field(default_factory=dict)
     targets: dict[Workload, tuple[UtilizationTarget, ...]] = field(default_factory=dict)
+    kept: dict[Resource, PreservedTarget] = field(default_factory=dict)
     vpas: dict[Workload, VpaOrders] = field(default_factory=dict)
     alone: dict[Workload, str] = field(default_factory=dict)
     known: ClusterRules = field(default_factory=ClusterRules)
@@ -55,8 +58,11 @@ class Facts(ClusterFacts):
             for number, workload in enumerate(self.places.get(node, []))
         )
 
-    def frozen(self, workload: Workload) -> FrozenAxes:
+    def scaled_by(self, workload: Workload) -> FrozenAxes:
         return self.axes.get(workload, FrozenAxes())
+
+    def preserved(self, workload: Workload) -> Mapping[Resource, PreservedTarget]:
+        return self.kept
 
     def hpa_targets(self, workload: Workload) -> tuple[UtilizationTarget, ...]:
         return self.targets.get(workload, ())
@@ -114,6 +120,19 @@ def test_a_node_is_told_of_its_own_workloads_once_and_in_order() -> None:
     assert set(room.histories.asked) == {(LOG, "node-a"), (WEB, "node-a"), (API, "node-a")}
     assert [one.workload for one in room.tell("node-b")] == [API]
     assert room.tell("nowhere") == ()
+
+
+def test_what_is_kept_of_a_target_is_told_beside_the_freeze_which_holds_for_who_does_not_know_of_it() -> None:
+    room, hpa = Room(), "HorizontalPodAutoscaler shop/web"
+    room.facts.axes = {WEB: FrozenAxes(cpu_for=hpa, memory_for=hpa)}
+    room.facts.kept = {
+        Resource.CPU: PreservedTarget(resource=Resource.CPU, percent=70, request=500, written_percent=117)
+    }
+    one = Director(room.facts, room.histories).directive_of(WEB, NOW)
+    assert (one.cpu_frozen_for, one.memory_frozen_for) == (hpa, hpa)
+    assert (one.cpu_preserved, one.memory_preserved) == ("70 % of 500m CPU is kept: the target is 117 %", None)
+    whole = Director(room.facts, room.histories, freezes_axes=False).directive_of(WEB, NOW)
+    assert (whole.cpu_frozen_for, whole.cpu_preserved) == (hpa, None)
 
 
 def test_where_an_axis_may_not_be_frozen_alone_nodes_leave_the_whole_workload() -> None:

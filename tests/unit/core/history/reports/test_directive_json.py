@@ -54,6 +54,8 @@ workloads = st.builds(
     left_alone_for=st.none() | texts,
     cpu_frozen_for=st.none() | texts,
     memory_frozen_for=st.none() | texts,
+    cpu_preserved=st.none() | texts,
+    memory_preserved=st.none() | texts,
     cpu_frozen_containers=st.none() | st.lists(texts, min_size=1, max_size=3).map(tuple),
     memory_frozen_containers=st.none() | st.lists(texts, min_size=1, max_size=3).map(tuple),
     hpa_targets=st.lists(
@@ -319,6 +321,16 @@ def test_targets_of_autoscalers_are_told_and_what_is_wrong_of_them_is_left_out()
     one = WorkloadDirective(workload=Workload(**NAMED), hpa_targets=targets)
     written: Any = directives_to_json(Directives(etag="e", workloads=(one,)))
     assert written["workloads"][0]["hpaTargets"] == whole
+
+
+def test_that_requests_are_free_although_an_hpa_divides_by_them_is_not_guessed() -> None:
+    (one,) = directives_from_json(of_workload(cpuFrozenFor="HPA", cpuPreserved="70 %"), etag="e").workloads
+    assert (one.cpu_frozen_for, one.cpu_preserved, one.memory_preserved) == ("HPA", "70 %", None)
+    written: Any = directives_to_json(Directives(etag="e", workloads=(one,)))
+    assert written["workloads"][0]["cpuPreserved"] == "70 %"
+    assert "memoryPreserved" not in written["workloads"][0]
+    found = directives_from_json(of_workload(cpuFrozenFor="HPA", cpuPreserved=True), etag="e")
+    assert (found.workloads[0].cpu_preserved, found.left_out) == (None, 1)
 
 
 @pytest.mark.parametrize("bad", [[], "app", ["app", 7], [""], ["app"] * (MOST_CONTAINERS + 1)])

@@ -11,7 +11,12 @@ from agent.core.history.reports.directive import AutoscalerDirective
 from agent.core.orders import annotations as names
 from agent.core.orders.enforce_share import EnforceShare
 from agent.core.plan.needs.demand import Reserved
-from agent.core.plan.needs.directives import NOTHING_TOLD, PEAKS_BELIEVED_SECONDS, STALE_SECONDS
+from agent.core.plan.needs.directives import (
+    NOTHING_TOLD,
+    PEAKS_BELIEVED_SECONDS,
+    PRESERVED_SECONDS,
+    STALE_SECONDS,
+)
 from tests.directives import WEB, directed, directive, peaks
 
 OTHER = Workload(namespace="shop", kind="Deployment", name="api")
@@ -39,6 +44,19 @@ def test_both_axes_frozen_reserve_the_pod_and_one_does_not() -> None:
     assert (directed(both).reserved(WEB), directed(both).frozen(WEB)) == (Reserved.HPA, frozenset(Resource))
     alone = directive(left_alone_for="VerticalPodAutoscaler shop/web", cpu_frozen_for=HPA, memory_frozen_for=HPA)
     assert directed(alone).reserved(WEB) is Reserved.VPA
+
+
+def test_requests_whose_hpa_follows_are_free_as_long_as_that_is_said() -> None:
+    kept = "70 % of 500m CPU is kept: the target is 117 %"
+    said = directive(cpu_frozen_for=HPA, memory_frozen_for=HPA, cpu_preserved=kept)
+    told = directed(said)
+    assert (told.reserved(WEB), told.frozen(WEB)) == (None, frozenset({Resource.MEMORY}))
+    assert told.sentences(WEB) == (
+        f"CPU requests sized: {HPA} scales by them, and {kept}",
+        f"memory requests kept: {HPA} scales by them",
+    )
+    old = directed(said, age=PRESERVED_SECONDS + 1)
+    assert (old.reserved(WEB), old.frozen(WEB)) == (Reserved.HPA, frozenset(Resource))
 
 
 def test_a_container_whose_requests_an_hpa_divides_by_leaves_the_pod_free() -> None:

@@ -1,0 +1,201 @@
+"""Targets of HPAs that move after the requests of their pods, on a real API server with its real HPA controller beside.
+
+The webhook is the real process, as the chart's account with the chart's rights and no others.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from agent.cli.main import main
+from tests.cluster import chart
+from tests.cluster.admission_room import BY_CRUISE, Room, Running, admission_room, owned, resources, running, sized
+from tests.cluster.api import MERGE, Json
+from tests.cluster.binaries import KUBERNETES
+from tests.cluster.control_plane import QUIET_CONTROLLERS, ControlPlane, control_plane
+from tests.cluster.objects import pod_path, resize, resize_body
+from tests.cluster.processes import wait_for
+from tests.cluster.webhook_process import WebhookProcess, agent_token, answer_of, webhook
+from tests.webhook.report_bodies import report_body
+
+pytestmark = pytest.mark.cluster
+
+ANNOTATION = "plimsoll.dev/hpa-preserve"
+BINDING = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings/plimsoll-webhook-hpas"
+RIGHTS = {"webhook": {"hpa": {"preserve": "follow"}}}
+FOLLOW, RESTORE = "--set=hpa.preserve=follow", "--set=hpa.preserve=restore"
+LOGGED = "targets of HPAs are not moved"
+
+
+@dataclass
+class Scene:
+    """A workload of one pod that an HPA scales, and a webhook of one setting at a time."""
+
+    room: Room
+    folder: Path
+    name: str = "scaled"
+
+    @property
+    def path(self) -> str:
+        every = f"/apis/autoscaling/v2/namespaces/{self.room.namespace}/horizontalpodautoscalers"
+        return f"{every}/{self.name}"
+
+    def hpa(self) -> Json:
+        found: Json = self.room.cluster.admin.get(self.path)
+        return found
+
+    def percent(self) -> int:
+        metrics = {one["resource"]["name"]: one["resource"] for one in self.hpa()["spec"]["metrics"]}
+        return int(metrics["cpu"]["target"]["averageUtilization"])
+
+    def kept(self) -> tuple[int, int, int] | None:
+        """Return target, request and what was written of CPU, as they are kept."""
+        text = (self.hpa()["metadata"].get("annotations") or {}).get(ANNOTATION)
+        cpu = None if text is None else json.loads(text)["cpu"]
+        return None if cpu is None else (cpu["targetPercent"], cpu["requestMillicores"], cpu["writtenPercent"])
+
+    def generation(self) -> int:
+        """Count the changes of its spec: its status is written by its controller all the time, and does not count."""
+        return int(self.hpa()["metadata"]["generation"])
+
+    def set_percent(self, percent: int) -> None:
+        metric = {"type": "Resource", "resource": {"name": "cpu", "target": cpu_at(percent)}}
+        self.room.cluster.admin.patch(self.path, {"spec": {"metrics": [metric, MEMORY_VALUE]}}, MERGE)
+
+    def resize(self, cpu: str) -> None:
+        body = resize_body(app={"requests": {"cpu": cpu}})
+        resize(self.room.cluster.admin, self.room.namespace, running(self.name), body)
+
+    def new_request(self) -> str:
+        made = self.room.admitted(owned(self.name, "Deployment", sized()))
+        return str(resources(made)["requests"]["cpu"])
+
+    def told(self) -> Json:
+        self.room.sequence += 1
+        body = report_body(node=self.room.node, sequence=self.room.sequence, endAgeSeconds=30.0)
+        answer = answer_of(self.room.hook.post("/v1/report", body, agent_token(self.room.cluster, self.room.node)))
+        found: Json = next(one for one in answer["directives"]["workloads"] if one["name"] == self.name)
+        return found
+
+    @contextlib.contextmanager
+    def other_webhook(self, setting: str) -> Iterator[WebhookProcess]:
+        """Run another process with the same database, after the one before it ended."""
+        self.room.hook.process.stop()
+        own = self.folder / "webhook.kubeconfig"
+        arguments = (BY_CRUISE, setting)
+        with webhook(self.room.cluster, self.folder, kubeconfig=own, arguments=arguments) as hook:
+            yield hook
+
+
+def cpu_at(percent: int) -> Json:
+    return {"type": "Utilization", "averageUtilization": percent}
+
+
+MEMORY_VALUE = {
+    "type": "Resource",
+    "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"}},
+}
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A control plane that collects nothing: pods stay although their owners are not there."""
+    version = os.environ.get("PLIMSOLL_KUBERNETES", KUBERNETES)
+    controllers = f"{QUIET_CONTROLLERS},-garbage-collector-controller"
+    folder = tmp_path_factory.mktemp("hpa-cluster")
+    with control_plane(version, directory=folder, controllers=controllers, audit=False) as plane:
+        yield plane
+
+
+@pytest.fixture(scope="module")
+def scene(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
+    """A webhook that follows, and a pod of 500m + 500m whose HPA wants 70 %: 700m."""
+    for one in chart.rendered(RIGHTS)["webhook/rights-hpas"]:
+        cluster.admin.apply(one)
+    folder = tmp_path_factory.mktemp("hpas")
+    with admission_room(cluster, folder, {"web": Running(), "scaled": Running()}, (FOLLOW,)) as room:
+        made = Scene(room, folder)
+        status = pod_path(room.namespace, running(made.name), "status")
+        cluster.admin.patch(status, {"status": {"phase": "Running"}}, MERGE)
+        document = {
+            "apiVersion": "autoscaling/v2",
+            "kind": "HorizontalPodAutoscaler",
+            "metadata": {"name": made.name},
+            "spec": {
+                "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": made.name},
+                "maxReplicas": 5,
+                "metrics": [MEMORY_VALUE, {"type": "Resource", "resource": {"name": "cpu", "target": cpu_at(70)}}],
+            },
+        }
+        cluster.admin.create(made.path.rpartition("/")[0], document)
+        yield made
+
+
+def test_a_target_moves_once_with_the_requests_and_a_persons_counts_anew(
+    scene: Scene, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wait_for(lambda: scene.kept() == (70, 1000, 70), "the original is kept before any request moves")
+    assert (scene.percent(), scene.generation()) == (70, 1)
+    wait_for(lambda: scene.new_request() == "300m", "the requests are free")
+    told = scene.told()
+    assert told["cpuFrozenFor"] == f"HorizontalPodAutoscaler {scene.room.namespace}/scaled"
+    assert told["cpuPreserved"] == "70 % of 1000m CPU is kept: the target is 70 %"
+    scene.resize("300m")
+    wait_for(lambda: scene.percent() == 88, "the target follows: 70 % of 1000m is 88 % of 800m")
+    assert (scene.kept(), scene.generation()) == ((70, 1000, 88), 2)
+    memory = next(one for one in scene.hpa()["spec"]["metrics"] if one["resource"]["name"] == "memory")
+    assert memory == MEMORY_VALUE
+    arguments = [f"--webhook=https://127.0.0.1:{scene.room.hook.port}", f"--kubeconfig={scene.room.cluster.kubeconfig}"]
+    named = f"{scene.room.namespace}/Deployment/scaled"
+    assert main(["policy", named, *arguments, f"--ca-file={scene.room.cluster.authority}"]) == 0
+    row = next(line for line in capsys.readouterr().out.splitlines() if "HPA" in line)
+    assert "CPU followed" in row
+    assert "70 % of 1000m CPU is kept: the target is 88 %" in row
+    assert scene.room.hook.series('plimsoll_hpa_targets{state="followed"}') == 1
+    assert scene.room.hook.series('plimsoll_hpa_target_writes_total{result="moved"}') == 1
+    scene.set_percent(60)
+    wait_for(lambda: scene.kept() == (60, 800, 60), "what somebody set counts from now on")
+    assert (scene.percent(), scene.generation()) == (60, 3)
+    scene.resize("500m")
+    wait_for(lambda: scene.percent() == 48, "60 % of 800m is 48 % of 1000m", 90.0)
+    assert scene.generation() == 4
+
+
+def test_a_restart_moves_nothing_and_what_is_put_back_is_the_original(scene: Scene) -> None:
+    before = (scene.kept(), scene.generation())
+    assert before[0] == (60, 800, 48)
+    with scene.other_webhook(FOLLOW) as hook:
+        wait_for(lambda: hook.series('plimsoll_hpa_targets{state="followed"}') == 1, "it goes on where the other ended")
+        scene.resize("300m")
+        wait_for(lambda: scene.percent() == 60, "the requests of the original give the original")
+        assert scene.generation() == before[1] + 1
+    with scene.other_webhook(RESTORE) as hook:
+        wait_for(lambda: hook.series('plimsoll_hpa_targets{state="held"}') == 1, "requests are frozen again")
+        assert scene.kept() == (60, 800, 60)
+        scene.resize("500m")
+        wait_for(lambda: scene.kept() is None, "the requests are as written: nothing is kept any more", 90.0)
+        assert scene.percent() == 60
+        assert ANNOTATION not in (scene.hpa()["metadata"].get("annotations") or {})
+        written = hook.series('plimsoll_hpa_target_writes_total{result="refused"}')
+        assert written == 0
+
+
+def test_without_the_right_one_line_is_said_and_nothing_is_changed(scene: Scene) -> None:
+    scene.room.cluster.admin.delete(BINDING)
+    log = scene.folder / "webhook.log"
+    before, said = scene.hpa()["spec"], log.read_text().count(LOGGED)
+    with scene.other_webhook(FOLLOW) as hook:
+        wait_for(lambda: hook.series('plimsoll_hpa_target_writes_total{result="refused"}') >= 1, "it is refused")
+        assert hook.series('plimsoll_hpa_targets{state="followed"}') == 0
+        assert scene.hpa()["spec"] == before
+        assert scene.kept() is None
+    lines = [line for line in log.read_text().splitlines() if LOGGED in line]
+    assert len(lines) == said + 1
+    assert 'cannot get resource \\"horizontalpodautoscalers\\"' in lines[-1] or "cannot get resource" in lines[-1]
