@@ -23,7 +23,7 @@ class Preserve(StrEnum):
     FOLLOW = "follow"
     """Requests are sized, and the target moves with them: the absolute set point stays."""
     RESTORE = "restore"
-    """Requests are frozen, and where they are again as written the original target is put back."""
+    """Requests are frozen, and where they are again as before they were sized the original target is put back."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class HpaOptions:
     """follow = size requests that a Utilization target of CPU or memory divides by, and move the target such that its
     absolute set point stays (70 % of 500m is 117 % of 300m); it takes the right to patch HPAs, and GitOps must leave
     their targets. restore = freeze such requests again, and put the original target back where they are again as
-    written. off = they are frozen, and no HPA is written."""
+    before they were sized. off = they are frozen, and no HPA is written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ TOLERANCE_RATIO: Final = 0.1
 REACHABLE_PERCENT: Final = 90
 """Of the limits: pods that come no further than their limits never use more, so a target beyond is never met."""
 _LONGEST: Final = 4096
-_KEYS: Final = {Resource.CPU: "requestMillicores", Resource.MEMORY: "requestBytes"}
+_UNITS: Final = {Resource.CPU: "Millicores", Resource.MEMORY: "Bytes"}
 _TITLES: Final = {Resource.CPU: "CPU", Resource.MEMORY: "memory"}
 _MOST: Final = (1 << 53) - 1
 
@@ -49,6 +49,8 @@ class PreservedTarget:
     """As a person set it."""
     request: int
     """Of a pod, on average, when that was seen; millicores or bytes."""
+    unsized_request: int
+    """The same when the first target was taken: before any of them was sized."""
     written_percent: int
     """What stands by our own hand; another one is a person's."""
     left: str = ""
@@ -106,8 +108,6 @@ class TargetLook:
     """None = it was never taken."""
     request: int | None
     """Of a pod, on average, now; None = no pod runs."""
-    written_request: int | None = None
-    """As its author wrote the pod; None = not known."""
     most_percent: int | None = None
     """None = its pods have no limits."""
     why_not: str = ""
@@ -136,8 +136,12 @@ def next_move(look: TargetLook, preserve: Preserve) -> TargetMove | None:
     kept = look.kept
     if kept is None or kept.written_percent != look.percent:
         return _taken(look, preserve)
-    if preserve is Preserve.RESTORE and _is_back(look):
-        return TargetMove(percent=kept.percent, kept=None, why=f"{kept.percent} % is put back: requests are as written")
+    if preserve is Preserve.RESTORE:
+        request = kept.unsized_request if look.request is None else look.request
+        original = kept.wanted(kept.unsized_request)
+        if original is not None and abs(request - kept.unsized_request) < CALM_RATIO * kept.unsized_request:
+            why = f"{original.percent} % is put back: requests are as before they were sized"
+            return TargetMove(percent=original.percent, kept=None, why=why)
     if look.request is None:
         return None
     wanted = kept.wanted(look.request, look.most_percent)
@@ -167,19 +171,15 @@ def _taken(look: TargetLook, preserve: Preserve) -> TargetMove | None:
             return None
         return TargetMove(percent=look.percent, kept=None, why=f"somebody set {look.percent} %: it stays so")
     kept = PreservedTarget(
-        resource=look.resource, percent=look.percent, request=look.request, written_percent=look.percent
+        resource=look.resource,
+        percent=look.percent,
+        request=look.request,
+        unsized_request=look.request if look.kept is None else look.kept.unsized_request,
+        written_percent=look.percent,
     )
     of = f"{look.percent} % of {amount_text(look.request, look.resource.unit)} {_TITLES[look.resource]}"
     who = "it is seen first" if is_new else "somebody set it"
     return TargetMove(percent=look.percent, kept=kept, why=f"{who}: {of} is kept from now on")
-
-
-def _is_back(look: TargetLook) -> bool:
-    """Return whether pods request what their author wrote; where none runs there is nothing to wait for."""
-    if look.request is None:
-        return True
-    original = look.written_request if look.written_request is not None else look.kept and look.kept.request
-    return bool(original) and _off_ratio(look.request, original or 0) < CALM_RATIO
 
 
 def _off_ratio(now: int, wanted: int) -> float:
@@ -228,7 +228,8 @@ def preserved_to_text(kept: Iterable[PreservedTarget]) -> str:
         {
             one.resource.value: {
                 "targetPercent": one.percent,
-                _KEYS[one.resource]: one.request,
+                f"request{_UNITS[one.resource]}": one.request,
+                f"unsized{_UNITS[one.resource]}": one.unsized_request,
                 "writtenPercent": one.written_percent,
                 **({"left": one.left} if one.left else {}),
             }
@@ -265,7 +266,8 @@ def _preserved(resource: Resource, value: object) -> PreservedTarget:
     return PreservedTarget(
         resource=resource,
         percent=number("targetPercent"),
-        request=number(_KEYS[resource]),
+        request=number(f"request{_UNITS[resource]}"),
+        unsized_request=number(f"unsized{_UNITS[resource]}"),
         written_percent=number("writtenPercent"),
         left=left if isinstance(left, str) else "not understood",
     )

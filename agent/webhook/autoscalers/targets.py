@@ -199,7 +199,6 @@ class HpaTargets:
                 percent=percent,
                 kept=targets.kept.get(resource),
                 request=request,
-                written_request=self._written(one.workload, resource),
                 most_percent=None if pod is None or request is None else most_percent(pod, resource, request),
                 why_not="" if pod is None else self._why_not(one, pod, resource),
             )
@@ -217,16 +216,6 @@ class HpaTargets:
         if orders is None or not orders.mode.resizes:
             return f"its pods are not sized: mode {'not known' if orders is None else orders.mode}"
         return why_not(pod, resource)
-
-    def _written(self, workload: Workload, resource: Resource) -> int | None:
-        """Return what a pod requests as its author wrote it; None = not stated, or no pod is known."""
-        amounts = [
-            one.cpu_request_millicores if resource is Resource.CPU else one.memory_request_bytes
-            for one in self._parts.facts.written(workload).values()
-            if not one.is_init
-        ]
-        known = [amount for amount in amounts if amount is not None]
-        return sum(known) if known and len(known) == len(amounts) else None
 
     def _write(self, one: _Due, place: PodPlace | None) -> None:
         """Read one HPA and write what is to be written of it as it is now.

@@ -31,7 +31,7 @@ from tests.pods import container, make_pod
 CPU, MEMORY = Resource.CPU, Resource.MEMORY
 FOLLOW, RESTORE, OFF = Preserve.FOLLOW, Preserve.RESTORE, Preserve.OFF
 GIB = 1 << 30
-KEPT = PreservedTarget(resource=CPU, percent=70, request=500, written_percent=70)
+KEPT = PreservedTarget(resource=CPU, percent=70, request=500, unsized_request=500, written_percent=70)
 
 
 def look(percent: int = 70, request: int | None = 500, kept: PreservedTarget | None = KEPT, **more: Any) -> TargetLook:
@@ -71,7 +71,7 @@ def test_what_is_off_by_little_waits_but_the_last_percent_back_to_the_original()
 def test_a_target_that_a_person_set_is_a_new_original() -> None:
     ours = replace(KEPT, written_percent=117)
     move = moved(percent=60, request=300, kept=ours)
-    assert (move.percent, move.kept) == (60, PreservedTarget(resource=CPU, percent=60, request=300, written_percent=60))
+    assert (move.percent, move.kept) == (60, replace(KEPT, percent=60, request=300, written_percent=60))
     assert move.why == "somebody set it: 60 % of 300m CPU is kept from now on"
     gone = moved(percent=60, request=300, kept=ours, why_not="mode is off")
     assert (gone.percent, gone.kept, gone.why) == (60, None, "somebody set 60 %: it stays so")
@@ -93,17 +93,19 @@ def test_in_doubt_nothing_is_written(seen: TargetLook, preserve: Preserve) -> No
     assert next_move(seen, preserve) is None
 
 
-def test_an_original_is_put_back_where_requests_are_again_as_written_and_follows_until_then() -> None:
+def test_an_original_is_put_back_where_requests_are_again_as_before_and_follows_until_then() -> None:
     ours = replace(KEPT, written_percent=117)
-    assert next_move(look(117, 300, ours, written_request=500), RESTORE) is None
-    half = moved(RESTORE, percent=117, request=400, kept=ours, written_request=500)
+    assert next_move(look(117, 300, ours), RESTORE) is None
+    half = moved(RESTORE, percent=117, request=400, kept=ours)
     assert (half.percent, half.kept) == (88, replace(KEPT, written_percent=88))
-    back = moved(RESTORE, percent=88, request=500, kept=half.kept, written_request=500)
-    assert (back.percent, back.kept, back.why) == (70, None, "70 % is put back: requests are as written")
+    back = moved(RESTORE, percent=88, request=495, kept=half.kept)
+    assert (back.percent, back.kept) == (70, None)
+    assert back.why == "70 % is put back: requests are as before they were sized"
     assert moved(RESTORE, percent=117, request=None, kept=ours).percent == 70, "no pod runs"
-    assert moved(RESTORE, percent=117, request=500, kept=ours).kept is None, "what is written is not known"
-    other = moved(RESTORE, percent=117, request=400, kept=ours, written_request=400)
-    assert (other.percent, other.kept) == (70, None), "its author changed the requests meanwhile"
+    theirs = replace(KEPT, percent=60, request=300, written_percent=60)
+    back = moved(RESTORE, percent=60, kept=theirs)
+    assert (back.percent, back.kept) == (36, None), "what a person set of 300m is 36 % of 500m"
+    assert next_move(look(60, 500, replace(theirs, percent=0)), RESTORE) is None
 
 
 def test_a_target_beyond_the_limits_is_clamped_and_its_requests_are_left_from_then_on() -> None:
@@ -167,11 +169,19 @@ def test_which_pods_a_target_is_followed_for_and_how_far() -> None:
 
 
 def test_what_is_kept_is_read_as_it_was_written() -> None:
-    memory = PreservedTarget(resource=MEMORY, percent=80, request=GIB, written_percent=75, left="why")
+    memory = PreservedTarget(
+        resource=MEMORY, percent=80, request=GIB, unsized_request=2 * GIB, written_percent=75, left="why"
+    )
     text = preserved_to_text([memory, KEPT])
     assert json.loads(text) == {
-        "cpu": {"targetPercent": 70, "requestMillicores": 500, "writtenPercent": 70},
-        "memory": {"targetPercent": 80, "requestBytes": GIB, "writtenPercent": 75, "left": "why"},
+        "cpu": {"targetPercent": 70, "requestMillicores": 500, "unsizedMillicores": 500, "writtenPercent": 70},
+        "memory": {
+            "targetPercent": 80,
+            "requestBytes": GIB,
+            "unsizedBytes": 2 * GIB,
+            "writtenPercent": 75,
+            "left": "why",
+        },
     }
     assert parse_preserved(text) == {CPU: KEPT, MEMORY: memory}
 
@@ -196,8 +206,8 @@ def test_what_is_not_understood_is_no_original(text: str, fault: str) -> None:
 
 
 def test_why_it_is_left_may_be_anything_but_stays() -> None:
-    odd = '{"cpu": {"targetPercent": 70, "requestMillicores": 500, "writtenPercent": 70, "left": 7}}'
-    assert parse_preserved(odd)[CPU].left == "not understood"
+    text = preserved_to_text([replace(KEPT, left="why")]).replace('"why"', "7")
+    assert parse_preserved(text)[CPU].left == "not understood"
 
 
 class Server:
@@ -230,14 +240,14 @@ def test_whatever_is_cut_off_or_restarted_the_set_point_is_the_persons_and_resto
 ) -> None:
     server = Server(percent)
     theirs, of = percent, request  # what a person set, and the requests when it was first seen
-    written = request
+    unsized = 0  # what they were when the first was taken
     late: tuple[int, TargetMove | None] = (-1, None)
     is_taken = False
 
     def seen(preserve: Preserve = FOLLOW) -> TargetMove | None:
         """What a process that has just been started decides: it knows the object alone."""
         kept = parse_preserved(server.text).get(CPU)
-        return next_move(look(server.percent, request, kept, written_request=written), preserve)
+        return next_move(look(server.percent, request, kept), preserve)
 
     for what, value in events:
         if what == "request":
@@ -256,6 +266,8 @@ def test_whatever_is_cut_off_or_restarted_the_set_point_is_the_persons_and_resto
                 is_taken, of = True, kept.request
         if is_taken:
             (one,) = parse_preserved(server.text).values()
+            unsized = unsized or one.request
+            assert one.unsized_request == unsized
             assert (one.percent, one.request) == (theirs, of), "the original is the person's, whatever happened"
             assert one.written_percent == server.percent
     for _ in range(2):
@@ -266,9 +278,11 @@ def test_whatever_is_cut_off_or_restarted_the_set_point_is_the_persons_and_resto
             server.take(server.version, decided)
     wanted = max(1, int(theirs * of / request + 0.5))
     assert abs(server.percent - wanted) <= CALM_RATIO * wanted
-    request = written
+    (one,) = parse_preserved(server.text).values()
+    request = one.unsized_request
+    assert unsized in (0, request)
     for preserve in (FOLLOW, RESTORE, RESTORE):
         decided = seen(preserve)
         assert decided is None or server.take(server.version, decided)
-    assert (server.percent, server.text) == (theirs, "{}")
+    assert (server.percent, server.text) == (max(1, int(theirs * of / request + 0.5)), "{}")
     assert seen(RESTORE) is None

@@ -14,7 +14,7 @@ from agent.core.admission.answer import Admission, AdmissionFacts
 from agent.core.admission.pod_admission import admit
 from agent.core.autoscalers.options import HpaOptions, Preserve
 from agent.core.autoscalers.preserved_target import MovableTargets
-from agent.core.cluster.facts import PodPlace, PodRequests, WrittenContainer
+from agent.core.cluster.facts import PodPlace, PodRequests
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.resource import Resource
@@ -57,9 +57,6 @@ class Facts(ClusterFacts):
 
     def requested(self, workload: Workload) -> PodRequests:
         return PodRequests(pods=self.pods, cpu_millicores=self.millicores * self.pods, memory_bytes=0)
-
-    def written(self, workload: Workload) -> Mapping[str, WrittenContainer]:
-        return {"app": WrittenContainer(name="app", cpu_request_millicores=500)}
 
     def a_pod_of(self, workloads: Iterable[Workload]) -> Mapping[Workload, PodPlace]:
         one = PodPlace(

@@ -126,7 +126,9 @@ def test_what_is_kept_of_a_target_is_told_beside_the_freeze_which_holds_for_who_
     room, hpa = Room(), "HorizontalPodAutoscaler shop/web"
     room.facts.axes = {WEB: FrozenAxes(cpu_for=hpa, memory_for=hpa)}
     room.facts.kept = {
-        Resource.CPU: PreservedTarget(resource=Resource.CPU, percent=70, request=500, written_percent=117)
+        Resource.CPU: PreservedTarget(
+            resource=Resource.CPU, percent=70, request=500, unsized_request=500, written_percent=117
+        )
     }
     one = Director(room.facts, room.histories).directive_of(WEB, NOW)
     assert (one.cpu_frozen_for, one.memory_frozen_for) == (hpa, hpa)
