@@ -397,6 +397,6 @@ def _held(axis: str, holder: str | None, containers: Sequence[str] | None, prese
     if holder is None:
         return f"{axis} free", ""
     if preserved is not None:
-        return f"{axis} followed", f"{holder}: {preserved}"
+        return f"{axis} followed", f"{preserved} ({holder})"
     whose = "" if containers is None else f" of {', '.join(containers)}"
     return f"{axis}{whose} frozen", holder

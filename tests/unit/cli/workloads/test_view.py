@@ -8,6 +8,7 @@ import pytest
 
 from agent.cli.text.spans import UNICODE, line_text
 from agent.cli.workloads.view import notes, policy_lines
+from agent.webhook.queries.explanation import explanation_of
 from agent.webhook.queries.workload_bodies import AppliesBody, BoundBody, FromBody, WorkloadBody
 
 NOWHERE = FromBody(value=None, source="default")
@@ -71,6 +72,24 @@ def test_policy_tells_windows_one_by_one_and_who_said_them() -> None:
     assert found[place].split(maxsplit=1)[1] == "shrink: Europe/Berlin 0 22 * * * for 6h VPA shop/web"
     assert found[place + 1].strip() == "evict, restart: 0 3 * * sat for 4h"
     assert rows(windows=FromBody(value=None, source="VPA shop/web: 'x' is not allowed"))["windows"].startswith("-")
+
+
+def test_what_is_kept_of_an_hpas_target_stands_in_the_place_of_the_freeze() -> None:
+    kept = "70 % of 500m CPU is kept: the target is 117 %"
+    both: dict[str, Any] = {
+        "cpu_frozen_for": "HPA shop/web",
+        "memory_frozen_for": "HPA shop/web",
+        "cpu_preserved": kept,
+    }
+    assert rows(**both)["HPA"] == f"CPU followed     {kept} (HPA shop/web)"
+    assert rows(**both)["memory"] == "frozen    HPA shop/web"
+    found = workload(**both)
+    assert list(notes(found)) == [
+        f"CPU is sized, and HPA shop/web follows: {kept}",
+        "memory is not changed: HPA shop/web scales on it",
+    ]
+    told = [step.words for step in explanation_of(found) if step.step == "autoscaler"]
+    assert told == [f"CPU is sized, and HPA shop/web follows: {kept}", "memory is left to HPA shop/web"]
 
 
 def test_what_an_hpas_target_means_after_the_change_stands_below_what_it_holds() -> None:

@@ -262,7 +262,7 @@ def test_whatever_is_cut_off_or_restarted_the_set_point_is_the_persons_and_resto
                 is_taken, of = True, request
         elif what == "late" and late[1] is not None:
             was_taken, kept = is_taken, late[1].kept
-            if server.take(*late) and not was_taken and kept is not None:
+            if server.take(late[0], late[1]) and not was_taken and kept is not None:
                 is_taken, of = True, kept.request
         if is_taken:
             (one,) = parse_preserved(server.text).values()
