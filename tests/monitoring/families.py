@@ -104,6 +104,7 @@ def webhook_families() -> dict[str, set[str]]:
         *telling.of_taints(nobody, nobody),
         *telling.of_buffers(nobody),
         *telling.of_vpas(nobody, nobody),
+        *telling.of_hpas(nobody, nobody),
         *telling.of_connections(nobody),
     )
     for one in readings:
