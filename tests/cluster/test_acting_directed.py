@@ -14,7 +14,9 @@ import pytest
 from agent.core.cluster.workload import Workload
 from agent.core.history.reports.directive import DIRECTIVES_VERSION, Directives
 from agent.core.history.reports.directive_json import directives_to_json
+from agent.core.numbers.quantity import parse_quantity
 from agent.node.reports.directives_file import FILE_NAME
+from tests.cluster import objects
 from tests.cluster.acting_node import ActingNode
 from tests.directives import directive
 from tests.kernel.cgroups import why_not
@@ -93,3 +95,20 @@ def test_frozen_and_left_alone_pods_get_no_patch_and_none_is_sent_before_the_web
     node.agent.start()
     for name in ("frozen", "alone", "ruled"):
         node.wait(lambda name=name: node.request_of(name) == "300m", f"{name} is sized")  # type: ignore[misc]
+
+
+def test_a_limit_beside_a_frozen_request_goes_out_of_the_way_and_the_request_stays(node: ActingNode) -> None:
+    hpa = f"HorizontalPodAutoscaler {node.namespace}/limited"
+    limits = {"cpu": "200m"}
+    node.run_pod("limited", objects.container(requests={"cpu": "100m", "memory": "64Mi"}, limits=limits), load="busy")
+    tell(node, {"limited": {"cpu_frozen_for": hpa}})
+    node.start_agent(report__url=AWAY)
+
+    def resources() -> Any:
+        return node.pod("limited")["spec"]["containers"][0]["resources"]
+
+    node.wait(lambda: resources()["limits"]["cpu"] != "200m", "the limit is raised")
+    node.settle()
+    assert resources()["requests"]["cpu"] == "100m", "the HPA divides by it"
+    allocatable = node.plane.admin.get(f"/api/v1/nodes/{node.name}")["status"]["allocatable"]["cpu"]
+    assert parse_quantity(resources()["limits"]["cpu"]) == parse_quantity(allocatable)
