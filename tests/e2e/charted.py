@@ -7,6 +7,7 @@ over its own certificates; what is sized, evicted, upgraded and uninstalled here
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -25,6 +26,7 @@ from tests.e2e import forwarding
 from tests.e2e.acting import ACT_SECONDS, ENFORCE
 from tests.e2e.agent_pod import AgentPod, Writes
 from tests.e2e.node import METRICS_PORT, Node
+from tests.e2e.parts import LOAD_IMAGE
 from tests.e2e.program import SECONDS
 from tests.e2e.release import AGENT, REGISTRATION, WEBHOOK, Release, is_ready
 from tests.e2e.scenario import MIB
@@ -35,6 +37,7 @@ from tests.image.layers import UID
 
 INSTALLED: Final = "helm install: agent and webhook are Ready"
 LOADS_RUN: Final = "loads run"
+REPORTED: Final = "the weekly report's CronJob: its pod writes the page, and who sends it has it whole"
 SMALL: Final = {"cpu": "20m", "memory": "64Mi"}
 """What two loads request as written."""
 HELD_MIB: Final = 300
@@ -77,6 +80,7 @@ class ChartScenario:
             (LOADS_RUN, self.start_loads),
             ("a pod's node is named by its token, and another node's is refused", self.fenced),
             ("a new pod is sized at admission from reported history", self.sized_at_admission),
+            (REPORTED, self.reported),
             (
                 "kubectl port-forward: workloads and metrics from outside",
                 self.asked_from_outside,
@@ -111,6 +115,12 @@ class ChartScenario:
     def install(self) -> str:
         """Install it as the README says, with the settings of ``release``."""
         forwarding.prepare(self.node)
+        # No cluster DNS runs here. The sender is whatever image its operator has; here it says what it was given.
+        webhook = self.release.values["webhook"]
+        webhook["hostAliases"] = self.release.values["agent"]["hostAliases"]
+        sender = {"command": ["/bin/busybox", "cat", "/report/week.html"]}
+        send = {"image": LOAD_IMAGE, "imagePullPolicy": "Never", **sender}
+        webhook["report"] = {"enabled": True, "output": "html", "send": send}
         begun = time.monotonic()
         self.release.helm("install", "--create-namespace")
         self.addresses.enter_context(self.release.service())
@@ -311,6 +321,33 @@ class ChartScenario:
         goes.control("memory_mib", HELD_MIB)
         assert self.workload("stays").restarts() == 0
         return f"requests {request // MIB} MiB; runs {seconds:.0f} s after there is room"
+
+    def week(self, container: str) -> tuple[str, str]:
+        """Run the report's CronJob by hand, as the guide says; return what a container of it said, and how long."""
+        name, begun = f"week-of-{container}", time.monotonic()
+        self.agent.kubectl("create", "job", name, "--from=cronjob/plimsoll-report")
+        path = f"/apis/batch/v1/namespaces/{chart.NAMESPACE}/jobs/{name}"
+
+        def is_over() -> bool:
+            status = self.node.plane.admin.get(path).get("status", {})
+            assert not status.get("failed"), self.agent.kubectl("logs", f"job/{name}", "--all-containers")
+            return bool(status.get("succeeded"))
+
+        self.node.wait(is_over, "the report is made", SECONDS)
+        said = self.agent.kubectl("logs", f"job/{name}", "-c", container)
+        return said, f"{len(said)} characters, {time.monotonic() - begun:.0f} s"
+
+    def reported(self) -> str:
+        """Who sends it finds the whole page, with what was done here."""
+        page, told = self.week("send")
+        assert page.startswith("<!doctype html>"), page[:200]
+        assert page.rstrip().endswith("</html>"), page[-200:]
+        for text in ("What changed", "What it freed", "Who is short", "Worst sizing"):
+            assert text in page, (text, page[:3000])
+        workloads = re.search(r"\d+ of (\d+) workloads (?:is|are) short", page)
+        assert workloads is not None, page[:3000]
+        assert int(workloads[1]) >= len(LOADS), page[:3000]
+        return f"of {workloads[1]} workloads; {told}"
 
     def free_mib(self) -> int:
         """Return the allocatable memory that no pod's spec requests."""
