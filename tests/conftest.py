@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
+import os
 import signal
 from collections.abc import Iterator
 from typing import Final
@@ -111,6 +112,8 @@ SECONDS: Final[dict[str, int]] = {
 
 They only say what begins first; a figure that is out of date costs a wait at the end, not a test.
 """
+# What argparse says is English for everybody; and no catalogue is looked for at each word that a parser may say.
+os.environ["LANGUAGE"] = "C"
 # A shell that begins this in the background ignores SIGINT; programs would inherit that, and tests interrupt them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     with contextlib.suppress(ValueError):  # not the main thread

@@ -226,6 +226,7 @@ class SettingDoc:
         return "".join(f"; profile {profile}: {value}" for profile, value in self.of_profile)
 
 
+@functools.cache
 def describe_settings(root: type = Settings) -> tuple[SettingDoc, ...]:
     """List every setting with its names, default, allowed values and reason, in the order of the file."""
     specs = keys(root)
