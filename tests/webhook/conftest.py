@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agent.webhook.store.store import Store
-from tests.webhook.open_store import open_store
+from tests.webhook.open_store import new_file, open_store, this_hour
 from tests.webhook.postgres import PostgresServer, postgres_server
 
 for name in ("COLUMNS", "LINES"):  # pytest-xdist tells its workers of a narrow one
@@ -24,12 +24,31 @@ def postgres() -> Iterator[PostgresServer]:
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
-def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def bare_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """Where nothing is yet: a path without a file, or an empty database."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'plimsoll.db'}"
     server: PostgresServer = request.getfixturevalue("postgres")
     return server.url(server.new_database())
+
+
+@pytest.fixture(scope="session")
+def migrated() -> dict[int, str]:
+    """Databases of the session's server to copy, by the hour they were made in."""
+    return {}
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def store_url(request: pytest.FixtureRequest, tmp_path: Path, migrated: dict[int, str]) -> str:
+    """Where an empty store is, a copy of what the migrations made; `test_store_schema` begins with nothing."""
+    if request.param == "sqlite":
+        return new_file(tmp_path / "plimsoll.db")
+    server: PostgresServer = request.getfixturevalue("postgres")
+    hour = this_hour()
+    if hour not in migrated:
+        migrated[hour] = server.new_database()
+        open_store(server.url(migrated[hour])).close()
+    return server.url(server.new_database(migrated[hour]))
 
 
 @pytest.fixture

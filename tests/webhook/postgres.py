@@ -99,10 +99,10 @@ class PostgresServer:
         """Return a database's URL over TCP, password and all."""
         return f"postgresql://{USER}:{quote(password, safe='')}@127.0.0.1:{self.port}/{database}"
 
-    def new_database(self) -> str:
-        """Make an empty database and give its name."""
+    def new_database(self, template: str = "template1") -> str:
+        """Make an empty database, or a copy of another to which nobody is connected, and give its name."""
         name = f"test_{next(self._names)}"
-        self.execute(f"CREATE DATABASE {name}")
+        self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
         return name
 
     def execute(self, statement: str, database: str = "postgres") -> None:

@@ -67,7 +67,7 @@ from agent.webhook.workloads.shapes import IndexOptions
 from agent.webhook.workloads.tailer import Tailer
 from tests.buffer_collaborators import asking
 from tests.fake_api import FakeApi
-from tests.webhook.open_store import open_store
+from tests.webhook.open_store import new_file, open_store
 from tests.webhook.signed_tokens import AnyWord
 from tests.webhook.test_access import Server, user
 
@@ -312,6 +312,8 @@ def stack(
 ) -> Iterator[Stack]:
     """Put it together; all is closed at the end."""
     settings = access or AccessSettings(requests_per_minute=100_000, reviews_per_minute=1_000_000)
+    if store is None and not (folder / "plimsoll.db").exists():
+        new_file(folder / "plimsoll.db")
     opened = store if store is not None else open_store(f"sqlite:///{folder / 'plimsoll.db'}")
     facts = Facts()
     given = server or Server(users={"good": user()}, readable=READABLE)

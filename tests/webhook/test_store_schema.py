@@ -33,6 +33,14 @@ from tests.webhook.replica import Replica
 from tests.webhook.reports import new_report
 
 
+@pytest.fixture
+def store(bare_url: str) -> Iterator[Store]:
+    """A store whose tables its own migrations made."""
+    opened = open_store(bare_url)
+    yield opened
+    opened.close()
+
+
 @contextmanager
 def engine(url: str) -> Iterator[StoreEngine]:
     opened = StoreEngine(url, is_prepared=True)
@@ -55,8 +63,8 @@ def make_first_schema(url: str) -> None:
         store_schema.prepare(opened, schema="0001")
 
 
-def test_migrations_make_the_tables_that_statements_name(store: Store, store_url: str) -> None:
-    with engine(store_url) as opened, opened.reading() as connection:
+def test_migrations_make_the_tables_that_statements_name(store: Store, bare_url: str) -> None:
+    with engine(bare_url) as opened, opened.reading() as connection:
         context = MigrationContext.configure(connection, opts={"version_table": store_schema.VERSION_TABLE})
         assert compare_metadata(context, tables.metadata) == []
 
@@ -74,15 +82,15 @@ def old_replica(url: str) -> Store:
     return old
 
 
-def test_store_of_the_first_schema_is_taken_over_with_its_reports(store_url: str) -> None:
-    make_first_schema(store_url)
-    old = old_replica(store_url)
+def test_store_of_the_first_schema_is_taken_over_with_its_reports(bare_url: str) -> None:
+    make_first_schema(bare_url)
+    old = old_replica(bare_url)
     old.append(new_report(1))
     old.append(new_report(3))
     old.close()
-    assert "evictions" not in table_names(store_url)
+    assert "evictions" not in table_names(bare_url)
 
-    store = open_store(store_url)
+    store = open_store(bare_url)
     assert [report.id for report in store.tail(0, 10)] == [1, 2]
     assert store.append(new_report(3)).repeated
     assert store.append(new_report(2)).id == 3
@@ -91,22 +99,22 @@ def test_store_of_the_first_schema_is_taken_over_with_its_reports(store_url: str
     store.close()
 
 
-def test_store_of_the_schema_before_keeps_its_data_and_gets_decisions_and_a_ledger(store_url: str) -> None:
-    with engine(store_url) as opened:
+def test_store_of_the_schema_before_keeps_its_data_and_gets_decisions_and_a_ledger(bare_url: str) -> None:
+    with engine(bare_url) as opened:
         store_schema.prepare(opened, schema="0007")
-    old = old_replica(store_url)
+    old = old_replica(bare_url)
     old.append(new_report(1))
     execute(
-        store_url,
+        bare_url,
         "INSERT INTO setbacks (namespace, workload_kind, workload_name, what, at_unix_seconds, share, reason)"
         " VALUES ('shop', 'Deployment', 'web', 'shrink', 5, '', 'slow')",
     )
-    execute(store_url, "INSERT INTO sketches (unix_hour, key, payload) VALUES (7, 'shop/Deployment/web/app/c/2', 'x')")
+    execute(bare_url, "INSERT INTO sketches (unix_hour, key, payload) VALUES (7, 'shop/Deployment/web/app/c/2', 'x')")
     old.close()
-    assert {"decisions", "ledger_hours"} & table_names(store_url) == set()
+    assert {"decisions", "ledger_hours"} & table_names(bare_url) == set()
 
-    store = open_store(store_url)
-    assert {"decisions", "decision_logs", "ledger_workloads", "ledger_hours", "ledger_days"} <= table_names(store_url)
+    store = open_store(bare_url)
+    assert {"decisions", "decision_logs", "ledger_workloads", "ledger_hours", "ledger_days"} <= table_names(bare_url)
     assert store.append(new_report(1)).repeated
     assert store.ledger_through() == 0
     assert store.oldest_sketch_hour() == 7
@@ -116,21 +124,21 @@ def test_store_of_the_schema_before_keeps_its_data_and_gets_decisions_and_a_ledg
     store.close()
 
 
-def test_old_replica_goes_on_beside_the_new_schema(store_url: str) -> None:
+def test_old_replica_goes_on_beside_the_new_schema(bare_url: str) -> None:
     """Replicas are replaced one after the other."""
-    make_first_schema(store_url)
-    old = old_replica(store_url)
+    make_first_schema(bare_url)
+    old = old_replica(bare_url)
     old.append(new_report(1))
-    new = open_store(store_url)
+    new = open_store(bare_url)
     old.append(new_report(2))
     assert len(new.tail(0, 10)) == 2
     old.close()
     new.close()
 
 
-def test_migration_that_breaks_leaves_the_old_schema(store_url: str) -> None:
-    make_first_schema(store_url)
-    with engine(store_url) as opened:
+def test_migration_that_breaks_leaves_the_old_schema(bare_url: str) -> None:
+    make_first_schema(bare_url)
+    with engine(bare_url) as opened:
 
         @event.listens_for(opened.engine, "before_cursor_execute")
         def break_late(_connection: object, _cursor: object, statement: str, *_: Any) -> None:
@@ -139,55 +147,55 @@ def test_migration_that_breaks_leaves_the_old_schema(store_url: str) -> None:
 
         with pytest.raises(KeyboardInterrupt):
             store_schema.prepare(opened)
-    assert "evictions" not in table_names(store_url), "tables are made in the transaction too"
-    open_store(store_url).close()
-    assert "evictions" in table_names(store_url)
+    assert "evictions" not in table_names(bare_url), "tables are made in the transaction too"
+    open_store(bare_url).close()
+    assert "evictions" in table_names(bare_url)
 
 
-def test_newer_schema_is_refused_and_left_alone(store_url: str) -> None:
-    store = open_store(store_url)
+def test_newer_schema_is_refused_and_left_alone(bare_url: str) -> None:
+    store = open_store(bare_url)
     store.append(new_report(1))
     store.close()
-    execute(store_url, "UPDATE plimsoll_schema SET version_num = '0099'")
+    execute(bare_url, "UPDATE plimsoll_schema SET version_num = '0099'")
     with pytest.raises(
         SchemaTooNew, match=f"has schema 0099, this Plimsoll knows {store_schema.SCHEMA} and older"
     ) as caught:
-        open_store(store_url)
+        open_store(bare_url)
     assert (caught.value.found, caught.value.known) == ("0099", store_schema.SCHEMA)
     assert "\n" not in str(caught.value)
-    with engine(store_url) as opened, opened.reading() as connection:
+    with engine(bare_url) as opened, opened.reading() as connection:
         assert connection.execute(text("SELECT version_num FROM plimsoll_schema")).scalar_one() == "0099"
         assert connection.execute(text("SELECT count(*) FROM reports")).scalar_one() == 1
 
 
-def test_unknown_schema_is_refused(store_url: str) -> None:
-    open_store(store_url).close()
-    execute(store_url, "UPDATE plimsoll_schema SET version_num = 'abc'")
+def test_unknown_schema_is_refused(bare_url: str) -> None:
+    open_store(bare_url).close()
+    execute(bare_url, "UPDATE plimsoll_schema SET version_num = 'abc'")
     with pytest.raises(StoreUnusable, match="unknown schema 'abc'"):
-        open_store(store_url)
+        open_store(bare_url)
 
 
 @pytest.mark.parametrize("begun_with", ["nothing", "the first schema"])
-def test_replicas_that_start_together_prepare_it_once(store_url: str, begun_with: str) -> None:
+def test_replicas_that_start_together_prepare_it_once(bare_url: str, begun_with: str) -> None:
     if begun_with == "the first schema":
-        make_first_schema(store_url)
-    replicas = [Replica(store_url, "open") for _ in range(4)]
+        make_first_schema(bare_url)
+    replicas = [Replica(bare_url, "open") for _ in range(4)]
     for replica in replicas:
         replica.await_line("ready")
     for replica in replicas:
         replica.begin()
     assert [replica.end() for replica in replicas] == [(0, ["done"], "")] * 4
-    assert tables.metadata.tables.keys() <= table_names(store_url)
-    with engine(store_url) as opened, opened.reading() as connection:
+    assert tables.metadata.tables.keys() <= table_names(bare_url)
+    with engine(bare_url) as opened, opened.reading() as connection:
         assert connection.execute(text("SELECT count(*) FROM plimsoll_schema")).scalar_one() == 1
         assert connection.execute(text("SELECT count(*) FROM counters")).scalar_one() == 6
 
 
-def test_start_on_a_prepared_store_loads_no_alembic(store: Store, store_url: str) -> None:
+def test_start_on_a_prepared_store_loads_no_alembic(store: Store, bare_url: str) -> None:
     """Its 9 MB would stay in memory for good."""
     code = (
         "import json, sys; from tests.webhook.open_store import open_store;"
-        f"open_store({store_url!r}); print(json.dumps('alembic' in sys.modules))"
+        f"open_store({bare_url!r}); print(json.dumps('alembic' in sys.modules))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     assert json.loads(done.stdout) is False
