@@ -33,7 +33,7 @@ from agent.webhook.admission.glance import BYTE_SECONDS, Unread, glance, unchang
 from agent.webhook.http.access import Sender
 from agent.webhook.http.address_shares import MOST_OWED_SECONDS, REQUEST_SECONDS, Shares
 from agent.webhook.http.bodies import Bodies, BodyTooLarge, TooSlow
-from agent.webhook.http.fair_queue import FairQueue, Full
+from agent.webhook.http.fair_queue import AnswerLine, FairQueue, Full
 from agent.webhook.page.files import page_files
 
 log = logging.getLogger(__name__)
@@ -148,7 +148,7 @@ class WebhookApp:
         self._under_way = 0
         self.bodies: Final = Bodies(settings.request_seconds)
         self.shares: Final = Shares(time.monotonic, share_ratio=settings.address_share_ratio)
-        self._turns = FairQueue()
+        self._turns, self._line = FairQueue(), AnswerLine()
         self._senders: Counter[str] = Counter()
         """Posts under way, by the node whose agent sends them."""
         self._scrapes = 0
@@ -257,6 +257,9 @@ class WebhookApp:
                 return _response(fault(503, text, retry_after_seconds=RETRY_SECONDS, closes=True))
             self._under_way += 1
             try:
+                if kind is CallKind.READING:
+                    async with self._line.turn():
+                        return _response(await self._in_thread(_worked, work, _call_of(request)))
                 if not most_bytes:
                     return _response(await self._in_thread(_worked, work, _call_of(request)))
                 sender = await self._sender(kind, request)

@@ -236,6 +236,7 @@ class Questions:
             return tagged(call, msgspec.json.encode(NodesBody(nodes=[], scope=scope_body(scope))), now)
         seen = {node.name: node for node in self._parts.histories.nodes()}
         marks = {mark.node: mark for mark in self._parts.marks()}
+        self._parts.pause()
         logs = {log.node: log for log in self._parts.store.decision_logs()}
         facts = {node.name: node for node in self._parts.facts.nodes_known()}
         nodes = []
