@@ -22,6 +22,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from tempfile import TemporaryDirectory
@@ -44,9 +45,7 @@ from tests.webhook.postgres import postgres_server
 NODES: Final = 5000
 CONTAINERS: Final = 60
 NODES_OF_ONE_WORKLOAD: Final = 15
-VIEWED_NODES: Final = 3000
-VIEWED_CONTAINERS: Final = 3
-"""Of a pod, where five people look: 200 workloads, a screen full, of as many containers as people's pods have."""
+VIEWED_NODES: Final = 1000
 POLL_SECONDS: Final = 10.0
 """As the page asks."""
 POLLED: Final = (
@@ -71,27 +70,40 @@ _ARGUMENTS: Final = ("--set=act.excludedNamespaces=kube-system",)  # pods of bou
 TOKEN_PATH: Final = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{ACCOUNT}/token"
 
 
-def name_of(node: int) -> tuple[str, str]:
+@dataclass(frozen=True)
+class Shape:
+    """What the workloads of a cluster are like."""
+
+    containers: int = CONTAINERS
+    nodes_of_one: int = NODES_OF_ONE_WORKLOAD
+
+
+MANY_CONTAINERS: Final = Shape()
+VIEWED: Final = Shape(containers=3, nodes_of_one=5)
+"""Where five people look: 200 workloads, a screen full, of as many containers as people's pods have."""
+
+
+def name_of(node: int, shape: Shape = MANY_CONTAINERS) -> tuple[str, str]:
     """Return the workload and the pod of a node."""
-    workload = f"load-{node // NODES_OF_ONE_WORKLOAD}"
+    workload = f"load-{node // shape.nodes_of_one}"
     return workload, f"{workload}-{HASH}-{node}"
 
 
 class Node:
     """One simulated node: its pod in the API server, and what it reports with."""
 
-    def __init__(self, number: int, uid: str, token: str, containers: int = CONTAINERS) -> None:
-        self.number, self.uid, self.token, self.containers = number, uid, token, containers
+    def __init__(self, number: int, uid: str, token: str, shape: Shape = MANY_CONTAINERS) -> None:
+        self.number, self.uid, self.token, self.shape = number, uid, token, shape
         self.sequence = 0
 
     def body(self, seconds_ago: float) -> bytes:
         """Make its next report."""
         self.sequence += 1
         random = np.random.default_rng(self.number * 1009 + self.sequence)
-        workload, name = name_of(self.number)
+        workload, name = name_of(self.number, self.shape)
         owner = Workload(namespace=NAMESPACE, kind="Deployment", name=workload)
         rows = []
-        for index in range(self.containers):
+        for index in range(self.shape.containers):
             cpu = random.lognormal(3.0 + index % 5, 0.3, 30)
             rows.append(
                 RollupRow(
@@ -131,16 +143,16 @@ def _distribution(scheme: BucketScheme, samples: Any) -> Distribution:
     )
 
 
-def cluster_of_nodes(plane: ControlPlane, count: int, containers_per_pod: int = CONTAINERS) -> list[Node]:
+def cluster_of_nodes(plane: ControlPlane, count: int, shape: Shape = MANY_CONTAINERS) -> list[Node]:
     """Make the pods and their tokens."""
     create_namespace(plane, NAMESPACE)
     create_service_account(plane, NAMESPACE, ACCOUNT)
 
     # The webhook takes rows of containers only that the pod has.
-    containers = [container(f"c{index}") for index in range(containers_per_pod)]
+    containers = [container(f"c{index}") for index in range(shape.containers)]
 
     def make(number: int) -> Node:
-        workload, name = name_of(number)
+        workload, name = name_of(number, shape)
         document = pod(name, f"n-{number}", *containers, serviceAccountName=ACCOUNT, automountServiceAccountToken=False)
         document["metadata"]["labels"] = {"pod-template-hash": HASH}
         document["metadata"]["ownerReferences"] = [
@@ -157,7 +169,7 @@ def cluster_of_nodes(plane: ControlPlane, count: int, containers_per_pod: int = 
         spec = {"audiences": [AUDIENCE], "expirationSeconds": 86_400, "boundObjectRef": reference}
         request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
         token = plane.admin.create(TOKEN_PATH, request)["status"]["token"]
-        return Node(number, uid, token, containers_per_pod)
+        return Node(number, uid, token, shape)
 
     with ThreadPoolExecutor(SENDERS) as pool:
         return list(pool.map(make, range(count)))
@@ -262,8 +274,8 @@ def _paced(seconds: float, per_second: float, work: Callable[[int, float], None]
     return number
 
 
-def _review(node: int) -> bytes:
-    workload, _ = name_of(node)
+def _review(node: int, shape: Shape) -> bytes:
+    workload, _ = name_of(node, shape)
     containers = [
         {
             "name": f"c{index}",
@@ -302,7 +314,7 @@ def _review(node: int) -> bytes:
     return json.dumps({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}).encode()
 
 
-def admissions(port: int, authority: Path, seconds: float, nodes: int) -> None:
+def admissions(port: int, authority: Path, seconds: float, nodes: int, shape: Shape) -> None:
     """Ask for admissions at an even pace and print what came of it; in a process that does nothing else."""
     made = WebhookProcess.__new__(WebhookProcess)
     made.port = port
@@ -311,7 +323,7 @@ def admissions(port: int, authority: Path, seconds: float, nodes: int) -> None:
     patched = 0
     lines = [Line(made, authority) for _ in range(4)]
     locks = [threading.Lock() for _ in lines]
-    bodies = [_review(Random(number).randrange(nodes)) for number in range(500)]
+    bodies = [_review(Random(number).randrange(nodes), shape) for number in range(500)]
 
     def ask(number: int, due: float) -> None:
         nonlocal patched
@@ -374,6 +386,7 @@ def loaded(hook: WebhookProcess, plane: ControlPlane, nodes: Sequence[Node], sec
         str(plane.authority),
         str(seconds),
         str(len(nodes)),
+        str(nodes[0].shape.nodes_of_one),
     ]
     output = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
     elapsed, after = time.monotonic() - begun, process.cpu_times()
@@ -468,7 +481,7 @@ def measure_viewed(*, nodes: int = VIEWED_NODES, seconds: float = LOADED_SECONDS
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="plimsoll-bench-")))
         plane = stack.enter_context(control_plane(KUBERNETES, directory=folder / "plane", with_controllers=False))
         print(f"page: {nodes} pods and their tokens are made", flush=True)
-        made = cluster_of_nodes(plane, nodes, VIEWED_CONTAINERS)
+        made = cluster_of_nodes(plane, nodes, VIEWED)
         token = reader_token(plane)
         with webhook(plane, folder, arguments=_ARGUMENTS) as hook:
             fill(hook, plane, made)
@@ -515,4 +528,5 @@ def measure(
 
 
 if __name__ == "__main__":
-    admissions(int(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4]))
+    shape = Shape(nodes_of_one=int(sys.argv[5]))
+    admissions(int(sys.argv[1]), Path(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4]), shape)
