@@ -84,7 +84,7 @@ scale: $(STAMP)/dev test-tools ## 500 CapacityBuffers; Karpenter beside ours; 50
 	@$(BIN)/python -m pytest tests/scale
 	@$(BIN)/python -m tests.scale $(ARGS)
 
-cluster: $(STAMP)/dev ## The whole loop to look at: a real Kubernetes control plane, real loads in real cgroups (root), an agent that resizes
+cluster: $(STAMP)/dev ## The whole loop to look at: a real Kubernetes control plane, real loads in real cgroups (root), an agent that resizes; ARGS="--webhook" for new pods and the page
 	@$(BIN)/python -m tests.cluster.demo $(ARGS)
 
 cluster-tools: $(STAMP)/dev ## Build what the cluster needs from Go modules, once (minutes; cached); ARGS="--all" for every program

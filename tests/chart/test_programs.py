@@ -97,7 +97,8 @@ def test_they_lack_no_right_and_trust_each_other(enforcing: Release, tmp_path: P
         page = sent_by_report(enforcing, tmp_path, port)
         assert page.startswith("<!doctype html>")
         assert page.rstrip().endswith("</html>")
-        assert "1 of 1 node report." in page
+        # Other files that share the server may have left nodes of theirs.
+        assert re.search(r"\b1 of \d+ nodes? report\.", page), page
     log = (tmp_path / "webhook.log").read_text()
     assert "Forbidden" not in log, log
     plane.admin.delete(f"/api/v1/nodes/{node}")

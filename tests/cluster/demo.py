@@ -1,7 +1,8 @@
 """``python -m tests.cluster.demo``: a real control plane, pods on real cgroups of this machine, and an acting agent.
 
-Ends with Ctrl-C or SIGTERM and leaves nothing behind; the janitor of ``plimsoll run --demo`` sees to it even after
-``kill -9``. Where no cgroups can be made there is the control plane alone.
+``--webhook`` adds the central webhook: it hears of the agent, sizes what is created, and has the page. Ends with Ctrl-C
+or SIGTERM and leaves nothing behind; the janitor of ``plimsoll run --demo`` sees to it even after ``kill -9``. Where no
+cgroups can be made there is the control plane alone.
 """
 
 from __future__ import annotations
@@ -20,20 +21,24 @@ from typing import Final
 
 import psutil
 
-from tests.cluster import fence, objects
+from tests.cluster import chart, fence, objects
 from tests.cluster.api import kubeconfig
 from tests.cluster.binaries import KUBERNETES, VERSIONS, BinaryError, ensure
 from tests.cluster.certificates import CertificateError
 from tests.cluster.control_plane import ControlPlane, control_plane
-from tests.cluster.demo_agent import DemoAgent
+from tests.cluster.demo_agent import SETTINGS, TOKEN_SECONDS, DemoAgent
 from tests.cluster.demo_loads import DemoLoads
-from tests.cluster.demo_workloads import create_all
+from tests.cluster.demo_workloads import NAMESPACE, create_all
+from tests.cluster.identities import node_bound_token
 from tests.cluster.kubelet_play import KubeletPlay
 from tests.cluster.processes import ClusterError
+from tests.cluster.webhook_process import AUDIENCE, WebhookProcess, registration, webhook
 from tests.kernel.cgroups import CgroupTree, why_not
 
 PROGRAMS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl")
 LOOK_SECONDS: Final = 0.5
+SHARED_SETTINGS: Final = ("act.mode", "recommend.policy", "plan.minAgeSeconds")
+"""Of the agent that the webhook goes by too."""
 PLIMSOLL: Final = Path(sys.executable).with_name("plimsoll")
 
 
@@ -48,11 +53,13 @@ def main() -> int:
         metavar="N",
         help="how many nodes; all but the first in name only (default 1)",
     )
+    parser.add_argument("--webhook", action="store_true", help="run the webhook too, for new pods and the page")
     arguments = parser.parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         ensure(PROGRAMS, arguments.version, lambda line: _say(line) if " found: " not in line else None)
-        run(arguments.version, [f"node-{number + 1}" for number in range(arguments.nodes)])
+        nodes = [f"node-{number + 1}" for number in range(arguments.nodes)]
+        run(arguments.version, nodes, has_webhook=arguments.webhook)
     except KeyboardInterrupt:
         _say("stopped, and everything removed")
     except (BinaryError, CertificateError, ClusterError) as error:
@@ -71,7 +78,7 @@ def _say(line: str) -> None:
     print(f"cluster: {line}", flush=True)
 
 
-def run(version: str, nodes: list[str]) -> None:
+def run(version: str, nodes: list[str], *, has_webhook: bool) -> None:
     """Start everything, say how to use it, and keep it going until the signal."""
     reason = why_not()
     with contextlib.ExitStack() as stack:
@@ -94,12 +101,41 @@ def run(version: str, nodes: list[str]) -> None:
         stack.enter_context(tree)
         loads = DemoLoads(plane.admin, nodes[0], tree)
         loads.look()
-        agent = stack.enter_context(DemoAgent(plane, nodes[0], tree, directory))
+        hook = stack.enter_context(demo_webhook(plane, directory)) if has_webhook else None
+        settings = {} if hook is None else reporting(plane, nodes[0], directory, hook)
+        agent = stack.enter_context(DemoAgent(plane, nodes[0], tree, directory, settings))
         print(guide(plane, nodes, write_environment(plane, directory, agent), agent), flush=True)
+        if hook is not None:
+            print(webhook_guide(plane, hook), flush=True)
         while True:
             loads.look()
             agent.revive()
             time.sleep(LOOK_SECONDS)
+
+
+@contextlib.contextmanager
+def demo_webhook(plane: ControlPlane, directory: Path) -> Iterator[WebhookProcess]:
+    """Run the webhook with the chart's rights and have the API server ask it of the demo's namespace."""
+    plane.admin.apply_all(chart.parts(*chart.WEBHOOK))
+    token = node_bound_token(plane, chart.NAMESPACE, "plimsoll-webhook", None, seconds=TOKEN_SECONDS)
+    own = kubeconfig(plane.api_with_token(token), directory / "webhook.kubeconfig")
+    arguments = [f"--set={key}={SETTINGS[key]}" for key in SHARED_SETTINGS]
+    with webhook(plane, directory, kubeconfig=own, arguments=arguments) as hook:
+        plane.admin.apply(registration(hook.port, NAMESPACE, plane.authority))
+        yield hook
+
+
+def reporting(plane: ControlPlane, node: str, directory: Path, hook: WebhookProcess) -> dict[str, object]:
+    """Return the settings with which an agent reports each minute."""
+    token = directory / "report-token"
+    account = (fence.NAMESPACE, fence.ACCOUNT, node)
+    token.write_text(node_bound_token(plane, *account, audiences=(AUDIENCE,), seconds=TOKEN_SECONDS))
+    return {
+        "report.url": f"https://127.0.0.1:{hook.port}",
+        "report.tokenFile": token,
+        "report.caFile": plane.authority,
+        "report.intervalSeconds": 60,
+    }
 
 
 @contextlib.contextmanager
@@ -158,6 +194,19 @@ In a second terminal:
 
 Metrics: {agent.metrics_url()}   logs, audit log: {environment.parent}
 Ctrl-C ends it and removes everything.
+"""
+
+
+def webhook_guide(plane: ControlPlane, hook: WebhookProcess) -> str:
+    """Return what to try where there is a webhook."""
+    to_it = f"--webhook https://127.0.0.1:{hook.port} --kubeconfig $KUBECONFIG --ca-file {plane.authority}"
+    return f"""
+The webhook hears of the agent each minute. It knows a workload after some minutes, and has hours to show a quarter of
+an hour after the first has ended:
+
+  to_it="{to_it}"
+  plimsoll workloads $to_it         # what is learnt; one whole: plimsoll workloads {NAMESPACE}/Deployment/api $to_it
+  plimsoll ui --no-browser $to_it   # the page
 """
 
 

@@ -44,9 +44,12 @@ class DemoAgent:
         node: Its node's name.
         tree: Its node's cgroups.
         directory: For its state, its socket and its log.
+        settings: Further ones.
     """
 
-    def __init__(self, plane: ControlPlane, node: str, tree: CgroupTree, directory: Path) -> None:
+    def __init__(
+        self, plane: ControlPlane, node: str, tree: CgroupTree, directory: Path, settings: Mapping[str, object]
+    ) -> None:
         self.socket, self.state = directory / "agent.sock", directory / "state"
         token = node_bound_token(plane, fence.NAMESPACE, fence.ACCOUNT, node, seconds=TOKEN_SECONDS)
         credentials = kubeconfig(plane.api_with_token(token), directory / "agent.kubeconfig")
@@ -55,7 +58,7 @@ class DemoAgent:
             *(sys.executable, "-m", "agent", "agent", "--node", node, "--kubeconfig", str(credentials)),
             *("--cgroup-mount", str(tree.mount), "--cgroup-root", f"/{tree.name}"),
             *("--state-dir", str(self.state), "--socket", str(self.socket)),
-            *(word for key, value in SETTINGS.items() for word in ("--set", f"{key}={value}")),
+            *(word for key, value in {**SETTINGS, **settings}.items() for word in ("--set", f"{key}={value}")),
         )
         self._process: Process | None = None
         self._began_seconds = 0.0

@@ -30,11 +30,11 @@ PATIENCE_SECONDS: Final = 120.0
 class Demo:
     """The demo as a process."""
 
-    def __init__(self, output: Path) -> None:
+    def __init__(self, output: Path, *options: str) -> None:
         self._output = output
         with output.open("wb") as said:
             self.process = subprocess.Popen(
-                dying_with_us(sys.executable, "-m", "tests.cluster.demo"),
+                dying_with_us(sys.executable, "-m", "tests.cluster.demo", *options),
                 cwd=REPOSITORY,
                 stdin=subprocess.DEVNULL,
                 stdout=said,
@@ -65,7 +65,7 @@ class Demo:
 
 @pytest.fixture
 def demo(tmp_path: Path) -> Iterator[Demo]:
-    made = Demo(tmp_path / "said")
+    made = Demo(tmp_path / "said", "--webhook")
     try:
         yield made
     finally:
@@ -93,6 +93,10 @@ def test_demo_resizes_takes_in_a_new_deployment_and_leaves_nothing_after_sigterm
     asked = "plimsoll top --once --pod 'mine-*' -o csv"
     wait_for(lambda: ",mine-" in run_in(environment, asked), "its load is seen", seconds=PATIENCE_SECONDS)
     run_in(environment, "kubectl delete deployment mine")
+    to_it = wait_for(lambda: re.search(r"^  (to_it=.+)$", demo.said(), re.MULTILINE), "the way to the webhook is said")
+    assert to_it is not None
+    asked = f"{to_it[1]}; plimsoll workloads default/Deployment/api $to_it || true"
+    wait_for(lambda: "container app" in run_in(environment, asked), "the webhook hears of it", seconds=PATIENCE_SECONDS)
     [cgroup] = demo.cgroups()
     left = {process.pid: process for process in psutil.Process(demo.process.pid).children(recursive=True)}
     assert "kube-apiserver" in {process.name() for process in left.values()}

@@ -88,8 +88,9 @@ def test_agent_serves_metrics_health_readiness_and_snapshots(
     assert busy["identity"]["container_id"] == container_id(1)
     assert busy["identity"]["pod"] is None
 
+    # On a busy machine a whole window may hold fewer sweeps than it should.
+    wait_for(lambda: metrics_of(agent)["plimsoll_sweeps_total"] >= 8, "eight sweeps")
     samples = metrics_of(agent)
-    assert samples["plimsoll_sweeps_total"] >= 8
     assert samples["plimsoll_samples_total"] >= 16
     assert samples["plimsoll_containers{state=tracked}"] == 2
     assert samples["plimsoll_containers{state=unmatched}"] == 2  # no pods file

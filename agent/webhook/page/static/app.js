@@ -1,5 +1,5 @@
 // The page: its head, the screen that the address names, the keyboard, and how fresh all of it is.
-import {html, render, useEffect, useRef, useState} from "./base.js";
+import {html, render, useEffect, useLayoutEffect, useRef, useState} from "./base.js";
 import {askNow, useFreshness} from "./client.js";
 import {age, clock} from "./figures.js";
 import {Notice} from "./parts.js";
@@ -77,10 +77,11 @@ function rows(step) {
   links[Math.max(0, Math.min(links.length - 1, at < 0 ? (step > 0 ? 0 : links.length - 1) : at + step))].focus();
 }
 
-function useKeys(route, help, setHelp) {
-  useEffect(() => {
+function useKeys(route, setHelp) {
+  // With the picture, not after it, and by what is open now: a key right after another finds what that one left.
+  useLayoutEffect(() => {
     function press(event) {
-      if (event.ctrlKey || event.metaKey || event.altKey || help) return;
+      if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
       const {target} = event;
       if (/^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName)) {
         if (event.key === "Escape") target.blur();
@@ -99,7 +100,7 @@ function useKeys(route, help, setHelp) {
     }
     addEventListener("keydown", press);
     return () => removeEventListener("keydown", press);
-  }, [route, help, setHelp]);
+  }, [route, setHelp]);
 }
 
 function Page() {
@@ -108,7 +109,7 @@ function Page() {
   const main = useRef(null);
   const place = [route.screen, ...route.parts].join("/");
   const before = useRef(place);
-  useKeys(route, help, setHelp);
+  useKeys(route, setHelp);
   useEffect(() => {
     document.title = `${[...route.parts].reverse().join(", ") || SCREENS[route.screen]?.title || "?"} – Plimsoll`;
     if (before.current !== place) {
