@@ -48,7 +48,7 @@ def main() -> None:
         tree = stack.enter_context(CgroupTree())
         loads = DemoLoads(plane.admin, NODE, tree)
         loads.look()
-        agent = stack.enter_context(DemoAgent(plane, NODE, tree, folder))
+        agent = stack.enter_context(DemoAgent(plane, NODE, tree, folder, {}))
         address = agent.metrics_url().split("/")[2]
         target = Target(job="agents", address=address, labels={"node": NODE, "cluster": "demo"})
         asked = stack.enter_context(prometheus(folder, [target], scrape_seconds=SCRAPE_SECONDS))
