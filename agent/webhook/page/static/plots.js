@@ -83,7 +83,7 @@ export function History({title, resource, hours, marks = [], each = "hour", now 
   const series = Object.fromEntries(Object.entries(keys).map(([name, key]) => [name, hours.map((hour) => [hour.unixHour, hour[resource][key]])]));
   const values = Object.values(series).flat().map(([, value]) => value).filter((value) => value !== null && value !== undefined);
   if (!values.length) {
-    return html`<figure class="plot"><figcaption>${title}</figcaption><p class="empty" ref=${box}>No hour of it is known yet. The first figures come about ten minutes after the end of an hour in which a node reported.</p></figure>`;
+    return html`<figure class="plot"><figcaption>${title}</figcaption><p class="empty" ref=${box}>No hour of it is known yet. The first figures come a quarter of an hour after the end of an hour in which a node reported.</p></figure>`;
   }
   const until = Math.floor(now / 3600000) + 1;
   const since = Math.min(hours[0].unixHour, until - 24);

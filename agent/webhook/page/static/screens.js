@@ -77,7 +77,7 @@ function Summary({body, grown}) {
     <${Stopped} stopped=${body.stopped} />
     ${hour
       ? html`<${Sums} body=${body} /><${Worth} hour=${hour} />`
-      : html`<${Notice} title="No figures yet.">The first come about ten minutes after the end of an hour in which a node reported. See that the agents run:<${Command} text="kubectl -n plimsoll get pods -o wide" /><//>`}
+      : html`<${Notice} title="No figures yet.">The first come a quarter of an hour after the end of an hour in which a node reported. See that the agents run:<${Command} text="kubectl -n plimsoll get pods -o wide" /><//>`}
     <section class="card"><h2>Workloads</h2><${States} workloads=${body.workloads} /></section>
     ${days.length > 0 && html`<div class="two">
       <section class="card"><h2 class="unseen">CPU by day</h2><${History} title="CPU" resource="cpu" hours=${days} each="day" /></section>
