@@ -1,6 +1,6 @@
 """What a workload's pod would request by today's estimates, in sums for lists, kept for half a minute. Webhook.
 
-A list of 200 workloads of three containers takes 120 ms of estimates, and five people ask for it every ten seconds;
+A list of 200 workloads of three containers takes 150 ms of estimates, and five people ask for it every ten seconds;
 admissions beside it were late (``tests/bench/webhook.py``). A report changes an estimate once in minutes.
 """
 
