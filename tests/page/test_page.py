@@ -63,8 +63,9 @@ def seen(webhook: Filled, browser: Browser, entered: StorageState) -> Iterator[S
 
 def look(seen: Seen, screen: str) -> None:
     seen.page.goto(f"{seen.origin}/ui/#/{screen}")
-    # The screen before is settled, too, until the browser has told the page of its new address.
-    seen.page.wait_for_function("document.querySelector('main')?.dataset.shown === location.hash")
+    # The screen before is settled, too, until the browser has told the page of its new address. No wait_for_function:
+    # it asks again by eval, which the page's policy forbids.
+    expect(seen.page.locator("main")).to_have_attribute("data-shown", seen.page.evaluate("location.hash"))
     seen.page.wait_for_selector(SETTLED)
 
 
