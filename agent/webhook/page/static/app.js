@@ -110,7 +110,7 @@ function Page() {
   const place = [route.screen, ...route.parts].join("/");
   const before = useRef(place);
   useKeys(route, setHelp);
-  useEffect(() => {
+  useLayoutEffect(() => { // as the keys: later it would take the focus from where a key has put it
     document.title = `${[...route.parts].reverse().join(", ") || SCREENS[route.screen]?.title || "?"} – Plimsoll`;
     if (before.current !== place) {
       before.current = place;
