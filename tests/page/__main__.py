@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from contextlib import ExitStack
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 from urllib.parse import urlsplit
+
+from playwright.sync_api import Error as BrowserError
 
 from tests.page.browser import chromium, looking
 from tests.page.filled import filled
@@ -31,30 +34,58 @@ WORKLOAD: Final = "shop/Deployment/web"
 
 
 def screenshots(url: str, folder: Path, workload: str) -> list[Path]:
-    """Take the pictures anew, of the page behind a one-time address.
+    """Take the pictures anew, of the page behind a one-time address; all of them are written, or none.
 
     Raises:
         AssertionError: The page did what it should not.
+        PageError: It does not answer, or does not show what a picture is of; one line.
     """
-    folder.mkdir(parents=True, exist_ok=True)
-    taken = []
+    taken: dict[str, bytes] = {}
     with chromium() as browser, looking(browser, f"http://{urlsplit(url).netloc}", viewport=SIZE) as seen:
-        seen.page.goto(url)
-        seen.page.wait_for_url("**/ui/")
+        with said_as("does not answer, or its address was opened before"):
+            seen.page.goto(url)
+            seen.page.wait_for_url("**/ui/")
         for name, (screen, last) in SCREENS.items():
-            seen.page.goto(f"{seen.origin}/ui/#/{screen.format(workload=workload)}")
-            seen.page.wait_for_selector(last)
-            taken.append(folder / f"{name}.png")
-            seen.page.screenshot(path=taken[-1])
+            place = screen.format(workload=workload)
+            with said_as(
+                f"screen {place}: there is no {last} on it; the webhook knows no whole hour yet, or no such one"
+            ):
+                seen.page.goto(f"{seen.origin}/ui/#/{place}")
+                seen.page.wait_for_selector(last)
+            taken[name] = seen.page.screenshot()
         assert not seen.faults(), seen.faults()
-    return taken
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, picture in taken.items():
+        (folder / f"{name}.png").write_bytes(picture)
+    return [folder / f"{name}.png" for name in taken]
+
+
+class PageError(Exception):
+    """No pictures; one line."""
+
+
+@contextmanager
+def said_as(what: str) -> Iterator[None]:
+    """Raise what the browser complains of as one line."""
+    try:
+        yield
+    except BrowserError as error:
+        raise PageError(f"{what} ({error.message.splitlines()[0]})") from error
+
+
+def page_url(text: str) -> str:
+    """Return an address as ``plimsoll ui`` prints it."""
+    parts = urlsplit(text)
+    if parts.scheme != "http" or not parts.netloc or not parts.fragment:
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; allowed: http://127.0.0.1:PORT/#k=KEY")
+    return text
 
 
 def main() -> int:
     """Do what is asked for."""
     parser = argparse.ArgumentParser(prog="python -m tests.page", description=__doc__)
     parser.add_argument("what", choices=("screenshots",))
-    parser.add_argument("--url", help="what plimsoll ui --no-browser printed (default: a made-up shop)")
+    parser.add_argument("--url", type=page_url, help="what plimsoll ui --no-browser printed (default: a made-up shop)")
     parser.add_argument("--workload", default=WORKLOAD, metavar="NAMESPACE/KIND/NAME", help="default: %(default)s")
     parser.add_argument("--into", type=Path, default=PICTURES, metavar="DIR", help="default: %(default)s")
     arguments = parser.parse_args()
@@ -63,7 +94,12 @@ def main() -> int:
         if url is None:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="page-")))
             url = stack.enter_context(filled(folder, days=14)).door.url
-        for path in screenshots(url, arguments.into, arguments.workload):
+        try:
+            paths = screenshots(url, arguments.into, arguments.workload)
+        except PageError as error:
+            print(f"page: {error}", file=sys.stderr)
+            return 1
+        for path in paths:
             print(f"page: {path}")
     return 0
 

@@ -21,7 +21,7 @@ LEAST_KEPT_SECONDS: Final = 20.0
 MOST_KEPT_SECONDS: Final = 40.0
 """Each workload's are kept for a time of its own between these, so that no list has to make all of them anew."""
 MOST_KEPT: Final = 5_000
-"""Workloads; 2 MB."""
+"""Workloads; 1.4 MB."""
 _SHARES: Final = 64
 
 

@@ -378,7 +378,7 @@ class WorkloadLineBody(Body, kw_only=True):
     newest_age_seconds: float
     mode: str
     cpu_request_millicores: int | None
-    """Of the containers' advice, summed; null = one of them has none."""
+    """Of the containers' advice, summed; null = one of them has none. Up to 40 s old."""
     memory_request_bytes: int | None
     quality: SizingQualityBody | None = None
     """Over the window that was asked for with ``quality``; null = none was, or no node told."""
