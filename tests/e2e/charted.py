@@ -18,6 +18,7 @@ from datetime import UTC, datetime
 from typing import Final
 from urllib.request import urlopen
 
+from agent.core.cluster.pod import ENDED_PHASES
 from agent.core.orders.annotations import ADMISSION, ORIGINAL_RESOURCES
 from tests.cluster import chart, fence, objects
 from tests.cluster.api import ApiError, Json
@@ -350,10 +351,11 @@ class ChartScenario:
         return f"of {workloads[1]} workloads; {told}"
 
     def free_mib(self) -> int:
-        """Return the allocatable memory that no pod's spec requests."""
+        """Return the allocatable memory that no pod's spec requests; what an ended one did is free."""
         allocatable = bytes_of(self.node.object()["status"]["allocatable"]["memory"])
         pods = self.node.plane.admin.items("/api/v1/pods", fieldSelector=f"spec.nodeName={self.node.name}")
-        return (allocatable - sum(map(requested_bytes, pods))) // MIB
+        lasting = [pod for pod in pods if pod["status"].get("phase") not in ENDED_PHASES]
+        return (allocatable - sum(map(requested_bytes, lasting))) // MIB
 
     def requested_mib(self, *names: str) -> int:
         """Return the memory that loads request now."""
