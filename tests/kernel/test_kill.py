@@ -23,12 +23,13 @@ pytestmark = pytest.mark.kernel
 GEOMETRY = RingGeometry(max_slots=8, raw_length=64, memory_length=16, minute_length=8)
 BOOT = "this-boot"
 GROUPS = ("a", "b/c", "d")
-LONGEST_SECONDS = 0.03
-"""The child opens, attaches and is sampling after a few milliseconds: a kill falls before, into and after that."""
+MOST_TURNS = 4
+LONGEST_SECONDS = 0.01
+"""A kill falls this long at most after the child has told of that many turns: before, into and after its beginning."""
 
 
-def sample_forever(path: Path, tree: CgroupTree, kind: str) -> None:
-    """What an agent does to its rings, as fast as it goes; a slot comes and goes as well."""
+def sample_forever(path: Path, tree: CgroupTree, kind: str, turns: int) -> None:
+    """What an agent does to its rings, as fast as it goes; a slot comes and goes as well. Tells each turn by a byte."""
     with RingFile.open(path, GEOMETRY, boot_id=BOOT) as rings:
         if rings.set_aside is not None or rings.damaged_slots:
             os._exit(3)
@@ -50,21 +51,29 @@ def sample_forever(path: Path, tree: CgroupTree, kind: str) -> None:
             passing = rings.attach("passing", count + 1, now_monotonic_ns=time.monotonic_ns())
             if count % 2:
                 rings.release(passing)
+            if count < MOST_TURNS:
+                os.write(turns, b".")
             count += 1
 
 
-def run_and_kill(child: Callable[[], None], after_seconds: float) -> None:
-    """Fork, run, SIGKILL. A child that ends by itself is a failure."""
+def run_and_kill(child: Callable[[int], None], *, after_turns: int = 0, after_seconds: float) -> None:
+    """Fork, run, wait for what it tells of its turns, SIGKILL. A child that ends by itself is a failure."""
+    read_end, write_end = os.pipe()
     pid = os.fork()
     if pid == 0:
+        os.close(read_end)
         try:
-            child()
+            child(write_end)
         except BaseException:  # noqa: BLE001 - nothing of the test run may go on in the child
             os._exit(2)
         os._exit(1)
-    time.sleep(after_seconds)  # the moment is the test's subject: there is no condition to wait for
-    os.kill(pid, signal.SIGKILL)
-    _, status = os.waitpid(pid, 0)
+    os.close(write_end)
+    with open(read_end, "rb", buffering=0) as turns:
+        for _ in range(after_turns):
+            turns.read(1)
+        time.sleep(after_seconds)  # the moment is the test's subject: there is no condition to wait for
+        os.kill(pid, signal.SIGKILL)
+        _, status = os.waitpid(pid, 0)
     assert os.WIFSIGNALED(status), f"the child ended by itself: {os.waitstatus_to_exitcode(status)}"
 
 
@@ -119,9 +128,13 @@ def test_rings_survive_kills_at_random_moments(tree: CgroupTree, tmp_path: Path,
     generator = random.Random(20261121)
     ledger = Ledger()
     for _ in range(kills):
-        run_and_kill(lambda: sample_forever(path, tree, kind), generator.uniform(0.0, LONGEST_SECONDS))
+        run_and_kill(
+            lambda turns: sample_forever(path, tree, kind, turns),
+            after_turns=generator.randint(0, MOST_TURNS),
+            after_seconds=generator.uniform(0.0, LONGEST_SECONDS),
+        )
         ledger.check(path, [tree.relative(group) for group in GROUPS])
-    assert ledger.grown > kills  # nine rings: most kills found most of them longer than before
+    assert ledger.grown > 3 * kills  # nine rings: four kills of five found each of them longer than before
     assert ledger.rows > 1000
     with RingFile.open(path, GEOMETRY, boot_id=BOOT) as rings:  # and an agent goes on with all of it
         assert rings.set_aside is None
@@ -135,13 +148,13 @@ def test_file_whose_making_was_killed_is_begun_without_a_word(tree: CgroupTree, 
     generator = random.Random(20261121)
     path = tmp_path / "rings"
 
-    def make() -> None:
+    def make(_: int) -> None:
         RingFile.open(path, GEOMETRY, boot_id=BOOT)
         signal.pause()
 
     for _ in range(40):
         path.unlink(missing_ok=True)
-        run_and_kill(make, generator.uniform(0.0, 0.004))
+        run_and_kill(make, after_seconds=generator.uniform(0.0, 0.004))
         with RingFile.open(path, GEOMETRY, boot_id=BOOT) as rings:
             assert rings.set_aside is None
             assert rings.retained() == {}

@@ -70,7 +70,9 @@ class _Unit:
     inode: int
     facts: list[UnitFacts]
     rhythm_ns: dict[RowKind, float] = field(default_factory=dict)
-    """Usual time between two rows."""
+    """Usual time between two rows, as of the most rows that were taken over at once: few say little on a busy node."""
+    rhythm_rows: dict[RowKind, int] = field(default_factory=dict)
+    """Of how many rows."""
     heads: dict[RowKind, int] = field(default_factory=dict)
     """How many rows were written when it was last looked at."""
     newest: dict[RowKind, int] = field(default_factory=dict)
@@ -206,8 +208,9 @@ class Recorder:
     def _keep(self, unit: _Unit, kind: RowKind, rows: Rows) -> None:
         stamps = rows[STAMPS[kind]].astype(np.int64)
         newest = unit.newest[kind] = int(stamps[-1])
-        if rows.size > LEAST_RHYTHM_ROWS:
+        if rows.size > unit.rhythm_rows.get(kind, LEAST_RHYTHM_ROWS):
             unit.rhythm_ns[kind] = float(np.median(np.diff(stamps)))
+            unit.rhythm_rows[kind] = rows.size
         if kind is RowKind.RAW:
             self.samples += rows.size
             oldest = int(stamps[0])
