@@ -37,7 +37,7 @@ SUMS_SECONDS: Final = 60.0
 """For which the sums of a scope are kept: they change once an hour."""
 MOST_SUMS: Final = 32
 _MILLICORES: Final = 1000
-_PIECE: Final = 500
+_PIECE: Final = 100
 
 
 class NamespaceSumBody(Body, kw_only=True):

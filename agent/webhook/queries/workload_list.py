@@ -22,7 +22,7 @@ MOST_SOUGHT: Final = 100
 """Characters of ``q=``."""
 BY_NAME: Final = "name"
 PATTERN: Final = "NAMESPACE/KIND/NAME"
-_PIECE: Final = 500
+_PIECE: Final = 100
 
 _Amount = Callable[[LedgerHour], float | None]
 _Rank = tuple[float | Decimal, ...]

@@ -85,8 +85,8 @@ SILENT_SECONDS: Final = 900.0
 COST_WAIT_SECONDS: Final = 0.1
 """For what workloads cost, where nothing is known of it yet: a list does not wait for a whole large cluster's."""
 _HOUR_SECONDS: Final = 3600
-_PIECE: Final = 100
-"""Nodes, which take two milliseconds."""
+_PIECE: Final = 25
+"""Nodes or lines of a list, which take half a millisecond."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,12 +164,14 @@ class Questions:
             pause=parts.pause,
         )
         actions = {} if is_away else self._last_actions([one.seen.workload for one in page.items], scope, now)
+        lines = []
+        for number, one in enumerate(page.items):
+            if number % _PIECE == _PIECE - 1:
+                parts.pause()
+            lines.append(self._line(one, rules, now, window, actions.get(one.seen.workload), is_away=is_away))
         body = WorkloadsBody(
             total=page.total,
-            workloads=[
-                self._line(one, rules, now, window, actions.get(one.seen.workload), is_away=is_away)
-                for one in page.items
-            ],
+            workloads=lines,
             pricing=costs.pricing,
             next=page.next,
             scope=scope_body(scope),

@@ -6,12 +6,18 @@ import threading
 
 import pytest
 
-from agent.webhook.admission.precedence import BREATH_SECONDS, MOST_BREATHS, Precedence
+from agent.webhook.admission.precedence import (
+    BREATH_SECONDS,
+    MOST_BREATHS,
+    MOST_REST_SECONDS,
+    REST_RATIO,
+    Precedence,
+)
 
 
 def test_who_gives_way_waits_while_a_review_is_under_way_and_not_for_ever() -> None:
     slept: list[float] = []
-    precedence = Precedence(slept.append)
+    precedence = Precedence(slept.append, worked_seconds=float)
     precedence.give_way()
     assert slept == []
 
@@ -38,7 +44,7 @@ def test_a_wait_ends_with_the_review() -> None:
         begun.set()
         is_to_end.wait()
 
-    precedence = Precedence(sleep)
+    precedence = Precedence(sleep, worked_seconds=float)
     reviewing = threading.Thread(target=precedence.first(review))
     reviewing.start()
     begun.wait()
@@ -48,7 +54,7 @@ def test_a_wait_ends_with_the_review() -> None:
 
 def test_a_review_that_fails_is_under_way_no_more() -> None:
     slept: list[float] = []
-    precedence = Precedence(slept.append)
+    precedence = Precedence(slept.append, worked_seconds=float)
 
     def review() -> None:
         raise LookupError
@@ -56,4 +62,29 @@ def test_a_review_that_fails_is_under_way_no_more() -> None:
     with pytest.raises(LookupError):
         precedence.first(review)()
     precedence.give_way()
+    assert slept == []
+
+
+def test_long_work_rests_for_longer_than_it_worked_and_short_work_later_for_all_of_it() -> None:
+    slept: list[float] = []
+    worked = iter((5.0, 5.001, 5.0011, 5.0012, 5.0013, 9.0))  # the first five seconds were for something else
+    precedence = Precedence(slept.append, worked_seconds=lambda: next(worked))
+    for _ in range(6):
+        precedence.give_way()
+    assert slept == pytest.approx([REST_RATIO * 0.001, REST_RATIO * 0.0003, MOST_REST_SECONDS])
+
+
+def test_each_thread_rests_from_its_own_work() -> None:
+    slept: list[float] = []
+    precedence = Precedence(slept.append, worked_seconds=lambda: clocks[threading.get_ident()])
+    clocks = {threading.get_ident(): 1.0}
+
+    def other() -> None:
+        clocks[threading.get_ident()] = 7.0
+        precedence.give_way()
+
+    precedence.give_way()
+    thread = threading.Thread(target=other)
+    thread.start()
+    thread.join()
     assert slept == []
