@@ -11,13 +11,14 @@ import shutil
 import sys
 import tempfile
 import time
-from contextlib import ExitStack
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from tests.cluster import fence
-from tests.cluster.binaries import OLD_KUBELET, BinaryError
+from tests.cluster.binaries import KUBERNETES, OLD_KUBELET, BinaryError
 from tests.cluster.control_plane import control_plane
 from tests.cluster.identities import create_namespace
 from tests.cluster.processes import ClusterError
@@ -28,7 +29,7 @@ from tests.e2e.budgets import BudgetScenario
 from tests.e2e.charted import ChartScenario
 from tests.e2e.jobs import JobScenario
 from tests.e2e.memory_qos import KUBELET, MemoryQosScenario
-from tests.e2e.node import HOST_ADDRESS, Driver, NodeError, node
+from tests.e2e.node import HOST_ADDRESS, Driver, Node, NodeError, node
 from tests.e2e.program import copy_program
 from tests.e2e.protected import ProtectScenario
 from tests.e2e.release import Release
@@ -58,20 +59,9 @@ def main() -> int:
             tables += [table for driver in arguments.driver for table in run_driver(made, driver, arguments)]
         if arguments.only in {None, "budgets"}:
             tables += [run_budgets(made, driver, arguments) for driver in arguments.driver]
-        if arguments.only in {None, "chart"}:
-            tables += run_chart(made, arguments.driver[0], arguments)
-        if arguments.only in {None, "jobs"}:
-            tables += run_jobs(made, arguments.driver[0], arguments)
-        if arguments.only in {None, "boost"}:
-            tables += run_boost(made, arguments.driver[0], arguments)
-        if arguments.only in {None, "protect"}:
-            tables += run_protect(made, arguments.driver[0], arguments)
-        if arguments.only in {None, "memory"}:
-            tables += run_memory(made, arguments.driver[0], arguments)
-        if arguments.only in {None, "soak"}:
-            tables += run_soak(made, arguments.driver[0], arguments)
-        if arguments.only in {None, "experiment"}:
-            tables += run_experiment(made, arguments.driver[0], arguments)
+        for part, run in _ON_FIRST_DRIVER.items():
+            if arguments.only in {None, part}:
+                tables.append(run(made, arguments.driver[0], arguments))
         tables = [table for table in tables if table.rows]
     except (GuestError, BinaryError, ClusterError, NodeError) as error:
         print(error, file=sys.stderr)
@@ -129,227 +119,178 @@ def setting(text: str) -> tuple[str, str]:
     return key, value
 
 
-def run_driver(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> list[Steps]:
-    """Bring up control plane and node, take the steps, and take all down."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scene:
+    """A control plane and a node that joined it."""
+
+    directory: Path
+    tree: Path
+    """The program, for parts that run it by themselves."""
+    plane_seconds: float
+    """Until the control plane was ready."""
+    node: Node
+    settings: Mapping[str, str]
+    """Of the agent, from the command line."""
+    addresses: ExitStack
+    """For what leads to the node, and outlives it."""
+
+    @property
+    def release(self) -> Release:
+        """Return the chart, not installed yet."""
+        return Release(self.node, self.directory)
+
+
+@contextmanager
+def scene(
+    made: parts.Parts,
+    driver: Driver,
+    arguments: argparse.Namespace,
+    *,
+    name: str,
+    has_fence: bool = True,
+    server: str = KUBERNETES,
+    kubelet: Mapping[str, Any] | None = None,
+    prepare: Callable[[Path], object] = lambda _: None,
+) -> Iterator[Scene]:
+    """Bring up a control plane and a node, and take all down at the end.
+
+    Args:
+        name: Of the folder in which ``--logs`` keeps certificates and logs.
+        has_fence: The control plane knows Plimsoll's admission policies; False where the chart brings them.
+        server: Version of Kubernetes.
+        kubelet: Of its configuration, beside what every node has.
+        prepare: Writes into the directory what the node is to find there; before it boots.
+    """
     directory = Path(tempfile.mkdtemp(prefix="plimsoll-e2e-"))
-    tree = copy_program(directory)
-    started = time.monotonic()
-    tables = []
     try:
-        with control_plane(
-            directory=directory / "plane",
-            with_scheduler=True,
-            controllers="*",
-            extra_names=(HOST_ADDRESS,),
-        ) as plane:
+        tree = copy_program(directory)
+        prepare(directory)
+        started = time.monotonic()
+        with (
+            control_plane(
+                version=server,
+                directory=directory / "plane",
+                with_scheduler=True,
+                controllers="*",
+                extra_names=(HOST_ADDRESS,),
+            ) as plane,
+            ExitStack() as addresses,
+        ):
             plane_seconds = time.monotonic() - started
             create_namespace(plane, NAMESPACE)
-            fence.install(plane)
-            with node(made, plane, directory / "node", driver=driver) as guest:
-                boot = Steps(f"node, cgroup driver {driver}")
-                boot.mark("control plane with scheduler is ready", plane_seconds)
-                for mark, seconds in guest.marks.items():
-                    boot.mark(f"guest: {mark}", seconds, "since qemu's start")
-                tables.append(boot)
-                if arguments.only != "agent":
-                    tables.append(Steps(f"resizes by hand, cgroup driver {driver}"))
-                    PlainScenario(guest, tree).run(tables[-1])
-                if arguments.only != "plain":
-                    tables.append(Steps(f"the agent acts, cgroup driver {driver}"))
-                    ActingScenario(guest, tree, dict(arguments.settings)).run(tables[-1])
-                if arguments.stay:
-                    stay(directory, plane.kubectl)
-    finally:
-        if arguments.logs is not None:
-            shutil.copytree(directory, arguments.logs / driver, ignore=shutil.ignore_patterns("etcd", "program"))
-        shutil.rmtree(directory, ignore_errors=True)
-    return tables
-
-
-def run_budgets(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> Steps:
-    """Bring up an older control plane and a node with a kubelet that knows no resources of whole pods."""
-    directory = Path(tempfile.mkdtemp(prefix="plimsoll-e2e-"))
-    tree = copy_program(directory)
-    steps = Steps(f"limits of whole pods, kubelet {OLD_KUBELET}, cgroup driver {driver}")
-    if made.old_kubelet is None:
-        raise NodeError("e2e: no older kubelet was built")
-    old = replace(made, programs={**made.programs, "kubelet": made.old_kubelet})
-    try:
-        with control_plane(
-            version=parts.OLD_SERVER,
-            directory=directory / "plane",
-            with_scheduler=True,
-            controllers="*",
-            extra_names=(HOST_ADDRESS,),
-        ) as plane:
-            create_namespace(plane, NAMESPACE)
-            fence.install(plane)
-            with node(old, plane, directory / "node", driver=driver) as guest:
-                BudgetScenario(guest, tree).run(steps)
-                if arguments.stay:
-                    stay(directory, plane.kubectl)
-    finally:
-        if arguments.logs is not None:
-            ignored = shutil.ignore_patterns("etcd", "program")
-            shutil.copytree(directory, arguments.logs / f"budgets-{driver}", ignore=ignored)
-        shutil.rmtree(directory, ignore_errors=True)
-    return steps
-
-
-def run_chart(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> list[Steps]:
-    """Bring up a control plane that knows nothing of Plimsoll, and a node; install the chart there."""
-    directory = Path(tempfile.mkdtemp(prefix="plimsoll-e2e-"))
-    steps = Steps(f"the chart, cgroup driver {driver}")
-    try:
-        with (
-            control_plane(
-                directory=directory / "plane", with_scheduler=True, controllers="*", extra_names=(HOST_ADDRESS,)
-            ) as plane,
-            ExitStack() as addresses,
-        ):
-            create_namespace(plane, NAMESPACE)
-            with node(made, plane, directory / "node", driver=driver) as guest:
-                ChartScenario(guest, Release(guest, directory), addresses).run(steps)
-                if arguments.stay:
-                    stay(directory, plane.kubectl)
-    finally:
-        if arguments.logs is not None:
-            shutil.copytree(directory, arguments.logs / "chart", ignore=shutil.ignore_patterns("etcd"))
-        shutil.rmtree(directory, ignore_errors=True)
-    return [steps]
-
-
-def run_jobs(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> list[Steps]:
-    """Bring up a control plane with Plimsoll's chart, and a node; run Jobs there."""
-    directory = Path(tempfile.mkdtemp(prefix="plimsoll-e2e-"))
-    steps = Steps(f"runs of jobs, cgroup driver {driver}")
-    try:
-        with (
-            control_plane(
-                directory=directory / "plane", with_scheduler=True, controllers="*", extra_names=(HOST_ADDRESS,)
-            ) as plane,
-            ExitStack() as addresses,
-        ):
-            create_namespace(plane, NAMESPACE)
-            with node(made, plane, directory / "node", driver=driver) as guest:
-                JobScenario(guest, Release(guest, directory), addresses, arguments.runs).run(steps)
-                if arguments.stay:
-                    stay(directory, plane.kubectl)
-    finally:
-        if arguments.logs is not None:
-            shutil.copytree(directory, arguments.logs / "jobs", ignore=shutil.ignore_patterns("etcd"))
-        shutil.rmtree(directory, ignore_errors=True)
-    return [steps]
-
-
-def run_boost(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> list[Steps]:
-    """Bring up a control plane and a node, install the chart there, and start pods that are boosted."""
-    directory = Path(tempfile.mkdtemp(prefix="plimsoll-e2e-"))
-    steps = Steps(f"CPU of starting pods, cgroup driver {driver}")
-    try:
-        with (
-            control_plane(
-                directory=directory / "plane", with_scheduler=True, controllers="*", extra_names=(HOST_ADDRESS,)
-            ) as plane,
-            ExitStack() as addresses,
-        ):
-            create_namespace(plane, NAMESPACE)
-            with node(made, plane, directory / "node", driver=driver) as guest:
-                BoostScenario(guest, Release(guest, directory), addresses).run(steps)
-                if arguments.stay:
-                    stay(directory, plane.kubectl)
-    finally:
-        if arguments.logs is not None:
-            shutil.copytree(directory, arguments.logs / "boost", ignore=shutil.ignore_patterns("etcd"))
-        shutil.rmtree(directory, ignore_errors=True)
-    return [steps]
-
-
-def run_protect(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> list[Steps]:
-    """Bring up a control plane and a node, and have the agent protect pods there."""
-    directory = Path(tempfile.mkdtemp(prefix="plimsoll-e2e-"))
-    copy_program(directory)
-    steps = Steps(f"mode protect, cgroup driver {driver}")
-    try:
-        with control_plane(
-            directory=directory / "plane", with_scheduler=True, controllers="*", extra_names=(HOST_ADDRESS,)
-        ) as plane:
-            create_namespace(plane, NAMESPACE)
-            fence.install(plane)
-            with node(made, plane, directory / "node", driver=driver) as guest:
-                ProtectScenario(guest, dict(arguments.settings)).run(steps)
-                if arguments.stay:
-                    stay(directory, plane.kubectl)
-    finally:
-        if arguments.logs is not None:
-            shutil.copytree(directory, arguments.logs / "protect", ignore=shutil.ignore_patterns("etcd", "program"))
-        shutil.rmtree(directory, ignore_errors=True)
-    return [steps]
-
-
-def run_memory(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> list[Steps]:
-    """Bring up a control plane, and a node whose kubelet sets memory.high; take the steps there."""
-    directory = Path(tempfile.mkdtemp(prefix="plimsoll-e2e-"))
-    copy_program(directory)
-    steps = Steps(f"MemoryQoS, cgroup driver {driver}")
-    try:
-        with control_plane(
-            directory=directory / "plane", with_scheduler=True, controllers="*", extra_names=(HOST_ADDRESS,)
-        ) as plane:
-            create_namespace(plane, NAMESPACE)
-            fence.install(plane)
-            with node(made, plane, directory / "node", driver=driver, kubelet=KUBELET) as guest:
-                MemoryQosScenario(guest, dict(arguments.settings)).run(steps)
-                if arguments.stay:
-                    stay(directory, plane.kubectl)
-    finally:
-        if arguments.logs is not None:
-            shutil.copytree(directory, arguments.logs / "memory", ignore=shutil.ignore_patterns("etcd", "program"))
-        shutil.rmtree(directory, ignore_errors=True)
-    return [steps]
-
-
-def run_soak(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> list[Steps]:
-    """Bring up a control plane and a node, and let the agent live through minutes of a bad day there."""
-    directory = Path(tempfile.mkdtemp(prefix="plimsoll-e2e-"))
-    steps = Steps(f"a bad day's minutes, cgroup driver {driver}")
-    try:
-        with control_plane(
-            directory=directory / "plane", with_scheduler=True, controllers="*", extra_names=(HOST_ADDRESS,)
-        ) as plane:
-            create_namespace(plane, NAMESPACE)
-            fence.install(plane)
-            with node(made, plane, directory / "node", driver=driver) as guest:
-                SoakScenario(guest, dict(arguments.settings)).run(steps)
-                if arguments.stay:
-                    stay(directory, plane.kubectl)
-    finally:
-        if arguments.logs is not None:
-            shutil.copytree(directory, arguments.logs / "soak", ignore=shutil.ignore_patterns("etcd"))
-        shutil.rmtree(directory, ignore_errors=True)
-    return [steps]
-
-
-def run_experiment(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> list[Steps]:
-    """Bring up a control plane and a node, and measure split against shared limits for a moment."""
-    directory = Path(tempfile.mkdtemp(prefix="plimsoll-e2e-"))
-    tree, payload = copy_program(directory), sources.write(directory)
-    steps = Steps(f"the experiment for a moment, cgroup driver {driver}")
-    try:
-        with control_plane(
-            directory=directory / "plane", with_scheduler=True, controllers="*", extra_names=(HOST_ADDRESS,)
-        ) as plane:
-            create_namespace(plane, NAMESPACE)
-            with node(made, plane, directory / "node", driver=driver) as guest:
-                smoke.run(guest, tree, payload, steps)
+            if has_fence:
+                fence.install(plane)
+            with node(made, plane, directory / "node", driver=driver, kubelet=kubelet) as guest:
+                yield Scene(
+                    directory=directory,
+                    tree=tree,
+                    plane_seconds=plane_seconds,
+                    node=guest,
+                    settings=dict(arguments.settings),
+                    addresses=addresses,
+                )
                 if arguments.stay:
                     stay(directory, plane.kubectl)
     finally:
         if arguments.logs is not None:
             left_out = shutil.ignore_patterns("etcd", "program", "payload")
-            shutil.copytree(directory, arguments.logs / "experiment", ignore=left_out)
+            shutil.copytree(directory, arguments.logs / name, ignore=left_out)
         shutil.rmtree(directory, ignore_errors=True)
-    return [steps]
+
+
+def run_driver(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> list[Steps]:
+    """Resize by hand, then have the agent act."""
+    tables = []
+    with scene(made, driver, arguments, name=driver) as at:
+        tables.append(Steps(f"node, cgroup driver {driver}"))
+        tables[-1].mark("control plane with scheduler is ready", at.plane_seconds)
+        for mark, seconds in at.node.marks.items():
+            tables[-1].mark(f"guest: {mark}", seconds, "since qemu's start")
+        if arguments.only != "agent":
+            tables.append(Steps(f"resizes by hand, cgroup driver {driver}"))
+            PlainScenario(at.node, at.tree).run(tables[-1])
+        if arguments.only != "plain":
+            tables.append(Steps(f"the agent acts, cgroup driver {driver}"))
+            ActingScenario(at.node, at.tree, at.settings).run(tables[-1])
+    return tables
+
+
+def run_budgets(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> Steps:
+    """Have the agent keep limits of whole pods on a kubelet that knows no resources of them."""
+    if made.old_kubelet is None:
+        raise NodeError("e2e: no older kubelet was built")
+    old = replace(made, programs={**made.programs, "kubelet": made.old_kubelet})
+    steps = Steps(f"limits of whole pods, kubelet {OLD_KUBELET}, cgroup driver {driver}")
+    with scene(old, driver, arguments, name=f"budgets-{driver}", server=parts.OLD_SERVER) as at:
+        BudgetScenario(at.node, at.tree).run(steps)
+    return steps
+
+
+def run_chart(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> Steps:
+    """Install the chart."""
+    steps = Steps(f"the chart, cgroup driver {driver}")
+    with scene(made, driver, arguments, name="chart", has_fence=False) as at:
+        ChartScenario(at.node, at.release, at.addresses).run(steps)
+    return steps
+
+
+def run_jobs(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> Steps:
+    """Install the chart and run Jobs."""
+    steps = Steps(f"runs of jobs, cgroup driver {driver}")
+    with scene(made, driver, arguments, name="jobs", has_fence=False) as at:
+        JobScenario(at.node, at.release, at.addresses, arguments.runs).run(steps)
+    return steps
+
+
+def run_boost(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> Steps:
+    """Install the chart and start pods that are boosted."""
+    steps = Steps(f"CPU of starting pods, cgroup driver {driver}")
+    with scene(made, driver, arguments, name="boost", has_fence=False) as at:
+        BoostScenario(at.node, at.release, at.addresses).run(steps)
+    return steps
+
+
+def run_protect(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> Steps:
+    """Have the agent protect pods."""
+    steps = Steps(f"mode protect, cgroup driver {driver}")
+    with scene(made, driver, arguments, name="protect") as at:
+        ProtectScenario(at.node, at.settings).run(steps)
+    return steps
+
+
+def run_memory(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> Steps:
+    """Have the agent act under a kubelet that sets memory.high."""
+    steps = Steps(f"MemoryQoS, cgroup driver {driver}")
+    with scene(made, driver, arguments, name="memory", kubelet=KUBELET) as at:
+        MemoryQosScenario(at.node, at.settings).run(steps)
+    return steps
+
+
+def run_soak(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> Steps:
+    """Let the agent live through minutes of a bad day."""
+    steps = Steps(f"a bad day's minutes, cgroup driver {driver}")
+    with scene(made, driver, arguments, name="soak") as at:
+        SoakScenario(at.node, at.settings).run(steps)
+    return steps
+
+
+def run_experiment(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> Steps:
+    """Measure split against shared limits for a moment."""
+    steps = Steps(f"the experiment for a moment, cgroup driver {driver}")
+    with scene(made, driver, arguments, name="experiment", has_fence=False, prepare=sources.write) as at:
+        smoke.run(at.node, at.tree, at.directory / sources.FOLDER, steps)
+    return steps
+
+
+_ON_FIRST_DRIVER: Final[Mapping[str, Callable[[parts.Parts, Driver, argparse.Namespace], Steps]]] = {
+    "chart": run_chart,
+    "jobs": run_jobs,
+    "boost": run_boost,
+    "protect": run_protect,
+    "memory": run_memory,
+    "soak": run_soak,
+    "experiment": run_experiment,
+}
 
 
 def stay(directory: Path, kubectl: Path) -> None:

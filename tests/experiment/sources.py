@@ -18,11 +18,12 @@ $(OUT)/program.o: $(OBJECTS)
 $(OUT)/%.o: $(dir $(lastword $(MAKEFILE_LIST)))%.c
 \tgcc -c -o $@ $<
 """
+FOLDER: Final = "payload"
 
 
 def write(directory: Path) -> Path:
     """Write the payload below a folder, before the guest boots, whose cache does not see changes; give its folder."""
-    payload = directory / "payload"
+    payload = directory / FOLDER
     shutil.copytree(PAYLOAD, payload, ignore=shutil.ignore_patterns("__pycache__"))
     sources = payload / "sources"
     (sources / "modules").mkdir(parents=True)
