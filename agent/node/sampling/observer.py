@@ -11,12 +11,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final, TypeVar
 
 import numpy as np
 
 from agent.core.window.cold_file import policy_of
-from agent.core.window.cpu import cpu_window, cpu_window_of
+from agent.core.window.cpu import CpuSums, cpu_window, cpu_window_of
 from agent.core.window.memory import memory_window, memory_window_of
 from agent.core.window.minute_row import (
     MinuteSums,
@@ -297,6 +298,7 @@ class Observer:
             # Before the rows are read: a slot that goes to another cgroup from here on gets no row.
             generations = [self._rings.generation(unit.slot) for unit in units]
             newest = self._newest_minutes(units, policy, this_minute - 1, now_ns)
+            incomplete: list[int] = []
             for unit, generation, sums in zip(units, generations, newest, strict=True):
                 own = policy_of(policy, unit.resources)
                 for minute in range(self._first_due(unit.slot, this_minute), this_minute):
@@ -308,7 +310,9 @@ class Observer:
                         written += 1
                         on_row(unit, row)
                         if minute == this_minute - 1 and row["coverage_255"][0] < FULL_COVERAGE:
-                            gaps.update(self._gaps(unit.slot, policy, minute, now_ns))
+                            incomplete.append(unit.slot)
+            for why in self._gaps(incomplete, policy, this_minute - 1, now_ns):
+                gaps.update(why)
         return RollUp(rows=written, gaps=dict(gaps))
 
     def _first_due(self, slot: int, this_minute: int) -> int:
@@ -330,15 +334,27 @@ class Observer:
         slots = [unit.slot for unit in units]
         return self._sums.minute(slots, raw_rows, memory_rows, policy, monotonic_minute=minute)
 
-    def _gaps(self, slot: int, policy: WindowPolicy, minute: int, now_ns: int) -> Mapping[Gap, int]:
-        """Return why readings of one minute gave no figure; asked only when something of it is missing."""
+    def _gaps(
+        self, slots: Sequence[int], policy: WindowPolicy, minute: int, now_ns: int
+    ) -> Iterator[Mapping[Gap, int]]:
+        """Return why readings of one minute gave no figure, by slot; asked only where something of it is missing."""
+        if not slots:
+            return
+        # One late sweep makes a minute incomplete in all slots: core alone took longer than all else of a minute.
         one_minute = replace(policy, cpu_window_seconds=MINUTE_NS / NS)
         rows = self._raw_rows_over((now_ns - minute * MINUTE_NS) / NS)
         end_ns = (minute + 1) * MINUTE_NS
-        return _steady(
-            lambda: self._rings.raw(slot, rows),
-            lambda pieces: cpu_window(pieces, one_minute, end_monotonic_ns=end_ns).gaps,
-        )
+        found: Sequence[CpuSums | None] = [None] * len(slots)
+        if self._sums is not None:
+            found = self._sums.cpu(slots, rows, one_minute, end_ns=end_ns)
+        for slot, sums in zip(slots, found, strict=True):
+            if sums is not None:
+                yield cpu_window_of(sums, one_minute).gaps
+            else:
+                yield _steady(
+                    partial(self._rings.raw, slot, rows),
+                    lambda pieces: cpu_window(pieces, one_minute, end_monotonic_ns=end_ns).gaps,
+                )
 
     def _minute(self, slot: int, policy: WindowPolicy, minute: int, now_ns: int) -> Rows | None:
         raw_rows, memory_rows = self._minute_rows(policy, minute, now_ns)

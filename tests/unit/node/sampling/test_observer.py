@@ -15,7 +15,7 @@ from agent.core.window.memory import MemorySums
 from agent.core.window.minute_row import MinuteSums
 from agent.core.window.policy import WindowPolicy
 from agent.core.window.ring_rows import Status
-from agent.core.window.snapshot import Missing
+from agent.core.window.snapshot import Gap, Missing
 from agent.node.sampling.heartbeat import SweepHeartbeat
 from agent.node.sampling.observer import BATCH, MINUTE_NS, RINGS_BACKFILL_MINUTES, Observer
 from agent.node.sampling.row_source import SumSource
@@ -275,6 +275,14 @@ def test_minutes_are_rolled_up_once_each(world: World) -> None:
     assert row["coverage_255"] == 255
     assert world.observer.roll_minutes(now_ns=102 * MINUTE_NS + 50 * NS).rows == 0
     assert minutes_of(world) == [100, 101]
+
+
+def test_a_minute_that_is_not_whole_says_why(world: World) -> None:
+    at = [second for second in range(100 * 60, 102 * 60 + 1) if not 6070 < second < 6080]
+    for row in steady(at, 300.0):
+        world.rings.append_raw(world.slot, row)
+    assert world.observer.roll_minutes(now_ns=102 * MINUTE_NS + 5 * NS).gaps == {Gap.TOO_FAR_APART: 1}
+    assert world.observer.roll_minutes(now_ns=103 * MINUTE_NS + 5 * NS).gaps == {}
 
 
 @pytest.mark.parametrize(
