@@ -68,7 +68,7 @@ def booted(
     command: Sequence[str],
     *,
     variant: Variant = Variant.FULL,
-    timeout_seconds: float = 2400.0,
+    timeout_seconds: float = 3600.0,
     memory_mib: int = 2048,
     is_counted: bool = False,
     exchange: Path | None = None,
@@ -79,7 +79,7 @@ def booted(
         kernel: What ``kernel.ensure`` gave.
         command: Program and arguments; files it writes below ``EXCHANGE`` are found in ``GuestRun.exchange``.
         variant: Kernel parameters.
-        timeout_seconds: After this qemu is killed. Ten times what a run takes on a quiet machine.
+        timeout_seconds: After this qemu is killed. Six times what a run takes on a quiet machine.
         memory_mib: Of the guest; only what it touches is taken.
         is_counted: The guest's clock is the count of its instructions, 4 ns each, and leaps over idle time: CPU times
             are the same on a busy host and a quiet one. One CPU.

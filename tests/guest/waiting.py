@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-DEADLINE_SECONDS: Final = 300.0
+DEADLINE_SECONDS: Final = 600.0
 """For conditions that come within a second on real hardware; emulation on a busy machine is slow. 60 s were too few for
-a ``doctor`` whose machine had eight processes to each CPU."""
+a ``doctor`` whose machine had eight processes to each CPU, 300 s for an agent that was to start beside as many."""
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
