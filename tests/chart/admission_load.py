@@ -45,7 +45,7 @@ class Load:
     def goes_on(self, count: int = 20) -> None:
         """Wait until so many more were made."""
         target = self.made + count
-        wait_for(lambda: self.made >= target, f"{count} more pods are made", 120.0)
+        wait_for(lambda: self.made >= target, f"{count} more pods are made")
 
 
 @contextmanager

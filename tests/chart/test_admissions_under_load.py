@@ -180,9 +180,9 @@ def test_no_admission_fails_or_goes_unanswered_while_certificate_and_authority_a
             return old_bundle in bundle and bundle.count("BEGIN") == 2
 
         wait_for(are_both_trusted, "the new authority is trusted beside the old one")
-        wait_for(lambda: are_both_trusted() and served() == {leaf()} != {old_leaf}, "all serve a new certificate", 60.0)
+        wait_for(lambda: are_both_trusted() and served() == {leaf()} != {old_leaf}, "all serve a new certificate")
         pods.goes_on()
-        wait_for(lambda: old_bundle not in registered(empty), "the old authority is no longer trusted", 60.0)
+        wait_for(lambda: old_bundle not in registered(empty), "the old authority is no longer trusted")
         assert registered(empty).count("BEGIN") == 1
         pods.goes_on()
         # The API server connects anew wherever whom it trusts has changed: what it met was the new certificate.

@@ -247,7 +247,7 @@ def test_placeholder_of_a_buffer_that_is_not_there_is_collected(room: Release, w
     manifest = placeholder()
     webhook.create(objects.pod_path("default"), manifest)
     path = objects.pod_path("default", manifest["metadata"]["name"])
-    wait_for(lambda: not room.plane.admin.exists(path), "it is collected", seconds=60.0)
+    wait_for(lambda: not room.plane.admin.exists(path), "it is collected")
 
 
 def test_placeholder_passes_with_what_servers_and_other_webhooks_add(room: Release, webhook: Api) -> None:

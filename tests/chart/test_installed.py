@@ -495,7 +495,7 @@ def test_uninstall_leaves_no_object(installed: Release, nodes: Nodes, before: se
             if not tests_own & {one[1], one[2]} and "serviceaccounts" not in one[0]
         }
 
-    wait_for(lambda: not left(), f"nothing of the release is left; {sorted(left())[:5]}", seconds=30.0)
+    wait_for(lambda: not left(), f"nothing of the release is left; {sorted(left())[:5]}")
 
 
 def test_template_can_be_applied_by_kubectl_and_applied_again(

@@ -193,7 +193,7 @@ def test_uninstall_that_fails_leaves_no_account(release: Release) -> None:
         def pods() -> list[Json]:
             return admin.items(objects.pod_path(NAMESPACE), labelSelector="app.kubernetes.io/component=retire")
 
-        wait_for(lambda: bool(pods()), "the hook's pod is made", seconds=60)
+        wait_for(lambda: bool(pods()), "the hook's pod is made")
         for one in pods():
             admin.patch(objects.pod_path(NAMESPACE, one["metadata"]["name"], "status"), {"status": {"phase": "Failed"}})
 

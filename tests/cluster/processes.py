@@ -110,8 +110,8 @@ class Process:
         return "\n".join((f"{self.log}:", *(f"  {line}" for line in lines)))
 
 
-def wait_for(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
-    """Wait for a condition, asking fifty times a second.
+def wait_for(condition: Callable[[], bool], what: str, seconds: float = 120.0) -> None:
+    """Wait for a condition, asking fifty times a second; on a busy machine half a minute was too short for some.
 
     Raises:
         TimeoutError: It does not come.

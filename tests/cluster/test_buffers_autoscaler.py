@@ -77,7 +77,7 @@ def await_policy(room: Buffers) -> None:
         finally:
             room.delete("tried")
 
-    wait_for(holds, "the policy holds", 60.0)
+    wait_for(holds, "the policy holds")
 
 
 @pytest.mark.usefixtures("kept")
@@ -133,7 +133,7 @@ def test_a_status_of_our_own_strategy_is_not_fought_over_for_ever(
             view = ours.view(room.namespace)
             return view is not None and "b" in view.troubles
 
-        wait_for(is_left, "ours gives up", 60.0)
+        wait_for(is_left, "ours gives up")
         view = ours.view(room.namespace)
         assert view is not None
         assert "writes its status anew each time it is taken over" in view.troubles["b"]

@@ -125,7 +125,7 @@ def settled(site: Site, *replicas: Certificates) -> None:
         )
 
     try:
-        wait_for(is_settled, "all serve one certificate that is registered", seconds=10.0)
+        wait_for(is_settled, "all serve one certificate that is registered")
     except TimeoutError as error:
         raise AssertionError(f"{error}: {[one.status() for one in replicas]}") from error
 

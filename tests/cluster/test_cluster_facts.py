@@ -65,7 +65,7 @@ def facts(api: HttpApi, own: str) -> Iterator[ClusterFacts]:
 
 def told(facts: ClusterFacts, condition: Callable[[], bool], what: str) -> None:
     try:
-        wait_for(condition, what, seconds=10.0)
+        wait_for(condition, what)
     except TimeoutError as error:
         raise AssertionError(f"{error}; {facts.statuses()} {facts.faults()}") from error
 

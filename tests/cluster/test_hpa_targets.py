@@ -164,7 +164,7 @@ def test_a_target_moves_once_with_the_requests_and_a_persons_counts_anew(
     wait_for(lambda: scene.kept() == (60, 800, 60), "what somebody set counts from now on")
     assert (scene.percent(), scene.generation()) == (60, 3)
     scene.resize("500m")
-    wait_for(lambda: scene.percent() == 48, "60 % of 800m is 48 % of 1000m", 90.0)
+    wait_for(lambda: scene.percent() == 48, "60 % of 800m is 48 % of 1000m")
     assert scene.generation() == 4
 
 
@@ -180,7 +180,7 @@ def test_a_restart_moves_nothing_and_what_is_put_back_is_the_original(scene: Sce
         wait_for(lambda: hook.series('plimsoll_hpa_targets{state="held"}') == 1, "requests are frozen again")
         assert scene.kept() == (60, 800, 60)
         scene.resize("500m")
-        wait_for(lambda: scene.kept() is None, "the requests are as written: nothing is kept any more", 90.0)
+        wait_for(lambda: scene.kept() is None, "the requests are as written: nothing is kept any more")
         assert scene.percent() == 48, "60 % of 800m, of 1000m as before they were sized"
         assert ANNOTATION not in (scene.hpa()["metadata"].get("annotations") or {})
         written = hook.series('plimsoll_hpa_target_writes_total{result="refused"}')

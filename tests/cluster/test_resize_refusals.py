@@ -311,7 +311,7 @@ def _until(scene: Scene, kind: AnswerKind, *changes: Change, **resources: Any) -
         return answer.kind is kind
 
     with contextlib.suppress(TimeoutError):
-        wait_for(is_so, f"{kind}", 20.0)
+        wait_for(is_so, f"{kind}")
     assert answers[-1].kind is kind, answers[-1]
     return answers[-1]
 

@@ -187,7 +187,9 @@ def test_an_enforced_workload_without_an_object_is_published(room: Room) -> None
     assert made["spec"]["updatePolicy"] == {"updateMode": "InPlace"}
     wait_for(lambda: "recommendation" in status(room, name), "its status is written")
     assert directives(room)["published"].get("autoscaler") is None, "it orders nothing"
-    assert not room.cluster.admin.exists(path(room, "plimsoll-deployment-web")), "people made one"
+    # It may have been looked at before people made one.
+    of_web = path(room, "plimsoll-deployment-web")
+    wait_for(lambda: not room.cluster.admin.exists(of_web), "people made one", MINUTES)
     create(room, "published", "Off")
     wait_for(lambda: not room.cluster.admin.exists(path(room, name)), "it goes", MINUTES)
 

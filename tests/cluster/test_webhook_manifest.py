@@ -85,7 +85,7 @@ def registered(cluster: ControlPlane) -> Iterator[tuple[Server, Certificates]]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         certificates.start()
         try:
-            wait_for(lambda: certificates.status().is_registered is True, "it is registered", seconds=10.0)
+            wait_for(lambda: certificates.status().is_registered is True, "it is registered")
             yield server, certificates
         finally:
             cluster.admin.delete(f"{PATH}/{name}")
@@ -107,7 +107,7 @@ def test_pods_are_asked_about_and_neither_mirrors_nor_the_namespaces_that_run_th
 ) -> None:
     server, _ = registered
     create_node(cluster.admin, node_name)
-    wait_for(lambda: is_asked(cluster, server, namespace, pod("x", node_name)), "the API server asks", seconds=10.0)
+    wait_for(lambda: is_asked(cluster, server, namespace, pod("x", node_name)), "the API server asks")
     annotated = pod("x", node_name, annotations={"example.com/any": "thing"})
     assert is_asked(cluster, server, namespace, annotated)
     mirror = pod("x", node_name, annotations={"kubernetes.io/config.mirror": "1"}, automountServiceAccountToken=False)

@@ -32,7 +32,7 @@ LOADS: Final[dict[str, tuple[str, ...]]] = {
     "busy": ("sh", "-c", "{ echo 10 >/proc/self/autogroup; } 2>/dev/null; ulimit -t 120; while :; do :; done"),
     "sleep": ("sleep", "600"),
 }
-REMOVE_SECONDS: Final = 15.0
+REMOVE_SECONDS: Final = 60.0
 """How long members may take to die before removal is an error; a killed process is gone in milliseconds."""
 
 _NAME: Final = re.compile(r"plimsoll-test-(\d+)-(?:probe-)?[0-9a-f]{8}")
