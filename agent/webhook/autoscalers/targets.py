@@ -28,7 +28,7 @@ from agent.core.autoscalers.preserved_target import (
 )
 from agent.core.autoscalers.written_pod import written_pod
 from agent.core.cluster.facts import PodPlace
-from agent.core.cluster.hpa import RESOURCE_METRIC
+from agent.core.cluster.hpa import RESOURCE_METRIC, UTILIZATION
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
@@ -316,7 +316,9 @@ def _operations(
     version = metadata.required_text("resourceVersion")
     operations: list[dict[str, object]] = [{"op": "replace", "path": "/metadata/resourceVersion", "value": version}]
     for place, metric in enumerate(top.child("spec").items("metrics")):
-        name = metric.child("resource").text("name") if metric.text("type") == RESOURCE_METRIC else None
+        resource = metric.child("resource") if metric.text("type") == RESOURCE_METRIC else None
+        is_share = resource is not None and (resource.child("target").text("type") or UTILIZATION) == UTILIZATION
+        name = resource.text("name") if resource is not None and is_share else None
         move = moves.get(Resource(name)) if name in list(Resource) else None
         if move is not None and move.percent != targets.percents[Resource(name or "")]:
             path = f"/spec/metrics/{place}/resource/target/averageUtilization"

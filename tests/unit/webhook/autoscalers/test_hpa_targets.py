@@ -94,6 +94,8 @@ class Server(FakeApi):
         *steps, last = [step.replace("~1", "/") for step in path.split("/")[1:]]
         for step in steps:
             place = place[int(step) if isinstance(place, list) else step]
+        if op == "replace" and last not in place:
+            raise ApiError("Invalid", status=422)
         if op == "remove":
             del place[last]
         else:
@@ -272,6 +274,17 @@ def test_an_hpa_or_a_pod_that_is_gone_is_left() -> None:
     desk.server.document["metadata"]["uid"] = ""
     desk.turn(REFUSED_SECONDS)
     assert desk.server.count("PATCH") == 0
+
+
+def test_an_amount_of_the_same_resource_beside_a_share_of_it_is_left_and_the_share_follows() -> None:
+    desk = Desk()
+    amount = {"name": "cpu", "target": {"type": "AverageValue", "averageValue": "2"}}
+    desk.server.document["spec"]["metrics"].append({"type": "Resource", "resource": amount})
+    desk.turn()
+    desk.facts.millicores = 300
+    desk.turn(URGENT_SECONDS)
+    assert (desk.server.percent, desk.mover.results["refused"]) == (117, 0)
+    assert amount["target"] == {"type": "AverageValue", "averageValue": "2"}
 
 
 def test_originals_are_put_back_without_a_look_at_pods() -> None:
