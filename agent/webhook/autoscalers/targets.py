@@ -34,7 +34,7 @@ from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
 from agent.core.orders.annotations import HPA_PRESERVE
 from agent.kube.client.api import JSON_PATCH, Api
-from agent.kube.client.errors import ApiError, KubeError
+from agent.kube.client.errors import TOO_MANY_REQUESTS, ApiError, KubeError
 from agent.kube.client.paths import namespaced_path
 from agent.kube.objects.cluster_json import autoscaler_from_json
 from agent.kube.objects.json_reader import ConvertError, Reader
@@ -64,7 +64,7 @@ RESULTS: Final = (TAKEN, MOVED, RELEASED, CHANGED, REFUSED)
 _GROUP: Final = "/apis/autoscaling/v2"
 _HPAS: Final = "horizontalpodautoscalers"
 _ANNOTATION_PATH: Final = f"/metadata/annotations/{HPA_PRESERVE.replace('/', '~1')}"
-_CONFLICT, _NOT_FOUND = 409, 404
+_CONFLICT, _NOT_FOUND, _FAILED = 409, 404, 500
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,9 +134,9 @@ class HpaTargets:
             return LOOK_SECONDS
         try:
             self.look()
-        except ApiError as error:
-            return self._refused(error)
         except KubeError as error:
+            if isinstance(error, ApiError) and not _is_passing(error):
+                return self._refused(error)
             log.info("HPAs are looked at later", extra={"cause": str(error)})
             return BACK_OFF_SECONDS
         return LOOK_SECONDS
@@ -172,7 +172,12 @@ class HpaTargets:
             if not self._may_write():
                 return
             self._stopping.wait(SPACING_SECONDS)
-            self._write(one, places.get(one.workload))
+            try:
+                self._write(one, places.get(one.workload))
+            except KubeError as error:
+                if _is_passing(error):
+                    self._seen[one.targets.uid].waits_seconds = CALM_SECONDS  # the others first
+                raise
 
     def _is_due(self, one: _Due) -> bool:
         """Return whether a target is to be written, by what the watch brought: memory alone, for each HPA each second.
@@ -271,6 +276,9 @@ class HpaTargets:
             if error.status in (_CONFLICT, _NOT_FOUND):
                 self.results[CHANGED] += 1
                 seen.waits_seconds = URGENT_SECONDS
+            elif _is_passing(error):  # it may be of this HPA alone: some admission of others is away
+                seen.waits_seconds = CALM_SECONDS
+                log.info("an HPA is written later", extra={"hpa": _name(now), "cause": str(error)})
             else:
                 self._refused(error)
             return
@@ -299,6 +307,11 @@ class HpaTargets:
                 self._told[key] = why
                 told = {"hpa": _name(one.targets), "resource": str(axis), "reason": why}
                 log.info("target of an HPA is left, and its requests stay frozen", extra=told)
+
+
+def _is_passing(error: KubeError) -> bool:
+    """Return whether the same call may go well soon: nobody answered, or had no time, or failed."""
+    return not isinstance(error, ApiError) or error.status == TOO_MANY_REQUESTS or error.status >= _FAILED
 
 
 def _result(targets: MovableTargets, moves: Mapping[Resource, TargetMove]) -> str:

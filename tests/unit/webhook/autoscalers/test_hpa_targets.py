@@ -228,6 +228,23 @@ def test_a_right_that_is_missing_is_said_once(method: str, caplog: pytest.LogCap
     assert (json.dumps(desk.server.document), desk.mover.results["refused"]) == (before, 3)
 
 
+@pytest.mark.parametrize("fault", [Unreachable("timed out"), *(ApiError("x", status=code) for code in (429, 500, 503))])
+@pytest.mark.parametrize("method", ["GET", "PATCH"])
+def test_a_fault_that_passes_is_no_refusal_and_the_target_follows_within_a_minute(
+    method: str, fault: Exception, caplog: pytest.LogCaptureFixture
+) -> None:
+    desk = Desk()
+    desk.turn()
+    desk.facts.millicores = 300
+    desk.server.faults[method, HPA] = fault
+    with caplog.at_level(logging.WARNING):
+        assert desk.turn(URGENT_SECONDS) <= BACK_OFF_SECONDS
+    assert (caplog.records, desk.mover.results["refused"]) == ([], 0)
+    desk.server.faults.clear()
+    desk.turn(CALM_SECONDS)
+    assert desk.server.percent == 117
+
+
 @pytest.mark.parametrize(
     ("mode", "is_only", "why"),
     [
