@@ -195,6 +195,9 @@ class Facts(ClusterFacts):
     def preserved(self, workload: Workload) -> Mapping[Resource, PreservedTarget]:
         return self.kept
 
+    def kept_resources(self, workload: Workload) -> frozenset[Resource]:
+        return frozenset(self.kept)
+
     def hpa_targets(self, workload: Workload) -> tuple[UtilizationTarget, ...]:
         return self.targets
 

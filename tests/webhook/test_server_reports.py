@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from agent.core.autoscalers.preserved_target import PreservedTarget
 from agent.core.autoscalers.vpa_orders import VpaSurroundings, vpa_orders
 from agent.core.cluster.facts import ClusterRule, ClusterRules, FrozenAxes, WrittenContainer
 from agent.core.cluster.hpa import UtilizationTarget
@@ -361,6 +362,13 @@ def test_a_workload_tells_what_its_hpas_target_means_after_the_change(whole: Sta
         "HPA: 50 % of 150m CPU of 2 containers is 75m; at 90m the equal target is 83 %",
         "HPA: 80 % of 120m CPU of app is 96m; at 60m the equal target is 160 %",
     ]
+    whole.facts.kept = {
+        Resource.CPU: PreservedTarget(
+            resource=Resource.CPU, percent=50, request=150, unsized_request=150, written_percent=83
+        )
+    }
+    whole.facts.targets = (replace(target, percent=83),)
+    assert said(whole.ask(path, names=names))["hpaAdvice"] == [], "83 % of 90m: it has moved, and is no share of 150m"
 
 
 NAMES = {"namespace": "shop", "kind": "Deployment", "name": "web"}

@@ -308,6 +308,16 @@ class ClusterFacts:
         kept = {resource: targets.preserved(resource, requests) for resource in targets.kept}
         return {resource: one for resource, one in kept.items() if one is not None}
 
+    def kept_resources(self, workload: Workload) -> frozenset[Resource]:
+        """Return whose targets stand by our hand: they are shares of what pods request now, not of what was written."""
+        known = [one.movable for one in self._hpas.find(workload) if one.movable is not None]
+        return frozenset(
+            resource
+            for one in known
+            for resource, kept in one.kept.items()
+            if one.percents.get(resource) == kept.written_percent
+        )
+
     def movable_targets(self) -> tuple[tuple[Workload, MovableTargets, bool], ...]:
         """Return all HPAs whose targets may be moved, whom each is for, and whether it is the only one for it."""
         return tuple(

@@ -333,7 +333,8 @@ class Questions:
             body.ledger, body.events, body.ledger_fault = [], [], "the database is away"
 
     def _hpa_advice(self, workload: Workload, containers: Sequence[ContainerBody]) -> list[str]:
-        targets = self._parts.facts.hpa_targets(workload)
+        kept = self._parts.facts.kept_resources(workload)
+        targets = [one for one in self._parts.facts.hpa_targets(workload) if one.resource not in kept]
         advice = {container.container: container.advice for container in containers}
         written = [one for one in self._parts.facts.written(workload).values() if not one.is_init] if targets else []
         cpu, memory = [], []

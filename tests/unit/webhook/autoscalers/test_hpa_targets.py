@@ -340,3 +340,13 @@ def test_which_targets_are_followed_decides_which_requests_are_free() -> None:
     assert found is not None
     assert found.preserved(Resource.CPU, desk.facts.requested(WEB)) is not None
     assert found.preserved(Resource.CPU, replace(desk.facts.requested(WEB), cpu_millicores=400)) is None
+
+
+def test_a_target_that_stands_by_our_hand_is_known_as_such_until_somebody_sets_another() -> None:
+    desk, facts = Desk(), ClusterFacts(FakeApi(), namespace="plimsoll")
+    desk.turn()
+    for percent, kept in ((70, {Resource.CPU}), (60, set())):
+        desk.server.percent = percent
+        facts._hpas.put(facts._hpas.entry(desk.server.document), now_seconds=0.0)
+        assert facts.kept_resources(WEB) == kept
+    assert facts.kept_resources(replace(WEB, name="api")) == set()
