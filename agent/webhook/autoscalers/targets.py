@@ -165,7 +165,7 @@ class HpaTargets:
         every = [_Due(*found) for found in self._parts.facts.movable_targets()]
         self._seen = {one.targets.uid: self._seen.get(one.targets.uid, _Seen()) for one in every}
         self._told = {key: why for key, why in self._told.items() if key[0] in self._seen}
-        due = [one for one in every if self._is_due(one)][:MOST_LOOKS]
+        due = sorted((one for one in every if self._is_due(one)), key=self._turn_of)[:MOST_LOOKS]
         follows = self.options.preserve is Preserve.FOLLOW  # else no target is taken, so no pod is read
         places = self._parts.facts.a_pod_of({one.workload for one in due}) if due and follows else {}
         for one in due:
@@ -190,6 +190,13 @@ class HpaTargets:
             return False
         moves = self._moves(one, one.targets, None).values()
         return any(move.is_urgent or not seen.is_calm or waited_seconds >= CALM_SECONDS for move in moves)
+
+    def _turn_of(self, one: _Due) -> tuple[bool, float]:
+        """Return what HPAs take turns by: first those whose requests move, then those not looked at for longest.
+
+        Else some thousands of which no target can be taken are due again before the last of them was looked at.
+        """
+        return not one.targets.kept, self._seen[one.targets.uid].looked_seconds
 
     def _moves(self, one: _Due, targets: MovableTargets, pod: Pod | None) -> dict[Resource, TargetMove]:
         if targets.fault:

@@ -26,6 +26,7 @@ from agent.webhook.autoscalers.targets import (
     BACK_OFF_SECONDS,
     CALM_SECONDS,
     LOOK_SECONDS,
+    MOST_LOOKS,
     REFUSED_SECONDS,
     URGENT_SECONDS,
     HpaParts,
@@ -291,6 +292,33 @@ def test_an_hpa_or_a_pod_that_is_gone_is_left() -> None:
     desk.server.document["metadata"]["uid"] = ""
     desk.turn(REFUSED_SECONDS)
     assert desk.server.count("PATCH") == 0
+
+
+def test_many_of_which_none_is_taken_hold_up_neither_one_that_follows_nor_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    desk = Desk()
+    desk.turn()
+    own = autoscaler_from_json(desk.server.document).movable
+    assert own is not None
+    others = tuple(
+        (replace(WEB, name=f"a{number}"), replace(own, name=f"a{number}", uid=f"a{number}", kept={}), True)
+        for number in range(4 * MOST_LOOKS)
+    )
+    looked: list[str] = []
+
+    def write(mover: HpaTargets, one: Any, place: PodPlace | None) -> None:
+        looked.append(one.targets.name)
+        mover._seen[one.targets.uid].looked_seconds = desk.now  # it is due again at once
+
+    monkeypatch.setattr(Facts, "movable_targets", lambda _: (*others, (WEB, own, True)))
+    monkeypatch.setattr(HpaTargets, "_write", write)
+    monkeypatch.setattr("agent.webhook.autoscalers.targets.SPACING_SECONDS", 0.0)
+    desk.facts.millicores = 300
+    for _ in range(5):
+        desk.turn(CALM_SECONDS)
+    assert looked[0] == "web"
+    assert len(set(looked)) == len(others) + 1
 
 
 def test_an_amount_of_the_same_resource_beside_a_share_of_it_is_left_and_the_share_follows() -> None:
