@@ -52,8 +52,9 @@ class Scene:
         return found
 
     def percent(self) -> int:
-        metrics = {one["resource"]["name"]: one["resource"] for one in self.hpa()["spec"]["metrics"]}
-        return int(metrics["cpu"]["target"]["averageUtilization"])
+        targets = [one["resource"]["target"] for one in self.hpa()["spec"]["metrics"]]
+        (share,) = [target for target in targets if target["type"] == "Utilization"]
+        return int(share["averageUtilization"])
 
     def kept(self) -> tuple[int, int, int] | None:
         """Return target, request and what was written of CPU, as they are kept."""
@@ -67,7 +68,7 @@ class Scene:
 
     def set_percent(self, percent: int) -> None:
         metric = {"type": "Resource", "resource": {"name": "cpu", "target": cpu_at(percent)}}
-        self.room.cluster.admin.patch(self.path, {"spec": {"metrics": [metric, MEMORY_VALUE]}}, MERGE)
+        self.room.cluster.admin.patch(self.path, {"spec": {"metrics": [metric, *AMOUNTS]}}, MERGE)
 
     def resize(self, cpu: str) -> None:
         body = resize_body(app={"requests": {"cpu": cpu}})
@@ -98,10 +99,12 @@ def cpu_at(percent: int) -> Json:
     return {"type": "Utilization", "averageUtilization": percent}
 
 
-MEMORY_VALUE = {
-    "type": "Resource",
-    "resource": {"name": "memory", "target": {"type": "AverageValue", "averageValue": "1Gi"}},
-}
+def amount(name: str, value: str) -> Json:
+    return {"type": "Resource", "resource": {"name": name, "target": {"type": "AverageValue", "averageValue": value}}}
+
+
+AMOUNTS = [amount("memory", "1Gi"), amount("cpu", "2")]
+"""Targets that divide by no request; one of them beside the share of the same resource."""
 
 
 @pytest.fixture(scope="module")
@@ -131,7 +134,7 @@ def scene(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> It
             "spec": {
                 "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": made.name},
                 "maxReplicas": 5,
-                "metrics": [MEMORY_VALUE, {"type": "Resource", "resource": {"name": "cpu", "target": cpu_at(70)}}],
+                "metrics": [*AMOUNTS, {"type": "Resource", "resource": {"name": "cpu", "target": cpu_at(70)}}],
             },
         }
         cluster.admin.create(made.path.rpartition("/")[0], document)
@@ -150,8 +153,8 @@ def test_a_target_moves_once_with_the_requests_and_a_persons_counts_anew(
     scene.resize("300m")
     wait_for(lambda: scene.percent() == 88, "the target follows: 70 % of 1000m is 88 % of 800m")
     assert (scene.kept(), scene.generation()) == ((70, 1000, 88), 2)
-    memory = next(one for one in scene.hpa()["spec"]["metrics"] if one["resource"]["name"] == "memory")
-    assert memory == MEMORY_VALUE
+    metrics = scene.hpa()["spec"]["metrics"]
+    assert [one for one in metrics if one["resource"]["target"]["type"] == "AverageValue"] == AMOUNTS
     arguments = [f"--webhook=https://127.0.0.1:{scene.room.hook.port}", f"--kubeconfig={scene.room.cluster.kubeconfig}"]
     named = f"{scene.room.namespace}/Deployment/scaled"
     assert main(["policy", named, *arguments, f"--ca-file={scene.room.cluster.authority}"]) == 0
