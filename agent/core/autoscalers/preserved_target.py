@@ -31,6 +31,8 @@ TOLERANCE_RATIO: Final = 0.1
 REACHABLE_PERCENT: Final = 90
 """Of the limits: pods that come no further than their limits never use more, so a target beyond is never met."""
 _LONGEST: Final = 4096
+_LONGEST_LEFT: Final = 200
+"""Ours are shorter; what anybody wrote there may be six times as long when it is written again."""
 _UNITS: Final = {Resource.CPU: "Millicores", Resource.MEMORY: "Bytes"}
 _TITLES: Final = {Resource.CPU: "CPU", Resource.MEMORY: "memory"}
 _MOST: Final = (1 << 53) - 1
@@ -269,5 +271,5 @@ def _preserved(resource: Resource, value: object) -> PreservedTarget:
         request=number(f"request{_UNITS[resource]}"),
         unsized_request=number(f"unsized{_UNITS[resource]}"),
         written_percent=number("writtenPercent"),
-        left=left if isinstance(left, str) else "not understood",
+        left=left[:_LONGEST_LEFT] if isinstance(left, str) else "not understood",
     )

@@ -210,6 +210,13 @@ def test_why_it_is_left_may_be_anything_but_stays() -> None:
     assert parse_preserved(text)[CPU].left == "not understood"
 
 
+def test_what_somebody_wrote_there_is_understood_again_once_it_is_written_again() -> None:
+    body = json.loads(preserved_to_text((KEPT,)))
+    body["cpu"]["left"] = "\u2603" * 3800
+    kept = parse_preserved(json.dumps(body, ensure_ascii=False))
+    assert parse_preserved(preserved_to_text(kept.values())) == kept
+
+
 class Server:
     """One object with its version, as the API server keeps it: target and annotation change in one write."""
 
