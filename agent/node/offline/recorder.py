@@ -7,7 +7,7 @@ is bounded, whatever the number of units and the length of the recording.
 from __future__ import annotations
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -49,7 +49,8 @@ HISTORY_CELLS: Final = 1 << 18
 """Minutes x keys of a chunk of the history: 1.5 MiB."""
 OVERLAP_ROWS: Final = 8
 """Rows looked at again, for those that come between two looks."""
-LEAST_RHYTHM_ROWS: Final = 3
+_STEP_NS: Final = 10_000_000
+"""To which times between two rows are rounded."""
 _UNMATCHED: Final = (
     "without the history: it stands under other names, so the agent knows of pods that the recorder was not told of"
 )
@@ -69,10 +70,6 @@ class _Unit:
     path: str
     inode: int
     facts: list[UnitFacts]
-    rhythm_ns: dict[RowKind, float] = field(default_factory=dict)
-    """Usual time between two rows, as of the most rows that were taken over at once: few say little on a busy node."""
-    rhythm_rows: dict[RowKind, int] = field(default_factory=dict)
-    """Of how many rows."""
     heads: dict[RowKind, int] = field(default_factory=dict)
     """How many rows were written when it was last looked at."""
     newest: dict[RowKind, int] = field(default_factory=dict)
@@ -119,6 +116,8 @@ class Recorder:
         self._unwanted: set[tuple[str, int]] = set()
         self._waiting: dict[RowKind, dict[int, list[Rows]]] = {kind: defaultdict(list) for kind in RowKind}
         self._waiting_bytes, self._most_waiting_bytes = 0, waiting_bytes
+        self._steps: dict[RowKind, Counter[int]] = {kind: Counter() for kind in RowKind}
+        """Times between two rows of a unit, and how often they were: a busy node's are uneven, so all count."""
         self._newest_minute: int | None = None
         self._keys: dict[HistoryKey, int] = {}
         self._history_until: int | None = None
@@ -208,9 +207,7 @@ class Recorder:
     def _keep(self, unit: _Unit, kind: RowKind, rows: Rows) -> None:
         stamps = rows[STAMPS[kind]].astype(np.int64)
         newest = unit.newest[kind] = int(stamps[-1])
-        if rows.size > unit.rhythm_rows.get(kind, LEAST_RHYTHM_ROWS):
-            unit.rhythm_ns[kind] = float(np.median(np.diff(stamps)))
-            unit.rhythm_rows[kind] = rows.size
+        self._steps[kind].update(np.rint(np.diff(stamps) / _STEP_NS).astype(np.int64).tolist())
         if kind is RowKind.RAW:
             self.samples += rows.size
             oldest = int(stamps[0])
@@ -335,12 +332,22 @@ class Recorder:
 
     def _rhythm_seconds(self, kind: RowKind, configured_seconds: float) -> float:
         """Return the time between two rows: as it is set here, unless the agent's is another."""
-        found = [unit.rhythm_ns[kind] for unit in self._units if kind in unit.rhythm_ns]
-        if not found:
+        steps = self._steps[kind]
+        if not steps:
             return configured_seconds
-        seconds = float(np.median(found)) / NS
+        seconds = max(_median(steps), 1) * _STEP_NS / NS
         is_near = abs(seconds - configured_seconds) <= RHYTHM_TOLERANCE * configured_seconds
         return configured_seconds if is_near else seconds
+
+
+def _median(counted: Counter[int]) -> int:
+    """Return the value in the middle of what was counted."""
+    before, half = 0, counted.total() / 2
+    for value in sorted(counted):
+        before += counted[value]
+        if before >= half:
+            break
+    return value
 
 
 def _new_rows(view_of: Callable[[int | None], RingView], unit: _Unit, kind: RowKind) -> Rows:

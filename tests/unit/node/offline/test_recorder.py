@@ -315,14 +315,17 @@ def test_the_rhythm_is_that_of_the_agent_where_it_is_another_than_set_here(agent
         assert (read.manifest.interval_seconds, read.manifest.slow_interval_seconds) == (3.0, 10.0)
 
 
-def test_a_few_late_rows_do_not_change_the_rhythm(agent: Agent, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("late_rows", "seconds"), [(5, 1.0), (50, 3.0)])
+def test_the_rhythm_is_that_of_most_rows(agent: Agent, tmp_path: Path, late_rows: int, seconds: float) -> None:
     agent.attach(A, 1)
     for _ in range(10):
         agent.sweep(A)
     with recording(tmp_path) as recorder:
-        for _ in range(5):
+        for number in range(late_rows):
             agent.now += 2
             agent.sweep(A)
+            if number % 5 == 0:
+                recorder.poll()
         recorder.finish()
     with Recording(tmp_path / "r") as read:
-        assert read.manifest.interval_seconds == 1.0
+        assert read.manifest.interval_seconds == seconds
