@@ -6,7 +6,8 @@ admissions a second, the longest admission took 75 ms without this and 37 ms wit
 
 An admission gives the interpreter up at each read and write, and gets it back from a thread that works beside it half a
 millisecond later: while a long answer is made, admissions take twice as long each, and queue. So an answer also rests
-for as long as it worked, and longer.
+for as long as it worked, and longer. The 99th percentile was 8.7 ms without those people and 11.8 ms with them before
+this, and 7.3 and 8.3 ms with it.
 """
 
 from __future__ import annotations
