@@ -1,6 +1,8 @@
 """What the whole agent costs: CPU, memory, disk and lateness at N containers, 1 Hz and a scrape each 15 s.
 
-The state lies on the disk of the temporary directory, the rings in memory, as on a node.
+The state lies on the disk of the temporary directory, the rings in memory, as on a node. Before and after the agent a
+program that only reads the same files each second runs alone: some machines make whatever was not touched for a second
+many times dearer (their host takes the pages away), so that a share of a core says as much of them as of the agent.
 """
 
 from __future__ import annotations
@@ -11,14 +13,19 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 
 from agent.node.files.documents import SNAPSHOT
 from agent.node.sockets.control import request
+from tests.bench.sweeps import preads_each_second, preads_program
 from tests.bench.tree import make_containers
 from tests.kernel.cgroups import CgroupTree
 
 SECONDS = 180.0
+PREADS_SECONDS = 30.0
+"""Of each of the two runs of bare reads."""
+SETTLED_SECONDS = 3.0
 SCRAPE_SECONDS = 15.0
 START_SECONDS = 30.0
 MIB = 1024 * 1024
@@ -49,24 +56,44 @@ def written_mib(pid: int) -> float:
 def measure(count: int, *, seconds: float = SECONDS) -> dict[str, float]:
     """Run ``plimsoll agent`` on a tree of this many containers; keys as in build/bench.json."""
     with (
+        preads_program() as program,
         CgroupTree() as tree,
         tempfile.TemporaryDirectory() as scratch,
         tempfile.TemporaryDirectory(dir=MEMORY) as rings,
     ):
-        make_containers(tree, count)
-        socket_path = Path(scratch) / "agent.sock"
-        process = subprocess.Popen(
-            [
-                sys.executable, "-m", "agent", "agent", "--cgroup-root", f"/{tree.name}", "--state-dir", scratch,
-                "--socket", str(socket_path), "--port", "0", "--set", "logging.level=warning",
-                "--set", f"sampling.maxContainers={max(count, 1000)}", "--set", f"state.ringsDirectory={rings}",
-            ]
-        )  # fmt: skip
-        try:
-            return _watch(process, socket_path, count, seconds)
-        finally:
-            process.terminate()
-            process.wait(10)
+        paths = make_containers(tree, count)
+        before = _preads_percent(program, tree.mount, paths)
+        found = _run_agent(tree, Path(scratch), rings, count, seconds)
+        preads = (before + _preads_percent(program, tree.mount, paths)) / 2
+        return found | {
+            f"preads_cpu_percent_of_core_{count}": round(preads, 3),
+            f"agent_ratio_to_preads_{count}": round(found[f"agent_cpu_percent_of_core_{count}"] / preads, 2),
+        }
+
+
+def _preads_percent(program: Path, mount: Path, paths: Sequence[str]) -> float:
+    """Return how much of a core the bare reads of these cgroups take, once a second."""
+    with preads_each_second(program, mount, paths) as pid:
+        time.sleep(SETTLED_SECONDS)
+        began, before = time.monotonic(), cpu_seconds(pid)
+        time.sleep(PREADS_SECONDS)
+        return 100 * (cpu_seconds(pid) - before) / (time.monotonic() - began)
+
+
+def _run_agent(tree: CgroupTree, scratch: Path, rings: str, count: int, seconds: float) -> dict[str, float]:
+    socket_path = scratch / "agent.sock"
+    process = subprocess.Popen(
+        [
+            sys.executable, "-m", "agent", "agent", "--cgroup-root", f"/{tree.name}", "--state-dir", str(scratch),
+            "--socket", str(socket_path), "--port", "0", "--set", "logging.level=warning",
+            "--set", f"sampling.maxContainers={max(count, 1000)}", "--set", f"state.ringsDirectory={rings}",
+        ]
+    )  # fmt: skip
+    try:
+        return _watch(process, socket_path, count, seconds)
+    finally:
+        process.terminate()
+        process.wait(10)
 
 
 def _watch(process: subprocess.Popen[bytes], socket_path: Path, count: int, seconds: float) -> dict[str, float]:

@@ -21,6 +21,7 @@ COUNTS = (100, 250, 500, 1000, 2000)
 TURNS = 9
 """Both sides are measured in turn, so that a slow moment of the machine hits both; the ratio is that of the medians."""
 SWEEPS_A_TURN = 60
+A_DAY_SECONDS = 86_400
 
 
 @contextmanager
@@ -41,6 +42,22 @@ def preads_ns(program: Path, mount: Path, paths: Sequence[str], *, rounds: int, 
         argv = [str(program), str(mount), listed.name, str(rounds)]
         done = subprocess.run(argv + (["--open-each"] if open_each else []), check=True, capture_output=True, text=True)
     return float(json.loads(done.stdout)["median_ns"])
+
+
+@contextmanager
+def preads_each_second(program: Path, mount: Path, paths: Sequence[str]) -> Iterator[int]:
+    """Read these cgroups each second beside what the caller does; gives the process."""
+    with tempfile.NamedTemporaryFile("w", suffix=".list") as listed:
+        listed.write("\n".join(paths) + "\n")
+        listed.flush()
+        process = subprocess.Popen(
+            [str(program), str(mount), listed.name, str(A_DAY_SECONDS), "--each-second"], stdout=subprocess.DEVNULL
+        )
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+            process.wait()
 
 
 def sweep_ns(mount: Path, paths: Sequence[str], *, force: str, turns: int, sweeps: int) -> Iterator[float]:
