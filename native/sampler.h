@@ -78,7 +78,8 @@ typedef struct pl_sample {         /* 64 bytes; counters as the kernel gives the
 typedef struct pl_memory_row {       /* 104 bytes; one row each slow tick */
     uint64_t monotonic_ns;           /* CLOCK_MONOTONIC just before memory.current is read */
     uint64_t memory_current_bytes;   /* read together with memory.stat; with PL_HAS_MEMORY */
-    uint64_t inactive_file_bytes;    /* memory.stat; with PL_HAS_MEMORY_STAT */
+    uint64_t inactive_file_bytes;    /* memory.stat; with PL_HAS_MEMORY_STAT. Not read again, but each minute, while
+                                        usage_usec and memory.current are what they were when it was read */
     uint64_t anon_bytes;             /* memory.stat; with PL_HAS_MEMORY_STAT */
     uint64_t working_set_peak_bytes; /* largest current - inactive_file (floor 0) seen since the row before,
                                         this reading and those at new peaks included; with PL_HAS_MEMORY_STAT */

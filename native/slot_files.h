@@ -42,6 +42,11 @@ typedef struct pl_slot {
     uint64_t working_set_pending_bytes;
     uint64_t memory_peak_seen_bytes;
     uint32_t was_given_up; /* given_up before the last retry: refused again is no news and not counted */
+    /* What memory.stat said last, and what cpu.stat and memory.current then did. */
+    memory_stat stat;
+    uint64_t stat_usage_usec;
+    uint64_t stat_current_bytes;
+    int has_stat;
 } pl_slot;
 
 struct pl_sampler {

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from agent.core.window.ring_rows import CAUSES, FILES, MEMORY_ROW, SAMPLE, Has, Status
 from agent.sensing.cgroup_text import (
     CpuStat,
+    MemoryStat,
     parse_cpu_stat,
     parse_memory_events,
     parse_memory_stat,
@@ -58,6 +59,15 @@ def to_status(error: OSError) -> Status:
     return Status.LIMIT if error.errno in _OUT_OF_FILES else Status.IO
 
 
+@dataclass(frozen=True, slots=True)
+class _ReadStat:
+    """What memory.stat said, and what cpu.stat and memory.current then did."""
+
+    stat: MemoryStat
+    usage_usec: int
+    current_bytes: int
+
+
 @dataclass(slots=True)
 class _Watched:
     """One cgroup being sampled."""
@@ -69,6 +79,8 @@ class _Watched:
     """Files not tried again before a sweep with `retry_absent`."""
     was_given_up: set[str] = field(default_factory=set)
     """The same before the last retry: refused again is no news and not counted."""
+    stat: _ReadStat | None = None
+    """None = memory.stat is read at the next occasion."""
 
 
 class ReferenceSampler:
@@ -142,6 +154,7 @@ class ReferenceSampler:
             watched = self._slots[slot]
             if retry_absent:
                 watched.was_given_up, watched.given_up = watched.given_up, set()
+                watched.stat = None  # as in sampler.c: each minute memory.stat is read in any case
             status, has_memory_row = self._sample(slot, watched, slow=slow)
             if status is Status.GONE:
                 gone.append(slot)
@@ -229,14 +242,14 @@ class ReferenceSampler:
                 row["memory_current_bytes"] = current
                 has |= Has.MEMORY
             if not slow and self._is_new_peak(slot, current):
-                stat = self._fetch(watched, "memory.stat", parse_memory_stat)
+                stat = self._read_memory_stat(watched, cpu, current)
                 if not isinstance(stat, Status):
                     self._raise_peaks(slot, current, inactive_file_bytes=stat.inactive_file_bytes)
         row["status"] = status
         row["has"] = has
         self._rings.append_raw(slot, row)
         has_row = slow and self._sample_slow(
-            slot, watched, memory_row, None if isinstance(current, Status) else current
+            slot, watched, memory_row, cpu=cpu, current_bytes=None if isinstance(current, Status) else current
         )
         return status, has_row
 
@@ -258,12 +271,32 @@ class ReferenceSampler:
                 has |= Has.FULL
         return has
 
-    def _sample_slow(self, slot: int, watched: _Watched, row: NDArray[np.void], current_bytes: int | None) -> bool:
+    def _read_memory_stat(self, watched: _Watched, cpu: CpuStat | Status, current_bytes: int) -> MemoryStat | Status:
+        """Return what memory.stat says, or said while CPU time and memory were what they are now (see sampler.c)."""
+        usage_usec = None if isinstance(cpu, Status) else cpu.usage_usec
+        read = watched.stat
+        if read is not None and (read.usage_usec, read.current_bytes) == (usage_usec, current_bytes):
+            return read.stat
+        stat = self._fetch(watched, "memory.stat", parse_memory_stat)
+        watched.stat = None
+        if not isinstance(stat, Status) and usage_usec is not None:
+            watched.stat = _ReadStat(stat, usage_usec, current_bytes)
+        return stat
+
+    def _sample_slow(
+        self,
+        slot: int,
+        watched: _Watched,
+        row: NDArray[np.void],
+        *,
+        cpu: CpuStat | Status,
+        current_bytes: int | None,
+    ) -> bool:
         """Read the slow files into one memory row; nothing known, no row."""
         has = Has(0)
         if current_bytes is not None:  # without memory.current the controller is off and its files are not there
             has |= Has.MEMORY
-            stat = self._fetch(watched, "memory.stat", parse_memory_stat)
+            stat = self._read_memory_stat(watched, cpu, current_bytes)
             if not isinstance(stat, Status):
                 self._raise_peaks(slot, current_bytes, inactive_file_bytes=stat.inactive_file_bytes)
                 row["anon_bytes"], row["inactive_file_bytes"] = stat.anon_bytes, stat.inactive_file_bytes

@@ -174,6 +174,7 @@ static void check_equal(int64_t got, int64_t expected, const char *what, int lin
 static const char CPU_STAT[] = "usage_usec 999848\nuser_usec 600000\nsystem_usec 399848\nnice_usec 0\n"
                                "core_sched.force_idle_usec 0\nnr_periods 40\nnr_throttled 7\nthrottled_usec 123456\n"
                                "nr_bursts 0\nburst_usec 0\n";
+static const char CPU_STAT_MOVED[] = "usage_usec 999849\nuser_usec 600001\nsystem_usec 399848\n";
 static const char CPU_STAT_BARE[] = "usage_usec 999848\nuser_usec 600000\nsystem_usec 399848\n";
 static const char PRESSURE[] = "some avg10=12.50 avg60=3.00 avg300=0.99 total=987654\n"
                                "full avg10=0.00 avg60=0.00 avg300=0.00 total=4321\n";
@@ -816,7 +817,7 @@ static void test_unreadable_texts(void)
                 flood_name = optional[i]; /* a full buffer may be cut */
             cut_name = way == 0 ? NULL : optional[i];
             cut_length = way == 1 ? 4 : 0; /* way 2: an empty read */
-            sweep(t, PL_SWEEP_SLOW);
+            sweep(t, PL_SWEEP_SLOW | PL_SWEEP_RETRY);
             has = newest(t, 0)->has | newest_memory(t, 0)->has;
             CHECK_EQUAL(newest(t, 0)->status, PL_OK);
             CHECK_EQUAL(newest(t, 0)->usage_usec, 999848);
@@ -922,13 +923,56 @@ static void test_working_set_peak_between_slow_ticks(void)
     /* memory.stat spoilt at the slow tick: the peak waits for the next row */
     cut_name = "memory.stat";
     cut_length = 3;
-    sweep(t, PL_SWEEP_SLOW);
+    sweep(t, PL_SWEEP_SLOW | PL_SWEEP_RETRY);
     CHECK_EQUAL(newest_memory(t, 0)->has & PL_HAS_MEMORY_STAT, 0);
     CHECK_EQUAL(newest_memory(t, 0)->working_set_peak_bytes, 0);
     cut_name = NULL;
     write_at(t, "a", "memory.current", "9000000\n");
     sweep(t, PL_SWEEP_SLOW);
     CHECK_EQUAL(newest_memory(t, 0)->working_set_peak_bytes, 1090519040 - 8000000);
+    close_tree(t);
+}
+
+static void test_memory_stat_of_what_stands_still(void)
+{
+    tree *t = open_tree(1000);
+
+    make_full_group(t, "a");
+    CHECK_EQUAL(add(t, 0, "a"), PL_OK);
+    sweep(t, PL_SWEEP_SLOW);
+    CHECK_EQUAL(reads_of_memory_stat, 1);
+    /* neither CPU time nor memory: the row says what the one before said, and has a stamp of its own */
+    sweep(t, 0);
+    sweep(t, PL_SWEEP_SLOW);
+    CHECK_EQUAL(reads_of_memory_stat, 1);
+    CHECK_EQUAL(newest_memory(t, 0)->inactive_file_bytes, 8000000);
+    CHECK_EQUAL(newest_memory(t, 0)->working_set_peak_bytes, 42000000);
+    CHECK_EQUAL(newest_memory(t, 0)->has & (PL_HAS_MEMORY_STAT | PL_HAS_FILE_REFAULTS),
+                PL_HAS_MEMORY_STAT | PL_HAS_FILE_REFAULTS);
+    /* each minute it is read all the same: others may have touched its pages */
+    sweep(t, PL_SWEEP_SLOW | PL_SWEEP_RETRY);
+    CHECK_EQUAL(reads_of_memory_stat, 2);
+    /* CPU time alone, memory alone */
+    write_at(t, "a", "cpu.stat", CPU_STAT_MOVED);
+    sweep(t, PL_SWEEP_SLOW);
+    CHECK_EQUAL(reads_of_memory_stat, 3);
+    write_at(t, "a", "memory.current", "50000001\n");
+    sweep(t, PL_SWEEP_SLOW);
+    CHECK_EQUAL(reads_of_memory_stat, 4);
+    sweep(t, PL_SWEEP_SLOW);
+    CHECK_EQUAL(reads_of_memory_stat, 4);
+    /* what CPU it used is not known: nothing says that it stands still */
+    cut_name = "cpu.stat";
+    cut_length = 3;
+    sweep(t, PL_SWEEP_SLOW);
+    sweep(t, PL_SWEEP_SLOW);
+    CHECK_EQUAL(reads_of_memory_stat, 6);
+    cut_name = NULL;
+    /* a cgroup that is added anew is another one, whatever it used */
+    CHECK_EQUAL(pl_remove(t->s, 0), PL_OK);
+    CHECK_EQUAL(add(t, 0, "a"), PL_OK);
+    sweep(t, PL_SWEEP_SLOW);
+    CHECK_EQUAL(reads_of_memory_stat, 7);
     close_tree(t);
 }
 
@@ -1284,6 +1328,7 @@ int main(int argc, char **argv)
     test_unreadable_texts();
     test_forbidden_file_is_asked_for_each_minute_only();
     test_working_set_peak_between_slow_ticks();
+    test_memory_stat_of_what_stands_still();
     test_fd_budget();
     test_emfile();
     test_emfile_on_cpu_stat_is_a_gap();

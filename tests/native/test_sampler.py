@@ -206,6 +206,33 @@ def test_memory_stat_is_read_early_at_a_peak_that_is_worth_it(bench: Bench, seen
     assert bench.rings.peaks(slot) == ((now - 2 * MIB, now) if is_read else (0, seen))
 
 
+def test_memory_stat_is_not_read_again_while_neither_cpu_time_nor_memory_moves(bench: Bench) -> None:
+    def inactive_file_bytes(*, retry: bool = False) -> int:
+        bench.sample(slot, slow=True, retry=retry)
+        memory = newest_memory(bench.rings, slot)
+        assert memory is not None
+        return int(memory["inactive_file_bytes"])
+
+    def say(inactive_file: int, **files: bytes) -> None:
+        stat = b"anon 0\ninactive_file %d\n" % inactive_file
+        write_group(
+            bench.root / "a", {"memory.stat": stat, **{name.replace("_", "."): text for name, text in files.items()}}
+        )
+
+    write_group(bench.root / "a")
+    slot = bench.add("a")
+    assert inactive_file_bytes() == 2 * MIB
+    say(5)
+    assert inactive_file_bytes() == 2 * MIB
+    assert inactive_file_bytes(retry=True) == 5  # each minute: others may have touched its pages
+    say(6, cpu_stat=b"usage_usec 5001\n")
+    assert inactive_file_bytes() == 6
+    say(7, memory_current=b"%d\n" % (9 * MIB))
+    assert inactive_file_bytes() == 7
+    say(8, cpu_stat=b"spoilt\n")
+    assert inactive_file_bytes() == 8
+
+
 def test_events_and_periods_beyond_32_bits_keep_their_low_half(bench: Bench) -> None:
     big = 2**32 + 5
     write_group(
