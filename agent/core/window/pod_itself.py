@@ -21,6 +21,7 @@ MOST_APART_NS: Final = 3 * NS
 """Between the reading of a pod and those of its containers; a full node's sweep takes a tenth of a second."""
 _OK: Final = int(Status.OK)
 _SIZED: Final = int(Has.MEMORY | Has.MEMORY_STAT)
+_MOST: Final = np.iinfo(np.int64).max
 
 OWN_READING: Final = np.dtype(
     [
@@ -127,38 +128,71 @@ def own_readings(pods: TickRows, containers: TickRows, pod_of: NDArray[np.intp])
     return readings
 
 
-def pod_itself(readings: OwnReadings) -> PodItself:
-    """Return what one pod uses in none of its containers.
+def pods_itself(readings: OwnReadings) -> list[PodItself]:
+    """Return what each of some pods uses in none of its containers.
 
     The CPU rate is that from the oldest reading to the newest: what falls in between has been too much before (a
     container that was found a moment after its start).
 
     Args:
-        readings: Of one pod in any order, shape ``(n,)``; those without a stamp are left out.
+        readings: Of each pod in any order, shape ``(pods, n)``; those without a stamp are left out.
     """
-    stamped = readings[readings["monotonic_ns"] > 0]
-    known = stamped[np.argsort(stamped["monotonic_ns"])]  # sorting whole records costs three times as much
+    stamps = readings["monotonic_ns"]
+    is_there = stamps > 0
+    working_sets = readings["working_set_bytes"]
+    is_sized = is_there & readings["has_memory"]
+    newest = np.where(is_sized, stamps, -1).argmax(axis=1)[:, None]
+    return [
+        _pod_itself(usage, tuple(sizes) if has_size else None, has_readings=has_readings)
+        for usage, sizes, has_size, has_readings in zip(
+            _usage_millicores(readings, is_there & readings["has_usage"]),
+            zip(
+                np.take_along_axis(working_sets, newest, axis=1)[:, 0].tolist(),
+                _least(working_sets, is_sized),
+                _least(readings["current_bytes"], is_sized),
+                strict=True,
+            ),
+            np.any(is_sized, axis=1).tolist(),
+            np.any(is_there, axis=1).tolist(),
+            strict=True,
+        )
+    ]
+
+
+def _pod_itself(usage: float | None, sizes: tuple[int, int, int] | None, *, has_readings: bool) -> PodItself:
     missing: dict[str, Missing] = {}
-    usage = _usage_millicores(known[known["has_usage"]])
     if usage is None:
         missing["cpu_usage_millicores"] = Missing.TOO_FEW_SAMPLES
-    sized = known[known["has_memory"]]
-    if not sized.size:
-        missing["working_set_bytes"] = Missing.NO_SIGNAL if known.size else Missing.TOO_FEW_SAMPLES
+    if sizes is None:
+        missing["working_set_bytes"] = Missing.NO_SIGNAL if has_readings else Missing.TOO_FEW_SAMPLES
         return PodItself(cpu_usage_millicores=usage, missing=missing)
+    working_set_bytes, held_working_set_bytes, held_current_bytes = sizes
     return PodItself(
         cpu_usage_millicores=usage,
-        working_set_bytes=int(sized["working_set_bytes"][-1]),
-        held_working_set_bytes=int(sized["working_set_bytes"].min()),
-        held_current_bytes=int(sized["current_bytes"].min()),
+        working_set_bytes=working_set_bytes,
+        held_working_set_bytes=held_working_set_bytes,
+        held_current_bytes=held_current_bytes,
         missing=missing,
     )
 
 
-def _usage_millicores(readings: OwnReadings) -> float | None:
-    if readings.size < 2:
-        return None
-    oldest, newest = readings[0], readings[-1]
-    used_usec, elapsed_ns = newest["usage_usec"] - oldest["usage_usec"], newest["monotonic_ns"] - oldest["monotonic_ns"]
+def _least(amounts: NDArray[np.int64], is_known: NDArray[np.bool_]) -> list[int]:
+    """Return the least known amount of each pod; any number where none is known."""
+    least: list[int] = np.where(is_known, amounts, _MOST).min(axis=1).tolist()
+    return least
+
+
+def _usage_millicores(readings: OwnReadings, is_known: NDArray[np.bool_]) -> list[float | None]:
+    """Return the CPU rate of each pod; None = it has fewer than two readings."""
+    stamps, used = readings["monotonic_ns"], readings["usage_usec"]
+    oldest = np.where(is_known, stamps, _MOST).argmin(axis=1)[:, None]
+    newest = np.where(is_known, stamps, -1).argmax(axis=1)[:, None]
+    used_usec = (np.take_along_axis(used, newest, axis=1) - np.take_along_axis(used, oldest, axis=1))[:, 0]
+    elapsed_ns = (np.take_along_axis(stamps, newest, axis=1) - np.take_along_axis(stamps, oldest, axis=1))[:, 0]
     # Below 0 only by the moments between the readings of the pod and of its containers.
-    return max(0.0, float(used_usec * MILLICORES_PER_USEC_PER_NS / elapsed_ns))
+    return [
+        max(0.0, usec * MILLICORES_PER_USEC_PER_NS / nanoseconds) if count > 1 else None
+        for usec, nanoseconds, count in zip(
+            used_usec.tolist(), elapsed_ns.tolist(), is_known.sum(axis=1).tolist(), strict=True
+        )
+    ]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
-from agent.core.window.pod_itself import NOT_MEASURED, OWN_READING, PodItself, TickRows, own_readings, pod_itself
+from agent.core.window.pod_itself import NOT_MEASURED, OWN_READING, PodItself, TickRows, own_readings, pods_itself
 from agent.node.sampling.heartbeat import SweepHeartbeat
 from agent.node.sampling.moved_events import MovedEvents
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit
@@ -156,11 +156,14 @@ class PodCgroups:
         """Return the paths of those whose ``memory.events`` moved since the last call; after ``sweep``."""
         return self._moved.paths(self.units.all())
 
-    def itself(self, unit: WatchedUnit) -> PodItself:
-        """Return what a pod of ``units`` uses in none of its containers; any thread may ask."""
-        readings = self._own[unit.slot].copy()
-        is_same = self.rings.inode(unit.slot) == unit.inode  # after the copy
-        return pod_itself(readings) if is_same else NOT_MEASURED
+    def itself(self, units: Sequence[WatchedUnit]) -> list[PodItself]:
+        """Return what each of some pods of ``units`` uses in none of its containers; any thread may ask."""
+        found = pods_itself(self._own[[unit.slot for unit in units]])
+        return [
+            # Asked after the readings were copied.
+            own if self.rings.inode(unit.slot) == unit.inode else NOT_MEASURED
+            for unit, own in zip(units, found, strict=True)
+        ]
 
     def _take_own_readings(self) -> None:
         pods = [unit for unit in self.units.all() if unit.identity.kind is UnitKind.POD]

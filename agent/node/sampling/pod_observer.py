@@ -24,10 +24,9 @@ class PodObserver:
     ) -> tuple[PodStatus, ...]:
         """Return the pods in tree order, now or as they were this many seconds ago."""
         names = self._names()
-        return tuple(
-            self._pod_status(unit, names, is_now=at_age_seconds <= 0)
-            for unit in self._observed(UnitKind.POD, at_age_seconds, is_stopping)
-        )
+        statuses = self._observed(UnitKind.POD, at_age_seconds, is_stopping)
+        itself = self.itself() if at_age_seconds <= 0 else {}
+        return tuple(_pod_status(unit, names, itself.get(unit.identity.cgroup_path, NOT_MEASURED)) for unit in statuses)
 
     def tiers(self, at_age_seconds: float = 0.0) -> tuple[UnitStatus, ...]:
         """Return ``kubepods`` and the QoS tiers in tree order, now or as they were this many seconds ago."""
@@ -35,11 +34,8 @@ class PodObserver:
 
     def itself(self) -> dict[str, PodItself]:
         """Return what each pod uses in none of its containers, by the path of its cgroup."""
-        return {
-            unit.identity.cgroup_path: self._pods.itself(unit)
-            for unit in self._pods.units.all()
-            if unit.identity.kind is UnitKind.POD
-        }
+        units = [unit for unit in self._pods.units.all() if unit.identity.kind is UnitKind.POD]
+        return dict(zip((unit.identity.cgroup_path for unit in units), self._pods.itself(units), strict=True))
 
     def _observed(
         self, kind: UnitKind, at_age_seconds: float, is_stopping: Callable[[], bool] = lambda: False
@@ -53,14 +49,13 @@ class PodObserver:
         identities = (unit.identity for unit in self._containers.all())
         return {each.pod_uid: each for each in identities if each.pod_uid is not None and each.pod is not None}
 
-    def _pod_status(self, unit: UnitStatus, names: dict[str, UnitIdentity], *, is_now: bool) -> PodStatus:
-        watched = self._pods.units.get(unit.identity.cgroup_path)
-        itself = self._pods.itself(watched) if is_now and watched is not None else NOT_MEASURED
-        named = names.get(unit.identity.pod_uid or "")
-        if named is not None:
-            unit = replace(unit, identity=replace(unit.identity, namespace=named.namespace, pod=named.pod))
-        return PodStatus(
-            whole=unit,
-            itself_cpu_millicores=itself.cpu_usage_millicores,
-            itself_working_set_bytes=itself.working_set_bytes,
-        )
+
+def _pod_status(unit: UnitStatus, names: dict[str, UnitIdentity], itself: PodItself) -> PodStatus:
+    named = names.get(unit.identity.pod_uid or "")
+    if named is not None:
+        unit = replace(unit, identity=replace(unit.identity, namespace=named.namespace, pod=named.pod))
+    return PodStatus(
+        whole=unit,
+        itself_cpu_millicores=itself.cpu_usage_millicores,
+        itself_working_set_bytes=itself.working_set_bytes,
+    )

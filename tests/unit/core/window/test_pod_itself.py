@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from agent.core.window.pod_itself import OWN_READING, OwnReadings, PodItself, TickRows, own_readings, pod_itself
+from agent.core.window.pod_itself import OWN_READING, OwnReadings, PodItself, TickRows, own_readings, pods_itself
 from agent.core.window.ring_rows import MEMORY_ROW, Has, Status
 from agent.core.window.snapshot import Missing
 from tests.window_rows import ALL, NS, Rows, sample
@@ -71,11 +71,16 @@ def test_a_container_that_is_not_known_leaves_its_pod_unknown_and_no_other() -> 
     assert unsized["has_memory"].tolist() == [False, True]
 
 
+def itself(*readings: OwnReadings) -> PodItself:
+    (found,) = pods_itself(np.concatenate(readings)[None])
+    return found
+
+
 def test_over_a_minute_the_mean_of_cpu_and_the_least_of_memory_count() -> None:
     # 0.3 s of CPU in 20 s are 15 millicores, whatever the order; held is what was there at every reading.
     readings = [own(30, 400_000, 9 * MIB, 12 * MIB), own(10, 100_000, 5 * MIB, 6 * MIB), own(20, 90_000, 7 * MIB, MIB)]
 
-    assert pod_itself(np.concatenate([own(0, None), *readings])) == PodItself(
+    assert itself(own(0, None), *readings) == PodItself(
         cpu_usage_millicores=15.0,
         working_set_bytes=9 * MIB,
         held_working_set_bytes=5 * MIB,
@@ -84,12 +89,25 @@ def test_over_a_minute_the_mean_of_cpu_and_the_least_of_memory_count() -> None:
 
 
 def test_cpu_is_never_below_nothing() -> None:
-    assert pod_itself(np.concatenate([own(10, 100), own(20, 90)])).cpu_usage_millicores == 0.0
+    assert itself(own(10, 100), own(20, 90)).cpu_usage_millicores == 0.0
 
 
 def test_what_is_missing_has_its_reason() -> None:
-    nothing = pod_itself(own(0, None))
-    without_memory = pod_itself(np.concatenate([own(10, 0), own(20, 0)]))
+    nothing = itself(own(0, None))
+    without_memory = itself(own(10, 0), own(20, 0))
 
     assert nothing.missing == dict.fromkeys(("cpu_usage_millicores", "working_set_bytes"), Missing.TOO_FEW_SAMPLES)
     assert without_memory == PodItself(cpu_usage_millicores=0.0, missing={"working_set_bytes": Missing.NO_SIGNAL})
+
+
+def test_each_pod_goes_by_its_own_readings() -> None:
+    pods = [
+        [own(10, 100_000, MIB, MIB), own(20, 200_000, 2 * MIB, 2 * MIB)],
+        [own(0, None), own(0, None)],
+        [own(20, 50_000, 4 * MIB, 5 * MIB), own(0, None)],
+    ]
+    together = pods_itself(np.stack([np.concatenate(readings) for readings in pods]))
+    assert together == [itself(*readings) for readings in pods]
+    assert together[0].cpu_usage_millicores == 10.0
+    assert together[2].missing == {"cpu_usage_millicores": Missing.TOO_FEW_SAMPLES}
+    assert pods_itself(np.zeros((0, 2), dtype=OWN_READING)) == []
