@@ -148,16 +148,16 @@ static void push_memory_row(const pl_sampler *s, pl_slot *slot, const pl_memory_
 }
 
 /* memory.stat, the dearest file by far. Of a cgroup that has used no CPU time and no other memory since it was read,
- * it would say the same, but for pages that others touch: so each minute (PL_SWEEP_RETRY) it is read in any case. Most
+ * it would say the same, but for pages that others touch: so each minute PL_SWEEP_RETRY forgets it. Most
  * cgroups of a node stand still most of the time, those of the pods' sandboxes always. */
-static int read_memory_stat(pl_sampler *s, pl_slot *slot, uint32_t what, const pl_sample *row, uint64_t current_bytes,
+static int read_memory_stat(pl_sampler *s, pl_slot *slot, const pl_sample *row, uint64_t current_bytes,
                             memory_stat *out)
 {
     int is_still = slot->has_stat && row->status == PL_OK && row->usage_usec == slot->stat_usage_usec &&
                    current_bytes == slot->stat_current_bytes;
     int status;
 
-    if (is_still && (what & PL_SWEEP_RETRY) == 0) {
+    if (is_still) {
         *out = slot->stat;
         return PL_OK;
     }
@@ -172,14 +172,14 @@ static int read_memory_stat(pl_sampler *s, pl_slot *slot, uint32_t what, const p
 }
 
 /* The slow files, into one memory row; row holds the stamp and memory.current already. Nothing known: no row. */
-static int sample_slow(pl_sampler *s, pl_slot *slot, uint32_t what, const pl_sample *sample, pl_memory_row *row)
+static int sample_slow(pl_sampler *s, pl_slot *slot, const pl_sample *sample, pl_memory_row *row)
 {
     memory_stat stat;
     memory_events events;
     pressure stalls;
 
     if (row->has & PL_HAS_MEMORY) { /* without memory.current the controller is off and its files are not there */
-        if (read_memory_stat(s, slot, what, sample, row->memory_current_bytes, &stat) == PL_OK) {
+        if (read_memory_stat(s, slot, sample, row->memory_current_bytes, &stat) == PL_OK) {
             raise_pending(slot, row->memory_current_bytes, &stat);
             row->inactive_file_bytes = stat.inactive_file_bytes;
             row->anon_bytes = stat.anon_bytes;
@@ -228,6 +228,7 @@ static void sample_slot(pl_sampler *s, uint32_t index, uint32_t what, pl_sweep_r
     if (what & PL_SWEEP_RETRY) {
         slot->was_given_up = slot->given_up;
         slot->given_up = 0;
+        slot->has_stat = 0;
     }
     row.monotonic_ns = monotonic_ns();
     row.status = sample_cpu_stat(s, slot, &row);
@@ -256,7 +257,7 @@ static void sample_slot(pl_sampler *s, uint32_t index, uint32_t what, pl_sweep_r
             row.has |= PL_HAS_MEMORY;
         }
         if ((what & PL_SWEEP_SLOW) == 0 && is_new_peak(slot, memory_row.memory_current_bytes) &&
-            read_memory_stat(s, slot, what, &row, memory_row.memory_current_bytes, &stat) == PL_OK)
+            read_memory_stat(s, slot, &row, memory_row.memory_current_bytes, &stat) == PL_OK)
             raise_pending(slot, memory_row.memory_current_bytes, &stat);
     }
     if (row.status == PL_OK)
@@ -265,7 +266,7 @@ static void sample_slot(pl_sampler *s, uint32_t index, uint32_t what, pl_sweep_r
         result->failed++;
     push_sample(s, slot, &row);
     if (what & PL_SWEEP_SLOW)
-        result->memory_rows += (uint32_t)sample_slow(s, slot, what, &row, &memory_row);
+        result->memory_rows += (uint32_t)sample_slow(s, slot, &row, &memory_row);
 }
 
 /* Where a slot's next row goes lies a stride away from its neighbour's: two cold lines and two page walks, which the

@@ -193,13 +193,24 @@ static double nth(double *values, uint32_t count, uint32_t k)
     return values[k];
 }
 
+static bool are_equal(const double *values, uint32_t count)
+{
+    for (uint32_t i = 1; i < count; i++) {
+        if (values[i] != values[0])
+            return false;
+    }
+    return true;
+}
+
 /* As agent/core/numbers/percentile.py; count is above 0, and the values change places. */
 static double percentile_of(double *values, uint32_t count, double ratio)
 {
-    double rank = ratio * (double)(count - 1);
+    double rank = ratio * (double)(count - 1), low, high;
     uint32_t below = (uint32_t)rank;
-    double low = nth(values, count, below), high = low;
 
+    if (are_equal(values, count)) /* mostly all 0, of one that does nothing: putting equals in order takes longest */
+        return values[0];
+    low = high = nth(values, count, below);
     if (below + 1 < count) {
         high = values[below + 1];
         for (uint32_t i = below + 2; i < count; i++)
@@ -380,12 +391,13 @@ static double burst_of(const step *steps, uint32_t first, uint32_t stop, int64_t
 }
 
 /* The exact rates that end in readings first..stop - 1, into usage and adjusted; gives their number. */
-static uint32_t sliding_rates(pl_reader *r, uint32_t first, uint32_t stop, const pl_rules *rules, bool *is_adjusted)
+static uint32_t sliding_rates(pl_reader *r, uint32_t first, uint32_t stop, const pl_rules *rules, bool *is_adjusted,
+                              bool *has_waited)
 {
     const step *steps = r->steps;
     uint32_t count = 0, oldest = 0;
 
-    *is_adjusted = false;
+    *is_adjusted = *has_waited = false;
     for (uint32_t index = first; index < stop; index++) {
         const step *newer = &steps[index];
         int64_t reach_ns = minus(newer->axis_ns, rules->rate_window_ns), span_ns, known_ns;
@@ -402,6 +414,7 @@ static uint32_t sliding_rates(pl_reader *r, uint32_t first, uint32_t stop, const
         usage = lower(usage, rules->limit_millicores);
         known_ns = newer->waited_ns - older->waited_ns;
         *is_adjusted |= known_ns != 0;
+        *has_waited |= newer->waited_usec != older->waited_usec;
         waiting = (double)(newer->waited_usec - older->waited_usec) * 1e3 / (double)most(known_ns, 1);
         r->usage[count] = usage;
         r->adjusted[count++] = usage * (1.0 + waiting);
@@ -417,7 +430,7 @@ static void sum_cpu(pl_reader *r, const view *v, int64_t end_ns, const pl_rules 
     int64_t start_ns = minus(end_ns, rules->cpu_window_ns), gaps[GAPS] = {0}, from_ns, silence_ns;
     unread u = {.after_ns = start_ns};
     uint32_t count, first, lead, rates;
-    bool is_adjusted;
+    bool is_adjusted, has_waited;
 
     memset(out, 0, sizeof *out);
     count = pair_rows(v, 0, end_ns, rules, r->steps, &u);
@@ -468,15 +481,16 @@ static void sum_cpu(pl_reader *r, const view *v, int64_t end_ns, const pl_rules 
         out->last_throttled_ns = newest->throttled_ns;
     }
     out->burst_millicores = burst_of(steps, lead + 1, count, &out->good_pairs);
-    out->rates = rates = sliding_rates(r, first, count, rules, &is_adjusted);
+    out->rates = rates = sliding_rates(r, first, count, rules, &is_adjusted, &has_waited);
     if (rates == 0)
         return;
     out->usage_peak_millicores = largest(r->usage, rates);
     out->usage_rank_millicores = percentile_of(r->usage, rates, rules->percentile);
     if (is_adjusted) {
         out->adjusted_rates = rates;
-        out->adjusted_peak_millicores = largest(r->adjusted, rates);
-        out->adjusted_rank_millicores = percentile_of(r->adjusted, rates, rules->percentile);
+        out->adjusted_peak_millicores = has_waited ? largest(r->adjusted, rates) : out->usage_peak_millicores;
+        out->adjusted_rank_millicores =
+            has_waited ? percentile_of(r->adjusted, rates, rules->percentile) : out->usage_rank_millicores;
     }
 }
 
@@ -719,7 +733,7 @@ static void sum_minute_cpu(pl_reader *r, const view *v, int64_t start_ns, const 
     shared used = {0}, waiting_usec = {0}, waiting_ns = {0}, throttled_usec = {0}, throttled_ns = {0};
     unread u = {.after_ns = INT64_MAX};
     uint32_t count, first, before, lead, stop, rates;
-    bool is_adjusted;
+    bool is_adjusted, has_waited;
 
     count = pair_rows(v, minus(start_ns, reach_ns), plus(end_ns, rules->max_step_ns), rules, r->steps, &u);
     first = until(steps, count, start_ns);
@@ -753,7 +767,7 @@ static void sum_minute_cpu(pl_reader *r, const view *v, int64_t start_ns, const 
     out->throttled_usec = total(&throttled_usec);
     out->throttled_ns = total(&throttled_ns);
     out->burst_millicores = burst_of(steps, lead + 1, stop, &good_pairs);
-    rates = sliding_rates(r, first, until(steps, count, end_ns), rules, &is_adjusted);
+    rates = sliding_rates(r, first, until(steps, count, end_ns), rules, &is_adjusted, &has_waited);
     if (rates > 0)
         out->peak_millicores = largest(is_adjusted ? r->adjusted : r->usage, rates);
 }
