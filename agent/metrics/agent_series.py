@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Gauge, ProcessCollector, disable_created_metrics
+from prometheus_client import CollectorRegistry, Gauge, disable_created_metrics
 from prometheus_client.registry import Collector
 
 from agent.core.machine.drift import DRIFT_KINDS
@@ -27,6 +27,7 @@ from agent.metrics.exposition import MetricsPage, PageWriter, wants_openmetrics
 from agent.metrics.families import MeasuredFamily, MeasuredGauges, SeriesTable, counter, gauge, histogram
 from agent.metrics.loop_series import LoopSeries
 from agent.metrics.pod_series import TierSeries, pods_text
+from agent.metrics.process_series import ProcessSeries
 from agent.metrics.quality_series import QualityByWorkload, QualityPage
 
 SWEEP_BUCKETS_SECONDS: Final = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
@@ -218,7 +219,7 @@ class Metrics:
 
     def add_process(self) -> None:
         """Add the process's own memory, CPU, start and descriptors to the page, as ``process_*``; once."""
-        ProcessCollector(registry=self._registry)
+        self._registry.register(ProcessSeries())
 
     # What the sampler's thread tells.
 

@@ -9,12 +9,13 @@ import platform
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from prometheus_client import CollectorRegistry, Gauge, ProcessCollector, disable_created_metrics
+from prometheus_client import CollectorRegistry, Gauge, disable_created_metrics
 
 from agent.metrics.call_result import CallKind, CallResult
 from agent.metrics.exposition import MetricsPage, PageWriter, wants_openmetrics
 from agent.metrics.families import FamilyReading, Readings, SeriesTable, counter, histogram
 from agent.metrics.loop_series import LoopSeries
+from agent.metrics.process_series import ProcessSeries
 
 ADMISSION_BUCKETS_SECONDS: Final = (0.0002, 0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 2.0)
 REPORT_BUCKETS_SECONDS: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -108,7 +109,7 @@ class WebhookMetrics:
         )
         self._series = SeriesTable((*admissions, *_FAMILIES), registry)
         registry.register(self._readings)
-        ProcessCollector(registry=registry)
+        registry.register(ProcessSeries())
         self.loops: Final = LoopSeries()
         registry.register(self.loops)
 
