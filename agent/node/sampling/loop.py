@@ -53,6 +53,7 @@ class SamplingPolicy:
     """0 = no fast lane."""
     relist_seconds: float
     retry_absent_seconds: float
+    """Taken at the slow tick that follows."""
     sweep_budget_seconds: float
     max_event_files: int | None = None
     """Descriptors for memory.events at most, which the sampler's budget does not know of; None = no bound."""
@@ -230,7 +231,8 @@ class SamplingLoop:
         started_ns = self._clock_ns()
         lateness_seconds = max(0.0, (started_ns - self._pace.due_ns) / 1e9)
         is_slow = started_ns >= self._slow_due_ns
-        is_retry = started_ns >= self._retry_due_ns
+        # With a slow one, so that one sweep reads all anew, of pods too.
+        is_retry = is_slow and started_ns >= self._retry_due_ns
         cpu_ns = self._cpu_ns()
         result = self._sweep(is_slow=is_slow, is_retry=is_retry)
         # What it cost, not how long it took: where others run too a sweep waits, and that is when it matters most.
@@ -239,12 +241,13 @@ class SamplingLoop:
         if is_slow:
             self._slow_due_ns = next_on_grid(self._slow_due_ns, slow_ns, started_ns)
             self._watched.sweep_pods(retry_absent=is_retry)
-        if (is_slow or is_retry) and self._watched.events is not None:
-            for kill in self._watched.poll_events(all_of_them=is_retry):
-                self._listener.killed(kill)
-            self._tell_held(self._watched.events)
+            if self._watched.events is not None:
+                for kill in self._watched.poll_events():
+                    self._listener.killed(kill)
+                self._tell_held(self._watched.events)
         if is_retry:
-            self._retry_due_ns = started_ns + int(self._policy.retry_absent_seconds * 1e9)
+            retry_ns = int(self._policy.retry_absent_seconds * 1e9)
+            self._retry_due_ns = next_on_grid(self._retry_due_ns, retry_ns, started_ns)
             self._watched.read_limits()
             self._watched.watch_events()
         self._pace, skipped = after_sweep(self._pace, now_ns=self._clock_ns(), cost_ns=cost_ns)

@@ -7,7 +7,7 @@ when anything is read is the loop's business.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -88,18 +88,24 @@ class WatchedCgroups:
             is_whole = not self._refused and not self.discovery.dropped
             self._pod_cgroups.sweep(retry_absent=retry_absent, knows_all_containers=is_whole)
 
-    def poll_events(self, *, all_of_them: bool) -> list[OomKill]:
-        """Return kills that no event told of; right after a slow sweep and ``sweep_pods`` those are seen at once.
+    def poll_events(self) -> list[OomKill]:
+        """Return kills that no event told of; right after a slow sweep and ``sweep_pods``.
 
-        Args:
-            all_of_them: Read every file again; else those of cgroups whose rows tell something new.
+        Only files are read again of which no row is known, or whose row tells something new.
         """
         if self.events is None:
             return []
         moved = self._moved.paths(self.units.all())  # in any case: so the next ones are told from these
         if self._pod_cgroups is not None:
             moved += self._pod_cgroups.moved_events()
-        return self.events.poll_all() if all_of_them else self.events.poll(moved)
+        return self.events.poll([*moved, *self._unsampled_pods()])
+
+    def _unsampled_pods(self) -> Iterable[str]:
+        if self._pod_cgroups is None:
+            return self._pods
+        if not self._pod_cgroups.refused:
+            return ()
+        return self._pods.difference(unit.identity.cgroup_path for unit in self._pod_cgroups.units.all())
 
     def forget(self, path: str) -> None:
         """Stop watching a cgroup; one that is not watched is fine."""

@@ -13,6 +13,7 @@ import pytest
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.window.ring_rows import MEMORY_ROW, Has, Status
 from agent.node.sampling.moved_events import MovedEvents
+from agent.node.sampling.pod_cgroups import PodCgroups
 from agent.node.sampling.pods_file import NoPods
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit
 from agent.node.sampling.watched_cgroups import WatchedCgroups
@@ -117,40 +118,63 @@ def test_no_count_that_rose_is_missed_and_none_that_stands_is_told(rings: RingFi
         told |= now
 
 
-def test_a_slow_tick_reads_the_events_of_those_whose_rows_moved_and_each_minute_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("pod_slots", "is_asked_again"),
+    [
+        (None, True),  # no pod is sampled: no row tells of it
+        (2, True),  # the two levels above the pod take all slots
+        (3, False),
+    ],
+)
+def test_a_slow_tick_reads_the_events_of_those_whose_rows_moved_or_that_have_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pod_slots: int | None, is_asked_again: bool
 ) -> None:
     files = CgroupFiles(tmp_path)
     paths = [container_path(number) for number in (1, 2)]
     for path in paths:
         files.make(path)
+    pod = "/" + paths[0].rpartition("/")[0]
     with ExitStack() as stack:
         rings = stack.enter_context(RingFile.open(None, RingGeometry(max_slots=4), boot_id="boot"))
         sampler = stack.enter_context(ReferenceSampler(tmp_path, rings, fd_budget=100, max_lanes=0))
         discovery = stack.enter_context(closing(Discovery(tmp_path)))
+        units, pods = UnitTable(), None
+        if pod_slots is not None:
+            pod_rings = stack.enter_context(RingFile.open(None, RingGeometry(max_slots=pod_slots), boot_id="boot"))
+            pods = PodCgroups(
+                mount=tmp_path,
+                sampler=stack.enter_context(ReferenceSampler(tmp_path, pod_rings, fd_budget=100, max_lanes=0)),
+                rings=pod_rings,
+                interval_seconds=10.0,
+                containers=units,
+                container_rings=rings,
+            )
         cgroups = WatchedCgroups(
             sampler=sampler,
             rings=rings,
             discovery=discovery,
-            units=UnitTable(),
+            units=units,
             names=NoPods(),
             on_refused=lambda path, error: pytest.fail(f"{path}: {error}"),
+            pods=pods,
         )
-        assert cgroups.poll_events(all_of_them=True) == []  # nothing to read it from
+        assert cgroups.poll_events() == []  # nothing to read it from
         events = cgroups.events = stack.enter_context(closing(MemoryEvents(tmp_path)))
         cgroups.apply(discovery.relist("start"))
-        polled: list[list[str]] = []
+        polled: list[set[str]] = []
         poll = events.poll
 
         def note(moved: Iterable[str]) -> list[OomKill]:
-            polled.append(list(moved))
-            return poll(polled[-1])
+            asked = list(moved)
+            polled.append(set(asked))
+            return poll(asked)
 
         monkeypatch.setattr(events, "poll", note)
 
         def tick() -> list[tuple[str, int]]:
             sampler.sweep(slow=True, retry_absent=False)
-            return [(kill.path, kill.kills) for kill in cgroups.poll_events(all_of_them=False)]
+            cgroups.sweep_pods(retry_absent=False)
+            return [(kill.path, kill.kills) for kill in cgroups.poll_events()]
 
         files.write(paths[0], "memory.events", "low 0\nhigh 0\nmax 1\noom 1\noom_kill 1\n")
         assert tick() == [(f"/{paths[0]}", 1)]  # before its first row, and told all the same
@@ -158,7 +182,6 @@ def test_a_slow_tick_reads_the_events_of_those_whose_rows_moved_and_each_minute_
         files.write(paths[1], "memory.events", "low 0\nhigh 4\nmax 1\noom 1\noom_kill 2\n")
         assert tick() == [(f"/{paths[1]}", 2)]
         assert events.take_held() == (f"/{paths[1]}",)
-        assert polled == [[f"/{path}" for path in paths], [], [f"/{paths[1]}"]]
-        files.write(paths[0], "memory.events", "low 0\nhigh 0\nmax 2\noom 2\noom_kill 2\n")
-        kills = cgroups.poll_events(all_of_them=True)  # no row tells it yet
-        assert [(kill.path, kill.kills) for kill in kills] == [(f"/{paths[0]}", 1)]
+        assert {f"/{path}" for path in paths} | {pod} <= polled[0]
+        again = {pod} if is_asked_again else set()
+        assert polled[1:] == [again, again | {f"/{paths[1]}"}]
