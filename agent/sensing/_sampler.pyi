@@ -97,6 +97,7 @@ class _CType:
 
 class _FFI:
     NULL: Final[CData]
+    def buffer(self, cdata: LaneReadings, /) -> Buffer: ...
     @overload
     def new(self, cdecl: Literal["pl_sampler **"]) -> HandleOut: ...
     @overload

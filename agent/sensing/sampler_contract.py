@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from agent.core.window.ring_rows import Status
 
@@ -36,8 +36,7 @@ class SweepResult:
     """Slots whose cgroup is gone; their files are closed, their rings as they were."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaneReading:
+class LaneReading(NamedTuple):
     """One pressure total of the fast lane."""
 
     lane: int

@@ -9,13 +9,20 @@ from agent.core.window.cpu import CPU_SUMS
 from agent.core.window.memory import MEMORY_SUMS
 from agent.core.window.minute_row import MINUTE_SUMS
 from agent.core.window.ring_rows import MEMORY_ROW, SAMPLE, SLOT_HEADER, Has, Status
+from agent.sensing.sampler import LANE_READING
 
 module = pytest.importorskip("agent.sensing._sampler", reason="the C sampler is not built", exc_type=ImportError)
 lib, ffi = module.lib, module.ffi
 
 
 @pytest.mark.parametrize(
-    ("dtype", "c_name"), [(SAMPLE, "pl_sample"), (MEMORY_ROW, "pl_memory_row"), (SLOT_HEADER, "pl_slot_header")]
+    ("dtype", "c_name"),
+    [
+        (SAMPLE, "pl_sample"),
+        (MEMORY_ROW, "pl_memory_row"),
+        (SLOT_HEADER, "pl_slot_header"),
+        (LANE_READING, "pl_lane_reading"),
+    ],
 )
 def test_dtype_has_the_layout_of_the_c_struct(dtype: np.dtype[np.void], c_name: str) -> None:
     in_c = {name: (field.offset, ffi.sizeof(field.type)) for name, field in ffi.typeof(c_name).fields}

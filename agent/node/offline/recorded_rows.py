@@ -107,6 +107,11 @@ class RecordedRows:
                 rows[place] = raw[-1]
         return rows
 
+    def newest_minutes(self, slots: Sequence[int]) -> list[int | None]:
+        """Return the minute of the newest minute row of each slot; None where there is none."""
+        found = (_of(self._minutes, slot, RowKind.MINUTES)["monotonic_minute"] for slot in slots)
+        return [int(minutes[-1]) if minutes.size else None for minutes in found]
+
     def inode(self, slot: int) -> int:
         """Return the inode of the unit's cgroup."""
         return self._units[slot].inode

@@ -6,8 +6,6 @@ something new, and not in hundreds of files that stand as they stood. On the sam
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from agent.core.window.ring_rows import Has, Status
@@ -23,18 +21,24 @@ class MovedEvents:
     def __init__(self, rings: RingFile) -> None:
         self._rings = rings
         self._seen = np.zeros(rings.geometry.max_slots, dtype=_SEEN)
+        self._units: tuple[WatchedUnit, ...] = ()
+        self._slots: list[int] = []
+        self._inodes = np.zeros(0, dtype=np.uint64)
 
-    def paths(self, units: Sequence[WatchedUnit]) -> list[str]:
+    def paths(self, units: tuple[WatchedUnit, ...]) -> list[str]:
         """Return the cgroups of which a row tells another count than the one before, or none; after a slow sweep.
 
         A cgroup that is new here is among them: what happened before its first row, no row tells.
         """
         if not units:
             return []
-        slots = [unit.slot for unit in units]
+        if units is not self._units:
+            self._units, self._slots = units, [unit.slot for unit in units]
+            self._inodes = np.array([unit.inode for unit in units], dtype=np.uint64)
+        slots = self._slots
         rows = self._rings.newest_memory_rows(slots)
         now = np.empty(len(slots), dtype=_SEEN)
-        now["inode"] = [unit.inode for unit in units]
+        now["inode"] = self._inodes
         now["oom_kill"], now["high_events"] = rows["oom_kill"], rows["high_events"]
         is_told = (rows["status"] == Status.OK) & ((rows["has"] & Has.MEMORY_EVENTS) != 0)
         # One that is not told is new again as soon as it is: no cgroup has the inode 0.

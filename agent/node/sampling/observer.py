@@ -297,11 +297,12 @@ class Observer:
                 break
             # Before the rows are read: a slot that goes to another cgroup from here on gets no row.
             generations = [self._rings.generation(unit.slot) for unit in units]
+            last = self._rings.newest_minutes([unit.slot for unit in units])
             newest = self._newest_minutes(units, policy, this_minute - 1, now_ns)
             incomplete: list[int] = []
-            for unit, generation, sums in zip(units, generations, newest, strict=True):
+            for unit, generation, rolled, sums in zip(units, generations, last, newest, strict=True):
                 own = policy_of(policy, unit.resources)
-                for minute in range(self._first_due(unit.slot, this_minute), this_minute):
+                for minute in range(self._first_due(unit.slot, rolled, this_minute), this_minute):
                     if sums is None or own.leaves_out_cold_file or minute < this_minute - 1:
                         row = self._minute(unit.slot, own, minute, now_ns)
                     else:
@@ -315,12 +316,11 @@ class Observer:
                 gaps.update(why)
         return RollUp(rows=written, gaps=dict(gaps))
 
-    def _first_due(self, slot: int, this_minute: int) -> int:
-        """Return the first minute of a slot that is to be summed up."""
+    def _first_due(self, slot: int, rolled_minute: int | None, this_minute: int) -> int:
+        """Return the first minute of a slot that is to be summed up, after the newest one that was."""
         first = max(0, this_minute - RINGS_BACKFILL_MINUTES)
-        last = self._rings.minutes(slot, 1).joined()
-        if len(last):
-            return max(first, int(last["monotonic_minute"][-1]) + 1)
+        if rolled_minute is not None:
+            return max(first, rolled_minute + 1)
         # A unit just found has nothing to make up for before its oldest reading.
         return max(first, self._first_ns(self._rings.raw, slot) // MINUTE_NS)
 

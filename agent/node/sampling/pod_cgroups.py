@@ -10,11 +10,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.window.pod_itself import NOT_MEASURED, OWN_READING, PodItself, TickRows, own_readings, pods_itself
@@ -61,6 +62,7 @@ class PodCgroups:
         self._own = np.zeros((rings.geometry.max_slots, KEPT_READINGS), dtype=OWN_READING)
         self._ticks = 0
         self._moved = MovedEvents(rings)
+        self._members: _Members | None = None
 
     # -- what is watched -------------------------------------------------------------------------------------------
 
@@ -166,22 +168,44 @@ class PodCgroups:
         ]
 
     def _take_own_readings(self) -> None:
-        pods = [unit for unit in self.units.all() if unit.identity.kind is UnitKind.POD]
-        place_of = {unit.identity.cgroup_path: place for place, unit in enumerate(pods)}
-        slots: list[int] = []
-        places: list[int] = []
-        for unit in self._containers.all():
-            # Under a driver mismatch a container lies elsewhere: it is none of its pod's cgroup.
-            place = place_of.get(unit.identity.cgroup_path.rpartition("/")[0])
-            if place is not None:
-                slots.append(unit.slot)
-                places.append(place)
-        if not pods:
+        containers, units = self._containers.all(), self.units.all()
+        if self._members is None or containers is not self._members.containers or units is not self._members.units:
+            self._members = _members(containers, units)
+        members = self._members
+        if not members.pod_slots:
             return
-        pod_slots = [unit.slot for unit in pods]
-        self._own[pod_slots, self._ticks % KEPT_READINGS] = own_readings(
-            _newest(self.rings, pod_slots), _newest(self._container_rings, slots), np.array(places, dtype=np.intp)
+        self._own[members.pod_slots, self._ticks % KEPT_READINGS] = own_readings(
+            _newest(self.rings, members.pod_slots),
+            _newest(self._container_rings, members.container_slots),
+            members.pod_of,
         )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Members:
+    """Which container is in which pod, of these containers and these pods and tiers."""
+
+    containers: tuple[WatchedUnit, ...]
+    units: tuple[WatchedUnit, ...]
+    pod_slots: list[int]
+    container_slots: list[int]
+    pod_of: NDArray[np.intp]
+    """The place of each container's pod in ``pod_slots``."""
+
+
+def _members(containers: tuple[WatchedUnit, ...], units: tuple[WatchedUnit, ...]) -> _Members:
+    pods = [unit for unit in units if unit.identity.kind is UnitKind.POD]
+    place_of = {unit.identity.cgroup_path: place for place, unit in enumerate(pods)}
+    # Under a driver mismatch a container lies elsewhere: it is none of its pod's cgroup.
+    found = [(unit.slot, place_of.get(unit.identity.cgroup_path.rpartition("/")[0])) for unit in containers]
+    inside = [(slot, place) for slot, place in found if place is not None]
+    return _Members(
+        containers=containers,
+        units=units,
+        pod_slots=[unit.slot for unit in pods],
+        container_slots=[slot for slot, _ in inside],
+        pod_of=np.array([place for _, place in inside], dtype=np.intp),
+    )
 
 
 def _newest(rings: RingFile, slots: list[int]) -> TickRows:

@@ -50,6 +50,9 @@ class RowSource(Protocol):
     def newest_rows(self, slots: Sequence[int]) -> Rows:
         """Return a copy of the newest sample of each slot, shape ``(len(slots),)``; ``ABSENT`` where there is none."""
 
+    def newest_minutes(self, slots: Sequence[int]) -> list[int | None]:
+        """Return the ``monotonic_minute`` of the newest minute row of each slot; None where there is none."""
+
     def inode(self, slot: int) -> int:
         """Return the inode of the cgroup behind a slot."""
 

@@ -46,6 +46,8 @@ class UnitTable:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._by_path: dict[str, WatchedUnit] = {}
+        self._all: tuple[WatchedUnit, ...] | None = ()
+        """None = made anew when it is asked for."""
         self._gone: deque[tuple[int, WatchedUnit]] = deque(maxlen=GONE_UNITS)
         """When it went, on CLOCK_MONOTONIC, and which."""
 
@@ -53,12 +55,14 @@ class UnitTable:
         """Add or replace the unit at its path."""
         with self._lock:
             self._by_path[unit.identity.cgroup_path] = unit
+            self._all = None
 
     def drop(self, path: str) -> WatchedUnit | None:
         """Forget the unit at this path; None = there was none."""
         with self._lock:
             unit = self._by_path.pop(path, None)
             if unit is not None:
+                self._all = None
                 self._gone.append((time.monotonic_ns(), unit))
             return unit
 
@@ -81,9 +85,11 @@ class UnitTable:
             return next((unit for unit in self._by_path.values() if unit.slot == slot), None)
 
     def all(self) -> tuple[WatchedUnit, ...]:
-        """Return all units, in the order in which they were found."""
+        """Return all units, in the order in which they were found; the very same object until one changes."""
         with self._lock:
-            return tuple(self._by_path.values())
+            if self._all is None:
+                self._all = tuple(self._by_path.values())
+            return self._all
 
     def __len__(self) -> int:
         with self._lock:

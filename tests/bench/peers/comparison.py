@@ -189,6 +189,7 @@ def _scraped(
     if candidate.metrics_url is None or seconds <= 0:
         return None, None
     url = candidate.metrics_url()
+    get(url)  # the first page of a process is dearer for everybody, and it is one in a life
     sizes: list[int] = []
     began, before = time.monotonic(), cpu_seconds(tree, cgroup)
     while (due := began + len(sizes) * SCRAPE_SECONDS) < began + seconds:

@@ -112,7 +112,7 @@ def test_kill_that_no_event_told_is_told_by_the_rows_of_a_slow_sweep(tree: FullT
 
         def tick() -> list[str]:
             sampler.sweep(slow=True, retry_absent=False)
-            return [path.removeprefix(f"/{tree.name}/") for path in moved.paths(units)]
+            return [path.removeprefix(f"/{tree.name}/") for path in moved.paths(tuple(units))]
 
         assert tick() == [POD, A, B]  # new
         assert tick() == []

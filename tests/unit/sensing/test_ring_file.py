@@ -548,6 +548,19 @@ def test_newest_rows_of_a_slot_without_a_sample_hold_nothing_of_its_earlier_life
         assert rows["usage_usec"].tolist() == [0, 2]
 
 
+def test_newest_minutes_are_those_of_the_newest_rows_also_where_the_ring_has_come_round() -> None:
+    with open_rings(None) as rings:
+        none, few, many = (rings.attach(name, number, now_monotonic_ns=1) for number, name in enumerate("abc"))
+        length = rings.geometry.minute_length
+        for slot, count in ((few, 2), (many, length + 3)):
+            for minute in range(count):
+                row = np.zeros(1, MINUTE_ROW)
+                row["monotonic_minute"] = 100 + minute
+                rings.append_minute(slot, row)
+        assert rings.newest_minutes([many, none, few]) == [100 + length + 2, None, 101]
+        assert rings.newest_minutes([]) == []
+
+
 @pytest.mark.parametrize("field", ["raw_head", "memory_head", "minute_head"])
 def test_slot_with_a_head_no_sampler_can_have_reached_is_damaged_and_freed(tmp_path: Path, field: str) -> None:
     path = tmp_path / "rings"
