@@ -320,17 +320,35 @@ def test_what_is_wrong_with_a_file_is_one_line_that_names_it(
     assert [fault for fault in faults if fault is not None] == []
 
 
+_EACH_LINE: Final = """
+import contextlib, io, json, sys
+from agent.cli.main import main
+for line in json.loads(sys.argv[1]):
+    said = io.StringIO()
+    with contextlib.redirect_stderr(said):
+        try:
+            code = main(line)
+        except SystemExit as ended:
+            code = ended.code
+    print(json.dumps([code, said.getvalue()]))
+"""
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("of", [of for of in ENDS if of[1] not in ("recording", "traces")], ids=" ".join)
-def test_a_pipe_without_end_is_read_up_to_the_bound(of: tuple[str, str], good: Path) -> None:
-    """In a process of its own that may take a gigabyte: bounded in memory, and by it in time."""
-    words = _words(ENDS[of][1], good, Path("/dev/stdin"))
-    limited = ["prlimit", "--as=3000000000", sys.executable, "-m", "agent", *words]
+def test_a_pipe_without_end_is_read_up_to_the_bound(good: Path) -> None:
+    """One line after the other in a process that may take three gigabytes: bounded in memory, and by it in time."""
+    tried = [of for of in ENDS if of[1] not in ("recording", "traces")]
+    lines = [_words(ENDS[of][1], good, Path("/dev/stdin")) for of in tried]
+    limited = ["prlimit", "--as=3000000000", sys.executable, "-c", _EACH_LINE, json.dumps(lines)]
     with subprocess.Popen(
         [sys.executable, "-c", "while True: print('{' * 65536)"], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as endless:
         done = subprocess.run(limited, stdin=endless.stdout, capture_output=True, text=True, check=False)
         endless.kill()
-    [said] = done.stderr.splitlines()
-    assert done.returncode == 2
-    assert "/dev/stdin: cannot be read: larger than " in said
+    answers = [json.loads(answer) for answer in done.stdout.splitlines()]
+    assert (done.returncode, done.stderr, len(answers)) == (0, "", len(tried))
+    assert [
+        (of, code, said)
+        for of, (code, said) in zip(tried, answers, strict=True)
+        if code != 2 or said.count("\n") != 1 or "/dev/stdin: cannot be read: larger than " not in said
+    ] == []
