@@ -8,6 +8,7 @@ import logging
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -142,22 +143,50 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
             raise pytest.UsageError(f"{metafunc.definition.nodeid}: parametrize takes a list or tuple, not a set")
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leave out of ``-m "not covers_core"`` the files of core whose tests all cover it, for each worker to collect."""
+    if config.option.markexpr != "not covers_core" or not collection_path.name.startswith("test_"):
+        return None
+    is_of_core = collection_path.is_relative_to(config.rootpath) and collection_path.relative_to(
+        config.rootpath
+    ).as_posix().startswith(CORE_TESTS)
+    return True if is_of_core and not may_not_cover_core(collection_path) else None
+
+
+def may_not_cover_core(file: Path) -> bool:
+    """Return whether a file of core's tests names what keeps a test from covering it: hypothesis, or the mark slow."""
+    text = file.read_text()
+    return "hypothesis" in text or "mark.slow" in text
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests by which agent/core must be covered: its own, and of those no property tests and no slow ones.
 
     What only a property covers is covered by the examples of one version of hypothesis and of that test's text.
     """
+    others: set[Path] = set()
     for item in items:
         is_of_core = item.nodeid.startswith(CORE_TESTS)
         is_property = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
         if is_of_core and not is_property and not any(item.iter_markers("slow")):
             item.add_marker("covers_core")
+        elif is_of_core:
+            others.add(item.path)
+    unnamed = sorted(str(file) for file in others if not may_not_cover_core(file))
+    if unnamed:  # they would run in neither step
+        raise pytest.UsageError(f"{unnamed}: a property or slow test in a file that names neither hypothesis nor slow")
 
 
-def pytest_collection_finish() -> None:
-    """Keep thousands of collected tests out of every later search for garbage."""
-    gc.collect()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Search for no garbage while thousands of tests are collected, all of which stay; nor in those, later."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.collect()
+        gc.freeze()
 
 
 # Optional: the guest's pytest has no xdist.
