@@ -55,6 +55,8 @@ def run_inside(kernel: GuestKernel, variant: Variant) -> InnerRun:
     report = EXCHANGE / "report.xml"
     # -s: measured figures are printed as they come and belong into the output.
     options = ("-v", "-s", "-p", "no:cacheprovider", "--tb=short", "--durations=60", f"--junitxml={report}")
+    # Without tests/conftest.py: hypothesis, which no inner test needs, takes longer to load there than pytest itself.
+    options += ("--confcutdir", str(PAYLOAD.relative_to(REPOSITORY)))
     try:
         with booted(kernel, python_command("-m", "pytest", *options, *files), variant=variant) as run:
             seconds = f"boot {run.boot_seconds:.1f} s, all {run.total_seconds:.1f} s"
