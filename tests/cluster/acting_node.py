@@ -17,7 +17,7 @@ from tests.cluster import fence, objects
 from tests.cluster.api import MERGE, Api, ApiError, Json, kubeconfig
 from tests.cluster.audit import AuditLog, Call
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.identities import create_namespace, fresh_name
+from tests.cluster.identities import create_namespace, fresh_name, remove_namespace
 from tests.cluster.kubelet_play import KubeletPlay
 from tests.kernel.agents import AgentProcess, wait_for
 from tests.kernel.cgroups import CgroupTree
@@ -33,9 +33,9 @@ QUICK: Final[Mapping[str, object]] = {
     "act.growCoolDownSeconds": 0,
     "act.shrinkCoolDownSeconds": 0,
     "act.resizesPerMinute": 6000,
-    "plan.replanSeconds": 0.1,
+    "plan.replanSeconds": 0.2,
     "plan.minAgeSeconds": 0,
-    "evaluateIntervalSeconds": 0.1,
+    "evaluateIntervalSeconds": 0.2,
     "recommend.minSpanSeconds": 1,
     "windows.cpuWindowSeconds": 10,
     "windows.rateWindowSeconds": 1,
@@ -384,5 +384,5 @@ def fresh_node(plane: ControlPlane, directory: Path, **node: Any) -> Iterator[Ac
     create_namespace(plane, namespace)
     with acting_node(plane, namespace, name, directory, **node) as made:
         yield made
-    plane.admin.delete(f"/api/v1/namespaces/{namespace}")
+    remove_namespace(plane, namespace)
     plane.admin.delete(f"/api/v1/nodes/{name}")

@@ -17,7 +17,13 @@ from agent.core.numbers.bucket_scheme import BucketScheme
 from tests.cluster import chart
 from tests.cluster.api import Json, kubeconfig
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.identities import create_namespace, create_service_account, fresh_name, node_bound_token
+from tests.cluster.identities import (
+    create_namespace,
+    create_service_account,
+    fresh_name,
+    node_bound_token,
+    remove_namespace,
+)
 from tests.cluster.objects import create_node, pod, pod_path
 from tests.cluster.processes import wait_for
 from tests.cluster.webhook_process import NAMESPACE, WebhookProcess, agent_token, answer_of, registration, webhook
@@ -204,7 +210,7 @@ def admission_room(
     for name in pods:
         path = pod_path(namespace, running(name))
         cluster.admin.patch(path, {"metadata": {"finalizers": None}}, "application/merge-patch+json")
-    cluster.admin.delete(f"/api/v1/namespaces/{namespace}")
+    remove_namespace(cluster, namespace)
     for node in nodes:
         cluster.admin.delete(f"/api/v1/nodes/{node}")
 

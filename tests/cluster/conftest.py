@@ -18,7 +18,7 @@ from tests.cluster.acting_node import ActingNode, fresh_node
 from tests.cluster.binaries import KUBERNETES
 from tests.cluster.control_plane import ControlPlane, control_plane
 from tests.cluster.first_minute import FirstMinutes
-from tests.cluster.identities import create_namespace, create_service_account, fresh_name
+from tests.cluster.identities import create_namespace, create_service_account, fresh_name, remove_namespace
 from tests.kernel.cgroups import why_not
 
 
@@ -65,7 +65,7 @@ def namespace(cluster: ControlPlane) -> Iterator[str]:
     name = fresh_name("test")
     create_namespace(cluster, name)
     yield name
-    cluster.admin.delete(f"/api/v1/namespaces/{name}")
+    remove_namespace(cluster, name)
 
 
 @pytest.fixture

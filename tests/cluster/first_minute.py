@@ -15,7 +15,7 @@ from tests.cluster import objects
 from tests.cluster.acting_node import ActingNode, fresh_node
 from tests.cluster.api import Json
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.identities import create_namespace, create_service_account, fresh_name
+from tests.cluster.identities import create_namespace, create_service_account, fresh_name, remove_namespace
 from tests.cluster.webhook_process import NAMESPACE, WebhookProcess, agent_token, webhook
 from tests.kernel.cgroups import cgroup2_mount
 
@@ -83,7 +83,7 @@ def node_of_every_kind(plane: ControlPlane, directory: Path) -> Iterator[ActingN
         node.ask("pin", name="pinned")
         yield node
     for one in others.values():
-        plane.admin.delete(f"/api/v1/namespaces/{one}")
+        remove_namespace(plane, one)
 
 
 def populate(node: ActingNode, others: dict[str, str]) -> None:

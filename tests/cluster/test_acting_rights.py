@@ -13,7 +13,13 @@ from tests.cluster import chart, fence, objects
 from tests.cluster.acting_node import ActingNode, acting_node
 from tests.cluster.api import Api, Json
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.identities import create_namespace, create_service_account, fresh_name, node_bound_token
+from tests.cluster.identities import (
+    create_namespace,
+    create_service_account,
+    fresh_name,
+    node_bound_token,
+    remove_namespace,
+)
 from tests.kernel.cgroups import why_not
 
 pytestmark = [
@@ -63,7 +69,7 @@ def scene_of(plane: ControlPlane, scene: str, directory: Path) -> Iterator[Actin
             }
         node.start_agent_as(identity_of(plane, scene, node), **settings)
         yield node
-    plane.admin.delete(f"/api/v1/namespaces/{namespace}")
+    remove_namespace(plane, namespace)
     plane.admin.delete(f"/api/v1/nodes/{name}")
 
 

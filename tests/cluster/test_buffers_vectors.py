@@ -15,7 +15,7 @@ from tests.cluster.api import MERGE, ApiError, Json
 from tests.cluster.binaries import KUBERNETES
 from tests.cluster.buffers import Buffers, controller, install_crd, is_ready
 from tests.cluster.control_plane import QUIET_CONTROLLERS, ControlPlane, control_plane
-from tests.cluster.identities import create_namespace, fresh_name
+from tests.cluster.identities import create_namespace, fresh_name, remove_namespace
 from tests.cluster.objects import pod_path
 from tests.cluster.processes import wait_for
 
@@ -83,7 +83,7 @@ def _room(plane: ControlPlane) -> Iterator[Buffers]:
     name = fresh_name("vectors")
     create_namespace(plane, name)
     yield Buffers(plane, name)
-    plane.admin.delete(f"/api/v1/namespaces/{name}")
+    remove_namespace(plane, name)
 
 
 def full(template: Json, labels: Json | None = None) -> Json:

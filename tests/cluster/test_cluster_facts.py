@@ -20,7 +20,7 @@ from agent.webhook.cluster.facts import NOT_READ, ClusterFacts
 from tests.cluster.api import MERGE, Json
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.fence import set_taints, taint
-from tests.cluster.identities import create_namespace, fresh_name
+from tests.cluster.identities import create_namespace, fresh_name, remove_namespace
 from tests.cluster.objects import create_node, pod, pod_path, write_pod_status
 from tests.cluster.processes import wait_for
 from tests.cluster.webhook_rights import CLUSTER_RULES, own_rules, webhook_api
@@ -37,7 +37,7 @@ def own(cluster: ControlPlane) -> Iterator[str]:
     name = fresh_name("webhook")
     create_namespace(cluster, name)
     yield name
-    cluster.admin.delete(f"/api/v1/namespaces/{name}")
+    remove_namespace(cluster, name)
 
 
 @pytest.fixture(scope="module")

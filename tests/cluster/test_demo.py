@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+from urllib.request import urlopen
 
 import psutil
 import pytest
 
+from agent.node.sockets.control import request
 from tests.cluster import fence
 from tests.cluster.audit import AuditLog, Call
 from tests.dying import dying_with_us
@@ -85,16 +88,31 @@ def resized(audit: AuditLog, start: str) -> list[Call]:
     return [call for call in writes if call.resource == "pods/resize" and call.name.startswith(start)]
 
 
+def has_reported(socket: Path) -> bool:
+    """Whether the webhook has taken a report of the agent; a minute may pass until then."""
+    with urlopen(str(request(socket, "ping", timeout_seconds=PATIENCE_SECONDS)["metrics"])) as answer:  # noqa: S310 - our own agent on loopback
+        page = answer.read().decode()
+    return re.search(r'^plimsoll_report_posts_total\{result="taken"\} [1-9]', page, re.MULTILINE) is not None
+
+
 def test_demo_resizes_takes_in_a_new_deployment_and_leaves_nothing_after_sigterm(demo: Demo) -> None:
     environment = demo.environment()
     audit = AuditLog(environment.parent / "audit.log", from_start=True)
     wait_for(lambda: resized(audit, "api-"), f"the starved pod is grown; {demo.said()}", seconds=PATIENCE_SECONDS)
     run_in(environment, "kubectl create deployment mine --image=mine")
+    # A question to the agent costs next to nothing, a program that asks it a second of CPU.
+    socket = environment.parent / "agent.sock"
+    wait_for(
+        lambda: "mine-" in json.dumps(request(socket, "snapshot", timeout_seconds=PATIENCE_SECONDS)),
+        "it runs",
+        seconds=PATIENCE_SECONDS,
+    )
     asked = "plimsoll top --once --pod 'mine-*' -o csv"
     wait_for(lambda: ",mine-" in run_in(environment, asked), "its load is seen", seconds=PATIENCE_SECONDS)
     run_in(environment, "kubectl delete deployment mine")
     to_it = wait_for(lambda: re.search(r"^  (to_it=.+)$", demo.said(), re.MULTILINE), "the way to the webhook is said")
     assert to_it is not None
+    wait_for(lambda: has_reported(socket), "the agent has reported", seconds=PATIENCE_SECONDS)
     asked = f"{to_it[1]}; plimsoll workloads default/Deployment/api $to_it || true"
     wait_for(lambda: "container app" in run_in(environment, asked), "the webhook hears of it", seconds=PATIENCE_SECONDS)
     [cgroup] = demo.cgroups()

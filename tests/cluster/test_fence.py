@@ -25,6 +25,7 @@ from tests.cluster.identities import (
     fresh_name,
     is_allowed,
     node_bound_token,
+    remove_namespace,
 )
 from tests.cluster.processes import wait_for
 
@@ -122,7 +123,7 @@ def test_mode_of_the_namespace_counts_where_the_pod_has_none(cluster: ControlPla
     silent, own_word = make_pod(cluster, quiet, two.node_a), make_pod(cluster, quiet, two.node_a, mode="enforce")
     assert "mode is recommend" in refusal(lambda: objects.resize(two.agent_a, quiet, silent, MORE_CPU))
     objects.resize(two.agent_a, quiet, own_word, MORE_CPU)
-    cluster.admin.delete(f"/api/v1/namespaces/{quiet}")
+    remove_namespace(cluster, quiet)
 
 
 @pytest.mark.parametrize(("annotation", "is_enforced"), [(None, False), ("enforce", True)])
@@ -137,7 +138,7 @@ def test_label_of_the_namespace_counts_where_it_has_no_annotation(
         objects.resize(two.agent_a, quiet, pod, MORE_CPU)
     else:
         assert "mode is off" in refusal(lambda: objects.resize(two.agent_a, quiet, pod, MORE_CPU))
-    cluster.admin.delete(f"/api/v1/namespaces/{quiet}")
+    remove_namespace(cluster, quiet)
 
 
 def test_patch_cannot_talk_itself_free_of_the_mode(cluster: ControlPlane, two: Two, namespace: str) -> None:

@@ -34,7 +34,7 @@ from tests.cluster.api import APPLY, MERGE, Json
 from tests.cluster.binaries import KUBERNETES
 from tests.cluster.buffers import PROMPT, Buffers, buffers_path, install_crd, templates_path
 from tests.cluster.control_plane import ControlPlane, control_plane
-from tests.cluster.identities import create_namespace, fresh_name, node_bound_token
+from tests.cluster.identities import create_namespace, fresh_name, node_bound_token, remove_namespace
 from tests.cluster.kubelet_play import KubeletPlay
 from tests.cluster.objects import container, create_node, pod, pod_path
 from tests.cluster.placeholder_room import QUICK, SECONDS, STRATEGY, Room, cpu_of, uids
@@ -96,7 +96,7 @@ def room(plane: ControlPlane, api: HttpApi) -> Iterator[Room]:
         yield Room(plane=plane, api=api, buffers=Buffers(plane, namespace), node=node)
         for one in plane.admin.items(buffers_path(namespace)):
             plane.admin.delete(buffers_path(namespace, one["metadata"]["name"]))
-    plane.admin.delete(f"/api/v1/namespaces/{namespace}")
+    remove_namespace(plane, namespace)
     plane.admin.delete(f"/api/v1/nodes/{node}")
 
 

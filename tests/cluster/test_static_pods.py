@@ -28,7 +28,7 @@ from agent.sensing.cgroup_path import Driver
 from tests.cluster import fence, objects
 from tests.cluster.api import Api, ApiError, Json
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.identities import create_namespace, fresh_name, node_bound_token
+from tests.cluster.identities import create_namespace, fresh_name, node_bound_token, remove_namespace
 from tests.cluster.processes import wait_for
 from tests.kubelet_files import KubeletFiles
 from tests.pods import CONFIG_HASH
@@ -146,7 +146,7 @@ def scene(fenced: ControlPlane, namespace: str, node_name: str) -> Iterator[Scen
         view.stop()
         api.close()
         with contextlib.suppress(ApiError):
-            fenced.admin.delete(f"/api/v1/namespaces/{tenants}")
+            remove_namespace(fenced, tenants)
 
 
 @pytest.mark.parametrize("how", ["annotations", "mirror", "owner too"])

@@ -13,7 +13,13 @@ import pytest
 from tests.cluster import chart, fence, objects
 from tests.cluster.api import Json, kubeconfig
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.identities import create_namespace, create_service_account, fresh_name, node_bound_token
+from tests.cluster.identities import (
+    create_namespace,
+    create_service_account,
+    fresh_name,
+    node_bound_token,
+    remove_namespace,
+)
 from tests.cluster.processes import ClusterError, wait_for
 from tests.cluster.webhook_process import NAMESPACE, WebhookProcess, agent_token, answer_of, webhook, webhook_started
 from tests.webhook.report_bodies import distribution, report_body, row_body
@@ -342,7 +348,7 @@ def test_who_may_list_the_pods_of_a_namespace_reads_that_namespace_alone(
         assert found.status == 200
         assert other.encode() not in found.body
         assert b"vault" not in found.body
-    fenced.admin.delete(f"/api/v1/namespaces/{other}")
+    remove_namespace(fenced, other)
 
 
 def _may_list(plane: ControlPlane, namespace: str) -> bool:
@@ -434,7 +440,7 @@ def test_a_restart_forgets_nothing(fenced: ControlPlane, node: str, tmp_path: Pa
     assert first["allowed"] is True
     assert second["uid"] == "705ab4f5"
     assert _without_ages(json.loads(base64.b64decode(second["patch"]))) == _without_ages(patch)
-    fenced.admin.delete(f"/api/v1/namespaces/{namespace}")
+    remove_namespace(fenced, namespace)
 
 
 def _is_taken(one: WebhookProcess, body: Json, token: str) -> bool:

@@ -13,7 +13,7 @@ from agent.cli.main import main
 from tests.cluster import chart, objects
 from tests.cluster.api import Json, kubeconfig
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.identities import create_namespace, fresh_name, node_bound_token
+from tests.cluster.identities import create_namespace, fresh_name, node_bound_token, remove_namespace
 from tests.cluster.processes import wait_for
 from tests.cluster.webhook_process import NAMESPACE, WebhookProcess, agent_token, answer_of, webhook
 from tests.webhook.postgres import postgres_server
@@ -68,7 +68,7 @@ def shop(fenced: ControlPlane) -> Iterator[tuple[str, dict[str, Json]]]:
         fenced.admin.create(objects.pod_path(namespace, name, "binding"), binding)
         placed[node] = pod
     yield namespace, placed
-    fenced.admin.delete(f"/api/v1/namespaces/{namespace}")
+    remove_namespace(fenced, namespace)
     for node in nodes:
         fenced.admin.delete(f"/api/v1/nodes/{node}")
 

@@ -21,7 +21,13 @@ from agent.webhook.cluster.facts import ClusterFacts
 from tests.cluster import chart
 from tests.cluster.api import MERGE, Json, kubeconfig
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.identities import create_namespace, create_service_account, fresh_name, node_bound_token
+from tests.cluster.identities import (
+    create_namespace,
+    create_service_account,
+    fresh_name,
+    node_bound_token,
+    remove_namespace,
+)
 from tests.cluster.objects import (
     container,
     create_node,
@@ -176,7 +182,7 @@ def shop(cluster: ControlPlane, tmp_path: Path) -> Iterator[Shop]:
         wait_for(lambda: made.tried() == USED_BYTES, "the webhook has taken the history in, and is asked")
         yield made
     cluster.admin.delete(f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{namespace}")
-    cluster.admin.delete(f"/api/v1/namespaces/{namespace}")
+    remove_namespace(cluster, namespace)
     cluster.admin.delete(f"/api/v1/nodes/{name}")
 
 
