@@ -56,9 +56,9 @@ def run_inside(kernel: GuestKernel, variant: Variant) -> InnerRun:
     # -s: measured figures are printed as they come and belong into the output.
     options = ("-v", "-s", "-p", "no:cacheprovider", "--tb=short", "--durations=60", f"--junitxml={report}")
     # Without tests/conftest.py: hypothesis, which no inner test needs, takes longer to load there than pytest itself.
-    options += ("--confcutdir", str(PAYLOAD.relative_to(REPOSITORY)))
+    lean = ("--confcutdir", str(PAYLOAD.relative_to(REPOSITORY)))
     try:
-        with booted(kernel, python_command("-m", "pytest", *options, *files), variant=variant) as run:
+        with booted(kernel, python_command("-m", "pytest", *options, *lean, *files), variant=variant) as run:
             seconds = f"boot {run.boot_seconds:.1f} s, all {run.total_seconds:.1f} s"
             output = f"guest {variant.name}: {seconds}, exit code {run.exit_code}\n{run.output}"
             if KEPT.is_dir():
