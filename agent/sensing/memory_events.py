@@ -144,8 +144,8 @@ class MemoryEvents:
         try:
             self._epoll.register(fd, select.EPOLLPRI)
         except PermissionError:
-            pass  # not a kernel file, as in tests: poll_all sees it
-        except OSError:  # ENOSPC: fs.epoll.max_user_watches; poll_all still sees it
+            pass  # not a kernel file, as in tests: poll sees it
+        except OSError:  # ENOSPC: fs.epoll.max_user_watches; poll still sees it
             return WatchResult.LIMIT
         return WatchResult.WATCHED
 
@@ -167,12 +167,12 @@ class MemoryEvents:
         return self._collect(groups)
 
     def poll(self, paths: Iterable[str]) -> list[OomKill]:
-        """Read again what belongs to these cgroups, their pods and neighbours with them; unwatched ones are fine."""
-        return self._collect({self._files[path].group: None for path in paths if path in self._files})
+        """Read again what belongs to these cgroups, their pods and neighbours with them: the net below ``drain``.
 
-    def poll_all(self) -> list[OomKill]:
-        """Read everything again: the net below ``drain``."""
-        return self._collect(dict.fromkeys(self._ledgers))
+        Args:
+            paths: Those that are not watched are fine.
+        """
+        return self._collect({self._files[path].group: None for path in paths if path in self._files})
 
     def take_held(self) -> tuple[str, ...]:
         """Return the cgroups, pods left out, whose tasks were held back at memory.high in what was read since."""

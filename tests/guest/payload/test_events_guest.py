@@ -33,11 +33,13 @@ class Eyes:
     def __init__(self, tree: FullTree) -> None:
         self.tree = tree
         self.events = MemoryEvents(tree.mount)
+        self.paths: list[str] = []
 
     def add(self, *paths: str) -> None:
         for path in paths:
             self.tree.make(path)
-            assert self.events.add(f"/{self.tree.relative(path)}") is WatchResult.WATCHED
+            self.paths.append(f"/{self.tree.relative(path)}")
+            assert self.events.add(self.paths[-1]) is WatchResult.WATCHED
 
     def next_kills(self) -> list[tuple[str, int]]:
         """Wait for the next kills through the descriptor, nested in an epoll as the agent's loop nests it."""
@@ -59,7 +61,7 @@ class Eyes:
         with select.epoll() as loop:
             loop.register(self.events.fileno(), select.EPOLLIN)
             while time.monotonic() < deadline:
-                if self.events.drain() or self.events.poll_all():
+                if self.events.drain() or self.events.poll(self.paths):
                     return False
                 if not loop.poll(0):
                     return True

@@ -1,6 +1,6 @@
 """memory.events: files that come and go.
 
-Plain files cannot wake an epoll, so ``poll_all`` stands for ``drain`` here; both read the same way. The real thing
+Plain files cannot wake an epoll, so ``poll`` stands for ``drain`` here; both read the same way. The real thing
 is in tests/kernel/test_events_live.py and, with a memory controller, in tests/guest.
 """
 
@@ -15,6 +15,8 @@ from agent.sensing.memory_events import MemoryEvents, OomKill, WatchResult
 
 POD = "/kubepods/burstable/pod0b1d8f52-3f0c-4a64-8d0b-6a1a5d1f6c01"
 A, B = f"{POD}/{'a' * 64}", f"{POD}/{'b' * 64}"
+SERVICE = "/system.slice/a.service"
+EVERYONE = (POD, A, B, SERVICE)
 NOW_NS = 5_000_000_000
 
 
@@ -39,8 +41,8 @@ def test_memory_events_tells_a_kill_once(events: MemoryEvents, tmp_path: Path, o
     assert [events.add(path) for path in order] == [WatchResult.WATCHED] * 3
     write(tmp_path, A, 2)
     write(tmp_path, POD, 2)
-    assert events.poll_all() == [OomKill(path=A, kills=2, monotonic_ns=NOW_NS)]
-    assert events.poll_all() == []
+    assert events.poll(EVERYONE) == [OomKill(path=A, kills=2, monotonic_ns=NOW_NS)]
+    assert events.poll(EVERYONE) == []
 
 
 @pytest.mark.parametrize("asked", [POD, A, B])
@@ -62,7 +64,7 @@ def test_memory_events_gives_the_pod_what_no_container_shows(events: MemoryEvent
     events.add(A)
     events.remove(A)
     write(tmp_path, POD, 1)
-    assert events.poll_all() == [OomKill(path=POD, kills=1, monotonic_ns=NOW_NS)]
+    assert events.poll(EVERYONE) == [OomKill(path=POD, kills=1, monotonic_ns=NOW_NS)]
 
 
 def test_memory_events_tells_of_a_container_removed_right_after_its_kill(events: MemoryEvents, tmp_path: Path) -> None:
@@ -72,7 +74,7 @@ def test_memory_events_tells_of_a_container_removed_right_after_its_kill(events:
     write(tmp_path, POD, 1)
     events.remove(A)
     assert events.drain() == [OomKill(path=A, kills=1, monotonic_ns=NOW_NS)]
-    assert events.poll_all() == []
+    assert events.poll(EVERYONE) == []
 
 
 def test_memory_events_of_a_pod_added_late_tells_its_containers_kills_once(
@@ -82,9 +84,9 @@ def test_memory_events_of_a_pod_added_late_tells_its_containers_kills_once(
     write(tmp_path, A, 1)
     write(tmp_path, POD, 1)
     events.add(POD)
-    assert events.poll_all() == [OomKill(path=A, kills=1, monotonic_ns=NOW_NS)]
+    assert events.poll(EVERYONE) == [OomKill(path=A, kills=1, monotonic_ns=NOW_NS)]
     write(tmp_path, POD, 2)
-    assert events.poll_all() == [OomKill(path=POD, kills=1, monotonic_ns=NOW_NS)]
+    assert events.poll(EVERYONE) == [OomKill(path=POD, kills=1, monotonic_ns=NOW_NS)]
 
 
 @pytest.mark.parametrize("is_container_there", [True, False])
@@ -97,11 +99,11 @@ def test_memory_events_a_kill_at_a_limit_is_told_as_such(
         events.remove(A)
     for path in (A, POD):
         write(tmp_path, path, 1, limit_hits=1)  # both counters go up the tree
-    (kill,) = events.poll_all()
+    (kill,) = events.poll(EVERYONE)
     assert (kill.path, kill.at_limit) == (A if is_container_there else POD, True)
     for path in (A, POD):
         write(tmp_path, path, 2, limit_hits=1)  # this time the node had none left
-    (kill,) = events.poll_all()
+    (kill,) = events.poll(EVERYONE)
     assert kill.at_limit is False
 
 
@@ -110,11 +112,11 @@ def test_memory_events_a_kill_at_the_pods_limit_is_told_as_such(events: MemoryEv
     events.add(A)
     write(tmp_path, A, 1)
     write(tmp_path, POD, 1, limit_hits=1)
-    (kill,) = events.poll_all()
+    (kill,) = events.poll(EVERYONE)
     assert (kill.path, kill.at_limit, kill.at_pod_limit) == (A, False, True)
     write(tmp_path, A, 2, limit_hits=1)
     write(tmp_path, POD, 2, limit_hits=2)  # now the container's own, counted up the tree
-    (kill,) = events.poll_all()
+    (kill,) = events.poll(EVERYONE)
     assert (kill.at_limit, kill.at_pod_limit) == (True, False)
 
 
@@ -125,18 +127,18 @@ def test_memory_events_a_limit_that_is_seen_hit_before_its_kill_is_counted_is_no
     events.add(A)
     for path in (A, POD):
         write(tmp_path, path, 0, limit_hits=1)  # as the kernel notifies: first the limit, then the kill
-    assert events.poll_all() == []
+    assert events.poll(EVERYONE) == []
     events.remove(A)
     write(tmp_path, POD, 1, limit_hits=1)
-    (kill,) = events.poll_all()
+    (kill,) = events.poll(EVERYONE)
     assert (kill.path, kill.at_limit) == (POD, True)
 
 
 def test_memory_events_watches_a_service_for_itself(events: MemoryEvents, tmp_path: Path) -> None:
-    write(tmp_path, "/system.slice/a.service", 3)
-    events.add("/system.slice/a.service")
-    write(tmp_path, "/system.slice/a.service", 4)
-    assert events.poll_all() == [OomKill(path="/system.slice/a.service", kills=1, monotonic_ns=NOW_NS)]
+    write(tmp_path, SERVICE, 3)
+    events.add(SERVICE)
+    write(tmp_path, SERVICE, 4)
+    assert events.poll(EVERYONE) == [OomKill(path=SERVICE, kills=1, monotonic_ns=NOW_NS)]
 
 
 def test_memory_events_says_why_a_cgroup_cannot_be_watched(events: MemoryEvents, tmp_path: Path) -> None:
@@ -169,7 +171,7 @@ def test_memory_events_add_and_remove_twice_are_fine(events: MemoryEvents) -> No
     events.remove(A)
     events.remove(A)
     assert len(events) == 0
-    assert events.poll_all() == []
+    assert events.poll(EVERYONE) == []
 
 
 def test_memory_events_close_twice_is_fine(events: MemoryEvents) -> None:
@@ -186,12 +188,12 @@ def test_memory_events_tells_once_who_was_held_back_at_memory_high_and_no_pod(
         events.add(path)
     write(tmp_path, A, 0, high=3)
     write(tmp_path, POD, 0, high=8)
-    assert events.poll_all() == []
+    assert events.poll(EVERYONE) == []
     assert events.take_held() == (A,)
     assert events.take_held() == ()
-    events.poll_all()
+    events.poll(EVERYONE)
     assert events.take_held() == ()
     write(tmp_path, B, 0, high=6)
-    events.poll_all()
+    events.poll(EVERYONE)
     events.remove(B)
     assert events.take_held() == ()
