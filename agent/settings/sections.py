@@ -97,7 +97,7 @@ class SamplingSettings:
     relist_seconds: Annotated[float, Between(1, 3600)] = 30.0
     """Seconds between two looks for what inotify missed, by link counts; each twentieth lists the whole tree."""
     retry_absent_seconds: Annotated[float, Between(1, 3600)] = 60.0
-    """Seconds until a file that was absent is tried again; a controller may be switched on later."""
+    """Seconds until files that were absent are tried again, and limits and memory.stat of cgroups at rest read anew."""
     sweep_budget_seconds: Annotated[float, Between(0.001, 10)] = 0.05
     """Seconds of CPU time a sweep may take; when it overruns, the rate is halved. 5 % of a core at 1 Hz."""
     max_containers: Annotated[int, Between(1, 20_000)] = 1000
