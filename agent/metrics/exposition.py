@@ -65,6 +65,14 @@ class _Shape:
     """Of each line of a series, all before the value."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Written:
+    """One family as it was written last."""
+
+    family: Metric
+    text: str
+
+
 def _about(family: Metric) -> tuple[str, str, str, str]:
     return family.name, family.documentation, family.type, family.unit
 
@@ -98,6 +106,7 @@ class PageWriter:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._registry = registry
         self._shapes: dict[tuple[str, bool], _Shape] = {}
+        self._written: dict[tuple[str, bool], _Written] = {}
 
     def page(self, *, openmetrics: bool, accept_encoding: str, more: str = "") -> MetricsPage:
         """Return all families, and ``more`` in the same format; gzip at level 1 if it is accepted; any thread."""
@@ -114,6 +123,14 @@ class PageWriter:
         return "".join(self._family(family, openmetrics=openmetrics) for family in self._registry.collect())
 
     def _family(self, family: Metric, *, openmetrics: bool) -> str:
+        # The very same object has the same values: whoever gives a family changes no more in it.
+        written = self._written.get((family.name, openmetrics))
+        if written is None or written.family is not family:
+            written = _Written(family, self._text_of(family, openmetrics=openmetrics))
+            self._written[family.name, openmetrics] = written
+        return written.text
+
+    def _text_of(self, family: Metric, *, openmetrics: bool) -> str:
         shape = self._shapes.get((family.name, openmetrics))
         if shape is not None and shape.about == _about(family) and shape.series == _series(family):
             values = [_value_text(sample.value) for sample in family.samples]

@@ -14,6 +14,7 @@ from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
 
 Values = Iterable[tuple[tuple[str, ...], float]]
 """Label values with the value of their series."""
@@ -48,6 +49,28 @@ def histogram(name: str, text: str, buckets: tuple[float, ...], *, unit: str = "
     return Family(Histogram, name, text, {}, unit, buckets)
 
 
+class _Kept(Collector):
+    """What one family gave when it was asked last: the very same object as long as nothing was counted or set.
+
+    Most of some hundred families stand still between two scrapes, and ``exposition`` writes what is the same object
+    only once.
+    """
+
+    def __init__(self, family: Counter | Gauge | Histogram) -> None:
+        self._family = family
+        self._given: tuple[Metric, ...] = ()
+        self.has_moved = True
+
+    def describe(self) -> Iterable[Metric]:
+        return self._family.describe()
+
+    def collect(self) -> Iterable[Metric]:
+        if self.has_moved:
+            self.has_moved = False  # first: what is counted from here on may be in what is given, or not
+            self._given = tuple(self._family.collect())
+        return self._given
+
+
 class SeriesTable:
     """The series of a table of families, by family name and label values; any thread.
 
@@ -59,24 +82,29 @@ class SeriesTable:
         self._gauges: dict[tuple[str, ...], Gauge] = {}
         self._histograms: dict[str, Histogram] = {}
         self._totals: dict[tuple[str, ...], int] = {}
+        self._set_to: dict[tuple[str, ...], float] = {}
+        self._kept: dict[str, _Kept] = {}
         for family in families:
             name, text, label_names = family.name, family.text, tuple(family.labels)
-            if family.kind is Histogram:
-                self._histograms[name] = Histogram(
-                    name, text, unit=family.unit, buckets=family.buckets, registry=registry
-                )
-                continue
             keys = [(name, *values) for values in itertools.product(*family.labels.values())]
-            if family.kind is Counter:
-                counters = Counter(name, text, label_names, registry=registry)
+            made: Counter | Gauge | Histogram
+            if family.kind is Histogram:
+                made = self._histograms[name] = Histogram(
+                    name, text, unit=family.unit, buckets=family.buckets, registry=None
+                )
+            elif family.kind is Counter:
+                made = counters = Counter(name, text, label_names, registry=None)
                 self._counters |= {key: counters.labels(*key[1:]) if label_names else counters for key in keys}
             else:
-                gauges = Gauge(name, text, label_names, unit=family.unit, registry=registry)
+                made = gauges = Gauge(name, text, label_names, unit=family.unit, registry=None)
                 self._gauges |= {key: gauges.labels(*key[1:]) if label_names else gauges for key in keys}
+            self._kept[name] = _Kept(made)
+            registry.register(self._kept[name])
 
     def count(self, name: str, *labels: str, by: float = 1) -> None:
         """Add to a counter."""
         self._counters[name, *labels].inc(by)
+        self._kept[name].has_moved = True
 
     def count_up_to(self, name: str, *labels: str, total: int) -> None:
         """Add what a total that others keep gained since the last call; a smaller one began anew and counts whole."""
@@ -85,15 +113,21 @@ class SeriesTable:
         more = total - before if total >= before else total
         if more:
             child.inc(more)
+            self._kept[name].has_moved = True
         self._totals[name, *labels] = total
 
     def set(self, name: str, *labels: str, value: float) -> None:
         """Set a gauge."""
-        self._gauges[name, *labels].set(value)
+        child = self._gauges[name, *labels]
+        if self._set_to.get((name, *labels)) != value:
+            child.set(value)
+            self._set_to[name, *labels] = value
+            self._kept[name].has_moved = True
 
     def observe(self, name: str, value: float) -> None:
         """Record a value in a histogram."""
         self._histograms[name].observe(value)
+        self._kept[name].has_moved = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +152,8 @@ class MeasuredGauges:
         self._families = tuple(families)
         self._lock = threading.Lock()
         self._values: dict[str, dict[tuple[str, ...], float]] = {family.name: {} for family in self._families}
+        self._given: dict[str, Metric] = {}
+        """Families as they were given last; without those of which a value has changed since."""
 
     def set(self, name: str, *labels: str, value: float | None) -> None:
         """Set a gauge; None = not known (any more)."""
@@ -131,20 +167,28 @@ class MeasuredGauges:
                 self._set(name, (), value)
 
     def _set(self, name: str, labels: tuple[str, ...], value: float | None) -> None:
+        values = self._values[name]
+        if values.get(labels) == value:
+            return
         if value is None:
-            self._values[name].pop(labels, None)
+            del values[labels]
         else:
-            self._values[name][labels] = value
+            values[labels] = value
+        self._given.pop(name, None)
 
     def collect(self) -> Iterable[Metric]:
-        """Return the families, as a registry asks for them."""
+        """Return the families, as a registry asks for them; the very same object while its values are the same."""
         with self._lock:
-            values = {name: sorted(series.items()) for name, series in self._values.items()}
-        for about in self._families:
-            family = GaugeMetricFamily(about.name, about.text, labels=about.labels, unit=about.unit)
-            for labels, value in values[about.name]:
-                family.add_metric(labels, value)
-            yield family
+            for about in self._families:
+                if about.name not in self._given:
+                    self._given[about.name] = self._family(about)
+            return tuple(self._given[about.name] for about in self._families)
+
+    def _family(self, about: MeasuredFamily) -> Metric:
+        family = GaugeMetricFamily(about.name, about.text, labels=about.labels, unit=about.unit)
+        for labels, value in sorted(self._values[about.name].items()):
+            family.add_metric(labels, value)
+        return family
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
