@@ -101,7 +101,7 @@ def test_another_cgroup_in_a_slot_is_new(rings: RingFile) -> None:
 @pytest.mark.parametrize("seed", range(8))
 def test_no_count_that_rose_is_missed_and_none_that_stands_is_told(rings: RingFile, seed: int) -> None:
     choose = random.Random(seed)
-    units = [watched(rings, f"/{number}", number) for number in (1, 2, 3, 4)]
+    units = tuple(watched(rings, f"/{number}", number) for number in (1, 2, 3, 4))
     counts = {unit.slot: [choose.randrange(3), 2**32 - choose.randrange(1, 3)] for unit in units}
     moved = MovedEvents(rings)
     told: set[str] = set()
