@@ -53,7 +53,6 @@ class SamplingPolicy:
     """0 = no fast lane."""
     relist_seconds: float
     retry_absent_seconds: float
-    """Taken at the slow tick that follows."""
     sweep_budget_seconds: float
     max_event_files: int | None = None
     """Descriptors for memory.events at most, which the sampler's budget does not know of; None = no bound."""
@@ -102,6 +101,7 @@ class SamplingLoop:
         self._relist_due_ns = now_ns + int(self._policy.relist_seconds * 1e9)
         self._compared = 0
         self._retry_due_ns = now_ns + int(self._policy.retry_absent_seconds * 1e9)
+        self._retries_pods = False  # due, and waiting for the slow tick, at which alone pods are read
 
     # -- life ------------------------------------------------------------------------------------------------------
 
@@ -231,8 +231,8 @@ class SamplingLoop:
         started_ns = self._clock_ns()
         lateness_seconds = max(0.0, (started_ns - self._pace.due_ns) / 1e9)
         is_slow = started_ns >= self._slow_due_ns
-        # With a slow one, so that one sweep reads all anew, of pods too.
-        is_retry = is_slow and started_ns >= self._retry_due_ns
+        is_retry = started_ns >= self._retry_due_ns
+        self._retries_pods |= is_retry
         cpu_ns = self._cpu_ns()
         result = self._sweep(is_slow=is_slow, is_retry=is_retry)
         # What it cost, not how long it took: where others run too a sweep waits, and that is when it matters most.
@@ -240,7 +240,8 @@ class SamplingLoop:
         slow_ns = int(self._policy.slow_interval_seconds * 1e9)
         if is_slow:
             self._slow_due_ns = next_on_grid(self._slow_due_ns, slow_ns, started_ns)
-            self._watched.sweep_pods(retry_absent=is_retry)
+            self._watched.sweep_pods(retry_absent=self._retries_pods)
+            self._retries_pods = False
             if self._watched.events is not None:
                 for kill in self._watched.poll_events():
                     self._listener.killed(kill)

@@ -15,6 +15,7 @@ from agent.core.window.sweep_pace import Skipped
 from agent.node.sampling.heartbeat import SweepHeartbeat
 from agent.node.sampling.listener import Listener
 from agent.node.sampling.loop import SamplingLoop, SamplingPolicy
+from agent.node.sampling.pod_cgroups import PodCgroups
 from agent.node.sampling.run_ends import RunEnds
 from agent.node.sampling.unit_table import UnitTable
 from agent.node.sampling.watched_cgroups import WatchedCgroups
@@ -134,6 +135,7 @@ class World:
         rings: RingFile | None = None,
         inotify: type[Inotify] = Inotify,
         real_time: bool = False,
+        has_pods: bool = False,
     ) -> None:
         self.files = CgroupFiles(root)
         self.files.make(f"kubepods/burstable/pod{POD_UID}")
@@ -144,6 +146,17 @@ class World:
         self.discovery = Discovery(root, open_watcher=inotify)
         self.ends = RunEnds(mount=root, rings=self.rings, clock_ns=self.clock, tells_runs=False)
         self.units, self.names, self.heard = UnitTable(), Names(), Heard()
+        self.pod_rings = RingFile.open(None, RingGeometry(max_slots=max_slots), boot_id="boot")
+        self.pod_sampler = FakeSampler(root, self.pod_rings, self.clock)
+        pods = PodCgroups(
+            mount=root,
+            sampler=self.pod_sampler,
+            rings=self.pod_rings,
+            interval_seconds=policy.slow_interval_seconds,
+            containers=self.units,
+            container_rings=self.rings,
+            clock_ns=self.clock,
+        )
         timing = {} if real_time else {"clock_ns": self.clock, "wait": self.clock.wait}
         self.loop = SamplingLoop(
             watched=WatchedCgroups(
@@ -154,6 +167,7 @@ class World:
                 names=self.names,
                 on_refused=self.heard.refused,
                 ends=self.ends,
+                pods=pods if has_pods else None,
                 clock_ns=time.monotonic_ns if real_time else self.clock,
             ),
             policy=policy,
@@ -189,6 +203,7 @@ class World:
     def close(self) -> None:
         self.loop.close()
         self.rings.close()
+        self.pod_rings.close()
 
 
 Make = Callable[..., World]
@@ -263,6 +278,16 @@ def test_slow_files_are_read_each_ten_seconds_and_absent_ones_retried_each_minut
     assert slow[:13] == [10.0 * tick for tick in range(13)]
     retries = [at for at, sweep in zip(world.sweeps_at(), world.sampler.sweeps, strict=True) if sweep.is_retry]
     assert retries == [60.0, 120.0]
+
+
+def test_files_of_pods_are_retried_at_the_slow_tick_after_a_retry_that_lies_between_two(make: Make) -> None:
+    world = make(policy=replace(POLICY, retry_absent_seconds=25.0), has_pods=True)
+    world.start(ONE)
+    world.pass_seconds(65)
+    retries = [at for at, sweep in zip(world.sweeps_at(), world.sampler.sweeps, strict=True) if sweep.is_retry]
+    assert retries == [25.0, 50.0]
+    pods = [(round(sweep.at_seconds - 1000.0), sweep.is_retry) for sweep in world.pod_sampler.sweeps]
+    assert pods[:7] == [(10 * tick, tick in (3, 5)) for tick in range(7)]
 
 
 def test_the_tree_is_listed_anew_each_ten_minutes(world: World) -> None:
