@@ -109,23 +109,36 @@ def _humanize(case: dict[str, Any]) -> dict[str, Any]:
     return {"text": [vpa_bounds.memory_text(amount) for amount in case["bytes"]]}
 
 
+def _steady_milli(case: Mapping[str, Any]) -> tuple[int, int | None]:
+    """Return request and limit as they are without a boost: recommended, in ratio, or what the pod came with."""
+    original, stated = case["original_milli"], case.get("recommendation_milli") or {}
+    request, limit = stated.get("request"), stated.get("limit")
+    if not request or case.get("controlled_values") == "RequestsOnly":
+        return request or original["request"], original.get("limit")
+    if limit is None and original.get("limit"):
+        limits, _, _ = vpa_bounds.proportional_limits([original["limit"]], [original.get("request") or 0], [request])
+        limit = int(limits[0])
+    return request, limit
+
+
 def _startup_boost(case: dict[str, Any]) -> dict[str, Any]:
     """Take an object's boost through its orders to admission; a limit that no change names is left as it is."""
-    stated, boost = case["recommendation_milli"], {**case["boost"]}
+    boost = {**case["boost"]}
     boost["durationSeconds"] = boost.pop("duration_s", 0)
+    if "quantity_milli" in boost:
+        boost["quantity"] = f"{boost.pop('quantity_milli')}m"
     read = vpa("InPlace", startupBoost={"cpu": boost} if case.get("gate", True) else {})
-    if read.fault is not None:
+    ordered = vpa_orders(read, VpaSurroundings())
+    if read.fault is not None or any("startupBoost" in fault for fault in ordered.faults):
         return _ERROR
-    orders = vpa_orders(read, VpaSurroundings()).at_admission
+    orders = ordered.at_admission
     order = parse_startup_boost(orders[names.STARTUP_BOOST]) if names.STARTUP_BOOST in orders else None
     if order is not None:
         order = replace(order, most_millicores=case.get("max_boost_milli"))
     is_kept = case.get("controlled_values") == "RequestsOnly"
-    amounts = {"request": stated["request"], "limit": stated.get("limit")}
-    if is_kept:
-        amounts["limit"] = case["original_milli"].get("limit")
-    limits = {} if amounts["limit"] is None else {"cpu": f"{amounts['limit']}m"}
-    pod = make_pod(container_json("c", {"cpu": f"{amounts['request']}m"}, limits))
+    request, limit = _steady_milli(case)
+    limits = {} if limit is None else {"cpu": f"{limit}m"}
+    pod = make_pod(container_json("c", {"cpu": f"{request}m"}, limits))
     (shown,) = pod.containers
     boosting = with_boost(
         pod,
@@ -150,7 +163,7 @@ def _startup_boost(case: dict[str, Any]) -> dict[str, Any]:
     changes = boosting.boost.changes if boosting.boost is not None else ()
     after = {change.setting: change.after for change in changes}
     return {
-        "request_milli": after.get(Setting.REQUEST, amounts["request"]),
+        "request_milli": after.get(Setting.REQUEST, request),
         "limit_milli": after.get(Setting.LIMIT),
         "annotated": boosting.boost is not None,
     }

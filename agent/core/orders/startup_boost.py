@@ -109,7 +109,8 @@ class StartupBoost:
 
     def __str__(self) -> str:
         """Return the text that orders the same."""
-        how = f"factor {self.factor or 1.0:g}" if self.added_millicores is None else f"add {self.added_millicores}m"
+        factor = 1.0 if self.factor is None else self.factor  # a 0 must not read as 1: it is refused
+        how = f"factor {factor:g}" if self.added_millicores is None else f"add {self.added_millicores}m"
         how, usual = ("auto", AUTO_AFTER_READY_SECONDS) if self.is_learnt else (how, 0.0)
         is_usual = self.after_ready_seconds == usual
         parts = [how if is_usual else f"{how} for {self.after_ready_seconds:g}s after ready"]
