@@ -145,7 +145,8 @@ def _boost(vpa: VpaObject, faults: list[str]) -> str | None:
     if boost is None:
         return None
     order = StartupBoost(
-        factor=None if boost.factor is None else float(boost.factor),
+        # Stated without either, it is refused as a factor of 0 is (VPA: "factor is required").
+        factor=float(boost.factor or 0) if boost.added_millicores is None else None,
         added_millicores=boost.added_millicores,
         after_ready_seconds=float(boost.after_ready_seconds),
         containers=containers,
