@@ -137,12 +137,16 @@ def _startup_boost(case: dict[str, Any]) -> dict[str, Any]:
         order = replace(order, most_millicores=case.get("max_boost_milli"))
     is_kept = case.get("controlled_values") == "RequestsOnly"
     request, limit = _steady_milli(case)
-    limits = {} if limit is None else {"cpu": f"{limit}m"}
-    pod = make_pod(container_json("c", {"cpu": f"{request}m"}, limits))
+    requests, limits = (
+        {"cpu": f"{amount}m"} if (amount := case["original_milli"].get(which)) else {} for which in ("request", "limit")
+    )
+    pod = make_pod(container_json("c", requests, limits))
     (shown,) = pod.containers
+    sides = sides_of(shown)
+    sides[Resource.CPU].request, sides[Resource.CPU].limit = request, limit
     boosting = with_boost(
         pod,
-        [Draft(container=shown, index=0, sides=sides_of(shown), estimate=None)],
+        [Draft(container=shown, index=0, sides=sides, estimate=None)],
         order,
         BoostGrounds(
             facts=SHOP,

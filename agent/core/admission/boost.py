@@ -170,10 +170,25 @@ def _boosted(draft: Draft, order: StartupBoost, grounds: BoostGrounds) -> Draft:
     twin = draft.copied()
     raised = twin.sides[Resource.CPU]
     if side.limit is not None and not is_limit_kept:
-        raised.limit = side.limit * request // side.request
+        raised.limit = _boosted_limit(side.limit, side, request)
     if not order.is_request_kept:
         raised.request = _below(request, side) if is_limit_kept else request
     return twin
+
+
+def _boosted_limit(limit: int, side: ContainerSide, request: int) -> int:
+    """Return the limit in the ratio that it has to the request, rounded down.
+
+    Where it moved with the request the ratio is that with which the pod came: rounded down twice, a limit over a
+    request of a few millicores would be far too low.
+
+    Source:
+        As the Vertical Pod Autoscaler, which scales the original limit by the boosted request.
+    """
+    steady, before, limit_before = side.request or request, side.request_before, side.limit_before
+    if before and limit_before and limit == limit_before * steady // before:
+        return limit_before * request // before
+    return limit * request // steady
 
 
 def _below(request: int, side: ContainerSide) -> int:

@@ -9,20 +9,26 @@ from typing import Any
 import pytest
 
 from agent.core.admission.answer import AdmissionFacts, AdmissionOutcome
-from agent.core.admission.boost import Starts
+from agent.core.admission.boost import BoostGrounds, Starts, with_boost
 from agent.core.admission.estimate import NoEstimate
-from agent.core.admission.options import AdmissionSettings
+from agent.core.admission.fit import Draft
+from agent.core.admission.options import AdmissionOptions, AdmissionSettings
 from agent.core.admission.pod_admission import no_starts
+from agent.core.admission.sizes import SizingRules, sides_of
 from agent.core.cluster.facts import FrozenAxes, LimitRangeItem, NodeAmounts, Quota
 from agent.core.cluster.qos import computed_qos_class
+from agent.core.cluster.resource import Resource
 from agent.core.history.workloads.start_figures import LearntStart
 from agent.core.orders import annotations as names
+from agent.core.orders.container_policies import ContainerPolicies
 from agent.core.orders.plan_options import DaemonSetGrowth, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
+from agent.core.orders.startup_boost import parse_startup_boost
 from agent.core.plan.needs.given_boost import boost_from
+from agent.core.recommender.policy import LimitRule
 from agent.core.resize.originals import annotated_original
 from tests.admissions import NOW_UNIX_SECONDS, SHOP, admitted, estimate, new_pod, patched, pod_of, resources
-from tests.pods import container, sidecar
+from tests.pods import container, make_pod, sidecar
 
 CPU, MEMORY = "cpu", "memory"
 NOTHING = NoEstimate.UNKNOWN_WORKLOAD
@@ -347,3 +353,39 @@ def test_auto_learns_what_does_not_fit_and_nothing_of_what_cannot_be_boosted_at_
     old = boosted("auto", facts=replace(SHOP, resizes_in_place=False), starts=used(1300))[0]
     assert old.boost is None
     assert boosted("auto", mode="recommend", starts=used(1300))[0].annotations == {}
+
+
+@pytest.mark.parametrize(
+    ("came", "steady", "boosted_limit"),
+    [
+        ((300, 1000), (2, 6), 20),  # 1000 x 6 / 300; of the steady limit, already rounded down, it would be 18
+        ((300, 1000), (2, 5), 15),  # brought lower by somebody: the ratio is that of now
+        ((None, 1000), (2, 6), 18),
+        ((300, None), (2, 6), 18),
+    ],
+)
+def test_a_limit_that_moved_with_the_request_is_rounded_down_once(
+    came: tuple[int | None, int | None], steady: tuple[int, int], boosted_limit: int
+) -> None:
+    requests, limits = ({} if amount is None else {CPU: f"{amount}m"} for amount in came)
+    pod = make_pod(container("app", requests, limits))
+    (shown,) = pod.containers
+    sides = sides_of(shown)
+    sides[Resource.CPU].request, sides[Resource.CPU].limit = steady
+    rules = SizingRules(
+        options=AdmissionOptions(),
+        edges={},
+        ordered={},
+        limit_rule=LimitRule.PROPORTIONAL,
+        is_guaranteed=False,
+        is_daemon=False,
+        grows_daemons=False,
+    )
+    found = with_boost(
+        pod,
+        [Draft(container=shown, index=0, sides=sides, estimate=None)],
+        parse_startup_boost("factor 3"),
+        BoostGrounds(facts=SHOP, rules=rules, starts=no_starts, policies=ContainerPolicies()),
+        now_unix_seconds=NOW_UNIX_SECONDS,
+    )
+    assert found.drafts[0].sides[Resource.CPU].limit == boosted_limit
