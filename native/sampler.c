@@ -148,8 +148,7 @@ static void push_memory_row(const pl_sampler *s, pl_slot *slot, const pl_memory_
 }
 
 /* memory.stat, the dearest file by far. Of a cgroup that has used no CPU time and no other memory since it was read,
- * it would say the same, but for pages that others touch: so each minute PL_SWEEP_RETRY forgets it. Most
- * cgroups of a node stand still most of the time, those of the pods' sandboxes always. */
+ * it would say the same, but for pages that others touch: so PL_SWEEP_RETRY, each minute, forgets it. */
 static int read_memory_stat(pl_sampler *s, pl_slot *slot, const pl_sample *row, uint64_t current_bytes,
                             memory_stat *out)
 {

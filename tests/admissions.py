@@ -11,9 +11,10 @@ from typing import Any
 from agent.core.admission.answer import Admission, AdmissionFacts
 from agent.core.admission.boost import Starts
 from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
-from agent.core.admission.options import AdmissionSettings
+from agent.core.admission.options import AdmissionOptions, AdmissionSettings
 from agent.core.admission.patch import patch_operations
 from agent.core.admission.pod_admission import admit, no_starts
+from agent.core.admission.sizes import SizingRules
 from agent.core.autoscalers.vpa_orders import VpaOrders
 from agent.core.cluster.facts import ClusterRules, FrozenAxes, LimitRangeItem, NodeAmounts, Quota
 from agent.core.cluster.node import Namespace
@@ -23,6 +24,7 @@ from agent.core.history.reports.rollup import NodeClass
 from agent.core.history.workloads.start_figures import LearntStart
 from agent.core.orders import annotations as names
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
+from agent.core.recommender.policy import LimitRule
 from agent.kube.objects.pod_json import pod_from_json
 from tests.json_patch import apply_patch
 from tests.pods import mirror_metadata, pod_json
@@ -31,6 +33,16 @@ MB = 1_000_000
 NOW_UNIX_SECONDS = 1_800_000_000.0
 DAY_SECONDS = 86_400.0
 SHOP = AdmissionFacts(namespace=Namespace(name="shop"))
+PROPORTIONAL_RULES = SizingRules(
+    options=AdmissionOptions(),
+    edges={},
+    ordered={},
+    limit_rule=LimitRule.PROPORTIONAL,
+    is_guaranteed=False,
+    is_daemon=False,
+    grows_daemons=False,
+)
+"""Of a Burstable pod of a Deployment whose limits move with its requests, and of which nobody ordered anything."""
 EXACT = AdmissionSettings(bounds=BoundsOptions(round_memory_bytes=1))
 """Settings without rounding, so that figures can be read off."""
 

@@ -53,22 +53,24 @@ class _Kept(Collector):
     """What one family gave when it was asked last: the very same object as long as nothing was counted or set.
 
     Most of some hundred families stand still between two scrapes, and ``exposition`` writes what is the same object
-    only once.
+    only once. Any thread may count, and any collect.
     """
 
     def __init__(self, family: Counter | Gauge | Histogram) -> None:
         self._family = family
         self._given: tuple[Metric, ...] = ()
+        self._lock = threading.Lock()
         self.has_moved = True
 
     def describe(self) -> Iterable[Metric]:
         return self._family.describe()
 
     def collect(self) -> Iterable[Metric]:
-        if self.has_moved:
-            self.has_moved = False  # first: what is counted from here on may be in what is given, or not
-            self._given = tuple(self._family.collect())
-        return self._given
+        with self._lock:  # of two at once the slower one would keep what is older
+            if self.has_moved:
+                self.has_moved = False  # first: what is counted from here on may be in what is given, or not
+                self._given = tuple(self._family.collect())
+            return self._given
 
 
 class SeriesTable:
@@ -83,6 +85,7 @@ class SeriesTable:
         self._histograms: dict[str, Histogram] = {}
         self._totals: dict[tuple[str, ...], int] = {}
         self._set_to: dict[tuple[str, ...], float] = {}
+        self._set_lock = threading.Lock()
         self._kept: dict[str, _Kept] = {}
         for family in families:
             name, text, label_names = family.name, family.text, tuple(family.labels)
@@ -119,10 +122,11 @@ class SeriesTable:
     def set(self, name: str, *labels: str, value: float) -> None:
         """Set a gauge."""
         child = self._gauges[name, *labels]
-        if self._set_to.get((name, *labels)) != value:
-            child.set(value)
-            self._set_to[name, *labels] = value
-            self._kept[name].has_moved = True
+        with self._set_lock:  # the gauge and what it was set to must agree
+            if self._set_to.get((name, *labels)) != value:
+                child.set(value)
+                self._set_to[name, *labels] = value
+                self._kept[name].has_moved = True
 
     def observe(self, name: str, value: float) -> None:
         """Record a value in a histogram."""

@@ -87,7 +87,7 @@ class NativeSampler:
         self._gone = ffi.new("uint32_t[]", geometry.max_slots)
         self._lane = ffi.new("uint32_t *")
         self._lanes = ffi.new("pl_lane_reading[]", max_lanes)
-        # Several times a second: field by field through cffi takes three times as long.
+        # Several times a second: field by field through cffi takes twice as long.
         self._lane_rows = np.ndarray((max_lanes,), dtype=LANE_READING, buffer=memoryview(ffi.buffer(self._lanes)))
         self._stats = ffi.new("pl_stats *")
 

@@ -91,13 +91,13 @@ class SamplingSettings:
     interval_seconds: Annotated[float, Between(0.1, 60)] = 1.0
     """Seconds between two sweeps over all containers; 1 s shows bursts that 15 s scrapes hide."""
     slow_interval_seconds: Annotated[float, Between(1, 600)] = 10.0
-    """Seconds between two reads of memory.stat and the other dear files; the memory window lives in these rows."""
+    """Seconds between two reads of the dear files, memory.stat only where it may have moved; memory windows' rows."""
     fast_lane_hz: Annotated[float, Between(0, 20)] = 4.0
     """Reads a second of a few pressure totals, so that contention starts a sweep early; 0 = off."""
     relist_seconds: Annotated[float, Between(1, 3600)] = 30.0
     """Seconds between two looks for what inotify missed, by link counts; each twentieth lists the whole tree."""
     retry_absent_seconds: Annotated[float, Between(1, 3600)] = 60.0
-    """Seconds until files that were absent are tried again, and limits and memory.stat of cgroups at rest read anew."""
+    """Seconds until absent files are tried again, and limits, and memory.stat of cgroups at rest, are read anew."""
     sweep_budget_seconds: Annotated[float, Between(0.001, 10)] = 0.05
     """Seconds of CPU time a sweep may take; when it overruns, the rate is halved. 5 % of a core at 1 Hz."""
     max_containers: Annotated[int, Between(1, 20_000)] = 1000

@@ -1,8 +1,8 @@
 """What the whole agent costs: CPU, memory, disk and lateness at N containers, 1 Hz and a scrape each 15 s.
 
 The state lies on the disk of the temporary directory, the rings in memory, as on a node. Before and after the agent a
-program that only reads the same files each second runs alone: some machines make whatever was not touched for a second
-many times dearer (their host takes the pages away), so that a share of a core says as much of them as of the agent.
+program that only reads the same files each second runs alone: on some machines whatever was not touched for a second is
+many times dearer to touch, so that a share of a core says as much of them as of the agent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from agent.node.files.documents import SNAPSHOT
 from agent.node.sockets.control import request
-from tests.bench.sweeps import preads_each_second, preads_program
+from tests.bench.sweeps import DAY_SECONDS, preads_each_second, preads_program
 from tests.bench.tree import make_containers
 from tests.kernel.cgroups import CgroupTree
 
@@ -29,7 +29,6 @@ SETTLED_SECONDS = 3.0
 SCRAPE_SECONDS = 15.0
 START_SECONDS = 30.0
 MIB = 1024 * 1024
-DAY_SECONDS = 86_400
 MEMORY = "/dev/shm"
 """A tmpfs everywhere, as /run is on a node."""
 
@@ -62,12 +61,12 @@ def measure(count: int, *, seconds: float = SECONDS) -> dict[str, float]:
         tempfile.TemporaryDirectory(dir=MEMORY) as rings,
     ):
         paths = make_containers(tree, count)
-        before = _preads_percent(program, tree.mount, paths)
+        before_percent = _preads_percent(program, tree.mount, paths)
         found = _run_agent(tree, Path(scratch), rings, count, seconds)
-        preads = (before + _preads_percent(program, tree.mount, paths)) / 2
+        preads_percent = (before_percent + _preads_percent(program, tree.mount, paths)) / 2
         return found | {
-            f"preads_cpu_percent_of_core_{count}": round(preads, 3),
-            f"agent_ratio_to_preads_{count}": round(found[f"agent_cpu_percent_of_core_{count}"] / preads, 2),
+            f"preads_cpu_percent_of_core_{count}": round(preads_percent, 3),
+            f"agent_ratio_to_preads_{count}": round(found[f"agent_cpu_percent_of_core_{count}"] / preads_percent, 2),
         }
 
 

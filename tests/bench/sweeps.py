@@ -21,7 +21,7 @@ COUNTS = (100, 250, 500, 1000, 2000)
 TURNS = 9
 """Both sides are measured in turn, so that a slow moment of the machine hits both; the ratio is that of the medians."""
 SWEEPS_A_TURN = 60
-A_DAY_SECONDS = 86_400
+DAY_SECONDS = 86_400
 
 
 @contextmanager
@@ -51,7 +51,7 @@ def preads_each_second(program: Path, mount: Path, paths: Sequence[str]) -> Iter
         listed.write("\n".join(paths) + "\n")
         listed.flush()
         process = subprocess.Popen(
-            [str(program), str(mount), listed.name, str(A_DAY_SECONDS), "--each-second"], stdout=subprocess.DEVNULL
+            [str(program), str(mount), listed.name, str(DAY_SECONDS), "--each-second"], stdout=subprocess.DEVNULL
         )
         try:
             yield process.pid

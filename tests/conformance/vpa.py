@@ -13,9 +13,8 @@ import numpy as np
 
 from agent.core.admission.boost import BoostGrounds, with_boost
 from agent.core.admission.fit import Draft
-from agent.core.admission.options import AdmissionOptions
 from agent.core.admission.pod_admission import no_starts
-from agent.core.admission.sizes import SizingRules, sides_of
+from agent.core.admission.sizes import sides_of
 from agent.core.autoscalers.vpa_orders import VpaSurroundings, vpa_orders
 from agent.core.cluster.pod import Container, ContainerKind, ContainerState, Pod
 from agent.core.cluster.pod_index import PodIndex, belonging
@@ -44,7 +43,7 @@ from agent.core.recommender.vpa.oom_observation import ContainerMoment, request_
 from agent.core.recommender.vpa.policy import VpaPolicy
 from agent.core.recommender.vpa.samples import CpuSamples, MemoryPeaks
 from agent.core.recommender.vpa.state import VpaState
-from tests.admissions import NOW_UNIX_SECONDS, SHOP
+from tests.admissions import NOW_UNIX_SECONDS, PROPORTIONAL_RULES, SHOP
 from tests.conformance import vpa_histogram
 from tests.conformance.entry_points import NOT_PLIMSOLLS
 from tests.pods import container as container_json
@@ -150,15 +149,7 @@ def _startup_boost(case: dict[str, Any]) -> dict[str, Any]:
         order,
         BoostGrounds(
             facts=SHOP,
-            rules=SizingRules(
-                options=AdmissionOptions(),
-                edges={},
-                ordered={},
-                limit_rule=LimitRule.PROPORTIONAL,
-                is_guaranteed=False,
-                is_daemon=False,
-                grows_daemons=False,
-            ),
+            rules=PROPORTIONAL_RULES,
             starts=no_starts,
             policies=ContainerPolicies(policies=(ContainerPolicy(are_limits_kept=is_kept),)),
         ),

@@ -137,8 +137,6 @@ def qemu_command(
     """Return the command line. A machine with no disk and no network."""
     cpus = 1 if is_counted else variant.cpus
     counting = ("-icount", "shift=2,sleep=off") if is_counted else ()
-    # What guards against speculation takes a fifth of all emulated time. Counted figures stay those of usual nodes.
-    unguarded = "" if is_counted else " mitigations=off"
     return [
         # Killed with the test run itself, even when that dies without a word.
         *("setpriv", "--pdeathsig", "KILL"),
@@ -147,7 +145,7 @@ def qemu_command(
         *("-nodefaults", "-nographic", "-no-reboot", "-monitor", "none"),
         *("-serial", f"file:{serial}", "-kernel", str(kernel.vmlinuz), "-initrd", str(kernel.initramfs)),
         # Where the host is busy, an emulated timer may not tick while the kernel tries it out: that would be a panic.
-        *("-append", f"console=ttyS0 quiet panic=-1 no_timer_check{unguarded} {variant}"),
+        *("-append", f"console=ttyS0 quiet panic=-1 no_timer_check {variant}"),
         # multidevs=remap: the host's root is several file systems, whose inode numbers would clash.
         "-virtfs",
         "local,path=/,mount_tag=host,security_model=none,readonly=on,multidevs=remap",

@@ -142,20 +142,17 @@ def pods_itself(readings: OwnReadings) -> list[PodItself]:
     working_sets = readings["working_set_bytes"]
     is_sized = is_there & readings["has_memory"]
     newest = np.where(is_sized, stamps, -1).argmax(axis=1)[:, None]
+    usages = _usage_millicores(readings, is_there & readings["has_usage"])
+    newest_bytes = np.take_along_axis(working_sets, newest, axis=1)[:, 0].tolist()
+    held_bytes, held_current_bytes = _least(working_sets, is_sized), _least(readings["current_bytes"], is_sized)
+    has_sizes, has_readings = np.any(is_sized, axis=1).tolist(), np.any(is_there, axis=1).tolist()
     return [
-        _pod_itself(usage, tuple(sizes) if has_size else None, has_readings=has_readings)
-        for usage, sizes, has_size, has_readings in zip(
-            _usage_millicores(readings, is_there & readings["has_usage"]),
-            zip(
-                np.take_along_axis(working_sets, newest, axis=1)[:, 0].tolist(),
-                _least(working_sets, is_sized),
-                _least(readings["current_bytes"], is_sized),
-                strict=True,
-            ),
-            np.any(is_sized, axis=1).tolist(),
-            np.any(is_there, axis=1).tolist(),
-            strict=True,
+        _pod_itself(
+            usage,
+            (newest_bytes[pod], held_bytes[pod], held_current_bytes[pod]) if has_sizes[pod] else None,
+            has_readings=has_readings[pod],
         )
+        for pod, usage in enumerate(usages)
     ]
 
 
@@ -183,7 +180,7 @@ def _least(amounts: NDArray[np.int64], is_known: NDArray[np.bool_]) -> list[int]
 
 
 def _usage_millicores(readings: OwnReadings, is_known: NDArray[np.bool_]) -> list[float | None]:
-    """Return the CPU rate of each pod; None = it has fewer than two readings."""
+    """Return the CPU rate of each pod; None = it has no two readings of different moments."""
     stamps, used = readings["monotonic_ns"], readings["usage_usec"]
     oldest = np.where(is_known, stamps, _MOST).argmin(axis=1)[:, None]
     newest = np.where(is_known, stamps, -1).argmax(axis=1)[:, None]
@@ -191,7 +188,7 @@ def _usage_millicores(readings: OwnReadings, is_known: NDArray[np.bool_]) -> lis
     elapsed_ns = (np.take_along_axis(stamps, newest, axis=1) - np.take_along_axis(stamps, oldest, axis=1))[:, 0]
     # Below 0 only by the moments between the readings of the pod and of its containers.
     return [
-        max(0.0, usec * MILLICORES_PER_USEC_PER_NS / nanoseconds) if count > 1 else None
+        max(0.0, usec * MILLICORES_PER_USEC_PER_NS / nanoseconds) if count > 1 and nanoseconds > 0 else None
         for usec, nanoseconds, count in zip(
             used_usec.tolist(), elapsed_ns.tolist(), is_known.sum(axis=1).tolist(), strict=True
         )

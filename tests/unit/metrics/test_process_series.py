@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -71,6 +72,17 @@ def test_descriptors_are_counted_once_a_minute_where_the_kernel_does_not_tell_th
     assert first["process_virtual_memory_bytes"][1] == 20.0
     assert first["process_cpu_seconds_total"][1] == (11 + 12) / os.sysconf("SC_CLK_TCK")
     assert first["process_start_time_seconds"][1] == 1000 + 19 / os.sysconf("SC_CLK_TCK")
+
+
+def test_what_cannot_be_read_is_left_out(tmp_path: Path) -> None:
+    def out_of_descriptors(directory: Path) -> int:
+        raise OSError(errno.EMFILE, "Too many open files", str(directory))
+
+    registry = CollectorRegistry()
+    registry.register(
+        ProcessSeries(process=tmp_path / "gone", proc=tmp_path / "none", told_open_files=out_of_descriptors)
+    )
+    assert figures(registry).keys() == {"process_max_fds"}
 
 
 def test_a_kernel_that_tells_them_is_believed_and_a_start_that_is_not_known_left_out(

@@ -12,9 +12,9 @@ from agent.core.admission.answer import AdmissionFacts, AdmissionOutcome
 from agent.core.admission.boost import BoostGrounds, Starts, with_boost
 from agent.core.admission.estimate import NoEstimate
 from agent.core.admission.fit import Draft
-from agent.core.admission.options import AdmissionOptions, AdmissionSettings
+from agent.core.admission.options import AdmissionSettings
 from agent.core.admission.pod_admission import no_starts
-from agent.core.admission.sizes import SizingRules, sides_of
+from agent.core.admission.sizes import sides_of
 from agent.core.cluster.facts import FrozenAxes, LimitRangeItem, NodeAmounts, Quota
 from agent.core.cluster.qos import computed_qos_class
 from agent.core.cluster.resource import Resource
@@ -25,9 +25,18 @@ from agent.core.orders.plan_options import DaemonSetGrowth, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
 from agent.core.orders.startup_boost import parse_startup_boost
 from agent.core.plan.needs.given_boost import boost_from
-from agent.core.recommender.policy import LimitRule
 from agent.core.resize.originals import annotated_original
-from tests.admissions import NOW_UNIX_SECONDS, SHOP, admitted, estimate, new_pod, patched, pod_of, resources
+from tests.admissions import (
+    NOW_UNIX_SECONDS,
+    PROPORTIONAL_RULES,
+    SHOP,
+    admitted,
+    estimate,
+    new_pod,
+    patched,
+    pod_of,
+    resources,
+)
 from tests.pods import container, make_pod, sidecar
 
 CPU, MEMORY = "cpu", "memory"
@@ -372,20 +381,11 @@ def test_a_limit_that_moved_with_the_request_is_rounded_down_once(
     (shown,) = pod.containers
     sides = sides_of(shown)
     sides[Resource.CPU].request, sides[Resource.CPU].limit = steady
-    rules = SizingRules(
-        options=AdmissionOptions(),
-        edges={},
-        ordered={},
-        limit_rule=LimitRule.PROPORTIONAL,
-        is_guaranteed=False,
-        is_daemon=False,
-        grows_daemons=False,
-    )
     found = with_boost(
         pod,
         [Draft(container=shown, index=0, sides=sides, estimate=None)],
         parse_startup_boost("factor 3"),
-        BoostGrounds(facts=SHOP, rules=rules, starts=no_starts, policies=ContainerPolicies()),
+        BoostGrounds(facts=SHOP, rules=PROPORTIONAL_RULES, starts=no_starts, policies=ContainerPolicies()),
         now_unix_seconds=NOW_UNIX_SECONDS,
     )
     assert found.drafts[0].sides[Resource.CPU].limit == boosted_limit

@@ -100,6 +100,10 @@ def test_what_is_missing_has_its_reason() -> None:
     assert without_memory == PodItself(cpu_usage_millicores=0.0, missing={"working_set_bytes": Missing.NO_SIGNAL})
 
 
+def test_two_readings_of_one_moment_tell_no_rate() -> None:
+    assert itself(own(10, 100), own(10, 100)).missing["cpu_usage_millicores"] is Missing.TOO_FEW_SAMPLES
+
+
 def test_each_pod_goes_by_its_own_readings() -> None:
     pods = [
         [own(10, 100_000, MIB, MIB), own(20, 200_000, 2 * MIB, 2 * MIB)],
