@@ -41,6 +41,7 @@ pytestmark = pytest.mark.cluster
 
 TENTH = EnforceShare(1000)
 REPLICAS = 20
+ROLL_OUT = "tests/roll-out"
 GUARD = ("--set=guard.shareWindowSeconds=60",)
 
 
@@ -59,7 +60,7 @@ def deployment(room: Room) -> Json:
     """The Deployment ``web``: its pods state half a core where its history says 300 millicores."""
     labels = {"app": "web"}
     template = {
-        "metadata": {"labels": labels, "annotations": {**ENFORCE, ENFORCE_SHARE: "10%"}},
+        "metadata": {"labels": labels, "annotations": {**ENFORCE, ENFORCE_SHARE: "10%", ROLL_OUT: "one"}},
         "spec": {"containers": [sized()], "nodeName": room.nodes[2], "terminationGracePeriodSeconds": 0},
     }
     return {
@@ -78,14 +79,19 @@ def deployment(room: Room) -> Json:
 def pods_of(room: Room, generation: str) -> list[Json]:
     """Return the Deployment's pods of one roll-out."""
     found = room.cluster.admin.items(pod_path(room.namespace), labelSelector="app=web")
-    return [one for one in found if one["metadata"]["annotations"].get("tests/roll-out") == generation]
+    return [one for one in found if one["metadata"]["annotations"].get(ROLL_OUT) == generation]
 
 
 def roll_out(room: Room, generation: str) -> list[Json]:
-    """Have all pods made anew; return them."""
+    """Have all pods made anew; return them. Those before must all be there, or some would be made in between."""
     path = f"/apis/apps/v1/namespaces/{room.namespace}/deployments/web"
-    annotations = {"tests/roll-out": generation}
+    annotations = {ROLL_OUT: generation}
     room.cluster.admin.patch(path, {"spec": {"template": {"metadata": {"annotations": annotations}}}}, MERGE)
+    return rolled_out(room, generation)
+
+
+def rolled_out(room: Room, generation: str) -> list[Json]:
+    """Return all pods of a roll-out, once they are there."""
 
     def clear() -> bool:
         # Nobody plays the kubelet of this node: pods of the roll-out before would go on ending for ever.
@@ -157,7 +163,7 @@ def would_be_sized(room: Room, share: str = "10%") -> bool:
 def test_two_of_twenty_are_enforced_until_they_fare_worse_whoever_restarts(room: Room, folder: Path) -> None:
     path = f"/apis/apps/v1/namespaces/{room.namespace}/deployments"
     room.cluster.admin.create(path, deployment(room))
-    first = roll_out(room, "one")
+    first = rolled_out(room, "one")
     assert sum(map(is_sized, first)) == 2
     assert [is_sized(pod) for pod in first] == [is_enforced(pod) for pod in first]
     assert would_be_sized(room)

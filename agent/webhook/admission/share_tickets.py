@@ -35,7 +35,8 @@ class ShareTickets:
         """Record that a pod of a workload was given its ticket."""
         before = self._before(workload)
         with self._guard:
-            self._given[workload] = before + 1
+            # Read again: a review that takes long is answered in a thread, and others meanwhile.
+            self._given[workload] = self._given.get(workload, before) + 1
             self._given.move_to_end(workload)
             if len(self._given) > MOST_WORKLOADS:
                 self._given.popitem(last=False)
