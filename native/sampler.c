@@ -23,6 +23,7 @@ static const uint32_t PREFETCH_DISTANCE = 2;
 
 _Static_assert(sizeof(pl_sample) == 64, "a raw row is one cache line");
 _Static_assert(sizeof(pl_memory_row) == 104, "the layout of the state file");
+_Static_assert(sizeof(pl_limits) == 72, "as agent/sensing/sampler.py reads it");
 _Static_assert(sizeof(pl_slot_header) == 1024, "the layout of the state file");
 _Static_assert(sizeof(((pl_stats *)0)->errors) == sizeof(uint64_t) * PL_FILES * PL_CAUSES, "errors[9][5]");
 
@@ -553,6 +554,54 @@ int pl_lane_read(pl_sampler *s, pl_lane_reading *readings, uint32_t cap)
         reading.monotonic_ns = monotonic_ns();
         reading.status = read_lane(s, s->lanes[lane], &reading.some_usec);
         readings[count++] = reading;
+    }
+    return (int)count;
+}
+
+/* ---- limits ---- */
+
+/* A file's few bytes as they are. No descriptor is to be had: the others keep theirs, and it is asked again soon. */
+static int read_text(pl_sampler *s, int directory, const char *name, char *text, size_t capacity)
+{
+    int fd = openat(directory, name, O_RDONLY | O_CLOEXEC);
+    int error;
+    ssize_t n;
+
+    if (fd < 0) {
+        int status = status_of(s, errno);
+
+        return status == PL_E_GONE ? PL_OK : status;
+    }
+    do {
+        n = pread(fd, s->buffer, BUFFER_BYTES, 0);
+    } while (n < 0 && errno == EINTR);
+    error = errno;
+    close(fd);
+    if (n < 0)
+        return status_of(s, error);
+    if ((size_t)n >= capacity)
+        return PL_E_PARSE;
+    memcpy(text, s->buffer, (size_t)n);
+    return PL_OK;
+}
+
+int pl_read_limits(pl_sampler *s, pl_limits *limits, uint32_t cap)
+{
+    uint32_t count = 0;
+
+    if (s == NULL || (limits == NULL && cap > 0))
+        return PL_E_ARG;
+    for (uint32_t i = 0; i < s->slot_end && count < cap; i++) {
+        pl_limits *row = &limits[count];
+        int directory = s->slots[i].fd[PL_FILE_DIRECTORY];
+
+        if (!is_sampled(&s->slots[i]))
+            continue;
+        *row = (pl_limits){.slot = i};
+        row->status = read_text(s, directory, "cpu.max", row->cpu_max, sizeof(row->cpu_max));
+        if (row->status == PL_OK)
+            row->status = read_text(s, directory, "memory.max", row->memory_max, sizeof(row->memory_max));
+        count++;
     }
     return (int)count;
 }

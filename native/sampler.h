@@ -149,6 +149,13 @@ typedef struct pl_lane_reading {
     uint32_t lane;
 } pl_lane_reading;
 
+typedef struct pl_limits { /* 72 bytes: what the kernel holds one slot's cgroup to, as its files say it */
+    char cpu_max[40];      /* filled up with NUL; empty: the cgroup has no such file */
+    char memory_max[24];
+    uint32_t slot;
+    int32_t status; /* PL_OK, or why the texts mean nothing */
+} pl_limits;
+
 /*
  * Reserve everything. rings points to memory_bytes of writable memory laid out by *geometry, which stays
  * the caller's and outlives the sampler. At most fd_budget descriptors are kept; beyond it files are opened
@@ -178,6 +185,9 @@ int pl_take_gone(pl_sampler *s, uint32_t *slots, uint32_t cap);
 int pl_lane_add(pl_sampler *s, const char *path, uint32_t *lane);
 int pl_lane_remove(pl_sampler *s, uint32_t lane);
 int pl_lane_read(pl_sampler *s, pl_lane_reading *readings, uint32_t cap); /* one per lane; returns how many */
+
+/* Open, read and close cpu.max and memory.max of every slot, for whoever asks each minute; returns how many. */
+int pl_read_limits(pl_sampler *s, pl_limits *limits, uint32_t cap);
 
 void pl_get_stats(const pl_sampler *s, pl_stats *out);
 int pl_last_errno(const pl_sampler *s); /* of the newest PL_E_IO, PL_E_LIMIT or PL_E_GONE */

@@ -14,6 +14,7 @@ import numpy as np
 from agent.core.window.ring_rows import SAMPLE, Status
 from agent.sensing.ring_file import RingFile
 from agent.sensing.sampler_contract import CgroupGone, LaneReading, SamplerError, SamplerStats, SweepResult
+from agent.sensing.spot_readings import KernelLimits, read_limits
 
 NS = 1_000_000_000
 
@@ -103,6 +104,9 @@ class FakeSampler:
 
     def remove(self, slot: int) -> None:
         self._slots.pop(slot, None)
+
+    def read_limits(self) -> dict[int, KernelLimits]:
+        return {slot: read_limits(self._root / path) for slot, (path, _) in self._slots.items()}
 
     def sweep(self, *, slow: bool, retry_absent: bool) -> SweepResult:
         if self.sweep_error is not None:

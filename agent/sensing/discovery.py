@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final, TypeVar
 
 from agent.core.cluster.unit import UnitIdentity, UnitKind
@@ -233,12 +234,16 @@ class Discovery:
         self._walk_again(dirty)
         return self._choose(None)
 
-    def compare(self, trigger: str) -> Changes:
+    def compare(self, trigger: str, *, read: Mapping[str, int] = MappingProxyType({})) -> Changes:
         """Walk what has another inode or link count than when it was listed, and return what came and went.
 
         What it cannot see is a directory that came where one that is no unit went, so that the count is the same: that
         inotify has told, or the next ``relist`` finds it. Without inotify, or where units are told by their processes,
         it is a ``relist``.
+
+        Args:
+            trigger: Why, for whoever is told.
+            read: Path -> inode of units whose files were read just now: those are still there, and not asked for.
 
         Source: a cgroup's directory has two links and one for each directory in it, as kernfs counts; a file system
         that does not count says one.
@@ -247,7 +252,11 @@ class Discovery:
             return self.relist(trigger)
         dirty: dict[str, None] = {}
         # What has gone from a directory may have made way for something else, so that there are as many as before.
-        suspects = {_parent(known.path): None for known in self._tree.units.values() if self._is_other(known)}
+        suspects = {
+            _parent(known.path): None
+            for known in self._tree.units.values()
+            if read.get(known.path) != known.inode and self._is_other(known)
+        }
         for path, listing in self._tree.listings.items():
             found = self._stat(path)
             if found is None or found.st_ino != listing.inode:

@@ -6,6 +6,7 @@ stamps and stores; differences and policy are core's.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import time
@@ -36,6 +37,7 @@ from agent.sensing.sampler_contract import (
     SamplerStats,
     SweepResult,
 )
+from agent.sensing.spot_readings import KernelLimits, parse_limits
 
 Parsed = TypeVar("Parsed")
 
@@ -170,6 +172,15 @@ class ReferenceSampler:
             memory_rows=memory_rows,
             gone=tuple(gone),
         )
+
+    def read_limits(self) -> dict[int, KernelLimits]:
+        """See `contract.Sampler.read_limits`."""
+        limits: dict[int, KernelLimits] = {}
+        for slot, watched in sorted(self._slots.items()):
+            with contextlib.suppress(OSError):
+                cpu_max, memory_max = (_read_text(watched.directory, file) for file in ("cpu.max", "memory.max"))
+                limits[slot] = parse_limits(cpu_max, memory_max)
+        return limits
 
     def add_lane(self, path: str) -> int:
         """See `contract.Sampler.add_lane`."""
@@ -481,3 +492,15 @@ class ReferenceSampler:
         if fd is not None:
             os.close(fd)
             self._open_files -= 1
+
+
+def _read_text(directory: int, file: str) -> bytes:
+    """Read a small file of a cgroup; empty where it has none."""
+    try:
+        fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory)
+    except FileNotFoundError:
+        return b""
+    try:
+        return os.pread(fd, BUFFER_BYTES, 0)
+    finally:
+        os.close(fd)

@@ -28,6 +28,7 @@ from agent.sensing.sampler_contract import (
     SamplerStats,
     SweepResult,
 )
+from agent.sensing.spot_readings import KernelLimits, parse_limits
 
 if TYPE_CHECKING:
     from agent.sensing._sampler import Handle
@@ -36,6 +37,9 @@ logger = logging.getLogger(__name__)
 
 LANE_READING: Final = np.dtype([("monotonic_ns", "<u8"), ("some_usec", "<u8"), ("status", "<i4"), ("lane", "<u4")])
 """pl_lane_reading of native/sampler.h."""
+
+LIMITS: Final = np.dtype([("cpu_max", "S40"), ("memory_max", "S24"), ("slot", "<u4"), ("status", "<i4")])
+"""pl_limits of native/sampler.h."""
 
 
 class NativeSampler:
@@ -139,6 +143,19 @@ class NativeSampler:
                 memory_rows=result.memory_rows,
                 gone=tuple(sorted(self._gone[index] for index in range(count))),
             )
+
+    def read_limits(self) -> dict[int, KernelLimits]:
+        """See `contract.Sampler.read_limits`."""
+        # Made for each call: once a minute, and kept it would be pages that nobody else needs.
+        rows = np.zeros(self._rings.geometry.max_slots, dtype=LIMITS)
+        with self._lock:
+            texts = self._ffi.from_buffer("pl_limits[]", rows.data)
+            count = self._lib.pl_read_limits(self._open_handle(), texts, len(rows))
+        return {
+            slot: parse_limits(cpu_max, memory_max)
+            for cpu_max, memory_max, slot, status in rows[:count].tolist()
+            if status == Status.OK
+        }
 
     def add_lane(self, path: str) -> int:
         """See `contract.Sampler.add_lane`."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from agent.core.window.ring_rows import Status
+from agent.sensing.spot_readings import KernelLimits
 
 
 class SamplerError(Exception):
@@ -80,6 +81,9 @@ class Sampler(Protocol):
 
     def sweep(self, *, slow: bool, retry_absent: bool) -> SweepResult:
         """Read every slot once. ``slow`` writes a memory row too; ``retry_absent`` tries absent files again."""
+
+    def read_limits(self) -> dict[int, KernelLimits]:
+        """Return what the kernel holds each slot's cgroup to; a slot whose files could not be read now is left out."""
 
     def add_lane(self, path: str) -> int:
         """Add a pressure file to the fast lane; relative to the root, or absolute.

@@ -9,7 +9,7 @@ import os
 import time
 from functools import lru_cache
 from os import PathLike
-from typing import Final
+from typing import Final, NamedTuple
 
 from agent.core.machine.cpu_knobs import parse_cpu_max
 from agent.core.window.memory_shortage import MemoryReading
@@ -19,14 +19,30 @@ Directory = str | PathLike[str]
 
 _READ_BYTES: Final = 16_384
 """memory.stat, the largest, has 3.4 KB; a read that fills this is taken for cut."""
-_KEPT_LINES: Final = 256
-"""Lines of cpu.max: a node's containers share a few."""
+_KEPT_LIMITS: Final = 256
+"""Texts of limits whose meaning is kept: a node's containers share a few."""
 
 
-def read_cpu_max_millicores(directory: Directory) -> int | None:
-    """Read a cgroup's own cpu.max; None also where it sets no limit."""
-    text = _read(directory, "cpu.max")
-    return None if text is None else _quota_millicores(text)
+class KernelLimits(NamedTuple):
+    """What the kernel holds a cgroup to by its own files; None also where it sets no limit."""
+
+    cpu_max_millicores: int | None
+    memory_max_bytes: int | None
+
+
+def read_limits(directory: Directory) -> KernelLimits:
+    """Read a cgroup's own cpu.max and memory.max."""
+    return parse_limits(_read(directory, "cpu.max") or b"", _read(directory, "memory.max") or b"")
+
+
+@lru_cache(_KEPT_LIMITS)
+def parse_limits(cpu_max: bytes, memory_max: bytes) -> KernelLimits:
+    """Return what the texts of cpu.max and memory.max say; of an absent file the text is empty."""
+    try:
+        cpu_max_millicores = parse_cpu_max(cpu_max.decode("ascii")).millicores
+    except ValueError:
+        cpu_max_millicores = None
+    return KernelLimits(cpu_max_millicores, parse_number(memory_max))
 
 
 def read_memory_max_bytes(directory: Directory) -> int | None:
@@ -73,14 +89,6 @@ def read_memory(directory: Directory) -> MemoryReading | None:
         max_bytes=read_memory_max_bytes(directory),
         high_bytes=_read_bytes(directory, "memory.high"),
     )
-
-
-@lru_cache(_KEPT_LINES)
-def _quota_millicores(text: bytes) -> int | None:
-    try:
-        return parse_cpu_max(text.decode("ascii")).millicores
-    except ValueError:
-        return None
 
 
 def _read_bytes(directory: Directory, file: str) -> int | None:

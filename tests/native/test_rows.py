@@ -9,7 +9,7 @@ from agent.core.window.cpu import CPU_SUMS
 from agent.core.window.memory import MEMORY_SUMS
 from agent.core.window.minute_row import MINUTE_SUMS
 from agent.core.window.ring_rows import MEMORY_ROW, SAMPLE, SLOT_HEADER, Has, Status
-from agent.sensing.sampler import LANE_READING
+from agent.sensing.sampler import LANE_READING, LIMITS
 
 module = pytest.importorskip("agent.sensing._sampler", reason="the C sampler is not built", exc_type=ImportError)
 lib, ffi = module.lib, module.ffi
@@ -22,6 +22,7 @@ lib, ffi = module.lib, module.ffi
         (MEMORY_ROW, "pl_memory_row"),
         (SLOT_HEADER, "pl_slot_header"),
         (LANE_READING, "pl_lane_reading"),
+        (LIMITS, "pl_limits"),
     ],
 )
 def test_dtype_has_the_layout_of_the_c_struct(dtype: np.dtype[np.void], c_name: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -289,6 +290,36 @@ def test_rows_go_on_where_an_earlier_sampler_stopped(bench: Bench) -> None:
     times = view.joined()["monotonic_ns"]
     assert (np.diff(times.astype(np.int64)) > 0).all()
     assert bench.rings.memory(slot).head == 21
+
+
+def test_limits_are_told_of_every_slot_whose_files_can_be_read(bench: Bench) -> None:
+    texts: dict[str, dict[str, bytes | None]] = {
+        "both": {"cpu.max": b"150000 100000\n", "memory.max": b"134217728\n"},
+        "none": {"cpu.max": b"max 100000\n", "memory.max": b"max\n"},
+        "least": {"cpu.max": b"1000 1000000\n", "memory.max": b"18446744073709551615\n"},
+        "absent": {"cpu.max": None, "memory.max": b"0\n"},
+        "garbage": {"cpu.max": b"a lot\n", "memory.max": b"\n"},
+    }
+    slots = {}
+    for name, files in texts.items():
+        write_group(bench.root / name, {**GOOD, **files})
+        slots[name] = bench.add(name)
+    write_group(bench.root / "odd")
+    (bench.root / "odd" / "cpu.max").mkdir()  # opens, and cannot be read
+    bench.add("odd")
+    assert bench.sampler.read_limits() == {
+        slots["both"]: (1500, 134217728),
+        slots["none"]: (None, None),
+        slots["least"]: (1, 2**64 - 1),
+        slots["absent"]: (None, 0),
+        slots["garbage"]: (None, None),
+    }
+    before = bench.sampler.stats()
+    shutil.rmtree(bench.root / "none")
+    bench.sampler.remove(slots["both"])
+    assert bench.sampler.read_limits()[slots["none"]] == (None, None)  # until the next sweep finds it gone
+    assert slots["both"] not in bench.sampler.read_limits()
+    assert bench.sampler.stats().errors == before.errors
 
 
 def test_lanes_read_totals_and_say_why_not(bench: Bench) -> None:

@@ -281,8 +281,12 @@ class SamplingLoop:
         self._relist_due_ns = next_on_grid(self._relist_due_ns, relist_ns, self._clock_ns())
         self._watched.rename()
         self._compared = (self._compared + 1) % FULL_RELIST_EACH
-        look = self._discovery.compare if self._compared else self._discovery.relist
-        self._apply(look("periodic"))
+        if self._compared:
+            # A sweep has just been: what it found gone is no unit of the table any more.
+            read = {unit.identity.cgroup_path: unit.inode for unit in self._units.all()}
+            self._apply(self._discovery.compare("periodic", read=read))
+        else:
+            self._apply(self._discovery.relist("periodic"))
         self._follow_inotify()
         self._watched.free_gone()
         self._watched.watch_missing()

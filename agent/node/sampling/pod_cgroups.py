@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +25,7 @@ from agent.node.sampling.unit_table import UnitTable, WatchedUnit
 from agent.sensing.cgroup_path import parse_cgroup_path
 from agent.sensing.ring_file import RingFile
 from agent.sensing.sampler_contract import Sampler, SamplerError
-from agent.sensing.spot_readings import read_cpu_max_millicores, read_memory_max_bytes
+from agent.sensing.spot_readings import read_limits
 from agent.sensing.state_file import RingError
 
 KEPT_READINGS: Final = 7
@@ -92,10 +92,7 @@ class PodCgroups:
 
     def read_limits(self) -> None:
         """Read anew what the kernel holds each to."""
-        for unit in self.units.all():
-            read = self._with_limits(unit)
-            if read is not unit:
-                self.units.put(read)
+        self.units.take_limits(self._sampler.read_limits())
 
     def _watch(self, identity: UnitIdentity) -> bool:
         """Begin to sample a cgroup; False = it is there and cannot be sampled for now."""
@@ -114,8 +111,9 @@ class PodCgroups:
             self.rings.release(slot)
             return not (self._mount / path).exists()
         self._own[slot] = 0
-        unit = WatchedUnit(slot=slot, inode=inode, identity=identity, resources=UnitResources())
-        self.units.put(self._with_limits(unit))
+        limits = read_limits(self._mount / path)
+        unit = WatchedUnit(slot=slot, inode=inode, identity=identity, resources=UnitResources(), **limits._asdict())
+        self.units.put(unit)
         self.created[identity.kind] += self._has_looked
         return True
 
@@ -125,13 +123,6 @@ class PodCgroups:
             self._sampler.remove(unit.slot)
             self.rings.release(unit.slot)
             self.removed[unit.identity.kind] += 1
-
-    def _with_limits(self, unit: WatchedUnit) -> WatchedUnit:
-        directory = f"{self._mount}{unit.identity.cgroup_path}"
-        cpu_max_millicores, memory_max_bytes = read_cpu_max_millicores(directory), read_memory_max_bytes(directory)
-        if (cpu_max_millicores, memory_max_bytes) == (unit.cpu_max_millicores, unit.memory_max_bytes):
-            return unit
-        return replace(unit, cpu_max_millicores=cpu_max_millicores, memory_max_bytes=memory_max_bytes)
 
     # -- readings --------------------------------------------------------------------------------------------------
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.sensing.cgroup_path import identify
+from agent.sensing.spot_readings import KernelLimits
 
 
 def identity_at(path: str) -> UnitIdentity:
@@ -56,6 +58,13 @@ class UnitTable:
         with self._lock:
             self._by_path[unit.identity.cgroup_path] = unit
             self._all = None
+
+    def take_limits(self, limits: Mapping[int, KernelLimits]) -> None:
+        """Record what the kernel holds units to, by slot; a unit that is not among them stays as it is."""
+        for unit in self.all():
+            read = limits.get(unit.slot)
+            if read is not None and read != (unit.cpu_max_millicores, unit.memory_max_bytes):
+                self.put(replace(unit, **read._asdict()))
 
     def drop(self, path: str) -> WatchedUnit | None:
         """Forget the unit at this path; None = there was none."""

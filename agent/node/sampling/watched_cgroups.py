@@ -20,7 +20,7 @@ from agent.sensing.discovery import Changes, Discovery, Found
 from agent.sensing.memory_events import MemoryEvents, OomKill
 from agent.sensing.ring_file import RingFile
 from agent.sensing.sampler_contract import CgroupGone, Sampler, SamplerError
-from agent.sensing.spot_readings import read_cpu_max_millicores, read_memory_max_bytes
+from agent.sensing.spot_readings import read_limits
 from agent.sensing.state_file import RingError, RingsFull
 
 
@@ -136,14 +136,12 @@ class WatchedCgroups:
             identity, resources = self._names.name(unit.identity)
             if (identity, resources) != (unit.identity, unit.resources):
                 # What is requested has changed: so may have, by now or soon, what the kernel holds to.
-                self.units.put(self._with_limits(replace(unit, identity=identity, resources=resources)))
+                limits = read_limits(f"{self.mount}{identity.cgroup_path}")
+                self.units.put(replace(unit, identity=identity, resources=resources, **limits._asdict()))
 
     def read_limits(self) -> None:
         """Read anew what the kernel holds each unit to."""
-        for unit in self.units.all():
-            read = self._with_limits(unit)
-            if read is not unit and self.units.get(unit.identity.cgroup_path) is unit:
-                self.units.put(read)
+        self.units.take_limits(self.sampler.read_limits())
         if self._pod_cgroups is not None:
             self._pod_cgroups.read_limits()
 
@@ -172,8 +170,9 @@ class WatchedCgroups:
             return
         self._refused.pop(found.path, None)
         identity, resources = self._names.name(found.identity)
-        unit = WatchedUnit(slot=slot, inode=found.inode, identity=identity, resources=resources)
-        self.units.put(self._with_limits(unit))
+        limits = read_limits(f"{self.mount}{found.path}")
+        unit = WatchedUnit(slot=slot, inode=found.inode, identity=identity, resources=resources, **limits._asdict())
+        self.units.put(unit)
         if self.ends is not None:
             self.ends.came(unit, is_new=is_new)
         if self.events is not None:
@@ -226,10 +225,3 @@ class WatchedCgroups:
         for path in pods - self._pods:
             self.events.add(path)
         self._pods = pods
-
-    def _with_limits(self, unit: WatchedUnit) -> WatchedUnit:
-        directory = f"{self.mount}{unit.identity.cgroup_path}"
-        cpu_max_millicores, memory_max_bytes = read_cpu_max_millicores(directory), read_memory_max_bytes(directory)
-        if (cpu_max_millicores, memory_max_bytes) == (unit.cpu_max_millicores, unit.memory_max_bytes):
-            return unit
-        return replace(unit, cpu_max_millicores=cpu_max_millicores, memory_max_bytes=memory_max_bytes)

@@ -350,6 +350,35 @@ def test_compare_walks_only_the_pods_of_a_tier_that_came_or_went(
     assert sorted(listed) == ["kubepods/burstable", pods[0], pods[3]]
 
 
+def test_compare_asks_for_no_unit_that_was_read_just_now_and_for_every_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(tmp_path, f"{POD_A}/{A}", f"{POD_B}/{B}")
+    discovery = discover(tmp_path)
+    discovery.relist("start")
+    inode_of = {found.path: found.inode for found in discovery.units()}
+    asked: list[str] = []
+    stat = os.stat
+
+    def note(path: str, **how: bool) -> os.stat_result:
+        asked.append(str(path).removeprefix(f"{tmp_path}"))
+        return stat(path, **how)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "stat", note)
+        assert not discovery.compare("periodic", read={f"/{POD_A}/{A}": inode_of[f"/{POD_A}/{A}"]})
+    assert f"/{POD_B}/{B}" in asked
+    assert f"/{POD_A}/{A}" not in asked
+
+    # Under the same path, and as many as before: only the unit itself can tell.
+    (tmp_path / POD_A / "elsewhere").mkdir()  # keeps the old one's inode from being given anew
+    (tmp_path / POD_A / A).rename(tmp_path / POD_A / "elsewhere" / A)
+    make(tmp_path, f"{POD_A}/{A}")
+    (tmp_path / POD_A / "elsewhere").rename(tmp_path / "elsewhere")
+    changes = discovery.compare("periodic", read={f"/{POD_A}/{A}": inode_of[f"/{POD_A}/{A}"] + 1})
+    assert ([found.path for found in changes.appeared], changes.vanished) == ([f"/{POD_A}/{A}"], (f"/{POD_A}/{A}",))
+
+
 def test_compare_lists_everything_where_a_file_system_counts_no_links(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
