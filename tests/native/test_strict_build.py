@@ -14,7 +14,7 @@ ALLOWED_CALLS = {
     *("memchr", "memcmp", "bcmp", "memcpy", "memset", "__errno_location", "__stack_chk_fail", "_GLOBAL_OFFSET_TABLE_"),
 }
 """All that our C may need from outside: no stdio, no strto*, no locale, no threads, no Python."""
-EXPORTS = {"sampler.c": 12, "windows.c": 5}
+EXPORTS = {"sampler.c": 13, "windows.c": 5}
 """How many functions each source gives."""
 
 
