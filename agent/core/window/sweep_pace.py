@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 OVERRUNS_TO_HALVE: Final = 3
 """Overruns in a row before the rate is halved: one slow sweep is a hiccup, three are a load."""
@@ -104,9 +104,8 @@ class ContentionPolicy:
     """Between two early sweeps: they take rows from the 10-minute ring, whose margin holds one each 15 s."""
 
 
-@dataclass(frozen=True, slots=True)
-class LaneState:
-    """What is remembered of one pressure total."""
+class LaneState(NamedTuple):
+    """What is remembered of one pressure total; a tuple, since several are made at each reading."""
 
     monotonic_ns: int
     some_usec: int
@@ -161,5 +160,5 @@ def watch_lanes(
         # A rise that may not start a sweep now keeps its lane armed: it is told as soon as the spacing allows.
         return LaneWatch(lanes=lanes, early_sweep_ns=early_ns), ()
     for lane in risen:
-        lanes[lane] = replace(lanes[lane], is_armed=False)
+        lanes[lane] = lanes[lane]._replace(is_armed=False)
     return LaneWatch(lanes=lanes, early_sweep_ns=newest_ns), tuple(risen)
