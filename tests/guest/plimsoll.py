@@ -1,7 +1,7 @@
 """The command ``plimsoll`` itself, run inside the guest.
 
-To load all that a verb needs takes ten seconds and more under emulation. So an agent is a process of its own that was
-forked from this one, where it is loaded once; ``doctor`` is started as anybody starts it.
+To load all that a verb needs takes ten seconds and more under emulation. So each run is a process of its own that was
+forked from this one, where all is loaded once.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import logging
 import os
 import re
 import signal
-import subprocess
 import sys
+import tempfile
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,7 +25,6 @@ from agent.cli.main import main
 from agent.cli.verb_table import VERBS
 from tests.guest.waiting import DEADLINE_SECONDS, wait_for
 
-COMMAND: Final = (sys.executable, "-m", "agent")
 LOADED_BY_AGENTS: Final = (
     VERBS["agent"].module,
     "agent.cli.options.shutdown",
@@ -42,10 +41,15 @@ LOADED_BY_AGENTS: Final = (
 
 def doctor_verdicts() -> dict[str, str]:
     """Return ``plimsoll doctor``'s verdict by check."""
-    command = [*COMMAND, "doctor", "-o", "json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=DEADLINE_SECONDS)
-    assert done.returncode in {0, 1}, done.stderr
-    return {check["name"]: check["verdict"] for check in json.loads(done.stdout)["checks"]}
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "doctor.json"
+        doctor = Forked(["doctor", "-o", "json"], out, {}, loads=(VERBS["doctor"].module,))
+        try:
+            wait_for(lambda: doctor.exit_code() is not None, "the doctor's end")
+        finally:
+            doctor.kill()
+        assert doctor.exit_code() in {0, 1}, out.read_text()
+        return {check["name"]: check["verdict"] for check in json.loads(out.read_text())["checks"]}
 
 
 class Agent:
@@ -76,7 +80,7 @@ def running_agent(log: Path, *arguments: str, socket: str = "none", node: str | 
         node: What its node is called; None = as the host is.
     """
     words = ["agent", "--port", "0", "--state-dir", "none", "--socket", socket, *arguments]
-    process = Forked(words, log, {} if node is None else {"NODE_NAME": node})
+    process = Forked(words, log, {} if node is None else {"NODE_NAME": node}, loads=LOADED_BY_AGENTS)
     try:
 
         def address() -> str | None:
@@ -94,10 +98,12 @@ def running_agent(log: Path, *arguments: str, socket: str = "none", node: str | 
 
 
 class Forked:
-    """A run of the command in a process of its own."""
+    """A run of the command in a process of its own, whose streams are one file."""
 
-    def __init__(self, words: Sequence[str], log: Path, environment: Mapping[str, str]) -> None:
-        for module in LOADED_BY_AGENTS:
+    def __init__(
+        self, words: Sequence[str], log: Path, environment: Mapping[str, str], *, loads: Sequence[str]
+    ) -> None:
+        for module in loads:
             importlib.import_module(module)
         log.touch()
         self._exit_code: int | None = None

@@ -39,15 +39,22 @@ def start_in(path: str, program: str) -> subprocess.Popen[bytes]:
 
 
 @pytest.fixture
-def throttled() -> Iterator[str]:
-    """A container that is busy and may use a fifth of a CPU."""
+def calm() -> Iterator[str]:
+    """A container in which nothing runs."""
     path = container(1)
     make(path)
+    yield path
+    remove(kubepods_root_path(driver=Driver.CGROUPFS))
+
+
+@pytest.fixture
+def throttled(calm: str) -> Iterator[str]:
+    """A container that is busy and may use a fifth of a CPU."""
+    path = calm
     (MOUNT / path.lstrip("/") / "cpu.max").write_text("20000 100000", encoding="ascii")
     with start_in(path, "exec sh -c 'ulimit -t 120; while :; do :; done'") as load:
         yield path
         load.kill()
-    remove(kubepods_root_path(driver=Driver.CGROUPFS))
 
 
 def test_agent_tells_of_throttling_of_memory_and_of_a_kill_in_a_container_made_later(
@@ -82,8 +89,8 @@ def test_agent_tells_of_throttling_of_memory_and_of_a_kill_in_a_container_made_l
     assert 0 < working_set_bytes < 32 << 20
 
 
-def test_doctor_calls_a_full_node_fit(throttled: str) -> None:
-    del throttled  # only its tree is needed
+@pytest.mark.usefixtures("calm")
+def test_doctor_calls_a_full_node_fit() -> None:
     verdicts = doctor_verdicts()
 
     wanted = ["cgroups", "cpu controller", "memory controller", "kubepods", "memory.peak"]
