@@ -164,9 +164,7 @@ class ReportSender:
         faults = refused if isinstance(refused, list) else []
         self._series.count_rows(taken=taken if isinstance(taken, int) else 0, refused=len(faults))
         if faults and not self._was_row_refused:
-            log.warning(
-                "the webhook refuses rows", extra={"rows": len(faults), "first": one_line(str(faults[0]))[:_SHOWN]}
-            )
+            log.warning("the webhook refuses rows", extra={"rows": len(faults), "first": _fault_text(faults[0])})
         self._was_row_refused = bool(faults)
 
     def tell_queue(self) -> None:
@@ -180,3 +178,13 @@ class ReportSender:
                 log.warning("reports are lost", extra={"reports": more, "waiting": queue.reports})
             self._is_losing = True
         self._counted_lost = queue.lost
+
+
+def _fault_text(fault: object) -> str:
+    """Return in one line what the webhook says of a row; it may be any JSON."""
+    match fault:
+        case {"row": int(row), "reason": str(reason)}:
+            text = f"row {row}: {reason}"
+        case _:
+            text = str(fault)
+    return one_line(text)[:_SHOWN]

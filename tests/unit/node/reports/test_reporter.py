@@ -614,6 +614,19 @@ def test_rows_that_are_refused_are_counted_and_said_once(node: Node, caplog: pyt
     node.run_for(700)
     assert node.value('plimsoll_report_rows_total{result="refused"}') == 2
     assert warnings_of(caplog).count("the webhook refuses rows") == 1
+    [said] = [record for record in caplog.records if record.message == "the webhook refuses rows"]
+    assert vars(said)["first"] == "row 0: not on this node"
+
+
+@pytest.mark.parametrize("fault", [7, "no\nrow", {"row": "0", "reason": "odd"}, {"reason": []}, None])
+def test_a_refusal_in_another_form_is_said_in_one_line(
+    node: Node, caplog: pytest.LogCaptureFixture, fault: object
+) -> None:
+    answer = {"taken": 0, "refused": [fault], "repeated": False, "etag": None}
+    node.webhook.answers = [Answer(body=json.dumps(answer).encode())]
+    node.run_for(400)
+    [said] = [record for record in caplog.records if record.message == "the webhook refuses rows"]
+    assert "\n" not in vars(said)["first"]
 
 
 def test_a_report_whose_answer_is_too_long_is_taken_and_not_sent_again(
