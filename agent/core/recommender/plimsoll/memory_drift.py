@@ -72,7 +72,7 @@ class MemoryDrift:
             ages = hour - self._hours.stretches
             self._largest, _ = self._hours.largest_bytes(np.arange(values.size), (ages >= 0) & (ages <= LARGEST_HOURS))
             self._hour = hour
-        self._first_minutes = np.where(known & (self._first_minutes == _NEVER), unix_minute, self._first_minutes)
+        self._first_minutes[known & (self._first_minutes == _NEVER)] = unix_minute
         slot = unix_minute % _SPAN
         self._trail[slot], self._trail_minutes[slot] = self._largest, unix_minute
         then = (unix_minute - GROWTH_MINUTES) % _SPAN
@@ -87,7 +87,9 @@ class MemoryDrift:
         slot = hour % (GROWTH_HOURS + 1)
         if self._growth_hours[slot] != hour:
             self._growth[slot], self._growth_hours[slot] = 0.0, hour
-        self._growth[slot] = np.maximum(self._growth[slot], np.clip(growth, 0.0, MOST_GROWTH))
+        # Rounded once, as it is kept; what is below 0 leaves what is there. np.clip would take as long as all the rest.
+        largest = self._growth[slot]
+        np.maximum(largest, np.minimum(growth, MOST_GROWTH), out=largest, casting="same_kind")
 
     def growth(self, rows: Rows, hour: int) -> Floats:
         """Return the largest growth within an hour, faded by its age, as a share of what was there before."""

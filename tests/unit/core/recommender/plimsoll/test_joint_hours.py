@@ -13,7 +13,7 @@ from agent.core.recommender.plimsoll.policy import PlimsollPolicy
 from agent.core.recommender.policy import JointPolicy, SeenTogether
 from tests.examples import examples
 from tests.generated_traces import START_UNIX_MINUTE
-from tests.policy_rows import Figures, make_minutes, masked
+from tests.policy_rows import Figures, masked
 
 HOUR = 60
 DAY = 1440
@@ -188,24 +188,27 @@ def test_a_restart_gives_back_what_was_known_bit_for_bit() -> None:
     days = 9
     usage = np.round(random.lognormal(5.0, 0.7, (days * DAY, 3)), 1)
     known = random.random((days * DAY, 3)) < 0.9
+    # A row that nobody has; and what is not known is anything but 0.
+    usage, known = np.hstack((usage, usage[:, :1])), np.hstack((known, np.zeros((days * DAY, 1), dtype=np.bool_)))
+    usage[~known] = 777.0
 
-    def minute_of(index: int) -> Minutes:
-        figures = [value if has else None for value, has in zip(usage[index], known[index], strict=True)]
-        return make_minutes(MIDNIGHT + index, figures)
+    def minute_of(index: int, rows: int) -> Minutes:
+        return Minutes(
+            unix_minute=MIDNIGHT + index,
+            cpu_usage_millicores=usage[index, :rows],
+            cpu_peak_millicores=usage[index, :rows],
+            has_cpu=known[index, :rows],
+            working_set_bytes=np.full(rows, 777.0),
+            has_memory=np.zeros(rows, dtype=np.bool_),
+        )
 
     first_kept = (days - 7) * DAY
     lived, restarted = PlimsollPolicy(SizingOptions(), 1), PlimsollPolicy(SizingOptions(), 4)
     lived.grow(3)
     for index in range(days * DAY):
-        lived.fold(minute_of(index))
+        lived.fold(minute_of(index, 3))
         if index >= first_kept:
-            minutes = minute_of(index)
-            restarted.fold(
-                make_minutes(
-                    minutes.unix_minute,
-                    [*(v if h else None for v, h in zip(usage[index], known[index], strict=True)), None],
-                )
-            )
+            restarted.fold(minute_of(index, 4))
     rows, bases = np.arange(3), np.array([120.0, 130.0, 140.0])
     for late in (0, 17, 59):
         now = (MIDNIGHT + days * DAY + late) * 60.0
