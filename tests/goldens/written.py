@@ -32,15 +32,18 @@ _FOR: Final = (
 )
 
 
-def _parsed(root: Path) -> Iterator[ast.Module]:
+def _parsed(root: Path, word: str = "") -> Iterator[ast.Module]:
+    """Parse the files in which a word stands, in whichever case."""
     for path in sorted((root / "agent").rglob("*.py")):
-        yield ast.parse(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
+        if word in text.lower():
+            yield ast.parse(text)
 
 
 def enumerations(root: Path) -> str:
     """Give the words of each enumeration, a line each, without its name or place: they are keys, reasons and labels."""
     lines = set()
-    for module in _parsed(root):
+    for module in _parsed(root, "strenum"):
         for node in ast.walk(module):
             if isinstance(node, ast.ClassDef) and any(ast.unparse(base).endswith("StrEnum") for base in node.bases):
                 words = [
@@ -57,7 +60,7 @@ def enumerations(root: Path) -> str:
 def own_names(root: Path) -> str:
     """Return the annotations, labels, taints, formats and other names of the product's own that the code holds."""
     found: set[str] = set()
-    for module in _parsed(root):
+    for module in _parsed(root, "plimsoll"):
         for node in ast.walk(module):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 text = node.value

@@ -1,11 +1,14 @@
 """``python -m tests.webhook.replica URL open|append|hold ...``: one replica's store in a process of its own.
 
-It says ``ready`` when it has loaded everything, and begins at the first line of its standard input.
+It says ``ready`` when it has loaded everything, and begins at the first line of its standard input; with
+``--together N`` as N processes at once, which load nothing twice.
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
+import os
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -21,15 +24,27 @@ PAYLOAD_BYTES = 20_000
 
 
 def main() -> int:
-    """Do it; exit code 1 and one line on standard error if the store would not."""
+    """Do it, and return the exit code."""
     parser = argparse.ArgumentParser()
     parser.add_argument("url")
     parser.add_argument("work", choices=("open", "append", "hold"))
     parser.add_argument("--nodes", default="node-a", help="comma between")
     parser.add_argument("--through", type=int, default=sys.maxsize)
+    parser.add_argument("--together", type=int, default=1)
     options = parser.parse_args()
+    if options.together > 1:
+        importlib.import_module("alembic.command")
     print("ready", flush=True)
     sys.stdin.readline()
+    if options.together == 1:
+        return work(options)
+    # Nothing is connected yet that two of them would share.
+    replicas = [os.fork() or os._exit(work(options)) for _ in range(options.together)]
+    return max(os.waitstatus_to_exitcode(os.waitpid(replica, 0)[1]) for replica in replicas)
+
+
+def work(options: argparse.Namespace) -> int:
+    """Do what was asked for; exit code 1 and one line on standard error if the store would not."""
     try:
         # The machine may keep the one that writes waiting for longer than a store's usual patience.
         store = open_store(options.url, patience=StorePatience(lock_seconds=60.0, statement_seconds=60.0))

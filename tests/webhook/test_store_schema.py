@@ -179,12 +179,10 @@ def test_unknown_schema_is_refused(bare_url: str) -> None:
 def test_replicas_that_start_together_prepare_it_once(bare_url: str, begun_with: str) -> None:
     if begun_with == "the first schema":
         make_first_schema(bare_url)
-    replicas = [Replica(bare_url, "open") for _ in range(4)]
-    for replica in replicas:
-        replica.await_line("ready")
-    for replica in replicas:
-        replica.begin()
-    assert [replica.end() for replica in replicas] == [(0, ["done"], "")] * 4
+    replicas = Replica(bare_url, "open", "--together", "4")
+    replicas.await_line("ready")
+    replicas.begin()
+    assert replicas.end() == (0, ["done"] * 4, "")
     assert tables.metadata.tables.keys() <= table_names(bare_url)
     with engine(bare_url) as opened, opened.reading() as connection:
         assert connection.execute(text("SELECT count(*) FROM plimsoll_schema")).scalar_one() == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from agent.core.history.minute.minutes import Minutes
 from agent.core.history.reports.rollup import NodeClass
 from agent.core.history.workloads.hour_sketch import HourSketch, ReportInterval
 from agent.core.history.workloads.sketch_minutes import unfold
+from agent.core.numbers.arrays import Floats
 from agent.core.orders.policy_options import PolicyName
 from agent.core.recommender.policy import Present
 from agent.core.recommender.registry import make
@@ -293,27 +295,36 @@ LARGEST_CPU_ERROR = {PolicyName.VPA: 0.12, PolicyName.CRANE: 0.0, PolicyName.PLI
 DAYS = 8.0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", LARGEST_CPU_ERROR)
-def test_answers_from_sketches_are_near_those_from_minutes(name: PolicyName) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """The same days of the generated loads minute by minute: as they were, and as they come out of sketches."""
+
+    cpu: Floats
+    memory: Floats
+    real: list[Minutes]
+    rebuilt: list[Minutes]
+
+
+@pytest.fixture(scope="module")
+def told() -> Told:
     loads = [load(recipe, days=DAYS) for recipe in RECIPES]
     count, minutes = len(loads), loads[0].cpu_millicores.size
     cpu = np.stack([one.cpu_millicores for one in loads], axis=1)
     adjusted = np.stack([one.cpu_millicores * (1.0 if one.psi is None else 1.0 + one.psi) for one in loads], axis=1)
     memory = np.stack([one.memory_bytes for one in loads], axis=1)
     everywhere = np.ones(count, dtype=np.bool_)
-    real, rebuilt = make(name, POLICIES, count), make(name, POLICIES, count)
-    for minute in range(minutes):
-        real.fold(
-            Minutes(
-                unix_minute=START_UNIX_MINUTE + minute,
-                cpu_usage_millicores=cpu[minute],
-                cpu_peak_millicores=adjusted[minute],
-                has_cpu=everywhere,
-                working_set_bytes=memory[minute],
-                has_memory=everywhere,
-            )
+    real = [
+        Minutes(
+            unix_minute=START_UNIX_MINUTE + minute,
+            cpu_usage_millicores=cpu[minute],
+            cpu_peak_millicores=adjusted[minute],
+            has_cpu=everywhere,
+            working_set_bytes=memory[minute],
+            has_memory=everywhere,
         )
+        for minute in range(minutes)
+    ]
+    rebuilt = []
     for first in range(0, minutes, 60):
         hour = (START_UNIX_MINUTE + first) // 60
         sketches = {index: HourSketch() for index in range(count)}
@@ -325,8 +336,20 @@ def test_answers_from_sketches_are_near_those_from_minutes(name: PolicyName) -> 
                 seen = row(cpu=cpu[five, index], adjusted=adjusted[five, index], memory=memory[five, index])  # type: ignore[arg-type]
                 sketch.add(seen, interval, 1)
         unfolded = unfold(hour, sketches, count)
-        for minute in range(60):
-            rebuilt.fold(unfolded.minute(minute))
+        rebuilt += [unfolded.minute(minute) for minute in range(60)]
+    return Told(cpu=cpu, memory=memory, real=real, rebuilt=rebuilt)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", LARGEST_CPU_ERROR)
+def test_answers_from_sketches_are_near_those_from_minutes(name: PolicyName, told: Told) -> None:
+    cpu, memory = told.cpu, told.memory
+    minutes, count = cpu.shape
+    everywhere = np.ones(count, dtype=np.bool_)
+    real, rebuilt = make(name, POLICIES, count), make(name, POLICIES, count)
+    for policy, days in ((real, told.real), (rebuilt, told.rebuilt)):
+        for one in days:
+            policy.fold(one)
     present = Present(
         cpu_base_millicores=cpu[-10:].mean(axis=0),
         has_cpu=everywhere,

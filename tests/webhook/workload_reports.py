@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -30,12 +31,11 @@ DNS = Workload(namespace="kube-system", kind="DaemonSet", name="dns")
 
 def distribution(samples: Sequence[float], scheme: ExponentialScheme) -> Distribution:
     values = np.asarray(samples, dtype=np.float64)
-    buckets, counts = np.unique(scheme.find(values), return_counts=True)
     return Distribution(
         count=values.size,
         sum=float(values.sum()),
         max=float(values.max()),
-        buckets=dict(zip(buckets.tolist(), counts.tolist(), strict=True)),
+        buckets=dict(sorted(Counter(scheme.find(values).tolist()).items())),
     )
 
 
