@@ -13,6 +13,7 @@ from tests.explanations import explanation, trail
 from tests.subjects import subject
 
 LIMITED = explanation(subject(resources=UnitResources(cpu_request_millicores=100, cpu_limit_millicores=9000)))
+ONE = Whys(items=(explanation(),))
 BOTH = Whys(items=(explanation(), LIMITED))
 
 
@@ -26,7 +27,7 @@ def size_of(png: bytes) -> tuple[int, int]:
 def test_a_picture_has_a_strip_of_charts_per_container(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     draw_picture(BOTH, tmp_path / "both.png")
-    draw_picture(Whys(items=(explanation(),)), tmp_path / "one.png")
+    draw_picture(ONE, tmp_path / "one.png")
     wide, tall = size_of((tmp_path / "one.png").read_bytes())
     # 11 inches, and 3 + 1.3 + 3 high, at 110 dots each
     assert (wide, tall) == (1210, 803)
@@ -50,7 +51,7 @@ def test_a_picture_replaces_a_file_and_follows_a_link(tmp_path: Path) -> None:
     target.write_bytes(b"old")
     link.symlink_to(target)
     check_picture(link)
-    draw_picture(BOTH, link)
+    draw_picture(ONE, link)
     assert link.is_symlink()
     assert size_of(target.read_bytes())
     assert sorted(os.listdir(tmp_path)) == ["link.png", "real.png"]
@@ -63,7 +64,7 @@ def test_a_picture_that_cannot_be_written_leaves_what_was_there(tmp_path: Path) 
     # what would be written beside it is in the way
     (tmp_path / f".a.png.{os.getpid()}").mkdir()
     with pytest.raises(PictureError, match=r"a\.png: File exists"):
-        draw_picture(BOTH, target)
+        draw_picture(ONE, target)
     assert target.read_bytes() == b"old"
 
 
@@ -71,7 +72,7 @@ def test_a_picture_that_cannot_take_its_place_leaves_nothing_beside_it(tmp_path:
     pytest.importorskip("matplotlib")
     (tmp_path / "a.png").mkdir()  # since it was checked
     with pytest.raises(PictureError, match=r"a\.png: Is a directory"):
-        draw_picture(BOTH, tmp_path / "a.png")
+        draw_picture(ONE, tmp_path / "a.png")
     assert os.listdir(tmp_path) == ["a.png"]
 
 

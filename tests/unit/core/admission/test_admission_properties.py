@@ -237,7 +237,7 @@ def _assert_limits_within_max_memory(before: Pod, now: Pod) -> None:
 @pytest.mark.slow
 @_ENOUGH
 @given(pods(), knowledge, facts, all_settings)
-def test_every_admission_keeps_what_must_hold(
+def test_every_admission_keeps_what_must_hold_and_asking_again_changes_nothing_more(
     document: dict[str, Any], known: Any, surroundings: AdmissionFacts, chosen: AdmissionSettings
 ) -> None:
     admission = admitted(document, known, facts=surroundings, settings=chosen)
@@ -274,15 +274,6 @@ def test_every_admission_keeps_what_must_hold(
         for setting in Setting:
             pods = surroundings.replicas or 0
             assert quota_fault(before, now, surroundings.quotas, resource, setting, pods=pods) is None
-
-
-@pytest.mark.slow
-@_ENOUGH
-@given(pods(), knowledge, facts, all_settings)
-def test_asking_again_changes_nothing_more(
-    document: dict[str, Any], known: Any, surroundings: AdmissionFacts, chosen: AdmissionSettings
-) -> None:
-    done = patched(document, admitted(document, known, facts=surroundings, settings=chosen))
     again = admitted(done, known, facts=surroundings, settings=chosen)
     assert again.moves == ()
     assert again.pod_resources is None
