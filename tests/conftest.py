@@ -89,13 +89,13 @@ SECONDS: Final[dict[str, int]] = {
     "tests/cluster/test_evicting.py": 20,
     "tests/cluster/test_kubelet_play.py": 20,
     # Of the first tier
-    "tests/unit/cli/test_named_files.py": 120,
-    "tests/webhook/test_workloads_estimating.py": 60,
+    "tests/unit/cli/test_named_files.py": 50,
     "tests/webhook/test_arbiter.py": 45,
     "tests/webhook/test_tailing.py": 40,
     "tests/webhook/test_openapi_fuzz.py": 35,
-    "tests/unit/core/admission/test_admission_properties.py": 35,
-    "tests/webhook/test_hostile_reports.py": 35,
+    "tests/webhook/test_workloads_estimating.py": 30,
+    "tests/unit/core/admission/test_admission_properties.py": 25,
+    "tests/webhook/test_hostile_reports.py": 20,
     "tests/webhook/test_importing.py": 25,
     "tests/webhook/test_backfill.py": 25,
     "tests/webhook/test_store_schema.py": 25,
@@ -108,6 +108,17 @@ SECONDS: Final[dict[str, int]] = {
     "tests/webhook/test_store.py": 20,
     "tests/webhook/test_forgetting.py": 20,
     "tests/unit/core/window/test_cpu.py": 20,
+    # Of the fast one
+    "tests/unit/core/recommender/plimsoll/test_policy.py": 9,
+    "tests/unit/node/reports/test_reporter.py": 8,
+    "tests/unit/node/history/test_file.py": 6,
+    "tests/unit/cli/verbs/offline/test_simulate.py": 5,
+    "tests/unit/node/history/test_learner.py": 4,
+    "tests/unit/cli/client/test_orders.py": 3,
+    "tests/unit/core/recommender/plimsoll/test_explanation.py": 3,
+    "tests/unit/kube/client/test_api.py": 3,
+    "tests/unit/node/offline/test_replay.py": 3,
+    "tests/unit/node/sockets/test_http.py": 3,
 }
 """How long the longest files and the shared folders took on two busy cores, three at a time (build/test/*.xml).
 

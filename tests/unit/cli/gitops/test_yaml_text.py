@@ -152,6 +152,7 @@ def test_what_is_no_yaml_is_refused(written: str, told: str | None) -> None:
             YamlText(written)
 
 
+@pytest.mark.slow  # it goes on until it is too much
 def test_aliases_that_grow_are_refused() -> None:
     lines = ["l0: &l0 [x, x]", *(f"l{n}: &l{n} [*l{n - 1}, *l{n - 1}]" for n in range(1, 40))]
     with pytest.raises(YamlTextError, match="too much"):
