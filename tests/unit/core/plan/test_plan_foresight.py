@@ -110,7 +110,7 @@ def test_a_limit_is_raised_by_what_others_saw_as_it_takes_no_room() -> None:
     assert [(change.before, change.after) for change in step.changes] == [(128 * MIB, 300 * MIB)]
 
 
-@pytest.mark.parametrize("block", [0, 1, *(pytest.param(number, marks=pytest.mark.slow) for number in range(2, 6))])
+@pytest.mark.parametrize("block", range(6))
 def test_on_any_node_what_others_saw_makes_nobody_go_and_the_others_grow_as_without_it(block: int) -> None:
     for seed in range(block * 100, (block + 1) * 100):
         calm = situation_of(seed)
