@@ -69,17 +69,7 @@ def build_parser(verb: str | None) -> VerbParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
-    # The others are listed, and never parse a word: one parser stands for them all, which cost most of the time here.
-    unread = VerbParser(add_help=False)
-
-    def parser_of(prog: str, **described: object) -> VerbParser:
-        if prog != f"plimsoll {verb}":
-            return unread
-        return VerbParser(prog=prog, **described)  # type: ignore[arg-type]  # as add_parser was given them
-
-    verbs = parser.add_subparsers(  # type: ignore[call-overload]  # typed as a class; it is only called
-        dest="verb", metavar="VERB", title="verbs", parser_class=parser_of
-    )
+    verbs = parser.add_subparsers(dest="verb", metavar="VERB", title="verbs")
     for name, entry in VERBS.items():
         sub = verbs.add_parser(name, help=entry.summary, description=entry.summary, allow_abbrev=False)
         if name == verb:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from functools import cache
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -45,7 +44,6 @@ def add_policy_options(parser: argparse.ArgumentParser, sections: Sequence[str] 
             )
 
 
-@cache
 def flag_of(key: str) -> str:
     """Return the flag of a setting: ``vpa.targetCpuPercentile`` -> ``--vpa-target-cpu-percentile``."""
     return "--" + "".join(f"-{char.lower()}" if char.isupper() else char for char in key).replace(".", "-")
