@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
+from tests import yaml_texts
 from tests.chart.value_rules import RULES
 from tests.cluster.chart import CHART
 
@@ -33,7 +32,7 @@ class DocumentedValue:
 
 def documented_values(file: Path = VALUES) -> list[DocumentedValue]:
     """Return every value in the order of the file. What has a rule of its own is one value, whatever it contains."""
-    content = yaml.safe_load(file.read_text())
+    content = yaml_texts.load(file.read_text())
     texts = dict(_comments(file.read_text()))
     return [
         DocumentedValue(path=path, default=default, text=texts.get(path, "")) for path, default in _leaves(content, ())

@@ -16,8 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
+from tests import yaml_texts
 from tests.cluster.binaries import BinaryError, Progress, cache_root, one_builder_at_a_time
 from tests.cluster.toolchain import ToolchainError, find_go
 
@@ -86,7 +85,7 @@ def definitions_of(module: Module, progress: Progress = lambda _line: None) -> l
         if not target.is_dir():
             progress(f"fetching the definitions of {module.path} {module.version}")
             fetch(module, target, progress)
-    return [yaml.safe_load(module.place(file).read_text(encoding="utf-8")) for file in module.files]
+    return [yaml_texts.load(module.place(file).read_text(encoding="utf-8")) for file in module.files]
 
 
 def fetch(module: Module, target: Path, progress: Progress) -> None:

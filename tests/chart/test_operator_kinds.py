@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 import pytest
-import yaml
 
+from tests import yaml_texts
 from tests.chart.operator_kinds import ensure_definitions
 from tests.chart.release import Release, listed
 from tests.cluster.api import ApiError, Json
@@ -89,7 +89,7 @@ def made(values: dict[str, Any]) -> list[Json]:
         "template", RELEASE, str(CHART), f"--namespace={NAMESPACE}", f"--kube-version={KUBERNETES}", *known,
         "--values=-", stdin=json.dumps(values),
     )  # fmt: skip
-    return [one for one in yaml.safe_load_all(text) if one is not None and one["kind"] in KINDS]
+    return [one for one in yaml_texts.load_all(text) if one is not None and one["kind"] in KINDS]
 
 
 def tried(release: Release, manifest: Json) -> Json:

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-import yaml
 
+from tests import yaml_texts
 from tests.chart.documented_values import documented_values
 from tests.cluster.chart import CHART, rendered
 from tests.image.cache import REPOSITORY
@@ -103,7 +103,7 @@ def test_runbook_finds_every_agent_by_a_label_of_both_kinds() -> None:
 
 
 def test_alert_of_forbidden_evictions_names_the_value_that_gives_the_right() -> None:
-    groups = yaml.safe_load((CHART / "files/rules/webhook.yaml").read_text())["groups"]
+    groups = yaml_texts.load((CHART / "files/rules/webhook.yaml").read_text())["groups"]
     [alert] = [rule for group in groups for rule in group["rules"] if rule.get("alert") == "PlimsollEvictionsForbidden"]
     assert "evictions.enabled" in alert["annotations"]["description"]
     assert "`evictions.enabled`" in section(RUNBOOK, "PlimsollEvictionsForbidden")

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from agent.core.orders.plan_options import FitRule
 from agent.core.orders.profile import Profile
@@ -19,6 +18,7 @@ from agent.settings.keys import keys
 from agent.webhook.http.tls_server import LEAVE_SECONDS
 from agent.webhook.openapi import document
 from agent.webhook.settings import WebhookSettings, load_webhook_settings
+from tests import yaml_texts
 from tests.chart import generate
 from tests.chart.documented_values import documented_values
 from tests.chart.value_rules import RULES
@@ -156,7 +156,7 @@ def test_webhook_has_the_programs_defaults(tmp_path: Path) -> None:
 
 
 def test_values_that_stand_for_settings_have_the_programs_defaults() -> None:
-    values = yaml.safe_load((chart.CHART / "values.yaml").read_text())
+    values = yaml_texts.load((chart.CHART / "values.yaml").read_text())
     agent, webhook = Settings(), WebhookSettings()
     assert values["mode"] == agent.act.mode
     assert values["agent"]["port"] == agent.serving.port
@@ -336,7 +336,7 @@ def test_cert_managers_secret_stands_in_nobodys_way() -> None:
     [certificate] = rendered(issued)["webhook/certificate"]
     assert [certificate["spec"]["secretName"]] != own
     [settings] = rendered(issued)["webhook/settings"]
-    assert yaml.safe_load(settings["data"]["settings.yaml"])["certificate"] == {
+    assert yaml_texts.load(settings["data"]["settings.yaml"])["certificate"] == {
         "source": "secret",
         "secret": certificate["spec"]["secretName"],
     }

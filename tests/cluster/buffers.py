@@ -7,14 +7,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
-
 from agent.kube.client.api import HttpApi
 from agent.kube.client.credentials import from_kubeconfig
 from agent.kube.watch.reflector import WatchPace
 from agent.webhook.buffers.controller import BufferController, Collaborators
 from agent.webhook.buffers.options import BufferMode, BufferOptions
 from agent.webhook.buffers.seams import WritePermission
+from tests import yaml_texts
 from tests.buffer_collaborators import asking
 from tests.cluster.api import MERGE, Json, is_awaited
 from tests.cluster.control_plane import ControlPlane
@@ -33,7 +32,7 @@ ALWAYS: Final = WritePermission(is_leader=lambda: True)
 
 def install_crd(cluster: ControlPlane) -> None:
     """Install the chart's CRD, once, and wait until the server serves it."""
-    (document,) = yaml.safe_load_all(CRDS.read_text())
+    (document,) = yaml_texts.load_all(CRDS.read_text())
     name = document["metadata"]["name"]
     cluster.admin.patch(
         f"{CRD_PATH}/{name}", document, "application/apply-patch+yaml", fieldManager="tests", force="true"

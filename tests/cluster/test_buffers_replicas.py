@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from agent.core.buffers.buffer import ScalableRef
 from agent.kube.client.api import HttpApi
@@ -16,6 +15,7 @@ from agent.kube.client.credentials import from_kubeconfig
 from agent.kube.watch.lease import LeaderLease
 from agent.webhook.buffers.controller import BufferController
 from agent.webhook.buffers.seams import SizedChunk, WritePermission
+from tests import yaml_texts
 from tests.buffer_collaborators import asking
 from tests.cluster import chart
 from tests.cluster.api import Json, is_awaited, kubeconfig
@@ -162,7 +162,7 @@ def test_a_recommended_size_is_admissions_and_a_new_one_waits_for_the_next_full_
 @pytest.fixture
 def bare(fragile: ControlPlane) -> Iterator[tuple[ControlPlane, str]]:
     """A server without CapacityBuffers, with a namespace of this test's; the kind is taken away at the end."""
-    (document,) = yaml.safe_load_all(CRDS.read_text())
+    (document,) = yaml_texts.load_all(CRDS.read_text())
     path = f"{CRD_PATH}/{document['metadata']['name']}"
     assert not fragile.admin.exists(path)
     name = fresh_name("shop")
@@ -222,7 +222,7 @@ def test_without_any_right_it_says_so_once(
 
 def test_a_server_that_has_the_older_version_alone(bare: tuple[ControlPlane, str]) -> None:
     plane, shop = bare
-    (document,) = yaml.safe_load_all(CRDS.read_text())
+    (document,) = yaml_texts.load_all(CRDS.read_text())
     (older,) = [one for one in document["spec"]["versions"] if one["name"] == "v1alpha1"]
     document["spec"]["versions"] = [{**older, "storage": True}]
     plane.admin.create(CRD_PATH, document)

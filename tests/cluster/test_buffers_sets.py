@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 import pytest
-import yaml
 
+from tests import yaml_texts
 from tests.cluster.api import Json, is_awaited
 from tests.cluster.buffers import CRD_PATH, Buffers, buffers_path, controller, install_crd, templates_path
 from tests.cluster.chart import CHART
@@ -28,7 +28,7 @@ def example() -> list[Json]:
     """Return the objects of the README's example."""
     text = (CHART / "README.md").read_text()
     [found] = [block for block in re.findall(r"```yaml\n(.*?)```", text, re.S) if "name: llm-worker" in block]
-    return list(yaml.safe_load_all(found))
+    return list(yaml_texts.load_all(found))
 
 
 @pytest.fixture(scope="module")

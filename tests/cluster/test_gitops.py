@@ -21,6 +21,7 @@ from agent.cli.gitops.values_map import mapped_containers
 from agent.cli.gitops.written import Writing, written_text
 from agent.cli.main import main
 from agent.webhook.queries.workload_bodies import WorkloadBody
+from tests import yaml_texts
 from tests.cluster.binaries import require
 from tests.cluster.control_plane import ControlPlane
 from tests.workload_histories import MIB, advice, workload_history
@@ -56,7 +57,7 @@ class Tree:
             values = top / self.chart / self.values
             texts.append(run("helm", "template", "one", str(top / self.chart), "--values", str(values), *HELM))
         texts += [(top / path).read_text() for path in self.manifests]
-        return [one for text in texts for one in yaml.safe_load_all(text) if one]
+        return [one for text in texts for one in yaml_texts.load_all(text) if one]
 
 
 TREES = {
@@ -186,7 +187,7 @@ def test_what_workloads_writes_is_taken_by_kustomize_and_helm(tmp_path: Path) ->
     assert left == ["left default/DaemonSet/log: pods of a DaemonSet are not sized by a template"]
     (component / "kustomization.yaml").write_text(text)
     (overlay / "kustomization.yaml").write_text("resources: [../podinfo/kustomize]\ncomponents: [../component]\n")
-    (place, rendered, _), *_ = workloads(list(yaml.safe_load_all(run("kubectl", "kustomize", str(overlay)))))
+    (place, rendered, _), *_ = workloads(list(yaml_texts.load_all(run("kubectl", "kustomize", str(overlay)))))
     assert place == "default/Deployment/podinfo"
     (container,) = rendered["spec"]["template"]["spec"]["containers"]
     assert container["resources"]["requests"] == wanted["requests"]
@@ -196,7 +197,7 @@ def test_what_workloads_writes_is_taken_by_kustomize_and_helm(tmp_path: Path) ->
     text, _ = written_text([body], Writing(form="helm", mapped=keys))
     (tmp_path / "ours.yaml").write_text(text)
     chart, ours = str(tmp_path / "podinfo/charts/podinfo"), str(tmp_path / "ours.yaml")
-    objects = list(yaml.safe_load_all(run("helm", "template", "one", chart, "--values", ours, *HELM)))
+    objects = list(yaml_texts.load_all(run("helm", "template", "one", chart, "--values", ours, *HELM)))
     (_, rendered, _), *_ = workloads([one for one in objects if one])
     (container,) = rendered["spec"]["template"]["spec"]["containers"]
     assert container["resources"] == wanted
@@ -288,7 +289,7 @@ def test_layers_of_kustomize_are_followed_as_kubectl_builds_them(
     for path, text in LAYERED.items():
         (top / path).parent.mkdir(parents=True, exist_ok=True)
         (top / path).write_text(text)
-    before = list(yaml.safe_load_all(run("kubectl", "kustomize", str(top / "prod"))))
+    before = list(yaml_texts.load_all(run("kubectl", "kustomize", str(top / "prod"))))
     known = {
         place: workload_history(
             place, {one: advice(137 + 20 * index, (97 + 60 * index) * MIB) for index, one in enumerate(containers)}
@@ -306,7 +307,7 @@ def test_layers_of_kustomize_are_followed_as_kubectl_builds_them(
     assert all(amount.match(line) for line in lines if not line.startswith("?")), lines
     for note in ("# part", "# inline", "'137m' # merged"):
         assert any(note in text for text in texts(top).values()), note
-    rendered = list(yaml.safe_load_all(run("kubectl", "kustomize", str(top / "prod"))))
+    rendered = list(yaml_texts.load_all(run("kubectl", "kustomize", str(top / "prod"))))
     assert [without_amounts(one) for one in rendered] == [without_amounts(one) for one in before]
     asked.write_text(yaml.safe_dump_all(rendered))
     assert main(["admission", "--pod", str(asked), "--history", str(history), "--what-if", "-o", "json"]) == 0

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from agent.cli.main import main
+from tests import yaml_texts
 from tests.cluster import chart
 from tests.cluster.admission_room import Room, Running, admission_room, mebibytes_above, owned, resources, sized
 from tests.cluster.api import MERGE, Json, is_awaited, kubeconfig
@@ -54,7 +54,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 @pytest.fixture(scope="module")
 def room(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
     """A webhook that takes such objects, and has learnt of some workloads."""
-    definitions = [one for one in yaml.safe_load_all(CRD_FILE.read_text()) if one]
+    definitions = [one for one in yaml_texts.load_all(CRD_FILE.read_text()) if one]
     for one in definitions:
         wait_for(lambda one=one: is_awaited(lambda: cluster.admin.create(CRDS, one), 409), "no other test's kind")  # type: ignore[misc]
     for one in chart.rendered(ON)["webhook/rights-vpas"]:

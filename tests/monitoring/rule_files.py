@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-import yaml
+from tests import yaml_texts
 
 CHART: Final = Path(__file__).parents[2] / "charts" / "plimsoll"
 RUNBOOK: Final = CHART / "RUNBOOK.md"
@@ -21,7 +21,7 @@ def rules() -> list[dict[str, Any]]:
     return [
         rule
         for file in RULE_FILES
-        for group in yaml.safe_load(file.read_text(encoding="utf-8"))["groups"]
+        for group in yaml_texts.load(file.read_text(encoding="utf-8"))["groups"]
         for rule in group["rules"]
     ]
 

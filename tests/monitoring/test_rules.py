@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
@@ -10,11 +11,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-import yaml
 
 from agent.settings import Settings
 from agent.settings.keys import keys
 from agent.webhook.settings import WebhookSettings
+from tests import yaml_texts
 from tests.monitoring.alert_cases import CASES, Case
 from tests.monitoring.rule_files import CHART, RULE_FILES, RUNBOOK, alerts, readme_section, rules
 
@@ -71,7 +72,7 @@ def test_runbook_sections_say_something_and_name_alerts_that_are_there() -> None
 
 def test_settings_and_values_that_the_runbook_names_are_there() -> None:
     text = RUNBOOK.read_text(encoding="utf-8")
-    values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    values = yaml_texts.load((CHART / "values.yaml").read_text(encoding="utf-8"))
     known = {*keys(Settings), *keys(WebhookSettings), *_paths(values)}
     known |= {f"webhook.settings.{key}" for key in keys(WebhookSettings)}
     named = set(re.findall(r"`([a-z][A-Za-z]+(?:\.[A-Za-z]+)+)`", text))
@@ -97,14 +98,14 @@ def test_scrape_settings_of_the_readme_are_understood(tmp_path: Path) -> None:
     file = tmp_path / "prometheus.yml"
     # Debian builds Prometheus without the discovery of Kubernetes: that one field is not looked at here.
     known = [
-        {key: value for key, value in job.items() if key != "kubernetes_sd_configs"} for job in yaml.safe_load(jobs)
+        {key: value for key, value in job.items() if key != "kubernetes_sd_configs"} for job in yaml_texts.load(jobs)
     ]
-    file.write_text(yaml.safe_dump({"scrape_configs": known}), encoding="utf-8")
+    file.write_text(json.dumps({"scrape_configs": known}), encoding="utf-8")
     promtool("check", "config", "--syntax-only", file)
 
 
 def test_memory_alert_stands_at_nine_tenths_of_the_charts_limit() -> None:
-    values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    values = yaml_texts.load((CHART / "values.yaml").read_text(encoding="utf-8"))
     limit = re.fullmatch(r"(\d+)Mi", values["agent"]["resources"]["limits"]["memory"])
     assert limit is not None
     assert f"> {round(0.9 * int(limit[1]) * 2**20)} " in alerts()["PlimsollAgentMemoryHigh"]["expr"]
@@ -136,26 +137,29 @@ def as_promtool_test(case: Case, rule: dict[str, Any]) -> dict[str, Any]:
 def write_tests(folder: Path, cases: Sequence[Case] = CASES, patience: str | None = None) -> list[Path]:
     """Write a file for each case, with the alert's own rule and those that it is made of: all of them take a minute.
 
+    They are JSON, which is YAML.
+
     Args:
         folder: Where to.
         cases: Of which alerts.
         patience: In place of every ``for``; None = as it is.
     """
+    named = alerts()
     recorded = {rule["record"]: rule for rule in rules() if "record" in rule}
     files = []
     for case in cases:
-        rule = alerts()[case.alert]
+        rule = named[case.alert]
         needed = [recorded[name] for name in recorded if name in rule["expr"]]
         tried = rule if patience is None else {**rule, "for": patience}
         group = {"name": "tried", "rules": [*needed, tried]}
-        (folder / f"{case.alert}.rules").write_text(yaml.safe_dump({"groups": [group]}), encoding="utf-8")
+        (folder / f"{case.alert}.rules").write_text(json.dumps({"groups": [group]}), encoding="utf-8")
         document = {
             "rule_files": [f"{case.alert}.rules"],
             "evaluation_interval": "1m",
             "tests": [as_promtool_test(case, rule)],
         }
         files.append(folder / f"{case.alert}.yaml")
-        files[-1].write_text(yaml.safe_dump(document), encoding="utf-8")
+        files[-1].write_text(json.dumps(document), encoding="utf-8")
     return files
 
 
