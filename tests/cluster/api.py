@@ -1,17 +1,22 @@
 """A small client for the tests' side of the API: by path, nothing hidden, nothing retried.
 
-It is not the client under test and shares nothing with it, so that one's mistakes cannot hide in the other. A request
-has a connection of its own: nothing is left over from before an outage.
+It is not the client under test and shares nothing with it, so that one's mistakes cannot hide in the other. Each thread
+keeps a connection for its next request, as a handshake costs both sides four times what the rest does; one that the
+server has closed meanwhile is not used again: nothing is left over from before an outage.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import http.client
 import json
+import os
+import select
 import socket
 import ssl
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,13 +145,20 @@ class Api:
             ApiError: The server answered with a code of 400 or above.
             OSError: No answer: refused, timed out, cut off.
         """
-        connection, answer = self.open(method, path, body, content_type, query)
-        with contextlib.closing(connection):
-            try:
-                text = answer.read()
-            except http.client.HTTPException as error:
-                msg = f"{method} {path}: the answer broke off ({error!r})"
-                raise ConnectionError(msg) from error
+        connection, answer = self._send(method, path, body, content_type, query, connection=self._kept())
+        try:
+            text = answer.read()
+        except http.client.HTTPException as error:
+            connection.close()
+            msg = f"{method} {path}: the answer broke off ({error!r})"
+            raise ConnectionError(msg) from error
+        except OSError:
+            connection.close()
+            raise
+        if answer.will_close:
+            connection.close()
+        else:
+            _idle().keep(self._key, connection)
         try:
             value = json.loads(text) if text else {}
         except ValueError:
@@ -172,13 +184,37 @@ class Api:
         self, method: str, path: str, body: Any, content_type: str, query: Mapping[str, str] | None
     ) -> tuple[http.client.HTTPSConnection, http.client.HTTPResponse]:
         """Send a request and give the connection, which the caller closes, with the answer's head read."""
-        address = urlsplit(self.server)
-        connection = http.client.HTTPSConnection(
-            address.hostname or "",
-            address.port,
-            timeout=self.timeout_seconds,
-            context=tls(self.authority, self.identity),
-        )
+        return self._send(method, path, body, content_type, query)
+
+    @property
+    def _key(self) -> _Key:
+        return self.server, self.authority, self.identity
+
+    def _kept(self) -> http.client.HTTPSConnection | None:
+        """Return the connection that this thread has kept, for as long as this identity waits for an answer."""
+        connection = _idle().take(self._key)
+        if connection is not None:
+            connection.sock.settimeout(self.timeout_seconds)
+        return connection
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        body: Any,
+        content_type: str,
+        query: Mapping[str, str] | None,
+        *,
+        connection: http.client.HTTPSConnection | None = None,
+    ) -> tuple[http.client.HTTPSConnection, http.client.HTTPResponse]:
+        if connection is None:
+            address = urlsplit(self.server)
+            connection = http.client.HTTPSConnection(
+                address.hostname or "",
+                address.port,
+                timeout=self.timeout_seconds,
+                context=tls(self.authority, self.identity),
+            )
         headers = {"Accept": "application/json", "User-Agent": "plimsoll-tests"}
         if body is not None:
             headers["Content-Type"] = content_type
@@ -195,6 +231,61 @@ class Api:
         except OSError:
             connection.close()
             raise
+
+
+_Key = tuple[str, Path, KeyPair | None]
+"""Whose connection it is; a token comes with each request."""
+
+
+class _Idle:
+    """Connections of one thread, by whose they are, between its requests; they are closed when the thread ends."""
+
+    def __init__(self) -> None:
+        self.process_id = os.getpid()
+        self._connections: dict[_Key, http.client.HTTPSConnection] = {}
+
+    def take(self, key: _Key) -> http.client.HTTPSConnection | None:
+        """Return the one that was kept, unless the server has closed it."""
+        connection = self._connections.pop(key, None)
+        if connection is None:
+            return None
+        poll = select.poll()
+        poll.register(connection.sock, select.POLLIN)
+        if not poll.poll(0):
+            return connection
+        connection.close()  # nothing was asked: what may be read is its end
+        return None
+
+    def keep(self, key: _Key, connection: http.client.HTTPSConnection) -> None:
+        self._connections[key] = connection
+
+    def close(self) -> None:
+        for connection in self._connections.values():
+            connection.close()
+        self._connections.clear()
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class _OfThread(threading.local):
+    def __init__(self) -> None:
+        self.idle = _Idle()
+
+
+_THREADS: Final = _OfThread()
+
+
+def _idle() -> _Idle:
+    """Return this thread's; a child that was forked has none of its parent's."""
+    if _THREADS.idle.process_id != os.getpid():
+        _THREADS.idle = _Idle()
+    return _THREADS.idle
+
+
+@atexit.register
+def _close_idle() -> None:
+    _idle().close()
 
 
 class Watch:
