@@ -1,4 +1,7 @@
-"""A control plane of the chart's own: a release is cluster-wide, so it shares one with no other tests."""
+"""A control plane of the chart's own: a release is cluster-wide, so it shares one with no other tests.
+
+It ends with the file that wants it: an idle one costs as much in two minutes as the start of another.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from tests.cluster.binaries import KUBERNETES
 from tests.cluster.control_plane import ControlPlane, control_plane
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """Of the version that PLIMSOLL_KUBERNETES names; with controllers, without a scheduler, so that no pod is bound."""
     version = os.environ.get("PLIMSOLL_KUBERNETES", KUBERNETES)
@@ -20,7 +23,7 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
         yield made
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="module")
 def release(plane: ControlPlane) -> Release:
     """The release ``plimsoll`` in namespace ``plimsoll``, which is there; nothing is installed yet."""
     return Release(plane)
