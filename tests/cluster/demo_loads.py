@@ -15,8 +15,11 @@ from tests.cluster.demo_workloads import LOAD, USUAL_LOAD
 from tests.kernel.cgroups import CgroupTree
 
 PROGRAM: Final = Path(agent.cli.demo.load.__file__)
-NICE: Final = "10"
-"""Loads wait for each other, and stand back for whatever else the machine has to do."""
+STANDING_BACK: Final = ("sh", "-c", '{ echo 10 >/proc/self/autogroup; } 2>/dev/null; exec nice -n 10 "$@"', "load")
+"""Loads wait for each other, and stand back for whatever else the machine has to do.
+
+Where the scheduler weighs sessions (autogroups), niceness counts only among those of one session.
+"""
 
 
 class DemoLoads:
@@ -52,9 +55,7 @@ class DemoLoads:
             self._made[pod["metadata"]["uid"]] = str(Path(path).parent)
             self._delegate(path)
             directory = str(self._tree.make(path))
-            self._tree.spawn(
-                path, ["nice", "-n", NICE, sys.executable, "-S", "-E", str(PROGRAM), directory, *load.split()]
-            )
+            self._tree.spawn(path, [*STANDING_BACK, sys.executable, "-S", "-E", str(PROGRAM), directory, *load.split()])
 
     def _delegate(self, path: str) -> None:
         """Hand the controllers down to a path, as a kubelet does: there is no memory.current without."""

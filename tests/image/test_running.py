@@ -131,7 +131,7 @@ def test_the_agent_measures_this_machine(container: Container, short: Path) -> N
         pytest.skip(reason)
     (port,) = free_ports(1, "127.0.0.1")
     with CgroupTree() as tree:
-        tree.spawn(container_path(1), "busy")
+        tree.spawn(container_path(1), ("sh", "-c", "while :; do sleep 0.1; done"))
         binds = {
             tree.mount: "/host/sys/fs/cgroup:ro",
             own(short / "state"): "/var/lib/plimsoll:rw",
