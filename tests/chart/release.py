@@ -35,8 +35,6 @@ class Release:
     def __post_init__(self) -> None:
         if not self.plane.admin.exists(f"/api/v1/namespaces/{NAMESPACE}"):
             create_namespace(self.plane, NAMESPACE)
-        root = f"/api/v1/namespaces/{NAMESPACE}/configmaps/kube-root-ca.crt"
-        wait_for(lambda: self.plane.admin.exists(root), "the namespace is as its controllers want it")
 
     def install(self, values: Mapping[str, Any] | None = None, chart: Path = CHART) -> None:
         self._run("install", values, chart)
