@@ -126,6 +126,10 @@ They only say what begins first; a figure that is out of date costs a wait at th
 """
 # What argparse says is English for everybody; and no catalogue is looked for at each word that a parser may say.
 os.environ["LANGUAGE"] = "C"
+# Control planes, Helm, kubectl and promtool, all of Go, look for garbage less often, up to this memory each: a tenth to
+# a fifth of their CPU.
+os.environ.setdefault("GOGC", "400")
+os.environ.setdefault("GOMEMLIMIT", "768MiB")
 # A shell that begins this in the background ignores SIGINT; programs would inherit that, and tests interrupt them.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     with contextlib.suppress(ValueError):  # not the main thread

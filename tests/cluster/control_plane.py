@@ -9,7 +9,6 @@ import base64
 import contextlib
 import http.client
 import json
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
@@ -34,8 +33,6 @@ QUIET_CONTROLLERS: Final = ",".join(
 """Without those that taint nodes that send no heartbeat and take away their pods: the tests' nodes are mere objects.
 
 And without a ConfigMap in each namespace, which no container here mounts."""
-SELDOM_COLLECTED: Final = {"GOGC": "400", "GOMEMLIMIT": "768MiB"}
-"""Programs of Go look for garbage a fourth as often as they would, up to this memory: it is a tenth of their CPU."""
 _ALL_KEYS: Final = (b"/registry/", b"/registry0")
 _DELETES_AT_ONCE: Final = 100
 """Below the 128 operations that etcd takes in one transaction."""
@@ -223,8 +220,7 @@ class ControlPlane:
 
     def _spawn(self, name: str, *arguments: str | Path) -> Process:
         program = require(name, self.version)
-        log = self.directory / f"{name}.log"
-        self._children[name] = Process(name, [program, *arguments], log, environment={**SELDOM_COLLECTED, **os.environ})
+        self._children[name] = Process(name, [program, *arguments], self.directory / f"{name}.log")
         return self._children[name]
 
     def _start_etcd(self) -> None:

@@ -12,7 +12,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -47,12 +47,10 @@ def freeze(child: subprocess.Popen[bytes]) -> None:
 class Process:
     """One program with its log in a file; started at once, and killed by the kernel when its starter dies.
 
-    "Starter" is the thread that called, see ``dying``. The environment is ours, unless another is given.
+    "Starter" is the thread that called, see ``dying``.
     """
 
-    def __init__(
-        self, name: str, command: Sequence[str | Path], log: Path, *, environment: Mapping[str, str] | None = None
-    ) -> None:
+    def __init__(self, name: str, command: Sequence[str | Path], log: Path) -> None:
         self.name = name
         self.log = log
         with log.open("ab") as out:
@@ -61,7 +59,6 @@ class Process:
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=subprocess.STDOUT,
-                env=environment,
                 start_new_session=True,  # keeps Ctrl-C for pytest, which then stops everything in the right order
             )
 

@@ -1,6 +1,6 @@
 """Pods as a person creates them, on a real API server that asks a real webhook over TLS.
 
-Most rules are tried with ``kubectl create --dry-run=server``: the API server does all that it does otherwise, with the
+Most rules are tried as by ``kubectl create --dry-run=server``: the API server does all that it does otherwise, with the
 webhook, and keeps nothing. What others order or own is in ``test_webhook_admission_orders``.
 """
 
