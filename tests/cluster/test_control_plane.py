@@ -14,7 +14,15 @@ from tests.cluster import objects
 from tests.cluster.api import Api, ApiError
 from tests.cluster.audit import AuditLog
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.identities import create_service_account, node_bound_token, pod_bound_token, whoami
+from tests.cluster.identities import (
+    create_namespace,
+    create_service_account,
+    fresh_name,
+    node_bound_token,
+    pod_bound_token,
+    remove_namespace,
+    whoami,
+)
 from tests.cluster.processes import Process, wait_for
 
 pytestmark = pytest.mark.cluster
@@ -115,8 +123,40 @@ def test_paused_server_takes_connections_and_answers_nothing(cluster: ControlPla
         server=cluster.url, authority=cluster.authority, identity=cluster.admin.identity, timeout_seconds=0.2
     )
     with cluster.freeze(), pytest.raises(TimeoutError):
-        impatient.get("/readyz")
+        impatient.open("GET", "/readyz", None, "", None)  # by a connection of its own
     wait_for(cluster.is_ready, "the resumed server answers")
+
+
+def test_a_connection_is_kept_for_the_next_request_and_not_beyond_an_outage(cluster: ControlPlane) -> None:
+    def connections() -> set[int]:
+        mine = psutil.Process().net_connections("inet")
+        port = int(cluster.url.rpartition(":")[2])
+        return {one.laddr.port for one in mine if one.status == psutil.CONN_ESTABLISHED and one.raddr.port == port}
+
+    cluster.admin.get("/readyz")
+    before = connections()
+    cluster.admin.get("/readyz")
+    assert connections() == before != set()
+    with cluster.outage():
+        assert connections() == set()
+    cluster.admin.get("/readyz")
+    assert not connections() & before
+
+
+def test_a_namespace_goes_at_once_with_all_in_it_and_with_nothing_else(cluster: ControlPlane, namespace: str) -> None:
+    other = fresh_name("test")
+    create_namespace(cluster, other)
+    for each in (namespace, other):
+        cluster.admin.create(f"/api/v1/namespaces/{each}/configmaps", {"metadata": {"name": namespace}})
+        cluster.admin.create(objects.pod_path(each), objects.pod("web", None))
+    with cluster.admin.watch(objects.pod_path(other)) as told:
+        remove_namespace(cluster, other)
+        assert "DELETED" in (event["type"] for event in told)
+    wait_for(lambda: not cluster.admin.exists(f"/api/v1/namespaces/{other}"), "the namespace is gone")
+    there = {one["metadata"]["namespace"] for one in cluster.admin.items("/api/v1/pods")}
+    assert (namespace in there, other in there) == (True, False)
+    assert not cluster.admin.exists(f"/api/v1/namespaces/{other}/configmaps/{namespace}")
+    assert cluster.admin.exists(f"/api/v1/namespaces/{namespace}/configmaps/{namespace}")
 
 
 def test_audit_tells_writes_from_reads_questions_and_dry_runs(
