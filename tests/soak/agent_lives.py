@@ -71,6 +71,8 @@ class AgentLives:
         self._process: Process | None = None
         self._started = self._ended = 0.0
         self.logs: list[Path] = []
+        self.began_unix: list[float] = []
+        """When each life began, by the clock that nobody sets."""
         self.lives: list[list[Sample]] = []
         self.away: list[tuple[float, float]] = []
         """From when to when there was none, seconds of the run."""
@@ -89,6 +91,7 @@ class AgentLives:
         """Start it from a tree of sources; it is not waited for."""
         log = self.folder / f"agent-{len(self.logs) + 1:03d}.log"
         self.logs.append(log)
+        self.began_unix.append(time.time())
         self.lives.append([])
         program = (sys.executable, shifted_clock.__file__, str(self._clock), str(tree))
         # By that one the tests of the cluster choose a version of Kubernetes; the agent refuses keys it does not know.

@@ -57,6 +57,15 @@ def moments(files: Iterable[Path]) -> list[float]:
     return [datetime.fromisoformat(entry["ts"]).timestamp() for entry in entries(files) if "ts" in entry]
 
 
+def clock_off(file: Path, began_unix: float) -> tuple[float, float] | None:
+    """Return by how much a writer's clock was ahead and behind for certain, seconds below 0 for behind; None = no line.
+
+    Ahead is what it wrote later than the file was last written, behind what it wrote before it began.
+    """
+    written = moments([file])
+    return (max(written) - file.stat().st_mtime, min(written) - began_unix) if written else None
+
+
 def errors(files: Iterable[Path]) -> Counter[str]:
     """Count the messages of level error, which ask for a person."""
     return Counter(entry["message"] for entry in entries(files) if entry.get("level") == "error")

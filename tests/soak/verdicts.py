@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -100,10 +99,12 @@ class Evening:
         missing = {kind.value: count - self.day.happened.events[kind] for kind, count in planned.items()}
         must([f"{count} x {kind}" for kind, count in missing.items() if count], "did not happen")
         late = self.day.happened.most_late_seconds
-        off = [moment - time.time() for moment in logs.moments(self.day.agent.logs)]
-        must([] if max(off) > CLEARLY_OFF_SECONDS else ["never an hour ahead"], "clock of the agent")
-        must([] if min(off) < -self.seconds - CLEARLY_OFF_SECONDS else ["never an hour behind"], "clock of the agent")
-        told = f"{min(off) + self.seconds:+.0f} to {max(off):+.0f} s"
+        lives = zip(self.day.agent.logs, self.day.agent.began_unix, strict=True)
+        off = [one for one in (logs.clock_off(log, began_unix) for log, began_unix in lives) if one is not None]
+        ahead, behind = max(most for most, _ in off), min(least for _, least in off)
+        must([] if ahead > CLEARLY_OFF_SECONDS else [f"never an hour ahead, {ahead:+.0f} s"], "clock of the agent")
+        must([] if behind < -CLEARLY_OFF_SECONDS else [f"never an hour behind, {behind:+.0f} s"], "clock of the agent")
+        told = f"{behind:+.0f} to {ahead:+.0f} s"
         return f"{planned.total()} events, none later than {late:.1f} s; the agent's clock was {told} off"
 
     def _is_up_to_date(self) -> str:
