@@ -89,7 +89,9 @@ def _shape(buffer: Buffer, cluster: dict[str, Any], templates: dict[str, Any]) -
 
     def is_meant(entry: dict[str, Any]) -> bool:
         name = entry.get("name") or entry.get("metadata", {}).get("name")
-        return (entry.get("apiGroup") or "", entry["kind"], name) == (ref.api_group, ref.kind, ref.name)
+        # Read as a reference is: the core group may be spelt by its word.
+        meant = {"apiGroup": entry.get("apiGroup"), "kind": entry["kind"], "name": name}
+        return buffer_from_json({"metadata": {"name": "case"}, "spec": {"scalableRef": meant}}).scalable_ref == ref
 
     found = next(filter(is_meant, cluster.get("scales") or ()), None)
     scale = None if found is None else scale_from_json(found)

@@ -1,4 +1,7 @@
-"""The rules that a spec is held to without an API server are those of the CRD that the chart installs."""
+"""The rules that a spec is held to without an API server are those of the CRD that the chart installs.
+
+And a case may spell the core group as it likes: by its empty name, not at all, or by the word ``core``.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ import pytest
 import yaml
 
 from agent.core.buffers.buffer import BUFFER_KIND, GROUP, INT32_MAX
+from tests.conformance.capacity_buffer import ADAPTERS
 from tests.conformance.capacity_buffer_schema import ONE_REFERENCE, SIZE_MISSING, spec_faults
 
 CRD = Path(__file__).parents[2] / "charts" / "plimsoll" / "crds" / "capacitybuffers.yaml"
@@ -54,3 +58,20 @@ def test_quantities_are_the_same(text: str) -> None:
     # The API server's patterns end at the text's very end; in Python a $ would let a line end follow.
     is_allowed = re.search(limits["pattern"].replace("$", r"\Z"), text) is not None
     assert (not spec_faults({"limits": {"cpu": text}})) is is_allowed
+
+
+@pytest.mark.parametrize("of_object", [{}, {"apiGroup": ""}, {"apiGroup": "core"}])
+@pytest.mark.parametrize("of_reference", [{}, {"apiGroup": ""}, {"apiGroup": "core"}])
+def test_the_core_group_of_a_case_may_be_spelt_by_its_word(
+    of_reference: dict[str, str], of_object: dict[str, str]
+) -> None:
+    kind = {"kind": "ReplicationController"}
+    template = {"spec": {"containers": [{"name": "c", "resources": {"requests": {"cpu": "1"}}}]}}
+    known = {**of_object, **kind, "metadata": {"name": "rc"}, "spec": {"template": template, "replicas": 5}}
+    buffer = {
+        "metadata": {"name": "b"},
+        "spec": {"percentage": 40, "scalableRef": {**of_reference, **kind, "name": "rc"}},
+    }
+    assert ADAPTERS["translate"]({"buffer": buffer, "cluster": {"scalables": [known]}})["replicas"] == 2
+    known["kind"] = "Thing"
+    assert ADAPTERS["translate"]({"buffer": buffer, "cluster": {"scalables": [known]}})["replicas"] is None
