@@ -26,10 +26,10 @@ demo: $(STAMP)/run ## The same with a kubelet-like tree of real cgroups and real
 	@$(BIN)/plimsoll run --demo $(ARGS)
 
 test: $(STAMP)/dev test-tools ## Everything CI runs: lint, types, layers, unit (core covered to the last branch), C under sanitizers, fuzz, real kernel, guest
-	@WORKERS=$(WORKERS) .ci/in_memory .ci/test $(ARGS)
+	@WORKERS=$(WORKERS) .ci/test $(ARGS)
 
 unit: $(STAMP)/dev ## The fast tier: no root, no kernel objects, no network; under 60 s
-	@.ci/in_memory $(BIN)/python -m pytest tests/unit tests/conformance -m "not slow" -q -n logical --dist loadfile -p no:schemathesis --hypothesis-profile=quick $(ARGS)
+	@.ci/pytest tests/unit tests/conformance -m "not slow" -q -n logical --dist loadfile -p no:schemathesis --hypothesis-profile=quick $(ARGS)
 
 explore: $(STAMP)/dev ## The property tests with other examples each time; `make test` takes the same always. What fails is kept in .hypothesis
 	@$(BIN)/python -m pytest tests/unit tests/webhook tests/native -q -n logical --dist loadfile --hypothesis-profile=explore -m hypothesis $(ARGS)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import stat
 import subprocess
 import sys
 import threading
@@ -685,8 +686,9 @@ def test_unreadable_file_is_given_up_until_a_retry_and_counted_once(tmp_path: Pa
     write_group(tmp_path / "a")
     (tmp_path / "a" / "cpu.pressure").chmod(0)
     for directory in (tmp_path, tmp_path / "a", *tmp_path.parents):
-        if directory.stat().st_uid == 0 and directory.is_relative_to("/tmp") and directory != Path("/tmp"):
-            directory.chmod(0o755)
+        mode = directory.stat().st_mode
+        if not mode & stat.S_IXOTH:
+            directory.chmod(mode | 0o055)
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
