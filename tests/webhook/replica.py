@@ -55,7 +55,9 @@ def work(options: argparse.Namespace) -> int:
     except StoreError as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
-    print("done", flush=True)
+    # Word and newline in one write, which ``print`` unbuffered does not: several share the pipe.
+    sys.stdout.write("done\n")
+    sys.stdout.flush()
     return 0
 
 
