@@ -75,7 +75,7 @@ GONE_SECONDS: Final = 3600.0
 """How long a pod is remembered that is gone: its node's last reports of it come minutes later, and up to an hour later
 where they waited in a queue."""
 MOST_GONE: Final = 20_000
-"""8 MB; of more the oldest are forgotten."""
+"""8 MB, and 18 where pods of one template are never there at once; of more the oldest are forgotten."""
 
 _RECORD: Final = struct.Struct("<IIIHBIIQ")
 """Number of the workload, of the node, of the containers, round of the list, flags, number of the placement, requests
