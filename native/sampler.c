@@ -560,7 +560,7 @@ int pl_lane_read(pl_sampler *s, pl_lane_reading *readings, uint32_t cap)
 
 /* ---- limits ---- */
 
-/* A file's few bytes as they are. No descriptor is to be had: the others keep theirs, and it is asked again soon. */
+/* A file's few bytes as they are. Where no descriptor is to be had no kept one makes way: it is asked again soon. */
 static int read_text(pl_sampler *s, int directory, const char *name, char *text, size_t capacity)
 {
     int fd = openat(directory, name, O_RDONLY | O_CLOEXEC);

@@ -153,7 +153,7 @@ typedef struct pl_limits { /* 72 bytes: what the kernel holds one slot's cgroup 
     char cpu_max[40];      /* filled up with NUL; empty: the cgroup has no such file */
     char memory_max[24];
     uint32_t slot;
-    int32_t status; /* PL_OK, or why the texts mean nothing */
+    int32_t status; /* PL_OK, or why the texts mean nothing; PL_E_PARSE: longer than there is room for */
 } pl_limits;
 
 /*
@@ -186,7 +186,7 @@ int pl_lane_add(pl_sampler *s, const char *path, uint32_t *lane);
 int pl_lane_remove(pl_sampler *s, uint32_t lane);
 int pl_lane_read(pl_sampler *s, pl_lane_reading *readings, uint32_t cap); /* one per lane; returns how many */
 
-/* Open, read and close cpu.max and memory.max of every slot, for whoever asks each minute; returns how many. */
+/* Open, read and close cpu.max and memory.max of every slot, in slot order; returns how many, or PL_E_ARG. */
 int pl_read_limits(pl_sampler *s, pl_limits *limits, uint32_t cap);
 
 void pl_get_stats(const pl_sampler *s, pl_stats *out);

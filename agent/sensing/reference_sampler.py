@@ -48,6 +48,8 @@ PEAK_STEP_BYTES: Final = 1 << 20
 """As in sampler.c: memory.stat is read early when memory.current passes its peak by 1/64 of it and by 1 MiB."""
 EARLY_FILES: Final = ("cpu.stat", "cpu.pressure", "memory.current")
 """As in sampler.c: opened when a cgroup is added; the slow ones when they are first read."""
+LIMIT_BYTES: Final = {"cpu.max": 40, "memory.max": 24}
+"""As in sampler.h: texts of limits that fill this are not understood."""
 _U32_MASK: Final = 2**32 - 1
 _OUT_OF_FILES: Final = (errno.EMFILE, errno.ENFILE)
 
@@ -178,8 +180,9 @@ class ReferenceSampler:
         limits: dict[int, KernelLimits] = {}
         for slot, watched in sorted(self._slots.items()):
             with contextlib.suppress(OSError):
-                cpu_max, memory_max = (_read_text(watched.directory, file) for file in ("cpu.max", "memory.max"))
-                limits[slot] = parse_limits(cpu_max, memory_max)
+                texts = {file: _read_text(watched.directory, file) for file in LIMIT_BYTES}
+                if all(len(text) < LIMIT_BYTES[file] for file, text in texts.items()):
+                    limits[slot] = parse_limits(*texts.values())
         return limits
 
     def add_lane(self, path: str) -> int:
@@ -498,7 +501,9 @@ def _read_text(directory: int, file: str) -> bytes:
     """Read a small file of a cgroup; empty where it has none."""
     try:
         fd = os.open(file, os.O_RDONLY | os.O_CLOEXEC, dir_fd=directory)
-    except FileNotFoundError:
+    except OSError as error:
+        if to_status(error) is not Status.GONE:
+            raise
         return b""
     try:
         return os.pread(fd, BUFFER_BYTES, 0)

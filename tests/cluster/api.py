@@ -145,16 +145,9 @@ class Api:
             ApiError: The server answered with a code of 400 or above.
             OSError: No answer: refused, timed out, cut off.
         """
-        connection, answer = self._send(method, path, body, content_type, query, connection=self._kept())
-        try:
+        connection, answer = self.open(method, path, body, content_type, query, connection=self._kept())
+        with _closed_on_failure(connection, f"{method} {path}"):
             text = answer.read()
-        except http.client.HTTPException as error:
-            connection.close()
-            msg = f"{method} {path}: the answer broke off ({error!r})"
-            raise ConnectionError(msg) from error
-        except OSError:
-            connection.close()
-            raise
         if answer.will_close:
             connection.close()
         else:
@@ -180,12 +173,6 @@ class Api:
                 raise ApiError("WATCH", path, answer.status, answer.read().decode(errors="replace"))
         return Watch(connection, answer)
 
-    def open(
-        self, method: str, path: str, body: Any, content_type: str, query: Mapping[str, str] | None
-    ) -> tuple[http.client.HTTPSConnection, http.client.HTTPResponse]:
-        """Send a request and give the connection, which the caller closes, with the answer's head read."""
-        return self._send(method, path, body, content_type, query)
-
     @property
     def _key(self) -> _Key:
         return self.server, self.authority, self.identity
@@ -197,7 +184,7 @@ class Api:
             connection.sock.settimeout(self.timeout_seconds)
         return connection
 
-    def _send(
+    def open(
         self,
         method: str,
         path: str,
@@ -207,6 +194,10 @@ class Api:
         *,
         connection: http.client.HTTPSConnection | None = None,
     ) -> tuple[http.client.HTTPSConnection, http.client.HTTPResponse]:
+        """Send a request and give the connection, which the caller closes, with the answer's head read.
+
+        Without a connection to take it is one of its own.
+        """
         if connection is None:
             address = urlsplit(self.server)
             connection = http.client.HTTPSConnection(
@@ -220,17 +211,24 @@ class Api:
             headers["Content-Type"] = content_type
         if self.token is not None:
             headers["Authorization"] = f"Bearer {self.token}"
-        try:
+        with _closed_on_failure(connection, f"{method} {path}"):
             target = f"{path}?{urlencode(query)}" if query else path
             connection.request(method, target, None if body is None else json.dumps(body), headers)
             return connection, connection.getresponse()
-        except http.client.HTTPException as error:
-            connection.close()
-            msg = f"{method} {path}: the answer broke off ({error!r})"
-            raise ConnectionError(msg) from error
-        except OSError:
-            connection.close()
-            raise
+
+
+@contextlib.contextmanager
+def _closed_on_failure(connection: http.client.HTTPSConnection, what: str) -> Iterator[None]:
+    """Close a connection on which a request failed; an answer that breaks off is an ``OSError`` as any other."""
+    try:
+        yield
+    except http.client.HTTPException as error:
+        connection.close()
+        msg = f"{what}: the answer broke off ({error!r})"
+        raise ConnectionError(msg) from error
+    except OSError:
+        connection.close()
+        raise
 
 
 _Key = tuple[str, Path, KeyPair | None]

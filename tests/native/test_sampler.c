@@ -1245,6 +1245,66 @@ static void test_lanes(void)
     close_tree(t);
 }
 
+static void test_limits(void)
+{
+    tree *t = open_tree(1000);
+    pl_limits limits[SLOTS];
+    uint64_t failed;
+    unsigned used;
+
+    make_full_group(t, "a");
+    write_at(t, "a", "cpu.max", "150000 100000\n");
+    write_at(t, "a", "memory.max", "18446744073709551615\n");
+    make_group(t, "b");
+    CHECK_EQUAL(pl_read_limits(t->s, limits, SLOTS), 0);
+    CHECK_EQUAL(add(t, 1, "a"), PL_OK);
+    CHECK_EQUAL(add(t, 3, "b"), PL_OK);
+    used = count_fds(0);
+    failed = all_errors(t);
+    CHECK_EQUAL(pl_read_limits(t->s, limits, SLOTS), 2);
+    CHECK_EQUAL(limits[0].slot, 1);
+    CHECK_EQUAL(limits[0].status, PL_OK);
+    CHECK(strcmp(limits[0].cpu_max, "150000 100000\n") == 0);
+    CHECK(strcmp(limits[0].memory_max, "18446744073709551615\n") == 0);
+    CHECK_EQUAL(limits[1].slot, 3);
+    CHECK_EQUAL(limits[1].status, PL_OK);
+    CHECK_EQUAL(limits[1].cpu_max[0], 0);
+    CHECK_EQUAL(limits[1].memory_max[0], 0);
+    CHECK_EQUAL(pl_read_limits(t->s, limits, 1), 1);
+    CHECK_EQUAL(limits[0].slot, 1);
+
+    /* as much as there is room for, its NUL among it, and a byte more */
+    write_at(t, "a", "memory.max", "00000000000000000000012\n");
+    CHECK_EQUAL(pl_read_limits(t->s, limits, 1), 1);
+    CHECK_EQUAL(limits[0].status, PL_E_PARSE);
+    write_at(t, "a", "memory.max", "0000000000000000000012\n");
+    CHECK_EQUAL(pl_read_limits(t->s, limits, 1), 1);
+    CHECK_EQUAL(limits[0].status, PL_OK);
+    CHECK_EQUAL(limits[0].memory_max[23], 0);
+
+    /* none is shed for it, and none is left open */
+    failing_open_name = "cpu.max";
+    failing_open_errno = EMFILE;
+    failing_opens_left = UINT_MAX;
+    CHECK_EQUAL(pl_read_limits(t->s, limits, SLOTS), 2);
+    CHECK_EQUAL(limits[0].status, PL_E_LIMIT);
+    CHECK_EQUAL(limits[1].status, PL_E_LIMIT);
+    failing_open_name = NULL;
+    failing_name = "memory.max";
+    failing_errno = ENODEV;
+    CHECK_EQUAL(pl_read_limits(t->s, limits, SLOTS), 2);
+    CHECK_EQUAL(limits[0].status, PL_E_GONE);
+    CHECK_EQUAL(limits[1].status, PL_OK); /* it has no such file */
+    failing_name = NULL;
+    CHECK_EQUAL(count_fds(0), used);
+    CHECK_EQUAL(all_errors(t), failed);
+
+    CHECK_EQUAL(pl_read_limits(t->s, NULL, 0), 0);
+    CHECK_EQUAL(pl_read_limits(t->s, NULL, 1), PL_E_ARG);
+    CHECK_EQUAL(pl_read_limits(NULL, limits, SLOTS), PL_E_ARG);
+    close_tree(t);
+}
+
 static void test_descriptors_do_not_leak_and_close_at_exec(void)
 {
     unsigned before = count_fds(0);
@@ -1278,6 +1338,7 @@ static void test_nothing_is_allocated_after_open(void)
     tree *t = open_tree(20);
     uint32_t gone[SLOTS];
     pl_lane_reading readings[4];
+    pl_limits limits[SLOTS];
     unsigned long before;
     unsigned long counted;
     uint32_t lane;
@@ -1300,6 +1361,7 @@ static void test_nothing_is_allocated_after_open(void)
         failing_errno = ENODEV;
         pl_sweep(t->s, i % 4, &result);
         pl_lane_read(t->s, readings, 4);
+        pl_read_limits(t->s, limits, SLOTS);
     }
     pl_take_gone(t->s, gone, SLOTS);
     pl_remove(t->s, 0);
@@ -1337,6 +1399,7 @@ int main(int argc, char **argv)
     test_add_refuses();
     test_open_refuses_what_does_not_fit();
     test_lanes();
+    test_limits();
     test_descriptors_do_not_leak_and_close_at_exec();
     test_nothing_is_allocated_after_open();
     printf("%lu checks, %lu failed\n", checks, failures);

@@ -308,12 +308,16 @@ def test_limits_are_told_of_every_slot_whose_files_can_be_read(bench: Bench) -> 
     write_group(bench.root / "odd")
     (bench.root / "odd" / "cpu.max").mkdir()  # opens, and cannot be read
     bench.add("odd")
+    for name, text in (("fits", "0 100000\n".rjust(39, "0")), ("long", "0 100000\n".rjust(40, "0"))):
+        write_group(bench.root / name, {**GOOD, "cpu.max": text.encode(), "memory.max": None})
+        slots[name] = bench.add(name)
     assert bench.sampler.read_limits() == {
         slots["both"]: (1500, 134217728),
         slots["none"]: (None, None),
         slots["least"]: (1, 2**64 - 1),
         slots["absent"]: (None, 0),
         slots["garbage"]: (None, None),
+        slots["fits"]: (0, None),
     }
     before = bench.sampler.stats()
     shutil.rmtree(bench.root / "none")

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from agent.core.orders.annotations import ORIGINAL_RESOURCES
 from tests.cluster.api import Json
 from tests.soak.matching import Patch
 from tests.soak.roles import HERE, document
@@ -54,6 +55,18 @@ def test_a_resize_within_the_orders_is_fine_and_so_is_the_way_back() -> None:
 def test_what_should_not_be_resized_is_told(role: str, changes: dict[str, Any], words: str) -> None:
     (fault,) = broken_rules([replace(PATCH, **changes)], pods(role))
     assert words in fault
+
+
+def test_what_the_webhook_sized_is_given_back_when_a_person_asks_and_nothing_else_is() -> None:
+    written = born("job", document("job-1", "job"), made("job", annotations={ORIGINAL_RESOURCES: "{}"}))
+    back = replace(PATCH, amounts=frozenset(amount for amount in written.written if amount[2] == "request"))
+    assert back.amounts
+    assert broken_rules([back], {"u-1": written}, restored_unix=1.0) == []
+    told = ["soak/bounded-1: resized, and a pod of role job may not be"]
+    assert broken_rules([back], {"u-1": written}, restored_unix=1.5) == told
+    assert broken_rules([back], {"u-1": written}) == told
+    assert broken_rules([back], {"u-1": replace(written, was_sized=False)}, restored_unix=1.0) == told
+    assert broken_rules([PATCH], {"u-1": written}, restored_unix=1.0)[0] == told[0]
 
 
 def holds(cpu_millicores: int) -> dict[str, Any]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -67,6 +69,8 @@ class Evening:
     steps: Steps
     patches: Sequence[Patch] = ()
     calls: Sequence[Call] = ()
+    restored_unix: float = math.inf
+    """When the original requests of all pods were asked for."""
 
     def run(self, out: Path) -> dict[str, Any]:
         """Check all; give the counts of what happened."""
@@ -123,6 +127,7 @@ class Evening:
 
     def _restored(self) -> str:
         self._plimsoll("pause")  # who was not resized yet would be meanwhile
+        self.restored_unix = time.time()
         told = self._plimsoll("restore", "--all")
         living = [(pod, now) for pod, now in self.day.living() if ROLES[pod.role].node == HERE]
         must([fault for pod, now in living if (fault := not_restored(pod, now)) is not None], "have others")
@@ -169,7 +174,7 @@ class Evening:
         agents, webhooks = calls_of(fence.USER), calls_of(WEBHOOK_USER)
         must(
             [
-                *broken_rules(self.patches, self.day.happened.pods),
+                *broken_rules(self.patches, self.day.happened.pods, restored_unix=self.restored_unix),
                 *self.day.happened.vanished,
                 *strange_writes(agents, AGENT_WRITES),
                 *strange_writes(webhooks, WEBHOOK_WRITES),

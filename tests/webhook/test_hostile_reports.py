@@ -1,6 +1,6 @@
 """Whatever one node reports, it bends the workloads that it hosts, within bounds, and no others.
 
-Each hostile report goes its whole way in process: JSON, checks of rows, time told before, the index. 5,000 of them are
+Each hostile report goes its whole way in process: JSON, checks of rows, time told before, the index. 10,000 of them are
 tried by default; ``PLIMSOLL_HOSTILE_REPORTS=100000`` tries as many as that, in ten minutes of CPU.
 """
 
@@ -29,7 +29,7 @@ from tests.webhook.report_bodies import distribution, report_body, row_body
 from tests.webhook.stack import GOOD, Stack, place, stack
 from tests.webhook.test_access import Server, user
 
-REPORTS = int(os.environ.get("PLIMSOLL_HOSTILE_REPORTS", "5000"))
+REPORTS = int(os.environ.get("PLIMSOLL_HOSTILE_REPORTS", "10000"))
 HONEST, LIAR = "node-a", "node-b"
 SHARED = Workload(namespace="shop", kind="Deployment", name="web")
 DAEMON = Workload(namespace="kube-system", kind="DaemonSet", name="logs")
