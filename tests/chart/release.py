@@ -84,10 +84,19 @@ class Release:
 
 
 def kinds_of(api: Api) -> Iterator[tuple[str, str, str, bool]]:
-    """Give every kind that can be listed: apiVersion, kind, path of its objects, whether it is namespaced."""
+    """Give every kind that can be listed: apiVersion, kind, path of its objects, whether it is namespaced.
+
+    A group whose definitions were made or taken away a moment ago is named before, or after, it is served: it has none.
+    """
     groups = ["/api/v1", *(f"/apis/{one['preferredVersion']['groupVersion']}" for one in api.get("/apis")["groups"])]
     for group in groups:
-        for one in api.get(group)["resources"]:
+        try:
+            resources = api.get(group)["resources"]
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            continue
+        for one in resources:
             if "list" in one["verbs"] and "/" not in one["name"] and one["name"] not in _PASSING:
                 version = group.removeprefix("/apis/").removeprefix("/api/")
                 yield version, one["kind"], f"{group}/{one['name']}", one["namespaced"]

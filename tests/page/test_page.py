@@ -69,6 +69,20 @@ def look(seen: Seen, screen: str) -> None:
     seen.page.wait_for_selector(SETTLED)
 
 
+def test_an_address_that_changes_right_after_the_first_drawing_is_shown(seen: Seen) -> None:
+    """As a link does that is opened while the page is loading."""
+    seen.page.add_init_script(
+        """new MutationObserver((changes, observer) => {
+             if (!document.getElementById("main")) return;
+             observer.disconnect();
+             location.hash = "#/nodes";
+           }).observe(document, {childList: true, subtree: true});"""
+    )
+    seen.page.goto(f"{seen.origin}/ui/")
+    expect(seen.page.locator("main")).to_have_attribute("data-shown", "#/nodes")
+    seen.page.wait_for_selector(SETTLED)
+
+
 def test_screens_fit_and_everybody_can_use_them(seen: Seen) -> None:
     found: list[Any] = []
     for screen in SCREENS:

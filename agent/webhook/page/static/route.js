@@ -1,5 +1,5 @@
 // What is looked at stands in the address, after the #: screen, what it is about, filters. So a reload and a link keep it.
-import {useEffect, useState} from "./base.js";
+import {useLayoutEffect, useState} from "./base.js";
 
 function read() {
   const text = location.hash.replace(/^#\/?/, "");
@@ -19,7 +19,8 @@ addEventListener("hashchange", () => holders.forEach((holder) => holder()));
 
 export function useRoute() {
   const [route, setRoute] = useState(read);
-  useEffect(() => {
+  // With the first drawing, not after it: a change of the address between the two would be told to nobody.
+  useLayoutEffect(() => {
     const holder = () => setRoute(read());
     holders.add(holder);
     return () => holders.delete(holder);
