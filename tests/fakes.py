@@ -56,7 +56,7 @@ class FakeSampler:
     """A `contract.Sampler` that looks whether directories are there and writes empty rows; faults are set by hand."""
 
     def __init__(self, root: Path, rings: RingFile, clock: FakeClock) -> None:
-        self._root, self._rings, self._clock = root, rings, clock
+        self._root, self.rings, self._clock = root, rings, clock
         self._slots: dict[int, tuple[str, int]] = {}
         self._lanes: dict[int, str] = {}
         self.sweeps: list[Sweep] = []
@@ -94,7 +94,7 @@ class FakeSampler:
             return None
 
     def add(self, slot: int, relative_path: str, inode: int) -> None:
-        if not 0 <= slot < self._rings.geometry.max_slots or relative_path.startswith("/") or slot in self._slots:
+        if not 0 <= slot < self.rings.geometry.max_slots or relative_path.startswith("/") or slot in self._slots:
             raise ValueError(f"slot {slot} for {relative_path!r}")
         if relative_path in self.refusals:
             raise self.refusals[relative_path]
@@ -120,7 +120,7 @@ class FakeSampler:
             row = np.zeros(1, SAMPLE)
             row["monotonic_ns"] = self._clock.now_ns
             row["status"] = Status.IO if slot in self.bad_slots else Status.OK
-            self._rings.append_raw(slot, row)
+            self.rings.append_raw(slot, row)
         self._clock.advance(self.sweep_seconds)
         self.cpu_ns += int((self.sweep_seconds if self.cost_seconds is None else self.cost_seconds) * 1e9)
         failed = len(self.bad_slots & self._slots.keys())

@@ -13,7 +13,7 @@ from agent.core.recommender.recommendation import (
     Bound,
     Recommendation,
     Recommendations,
-    Severity,
+    RequestSeverity,
     Withheld,
 )
 from agent.core.recommender.severity import cpu_severity, memory_severity
@@ -30,7 +30,7 @@ def advice(request: int | None, withheld: Withheld | None = None, **fields: Any)
         "request": request,
         "limit": None,
         "withheld": withheld,
-        "severity": Severity.UNKNOWN,
+        "severity": RequestSeverity.UNKNOWN,
         "base": None if request is None else request * 0.5,
         "peak": None if request is None else request * 1.0,
         "proposed": None if request is None else request * 1.0,

@@ -346,6 +346,7 @@ class Turns:
             holds=self.holds,
             journal=self.journal,
             series=self.series,
+            turns=LoopSeries(lambda: self.clock).begin("acting"),
             rights=self.rights,
             clocks=ActingClocks(now=lambda: self.wall, wall_now=lambda: self.wall, monotonic=lambda: self.clock),
             memory_in_use=lambda _: self.in_use,
@@ -376,7 +377,6 @@ class Turns:
             restoring=restoring,
             boosts=boosts,
             keepers=(self.keeper,),
-            counts=LoopSeries(lambda: self.clock).begin("acting"),
         )
         self.actor.followers.append(self._planned)
         self.actor.turns._condition = Hours(self)
@@ -421,7 +421,7 @@ class Turns:
     def evaluated(self) -> Evaluated:
         made = recommendations.node(*self.recommended.values())
         return Evaluated(
-            recommendations=made, measured=self.measured, waiting_ratios=(), taken_monotonic_seconds=self.clock
+            recommendations=made, measured=self.measured, waiting_ratios=(), taken_monotonic_ns=round(self.clock * 1e9)
         )
 
     def keep(self) -> bool:

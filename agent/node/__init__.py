@@ -1,1 +1,5 @@
-"""The process on the node: threads, clock, order of start and stop; it calls core and holds no rule."""
+"""The process on the node: threads, clock, order of start and stop.
+
+May import core, sensing, kube, metrics and settings.
+Never holds a rule, which are core's, and never loads anything of the webhook.
+"""

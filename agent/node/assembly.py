@@ -36,7 +36,7 @@ from agent.node.history.file import HISTORY_FILE_NAME, HistoryFile
 from agent.node.history.learner import Learner
 from agent.node.history.quality import QualityKeeper
 from agent.node.history.reported_kills import ToldKills
-from agent.node.recommender.decider import Decider
+from agent.node.recommender.decider import Decider, DecisionSources
 from agent.node.recommender.evaluation import Evaluator
 from agent.node.recommender.evaluation_series import EvaluationSeries
 from agent.node.recommender.gauges import Gauges
@@ -152,7 +152,6 @@ class Watch:
             heartbeat=self.sampling.loop.heartbeat,
             windows=windows,
             source=source,
-            slow_interval_seconds=settings.sampling.slow_interval_seconds,
             sums=open_window_reader(self.sampling.rings),
         )
         self.pod_observer = PodObserver(
@@ -163,7 +162,6 @@ class Watch:
                 heartbeat=self.sampling.pods.heartbeat,
                 windows=windows,
                 source=source,
-                slow_interval_seconds=settings.sampling.slow_interval_seconds,
                 sums=open_window_reader(self.sampling.pods.rings),
             ),
             pods=self.sampling.pods,
@@ -180,12 +178,14 @@ class Watch:
             learner=self.learner,
             node=machine.name,
             source=source,
-            orders_of=(lambda identity: None) if self.orders is None else self.orders.of_unit,
-            directed=self.directions.now,
-            quality_of=self.quality.of_row,
-            borne=self._borne,
-            credit_of=self._credit_of,
-            cpu_of=(lambda status: status.cpu) if start_ups is None else start_ups.cpu_of,
+            sources=DecisionSources(
+                orders_of=(lambda identity: None) if self.orders is None else self.orders.of_unit,
+                directed=self.directions.now,
+                quality_of=self.quality.of_row,
+                borne=self._borne,
+                credit_of=self._credit_of,
+                cpu_of=(lambda status: status.cpu) if start_ups is None else start_ups.cpu_of,
+            ),
         )
         self.evaluator = Evaluator(
             sampling=self.sampling,
@@ -193,7 +193,6 @@ class Watch:
             pods=self.pod_observer,
             learner=self.learner,
             decider=self.decider,
-            quality=self.quality,
             series=EvaluationSeries(self.metrics, self.sampling.rings, per_container=settings.metrics.per_container),
             orders=self.orders,
             start_ups=start_ups,
@@ -253,7 +252,6 @@ class Watch:
         loop = SamplingLoop(
             watched=WatchedCgroups(
                 sampler=sampler,
-                rings=rings,
                 discovery=discovery,
                 units=units,
                 names=self._pods,
@@ -495,6 +493,9 @@ class Watch:
 
     def _evaluated(self) -> None:
         """Handle new recommendations; the thread ``control``."""
+        newest = self.evaluator.newest
+        if newest is not None:
+            self.quality.stand(newest.recommendations.items, newest.taken_monotonic_ns)
         self.heap.give_back()
         if self.acting is not None:
             self.acting.actor.ask(Trigger.NEWS)

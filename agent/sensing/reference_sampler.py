@@ -96,7 +96,7 @@ class ReferenceSampler:
         Args:
             fd_budget: Descriptors kept at most; beyond it files are opened anew for each read.
         """
-        self._rings = rings
+        self.rings: Final = rings
         self._fd_budget = fd_budget
         self._fd_limit = fd_budget  # or less, since a descriptor was refused; restored by `retry_absent`
         self._slots: dict[int, _Watched] = {}
@@ -116,7 +116,7 @@ class ReferenceSampler:
 
     def add(self, slot: int, relative_path: str, inode: int) -> None:
         """See `contract.Sampler.add`."""
-        if not 0 <= slot < self._rings.geometry.max_slots or relative_path.startswith("/") or slot in self._slots:
+        if not 0 <= slot < self.rings.geometry.max_slots or relative_path.startswith("/") or slot in self._slots:
             msg = f"slot {slot} for {relative_path!r}: out of range, sampled already, or a path with a leading slash"
             raise ValueError(msg)
         watched = _Watched(self._open_directory(relative_path, inode))
@@ -261,7 +261,7 @@ class ReferenceSampler:
                     self._raise_peaks(slot, current, inactive_file_bytes=stat.inactive_file_bytes)
         row["status"] = status
         row["has"] = has
-        self._rings.append_raw(slot, row)
+        self.rings.append_raw(slot, row)
         has_row = slow and self._sample_slow(
             slot, watched, memory_row, cpu=cpu, current_bytes=None if isinstance(current, Status) else current
         )
@@ -314,7 +314,7 @@ class ReferenceSampler:
             if not isinstance(stat, Status):
                 self._raise_peaks(slot, current_bytes, inactive_file_bytes=stat.inactive_file_bytes)
                 row["anon_bytes"], row["inactive_file_bytes"] = stat.anon_bytes, stat.inactive_file_bytes
-                row["working_set_peak_bytes"] = self._rings.peaks(slot)[0]
+                row["working_set_peak_bytes"] = self.rings.peaks(slot)[0]
                 has |= Has.MEMORY_STAT
                 if stat.active_file_bytes is not None and stat.workingset_refault_file_pages is not None:
                     row["active_file_bytes"] = stat.active_file_bytes
@@ -340,19 +340,19 @@ class ReferenceSampler:
         if not has:
             return False
         row["has"] = has
-        self._rings.append_memory(slot, row)
+        self.rings.append_memory(slot, row)
         if Has.MEMORY_STAT in has:
-            self._rings.set_peaks(slot, working_set_pending_bytes=0, memory_peak_seen_bytes=self._rings.peaks(slot)[1])
+            self.rings.set_peaks(slot, working_set_pending_bytes=0, memory_peak_seen_bytes=self.rings.peaks(slot)[1])
         return True
 
     def _is_new_peak(self, slot: int, current_bytes: int) -> bool:
         """Return whether memory.current passed its peak by enough to be worth a memory.stat (see sampler.c)."""
-        seen_bytes = self._rings.peaks(slot)[1]
+        seen_bytes = self.rings.peaks(slot)[1]
         return current_bytes - seen_bytes >= max(seen_bytes // PEAK_STEP_SHARE, PEAK_STEP_BYTES)
 
     def _raise_peaks(self, slot: int, current_bytes: int, *, inactive_file_bytes: int) -> None:
-        pending, seen = self._rings.peaks(slot)
-        self._rings.set_peaks(
+        pending, seen = self.rings.peaks(slot)
+        self.rings.set_peaks(
             slot,
             working_set_pending_bytes=max(pending, current_bytes - inactive_file_bytes),
             memory_peak_seen_bytes=max(seen, current_bytes),

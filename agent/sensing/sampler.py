@@ -60,7 +60,7 @@ class NativeSampler:
         self._ffi = ffi
         self._lib = lib
         self._lock = threading.Lock()
-        self._rings = rings
+        self.rings: Final = rings
         # Neither goes before the C side is done with it: C keeps the address, this object keeps the memory.
         self._memory = ffi.from_buffer(rings.buffer)
         geometry = rings.geometry
@@ -102,8 +102,8 @@ class NativeSampler:
 
     def add(self, slot: int, relative_path: str, inode: int) -> None:
         """See `contract.Sampler.add`."""
-        if not 0 <= slot < self._rings.geometry.max_slots:
-            msg = f"slot {slot}, allowed are 0 to {self._rings.geometry.max_slots - 1}"
+        if not 0 <= slot < self.rings.geometry.max_slots:
+            msg = f"slot {slot}, allowed are 0 to {self.rings.geometry.max_slots - 1}"
             raise ValueError(msg)
         with self._lock:
             handle = self._open_handle()
@@ -123,7 +123,7 @@ class NativeSampler:
 
     def remove(self, slot: int) -> None:
         """See `contract.Sampler.remove`."""
-        if 0 <= slot < self._rings.geometry.max_slots:
+        if 0 <= slot < self.rings.geometry.max_slots:
             with self._lock:
                 self._lib.pl_remove(self._open_handle(), slot)
 
@@ -147,7 +147,7 @@ class NativeSampler:
     def read_limits(self) -> dict[int, KernelLimits]:
         """See `contract.Sampler.read_limits`."""
         # Made for each call: once a minute, and kept it would be pages that nobody else needs.
-        rows = np.zeros(self._rings.geometry.max_slots, dtype=LIMITS)
+        rows = np.zeros(self.rings.geometry.max_slots, dtype=LIMITS)
         with self._lock:
             texts = self._ffi.from_buffer("pl_limits[]", rows.data)
             count = self._lib.pl_read_limits(self._open_handle(), texts, len(rows))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from agent.core.window.ring_rows import Status
+from agent.sensing.ring_file import RingFile
 from agent.sensing.spot_readings import KernelLimits
 
 
@@ -62,6 +63,10 @@ class Sampler(Protocol):
     @property
     def name(self) -> str:
         """``native`` or ``reference``."""
+
+    @property
+    def rings(self) -> RingFile:
+        """Where its rows go."""
 
     def add(self, slot: int, relative_path: str, inode: int) -> None:
         """Sample this cgroup into this slot from the next sweep on.

@@ -25,7 +25,7 @@ from agent.core.cluster.workload import Workload
 from agent.core.eviction.options import EvictionMode
 from agent.core.eviction.taint_cap import most_tainted
 from agent.core.history.reports.rollup import Report
-from agent.core.history.workloads.usage_ledger import ContainerAmounts
+from agent.core.history.workloads.usage_ledger import LedgerContainer
 from agent.core.orders.resolution import listed
 from agent.kube.client.api import HttpApi
 from agent.kube.client.credentials import Credentials, from_kubeconfig, in_cluster
@@ -608,15 +608,15 @@ class Webhook:
             return False  # what is written and recommended is not known yet
         return self._ledger.turn(self.lease.is_leader, now_unix_seconds=time.time())
 
-    def _written(self, workload: Workload) -> dict[str, ContainerAmounts]:
+    def _written(self, workload: Workload) -> dict[str, LedgerContainer]:
         return {
-            name: ContainerAmounts(
+            name: LedgerContainer(
                 cpu_millicores=container.cpu_request_millicores or 0, memory_bytes=container.memory_request_bytes or 0
             )
             for name, container in self.facts.written(workload).items()
         }
 
-    def _recommended(self, workload: Workload, containers: Collection[str]) -> dict[str, ContainerAmounts]:
+    def _recommended(self, workload: Workload, containers: Collection[str]) -> dict[str, LedgerContainer]:
         policy, now = self._applying.policy_name(workload, self.facts.rules()), time.time()
         found = {
             name: self.index.estimate(
@@ -625,7 +625,7 @@ class Webhook:
             for name in containers
         }
         return {
-            name: ContainerAmounts(
+            name: LedgerContainer(
                 cpu_millicores=estimate.cpu_request_millicores, memory_bytes=estimate.memory_request_bytes
             )
             for name, estimate in found.items()

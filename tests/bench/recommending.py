@@ -80,10 +80,9 @@ class Node:
             rings=self.rings,
             units=self.units,
             machine=machine,
-            heartbeat=SweepHeartbeat(1.0, sampler_name="native"),
+            heartbeat=SweepHeartbeat(1.0, slow_interval_seconds=10.0, sampler_name="native"),
             windows=window_policy(settings, capacity_millicores=8000),
             source="bench",
-            slow_interval_seconds=10.0,
             clock_ns=lambda: now_ns,
             sums=open_window_reader(self.rings),
         )

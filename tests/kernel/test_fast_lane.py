@@ -133,7 +133,6 @@ def test_contention_starts_a_sweep_within_half_a_second_of_the_kernels_own_total
     loop = SamplingLoop(
         watched=WatchedCgroups(
             sampler=open_sampler(root, rings, fd_budget=100, max_lanes=4),
-            rings=rings,
             discovery=Discovery(root, cgroup_root=f"/{tree.name}"),
             units=units,
             names=NoPods(),

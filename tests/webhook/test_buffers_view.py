@@ -8,7 +8,7 @@ import pytest
 
 from agent.cli.text.spans import ASCII, line_text
 from agent.cli.workloads.buffers_view import buffer_lines, list_lines
-from agent.core.buffers.buffer import Allocation, BufferSizing, Chunk, ChunkExplanation, ChunkRule, ShapeSource
+from agent.core.buffers.buffer import BufferSizing, Chunk, ChunkExplanation, ChunkRule, QuotaAllocation, ShapeSource
 from agent.webhook.queries.buffer_bodies import (
     BufferBody,
     BufferConditionBody,
@@ -86,7 +86,7 @@ CUT = ChunkExplanation(
         by_limits=4,
         limiting_resource="cpu",
     ),
-    allocation=Allocation(wanted=3, allowed=2, by_quota={"tight": 2, "wide": 9}, limiting=("tight",)),
+    allocation=QuotaAllocation(wanted=3, allowed=2, by_quota={"tight": 2, "wide": 9}, limiting=("tight",)),
 )
 
 

@@ -13,8 +13,8 @@ from agent.core.history.reports.rollup import RollupRow
 from agent.core.history.workloads.usage_ledger import (
     DAILY_DAYS,
     HOURLY_DAYS,
-    ContainerAmounts,
     LedgerAmounts,
+    LedgerContainer,
     LedgerHour,
 )
 from agent.webhook.store.entries.report_payload import encode_report
@@ -38,7 +38,7 @@ class World:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.advice = {"app": ContainerAmounts(cpu_millicores=150, memory_bytes=80 * MIB)}
+        self.advice = {"app": LedgerContainer(cpu_millicores=150, memory_bytes=80 * MIB)}
         self.sequence: dict[str, int] = {}
         self.begin()
 
@@ -49,10 +49,10 @@ class World:
         )
         self.folder = Folder(self.store, FoldOptions(log_seconds=0), folded=self.ledger.folded)
 
-    def written(self, workload: Workload) -> Mapping[str, ContainerAmounts]:
-        return {"app": ContainerAmounts(cpu_millicores=500, memory_bytes=256 * MIB)}
+    def written(self, workload: Workload) -> Mapping[str, LedgerContainer]:
+        return {"app": LedgerContainer(cpu_millicores=500, memory_bytes=256 * MIB)}
 
-    def recommended(self, names: Collection[str]) -> Mapping[str, ContainerAmounts]:
+    def recommended(self, names: Collection[str]) -> Mapping[str, LedgerContainer]:
         return {name: self.advice[name] for name in names if name in self.advice}
 
     def take(self, *rows: RollupRow, at: float = NOON + 300, node: str = "node-a", **more: Any) -> None:
@@ -126,7 +126,7 @@ def test_report_that_comes_late_is_added_and_counts_once(world: World) -> None:
 def test_what_was_recommended_then_stays(world: World) -> None:
     world.take(told())
     world.turn()
-    world.advice["app"] = ContainerAmounts(cpu_millicores=9000, memory_bytes=MIB)
+    world.advice["app"] = LedgerContainer(cpu_millicores=9000, memory_bytes=MIB)
     world.take(told(), node="node-b", at=OVER, age=OVER - NOON - 600)
     world.turn(OVER + 60)
     (found,) = world.rows()
@@ -171,7 +171,7 @@ def test_day_is_the_sum_of_its_hours_and_margins_are_not_netted(world: World) ->
     # At noon 200m are requested and 150m recommended, an hour later 200m and 300m: 4m too much, 13m too little.
     world.take(told())
     world.turn()
-    world.advice["app"] = ContainerAmounts(cpu_millicores=300, memory_bytes=80 * MIB)
+    world.advice["app"] = LedgerContainer(cpu_millicores=300, memory_bytes=80 * MIB)
     world.take(told(), at=NOON + 3900)
     world.turn(OVER + 3600)
     ((place, found),) = world.store.ledger_sums_by_day(range(DAY - 1, DAY + 2)).items()

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from agent.cli.gitops.manifests import LISTS, POD_SPECS, Instance
-from agent.cli.gitops.resource_cells import CELLS, SECTIONS, Cell, stating
+from agent.cli.gitops.resource_cells import CELLS, SECTIONS, ResourceCell, stating
 from agent.core.admission.answer import Admission, AdmissionFacts, AdmissionOutcome
 from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate, is_stood_in_for, standing_in
 from agent.core.admission.limit_ranges import UNIT_NANOS
@@ -38,19 +38,19 @@ STALE_SECONDS: Final = 86_400.0
 """Older figures are of a workload that does not run (any more); of runs the last ones count, whenever they were."""
 
 
-class NotSized(Exception):  # noqa: N818
+class WithoutAmounts(Exception):  # noqa: N818
     """The workload is left as it is, and why; one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerAmounts:
+class ContainerChange:
     """One container: what is written, and what should be."""
 
     list_name: str
     name: str
-    stated: Mapping[Cell, int]
+    stated: Mapping[ResourceCell, int]
     """Nanos, of what is written."""
-    wanted: Mapping[Cell, int | None]
+    wanted: Mapping[ResourceCell, int | None]
     """Nanos, of what should be written otherwise; None = it goes."""
     notes: tuple[str, ...]
 
@@ -62,14 +62,14 @@ class ContainerAmounts:
 
 def sized(
     instance: Instance, body: WorkloadBody, settings: AdmissionSettings, *, min_change_ratio: float, now: float
-) -> tuple[ContainerAmounts, ...]:
+) -> tuple[ContainerChange, ...]:
     """Return what the containers of a workload should be given.
 
     Args:
         min_change_ratio: A smaller change of an amount is not made, as a share of what is written.
 
     Raises:
-        NotSized: It is left as a whole.
+        WithoutAmounts: It is left as a whole.
     """
     namespace = instance.namespace or "default"
     metadata = instance.document.get("metadata")
@@ -80,10 +80,10 @@ def sized(
         pod = pod_from_json(pod_document)
         stated = _stated(instance)
     except (ConvertError, QuantityError, ValueError) as error:
-        raise NotSized(f"its manifest is not understood: {error}") from error
+        raise WithoutAmounts(f"its manifest is not understood: {error}") from error
     admission = _admission(pod, body, settings, now)
     if admission.outcome not in (AdmissionOutcome.PATCHED, AdmissionOutcome.NOOP):
-        raise NotSized(admission.why)
+        raise WithoutAmounts(admission.why)
     final = _final(pod, admission)
     held = _held(body)
     found = []
@@ -93,7 +93,7 @@ def sized(
         wanted = _wanted(written, final[list_name, container.name], min_change_ratio, only_grows=held is not None)
         notes = (*map(str, container.notes), *((held,) if held is not None else ()))
         found.append(
-            ContainerAmounts(
+            ContainerChange(
                 list_name=list_name,
                 name=container.name,
                 stated=written,
@@ -104,14 +104,14 @@ def sized(
     return tuple(found)
 
 
-def recommended(body: WorkloadBody, settings: AdmissionSettings, now: float) -> dict[str, dict[Cell, int]]:
+def recommended(body: WorkloadBody, settings: AdmissionSettings, now: float) -> dict[str, dict[ResourceCell, int]]:
     """Return what a workload's containers should state whatever they state today, nanos; without what is not known.
 
     Raises:
-        NotSized: Nothing is recommended.
+        WithoutAmounts: Nothing is recommended.
     """
     if body.kind not in POD_SPECS or body.kind == DAEMON_SET_KIND:
-        raise NotSized(f"pods of a {body.kind} are not sized by a template")
+        raise WithoutAmounts(f"pods of a {body.kind} are not sized by a template")
     stated = {"requests": {"cpu": "1m", "memory": "1"}}  # what is stated is changed, a limit is added
     spec: dict[str, object] = {
         "containers": [{"name": known.container, "image": "any", "resources": stated} for known in body.containers]
@@ -123,11 +123,11 @@ def recommended(body: WorkloadBody, settings: AdmissionSettings, now: float) -> 
         (pod_document,) = pods_of(document, body.name)
         pod = pod_from_json(pod_document)
     except ConvertError as error:
-        raise NotSized(f"not understood: {error}") from error
+        raise WithoutAmounts(f"not understood: {error}") from error
     admission = _admission(pod, body, settings, now)
     if admission.outcome is not AdmissionOutcome.PATCHED:
-        raise NotSized(admission.why)
-    moved = {(move.container, Cell(move.setting, move.resource)) for move in admission.moves}
+        raise WithoutAmounts(admission.why)
+    moved = {(move.container, ResourceCell(move.setting, move.resource)) for move in admission.moves}
     return {
         name: amounts
         for (_, name), cells in _final(pod, admission).items()
@@ -135,7 +135,7 @@ def recommended(body: WorkloadBody, settings: AdmissionSettings, now: float) -> 
     }
 
 
-def quantity(cell: Cell, nanos: int) -> str:
+def quantity(cell: ResourceCell, nanos: int) -> str:
     """Write an amount as people do in manifests: ``250m``, ``1``, ``384Mi``."""
     return format_quantity(nanos, binary=cell.resource is Resource.MEMORY)
 
@@ -149,12 +149,12 @@ def _held(body: WorkloadBody) -> str | None:
     return None if body.applies.stop_shrinking_seconds is None else "only grows: it was killed out of memory lately"
 
 
-def _stated(instance: Instance) -> dict[tuple[str, str], dict[Cell, int]]:
+def _stated(instance: Instance) -> dict[tuple[str, str], dict[ResourceCell, int]]:
     """Return what is written by container, and make sure that it stands where the layers say."""
     spec: object = instance.document
     for key in POD_SPECS[instance.kind]:
         spec = spec.get(key) if isinstance(spec, dict) else None
-    found: dict[tuple[str, str], dict[Cell, int]] = {}
+    found: dict[tuple[str, str], dict[ResourceCell, int]] = {}
     for list_name in LISTS:
         containers = spec.get(list_name) if isinstance(spec, dict) else None
         for container in containers if isinstance(containers, list) else ():
@@ -165,12 +165,14 @@ def _stated(instance: Instance) -> dict[tuple[str, str], dict[Cell, int]]:
                 raise ValueError(f"container {place[1]} stands twice")
             fault = next((layer for layer in instance.containers.get(place, ()) if layer.fault is not None), None)
             if fault is not None:
-                raise NotSized(f"{fault.file.path}: {fault.fault}")
+                raise WithoutAmounts(f"{fault.file.path}: {fault.fault}")
             found[place] = dict(_cells(container, instance, place))
     return found
 
 
-def _cells(container: dict[str, object], instance: Instance, place: tuple[str, str]) -> Iterator[tuple[Cell, int]]:
+def _cells(
+    container: dict[str, object], instance: Instance, place: tuple[str, str]
+) -> Iterator[tuple[ResourceCell, int]]:
     for cell in CELLS:
         value: object = container
         for key in ("resources", SECTIONS[cell.setting], cell.resource.value):
@@ -256,9 +258,9 @@ def _estimates(body: WorkloadBody) -> Callable[[Container, PolicyName], Estimate
             return NoEstimate(advice.missing) if advice.missing in tuple(NoEstimate) else NoEstimate.NOT_LOADED
         found = _estimate(advice)
         if found.source is not EstimateSource.RUNS and found.newest_age_seconds > STALE_SECONDS:
-            raise NotSized(f"its newest figures are {found.newest_age_seconds / STALE_SECONDS:.0f} days old")
+            raise WithoutAmounts(f"its newest figures are {found.newest_age_seconds / STALE_SECONDS:.0f} days old")
         if found.policy is not policy and not is_stood_in_for(policy, by=found.policy):
-            raise NotSized(f"it is to be sized by {policy}, and the figures are of {found.policy}")
+            raise WithoutAmounts(f"it is to be sized by {policy}, and the figures are of {found.policy}")
         return standing_in(found, policy)
 
     return estimate_of
@@ -268,11 +270,11 @@ def _estimate(advice: AdviceBody) -> Estimate:
     try:
         policy, source = PolicyName(advice.policy), EstimateSource(advice.source or EstimateSource.WORKLOAD)
     except ValueError as error:
-        raise NotSized(f"its figures are not understood: {error}") from error
+        raise WithoutAmounts(f"its figures are not understood: {error}") from error
     figures = (advice.cpu_request_millicores, advice.memory_request_bytes, advice.cpu_max_millicores)
     more = (advice.memory_max_bytes, advice.oom_memory_bytes, advice.cpu_base_millicores, advice.memory_base_bytes)
     if any(figure is not None and figure < 0 for figure in (*figures, *more)):
-        raise NotSized("its figures are not understood: one is below 0")
+        raise WithoutAmounts("its figures are not understood: one is below 0")
     return Estimate(
         source=source,
         policy=policy,
@@ -290,15 +292,15 @@ def _estimate(advice: AdviceBody) -> Estimate:
     )
 
 
-def _final(pod: Pod, admission: Admission) -> dict[tuple[str, str], dict[Cell, int]]:
+def _final(pod: Pod, admission: Admission) -> dict[tuple[str, str], dict[ResourceCell, int]]:
     """Return what each container would run with, nanos."""
-    found: dict[tuple[str, str], dict[Cell, int]] = {}
+    found: dict[tuple[str, str], dict[ResourceCell, int]] = {}
     for list_name, containers in zip(LISTS, (pod.init_containers, pod.containers), strict=True):
         for container in containers:
             found[list_name, container.name] = dict(_amounts(container.resources))
     for move in admission.moves:
         list_name = LISTS[1] if move.kind is ContainerKind.REGULAR else LISTS[0]
-        cell = Cell(move.setting, move.resource)
+        cell = ResourceCell(move.setting, move.resource)
         if move.after is None:
             found[list_name, move.container].pop(cell, None)
         else:
@@ -306,31 +308,36 @@ def _final(pod: Pod, admission: Admission) -> dict[tuple[str, str], dict[Cell, i
     return found
 
 
-def _amounts(stated: Requirements) -> Iterator[tuple[Cell, int]]:
+def _amounts(stated: Requirements) -> Iterator[tuple[ResourceCell, int]]:
     for setting, amounts in ((Setting.REQUEST, stated.requests), (Setting.LIMIT, stated.limits)):
         for resource in Resource:
             if amounts.get(resource.value):
-                yield Cell(setting, resource), amounts[resource.value]
+                yield ResourceCell(setting, resource), amounts[resource.value]
 
 
 def _wanted(
-    written: Mapping[Cell, int], final: Mapping[Cell, int], ratio: float, *, only_grows: bool
-) -> dict[Cell, int | None]:
+    written: Mapping[ResourceCell, int], final: Mapping[ResourceCell, int], ratio: float, *, only_grows: bool
+) -> dict[ResourceCell, int | None]:
     """Return what is to be written otherwise, each resource by itself."""
-    wanted: dict[Cell, int | None] = {}
+    wanted: dict[ResourceCell, int | None] = {}
     for resource in Resource:
         wanted.update(_wanted_of(resource, written, final, ratio, only_grows=only_grows))
     return wanted
 
 
 def _wanted_of(
-    resource: Resource, written: Mapping[Cell, int], final: Mapping[Cell, int], ratio: float, *, only_grows: bool
-) -> dict[Cell, int | None]:
-    request, limit = Cell(Setting.REQUEST, resource), Cell(Setting.LIMIT, resource)
+    resource: Resource,
+    written: Mapping[ResourceCell, int],
+    final: Mapping[ResourceCell, int],
+    ratio: float,
+    *,
+    only_grows: bool,
+) -> dict[ResourceCell, int | None]:
+    request, limit = ResourceCell(Setting.REQUEST, resource), ResourceCell(Setting.LIMIT, resource)
     before = {limit: written.get(limit), request: written.get(request, written.get(limit))}
     after = {limit: final.get(limit), request: final.get(request)}
 
-    def kept(cells: Sequence[Cell]) -> dict[Cell, int | None]:
+    def kept(cells: Sequence[ResourceCell]) -> dict[ResourceCell, int | None]:
         return {cell: before[cell] if cell in cells else after[cell] for cell in (request, limit)}
 
     little = [cell for cell in (request, limit) if _is_little(before[cell], after[cell], ratio, only_grows=only_grows)]
@@ -339,7 +346,7 @@ def _wanted_of(
     is_pair = before[request] == before[limit] and after[request] == after[limit]
     if (asked is not None and most is not None and asked > most) or (is_pair and len(little) == 1):
         choice = before if only_grows else after
-    found: dict[Cell, int | None] = {}
+    found: dict[ResourceCell, int | None] = {}
     if choice[limit] != written.get(limit):
         found[limit] = choice[limit]
     # A request that is not written is the limit: the API server fills it in.

@@ -18,7 +18,7 @@ Key = tuple[str, str, str]
 ALLOWED: Final = "the output of plimsoll workloads -o history, or of plimsoll workloads WORKLOAD -o json"
 
 
-class HistoryError(Exception):
+class KnownFileError(Exception):
     """A file that cannot be used; one line."""
 
 
@@ -75,7 +75,7 @@ def of_file(path: Path) -> KnownWorkloads:
     """Read workloads from JSON: one as the webhook gives it, a list of them, or ``{"workloads": [...]}``.
 
     Raises:
-        HistoryError: It is not that.
+        KnownFileError: It is not that.
     """
     import msgspec
 
@@ -84,15 +84,15 @@ def of_file(path: Path) -> KnownWorkloads:
     try:
         document = json_value(decoded(read_named(path, most_bytes=DOCUMENT_MOST_BYTES)))
     except OSError as error:
-        raise HistoryError(f"{called(path)}: cannot be read: {error.strerror or error}") from error
+        raise KnownFileError(f"{called(path)}: cannot be read: {error.strerror or error}") from error
     except DocumentTextError as error:
-        raise HistoryError(f"{called(path)}: {error}; allowed: {ALLOWED}") from error
+        raise KnownFileError(f"{called(path)}: {error}; allowed: {ALLOWED}") from error
     if isinstance(document, dict) and "workloads" in document:
         document = document["workloads"]
     try:
         bodies = msgspec.convert(document if isinstance(document, list) else [document], list[WorkloadBody])
     except (msgspec.ValidationError, UnicodeError, RecursionError) as error:
         told = " ".join(str(error).split())[:160]
-        raise HistoryError(f"{called(path)}: {told}; allowed: {ALLOWED}") from error
+        raise KnownFileError(f"{called(path)}: {told}; allowed: {ALLOWED}") from error
     known = {(body.namespace, body.kind, body.name): body for body in bodies}
     return KnownWorkloads(known, known.get)

@@ -23,7 +23,7 @@ from agent.cli.gitops.manifests import (
     text_at,
 )
 from agent.cli.gitops.resource_cells import ManifestFile
-from agent.cli.gitops.yaml_text import Node, Shape, YamlText, YamlTextError, walk
+from agent.cli.gitops.yaml_text import YamlNode, YamlShape, YamlText, YamlTextError, walk
 from agent.core.orders.annotations import PREFIX
 
 FILE_NAMES: Final = ("kustomization.yaml", "kustomization.yml", "Kustomization")
@@ -95,9 +95,9 @@ class Kustomizations:
                 if path in self._directories and path != directory:
                     yield path
 
-    def _top(self, directory: str) -> Node:
+    def _top(self, directory: str) -> YamlNode:
         file = self._file(directory)
-        if len(file.text.documents) != 1 or file.text.documents[0].shape is not Shape.MAPPING:
+        if len(file.text.documents) != 1 or file.text.documents[0].shape is not YamlShape.MAPPING:
             raise YamlTextError(f"{file.path}: not one Kustomization")
         return file.text.documents[0]
 
@@ -153,10 +153,10 @@ class Kustomizations:
             if instance is not None:
                 yield instance
 
-    def _are_harmless(self, transformers: Node, directory: str) -> bool:
+    def _are_harmless(self, transformers: YamlNode, directory: str) -> bool:
         """Return whether transformers are all of kinds that write no amounts."""
         for entry in transformers.items:
-            path = _joined(directory, entry.value) if entry.shape is Shape.SCALAR else None
+            path = _joined(directory, entry.value) if entry.shape is YamlShape.SCALAR else None
             file = None if path is None or "\n" in entry.value else self._files(path)
             if file is None or path is None:
                 return False
@@ -167,22 +167,22 @@ class Kustomizations:
 
     # Patches
 
-    def _patch(self, top: Node, directory: str, file: ManifestFile, instances: list[Instance]) -> None:
+    def _patch(self, top: YamlNode, directory: str, file: ManifestFile, instances: list[Instance]) -> None:
         """Apply patches in Kustomize's order."""
         for entry in _items(top, "patchesStrategicMerge"):
-            if entry.shape is Shape.SCALAR and "\n" not in entry.value:
+            if entry.shape is YamlShape.SCALAR and "\n" not in entry.value:
                 self._patch_from(_joined(directory, entry.value), None, instances, file)
             else:
                 self._patch_inline(file, entry, None, instances)
         for entry in _items(top, "patches"):
             self._one(entry, directory, file, instances)
 
-    def _patch_late(self, top: Node, directory: str, file: ManifestFile, instances: list[Instance]) -> None:
+    def _patch_late(self, top: YamlNode, directory: str, file: ManifestFile, instances: list[Instance]) -> None:
         for entry in _items(top, "patchesJson6902"):
             self._one(entry, directory, file, instances)
 
-    def _one(self, entry: Node, directory: str, file: ManifestFile, instances: list[Instance]) -> None:
-        if entry.shape is not Shape.MAPPING:
+    def _one(self, entry: YamlNode, directory: str, file: ManifestFile, instances: list[Instance]) -> None:
+        if entry.shape is not YamlShape.MAPPING:
             _doubt(instances, f"{file.path}:{file.text.line_of(entry)}: a patch that is not understood")
             return
         target, inline = entry.member("target"), entry.member("patch")
@@ -192,7 +192,9 @@ class Kustomizations:
         elif path is not None:
             self._patch_from(_joined(directory, path), target, instances, file)
 
-    def _patch_inline(self, file: ManifestFile, scalar: Node, target: Node | None, instances: list[Instance]) -> None:
+    def _patch_inline(
+        self, file: ManifestFile, scalar: YamlNode, target: YamlNode | None, instances: list[Instance]
+    ) -> None:
         try:
             text = file.text.inner(scalar)
         except YamlTextError as error:
@@ -200,7 +202,9 @@ class Kustomizations:
             return
         self._patch_with(file, text, target, instances)
 
-    def _patch_from(self, path: str | None, target: Node | None, instances: list[Instance], by: ManifestFile) -> None:
+    def _patch_from(
+        self, path: str | None, target: YamlNode | None, instances: list[Instance], by: ManifestFile
+    ) -> None:
         file = None if path is None else self._files(path)
         if file is None or path is None:
             _doubt(instances, f"{by.path}: a patch of it is not read")
@@ -208,17 +212,19 @@ class Kustomizations:
         self.used.add(path)
         self._patch_with(file, file.text, target, instances)
 
-    def _patch_with(self, file: ManifestFile, text: YamlText, target: Node | None, instances: list[Instance]) -> None:
+    def _patch_with(
+        self, file: ManifestFile, text: YamlText, target: YamlNode | None, instances: list[Instance]
+    ) -> None:
         for document in text.documents:
             chosen = _chosen(document, target, instances, file)
             for instance in chosen:
-                if document.shape is Shape.SEQUENCE:
+                if document.shape is YamlShape.SEQUENCE:
                     json_patch(instance, file, text, document)
                 else:
                     merge_patch(instance, file, text, document)
 
     @staticmethod
-    def _transform(top: Node, instances: list[Instance]) -> None:
+    def _transform(top: YamlNode, instances: list[Instance]) -> None:
         """Apply the namespace, the prefix and suffix of names, and annotations of Plimsoll."""
         namespace = text_at(top, "namespace")
         prefix, suffix = text_at(top, "namePrefix") or "", text_at(top, "nameSuffix") or ""
@@ -247,11 +253,13 @@ def annotate(instance: Instance, ordered: dict[str, str]) -> None:
             metadata["annotations"] = {**(stated if isinstance(stated, dict) else {}), **ordered}
 
 
-def _chosen(document: Node, target: Node | None, instances: list[Instance], file: ManifestFile) -> list[Instance]:
+def _chosen(
+    document: YamlNode, target: YamlNode | None, instances: list[Instance], file: ManifestFile
+) -> list[Instance]:
     """Return the workloads that a patch is for."""
     if target is not None and not target.is_null:
         return [instance for instance in instances if _is_selected(instance, target, file)]
-    if document.shape is not Shape.MAPPING:
+    if document.shape is not YamlShape.MAPPING:
         return []
     kind, name = text_at(document, "kind"), text_at(document, "metadata", "name")
     namespace = text_at(document, "metadata", "namespace")
@@ -266,7 +274,7 @@ def _chosen(document: Node, target: Node | None, instances: list[Instance], file
     ]
 
 
-def _is_selected(instance: Instance, target: Node, file: ManifestFile) -> bool:
+def _is_selected(instance: Instance, target: YamlNode, file: ManifestFile) -> bool:
     kind, name, namespace = text_at(target, "kind"), text_at(target, "name"), text_at(target, "namespace")
     if not all(pattern is None or _SAFE.fullmatch(pattern) for pattern in (kind, name, namespace)):
         instance.doubt(f"{file.path}: the target of a patch is not understood")
@@ -285,10 +293,11 @@ def _fits(pattern: str | None, text: str) -> bool:
     return not pattern or re.fullmatch(pattern, text) is not None
 
 
-def _is_harmless(key: str, node: Node) -> bool:
+def _is_harmless(key: str, node: YamlNode) -> bool:
     """Return whether replacements write no amounts and name no containers."""
     return key == "replacements" and not any(
-        inner.shape is Shape.SCALAR and ("resources" in inner.value or inner.value == "path") for inner in walk(node)
+        inner.shape is YamlShape.SCALAR and ("resources" in inner.value or inner.value == "path")
+        for inner in walk(node)
     )
 
 
@@ -297,13 +306,13 @@ def _doubt(instances: Sequence[Instance], why: str) -> None:
         instance.doubt(why)
 
 
-def _items(top: Node, key: str) -> list[Node]:
+def _items(top: YamlNode, key: str) -> list[YamlNode]:
     node = top.member(key)
     return node.items if node is not None else []
 
 
-def _texts(top: Node, key: str) -> list[str]:
-    return [item.value for item in _items(top, key) if item.shape is Shape.SCALAR]
+def _texts(top: YamlNode, key: str) -> list[str]:
+    return [item.value for item in _items(top, key) if item.shape is YamlShape.SCALAR]
 
 
 def _joined(directory: str, entry: str) -> str | None:

@@ -8,15 +8,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from agent.cli.gitops.resource_cells import (
-    Cell,
     Layer,
     ManifestFile,
+    ResourceCell,
     container_nodes,
     layer_of,
     read_resources,
     read_section,
 )
-from agent.cli.gitops.yaml_text import Node, Shape, YamlText, YamlTextError, plain
+from agent.cli.gitops.yaml_text import YamlNode, YamlShape, YamlText, YamlTextError, plain
 from agent.core.cluster.resource import Resource
 from agent.core.plan.pod_change import Setting
 
@@ -61,34 +61,34 @@ class Instance:
         return f"{self.namespace or '?'}/{self.kind}/{self.name}"
 
 
-def documents_of(text: YamlText) -> Iterator[Node]:
+def documents_of(text: YamlText) -> Iterator[YamlNode]:
     """Return all objects of a text, those of lists too."""
     for document in text.documents:
         yield from _objects(document)
 
 
-def _objects(node: Node) -> Iterator[Node]:
-    if node.shape is not Shape.MAPPING:
+def _objects(node: YamlNode) -> Iterator[YamlNode]:
+    if node.shape is not YamlShape.MAPPING:
         return
     kind, items = node.member("kind"), node.member("items")
-    if kind is not None and kind.value.endswith("List") and items is not None and items.shape is Shape.SEQUENCE:
+    if kind is not None and kind.value.endswith("List") and items is not None and items.shape is YamlShape.SEQUENCE:
         for item in items.items:
             yield from _objects(item)
     else:
         yield node
 
 
-def text_at(node: Node, *keys: str) -> str | None:
+def text_at(node: YamlNode, *keys: str) -> str | None:
     """Return a text inside a document; None = there is none."""
     for key in keys:
-        found = node.member(key) if node.shape is Shape.MAPPING else None
+        found = node.member(key) if node.shape is YamlShape.MAPPING else None
         if found is None:
             return None
         node = found
-    return node.value if node.shape is Shape.SCALAR and not node.is_null else None
+    return node.value if node.shape is YamlShape.SCALAR and not node.is_null else None
 
 
-def instance_of(file: ManifestFile, node: Node, where: str) -> Instance | None:
+def instance_of(file: ManifestFile, node: YamlNode, where: str) -> Instance | None:
     """Return the workload that a document is; None = it is none.
 
     Raises:
@@ -107,11 +107,11 @@ def instance_of(file: ManifestFile, node: Node, where: str) -> Instance | None:
     return instance
 
 
-def add_layers(instance: Instance, file: ManifestFile, text: YamlText, node: Node) -> None:
+def add_layers(instance: Instance, file: ManifestFile, text: YamlText, node: YamlNode) -> None:
     """Lay what a document states of containers over what is there: a manifest, or a strategic merge patch."""
     way = [node]
     for key in POD_SPECS[instance.kind]:
-        found = way[-1].member(key) if way[-1].shape is Shape.MAPPING else None
+        found = way[-1].member(key) if way[-1].shape is YamlShape.MAPPING else None
         if found is None:
             return
         way.append(found)
@@ -161,7 +161,7 @@ def _name(item: object) -> str:
     return str(item.get("name")) if isinstance(item, dict) else ""
 
 
-def merge_patch(instance: Instance, file: ManifestFile, text: YamlText, node: Node) -> None:
+def merge_patch(instance: Instance, file: ManifestFile, text: YamlText, node: YamlNode) -> None:
     """Lay a strategic merge patch over a workload; one that is not understood is a doubt."""
     try:
         document = merged(instance.document, _without_identity(plain(node)))
@@ -181,7 +181,7 @@ def _without_identity(patch: object) -> object:
     return {**patch, "metadata": metadata}
 
 
-def json_patch(instance: Instance, file: ManifestFile, text: YamlText, operations: Node) -> None:
+def json_patch(instance: Instance, file: ManifestFile, text: YamlText, operations: YamlNode) -> None:
     """Lay a JSON patch (RFC 6902) over a workload; one that is not understood is a doubt."""
     try:
         for operation in operations.items:
@@ -191,7 +191,7 @@ def json_patch(instance: Instance, file: ManifestFile, text: YamlText, operation
         instance.doubt(f"{file.path}: {told}")
 
 
-def _operate(instance: Instance, file: ManifestFile, text: YamlText, operation: Node) -> None:
+def _operate(instance: Instance, file: ManifestFile, text: YamlText, operation: YamlNode) -> None:
     kind, pointer = text_at(operation, "op"), text_at(operation, "path")
     if kind == "test":
         return
@@ -207,7 +207,9 @@ def _operate(instance: Instance, file: ManifestFile, text: YamlText, operation: 
     _applied(instance.document, kind, parts, None if value is None else plain(value))
 
 
-def _operate_on_container(instance: Instance, layer: Layer, kind: str, parts: Sequence[str], operation: Node) -> None:
+def _operate_on_container(
+    instance: Instance, layer: Layer, kind: str, parts: Sequence[str], operation: YamlNode
+) -> None:
     list_name, place, *rest = parts
     value = operation.member("value")
     if not rest:
@@ -224,21 +226,21 @@ def _operate_on_container(instance: Instance, layer: Layer, kind: str, parts: Se
     settings = [_SECTION_OF[rest[1]]] if len(rest) > 1 else list(Setting)
     resources = [Resource(rest[2])] if len(rest) > 2 and rest[2] in tuple(Resource) else list(Resource)
     if len(rest) <= 2 or rest[2] in tuple(Resource):
-        layer.clears = frozenset(Cell(setting, resource) for setting in settings for resource in resources)
+        layer.clears = frozenset(ResourceCell(setting, resource) for setting in settings for resource in resources)
         if kind != "remove" and value is not None:
             _read_value(layer, rest, value)
         instance.containers.setdefault((list_name, name), []).append(layer)
 
 
-def _read_value(layer: Layer, rest: Sequence[str], value: Node) -> None:
+def _read_value(layer: Layer, rest: Sequence[str], value: YamlNode) -> None:
     """Read what a JSON patch puts at ``resources``, ``resources/limits`` or ``resources/limits/cpu``."""
     clears = layer.clears
     if len(rest) == 1:
         read_resources(layer, value)
     elif len(rest) == 2:
         read_section(layer, _SECTION_OF[rest[1]], value)
-    elif value.shape is Shape.SCALAR:
-        layer.cells[Cell(_SECTION_OF[rest[1]], Resource(rest[2]))] = value
+    elif value.shape is YamlShape.SCALAR:
+        layer.cells[ResourceCell(_SECTION_OF[rest[1]], Resource(rest[2]))] = value
     layer.clears |= clears
 
 

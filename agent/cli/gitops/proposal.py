@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from agent.cli.gitops.amounts import ContainerAmounts, NotSized, quantity
+from agent.cli.gitops.amounts import ContainerChange, WithoutAmounts, quantity
 from agent.cli.gitops.manifests import Instance
-from agent.cli.gitops.resource_cells import CELLS, Cell, Layer, for_adding, stating
+from agent.cli.gitops.resource_cells import CELLS, Layer, ResourceCell, for_adding, stating
 from agent.cli.gitops.yaml_text import YamlTextError
 
 _SHARED: Final = "what stands there is used by {others} too, {want}; allowed: a patch in {where} that states it"
@@ -25,7 +25,7 @@ class AmountChange:
     workload: str
     """``shop/Deployment/web``."""
     container: str
-    cell: Cell
+    cell: ResourceCell
     before: str | None
     """As it is written; None = it is not."""
     after: str | None
@@ -55,11 +55,11 @@ class SizedWorkload:
     """One workload that is known, with what its containers should have."""
 
     instance: Instance
-    amounts: tuple[ContainerAmounts, ...]
+    amounts: tuple[ContainerChange, ...]
 
 
 @dataclass(slots=True, kw_only=True)
-class Proposal:
+class ManifestProposal:
     """What is proposed."""
 
     changes: list[AmountChange] = field(default_factory=list)
@@ -75,8 +75,8 @@ class _Action:
     """One amount in one place."""
 
     instance: Instance
-    container: ContainerAmounts
-    cell: Cell
+    container: ContainerChange
+    cell: ResourceCell
     layer: Layer
     place: tuple[object, ...]
     text: str | None
@@ -88,20 +88,20 @@ class _Action:
 
 
 def propose(
-    instances: Sequence[Instance], sizes: Callable[[Instance], tuple[ContainerAmounts, ...] | None]
-) -> Proposal:
+    instances: Sequence[Instance], sizes: Callable[[Instance], tuple[ContainerChange, ...] | None]
+) -> ManifestProposal:
     """Return the edits.
 
     Args:
-        sizes: Returns what a workload's containers should have; None = nothing is known of it. May raise NotSized.
+        sizes: Returns what a workload's containers should have; None = nothing is known. May raise WithoutAmounts.
     """
-    proposal = Proposal()
+    proposal = ManifestProposal()
     actions: list[_Action] = []
     for instance in instances:
         try:
             amounts = sizes(instance)
             why = instance.fault
-        except NotSized as error:
+        except WithoutAmounts as error:
             amounts, why = (), instance.fault or str(error)
         if amounts is None:
             continue
@@ -120,7 +120,7 @@ def propose(
     return proposal
 
 
-def _actions(instance: Instance, container: ContainerAmounts) -> Iterator[_Action]:
+def _actions(instance: Instance, container: ContainerChange) -> Iterator[_Action]:
     """Return where each amount of a container is to be written, or raise YamlTextError."""
     layers = instance.containers.get(container.key, [])
     for cell, nanos in container.wanted.items():
@@ -146,11 +146,11 @@ def _actions(instance: Instance, container: ContainerAmounts) -> Iterator[_Actio
             )
 
 
-def _place_for_adding(layer: Layer, cell: Cell) -> tuple[object, ...]:
+def _place_for_adding(layer: Layer, cell: ResourceCell) -> tuple[object, ...]:
     return id(layer.sections.get(cell.setting) or layer.empties.get(cell.setting) or layer.resources), cell
 
 
-def _agreed(actions: list[_Action], instances: Sequence[Instance], proposal: Proposal) -> list[_Action]:
+def _agreed(actions: list[_Action], instances: Sequence[Instance], proposal: ManifestProposal) -> list[_Action]:
     """Return the actions that nobody else who uses a place objects to; the others are left and told."""
     users = _users(instances)
     while True:
@@ -203,7 +203,7 @@ def _users(
     return users
 
 
-def _written(actions: list[_Action], proposal: Proposal) -> list[_Action]:
+def _written(actions: list[_Action], proposal: ManifestProposal) -> list[_Action]:
     """Edit the texts; a file that cannot be edited leaves all containers that it has a part in as they are."""
     while True:
         fault = _try_to_write(actions, proposal)
@@ -219,13 +219,13 @@ def _written(actions: list[_Action], proposal: Proposal) -> list[_Action]:
 _Fault = tuple[str, set[tuple[int, tuple[str, str]]], str]
 
 
-def _try_to_write(actions: list[_Action], proposal: Proposal) -> _Fault | None:
+def _try_to_write(actions: list[_Action], proposal: ManifestProposal) -> _Fault | None:
     """Make all edits anew; return what stands in the way, and whose it is."""
     proposal.files.clear()
     files = {action.layer.file.path: action.layer.file for action in actions}
     for file in files.values():
         file.text.forget_edits()
-    groups: dict[tuple[int, ...], dict[Cell, _Action]] = {}
+    groups: dict[tuple[int, ...], dict[ResourceCell, _Action]] = {}
     for action in actions:
         layer = action.layer
         nodes = layer.resources or next(iter(layer.sections.values()), None) or next(iter(layer.cells.values()))
@@ -261,5 +261,5 @@ def _change(action: _Action) -> AmountChange:
     )
 
 
-def _left_container(instance: Instance, container: ContainerAmounts, why: str) -> LeftAlone:
+def _left_container(instance: Instance, container: ContainerChange, why: str) -> LeftAlone:
     return LeftAlone(what=f"{instance}/{container.name}", where=instance.where, why=why)

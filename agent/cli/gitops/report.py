@@ -7,8 +7,8 @@ from typing import Final
 
 from agent.cli.gitops.amounts import advice_of
 from agent.cli.gitops.manifests import Instance
-from agent.cli.gitops.proposal import AmountChange, LeftAlone, Proposal
-from agent.cli.gitops.resource_cells import Cell
+from agent.cli.gitops.proposal import AmountChange, LeftAlone, ManifestProposal
+from agent.cli.gitops.resource_cells import ResourceCell
 from agent.cli.text.figures import age_text, bytes_text, counted, millicores_text
 from agent.cli.text.markdown import plain_text, table_lines
 from agent.cli.text.spans import Line, Span, Tone, harmless
@@ -18,10 +18,10 @@ from agent.core.plan.pod_change import Setting
 from agent.webhook.queries.workload_bodies import WorkloadBody
 
 Bodies = Callable[[Instance], WorkloadBody | None]
-_TOTALS: Final = tuple(Cell(Setting.REQUEST, resource) for resource in Resource)
+_TOTALS: Final = tuple(ResourceCell(Setting.REQUEST, resource) for resource in Resource)
 
 
-def lines_of(proposal: Proposal, left: Sequence[LeftAlone], *, is_check: bool) -> Iterator[Line]:
+def lines_of(proposal: ManifestProposal, left: Sequence[LeftAlone], *, is_check: bool) -> Iterator[Line]:
     """Return a line for each amount that changes, and for whatever is left and why."""
     for change in proposal.changes:
         yield (
@@ -40,13 +40,15 @@ def lines_of(proposal: Proposal, left: Sequence[LeftAlone], *, is_check: bool) -
         yield (Span(f"{known} known here: nothing to change", Tone.TITLE),)
 
 
-def markdown(proposal: Proposal, left: Sequence[LeftAlone], bodies: Bodies, *, min_change_percent: float) -> str:
+def markdown(
+    proposal: ManifestProposal, left: Sequence[LeftAlone], bodies: Bodies, *, min_change_percent: float
+) -> str:
     """Return the description of a merge request."""
     return "\n".join(_markdown(proposal, left, bodies, min_change_percent)) + "\n"
 
 
 def _markdown(
-    proposal: Proposal, left: Sequence[LeftAlone], bodies: Bodies, min_change_percent: float
+    proposal: ManifestProposal, left: Sequence[LeftAlone], bodies: Bodies, min_change_percent: float
 ) -> Iterator[str]:
     yield "# Requests and limits, as Plimsoll measured them"
     yield ""
@@ -88,7 +90,7 @@ def _percent(change: AmountChange) -> str:
     return f" ({(change.after_nanos - change.before_nanos) / change.before_nanos:+.0%})"
 
 
-def _totals(proposal: Proposal, bodies: Bodies) -> Iterator[str]:
+def _totals(proposal: ManifestProposal, bodies: Bodies) -> Iterator[str]:
     """Return what the requests of all pods that run now come to; of workloads whose pods were counted."""
     before = dict.fromkeys(_TOTALS, 0)
     after, pods = dict(before), 0
@@ -125,7 +127,7 @@ def _memory(nanos: int) -> str:
     return bytes_text(nanos // NANOS_PER_UNIT)
 
 
-def _reasons(proposal: Proposal, bodies: Bodies) -> Iterator[str]:
+def _reasons(proposal: ManifestProposal, bodies: Bodies) -> Iterator[str]:
     told: set[str] = set()
     for one in proposal.sized:
         name = str(one.instance)

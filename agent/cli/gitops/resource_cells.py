@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from agent.cli.gitops.yaml_text import MERGE, Node, Shape, YamlText, YamlTextError
+from agent.cli.gitops.yaml_text import MERGE, YamlNode, YamlShape, YamlText, YamlTextError
 from agent.core.cluster.resource import Resource
 from agent.core.plan.pod_change import Setting
 
@@ -20,7 +20,7 @@ _RESOURCES: Final = "resources"
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class ResourceCell:
     """One amount of a container."""
 
     setting: Setting
@@ -31,7 +31,7 @@ class Cell:
         return f"{SECTIONS[self.setting]}.{self.resource}"
 
 
-CELLS: Final = tuple(Cell(setting, resource) for setting in Setting for resource in Resource)
+CELLS: Final = tuple(ResourceCell(setting, resource) for setting in Setting for resource in Resource)
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -52,21 +52,21 @@ class Layer:
     file: ManifestFile
     text: YamlText
     """The file's, or one inside it."""
-    resources: Node | None = None
-    sections: dict[Setting, Node] = field(default_factory=dict)
-    cells: dict[Cell, Node] = field(default_factory=dict)
-    empties: dict[Setting, Node] = field(default_factory=dict)
+    resources: YamlNode | None = None
+    sections: dict[Setting, YamlNode] = field(default_factory=dict)
+    cells: dict[ResourceCell, YamlNode] = field(default_factory=dict)
+    empties: dict[Setting, YamlNode] = field(default_factory=dict)
     """Requests or limits with nothing behind the key."""
-    clears: frozenset[Cell] = frozenset()
+    clears: frozenset[ResourceCell] = frozenset()
     """What the layers below state of these does not count."""
     fault: str | None = None
     """Why nothing may be changed here."""
 
-    def place_of(self, node: Node) -> str:
+    def place_of(self, node: YamlNode) -> str:
         """Return ``base/web.yaml:12``."""
         return f"{self.file.path}:{self.text.line_of(node)}"
 
-    def change(self, wanted: Mapping[Cell, str | None]) -> None:
+    def change(self, wanted: Mapping[ResourceCell, str | None]) -> None:
         """Write amounts, None = it goes; each is either stated here, or to be added here.
 
         Raises:
@@ -82,7 +82,7 @@ class Layer:
         added = {key: text for key, text in wanted.items() if text is not None}
         if section is None or not section.pairs:
             for resource in (Resource(key) for key in wanted):
-                node = self.cells.get(Cell(setting, resource))
+                node = self.cells.get(ResourceCell(setting, resource))
                 text = wanted[resource.value]
                 if node is not None and text is not None:
                     self._put(node, text, is_json=False)
@@ -95,7 +95,7 @@ class Layer:
         is_json = section.is_flow and section.pairs[-1][0].style == '"'
         gone = [key for key, text in wanted.items() if text is None]
         for key in list(added):
-            node = self.cells.get(Cell(setting, Resource(key)))
+            node = self.cells.get(ResourceCell(setting, Resource(key)))
             if node is not None:
                 self._put(node, added.pop(key), is_json=is_json)
         if gone and not added and len(gone) == len(section.pairs):
@@ -108,10 +108,10 @@ class Layer:
         for key, text in added.items():
             self.text.add(section, key, text)
 
-    def _put(self, node: Node, text: str, *, is_json: bool) -> None:
+    def _put(self, node: YamlNode, text: str, *, is_json: bool) -> None:
         self.text.put(node, text, quoted=is_json)
 
-    def _add_section(self, section: Node | None, name: str, added: Mapping[str, str]) -> None:
+    def _add_section(self, section: YamlNode | None, name: str, added: Mapping[str, str]) -> None:
         if section is not None and section.is_flow:  # {}
             for key, text in added.items():
                 self.text.add(section, key, text)
@@ -123,11 +123,11 @@ class Layer:
         if section is not None or self.resources is None or not self.resources.pairs:
             raise YamlTextError(f"no place for {name}")
         last_key, value = self.resources.pairs[-1]
-        step = value.column - last_key.column if value.shape is Shape.MAPPING and not value.is_flow else 2
+        step = value.column - last_key.column if value.shape is YamlShape.MAPPING and not value.is_flow else 2
         self.text.add(self.resources, name, added, step=step if step > 0 else 2)
 
 
-def layer_of(file: ManifestFile, text: YamlText, way: Sequence[Node]) -> Layer:
+def layer_of(file: ManifestFile, text: YamlText, way: Sequence[YamlNode]) -> Layer:
     """Return what a container states.
 
     Args:
@@ -145,7 +145,7 @@ def layer_of(file: ManifestFile, text: YamlText, way: Sequence[Node]) -> Layer:
     return layer
 
 
-def read_resources(layer: Layer, node: Node, sections: Iterable[Setting] = tuple(Setting)) -> None:
+def read_resources(layer: Layer, node: YamlNode, sections: Iterable[Setting] = tuple(Setting)) -> None:
     """Read a mapping of requests and limits into a layer; null clears what is below.
 
     Raises:
@@ -162,7 +162,7 @@ def read_resources(layer: Layer, node: Node, sections: Iterable[Setting] = tuple
             read_section(layer, setting, pair[1])
 
 
-def read_section(layer: Layer, setting: Setting, node: Node) -> None:
+def read_section(layer: Layer, setting: Setting, node: YamlNode) -> None:
     """Read requests, or limits, into a layer, or raise as ``read_resources``."""
     mine = frozenset(cell for cell in CELLS if cell.setting is setting)
     if node.is_null:
@@ -177,13 +177,13 @@ def read_section(layer: Layer, setting: Setting, node: Node) -> None:
             continue
         if pair[1].is_null:
             layer.clears |= {cell}
-        elif pair[1].shape is not Shape.SCALAR:
+        elif pair[1].shape is not YamlShape.SCALAR:
             raise YamlTextError(f"line {layer.text.line_of(pair[0])}: {cell} is shared by an anchor or no amount")
         else:
             layer.cells[cell] = pair[1]
 
 
-def stating(layers: Sequence[Layer], cell: Cell) -> list[Layer]:
+def stating(layers: Sequence[Layer], cell: ResourceCell) -> list[Layer]:
     """Return the layers that state an amount and count, the winner last."""
     found: list[Layer] = []
     for layer in layers:
@@ -194,7 +194,7 @@ def stating(layers: Sequence[Layer], cell: Cell) -> list[Layer]:
     return found
 
 
-def for_adding(layers: Sequence[Layer], cell: Cell) -> Layer | None:
+def for_adding(layers: Sequence[Layer], cell: ResourceCell) -> Layer | None:
     """Return the layer in which an amount that nobody states is best written; None = in none."""
     first = max((index for index, layer in enumerate(layers) if cell in layer.clears), default=0)
     open_layers = [layer for layer in layers[first:] if _has_room(layer, cell)]
@@ -203,7 +203,7 @@ def for_adding(layers: Sequence[Layer], cell: Cell) -> Layer | None:
     return fitting[-1] if fitting else None
 
 
-def _has_room(layer: Layer, cell: Cell) -> bool:
+def _has_room(layer: Layer, cell: ResourceCell) -> bool:
     """Return whether an amount can be written there: it is not there as null, and neither are all resources."""
     section = layer.sections.get(cell.setting)
     if section is not None:
@@ -211,29 +211,29 @@ def _has_room(layer: Layer, cell: Cell) -> bool:
     return layer.resources is not None
 
 
-def container_nodes(pod_spec: Node, list_name: str) -> Iterator[tuple[str, Node, Node]]:
+def container_nodes(pod_spec: YamlNode, list_name: str) -> Iterator[tuple[str, YamlNode, YamlNode]]:
     """Return name, list and node of each container of a pod's spec that has a name."""
-    containers = pod_spec.member(list_name) if pod_spec.shape is Shape.MAPPING else None
+    containers = pod_spec.member(list_name) if pod_spec.shape is YamlShape.MAPPING else None
     for item in containers.items if containers is not None else ():
-        name = item.member("name") if item.shape is Shape.MAPPING else None
-        if containers is not None and name is not None and name.shape is Shape.SCALAR:
+        name = item.member("name") if item.shape is YamlShape.MAPPING else None
+        if containers is not None and name is not None and name.shape is YamlShape.SCALAR:
             yield name.value, containers, item
 
 
-def _fault_of_way(text: YamlText, way: Sequence[Node]) -> str | None:
+def _fault_of_way(text: YamlText, way: Sequence[YamlNode]) -> str | None:
     shared = next((node for node in way if node.anchor is not None and node.anchor in text.aliased), None)
     return None if shared is None else f"line {text.line_of(shared)}: &{shared.anchor} is used elsewhere too"
 
 
-def _check(text: YamlText, node: Node) -> None:
-    if node.shape is not Shape.MAPPING:
+def _check(text: YamlText, node: YamlNode) -> None:
+    if node.shape is not YamlShape.MAPPING:
         raise YamlTextError(f"line {text.line_of(node)}: resources are shared by an anchor, or no mapping")
     if node.anchor is not None and node.anchor in text.aliased:
         raise YamlTextError(f"line {text.line_of(node)}: &{node.anchor} is used elsewhere too")
     _refuse_orders(text, node)
 
 
-def _refuse_orders(text: YamlText, node: Node) -> None:
+def _refuse_orders(text: YamlText, node: YamlNode) -> None:
     for key, _ in node.pairs:
         if key.value in (MERGE, _PATCH_ORDER):
             raise YamlTextError(f"line {text.line_of(key)}: {key.value} is not edited")

@@ -16,7 +16,7 @@ from typing import Final
 
 from agent.cli.gitops.manifests import POD_SPECS, Instance
 from agent.cli.gitops.resource_cells import Layer, ManifestFile, read_resources
-from agent.cli.gitops.yaml_text import Node, Shape, YamlTextError, plain
+from agent.cli.gitops.yaml_text import YamlNode, YamlShape, YamlTextError, plain
 
 ALLOWED: Final = "FILE: {NAMESPACE/KIND/NAME/CONTAINER: path.to.resources}"
 _PARTS: Final = 4
@@ -105,11 +105,11 @@ def values_instances(
     return list(by_workload.values())
 
 
-def _resources(file: ManifestFile, keys: tuple[str, ...]) -> Node:
+def _resources(file: ManifestFile, keys: tuple[str, ...]) -> YamlNode:
     """Return the mapping that a path leads to; in one document of the file, and through no alias."""
     found = []
     for document in file.text.documents:
-        node: Node | None = document
+        node: YamlNode | None = document
         for key in keys:
             if node is not None and node.anchor is not None and node.anchor in file.text.aliased:
                 raise YamlTextError(f"line {file.text.line_of(node)}: &{node.anchor} is used elsewhere too")
@@ -124,12 +124,12 @@ def _resources(file: ManifestFile, keys: tuple[str, ...]) -> Node:
     return found[0]
 
 
-def _below(node: Node | None, key: str) -> Node | None:
+def _below(node: YamlNode | None, key: str) -> YamlNode | None:
     if node is None:
         return None
-    if node.shape is Shape.MAPPING:
+    if node.shape is YamlShape.MAPPING:
         return node.member(key)
-    is_place = node.shape is Shape.SEQUENCE and key.isascii() and key.isdigit() and int(key) < len(node.items)
+    is_place = node.shape is YamlShape.SEQUENCE and key.isascii() and key.isdigit() and int(key) < len(node.items)
     return node.items[int(key)] if is_place else None
 
 

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from agent.cli.gitops.amounts import NotSized, quantity, recommended
+from agent.cli.gitops.amounts import WithoutAmounts, quantity, recommended
 from agent.cli.gitops.manifests import POD_SPECS
-from agent.cli.gitops.resource_cells import SECTIONS, Cell
+from agent.cli.gitops.resource_cells import SECTIONS, ResourceCell
 from agent.cli.gitops.values_map import MappedContainer
 from agent.core.admission.options import AdmissionSettings
 
@@ -23,7 +23,7 @@ _VERSIONS: Final = {
     "Rollout": "argoproj.io/v1alpha1",
 }
 _APPS: Final = "apps/v1"
-Amounts = Mapping[str, Mapping[Cell, int]]
+Amounts = Mapping[str, Mapping[ResourceCell, int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +52,7 @@ def written_text(bodies: Sequence[WorkloadBody], writing: Writing) -> tuple[str,
     for body in bodies:
         try:
             sized.append((body, recommended(body, writing.settings, now)))
-        except NotSized as error:
+        except WithoutAmounts as error:
             left.append(f"left {body.namespace}/{body.kind}/{body.name}: {error}")
     if writing.form == "helm":
         return _values(sized, writing.mapped, left), left
@@ -102,7 +102,7 @@ def _object(body: WorkloadBody, amounts: Amounts, *, has_namespace: bool) -> dic
     return {"apiVersion": _VERSIONS.get(body.kind, _APPS), "kind": body.kind, "metadata": metadata, **inner}
 
 
-def _resources(cells: Mapping[Cell, int]) -> dict[str, dict[str, str]]:
+def _resources(cells: Mapping[ResourceCell, int]) -> dict[str, dict[str, str]]:
     found: dict[str, dict[str, str]] = {}
     for cell, nanos in cells.items():
         found.setdefault(SECTIONS[cell.setting], {})[cell.resource.value] = quantity(cell, nanos)

@@ -30,7 +30,7 @@ class YamlTextError(ValueError):
     """A text that is not read, or an edit that is not made; one line."""
 
 
-class Shape(Enum):
+class YamlShape(Enum):
     """What a node is."""
 
     SCALAR = auto()
@@ -40,10 +40,10 @@ class Shape(Enum):
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
-class Node:
+class YamlNode:
     """One value of a text; offsets count characters."""
 
-    shape: Shape
+    shape: YamlShape
     start: int
     line: int
     """From 0 on."""
@@ -58,10 +58,10 @@ class Node:
     anchor: str | None = None
     has_tag: bool = False
     is_flow: bool = False
-    pairs: list[tuple[Node, Node]] = field(default_factory=list)
-    items: list[Node] = field(default_factory=list)
+    pairs: list[tuple[YamlNode, YamlNode]] = field(default_factory=list)
+    items: list[YamlNode] = field(default_factory=list)
 
-    def member(self, key: str) -> Node | None:
+    def member(self, key: str) -> YamlNode | None:
         """Return the value of a key.
 
         Raises:
@@ -70,9 +70,9 @@ class Node:
         pair = self.pair(key)
         return None if pair is None else pair[1]
 
-    def pair(self, key: str) -> tuple[Node, Node] | None:
+    def pair(self, key: str) -> tuple[YamlNode, YamlNode] | None:
         """Return a key and its value, or raise as ``member``."""
-        found = [pair for pair in self.pairs if pair[0].shape is Shape.SCALAR and pair[0].value == key]
+        found = [pair for pair in self.pairs if pair[0].shape is YamlShape.SCALAR and pair[0].value == key]
         if len(found) > 1:
             raise YamlTextError(f"line {found[1][0].line + 1}: {key} stands twice")
         return found[0] if found else None
@@ -80,7 +80,7 @@ class Node:
     @property
     def is_null(self) -> bool:
         """Return whether it is nothing: empty, ``~`` or ``null``."""
-        return self.shape is Shape.SCALAR and self.style is None and self.value in _NULLS
+        return self.shape is YamlShape.SCALAR and self.style is None and self.value in _NULLS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ class YamlText:
     """One text, whole or inside a block scalar of another, and the edits that it is to get."""
 
     def __init__(
-        self, text: str, *, outer: YamlText | None = None, scalar: Node | None = None, indent: int = 0
+        self, text: str, *, outer: YamlText | None = None, scalar: YamlNode | None = None, indent: int = 0
     ) -> None:
         """Read a text.
 
@@ -114,7 +114,7 @@ class YamlText:
         self._filled: dict[int, Mapping[str, str]] = {}
         self._inners: dict[int, YamlText] = {}
         self.aliased: Final = frozenset(
-            node.value for document in self.documents for node in walk(document) if node.shape is Shape.ALIAS
+            node.value for document in self.documents for node in walk(document) if node.shape is YamlShape.ALIAS
         )
         """Anchors that values elsewhere follow."""
 
@@ -123,13 +123,13 @@ class YamlText:
         """Return whether anything is to change."""
         return bool(self._edits) or any(inner.is_edited for inner in self._inners.values())
 
-    def line_of(self, node: Node) -> int:
+    def line_of(self, node: YamlNode) -> int:
         """Return the line of the file that a node stands on, from 1 on."""
         if self._outer is None or self._scalar is None:
             return node.line + 1
         return self._outer.line_of(self._scalar) + 1 + node.line
 
-    def inner(self, scalar: Node) -> YamlText:
+    def inner(self, scalar: YamlNode) -> YamlText:
         """Return the YAML in a literal block scalar, as ``patch: |-`` of a Kustomization has it.
 
         Raises:
@@ -161,7 +161,7 @@ class YamlText:
         for inner in self._inners.values():
             inner.forget_edits()
 
-    def put(self, node: Node, text: str, *, quoted: bool = False) -> None:
+    def put(self, node: YamlNode, text: str, *, quoted: bool = False) -> None:
         """Write another text in place of a plain or quoted scalar; its quotes stay.
 
         Args:
@@ -175,7 +175,7 @@ class YamlText:
         self._edits.append(_Edit(start=node.start, end=node.end, text=f"{quote}{text}{quote}"))
         self._set[id(node)] = text
 
-    def remove(self, mapping: Node, key: str) -> None:
+    def remove(self, mapping: YamlNode, key: str) -> None:
         """Take a key and its value out of a mapping; what is written beside other values is not."""
         pair = mapping.pair(key)
         if pair is None:
@@ -187,7 +187,7 @@ class YamlText:
         for line in self._own_lines(*pair):
             self._edits.append(_Edit(start=self._starts[line], end=self._after_line(line), text=""))
 
-    def add(self, mapping: Node, key: str, value: Mapping[str, str] | str, *, step: int = 2) -> None:
+    def add(self, mapping: YamlNode, key: str, value: Mapping[str, str] | str, *, step: int = 2) -> None:
         """Write one more key at the end of a mapping.
 
         Args:
@@ -198,7 +198,7 @@ class YamlText:
             self._add_to_flow(mapping, key, value)
             return
         last_key, last = mapping.pairs[-1]
-        if last.shape is Shape.ALIAS or (last.anchor is not None and last.shape is not Shape.SCALAR):
+        if last.shape is YamlShape.ALIAS or (last.anchor is not None and last.shape is not YamlShape.SCALAR):
             raise YamlTextError(f"line {self.line_of(last_key)}: {last_key.value} is shared by an anchor")
         margin, quote = " " * last_key.column, last_key.style or ""
         if self.text[self._starts[last_key.line] : last_key.start].strip(" -?"):
@@ -213,7 +213,7 @@ class YamlText:
             text = ending + text[: -len(ending)]
         self._edits.append(_Edit(start=at, end=at, text=text))
 
-    def fill(self, mapping: Node, key: str, value: Mapping[str, str]) -> None:
+    def fill(self, mapping: YamlNode, key: str, value: Mapping[str, str]) -> None:
         """Write a mapping behind a key that has nothing behind it."""
         pair = mapping.pair(key)
         if pair is None or mapping.is_flow or pair[1].value or pair[1].anchor is not None or pair[1].has_tag:
@@ -274,7 +274,7 @@ class YamlText:
         # The beginning of a line is that of the outer line: whole lines come and go with their margin.
         return first + (self._indent + column if column else 0)
 
-    def _remove_from_flow(self, mapping: Node, pair: tuple[Node, Node]) -> None:
+    def _remove_from_flow(self, mapping: YamlNode, pair: tuple[YamlNode, YamlNode]) -> None:
         at = mapping.pairs.index(pair)
         if at:
             start, end = mapping.pairs[at - 1][1].end, pair[1].end
@@ -286,7 +286,7 @@ class YamlText:
             raise YamlTextError(f"line {self.line_of(pair[0])}: a comment stands between")
         self._edits.append(_Edit(start=start, end=end, text=""))
 
-    def _add_to_flow(self, mapping: Node, key: str, value: Mapping[str, str] | str) -> None:
+    def _add_to_flow(self, mapping: YamlNode, key: str, value: Mapping[str, str] | str) -> None:
         quote = (mapping.pairs[-1][0].style or "") if mapping.pairs else ""
         mark = '"' if quote == '"' else ""
         if isinstance(value, str):
@@ -299,10 +299,10 @@ class YamlText:
         lead = "" if is_first else ", "
         self._edits.append(_Edit(start=at, end=at, text=f"{lead}{quote}{key}{quote}: {written}"))
 
-    def _own_lines(self, key: Node, value: Node) -> Iterator[int]:
+    def _own_lines(self, key: YamlNode, value: YamlNode) -> Iterator[int]:
         """Return the lines that hold a key, its value and nothing else but comments behind them."""
-        leaves = [key, *(node for node in walk(value) if node.shape is not Shape.MAPPING or node.is_flow)]
-        if any(node.shape is Shape.SEQUENCE or node.line != node.end_line for node in leaves):
+        leaves = [key, *(node for node in walk(value) if node.shape is not YamlShape.MAPPING or node.is_flow)]
+        if any(node.shape is YamlShape.SEQUENCE or node.line != node.end_line for node in leaves):
             raise YamlTextError(f"line {self.line_of(key)}: {key.value} is written over several lines")
         if self.text[self._starts[key.line] : key.start].strip(" "):
             raise YamlTextError(f"line {self.line_of(key)}: {key.value} is not alone on its line")
@@ -326,27 +326,27 @@ class YamlText:
     def _after_line(self, number: int) -> int:
         return self._starts[number + 1] if number + 1 < len(self._starts) else len(self.text)
 
-    def _meant(self, node: Node) -> object:
+    def _meant(self, node: YamlNode) -> object:
         """Return what a node is to be after all edits, without its places."""
         inner = self._inners.get(id(node))
         if inner is not None and inner.is_edited:
             return ("scalar", inner.edited(), None)
         if id(node) in self._filled:
             return _raw_value(self._filled[id(node)])
-        if node.shape is Shape.SCALAR:
+        if node.shape is YamlShape.SCALAR:
             return ("scalar", self._set.get(id(node), node.value), node.anchor)
-        if node.shape is Shape.MAPPING:
+        if node.shape is YamlShape.MAPPING:
             kept = [
                 (self._meant(key), self._meant(value)) for key, value in node.pairs if id(value) not in self._removed
             ]
             added = [(_raw_value(key), _raw_value(value)) for key, value in self._added.get(id(node), ())]
             return ("mapping", [*kept, *added], node.anchor)
-        if node.shape is Shape.SEQUENCE:
+        if node.shape is YamlShape.SEQUENCE:
             return ("sequence", [self._meant(item) for item in node.items], node.anchor)
         return ("alias", node.value, None)
 
 
-def walk(node: Node) -> Iterator[Node]:
+def walk(node: YamlNode) -> Iterator[YamlNode]:
     """Return a node and all that is in it, keys too."""
     yield node
     for key, value in node.pairs:
@@ -356,7 +356,7 @@ def walk(node: Node) -> Iterator[Node]:
         yield from walk(item)
 
 
-def plain(node: Node, most_values: int = MOST_YAML_VALUES) -> object:
+def plain(node: YamlNode, most_values: int = MOST_YAML_VALUES) -> object:
     """Return a document as a program would have it: aliases and merges resolved.
 
     Raises:
@@ -365,18 +365,18 @@ def plain(node: Node, most_values: int = MOST_YAML_VALUES) -> object:
     anchors = {inner.anchor: inner for inner in walk(node) if inner.anchor is not None}
     left = most_values
 
-    def made(inner: Node, depth: int) -> object:
+    def made(inner: YamlNode, depth: int) -> object:
         nonlocal left
         left -= 1
         if left < 0 or depth > 2 * MOST_DEPTH:
             raise YamlTextError(f"line {inner.line + 1}: aliases make too much of it")
-        if inner.shape is Shape.ALIAS:
+        if inner.shape is YamlShape.ALIAS:
             if inner.value not in anchors:
                 raise YamlTextError(f"line {inner.line + 1}: *{inner.value} is not defined")
             return made(anchors[inner.value], depth + 1)
-        if inner.shape is Shape.SEQUENCE:
+        if inner.shape is YamlShape.SEQUENCE:
             return [made(item, depth + 1) for item in inner.items]
-        if inner.shape is Shape.SCALAR:
+        if inner.shape is YamlShape.SCALAR:
             return _scalar(inner)
         found: dict[str, object] = {}
         for key, value in inner.pairs:
@@ -394,7 +394,7 @@ def _mapping(value: object) -> dict[str, object]:
     return value if isinstance(value, dict) else {}
 
 
-def _scalar(node: Node) -> object:
+def _scalar(node: YamlNode) -> object:
     if node.style is not None or node.has_tag:
         return node.value
     if node.value in _NULLS:
@@ -407,13 +407,13 @@ def _scalar(node: Node) -> object:
     return node.value
 
 
-def _raw(node: Node) -> object:
+def _raw(node: YamlNode) -> object:
     """Return a node without its places, to compare."""
-    if node.shape is Shape.SCALAR:
+    if node.shape is YamlShape.SCALAR:
         return ("scalar", node.value, node.anchor)
-    if node.shape is Shape.MAPPING:
+    if node.shape is YamlShape.MAPPING:
         return ("mapping", [(_raw(key), _raw(value)) for key, value in node.pairs], node.anchor)
-    if node.shape is Shape.SEQUENCE:
+    if node.shape is YamlShape.SEQUENCE:
         return ("sequence", [_raw(item) for item in node.items], node.anchor)
     return ("alias", node.value, None)
 
@@ -424,15 +424,15 @@ def _raw_value(value: object) -> object:
     return ("scalar", value, None)
 
 
-def _documents(text: str) -> Iterator[Node]:
+def _documents(text: str) -> Iterator[YamlNode]:
     """Read all documents; an empty one is none."""
     import yaml
 
     if len(text) > LONGEST_YAML:
         raise YamlTextError(f"{len(text)} characters; allowed: {LONGEST_YAML}")
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-    open_nodes: list[Node] = []
-    waiting: list[Node | None] = []
+    open_nodes: list[YamlNode] = []
+    waiting: list[YamlNode | None] = []
     values = 0
     try:
         for event in yaml.parse(text, Loader=loader):
@@ -468,32 +468,37 @@ def _mark(mark: Mark | CMark | None) -> Mark | CMark:
     return mark
 
 
-def _node(event: Event) -> Node:
+def _node(event: Event) -> YamlNode:
     import yaml
 
     start, end = _mark(event.start_mark), _mark(event.end_mark)
-    node = Node(
-        shape=Shape.SCALAR, start=start.index, line=start.line, column=start.column, end=end.index, end_line=end.line
+    node = YamlNode(
+        shape=YamlShape.SCALAR,
+        start=start.index,
+        line=start.line,
+        column=start.column,
+        end=end.index,
+        end_line=end.line,
     )
     if isinstance(event, yaml.AliasEvent):
-        node.shape, node.value = Shape.ALIAS, str(event.anchor)
+        node.shape, node.value = YamlShape.ALIAS, str(event.anchor)
         return node
     node.anchor = event.anchor if isinstance(event, yaml.ScalarEvent | yaml.CollectionStartEvent) else None
     if isinstance(event, yaml.ScalarEvent):
         node.value, node.style = event.value, event.style or None
         node.has_tag = event.tag is not None
     elif isinstance(event, yaml.CollectionStartEvent):
-        node.shape = Shape.MAPPING if isinstance(event, yaml.MappingStartEvent) else Shape.SEQUENCE
+        node.shape = YamlShape.MAPPING if isinstance(event, yaml.MappingStartEvent) else YamlShape.SEQUENCE
         node.is_flow, node.has_tag = bool(event.flow_style), event.tag is not None
     return node
 
 
-def _put_in(open_nodes: list[Node], waiting: list[Node | None], node: Node) -> None:
+def _put_in(open_nodes: list[YamlNode], waiting: list[YamlNode | None], node: YamlNode) -> None:
     """Add a node to the collection that is being read; ``waiting`` holds, for each, the key without a value."""
     if not open_nodes:
         return
     parent = open_nodes[-1]
-    if parent.shape is Shape.SEQUENCE:
+    if parent.shape is YamlShape.SEQUENCE:
         parent.items.append(node)
         return
     key = waiting[-1]
@@ -504,7 +509,7 @@ def _put_in(open_nodes: list[Node], waiting: list[Node | None], node: Node) -> N
         waiting[-1] = None
 
 
-def _close(node: Node, event: Event) -> None:
+def _close(node: YamlNode, event: Event) -> None:
     """Set where a collection ends: behind its bracket, or its last child."""
     if node.is_flow:
         mark = _mark(event.end_mark)

@@ -23,7 +23,7 @@ from agent.cli.words.advice import (
     worst,
 )
 from agent.cli.words.units import unit_name
-from agent.core.recommender.recommendation import Recommendation, Recommendations, Severity
+from agent.core.recommender.recommendation import Recommendation, Recommendations, RequestSeverity
 from agent.core.recommender.totals import ResourceTotal, Total, totals
 
 # Colours are those of the simulation's report; what is short is never told by colour alone.
@@ -159,7 +159,7 @@ def _rows(node: Recommendations, item: Recommendation) -> list[str]:
     ]
 
 
-def _severity_text(severity: Severity) -> str:
+def _severity_text(severity: RequestSeverity) -> str:
     return f"{escape(severity_sign(severity, UNICODE))} {escape(SEVERITY_TEXTS[severity])}"
 
 

@@ -29,7 +29,7 @@ from agent.cli.words.advice import (
     worst,
 )
 from agent.cli.words.units import unit_name
-from agent.core.recommender.recommendation import Recommendation, Recommendations, Severity, Withheld
+from agent.core.recommender.recommendation import Recommendation, Recommendations, RequestSeverity, Withheld
 from agent.core.recommender.totals import ResourceTotal, Total, totals
 from agent.core.recommender.unit_names import called
 
@@ -284,7 +284,7 @@ def _money_entries(money: NodeMoney) -> tuple[_Entry, ...]:
     )
 
 
-_ENDANGERED: Final = (Severity.VERY_SHORT, Severity.SHORT)
+_ENDANGERED: Final = (RequestSeverity.VERY_SHORT, RequestSeverity.SHORT)
 
 
 def _amount(text: str) -> Cell:
@@ -426,7 +426,7 @@ def _advice_lines(node: Recommendations) -> list[Line]:
 
 def _hints(node: Recommendations) -> list[str]:
     hints = ["plimsoll why NAME/CONTAINER explains a row; -o patch gives kubectl commands"]
-    if all(worst(item) is Severity.UNKNOWN and _is_young(item) for item in node.items):
+    if all(worst(item) is RequestSeverity.UNKNOWN and _is_young(item) for item in node.items):
         hints.insert(0, f"recommendations begin after {age_text(node.min_span_seconds)} of readings")
     return hints
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from agent.cli.text.figures import age_text, bytes_text
 from agent.cli.text.spans import Glyphs, Line, Span, Tone, harmless, pad
 from agent.cli.words.advice import BOUND_TEXTS, SEVERITY_TEXTS, SEVERITY_TONES, change_text, cpu_text, withheld_text
-from agent.core.recommender.recommendation import Bound, Severity, Withheld
+from agent.core.recommender.recommendation import Bound, RequestSeverity, Withheld
 from agent.core.recommender.severity import cpu_severity, memory_severity
 from agent.core.window.snapshot import Snapshot, UnitAdvice, UnitStatus
 
@@ -97,7 +97,7 @@ def _waits_for(unit: UnitStatus, advice: UnitAdvice, reason: str | None) -> str:
 def _advice_line(
     title: str,
     amounts: tuple[int | None, int | None, Callable[[float | None], str]],
-    severity: Severity,
+    severity: RequestSeverity,
     bounds: Sequence[str],
     waits_for: str,
     glyphs: Glyphs,
@@ -111,7 +111,7 @@ def _advice_line(
     amount = f"{text(now)} {glyphs.becomes} {text(should)}"
     texts = [f"{change_text(now, should, text)}, {SEVERITY_TEXTS[severity]}"]
     texts += [BOUND_TEXTS[Bound(bound)] for bound in bounds if bound != Bound.ROUNDED]
-    mark = "!" if marks and severity is Severity.VERY_SHORT else ""
+    mark = "!" if marks and severity is RequestSeverity.VERY_SHORT else ""
     return (
         label,
         Span(pad(amount, _AMOUNT_WIDTH, to_right=False), SEVERITY_TONES[severity]),

@@ -25,7 +25,7 @@ from agent.cli.text.spans import harmless
 from agent.cli.top.advice import withheld_now
 from agent.cli.words.units import pod_key, unit_name
 from agent.core.cluster.unit import UnitKind
-from agent.core.recommender.recommendation import Severity, Withheld
+from agent.core.recommender.recommendation import RequestSeverity, Withheld
 from agent.core.recommender.severity import cpu_severity, memory_severity
 from agent.core.window.snapshot import PodStatus, Snapshot, UnitStatus
 
@@ -235,8 +235,8 @@ def alarms(unit: UnitStatus, thresholds: Thresholds) -> frozenset[Alarm]:
         stated, advice = unit.resources, unit.advice
         cpu = cpu_severity(stated.cpu_request_millicores, advice.cpu_request_millicores)
         memory = memory_severity(stated.memory_request_bytes, advice.memory_request_bytes)
-        raised[Alarm.CPU_REQUEST] = cpu is Severity.VERY_SHORT
-        raised[Alarm.MEMORY_REQUEST] = memory is Severity.VERY_SHORT
+        raised[Alarm.CPU_REQUEST] = cpu is RequestSeverity.VERY_SHORT
+        raised[Alarm.MEMORY_REQUEST] = memory is RequestSeverity.VERY_SHORT
     return frozenset(alarm for alarm, is_raised in raised.items() if is_raised)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 from agent.cli.text.figures import ABSENT, age_text, bytes_text
 from agent.cli.text.spans import Glyphs, Tone
 from agent.core.cluster.resource import Resource
-from agent.core.recommender.recommendation import Advice, Bound, Severity, Withheld
+from agent.core.recommender.recommendation import Advice, Bound, RequestSeverity, Withheld
 
 if TYPE_CHECKING:
     from agent.core.recommender.recommendation import Recommendation, Recommendations
@@ -41,42 +41,42 @@ BOUND_TEXTS: Final = {
     Bound.READ_AT_START: "limit read at start",
 }
 SEVERITY_TEXTS: Final = {
-    Severity.VERY_SHORT: "much too small",
-    Severity.SHORT: "too small",
-    Severity.UNSET: "no request yet",
-    Severity.LARGE_SAVING: "may fall by much",
-    Severity.SAVING: "may fall",
-    Severity.GOOD: "fits",
-    Severity.UNKNOWN: "withheld",
+    RequestSeverity.VERY_SHORT: "much too small",
+    RequestSeverity.SHORT: "too small",
+    RequestSeverity.UNSET: "no request yet",
+    RequestSeverity.LARGE_SAVING: "may fall by much",
+    RequestSeverity.SAVING: "may fall",
+    RequestSeverity.GOOD: "fits",
+    RequestSeverity.UNKNOWN: "withheld",
 }
 """In the order of urgency: what endangers first, what only costs after it."""
 URGENCY: Final = {severity: rank for rank, severity in enumerate(SEVERITY_TEXTS)}
 """The lower the more urgent."""
 SEVERITY_TONES: Final = {
-    Severity.VERY_SHORT: Tone.HOT,
-    Severity.SHORT: Tone.NOTE,
-    Severity.UNSET: Tone.NOTE,
-    Severity.LARGE_SAVING: Tone.GAIN,
-    Severity.SAVING: Tone.GAIN,
-    Severity.GOOD: Tone.PLAIN,
-    Severity.UNKNOWN: Tone.DIM,
+    RequestSeverity.VERY_SHORT: Tone.HOT,
+    RequestSeverity.SHORT: Tone.NOTE,
+    RequestSeverity.UNSET: Tone.NOTE,
+    RequestSeverity.LARGE_SAVING: Tone.GAIN,
+    RequestSeverity.SAVING: Tone.GAIN,
+    RequestSeverity.GOOD: Tone.PLAIN,
+    RequestSeverity.UNKNOWN: Tone.DIM,
 }
 
 
-def severity_sign(severity: Severity, glyphs: Glyphs) -> str:
+def severity_sign(severity: RequestSeverity, glyphs: Glyphs) -> str:
     """Return a sign of two cells at most that tells severities apart without colour."""
     return {
-        Severity.VERY_SHORT: "!!",
-        Severity.SHORT: "!",
-        Severity.UNSET: "+",
-        Severity.LARGE_SAVING: glyphs.down * 2,
-        Severity.SAVING: glyphs.down,
-        Severity.GOOD: "=",
-        Severity.UNKNOWN: "?",
+        RequestSeverity.VERY_SHORT: "!!",
+        RequestSeverity.SHORT: "!",
+        RequestSeverity.UNSET: "+",
+        RequestSeverity.LARGE_SAVING: glyphs.down * 2,
+        RequestSeverity.SAVING: glyphs.down,
+        RequestSeverity.GOOD: "=",
+        RequestSeverity.UNKNOWN: "?",
     }[severity]
 
 
-def worst(item: Recommendation) -> Severity:
+def worst(item: Recommendation) -> RequestSeverity:
     """Return the more urgent of the severities of CPU and memory."""
     return min(item.cpu_millicores.severity, item.memory_bytes.severity, key=URGENCY.__getitem__)
 

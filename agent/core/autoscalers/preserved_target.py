@@ -14,7 +14,7 @@ from math import floor
 from typing import Final
 
 from agent.core.autoscalers.options import Preserve
-from agent.core.cluster.facts import PodRequests
+from agent.core.cluster.facts import WorkloadRequests
 from agent.core.cluster.hpa import RESOURCE_METRIC, HpaMetric, HpaTarget, frozen_resources, moved_target
 from agent.core.cluster.pod import Container, ContainerKind, Pod, QosClass
 from agent.core.cluster.qos import computed_qos_class
@@ -91,7 +91,7 @@ class MovableTargets:
     fault: str = ""
     """Why what is kept is not understood; empty = it is."""
 
-    def preserved(self, resource: Resource, requests: PodRequests | None) -> PreservedTarget | None:
+    def preserved(self, resource: Resource, requests: WorkloadRequests | None) -> PreservedTarget | None:
         """Return what is kept of a target that is followed now; None = its requests are frozen."""
         kept, percent = self.kept.get(resource), self.percents.get(resource)
         if kept is None or percent is None or self.fault:

@@ -17,7 +17,7 @@ from agent.core.admission.sizes import cpu_wish, memory_wish
 from agent.core.autoscalers.vpa_orders import VpaOrders
 from agent.core.cluster.pod import Container, Pod
 from agent.core.cluster.resource import Resource
-from agent.core.cluster.vpa import ContainerAmounts, VpaCondition, VpaObject, VpaStatus
+from agent.core.cluster.vpa import RecommendedContainerResources, VpaCondition, VpaObject, VpaStatus
 from agent.core.orders.order import Mode, Orders
 from agent.core.plan.pod_change import Setting
 
@@ -97,7 +97,7 @@ def _said(one: VpaCondition) -> tuple[str, str, str, str]:
     return one.type, one.status, one.reason, one.message
 
 
-def _amounts(one: ContainerAmounts) -> tuple[Mapping[Resource, int], ...]:
+def _amounts(one: RecommendedContainerResources) -> tuple[Mapping[Resource, int], ...]:
     return one.target, one.lower_bound, one.upper_bound, one.uncapped_target
 
 
@@ -107,7 +107,7 @@ def _has_moved(old: Mapping[Resource, int], new: Mapping[Resource, int]) -> bool
     return any(abs(new[one] - old[one]) >= max(old[one], 1) * LEAST_MOVE_RATIO for one in new)
 
 
-def _recommended(view: VpaView, pod: Pod) -> tuple[ContainerAmounts, ...]:
+def _recommended(view: VpaView, pod: Pod) -> tuple[RecommendedContainerResources, ...]:
     admission = view.admission
     if admission is None or admission.outcome not in _ANSWERED or view.standing is None:
         return ()
@@ -122,7 +122,7 @@ def _recommended(view: VpaView, pod: Pod) -> tuple[ContainerAmounts, ...]:
 
 def _of_container(
     answer: ContainerAdmission, estimate: Estimate, container: Container, orders: Orders
-) -> ContainerAmounts:
+) -> RecommendedContainerResources:
     target: dict[Resource, int] = {}
     lower, upper, uncapped = dict(target), dict(target), dict(target)
     policy = orders.container_policies.of(answer.name)
@@ -138,7 +138,7 @@ def _of_container(
         lower[resource] = min(request, _within(base, request, answer.name, resource, orders))
         upper[resource] = max(request, _within(most, request, answer.name, resource, orders))
         uncapped[resource] = request if wish is None else wish
-    return ContainerAmounts(
+    return RecommendedContainerResources(
         container=answer.name, target=target, lower_bound=lower, upper_bound=upper, uncapped_target=uncapped
     )
 
@@ -163,7 +163,7 @@ def _within(amount: int | None, otherwise: int, container: str, resource: Resour
     return raised if most is None else min(raised, most)
 
 
-def _conditions(view: VpaView, recommended: tuple[ContainerAmounts, ...]) -> Iterable[VpaCondition]:
+def _conditions(view: VpaView, recommended: tuple[RecommendedContainerResources, ...]) -> Iterable[VpaCondition]:
     provided, reason, message = _provided(view, recommended)
     yield VpaCondition(type=RECOMMENDATION_PROVIDED, status=provided, reason=reason, message=_cut(message))
     if _is_young(view, recommended):
@@ -179,7 +179,7 @@ def _conditions(view: VpaView, recommended: tuple[ContainerAmounts, ...]) -> Ite
     yield VpaCondition(type=SIZED_BY_PLIMSOLL, status=TRUE if acts else FALSE, reason=reason, message=_cut(message))
 
 
-def _provided(view: VpaView, recommended: tuple[ContainerAmounts, ...]) -> tuple[str, str, str]:
+def _provided(view: VpaView, recommended: tuple[RecommendedContainerResources, ...]) -> tuple[str, str, str]:
     if recommended:
         return TRUE, "Recommended", ""
     if view.pod is None:
@@ -198,7 +198,7 @@ def _provided(view: VpaView, recommended: tuple[ContainerAmounts, ...]) -> tuple
     return FALSE, "NoHistory", "; ".join(missing) or "no container of its pods is sized"
 
 
-def _is_young(view: VpaView, recommended: tuple[ContainerAmounts, ...]) -> bool:
+def _is_young(view: VpaView, recommended: tuple[RecommendedContainerResources, ...]) -> bool:
     names = {one.container for one in recommended}
     answers = view.admission.containers if view.admission is not None else ()
     return any(

@@ -285,7 +285,7 @@ class NotSized:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Allocation:
+class QuotaAllocation:
     """What the quotas leave of a wish."""
 
     wanted: int
@@ -307,7 +307,7 @@ class ChunkExplanation:
     chunk: Chunk | None = None
     scalable_replicas: int | None = None
     sizing: BufferSizing | None = None
-    allocation: Allocation | None = None
+    allocation: QuotaAllocation | None = None
     """None = quotas were not asked: no number, or a chunk that requests nothing."""
     schedule: str | None = None
     """Why the buffer is not active now; None = it is."""

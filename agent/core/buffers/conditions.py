@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Final
 
-from agent.core.buffers.buffer import FALSE, LIMITED_BY_QUOTAS, READY_FOR_PROVISIONING, TRUE, Allocation, Condition
+from agent.core.buffers.buffer import FALSE, LIMITED_BY_QUOTAS, READY_FOR_PROVISIONING, TRUE, Condition, QuotaAllocation
 
 ATTRIBUTES_SET: Final = "AttributesSetSuccessfully"
 ERROR: Final = "error"
@@ -47,7 +47,7 @@ def not_ready(generation: int, fault: str) -> Condition:
     )
 
 
-def limited(generation: int, allocation: Allocation) -> Condition:
+def limited(generation: int, allocation: QuotaAllocation) -> Condition:
     """Return LimitedByQuotas by what the quotas left."""
     message = ""
     if allocation.limiting:

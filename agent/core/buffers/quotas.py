@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from agent.core.buffers.buffer import Allocation, BufferQuota, Chunk, ScopeFault, ScopeTerm
+from agent.core.buffers.buffer import BufferQuota, Chunk, QuotaAllocation, ScopeFault, ScopeTerm
 from agent.core.buffers.chunks import clamped
 from agent.core.cluster.pod import CPU, MEMORY
 
@@ -32,7 +32,7 @@ class QuotaScopes(StrEnum):
     CROSS_NAMESPACE_POD_AFFINITY = "CrossNamespacePodAffinity"
 
 
-class Operator(StrEnum):
+class ScopeOperator(StrEnum):
     """How a scope compares values."""
 
     IN = "In"
@@ -72,20 +72,20 @@ def _matches_class(priority_class: str, term: ScopeTerm) -> bool | ScopeFault:
     if fault is not None:
         return fault
     match term.operator:
-        case Operator.IN:
+        case ScopeOperator.IN:
             return priority_class != "" and priority_class in term.values
-        case Operator.NOT_IN:
+        case ScopeOperator.NOT_IN:
             # A chunk without a class is of none of them.
             return priority_class == "" or priority_class not in term.values
-        case Operator.EXISTS:
+        case ScopeOperator.EXISTS:
             return priority_class != ""
     return priority_class == ""
 
 
 def _class_fault(term: ScopeTerm) -> ScopeFault | None:
-    if term.operator not in set(Operator):
+    if term.operator not in set(ScopeOperator):
         return ScopeFault.OPERATOR
-    wants_values = term.operator in (Operator.IN, Operator.NOT_IN)
+    wants_values = term.operator in (ScopeOperator.IN, ScopeOperator.NOT_IN)
     if wants_values != bool(term.values):
         return ScopeFault.VALUES_MISSING if wants_values else ScopeFault.VALUES_FORBIDDEN
     return None if all(_LABEL_VALUE.match(value) for value in term.values) else ScopeFault.VALUE_FORM
@@ -110,7 +110,7 @@ class QuotaClaim:
 class Allocations:
     """What quotas leave of all wishes."""
 
-    buffers: tuple[Allocation | None, ...]
+    buffers: tuple[QuotaAllocation | None, ...]
     """As the claims; None = quotas were not asked: nothing is wanted, or the chunk requests nothing at all."""
     faults: tuple[str, ...]
     """Quotas that were left out, and why: the pass is to be repeated."""
@@ -126,7 +126,7 @@ def allocate(claims: Sequence[QuotaClaim], quotas: Iterable[BufferQuota]) -> All
     for claim, names in zip(claims, counting, strict=True):
         for name in names or ():
             _take(room[name], claim.held, -1)
-    allocations: list[Allocation | None] = []
+    allocations: list[QuotaAllocation | None] = []
     for claim, names in zip(claims, counting, strict=True):
         if claim.wanted is None or claim.chunk is None or names is None:
             allocations.append(None)
@@ -152,7 +152,7 @@ def _counting(claim: QuotaClaim, quotas: Iterable[BufferQuota], faults: set[str]
     return names
 
 
-def _allocation(wanted: int, chunk: Chunk, room: Mapping[str, Mapping[str, int]]) -> Allocation:
+def _allocation(wanted: int, chunk: Chunk, room: Mapping[str, Mapping[str, int]]) -> QuotaAllocation:
     """Return how many chunks fit into what is left, by quota that counts them; nanos by the quota's own names."""
     by_quota: dict[str, int] = {}
     for quota, left in room.items():
@@ -161,7 +161,7 @@ def _allocation(wanted: int, chunk: Chunk, room: Mapping[str, Mapping[str, int]]
         ]
         if fits:
             by_quota[quota] = min(fits)
-    return Allocation(
+    return QuotaAllocation(
         wanted=wanted,
         allowed=min((wanted, *by_quota.values())),
         by_quota={quota: clamped(fit) for quota, fit in by_quota.items()},

@@ -14,7 +14,6 @@ from agent.core.buffers.buffer import (
     LIMITED_BY_QUOTAS,
     OUR_STRATEGIES,
     PLACEHOLDER_PODS,
-    Allocation,
     Buffer,
     BufferOutcome,
     BufferSizing,
@@ -30,6 +29,7 @@ from agent.core.buffers.buffer import (
     OrderKind,
     Pass,
     PodReader,
+    QuotaAllocation,
     Shape,
     TemplateOrder,
     Unresolved,
@@ -206,7 +206,7 @@ def _claim(draft: _Draft, facts: NamespaceFacts) -> QuotaClaim:
 
 
 def _outcome(
-    draft: _Draft, allocation: Allocation | None, provisioning: Condition | None, now_unix_seconds: float
+    draft: _Draft, allocation: QuotaAllocation | None, provisioning: Condition | None, now_unix_seconds: float
 ) -> BufferOutcome:
     buffer, sizing, template = draft.buffer, draft.sizing, draft.template
     provided = [provisioning] if provisioning is not None and buffer.strategy == PLACEHOLDER_PODS else []

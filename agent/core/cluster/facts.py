@@ -43,7 +43,7 @@ class FrozenAxes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PodRequests:
+class WorkloadRequests:
     """What the running pods of a workload request now, without those that are ending; as an HPA counts."""
 
     pods: int

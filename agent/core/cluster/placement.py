@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from agent.core.cluster.node import Taint
+
 PER_POD_LABELS: Final = frozenset(
     {
         "apps.kubernetes.io/pod-index",
@@ -81,15 +83,6 @@ class Selector:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Taint:
-    """A taint of a node that keeps pods away."""
-
-    key: str
-    value: str = ""
-    effect: str = NO_SCHEDULE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Toleration:
     """What a pod bears."""
 
@@ -107,7 +100,7 @@ class Toleration:
             return False
         if self.key != taint.key:
             return not self.key and self.is_any_value
-        return self.is_any_value or self.value == taint.value
+        return self.is_any_value or self.value == (taint.value or "")
 
 
 Pairs = tuple[tuple[str, str], ...]

@@ -32,7 +32,7 @@ class UpdateMode(StrEnum):
     AUTO = "Auto"
 
 
-class Direction(StrEnum):
+class EvictionChangeRequirement(StrEnum):
     """How the target must stand to the requests for a pod to be evicted, in the API's words."""
 
     HIGHER = "TargetHigherThanRequests"
@@ -51,7 +51,7 @@ class EvictionRequirement:
     """One condition of an eviction: one of the resources stands so."""
 
     resources: tuple[Resource, ...]
-    direction: Direction
+    direction: EvictionChangeRequirement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ class VpaCondition:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerAmounts:
+class RecommendedContainerResources:
     """What is recommended for a container: millicores and bytes by resource; one that is missing is not recommended."""
 
     container: str
@@ -91,7 +91,7 @@ class ContainerAmounts:
 class VpaStatus:
     """What a recommender says."""
 
-    containers: tuple[ContainerAmounts, ...] = ()
+    containers: tuple[RecommendedContainerResources, ...] = ()
     """By name; empty = nothing is recommended."""
     conditions: tuple[VpaCondition, ...] = ()
     observed_generation: int | None = None

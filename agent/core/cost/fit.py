@@ -70,7 +70,7 @@ class StayingNode:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Fit:
+class ClusterFit:
     """Which nodes could go, and why not the others."""
 
     go: tuple[GoingNode, ...]
@@ -117,7 +117,7 @@ def fit_nodes(
     prices: Mapping[str, NodePrice],
     *,
     most_checks: int = MOST_CHECKS,
-) -> Fit:
+) -> ClusterFit:
     """Return which nodes could go; the order of what is given does not matter.
 
     Args:
@@ -152,7 +152,9 @@ def fit_nodes(
                 go.append(GoingNode(node=name, hourly=prices[name].hourly, moves=moves))
                 continue
         stay[name] = reason
-    return Fit(go=tuple(go), stay=tuple(StayingNode(node=name, reason=reason) for name, reason in sorted(stay.items())))
+    return ClusterFit(
+        go=tuple(go), stay=tuple(StayingNode(node=name, reason=reason) for name, reason in sorted(stay.items()))
+    )
 
 
 def _held(room: _Room, closed: Sequence[DisruptionBudget], has_price: bool) -> str | None:

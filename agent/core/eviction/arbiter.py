@@ -17,7 +17,7 @@ from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import CPU, MEMORY, SYSTEM_CRITICAL_PRIORITY, Pod, QosClass
 from agent.core.cluster.qos import pod_qos_class
 from agent.core.cluster.resource import Resource
-from agent.core.cluster.vpa import Direction, EvictionRequirement
+from agent.core.cluster.vpa import EvictionChangeRequirement, EvictionRequirement
 from agent.core.cluster.workload import DAEMON_SET_KIND, Workload, workload_of
 from agent.core.eviction.options import ArbiterOptions
 from agent.core.eviction.proposal import Proposal, Reason, Ruling
@@ -178,7 +178,7 @@ def _stands(pod: Pod, replacement: Pod | Ruling | None, resource: Resource, requ
         return False
     name = CPU if resource is Resource.CPU else MEMORY
     now, then = pod_requests(pod, _COUNTED_NOW).get(name, 0), pod_requests(replacement).get(name, 0)
-    return then > now if requirement.direction is Direction.HIGHER else then < now
+    return then > now if requirement.direction is EvictionChangeRequirement.HIGHER else then < now
 
 
 def _by_namespace(namespace: str, rules: ArbiterRules) -> Ruling | None:

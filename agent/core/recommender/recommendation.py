@@ -63,7 +63,7 @@ class Bound(StrEnum):
     """The limit is not lowered: the container's runtime sized its heap by it at its start."""
 
 
-class Severity(StrEnum):
+class RequestSeverity(StrEnum):
     """How far a request is from the recommendation: too small is a danger, too large only costs."""
 
     GOOD = "good"
@@ -124,7 +124,7 @@ class Advice:
     limit: int | None
     """The limit that it needs to change to; None = it stays as it is, or there is none."""
     withheld: Withheld | None
-    severity: Severity
+    severity: RequestSeverity
     base: float | None
     """Sustained demand, before bounds; None = the policy knows none."""
     peak: float | None

@@ -28,7 +28,7 @@ from agent.core.recommender.recommendation import (
     Advice,
     Basis,
     Recommendation,
-    Severity,
+    RequestSeverity,
     Withheld,
 )
 from agent.core.recommender.runtime_advice import runtime_advice
@@ -36,7 +36,7 @@ from agent.core.recommender.severity import cpu_severity, memory_severity
 from agent.core.recommender.subject import Conditions, Subject, present_of, rows_of, stated_of
 from agent.core.window.snapshot import Missing
 
-_Judge = Callable[[int | None, int | None], Severity]
+_Judge = Callable[[int | None, int | None], RequestSeverity]
 _NOT_CONTROLLED: Final = Withheld.NOT_CONTROLLED
 _NOTHING_EXTRA: Final[Mapping[str, float]] = {}
 

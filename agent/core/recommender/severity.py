@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 from agent.core.numbers.units import MIB
-from agent.core.recommender.recommendation import Severity
+from agent.core.recommender.recommendation import RequestSeverity
 
 LARGE_RATIO: Final = 0.5
 """Of the request. A container that lacks half of what it has asked for runs at two thirds of its need when the node is
@@ -20,25 +20,25 @@ LARGE_MEMORY_BYTES: Final = 128 * MIB
 """About what one more small pod needs."""
 
 
-def cpu_severity(request_millicores: int | None, recommended_millicores: int | None) -> Severity:
+def cpu_severity(request_millicores: int | None, recommended_millicores: int | None) -> RequestSeverity:
     """Judge a CPU request; None = not stated (0 counts as that), or withheld."""
     return _severity(request_millicores, recommended_millicores, LARGE_CPU_MILLICORES)
 
 
-def memory_severity(request_bytes: int | None, recommended_bytes: int | None) -> Severity:
+def memory_severity(request_bytes: int | None, recommended_bytes: int | None) -> RequestSeverity:
     """Judge a memory request; None = not stated (0 counts as that), or withheld."""
     return _severity(request_bytes, recommended_bytes, LARGE_MEMORY_BYTES)
 
 
-def _severity(request: int | None, recommended: int | None, large: int) -> Severity:
+def _severity(request: int | None, recommended: int | None, large: int) -> RequestSeverity:
     if recommended is None:
-        return Severity.UNKNOWN
+        return RequestSeverity.UNKNOWN
     if not request:
-        return Severity.UNSET
+        return RequestSeverity.UNSET
     if recommended == request:
-        return Severity.GOOD
+        return RequestSeverity.GOOD
     missing = recommended - request
     is_large = abs(missing) >= max(large, LARGE_RATIO * request)
     if missing > 0:
-        return Severity.VERY_SHORT if is_large else Severity.SHORT
-    return Severity.LARGE_SAVING if is_large else Severity.SAVING
+        return RequestSeverity.VERY_SHORT if is_large else RequestSeverity.SHORT
+    return RequestSeverity.LARGE_SAVING if is_large else RequestSeverity.SAVING

@@ -11,6 +11,7 @@ from functools import lru_cache
 from sys import intern
 from typing import Final
 
+from agent.core.cluster.node import Taint
 from agent.core.cluster.placement import (
     BARRING_EFFECTS,
     PER_POD_LABELS,
@@ -21,7 +22,6 @@ from agent.core.cluster.placement import (
     PodPlacement,
     Requirement,
     Selector,
-    Taint,
     Toleration,
 )
 from agent.core.cluster.pod import CPU, MEMORY, NODE_KIND
@@ -134,7 +134,7 @@ def node_placement_from_json(top: Reader) -> NodePlacement:
         labels=_pairs(top.child("metadata").texts("labels")),
         provider_id=spec.text("providerID") or "",
         taints=tuple(
-            Taint(key=taint.required_text("key"), value=taint.text("value") or "", effect=effect)
+            Taint(key=taint.required_text("key"), value=taint.text("value"), effect=effect)
             for taint in spec.items("taints")
             if (effect := taint.text("effect") or "") in BARRING_EFFECTS
         ),

@@ -14,9 +14,9 @@ from agent.core.cluster.vpa import (
     KIND,
     MANAGED_LABEL,
     RECOMMENDER,
-    ContainerAmounts,
-    Direction,
+    EvictionChangeRequirement,
     EvictionRequirement,
+    RecommendedContainerResources,
     UpdateMode,
     VpaBoost,
     VpaBoostType,
@@ -149,9 +149,9 @@ def _windows(metadata: Reader) -> str | None:
 
 
 def _requirement(entry: Reader) -> EvictionRequirement:
-    direction = entry.choice("changeRequirement", Direction)
+    direction = entry.choice("changeRequirement", EvictionChangeRequirement)
     if direction is None:
-        raise entry.error("changeRequirement", None, ", ".join(Direction))
+        raise entry.error("changeRequirement", None, ", ".join(EvictionChangeRequirement))
     names = entry.listed_texts("resources")
     odd = next((name for name in names if name not in _NAMES), None)
     if odd is not None:
@@ -201,7 +201,7 @@ def _status(stated: Reader) -> VpaStatus:
     try:
         return VpaStatus(
             containers=tuple(
-                ContainerAmounts(
+                RecommendedContainerResources(
                     container=one.required_text("containerName"),
                     target=_amounts(one, "target"),
                     lower_bound=_amounts(one, "lowerBound"),
@@ -235,7 +235,7 @@ def _amounts(stated: Reader, key: str) -> dict[Resource, int]:
     }
 
 
-def _amounts_to_json(one: ContainerAmounts) -> dict[str, object]:
+def _amounts_to_json(one: RecommendedContainerResources) -> dict[str, object]:
     return {
         "containerName": one.container,
         "target": _quantities(one.target),

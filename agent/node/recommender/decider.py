@@ -47,6 +47,23 @@ class UnitSizing:
     bounds: BoundsOptions
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionSources:
+    """What a decision asks of others; unless given, they know nothing."""
+
+    orders_of: Callable[[UnitIdentity], Orders | None] = lambda identity: None
+    """Returns the orders for a unit's pod; None = the settings hold."""
+    directed: Callable[[], Directed] = lambda: NOTHING_TOLD
+    quality_of: Callable[[int], QualityWindows | None] = lambda row: None
+    """Returns how good the sizing of a row of the history was; None = not known."""
+    borne: Callable[[], Mapping[str, PodItself]] = dict
+    """Returns what pods use in none of their containers, by the path of the container that asks for it."""
+    cpu_of: Callable[[UnitStatus], CpuWindow] = lambda status: status.cpu
+    """Returns CPU as it counts: without a boosted start."""
+    credit_of: Callable[[UnitIdentity], Credit | None] = lambda identity: None
+    """Returns whether the newest plan gives a unit credit for seconds; None = no plan has said."""
+
+
 class Decider:
     """Answers for the units of a node; see the module's docstring."""
 
@@ -57,22 +74,10 @@ class Decider:
         learner: Learner,
         node: str,
         source: str,  # What the answers say of where they come from
-        # Gives the orders for a unit's pod; None = the settings hold
-        orders_of: Callable[[UnitIdentity], Orders | None] = lambda identity: None,
-        directed: Callable[[], Directed] = lambda: NOTHING_TOLD,
-        # Gives how good the sizing of a row of the history was; None = not known
-        quality_of: Callable[[int], QualityWindows | None] = lambda row: None,
-        # What pods use in none of their containers, by the path of the container that asks for it
-        borne: Callable[[], Mapping[str, PodItself]] = dict,
-        # CPU as it counts: without a boosted start
-        cpu_of: Callable[[UnitStatus], CpuWindow] = lambda status: status.cpu,
-        # Whether the newest plan gives a unit credit for seconds; None = no plan has said
-        credit_of: Callable[[UnitIdentity], Credit | None] = lambda identity: None,
+        sources: DecisionSources | None = None,  # None = nobody knows anything
     ) -> None:
-        self._credit_of, self._cpu_of = credit_of, cpu_of
-        self._directed, self._quality_of, self.borne = directed, quality_of, borne
+        self.sources: Final = sources or DecisionSources()
         self._learner, self._node, self._source = learner, node, source
-        self._orders_of = orders_of
         self._bounds = settings.bounds
         self._profile_notes = profile_notes(settings.of_profile())
         self._policy = settings.recommend.policy
@@ -87,7 +92,7 @@ class Decider:
         statuses: Iterable[UnitStatus],
         notes: Sequence[str] = (),
         *,
-        borne: Mapping[str, PodItself] | None = None,  # As the decider's own ``borne`` gives it; None = it is asked
+        borne: Mapping[str, PodItself] | None = None,  # As its ``sources`` give it; None = it is asked
     ) -> Recommendations:
         """Recommend for all units but pause containers."""
         subjects = self.subjects((status for status in statuses if is_sized(status.identity)), borne)
@@ -98,7 +103,7 @@ class Decider:
             policy=self._policy,
             min_span_seconds=self._conditions.min_span_seconds,
             max_age_seconds=self._conditions.max_age_seconds,
-            items=tuple(with_hpa_advice(self._answers(subjects), subjects, self._directed().hpa_targets)),
+            items=tuple(with_hpa_advice(self._answers(subjects), subjects, self.sources.directed().hpa_targets)),
             notes=tuple(notes),
         )
 
@@ -162,10 +167,10 @@ class Decider:
             trail = to_trail(minutes, self._waiting(rows), now, trail_seconds) if trail_seconds else None
             own = tuple(kill for row, kill in kills if row == subject.row)
             explanation = self._explanation(status, reasoned, minutes, own, trail, notes)
-            items.append(replace(explanation, quality=self._quality_of(subject.row)))
+            items.append(replace(explanation, quality=self.sources.quality_of(subject.row)))
         others = self.subjects(beside)
         answers = [*(item.recommendation for item in items), *self._answers(others)]
-        advised = with_hpa_advice(answers, [*subjects, *others], self._directed().hpa_targets)
+        advised = with_hpa_advice(answers, [*subjects, *others], self.sources.directed().hpa_targets)
         return Explanations(
             items=tuple(
                 replace(item, recommendation=answer) for item, answer in zip(items, advised[: len(items)], strict=True)
@@ -173,7 +178,7 @@ class Decider:
         )
 
     def _sizing_of(self, identity: UnitIdentity) -> UnitSizing:
-        orders = self._orders_of(identity)
+        orders = self.sources.orders_of(identity)
         if orders is None:
             return self._sizing
         bounds = bounds_by(orders, self._bounds, identity.container or "")
@@ -192,8 +197,8 @@ class Decider:
         kills: dict[int, int] = {}
         for row, _ in self._learner.history.kills():
             kills[row] = kills.get(row, 0) + 1
-        now, directed = self._learner.clock.now(), self._directed()
-        borne = self.borne() if borne is None else borne
+        now, directed = self._learner.clock.now(), self.sources.directed()
+        borne = self.sources.borne() if borne is None else borne
         subjects = []
         for status in statuses:
             place = self._learner.place_of(status.identity)
@@ -204,7 +209,7 @@ class Decider:
                     identity=status.identity,
                     workload=place.belonging.workload,
                     resources=status.resources,
-                    cpu=self._cpu_of(status),
+                    cpu=self.sources.cpu_of(status),
                     memory=asked_for(status.memory),
                     sample_age_seconds=status.sample_age_seconds,
                     history_minutes=count,
@@ -218,7 +223,7 @@ class Decider:
                     runtime=place.belonging.runtime,
                     keeps_memory_limit=self._leaves_out_cold_file and may_leave_out(status.resources),
                     elsewhere=directed.elsewhere(place.belonging.workload, status.identity.container),
-                    credit=self._credit_of(status.identity),
+                    credit=self.sources.credit_of(status.identity),
                 )
             )
         return subjects

@@ -22,7 +22,6 @@ from agent.core.window.pod_itself import NOT_MEASURED, PodItself
 from agent.core.window.short_life import short_life_minute
 from agent.core.window.snapshot import UnitStatus
 from agent.node.history.learner import Learner, is_sized
-from agent.node.history.quality import QualityKeeper
 from agent.node.recommender.decider import Decider, in_short
 from agent.node.recommender.evaluation_series import EvaluationSeries
 from agent.node.sampling.observer import MINUTE_NS, Observer
@@ -42,7 +41,8 @@ log = logging.getLogger(__name__)
 class Evaluated:
     """What the newest evaluation gave: the data of a plan."""
 
-    taken_monotonic_seconds: float
+    taken_monotonic_ns: int
+    """When the readings were; CLOCK_MONOTONIC."""
     recommendations: Recommendations
     measured: Measured
     waiting_ratios: tuple[float | None, ...]
@@ -62,7 +62,6 @@ class Evaluator:
         pods: PodObserver,
         learner: Learner,
         decider: Decider,
-        quality: QualityKeeper,
         series: EvaluationSeries,
         # Knows the policies that pods ask for, besides that of the settings; None = no pod can ask
         orders: PodOrders | None,
@@ -70,7 +69,7 @@ class Evaluator:
         start_ups: StartUps | None = None,
     ) -> None:
         self._sampling, self._observer, self._pods = sampling, observer, pods
-        self._learner, self._decider, self._quality = learner, decider, quality
+        self._learner, self._decider = learner, decider
         self._series, self._orders, self._start_ups = series, orders, start_ups
         self.newest: Evaluated | None = None
         """None = nothing has been evaluated yet."""
@@ -95,12 +94,11 @@ class Evaluator:
             return
         statuses = [status for _, status in observed]
         taken_ns = time.monotonic_ns()
-        borne = self._decider.borne()
+        borne = self._decider.sources.borne()
         decided = self._decider.decide(statuses, borne=borne)
-        self._quality.stand(decided.items, taken_ns)
         tiers = self._pods.tiers()
         self.newest = Evaluated(
-            taken_monotonic_seconds=time.monotonic(),
+            taken_monotonic_ns=taken_ns,
             recommendations=decided,
             measured=to_measured(statuses, borne),
             waiting_ratios=tuple(status.cpu.last_waiting_ratio for status in statuses),

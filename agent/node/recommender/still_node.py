@@ -21,7 +21,7 @@ from agent.node.history.clock import HistoryClock
 from agent.node.history.file import HistoryFile
 from agent.node.history.learner import Learner, NamedPods, is_sized
 from agent.node.history.quality import QualityKeeper
-from agent.node.recommender.decider import Decider
+from agent.node.recommender.decider import Decider, DecisionSources
 from agent.node.sampling.heartbeat import SweepHeartbeat
 from agent.node.sampling.observer import Observer
 from agent.node.sampling.row_source import Rows, RowSource
@@ -79,14 +79,17 @@ class StillNode:
             rings=measured.rows,
             units=measured.units,
             machine=machine,
-            heartbeat=SweepHeartbeat(measured.interval_seconds, sampler_name="none"),
+            heartbeat=SweepHeartbeat(
+                measured.interval_seconds,
+                slow_interval_seconds=measured.slow_interval_seconds,
+                sampler_name="none",
+            ),
             windows=window_policy(
                 settings,
                 capacity_millicores=capacity_millicores or machine.capacity_millicores,
                 tells_file_use=measured.tells_file_use,
             ),
             source=source,
-            slow_interval_seconds=measured.slow_interval_seconds,
             clock_ns=lambda: measured.end_monotonic_ns,
         )
         self._decider: Final = Decider(
@@ -94,8 +97,7 @@ class StillNode:
             learner=self._learner,
             node=node,
             source=source,
-            directed=directed,
-            quality_of=QualityKeeper(measured.history).of_row,
+            sources=DecisionSources(directed=directed, quality_of=QualityKeeper(measured.history).of_row),
         )
 
     def learn_minutes(self, *, until_monotonic_ns: int) -> None:

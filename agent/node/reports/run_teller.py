@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -95,14 +94,13 @@ class RunTeller:
         poster: WebhookClient,
         file: RunsFile,
         counts: LoopTurns | None = None,
-        clock_ns: Callable[[], int] = time.monotonic_ns,
         starts: Starts | None = None,  # Of pods that go on running; None = nobody asks for them
     ) -> None:
         self._starts = starts
         self._ends, self._node, self._pods, self._policy = ends, node, pods, policy
         waits = PostWaits(again_seconds=AGAIN_SECONDS, longest_again_seconds=LONGEST_AGAIN_SECONDS)
         self._posts = PatientPosts(poster, RUNS_PATH, what="runs", waits=waits)
-        self._file, self._clock_ns = file, clock_ns
+        self._file, self._clock_ns = file, ends.clock_ns
         self._lock = threading.Lock()
         self._kills: deque[_Kill] = deque(maxlen=MOST_WAITING)
         self._looked_at: Sequence[Pod] | None = None
@@ -110,7 +108,7 @@ class RunTeller:
         self._found: deque[_Found] = deque()
         self._waiting: deque[WaitingRun] = deque(file.read(), maxlen=MOST_WAITING)
         self._last: OrderedDict[tuple[Workload, str], deque[WaitingRun]] = OrderedDict()
-        self._due_ns = clock_ns()
+        self._due_ns = self._clock_ns()
         self.turns: Final = Turns("runs", self.turn, failed=self._failed, counts=counts)
         ends.on_end = self.turns.wake
 

@@ -15,6 +15,7 @@ from agent.core.resize.ledger import Ledger
 from agent.core.window.snapshot import CpuWindow
 from agent.kube.client.api import Api
 from agent.metrics.acting_series import ActingSeries
+from agent.metrics.loop_series import LoopTurns
 from agent.node.cluster.rights import Rights
 from agent.node.orders.holds import Holds
 from agent.node.orders.journal import Journal
@@ -61,6 +62,8 @@ class ActingParts:
     holds: Holds
     journal: Journal
     series: ActingSeries
+    turns: LoopTurns
+    """Counts those of the acting loop."""
     rights: Rights
     clocks: ActingClocks
     memory_in_use: Callable[[Pod], Mapping[str, int]]

@@ -22,7 +22,6 @@ from agent.core.plan.plan import PlanStep
 from agent.core.resize.decision import Action, Outcome
 from agent.core.resize.record import News
 from agent.metrics.acting_series import Trigger, kept_counts
-from agent.metrics.loop_series import LoopTurns
 from agent.node.keepers.keeper import Keeper
 from agent.node.orders.restores import RestorePromises
 from agent.node.recommender.planner import Holding, Planned
@@ -72,7 +71,6 @@ class Actor:
         restoring: RestorePromises,
         boosts: StartupBoosts,
         keepers: Sequence[Keeper],
-        counts: LoopTurns,
     ) -> None:
         self._parts, self._clocks = parts, parts.clocks
         self._writer, self._barriers, self._teller = writer, barriers, teller
@@ -95,7 +93,7 @@ class Actor:
         self._seen_seconds: dict[str, float] = {}
         self._look_up_due_seconds = 0.0
         self.turns: Final = Turns(
-            "acting", self._turn_if_due, failed=self._failed, counts=counts, last=self._close_keepers
+            "acting", self._turn_if_due, failed=self._failed, counts=parts.turns, last=self._close_keepers
         )
         self.followers: Final[list[Callable[[Planned], None]]] = []
         """Are handed each new plan, on the thread ``acting``; appended to before it starts."""

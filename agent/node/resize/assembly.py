@@ -101,7 +101,7 @@ class NodeGrounds:
             sweep_age_seconds=None if swept_ns is None else (time.monotonic_ns() - swept_ns) / 1e9,
             sweep_interval_seconds=heartbeat.interval_seconds,
             evaluation_age_seconds=(
-                None if evaluated is None else time.monotonic() - evaluated.taken_monotonic_seconds
+                None if evaluated is None else (time.monotonic_ns() - evaluated.taken_monotonic_ns) / 1e9
             ),
             evaluation_interval_seconds=self._node.settings.evaluate_interval_seconds,
         )
@@ -168,7 +168,6 @@ class Acting:
             restoring=restoring,
             boosts=boosts,
             keepers=self._keepers(parts),
-            counts=node.metrics.loops.begin("acting"),
         )
         self.alarms = Alarms(
             rings=sampling.rings,
@@ -217,6 +216,7 @@ class Acting:
             ),
             journal=self.journal,
             series=node.metrics.acting,
+            turns=node.metrics.loops.begin("acting"),
             rights=Rights(
                 api,
                 node=machine.name,

@@ -15,8 +15,15 @@ LATENESS_REMEMBERED: Final = 600
 class SweepHeartbeat:
     """What other threads may ask of the sampling thread without waiting for it."""
 
-    def __init__(self, interval_seconds: float, *, sampler_name: str) -> None:
+    def __init__(
+        self,
+        interval_seconds: float,
+        *,
+        slow_interval_seconds: float,  # Between two readings of what changes slowly, such as memory.stat
+        sampler_name: str,
+    ) -> None:
         self._sampler_name = sampler_name
+        self.slow_interval_seconds: Final = slow_interval_seconds
         self.base_interval_seconds: Final = interval_seconds
         self.interval_seconds = interval_seconds
         self.widest_interval_seconds = interval_seconds

@@ -77,7 +77,11 @@ class SamplingLoop:
         self._watched, self._policy, self._listener, self._memory = watched, policy, listener, memory
         self._sampler, self._discovery, self._units = watched.sampler, watched.discovery, watched.units
         self._clock_ns, self._cpu_ns, self._wait = clock_ns, cpu_ns, wait
-        self.heartbeat = SweepHeartbeat(policy.interval_seconds, sampler_name=watched.sampler.name)
+        self.heartbeat = SweepHeartbeat(
+            policy.interval_seconds,
+            slow_interval_seconds=policy.slow_interval_seconds,
+            sampler_name=watched.sampler.name,
+        )
         self.turns: Final = Turns("sampling", self.turn, failed=self._failed)
         self._has_names_news = False
         self._wake_read, self._wake_write = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)

@@ -74,7 +74,6 @@ class Observer:
         heartbeat: SweepHeartbeat,
         windows: WindowPolicy,
         source: str,
-        slow_interval_seconds: float,
         clock_ns: Callable[[], int] = time.monotonic_ns,
         # Of the same rings; None = core sums up slot by slot
         sums: SumSource | None = None,
@@ -82,7 +81,7 @@ class Observer:
         self._sums = sums
         self._rings, self._units, self._machine, self._heartbeat = rings, units, machine, heartbeat
         self._windows, self._source = windows, source
-        self._slow_interval_seconds, self._clock_ns = slow_interval_seconds, clock_ns
+        self._clock_ns = clock_ns
         self.advice: Mapping[str, UnitAdvice] = {}
         """What the unit at a path should request, as of the newest evaluation, which replaces it whole."""
 
@@ -105,7 +104,7 @@ class Observer:
         return self._raw_rows_over(policy.cpu_window_seconds + policy.rate_window_seconds)
 
     def _memory_rows(self, policy: WindowPolicy) -> int:
-        return math.ceil(policy.memory_rows_seconds / self._slow_interval_seconds) + 2
+        return math.ceil(policy.memory_rows_seconds / self._heartbeat.slow_interval_seconds) + 2
 
     def cpu(self, slot: int, policy: WindowPolicy, end_ns: int, *, whole_ring: bool = False) -> CpuWindow:
         """Return the CPU window of one slot that ends at this moment."""
@@ -370,7 +369,7 @@ class Observer:
         since_minute_seconds = (now_ns - minute * MINUTE_NS) / NS
         raw_rows = self._raw_rows_over(since_minute_seconds + policy.rate_window_seconds + policy.max_step_seconds)
         memory_seconds = since_minute_seconds + (policy.memory_rows_seconds if policy.leaves_out_cold_file else 0.0)
-        return raw_rows, math.ceil(memory_seconds / self._slow_interval_seconds) + 2
+        return raw_rows, math.ceil(memory_seconds / self._heartbeat.slow_interval_seconds) + 2
 
     def has_full_rate_window(self) -> bool:
         """Return whether the sampler has run for a whole rate window, so that rates are what they say."""

@@ -41,7 +41,7 @@ class PodCgroups:
         mount: Path,
         sampler: Sampler,  # Of these cgroups alone; closed by whoever opened it, as the rings are
         rings: RingFile,
-        interval_seconds: float,  # Between two sweeps
+        interval_seconds: float,  # Between two sweeps, each of which reads all
         containers: UnitTable,
         container_rings: RingFile,
         clock_ns: Callable[[], int] = time.monotonic_ns,
@@ -52,7 +52,9 @@ class PodCgroups:
         """Any thread may read."""
         self.units: Final = UnitTable()
         """Of kind ``pod`` and ``tier``; any thread may ask."""
-        self.heartbeat: Final = SweepHeartbeat(interval_seconds, sampler_name=sampler.name)
+        self.heartbeat: Final = SweepHeartbeat(
+            interval_seconds, slow_interval_seconds=interval_seconds, sampler_name=sampler.name
+        )
         self.created: Final[Counter[UnitKind]] = Counter()
         """Cgroups that came since the first look, by kind; any thread may read both."""
         self.removed: Final[Counter[UnitKind]] = Counter()

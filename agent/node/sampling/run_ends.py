@@ -125,7 +125,9 @@ class RunEnds:
         on_end: Callable[[], None] = lambda: None,  # Hears that something can be taken; it must not wait
         tells_runs: bool = True,  # Somebody takes what is left; else only the memory of those that ended young is kept
     ) -> None:
-        self._mount, self._rings, self._clock_ns = mount, rings, clock_ns
+        self._mount, self._rings = mount, rings
+        self.clock_ns: Final = clock_ns
+        """What its moments are told by."""
         self.on_end = on_end
         self.tells_runs: Final = tells_runs
         self.lives: Final = ShortLives()
@@ -151,7 +153,7 @@ class RunEnds:
         if is_new and len(self._young) < MOST_YOUNG:
             with suppress(OSError):  # gone already, or a kernel before 5.19
                 file = os.open(f"{self._mount}{path}/memory.peak", os.O_RDONLY | os.O_CLOEXEC)
-        self._present[path] = present = _Present(self._clock_ns(), is_new, file)
+        self._present[path] = present = _Present(self.clock_ns(), is_new, file)
         if file is not None:
             self._young[path] = present
             self._read(path, present, file)
@@ -159,7 +161,7 @@ class RunEnds:
 
     def look(self) -> None:
         """Read the peaks of the young."""
-        now_ns = self._clock_ns()
+        now_ns = self.clock_ns()
         for path, present in list(self._young.items()):
             file = present.peak_file
             if file is not None:
@@ -233,7 +235,7 @@ class RunEnds:
         pod_directory = f"{self._mount}{path.rpartition('/')[0]}"
         pod_peak_bytes = read_memory_peak_bytes(pod_directory)
         self._end_with_pod(path, present, pod_peak_bytes)
-        now_ns = self._clock_ns()
+        now_ns = self.clock_ns()
         is_own = self._rings.inode(unit.slot) == unit.inode
         if present.is_from_beginning and now_ns - present.started_ns < YOUNG_NS:
             self._keep_life(unit, present, now_ns, is_own=is_own)

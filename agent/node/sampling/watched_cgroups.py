@@ -18,7 +18,6 @@ from agent.node.sampling.run_ends import RunEnds
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit
 from agent.sensing.discovery import Changes, Discovery, Found
 from agent.sensing.memory_events import MemoryEvents, OomKill
-from agent.sensing.ring_file import RingFile
 from agent.sensing.sampler_contract import CgroupGone, Sampler, SamplerError
 from agent.sensing.spot_readings import read_limits
 from agent.sensing.state_file import RingError, RingsFull
@@ -41,7 +40,6 @@ class WatchedCgroups:
         self,
         *,
         sampler: Sampler,
-        rings: RingFile,  # Closed by whoever opened it, after the loop
         discovery: Discovery,
         units: UnitTable,  # Filled here for the other threads
         names: PodNames,
@@ -54,12 +52,12 @@ class WatchedCgroups:
         self.sampler: Final = sampler
         self.discovery: Final = discovery
         self.units: Final = units
-        self._rings, self._names, self._on_refused, self._clock_ns = rings, names, on_refused, clock_ns
+        self._rings, self._names, self._on_refused, self._clock_ns = sampler.rings, names, on_refused, clock_ns
         self._pod_cgroups = pods
         self.ends: Final = ends
         self.events: MemoryEvents | None = None
         """None = memory.events cannot be polled, or not yet."""
-        self._moved = MovedEvents(rings)
+        self._moved = MovedEvents(sampler.rings)
         self._pods: set[str] = set()
         self._refused: dict[str, Found] = {}
 

@@ -22,8 +22,8 @@ from agent.core.cluster.facts import (
     LimitRangeItem,
     NodeAmounts,
     PodPlace,
-    PodRequests,
     Quota,
+    WorkloadRequests,
     WrittenContainer,
 )
 from agent.core.cluster.hpa import UtilizationTarget, merged_axes
@@ -326,7 +326,7 @@ class ClusterFacts:
             if isinstance(one.target, Workload) and one.movable is not None
         )
 
-    def requested(self, workload: Workload) -> PodRequests:
+    def requested(self, workload: Workload) -> WorkloadRequests:
         """Return what the pods of a workload request that run and are to go on running."""
         return self._pods.requested(workload)
 

@@ -14,7 +14,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Final, Generic, TypeVar
 
-from agent.core.cluster.facts import PodPlace, PodRequests, WrittenContainer
+from agent.core.cluster.facts import PodPlace, WorkloadRequests, WrittenContainer
 from agent.core.cluster.placement import PodPlacement
 from agent.core.cluster.workload import Workload
 from agent.kube.objects.cluster_json import pod_place_from_json
@@ -196,12 +196,12 @@ class PodTable(ReflectedObjects[PodPlace]):
             number = self._workloads.number(workload)
             return self._running.get(number, _NONE)[0] if number is not None else 0
 
-    def requested(self, workload: Workload) -> PodRequests:
+    def requested(self, workload: Workload) -> WorkloadRequests:
         """Return what the pods of a workload that run and are to go on running request together."""
         with self._guard:
             number = self._workloads.number(workload)
             pods, millicores, memory_bytes = self._running.get(number, _NONE) if number is not None else _NONE
-        return PodRequests(pods=pods, cpu_millicores=millicores, memory_bytes=memory_bytes)
+        return WorkloadRequests(pods=pods, cpu_millicores=millicores, memory_bytes=memory_bytes)
 
     def one_of(self, workloads: Iterable[Workload]) -> dict[Workload, PodPlace]:
         """Return a pod of each workload that has one that is to go on: one that runs first, then by uid.

@@ -39,7 +39,7 @@ from agent.core.cost.allocation import (
     by_workload,
     together,
 )
-from agent.core.cost.fit import DisruptionBudget, Fit, fit_nodes
+from agent.core.cost.fit import ClusterFit, DisruptionBudget, fit_nodes
 from agent.core.cost.prices import LIST_PRICE_NOTE, Prices, money_text
 from agent.core.history.reports.rollup import NodeClass
 from agent.core.orders.policy_options import PolicyName
@@ -122,7 +122,7 @@ class CostView:
     """What was found, and when."""
 
     allocation: Allocation
-    fit: Fit | str | None
+    fit: ClusterFit | str | None
     """Or why nothing can be said; None = it was not looked for."""
     nodes: int
     made_monotonic_seconds: float
@@ -300,7 +300,7 @@ class CostQuestions:
         pods = list(self._pods())
         allocation = allocate(nodes, pods, self._parts.prices, key=by_workload)
         budgets = self._parts.budgets()
-        fit: Fit | str
+        fit: ClusterFit | str
         if isinstance(budgets, str):
             fit = budgets
         else:
@@ -458,7 +458,7 @@ class CostQuestions:
         fit = view.fit
         if fit is None:
             return None
-        found, why_not = (Fit(go=(), stay=()), fit) if isinstance(fit, str) else (fit, None)
+        found, why_not = (ClusterFit(go=(), stay=()), fit) if isinstance(fit, str) else (fit, None)
         return FitBody(
             nodes=view.nodes,
             could_go=len(found.go),

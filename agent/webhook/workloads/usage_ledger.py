@@ -17,7 +17,7 @@ from agent.core.history.workloads.hour_peaks import hour_of
 from agent.core.history.workloads.hour_sketch import HourSketch
 from agent.core.history.workloads.imported import is_imported
 from agent.core.history.workloads.sketch_key import SketchKey, parse_key, range_of
-from agent.core.history.workloads.usage_ledger import ContainerAmounts, LedgerHour, ledger_hour
+from agent.core.history.workloads.usage_ledger import LedgerContainer, LedgerHour, ledger_hour
 from agent.webhook.store.entries.node_hours import DAY_HOURS
 from agent.webhook.store.entries.sketch_bytes import BadSketchError, decode
 from agent.webhook.store.records.usage_ledger import MOST_AN_HOUR
@@ -37,7 +37,7 @@ MOST_LATE: Final = 50_000
 PIECE: Final = 500
 """Sketches read at a time: some ten milliseconds' work."""
 
-Amounts = Mapping[str, ContainerAmounts]
+Amounts = Mapping[str, LedgerContainer]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -89,7 +89,6 @@ def sampled() -> Iterator[Sampled]:
     loop = SamplingLoop(
         watched=WatchedCgroups(
             sampler=open_sampler(MOUNT, rings, fd_budget=200, max_lanes=4),
-            rings=rings,
             discovery=Discovery(MOUNT, scope=UnitScope.KUBERNETES),
             units=UnitTable(),
             names=names,

@@ -16,7 +16,7 @@ from agent.cli.text.program_name import program_name
 from agent.cli.verbs.cluster.webhook import SETTINGS_LISTER
 
 if TYPE_CHECKING:
-    from agent.cli.gitops.amounts import ContainerAmounts
+    from agent.cli.gitops.amounts import ContainerChange
     from agent.cli.gitops.known import KnownWorkloads
     from agent.cli.gitops.manifests import Instance
     from agent.cli.gitops.values_map import MappedContainer
@@ -75,7 +75,7 @@ def _percent(text: str) -> float:
 def run(arguments: argparse.Namespace) -> int:
     """Propose, and write unless that is not wanted."""
     from agent.cli.gitops.checkout import Checkout, CheckoutError
-    from agent.cli.gitops.known import HistoryError
+    from agent.cli.gitops.known import KnownFileError
     from agent.cli.gitops.proposal import propose
     from agent.cli.gitops.report import lines_of, markdown
     from agent.cli.gitops.scan import instances_of
@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> int:
         if arguments.pr_body is not None:
             body = markdown(proposal, left, sizes.body, min_change_percent=arguments.min_change)
             put_output(arguments.pr_body, body.encode())
-    except (HistoryError, OutputError) as error:
+    except (KnownFileError, OutputError) as error:
         fail(f"gitops: {error}")
     except (CheckoutError, NoWebhookAnswerError) as error:
         print(f"{program_name()} gitops: {error}", file=sys.stderr)
@@ -159,15 +159,17 @@ class _Sizes:
             self._bodies[name] = self._known.of(instance.namespace or "", instance.kind, instance.name)
         return self._bodies[name]
 
-    def of(self, instance: Instance) -> tuple[ContainerAmounts, ...] | None:
-        """Return what its containers should have; None = nothing is known of it. NotSized = it is left."""
-        from agent.cli.gitops.amounts import NotSized, sized
+    def of(self, instance: Instance) -> tuple[ContainerChange, ...] | None:
+        """Return what its containers should have; None = nothing is known of it. WithoutAmounts = it is left."""
+        from agent.cli.gitops.amounts import WithoutAmounts, sized
 
         instance.namespace = instance.namespace or self._namespace
         if instance.namespace is None:
             places = self._known.namespaces_of(instance.kind, instance.name)
             if places:
-                raise NotSized(f"states no namespace, known in {', '.join(places[:3])}; allowed: --namespace NAME")
+                raise WithoutAmounts(
+                    f"states no namespace, known in {', '.join(places[:3])}; allowed: --namespace NAME"
+                )
             return None
         body = self.body(instance)
         if body is None:

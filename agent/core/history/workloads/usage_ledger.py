@@ -31,7 +31,7 @@ _HOUR_MICROS: Final = HOUR_SECONDS * MICRO
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerAmounts:
+class LedgerContainer:
     """What one container of one pod has, or should have; None = not known."""
 
     cpu_millicores: int | None
@@ -73,8 +73,8 @@ def ledger_hour(
     unix_hour: int,
     containers: Mapping[str, HourSketch],
     *,
-    written: Mapping[str, ContainerAmounts],
-    recommended: Mapping[str, ContainerAmounts],
+    written: Mapping[str, LedgerContainer],
+    recommended: Mapping[str, LedgerContainer],
 ) -> LedgerHour:
     """Return a workload's row.
 
@@ -116,7 +116,7 @@ def ledger_hour(
     )
 
 
-_UNKNOWN: Final = ContainerAmounts(cpu_millicores=None, memory_bytes=None)
+_UNKNOWN: Final = LedgerContainer(cpu_millicores=None, memory_bytes=None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,8 +126,8 @@ class _Part:
     share_micros: int
     """How long its instances ran, all together."""
     sketch: HourSketch
-    written: ContainerAmounts
-    recommended: ContainerAmounts
+    written: LedgerContainer
+    recommended: LedgerContainer
 
     def times(self, amount: float | None) -> float | None:
         """Return an amount of one instance times how many there were on average."""

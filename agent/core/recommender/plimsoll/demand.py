@@ -41,7 +41,7 @@ class Price(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Demand:
+class ExpectedDemand:
     """What may be expected of some rows, shape ``(k,)`` each, or ``(2, k)`` by ``Price``."""
 
     begun_millicores: Floats
@@ -154,7 +154,7 @@ class DemandMemory:
         six = np.maximum(self._ring.largest_before(hour), last)
         return np.stack((quarter, last, six, self._ring.usual_before(hour)))
 
-    def at(self, rows: Rows, now_unix_seconds: float) -> Demand:
+    def at(self, rows: Rows, now_unix_seconds: float) -> ExpectedDemand:
         """Answer for some rows: as when the hour began, but never less than the last 15 minutes used."""
         hour = hour_of(now_unix_seconds)
         opened = self._open_at(hour)
@@ -162,7 +162,7 @@ class DemandMemory:
         begun = opened.answers[:, rows]
         begun = np.where(opened.book.has_hours[rows], begun, np.maximum(begun, last))
         running = self._last.levels()[1] if self._running == hour else np.zeros(self._rows)
-        return Demand(
+        return ExpectedDemand(
             begun_millicores=begun,
             quarter_millicores=quarter,
             answer_millicores=np.where(quarter > begun, follow(begun, quarter), begun),

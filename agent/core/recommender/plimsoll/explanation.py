@@ -20,7 +20,7 @@ from agent.core.recommender.other_nodes import (
     say_week_elsewhere,
 )
 from agent.core.recommender.plimsoll.dead_band import FALL_RATIO
-from agent.core.recommender.plimsoll.demand import BASE_SHARE, Beginning, Demand, Price
+from agent.core.recommender.plimsoll.demand import BASE_SHARE, Beginning, ExpectedDemand, Price
 from agent.core.recommender.plimsoll.likeness import FORMER_IMAGE
 from agent.core.recommender.plimsoll.memory_drift import LEAST_MARGIN, MOST_MARGIN, margin_of
 from agent.core.recommender.plimsoll.price import level_of_share, share_above
@@ -48,7 +48,7 @@ class PlimsollAccount:
 
     options: SizingOptions
     price: Price
-    demand: Demand
+    demand: ExpectedDemand
     beginning: Beginning
     cpu_window_millicores: Floats
     """Percentile of the window."""

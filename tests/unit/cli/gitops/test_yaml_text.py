@@ -5,7 +5,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.cli.gitops.yaml_text import Node, YamlText, YamlTextError, plain
+from agent.cli.gitops.yaml_text import YamlNode, YamlText, YamlTextError, plain
 
 LIMITS = """\
 # top
@@ -19,7 +19,7 @@ tail: x
 """
 
 
-def at(text: YamlText, *keys: str) -> Node:
+def at(text: YamlText, *keys: str) -> YamlNode:
     node = text.documents[0]
     for key in keys:
         found = node.member(key)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from agent.cli.recommender.recommend_view import Order, ordered, page_lines
 from agent.cli.text.spans import ASCII, UNICODE, Line, Tone, display_width, line_text
-from agent.core.recommender.recommendation import Recommendation, Recommendations, Severity, Withheld
+from agent.core.recommender.recommendation import Recommendation, Recommendations, RequestSeverity, Withheld
 from tests.recommendations import KEEP, MI, mixed_node, node, recommendation, service, young
 
 
@@ -166,7 +166,7 @@ def test_machine_without_pods_has_no_container_column_and_keeps_the_end_of_paths
 def test_every_severity_has_a_row_in_the_mixed_node() -> None:
     signs = {line.split()[0] for line in text_of(mixed_node(), has_colour=False).splitlines() if line}
     assert {"!!", "!", "+", "vv", "=", "?"} <= signs
-    assert Severity.SAVING not in {item.cpu_millicores.severity for item in mixed_node().items}
+    assert RequestSeverity.SAVING not in {item.cpu_millicores.severity for item in mixed_node().items}
 
 
 @pytest.mark.parametrize(("told", "shown"), [(0, 0), (1, 1), (5, 5), (7, 6)])

@@ -24,14 +24,14 @@ from agent.cli.words.advice import (
     worst,
 )
 from agent.core.cluster.unit import UnitResources
-from agent.core.recommender.recommendation import Bound, Severity, Withheld
+from agent.core.recommender.recommendation import Bound, RequestSeverity, Withheld
 from tests.recommendations import KEEP, MI, node, recommendation, service, young
 
 LIMITED = UnitResources(cpu_request_millicores=500, memory_request_bytes=256 * MI, memory_limit_bytes=512 * MI)
 
 
 def test_every_severity_bound_and_reason_has_its_words() -> None:
-    assert set(SEVERITY_TEXTS) == set(URGENCY) == set(SEVERITY_TONES) == set(Severity)
+    assert set(SEVERITY_TEXTS) == set(URGENCY) == set(SEVERITY_TONES) == set(RequestSeverity)
     assert set(BOUND_TEXTS) == set(Bound)
     assert set(WITHHELD_WORDS) == set(Withheld)
     for why in Withheld:
@@ -40,22 +40,22 @@ def test_every_severity_bound_and_reason_has_its_words() -> None:
 
 @pytest.mark.parametrize("glyphs", [UNICODE, ASCII])
 def test_severities_are_told_apart_without_colour(glyphs: Glyphs) -> None:
-    signs = [severity_sign(severity, glyphs) for severity in Severity]
+    signs = [severity_sign(severity, glyphs) for severity in RequestSeverity]
     assert len(set(signs)) == len(signs)
     assert max(display_width(sign) for sign in signs) == 2
 
 
 def test_danger_is_more_urgent_than_any_saving_and_only_it_is_red() -> None:
     order = [severity for severity, _ in sorted(URGENCY.items(), key=lambda pair: pair[1])]
-    assert order[:3] == [Severity.VERY_SHORT, Severity.SHORT, Severity.UNSET]
-    assert {severity for severity, tone in SEVERITY_TONES.items() if tone is Tone.HOT} == {Severity.VERY_SHORT}
-    for saving in (Severity.SAVING, Severity.LARGE_SAVING):
+    assert order[:3] == [RequestSeverity.VERY_SHORT, RequestSeverity.SHORT, RequestSeverity.UNSET]
+    assert {severity for severity, tone in SEVERITY_TONES.items() if tone is Tone.HOT} == {RequestSeverity.VERY_SHORT}
+    for saving in (RequestSeverity.SAVING, RequestSeverity.LARGE_SAVING):
         assert SEVERITY_TONES[saving] is Tone.GAIN
 
 
 def test_worst_is_the_more_urgent_of_both_resources() -> None:
-    assert worst(recommendation(cpu=40, memory=300 * MI)) is Severity.SHORT
-    assert worst(recommendation(cpu=40, memory=Withheld.GAPS)) is Severity.LARGE_SAVING
+    assert worst(recommendation(cpu=40, memory=300 * MI)) is RequestSeverity.SHORT
+    assert worst(recommendation(cpu=40, memory=Withheld.GAPS)) is RequestSeverity.LARGE_SAVING
 
 
 @pytest.mark.parametrize(

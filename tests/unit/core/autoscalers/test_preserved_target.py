@@ -23,7 +23,7 @@ from agent.core.autoscalers.preserved_target import (
     preserved_to_text,
     why_not,
 )
-from agent.core.cluster.facts import FrozenAxes, PodRequests
+from agent.core.cluster.facts import FrozenAxes, WorkloadRequests
 from agent.core.cluster.hpa import CONTAINER_RESOURCE_METRIC, RESOURCE_METRIC, HpaMetric
 from agent.core.cluster.resource import Resource
 from tests.pods import container, make_pod
@@ -129,7 +129,7 @@ def test_requests_are_free_only_while_the_target_is_near() -> None:
     assert not replace(KEPT, percent=0).is_followed(70, 500)
     assert KEPT.words() == "70 % of 500m CPU is kept: the target is 70 %"
     one = MovableTargets(namespace="shop", name="web", uid="u", percents={CPU: 70, MEMORY: 80}, kept={CPU: KEPT})
-    requests = PodRequests(pods=2, cpu_millicores=1000, memory_bytes=0)
+    requests = WorkloadRequests(pods=2, cpu_millicores=1000, memory_bytes=0)
     assert one.preserved(CPU, requests) == KEPT
     assert one.preserved(MEMORY, requests) is one.preserved(CPU, None) is None
     assert replace(one, percents={}).preserved(CPU, requests) is None

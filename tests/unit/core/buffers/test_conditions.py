@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from agent.core.buffers.buffer import Allocation, Condition
+from agent.core.buffers.buffer import Condition, QuotaAllocation
 from agent.core.buffers.conditions import limited, merged, not_ready, ready
 
 FOREIGN = Condition(type="Provisioning", status="True", reason="FakePodsInjected", last_transition_unix_seconds=5.0)
@@ -17,15 +17,15 @@ def test_words_and_reasons() -> None:
     made = not_ready(7, "no such thing")
     assert (made.type, made.status, made.reason) == ("ReadyForProvisioning", "False", "error")
     assert made.message == "Buffer not ready for provisioning: no such thing"
-    made = limited(7, Allocation(wanted=5, allowed=1, limiting=("q1", "q2")))
+    made = limited(7, QuotaAllocation(wanted=5, allowed=1, limiting=("q1", "q2")))
     assert (made.type, made.status, made.reason) == ("LimitedByQuotas", "True", "ResourceQuotasAllocated")
     assert made.message == "Buffer replicas limited from 5 to 1 due to quotas: q1, q2"
-    made = limited(7, Allocation(wanted=5, allowed=5))
+    made = limited(7, QuotaAllocation(wanted=5, allowed=5))
     assert (made.status, made.reason, made.message) == ("False", "ResourceQuotasAllocated", "")
 
 
 def test_each_says_which_generation_it_speaks_of() -> None:
-    allocation = Allocation(wanted=1, allowed=1)
+    allocation = QuotaAllocation(wanted=1, allowed=1)
     assert {one.observed_generation for one in (ready(7), not_ready(7, ""), limited(7, allocation))} == {7}
 
 
@@ -56,7 +56,7 @@ def test_a_condition_without_time_gets_one() -> None:
 
 
 def test_others_conditions_stay_in_their_place_and_what_is_withdrawn_goes() -> None:
-    quota = limited(1, Allocation(wanted=1, allowed=1))
+    quota = limited(1, QuotaAllocation(wanted=1, allowed=1))
     before = (quota, FOREIGN, ready(1))
     after = merged(before, [not_ready(2, "x")], withdrawn=["LimitedByQuotas"], now_unix_seconds=1.0)
     assert [one.type for one in after] == ["Provisioning", "ReadyForProvisioning"]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.buffers.buffer import INT32_MAX, Allocation, BufferQuota, Chunk, ScopeTerm
+from agent.core.buffers.buffer import INT32_MAX, BufferQuota, Chunk, QuotaAllocation, ScopeTerm
 from agent.core.buffers.quotas import QuotaClaim, allocate
 from tests.capacity_buffers import cores, gibibytes, make_chunk, make_quota
 
@@ -59,14 +59,14 @@ def test_room_is_counted_exactly() -> None:
 def test_every_quota_below_the_wish_is_named_in_order_of_names() -> None:
     quotas = [make_quota("q2", cpu=2), make_quota("q9", cpu=9), make_quota("q1", cpu=1), make_quota("q5", cpu=5)]
     (allocation,) = allocate([claim(5)], quotas).buffers
-    assert allocation == Allocation(
+    assert allocation == QuotaAllocation(
         wanted=5, allowed=1, by_quota={"q1": 1, "q2": 2, "q5": 5, "q9": 9}, limiting=("q1", "q2")
     )
 
 
 def test_a_quota_that_names_nothing_requested_has_no_say() -> None:
     (allocation,) = allocate([claim(5)], [BufferQuota(name="ram", hard={"memory": 0})]).buffers
-    assert allocation == Allocation(wanted=5, allowed=5)
+    assert allocation == QuotaAllocation(wanted=5, allowed=5)
 
 
 @pytest.mark.parametrize("idle", [claim(None), QuotaClaim(wanted=3, chunk=None), claim(3, Chunk(requests={}))])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from agent.core.cluster.placement import Operator, PodPlacement, Requirement, Selector, Taint, Toleration
+from agent.core.cluster.node import Taint
+from agent.core.cluster.placement import Operator, PodPlacement, Requirement, Selector, Toleration
 
 
 @pytest.mark.parametrize(
@@ -51,7 +52,7 @@ def test_a_selector_selects_by_all_it_asks_and_leaves_the_unknown_open() -> None
     ],
 )
 def test_a_toleration_bears_a_taint(toleration: Toleration, bears: bool) -> None:
-    assert toleration.bears(Taint(key="k", value="v")) is bears
+    assert toleration.bears(Taint(key="k", effect="NoSchedule", value="v")) is bears
 
 
 def test_a_pod_requests_its_largest_stage_and_its_overhead() -> None:

@@ -12,18 +12,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.cluster.facts import NodeAmounts
+from agent.core.cluster.node import Taint
 from agent.core.cluster.placement import (
     NodePlacement,
     Operator,
     PodPlacement,
     Requirement,
     Selector,
-    Taint,
     Toleration,
 )
 from agent.core.cluster.workload import Workload
 from agent.core.cost.allocation import CostNode, CostPod, PodRequests, PodSizes, allocate
-from agent.core.cost.fit import DisruptionBudget, Fit, fit_nodes
+from agent.core.cost.fit import ClusterFit, DisruptionBudget, fit_nodes
 from agent.core.cost.prices import Prices
 from tests.cost_sheet import PRICES, selector, sheet_nodes, sheet_pods
 
@@ -47,16 +47,16 @@ def pod(name: str, on: str | None, cpu: int = 1000, memory: int = GIB, **placeme
     )
 
 
-def fitted(nodes: list[CostNode], pods: list[CostPod], *budgets: DisruptionBudget, **more: Any) -> Fit:
+def fitted(nodes: list[CostNode], pods: list[CostPod], *budgets: DisruptionBudget, **more: Any) -> ClusterFit:
     prices = {one.name: one.price for one in allocate(nodes, [], Prices()).nodes}
     return fit_nodes(nodes, pods, budgets, prices, **more)
 
 
-def gone(found: Fit) -> list[str]:
+def gone(found: ClusterFit) -> list[str]:
     return [one.node for one in found.go]
 
 
-def reasons(found: Fit) -> dict[str, str]:
+def reasons(found: ClusterFit) -> dict[str, str]:
     return {one.node: one.reason for one in found.stay}
 
 
@@ -143,7 +143,7 @@ ZONE = "topology.kubernetes.io/zone"
     [
         ({"takes_pods": False}, {}, "take no pods now (cordoned or not Ready)"),
         (
-            {"taints": (Taint(key="k"),)},
+            {"taints": (Taint(key="k", effect="NoSchedule"),)},
             {"tolerations": (Toleration(key="j"),)},
             "have a taint that it does not tolerate",
         ),
@@ -167,7 +167,7 @@ def test_why_a_pod_cannot_be_elsewhere(target: dict[str, Any], placement: dict[s
 def test_what_a_pod_bears_and_asks_for_is_found() -> None:
     target = NodePlacement(
         labels=(("disk", "ssd"), (ZONE, "x")),
-        taints=(Taint(key="k", value="v"),),
+        taints=(Taint(key="k", effect="NoSchedule", value="v"),),
         other_allocatable=(("nvidia.com/gpu", 2 * 10**9), ("pods", 10 * 10**9)),
     )
     nodes = [node("a", labels=((ZONE, "x"),)), replace(node("b"), placement=target)]

@@ -12,7 +12,7 @@ from agent.core.cluster.facts import FrozenAxes
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.resource import Resource
-from agent.core.cluster.vpa import Direction, EvictionRequirement
+from agent.core.cluster.vpa import EvictionChangeRequirement, EvictionRequirement
 from agent.core.eviction.arbiter import (
     ArbiterRules,
     Owner,
@@ -290,8 +290,8 @@ def test_an_objects_requirements_all_hold_in_one_resource_each() -> None:
     more = make_pod("web", container("app", {"cpu": "400m", "memory": "512Mi"}))
     unknown = Ruling(reason=Reason.NO_ESTIMATE, detail="")
     targets: dict[Resource, Pod | Ruling] = {Resource.CPU: more, Resource.MEMORY: unknown}
-    higher = EvictionRequirement(resources=(Resource.MEMORY, Resource.CPU), direction=Direction.HIGHER)
-    lower = EvictionRequirement(resources=(Resource.CPU,), direction=Direction.LOWER)
+    higher = EvictionRequirement(resources=(Resource.MEMORY, Resource.CPU), direction=EvictionChangeRequirement.HIGHER)
+    lower = EvictionRequirement(resources=(Resource.CPU,), direction=EvictionChangeRequirement.LOWER)
     assert requirements_ruling(VPA, pod, targets) is None
     assert requirements_ruling(replace(VPA, requirements=(higher,)), pod, targets) is None
     ruling = requirements_ruling(replace(VPA, requirements=(higher, lower)), pod, targets)

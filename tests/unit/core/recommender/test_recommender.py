@@ -10,7 +10,7 @@ from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources, CruiseOptions
 from agent.core.recommender.cruise.policy import CruisePolicy
 from agent.core.recommender.policy import LimitRule
-from agent.core.recommender.recommendation import Bound, Recommendation, Severity, Withheld
+from agent.core.recommender.recommendation import Bound, Recommendation, RequestSeverity, Withheld
 from agent.core.recommender.recommender import explain, recommend
 from agent.core.recommender.subject import Conditions, Subject
 from agent.core.window.snapshot import Missing
@@ -72,9 +72,9 @@ def test_recommendation_holds_figures_limits_and_basis() -> None:
     assert answer.container_kind is ContainerKind.REGULAR
     # 2.5 x 200m is the present request; 2.5 x 100Mi is 2.5 x the request, and so the limit: 2.5 x 200Mi.
     assert (answer.cpu_millicores.request, answer.cpu_millicores.limit) == (500, None)
-    assert answer.cpu_millicores.severity is Severity.GOOD
+    assert answer.cpu_millicores.severity is RequestSeverity.GOOD
     assert (answer.memory_bytes.request, answer.memory_bytes.limit) == (250 * MI, 500 * MI)
-    assert answer.memory_bytes.severity is Severity.VERY_SHORT
+    assert answer.memory_bytes.severity is RequestSeverity.VERY_SHORT
     assert (answer.cpu_millicores.base, answer.cpu_millicores.peak, answer.cpu_millicores.proposed) == (200, 500, 500)
     assert answer.cpu_millicores.extra == {"cpu_lower_bound_millicores": 5.0}
     assert answer.memory_bytes.extra == {"memory_lower_bound_bytes": 6.0}
@@ -96,7 +96,7 @@ def test_bounds_that_changed_the_answer_are_named() -> None:
     assert answer.cpu_millicores.request == 300
     assert answer.cpu_millicores.proposed == 400
     assert answer.cpu_millicores.bounds == (Bound.MAX,)
-    assert answer.cpu_millicores.severity is Severity.SAVING
+    assert answer.cpu_millicores.severity is RequestSeverity.SAVING
 
 
 def test_upward_only_is_told() -> None:
@@ -162,7 +162,7 @@ def test_each_resource_is_withheld_for_its_own_reason(
     assert (answer.cpu_millicores.withheld, answer.memory_bytes.withheld) == (cpu, memory)
     for advice in (answer.cpu_millicores, answer.memory_bytes):
         assert (advice.request is None) is (advice.withheld is not None)
-        assert (advice.severity is Severity.UNKNOWN) is (advice.withheld is not None)
+        assert (advice.severity is RequestSeverity.UNKNOWN) is (advice.withheld is not None)
 
 
 def test_policy_that_answers_from_history_does_not_mind_gaps_now() -> None:
@@ -212,7 +212,7 @@ def test_service_without_requests_gets_a_figure() -> None:
     (answer,) = ask(subject(identity=service, workload=None, resources=UnitResources()))
 
     assert answer.cpu_millicores.request == 400
-    assert answer.cpu_millicores.severity is answer.memory_bytes.severity is Severity.UNSET
+    assert answer.cpu_millicores.severity is answer.memory_bytes.severity is RequestSeverity.UNSET
 
 
 def test_memory_at_a_kill_elsewhere_is_the_least_that_any_policy_answers_told_as_a_step() -> None:

@@ -10,7 +10,7 @@ import pytest
 from agent.core.cluster.pod import ContainerKind
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
-from agent.core.recommender.recommendation import Advice, Basis, Recommendation, Severity, Withheld
+from agent.core.recommender.recommendation import Advice, Basis, Recommendation, RequestSeverity, Withheld
 from agent.core.resize.kubectl_patch import LeftOut, left_out, resize_patches
 from tests.subjects import MI, identity
 
@@ -20,7 +20,7 @@ def advice(request: int | None, limit: int | None = None) -> Advice:
         request=request,
         limit=limit,
         withheld=None if request is not None else Withheld.TOO_YOUNG,
-        severity=Severity.GOOD,
+        severity=RequestSeverity.GOOD,
         base=None,
         peak=None,
         proposed=None,

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from agent.core.cluster.placement import Operator, PodPlacement, Requirement, Selector, Taint, Toleration
+from agent.core.cluster.node import Taint
+from agent.core.cluster.placement import Operator, PodPlacement, Requirement, Selector, Toleration
 from agent.kube.objects.cluster_json import node_facts_from_json, pod_place_from_json
 from agent.kube.objects.json_reader import ConvertError
 from agent.kube.objects.placement_json import disruption_budget_from_json
@@ -164,7 +165,7 @@ def test_a_nodes_placement_is_read() -> None:
     }
     found = node_facts_from_json(document).placement
     assert (found.labels, found.provider_id, found.takes_pods) == ((("zone", "a"),), "aws:///a/i-1", True)
-    assert (found.taints, found.other_allocatable) == ((Taint(key="k"),), (("pods", 10 * 10**9),))
+    assert (found.taints, found.other_allocatable) == ((Taint(key="k", effect="NoSchedule"),), (("pods", 10 * 10**9),))
     cordoned = {**document, "spec": {"unschedulable": True}}
     assert not node_facts_from_json(cordoned).placement.takes_pods
     assert not node_facts_from_json({"metadata": {"name": "n"}}).placement.takes_pods

@@ -6,7 +6,14 @@ import pytest
 
 from agent.calendar import ReadWindows
 from agent.core.cluster.resource import Resource
-from agent.core.cluster.vpa import ContainerAmounts, Direction, UpdateMode, VpaBoost, VpaCondition, VpaStatus
+from agent.core.cluster.vpa import (
+    EvictionChangeRequirement,
+    RecommendedContainerResources,
+    UpdateMode,
+    VpaBoost,
+    VpaCondition,
+    VpaStatus,
+)
 from agent.core.cluster.workload import Workload
 from agent.core.orders.windows import WindowsError
 from agent.kube.objects.cluster_json import vertical_autoscaler_from_json
@@ -40,7 +47,7 @@ def test_a_whole_object_is_read() -> None:
     assert (found.generation, found.created_unix_seconds, found.is_managed) == (3, 1_769_860_800.0, False)
     assert (found.update_mode, found.min_replicas) == (UpdateMode.IN_PLACE_OR_RECREATE, 2)
     assert found.eviction_requirements[0].resources == (Resource.CPU, Resource.MEMORY)
-    assert found.eviction_requirements[0].direction is Direction.LOWER
+    assert found.eviction_requirements[0].direction is EvictionChangeRequirement.LOWER
     assert found.container_policies == '[{"containerName":"app","maxAllowed":{"cpu":"2000m"}},{"containerName":"*"}]'
     assert found.boost == VpaBoost(factor=2, after_ready_seconds=30)
     assert found.container_boosts == {"*": VpaBoost(added_millicores=250)}
@@ -107,7 +114,7 @@ def test_an_object_is_ours_by_its_recommender_where_that_is_asked_for() -> None:
 
 STATUS = VpaStatus(
     containers=(
-        ContainerAmounts(
+        RecommendedContainerResources(
             container="app",
             target={Resource.CPU: 300, Resource.MEMORY: 1 << 30},
             lower_bound={Resource.CPU: 100},

@@ -18,7 +18,7 @@ from agent.core.recommender.recommendation import (
     Bound,
     Recommendation,
     Recommendations,
-    Severity,
+    RequestSeverity,
     Withheld,
 )
 from agent.core.window.snapshot import Gap, Missing, Snapshot, UnitStatus
@@ -146,7 +146,7 @@ def recommendations() -> Recommendations:
         request=250,
         limit=None,
         withheld=None,
-        severity=Severity.SHORT,
+        severity=RequestSeverity.SHORT,
         base=100.5,
         peak=240.25,
         proposed=240.25,
@@ -158,7 +158,7 @@ def recommendations() -> Recommendations:
         request=None,
         limit=None,
         withheld=Withheld.NO_SIGNAL,
-        severity=Severity.UNKNOWN,
+        severity=RequestSeverity.UNKNOWN,
         base=None,
         peak=None,
         proposed=None,

@@ -20,7 +20,7 @@ from agent.core.recommender.recommendation import Withheld
 from agent.core.window.snapshot import ColdFile, UnitStatus
 from agent.node.history.file import HistoryFile, RowMinutes
 from agent.node.history.learner import Learner
-from agent.node.recommender.decider import Decider, in_short, to_hours, to_trail
+from agent.node.recommender.decider import Decider, DecisionSources, in_short, to_hours, to_trail
 from agent.node.recommender.evaluation import to_measured
 from agent.settings import ColdFileChoice, MemorySettings, Settings, load_settings
 from tests.directives import directed, directive
@@ -205,7 +205,7 @@ def test_decide_a_pod_has_the_policy_and_the_bounds_that_it_orders(found: Learne
         learner=found,
         node="n1",
         source="agent",
-        orders_of=lambda identity: orders.get(identity.pod_uid or ""),
+        sources=DecisionSources(orders_of=lambda identity: orders.get(identity.pod_uid or "")),
     )
     for number in range(60):
         found.learn(
@@ -238,8 +238,10 @@ def test_decide_and_explain_ask_for_the_price_of_the_credit_that_the_newest_plan
         learner=found,
         node="n1",
         source="agent",
-        orders_of=lambda _: ordered(PolicyName.PLIMSOLL),
-        credit_of=lambda identity: credits.get(identity.pod_uid or ""),
+        sources=DecisionSources(
+            orders_of=lambda _: ordered(PolicyName.PLIMSOLL),
+            credit_of=lambda identity: credits.get(identity.pod_uid or ""),
+        ),
     )
     found.restore(lambda: False)
     found.require([PolicyName.PLIMSOLL], lambda: False)
@@ -274,7 +276,7 @@ def test_decide_and_explain_tell_what_an_hpas_target_means_for_the_whole_pod() -
         learner=found,
         node="n1",
         source="agent",
-        directed=lambda: directed(directive(hpa_targets=(target,))),
+        sources=DecisionSources(directed=lambda: directed(directive(hpa_targets=(target,)))),
     )
     resources = UnitResources(cpu_request_millicores=200)
     both = [status(identity=identity, resources=resources) for identity in (app, proxy)]

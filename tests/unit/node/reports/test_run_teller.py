@@ -102,7 +102,6 @@ class World:
             policy=lambda: WindowPolicy(capacity_millicores=4000),
             poster=self.poster,  # type: ignore[arg-type]
             file=RunsFile(self.mount / "runs", "boot"),
-            clock_ns=lambda: self.now_ns,
         )
 
     def wait(self, seconds: float) -> None:

@@ -161,7 +161,6 @@ class World:
         self.loop = SamplingLoop(
             watched=WatchedCgroups(
                 sampler=self.sampler,
-                rings=self.rings,
                 discovery=self.discovery,
                 units=self.units,
                 names=self.names,
@@ -736,7 +735,7 @@ def result(at_seconds: float, took_seconds: float = 0.002) -> SweepResult:
 
 
 def test_heartbeat_before_the_first_sweep_knows_nothing() -> None:
-    beat = SweepHeartbeat(1.0, sampler_name="native")
+    beat = SweepHeartbeat(1.0, slow_interval_seconds=10.0, sampler_name="native")
     assert (beat.sweeps, beat.lateness_p99_seconds(), beat.last_sweep_seconds, beat.last_sweep_monotonic_ns) == (
         0,
         None,
@@ -746,7 +745,7 @@ def test_heartbeat_before_the_first_sweep_knows_nothing() -> None:
 
 
 def test_heartbeat_gives_the_lateness_that_99_of_100_keep_below() -> None:
-    beat = SweepHeartbeat(1.0, sampler_name="native")
+    beat = SweepHeartbeat(1.0, slow_interval_seconds=10.0, sampler_name="native")
     for number in range(200):
         beat.beat(result(number), number / 1000, overran=number % 50 == 0, interval_seconds=1.0)
     assert beat.lateness_p99_seconds() == 0.198  # of 0..199 ms, 198 values lie below
@@ -755,7 +754,7 @@ def test_heartbeat_gives_the_lateness_that_99_of_100_keep_below() -> None:
 
 
 def test_heartbeat_remembers_the_widest_interval_as_long_as_its_rows_are_in_the_window() -> None:
-    beat = SweepHeartbeat(1.0, sampler_name="native")
+    beat = SweepHeartbeat(1.0, slow_interval_seconds=10.0, sampler_name="native")
     beat.beat(result(0), 0, overran=True, interval_seconds=8.0)
     for number in range(600):
         beat.beat(result(number), 0, overran=False, interval_seconds=1.0)

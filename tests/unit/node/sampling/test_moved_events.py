@@ -151,7 +151,6 @@ def test_a_slow_tick_reads_the_events_of_those_whose_rows_moved_or_that_have_non
             )
         cgroups = WatchedCgroups(
             sampler=sampler,
-            rings=rings,
             discovery=discovery,
             units=units,
             names=NoPods(),

@@ -48,7 +48,7 @@ class World:
         self.now_ns = 100_000 * NS
         self.rings = RingFile.open(None, geometry or RingGeometry(max_slots=2), boot_id="boot")
         self.units = UnitTable()
-        self.heartbeat = SweepHeartbeat(interval_seconds, sampler_name="native")
+        self.heartbeat = SweepHeartbeat(interval_seconds, slow_interval_seconds=10.0, sampler_name="native")
         self.slot = self.rings.attach(PATH, 7, now_monotonic_ns=1)
         self.unit = WatchedUnit(
             slot=self.slot,
@@ -66,7 +66,6 @@ class World:
             heartbeat=self.heartbeat,
             windows=WindowPolicy(capacity_millicores=4000, leaves_out_cold_file=leaves_out_cold_file),
             source="agent",
-            slow_interval_seconds=10.0,
             clock_ns=lambda: self.now_ns,
             sums=open_window_reader(self.rings) if sums == "C" else sums,
         )

@@ -14,7 +14,7 @@ from agent.core.admission.answer import Admission, AdmissionFacts
 from agent.core.admission.pod_admission import admit
 from agent.core.autoscalers.options import HpaOptions, Preserve
 from agent.core.autoscalers.preserved_target import MovableTargets
-from agent.core.cluster.facts import PodPlace, PodRequests
+from agent.core.cluster.facts import PodPlace, WorkloadRequests
 from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.resource import Resource
@@ -56,8 +56,8 @@ class Facts(ClusterFacts):
         found = autoscaler_from_json(self.server.document).movable
         return () if found is None else ((WEB, found, self.is_only),)
 
-    def requested(self, workload: Workload) -> PodRequests:
-        return PodRequests(pods=self.pods, cpu_millicores=self.millicores * self.pods, memory_bytes=0)
+    def requested(self, workload: Workload) -> WorkloadRequests:
+        return WorkloadRequests(pods=self.pods, cpu_millicores=self.millicores * self.pods, memory_bytes=0)
 
     def a_pod_of(self, workloads: Iterable[Workload]) -> Mapping[Workload, PodPlace]:
         one = PodPlace(

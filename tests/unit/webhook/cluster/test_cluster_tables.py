@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from agent.core.cluster.facts import PodPlace, PodRequests, WrittenContainer
+from agent.core.cluster.facts import PodPlace, WorkloadRequests, WrittenContainer
 from agent.core.cluster.workload import Workload
 from agent.kube.objects.cluster_json import pod_place_from_json
 from agent.kube.objects.json_reader import Reader
@@ -119,7 +119,7 @@ class PodTableMachine(RuleBasedStateMachine):
             every = [place for place in self.expected.values() if place.workload == workload]
             every.sort(key=lambda one: (one.resize_pending is None, one.name))
             assert self.table.pods_of(workload, 2) == (len(every), tuple(every[:2]))
-            assert self.table.requested(workload) == PodRequests(
+            assert self.table.requested(workload) == WorkloadRequests(
                 pods=len(running),
                 cpu_millicores=sum(min(max(place.cpu_request_millicores, 0), 2**32 - 1) for place in running),
                 memory_bytes=sum(min(max(place.memory_request_bytes, 0), 2**64 - 1) for place in running),

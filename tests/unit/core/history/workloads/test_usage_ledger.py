@@ -8,7 +8,7 @@ from typing import Any
 from agent.core.cluster.workload import Workload
 from agent.core.history.reports.rollup import RollupRow
 from agent.core.history.workloads.hour_sketch import HourSketch, ReportInterval, RequestTime
-from agent.core.history.workloads.usage_ledger import ContainerAmounts, ledger_hour
+from agent.core.history.workloads.usage_ledger import LedgerContainer, ledger_hour
 from tests.webhook.workload_reports import MIB, NOON, row
 
 HOUR = NOON // 3600
@@ -30,8 +30,8 @@ def a_row(**fields: Any) -> RollupRow:
     return replace(made, **{**told, **fields})
 
 
-def amounts(cpu: int | None = 500, memory: int | None = 512 * MIB) -> dict[str, ContainerAmounts]:
-    return {"app": ContainerAmounts(cpu_millicores=cpu, memory_bytes=memory)}
+def amounts(cpu: int | None = 500, memory: int | None = 512 * MIB) -> dict[str, LedgerContainer]:
+    return {"app": LedgerContainer(cpu_millicores=cpu, memory_bytes=memory)}
 
 
 def test_pod_that_ran_for_half_of_the_hour_counts_half() -> None:
@@ -53,7 +53,7 @@ def test_pod_that_ran_for_half_of_the_hour_counts_half() -> None:
 
 def test_containers_are_added_up_and_pods_are_those_of_the_most() -> None:
     both = {"app": sketch(*[a_row()] * 12), "proxy": sketch(*[a_row(cpu_request_millicores=50)] * 6)}
-    written = {**amounts(), "proxy": ContainerAmounts(cpu_millicores=100, memory_bytes=0)}
+    written = {**amounts(), "proxy": LedgerContainer(cpu_millicores=100, memory_bytes=0)}
     found = ledger_hour(WEB, HOUR, both, written=written, recommended={})
     assert found.pods_milli == 1000
     assert found.cpu.written == 500 + 50

@@ -1,1 +1,5 @@
-"""One module per revision; what it names is frozen here, as `tables` moves on."""
+"""One module per revision of the schema.
+
+May import Alembic and SQLAlchemy, and nothing of ours.
+Never changes once it was released: what it names is frozen here, as ``tables`` moves on.
+"""
