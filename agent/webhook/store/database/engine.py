@@ -15,10 +15,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import psycopg
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from sqlalchemy import Connection, Engine, QueuePool, create_engine, event, exc, text
 from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.pool import ConnectionPoolEntry, PoolProxiedConnection
@@ -40,6 +38,9 @@ def database_now(connection: Connection) -> float:
     return now
 
 
+if TYPE_CHECKING:
+    import psycopg
+
 log = logging.getLogger(__name__)
 
 SQLITE_LOG_BYTES: Final = 64 * 2**20
@@ -48,7 +49,10 @@ VERIFYING_MODES: Final = ("verify-full", "verify-ca")
 """Values of libpq's ``sslmode`` with which the server's certificate is looked at."""
 _BEGIN: Final = "plimsoll_begin"
 """Execution option: the words that begin a transaction on SQLite."""
-_AWAY_FOR_NOW: Final = (psycopg.errors.InsufficientPrivilege, psycopg.errors.UndefinedTable)
+INSUFFICIENT_PRIVILEGE: Final = "42501"
+"""A SQLSTATE, as UNDEFINED_TABLE; appendix A of PostgreSQL's manual."""
+UNDEFINED_TABLE: Final = "42P01"
+_AWAY_FOR_NOW: Final = (INSUFFICIENT_PRIVILEGE, UNDEFINED_TABLE)
 """Somebody took away rights or tables under us: theirs to mend, and no fault of the statement."""
 
 
@@ -236,6 +240,9 @@ class StoreEngine:
             )
 
     def _connect_postgresql(self) -> psycopg.Connection:
+        import psycopg  # here: 8 MB that a webhook on SQLite has no use for
+        from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
         assert isinstance(self.place, PostgresqlPlace)  # noqa: S101 - how the engine was made
         defaults: dict[str, str | int] = {
             "connect_timeout": self.patience.connect_seconds,
@@ -296,8 +303,14 @@ def weakness_of(connection: psycopg.Connection) -> str | None:
     return None if mode in VERIFYING_MODES else f"sslmode={mode} looks at no certificate of the server's"
 
 
+def sqlstate_of(error: exc.DBAPIError) -> str | None:
+    """Return PostgreSQL's code of an error; None = it has none, or is SQLite's."""
+    found: str | None = getattr(error.orig, "sqlstate", None)
+    return found
+
+
 def _is_away(error: exc.DBAPIError) -> bool:
-    if error.connection_invalidated or isinstance(error.orig, _AWAY_FOR_NOW):
+    if error.connection_invalidated or sqlstate_of(error) in _AWAY_FOR_NOW:
         return True
     if isinstance(error.orig, sqlite3.OperationalError) and error.orig.sqlite_errorcode == sqlite3.SQLITE_ERROR:
         # SQLite's code for a wrong statement; a missing table means another file in the place of ours.

@@ -7,9 +7,6 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-import psycopg
-from psycopg.conninfo import conninfo_to_dict
-
 from agent.webhook.store.shapes import StoreUnusable
 
 POSTGRESQL_SCHEMES: Final = ("postgresql", "postgres")
@@ -74,6 +71,9 @@ def _sqlite_place(path: str) -> SqlitePlace:
 
 
 def _postgresql_place(url: str) -> PostgresqlPlace:
+    import psycopg  # here: 8 MB that a webhook on SQLite has no use for
+    from psycopg.conninfo import conninfo_to_dict
+
     shape = "postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
     # An unquoted @, / or # in a password would be taken for a host's name or a port, and shown in an error.
     if url.count("@") > 1 or "@" in url.partition("://")[2].partition("/")[2] or "#" in url:

@@ -6,11 +6,10 @@ import os
 from pathlib import Path
 from typing import Final
 
-import psycopg
 from sqlalchemy import Connection, exc, inspect, text
 
 from agent.webhook.store.database import tables
-from agent.webhook.store.database.engine import StoreEngine
+from agent.webhook.store.database.engine import INSUFFICIENT_PRIVILEGE, StoreEngine, sqlstate_of
 from agent.webhook.store.database.place import SqlitePlace
 from agent.webhook.store.shapes import SchemaTooNew, StoreAway, StoreUnusable
 
@@ -40,7 +39,7 @@ def prepare(store: StoreEngine, *, schema: str = SCHEMA) -> None:
             _migrate(store, schema)
     except StoreAway as error:
         cause = error.__cause__
-        if isinstance(cause, exc.DBAPIError) and isinstance(cause.orig, psycopg.errors.InsufficientPrivilege):
+        if isinstance(cause, exc.DBAPIError) and sqlstate_of(cause) == INSUFFICIENT_PRIVILEGE:
             reason = str(cause.orig).partition("\n")[0]
             raise StoreUnusable(f"database {store.place} cannot be set up: {reason}") from error
         raise
