@@ -22,6 +22,7 @@ typedef struct text_key {
 
 #define TEXT_KEY(literal) {literal, sizeof(literal) - 1}
 #define KEYS_MAX 4u
+#define DIGITS_THAT_FIT 19 /* of any uint64_t */
 
 typedef struct cpu_stat {
     uint64_t usage_usec;
@@ -60,6 +61,14 @@ static int is_whole(const char *buf, size_t len)
     return len > 0 && buf[len - 1] == '\n';
 }
 
+static uint32_t head_of(const char *text)
+{
+    uint32_t head;
+
+    memcpy(&head, text, sizeof(head));
+    return head;
+}
+
 /* The byte after the line that p is in. Needs a '\n' at or after p, which is_whole promises. */
 static const char *after_line(const char *p, const char *end)
 {
@@ -68,24 +77,36 @@ static const char *after_line(const char *p, const char *end)
     return newline == NULL ? end : newline + 1;
 }
 
+/* Is a number of more than DIGITS_THAT_FIT digits below 2^64 all the same? */
+static int fits_u64(const char *digits, const char *end)
+{
+    uint64_t value = 0;
+
+    for (; digits < end; digits++) {
+        uint64_t digit = (uint64_t)(*digits - '0');
+
+        if (value > (UINT64_MAX - digit) / 10)
+            return 0;
+        value = value * 10 + digit;
+    }
+    return 1;
+}
+
 /*
  * Decimal digits up to the end of the line; refuses sign, space, overflow and an empty number. *cursor moves behind
  * the '\n' on success. Needs a '\n' at or after *cursor: a number cut short would have lost it.
  */
 static int take_u64_line(const char **cursor, uint64_t *out)
 {
-    const char *p = *cursor;
+    const char *start = *cursor;
+    const char *p = start;
     uint64_t value = 0;
+    unsigned digit;
 
-    for (; is_digit(*p); p++) {
-        uint64_t digit = (uint64_t)(*p - '0');
-
-        /* 19 digits always fit. */
-        if (p - *cursor >= 19 && value > (UINT64_MAX - digit) / 10)
-            return PL_E_PARSE;
+    /* Nothing is asked of a digit but that it is one: what does not fit wraps here, and is looked at below. */
+    for (; (digit = (unsigned)(unsigned char)*p - '0') <= 9; p++)
         value = value * 10 + digit;
-    }
-    if (p == *cursor || *p != '\n')
+    if (p == start || *p != '\n' || (p - start > DIGITS_THAT_FIT && !fits_u64(start, p)))
         return PL_E_PARSE;
     *cursor = p + 1;
     *out = value;
@@ -109,8 +130,8 @@ static int parse_keyed(const char *buf, size_t len, const text_key *keys, size_t
         size_t i;
 
         for (i = 0; i < count; i++) {
-            /* The first byte rules out most lines without a call. */
-            if (*p == keys[i].text[0] && (size_t)(end - p) > keys[i].length &&
+            /* The first four bytes rule out nearly all lines without a call; no key is shorter. */
+            if ((size_t)(end - p) > keys[i].length && head_of(p) == head_of(keys[i].text) &&
                 memcmp(p, keys[i].text, keys[i].length) == 0)
                 break;
         }
