@@ -28,8 +28,9 @@ from agent.core.history.reports.rollup import Report
 from agent.core.history.workloads.usage_ledger import LedgerContainer
 from agent.core.orders.resolution import listed
 from agent.kube.client.api import HttpApi
-from agent.kube.client.credentials import Credentials, from_kubeconfig, in_cluster
+from agent.kube.client.credentials import Credentials, in_cluster
 from agent.kube.client.errors import CredentialsError
+from agent.kube.client.kubeconfig import from_kubeconfig
 from agent.kube.watch.lease import LeaderLease
 from agent.kube.watch.reflector import pace_within
 from agent.metrics.call_result import CallResult

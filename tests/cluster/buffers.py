@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from agent.kube.client.api import HttpApi
-from agent.kube.client.credentials import from_kubeconfig
+from agent.kube.client.kubeconfig import from_kubeconfig
 from agent.kube.watch.reflector import WatchPace
 from agent.webhook.buffers.controller import BufferController, Collaborators
 from agent.webhook.buffers.options import BufferMode, BufferOptions

@@ -11,7 +11,7 @@ import pytest
 
 from agent.core.buffers.buffer import ScalableRef
 from agent.kube.client.api import HttpApi
-from agent.kube.client.credentials import from_kubeconfig
+from agent.kube.client.kubeconfig import from_kubeconfig
 from agent.kube.watch.lease import LeaderLease
 from agent.webhook.buffers.controller import BufferController
 from agent.webhook.buffers.seams import SizedChunk, WritePermission

@@ -11,7 +11,7 @@ import pytest
 from agent.core.cluster.node import Node, Taint
 from agent.core.orders.plan_options import OverloadOptions
 from agent.kube.client.api import HttpApi
-from agent.kube.client.credentials import from_kubeconfig
+from agent.kube.client.kubeconfig import from_kubeconfig
 from agent.node.keepers.keeper import KeeperTerms
 from agent.node.keepers.overload_taint import READ_SECONDS, OverloadKeeper
 from agent.node.reports.client import WebhookClient

@@ -23,8 +23,9 @@ from agent.core.cluster.pod import (
 )
 from agent.core.cluster.unit import UnitIdentity, UnitKind
 from agent.kube.client.api import STRATEGIC_MERGE_PATCH, HttpApi, server_version
-from agent.kube.client.credentials import Credentials, from_kubeconfig
+from agent.kube.client.credentials import Credentials
 from agent.kube.client.errors import ApiError, KubeError, Unreachable
+from agent.kube.client.kubeconfig import from_kubeconfig
 from agent.kube.client.own_rights import identity, missing_permissions, node_claim
 from agent.kube.watch.reflector import WatchPace
 from agent.node.cluster.view import ClusterView

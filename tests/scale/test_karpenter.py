@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from agent.kube.client.api import HttpApi
-from agent.kube.client.credentials import from_kubeconfig
+from agent.kube.client.kubeconfig import from_kubeconfig
 from tests.cluster import chart
 from tests.cluster.api import APPLY, Json, path_of
 from tests.cluster.binaries import KUBERNETES

@@ -49,8 +49,9 @@ def add_context(group: argparse._ArgumentGroup) -> None:
 
 def connected(arguments: argparse.Namespace) -> Connected:
     """Return the cluster that kubectl would speak to; what cannot be used is one line and code 2."""
-    from agent.kube.client.credentials import context_namespace, from_kubeconfig, in_cluster
+    from agent.kube.client.credentials import in_cluster
     from agent.kube.client.errors import CredentialsError
+    from agent.kube.client.kubeconfig import context_namespace, from_kubeconfig
 
     given: Path | None = arguments.kubeconfig
     named: str | None = getattr(arguments, "namespace", None)

@@ -299,8 +299,8 @@ def api_from(arguments: argparse.Namespace) -> Api | None:
 
 def _api_of(kubeconfig: Path, verb: str) -> Api:
     from agent.kube.client.api import HttpApi
-    from agent.kube.client.credentials import from_kubeconfig
     from agent.kube.client.errors import KubeError
+    from agent.kube.client.kubeconfig import from_kubeconfig
 
     try:
         return HttpApi(from_kubeconfig(kubeconfig))

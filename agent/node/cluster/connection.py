@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeAlias
 
-from agent.kube.client.credentials import Credentials, from_kubeconfig, in_cluster
+from agent.kube.client.credentials import Credentials, in_cluster
 from agent.kube.client.errors import CredentialsError
+from agent.kube.client.kubeconfig import from_kubeconfig
 from agent.settings import ApiChoice, Settings
 
 if TYPE_CHECKING:

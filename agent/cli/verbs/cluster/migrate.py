@@ -105,8 +105,9 @@ def _of_cluster(kubeconfig: Path | None) -> tuple[list[object], bool]:
     """Return all objects, and whether VPA's own admission controller is there."""
     from agent.core.autoscalers.vpa_orders import THEIR_ADMISSION
     from agent.kube.client.api import HttpApi
-    from agent.kube.client.credentials import from_kubeconfig, in_cluster
+    from agent.kube.client.credentials import in_cluster
     from agent.kube.client.errors import CredentialsError
+    from agent.kube.client.kubeconfig import from_kubeconfig
     from agent.kube.objects.vpa_json import GROUP_PATH, VPAS
 
     try:

@@ -59,8 +59,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Restore if asked to, remove the DaemonSets, wait for the agents' end."""
     from agent.kube.client.api import HttpApi
-    from agent.kube.client.credentials import from_kubeconfig, in_cluster
+    from agent.kube.client.credentials import in_cluster
     from agent.kube.client.errors import CredentialsError, KubeError
+    from agent.kube.client.kubeconfig import from_kubeconfig
     from agent.kube.objects.json_reader import ConvertError
 
     try:
