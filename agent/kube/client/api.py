@@ -1,7 +1,7 @@
 """Requests to the API server: one call in, JSON or an error out; and streams of lines. No policy, and no retries.
 
 The rest of the agent sees the Protocol ``Api``; ``HttpApi`` is it over urllib3, which the official client builds on
-(that client itself would cost 35 MB resident, see ``credentials``).
+(that client itself would cost 35 MB resident, see ``kubeconfig``).
 """
 
 from __future__ import annotations
