@@ -34,7 +34,7 @@ MANYLINUX: Final = ("manylinux_2_36", "manylinux_2_34", "manylinux_2_28", "manyl
                     "manylinux_2_24", "manylinux_2_17", "manylinux2014", "manylinux_2_12", "manylinux_2_5")  # fmt: skip
 """Debian 12 has glibc 2.36, and runs what was built for an older one; pip does not know that by itself."""
 NOT_IN_A_POD: Final = ("kubernetes",)
-"""Reads kubeconfig files and nothing else: a pod has its service account. With all it needs it is 60 MB."""
+"""Reads kubeconfigs with plugins or several files; a pod has its service account. With all it needs it is 60 MB."""
 SOURCES: Final = ("agent", "native", "pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE")
 LEFT_OUT: Final = (
     "bin/*",

@@ -98,7 +98,24 @@ for folder, folders, _ in os.walk("/"):
     assert container.run("writes", entrypoint=["/usr/bin/python3", "-Ic", program]) == (0, "")
 
 
-def test_a_kubeconfig_is_refused_in_one_line(container: Container) -> None:
+def test_a_plain_kubeconfig_is_read(container: Container) -> None:
+    program = """
+import os
+from pathlib import Path
+from agent.kube.client.kubeconfig import from_kubeconfig
+file = Path(f"/proc/self/fd/{os.memfd_create('config')}")  # nothing else can be written
+file.write_text('''
+current-context: c
+contexts: [{name: c, context: {cluster: k, user: u}}]
+clusters: [{name: k, cluster: {server: "https://server:6443"}}]
+users: [{name: u, user: {token: word}}]
+''')
+print(from_kubeconfig(file).server)
+"""
+    assert container.run("plain", entrypoint=["/usr/bin/python3", "-Ic", program]) == (0, "https://server:6443\n")
+
+
+def test_a_kubeconfig_that_needs_the_official_client_is_refused_in_one_line(container: Container) -> None:
     code, output = container.run("kubeconfig", "webhook", "--kubeconfig", "/etc/passwd")
     assert code == 2, output
     assert "the package kubernetes" in output, output
