@@ -53,6 +53,13 @@ def control_plane_1_37(cluster: ControlPlane) -> ControlPlane:
 
 
 @pytest.fixture(scope="session")
+def pods_have_resources(cluster: ControlPlane) -> None:
+    """For tests of resources of whole pods; under a version that drops them they skip."""
+    if int(cluster.version.split(".")[1]) < 34:
+        pytest.skip(f"an API server of {cluster.version} drops spec.resources")
+
+
+@pytest.fixture(scope="session")
 def fenced(cluster: ControlPlane) -> ControlPlane:
     """The same, with the agent's rights and the fence around its writes in force, as the chart ships them."""
     fence.install(cluster)
