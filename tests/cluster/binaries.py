@@ -109,6 +109,14 @@ def containerd_program(name: str) -> Program:
     )
 
 
+def version_under_test() -> str:
+    """Return the Kubernetes version that the tests are to run against: ``TESTED_KUBERNETES``, else the newest.
+
+    Not a name that begins with PLIMSOLL_: those are settings, and programs refuse one that they do not know.
+    """
+    return os.environ.get("TESTED_KUBERNETES", KUBERNETES)
+
+
 def programs(version: str = KUBERNETES) -> dict[str, Program]:
     """Return every program by name, Kubernetes' own in the version asked for.
 
