@@ -5,20 +5,19 @@ It ends with the file that wants it: an idle one costs as much in two minutes as
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
 
 from tests.chart.release import Release
-from tests.cluster.binaries import KUBERNETES
+from tests.cluster.binaries import version_under_test
 from tests.cluster.control_plane import ControlPlane, control_plane
 
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """Of the version that PLIMSOLL_KUBERNETES names; with controllers, without a scheduler, so that no pod is bound."""
-    version = os.environ.get("PLIMSOLL_KUBERNETES", KUBERNETES)
+    """Of the version that TESTED_KUBERNETES names; with controllers, without a scheduler, so that no pod is bound."""
+    version = version_under_test()
     with control_plane(version, directory=tmp_path_factory.mktemp("chart")) as made:
         yield made
 

@@ -13,6 +13,7 @@ from tests.chart.release import Release
 from tests.cluster import objects
 from tests.cluster.api import MERGE, Api, ApiError, Json, is_awaited
 from tests.cluster.chart import NAMESPACE, RELEASE, helm, rendered
+from tests.cluster.control_plane import ControlPlane
 from tests.cluster.identities import create_service_account, fresh_name, node_bound_token
 from tests.cluster.processes import wait_for
 from tests.placeholders import BUFFER, OPTIONS, container, content, shape_of
@@ -211,7 +212,9 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_placeholder_that_would_be_more_than_room_is_refused(webhook: Api, shape: str) -> None:
+def test_placeholder_that_would_be_more_than_room_is_refused(plane: ControlPlane, webhook: Api, shape: str) -> None:
+    if shape == "a device" and int(plane.version.split(".")[1]) < 34:
+        pytest.skip(f"an API server of {plane.version} drops spec.resourceClaims before any policy sees them")
     assert "no others" in why_not(lambda: make(webhook, placeholder(**SHAPES[shape])))
 
 

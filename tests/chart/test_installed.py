@@ -377,9 +377,7 @@ def test_webhook_makes_what_the_chart_keeps_for_it_and_helm_lets_it_be(
         sys.executable, "-m", "agent", "webhook", f"--settings={tmp_path / 'settings.yaml'}", f"--kubeconfig={own}",
         f"--listen=127.0.0.1:{port}", f"--database={tmp_path / 'webhook.db'}",
     ]  # fmt: skip
-    process = Process(
-        "webhook", ["env", "--unset=PLIMSOLL_KUBERNETES", "-C", str(REPOSITORY), *command], tmp_path / "webhook.log"
-    )
+    process = Process("webhook", ["env", "-C", str(REPOSITORY), *command], tmp_path / "webhook.log")
     try:
         process.wait_until(
             lambda: bool(bundle(admin)) and "data" in admin.get(AUTHORITY_MAP), "it is registered, and agents are told"

@@ -66,9 +66,7 @@ def settings_of(release: Release, config_map: str, folder: Path) -> Path:
 
 
 def start(stack: ExitStack, name: str, command: list[str], folder: Path) -> Process:
-    process = Process(
-        name, ["env", "--unset=PLIMSOLL_KUBERNETES", "-C", str(REPOSITORY), *command], folder / f"{name}.log"
-    )
+    process = Process(name, ["env", "-C", str(REPOSITORY), *command], folder / f"{name}.log")
     stack.callback(process.stop)
     return process
 

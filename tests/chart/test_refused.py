@@ -145,6 +145,22 @@ def test_values_that_clash_end_with_what_to_set(clash: str) -> None:
     assert "nil pointer" not in str(error.value)
 
 
+def test_a_cluster_that_is_too_old_is_refused_in_a_sentence() -> None:
+    with pytest.raises(
+        ChartError, match=r"requires kubeVersion: >=1\.33\.0-0 .* incompatible with Kubernetes v1\.32\.9"
+    ):
+        rendered(version="1.32.9")
+    for taken in ("1.33.0", "v1.33.13-eks-1"):
+        assert rendered(version=taken)
+
+
+def test_a_policy_that_older_servers_lack_is_refused_in_a_sentence() -> None:
+    values = {"buffers": {"enabled": True, "keepStatusFrom": ["karpenter"]}, "webhook": {"enabled": True}}
+    with pytest.raises(ChartError, match=r"Kubernetes v1\.35\.9: MutatingAdmissionPolicies are there from 1\.36 on"):
+        rendered(values, version="1.35.9")
+    assert rendered(values, version="1.36.0")["fence/buffer-status"]
+
+
 WRONG: dict[str, tuple[dict[str, Any], str]] = {
     "unknown": ({"mod": "enforce"}, "additional properties 'mod' not allowed"),
     "word": ({"mode": "on"}, "at '/mode': value must be one of"),

@@ -44,7 +44,7 @@ class Replicas:
         own = plane.api_with_token(node_bound_token(plane, NAMESPACE, "plimsoll-webhook", None))
         (port,) = free_ports(1, "127.0.0.1")
         command = [
-            "env", "--unset=PLIMSOLL_KUBERNETES", "-C", str(REPOSITORY), f"PLIMSOLL_DATABASE_URL={self._database}",
+            "env", "-C", str(REPOSITORY), f"PLIMSOLL_DATABASE_URL={self._database}",
             f"PLIMSOLL_CLUSTER_REPLICA={name}", sys.executable, "-m", "agent", "webhook", f"--settings={settings}",
             f"--kubeconfig={kubeconfig(own, self._folder / f'{name}.kubeconfig')}", f"--listen=127.0.0.1:{port}",
         ]  # fmt: skip

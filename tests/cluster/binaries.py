@@ -25,10 +25,11 @@ from tests.cluster.toolchain import ToolchainError, find_go, needed_version
 
 KUBERNETES: Final = "1.37.1"
 """What the tests run against unless told otherwise."""
-VERSIONS: Final = (KUBERNETES, "1.34.4")
-"""The Kubernetes versions that have a module folder: the newest, and the oldest on which limits of memory may fall."""
-OLD_KUBELET: Final = "1.33.13"
-"""The newest kubelet that knows no resources of whole pods; nothing else is built in this version."""
+OLDEST: Final = "1.33.13"
+"""Of the oldest minor that the chart takes: it resizes, but knows no resources of whole pods by default."""
+VERSIONS: Final = (KUBERNETES, "1.34.4", OLDEST)
+"""The Kubernetes versions that have a module folder: the newest, the oldest on which limits of memory may fall, and the
+oldest of all."""
 MODULES: Final = Path(__file__).with_name("modules")
 ETCD, HELM, KWOK, KARPENTER, CONTAINERD = "3.6.8", "3.22.0", "0.8.0", "1.15.0", "2.3.7"
 FOR_TESTS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "helm")
@@ -108,18 +109,24 @@ def containerd_program(name: str) -> Program:
     )
 
 
+def version_under_test() -> str:
+    """Return the Kubernetes version that the tests are to run against: ``TESTED_KUBERNETES``, else the newest.
+
+    Not a name that begins with PLIMSOLL_: those are settings, and programs refuse one that they do not know.
+    """
+    return os.environ.get("TESTED_KUBERNETES", KUBERNETES)
+
+
 def programs(version: str = KUBERNETES) -> dict[str, Program]:
     """Return every program by name, Kubernetes' own in the version asked for.
 
     Raises:
         BinaryError: There is no module folder for that version.
     """
-    if version not in (*VERSIONS, OLD_KUBELET):
+    if version not in VERSIONS:
         raise BinaryError(f"cluster: Kubernetes {version} is not pinned here (one of {', '.join(VERSIONS)})")
     helm = "-X helm.sh/helm/v3/internal/version.version"
-    own = ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelet"]
-    if version == OLD_KUBELET:
-        own = ["kubelet"]
+    own = ("kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubectl", "kubelet")
     listed = [
         Program(name="etcd", version=ETCD, module="etcd", package="go.etcd.io/etcd/server/v3"),
         *(kubernetes_program(name, version) for name in own),
@@ -275,9 +282,7 @@ def main() -> int:
     )
     parser.add_argument("names", nargs="*", metavar="NAME", help="which programs")
     parser.add_argument("--all", action="store_true", help="every program")
-    parser.add_argument(
-        "--version", default=KUBERNETES, choices=(*VERSIONS, OLD_KUBELET), help="of Kubernetes (default %(default)s)"
-    )
+    parser.add_argument("--version", default=KUBERNETES, choices=VERSIONS, help="of Kubernetes (default %(default)s)")
     arguments = parser.parse_args()
     if arguments.all:
         names = sorted(programs(arguments.version))

@@ -1,6 +1,6 @@
 """Fixtures of the tests on a real control plane: one cluster per session, a namespace and a node name per test.
 
-PLIMSOLL_KUBERNETES=1.34.4 runs the same tests against that version (the nightly tier); its programs are built by
+TESTED_KUBERNETES=1.34.4 runs the same tests against that version (the nightly tier); its programs are built by
 ``python -m tests.cluster.binaries --version 1.34.4``.
 """
 
@@ -15,7 +15,7 @@ import pytest
 
 from tests.cluster import fence
 from tests.cluster.acting_node import ActingNode, fresh_node
-from tests.cluster.binaries import KUBERNETES
+from tests.cluster.binaries import version_under_test
 from tests.cluster.control_plane import ControlPlane, control_plane
 from tests.cluster.first_minute import FirstMinutes
 from tests.cluster.identities import create_namespace, create_service_account, fresh_name, remove_namespace
@@ -25,7 +25,7 @@ from tests.kernel.cgroups import why_not
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """The session's control plane with controllers and audit log, of the version asked for; no scheduler."""
-    version = os.environ.get("PLIMSOLL_KUBERNETES", KUBERNETES)
+    version = version_under_test()
     with control_plane(version, directory=tmp_path_factory.mktemp("cluster")) as plane:
         yield plane
 
@@ -37,7 +37,7 @@ def fragile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     It ends with the file that wants it: an idle one takes a twentieth of a CPU to the session's end. Whoever defines
     kinds there takes them away again: others begin with none.
     """
-    version = os.environ.get("PLIMSOLL_KUBERNETES", KUBERNETES)
+    version = version_under_test()
     directory = tmp_path_factory.mktemp("fragile")
     with control_plane(version, directory=directory, with_controllers=False, audit=False) as plane:
         create_service_account(plane, "default", "default")
@@ -50,6 +50,13 @@ def control_plane_1_37(cluster: ControlPlane) -> ControlPlane:
     if not cluster.version.startswith("1.37."):
         pytest.skip(f"about Kubernetes 1.37; this run is against {cluster.version}")
     return cluster
+
+
+@pytest.fixture(scope="session")
+def pods_have_resources(cluster: ControlPlane) -> None:
+    """For tests of resources of whole pods; under a version that drops them they skip."""
+    if int(cluster.version.split(".")[1]) < 34:
+        pytest.skip(f"an API server of {cluster.version} drops spec.resources")
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
+from agent.core.cluster.versions import Version, parse_version
 from tests.cluster.api import Api, ApiError, Json, kubeconfig
 from tests.cluster.binaries import KUBERNETES, require
 from tests.cluster.certificates import Authority, KeyPair
@@ -92,6 +93,16 @@ class ControlPlane:
     def kubectl(self) -> Path:
         """The client program of the same version."""
         return require("kubectl", self.version)
+
+    @property
+    def tells_generations(self) -> bool:
+        """Whether a pod's status says of which generation it is; before 1.34 the server drops that.
+
+        Source:
+            gate PodObservedGenerationTracking: off by default in 1.33, on in 1.34.
+        """
+        version = parse_version(self.version)
+        return version is not None and version >= Version(1, 34)
 
     def client_certificate(self, common_name: str, organisations: Sequence[str] = ()) -> KeyPair:
         """Sign a client: user ``common_name`` in the groups ``organisations``."""

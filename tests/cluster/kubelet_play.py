@@ -70,6 +70,7 @@ class KubeletPlay:
         self.api: Api = plane.api_of_node(node)
         """The API as this kubelet."""
         self._admin = plane.admin
+        self._tells_generations = plane.tells_generations
         self._node = node
         self.actuation_seconds = actuation_seconds
         """May be changed at any time."""
@@ -135,7 +136,7 @@ class KubeletPlay:
             # Not as the kubelet: the Node authorizer learns of a pod's node a moment after the pod is there.
             pod = self._admin.get(objects.pod_path(namespace, name))
             found[:] = [pod]
-            return is_settled(pod)
+            return is_settled(pod, tells_generations=self._tells_generations)
 
         wait_for(settled, f"pod {namespace}/{name} settled")
         return found[0]
@@ -305,7 +306,12 @@ class KubeletPlay:
 
     def _status(self, pod: Json, uid: str, conditions: list[Json]) -> Json:
         allocated, actual = self._allocated[uid], self._actual[uid]
-        status: Json = {"observedGeneration": generation_of(pod), "conditions": conditions}
+        status: Json = {"conditions": conditions}
+        if self._tells_generations:
+            status["observedGeneration"] = generation_of(pod)
+        else:
+            for condition in conditions:
+                condition.pop("observedGeneration", None)
         for statuses, containers in (("containerStatuses", "containers"), ("initContainerStatuses", "initContainers")):
             if pod["spec"].get(containers):
                 status[statuses] = [
@@ -388,10 +394,12 @@ def is_reported(pod: Json, status: Json) -> bool:
     return True
 
 
-def is_settled(pod: Json) -> bool:
+def is_settled(pod: Json, *, tells_generations: bool = True) -> bool:
     """Return whether a pod runs and nothing of a resize is pending or in progress."""
     status = pod.get("status", {})
-    if status.get("phase") != "Running" or status.get("observedGeneration", 0) != generation_of(pod):
+    if status.get("phase") != "Running":
+        return False
+    if tells_generations and status.get("observedGeneration", 0) != generation_of(pod):
         return False
     kinds = {one["type"] for one in status.get("conditions", []) if one["status"] == "True"}
     if kinds & {objects.RESIZE_PENDING, objects.RESIZE_IN_PROGRESS}:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import os
 import threading
 from collections.abc import Iterator
 from itertools import pairwise
@@ -16,7 +15,7 @@ import pytest
 from tests.cluster import fence, objects
 from tests.cluster.acting_node import ActingNode, fresh_node
 from tests.cluster.api import MERGE, ApiError
-from tests.cluster.binaries import KUBERNETES
+from tests.cluster.binaries import version_under_test
 from tests.cluster.chart import NAMESPACE
 from tests.cluster.control_plane import ControlPlane, control_plane
 from tests.cluster.cut_wire import wire
@@ -39,7 +38,7 @@ HUNGRY = "10m"
 @pytest.fixture(scope="module")
 def fragile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A server that may be stopped, with the agent's rights and fence; controllers would be slow to return."""
-    version = os.environ.get("PLIMSOLL_KUBERNETES", KUBERNETES)
+    version = version_under_test()
     with control_plane(version, directory=tmp_path_factory.mktemp("fragile"), with_controllers=False) as plane:
         create_service_account(plane, "default", "default")
         fence.install(plane)

@@ -47,6 +47,8 @@ def room(served: ControlPlane, namespace: str) -> Buffers:
 @pytest.fixture
 def kept(served: ControlPlane) -> Iterator[None]:
     """The chart's policy, in force for Karpenter's account."""
+    if int(served.version.split(".")[1]) < 36:
+        pytest.skip(f"MutatingAdmissionPolicies are there from 1.36 on; this run is against {served.version}")
     documents = chart.rendered(VALUES)["fence/buffer-status"]
     for one in documents:
         served.admin.apply(one)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator
 from itertools import groupby
 from pathlib import Path
@@ -12,7 +11,7 @@ from typing import Any, Final
 import pytest
 
 from tests.cluster.api import MERGE, ApiError, Json
-from tests.cluster.binaries import KUBERNETES
+from tests.cluster.binaries import version_under_test
 from tests.cluster.buffers import Buffers, controller, install_crd, is_ready
 from tests.cluster.control_plane import QUIET_CONTROLLERS, ControlPlane, control_plane
 from tests.cluster.identities import create_namespace, fresh_name, remove_namespace
@@ -48,7 +47,7 @@ def cases(function: str) -> list[Any]:
 @pytest.fixture(scope="module")
 def still(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A control plane in which nobody makes pods of workloads or counts quotas: objects and statuses are the case's."""
-    version = os.environ.get("PLIMSOLL_KUBERNETES", KUBERNETES)
+    version = version_under_test()
     folder = tmp_path_factory.mktemp("still")
     with control_plane(version, directory=folder, audit=False, controllers=STILL_CONTROLLERS) as plane:
         install_crd(plane)

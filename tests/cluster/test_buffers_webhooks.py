@@ -38,7 +38,9 @@ PROMPT_SECONDS: Final = 60.0
 
 
 @pytest.fixture(scope="module")
-def hook(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[WebhookProcess]:
+def hook(
+    cluster: ControlPlane, pods_have_resources: None, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[WebhookProcess]:
     """The process with the chart's rights; and a node, as pods have own resources only where every node knows them."""
     install_crd(cluster)
     node = fresh_name("node")

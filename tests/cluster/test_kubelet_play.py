@@ -44,11 +44,12 @@ def cpu_request(amount: str) -> Json:
     return objects.resize_body(app={"requests": {"cpu": amount}})
 
 
-def resize_conditions(pod: Json) -> dict[str, str]:
+def resize_conditions(pod: Json, *, tells_generations: bool) -> dict[str, str]:
     """Return the resize conditions of a pod: type to reason; each must be about the present generation."""
     kinds = (objects.RESIZE_PENDING, objects.RESIZE_IN_PROGRESS)
     found = [one for one in pod["status"].get("conditions", []) if one["type"] in kinds]
-    assert [one["observedGeneration"] for one in found] == [pod["metadata"]["generation"]] * len(found)
+    about = pod["metadata"]["generation"] if tells_generations else None
+    assert [one.get("observedGeneration") for one in found] == [about] * len(found)
     return {one["type"]: one.get("reason", "") for one in found}
 
 
@@ -58,8 +59,9 @@ def wait_conditions(cluster: ControlPlane, namespace: str, name: str, expected: 
 
     def holds() -> bool:
         pods[:] = [cluster.admin.get(objects.pod_path(namespace, name))]
-        seen = pods[0]["status"].get("observedGeneration") == pods[0]["metadata"]["generation"]
-        return seen and resize_conditions(pods[0]) == expected
+        tells = cluster.tells_generations
+        seen = not tells or pods[0]["status"].get("observedGeneration") == pods[0]["metadata"]["generation"]
+        return seen and resize_conditions(pods[0], tells_generations=tells) == expected
 
     wait_for(holds, f"{name} has the conditions {expected}")
     return pods[0]
@@ -86,7 +88,8 @@ def test_resize_is_allocated_in_progress_and_then_actual(
     log = AuditLog(cluster.audit_log)
     resized = objects.resize(cluster.admin, namespace, "web", cpu_request("750m"))
     pod = kubelet.wait_settled(namespace, "web")
-    assert pod["status"]["observedGeneration"] == resized["metadata"]["generation"]
+    seen = resized["metadata"]["generation"] if cluster.tells_generations else None
+    assert pod["status"].get("observedGeneration") == seen
     [app] = pod["status"]["containerStatuses"]
     assert app["resources"]["requests"]["cpu"] == app["allocatedResources"]["cpu"] == "750m"
     assert app["resources"]["limits"] == {"memory": "128Mi"}
@@ -154,6 +157,8 @@ def test_infeasible_carries_its_message(
 def test_error_in_progress_is_cleared_by_patching_back(
     kubelet: KubeletPlay, make: Callable[..., Json], cluster: ControlPlane, namespace: str
 ) -> None:
+    if int(cluster.version.split(".")[1]) < 34:
+        pytest.skip(f"an API server of {cluster.version} refuses to lower a memory limit")
     make(kubelet, "web")
     kubelet.answer(namespace, "web", Answer.ERROR)
     objects.resize(cluster.admin, namespace, "web", objects.resize_body(app={"limits": {"memory": "96Mi"}}))
@@ -175,7 +180,8 @@ def test_silent_kubelet_observes_nothing(
     kubelet.wait_settled(namespace, "other")
     after = cluster.admin.get(objects.pod_path(namespace, "web"))
     assert after["metadata"]["generation"] == before["metadata"]["generation"] + 1
-    assert after["status"]["observedGeneration"] == before["metadata"]["generation"]
+    seen = before["metadata"]["generation"] if cluster.tells_generations else None
+    assert after["status"].get("observedGeneration") == seen
 
 
 def test_pod_level_resize_is_reported_at_the_pod(

@@ -7,7 +7,6 @@ collected with his owner is Kubernetes' own doing.
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -31,7 +30,7 @@ from agent.webhook.eviction.preemption import GivingWay
 from agent.webhook.store.evictions import EvictionStore
 from tests.cluster import chart
 from tests.cluster.api import APPLY, MERGE, Json
-from tests.cluster.binaries import KUBERNETES
+from tests.cluster.binaries import version_under_test
 from tests.cluster.buffers import PROMPT, Buffers, buffers_path, install_crd, templates_path
 from tests.cluster.control_plane import ControlPlane, control_plane
 from tests.cluster.identities import create_namespace, fresh_name, node_bound_token, remove_namespace
@@ -52,7 +51,7 @@ VALUES: Final = {"buffers": {"enabled": True, "placeholders": True}}
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    version = os.environ.get("PLIMSOLL_KUBERNETES", KUBERNETES)
+    version = version_under_test()
     directory = tmp_path_factory.mktemp("scheduled")
     with control_plane(version, directory=directory, with_scheduler=True, audit=False) as found:
         install_crd(found)

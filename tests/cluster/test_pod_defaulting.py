@@ -26,12 +26,13 @@ from tests.random_pods import random_estimate, random_pod
 pytestmark = pytest.mark.cluster
 
 PODS = 1000
-FACTS = AdmissionFacts(namespace=Namespace(name="shop"), knows_pod_level_resources=True)
 
 
 def defaulting_of(cluster: ControlPlane) -> Defaulting:
     version = parse_version(cluster.version)
     assert version is not None
+    if version < Version(1, 34):
+        return Defaulting.DROPPED
     return Defaulting.LIMITS if version >= Version(1, 37) else Defaulting.REQUESTS
 
 
@@ -81,11 +82,13 @@ def test_a_pod_that_is_sized_is_taken_and_keeps_the_class_that_the_server_gives(
     cluster: ControlPlane, namespace: str
 ) -> None:
     rng = random.Random(16)
+    is_known = defaulting_of(cluster) is not Defaulting.DROPPED
+    facts = AdmissionFacts(namespace=Namespace(name="shop"), knows_pod_level_resources=is_known)
     sized = 0
     for _ in range(PODS):
         document = random_pod(rng)
         known = {name: random_estimate(rng) for name in ("0", "1", "2", "init0", "init1")}
-        admission = admitted(document, known, facts=FACTS)
+        admission = admitted(document, known, facts=facts)
         if admission.outcome is not AdmissionOutcome.PATCHED:
             continue
         before = stored(cluster, namespace, document)

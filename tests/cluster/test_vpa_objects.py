@@ -5,7 +5,6 @@ The webhook is the real process, as the chart's account with the chart's rights 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from tests import yaml_texts
 from tests.cluster import chart
 from tests.cluster.admission_room import Room, Running, admission_room, mebibytes_above, owned, resources, sized
 from tests.cluster.api import MERGE, Json, is_awaited, kubeconfig
-from tests.cluster.binaries import KUBERNETES
+from tests.cluster.binaries import version_under_test
 from tests.cluster.control_plane import QUIET_CONTROLLERS, ControlPlane, control_plane
 from tests.cluster.identities import create_service_account, granted, node_bound_token
 from tests.cluster.objects import pod_path
@@ -44,7 +43,7 @@ MINUTES = 150.0
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A control plane that collects nothing: pods stay although their owners are not there."""
-    version = os.environ.get("PLIMSOLL_KUBERNETES", KUBERNETES)
+    version = version_under_test()
     directory = tmp_path_factory.mktemp("vpa-cluster")
     controllers = f"{QUIET_CONTROLLERS},-garbage-collector-controller"
     with control_plane(version, directory=directory, controllers=controllers, audit=False) as plane:

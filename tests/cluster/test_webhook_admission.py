@@ -211,6 +211,7 @@ def test_a_first_memory_limit_stays_within_twice_the_largest_memory_allowed(room
     assert resources(made)["limits"] == {"memory": str(400 << 20)}
 
 
+@pytest.mark.usefixtures("pods_have_resources")
 def test_pod_limits_become_the_pods_own_resources(room: Room) -> None:
     limits = {**ENFORCE, "plimsoll.dev/pod-limits": '{"limits": {"cpu": "2", "memory": "2Gi"}}'}
     made = room.admitted(owned("web", "Deployment", sized(), annotations=limits))
@@ -247,6 +248,7 @@ def budget(**stated: Json) -> Json:
         ({"cpu": "1", "hugepages-2Mi": "4Mi"}, {}, {"cpu": "1", "hugepages-2Mi": "4Mi"}, "Burstable"),
     ],
 )
+@pytest.mark.usefixtures("pods_have_resources")
 @pytest.mark.parametrize("mode", [{}, ENFORCE], ids=["recommend", "enforce"])
 def test_containers_that_state_nothing_share_a_budget_whatever_the_mode(
     room: Room, mode: Json, limits: Json, requests: Json, given: Json, qos: str
@@ -266,6 +268,21 @@ def test_containers_that_state_nothing_share_a_budget_whatever_the_mode(
     assert f"QoS class {qos} instead of BestEffort" in said
 
 
+def test_an_older_server_stores_a_pod_with_a_budget_as_it_came_for_the_agent_to_hold(room: Room) -> None:
+    if int(room.cluster.version.split(".")[1]) >= 34:
+        pytest.skip(f"an API server of {room.cluster.version} keeps spec.resources")
+    both = {"cpu": "1", "memory": "1Gi"}
+    document = owned("web", "Deployment", {"name": "app", **BARE}, annotations=budget(limits=both, requests=both))
+    made = room.admitted(document)
+    assert "resources" not in made["spec"]
+    assert (
+        made["metadata"]["annotations"]["plimsoll.dev/pod-limits"]
+        == budget(limits=both, requests=both)["plimsoll.dev/pod-limits"]
+    )
+    assert made["status"]["qosClass"] == "BestEffort"
+    assert "QoS class" not in room.kubectl("create", "--dry-run=server", "-f", "-", stdin=document).stderr
+
+
 def test_a_pod_in_mode_off_gets_no_budget(room: Room) -> None:
     off = {"plimsoll.dev/mode": "off", **budget(limits={"cpu": "2"})}
     made = room.admitted(owned("web", "Deployment", {"name": "app", **BARE}, annotations=off))
@@ -273,6 +290,7 @@ def test_a_pod_in_mode_off_gets_no_budget(room: Room) -> None:
     assert made["status"]["qosClass"] == "BestEffort"
 
 
+@pytest.mark.usefixtures("pods_have_resources")
 def test_a_burstable_pod_becomes_guaranteed_where_its_budget_states_requests(room: Room) -> None:
     both = {"cpu": "1", "memory": "1Gi"}
     stated = room.admitted(owned("web", "Deployment", sized(), annotations=budget(limits=both, requests=both)))

@@ -169,6 +169,7 @@ def test_originals_that_a_template_brings_along_are_written_anew(room: Room, inj
 LIMITED = {**ENFORCE, "plimsoll.dev/pod-limits": '{"limits": {"cpu": "3", "memory": "3Gi"}}'}
 
 
+@pytest.mark.usefixtures("pods_have_resources")
 @pytest.mark.parametrize("order", ["after", "before"])
 def test_resources_that_the_pod_is_given_hold_the_sidecar_too(room: Room, injector: int, order: str) -> None:
     with registered(room, injector, order, "IfNeeded"):
@@ -179,6 +180,7 @@ def test_resources_that_the_pod_is_given_hold_the_sidecar_too(room: Room, inject
         assert made["spec"]["resources"]["requests"] == summed(SIZED)
 
 
+@pytest.mark.usefixtures("pods_have_resources")
 def test_not_asked_again_we_leave_a_request_for_the_whole_pod_that_the_sidecar_passes(
     room: Room, injector: int
 ) -> None:

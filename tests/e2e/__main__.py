@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from tests.cluster import fence
-from tests.cluster.binaries import KUBERNETES, OLD_KUBELET, BinaryError
+from tests.cluster.binaries import KUBERNETES, OLDEST, BinaryError
 from tests.cluster.control_plane import control_plane
 from tests.cluster.identities import create_namespace
 from tests.cluster.processes import ClusterError
@@ -220,7 +220,7 @@ def run_budgets(made: parts.Parts, driver: Driver, arguments: argparse.Namespace
     if made.old_kubelet is None:
         raise NodeError("e2e: no older kubelet was built")
     old = replace(made, programs={**made.programs, "kubelet": made.old_kubelet})
-    steps = Steps(f"limits of whole pods, kubelet {OLD_KUBELET}, cgroup driver {driver}")
+    steps = Steps(f"limits of whole pods, kubelet {OLDEST}, cgroup driver {driver}")
     with scene(old, driver, arguments, name=f"budgets-{driver}", server=parts.OLD_SERVER) as at:
         BudgetScenario(at.node, at.tree).run(steps)
     return steps

@@ -12,7 +12,7 @@ from typing import Final
 from agent.node.keepers.pod_limits import TURN_SECONDS
 from tests.cluster import objects
 from tests.cluster.api import Json
-from tests.cluster.binaries import OLD_KUBELET
+from tests.cluster.binaries import OLDEST
 from tests.e2e.agent_pod import AgentPod
 from tests.e2e.node import Driver, Node
 from tests.e2e.program import audit, wait_without_drift
@@ -64,7 +64,7 @@ class BudgetScenario:
         """Take all steps."""
         steps.whenever_failed = lambda: "".join(f"      {line}\n" for line in self.agent.log().splitlines())
         before: dict[str, str] = {}
-        steps.run(f"the kubelet is {OLD_KUBELET}", self.is_old)
+        steps.run(f"the kubelet is {OLDEST}", self.is_old)
         steps.run(STARTED, self.start_agent)
         needing_agent: tuple[tuple[str, Callable[[], object]], ...] = (
             ("nothing is limited while an init container runs", lambda: self.start(before)),
@@ -87,7 +87,7 @@ class BudgetScenario:
     def is_old(self) -> str:
         """Ask the API."""
         version: str = self.node.object()["status"]["nodeInfo"]["kubeletVersion"]
-        assert version == f"v{OLD_KUBELET}", version
+        assert version == f"v{OLDEST}", version
         return version
 
     def start_agent(self) -> str:

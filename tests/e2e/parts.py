@@ -68,7 +68,7 @@ class Parts:
     """Folder."""
     programs: Mapping[str, Path]
     old_kubelet: Path | None
-    """Of ``binaries.OLD_KUBELET``, which knows no resources of whole pods; None = nobody asked for it."""
+    """Of ``binaries.OLDEST``, which knows no resources of whole pods; None = nobody asked for it."""
     images: tuple[Path, ...]
     own_image: str
     """Plimsoll's: name and tag."""
@@ -91,7 +91,7 @@ def ensure(progress: Progress = lambda _line: None, *, with_old: bool = True) ->
     old_kubelet = None
     if with_old:
         binaries.ensure(OLD_PLANE, OLD_SERVER, progress)
-        old_kubelet = binaries.ensure(("kubelet",), binaries.OLD_KUBELET, progress)["kubelet"].resolve()
+        old_kubelet = binaries.ensure(("kubelet",), binaries.OLDEST, progress)["kubelet"].resolve()
     runc, origin = ensure_runc(progress)
     plugins = ensure_network_plugins(progress)
     made = ensure_images(progress)

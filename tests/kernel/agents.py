@@ -46,9 +46,7 @@ def start_plimsoll(*words: str, stderr: Path, prefix: Sequence[str] = (), **more
 
     It dies with the thread that calls this, see ``dying``.
     """
-    # By that one the tests of the cluster choose a version of Kubernetes; the agent refuses keys that it does not know.
-    environment = {key: value for key, value in os.environ.items() if key != "PLIMSOLL_KUBERNETES"}
-    environment["PYTHONFAULTHANDLER"] = "1"  # one that hangs says by SIGABRT what its threads are at
+    environment = {**os.environ, "PYTHONFAULTHANDLER": "1"}  # one that hangs says by SIGABRT what its threads are at
     with stderr.open("ab") as log:
         return subprocess.Popen(
             [*prefix, *dying_with_us(sys.executable, "-m", "agent", *words)],

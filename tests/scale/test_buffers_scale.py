@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent.webhook.buffers.queue import SPACING_SECONDS
-from tests.cluster.binaries import KUBERNETES
+from tests.cluster.binaries import version_under_test
 from tests.cluster.buffers import Buffers, content, controller, install_crd, is_ready
 from tests.cluster.control_plane import ControlPlane, control_plane
 from tests.cluster.processes import wait_for
@@ -27,7 +27,7 @@ PATIENCE_SECONDS = 600.0
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    version = os.environ.get("PLIMSOLL_KUBERNETES", KUBERNETES)
+    version = version_under_test()
     with control_plane(version, directory=tmp_path_factory.mktemp("many")) as one:
         install_crd(one)
         yield one

@@ -6,7 +6,6 @@ why it leaves a node be.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -15,7 +14,7 @@ from agent.kube.client.api import HttpApi
 from agent.kube.client.kubeconfig import from_kubeconfig
 from tests.cluster import chart
 from tests.cluster.api import APPLY, Json, path_of
-from tests.cluster.binaries import KUBERNETES
+from tests.cluster.binaries import version_under_test
 from tests.cluster.buffers import Buffers, content, controller, install_crd
 from tests.cluster.control_plane import ControlPlane, control_plane
 from tests.cluster.identities import create_namespace, fresh_name
@@ -47,7 +46,7 @@ OURS, THEIRS = "plimsoll-buffers", "karpenter"
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    version = os.environ.get("PLIMSOLL_KUBERNETES", KUBERNETES)
+    version = version_under_test()
     directory = tmp_path_factory.mktemp("karpenter")
     with control_plane(version, directory=directory, with_scheduler=True, controllers="*") as one:
         install_crd(one)

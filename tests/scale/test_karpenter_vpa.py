@@ -13,7 +13,6 @@ stay. What ends the loop today is Karpenter's own setting, the third.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.client import TOO_MANY_REQUESTS
@@ -28,7 +27,7 @@ from tests.cluster import chart
 from tests.cluster.admission_room import BY_CRUISE, ENFORCE, MB, steady
 from tests.cluster.api import MERGE, ApiError, Json, kubeconfig
 from tests.cluster.audit import AuditLog
-from tests.cluster.binaries import KUBERNETES
+from tests.cluster.binaries import version_under_test
 from tests.cluster.control_plane import ControlPlane, control_plane
 from tests.cluster.identities import create_namespace, create_service_account, fresh_name, node_bound_token
 from tests.cluster.objects import pod_path, resize, resize_body, write_pod_status
@@ -67,7 +66,7 @@ ROUNDS = 3
 
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    version = os.environ.get("PLIMSOLL_KUBERNETES", KUBERNETES)
+    version = version_under_test()
     directory = tmp_path_factory.mktemp("karpenter-vpa")
     with control_plane(version, directory=directory, with_scheduler=True, controllers="*") as one:
         for each in yaml.safe_load_all(CRD_FILE.read_text()):

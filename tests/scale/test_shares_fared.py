@@ -6,7 +6,6 @@ It takes two CPUs for minutes, so it is no part of ``make test``.
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 
 from tests.cluster import fence, objects
 from tests.cluster.acting_node import OWNER, ActingNode, fresh_node
-from tests.cluster.binaries import KUBERNETES
+from tests.cluster.binaries import version_under_test
 from tests.cluster.control_plane import control_plane
 from tests.cluster.first_minute import UNHURRIED
 from tests.cluster.identities import create_namespace, create_service_account
@@ -36,7 +35,7 @@ OTHERS = ("web-1", "web-2", "web-3")
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[ActingNode]:
     """A node on a control plane of its own, with the agent's rights and fence in force."""
-    version = os.environ.get("PLIMSOLL_KUBERNETES", KUBERNETES)
+    version = version_under_test()
     with control_plane(version, directory=tmp_path / "plane") as plane:
         fence.install(plane)
         (tmp_path / "node").mkdir()

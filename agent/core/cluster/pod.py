@@ -218,7 +218,7 @@ class PodCondition:
     reason: str | None = None
     message: str | None = None
     observed_generation: int | None = None
-    """The pod's generation that it speaks of; None = not reported (kubelets before 1.33)."""
+    """The pod's generation that it speaks of; None = not reported (before 1.34 the server drops it)."""
     last_transition_unix_seconds: float | None = None
     """When its status last changed, to the second."""
 
@@ -254,7 +254,8 @@ class Pod:
     generation: int | None = None
     """Rises by one with each change of the spec, an accepted resize included."""
     observed_generation: int | None = None
-    """status.observedGeneration: the spec that the kubelet speaks of; None = not reported (kubelets before 1.33)."""
+    """status.observedGeneration: the spec that the kubelet speaks of; None = not reported (before 1.34 the server
+    drops it)."""
     created_unix_seconds: float | None = None
     started_unix_seconds: float | None = None
     """When the kubelet took it on; None = it has not."""

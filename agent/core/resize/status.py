@@ -94,6 +94,9 @@ def resize_status(pod: Pod) -> ResizeStatus:
         message = f"generation {pod.generation} not seen yet, the status is of {pod.observed_generation}"
         return ResizeStatus(state=ResizeState.UNSEEN, message=message)
     pending, progress = _in_force(pod, RESIZE_PENDING), _in_force(pod, RESIZE_IN_PROGRESS)
+    is_dated = pod.observed_generation is not None or pending is None or pending.observed_generation is not None
+    if not is_dated and _without_conditions(pod).state is ResizeState.DONE:
+        pending = None  # before 1.34: of a wish that was taken back, and the kubelet has not looked again
     is_failing = progress is not None and progress.reason == ERROR
     error = _words(progress) if is_failing else None
     if pending is not None:

@@ -64,6 +64,13 @@ def state(pod: Pod) -> ResizeState:
     return resize_status(pod).state
 
 
+def test_where_no_generation_is_told_a_pending_wish_that_was_taken_back_is_over() -> None:
+    never = condition("Pending", "Infeasible", generation=None)
+    assert state(pod_of(conditions=(never,), observed=None)) is ResizeState.DONE
+    other = status_of({"cpu": "100m"}, {"cpu": "100m"})
+    assert state(pod_of(other, conditions=(never,), observed=None)) is ResizeState.INFEASIBLE
+
+
 def test_pod_that_has_what_it_asks_for_is_done() -> None:
     assert resize_status(pod_of()) == ResizeStatus(state=ResizeState.DONE)
     assert not resize_status(pod_of()).is_in_flight
@@ -110,7 +117,8 @@ def test_condition_of_an_older_spec_is_not_believed_where_only_it_tells() -> Non
     assert state(pod_of(generation=4, observed=None, conditions=(old,))) is ResizeState.DONE
     assert state(pod_of(generation=3, observed=None, conditions=(old,))) is ResizeState.DEFERRED
     nameless = condition("Pending", "Deferred", generation=None)
-    assert state(pod_of(generation=4, observed=None, conditions=(nameless,))) is ResizeState.DEFERRED
+    smaller = status_of({"cpu": "100m"}, {"cpu": "100m"})
+    assert state(pod_of(smaller, generation=4, observed=None, conditions=(nameless,))) is ResizeState.DEFERRED
 
 
 @pytest.mark.parametrize(
