@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, given, settings, strategies
 
 # The same examples in every run: what is red is red for everybody. `make explore` looks further, with
 # --hypothesis-profile=explore: other examples each time, kept in .hypothesis where one fails. `make unit` takes fewer.
@@ -176,6 +176,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         raise pytest.UsageError(f"{unnamed}: a property or slow test in a file that names neither hypothesis nor slow")
 
 
+@settings(max_examples=1, database=None)
+@given(strategies.none())
+def _first_example(_nothing: None) -> None:
+    """With its first example Hypothesis asks the collector who holds its random numbers, and warns if nobody does.
+
+    The collector does not look among what is frozen; since Python 3.14, which tracks each dict from the start, the
+    holder is there.
+    """
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
     """Search for no garbage while thousands of tests are collected, all of which stay; nor in those, later."""
@@ -185,6 +195,7 @@ def pytest_collection() -> Iterator[None]:
     finally:
         gc.enable()
         gc.collect()
+        _first_example()
         gc.freeze()
 
 

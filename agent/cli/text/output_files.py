@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from pathlib import Path
@@ -17,13 +18,15 @@ def check_output(path: Path) -> None:
     A directory, a device or a pipe is there, or there is no directory for it.
     """
     try:
-        if path.exists() and not stat.S_ISREG(path.stat().st_mode):
-            raise OutputError(f"{path}: is not a regular file; allowed: a file, or a new name")
+        # Path.exists hides names that are too long since Python 3.14, and links that go round, as resolve since 3.13.
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            if not stat.S_ISREG(path.stat().st_mode):
+                raise OutputError(f"{path}: is not a regular file; allowed: a file, or a new name")
         parent = path.resolve().parent
         if not parent.is_dir():
             raise OutputError(f"{path}: no such directory; allowed: a file in an existing directory")
-    except (OSError, RuntimeError) as error:  # RuntimeError: links that go round, to pathlib
-        raise OutputError(f"{path}: {getattr(error, 'strerror', None) or error}") from error
+    except OSError as error:
+        raise OutputError(f"{path}: {error.strerror}") from error
     if not os.access(parent, os.W_OK | os.X_OK):
         raise OutputError(f"{path}: its directory is not writable; allowed: a file in a writable directory")
 

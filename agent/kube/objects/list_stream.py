@@ -52,14 +52,14 @@ def read_list(text: bytes, take: Callable[[object], None]) -> ListHead:
     try:
         page = _LIST.decode(text)
     except (ValueError, RecursionError) as error:
-        raise _no_list(str(error)) from error
+        raise _no_list(_fault(error)) from error
     if not page.kind.endswith("List"):
         raise _no_list(f"kind is {page.kind!r}")
     for index, item in enumerate(page.items or ()):
         try:
             value = lenient_value(item)
         except (ValueError, RecursionError) as error:
-            raise _no_list(f"items[{index}]: {error}") from error
+            raise _no_list(f"items[{index}]: {_fault(error)}") from error
         take(value)
     metadata = page.metadata if isinstance(page.metadata, Mapping) else {}
     return ListHead(_text(metadata.get("resourceVersion")), _text(metadata.get("continue")))
@@ -73,6 +73,11 @@ def lenient_value(text: bytes) -> object:
     except (ValueError, RecursionError):
         value = json.loads(bytes(text).decode("utf-8", errors="replace"))
     return value
+
+
+def _fault(error: ValueError | RecursionError) -> str:
+    # The words of Python 3.14 are of its stack, with so many kB used of it.
+    return "nested too deep" if isinstance(error, RecursionError) else str(error)
 
 
 def _no_list(why: str) -> ListError:

@@ -238,7 +238,7 @@ BAD_JSON = {
     "nan": ('{"time":1,"container":"a","cpu_millicores":NaN}', "column cpu_millicores: nan is not finite"),
     "huge": ('{"time":1,"container":"a","cpu_millicores":1' + "0" * 400 + "}", "cpu_millicores: inf is not finite"),
     "beyond floats": ('{"time":1,"container":"a","cpu_millicores":1e999}', "cpu_millicores: inf is not finite"),
-    "deep": ('{"time":' + "[" * 9999 + "]" * 9999 + "}", "row 1 (line 1): column time: the line is no JSON"),
+    "deep": ('{"time":' + "[" * 100_000 + "]" * 100_000 + "}", "row 1 (line 1): column time: the line is no JSON"),
     "two values": ('{"time":1} {}', "row 1 (line 1): column time: the line is no JSON"),
     "no time": ('{"container":"a","cpu_millicores":1}', "column time: it is absent; allowed: Unix seconds"),
     "bool as time": ('{"time":true,"container":"a","cpu_millicores":1}', "column time: true is of another kind"),
