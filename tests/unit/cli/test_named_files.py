@@ -99,7 +99,7 @@ ASKS: Final = {
 }
 """Options of verbs that go on, or ask somebody: only what is refused before that is tried."""
 OTHER_HOMES: Final = {
-    **dict.fromkeys([("agent", "--kubeconfig"), ("webhook", "--kubeconfig")], "kube.client.credentials, as of retire"),
+    **dict.fromkeys([("agent", "--kubeconfig"), ("webhook", "--kubeconfig")], "kube.client.kubeconfig, as of retire"),
     **dict.fromkeys(
         [(verb, "--pods") for verb in ("run", "agent", "top", "recommend", "why", "doctor", "record")],
         "kube.podsfile, as of audit",
