@@ -88,14 +88,17 @@ def resize_status(pod: Pod) -> ResizeStatus:
     """Return how far the newest resize of a pod has come.
 
     Of the two conditions the pending one gives the state, as it speaks of the newest wish; the other may be of an
-    earlier one. A condition is believed only when the kubelet has seen the newest spec.
+    earlier one. A condition is believed only when the kubelet has seen the newest spec; where no generation is told, a
+    pending one is over once what is allocated and in force is what is asked for.
     """
     if pod.observed_generation is not None and pod.observed_generation < (pod.generation or 0):
         message = f"generation {pod.generation} not seen yet, the status is of {pod.observed_generation}"
         return ResizeStatus(state=ResizeState.UNSEEN, message=message)
     pending, progress = _in_force(pod, RESIZE_PENDING), _in_force(pod, RESIZE_IN_PROGRESS)
-    is_dated = pod.observed_generation is not None or pending is None or pending.observed_generation is not None
-    if not is_dated and _without_conditions(pod).state is ResizeState.DONE:
+    tells_generation = pod.observed_generation is not None or (
+        pending is not None and pending.observed_generation is not None
+    )
+    if pending is not None and not tells_generation and _without_conditions(pod).state is ResizeState.DONE:
         pending = None  # before 1.34: of a wish that was taken back, and the kubelet has not looked again
     is_failing = progress is not None and progress.reason == ERROR
     error = _words(progress) if is_failing else None
