@@ -218,6 +218,7 @@ def test_a_guaranteed_pod_that_asks_for_it_is_sized_and_stays_guaranteed(room: R
     assert made["status"]["qosClass"] == "Guaranteed"
 
 
+@pytest.mark.usefixtures("pods_have_resources")
 def test_the_containers_of_a_pod_with_resources_of_its_own_are_sized_within_them(room: Room) -> None:
     own = {"requests": {"cpu": "1", "memory": "1G"}, "limits": {"cpu": "2", "memory": "2G"}}
     made = room.admitted(owned("web", "Deployment", sized(), resources=deepcopy(own)))
