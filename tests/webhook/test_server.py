@@ -354,3 +354,24 @@ def test_not_ready_says_why(tmp_path: Path) -> None:
         reply = one.ask("GET", "/readyz")
         assert (reply.status, reply.body) == (503, b"history: 3 of 5 hours\n")
         assert one.ask("GET", "/healthz").status == 200
+
+
+def test_head_and_body_of_an_answer_come_in_one_record(tmp_path: Path) -> None:
+    with running(services(review=lambda *_: b"reviewed"), tmp_path) as one, one.plain() as connection:
+        for _ in range(3):
+            connection.sendall(b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
+            answer = connection.recv(1 << 16)  # one record of TLS at most
+            assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+            assert answer.endswith(b"\r\n\r\nreviewed")
+        connection.sendall(b"HEAD /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert connection.recv(1 << 16).endswith(b"\r\n\r\n")
+
+
+def test_a_sender_that_waits_to_be_asked_for_its_body_is_asked(tmp_path: Path) -> None:
+    head = b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n"
+    with running(services(review=lambda *_: b"reviewed"), tmp_path) as one, one.plain() as connection:
+        for _ in range(2):
+            connection.sendall(head)
+            assert connection.recv(1 << 16) == b"HTTP/1.1 100 Continue\r\n\r\n"
+            connection.sendall(b"{}")
+            assert connection.recv(1 << 16).endswith(b"\r\n\r\nreviewed")

@@ -8,7 +8,7 @@ not in the digest.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
@@ -101,8 +101,10 @@ class Director:
         bound = {place.workload for place in self._facts.pods_on(node)}
         workloads = sorted({*bound, *self._histories.workloads_on(node)})
         told, ends = [], []
-        for workload in workloads[:MOST_WORKLOADS]:
-            one, end = self._directive(workload, node, rules, now_unix_seconds)
+        workloads = workloads[:MOST_WORKLOADS]
+        seen = self._histories.directives_of(workloads, node=node, now_unix_seconds=now_unix_seconds)
+        for workload, containers in zip(workloads, seen, strict=True):
+            one, end = self._directive(workload, containers, rules, now_unix_seconds)
             told.append(one)
             ends.append(end)
         told = self._bounded(told)
@@ -131,13 +133,17 @@ class Director:
 
     def directive_of(self, workload: Workload, now_unix_seconds: float) -> WorkloadDirective:
         """Return what a node without a history of its own would be told of a workload, for people."""
-        return self._directive(workload, "", self._facts.rules(), now_unix_seconds)[0]
+        containers = self._histories.directive_of(workload, node="", now_unix_seconds=now_unix_seconds)
+        return self._directive(workload, containers, self._facts.rules(), now_unix_seconds)[0]
 
     def _directive(
-        self, workload: Workload, node: str, rules: ClusterRules, now_unix_seconds: float
+        self,
+        workload: Workload,
+        containers: Sequence[ContainerDirective],
+        rules: ClusterRules,
+        now_unix_seconds: float,
     ) -> tuple[WorkloadDirective, float | None]:
         rule, (frozen, preserved) = rule_of(rules, workload), self._frozen(workload)
-        containers = self._histories.directive_of(workload, node=node, now_unix_seconds=now_unix_seconds)
         end, stopped_for = self._stop_end(workload, now_unix_seconds)
         taken_back = None if self._setbacks is None else self._setbacks.taken_back(workload)
         vpa = self._facts.vpa_orders(workload)
@@ -196,8 +202,10 @@ class Director:
 
 
 @lru_cache(maxsize=8192)  # the index keeps amounts in steps, so that few come again and again; 1 MB
-def rounded_up(amount: int) -> int:
-    """Round up to three significant digits: at most 1 % more, and the same for a while."""
+def rounded_up(amount: int | None) -> int | None:
+    """Round up to three significant digits: at most 1 % more, and the same for a while; None stays."""
+    if amount is None:
+        return None
     step = int(10 ** max(0, len(str(amount)) - SIGNIFICANT_DIGITS))
     return -(-amount // step) * step
 
@@ -222,16 +230,12 @@ def _rounded(one: ContainerDirective, policy: ContainerPolicy) -> ContainerDirec
     killed = one.oom_memory_bytes
     return ContainerDirective(
         container=one.container,
-        cpu_peak_millicores=_up(one.cpu_peak_millicores),
-        memory_peak_bytes=_up(one.memory_peak_bytes),
-        cpu_hour_peaks_millicores=tuple(map(_up, one.cpu_hour_peaks_millicores)),
-        memory_hour_peaks_bytes=tuple(map(_up, one.memory_hour_peaks_bytes)),
-        oom_memory_bytes=_up(None if killed is None else policy.after_kill_bytes(killed)),
+        cpu_peak_millicores=rounded_up(one.cpu_peak_millicores),
+        memory_peak_bytes=rounded_up(one.memory_peak_bytes),
+        cpu_hour_peaks_millicores=tuple(map(rounded_up, one.cpu_hour_peaks_millicores)),
+        memory_hour_peaks_bytes=tuple(map(rounded_up, one.memory_hour_peaks_bytes)),
+        oom_memory_bytes=rounded_up(None if killed is None else policy.after_kill_bytes(killed)),
     )
-
-
-def _up(amount: int | None) -> int | None:
-    return None if amount is None else rounded_up(amount)
 
 
 def _clipped(text: str | None) -> str | None:

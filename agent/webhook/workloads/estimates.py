@@ -12,7 +12,6 @@ import numpy as np
 from agent.core.admission.estimate import Estimate, EstimateSource
 from agent.core.history.minute.minute_codec import Codes, decode
 from agent.core.history.minute.minutes import CPU_STEPS, KIB
-from agent.core.history.reports.directive import HOURS, ContainerDirective
 from agent.core.history.reports.rollup import CPU_BUCKETS, MEMORY_BUCKETS, NodeClass
 from agent.core.history.workloads.hour_peaks import HOUR_SECONDS, HourPeak
 from agent.core.history.workloads.hour_sketch import percentile_bucket
@@ -107,11 +106,11 @@ def cruise_estimate(
     return Estimate(
         source=source,
         policy=PolicyName.CRUISE,
-        cpu_request_millicores=_millicores(predicted[CPU]),
-        memory_request_bytes=_bytes(predicted[MEMORY]),
-        cpu_max_millicores=_millicores(week[CPU]),
-        memory_max_bytes=_bytes(week[MEMORY]),
-        oom_memory_bytes=oom_bytes(told, options, most, now_unix_seconds),
+        cpu_request_millicores=millicores_of(predicted[CPU]),
+        memory_request_bytes=bytes_of(predicted[MEMORY]),
+        cpu_max_millicores=millicores_of(week[CPU]),
+        memory_max_bytes=bytes_of(week[MEMORY]),
+        oom_memory_bytes=remembered_kills(told, options, now_unix_seconds).largest_bytes(most),
         cpu_base_millicores=base(table, newest, CPU, told.imported_most if is_imported else most),
         memory_base_bytes=base(table, newest, MEMORY, told.imported_most if is_imported else most),
         history_seconds=min(
@@ -119,7 +118,7 @@ def cruise_estimate(
         ),
         pods=table.pods_of(newest),
         newest_age_seconds=max(now_unix_seconds - max(int(table.last[row]) for row in told.every), 0.0),
-        memory_alone_bytes=_bytes(alone) if alone > week[MEMORY] else None,
+        memory_alone_bytes=bytes_of(alone) if alone > week[MEMORY] else None,
         imported_hours=told.imported_hours(chosen),
     )
 
@@ -140,56 +139,44 @@ def within(peaks: Codes, most: Most) -> Codes:
     return cut
 
 
-def oom_bytes(told: Told, options: CruiseOptions, most: Most, now_unix_seconds: float) -> int | None:
-    """Return the largest figure of the kills that are remembered, up to what counts of memory; None = there is none.
+@dataclass(frozen=True, slots=True)
+class RememberedKills:
+    """The kills of a container that count: the largest figure of each hour, and the number of the node that told it."""
 
-    Each is bounded by what nodes other than the one that told of it saw.
-    """
-    since = now_unix_seconds - options.oom_retention_seconds
-    figures = [
-        min(kills.largest_bytes, (told.imported_most if row == told.imported else most).kill_bytes(kills.node))
-        for row in told.every
-        for kills in told.table.kills_of(row)
-        if kills.newest_unix_seconds >= since
-    ]
-    return max(figures, default=0) or None
+    agents: tuple[tuple[int, int], ...] = ()
+    imported: tuple[tuple[int, int], ...] = ()
+    imported_most: Most = AS_TOLD
+    """Up to what those of imported hours count."""
+
+    def largest_bytes(self, most: Most) -> int | None:
+        """Return the largest figure, those of agents up to ``most``; None = there is none.
+
+        Each is bounded by what nodes other than the one that told of it saw.
+        """
+        if not self.agents and not self.imported:
+            return None
+        figures = [min(size, most.kill_bytes(node)) for size, node in self.agents]
+        figures += [min(size, self.imported_most.kill_bytes(node)) for size, node in self.imported]
+        return max(figures) or None
 
 
-def container_directive(
-    container: str,
-    told: Told,
-    *,
-    node: int,
-    slots: Slots,
-    options: CruiseOptions,
-    most: Most,
-    now_unix_seconds: float,
-) -> ContainerDirective | None:
-    """Return what nodes other than the one with this number saw, up to ``most``; None = nothing.
+NO_KILLS: Final = RememberedKills()
 
-    Imported hours are told where no agent told of the hour, this node's neither.
-    """
-    week, rings = slots.week(now_unix_seconds), told.table.rings
-    seen: Codes = within(rings.peaks_without(told.rows, node), most)
-    if told.imported is not None:
-        is_known = rings.peaks(told.rows) > 0 if told.rows else np.zeros(seen.shape, dtype=np.bool_)
-        seen = np.where(is_known, seen, told.imported_peaks())
-    # A slot always stands for the same hour of the day: 192 are eight times 24, and hour 0 was a midnight.
-    others = np.where(week, seen, np.uint16(0))
-    by_hour: Codes = others.reshape(2, RING_HOURS // HOURS, HOURS).max(axis=1)
-    largest = by_hour.max(axis=1).tolist()
-    killed_bytes = oom_bytes(told, options, most, now_unix_seconds)
-    if killed_bytes is None and not any(largest):
-        return None
-    codes = by_hour.tolist()
-    return ContainerDirective(
-        container=container,
-        cpu_peak_millicores=_millicores(largest[CPU]),
-        memory_peak_bytes=_bytes(largest[MEMORY]),
-        cpu_hour_peaks_millicores=tuple(map(_millicores, codes[CPU])) if largest[CPU] else (),
-        memory_hour_peaks_bytes=tuple(map(_bytes, codes[MEMORY])) if largest[MEMORY] else (),
-        oom_memory_bytes=killed_bytes,
-    )
+
+def remembered_kills(told: Told, options: CruiseOptions, now_unix_seconds: float) -> RememberedKills:
+    """Return the kills that are remembered."""
+    table, since = told.table, now_unix_seconds - options.oom_retention_seconds
+
+    def kills_of(rows: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+        return tuple(
+            (kills.largest_bytes, kills.node)
+            for row in rows
+            for kills in table.kills_of(row)
+            if kills.newest_unix_seconds >= since
+        )
+
+    agents, imported = kills_of(told.rows), () if told.imported is None else kills_of((told.imported,))
+    return RememberedKills(agents, imported, told.imported_most) if agents or imported else NO_KILLS
 
 
 def row_history(
@@ -248,7 +235,7 @@ def _base(table: RowTable, rows: tuple[int, ...], resource: int, most: Most = AS
     base = ceil(float(scheme.ends[bucket]))
     slot = int(table.newest_hour[rows[0]]) % RING_HOURS
     code = min(int(table.rings.peaks(rows)[resource, slot]), most.cpu if resource == CPU else most.memory)
-    largest = _millicores(code) if resource == CPU else _bytes(code)
+    largest = millicores_of(code) if resource == CPU else bytes_of(code)
     return base if largest is None else min(base, largest)
 
 
@@ -262,12 +249,14 @@ def _imported_base(table: RowTable, rows: tuple[int, ...], resource: int, most: 
 
 # Peaks of one size come again and again: to look one up takes a tenth of what working it out does. 1 MB each.
 @lru_cache(maxsize=8192)
-def _millicores(code: int) -> int | None:
+def millicores_of(code: int) -> int | None:
+    """Return the CPU of a peak's code; None = missing."""
     amount = amount_of(code)
     return None if amount is None else ceil(amount / CPU_STEPS)
 
 
 @lru_cache(maxsize=8192)
-def _bytes(code: int) -> int | None:
+def bytes_of(code: int) -> int | None:
+    """Return the memory of a peak's code; None = missing."""
     amount = amount_of(code)
     return None if amount is None else amount * KIB

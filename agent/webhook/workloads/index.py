@@ -18,14 +18,17 @@ is that node's own word.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from operator import attrgetter
 from sys import intern
 from typing import Final
 
+import numpy as np
+
 from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate, is_stood_in_for, standing_in
 from agent.core.cluster.workload import DAEMON_SET_KIND, RUN_KINDS, Workload
+from agent.core.history.minute.minute_codec import Codes
 from agent.core.history.reports.directive import ContainerDirective
 from agent.core.history.reports.rollup import ROLLUP_SECONDS, NodeClass, Report, RollupRow
 from agent.core.history.workloads.hour_peaks import HOUR_SECONDS
@@ -48,14 +51,14 @@ from agent.webhook.workloads.estimates import (
     AS_TOLD,
     PolicyAnswer,
     Told,
-    container_directive,
     cruise_estimate,
     hour_peaks,
-    oom_bytes,
+    remembered_kills,
     row_history,
     with_answer,
 )
 from agent.webhook.workloads.loader import LoadedSketches, SketchLoad
+from agent.webhook.workloads.others_seen import SeenContainer, others_saw, seen_container
 from agent.webhook.workloads.policy_demand import Asked, Key, Place, Preparation, Tables, due
 from agent.webhook.workloads.quality import MergedQuality, NodeQualities
 from agent.webhook.workloads.reporting_nodes import ReportingNodes
@@ -76,6 +79,8 @@ MIN_AGE_SECONDS: Final = PlanOptions().min_age_seconds
 PASSING_SECONDS: Final = 3600
 """Seconds without a report after which a workload that is never sized is forgotten: each run of a job, each bare pod is
 a workload of its own, and those of a fortnight would leave no room for the others."""
+COPIED_AT_ONCE: Final = 16
+"""Rows of containers under one hold of the lock: some twenty microseconds."""
 _NAMED: Final = attrgetter("namespace", "kind", "name")
 
 
@@ -386,17 +391,16 @@ class WorkloadIndex:
             source, told, slots=self._slots, options=self._cruise, most=own, now_unix_seconds=now_unix_seconds
         )
         # A kill counts wherever it was: as the agents are told.
-        anywhere = oom_bytes(self._told(found, entry.workload), self._cruise, most, now_unix_seconds)
-        largest = max(nearest.oom_memory_bytes or 0, anywhere or 0) or None
+        kills = remembered_kills(self._told(found, entry.workload), self._cruise, now_unix_seconds)
+        largest = max(nearest.oom_memory_bytes or 0, kills.largest_bytes(most) or 0) or None
         return nearest if largest == nearest.oom_memory_bytes else replace(nearest, oom_memory_bytes=largest)
 
     def _most(self, workload: Workload, found: ContainerEntry) -> Most:
         """Return up to what the claims of nodes count, over all classes of nodes."""
+        leaders = self._by_class.leaders(found.rows)
+        cpus, is_by_size = [node_class.cpus for node_class, _ in found.classes], workload.kind == DAEMON_SET_KIND
         cpu, memory = (
-            claim_of(
-                [(self._by_class.leaders(row, resource), node_class.cpus) for node_class, row in found.classes],
-                by_size=workload.kind == DAEMON_SET_KIND,
-            )
+            claim_of(zip((pair[resource] for pair in leaders), cpus, strict=True), by_size=is_by_size)
             for resource in (CPU, MEMORY)
         )
         return self.bounds(workload, found.name, cpu, memory)
@@ -446,30 +450,40 @@ class WorkloadIndex:
         return now_unix_seconds - oldest >= self._min_age_seconds
 
     def directive_of(self, workload: Workload, *, node: str, now_unix_seconds: float) -> tuple[ContainerDirective, ...]:
-        """Return the peaks that nodes other than this saw, by container in order of name; empty = nothing known.
+        """Return what `directives_of` does of one workload."""
+        return self.directives_of((workload,), node=node, now_unix_seconds=now_unix_seconds)[0]
+
+    def directives_of(
+        self, workloads: Sequence[Workload], *, node: str, now_unix_seconds: float
+    ) -> list[tuple[ContainerDirective, ...]]:
+        """Return the peaks that nodes other than this saw, of each workload by container in order of name.
 
         Exact for the node asked about, within what a claim counts: of each hour the largest value is kept with its
-        node, and the largest of any other node.
+        node, and the largest of any other node. A container of which nothing is known is left out.
         """
         number = self._numbers.find(node_number(node)) or -1
-        directives: list[ContainerDirective] = []
-        for container in self._containers_of(workload):
+        every = [(place, one) for place, workload in enumerate(workloads) for one in self._containers_of(workload)]
+        seen: list[SeenContainer] = []
+        owners: list[int] = []
+        planes: list[Codes] = []
+        for start in range(0, len(every), COPIED_AT_ONCE):
+            rows: list[int] = []
             with self._lock:
-                told = self._told(container, workload)
-                if not told.every:  # forgotten meanwhile
-                    continue
-                directive = container_directive(
-                    container.name,
-                    told,
-                    node=number,
-                    slots=self._slots,
-                    options=self._cruise,
-                    most=self._most(workload, container),
-                    now_unix_seconds=now_unix_seconds,
-                )
-            if directive is not None:
-                directives.append(directive)
-        return tuple(directives)
+                week = self._slots.week(now_unix_seconds)
+                for place, container in every[start : start + COPIED_AT_ONCE]:
+                    told = self._told(container, workloads[place])
+                    if told.every:  # else forgotten meanwhile
+                        owners.append(place)
+                        rows += told.rows
+                        seen.append(seen_container(workloads[place], container, told, self._cruise, now_unix_seconds))
+                planes.append(self._by_class.rings.copies(rows))
+        found: list[list[ContainerDirective]] = [[] for _ in workloads]
+        if seen:
+            told_of = others_saw(seen, np.concatenate(planes), node=number, week=week, bounds=self.bounds)
+            for place, directive in zip(owners, told_of, strict=True):
+                if directive is not None:
+                    found[place].append(directive)
+        return [tuple(containers) for containers in found]
 
     def _containers_of(self, workload: Workload) -> tuple[ContainerEntry, ...]:
         with self._lock:

@@ -7,7 +7,7 @@ would take.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -218,9 +218,9 @@ class RowTable:
             pods.merge(unpack_numbers(self._pods[row]))
         return pods.count
 
-    def leaders(self, row: int, resource: int) -> Leaders:
-        """Return what the nodes saw of a row with leaders in all its hours."""
-        return leaders_of(self.rings.of(row), resource)
+    def leaders(self, rows: Sequence[int]) -> list[tuple[Leaders, Leaders]]:
+        """Return what the nodes saw of each row with leaders in all its hours: of CPU, and of memory."""
+        return leaders_of(self.rings.copies(rows))
 
     def buckets_of(self, rows: tuple[int, ...], resource: int) -> dict[int, int]:
         """Return the histogram of the rows' newest hours together."""

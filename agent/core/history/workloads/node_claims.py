@@ -52,6 +52,9 @@ def claim_of(seen: Iterable[tuple[Leaders, int]], *, by_size: bool) -> NodeClaim
             proportion of their CPUs. False = all pods are alike.
     """
     every = list(seen)
+    if len(every) == 1:  # most workloads are on nodes of one class
+        only = every[0][0]
+        return NodeClaim(only.top, only.second, only.node)
     top, top_cpus = max(every, key=lambda pair: pair[0].top, default=(Leaders(), 1))
     others = 0
     for leaders, cpus in every:
@@ -70,14 +73,12 @@ class Most:
 
     cpu: int = ANY
     memory: int = ANY
-    top_node: int = 0
-    """Which claims the most of memory."""
-    kill_of_top: int = ANY
-    """Of memory at an out-of-memory kill that this node tells of."""
-    kill_of_other: int = ANY
-    """The same, of any other node."""
-    kill_of_unknown: int = ANY
-    """The same, where it is not known who told."""
+    memory_claim: NodeClaim = NodeClaim()
+    """By which kills are bounded."""
+    kill_floor_kib: int = 0
+    """What the container may use by what is written: it may have been killed there."""
+    kill_most_kib: int | None = None
+    """What the largest node has; None = not known."""
 
     @property
     def cpu_millicores(self) -> float:
@@ -90,11 +91,13 @@ class Most:
         return (amount_of(self.memory) or 0) * KIB
 
     def kill_bytes(self, node: int) -> int:
-        """Return the bound of memory at a kill."""
-        code = self.kill_of_unknown
-        if node:
-            code = self.kill_of_top if node == self.top_node else self.kill_of_other
-        return (amount_of(code) or 0) * KIB
+        """Return the bound of memory at a kill that a node tells of; 0 = it is not known which."""
+        claim = self.memory_claim
+        if not node:  # it may be a node that tells of no memory beside the one that does
+            claim = NodeClaim(claim.top, claim.others or claim.top)
+        elif node != claim.node:
+            claim = NodeClaim(claim.top, claim.top)
+        return (amount_of(_most(claim, self.kill_floor_kib, self.kill_most_kib)) or 0) * KIB
 
 
 def most_of(
@@ -106,16 +109,13 @@ def most_of(
         cpu_floor = (written.cpu_request_millicores or 0) * CPU_STEPS
         memory_floor = (written.memory_request_bytes or 0) // KIB
         kill_floor = max(memory_floor, (written.memory_limit_bytes or 0) // KIB)
-    most_cpu = None if largest is None else largest.cpu_millicores * CPU_STEPS
     most_memory = None if largest is None else largest.memory_bytes // KIB
     return Most(
-        cpu=_most(cpu, cpu_floor, most_cpu),
+        cpu=_most(cpu, cpu_floor, None if largest is None else largest.cpu_millicores * CPU_STEPS),
         memory=_most(memory, memory_floor, most_memory),
-        top_node=memory.node,
-        kill_of_top=_most(memory, kill_floor, most_memory),
-        kill_of_other=_most(NodeClaim(memory.top, memory.top), kill_floor, most_memory),
-        # It may be a node that tells of no memory beside the one that does.
-        kill_of_unknown=_most(NodeClaim(memory.top, memory.others or memory.top), kill_floor, most_memory),
+        memory_claim=memory,
+        kill_floor_kib=kill_floor,
+        kill_most_kib=most_memory,
     )
 
 

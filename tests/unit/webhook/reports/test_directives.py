@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -90,9 +90,11 @@ class Histories(WorkloadIndex):
     reported: dict[str, tuple[Workload, ...]] = field(default_factory=dict)
     asked: list[tuple[Workload, str]] = field(default_factory=list)
 
-    def directive_of(self, workload: Workload, *, node: str, now_unix_seconds: float) -> tuple[ContainerDirective, ...]:
-        self.asked.append((workload, node))
-        return self.containers.get(workload, ())
+    def directives_of(
+        self, workloads: Sequence[Workload], *, node: str, now_unix_seconds: float
+    ) -> list[tuple[ContainerDirective, ...]]:
+        self.asked += [(workload, node) for workload in workloads]
+        return [self.containers.get(workload, ()) for workload in workloads]
 
     def newest_kill(self, workload: Workload) -> float | None:
         return self.kills.get(workload)

@@ -21,7 +21,7 @@ def memory(size: int) -> int:
 
 def test_a_node_that_is_alone_is_believed_up_to_the_largest_node() -> None:
     alone = NodeClaim(cpu(8000), 0)
-    assert most_of(alone, NodeClaim()) == Most()
+    assert (most_of(alone, NodeClaim()).cpu, most_of(alone, NodeClaim()).memory) == (ANY, ANY)
     largest = NodeAmounts(cpu_millicores=3900, memory_bytes=100 * MIB)
     most = most_of(alone, NodeClaim(), largest=largest)
     assert (most.cpu_millicores, most.memory_bytes, most.kill_bytes(7)) == (3900, 100 * MIB, 100 * MIB)
@@ -30,7 +30,7 @@ def test_a_node_that_is_alone_is_believed_up_to_the_largest_node() -> None:
 def test_a_kill_counts_up_to_four_times_what_nodes_other_than_the_one_that_tells_of_it_saw() -> None:
     alone = most_of(NodeClaim(), NodeClaim(memory(100 * MIB), 0, node=7))
     # Its own word; another one beside it; and of earlier hours nobody knows who told.
-    assert alone.kill_of_top == ANY
+    assert alone.kill_bytes(7) == Most().kill_bytes(7) > 1 << 50
     assert (alone.kill_bytes(9), alone.kill_bytes(0)) == (400 * MIB, 400 * MIB)
     two = most_of(NodeClaim(), NodeClaim(memory(100 * MIB), memory(10 * MIB), node=7))
     assert (two.kill_bytes(7), two.kill_bytes(9), two.kill_bytes(0)) == (40 * MIB, 400 * MIB, 40 * MIB)
@@ -63,7 +63,7 @@ def test_bounds_are_never_rounded_up() -> None:
         second = code_of(amount)
         most = most_of(NodeClaim(ANY, second), NodeClaim())
         assert most.cpu == ANY or amount_of(most.cpu) == 4 * (amount_of(second) or 0)
-    nothing = Most(cpu=0, memory=0, kill_of_unknown=0)
+    nothing = Most(cpu=0, memory=0, kill_most_kib=0)
     assert nothing.memory_bytes == nothing.kill_bytes(0) == nothing.cpu_millicores == 0
 
 

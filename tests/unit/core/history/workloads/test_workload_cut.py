@@ -9,7 +9,7 @@ import numpy as np
 from agent.core.history.workloads.hour_sketch import HourSketch, ReportInterval, demand_code, largest_demand_code
 from agent.core.history.workloads.node_claims import Most, code_within
 from agent.core.history.workloads.node_peaks import Leaders
-from agent.core.history.workloads.peak_rings import CPU, LEADER_PLANES, MEMORY, RING_HOURS, add_leader, leaders_of
+from agent.core.history.workloads.peak_rings import LEADER_PLANES, MEMORY, RING_HOURS, add_leader, leaders_of
 from tests.webhook.workload_reports import MIB, NOON, row
 
 INTERVAL = ReportInterval.of(received_unix_seconds=float(NOON), end_age_seconds=0.0, interval_seconds=300.0)
@@ -18,7 +18,7 @@ INTERVAL = ReportInterval.of(received_unix_seconds=float(NOON), end_age_seconds=
 def test_maxima_and_kills_are_cut_and_what_is_below_stays() -> None:
     sketch = HourSketch()
     sketch.add(row(cpu=[100.0, 900.0], memory=500.0 * MIB, kills=[(1.0, 700 * MIB)]), INTERVAL, 1)
-    most = Most(code_within(200 * 8), code_within(300 * 1024), kill_of_other=code_within(400 * 1024))
+    most = Most(code_within(200 * 8), code_within(300 * 1024), kill_most_kib=400 * 1024)
     sketch.cut(most)
     assert (sketch.cpu.largest, sketch.demand.largest) == (200_000, 200_000)
     assert (sketch.memory.largest, sketch.kills.largest_bytes) == (300 * MIB, 400 * MIB)
@@ -38,14 +38,15 @@ def test_what_was_used_is_claimed_though_the_demand_is_told_lower() -> None:
 
 def test_leaders_of_all_hours_are_those_of_one() -> None:
     lots = random.Random(3)
-    for _ in range(100):
-        planes = np.zeros((LEADER_PLANES, RING_HOURS), dtype=np.uint16)
-        largest: dict[int, int] = {}
+    planes = np.zeros((100, LEADER_PLANES, RING_HOURS), dtype=np.uint16)
+    largest: list[dict[int, int]] = [{} for _ in planes]
+    for ring, known in zip(planes, largest, strict=True):
         for _ in range(lots.randrange(1, 60)):
             code, node = lots.randrange(1, 5000), lots.randrange(1, 5)
-            add_leader(planes, MEMORY, lots.randrange(RING_HOURS), code, node)
-            largest[node] = max(largest.get(node, 0), code)
-        found = leaders_of(planes, MEMORY)
-        assert found.top == largest[found.node] == max(largest.values())
-        assert found.second == max((code for node, code in largest.items() if node != found.node), default=0)
-        assert leaders_of(planes, CPU) == Leaders()
+            add_leader(ring, MEMORY, lots.randrange(RING_HOURS), code, node)
+            known[node] = max(known.get(node, 0), code)
+    for (cpu, found), known in zip(leaders_of(planes), largest, strict=True):
+        assert found.top == known[found.node] == max(known.values())
+        assert found.second == max((code for node, code in known.items() if node != found.node), default=0)
+        assert cpu == Leaders()
+    assert leaders_of(planes[:0]) == []
