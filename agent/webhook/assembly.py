@@ -198,7 +198,9 @@ class Webhook:
             jobs=settings.jobs,
         )
         self.shares = WorkloadShares(settings.guard)
-        self.tailer = Tailer(self._store, self.index, pause=self._breathe, taken=self.shares.take)
+        self.tailer = Tailer(
+            self._store, self.index, pause=self._breathe, taken=self.shares.take, turn=self._precedence.turn
+        )
         self._applying = Applying(self.facts, self._defaults())
         self._ledger = UsageLedger(
             LedgerParts(store=self._store, written=self._written, recommended=self._recommended), pause=self._breathe
@@ -300,6 +302,7 @@ class Webhook:
                 taint_seconds=settings.arbiter.taint_grant_seconds,
                 appended=self._see_report,
                 followed=self._see_runs,
+                turn=self._precedence.turn,
             ),
             settings.access,
             self.metrics,

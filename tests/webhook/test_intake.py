@@ -223,3 +223,36 @@ def test_a_large_body_counts_as_several_calls(tmp_path: Path) -> None:
         refused = one.report(packed({**large, "sequence": 19}), **GZIP)
         assert refused.status == 429
         assert "count as 25 calls" in json.loads(refused.body)["error"]
+
+
+# Turns
+
+
+def test_a_report_is_worked_on_in_turn_and_the_turn_is_nobodys_while_the_database_is_waited_for(whole: Stack) -> None:
+    turn, seen = threading.Lock(), list[str]()
+
+    class Watched:
+        def __getattr__(self, name: str) -> Any:
+            seen.append(f"{name} {turn.locked()}")
+            return getattr(whole.store, name)
+
+    parts = whole.posts._parts
+
+    def directives(node: str) -> Any:
+        seen.append(f"directives {turn.locked()}")
+        return parts.directives(node)
+
+    def encode(report: Any) -> bytes:
+        seen.append(f"encode {turn.locked()}")
+        return parts.encode(report)
+
+    whole.posts._parts = replace(parts, turn=turn, store=Watched(), directives=directives, encode=encode)  # type: ignore[arg-type]
+    told(whole, row_body(0))
+    assert not turn.locked()
+    assert {"pods_of False", "encode True", "append False", "directives True"} <= set(seen)
+    with turn:
+        posting = threading.Thread(target=told, args=(whole, row_body(1)), kwargs={"sequence": 2})
+        posting.start()
+        assert len(kept(whole)) == 1
+    posting.join()
+    assert len(kept(whole)) == 2

@@ -142,8 +142,10 @@ def fit_node(pod: Pod, drafts: Sequence[Draft], facts: AdmissionFacts, resources
     """
     if facts.room is None:
         return
+    requests = pod_requests(with_drafts(pod, drafts, resources))
     for resource, most in _room(facts.room).items():
-        if pod_requests(with_drafts(pod, drafts, resources)).get(resource.value, 0) > most * UNIT_NANOS[resource]:
+        # What is left out of one resource moves no request of the other.
+        if requests.get(resource.value, 0) > most * UNIT_NANOS[resource]:
             for draft in drafts:
                 draft.sides[resource].revert_growth(Setting.REQUEST, Left.NODE, "")
         for draft in drafts:

@@ -11,7 +11,8 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
 import msgspec
@@ -108,6 +109,8 @@ class PostParts:
     """Told that runs of Jobs were kept: whoever follows them may look now."""
     appended: Callable[[int, Report], None]
     """Told of a report that was kept, and its id in the log: whoever follows the log may look now."""
+    turn: AbstractContextManager[object] = field(default_factory=nullcontext)
+    """Held while a report is worked on, and not while anybody is asked or waited for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,11 +240,12 @@ class Posts:
 
     def _taken(self, call: Call, received: float, started: float) -> tuple[CallResult, HttpAnswer]:
         caller, node = self._admitted(call, CallKind.REPORT)
-        text = self._text(call)
-        self._parts.access.charge(node, CallKind.REPORT, len(text))
-        decoded = decode_report(
-            text, most_rows=self._settings.rows, cpus_of=self._cpus_of, memory_of=lambda _: self._capacity(node)[1]
-        )
+        with self._parts.turn:
+            text = self._text(call)
+            self._parts.access.charge(node, CallKind.REPORT, len(text))
+            decoded = decode_report(
+                text, most_rows=self._settings.rows, cpus_of=self._cpus_of, memory_of=lambda _: self._capacity(node)[1]
+            )
         self._parts.access.check_node(node, decoded.report.node)
         self._parts.access.check_known(caller, decoded.report.rows, end_age_seconds=decoded.report.end_age_seconds)
         # One report of a node at a time: what is taken of one depends on what was taken of those before it. Within this
@@ -265,12 +269,12 @@ class Posts:
             now_unix_seconds=received,
             last_heard=lambda: store.last_heard(node),
         )
-        own = self._own_rows(caller, node, decoded, pods, received)
-        report, refused, foreign = own.report, own.refused, own.foreign
-        # What the cluster says of the node, where it is known: else one token could speak for nodes of any class.
-        report = replace(report, node_class=self._parts.facts.node_class(node) or report.node_class)
-        appended = store.append(
-            NewReport(
+        with self._parts.turn:
+            own = self._own_rows(caller, node, decoded, pods, received)
+            report, refused, foreign = own.report, own.refused, own.foreign
+            # What the cluster says of the node, where it is known: else one token could speak for nodes of any class.
+            report = replace(report, node_class=self._parts.facts.node_class(node) or report.node_class)
+            new = NewReport(
                 node=node,
                 incarnation=report.incarnation,
                 sequence=report.sequence,
@@ -281,7 +285,7 @@ class Posts:
                 pods=None if own.is_late else pods.with_rows(report.rows, own.containers),
                 builds_on=None if own.is_late else PodsRead(before),
             )
-        )
+        appended = store.append(new)
         if appended.id is not None:
             self._parts.appended(appended.id, report)
             self._count_lost(node, report)
@@ -291,9 +295,9 @@ class Posts:
                 out_of_bounds=len(refused) - foreign,
                 foreign=foreign,
             )
-        return CallResult.REPEATED if appended.repeated else CallResult.ACCEPTED, self._answer(
-            call, node, own, appended
-        )
+        with self._parts.turn:
+            answer = self._answer(call, node, own, appended)
+        return CallResult.REPEATED if appended.repeated else CallResult.ACCEPTED, answer
 
     def _capacity(self, node: str) -> tuple[int, int]:
         known = self._parts.facts.capacity(node) or IN_DOUBT

@@ -311,7 +311,8 @@ class WorkloadIndex:
             if policy is PolicyName.CRUISE:
                 return self._predicted(entry, found, node, node_class, now_unix_seconds)
             answer = self._answered(entry, found, policy, node_class, now_unix_seconds, is_ordered=is_ordered)
-            if not is_stood_in_for(policy):
+            has_own_node = node is not None and found.nodes is not None and node in found.nodes
+            if not is_stood_in_for(policy) or (isinstance(answer, Estimate) and not has_own_node):
                 return answer
             predicted = self._predicted(entry, found, node, node_class, now_unix_seconds)
             if isinstance(predicted, NoEstimate):

@@ -13,6 +13,7 @@ import logging
 import threading
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Set
+from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 from agent.core.history.reports.rollup import Report
@@ -34,6 +35,7 @@ EXPIRE_SECONDS: Final = 3600.0
 MOST_TAKEN: Final = PIECE_REPORTS
 """Some hundred kB each at most; they are followed within a second."""
 DAY_HOURS: Final = 24
+NO_TURN: Final = nullcontext()
 
 
 class Tailer:
@@ -46,17 +48,19 @@ class Tailer:
         *,
         pause: Callable[[], None] = lambda: None,
         taken: Callable[[Report, float], None] = lambda report, received: None,
+        turn: AbstractContextManager[object] = NO_TURN,
     ) -> None:
         """Begin; nobody else teaches the index.
 
         Args:
             pause: Is called between pieces of work of a few milliseconds.
             taken: Is told of each report of the log, and when it was received, Unix seconds.
+            turn: Is held while a report is learnt.
         """
         self._tell = taken
         self._store = store
         self._index = index
-        self._pause = pause
+        self._pause, self._turn = pause, turn
         self._taken: OrderedDict[int, Report] = OrderedDict()
         """Reports that this replica wrote into the log just now, by their id: the log holds them as bytes."""
         self._taken_lock = threading.Lock()
@@ -242,8 +246,9 @@ class Tailer:
             log.warning("report unreadable", extra={"report": logged.id, "reason": str(error)})
         else:
             received = logged.believed_unix_seconds(now_unix_seconds)
-            self._index.take(report, received)
-            self._tell(report, received)
+            with self._turn:
+                self._index.take(report, received)
+                self._tell(report, received)
             self.taken_reports += 1
 
 
