@@ -64,7 +64,7 @@ bench-memory: $(STAMP)/dev test-tools ## From being held back at memory.high to 
 guest: $(STAMP)/dev test-tools ## The tests that need a whole cgroup v2 kernel, in qemu; GUEST_KERNEL=5.10 (or 6.12) before it for another than 6.1
 	@$(BIN)/python -m pytest tests/guest $(ARGS)
 
-bench-webhook: $(STAMP)/dev test-tools ## The webhook under the reports of 5,000 nodes and 200 admissions a second, on SQLite and PostgreSQL (root, 15 minutes)
+bench-webhook: $(STAMP)/dev test-tools ## The webhook under the reports of 5,000 nodes and 200 admissions a second, on SQLite and PostgreSQL (root, 20 minutes)
 	@$(BIN)/python -m tests.bench webhook $(ARGS)
 
 bench-page: $(STAMP)/dev test-tools ## The page: its first row of 5,000 workloads in Chromium, and what five viewers cost the webhook under load (root, ten minutes)

@@ -31,7 +31,7 @@ import psutil
 
 from agent.core.history.workloads.hour_peaks import hour_of
 from agent.webhook.store.shapes import StoredSketch
-from tests.bench.fortnight_reports import NodeReports, Rows
+from tests.bench.fortnight_reports import Reporter, Rows
 from tests.bench.fortnight_run import INTERVALS_PER_HOUR, Run
 from tests.bench.webhook import INTERVAL_SECONDS, NODES, Node, cluster_of_nodes, fill, loaded
 from tests.cluster.binaries import KUBERNETES
@@ -166,22 +166,11 @@ def start_up(hook: WebhookProcess, began: float) -> dict[str, float]:
     }
 
 
-class _Reporter(Node):
-    """A node of ``bench.webhook`` that says what those of this module say."""
-
-    def __init__(self, made: Node, rows: Rows) -> None:
-        super().__init__(made.number, made.uid, made.token)
-        self._reports = NodeReports(made.number, rows, uid=made.uid)
-
-    def body(self, seconds_ago: float) -> bytes:
-        return self._reports.body(end_age_seconds=seconds_ago)
-
-
 @contextmanager
 def _nodes(stack: ExitStack, folder: Path, rows: Rows, count: int) -> Iterator[tuple[ControlPlane, list[Node]]]:
     plane = stack.enter_context(control_plane(KUBERNETES, directory=folder / "plane", with_controllers=False))
     print(f"fortnight: {count} pods and their tokens are made", file=sys.stderr)
-    yield plane, [_Reporter(one, rows) for one in cluster_of_nodes(plane, count)]
+    yield plane, [Reporter(one, rows) for one in cluster_of_nodes(plane, count)]
 
 
 def with_fortnight(

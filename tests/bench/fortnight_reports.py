@@ -18,7 +18,7 @@ from agent.core.history.reports.rollup_figures import rollup_figures
 from agent.core.history.reports.rollup_json import kept_text
 from agent.core.window.policy import WindowPolicy
 from tests.bench.reporting import NS, START_NS, rings_of
-from tests.bench.webhook import name_of
+from tests.bench.webhook import Node, name_of
 from tests.cluster.webhook_process import NAMESPACE
 
 PROFILES: Final = 200
@@ -119,3 +119,16 @@ class NodeReports:
     def body(self, *, end_age_seconds: float = 5.0) -> bytes:
         """Make the next one, as it is sent."""
         return gzip.compress(self.text(end_age_seconds=end_age_seconds), 6)
+
+
+class Reporter(Node):
+    """A node of ``bench.webhook`` that says what those of this module say."""
+
+    def __init__(self, made: Node, rows: Rows) -> None:
+        """Take the place of one that was made."""
+        super().__init__(made.number, made.uid, made.token)
+        self._reports = NodeReports(made.number, rows, uid=made.uid)
+
+    def body(self, seconds_ago: float) -> bytes:
+        """Make its next report."""
+        return self._reports.body(end_age_seconds=seconds_ago)

@@ -5,7 +5,8 @@ are said to be of that one pod, so that 5,000 nodes need 5,000 pods and not 300,
 all the same. The workloads are 334 Deployments of 60 containers, on 15 nodes each: 20,040 workload-containers.
 
 First every node reports once, as quickly as the webhook takes it. Then reports come as 5,000 nodes send them in five
-minutes, and admissions at 200 a second beside them; an admission's time runs from the moment at which it was due.
+minutes: a whole round of them alone, with the fold that falls into it, and after it admissions at 200 a second beside
+them for a minute; an admission's time runs from the moment at which it was due.
 """
 
 from __future__ import annotations
@@ -67,6 +68,7 @@ MOST_LEFT_OUT_RATIO: Final = 0.01
 """Of what is sent: so many odd ones move a p99 no further than its neighbours."""
 HASH: Final = "7c5ddbdf54"
 _ARGUMENTS: Final = ("--set=act.excludedNamespaces=kube-system",)  # pods of bound tokens live beside the account
+FOLDED: Final = "plimsoll_reports_folded_total"
 TOKEN_PATH: Final = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{ACCOUNT}/token"
 
 
@@ -347,37 +349,71 @@ def admissions(port: int, authority: Path, seconds: float, nodes: int, shape: Sh
     print(json.dumps({"taken": taken, "patched": patched, "failures": failures}))
 
 
-def loaded(hook: WebhookProcess, plane: ControlPlane, nodes: Sequence[Node], seconds: float) -> dict[str, float]:
-    process = psutil.Process(hook.process.pid)
-    done = threading.Event()
-    failures: list[ReportFailedError] = []
-    sent_reports = 0
-    mine = threading.local()
-    # Made beforehand, some more than the admissions will leave time for.
-    chosen = [nodes[n % len(nodes)] for n in range(int((seconds + 20.0) * len(nodes) / INTERVAL_SECONDS) + 1)]
-    bodies = [node.body(10.0) for node in chosen]
+class _Reports:
+    """Reports at the pace of all nodes, from the beginning of the block to its end."""
 
-    def report(number: int) -> None:
-        if not hasattr(mine, "line"):
-            mine.line = Line(hook, plane.authority)
-        if number < len(bodies):
-            _send(mine.line, chosen[number], bodies[number])
+    def __init__(self, hook: WebhookProcess, plane: ControlPlane, nodes: Sequence[Node], seconds: float) -> None:
+        """Make what is sent within so many seconds, and some more."""
+        self._hook, self._authority = hook, plane.authority
+        self._per_second = len(nodes) / INTERVAL_SECONDS
+        self._chosen = [nodes[n % len(nodes)] for n in range(int((seconds + 20.0) * self._per_second) + 1)]
+        self._bodies = [node.body(10.0) for node in self._chosen]
+        self._own = threading.local()
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+        self._sent = 0
+        self.failures: list[ReportFailedError] = []
 
-    def reports() -> None:
-        nonlocal sent_reports
+    def __enter__(self) -> _Reports:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+        tell_of_odd(self.failures, self._sent, "reports")
+
+    def _run(self) -> None:
         with ThreadPoolExecutor(4) as pool:
             sent: list[Future[None]] = []
-            _paced(1e9, len(nodes) / INTERVAL_SECONDS, lambda number, _: sent.append(pool.submit(report, number)), done)
-            sent_reports = len(sent)
+            _paced(1e9, self._per_second, lambda number, _: sent.append(pool.submit(self._report, number)), self._done)
+            self._sent = len(sent)
             for one in sent:
                 try:
                     one.result()
                 except ReportFailedError as error:
-                    failures.append(error)
+                    self.failures.append(error)
 
-    reporter = threading.Thread(target=reports)
-    before, begun = process.cpu_times(), time.monotonic()
-    reporter.start()
+    def _report(self, number: int) -> None:
+        if not hasattr(self._own, "line"):
+            self._own.line = Line(self._hook, self._authority)
+        if number < len(self._bodies):
+            _send(self._own.line, self._chosen[number], self._bodies[number])
+
+
+def cpu_seconds(process: psutil.Process) -> float:
+    """Return what a process used since its start."""
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def reporting(hook: WebhookProcess, plane: ControlPlane, nodes: Sequence[Node], seconds: float) -> dict[str, float]:
+    """Let all nodes report, and nobody else ask; in as many seconds as lie between two folds there is one of them."""
+    process, folded = psutil.Process(hook.process.pid), hook.series(FOLDED)
+    with _Reports(hook, plane, nodes, seconds) as sent:
+        before, begun = cpu_seconds(process), time.monotonic()
+        time.sleep(seconds)  # what is measured
+        used, elapsed = cpu_seconds(process) - before, time.monotonic() - begun
+    return {
+        "webhook_reports_cpu_percent_of_core": round(100 * used / elapsed, 1),
+        "webhook_reports_folded_meanwhile": hook.series(FOLDED) - folded,
+        "webhook_reports_alone_failed": float(len(sent.failures)),
+    }
+
+
+def loaded(hook: WebhookProcess, plane: ControlPlane, nodes: Sequence[Node], seconds: float) -> dict[str, float]:
+    """Ask for admissions beside the nodes' reports."""
+    process = psutil.Process(hook.process.pid)
     command = [
         sys.executable,
         "-m",
@@ -388,24 +424,22 @@ def loaded(hook: WebhookProcess, plane: ControlPlane, nodes: Sequence[Node], sec
         str(len(nodes)),
         str(nodes[0].shape.nodes_of_one),
     ]
-    output = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    elapsed, after = time.monotonic() - begun, process.cpu_times()
-    done.set()
-    reporter.join()
+    with _Reports(hook, plane, nodes, seconds) as sent:
+        before, begun = cpu_seconds(process), time.monotonic()
+        output = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+        used, elapsed = cpu_seconds(process) - before, time.monotonic() - begun
     taken = sorted(output["taken"])
     asked = len(taken) + len(output["failures"])
-    tell_of_odd(failures, sent_reports, "reports")
     tell_of_odd(output["failures"], asked, "admissions")
     unchanged = ["nothing in it was changed"] * (len(taken) - output["patched"])
     tell_of_odd(unchanged, asked, "admissions")
-    used = after.user + after.system - before.user - before.system
     return {
         "admission_p50_ms": round(statistics.median(taken) * 1e3, 2),
         "admission_p99_ms": round(taken[int(len(taken) * 0.99)] * 1e3, 2),
         "admission_max_ms": round(taken[-1] * 1e3, 2),
         "admissions_failed": float(len(output["failures"])),
         "admissions_unchanged": float(len(unchanged)),
-        "webhook_reports_failed": float(len(failures)),
+        "webhook_reports_failed": float(len(sent.failures)),
         "webhook_cpu_percent_of_core": round(100 * used / elapsed, 1),
         "webhook_rss_mib": round(process.memory_info().rss / 2**20, 1),
     }
@@ -507,14 +541,21 @@ _COMPARED: Final = ("admission_p50_ms", "admission_p99_ms", "admission_max_ms", 
 
 
 def measure(
-    *, nodes: int = NODES, seconds: float = LOADED_SECONDS, databases: Sequence[str] = ("sqlite", "postgresql")
+    *,
+    nodes: int = NODES,
+    seconds: float = LOADED_SECONDS,
+    alone_seconds: float = INTERVAL_SECONDS,
+    databases: Sequence[str] = ("sqlite", "postgresql"),
 ) -> Iterator[dict[str, float]]:
     """Measure on each database, and give its figures; keys end with its name, those of SQLite with nothing."""
+    from tests.bench.fortnight_reports import Reporter, Rows  # which are made of what is in here
+
+    rows = Rows()
     with ExitStack() as stack:
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="plimsoll-bench-")))
         plane = stack.enter_context(control_plane(KUBERNETES, directory=folder / "plane", with_controllers=False))
         print(f"webhook: {nodes} pods and their tokens are made", flush=True)
-        made = cluster_of_nodes(plane, nodes)
+        made = [Reporter(one, rows) for one in cluster_of_nodes(plane, nodes)]
         for database in databases:
             url = None
             if database == "postgresql":
@@ -522,7 +563,11 @@ def measure(
                 url = server.tcp_url(server.new_database())
             with webhook(plane, folder, database=url, arguments=_ARGUMENTS) as hook:
                 print(f"webhook: every node reports, {database}", flush=True)
-                found = {**fill(hook, plane, made), **loaded(hook, plane, made, seconds)}
+                found = fill(hook, plane, made)
+                print(f"webhook: nodes report at their pace, {database}", flush=True)
+                found |= reporting(hook, plane, made, alone_seconds)
+                print(f"webhook: admissions beside them, {database}", flush=True)
+                found |= loaded(hook, plane, made, seconds)
             suffix = "" if database == "sqlite" else f"_{database}"
             yield {f"{key}{suffix}": value for key, value in found.items()}
 
