@@ -305,7 +305,8 @@ def test_each_node_has_its_own_budget_of_each_kind() -> None:
 
 def fault(scene: Scene, **changes: object) -> str | None:
     caller, node = scene.access.sender("Bearer good")
-    return scene.access.row_fault(caller, node, replace(row(), **changes), scene.places.remembered.get)  # type: ignore[arg-type]
+    told = replace(row(), **changes)  # type: ignore[arg-type]
+    return scene.access.row_fault(caller, node, told, scene.access.place_of(told.pod_uid, scene.places.remembered.get))
 
 
 def test_a_row_of_a_pod_of_the_node_is_taken() -> None:

@@ -350,28 +350,16 @@ class Access:
                 403, CallResult.WRONG_NODE, f"the token is of node {claimed}, the report of node {reported[:253]}"
             )
 
-    def workload_of(self, row: PodRow, remembered: Callable[[str], PodPlace | None]) -> Workload:
-        """Return whose a row is: of runs the webhook knows better, as it may read Jobs and nodes may not.
-
-        An agent of another version may also call a run by its Job where this one names the CronJob.
-        """
-        place = self.place_of(row.pod_uid, remembered)
-        return row.workload if place is None or not _are_runs(place.workload, row.workload) else place.workload
-
     def place_of(self, uid: str, remembered: Callable[[str], PodPlace | None]) -> PodPlace | None:
-        """Find where a pod is or was, ``remembered`` as for ``row_fault``; None = nobody knows it."""
+        """Find where a pod is or was; ``remembered`` returns pods of the node that no watch knows. None = nobody knows.
+
+        A pod that is gone may still be told of: its last minutes come after its end.
+        """
         return self._places.pod(uid) or self._places.gone_pod(uid) or remembered(uid)
 
-    def row_fault(
-        self, caller: Caller, node: str, row: PodRow, remembered: Callable[[str], PodPlace | None]
-    ) -> str | None:
-        """Return why a row may not come from a node; None = it may.
-
-        A pod that is gone may still be told of: its last minutes come after its end. ``remembered`` returns pods of the
-        node that no watch knows, by their uid.
-        """
+    def row_fault(self, caller: Caller, node: str, row: PodRow, place: PodPlace | None) -> str | None:
+        """Return why a row may not come from a node, ``place`` by `place_of`; None = it may."""
         uid = row.pod_uid
-        place = self.place_of(uid, remembered)
         if place is None:
             if uid == caller.claim(POD_UID_CLAIM):  # created a moment ago: the token itself says where it is
                 own = self._namespace, caller.claim(POD_NAME_CLAIM)
@@ -387,12 +375,6 @@ class Access:
         if not place.has_container(row.container):
             return f"container: the pod has none named {row.container}"
         return None
-
-    def containers_of(self, uid: str, remembered: Callable[[str], PodPlace | None]) -> tuple[str, ...] | None:
-        """Return the names of a pod's containers, ``remembered`` as for ``row_fault``; None = they are not known."""
-        place = self.place_of(uid, remembered)
-        known = None if place is None else place.containers
-        return None if known is None else tuple(one.name for one in known)
 
     def check_known(self, caller: Caller, rows: Iterable[PodRow], *, end_age_seconds: float) -> None:
         """Wait for pods that began so lately that the watch may not have brought them: their rows are not foreign.
@@ -587,6 +569,14 @@ def _right_key(caller: Caller, path: str, verb: str) -> bytes:
 
 def _no_right(caller: Caller, path: str, verb: str) -> Denied:
     return Denied(403, CallResult.FORBIDDEN, f"{caller.username} may not {verb} the nonResourceURL {path}")
+
+
+def workload_of(row: PodRow, place: PodPlace | None) -> Workload:
+    """Return whose a row is, ``place`` by `Access.place_of`: of runs the webhook knows better, as it may read Jobs.
+
+    An agent of another version may also call a run by its Job where this one names the CronJob.
+    """
+    return row.workload if place is None or not _are_runs(place.workload, row.workload) else place.workload
 
 
 def _are_runs(one: Workload, other: Workload) -> bool:

@@ -33,7 +33,7 @@ from agent.metrics.call_result import CallKind, CallResult
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.settings.webhook_sections import AccessSettings
 from agent.webhook.cluster.facts import ClusterFacts
-from agent.webhook.http.access import NEW_POD_SECONDS, Access, Caller, Denied, Sender
+from agent.webhook.http.access import NEW_POD_SECONDS, Access, Caller, Denied, Sender, workload_of
 from agent.webhook.http.routes import Call, HttpAnswer, fault
 from agent.webhook.reports.bodies import (
     AmountsBody,
@@ -321,10 +321,13 @@ class Posts:
         late = pods.begin(interval)
         foreign = 0
         kept: dict[tuple[str, str], list[tuple[int, RollupRow]]] = {}
-        containers: dict[str, Iterable[str]] = {}
+        places: dict[str, PodPlace | None] = {}
         for number, row in zip(decoded.numbers, sent.rows, strict=True):
-            reason = access.row_fault(caller, node, row, pods.place)
-            workload = access.workload_of(row, pods.place)
+            if row.pod_uid not in places:  # a pod has several rows
+                places[row.pod_uid] = access.place_of(row.pod_uid, pods.place)
+            place = places[row.pod_uid]
+            reason = access.row_fault(caller, node, row, place)
+            workload = workload_of(row, place)
             row = row if workload == row.workload else replace(row, workload=workload)
             if reason is not None:
                 foreign += 1
@@ -349,9 +352,6 @@ class Posts:
                 continue
             rows.append(row)
             taken += len(same)
-            names = access.containers_of(row.pod_uid, pods.place)
-            if names is not None:
-                containers[row.pod_uid] = names
         refused.sort(key=lambda one: one.row)
         return _OwnRows(
             report=replace(sent, rows=tuple(rows)),
@@ -359,7 +359,7 @@ class Posts:
             refused=refused,
             foreign=foreign,
             is_late=late is not None,
-            containers=containers,
+            containers={uid: names for uid, place in places.items() if (names := _names_of(place)) is not None},
         )
 
     def _count_lost(self, node: str, report: Report) -> None:
@@ -414,7 +414,7 @@ class Posts:
         for number, told in enumerate(body.runs):
             claim = _claim(told)
             place = access.place_of(told.pod_uid, pods.place)
-            reason = access.row_fault(caller, node, claim, pods.place)
+            reason = access.row_fault(caller, node, claim, place)
             if place is None:  # the agent's own pod may be new; it has not ended
                 refused.append(RefusedRowBody(row=number, reason=reason or f"podUid: no pod {told.pod_uid} is known"))
                 continue
@@ -552,6 +552,12 @@ class _Claim:
     pod: str
     pod_uid: str
     pod_age_seconds: float | None
+
+
+def _names_of(place: PodPlace | None) -> tuple[str, ...] | None:
+    """Return the names of a pod's containers; None = they are not known."""
+    known = None if place is None else place.containers
+    return None if known is None else tuple(one.name for one in known)
 
 
 def _claim(told: RunBody) -> _Claim:

@@ -52,12 +52,11 @@ def weighed_row(row: RollupRow) -> RollupRow:
     """Return the row with no more samples than the time that it covers has: one a second of CPU, per ten of memory."""
     most_cpu = ceil(row.covered_seconds / CPU_SAMPLE_SECONDS)
     most_memory = ceil(row.covered_seconds / MEMORY_SAMPLE_SECONDS) + 1  # both ends of the time may have one
-    return replace(
-        row,
-        cpu=thinned(row.cpu, most_cpu),
-        cpu_adjusted=thinned(row.cpu_adjusted, most_cpu),
-        memory=thinned(row.memory, most_memory),
-    )
+    cpu, adjusted = thinned(row.cpu, most_cpu), thinned(row.cpu_adjusted, most_cpu)
+    memory = thinned(row.memory, most_memory)
+    if cpu is row.cpu and adjusted is row.cpu_adjusted and memory is row.memory:
+        return row  # the rule
+    return replace(row, cpu=cpu, cpu_adjusted=adjusted, memory=memory)
 
 
 def thinned(samples: Distribution | None, most: int) -> Distribution | None:
