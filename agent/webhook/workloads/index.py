@@ -18,8 +18,9 @@ is that node's own word.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache, partial
 from operator import attrgetter
 from sys import intern
 from typing import Final
@@ -27,6 +28,7 @@ from typing import Final
 import numpy as np
 
 from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate, is_stood_in_for, standing_in
+from agent.core.cluster.facts import WrittenContainer
 from agent.core.cluster.workload import DAEMON_SET_KIND, RUN_KINDS, Workload
 from agent.core.history.minute.minute_codec import Codes
 from agent.core.history.reports.directive import ContainerDirective
@@ -406,13 +408,25 @@ class WorkloadIndex:
         )
         return self.bounds(workload, found.name, cpu, memory)
 
-    def bounds(self, workload: Workload, container: str, cpu: NodeClaim, memory: NodeClaim) -> Most:
-        """Return up to what the claims of nodes count; none = the word of one node on its own pods."""
+    def bounds(
+        self,
+        workload: Workload,
+        container: str,
+        cpu: NodeClaim,
+        memory: NodeClaim,
+        *,
+        written_of: Callable[[Workload], Mapping[str, WrittenContainer]] | None = None,
+    ) -> Most:
+        """Return up to what the claims of nodes count; none = the word of one node on its own pods.
+
+        ``written_of`` returns a workload's requests as written, None = as the cluster knows them now: for who asks
+        about many containers of few workloads.
+        """
         if self._cluster is None:
             return most_of(cpu, memory)
         # Where no other node saw anything no floor is needed, which is the rule.
         is_bounded = cpu.others or memory.top
-        written = self._cluster.written(workload).get(container) if is_bounded else None
+        written = (written_of or self._cluster.written)(workload).get(container) if is_bounded else None
         return most_of(cpu, memory, written=written, largest=self._cluster.largest_allocatable())
 
     def _sources(
@@ -480,7 +494,9 @@ class WorkloadIndex:
                 planes.append(self._by_class.rings.copies(rows))
         found: list[list[ContainerDirective]] = [[] for _ in workloads]
         if seen:
-            told_of = others_saw(seen, np.concatenate(planes), node=number, week=week, bounds=self.bounds)
+            written_of = None if self._cluster is None else cache(self._cluster.written)
+            bounds = partial(self.bounds, written_of=written_of)
+            told_of = others_saw(seen, np.concatenate(planes), node=number, week=week, bounds=bounds)
             for place, directive in zip(owners, told_of, strict=True):
                 if directive is not None:
                     found[place].append(directive)
