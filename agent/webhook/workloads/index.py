@@ -364,14 +364,15 @@ class WorkloadIndex:
         is_ordered: bool,
     ) -> Estimate | NoEstimate:
         """Return the estimate by the nearest answer; of DaemonSets there is one for each class of nodes."""
-        if not self._is_old_enough(self._told(found, entry.workload), now_unix_seconds):
+        whole = self._told(found, entry.workload)
+        if not self._is_old_enough(whole, now_unix_seconds):
             return NoEstimate.TOO_YOUNG
         if is_ordered:
             self._asked.note(policy, entry.workload, now_unix_seconds)
         for source, told in self._sources(entry, found, None, node_class):
             of_class = node_class if source is EstimateSource.NODE_CLASS else None
             answer = self._asked.answer_of(policy, entry.workload, (found.name, of_class))
-            if answer is not None and self._is_old_enough(told, now_unix_seconds):
+            if answer is not None and (told.every == whole.every or self._is_old_enough(told, now_unix_seconds)):
                 estimated = self._estimated(source, entry, found, told, now_unix_seconds)
                 return with_answer(estimated, policy, answer)
         return NoEstimate.NOT_LOADED

@@ -225,6 +225,8 @@ class RowTable:
     def buckets_of(self, rows: tuple[int, ...], resource: int) -> dict[int, int]:
         """Return the histogram of the rows' newest hours together."""
         packed = self._demand if resource == CPU else self._memory
+        if len(rows) == 1:
+            return decode_buckets(packed[rows[0]]) if packed[rows[0]] else {}
         merged: dict[int, int] = {}
         for row in rows:
             if packed[row]:

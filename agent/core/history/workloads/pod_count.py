@@ -110,8 +110,8 @@ def pack_numbers(pods: Pods) -> bytes:
 
 def packed_count(packed: bytes) -> int:
     """Count the pods in what `pack_numbers` gave, as `Pods.count` does."""
-    # Few pods are the rule, and admissions ask for this.
-    return len(packed) // 4 if len(packed) <= 4 * PODS_KEPT else unpack_numbers(packed).count
+    # Admissions ask for this: of more pods than are kept it is the bits alone that count.
+    return len(packed) // 4 if len(packed) <= 4 * PODS_KEPT else Pods.of({}, packed[4 * PODS_KEPT :]).count
 
 
 def with_number(packed: bytes, number: int) -> bytes:
