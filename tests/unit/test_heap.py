@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.node.heap import M_ARENA_MAX, MADV_COLD, Heap, untouched
+from agent.heap import M_ARENA_MAX, MADV_COLD, Heap, untouched
 
 
 class Library:
@@ -96,7 +96,7 @@ def test_without_smaps_nothing_is_let_go(tmp_path: Path) -> None:
 def test_this_process_goes_on_without_its_code_in_memory() -> None:
     code = (
         "import pathlib, numpy, ssl\n"
-        "from agent.node.heap import Heap\n"
+        "from agent.heap import Heap\n"
         "def file_kib():\n"
         "    text = pathlib.Path('/proc/self/status').read_text()\n"
         "    return int(text.split('RssFile:')[1].split()[0])\n"

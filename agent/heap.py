@@ -1,8 +1,9 @@
-"""The process's memory: one arena of malloc for all threads, and what nobody needs given back to the kernel. Node.
+"""The process's memory: one arena of malloc for all threads, and what nobody needs given back to the kernel.
 
-An evaluation takes megabytes of arrays for some milliseconds each minute. glibc gives each thread an arena of its own,
-and keeps what was freed below the newest allocation: without this they stay resident for good. So do pages of Python,
-numpy and OpenSSL that the start alone has read.
+Shell, below every room but ``core``. An agent's evaluation takes megabytes of arrays for some milliseconds each minute,
+and so do the webhook's lists of pods and its folds. glibc gives each thread an arena of its own, and keeps what was
+freed below the newest allocation: without this they stay resident for good. So do pages of Python, numpy and OpenSSL
+that the start alone has read.
 """
 
 from __future__ import annotations
