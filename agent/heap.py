@@ -18,7 +18,13 @@ from typing import Final
 log = logging.getLogger(__name__)
 
 M_ARENA_MAX: Final = -8
-"""Of glibc's malloc.h."""
+"""Of glibc's malloc.h, as the next two."""
+M_MMAP_THRESHOLD: Final = -3
+M_TRIM_THRESHOLD: Final = -1
+LARGE_BYTES: Final = 256 * 1024
+"""The buffer that asyncio has for each TLS connection; few reports are as large."""
+FREE_TOP_BYTES: Final = 1024 * 1024
+"""Kept free at the heap's end, so that what one report takes is not fetched anew for the next."""
 MADV_COLD: Final = 20
 """Of the kernel's mman.h, since 5.4; Python 3.11 has no name for it."""
 SMAPS: Final = Path("/proc/self/smaps")
@@ -37,6 +43,17 @@ class Heap:
         """Make all threads that start from now on allocate where this one does; the GIL lets one at a time anyway."""
         if self._set_option is not None and self._set_option(M_ARENA_MAX, 1) == 0:
             log.debug("malloc keeps its arenas")
+
+    def map_large(self) -> None:
+        """Make each large block a mapping of its own, which the kernel has back as soon as it is freed.
+
+        glibc begins so, but takes what is as large as the largest block that was ever freed from the heap: after one
+        list of pods that is everything, and among what is kept there it leaves holes of its size.
+        """
+        if self._set_option is not None:
+            for option, size_bytes in ((M_MMAP_THRESHOLD, LARGE_BYTES), (M_TRIM_THRESHOLD, FREE_TOP_BYTES)):
+                if self._set_option(option, size_bytes) == 0:
+                    log.debug("malloc keeps its bounds")
 
     def give_back(self) -> None:
         """Release whole free pages to the kernel: a few hundred microseconds; any thread."""

@@ -125,6 +125,7 @@ class Webhook:
         self.settings: Final = settings
         self._heap = Heap()
         self._heap.keep_one_arena()  # before any thread starts
+        self._heap.map_large()
         self._prices = read_prices(settings.cost)
         self._stopping = threading.Event()
         self._precedence = Precedence()
