@@ -26,11 +26,11 @@ from agent.core.recommender.pod_itself import bearers
 from agent.core.window.pod_itself import PodItself
 from agent.core.window.snapshot import Snapshot
 from agent.core.window.sweep_pace import ContentionPolicy
+from agent.heap import Heap
 from agent.metrics.acting_series import Trigger
 from agent.metrics.agent_series import Metrics, PodSource
 from agent.metrics.directive_series import DirectiveSeries
 from agent.node.cluster.connection import connect
-from agent.node.heap import Heap
 from agent.node.history.clock import HistoryClock, newest_minute
 from agent.node.history.file import HISTORY_FILE_NAME, HistoryFile
 from agent.node.history.learner import Learner

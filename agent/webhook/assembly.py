@@ -27,6 +27,7 @@ from agent.core.eviction.taint_cap import most_tainted
 from agent.core.history.reports.rollup import Report
 from agent.core.history.workloads.usage_ledger import LedgerContainer
 from agent.core.orders.resolution import listed
+from agent.heap import Heap
 from agent.kube.client.api import HttpApi
 from agent.kube.client.credentials import Credentials, in_cluster
 from agent.kube.client.errors import CredentialsError
@@ -122,6 +123,9 @@ class Webhook:
                 line.
         """
         self.settings: Final = settings
+        self._heap = Heap()
+        self._heap.keep_one_arena()  # before any thread starts
+        self._heap.map_large()
         self._prices = read_prices(settings.cost)
         self._stopping = threading.Event()
         self._precedence = Precedence()
@@ -215,7 +219,7 @@ class Webhook:
             pause=self._breathe,
         )
         self._runs_due_seconds = time.monotonic()
-        self._settling = Settling(self._staying)
+        self._settling = Settling(self._staying, self._heap.give_back)
         self._sizes = own_series.StoreSize(self._store)
         self._following = self._loop("follow", self._follow, FOLLOW_SECONDS)
         self._loops = (
@@ -511,6 +515,7 @@ class Webhook:
         # The first try comes before anything is answered: a newer schema must stop the start.
         self._store.ensure_prepared()
         sys.setswitchinterval(self.settings.listening.switch_interval_seconds)
+        self._heap.give_back_code()  # before any thread starts
         self._began_seconds = time.monotonic()
         self.facts.start()
         self.lease.start()
@@ -605,7 +610,10 @@ class Webhook:
             self._runs_due_seconds = time.monotonic() + RUNS_UPKEEP_SECONDS
             self._store.expire_runs(time.time())
             self._store.expire_decisions(time.time())
-        return self._folder.fold_once(self.lease.is_leader, now_unix_seconds=time.time()) > 0
+        is_folded = self._folder.fold_once(self.lease.is_leader, now_unix_seconds=time.time()) > 0
+        if is_folded:
+            self._heap.give_back()  # what it merged: megabytes, until the next fold in some minutes
+        return is_folded
 
     def _put_down(self) -> bool:
         if not self._store.is_prepared or not (self.facts.is_complete and self.index.is_loaded):

@@ -23,8 +23,11 @@ WHOLE_SECONDS: Final = 3600.0
 class Settling:
     """Freezes what stays; one thread."""
 
-    def __init__(self, entries: Callable[[], int], *, clock: Callable[[], float] = time.monotonic) -> None:
-        self._entries, self._clock = entries, clock
+    def __init__(
+        self, entries: Callable[[], int], give_back: Callable[[], None], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Begin; ``give_back`` gives the kernel what memory is free once the garbage has gone."""
+        self._entries, self._give_back, self._clock = entries, give_back, clock
         self._frozen_entries = 0
         self._whole_due_seconds = clock() + WHOLE_SECONDS
 
@@ -44,5 +47,6 @@ class Settling:
         self._frozen_entries = self._entries()
         gc.collect()
         gc.freeze()
+        self._give_back()
         milliseconds = 1000 * (time.perf_counter() - started)
         log.debug("settled", extra={"entries": self._frozen_entries, "milliseconds": round(milliseconds, 1)})

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import gc
 import http.client
 import json
 import random
 import resource
 import socket
 import ssl
+import struct
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,6 +47,26 @@ def test_who_connects_and_never_begins_tls_is_hung_up_on(tmp_path: Path) -> None
         with socket.create_connection(one.address, timeout=60) as connection:
             assert connection.recv(1) == b""
         assert one.ask("GET", "/healthz").status == 200
+
+
+@pytest.mark.parametrize("is_reset", [False, True])
+def test_a_connection_that_ended_leaves_nothing_for_the_collector_or_a_timer(tmp_path: Path, is_reset: bool) -> None:
+    with running(services(), tmp_path) as one:
+        connection = one.plain()
+        if is_reset:  # uvicorn's timer of idle connections outlives these
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert answer_on(connection).startswith(b"HTTP/1.1 200 ")
+        (protocol,) = one.server._server.server_state.connections
+        # asyncio's own, with a buffer of 256 KiB.
+        held = weakref.ref(protocol.transport._ssl_protocol)  # type: ignore[attr-defined]
+        del protocol
+        gc.disable()
+        try:
+            connection.close()
+            _await(lambda: held() is None)
+        finally:
+            gc.enable()
 
 
 def test_reviews_that_never_end_take_bounded_memory_and_small_ones_are_answered_meanwhile(tmp_path: Path) -> None:

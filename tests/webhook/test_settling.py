@@ -33,7 +33,7 @@ def cycle() -> tuple[Thing, weakref.ref[Thing]]:
 
 def test_it_is_frozen_again_when_it_has_grown_and_not_before() -> None:
     entries, clock = [0], FakeClock()
-    settling = Settling(lambda: entries[0], clock=lambda: clock.seconds)
+    settling = Settling(lambda: entries[0], lambda: None, clock=lambda: clock.seconds)
     settling.settle()
     kept = [Thing() for _ in range(5000)]
     entries[0] = GROWTH_ENTRIES - 1
@@ -47,7 +47,7 @@ def test_it_is_frozen_again_when_it_has_grown_and_not_before() -> None:
 
 def test_garbage_among_it_goes_within_the_hour() -> None:
     clock = FakeClock()
-    settling = Settling(lambda: 0, clock=lambda: clock.seconds)
+    settling = Settling(lambda: 0, lambda: None, clock=lambda: clock.seconds)
     held, seen = cycle()
     settling.settle()
     del held
@@ -60,3 +60,13 @@ def test_garbage_among_it_goes_within_the_hour() -> None:
     settling.look()
     assert seen() is None
     assert gc.get_freeze_count() > 0
+
+
+def test_memory_is_given_back_when_the_garbage_has_gone_and_not_otherwise() -> None:
+    held, seen = cycle()
+    given_back: list[bool] = []
+    settling = Settling(lambda: 0, lambda: given_back.append(seen() is None), clock=lambda: FakeClock().seconds)
+    del held
+    settling.settle()
+    settling.look()
+    assert given_back == [True]

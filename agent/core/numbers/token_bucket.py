@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Final
 
 WINDOW_SECONDS: Final = 60.0
@@ -15,6 +14,8 @@ class TokenBucket:
     nearly twice as many through. Tokens that are missing at the start come back evenly over the first minute; buckets
     that start together with different phases do not give theirs in step.
     """
+
+    __slots__ = ("_back_at_seconds", "_filled_at_seconds", "_tokens")
 
     def __init__(self, tokens: int, *, now_seconds: float, fill_ratio: float = 1.0, phase_ratio: float = 1.0) -> None:
         """Make a bucket.
@@ -36,16 +37,22 @@ class TokenBucket:
             raise ValueError(msg)
         self._tokens: Final = tokens
         missing = tokens - int(tokens * fill_ratio)
-        self._back_at_seconds: deque[float] = deque(
+        # No deque: it takes 0.7 kB where nothing is in it, and the webhook has two buckets of each node.
+        self._back_at_seconds = [
             now_seconds + WINDOW_SECONDS * (index + phase_ratio) / missing for index in range(missing)
-        )
+        ]
         """When each token that is out comes back, soonest first."""
         self._filled_at_seconds: Final = self._back_at_seconds[-1] if missing else now_seconds
 
     def available(self, now_seconds: float) -> int:
         """Return how many tokens are there."""
-        while self._back_at_seconds and self._back_at_seconds[0] <= now_seconds:
-            self._back_at_seconds.popleft()
+        back = 0
+        for back_at_seconds in self._back_at_seconds:
+            if back_at_seconds > now_seconds:
+                break
+            back += 1
+        if back:
+            del self._back_at_seconds[:back]
         return self._tokens - len(self._back_at_seconds)
 
     def is_filling(self, now_seconds: float) -> bool:

@@ -28,6 +28,7 @@ class AcceptedConnection(socket.socket):
     def close(self) -> None:
         """Close it, and tell."""
         on_close, self.on_close = self.on_close, None
+        self.__dict__.pop("hang_up", None)  # its transport holds it, with a buffer of 256 kB: no circle is to be left
         if on_close is not None:
             on_close(self)
         super().close()

@@ -86,6 +86,7 @@ class _Bounded(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._head_came()
         super().connection_lost(exc)
+        self._unset_keepalive_if_required()  # uvicorn forgets it after an error: a minute and a half with all buffers
 
     def on_message_begin(self) -> None:
         super().on_message_begin()

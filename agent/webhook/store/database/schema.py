@@ -8,6 +8,7 @@ from typing import Final
 
 from sqlalchemy import Connection, exc, inspect, text
 
+from agent.absent_module import absent
 from agent.webhook.store.database import tables
 from agent.webhook.store.database.engine import INSUFFICIENT_PRIVILEGE, StoreEngine, sqlstate_of
 from agent.webhook.store.database.place import SqlitePlace
@@ -81,8 +82,9 @@ def _found(connection: Connection, store: StoreEngine) -> str | None:
 
 def _upgrade(connection: Connection, schema: str) -> None:
     # Loaded here: at most starts there is nothing to do, and alembic and its templates take 9 MB.
-    from alembic import command
-    from alembic.config import Config
+    with absent("pygments"):  # 4 MB more where it is installed, for colours of pages that show a template's fault
+        from alembic import command
+        from alembic.config import Config
 
     if connection.dialect.name == "sqlite":
         connection.execute(text(f"PRAGMA application_id = {SQLITE_APPLICATION_ID}"))

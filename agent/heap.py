@@ -1,8 +1,9 @@
-"""The process's memory: one arena of malloc for all threads, and what nobody needs given back to the kernel. Node.
+"""The process's memory: one arena of malloc for all threads, and what nobody needs given back to the kernel.
 
-An evaluation takes megabytes of arrays for some milliseconds each minute. glibc gives each thread an arena of its own,
-and keeps what was freed below the newest allocation: without this they stay resident for good. So do pages of Python,
-numpy and OpenSSL that the start alone has read.
+Shell, below every room but ``core``. An agent's evaluation takes megabytes of arrays for some milliseconds each minute,
+and so do the webhook's lists of pods and its folds. glibc gives each thread an arena of its own, and keeps what was
+freed below the newest allocation: without this they stay resident for good. So do pages of Python, numpy and OpenSSL
+that the start alone has read.
 """
 
 from __future__ import annotations
@@ -17,7 +18,14 @@ from typing import Final
 log = logging.getLogger(__name__)
 
 M_ARENA_MAX: Final = -8
-"""Of glibc's malloc.h."""
+"""Of glibc's malloc.h, as the next two."""
+M_MMAP_THRESHOLD: Final = -3
+M_TRIM_THRESHOLD: Final = -1
+LARGE_BYTES: Final = 512 * 1024
+"""Beyond the 256 KiB that asyncio takes for each TLS connection: agents make one per report, and to map such a buffer
+and touch it takes 80 us."""
+FREE_TOP_BYTES: Final = 1024 * 1024
+"""Kept free at the heap's end, so that what one report takes is not fetched anew for the next."""
 MADV_COLD: Final = 20
 """Of the kernel's mman.h, since 5.4; Python 3.11 has no name for it."""
 SMAPS: Final = Path("/proc/self/smaps")
@@ -36,6 +44,17 @@ class Heap:
         """Make all threads that start from now on allocate where this one does; the GIL lets one at a time anyway."""
         if self._set_option is not None and self._set_option(M_ARENA_MAX, 1) == 0:
             log.debug("malloc keeps its arenas")
+
+    def map_large(self) -> None:
+        """Make each large block a mapping of its own, which the kernel has back as soon as it is freed.
+
+        glibc begins so, but takes what is as large as the largest block that was ever freed from the heap: after one
+        list of pods that is everything, and among what is kept there it leaves holes of its size.
+        """
+        if self._set_option is not None:
+            for option, size_bytes in ((M_MMAP_THRESHOLD, LARGE_BYTES), (M_TRIM_THRESHOLD, FREE_TOP_BYTES)):
+                if self._set_option(option, size_bytes) == 0:
+                    log.debug("malloc keeps its bounds")
 
     def give_back(self) -> None:
         """Release whole free pages to the kernel: a few hundred microseconds; any thread."""

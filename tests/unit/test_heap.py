@@ -10,7 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from agent.node.heap import M_ARENA_MAX, MADV_COLD, Heap, untouched
+from agent.heap import (
+    FREE_TOP_BYTES,
+    LARGE_BYTES,
+    M_ARENA_MAX,
+    M_MMAP_THRESHOLD,
+    M_TRIM_THRESHOLD,
+    MADV_COLD,
+    Heap,
+    untouched,
+)
 
 
 class Library:
@@ -42,9 +51,43 @@ def test_heap_asks_for_one_arena_and_gives_all_back(answer: int) -> None:
     assert library.asked == [("mallopt", M_ARENA_MAX, 1), ("malloc_trim", 0, 0)]
 
 
+@pytest.mark.parametrize("answer", [0, 1])
+def test_heap_asks_for_mappings_of_large_blocks(answer: int) -> None:
+    library = Library(answer)
+    Heap(library).map_large()  # type: ignore[arg-type]
+    assert library.asked == [
+        ("mallopt", M_MMAP_THRESHOLD, LARGE_BYTES),
+        ("mallopt", M_TRIM_THRESHOLD, FREE_TOP_BYTES),
+    ]
+
+
+def test_a_large_block_is_no_part_of_the_heap_whatever_was_freed_before() -> None:
+    """In processes of their own: what malloc is told, it is told for good."""
+    if not hasattr(ctypes.CDLL(None), "mallopt"):
+        pytest.skip("not glibc")
+    code = (
+        "import ctypes, re, sys\n"
+        "from agent.heap import LARGE_BYTES, Heap\n"
+        "if sys.argv[1] == 'told':\n"
+        "    Heap().map_large()\n"
+        "largest = bytes(30 << 20)\n"
+        "del largest\n"  # from then on that is glibc's own bound
+        "block = bytearray(LARGE_BYTES)\n"
+        "address = ctypes.addressof(ctypes.c_char.from_buffer(block))\n"
+        "start, end = re.search(r'^(\\w+)-(\\w+) .*\\[heap\\]$', open('/proc/self/maps').read(), re.M).groups()\n"
+        "print(int(start, 16) <= address < int(end, 16))\n"
+    )
+
+    def is_in_heap(how: str) -> str:
+        return subprocess.run([sys.executable, "-c", code, how], capture_output=True, text=True, check=True).stdout
+
+    assert [is_in_heap("told"), is_in_heap("not told")] == ["False\n", "True\n"]
+
+
 def test_heap_of_another_library_is_left_alone() -> None:
     heap = Heap(object())  # type: ignore[arg-type]
     heap.keep_one_arena()
+    heap.map_large()
     heap.give_back()
     heap.give_back_code()
 
@@ -96,7 +139,7 @@ def test_without_smaps_nothing_is_let_go(tmp_path: Path) -> None:
 def test_this_process_goes_on_without_its_code_in_memory() -> None:
     code = (
         "import pathlib, numpy, ssl\n"
-        "from agent.node.heap import Heap\n"
+        "from agent.heap import Heap\n"
         "def file_kib():\n"
         "    text = pathlib.Path('/proc/self/status').read_text()\n"
         "    return int(text.split('RssFile:')[1].split()[0])\n"
