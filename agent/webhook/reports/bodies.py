@@ -52,7 +52,7 @@ Millicores = Annotated[int, Meta(ge=0, le=10**9)]
 Bytes = Annotated[int, Meta(ge=0, le=2**60)]
 
 
-class Body(msgspec.Struct, rename="camel", kw_only=True):
+class Body(msgspec.Struct, rename="camel", kw_only=True, gc=False):
     """Any of them; what a newer sender adds is not looked at."""
 
 

@@ -146,21 +146,28 @@ class WorkloadIndex:
             node = self._numbers.give(node_number(report.node), interval.unix_hour)
             node_class = self._entries.interned(report.node_class)
         entries: dict[Workload, WorkloadEntry] = {}
+        entry: WorkloadEntry | None = None
         for row in report.rows:
             with self._lock:
-                entry = self._learn(row, interval, report.node, node, node_class)
-            entries[entry.workload] = entry
+                if entry is None or row.workload != entry.workload:  # a workload's rows follow each other
+                    entry = entries[row.workload] = self._entries.entry(row.workload)
+                self._learn(entry, row, interval, report.node, node, node_class)
         with self._lock:
             self._nodes.see(report, interval, node_class, tuple(entries.values()))
 
     def _learn(
-        self, row: RollupRow, interval: ReportInterval, node: str, number: int, node_class: NodeClass
-    ) -> WorkloadEntry:
-        entry = self._entries.entry(row.workload)
+        self,
+        entry: WorkloadEntry,
+        row: RollupRow,
+        interval: ReportInterval,
+        node: str,
+        number: int,
+        node_class: NodeClass,
+    ) -> None:
         container = self._entries.container(entry, row.container)
         if container is None:
             self._containers_left_out += 1
-            return entry
+            return
         if row.quality is not None:
             self._qualities.take(entry.workload, container.name, intern(node), row.quality, interval.end_unix_seconds)
         by_class = self._entries.class_row(container, node_class)
@@ -173,7 +180,6 @@ class WorkloadIndex:
                 self._by_node.learn(by_node, row, interval, number)
         if by_class is None or (by_node is None and entry.workload.kind == DAEMON_SET_KIND):
             self._rows_without_room += 1
-        return entry
 
     def learn_again(
         self, report: Report, rows: Iterable[RollupRow], received_unix_seconds: float, *, keys: Collection[str]

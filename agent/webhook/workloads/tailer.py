@@ -204,7 +204,8 @@ class Tailer:
             end_age_seconds=report.end_age_seconds,
             interval_seconds=report.interval_seconds,
         ).unix_hour
-        self._index.learn_again(report, rows_left(report, logged.id, hour, forgettings), received, keys=keys)
+        left = rows_left(report.rows, report.node, logged.id, hour, forgettings)
+        self._index.learn_again(report, left, received, keys=keys)
 
     def _pauses(self) -> Iterator[None]:
         while True:

@@ -5,9 +5,9 @@ Core, pure. A row holds no times, only ages: the clock of the receiver is the on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from agent.core.cluster.workload import Workload
 from agent.core.numbers.bucket_scheme import ExponentialScheme
@@ -113,6 +113,90 @@ class RollupRow:
     cpu_request_millicores: int | None = None
     """At the interval's end, 0 = none is stated; None = not told."""
     memory_request_bytes: int | None = None
+
+
+class SampledSignal(Protocol):
+    """What is counted of a ``Distribution``, however it is kept."""
+
+    @property
+    def count(self) -> int:
+        """Samples; above 0."""
+
+    @property
+    def sum(self) -> float:
+        """Of the samples."""
+
+    @property
+    def max(self) -> float:
+        """Largest sample."""
+
+    @property
+    def buckets(self) -> Mapping[int, int]:
+        """Count by bucket."""
+
+
+class SampledKill(Protocol):
+    """What is counted of an ``OutOfMemoryKill``."""
+
+    @property
+    def age_seconds(self) -> float:
+        """Before the report's end."""
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """Usage at the kill; None = not known."""
+
+
+class SampledRow(Protocol):
+    """What is counted of a ``RollupRow``."""
+
+    @property
+    def workload(self) -> Workload:
+        """Whose it is."""
+
+    @property
+    def container(self) -> str:
+        """Its name."""
+
+    @property
+    def pod_uid(self) -> str:
+        """As the API has it."""
+
+    @property
+    def covered_seconds(self) -> float:
+        """Of the interval, with good readings."""
+
+    @property
+    def cpu(self) -> SampledSignal | None:
+        """Millicores."""
+
+    @property
+    def cpu_adjusted(self) -> SampledSignal | None:
+        """The same x (1 + waiting)."""
+
+    @property
+    def memory(self) -> SampledSignal | None:
+        """Bytes."""
+
+    @property
+    def throttled_seconds(self) -> float | None:
+        """None = not known."""
+
+    @property
+    def waiting_seconds(self) -> float | None:
+        """None = not known."""
+
+    @property
+    def oom_kills(self) -> Sequence[SampledKill]:
+        """In the row's time."""
+
+    @property
+    def cpu_request_millicores(self) -> int | None:
+        """None = not told."""
+
+    @property
+    def memory_request_bytes(self) -> int | None:
+        """None = not told."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
