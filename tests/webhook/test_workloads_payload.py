@@ -46,7 +46,7 @@ UNSOUND = {
 
 @pytest.mark.parametrize("unsound", UNSOUND.values(), ids=UNSOUND)
 def test_amounts_that_cannot_be_are_refused(unsound: Report) -> None:
-    with pytest.raises(BadPayloadError, match="negative, endless or in no bucket"):
+    with pytest.raises(BadPayloadError, match=r"payload of .* bytes: Expected"):
         decode_report(encode_report(unsound))
 
 

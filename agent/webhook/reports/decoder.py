@@ -336,15 +336,21 @@ def _to_row(body: RowBody, workload: Workload, *, interval_seconds: float, bound
         return f"coveredSeconds: {body.covered_seconds:g} of an interval of {interval_seconds:g} s"
     most_samples = body.covered_seconds * _HIGHEST_HZ + 100
     most_millicores = bounds.most_millicores
-    cpu = body.cpu and sound_distribution(body.cpu, CPU_BUCKETS, most_millicores, most_samples)
+    cpu = None if body.cpu is None else sound_distribution(body.cpu, CPU_BUCKETS, most_millicores, most_samples)
     if isinstance(cpu, str):
         return f"cpu.{cpu}"
-    adjusted = body.cpu_adjusted and sound_distribution(
-        body.cpu_adjusted, CPU_BUCKETS, 2 * most_millicores, most_samples
+    adjusted = (
+        None
+        if body.cpu_adjusted is None
+        else sound_distribution(body.cpu_adjusted, CPU_BUCKETS, 2 * most_millicores, most_samples)
     )
     if isinstance(adjusted, str):
         return f"cpuAdjusted.{adjusted}"
-    memory = body.memory and sound_distribution(body.memory, MEMORY_BUCKETS, bounds.memory_bytes, most_samples)
+    memory = (
+        None
+        if body.memory is None
+        else sound_distribution(body.memory, MEMORY_BUCKETS, bounds.memory_bytes, most_samples)
+    )
     if isinstance(memory, str):
         return f"memory.{memory}"
     if fault := _fault_beside_samples(body, bounds):
@@ -450,15 +456,16 @@ def sound_distribution(
 ) -> Distribution | str:
     """Return samples as they were sent if they are sound; else what is wrong with them, its place first."""
     starts = _CPU_STARTS if scheme is CPU_BUCKETS else _MEMORY_STARTS
-    numbers, counts = body.buckets[::2], body.buckets[1::2]
-    if len(numbers) != len(counts):
-        return f"buckets: {len(body.buckets)} numbers; allowed: pairs of bucket and count"
-    last = max(numbers)
+    pairs = iter(body.buckets)
+    buckets = dict(zip(pairs, pairs, strict=False))
+    counts = buckets.values()
+    if 2 * len(buckets) != len(body.buckets):
+        if len(body.buckets) % 2:
+            return f"buckets: {len(body.buckets)} numbers; allowed: pairs of bucket and count"
+        return "buckets: one is given twice"
+    last = max(buckets)
     if last >= len(starts):
         return f"buckets: bucket {last}; allowed: 0 to {len(starts) - 1}"
-    buckets = dict(zip(numbers, counts, strict=False))  # as many, see above
-    if len(buckets) != len(numbers):
-        return "buckets: one is given twice"
     count, largest = body.count, body.max
     if min(counts) < 1 or sum(counts) != count:
         return f"count: {count}, but the buckets hold {sum(counts)}"

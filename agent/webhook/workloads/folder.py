@@ -3,21 +3,23 @@
 Sketches are whole again after each fold, in one transaction with the place in the log, so that a leader that dies
 between any two steps has either folded or not. Two that believe to lead do no harm: the later one's fold is refused.
 
-Memory stays bounded: rows are merged a few dozen reports at a time, what was merged is kept as bytes, and no more than
-``MAX_SKETCHES`` of them come into one transaction.
+Memory stays bounded: rows are added up a few reports at a time, in arrays, and no more than ``MAX_SKETCHES`` sketches
+come into one transaction. In it each is read and written once, a hundred at a time, in the room that its arrays leave.
 """
 
 from __future__ import annotations
 
 import logging
+from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Annotated, Final
 
 from agent.core.history.workloads.hour_peaks import hour_of
 from agent.core.history.workloads.hour_sketch import HourSketch, ReportInterval
-from agent.core.history.workloads.many_sketches import ManySketches
+from agent.core.history.workloads.many_sketches import BLOCK, ManySketches
 from agent.core.history.workloads.node_peaks import node_number
 from agent.core.history.workloads.row_columns import RowColumns
 from agent.core.history.workloads.sketch_key import KeyTexts
@@ -33,9 +35,9 @@ from agent.webhook.store.store import Store
 log = logging.getLogger(__name__)
 
 MAX_SKETCHES: Final = 20_000
-"""Of one transaction: 10 to 15 MB in memory. More would be fewer rewrites of a sketch per fold, and more memory."""
-PIECE_REPORTS: Final = 16
-"""Decoded at a time: a thousand rows take 5 MB."""
+"""Of one transaction: 20 to 25 MB in memory. More would be fewer rewrites of a sketch per fold, and more memory."""
+PIECE_REPORTS: Final = 8
+"""Decoded at a time: five hundred rows take 2 MB."""
 ENCODED_AT_ONCE: Final = 128
 """Sketches between two pauses: some five milliseconds."""
 Days = dict[tuple[int, str], bytes | None]
@@ -95,6 +97,26 @@ class _Merged:
             number = numbers[key] = len(self.places)
             self.places.append((hour, key))
         return number
+
+
+class _Payloads:
+    """Bytes by number, a block's in one piece: so they take the room of the arrays that they were made from."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._starts: list[array[int]] = []
+        """Of each piece where each begins there, and the end of the last."""
+
+    def add(self, payloads: list[bytes]) -> None:
+        """Keep the next ones: `BLOCK`, or the last few."""
+        self._starts.append(array("I", [0, *accumulate(map(len, payloads))]))
+        self._pieces.append(b"".join(payloads))
+
+    def of(self, number: int) -> bytes:
+        """Return those of a number."""
+        piece, place = divmod(number, BLOCK)
+        starts = self._starts[piece]
+        return self._pieces[piece][starts[place] : starts[place + 1]]
 
 
 class Folder:
@@ -171,10 +193,11 @@ class Folder:
         if count == 0:
             return 0
         payloads = self._merge(merged)
+        places = merged.places
         changed = (
-            StoredSketch(key=key, unix_hour=hour, payload=payload)
+            StoredSketch(key=places[number][1], unix_hour=places[number][0], payload=payloads.of(number))
             # In the order of the table: fewer pages are touched.
-            for (hour, key), payload in sorted(zip(merged.places, payloads, strict=True))
+            for number in sorted(range(len(places)), key=places.__getitem__)
         )
         self._store.fold(
             through,
@@ -192,9 +215,9 @@ class Folder:
             self._folded(hour, numbers)
         return count
 
-    def _merge(self, merged: _Merged) -> list[bytes]:
+    def _merge(self, merged: _Merged) -> _Payloads:
         """Merge what reports add with what the store has, and return the sketches by number as they are to be."""
-        payloads: list[bytes] = []
+        payloads = _Payloads()
         for block in merged.sketches.take():
             wanted: dict[int, set[str]] = defaultdict(set)
             for number, _ in block:
@@ -205,14 +228,16 @@ class Folder:
                 for hour, keys in wanted.items()
                 for found in self._store.sketches_of(keys, (hour,))
             }
+            encoded: list[bytes] = []
             for number, sketch in block:
                 hour, key = merged.places[number]
                 payload = stored.get((hour, key))
                 if payload is not None:
                     sketch.merge(self._stored(payload, hour, key))
-                payloads.append(encode(sketch, hour))
+                encoded.append(encode(sketch, hour))
                 if (number + 1) % ENCODED_AT_ONCE == 0:
                     self._pause()
+            payloads.add(encoded)
         return payloads
 
     def _note_nodes(self, told: dict[tuple[str, int], set[str]], days: Days) -> set[tuple[int, str]]:

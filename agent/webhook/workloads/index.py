@@ -27,7 +27,7 @@ from typing import Final
 from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate, is_stood_in_for, standing_in
 from agent.core.cluster.workload import DAEMON_SET_KIND, RUN_KINDS, Workload
 from agent.core.history.reports.directive import ContainerDirective
-from agent.core.history.reports.rollup import ROLLUP_SECONDS, NodeClass, Report, RollupRow
+from agent.core.history.reports.rollup import ROLLUP_SECONDS, NodeClass, SampledReport, SampledRow
 from agent.core.history.workloads.hour_peaks import HOUR_SECONDS
 from agent.core.history.workloads.hour_sketch import ReportInterval
 from agent.core.history.workloads.imported import imported_key
@@ -134,7 +134,7 @@ class WorkloadIndex:
 
     # -- learning ---------------------------------------------------------------------------------------------------
 
-    def take(self, report: Report, received_unix_seconds: float) -> None:
+    def take(self, report: SampledReport, received_unix_seconds: float) -> None:
         """Learn a report. Only the Tailer calls this: every replica follows the log, with its own reports in it."""
         interval = ReportInterval.of(
             received_unix_seconds=received_unix_seconds,
@@ -158,7 +158,7 @@ class WorkloadIndex:
     def _learn(
         self,
         entry: WorkloadEntry,
-        row: RollupRow,
+        row: SampledRow,
         interval: ReportInterval,
         node: str,
         number: int,
@@ -182,7 +182,7 @@ class WorkloadIndex:
             self._rows_without_room += 1
 
     def learn_again(
-        self, report: Report, rows: Iterable[RollupRow], received_unix_seconds: float, *, keys: Collection[str]
+        self, report: SampledReport, rows: Iterable[SampledRow], received_unix_seconds: float, *, keys: Collection[str]
     ) -> None:
         """Learn rows of a report that was taken before, but for these histories alone, which were forgotten since."""
         interval = ReportInterval.of(

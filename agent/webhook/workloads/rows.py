@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from agent.core.history.minute.minute_codec import Codes
-from agent.core.history.reports.rollup import RollupRow
+from agent.core.history.reports.rollup import SampledRow
 from agent.core.history.workloads.hour_peaks import HOUR_SECONDS
 from agent.core.history.workloads.hour_sketch import (
     HourKills,
@@ -95,7 +95,7 @@ class RowTable:
         self._demand[row] = self._memory[row] = self._pods[row] = b""
         self._kills.pop(row, None)
 
-    def learn(self, row: int, learnt: RollupRow, interval: ReportInterval, node: int) -> None:
+    def learn(self, row: int, learnt: SampledRow, interval: ReportInterval, node: int) -> None:
         """Add a report's row; ``node`` is the node's number, of ``NodeNumbers``."""
         hour = interval.unix_hour
         if interval.start_unix_seconds < self.first.item(row):

@@ -15,12 +15,12 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Set
 from typing import Final
 
-from agent.core.history.reports.rollup import Report
+from agent.core.history.reports.rollup import SampledReport
 from agent.core.history.workloads.hour_peaks import hour_of
 from agent.core.history.workloads.hour_sketch import ReportInterval
 from agent.webhook.store.entries.forget_entry import Forgetting, decode_forgetting, is_forgetting, rows_left
 from agent.webhook.store.entries.import_entry import decode_import, is_import
-from agent.webhook.store.entries.report_payload import BadPayloadError, decode_report
+from agent.webhook.store.entries.report_payload import BadPayloadError, decode_stored
 from agent.webhook.store.shapes import LogFolded, LoggedReport, StoreAway, StoredSketch
 from agent.webhook.store.snapshot import SketchHeads, StoreSnapshot
 from agent.webhook.store.store import Store
@@ -45,7 +45,7 @@ class Tailer:
         index: WorkloadIndex,
         *,
         pause: Callable[[], None] = lambda: None,
-        taken: Callable[[Report, float], None] = lambda report, received: None,
+        taken: Callable[[SampledReport, float], None] = lambda report, received: None,
     ) -> None:
         """Begin; nobody else teaches the index.
 
@@ -57,7 +57,7 @@ class Tailer:
         self._store = store
         self._index = index
         self._pause = pause
-        self._taken: OrderedDict[int, Report] = OrderedDict()
+        self._taken: OrderedDict[int, SampledReport] = OrderedDict()
         """Reports that this replica wrote into the log just now, by their id: the log holds them as bytes."""
         self._taken_lock = threading.Lock()
         self._position: int | None = None
@@ -89,7 +89,7 @@ class Tailer:
         """Return how long ago the index was up to date; None = it has not been yet."""
         return None if self._read_unix_seconds is None else max(now_unix_seconds - self._read_unix_seconds, 0.0)
 
-    def offer(self, report_id: int, report: Report) -> None:
+    def offer(self, report_id: int, report: SampledReport) -> None:
         """Keep a report that this replica has just logged, so that it is not decoded again; from any thread."""
         with self._taken_lock:
             self._taken[report_id] = report
@@ -195,7 +195,7 @@ class Tailer:
         if is_forgetting(logged.payload) or is_import(logged.payload):
             return
         try:
-            report = decode_report(logged.payload)
+            report = decode_stored(logged.payload)
         except BadPayloadError:
             return  # counted when it came
         received = logged.believed_unix_seconds(now_unix_seconds)
@@ -237,7 +237,7 @@ class Tailer:
         with self._taken_lock:
             taken = self._taken.pop(logged.id, None)
         try:
-            report = decode_report(logged.payload) if taken is None else taken
+            report: SampledReport = decode_stored(logged.payload) if taken is None else taken
         except BadPayloadError as error:
             self.bad_reports += 1
             log.warning("report unreadable", extra={"report": logged.id, "reason": str(error)})

@@ -147,6 +147,38 @@ class SampledKill(Protocol):
         """Usage at the kill; None = not known."""
 
 
+class SampledShare(Protocol):
+    """What is counted of a ``ShareRow``."""
+
+    @property
+    def share(self) -> str:
+        """As it is ordered."""
+
+    @property
+    def is_enforced(self) -> bool:
+        """Its pod is in the share."""
+
+    @property
+    def restarts(self) -> int:
+        """In the row's time."""
+
+    @property
+    def unready_seconds(self) -> float:
+        """Of the row's time."""
+
+
+class SampledSetback(Protocol):
+    """What is counted of a ``Setback``."""
+
+    @property
+    def age_seconds(self) -> float:
+        """Before the report's end."""
+
+    @property
+    def reason(self) -> str:
+        """Why."""
+
+
 class SampledRow(Protocol):
     """What is counted of a ``RollupRow``."""
 
@@ -197,6 +229,18 @@ class SampledRow(Protocol):
     @property
     def memory_request_bytes(self) -> int | None:
         """None = not told."""
+
+    @property
+    def quality(self) -> tuple[tuple[float, ...], ...] | None:
+        """None = not told."""
+
+    @property
+    def share(self) -> SampledShare | None:
+        """None = there are no groups."""
+
+    @property
+    def setback(self) -> SampledSetback | None:
+        """None = there was none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,3 +298,39 @@ class Report:
     """None = there was no plan, or the agent does not tell."""
     tells_plan: bool = False
     """False = its agent is of a release that does not tell of plans."""
+
+
+class SampledReport(Protocol):
+    """What is counted of a ``Report``."""
+
+    @property
+    def node(self) -> str:
+        """Whose it is."""
+
+    @property
+    def node_class(self) -> NodeClass:
+        """Of which class the node is."""
+
+    @property
+    def sequence(self) -> int:
+        """One more with each report made."""
+
+    @property
+    def end_age_seconds(self) -> float:
+        """How long before the sending the interval ended."""
+
+    @property
+    def interval_seconds(self) -> float:
+        """What it covers."""
+
+    @property
+    def rows(self) -> Sequence[SampledRow]:
+        """One for each container."""
+
+    @property
+    def plan(self) -> NodeSums | None:
+        """None = there was none, or the agent does not tell."""
+
+    @property
+    def tells_plan(self) -> bool:
+        """False = the agent does not tell."""

@@ -18,9 +18,9 @@ from agent.core.history.workloads.hour_sketch import HourSketch, ReportInterval,
 from agent.core.history.workloads.node_peaks import Leaders
 from agent.core.history.workloads.pod_count import PODS_KEPT, Pods, PodSums
 from agent.core.history.workloads.row_columns import POD_SUMS, ROWS_ADDED, Histograms, RowColumns, Signal, Sum
-from agent.core.numbers.arrays import Ints, Rows
+from agent.core.numbers.arrays import Bools, Ints, Rows
 
-BLOCK: Final = 512
+BLOCK: Final = 128
 """Sketches that are sorted, and given back, together."""
 _WIDTH: Final = 512
 """Buckets of a signal, rounded up."""
@@ -33,6 +33,8 @@ _HASH_MASK: Final = (1 << _HASH_BITS) - 1
 _LEAST_ENTRIES: Final = 1 << 15
 """Of histograms, that wait to be sorted in: a quarter of a MB."""
 _LEAST_PODS: Final = 1 << 11
+_GROWN: Final = 1 << 11
+"""Sketches for which there is room at a time: half a MB."""
 _WAITING_SHARE: Final = 4
 """Of what is known, a part as large as this may wait."""
 _FIRST: Final = len(Signal)
@@ -79,19 +81,18 @@ class ManySketches:
             nodes: ``node_number`` of the node that measured it.
             numbers: Of the sketch in which it counts.
         """
-        size = len(numbers)
         for place in columns.odd:
             self._odd[numbers[place]].add(columns.rows[place], intervals[place], nodes[place])
         self._grow(max(numbers, default=-1) + 1)
         ordinary = columns.ordinary
         if not ordinary.size:
             return
-        number = np.fromiter(numbers, np.int64, size)[ordinary]
-        node = np.fromiter(nodes, np.int64, size)[ordinary]
+        number = np.array(numbers, dtype=np.int64)[ordinary]
+        node = np.array(nodes, dtype=np.int64)[ordinary]
         largest = np.empty((ordinary.size, _LAST + 1), dtype=np.int64)
         largest[:, :_FIRST] = columns.largest
-        starts = np.fromiter((interval.start_unix_seconds for interval in intervals), np.int64, size)
-        ends = np.fromiter((interval.end_unix_seconds for interval in intervals), np.int64, size)
+        starts = np.array([interval.start_unix_seconds for interval in intervals], dtype=np.int64)
+        ends = np.array([interval.end_unix_seconds for interval in intervals], dtype=np.int64)
         largest[:, _FIRST], largest[:, _LAST] = -starts[ordinary], ends[ordinary]
         order = np.argsort(number, kind="stable")
         first = _firsts(number[order])
@@ -107,7 +108,7 @@ class ManySketches:
             self._histograms.add(number, signal, histograms)
 
     def take(self) -> Iterator[list[tuple[int, HourSketch]]]:
-        """Return the sketches with their numbers, a block at a time; they are kept no longer, and nothing may follow."""
+        """Return the sketches with their numbers, a block at a time; they are not kept, and no rows may follow."""
         self._histograms.settle()
         self._pods.settle()
         for block, start in enumerate(range(0, self._size, BLOCK)):
@@ -123,7 +124,7 @@ class ManySketches:
         more = self._size - len(self._sums)
         if more <= 0:
             return
-        more = max(more, len(self._sums) // 2)
+        more = max(more, _GROWN)
         self._sums = _longer(self._sums, more)
         self._tops = _longer(self._tops, more)
         self._seconds = _longer(self._seconds, more)
@@ -154,21 +155,21 @@ class ManySketches:
                     sums,
                     largest,
                     histograms,
-                    Pods(pods, int.from_bytes(bits.tobytes(), "little"), number in self._pods.with_more),
-                    [Leaders(*leaders) for leaders in zip(top, node, second, strict=True)],
+                    Pods(pods, int.from_bytes(bits.tobytes(), "little"), has_more),
+                    list(map(Leaders, top, node, second)),
                 ),
             )
-            for number, sums, largest, histograms, pods, bits, top, node, second in zip(
+            for number, sums, largest, histograms, (pods, has_more), bits, top, node, second in zip(
                 numbers,
                 self._sums[at].tolist(),
                 self._largest[at].tolist(),
-                self._histograms.take(block),
-                self._pods.take(block),
+                self._histograms.take(block, len(numbers)),
+                self._pods.take(block, len(numbers)),
                 self._pod_bits[at],
                 tops,
                 nodes,
                 self._seconds[at].tolist(),
-                strict=False,
+                strict=True,
             )
         ]
 
@@ -176,31 +177,26 @@ class ManySketches:
 def _sketch(
     sums: list[int], largest: list[int], histograms: list[dict[int, int]], pods: Pods, leaders: list[Leaders]
 ) -> HourSketch:
-    if not sums[Sum.ROWS]:
+    rows, covered, throttled, throttled_rows, waiting, waiting_rows, *samples = sums
+    if not rows:
         return HourSketch()
-    cpu, demand, memory = (
-        Samples(sums[count], sums[count + 1], largest[signal], histograms[signal])
-        for signal, count in (
-            (Signal.CPU, Sum.CPU_COUNT),
-            (Signal.DEMAND, Sum.DEMAND_COUNT),
-            (Signal.MEMORY, Sum.MEMORY_COUNT),
-        )
-    )
+    cpu_count, cpu_total, memory_count, memory_total, demand_count, demand_total, *requests = samples
+    cpu, demand, memory, first, last = largest
     return HourSketch(
-        rows=sums[Sum.ROWS],
-        first_unix_seconds=-largest[_FIRST],
-        last_unix_seconds=largest[_LAST],
-        covered=Seconds(sums[Sum.COVERED], sums[Sum.ROWS]),
-        cpu=cpu,
-        demand=demand,
-        memory=memory,
-        throttled=Seconds(sums[Sum.THROTTLED], sums[Sum.THROTTLED_ROWS]),
-        waiting=Seconds(sums[Sum.WAITING], sums[Sum.WAITING_ROWS]),
+        rows=rows,
+        first_unix_seconds=-first,
+        last_unix_seconds=last,
+        covered=Seconds(covered, rows),
+        cpu=Samples(cpu_count, cpu_total, cpu, histograms[Signal.CPU]),
+        demand=Samples(demand_count, demand_total, demand, histograms[Signal.DEMAND]),
+        memory=Samples(memory_count, memory_total, memory, histograms[Signal.MEMORY]),
+        throttled=Seconds(throttled, throttled_rows),
+        waiting=Seconds(waiting, waiting_rows),
         pods=pods,
         demand_leaders=leaders[0],
         memory_leaders=leaders[1],
-        cpu_request=RequestTime(*sums[Sum.CPU_REQUEST : Sum.MEMORY_REQUEST]),
-        memory_request=RequestTime(*sums[Sum.MEMORY_REQUEST :]),
+        cpu_request=RequestTime(*requests[:3]),
+        memory_request=RequestTime(*requests[3:]),
     )
 
 
@@ -239,20 +235,17 @@ class _HistogramTable:
                 self._known[block] = _added_up(np.concatenate([known, new[start:end]]))
                 self._known_entries += self._known[block].size - known.size
 
-    def take(self, block: int) -> Iterator[list[dict[int, int]]]:
-        """Return the histograms of each sketch of a block, by signal; they are kept no longer."""
+    def take(self, block: int, size: int) -> list[list[dict[int, int]]]:
+        """Return the histograms of each sketch of a block of so many, by signal; they are kept no longer."""
         known = _NOTHING
         if block < len(self._known):
             known, self._known[block] = self._known[block], _NOTHING
         places, counts = known >> _COUNT_BITS, (known & _COUNT_MASK).tolist()
         buckets = (places % _WIDTH).tolist()
-        firsts = np.arange(block * _BLOCK_PLACES, (block + 1) * _BLOCK_PLACES + 1, _WIDTH)
+        firsts = block * _BLOCK_PLACES + np.arange(size * len(Signal) + 1) * _WIDTH
         edges = np.searchsorted(places, firsts).tolist()
-        for first in range(0, BLOCK * len(Signal), len(Signal)):
-            yield [
-                dict(zip(buckets[start:end], counts[start:end], strict=True))
-                for start, end in pairwise(edges[first : first + len(Signal) + 1])
-            ]
+        found = [dict(zip(buckets[start:end], counts[start:end], strict=True)) for start, end in pairwise(edges)]
+        return [found[first : first + len(Signal)] for first in range(0, len(found), len(Signal))]
 
 
 class _PodTable:
@@ -265,8 +258,8 @@ class _PodTable:
         self._known_pods = 0
         self._waiting: list[tuple[Ints, Ints]] = []
         self._waiting_pods = 0
-        self.with_more: set[int] = set()
-        """The sketches that have more pods than are kept."""
+        self._with_more: list[Bools] = []
+        """By block: which sketches have more pods than are kept, shape ``(BLOCK,)``."""
 
     def add(self, numbers: Ints, pods: Ints, sums: Ints) -> None:
         """Count samples of pods, by the sketch, the hash and the sums of each."""
@@ -286,7 +279,9 @@ class _PodTable:
         order = np.argsort(keys)
         keys = keys[order]
         blocks = (int(keys[-1]) >> _HASH_BITS) // BLOCK + 1
-        self._known.extend([_NO_PODS] * (blocks - len(self._known)))
+        for _ in range(blocks - len(self._known)):
+            self._known.append(_NO_PODS)
+            self._with_more.append(np.zeros(BLOCK, dtype=np.bool_))
         edges = np.searchsorted(keys, np.arange(blocks + 1) * BLOCK << _HASH_BITS).tolist()
         for block, (start, end) in enumerate(pairwise(edges)):
             if start < end:
@@ -307,19 +302,25 @@ class _PodTable:
         start = _firsts(numbers)
         rank = np.arange(keys.size) - np.repeat(start, np.diff(start, append=keys.size))
         are_kept = rank < PODS_KEPT
-        self.with_more.update(numbers[~are_kept].tolist())
+        gone = numbers[~are_kept]
+        if gone.size:
+            self._with_more[int(gone[0]) // BLOCK][gone % BLOCK] = True
         return keys[are_kept], sums[are_kept]
 
-    def take(self, block: int) -> Iterator[dict[int, PodSums]]:
-        """Return the pods of each sketch of a block; they are kept no longer."""
+    def take(self, block: int, size: int) -> list[tuple[dict[int, PodSums], bool]]:
+        """Return the pods of each sketch of a block of so many, and whether it has more; they are kept no longer."""
         keys, sums = _NO_PODS
+        have_more = [False] * size
         if block < len(self._known):
             (keys, sums), self._known[block] = self._known[block], _NO_PODS
+            have_more = self._with_more[block][:size].tolist()
         pods = (keys & _HASH_MASK).tolist()
         told = list(map(PodSums._make, sums.tolist()))
-        edges = np.searchsorted(keys, np.arange(block * BLOCK, (block + 1) * BLOCK + 1) << _HASH_BITS).tolist()
-        for start, end in pairwise(edges):
-            yield dict(zip(pods[start:end], told[start:end], strict=True))
+        edges = np.searchsorted(keys, block * BLOCK + np.arange(size + 1) << _HASH_BITS).tolist()
+        return [
+            (dict(zip(pods[start:end], told[start:end], strict=True)), has_more)
+            for (start, end), has_more in zip(pairwise(edges), have_more, strict=True)
+        ]
 
 
 def _firsts(rising: Ints) -> Rows:

@@ -80,9 +80,12 @@ class Pods:
     def merge(self, other: Pods) -> None:
         """Count all that the other counted."""
         for number, sums in other.sums.items():
-            self.add(number, sums)
+            known = self.sums.get(number)
+            self.sums[number] = sums if known is None else known.plus(sums)
         self.bits |= other.bits
-        self.has_more |= other.has_more
+        self.has_more |= other.has_more or len(self.sums) > PODS_KEPT
+        for number in sorted(self.sums)[PODS_KEPT:]:
+            del self.sums[number]
 
     @property
     def count(self) -> int:

@@ -1,7 +1,7 @@
 """The rows of many reports as arrays of whole numbers: what a sketch counts of each of them. Core, pure.
 
-Arrays hold numbers of 64 bits. A row with an amount so large that sums of such might not fit is in no array, and neither
-is what is seldom: a row with kills, or one that cannot be. Who reads the arrays adds such rows one by one.
+Arrays hold numbers of 64 bits. A row with an amount so large that sums of such might not fit is in no array, and nor is
+what is seldom: a row with kills, or one that cannot be. Who reads the arrays adds such rows one by one.
 """
 
 from __future__ import annotations
@@ -159,20 +159,20 @@ class _Draft:
 
     def __init__(self, rows: Sequence[SampledRow]) -> None:
         size = len(rows)
-        self.is_ordinary: Bools = np.fromiter(
-            (not row.oom_kills and (row.cpu is not None or row.cpu_adjusted is None) for row in rows), np.bool_, size
+        self.is_ordinary: Bools = np.array(
+            [not row.oom_kills and (row.cpu is not None or row.cpu_adjusted is None) for row in rows], dtype=np.bool_
         )
         self.sums: Ints = np.zeros((size, len(Sum)), dtype=np.int64)
         self.largest: Ints = np.zeros((size, len(Signal)), dtype=np.int64)
         self.codes: Ints = np.zeros((size, 2), dtype=np.int64)
         self.histograms: list[Histograms] = []
-        self.pods: Ints = np.fromiter((pod_number(row.pod_uid) for row in rows), np.int64, size)
+        self.pods: Ints = np.array([pod_number(row.pod_uid) for row in rows], dtype=np.int64)
         with np.errstate(invalid="ignore", over="ignore"):  # what cannot be is marked, and read by nobody
             self._fill(rows)
 
     def _fill(self, rows: Sequence[SampledRow]) -> None:
         self.sums[:, Sum.ROWS] = 1
-        covered_seconds = np.fromiter((row.covered_seconds for row in rows), np.float64, len(rows))
+        covered_seconds = np.array([row.covered_seconds for row in rows], dtype=np.float64)
         covered = np.rint(covered_seconds * MICRO)
         self.is_ordinary &= (covered >= 0.0) & (covered < _MOST_COVERED_MICROS)
         self.sums[:, Sum.COVERED] = covered.astype(np.int64)
@@ -196,7 +196,7 @@ class _Draft:
 
     def _put_seconds(self, place: int, seconds: list[float | None]) -> None:
         """Put in a time, and in how many rows it is known."""
-        is_known = np.fromiter((one is not None for one in seconds), np.bool_, len(seconds))
+        is_known = np.array([one is not None for one in seconds], dtype=np.bool_)
         micros = np.where(is_known, np.rint(np.array(seconds, dtype=np.float64) * MICRO), 0.0)
         self.is_ordinary &= (micros >= 0.0) & (micros < _MOST_AMOUNT)
         self.sums[:, place] = micros.astype(np.int64)
@@ -207,10 +207,10 @@ class _Draft:
     ) -> None:
         told = [one for one in distributions if one is not None]
         size = len(told)
-        rows = np.fromiter((row for row, one in enumerate(distributions) if one is not None), np.int64, size)
-        count = np.fromiter((one.count for one in told), np.int64, size)
-        total = np.rint(np.fromiter((one.sum for one in told), np.float64, size) * scale.unit)
-        maximum = np.fromiter((one.max for one in told), np.float64, size)
+        rows = np.array([row for row, one in enumerate(distributions) if one is not None], dtype=np.int64)
+        count = np.array([one.count for one in told], dtype=np.int64)
+        total = np.rint(np.array([one.sum for one in told], dtype=np.float64) * scale.unit)
+        maximum = np.array([one.max for one in told], dtype=np.float64)
         largest = np.ceil(maximum * scale.unit)
         histograms = [one.buckets for one in told]
         sizes = np.fromiter(map(len, histograms), np.int64, size)
@@ -221,8 +221,14 @@ class _Draft:
         is_good = (count > 0) & (count < _MOST_COUNT) & (sizes > 0)
         is_good &= (total >= 0.0) & (total < _MOST_AMOUNT) & (largest >= 0.0) & (largest < _MOST_AMOUNT)
         self.is_ordinary[rows[~is_good]] = False
-        is_sound = (buckets >= 0) & (buckets < scale.starts.size) & (counts > 0) & (counts < _MOST_SAMPLES)
-        self.is_ordinary[of_row[~is_sound]] = False
+        if entries and not (
+            buckets.min() >= 0
+            and buckets.max() < scale.starts.size
+            and counts.min() > 0
+            and counts.max() < _MOST_SAMPLES
+        ):
+            is_fit = (buckets >= 0) & (buckets < scale.starts.size) & (counts > 0) & (counts < _MOST_SAMPLES)
+            self.is_ordinary[of_row[~is_fit]] = False
         self.sums[rows, place] = count
         self.sums[rows, place + 1] = total.astype(np.int64)
         self.largest[rows, signal] = largest.astype(np.int64)
@@ -237,7 +243,7 @@ class _Draft:
         size = len(amounts)
         if amounts.count(None) == size:
             return
-        is_known = np.fromiter((one is not None for one in amounts), np.bool_, size)
+        is_known = np.array([one is not None for one in amounts], dtype=np.bool_)
         amount = np.where(is_known, np.array(amounts, dtype=np.float64), 0.0)
         amount_seconds = np.rint(amount * covered_seconds)
         self.is_ordinary &= (amount >= 0.0) & (amount_seconds >= 0.0) & (amount_seconds < _MOST_AMOUNT)

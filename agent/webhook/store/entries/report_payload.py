@@ -1,8 +1,9 @@
 """A report's accepted rows as the log keeps them: msgpack, compressed. Webhook.
 
-Every replica reads the same bytes, so that all learn the same. They are those of the types of ``rollup``; the types here
-are the same with bounds on what is in them, and are read in half the time. The receiver lets nothing in that is beyond
-the bounds: were it here, it would be here for every replica and every start.
+Every replica reads the same bytes, so that all learn the same; in a rollout those of the release before read them too,
+so their form stays. It is that of the types of ``rollup``. The types here are the same with bounds on what is in them,
+and are read in half the time. The receiver lets nothing in that is beyond the bounds: were it here, it would be here
+for every replica and every start.
 """
 
 from __future__ import annotations
