@@ -35,7 +35,7 @@ from agent.webhook.store.store import Store
 log = logging.getLogger(__name__)
 
 MAX_SKETCHES: Final = 20_000
-"""Of one transaction: 20 to 25 MB in memory. More would be fewer rewrites of a sketch per fold, and more memory."""
+"""Of one transaction: about 30 MB in memory. More would be fewer rewrites of a sketch per fold, and more memory."""
 PIECE_REPORTS: Final = 8
 """Decoded at a time: five hundred rows take 2 MB."""
 ENCODED_AT_ONCE: Final = 128
