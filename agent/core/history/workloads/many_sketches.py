@@ -331,8 +331,8 @@ def _firsts(rising: Ints) -> Rows:
 
 
 def _added_up(entries: Ints) -> Ints:
-    """Return entries with the counts of equal places added up, rising."""
-    entries.sort()
+    """Return entries, two rising runs of them, with the counts of equal places added up, rising."""
+    entries.sort(kind="stable")  # it merges runs, for a quarter of what sorting takes
     places = entries >> _COUNT_BITS
     first = _firsts(places)
     if first.size == entries.size:
