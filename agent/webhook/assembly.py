@@ -209,7 +209,13 @@ class Webhook:
         self._ledger = UsageLedger(
             LedgerParts(store=self._store, written=self._written, recommended=self._recommended), pause=self._breathe
         )
-        self._folder = Folder(self._store, settings.folding, pause=self._breathe, folded=self._ledger.folded)
+        self._folder = Folder(
+            self._store,
+            settings.folding,
+            pause=self._breathe,
+            folded=self._ledger.folded,
+            turn=self._precedence.turn,
+        )
         self._preparing = Preparing(
             self.facts,
             self.index,

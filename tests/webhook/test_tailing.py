@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,18 +13,21 @@ import pytest
 from agent.core.admission.estimate import Estimate
 from agent.core.history.reports.rollup import Report
 from agent.core.history.workloads.hour_sketch import HourSketch, ReportInterval
+from agent.core.history.workloads.node_peaks import node_number
+from agent.core.history.workloads.sketch_key import keys_of
 from agent.core.orders.policy_options import PolicyName
 from agent.webhook.store.entries.forget_entry import Forgetting
 from agent.webhook.store.entries.report_payload import encode_report
 from agent.webhook.store.entries.sketch_bytes import decode, encode
 from agent.webhook.store.shapes import LoggedReport, NewReport, NodeDay, StoreAway, StoredSketch
 from agent.webhook.store.store import Store
+from agent.webhook.workloads import folder as module_of_folder
 from agent.webhook.workloads.folder import Folder, FoldOptions
 from agent.webhook.workloads.index import WorkloadIndex
 from agent.webhook.workloads.shapes import IndexOptions
 from agent.webhook.workloads.tailer import Tailer
 from tests.webhook.test_workloads import Policies, answers_of, index_of, reports_at_random
-from tests.webhook.workload_reports import HOUR, MIB, NOON, SMALL, WEB, report, row
+from tests.webhook.workload_reports import DNS, HOUR, MIB, NOON, SMALL, WEB, report, row
 
 DAY = 24 * HOUR
 AT_ONCE = FoldOptions(log_seconds=0.0)
@@ -463,3 +468,59 @@ def test_pauses_are_made_between_reports_and_sketches(store: Store) -> None:
     assert len(pauses) == 3
     Folder(store, AT_ONCE, pause=lambda: pauses.append(None)).fold_once(True, now_unix_seconds=NOON + 5)
     assert len(pauses) == 4
+
+
+def plainly_folded(reports: Iterable[tuple[float, Report]]) -> dict[tuple[str, int], bytes]:
+    plain: dict[tuple[str, int], HourSketch] = defaultdict(HourSketch)
+    for received, one in reports:
+        interval = ReportInterval.of(
+            received_unix_seconds=received,
+            end_age_seconds=one.end_age_seconds,
+            interval_seconds=one.interval_seconds,
+        )
+        for told in one.rows:
+            for key in keys_of(told.workload, told.container, one.node, one.node_class):
+                plain[str(key), interval.unix_hour].add(told, interval, node_number(one.node))
+    return {(key, hour): encode(sketch, hour) for (key, hour), sketch in plain.items()}
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_folded_sketches_are_to_the_byte_those_of_rows_added_one_by_one(store: Store, seed: int) -> None:
+    huge = replace(row(WEB, memory=1e19, pod="huge"), memory_request_bytes=1 << 60)
+    made = [
+        *reports_at_random(seed),
+        (NOON, report(huge, row(kills=[(1.0, MIB)]), row(DNS), row(DNS, kills=[(2.0, None)]), node="z", sequence=1)),
+        *((NOON + pod, report(row(pod=f"pod-{pod}"), row(DNS), node=f"n-{pod}")) for pod in range(20)),
+    ]
+    now = NOON + 10 * DAY
+    folder = Folder(store, AT_ONCE)
+    for place, (received, one) in enumerate(made):
+        append(store, one, received)
+        if place % 50 == 20:
+            folder.fold_once(False, now_unix_seconds=now)
+            folder.fold_once(True, now_unix_seconds=now)
+    folder.fold_once(False, now_unix_seconds=now)
+    folder.fold_once(True, now_unix_seconds=now)
+    assert folder.folded_reports == len(made)
+    assert sketches_of(store) == plainly_folded(made)
+
+
+def test_a_fold_of_many_reports_is_cut_and_loses_none(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = [(NOON + n, report(*(row(container=f"c{n}-{at}") for at in range(3)), node=f"n-{n}")) for n in range(40)]
+    for received, one in made:
+        append(store, one, received)
+    monkeypatch.setattr(module_of_folder, "MAX_SKETCHES", 50)
+    monkeypatch.setattr(module_of_folder, "ENCODED_AT_ONCE", 7)
+    assert Folder(store, AT_ONCE).fold_once(True, now_unix_seconds=NOON + 60) == 40
+    assert sketches_of(store) == plainly_folded(made)
+
+
+def test_an_unsound_report_is_left_out_of_a_fold_whole(store: Store) -> None:
+    unsound = replace(row(cpu=500.0), covered_seconds=-1.0)
+    append(store, report(row(cpu=400.0), unsound, sequence=1), NOON)
+    good = report(row(cpu=70.0), sequence=2)
+    append(store, good, NOON + 1)
+    folder = Folder(store, AT_ONCE)
+    assert folder.fold_once(True, now_unix_seconds=NOON + 3) == 2
+    assert folder.bad_reports == 1
+    assert sketches_of(store) == plainly_folded([(NOON + 1, good)])

@@ -16,7 +16,7 @@ from typing import Final
 import msgspec
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.reports.rollup import CPU_BUCKETS, MEMORY_BUCKETS
+from agent.core.history.reports.rollup import CPU_BUCKETS, MEMORY_BUCKETS, Distribution
 from agent.core.history.workloads.hour_peaks import hour_of
 from agent.core.history.workloads.imported import ImportedHour, ImportedKill, imported_sketch
 from agent.core.numbers.bucket_scheme import ExponentialScheme
@@ -33,7 +33,7 @@ from agent.webhook.queries.import_bodies import (
     RawHistoryBody,
 )
 from agent.webhook.reports.bodies import MAX_BYTES, RefusedRowBody, fault_text
-from agent.webhook.reports.decoder import NotAReport, ReportTooLarge, incoherence, is_text, to_distribution, unpacked
+from agent.webhook.reports.decoder import NotAReport, ReportTooLarge, is_text, sound_distribution, unpacked
 from agent.webhook.reports.posts import Posts
 from agent.webhook.store.entries.sketch_bytes import encode
 from agent.webhook.store.shapes import StoreAway, StoredSketch
@@ -219,7 +219,10 @@ def _contradiction(row: ImportedHourBody, *, oldest: int, newest: int) -> str | 
         ("memory", row.memory, MEMORY_BUCKETS, MAX_BYTES),
     )
     for name, samples, scheme, most in signals:
-        if samples is not None and (found := incoherence(samples, scheme, most, most_samples * _COVER_SLACK_RATIO)):
+        if samples is None:
+            continue
+        found = sound_distribution(samples, scheme, most, most_samples * _COVER_SLACK_RATIO)
+        if isinstance(found, str):
             return f"{name}.{found}"
     return None
 
@@ -231,11 +234,18 @@ def _to_hour(row: ImportedHourBody) -> ImportedHour:
         unix_hour=row.unix_hour,
         covered_seconds=row.covered_seconds,
         pods=row.pods,
-        cpu=to_distribution(row.cpu),
-        cpu_adjusted=to_distribution(row.cpu_adjusted),
-        memory=to_distribution(row.memory),
+        cpu=_distribution(row.cpu),
+        cpu_adjusted=_distribution(row.cpu_adjusted),
+        memory=_distribution(row.memory),
         kills=tuple(ImportedKill(second=second, memory_bytes=size) for second, size in row.oom_kills),
     )
+
+
+def _distribution(samples: ImportedSamplesBody | None) -> Distribution | None:
+    if samples is None:
+        return None
+    buckets = dict(zip(samples.buckets[::2], samples.buckets[1::2], strict=True))
+    return Distribution(count=samples.count, sum=samples.sum, max=samples.max, buckets=buckets)
 
 
 def _stored(hour: ImportedHour) -> StoredSketch:

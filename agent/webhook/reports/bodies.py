@@ -52,8 +52,11 @@ Millicores = Annotated[int, Meta(ge=0, le=10**9)]
 Bytes = Annotated[int, Meta(ge=0, le=2**60)]
 
 
-class Body(msgspec.Struct, rename="camel", kw_only=True):
-    """Any of them; what a newer sender adds is not looked at."""
+class Body(msgspec.Struct, rename="camel", kw_only=True, gc=False):
+    """Any of them; what a newer sender adds is not looked at.
+
+    None refers to what refers back to it, so the collector of cycles need not look at them (``gc``).
+    """
 
 
 # What comes in

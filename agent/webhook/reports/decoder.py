@@ -161,6 +161,7 @@ def decode_report(
     )
     numbers: list[int] = []
     rows: list[RollupRow] = []
+    workload = Workload(namespace="", kind="", name="")
     refused: list[RefusedRow] = []
     for number, raw in enumerate(raws):
         if number >= most_rows:
@@ -169,11 +170,14 @@ def decode_report(
             break
         try:
             body = raw if isinstance(raw, RowBody) else _row(raw)
-            fault = _contradiction(body, interval_seconds=head.interval_seconds, bounds=bounds)
-            if fault is None:
-                rows.append(_to_row(body, bounds))
+            if (body.workload, body.kind, body.namespace) != (workload.name, workload.kind, workload.namespace):
+                workload = Workload(namespace=body.namespace, kind=body.kind, name=body.workload)
+            row = _to_row(body, workload, interval_seconds=head.interval_seconds, bounds=bounds)
+            if isinstance(row, RollupRow):
+                rows.append(row)
                 numbers.append(number)
                 continue
+            fault = row
         except msgspec.ValidationError as error:
             fault = fault_text(error)
         except (msgspec.DecodeError, RecursionError) as error:
@@ -303,9 +307,12 @@ def is_text(text: str) -> bool:
     return True
 
 
-_STARTS: Final = {
-    scheme: tuple(float(start) for start in (0.0, *scheme.ends[:-1])) for scheme in (CPU_BUCKETS, MEMORY_BUCKETS)
-}
+def _starts(scheme: ExponentialScheme) -> tuple[float, ...]:
+    return tuple(float(start) for start in (0.0, *scheme.ends[:-1]))
+
+
+_CPU_STARTS: Final = _starts(CPU_BUCKETS)
+_MEMORY_STARTS: Final = _starts(MEMORY_BUCKETS)
 """Where each bucket begins: at the end of the one before."""
 
 
@@ -318,21 +325,71 @@ class _Bounds:
     memory_bytes: float
 
 
-def _contradiction(row: RowBody, *, interval_seconds: float, bounds: _Bounds) -> str | None:
-    if not is_text(row.workload):
+def _to_row(body: RowBody, workload: Workload, *, interval_seconds: float, bounds: _Bounds) -> RollupRow | str:
+    """Return a row if it is sound, else what is wrong with it.
+
+    What a node can never have is cut: waiting may double a demand, and a limit may be any.
+    """
+    if not is_text(body.workload):
         return "workload: half a character"
-    if row.covered_seconds > interval_seconds * 1.05 + _COVER_SLACK_SECONDS:
-        return f"coveredSeconds: {row.covered_seconds:g} of an interval of {interval_seconds:g} s"
-    most_samples = row.covered_seconds * _HIGHEST_HZ + 100
+    if body.covered_seconds > interval_seconds * 1.05 + _COVER_SLACK_SECONDS:
+        return f"coveredSeconds: {body.covered_seconds:g} of an interval of {interval_seconds:g} s"
+    most_samples = body.covered_seconds * _HIGHEST_HZ + 100
     most_millicores = bounds.most_millicores
-    if row.cpu is not None and (fault := incoherence(row.cpu, CPU_BUCKETS, most_millicores, most_samples)):
-        return f"cpu.{fault}"
-    if row.cpu_adjusted is not None and (
-        fault := incoherence(row.cpu_adjusted, CPU_BUCKETS, 2 * most_millicores, most_samples)
-    ):
-        return f"cpuAdjusted.{fault}"
-    if row.memory is not None and (fault := incoherence(row.memory, MEMORY_BUCKETS, bounds.memory_bytes, most_samples)):
-        return f"memory.{fault}"
+    cpu = None if body.cpu is None else sound_distribution(body.cpu, CPU_BUCKETS, most_millicores, most_samples)
+    if isinstance(cpu, str):
+        return f"cpu.{cpu}"
+    adjusted = (
+        None
+        if body.cpu_adjusted is None
+        else sound_distribution(body.cpu_adjusted, CPU_BUCKETS, 2 * most_millicores, most_samples)
+    )
+    if isinstance(adjusted, str):
+        return f"cpuAdjusted.{adjusted}"
+    memory = (
+        None
+        if body.memory is None
+        else sound_distribution(body.memory, MEMORY_BUCKETS, bounds.memory_bytes, most_samples)
+    )
+    if isinstance(memory, str):
+        return f"memory.{memory}"
+    if fault := _fault_beside_samples(body, bounds):
+        return fault
+    if adjusted is not None and adjusted.max > most_millicores:
+        adjusted = replace(
+            adjusted,
+            max=most_millicores,
+            sum=min(adjusted.sum, adjusted.count * most_millicores),
+            buckets=_up_to(adjusted.buckets, _highest_bucket(most_millicores)),
+        )
+    most = int(bounds.memory_bytes)
+    return RollupRow(
+        workload=workload,
+        container=body.container,
+        pod=body.pod,
+        pod_uid=body.pod_uid,
+        pod_age_seconds=body.pod_age_seconds,
+        covered_seconds=body.covered_seconds,
+        cpu=cpu,
+        cpu_adjusted=adjusted,
+        memory=memory,
+        throttled_seconds=body.throttled_seconds,
+        waiting_seconds=body.waiting_seconds,
+        oom_kills=tuple(
+            [
+                OutOfMemoryKill(age_seconds=age, memory_bytes=None if size is None else min(size, most))
+                for age, size in body.oom_kills
+            ]
+        ),
+        quality=None if body.quality is None else tuple(tuple(span[:QUALITY_FIELDS]) for span in body.quality),
+        share=None if body.share is None else _to_share(body.share, most_seconds=body.covered_seconds),
+        setback=None if body.setback is None else Setback(age_seconds=body.setback[0], reason=body.setback[1]),
+        cpu_request_millicores=_within(body.cpu_request_millicores, int(most_millicores)),
+        memory_request_bytes=_within(body.memory_request_bytes, most),
+    )
+
+
+def _fault_beside_samples(row: RowBody, bounds: _Bounds) -> str | None:
     if row.cpu is None and row.cpu_adjusted is not None:
         return "cpuAdjusted: without cpu"
     if row.quality is not None and (fault := _quality_fault(row.quality, bounds)):
@@ -394,62 +451,33 @@ class SamplesBody(Protocol):
         """Return bucket, count, bucket, count, ..."""
 
 
-def incoherence(body: SamplesBody, scheme: ExponentialScheme, most: float, most_samples: float) -> str | None:
-    """Return what is wrong with samples, their place first; None = nothing."""
-    starts = _STARTS[scheme]
-    numbers, counts = body.buckets[::2], body.buckets[1::2]
-    if len(numbers) != len(counts):
-        return f"buckets: {len(body.buckets)} numbers; allowed: pairs of bucket and count"
-    if max(numbers) >= len(starts):
-        return f"buckets: bucket {max(numbers)}; allowed: 0 to {len(starts) - 1}"
-    if len(set(numbers)) != len(numbers):
+def sound_distribution(
+    body: SamplesBody, scheme: ExponentialScheme, most: float, most_samples: float
+) -> Distribution | str:
+    """Return samples as they were sent if they are sound; else what is wrong with them, its place first."""
+    starts = _CPU_STARTS if scheme is CPU_BUCKETS else _MEMORY_STARTS
+    pairs = iter(body.buckets)
+    buckets = dict(zip(pairs, pairs, strict=False))
+    counts = buckets.values()
+    if 2 * len(buckets) != len(body.buckets):
+        if len(body.buckets) % 2:
+            return f"buckets: {len(body.buckets)} numbers; allowed: pairs of bucket and count"
         return "buckets: one is given twice"
-    if min(counts) < 1 or sum(counts) != body.count:
-        return f"count: {body.count}, but the buckets hold {sum(counts)}"
-    if body.count > most_samples:
-        return f"count: {body.count}; allowed: at most {most_samples:.0f} in this time"
-    if not body.max <= most:
-        return f"max: {body.max:g}; allowed: at most {most:g}"
-    if not body.sum <= body.count * body.max * _BUCKET_SLACK + 1.0:
+    last = max(buckets)
+    if last >= len(starts):
+        return f"buckets: bucket {last}; allowed: 0 to {len(starts) - 1}"
+    count, largest = body.count, body.max
+    if min(counts) < 1 or sum(counts) != count:
+        return f"count: {count}, but the buckets hold {sum(counts)}"
+    if count > most_samples:
+        return f"count: {count}; allowed: at most {most_samples:.0f} in this time"
+    if not largest <= most:
+        return f"max: {largest:g}; allowed: at most {most:g}"
+    if not body.sum <= count * largest * _BUCKET_SLACK + 1.0:
         return f"sum: {body.sum:g}; allowed: at most count x max"
-    if not starts[max(numbers)] <= body.max * _BUCKET_SLACK + 1.0:
-        return f"max: {body.max:g}, but bucket {max(numbers)} begins at {starts[max(numbers)]:g}"
-    return None
-
-
-def _to_row(body: RowBody, bounds: _Bounds) -> RollupRow:
-    """Return a sound row. What a node can never have is cut: waiting may double a demand, and a limit may be any."""
-    most = int(bounds.memory_bytes)
-    adjusted = to_distribution(body.cpu_adjusted)
-    if adjusted is not None and adjusted.max > bounds.most_millicores:
-        adjusted = replace(
-            adjusted,
-            max=bounds.most_millicores,
-            sum=min(adjusted.sum, adjusted.count * bounds.most_millicores),
-            buckets=_up_to(adjusted.buckets, _highest_bucket(bounds.most_millicores)),
-        )
-    return RollupRow(
-        workload=Workload(namespace=body.namespace, kind=body.kind, name=body.workload),
-        container=body.container,
-        pod=body.pod,
-        pod_uid=body.pod_uid,
-        pod_age_seconds=body.pod_age_seconds,
-        covered_seconds=body.covered_seconds,
-        cpu=to_distribution(body.cpu),
-        cpu_adjusted=adjusted,
-        memory=to_distribution(body.memory),
-        throttled_seconds=body.throttled_seconds,
-        waiting_seconds=body.waiting_seconds,
-        oom_kills=tuple(
-            OutOfMemoryKill(age_seconds=age, memory_bytes=None if size is None else min(size, most))
-            for age, size in body.oom_kills
-        ),
-        quality=None if body.quality is None else tuple(tuple(span[:QUALITY_FIELDS]) for span in body.quality),
-        share=None if body.share is None else _to_share(body.share, most_seconds=body.covered_seconds),
-        setback=None if body.setback is None else Setback(age_seconds=body.setback[0], reason=body.setback[1]),
-        cpu_request_millicores=_within(body.cpu_request_millicores, int(bounds.most_millicores)),
-        memory_request_bytes=_within(body.memory_request_bytes, most),
-    )
+    if not starts[last] <= largest * _BUCKET_SLACK + 1.0:
+        return f"max: {largest:g}, but bucket {last} begins at {starts[last]:g}"
+    return Distribution(count=count, sum=body.sum, max=largest, buckets=buckets)
 
 
 def _to_sums(body: NodeSumsBody) -> NodeSums:
@@ -488,18 +516,10 @@ def _to_share(body: ShareRowBody, *, most_seconds: float) -> ShareRow:
 
 
 def _highest_bucket(most_millicores: float) -> int:
-    return bisect_right(_STARTS[CPU_BUCKETS], most_millicores) - 1
+    return bisect_right(_CPU_STARTS, most_millicores) - 1
 
 
 def _up_to(buckets: Mapping[int, int], highest: int) -> dict[int, int]:
     kept = {bucket: count for bucket, count in buckets.items() if bucket < highest}
     above = sum(count for bucket, count in buckets.items() if bucket >= highest)
     return {**kept, highest: above} if above else kept
-
-
-def to_distribution(body: SamplesBody | None) -> Distribution | None:
-    """Return samples as they were sent; None = none were."""
-    if body is None:
-        return None
-    buckets = dict(zip(body.buckets[::2], body.buckets[1::2], strict=True))
-    return Distribution(count=body.count, sum=body.sum, max=body.max, buckets=buckets)

@@ -28,7 +28,7 @@ from agent.webhook.store.database.tables import (
 )
 from agent.webhook.store.entries.forget_entry import Forgetting, decode_forgetting, encode_forgetting
 from agent.webhook.store.entries.node_hours import DAY_HOURS, KeyHours, decode, encode, unix_hours
-from agent.webhook.store.entries.report_payload import BadPayloadError, decode_report
+from agent.webhook.store.entries.report_payload import BadPayloadError, decode_stored
 from agent.webhook.store.entries.sketch_bytes import HEAD_BYTES, read_heads
 from agent.webhook.store.records.decisions import forget as forget_decisions
 from agent.webhook.store.records.job_runs import forget_runs
@@ -205,7 +205,7 @@ def _of_log(connection: Connection, wish: ForgetWish, hours: Hours) -> int:
     for row in connection.execute(select(reports.c.received_unix_seconds, reports.c.payload).where(*here)).all():
         payload = bytes(row.payload)
         try:
-            report = decode_report(payload)
+            report = decode_stored(payload)
         except BadPayloadError:
             continue
         hour = ReportInterval.of(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import Connection, Insert, RowMapping, bindparam, delete, func, select, true, update
+from sqlalchemy import Connection, Insert, RowMapping, bindparam, delete, func, insert, select, true, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from agent.webhook.store.database.tables import (
@@ -35,7 +35,9 @@ _THIS_MARK: Final = (
     node_marks.c.incarnation == bindparam("b_incarnation"),
 )
 MARK: Final = select(node_marks).where(*_THIS_MARK)
+NEW_MARK: Final = insert(node_marks)
 MOVE_MARK: Final = update(node_marks).where(*_THIS_MARK)
+NEW_REPORT: Final = insert(reports)
 _NEXT_REPORTS: Final = (
     select(reports.c.id, reports.c.node, reports.c.received_unix_seconds, reports.c.payload)
     .where(reports.c.id > bindparam("b_after"))

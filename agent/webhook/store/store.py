@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final
 
-from sqlalchemy import Connection, delete, insert, select, text
+from sqlalchemy import Connection, delete, select, text
 
 from agent.core.cluster.workload import Workload
 from agent.core.history.workloads.job_run import JobRun
@@ -65,6 +65,8 @@ from agent.webhook.store.statements import (
     LAST_HEARD,
     MARK,
     MOVE_MARK,
+    NEW_MARK,
+    NEW_REPORT,
     NEXT_ID,
     NODE_PODS,
     OLDEST_HOUR,
@@ -146,9 +148,9 @@ class Store:
             # A fold may have dropped the mark of an old incarnation since it was read.
             if before is None or connection.execute(MOVE_MARK, {**here, **mark_values(mark)}).rowcount != 1:
                 names = {"node": entry.node, "incarnation": entry.incarnation}
-                connection.execute(insert(node_marks), {**names, **mark_values(mark)})
+                connection.execute(NEW_MARK, {**names, **mark_values(mark)})
             connection.execute(
-                insert(reports),
+                NEW_REPORT,
                 {
                     "id": report_id,
                     "node": entry.node,
@@ -310,7 +312,7 @@ class Store:
             # Late: from here on those who append wait.
             place: int = connection.execute(NEXT_ID).scalar_one()
             connection.execute(
-                insert(reports),
+                NEW_REPORT,
                 {
                     **{"id": place, "node": "", "incarnation": "", "sequence": 0, "rows": 0},
                     "received_unix_seconds": now_unix_seconds,

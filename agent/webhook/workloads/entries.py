@@ -105,7 +105,7 @@ class Entries:
     def class_row(self, container: ContainerEntry, node_class: NodeClass) -> int | None:
         """Find or begin the row of a class; None = there is no room."""
         for known, row in container.classes:
-            if known == node_class:
+            if known is node_class or known == node_class:  # mostly it is interned
                 return row
         given = self.by_class.give()
         if given is not None:

@@ -3,28 +3,32 @@
 Sketches are whole again after each fold, in one transaction with the place in the log, so that a leader that dies
 between any two steps has either folded or not. Two that believe to lead do no harm: the later one's fold is refused.
 
-Memory stays bounded: rows are merged a few dozen reports at a time, what was merged is kept as bytes, and no more than
-``MAX_SKETCHES`` of them come into one transaction.
+Memory stays bounded: rows are added up a few reports at a time, in arrays, and no more than ``MAX_SKETCHES`` sketches
+come into one transaction. In it each is read and written once, a hundred at a time, in the room that its arrays leave.
 """
 
 from __future__ import annotations
 
 import logging
+from array import array
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
-from typing import Annotated, Final, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from itertools import accumulate
+from typing import Annotated, Final
 
-from agent.core.history.reports.rollup import RollupRow
 from agent.core.history.workloads.hour_peaks import hour_of
 from agent.core.history.workloads.hour_sketch import HourSketch, ReportInterval
+from agent.core.history.workloads.many_sketches import BLOCK, ManySketches
 from agent.core.history.workloads.node_peaks import node_number
-from agent.core.history.workloads.sketch_key import keys_of
+from agent.core.history.workloads.row_columns import RowColumns
+from agent.core.history.workloads.sketch_key import KeyTexts
 from agent.core.numbers.allowed_range import Between
 from agent.webhook.store.entries.forget_entry import Forgetting, is_forgetting, rows_left
 from agent.webhook.store.entries.import_entry import is_import
 from agent.webhook.store.entries.node_hours import DAY_HOURS, with_hour
-from agent.webhook.store.entries.report_payload import BadPayloadError, decode_report
+from agent.webhook.store.entries.report_payload import BadPayloadError, StoredReport, StoredRow, decode_stored
 from agent.webhook.store.entries.sketch_bytes import BadSketchError, decode, encode
 from agent.webhook.store.shapes import WRONG_CLOCK_SECONDS, FoldRaced, LogFolded, LoggedReport, NodeDay, StoredSketch
 from agent.webhook.store.store import Store
@@ -32,11 +36,12 @@ from agent.webhook.store.store import Store
 log = logging.getLogger(__name__)
 
 MAX_SKETCHES: Final = 20_000
-"""Of one transaction: 10 to 15 MB in memory. More would be fewer rewrites of a sketch per fold, and more memory."""
-PIECE_REPORTS: Final = 16
-"""Merged at a time: about a thousand rows, decoded, take 10 MB."""
-Merged = dict[int, dict[str, bytes]]
-"""Sketches by hour and key."""
+"""Of one transaction: about 30 MB in memory. More would be fewer rewrites of a sketch per fold, and more memory."""
+PIECE_REPORTS: Final = 8
+"""Decoded at a time: five hundred rows take 2 MB."""
+ENCODED_AT_ONCE: Final = 128
+"""Sketches between two pauses: some five milliseconds."""
+NO_TURN: Final = nullcontext()
 Days = dict[tuple[int, str], bytes | None]
 """By day and node: in which hours it had a part in which sketches; None = in none yet."""
 
@@ -53,14 +58,67 @@ class FoldOptions:
     """Days for which hourly sketches are kept."""
 
 
-class _Place(NamedTuple):
-    """A row of a report, and one of the sketches in which it counts."""
+@dataclass(frozen=True, slots=True)
+class _Logged:
+    """A report of the log, as far as it counts."""
 
-    row: RollupRow
+    report: StoredReport
+    rows: Sequence[StoredRow]
     interval: ReportInterval
-    node: int
-    key: str
-    node_name: str
+
+
+@dataclass(slots=True)
+class _Places:
+    """The rows of reports, each as often as there are sketches in which it counts; the lists are alike long."""
+
+    rows: list[StoredRow] = field(default_factory=list)
+    intervals: list[ReportInterval] = field(default_factory=list)
+    nodes: list[int] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    """Of the sketches."""
+
+
+class _Merged:
+    """What reports add to sketches, by hour and key."""
+
+    def __init__(self) -> None:
+        self.sketches = ManySketches()
+        self.numbers: dict[int, dict[str, int]] = defaultdict(dict)
+        self.places: list[tuple[int, str]] = []
+        """Hour and key by number."""
+
+    @property
+    def has_room(self) -> bool:
+        return len(self.places) < MAX_SKETCHES and self.sketches.has_room
+
+    def number(self, hour: int, key: str) -> int:
+        """Return the number of a sketch, a new one where there is none yet."""
+        numbers = self.numbers[hour]
+        number = numbers.get(key)
+        if number is None:
+            number = numbers[key] = len(self.places)
+            self.places.append((hour, key))
+        return number
+
+
+class _Payloads:
+    """Bytes by number, a block's in one piece: so they take the room of the arrays that they were made from."""
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._starts: list[array[int]] = []
+        """Of each piece where each begins there, and the end of the last."""
+
+    def add(self, payloads: list[bytes]) -> None:
+        """Keep the next ones: `BLOCK`, or the last few."""
+        self._starts.append(array("I", [0, *accumulate(map(len, payloads))]))
+        self._pieces.append(b"".join(payloads))
+
+    def of(self, number: int) -> bytes:
+        """Return those of a number."""
+        piece, place = divmod(number, BLOCK)
+        starts = self._starts[piece]
+        return self._pieces[piece][starts[place] : starts[place + 1]]
 
 
 class Folder:
@@ -73,15 +131,17 @@ class Folder:
         *,
         pause: Callable[[], None] = lambda: None,
         folded: Callable[[int, Iterable[str]], None] = lambda _hour, _keys: None,
+        turn: AbstractContextManager[object] = NO_TURN,
     ) -> None:
         """Begin; ``pause`` is called between pieces of work of some ten milliseconds, to let others run.
 
-        ``folded`` is told of each hour that changed and of the keys of the sketches that did.
+        ``folded`` is told of each hour that changed and of the keys of the sketches that did; ``turn`` is held during
+        each of those pieces.
         """
         self._folded = folded
         self._store = store
         self._options = options
-        self._pause = pause
+        self._pause, self._turn = pause, turn
         self._next_unix_seconds: float | None = None
         self.folded_reports = 0
         """Since the start, by this process."""
@@ -116,17 +176,20 @@ class Folder:
         base = through = self._store.folded_through()
         # Read before any sketch: a fold that does not heed one that comes later is refused.
         forgettings = self._store.forgettings(base)
+        oldest_hour = hour_of(now_unix_seconds) - self._options.retention_days * DAY_HOURS
         count = 0
         days: Days = {}
         changed_days: set[tuple[int, str]] = set()
-        merged: Merged = defaultdict(dict)
-        while sum(map(len, merged.values())) < MAX_SKETCHES:
+        merged = _Merged()
+        while merged.has_room:
             found = self._store.tail(through, PIECE_REPORTS)
             reports = list(_due(found, now_unix_seconds, self._options.log_seconds))
             if not reports:
                 break
-            places = self._merge(reports, forgettings, merged, now_unix_seconds)
-            changed_days |= self._note_nodes(places, days)
+            with self._turn:
+                counted = self._counted(reports, forgettings, now_unix_seconds)
+                told = _add([logged for logged in counted if logged.interval.unix_hour >= oldest_hour], merged)
+            changed_days |= self._note_nodes(told, days)
             count += len(reports)
             through = reports[-1].id
             self._pause()
@@ -134,12 +197,12 @@ class Folder:
                 break
         if count == 0:
             return 0
-        oldest_hour = hour_of(now_unix_seconds) - self._options.retention_days * DAY_HOURS
+        payloads = self._merge(merged)
+        places = merged.places
         changed = (
-            StoredSketch(key=key, unix_hour=hour, payload=payload)
-            for hour in sorted(merged)
-            if hour >= oldest_hour
-            for key, payload in sorted(merged[hour].items())  # in the order of the table: fewer pages are touched
+            StoredSketch(key=places[number][1], unix_hour=places[number][0], payload=payloads.of(number))
+            # In the order of the table: fewer pages are touched.
+            for number in sorted(range(len(places)), key=places.__getitem__)
         )
         self._store.fold(
             through,
@@ -153,39 +216,41 @@ class Folder:
             ),
             forgotten_id=max((forgetting.id for forgetting in forgettings), default=base),
         )
-        for hour, sketches in merged.items():
-            self._folded(hour, sketches)
+        for hour, numbers in merged.numbers.items():
+            self._folded(hour, numbers)
         return count
 
-    def _merge(
-        self,
-        reports: list[LoggedReport],
-        forgettings: list[Forgetting],
-        merged: Merged,
-        now_unix_seconds: float,
-    ) -> list[_Place]:
-        """Merge reports into what is merged already, and that with what the store has; return where they counted."""
-        places = list(self._places(reports, forgettings, now_unix_seconds))
-        self._fetch(places, merged)
-        piece: dict[tuple[int, str], HourSketch] = {}
-        for place in places:
-            hour = place.interval.unix_hour
-            sketch = piece.get((hour, place.key))
-            if sketch is None:
-                sketch = piece[hour, place.key] = self._begun(merged[hour].get(place.key), hour, place.key)
-            sketch.add(place.row, place.interval, place.node)
-        for (hour, key), sketch in piece.items():
-            merged[hour][key] = encode(sketch, hour)
-        return places
+    def _merge(self, merged: _Merged) -> _Payloads:
+        """Merge what reports add with what the store has, and return the sketches by number as they are to be."""
+        payloads = _Payloads()
+        for block in merged.sketches.take():
+            wanted: dict[int, set[str]] = defaultdict(set)
+            for number, _ in block:
+                hour, key = merged.places[number]
+                wanted[hour].add(key)
+            stored = {
+                (hour, found.key): found.payload
+                for hour, keys in wanted.items()
+                for found in self._store.sketches_of(keys, (hour,))
+            }
+            encoded: list[bytes] = []
+            for start in range(0, len(block), ENCODED_AT_ONCE):
+                with self._turn:
+                    for number, sketch in block[start : start + ENCODED_AT_ONCE]:
+                        hour, key = merged.places[number]
+                        payload = stored.get((hour, key))
+                        if payload is not None:
+                            sketch.merge(self._stored(payload, hour, key))
+                        encoded.append(encode(sketch, hour))
+                self._pause()
+            payloads.add(encoded)
+        return payloads
 
-    def _note_nodes(self, places: list[_Place], days: Days) -> set[tuple[int, str]]:
+    def _note_nodes(self, told: dict[tuple[str, int], set[str]], days: Days) -> set[tuple[int, str]]:
         """Record which nodes had a part in which sketches; return the days and nodes of which that was not known.
 
         Most reports tell of an hour and of containers that were told of before: then nothing is written.
         """
-        told: dict[tuple[str, int], set[str]] = defaultdict(set)
-        for place in places:
-            told[place.node_name, place.interval.unix_hour].add(place.key)
         new = {(hour // DAY_HOURS, node) for node, hour in told} - days.keys()
         if new:
             days.update(dict.fromkeys(new))
@@ -201,15 +266,16 @@ class Folder:
                 changed.add(here)
         return changed
 
-    def _places(
+    def _counted(
         self, reports: list[LoggedReport], forgettings: list[Forgetting], now_unix_seconds: float
-    ) -> Iterator[_Place]:
-        """Return where the rows of reports count; those that a later entry of the log forgets count nowhere."""
+    ) -> list[_Logged]:
+        """Return reports with the rows that count; those that a later entry of the log forgets do not."""
+        counted: list[_Logged] = []
         for logged in reports:
             if is_forgetting(logged.payload) or is_import(logged.payload):
                 continue
             try:
-                report = decode_report(logged.payload)
+                report = decode_stored(logged.payload)
             except BadPayloadError as error:
                 self.bad_reports += 1
                 log.warning("report unreadable", extra={"report": logged.id, "reason": str(error)})
@@ -219,29 +285,37 @@ class Folder:
                 end_age_seconds=report.end_age_seconds,
                 interval_seconds=report.interval_seconds,
             )
-            node = node_number(report.node)
-            for row in rows_left(report, logged.id, interval.unix_hour, forgettings):
-                for key in keys_of(row.workload, row.container, report.node, report.node_class):
-                    yield _Place(row, interval, node, str(key), report.node)
+            rows = rows_left(report.rows, report.node, logged.id, interval.unix_hour, forgettings)
+            counted.append(_Logged(report, rows, interval))
+        return counted
 
-    def _fetch(self, places: list[_Place], merged: Merged) -> None:
-        new: dict[int, set[str]] = defaultdict(set)
-        for place in places:
-            if place.key not in merged[place.interval.unix_hour]:
-                new[place.interval.unix_hour].add(place.key)
-        for hour, keys in new.items():
-            for stored in self._store.sketches_of(keys, (hour,)):
-                merged[hour][stored.key] = stored.payload
-
-    def _begun(self, payload: bytes | None, hour: int, key: str) -> HourSketch:
-        if payload is None:
-            return HourSketch()
+    def _stored(self, payload: bytes, hour: int, key: str) -> HourSketch:
         try:
             return decode(payload, hour)
         except BadSketchError as error:
             self.bad_sketches += 1
             log.warning("sketch unreadable: begun anew", extra={"key": key, "reason": str(error)})
             return HourSketch()
+
+
+def _add(counted: list[_Logged], merged: _Merged) -> dict[tuple[str, int], set[str]]:
+    """Add reports to what is merged already; return in which sketches each node had a part, by its name and hour."""
+    places = _Places()
+    told: dict[tuple[str, int], set[str]] = defaultdict(set)
+    for logged in counted:
+        report, hour = logged.report, logged.interval.unix_hour
+        texts, keys = KeyTexts(report.node, report.node_class), told[report.node, hour]
+        before = len(places.rows)
+        for row in logged.rows:
+            for key in texts.of(row.workload, row.container):
+                keys.add(key)
+                places.rows.append(row)
+                places.numbers.append(merged.number(hour, key))
+        added = len(places.rows) - before
+        places.intervals.extend([logged.interval] * added)
+        places.nodes.extend([node_number(report.node)] * added)
+    merged.sketches.add(RowColumns.of(places.rows), places.intervals, places.nodes, places.numbers)
+    return told
 
 
 def _due(reports: Iterable[LoggedReport], now_unix_seconds: float, log_seconds: float) -> Iterator[LoggedReport]:

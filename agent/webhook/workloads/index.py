@@ -32,7 +32,7 @@ from agent.core.cluster.facts import WrittenContainer
 from agent.core.cluster.workload import DAEMON_SET_KIND, RUN_KINDS, Workload
 from agent.core.history.minute.minute_codec import Codes
 from agent.core.history.reports.directive import ContainerDirective
-from agent.core.history.reports.rollup import ROLLUP_SECONDS, NodeClass, Report, RollupRow
+from agent.core.history.reports.rollup import ROLLUP_SECONDS, NodeClass, SampledReport, SampledRow
 from agent.core.history.workloads.hour_peaks import HOUR_SECONDS
 from agent.core.history.workloads.hour_sketch import ReportInterval
 from agent.core.history.workloads.imported import imported_key
@@ -141,7 +141,7 @@ class WorkloadIndex:
 
     # -- learning ---------------------------------------------------------------------------------------------------
 
-    def take(self, report: Report, received_unix_seconds: float) -> None:
+    def take(self, report: SampledReport, received_unix_seconds: float) -> None:
         """Learn a report. Only the Tailer calls this: every replica follows the log, with its own reports in it."""
         interval = ReportInterval.of(
             received_unix_seconds=received_unix_seconds,
@@ -153,21 +153,28 @@ class WorkloadIndex:
             node = self._numbers.give(node_number(report.node), interval.unix_hour)
             node_class = self._entries.interned(report.node_class)
         entries: dict[Workload, WorkloadEntry] = {}
+        entry: WorkloadEntry | None = None
         for row in report.rows:
             with self._lock:
-                entry = self._learn(row, interval, report.node, node, node_class)
-            entries[entry.workload] = entry
+                if entry is None or row.workload != entry.workload:  # a workload's rows follow each other
+                    entry = entries[row.workload] = self._entries.entry(row.workload)
+                self._learn(entry, row, interval, report.node, node, node_class)
         with self._lock:
             self._nodes.see(report, interval, node_class, tuple(entries.values()))
 
     def _learn(
-        self, row: RollupRow, interval: ReportInterval, node: str, number: int, node_class: NodeClass
-    ) -> WorkloadEntry:
-        entry = self._entries.entry(row.workload)
+        self,
+        entry: WorkloadEntry,
+        row: SampledRow,
+        interval: ReportInterval,
+        node: str,
+        number: int,
+        node_class: NodeClass,
+    ) -> None:
         container = self._entries.container(entry, row.container)
         if container is None:
             self._containers_left_out += 1
-            return entry
+            return
         if row.quality is not None:
             self._qualities.take(entry.workload, container.name, intern(node), row.quality, interval.end_unix_seconds)
         by_class = self._entries.class_row(container, node_class)
@@ -180,10 +187,9 @@ class WorkloadIndex:
                 self._by_node.learn(by_node, row, interval, number)
         if by_class is None or (by_node is None and entry.workload.kind == DAEMON_SET_KIND):
             self._rows_without_room += 1
-        return entry
 
     def learn_again(
-        self, report: Report, rows: Iterable[RollupRow], received_unix_seconds: float, *, keys: Collection[str]
+        self, report: SampledReport, rows: Iterable[SampledRow], received_unix_seconds: float, *, keys: Collection[str]
     ) -> None:
         """Learn rows of a report that was taken before, but for these histories alone, which were forgotten since."""
         interval = ReportInterval.of(

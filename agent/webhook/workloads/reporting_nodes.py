@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from sys import intern
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.reports.rollup import NodeClass, NodeSums, Report
+from agent.core.history.reports.rollup import NodeClass, NodeSums, SampledReport
 from agent.core.history.workloads.hour_sketch import ReportInterval
 from agent.webhook.workloads.entries import WorkloadEntry
 from agent.webhook.workloads.shapes import NodeSeen
@@ -36,7 +36,7 @@ class ReportingNodes:
         return len(self._nodes)
 
     def see(
-        self, report: Report, interval: ReportInterval, node_class: NodeClass, entries: tuple[WorkloadEntry, ...]
+        self, report: SampledReport, interval: ReportInterval, node_class: NodeClass, entries: tuple[WorkloadEntry, ...]
     ) -> None:
         """Record a report with these workloads in it."""
         newest = interval.end_unix_seconds, report.sequence

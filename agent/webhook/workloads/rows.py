@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 
 from agent.core.history.minute.minute_codec import Codes
-from agent.core.history.reports.rollup import RollupRow
+from agent.core.history.reports.rollup import SampledRow
 from agent.core.history.workloads.hour_peaks import HOUR_SECONDS
 from agent.core.history.workloads.hour_sketch import (
     HourKills,
@@ -95,11 +95,13 @@ class RowTable:
         self._demand[row] = self._memory[row] = self._pods[row] = b""
         self._kills.pop(row, None)
 
-    def learn(self, row: int, learnt: RollupRow, interval: ReportInterval, node: int) -> None:
+    def learn(self, row: int, learnt: SampledRow, interval: ReportInterval, node: int) -> None:
         """Add a report's row; ``node`` is the node's number, of ``NodeNumbers``."""
         hour = interval.unix_hour
-        self.first[row] = min(int(self.first[row]), interval.start_unix_seconds)
-        self.last[row] = max(int(self.last[row]), interval.end_unix_seconds)
+        if interval.start_unix_seconds < self.first.item(row):
+            self.first[row] = interval.start_unix_seconds
+        if interval.end_unix_seconds > self.last.item(row):
+            self.last[row] = interval.end_unix_seconds
         if self._slots.is_open(hour):
             slot = hour % RING_HOURS
             planes = self.rings.of(row)
@@ -111,7 +113,7 @@ class RowTable:
             for kill in learnt.oom_kills:
                 seconds = int((interval.end_unix_seconds - kill.age_seconds) // 1)
                 self._add_kills(row, hour, HourKills(1, kill.memory_bytes or 0, seconds, node))
-        newest = int(self.newest_hour[row])
+        newest = self.newest_hour.item(row)
         if hour < newest:
             return
         if hour > newest:
@@ -236,7 +238,10 @@ class RowTable:
 
 
 def _plus(packed: bytes, buckets: Mapping[int, int]) -> bytes:
-    merged = decode_buckets(packed) if packed else {}
+    if not packed:
+        return encode_buckets(buckets)
+    merged = decode_buckets(packed)
+    known = merged.get
     for bucket, count in buckets.items():
-        merged[bucket] = merged.get(bucket, 0) + count
+        merged[bucket] = known(bucket, 0) + count
     return encode_buckets(merged)

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import Final, Protocol
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.reports.rollup import Report, RollupRow
+from agent.core.history.reports.rollup import SampledReport, SampledRow
 from agent.core.history.workloads.share_groups import GroupFare, ShareGroups, share_sample
 from agent.core.history.workloads.workload_setback import SetbackKind, WorkloadSetback
 from agent.core.orders.enforce_share import TakenBack
@@ -50,7 +50,7 @@ class WorkloadShares:
 
     # -- the thread that follows the log ---------------------------------------------------------------------------
 
-    def take(self, report: Report, received_unix_seconds: float) -> None:
+    def take(self, report: SampledReport, received_unix_seconds: float) -> None:
         """Record what a report of the log says of both groups."""
         ended = received_unix_seconds - report.end_age_seconds
         touched: set[Workload] = set()
@@ -85,7 +85,7 @@ class WorkloadShares:
                 if now_unix_seconds - groups.last_unix_seconds < OLDEST_SECONDS
             }
 
-    def _take_setback(self, row: RollupRow, ended: float) -> None:
+    def _take_setback(self, row: SampledRow, ended: float) -> None:
         if row.setback is None or not self._options.active:
             return
         at = ended - row.setback.age_seconds

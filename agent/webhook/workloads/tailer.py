@@ -16,12 +16,12 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
-from agent.core.history.reports.rollup import Report
+from agent.core.history.reports.rollup import SampledReport
 from agent.core.history.workloads.hour_peaks import hour_of
 from agent.core.history.workloads.hour_sketch import ReportInterval
 from agent.webhook.store.entries.forget_entry import Forgetting, decode_forgetting, is_forgetting, rows_left
 from agent.webhook.store.entries.import_entry import decode_import, is_import
-from agent.webhook.store.entries.report_payload import BadPayloadError, decode_report
+from agent.webhook.store.entries.report_payload import BadPayloadError, decode_stored
 from agent.webhook.store.shapes import LogFolded, LoggedReport, StoreAway, StoredSketch
 from agent.webhook.store.snapshot import SketchHeads, StoreSnapshot
 from agent.webhook.store.store import Store
@@ -47,7 +47,7 @@ class Tailer:
         index: WorkloadIndex,
         *,
         pause: Callable[[], None] = lambda: None,
-        taken: Callable[[Report, float], None] = lambda report, received: None,
+        taken: Callable[[SampledReport, float], None] = lambda report, received: None,
         turn: AbstractContextManager[object] = NO_TURN,
     ) -> None:
         """Begin; nobody else teaches the index.
@@ -61,7 +61,7 @@ class Tailer:
         self._store = store
         self._index = index
         self._pause, self._turn = pause, turn
-        self._taken: OrderedDict[int, Report] = OrderedDict()
+        self._taken: OrderedDict[int, SampledReport] = OrderedDict()
         """Reports that this replica wrote into the log just now, by their id: the log holds them as bytes."""
         self._taken_lock = threading.Lock()
         self._position: int | None = None
@@ -93,7 +93,7 @@ class Tailer:
         """Return how long ago the index was up to date; None = it has not been yet."""
         return None if self._read_unix_seconds is None else max(now_unix_seconds - self._read_unix_seconds, 0.0)
 
-    def offer(self, report_id: int, report: Report) -> None:
+    def offer(self, report_id: int, report: SampledReport) -> None:
         """Keep a report that this replica has just logged, so that it is not decoded again; from any thread."""
         with self._taken_lock:
             self._taken[report_id] = report
@@ -199,7 +199,7 @@ class Tailer:
         if is_forgetting(logged.payload) or is_import(logged.payload):
             return
         try:
-            report = decode_report(logged.payload)
+            report = decode_stored(logged.payload)
         except BadPayloadError:
             return  # counted when it came
         received = logged.believed_unix_seconds(now_unix_seconds)
@@ -208,7 +208,8 @@ class Tailer:
             end_age_seconds=report.end_age_seconds,
             interval_seconds=report.interval_seconds,
         ).unix_hour
-        self._index.learn_again(report, rows_left(report, logged.id, hour, forgettings), received, keys=keys)
+        left = rows_left(report.rows, report.node, logged.id, hour, forgettings)
+        self._index.learn_again(report, left, received, keys=keys)
 
     def _pauses(self) -> Iterator[None]:
         while True:
@@ -240,7 +241,7 @@ class Tailer:
         with self._taken_lock:
             taken = self._taken.pop(logged.id, None)
         try:
-            report = decode_report(logged.payload) if taken is None else taken
+            report: SampledReport = decode_stored(logged.payload) if taken is None else taken
         except BadPayloadError as error:
             self.bad_reports += 1
             log.warning("report unreadable", extra={"report": logged.id, "reason": str(error)})

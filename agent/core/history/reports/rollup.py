@@ -5,9 +5,9 @@ Core, pure. A row holds no times, only ages: the clock of the receiver is the on
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, Protocol
 
 from agent.core.cluster.workload import Workload
 from agent.core.numbers.bucket_scheme import ExponentialScheme
@@ -115,6 +115,134 @@ class RollupRow:
     memory_request_bytes: int | None = None
 
 
+class SampledSignal(Protocol):
+    """What is counted of a ``Distribution``, however it is kept."""
+
+    @property
+    def count(self) -> int:
+        """Samples; above 0."""
+
+    @property
+    def sum(self) -> float:
+        """Of the samples."""
+
+    @property
+    def max(self) -> float:
+        """Largest sample."""
+
+    @property
+    def buckets(self) -> Mapping[int, int]:
+        """Count by bucket."""
+
+
+class SampledKill(Protocol):
+    """What is counted of an ``OutOfMemoryKill``."""
+
+    @property
+    def age_seconds(self) -> float:
+        """Before the report's end."""
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """Usage at the kill; None = not known."""
+
+
+class SampledShare(Protocol):
+    """What is counted of a ``ShareRow``."""
+
+    @property
+    def share(self) -> str:
+        """As it is ordered."""
+
+    @property
+    def is_enforced(self) -> bool:
+        """Its pod is in the share."""
+
+    @property
+    def restarts(self) -> int:
+        """In the row's time."""
+
+    @property
+    def unready_seconds(self) -> float:
+        """Of the row's time."""
+
+
+class SampledSetback(Protocol):
+    """What is counted of a ``Setback``."""
+
+    @property
+    def age_seconds(self) -> float:
+        """Before the report's end."""
+
+    @property
+    def reason(self) -> str:
+        """Why."""
+
+
+class SampledRow(Protocol):
+    """What is counted of a ``RollupRow``."""
+
+    @property
+    def workload(self) -> Workload:
+        """Whose it is."""
+
+    @property
+    def container(self) -> str:
+        """Its name."""
+
+    @property
+    def pod_uid(self) -> str:
+        """As the API has it."""
+
+    @property
+    def covered_seconds(self) -> float:
+        """Of the interval, with good readings."""
+
+    @property
+    def cpu(self) -> SampledSignal | None:
+        """Millicores."""
+
+    @property
+    def cpu_adjusted(self) -> SampledSignal | None:
+        """The same x (1 + waiting)."""
+
+    @property
+    def memory(self) -> SampledSignal | None:
+        """Bytes."""
+
+    @property
+    def throttled_seconds(self) -> float | None:
+        """None = not known."""
+
+    @property
+    def waiting_seconds(self) -> float | None:
+        """None = not known."""
+
+    @property
+    def oom_kills(self) -> Sequence[SampledKill]:
+        """In the row's time."""
+
+    @property
+    def cpu_request_millicores(self) -> int | None:
+        """None = not told."""
+
+    @property
+    def memory_request_bytes(self) -> int | None:
+        """None = not told."""
+
+    @property
+    def quality(self) -> tuple[tuple[float, ...], ...] | None:
+        """None = not told."""
+
+    @property
+    def share(self) -> SampledShare | None:
+        """None = there are no groups."""
+
+    @property
+    def setback(self) -> SampledSetback | None:
+        """None = there was none."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResourceSums:
     """One resource of a node by its newest plan; millicores or bytes, none below 0."""
@@ -170,3 +298,39 @@ class Report:
     """None = there was no plan, or the agent does not tell."""
     tells_plan: bool = False
     """False = its agent is of a release that does not tell of plans."""
+
+
+class SampledReport(Protocol):
+    """What is counted of a ``Report``."""
+
+    @property
+    def node(self) -> str:
+        """Whose it is."""
+
+    @property
+    def node_class(self) -> NodeClass:
+        """Of which class the node is."""
+
+    @property
+    def sequence(self) -> int:
+        """One more with each report made."""
+
+    @property
+    def end_age_seconds(self) -> float:
+        """How long before the sending the interval ended."""
+
+    @property
+    def interval_seconds(self) -> float:
+        """What it covers."""
+
+    @property
+    def rows(self) -> Sequence[SampledRow]:
+        """One for each container."""
+
+    @property
+    def plan(self) -> NodeSums | None:
+        """None = there was none, or the agent does not tell."""
+
+    @property
+    def tells_plan(self) -> bool:
+        """False = the agent does not tell."""

@@ -18,7 +18,7 @@ from math import ceil
 from typing import Final
 
 from agent.core.history.minute.minutes import CPU_STEPS, KIB
-from agent.core.history.reports.rollup import CPU_BUCKETS, MEMORY_BUCKETS, Distribution, RollupRow
+from agent.core.history.reports.rollup import CPU_BUCKETS, MEMORY_BUCKETS, SampledRow, SampledSignal
 from agent.core.history.workloads.hour_peaks import HOUR_SECONDS
 from agent.core.history.workloads.node_claims import Most
 from agent.core.history.workloads.node_peaks import Leaders, code_of
@@ -66,7 +66,7 @@ class Samples:
     buckets: dict[int, int] = field(default_factory=dict)
     """Count by bucket of the signal's scheme."""
 
-    def add(self, distribution: Distribution, unit: int) -> None:
+    def add(self, distribution: SampledSignal, unit: int) -> None:
         """Count a row's samples; ``unit``: how many of the whole amounts are one of the row's."""
         self.count += distribution.count
         self.total += round(distribution.sum * unit)
@@ -126,7 +126,7 @@ class RequestTime:
     """Of that time, with more used than a request that is not 0; as far as the histogram tells, which is to 5 %."""
 
     def add(
-        self, amount: int | None, covered_seconds: float, used: Distribution | None, starts: Sequence[float]
+        self, amount: int | None, covered_seconds: float, used: SampledSignal | None, starts: Sequence[float]
     ) -> None:
         """Count a row's; ``starts``: where each bucket of what was used begins."""
         if amount is None:
@@ -190,7 +190,7 @@ class HourSketch:
     cpu_request: RequestTime = field(default_factory=RequestTime)
     memory_request: RequestTime = field(default_factory=RequestTime)
 
-    def add(self, row: RollupRow, interval: ReportInterval, node: int) -> None:
+    def add(self, row: SampledRow, interval: ReportInterval, node: int) -> None:
         """Count a row.
 
         Args:
@@ -255,17 +255,17 @@ class HourSketch:
         self.first_unix_seconds, self.last_unix_seconds = first_unix_seconds, last_unix_seconds
 
 
-def demand_code(demand: Distribution) -> int:
+def demand_code(demand: SampledSignal) -> int:
     """Return the code of the maximum of CPU demand: eighths of a millicore, rounded up."""
     return code_of(ceil(demand.max * CPU_STEPS))
 
 
-def largest_demand_code(cpu: Distribution, demand: Distribution) -> int:
+def largest_demand_code(cpu: SampledSignal, demand: SampledSignal) -> int:
     """Return the code of the largest of what was used and of the demand, which is never below it."""
-    return max(demand_code(cpu), demand_code(demand))
+    return code_of(ceil(max(cpu.max, demand.max) * CPU_STEPS))  # codes rise with their amounts
 
 
-def memory_code(memory: Distribution) -> int:
+def memory_code(memory: SampledSignal) -> int:
     """Return the code of the maximum of memory: KiB, rounded up."""
     return code_of(ceil(memory.max / KIB))
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final, NamedTuple, Self
 
@@ -17,8 +18,10 @@ PODS_KEPT: Final = 8
 _BITS: Final = 256
 _PLACES: Final = tuple(slice(4 * place, 4 * place + 4) for place in range(PODS_KEPT))
 """Of the hashes among packed bytes."""
+_KEPT_BYTES: Final = 4 * PODS_KEPT
 
 
+@lru_cache(maxsize=1024)
 def pod_number(pod_uid: str) -> int:
     """Return a pod's hash, 32 bits: two pods in a hundred with the same one are as likely as one in a million."""
     return int.from_bytes(blake2b(pod_uid.encode(errors="surrogatepass"), digest_size=4).digest(), "big")
@@ -77,9 +80,12 @@ class Pods:
     def merge(self, other: Pods) -> None:
         """Count all that the other counted."""
         for number, sums in other.sums.items():
-            self.add(number, sums)
+            known = self.sums.get(number)
+            self.sums[number] = sums if known is None else known.plus(sums)
         self.bits |= other.bits
-        self.has_more |= other.has_more
+        self.has_more |= other.has_more or len(self.sums) > PODS_KEPT
+        for number in sorted(self.sums)[PODS_KEPT:]:
+            del self.sums[number]
 
     @property
     def count(self) -> int:
@@ -117,8 +123,15 @@ def packed_count(packed: bytes) -> int:
 def with_number(packed: bytes, number: int) -> bytes:
     """Return what `pack_numbers` gave with one pod more, by its hash."""
     known = number.to_bytes(4, "big")
-    if known in map(packed.__getitem__, _PLACES[: len(packed) // 4]):
+    place = packed.find(known, 0, _KEPT_BYTES)
+    if place >= 0 and (place % 4 == 0 or known in map(packed.__getitem__, _PLACES[: len(packed) // 4])):
         return packed  # the rule: a container's rows are of few pods
+    if len(packed) > _KEPT_BYTES and known > packed[_KEPT_BYTES - 4 : _KEPT_BYTES]:
+        # One of many, and none of the smallest: its bit is all that is kept of it. The last byte holds the first bits.
+        byte, bit = len(packed) - 1 - number % _BITS // 8, 1 << number % 8
+        if packed[byte] & bit:
+            return packed
+        return packed[:byte] + bytes((packed[byte] | bit,)) + packed[byte + 1 :]
     pods = unpack_numbers(packed)
     pods.add(number, PodSums())
     return pack_numbers(pods)

@@ -6,7 +6,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final
 
-from agent.core.history.reports.rollup import RollupRow
+from agent.core.history.reports.rollup import SampledRow
 from agent.core.history.workloads.fare import Fare, together, worse
 from agent.core.orders.guard_options import GuardOptions
 
@@ -37,7 +37,7 @@ class GroupFare:
     fare: Fare
 
 
-def share_sample(row: RollupRow, unix_seconds: float) -> ShareSample | None:
+def share_sample(row: SampledRow, unix_seconds: float) -> ShareSample | None:
     """Return what a row tells of its group; None = no share of its workload is enforced."""
     share = row.share
     if share is None:

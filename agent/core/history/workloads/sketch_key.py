@@ -31,15 +31,26 @@ class SketchKey:
 
     def __str__(self) -> str:
         """Return its text."""
-        workload, place = self.workload, self.place
-        named = (workload.namespace, workload.kind, workload.name, self.container)
-        if isinstance(place, str):
-            where: tuple[str, ...] = (_NODE, place)
-        elif place.instance_type is None:
-            where = (_CLASS, str(place.cpus))
-        else:
-            where = (_CLASS, str(place.cpus), place.instance_type)
-        return "/".join(map(_escape, (*named, *where)))
+        return "/".join((*map(_escape, (*_parts(self.workload), self.container)), _where(self.place)))
+
+
+class KeyTexts:
+    """The texts of ``keys_of`` for the rows of one report, which are often of one workload after the other."""
+
+    def __init__(self, node: str, node_class: NodeClass) -> None:
+        self._by_class = _where(node_class)
+        self._by_node = _where(node)
+        self._workload: Workload | None = None
+        self._start = ""
+
+    def of(self, workload: Workload, container: str) -> tuple[str, ...]:
+        """Return the texts of the histories that a row belongs to."""
+        if workload != self._workload:
+            self._workload, self._start = workload, "/".join(map(_escape, _parts(workload)))
+        start = f"{self._start}/{_escape(container)}/"
+        if workload.kind != DAEMON_SET_KIND:
+            return (start + self._by_class,)
+        return start + self._by_class, start + self._by_node
 
 
 def keys_of(workload: Workload, container: str, node: str, node_class: NodeClass) -> tuple[SketchKey, ...]:
@@ -50,9 +61,21 @@ def keys_of(workload: Workload, container: str, node: str, node_class: NodeClass
     return by_class, SketchKey(workload, container, node)
 
 
+def _parts(workload: Workload) -> tuple[str, str, str]:
+    return workload.namespace, workload.kind, workload.name
+
+
+def _where(place: NodeClass | str) -> str:
+    if isinstance(place, str):
+        return f"{_NODE}/{_escape(place)}"
+    if place.instance_type is None:
+        return f"{_CLASS}/{place.cpus}"
+    return f"{_CLASS}/{place.cpus}/{_escape(place.instance_type)}"
+
+
 def range_of(workload: Workload) -> tuple[str, str]:
     """Return between which texts all keys of a workload lie, by their bytes: from the first, before the second."""
-    start = "/".join(map(_escape, (workload.namespace, workload.kind, workload.name)))
+    start = "/".join(map(_escape, _parts(workload)))
     return f"{start}/", f"{start}{_AFTER_SLASH}"
 
 

@@ -6,15 +6,17 @@ Webhook; pure. Every replica meets the entry in its place and forgets; a fold le
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
 from agent.core.cluster.workload import Workload
-from agent.core.history.reports.rollup import Report, RollupRow
+from agent.core.history.reports.rollup import SampledRow
 from agent.webhook.store.entries.report_payload import BadPayloadError
+
+_Row = TypeVar("_Row", bound=SampledRow)
 
 MOST_BYTES: Final = 64 << 20
 """Unpacked."""
@@ -68,12 +70,10 @@ def decode_forgetting(payload: bytes) -> Forgetting:
 
 
 def rows_left(
-    report: Report, report_id: int, unix_hour: int, forgettings: Iterable[Forgetting]
-) -> tuple[RollupRow, ...]:
-    """Return the rows of a report of the log that no later entry has forgotten."""
+    rows: Sequence[_Row], node: str, report_id: int, unix_hour: int, forgettings: Iterable[Forgetting]
+) -> Sequence[_Row]:
+    """Return the rows of a node's report of the log that no later entry has forgotten."""
     later = [forgetting for forgetting in forgettings if forgetting.id > report_id]
     if not later:
-        return report.rows
-    return tuple(
-        row for row in report.rows if not any(one.covers(report.node, row.workload, unix_hour) for one in later)
-    )
+        return rows
+    return [row for row in rows if not any(one.covers(node, row.workload, unix_hour) for one in later)]

@@ -129,6 +129,20 @@ def test_a_pod_more_is_packed_as_if_it_had_been_added(added: list[tuple[int, Pod
     assert packed == pack_numbers(pods)
 
 
+@given(st.lists(st.integers(0, (1 << 32) - 1), min_size=9, max_size=80))
+def test_many_pods_are_packed_one_after_the_other_as_if_they_had_been_added(numbers: list[int]) -> None:
+    pods, packed = Pods(), b""
+    for number in [*numbers, *numbers]:
+        pods.add(number, PodSums())
+        packed = with_number(packed, number)
+        assert packed == pack_numbers(pods)
+
+
+def test_the_end_of_one_hash_and_the_beginning_of_the_next_are_no_pod() -> None:
+    packed = with_number(with_number(b"", 0x00000001), 0x02000000)
+    assert packed_count(with_number(packed, 0x00000102)) == 3
+
+
 def test_spreads_are_the_least_and_the_largest_mean_of_a_pod() -> None:
     pods = pods_of([(1, PodSums(2, 400_000, 0, 0)), (2, PodSums(1, 300_000, 4, 400)), (3, PodSums())])
     # 400,000 microcores over two samples are 200 millicores; the second pod's one sample is 300.

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 
 from agent.core.cluster.workload import Workload
 from agent.core.history.reports.rollup import NodeClass
-from agent.core.history.workloads.sketch_key import SketchKey, keys_of, parse_key, range_of
+from agent.core.history.workloads.sketch_key import KeyTexts, SketchKey, keys_of, parse_key, range_of
 
 WEB = Workload(namespace="shop", kind="Deployment", name="web")
 DNS = Workload(namespace="kube-system", kind="DaemonSet", name="dns")
@@ -74,3 +74,21 @@ def test_keys_of_a_workload_lie_in_its_range_and_those_of_its_neighbours_do_not(
     for name in ("we", "web-1", "web0"):
         other = Workload(namespace="shop", kind="Deployment", name=name)
         assert not first <= str(SketchKey(other, "app", M5)).encode() < after
+
+
+rows_of_report = st.lists(
+    st.tuples(
+        st.builds(Workload, namespace=names, kind=st.sampled_from(["DaemonSet", "Deployment"]), name=names), names
+    ),
+    max_size=4,
+)
+
+
+@given(names, st.builds(NodeClass, instance_type=st.none() | names, cpus=st.integers(1, 9)), rows_of_report)
+def test_the_texts_of_a_report_are_those_of_its_keys(
+    node: str, node_class: NodeClass, rows: list[tuple[Workload, str]]
+) -> None:
+    texts = KeyTexts(node, node_class)
+    for workload, container in [*rows, *rows[::-1]]:  # the middle one comes twice, as containers of a workload do
+        expected = tuple(str(key) for key in keys_of(workload, container, node, node_class))
+        assert texts.of(workload, container) == expected
