@@ -467,7 +467,7 @@ def test_pauses_are_made_between_reports_and_sketches(store: Store) -> None:
     Tailer(store, index_of(), pause=lambda: pauses.append(None)).advance(NOON)
     assert len(pauses) == 3
     Folder(store, AT_ONCE, pause=lambda: pauses.append(None)).fold_once(True, now_unix_seconds=NOON + 5)
-    assert len(pauses) == 4
+    assert len(pauses) == 5  # after the piece of reports, and after the piece of sketches
 
 
 def plainly_folded(reports: Iterable[tuple[float, Report]]) -> dict[tuple[str, int], bytes]:

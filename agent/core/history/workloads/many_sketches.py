@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from agent.core.history.workloads.hour_sketch import HourSketch, ReportInterval, RequestTime, Samples, Seconds
 from agent.core.history.workloads.node_peaks import Leaders
 from agent.core.history.workloads.pod_count import PODS_KEPT, Pods, PodSums
-from agent.core.history.workloads.row_columns import POD_SUMS, ROWS_ADDED, Histograms, RowColumns, Signal, Sum
+from agent.core.history.workloads.row_columns import POD_SUMS, ROWS_ADDED, RowHistograms, RowColumns, Signal, Sum
 from agent.core.numbers.arrays import Bools, Ints, Rows
 
 BLOCK: Final = 128
@@ -201,7 +201,7 @@ def _sketch(
 
 
 class _HistogramTable:
-    """Histograms by sketch and signal."""
+    """RowHistograms by sketch and signal."""
 
     def __init__(self) -> None:
         self._known: list[Ints] = []
@@ -210,7 +210,7 @@ class _HistogramTable:
         self._waiting: list[Ints] = []
         self._waiting_entries = 0
 
-    def add(self, numbers: Ints, signal: Signal, histograms: Histograms) -> None:
+    def add(self, numbers: Ints, signal: Signal, histograms: RowHistograms) -> None:
         """Count samples; ``numbers``: the sketch of each row."""
         places = (numbers[histograms.rows] * len(Signal) + signal) * _WIDTH + histograms.buckets
         self._waiting.append(places << _COUNT_BITS | histograms.counts)

@@ -71,8 +71,8 @@ class Signal(IntEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Histograms:
-    """Histograms of one signal, shape ``(entries,)``."""
+class RowHistograms:
+    """RowHistograms of one signal, shape ``(entries,)``."""
 
     rows: Ints
     """Of which row each entry is."""
@@ -95,7 +95,7 @@ class RowColumns:
     """Whole amounts by `Signal`, 0 where there are no samples; shape ``(ordinary, signals)``."""
     codes: Ints
     """Of the largest demand and of the largest memory, 0 = no samples; shape ``(ordinary, 2)``."""
-    histograms: tuple[Histograms, ...]
+    histograms: tuple[RowHistograms, ...]
     """By `Signal`."""
     pods: Ints
     """Their hashes, shape ``(ordinary,)``."""
@@ -165,7 +165,7 @@ class _Draft:
         self.sums: Ints = np.zeros((size, len(Sum)), dtype=np.int64)
         self.largest: Ints = np.zeros((size, len(Signal)), dtype=np.int64)
         self.codes: Ints = np.zeros((size, 2), dtype=np.int64)
-        self.histograms: list[Histograms] = []
+        self.histograms: list[RowHistograms] = []
         self.pods: Ints = np.array([pod_number(row.pod_uid) for row in rows], dtype=np.int64)
         with np.errstate(invalid="ignore", over="ignore"):  # what cannot be is marked, and read by nobody
             self._fill(rows)
@@ -234,7 +234,7 @@ class _Draft:
         self.largest[rows, signal] = largest.astype(np.int64)
         codes = encode(np.ceil(maximum * scale.steps), is_good)
         self.codes[rows, code] = np.maximum(self.codes[rows, code], codes)
-        self.histograms.append(Histograms(rows=of_row, buckets=buckets, counts=counts))
+        self.histograms.append(RowHistograms(rows=of_row, buckets=buckets, counts=counts))
 
     def _put_request(
         self, place: int, amounts: list[int | None], covered_seconds: Floats, signal: Signal, scale: _Scale
