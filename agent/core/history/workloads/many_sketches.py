@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from agent.core.history.workloads.hour_sketch import HourSketch, ReportInterval, RequestTime, Samples, Seconds
 from agent.core.history.workloads.node_peaks import Leaders
 from agent.core.history.workloads.pod_count import PODS_KEPT, Pods, PodSums
-from agent.core.history.workloads.row_columns import POD_SUMS, ROWS_ADDED, RowHistograms, RowColumns, Signal, Sum
+from agent.core.history.workloads.row_columns import POD_SUMS, ROWS_ADDED, RowColumns, RowHistograms, Signal, Sum
 from agent.core.numbers.arrays import Bools, Ints, Rows
 
 BLOCK: Final = 128
