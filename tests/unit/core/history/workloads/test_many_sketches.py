@@ -103,6 +103,12 @@ def test_amounts_without_room_in_an_array_count_all_the_same() -> None:
     assert added(pieces)[0].memory.total == 2 * 10**19 + 64 * MIB
 
 
+def test_rows_that_are_in_no_array_alone_and_rows_without_samples_count() -> None:
+    killed, bare = row(kills=[(1.0, 64 * MIB)]), replace(row(), cpu=None, cpu_adjusted=None, memory=None)
+    for pieces in ([[(0, (killed, NOW, 1))]], [[(0, (bare, NOW, 1))]]):
+        assert added(pieces) == expected(pieces)
+
+
 def test_none_or_no_rows_are_nothing() -> None:
     assert added([]) == added([[]]) == {}
 

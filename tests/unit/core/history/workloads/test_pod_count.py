@@ -138,6 +138,14 @@ def test_many_pods_are_packed_one_after_the_other_as_if_they_had_been_added(numb
         assert packed == pack_numbers(pods)
 
 
+def test_of_many_pods_one_more_sets_a_bit_or_was_there() -> None:
+    pods = pods_of([(number, PodSums()) for number in range(10, 10 + PODS_KEPT + 1)])
+    packed = with_number(pack_numbers(pods), 1000)
+    pods.add(1000, PodSums())
+    assert packed == pack_numbers(pods)
+    assert with_number(packed, 1000) == packed
+
+
 def test_the_end_of_one_hash_and_the_beginning_of_the_next_are_no_pod() -> None:
     packed = with_number(with_number(b"", 0x00000001), 0x02000000)
     assert packed_count(with_number(packed, 0x00000102)) == 3

@@ -76,6 +76,13 @@ def test_keys_of_a_workload_lie_in_its_range_and_those_of_its_neighbours_do_not(
         assert not first <= str(SketchKey(other, "app", M5)).encode() < after
 
 
+def test_rows_of_a_report_have_the_texts_of_their_keys() -> None:
+    texts = KeyTexts("node-a", M5)
+    dns = Workload(namespace="kube-system", kind="DaemonSet", name="dns")
+    for workload, container in ((WEB, "app"), (WEB, "a/b"), (dns, "app"), (WEB, "app")):
+        assert texts.of(workload, container) == tuple(str(key) for key in keys_of(workload, container, "node-a", M5))
+
+
 rows_of_report = st.lists(
     st.tuples(
         st.builds(Workload, namespace=names, kind=st.sampled_from(["DaemonSet", "Deployment"]), name=names), names
