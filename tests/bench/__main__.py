@@ -54,10 +54,12 @@ GOALS: dict[str, float] = {
     "viewed_rss_growth_mib": 8.0,
     "webhook_rss_mib": 224.0,
     "webhook_rss_mib_postgresql": 224.0,
-    "fortnight_start_peak_rss_mib": 256.0,
-    "fortnight_start_peak_rss_mib_postgresql": 256.0,
-    "fortnight_webhook_peak_rss_mib": 256.0,
-    "fortnight_webhook_peak_rss_mib_postgresql": 256.0,
+    "fortnight_start_ready_seconds": 10.0,
+    "fortnight_start_ready_seconds_postgresql": 10.0,
+    "fortnight_start_peak_rss_mib": 224.0,
+    "fortnight_start_peak_rss_mib_postgresql": 224.0,
+    "fortnight_webhook_peak_rss_mib": 224.0,
+    "fortnight_webhook_peak_rss_mib_postgresql": 224.0,
 }
 """At most; the rest is told without a goal."""
 

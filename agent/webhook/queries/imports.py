@@ -168,18 +168,17 @@ class Importer:
         taken: dict[tuple[Workload, str, int], ImportedHour] = {}
         refused: list[RefusedRowBody] = []
         for number, raw in enumerate(rows):
+            hour: ImportedHour | str
             try:
-                row = _ROW.decode(raw)
-                reason = _contradiction(row, oldest=oldest, newest=newest)
+                hour = _sound_hour(_ROW.decode(raw), oldest=oldest, newest=newest)
             except msgspec.ValidationError as error:
-                reason = fault_text(error)
+                hour = fault_text(error)
             except (msgspec.DecodeError, RecursionError) as error:
-                reason = str(error)[:300] or "nested too deeply"
-            if reason is None:
-                hour = _to_hour(row)
-                if taken.setdefault((hour.workload, hour.container, hour.unix_hour), hour) is not hour:
-                    reason = f"unixHour: {hour.unix_hour} of this container is given twice"
-            if reason is not None:
+                hour = str(error)[:300] or "nested too deeply"
+            if isinstance(hour, str):
+                refused.append(RefusedRowBody(row=number, reason=hour))
+            elif taken.setdefault((hour.workload, hour.container, hour.unix_hour), hour) is not hour:
+                reason = f"unixHour: {hour.unix_hour} of this container is given twice"
                 refused.append(RefusedRowBody(row=number, reason=reason))
         return list(taken.values()), refused
 
@@ -201,7 +200,8 @@ class Doors:
         return self._importer.entering(authorization) if is_import else self._posts.entering(kind, authorization)
 
 
-def _contradiction(row: ImportedHourBody, *, oldest: int, newest: int) -> str | None:
+def _sound_hour(row: ImportedHourBody, *, oldest: int, newest: int) -> ImportedHour | str:
+    """Return an hour as it was sent if it is sound; else what is wrong with it, its place first."""
     if not is_text(row.workload):
         return "workload: half a character"
     if not oldest <= row.unix_hour < newest:
@@ -218,34 +218,25 @@ def _contradiction(row: ImportedHourBody, *, oldest: int, newest: int) -> str | 
         ("cpuAdjusted", row.cpu_adjusted, CPU_BUCKETS, CPU_BUCKETS.max_value),
         ("memory", row.memory, MEMORY_BUCKETS, MAX_BYTES),
     )
+    told: dict[str, Distribution | None] = {}
     for name, samples, scheme, most in signals:
-        if samples is None:
-            continue
-        found = sound_distribution(samples, scheme, most, most_samples * _COVER_SLACK_RATIO)
+        found = None
+        if samples is not None:
+            found = sound_distribution(samples, scheme, most, most_samples * _COVER_SLACK_RATIO)
         if isinstance(found, str):
             return f"{name}.{found}"
-    return None
-
-
-def _to_hour(row: ImportedHourBody) -> ImportedHour:
+        told[name] = found
     return ImportedHour(
         workload=Workload(namespace=row.namespace, kind=row.kind, name=row.workload),
         container=row.container,
         unix_hour=row.unix_hour,
         covered_seconds=row.covered_seconds,
         pods=row.pods,
-        cpu=_distribution(row.cpu),
-        cpu_adjusted=_distribution(row.cpu_adjusted),
-        memory=_distribution(row.memory),
+        cpu=told["cpu"],
+        cpu_adjusted=told["cpuAdjusted"],
+        memory=told["memory"],
         kills=tuple(ImportedKill(second=second, memory_bytes=size) for second, size in row.oom_kills),
     )
-
-
-def _distribution(samples: ImportedSamplesBody | None) -> Distribution | None:
-    if samples is None:
-        return None
-    buckets = dict(zip(samples.buckets[::2], samples.buckets[1::2], strict=True))
-    return Distribution(count=samples.count, sum=samples.sum, max=samples.max, buckets=buckets)
 
 
 def _stored(hour: ImportedHour) -> StoredSketch:

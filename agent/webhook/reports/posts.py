@@ -11,8 +11,8 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 import msgspec
@@ -64,6 +64,7 @@ from agent.webhook.store.entries.remembered_pods import RememberedPods
 from agent.webhook.store.records.decisions import KEPT_SECONDS, MOST_A_DAY, DecisionLogState, StoredDecision
 from agent.webhook.store.shapes import Appended, NewReport, PodsRaced, PodsRead, StoreAway
 from agent.webhook.store.store import Store
+from agent.webhook.workloads.shapes import NO_TURN
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +110,7 @@ class PostParts:
     """Told that runs of Jobs were kept: whoever follows them may look now."""
     appended: Callable[[int, Report], None]
     """Told of a report that was kept, and its id in the log: whoever follows the log may look now."""
-    turn: AbstractContextManager[object] = field(default_factory=nullcontext)
+    turn: AbstractContextManager[object] = NO_TURN
     """Held while a report is worked on, and not while anybody is asked or waited for."""
 
 

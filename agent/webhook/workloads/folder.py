@@ -13,7 +13,7 @@ import logging
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Annotated, Final
@@ -32,6 +32,7 @@ from agent.webhook.store.entries.report_payload import BadPayloadError, StoredRe
 from agent.webhook.store.entries.sketch_bytes import BadSketchError, decode, encode
 from agent.webhook.store.shapes import WRONG_CLOCK_SECONDS, FoldRaced, LogFolded, LoggedReport, NodeDay, StoredSketch
 from agent.webhook.store.store import Store
+from agent.webhook.workloads.shapes import NO_TURN
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +42,6 @@ PIECE_REPORTS: Final = 8
 """Decoded at a time: five hundred rows take 2 MB."""
 ENCODED_AT_ONCE: Final = 128
 """Sketches between two pauses: some five milliseconds."""
-NO_TURN: Final = nullcontext()
 Days = dict[tuple[int, str], bytes | None]
 """By day and node: in which hours it had a part in which sketches; None = in none yet."""
 

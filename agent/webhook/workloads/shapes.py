@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Final
 
 from agent.core.cluster.workload import Workload
 from agent.core.history.reports.rollup import NodeClass, NodeSums
 from agent.core.history.workloads.hour_peaks import HourPeak
 from agent.core.numbers.allowed_range import Between
+
+NO_TURN: Final = nullcontext()
+"""The turn of who works beside nobody: see ``admission.precedence``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ import logging
 import threading
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Set
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Final
 
 from agent.core.history.reports.rollup import SampledReport
@@ -26,6 +26,7 @@ from agent.webhook.store.shapes import LogFolded, LoggedReport, StoreAway, Store
 from agent.webhook.store.snapshot import SketchHeads, StoreSnapshot
 from agent.webhook.store.store import Store
 from agent.webhook.workloads.index import WorkloadIndex
+from agent.webhook.workloads.shapes import NO_TURN
 
 log = logging.getLogger(__name__)
 
@@ -35,7 +36,6 @@ EXPIRE_SECONDS: Final = 3600.0
 MOST_TAKEN: Final = PIECE_REPORTS
 """Some hundred kB each at most; they are followed within a second."""
 DAY_HOURS: Final = 24
-NO_TURN: Final = nullcontext()
 
 
 class Tailer:

@@ -201,7 +201,7 @@ def _sketch(
 
 
 class _HistogramTable:
-    """RowHistograms by sketch and signal."""
+    """Histograms by sketch and signal."""
 
     def __init__(self) -> None:
         self._known: list[Ints] = []

@@ -72,7 +72,7 @@ class Signal(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowHistograms:
-    """RowHistograms of one signal, shape ``(entries,)``."""
+    """Histograms of one signal, shape ``(entries,)``."""
 
     rows: Ints
     """Of which row each entry is."""
