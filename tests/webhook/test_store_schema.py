@@ -186,7 +186,7 @@ def test_replicas_that_start_together_prepare_it_once(bare_url: str, begun_with:
     assert tables.metadata.tables.keys() <= table_names(bare_url)
     with engine(bare_url) as opened, opened.reading() as connection:
         assert connection.execute(text("SELECT count(*) FROM plimsoll_schema")).scalar_one() == 1
-        assert connection.execute(text("SELECT count(*) FROM counters")).scalar_one() == 6
+        assert connection.execute(text("SELECT count(*) FROM counters")).scalar_one() == 7
 
 
 def test_start_on_a_prepared_store_loads_nothing_that_it_does_not_use(store: Store, bare_url: str) -> None:

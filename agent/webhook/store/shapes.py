@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from agent.core.cluster.workload import Workload
 
@@ -159,6 +160,16 @@ class StoredSketch:
     unix_hour: int
     """Hours since 1970."""
     payload: bytes
+
+
+class SketchHeads(NamedTuple):
+    """The first bytes of all sketches of one hour."""
+
+    unix_hour: int
+    keys: Sequence[str]
+    """In order. Hours with the same keys have the same object, where they are read one after the other."""
+    joined: bytes
+    """So many bytes of each, in the order of the keys; a shorter sketch has zeros behind it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

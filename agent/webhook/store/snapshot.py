@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from typing import Final, NamedTuple, TypeVar
+from typing import Final, TypeVar
 
 from sqlalchemy import Connection, LargeBinary, bindparam, cast, func, select
 
-from agent.webhook.store.database.tables import FOLDED_THROUGH, counters, sketches
-from agent.webhook.store.shapes import StoredSketch
-from agent.webhook.store.statements import SKETCHES_OF
+from agent.webhook.store.database.tables import counters, sketches
+from agent.webhook.store.hour_heads import KeptHeads
+from agent.webhook.store.shapes import SketchHeads, StoredSketch
+from agent.webhook.store.statements import OLDEST_HOUR, SKETCHES_OF
 
 PIECE: Final = 500
 """Whole sketches written or read with one statement."""
@@ -40,16 +41,6 @@ _JOINED_ON_SERVER: Final = select(
 )
 
 
-class SketchHeads(NamedTuple):
-    """The first bytes of all sketches of one hour."""
-
-    unix_hour: int
-    keys: Sequence[str]
-    """In order. Hours with the same keys have the same object."""
-    joined: bytes
-    """So many bytes of each, in the order of the keys; a shorter sketch has zeros behind it."""
-
-
 class StoreSnapshot:
     """The sketches of one moment. For one thread, and as long as the transaction is open in which it was taken."""
 
@@ -57,7 +48,8 @@ class StoreSnapshot:
         """Take a connection in a transaction that sees one moment."""
         self._connection = connection
         self._since_unix_hour = since_unix_hour
-        self.folded_through: Final = counter(connection, FOLDED_THROUGH)
+        self._kept: Final = KeptHeads(connection)
+        self.folded_through: Final = self._kept.folded_through
         """Reports up to this id are in the sketches; tail from here."""
         self.sketches: Final = self._sketches()
         """All of them, in no order, read in pieces."""
@@ -76,11 +68,31 @@ class StoreSnapshot:
                 yield StoredSketch(key=row.key, unix_hour=row.unix_hour, payload=bytes(row.payload))
 
     def beginnings(self, length: int) -> Iterator[SketchHeads]:
-        """Read the first bytes of all sketches, the newest hour first; far cheaper than reading them whole."""
+        """Read the first bytes of all sketches, the newest hour first; far cheaper than reading them whole.
+
+        As they were folded: what was imported or forgotten since may be in them or not, and stands in the log.
+        """
         hour: int | None = self._connection.execute(_NEWEST_HOUR).scalar()
         while hour is not None and hour >= self._since_unix_hour:
-            yield self.beginnings_at(hour, length)
-            hour = self._connection.execute(_NEXT_HOUR, {"b_before": hour}).scalar()
+            kept = self._kept.read(hour, length) if hour in self._kept.hours else None
+            found = kept or self.beginnings_at(hour, length)
+            if found.keys:
+                yield found
+            hour = self._hour_before(hour)
+
+    def _hour_before(self, hour: int) -> int | None:
+        if hour - 1 in self._kept.hours:
+            return hour - 1
+        found: int | None = self._connection.execute(_NEXT_HOUR, {"b_before": hour}).scalar()
+        return found
+
+    def hour_without_heads(self, before_unix_hour: int) -> int | None:
+        """Return the newest hour before one whose heads are not kept, back to the oldest; None = all of them are."""
+        oldest: int | None = self._connection.execute(OLDEST_HOUR).scalar()
+        if oldest is None:
+            return None
+        hours = range(before_unix_hour - 1, max(oldest, self._since_unix_hour) - 1, -1)
+        return next((hour for hour in hours if hour not in self._kept.hours), None)
 
     def beginnings_at(self, hour: int, length: int) -> SketchHeads:
         """Read the first bytes of the sketches of one hour."""
@@ -91,7 +103,7 @@ class StoreSnapshot:
         is_file = self._connection.dialect.name == "sqlite"
         statement = _JOINED_ON_FILE if is_file else _JOINED_ON_SERVER
         found = self._connection.execute(statement, {"b_hour": hour, "b_length": length}).mappings().one()
-        names: str = found["names"]
+        names: str = found["names"] or ""
         joined = bytes.fromhex(found["joined"] or "") if is_file else bytes(found["joined"] or b"")
         keys = self._keys if names == self._names else names.split(_SEPARATOR)
         count: int = found["sketches"]

@@ -21,6 +21,7 @@ from agent.core.history.workloads.job_run import JobRun
 from agent.core.history.workloads.usage_ledger import LedgerHour
 from agent.core.history.workloads.workload_setback import WorkloadSetback
 from agent.webhook.store import forget_statements as store_forgetting
+from agent.webhook.store import hour_heads
 from agent.webhook.store.database import schema as store_schema
 from agent.webhook.store.database.engine import StoreEngine, StorePatience
 from agent.webhook.store.database.place import SqlitePlace
@@ -374,7 +375,9 @@ class Store:
             if through_id > last_id:
                 raise ValueError(f"a fold through report {through_id} finds the newest is {last_id}")
             upsert = upsert_sketch(connection)
+            hours: set[int] = set()
             for piece in pieces(changed, PIECE):
+                hours.update(new.unix_hour for new in piece)
                 connection.execute(
                     upsert, [{"key": new.key, "unix_hour": new.unix_hour, "payload": new.payload} for new in piece]
                 )
@@ -388,6 +391,7 @@ class Store:
                 drop_before_unix_hour = min(drop_before_unix_hour, oldest + 1)
             connection.execute(delete(sketches).where(sketches.c.unix_hour < drop_before_unix_hour))
             connection.execute(delete(node_hours).where(node_hours.c.unix_day < drop_before_unix_hour // DAY_HOURS))
+            hour_heads.drop(connection, hours, drop_before_unix_hour, base_id=base_id, through_id=through_id)
             connection.execute(delete(reports).where(reports.c.id <= through_id))
             silent_since = drop_before_unix_hour * _HOUR_SECONDS - _MARKS_OUTLAST_SECONDS
             connection.execute(delete(node_marks).where(node_marks.c.last_received_unix_seconds < silent_since))
@@ -397,6 +401,27 @@ class Store:
                     forgettings.c.id <= through_id, forgettings.c.asked_unix_seconds < silent_since
                 )
             )
+
+    def keep_heads(self, since_unix_hour: int, before_unix_hour: int, *, length: int) -> bool:
+        """Put the heads of the newest hour that has none kept into one row, so that a start need not look for them.
+
+        For the leader, after a fold; the hours are over, or each fold would drop what was kept.
+
+        Args:
+            since_unix_hour: The oldest hour that counts.
+            before_unix_hour: The first that may still change.
+            length: Bytes of a head.
+
+        Returns:
+            Whether one was kept. False: all are, or another replica folded meanwhile.
+        """
+        with self.snapshot(since_unix_hour) as snapshot:
+            hour = snapshot.hour_without_heads(before_unix_hour)
+            if hour is None:
+                return False
+            heads = snapshot.beginnings_at(hour, length)
+        with self._engine.writing(is_long=True) as connection:
+            return hour_heads.keep(connection, heads, snapshot.folded_through)
 
     def take_setback(self, setback: WorkloadSetback) -> None:
         """Keep what was taken back of a workload, unless something newer of the kind is known."""

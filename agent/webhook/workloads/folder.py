@@ -29,7 +29,7 @@ from agent.webhook.store.entries.forget_entry import Forgetting, is_forgetting, 
 from agent.webhook.store.entries.import_entry import is_import
 from agent.webhook.store.entries.node_hours import DAY_HOURS, with_hour
 from agent.webhook.store.entries.report_payload import BadPayloadError, StoredReport, StoredRow, decode_stored
-from agent.webhook.store.entries.sketch_bytes import BadSketchError, decode, encode
+from agent.webhook.store.entries.sketch_bytes import HEAD_BYTES, BadSketchError, decode, encode
 from agent.webhook.store.shapes import WRONG_CLOCK_SECONDS, FoldRaced, LogFolded, LoggedReport, NodeDay, StoredSketch
 from agent.webhook.store.store import Store
 from agent.webhook.workloads.shapes import NO_TURN
@@ -40,6 +40,10 @@ MAX_SKETCHES: Final = 20_000
 """Of one transaction: about 30 MB in memory. More would be fewer rewrites of a sketch per fold, and more memory."""
 PIECE_REPORTS: Final = 8
 """Decoded at a time: five hundred rows take 2 MB."""
+OPEN_HOURS: Final = 2
+"""The newest hours, into which reports still come."""
+HEADS_AT_ONCE: Final = 12
+"""Hours whose heads are kept after one fold: those of a fortnight within three hours, where there are none yet."""
 ENCODED_AT_ONCE: Final = 128
 """Sketches between two pauses: some five milliseconds."""
 Days = dict[tuple[int, str], bytes | None]
@@ -170,13 +174,24 @@ class Folder:
             log.info("another replica folded meanwhile", extra={"reason": str(error)})
         self._next_unix_seconds = now_unix_seconds + self._options.fold_interval_seconds
         self.folded_reports += folded
+        self._keep_heads(now_unix_seconds)
         return folded
+
+    def _keep_heads(self, now_unix_seconds: float) -> None:
+        hour = hour_of(now_unix_seconds)
+        for _ in range(HEADS_AT_ONCE):
+            if not self._store.keep_heads(self._oldest_hour(hour), hour + 1 - OPEN_HOURS, length=HEAD_BYTES):
+                break
+            self._pause()
+
+    def _oldest_hour(self, hour: int) -> int:
+        return hour - self._options.retention_days * DAY_HOURS
 
     def _fold_some(self, now_unix_seconds: float) -> int:
         base = through = self._store.folded_through()
         # Read before any sketch: a fold that does not heed one that comes later is refused.
         forgettings = self._store.forgettings(base)
-        oldest_hour = hour_of(now_unix_seconds) - self._options.retention_days * DAY_HOURS
+        oldest_hour = self._oldest_hour(hour_of(now_unix_seconds))
         count = 0
         days: Days = {}
         changed_days: set[tuple[int, str]] = set()

@@ -17,8 +17,7 @@ from agent.core.history.workloads.hour_sketch import HourSketch
 from agent.core.history.workloads.sketch_key import parse_key
 from agent.core.numbers.arrays import Ints
 from agent.webhook.store.entries.sketch_bytes import HEAD_BYTES, BadSketchError, Heads, are_readable, decode, read_heads
-from agent.webhook.store.shapes import StoredSketch
-from agent.webhook.store.snapshot import SketchHeads
+from agent.webhook.store.shapes import SketchHeads, StoredSketch
 from agent.webhook.workloads.entries import Entries
 
 _PIECE: Final = 4096

@@ -22,8 +22,8 @@ from agent.core.history.workloads.hour_sketch import ReportInterval
 from agent.webhook.store.entries.forget_entry import Forgetting, decode_forgetting, is_forgetting, rows_left
 from agent.webhook.store.entries.import_entry import decode_import, is_import
 from agent.webhook.store.entries.report_payload import BadPayloadError, decode_stored
-from agent.webhook.store.shapes import LogFolded, LoggedReport, StoreAway, StoredSketch
-from agent.webhook.store.snapshot import SketchHeads, StoreSnapshot
+from agent.webhook.store.shapes import LogFolded, LoggedReport, SketchHeads, StoreAway, StoredSketch
+from agent.webhook.store.snapshot import StoreSnapshot
 from agent.webhook.store.store import Store
 from agent.webhook.workloads.index import WorkloadIndex
 from agent.webhook.workloads.shapes import NO_TURN

@@ -14,7 +14,7 @@ from agent.webhook.store.database.engine import INSUFFICIENT_PRIVILEGE, StoreEng
 from agent.webhook.store.database.place import SqlitePlace
 from agent.webhook.store.shapes import SchemaTooNew, StoreAway, StoreUnusable
 
-SCHEMA: Final = "0008"
+SCHEMA: Final = "0009"
 """The newest revision under `migrations`."""
 VERSION_TABLE: Final = "plimsoll_schema"
 SQLITE_APPLICATION_ID: Final = 0x504C4D53

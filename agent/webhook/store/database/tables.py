@@ -38,6 +38,8 @@ LAST_ID: Final = "last_id"
 """The newest report's id; locked by who appends."""
 FOLDED_THROUGH: Final = "folded_through"
 """Reports up to this id are in the sketches; locked by who folds."""
+HEADS_THROUGH: Final = "heads_through"
+"""What `FOLDED_THROUGH` was when ``sketch_heads`` was last known to be true; another value = it may not be."""
 EVICTION_TURN: Final = "eviction_turn"
 """How often anybody had the tables of evictions and taints to itself; locked by who has."""
 
@@ -93,6 +95,15 @@ sketches: Final = Table(
     Column("payload", LargeBinary, nullable=False),
     sqlite_with_rowid=False,
 )
+
+sketch_heads: Final = Table(
+    "sketch_heads",
+    metadata,
+    Column("unix_hour", BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=False),
+    Column("names", LargeBinary, nullable=False),
+    Column("joined", LargeBinary, nullable=False),
+)
+"""Of hours that are over, the first bytes of all sketches in one row (`webhook.store.hour_heads`)."""
 
 node_hours: Final = Table(
     "node_hours",
