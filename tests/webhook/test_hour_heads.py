@@ -1,4 +1,4 @@
-"""Heads of hours kept in one row each: what a start reads of them is what the sketches begin with, whatever happened."""
+"""Heads of hours kept in one row each: a start reads in them what the sketches begin with, whatever happened."""
 
 from __future__ import annotations
 
