@@ -7,6 +7,7 @@ Its finest step is a billionth; what is finer is rounded up to it, so that nobod
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 
 from agent.core.numbers.units import INT64_MAX, NANOS_PER_UNIT
 
@@ -19,6 +20,8 @@ _MAX_EXPONENT = 999
 """Far beyond any machine; an exponent without bound would make a number of any size out of a few characters."""
 _LONGEST = 4000
 """Characters; Python reads no whole number of many more."""
+_USUAL = 24
+"""Characters of what may stand in the cache: it takes 200 KB at most."""
 _FORM = re.compile(
     r"(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<fraction>[0-9]*))?"
     r"(?:(?P<suffix>[KMGTPE]i|[numkMGTPE])|[eE](?P<exponent>[+-]?[0-9]+))?\Z"
@@ -39,6 +42,10 @@ def parse_quantity(text: str) -> int:
     Source:
         ``ParseQuantity`` of k8s.io/apimachinery; stricter in one point: there must be a digit.
     """
+    return _parse_usual(text) if len(text) <= _USUAL else _parse(text)
+
+
+def _parse(text: str) -> int:
     if len(text) > _LONGEST:
         msg = f"{text[:60]!r}... of {len(text)} characters is not a quantity (up to {_LONGEST})"
         raise QuantityError(msg)
@@ -61,6 +68,10 @@ def parse_quantity(text: str) -> int:
     if suffix in _BINARY:
         nanos = min(nanos, INT64_MAX * NANOS_PER_UNIT)
     return -nanos if match["sign"] == "-" else nanos
+
+
+_parse_usual = lru_cache(maxsize=1024)(_parse)
+"""A list of pods has a handful of amounts a million times; half a microsecond each instead of five."""
 
 
 def format_quantity(nanos: int, *, binary: bool = False) -> str:

@@ -44,7 +44,7 @@ from agent.core.orders.annotations import HPA_PRESERVE, POLICY
 from agent.core.resize.originals import Original, OriginalError, annotated_original
 from agent.core.window.overload import OVERLOAD_TAINT_KEY
 from agent.kube.objects.json_reader import ConvertError, Reader
-from agent.kube.objects.placement_json import node_placement_from_json, placed_pod_from_json
+from agent.kube.objects.placement_json import ContainerReaders, node_placement_from_json, placed_pod_from_json
 from agent.kube.objects.vpa_json import recommenders_of, vpa_from_json
 
 MOST_PENDING_CHARACTERS: Final = 300
@@ -178,7 +178,8 @@ def pod_place_from_json(
     workload = workload_of(pod)
     original = _original_of(pod)
     has_written = original is not None and all(amount.container for amount in original.amounts)
-    placed = placed_pod_from_json(top, has_written=has_written)
+    containers = ContainerReaders.of(spec)
+    placed = placed_pod_from_json(top, containers, has_written=has_written)
     return PodPlace(
         uid=pod.uid,
         namespace=pod.namespace,
@@ -187,7 +188,7 @@ def pod_place_from_json(
         workload=workload,
         is_running=top.child("status").text("phase") == RUNNING,
         is_terminating=pod.is_terminating,
-        containers=_written_containers(spec, original) or None,
+        containers=_written_containers(containers, original) or None,
         controller=controller_name(pod) if workload.kind in RUN_KINDS else None,
         policy=pod.annotations.get(POLICY),
         cpu_request_millicores=placed.cpu_millicores,
@@ -212,12 +213,12 @@ def _original_of(pod: Pod) -> Original | None:
         return None
 
 
-def _written_containers(spec: Reader, original: Original | None) -> tuple[WrittenContainer, ...]:
+def _written_containers(containers: ContainerReaders, original: Original | None) -> tuple[WrittenContainer, ...]:
     """Read the containers in order of name, with the requests that their author wrote: those before any sizing."""
     originals = {amount.container: amount for amount in original.amounts} if original is not None else {}
     written: list[WrittenContainer] = []
-    for key in ("containers", "initContainers"):
-        for container in spec.items(key):
+    for group in (containers.main, containers.init):
+        for container in group:
             name = container.required_text("name")
             if name in originals:
                 was = originals[name]
@@ -234,7 +235,7 @@ def _written_containers(spec: Reader, original: Original | None) -> tuple[Writte
                     cpu_request_millicores=cpu,
                     memory_request_bytes=memory,
                     memory_limit_bytes=limit,
-                    is_init=key == "initContainers" and container.text("restartPolicy") != _ALWAYS,
+                    is_init=group is containers.init and container.text("restartPolicy") != _ALWAYS,
                 )
             )
     return tuple(sorted(written, key=lambda container: container.name))

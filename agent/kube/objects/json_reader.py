@@ -18,6 +18,8 @@ from agent.core.numbers.units import INT64_MAX, NANOS_PER_UNIT
 _T = TypeVar("_T")
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
+_OBJECTS: Final = (dict, Mapping)
+"""A dict first: asking one whether it is a Mapping takes longer."""
 _MOST_NANOS: Final = INT64_MAX * NANOS_PER_UNIT
 _LARGEST: Final = 1e300
 """Of a number that is to be reckoned with."""
@@ -29,22 +31,31 @@ class ConvertError(ValueError):
 
 
 class Reader:
-    """One object of the document and the path that leads to it."""
+    """One object of the document, and where it stands there."""
 
-    def __init__(self, value: object, path: str) -> None:
-        if not isinstance(value, dict | Mapping):  # asking a dict whether it is a Mapping takes longer
-            msg = f"{path or 'document'}: {shown(value)} is not an object"
+    __slots__ = ("_above", "_name", "_value")
+
+    def __init__(self, value: object, name: str, above: Reader | None = None) -> None:
+        """Begin at an object; ``name`` is its path, from the object above it where there is one."""
+        self._name, self._above = name, above
+        if not isinstance(value, _OBJECTS):
+            msg = f"{self._path or 'document'}: {shown(value)} is not an object"
             raise ConvertError(msg)
         for key in value:
             if not isinstance(key, str):
-                msg = f"{path or 'document'}: key {shown(key)} is not allowed (a text)"
+                msg = f"{self._path or 'document'}: key {shown(key)} is not allowed (a text)"
                 raise ConvertError(msg)
         self._value: Mapping[str, object] = value
-        self._path = path
+
+    @property
+    def _path(self) -> str:
+        # Put together when an error asks: a list of pods has millions of objects, and few faults.
+        return self._name if self._above is None else self._above.at(self._name)
 
     def at(self, key: str) -> str:
         """Return the path to a key of this object."""
-        return f"{self._path}.{key}" if self._path else key
+        path = self._path
+        return f"{path}.{key}" if path else key
 
     def error(self, key: str, value: object, allowed: str) -> ConvertError:
         """Make the error for a value; None = it is missing."""
@@ -125,7 +136,7 @@ class Reader:
     def child(self, key: str) -> Self:
         """Return an object; an absent one is empty."""
         value = self._value.get(key)
-        return type(self)({} if value is None else value, self.at(key))
+        return type(self)({} if value is None else value, key, self)
 
     def items(self, key: str) -> list[Self]:
         """Return the objects of a list; an absent one is empty."""
@@ -134,7 +145,7 @@ class Reader:
             return []
         if not isinstance(value, list):
             raise self.error(key, value, "a list")
-        return [type(self)(item, f"{self.at(key)}[{index}]") for index, item in enumerate(value)]
+        return [type(self)(item, f"{key}[{index}]", self) for index, item in enumerate(value)]
 
     def texts(self, key: str) -> dict[str, str]:
         """Return an object of texts, such as labels; an absent one is empty."""
@@ -144,14 +155,17 @@ class Reader:
     def quantity(self, key: str) -> int:
         """Return a Quantity in nanos; it must be there."""
         value = self._value.get(key)
-        if isinstance(value, bool) or not isinstance(value, str | int | float):
-            raise self.error(key, value, ALLOWED)
+        if not isinstance(value, str):
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                raise self.error(key, value, ALLOWED)
+            value = str(value)
         try:
-            nanos = parse_quantity(str(value))
+            nanos = parse_quantity(value)
         except QuantityError as error:
             msg = f"{self.at(key)}: {error}"
             raise ConvertError(msg) from None
-        return max(-_MOST_NANOS, min(nanos, _MOST_NANOS))  # as the API server's own Value() is cut
+        # As the API server's own Value() is cut.
+        return nanos if -_MOST_NANOS <= nanos <= _MOST_NANOS else max(-_MOST_NANOS, min(nanos, _MOST_NANOS))
 
     def amounts(self, key: str) -> dict[str, int]:
         """Return an object of Quantities in nanos; an absent one is empty."""

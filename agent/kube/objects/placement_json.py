@@ -54,10 +54,23 @@ class PlacedPod:
     placement: PodPlacement
 
 
-def placed_pod_from_json(top: Reader, *, has_written: bool) -> PlacedPod:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerReaders:
+    """The containers of a pod, each of which is asked by several for its resources."""
+
+    main: list[Reader]
+    init: list[Reader]
+
+    @classmethod
+    def of(cls, spec: Reader) -> ContainerReaders:
+        """Find them in a pod's ``spec``."""
+        return cls(main=spec.items("containers"), init=spec.items("initContainers"))
+
+
+def placed_pod_from_json(top: Reader, containers: ContainerReaders, *, has_written: bool) -> PlacedPod:
     """Read a pod; ``has_written`` = what its containers were written with is known although it has its own requests."""
     try:
-        return _placed(top, has_written)
+        return _placed(top, containers, has_written)
     except ConvertError as error:
         return PlacedPod(
             cpu_millicores=0,
@@ -66,13 +79,14 @@ def placed_pod_from_json(top: Reader, *, has_written: bool) -> PlacedPod:
         )
 
 
-def _placed(top: Reader, has_written: bool) -> PlacedPod:
+def _placed(top: Reader, containers: ContainerReaders, has_written: bool) -> PlacedPod:
     metadata, spec = top.child("metadata"), top.child("spec")
-    main = [_requests(container) for container in spec.items("containers")]
-    cpu, memory = sum(one[0] for one in main), sum(one[1] for one in main)
+    main = [_requests(container) for container in containers.main]
+    init = [_requests(container) for container in containers.init]
+    cpu, memory = sum(map(_cpu, main)), sum(map(_memory, main))
     sidecar_cpu = sidecar_memory = stage_cpu = stage_memory = 0
-    for container in spec.items("initContainers"):
-        more_cpu, more_memory = _requests(container)
+    for container, requests in zip(containers.init, init, strict=True):
+        more_cpu, more_memory = _cpu(requests), _memory(requests)
         stage_cpu, stage_memory = (
             max(stage_cpu, sidecar_cpu + more_cpu),
             max(stage_memory, sidecar_memory + more_memory),
@@ -89,9 +103,8 @@ def _placed(top: Reader, has_written: bool) -> PlacedPod:
     owners = [owner for owner in metadata.items("ownerReferences") if owner.flag("controller")]
     kinds = {owner.text("kind") for owner in owners}
     labels = {key: value for key, value in metadata.texts("labels").items() if key not in PER_POD_LABELS}
-    affinity = spec.child("affinity")
-    terms, by_name = _node_terms(affinity.child("nodeAffinity").child(_REQUIRED))
-    apart, held = _apart_from(affinity)
+    terms, by_name = _node_terms(spec)
+    apart, held = _apart_from(spec)
     is_of_node = DAEMON_SET_KIND in kinds or NODE_KIND in kinds
     volumes = spec.items("volumes")
     placement = PodPlacement(
@@ -104,14 +117,13 @@ def _placed(top: Reader, has_written: bool) -> PlacedPod:
             sorted(
                 {
                     port.whole("hostPort") or 0
-                    for key in ("containers", "initContainers")
-                    for container in spec.items(key)
+                    for container in (*containers.main, *containers.init)
                     for port in container.items("ports")
                 }
                 - {0}
             )
         ),
-        other_requests=_other_requests(spec),
+        other_requests=_other_requests(main, init),
         stays_in_zone=any(one.has("persistentVolumeClaim") or one.has("ephemeral") for one in volumes),
         has_controller=bool(owners),
         is_of_node=is_of_node,
@@ -183,8 +195,11 @@ def _requirements(parent: Reader, key: str) -> tuple[Requirement, ...]:
     return tuple(found)
 
 
-def _node_terms(stated: Reader) -> tuple[tuple[tuple[Requirement, ...], ...], str]:
+def _node_terms(spec: Reader) -> tuple[tuple[tuple[Requirement, ...], ...], str]:
     """Read required node affinity; a term without requirements is met by no node, as the API has it."""
+    if not spec.has("affinity"):  # of most pods
+        return (), ""
+    stated = spec.child("affinity").child("nodeAffinity").child(_REQUIRED)
     terms = []
     for item in stated.items("nodeSelectorTerms"):
         if item.items("matchFields"):
@@ -197,8 +212,11 @@ def _node_terms(stated: Reader) -> tuple[tuple[tuple[Requirement, ...], ...], st
     return tuple(terms), ""
 
 
-def _apart_from(affinity: Reader) -> tuple[tuple[Selector, ...], str]:
+def _apart_from(spec: Reader) -> tuple[tuple[Selector, ...], str]:
     """Read required anti-affinity within its namespace and by node; and why anything else is not worked out."""
+    if not spec.has("affinity"):
+        return (), ""
+    affinity = spec.child("affinity")
     if affinity.child("podAffinity").items(_REQUIRED):
         return (), f"must be near other pods (podAffinity), {_NOT_WORKED_OUT}"
     found = []
@@ -238,14 +256,14 @@ def _tolerations(spec: Reader) -> tuple[Toleration, ...]:
     )
 
 
-def _other_requests(spec: Reader) -> Amounts:
+def _other_requests(main: list[Reader], init: list[Reader]) -> Amounts:
     """Return what containers request besides CPU and memory; of init containers each may be the largest."""
     total: dict[str, int] = {}
-    for container in spec.items("containers"):
-        for name, amount in _others(container.child("resources").child("requests")):
+    for requests in main:
+        for name, amount in _others(requests):
             total[name] = total.get(name, 0) + amount
-    for container in spec.items("initContainers"):
-        for name, amount in _others(container.child("resources").child("requests")):
+    for requests in init:
+        for name, amount in _others(requests):
             total[name] = max(total.get(name, 0), amount)
     return tuple(sorted(total.items()))
 
@@ -255,9 +273,8 @@ def _others(stated: Reader) -> Amounts:
     return tuple((intern(name), stated.quantity(name)) for name in sorted(names))
 
 
-def _requests(container: Reader) -> tuple[int, int]:
-    requests = container.child("resources").child("requests")
-    return _cpu(requests), _memory(requests)
+def _requests(container: Reader) -> Reader:
+    return container.child("resources").child("requests")
 
 
 def _cpu(stated: Reader) -> int:
