@@ -30,7 +30,9 @@ from typing import Final
 import psutil
 
 from agent.core.history.workloads.hour_peaks import hour_of
+from agent.webhook.store.entries.sketch_bytes import HEAD_BYTES
 from agent.webhook.store.shapes import StoredSketch
+from agent.webhook.workloads.folder import OPEN_HOURS
 from tests.bench.fortnight_reports import Reporter, Rows
 from tests.bench.fortnight_run import INTERVALS_PER_HOUR, Run
 from tests.bench.webhook import INTERVAL_SECONDS, NODES, Node, cluster_of_nodes, fill, loaded
@@ -105,6 +107,9 @@ def write_fortnight(url: str, hour: Sequence[StoredSketch], *, newest_unix_hour:
         for unix_hour in range(newest_unix_hour - HOURS + 1, newest_unix_hour + 1):
             moved = (StoredSketch(key=one.key, unix_hour=unix_hour, payload=one.payload) for one in hour)
             store.fold(0, moved, 0, base_id=0)
+        oldest, open_hour = newest_unix_hour - HOURS + 1, newest_unix_hour + 2 - OPEN_HOURS
+        while store.keep_heads(oldest, open_hour, length=HEAD_BYTES):  # as the leader did, hour by hour
+            pass
         return float(store.size_bytes())
     finally:
         store.close()
