@@ -29,6 +29,7 @@ test: $(STAMP)/dev test-tools ## Everything CI runs: lint, types, layers, unit (
 	@WORKERS=$(WORKERS) .ci/test $(ARGS)
 
 unit: $(STAMP)/dev ## The fast tier: no root, no kernel objects, no network; a minute to a minute and a half on two cores
+	@.ci/compiled "tests/unit/core tests/conformance" "tests/unit --ignore=tests/unit/core"
 	@.ci/pytest tests/unit tests/conformance -m "not slow" -q -n logical --dist loadfile -p no:schemathesis --hypothesis-profile=quick $(ARGS)
 
 explore: $(STAMP)/dev ## The property tests with other examples each time; `make test` takes the same always. What fails is kept in .hypothesis

@@ -95,6 +95,7 @@ def test_node_takes_the_heap_that_is_read_from_its_flags(flags: str, options: st
         assert 0 <= int(found) - expected <= NODE_YOUNG_MIB * MIB
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("go") is None, reason="no go here")
 def test_go_takes_the_limit_that_is_read_from_its_environment(tmp_path: Path) -> None:
     (tmp_path / "main.go").write_text(

@@ -20,7 +20,7 @@ KUBELET = VECTORS / "kubelet_cgroups.json"
 CRUISE = VECTORS / "cruisekube.json"
 
 
-LONG = {"capacity_buffer", "vpa"}
+LONG = {"capacity_buffer", "crane", "vpa"}
 """Files that take seconds."""
 
 

@@ -9,7 +9,11 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
+import pytest
+
 import agent
+
+pytestmark = pytest.mark.slow  # all of agent/ is parsed
 
 AGENT: Final = Path(agent.__file__).parent
 MOST_MODULES: Final = 20

@@ -5,12 +5,13 @@ from __future__ import annotations
 from random import Random
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import delete, event
 
 from agent.core.cluster.workload import Workload
 from agent.core.history.workloads.imported import imported_key
 from agent.core.history.workloads.sketch_key import SketchKey
 from agent.webhook.store import hour_heads
+from agent.webhook.store.database.tables import sketch_heads
 from agent.webhook.store.shapes import ForgetWish, SketchHeads, StoredSketch
 from agent.webhook.store.store import Store
 from agent.webhook.workloads.folder import HEADS_AT_ONCE, OPEN_HOURS, Folder, FoldOptions
@@ -227,7 +228,7 @@ def test_a_start_learns_the_same_from_kept_heads(store_url: str) -> None:
         Tailer(store, index).advance(now)
         learnt.append(index.merged(WEB))
         with store.transaction() as connection:
-            connection.execute(hour_heads.sketch_heads.delete())
+            connection.execute(delete(sketch_heads))
     assert learnt[0] is not None
     assert learnt[0] == learnt[1]
     assert len(learnt[0].containers[0].hours) == 6

@@ -161,6 +161,10 @@ class Dying:
         self._may_die("node_days")
         return self._store.node_days(unix_days, nodes)
 
+    def keep_heads(self, since: int, before: int, *, length: int) -> bool:
+        self._may_die("keep_heads")
+        return self._store.keep_heads(since, before, length=length)
+
     def fold(self, through_id: int, changed: Iterable[StoredSketch], before: int, **more: Any) -> None:
         def half() -> Iterable[StoredSketch]:
             yield from list(changed)[:1]
@@ -173,7 +177,10 @@ class Dying:
             raise Killed
 
 
-@pytest.mark.parametrize("step", ["folded_through", "forgettings", "tail", "sketches_of", "node_days", "fold", "after"])
+STEPS = ("folded_through", "forgettings", "tail", "sketches_of", "node_days", "fold", "after", "keep_heads")
+
+
+@pytest.mark.parametrize("step", STEPS)
 def test_a_leader_killed_at_any_step_has_folded_or_not(store: Store, step: str) -> None:
     made = reports_at_random(7)[:60]
     now = NOON + 10 * DAY
@@ -189,7 +196,9 @@ def test_a_leader_killed_at_any_step_has_folded_or_not(store: Store, step: str) 
     follow(tailer, now)
     expected = answers_of(index_of(*made), now)
     assert answers_of(index, now)[:4] == expected[:4]
-    assert Folder(store, AT_ONCE).fold_once(True, now_unix_seconds=now) == (0 if step == "after" else 30)
+    assert Folder(store, AT_ONCE).fold_once(True, now_unix_seconds=now) == (
+        0 if step in ("after", "keep_heads") else 30
+    )
     again, tailer = replica(store)
     follow(tailer, now)
     assert answers_of(again, now)[:4] == expected[:4]

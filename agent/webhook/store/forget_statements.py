@@ -37,7 +37,7 @@ from agent.webhook.store.records.usage_ledger import forget as forget_ledger
 from agent.webhook.store.records.usage_ledger import forget_hours as forget_ledger_hours
 from agent.webhook.store.shapes import ForgetWish, Forgotten, NodeDay
 from agent.webhook.store.snapshot import PIECE, StoreSnapshot, counter, pieces
-from agent.webhook.store.statements import NEXT_ID, OLDEST_HOUR, upsert_node_hours
+from agent.webhook.store.statements import NEXT_ID, OLDEST_HOUR, UPSERT_NODE_HOURS
 
 Hours = dict[str, set[int]]
 _STAND_IN_LINE: Final = update(counters).where(counters.c.name == FOLDED_THROUGH).values(value=counters.c.value)
@@ -190,7 +190,7 @@ def _forget_days(connection: Connection, node: str, since_unix_hour: int) -> Non
         rest: KeyHours = {key: bits & kept_bits for key, bits in decode(bytes(row.payload)).items() if bits & kept_bits}
         if rest:
             left = {"unix_day": row.unix_day, "node": node, "payload": encode(rest)}
-            connection.execute(upsert_node_hours(connection), left)
+            connection.execute(UPSERT_NODE_HOURS.on(connection), left)
         else:
             here = (node_hours.c.unix_day == row.unix_day, node_hours.c.node == node)
             connection.execute(delete(node_hours).where(*here))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import Connection, Insert, RowMapping, bindparam, delete, func, insert, select, true, update
+from sqlalchemy import Connection, Insert, RowMapping, Table, bindparam, delete, func, insert, select, true, update
 from sqlalchemy.dialects import postgresql, sqlite
 
 from agent.webhook.store.database.tables import (
@@ -93,33 +93,25 @@ def mark_values(mark: Mark) -> dict[str, str | float]:
     }
 
 
-def upsert_sketch(connection: Connection) -> Insert:
-    """Return the statement that writes a sketch whether there is one or not; each dialect has its own class for it."""
-    here = [sketches.c.unix_hour, sketches.c.key]
-    if connection.dialect.name == "sqlite":
-        on_file = sqlite.insert(sketches)
-        return on_file.on_conflict_do_update(index_elements=here, set_={"payload": on_file.excluded.payload})
-    on_server = postgresql.insert(sketches)
-    return on_server.on_conflict_do_update(index_elements=here, set_={"payload": on_server.excluded.payload})
+class Upsert:
+    """The statement that writes a row whether there is one of its key or not; each dialect has its own class for it."""
+
+    def __init__(self, table: Table, *columns: str) -> None:
+        """Prepare it for both: made anew for each row it would take longer than SQLite does for it."""
+        key = table.primary_key.columns.keys()
+        on_file, on_server = sqlite.insert(table), postgresql.insert(table)
+        self._on_file = on_file.on_conflict_do_update(
+            index_elements=key, set_={name: on_file.excluded[name] for name in columns}
+        )
+        self._on_server = on_server.on_conflict_do_update(
+            index_elements=key, set_={name: on_server.excluded[name] for name in columns}
+        )
+
+    def on(self, connection: Connection) -> Insert:
+        """Return it for a database."""
+        return self._on_file if connection.dialect.name == "sqlite" else self._on_server
 
 
-def upsert_pods(connection: Connection) -> Insert:
-    """Return the statement that writes a node's pods whether there are some or not."""
-    here, moment = [node_pods.c.node], "received_unix_seconds"
-    if connection.dialect.name == "sqlite":
-        on_file = sqlite.insert(node_pods)
-        new = on_file.excluded
-        return on_file.on_conflict_do_update(index_elements=here, set_={moment: new[moment], "pods": new.pods})
-    on_server = postgresql.insert(node_pods)
-    newer = on_server.excluded
-    return on_server.on_conflict_do_update(index_elements=here, set_={moment: newer[moment], "pods": newer.pods})
-
-
-def upsert_node_hours(connection: Connection) -> Insert:
-    """Return the statement that writes a node's hours of a day whether there are some or not."""
-    here = [node_hours.c.unix_day, node_hours.c.node]
-    if connection.dialect.name == "sqlite":
-        on_file = sqlite.insert(node_hours)
-        return on_file.on_conflict_do_update(index_elements=here, set_={"payload": on_file.excluded.payload})
-    on_server = postgresql.insert(node_hours)
-    return on_server.on_conflict_do_update(index_elements=here, set_={"payload": on_server.excluded.payload})
+UPSERT_SKETCH: Final = Upsert(sketches, "payload")
+UPSERT_PODS: Final = Upsert(node_pods, "received_unix_seconds", "pods")
+UPSERT_NODE_HOURS: Final = Upsert(node_hours, "payload")

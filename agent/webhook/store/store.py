@@ -73,11 +73,11 @@ from agent.webhook.store.statements import (
     OLDEST_HOUR,
     TAIL,
     TAKE_EVICTION_TURN,
+    UPSERT_NODE_HOURS,
+    UPSERT_PODS,
+    UPSERT_SKETCH,
     mark_values,
     to_mark,
-    upsert_node_hours,
-    upsert_pods,
-    upsert_sketch,
 )
 
 log = logging.getLogger(__name__)
@@ -164,7 +164,7 @@ class Store:
             )
             if entry.pods is not None:
                 pods = {"node": entry.node, "received_unix_seconds": entry.received_unix_seconds, "pods": entry.pods}
-                connection.execute(upsert_pods(connection), pods)
+                connection.execute(UPSERT_PODS.on(connection), pods)
         return Appended(id=report_id, missing_reports=mark.missing_reports, lost_reports=mark.lost_reports)
 
     def pods_of(self, node: str) -> bytes | None:
@@ -305,7 +305,7 @@ class Store:
             if not changed:
                 connection.rollback()
                 return Imported(id=None, changed=0)
-            upsert = upsert_sketch(connection)
+            upsert = UPSERT_SKETCH.on(connection)
             for piece in pieces(changed, PIECE):
                 connection.execute(
                     upsert, [{"key": new.key, "unix_hour": new.unix_hour, "payload": new.payload} for new in piece]
@@ -374,14 +374,14 @@ class Store:
             last_id = counter(connection, LAST_ID)
             if through_id > last_id:
                 raise ValueError(f"a fold through report {through_id} finds the newest is {last_id}")
-            upsert = upsert_sketch(connection)
+            upsert = UPSERT_SKETCH.on(connection)
             hours: set[int] = set()
             for piece in pieces(changed, PIECE):
                 hours.update(new.unix_hour for new in piece)
                 connection.execute(
                     upsert, [{"key": new.key, "unix_hour": new.unix_hour, "payload": new.payload} for new in piece]
                 )
-            upsert_days = upsert_node_hours(connection)
+            upsert_days = UPSERT_NODE_HOURS.on(connection)
             for days in pieces(node_days, PIECE):
                 connection.execute(
                     upsert_days, [{"unix_day": day.unix_day, "node": day.node, "payload": day.payload} for day in days]

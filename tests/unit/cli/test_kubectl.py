@@ -171,6 +171,7 @@ def test_usage_tells_the_name_it_was_called_by(verb: str, capsys: pytest.Capture
     assert f"usage: kubectl plimsoll {verb}" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_the_agent_loads_none_of_it() -> None:
     script = (
         "import sys, agent.cli.main, agent.cli.verbs.node.agent, agent.node.daemon\n"

@@ -39,12 +39,14 @@ def serving_record(caplog: pytest.LogCaptureFixture) -> logging.LogRecord:
     return record
 
 
+@pytest.mark.slow
 def test_an_agent_without_a_socket_logs_null_and_no_path(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO), Agent(settings(tmp_path, None), source="agent"):
         pass
     assert vars(serving_record(caplog))["socket"] is None
 
 
+@pytest.mark.slow
 def test_an_agent_with_a_socket_logs_its_path_and_answers_there(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -195,6 +195,7 @@ def test_a_stream_that_breaks_off_gives_what_came_and_then_says_so() -> None:
             next(lines)
 
 
+@pytest.mark.slow
 def test_a_stream_that_is_silent_for_too_long_says_so() -> None:
     def behave(connection: socket.socket, _: bytes) -> None:
         chunks(connection, b"one\n")

@@ -505,6 +505,7 @@ def child(code: str) -> subprocess.Popen[str]:
     return subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, cwd=root)
 
 
+@pytest.mark.slow
 def test_killed_in_the_middle_of_appends_loses_at_most_the_minute_it_was_at(tmp_path: Path) -> None:
     path = tmp_path / "history"
     process = child(APPENDER.format(tests=str(Path(__file__).parent), path=str(path)))
@@ -575,6 +576,7 @@ assert usage(history, row) == {{NOW + 3: 4.0 + row}}, usage(history, row)
 """
 
 
+@pytest.mark.slow
 def test_full_disk_loses_minutes_says_so_once_and_goes_on_when_there_is_room(tmp_path: Path) -> None:
     path = tmp_path / "history"
     process = child(DISK_FULL.format(tests=str(Path(__file__).parent), path=str(path)))
@@ -718,6 +720,7 @@ def test_array_that_is_no_numbers_or_has_the_history_s_own_name_is_refused(tmp_p
         assert [file.name for file in tmp_path.iterdir()] == ["history"]
 
 
+@pytest.mark.slow
 def test_an_agent_that_finds_a_history_imports_no_masked_arrays(tmp_path: Path) -> None:
     with HistoryFile.open(tmp_path / "history", max_rows=8) as history:
         history.row_of(key("web"))

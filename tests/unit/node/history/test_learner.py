@@ -465,6 +465,7 @@ def test_widened_adds_rows_that_know_nothing() -> None:
 # Images
 
 
+@pytest.mark.slow
 def test_hours_of_another_image_count_less_also_after_a_restart(tmp_path: Path) -> None:
     """For two days 400m, with the new image 100m for twelve hours: only who knows of the image has let go."""
     clocks, pods = Clocks(), Pods()

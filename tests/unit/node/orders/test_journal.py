@@ -284,6 +284,7 @@ for number in itertools.count():
 """
 
 
+@pytest.mark.slow
 def test_kill_9_in_the_middle_loses_nothing_that_was_written(tmp_path: Path) -> None:
     path, newest = tmp_path / "decisions", 0
     for _ in range(3):

@@ -440,6 +440,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_no_number_is_given_twice_and_none_is_left_out(tmp_path: Path) -> None:
     taken: list[tuple[str, int]] = []
     for round_ in range(6):

@@ -783,6 +783,7 @@ def test_an_end_does_not_wait_for_a_webhook_that_does_not_answer(node: Node) -> 
     assert node.queue.reports == 1
 
 
+@pytest.mark.slow
 def test_without_a_webhook_nothing_of_it_is_loaded() -> None:
     code = "import sys, agent.node.daemon, agent.node.resize.assembly; print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.split()

@@ -194,6 +194,7 @@ def test_any_bytes_get_an_answer(agent: Path, line: bytes) -> None:
     assert raw(agent, line.replace(b"\n", b"") + b"\n")["ok"] is False
 
 
+@pytest.mark.slow
 def test_slow_request_is_told_and_closed(path: Path) -> None:
     with agent_at(path, read_seconds=1.0):  # so long that the half of it is sent before it is over
         assert "in time" in str(raw(path, b'{"verb": "ec')["error"])

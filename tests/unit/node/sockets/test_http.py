@@ -212,6 +212,7 @@ def test_request_in_single_bytes_is_answered(endpoint: HttpEndpoint) -> None:
         assert split(read_all(connection))[0] == 200
 
 
+@pytest.mark.slow
 def test_slow_request_is_408_and_others_do_not_wait_for_it(sources: Sources) -> None:
     # So long that whoever asks at once is heard even where the machine has no time for the test.
     with serving(sources, read_seconds=2.0) as endpoint, connect(endpoint) as slow:

@@ -240,6 +240,7 @@ def test_what_is_seen_together_is_not_in_any_file_and_that_is_said(
     assert NOT_SEEN_TOGETHER not in planned(capsys, *files.told()).notes
 
 
+@pytest.mark.slow
 def test_pods_come_from_standard_input_too(files: Files) -> None:
     words = files.words("-o", "json")
     found = subprocess.run(

@@ -73,6 +73,7 @@ def test_table_has_a_column_for_each_policy_and_the_trace_s_span(
     assert said.err == ""
 
 
+@pytest.mark.slow
 def test_all_policies_are_compared_unless_told(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (one,) = answer(capsys, str(trace))["traces"]
     assert [policy["policy"] for policy in one["policies"]] == ["cruise", "vpa", "crane", "plimsoll"]
@@ -231,6 +232,7 @@ def test_series_are_told_one_by_one(trace: Path, capsys: pytest.CaptureFixture[s
     assert any(line.startswith("no other policy here has both less slack and less deficit") for line in lines)
 
 
+@pytest.mark.slow
 def test_csv_has_a_row_for_each_container_the_sum_and_the_node(
     trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -318,6 +320,7 @@ class _Page(HTMLParser):
         self.text += data
 
 
+@pytest.mark.slow
 def test_page_stands_alone_and_has_table_bars_and_plots(
     trace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
