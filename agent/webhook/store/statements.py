@@ -96,7 +96,7 @@ def mark_values(mark: Mark) -> dict[str, str | float]:
 class Upsert:
     """The statement that writes a row whether there is one of its key or not; each dialect has its own class for it."""
 
-    def __init__(self, table: Table, *columns: str) -> None:
+    def __init__(self, table: Table, *columns: str) -> None:  # type: ignore[explicit-any]  # what its columns hold
         """Prepare it for both: made anew for each row it would take longer than SQLite does for it."""
         key = table.primary_key.columns.keys()
         on_file, on_server = sqlite.insert(table), postgresql.insert(table)
