@@ -14,6 +14,7 @@ import ssl
 import struct
 import threading
 import time
+import tracemalloc
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +27,7 @@ from agent.webhook.admission.glance import MAX_REVIEW_BYTES, Unread
 from agent.webhook.http.access import Sender
 from agent.webhook.http.bodies import MAX_DISCARDED_BYTES, MAX_HEAD_BYTES, MAX_REVIEWS_BYTES
 from agent.webhook.http.routes import MAX_BODIES, HttpAnswer, fault
-from agent.webhook.http.tls_server import OTHER_FILES
+from agent.webhook.http.tls_server import OTHER_FILES, READ_BYTES
 from tests.webhook.https import Running, running, sender_of, services
 
 
@@ -67,6 +68,20 @@ def test_a_connection_that_ended_leaves_nothing_for_the_collector_or_a_timer(tmp
             _await(lambda: held() is None)
         finally:
             gc.enable()
+
+
+def test_an_open_connection_takes_some_ten_kilobytes(tmp_path: Path) -> None:
+    with running(services(), tmp_path) as one, contextlib.ExitStack() as open_ones:
+        tracemalloc.start()
+        try:
+            for _ in range(40):
+                connection = open_ones.enter_context(one.plain())
+                connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+                assert answer_on(connection).startswith(b"HTTP/1.1 200 ")
+            taken, _ = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert READ_BYTES < taken / 40 < 64 * 1024
 
 
 def test_reviews_that_never_end_take_bounded_memory_and_small_ones_are_answered_meanwhile(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import logging
 import resource
 import socket
 import ssl
+from asyncio import sslproto
 from collections.abc import Iterator
 from typing import Final
 
@@ -27,6 +28,9 @@ LEAVE_SECONDS: Final = 2.0
 Who asks on a connection at the moment it is closed gets no answer, and an API server then does without."""
 LINGER_SECONDS: Final = 0.5
 """For a client to hang up after it was told the end."""
+READ_BYTES: Final = 32 * 1024
+"""Read from a connection at once, in a buffer of its own: two records of TLS. asyncio's 256 KiB would be 500 MiB where
+`ListeningSettings.connections` are open."""
 OTHER_FILES: Final = 256
 """Open beside connections: database, watches, agents' reports on their way to the API server."""
 
@@ -173,6 +177,7 @@ class HttpsServer:
     ) -> None:
         """Prepare; what is loaded into ``context`` later counts for new connections."""
         context.minimum_version = max(context.minimum_version, ssl.TLSVersion.TLSv1_2)
+        sslproto.SSLProtocol.max_size = READ_BYTES
         # Connections inherit it. asyncio sets it only where the listener was made with the protocol's number, and
         # without it the body of each answer waits 40 ms for the acknowledgement of its head.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
