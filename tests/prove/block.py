@@ -93,7 +93,10 @@ class Player:
             requested, before, writes = self._watch(uptime)
             after = self._snapshot()
             block = self._block(arm, number, seed, requested, before, after, writes)
-            self._keep(f"{number}-{arm}")
+            plan = self._keep(f"{number}-{arm}")
+            if arm is not Arm.WRITTEN:
+                bases = (int(plan[resource]["base_total"]) for resource in ("cpu", "memory"))
+                block = replace(block, base_millicores=next(bases), base_bytes=next(bases))
             answers, unanswered = self._answers(seed)
             return replace(block, answers=answers, unanswered=unanswered)
         finally:
@@ -225,11 +228,13 @@ class Player:
 
     # -- afterwards ----------------------------------------------------------------------------------------------
 
-    def _keep(self, name: str) -> None:
-        """Write down what the agent decided, what it plans now, and what it said: why an arm is as it is."""
-        found = {"events": self.agent.ask("events", limit=400)["items"], "plan": self.agent.ask("plan")}
+    def _keep(self, name: str) -> Json:
+        """Write down what the agent decided, what it plans now, and what it said; give the plan."""
+        plan = self.agent.ask("plan")
+        found = {"events": self.agent.ask("events", limit=400)["items"], "plan": plan}
         (self.out / f"decisions-{name}.json").write_text(json.dumps(found, indent=1) + "\n")
         (self.out / f"agent-{name}.log").write_text(self.agent.log(self.schedule.seconds + START_SECONDS))
+        return plan
 
     def _answers(self, seed: int) -> tuple[list[tuple[float, float]], int]:
         """Return what the client told of the requests of the window, and how many of them were never answered."""
@@ -272,6 +277,8 @@ class Player:
             allocatable_millicores=millicores(allocatable["cpu"]) - sum(cpu for cpu, _ in others),
             allocatable_bytes=bytes_of(allocatable["memory"]) - sum(memory for _, memory in others),
             requested=requested,
+            base_millicores=None,
+            base_bytes=None,
             uses={
                 name: Use(
                     cpu_millicores=grown.of(name, "usage_usec") / 1e3 / window,

@@ -66,6 +66,10 @@ def rows(blocks: Sequence[Block]) -> list[list[str]]:
     def figure(name: str, value: Callable[[Block], float], decimals: int) -> list[str]:
         return line(name, lambda found: f"{mean_of(found, value):.{decimals}f}")
 
+    def base(name: str, value: Callable[[Block], int | None], unit: int) -> list[str]:
+        known = {arm: [asked for one in some[arm] if (asked := value(one)) is not None] for arm in arms}
+        return [name, *(f"{fmean(known[arm]) / unit:.2f}" if known[arm] else "-" for arm in arms)]
+
     def total(name: str, value: Callable[[Block], int]) -> list[str]:
         return line(name, lambda found: str(sum(value(block) for block in found)))
 
@@ -77,6 +81,8 @@ def rows(blocks: Sequence[Block]) -> list[list[str]]:
         ["", *(MEANING[arm] for arm in arms)],
         figure("requested, cores", requested_cores, 2),
         figure("requested, GiB", requested_gib, 2),
+        base("of them without headroom at the end, cores", lambda one: one.base_millicores, 1000),
+        base("of them without headroom at the end, GiB", lambda one: one.base_bytes, GIB),
         figure("free for others, cores", lambda one: one.allocatable_millicores / 1000.0 - requested_cores(one), 2),
         figure("free for others, GiB", lambda one: one.allocatable_bytes / GIB - requested_gib(one), 2),
         latency("server, p99, ms", P99),

@@ -23,6 +23,8 @@ def block(arm: Arm, number: int, *, took: float, cores: int, kills: int = 0) -> 
         allocatable_millicores=1800,
         allocatable_bytes=2 * GIB,
         requested=[Requested(second=float(at), cpu_millicores=cores, memory_bytes=GIB) for at in range(3)],
+        base_millicores=None if arm is Arm.WRITTEN else cores - 200,
+        base_bytes=None if arm is Arm.WRITTEN else GIB // 2,
         uses=dict.fromkeys(ROLES, use) | {"leak": replace(use, oom_kills=kills)},
         agent_millicores=20.0,
         agent_rss_mib=60.0,
@@ -51,6 +53,8 @@ def test_the_table_has_an_arm_a_column_in_their_order() -> None:
     table = {row[0]: row[1:] for row in page.rows(blocks)}
     assert table[""] == ["as written", "Plimsoll"]
     assert table["requested, cores"] == ["1.10", "0.60"]
+    assert table["of them without headroom at the end, cores"] == ["-", "0.40"]
+    assert table["of them without headroom at the end, GiB"] == ["-", "0.50"]
     assert table["free for others, cores"] == ["0.70", "1.20"]
     assert table["server, p99, ms"] == ["200 (200 to 200)", "100 (100 to 100)"]
     assert table["p99 against as written"] == ["1.00 (1.00 to 1.00)", "0.50 (0.50 to 0.50)"]
