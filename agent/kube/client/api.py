@@ -282,16 +282,17 @@ class _HttpStream:
             for piece in self._response.stream(_PIECE_BYTES):
                 if self._closed.is_set():
                     return
-                *lines, tail = piece.split(b"\n")
-                for line in lines:
-                    rest.append(line)
+                start = 0
+                while end := piece.find(b"\n", start) + 1:
+                    rest.append(piece[start:end])
+                    start = end
                     whole = b"".join(rest)
                     rest.clear()
-                    yield whole + b"\n"
+                    yield whole
                     if self._closed.is_set():
                         return
-                if tail:
-                    rest.append(tail)
+                if start < len(piece):
+                    rest.append(piece[start:])
         except (HTTPError, OSError, ValueError) as error:  # ValueError: the socket was shut while it was read
             if not self._closed.is_set():
                 raise self._unreachable(self._what, error, may_have_been_done=False) from error

@@ -44,7 +44,7 @@ from agent.core.orders.annotations import HPA_PRESERVE, POLICY
 from agent.core.resize.originals import Original, OriginalError, annotated_original
 from agent.core.window.overload import OVERLOAD_TAINT_KEY
 from agent.kube.objects.json_reader import ConvertError, Reader
-from agent.kube.objects.placement_json import ContainerReaders, node_placement_from_json, placed_pod_from_json
+from agent.kube.objects.placement_json import PodContainers, node_placement_from_json, placed_pod_from_json
 from agent.kube.objects.vpa_json import recommenders_of, vpa_from_json
 
 MOST_PENDING_CHARACTERS: Final = 300
@@ -178,7 +178,7 @@ def pod_place_from_json(
     workload = workload_of(pod)
     original = _original_of(pod)
     has_written = original is not None and all(amount.container for amount in original.amounts)
-    containers = ContainerReaders.of(spec)
+    containers = PodContainers.of(spec)
     placed = placed_pod_from_json(top, containers, has_written=has_written)
     return PodPlace(
         uid=pod.uid,
@@ -213,19 +213,18 @@ def _original_of(pod: Pod) -> Original | None:
         return None
 
 
-def _written_containers(containers: ContainerReaders, original: Original | None) -> tuple[WrittenContainer, ...]:
+def _written_containers(containers: PodContainers, original: Original | None) -> tuple[WrittenContainer, ...]:
     """Read the containers in order of name, with the requests that their author wrote: those before any sizing."""
     originals = {amount.container: amount for amount in original.amounts} if original is not None else {}
     written: list[WrittenContainer] = []
     for group in (containers.main, containers.init):
         for container in group:
-            name = container.required_text("name")
+            name = container.whole.required_text("name")
             if name in originals:
                 was = originals[name]
                 cpu, memory, limit = was.cpu_request_millicores, was.memory_request_bytes, was.memory_limit_bytes
             else:
-                stated = container.child("resources")
-                requests, limits = stated.child("requests"), stated.child("limits")
+                requests, limits = container.requests, container.limits
                 cpu = -(-requests.quantity(CPU) * _MILLIS_PER_UNIT // NANOS_PER_UNIT) if requests.has(CPU) else None
                 memory = -(-requests.quantity(MEMORY) // NANOS_PER_UNIT) if requests.has(MEMORY) else None
                 limit = -(-limits.quantity(MEMORY) // NANOS_PER_UNIT) if limits.has(MEMORY) else None
@@ -235,7 +234,7 @@ def _written_containers(containers: ContainerReaders, original: Original | None)
                     cpu_request_millicores=cpu,
                     memory_request_bytes=memory,
                     memory_limit_bytes=limit,
-                    is_init=group is containers.init and container.text("restartPolicy") != _ALWAYS,
+                    is_init=group is containers.init and container.whole.text("restartPolicy") != _ALWAYS,
                 )
             )
     return tuple(sorted(written, key=lambda container: container.name))

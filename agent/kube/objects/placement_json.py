@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from sys import intern
-from typing import Final
+from typing import Final, NamedTuple
 
 from agent.core.cluster.node import Taint
 from agent.core.cluster.placement import (
@@ -54,20 +54,37 @@ class PlacedPod:
     placement: PodPlacement
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContainerReaders:
-    """The containers of a pod, each of which is asked by several for its resources."""
+class ContainerReaders(NamedTuple):
+    """A container of a pod, and what of it is asked for more than once."""
 
-    main: list[Reader]
-    init: list[Reader]
+    whole: Reader
+    requests: Reader
+    limits: Reader
 
     @classmethod
-    def of(cls, spec: Reader) -> ContainerReaders:
+    def of(cls, spec: Reader, key: str) -> list[ContainerReaders]:
+        """Find all of a pod's ``spec`` under ``containers`` or ``initContainers``."""
+        found = []
+        for container in spec.items(key):
+            resources = container.child("resources")
+            found.append(cls(container, resources.child("requests"), resources.child("limits")))
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class PodContainers:
+    """The containers of a pod."""
+
+    main: list[ContainerReaders]
+    init: list[ContainerReaders]
+
+    @classmethod
+    def of(cls, spec: Reader) -> PodContainers:
         """Find them in a pod's ``spec``."""
-        return cls(main=spec.items("containers"), init=spec.items("initContainers"))
+        return cls(ContainerReaders.of(spec, "containers"), ContainerReaders.of(spec, "initContainers"))
 
 
-def placed_pod_from_json(top: Reader, containers: ContainerReaders, *, has_written: bool) -> PlacedPod:
+def placed_pod_from_json(top: Reader, containers: PodContainers, *, has_written: bool) -> PlacedPod:
     """Read a pod; ``has_written`` = what its containers were written with is known although it has its own requests."""
     try:
         return _placed(top, containers, has_written)
@@ -79,19 +96,18 @@ def placed_pod_from_json(top: Reader, containers: ContainerReaders, *, has_writt
         )
 
 
-def _placed(top: Reader, containers: ContainerReaders, has_written: bool) -> PlacedPod:
+def _placed(top: Reader, containers: PodContainers, has_written: bool) -> PlacedPod:
     metadata, spec = top.child("metadata"), top.child("spec")
-    main = [_requests(container) for container in containers.main]
-    init = [_requests(container) for container in containers.init]
-    cpu, memory = sum(map(_cpu, main)), sum(map(_memory, main))
+    cpu = sum(_cpu(container.requests) for container in containers.main)
+    memory = sum(_memory(container.requests) for container in containers.main)
     sidecar_cpu = sidecar_memory = stage_cpu = stage_memory = 0
-    for container, requests in zip(containers.init, init, strict=True):
-        more_cpu, more_memory = _cpu(requests), _memory(requests)
+    for container in containers.init:
+        more_cpu, more_memory = _cpu(container.requests), _memory(container.requests)
         stage_cpu, stage_memory = (
             max(stage_cpu, sidecar_cpu + more_cpu),
             max(stage_memory, sidecar_memory + more_memory),
         )
-        if container.text("restartPolicy") == "Always":
+        if container.whole.text("restartPolicy") == "Always":
             sidecar_cpu, sidecar_memory = sidecar_cpu + more_cpu, sidecar_memory + more_memory
     cpu, memory = cpu + sidecar_cpu, memory + sidecar_memory
     own = spec.child("resources").child("requests")
@@ -118,12 +134,12 @@ def _placed(top: Reader, containers: ContainerReaders, has_written: bool) -> Pla
                 {
                     port.whole("hostPort") or 0
                     for container in (*containers.main, *containers.init)
-                    for port in container.items("ports")
+                    for port in container.whole.items("ports")
                 }
                 - {0}
             )
         ),
-        other_requests=_other_requests(main, init),
+        other_requests=_other_requests(containers),
         stays_in_zone=any(one.has("persistentVolumeClaim") or one.has("ephemeral") for one in volumes),
         has_controller=bool(owners),
         is_of_node=is_of_node,
@@ -256,14 +272,14 @@ def _tolerations(spec: Reader) -> tuple[Toleration, ...]:
     )
 
 
-def _other_requests(main: list[Reader], init: list[Reader]) -> Amounts:
+def _other_requests(containers: PodContainers) -> Amounts:
     """Return what containers request besides CPU and memory; of init containers each may be the largest."""
     total: dict[str, int] = {}
-    for requests in main:
-        for name, amount in _others(requests):
+    for container in containers.main:
+        for name, amount in _others(container.requests):
             total[name] = total.get(name, 0) + amount
-    for requests in init:
-        for name, amount in _others(requests):
+    for container in containers.init:
+        for name, amount in _others(container.requests):
             total[name] = max(total.get(name, 0), amount)
     return tuple(sorted(total.items()))
 
@@ -271,10 +287,6 @@ def _other_requests(main: list[Reader], init: list[Reader]) -> Amounts:
 def _others(stated: Reader) -> Amounts:
     names = [name for name in stated.contents() if name not in (CPU, MEMORY)]
     return tuple((intern(name), stated.quantity(name)) for name in sorted(names))
-
-
-def _requests(container: Reader) -> Reader:
-    return container.child("resources").child("requests")
 
 
 def _cpu(stated: Reader) -> int:

@@ -76,8 +76,9 @@ class Entries:
     def open_hour(self, unix_hour: int) -> None:
         """Let the rings hold an hour, unless they hold a later one in its place."""
         if not self.slots.is_too_old(unix_hour) and not self.slots.is_open(unix_hour):
-            self.by_class.rings.clear(unix_hour)
-            self.by_node.rings.clear(unix_hour)
+            if not self.slots.is_fresh(unix_hour):  # of a load that would be all: half a second
+                self.by_class.rings.clear(unix_hour)
+                self.by_node.rings.clear(unix_hour)
             self.slots.open(unix_hour)
 
     def interned(self, node_class: NodeClass) -> NodeClass:

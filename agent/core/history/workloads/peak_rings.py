@@ -55,6 +55,10 @@ class Slots:
         slot = unix_hour % RING_HOURS
         return bool(self.used[slot] and self.hours[slot] == unix_hour)
 
+    def is_fresh(self, unix_hour: int) -> bool:
+        """Return whether the slot of an hour never held one: the rings have nothing there."""
+        return not self.used[unix_hour % RING_HOURS]
+
     def open(self, unix_hour: int) -> None:
         """Let a slot hold this hour from now on; the rings are to be cleared there."""
         slot = unix_hour % RING_HOURS

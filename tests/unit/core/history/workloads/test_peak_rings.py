@@ -43,6 +43,13 @@ def test_a_slot_holds_the_newest_of_its_hours() -> None:
     assert not slots.is_too_old(HOUR + 1)
 
 
+def test_a_slot_is_fresh_until_it_holds_its_first_hour() -> None:
+    slots = slots_of(HOUR)
+    assert slots.is_fresh(HOUR + 1)
+    assert not slots.is_fresh(HOUR)
+    assert not slots.is_fresh(HOUR + RING_HOURS)
+
+
 def test_seven_days_count_with_the_hour_of_seven_days_ago() -> None:
     slots = slots_of(HOUR - 169, HOUR - 168, HOUR)
     assert chosen(slots, slots.week(NOW)) == [HOUR - 168, HOUR]
