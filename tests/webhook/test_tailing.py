@@ -355,8 +355,8 @@ def test_thousands_of_sketches_are_loaded_in_pieces_with_pauses_between(store: S
     index = WorkloadIndex(IndexOptions(max_rows=600), Policies())
     pauses = iter([None] * 100)
     assert load(index, store, pauses) == 0
-    # After each 4,096 heads and the rest of them, and after each 256 whole ones of the 600 for which there is room.
-    assert len(list(pauses)) == 100 - 3 - 2
+    # After each 8,192 heads and the rest of them, and after each 256 whole ones of the 600 for which there is room.
+    assert len(list(pauses)) == 100 - 2 - 2
     index.loaded()
     assert (index.size().workloads, index.size().rows) == (9000, 600)
     known = [

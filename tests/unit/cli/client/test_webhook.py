@@ -71,6 +71,7 @@ def kubeconfig(directory: Path, server: str) -> str:
         (("--account", "ops/eve"), "ops/eve", "/api/v1/namespaces/ops/serviceaccounts/eve/token"),
     ],
 )
+@pytest.mark.slow
 def test_an_account_that_is_not_there_is_named_with_what_helps(
     directory: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], account: str, path: str
 ) -> None:

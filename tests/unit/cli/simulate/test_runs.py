@@ -40,6 +40,7 @@ def test_outcomes_come_in_the_order_asked_for(monkeypatch: pytest.MonkeyPatch, c
     assert multiprocessing.active_children() == []
 
 
+@pytest.mark.slow
 def test_side_by_side_and_one_after_another_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     with_cpus(monkeypatch, 1)
     alone, _ = run()

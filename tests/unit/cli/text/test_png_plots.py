@@ -45,6 +45,7 @@ def test_a_picture_of_a_week_with_gaps_is_drawn_without_warnings(tmp_path: Path)
     assert (tmp_path / "week.png").stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_a_picture_replaces_a_file_and_follows_a_link(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     target, link = tmp_path / "real.png", tmp_path / "link.png"

@@ -62,6 +62,7 @@ def test_a_plan_with_an_odd_pod_is_sound_and_no_prefix_fills_the_node(block: int
 
 
 @pytest.mark.parametrize("block", blocks(8))
+@pytest.mark.slow
 def test_the_others_are_stepped_as_if_an_odd_pod_that_is_left_out_held_what_it_has_in_force(block: int) -> None:
     compared = 0
     for seed in range(block * _BLOCK, (block + 1) * _BLOCK):

@@ -136,6 +136,7 @@ def test_a_replay_of_the_newest_reading_answers_as_the_state_does(tmp_path: Path
 
 
 @pytest.mark.parametrize("policy", list(PolicyName))
+@pytest.mark.slow
 def test_a_replay_of_a_past_moment_answers_as_the_state_did_then(tmp_path: Path, policy: PolicyName) -> None:
     pods = pods_file(tmp_path)
     chosen = settings(tmp_path, policy, pods)

@@ -137,6 +137,7 @@ def test_the_bound_on_a_request_is_exact(echo: Echo, request_bytes: bytes, answe
         assert ask(echo, request_bytes) == answer
 
 
+@pytest.mark.slow
 def test_a_client_that_sends_without_end_is_cut_off_and_keeps_nobody_waiting(echo: Echo) -> None:
     def pour(connection: socket.socket) -> None:
         with contextlib.suppress(OSError):

@@ -100,6 +100,7 @@ def test_json_is_the_document_and_has_the_minutes_when_they_are_asked_for(
     assert len(item.trail.cpu_usage_millicores) == 20
 
 
+@pytest.mark.slow
 def test_png_is_written_beside_the_page(
     state: tuple[str, ...], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -195,6 +196,7 @@ def test_an_agent_that_knows_no_such_name_is_told_apart_from_one_that_fails(
     assert capsys.readouterr().err.endswith(message)
 
 
+@pytest.mark.slow
 def test_a_picture_that_cannot_be_written_is_a_failure_after_the_page(
     state: tuple[str, ...], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

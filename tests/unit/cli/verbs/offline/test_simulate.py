@@ -215,6 +215,7 @@ def test_calm_falls_are_those_of_the_settings_unless_told(trace: Path, capsys: p
     assert told == [3600.0, 10_800.0, 0.1]
 
 
+@pytest.mark.slow
 def test_series_are_told_one_by_one(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (one,) = answer(capsys, str(trace), "--policy", "cruise,vpa")["traces"]
     series = one["policies"][0]["series"]

@@ -297,6 +297,7 @@ def hostile(kind: str) -> NDArray[np.float64]:
 
 
 @pytest.mark.parametrize(("kind", "slack"), [("walk", 3.0), ("spike", 6.0), ("gaps", 0.6)])
+@pytest.mark.slow
 def test_hostile_series_cost_bounded_slack(kind: str, slack: float) -> None:
     policy, usage, minute = new(), hostile(kind), MIDNIGHT
     unused = used = request = 0.0

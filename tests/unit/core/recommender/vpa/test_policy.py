@@ -187,6 +187,7 @@ def test_memory_that_only_grows_is_followed_by_its_newest_peak() -> None:
     assert watched.answer().memory_request_bytes[0] == pytest.approx(target_of(amount - MIB, 1e7), abs=2)
 
 
+@pytest.mark.slow
 def test_flat_memory_as_of_a_jvm_gives_one_figure_day_after_day() -> None:
     watched = Watched()
     figures = set()
