@@ -28,7 +28,7 @@ demo: $(STAMP)/run ## The same with a kubelet-like tree of real cgroups and real
 test: $(STAMP)/dev test-tools ## Everything CI runs: lint, types, layers, unit (core covered to the last branch), C under sanitizers, fuzz, real kernel, guest
 	@WORKERS=$(WORKERS) .ci/test $(ARGS)
 
-unit: $(STAMP)/dev ## The fast tier: no root, no kernel objects, no network; a minute to a minute and a half on two cores
+unit: $(STAMP)/dev ## The fast tier: no root, no kernel objects, no network; about a minute on two cores
 	@.ci/compiled "tests/unit/core tests/conformance" "tests/unit --ignore=tests/unit/core"
 	@.ci/pytest tests/unit tests/conformance -m "not slow" -q -n logical --dist loadfile -p no:schemathesis --hypothesis-profile=quick $(ARGS)
 

@@ -33,7 +33,7 @@ from tests.prove.arms import Arm
 from tests.prove.block import NODE_CPUS, Player, Schedule
 
 OUT: Final = REPOSITORY / "build" / "prove"
-README: Final = REPOSITORY / "README.md"
+README: Final = REPOSITORY / "agent" / "README.md"
 RECORDS, HOW, PAGE = "records.jsonl", "how.txt", "page.md"
 ROUND: Final = (Arm.WRITTEN, Arm.VPA, Arm.CRUISE, Arm.PLIMSOLL)
 ORDER: Final = (*ROUND, *reversed(ROUND))
