@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import zlib
 from random import Random
 
 import pytest
-from sqlalchemy import delete, event
+from sqlalchemy import delete, event, update
 
 from agent.core.cluster.workload import Workload
 from agent.core.history.workloads.imported import imported_key
@@ -116,6 +117,15 @@ def test_heads_of_another_length_are_read_from_the_sketches(store: Store) -> Non
     with store.snapshot(0) as snapshot:
         (found,) = snapshot.beginnings(LENGTH + 1)
     assert found.joined == b"1234" * len(KEYS)
+
+
+@pytest.mark.parametrize("names", [b"", b"no zlib", zlib.compress(b"no names")])
+def test_a_row_that_cannot_be_read_is_read_from_the_sketches(store: Store, names: bytes) -> None:
+    fold(store, *(sketch(key, hour) for hour in (1, 2) for key in KEYS))
+    keep_all(store, before_unix_hour=3)
+    with store.transaction() as connection:
+        connection.execute(update(sketch_heads).where(sketch_heads.c.unix_hour == 1).values(names=names))
+    assert beginnings(store) == of_sketches(store)
 
 
 def test_what_is_forgotten_or_imported_drops_all_once_it_is_folded(store: Store) -> None:

@@ -56,13 +56,16 @@ class KeptHeads:
         """Of the hour that was read last."""
 
     def read(self, hour: int, length: int) -> SketchHeads | None:
-        """Read one of the hours; None = it is not there, or its heads are of another length."""
+        """Read one of the hours; None = it is not there, not readable, or its heads are of another length."""
         row = self._connection.execute(_READ, {"b_hour": hour}).one_or_none()
         if row is None:
             return None
         names, joined = bytes(row.names), bytes(row.joined)
         if names != self._names:
-            self._keys = _names_decoder.decode(zlib.decompress(names))
+            try:
+                self._keys = _names_decoder.decode(zlib.decompress(names))
+            except (zlib.error, msgspec.DecodeError):
+                return None  # the sketches themselves tell
             self._names = names
         return SketchHeads(hour, self._keys, joined) if len(joined) == length * len(self._keys) else None
 
