@@ -180,7 +180,7 @@ def test_what_is_put_in_place_of_a_file_between_the_look_and_the_deed_is_not_giv
     )
     with subprocess.Popen([sys.executable, "-c", code, str(step.state / "rings"), str(shadow)]) as exchanging:
         try:
-            for _ in range(20):
+            for _ in range(60):
                 step.run()
                 assert shadow.stat().st_uid == 0
         finally:

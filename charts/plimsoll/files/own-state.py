@@ -48,11 +48,17 @@ def _give(descriptor: int, owner: int) -> None:
 
 def _give_file(descriptor: int, name: str, folder: int) -> None:
     opened = os.fstat(descriptor)
-    # Of one moment: that the name leads here, and that there is no other. The number of names alone may have changed.
+    if stat.S_ISREG(opened.st_mode) and _is_only_name(name, opened, folder):
+        # The kernel counts a name away before it leads elsewhere. To read the folder waits for whoever is just at that.
+        os.listdir(f"/proc/self/fd/{folder}")
+        if _is_only_name(name, opened, folder):
+            _give(descriptor, OWNER)
+
+
+def _is_only_name(name: str, opened: os.stat_result, folder: int) -> bool:
+    # Both by the name: the number of names alone may have changed.
     named = os.stat(name, dir_fd=folder, follow_symlinks=False)
-    is_its_only_name = (named.st_dev, named.st_ino, named.st_nlink) == (opened.st_dev, opened.st_ino, 1)
-    if stat.S_ISREG(opened.st_mode) and is_its_only_name:
-        _give(descriptor, OWNER)
+    return (named.st_dev, named.st_ino, named.st_nlink) == (opened.st_dev, opened.st_ino, 1)
 
 
 def _is_plain(status: os.stat_result) -> bool:
