@@ -95,8 +95,8 @@ class Player:
             block = self._block(arm, number, seed, requested, before, after, writes)
             plan = self._keep(f"{number}-{arm}")
             if arm is not Arm.WRITTEN:
-                bases = (int(plan[resource]["base_total"]) for resource in ("cpu", "memory"))
-                block = replace(block, base_millicores=next(bases), base_bytes=next(bases))
+                cpu, memory = int(plan["cpu"]["base_total"]), int(plan["memory"]["base_total"])
+                block = replace(block, base_millicores=cpu, base_bytes=memory)
             answers, unanswered = self._answers(seed)
             return replace(block, answers=answers, unanswered=unanswered)
         finally:
@@ -277,8 +277,6 @@ class Player:
             allocatable_millicores=millicores(allocatable["cpu"]) - sum(cpu for cpu, _ in others),
             allocatable_bytes=bytes_of(allocatable["memory"]) - sum(memory for _, memory in others),
             requested=requested,
-            base_millicores=None,
-            base_bytes=None,
             uses={
                 name: Use(
                     cpu_millicores=grown.of(name, "usage_usec") / 1e3 / window,

@@ -43,9 +43,10 @@ class Block:
     """Less what the agent, the client and the node's own pods request."""
     allocatable_bytes: int
     requested: Sequence[Requested]
-    base_millicores: int | None
-    """What the rule asked for at the block's end, without the headroom of the node; None = it gives nothing."""
-    base_bytes: int | None
+    base_millicores: int | None = None
+    """What the rule asked for at the block's end, without the headroom of the node; None = it gives nothing, or the
+    record is older than this field."""
+    base_bytes: int | None = None
     uses: Mapping[str, Use]
     """By role, and ``client``."""
     agent_millicores: float

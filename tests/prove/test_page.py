@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -42,6 +43,16 @@ def test_blocks_come_back_as_they_were(tmp_path: Path) -> None:
     for one in blocks:
         records.append(tmp_path / "records.jsonl", one)
     assert records.read(tmp_path / "records.jsonl") == blocks
+
+
+def test_a_record_without_bases_is_read_too(tmp_path: Path) -> None:
+    old = tmp_path / "records.jsonl"
+    records.append(old, block(Arm.VPA, 1, took=0.1, cores=600))
+    value = json.loads(old.read_text())
+    del value["base_millicores"], value["base_bytes"]
+    old.write_text(json.dumps(value) + "\n")
+    (found,) = records.read(old)
+    assert (found.arm, found.base_millicores, found.base_bytes) == ("vpa", None, None)
 
 
 def test_the_table_has_an_arm_a_column_in_their_order() -> None:

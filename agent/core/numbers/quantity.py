@@ -21,7 +21,7 @@ _MAX_EXPONENT = 999
 _LONGEST = 4000
 """Characters; Python reads no whole number of many more."""
 _USUAL = 24
-"""Characters of what may stand in the cache: it takes 200 KB at most."""
+"""Characters of what may stand in the cache: it takes 220 KB at most."""
 _FORM = re.compile(
     r"(?P<sign>[+-]?)(?P<whole>[0-9]*)(?:\.(?P<fraction>[0-9]*))?"
     r"(?:(?P<suffix>[KMGTPE]i|[numkMGTPE])|[eE](?P<exponent>[+-]?[0-9]+))?\Z"

@@ -76,7 +76,7 @@ class Entries:
     def open_hour(self, unix_hour: int) -> None:
         """Let the rings hold an hour, unless they hold a later one in its place."""
         if not self.slots.is_too_old(unix_hour) and not self.slots.is_open(unix_hour):
-            if not self.slots.is_fresh(unix_hour):  # of a load that would be all: half a second
+            if not self.slots.is_fresh(unix_hour):  # at a start all are, and clearing them would take half a second
                 self.by_class.rings.clear(unix_hour)
                 self.by_node.rings.clear(unix_hour)
             self.slots.open(unix_hour)

@@ -49,7 +49,8 @@ def _give(descriptor: int, owner: int) -> None:
 def _give_file(descriptor: int, name: str, folder: int) -> None:
     opened = os.fstat(descriptor)
     if stat.S_ISREG(opened.st_mode) and _is_only_name(name, opened, folder):
-        # The kernel counts a name away before it leads elsewhere. To read the folder waits for whoever is just at that.
+        # The kernel counts a name away before that name leads elsewhere: looked at in between, a file of two names has
+        # one. Reading the folder waits until an exchange of names that is under way has ended.
         os.listdir(f"/proc/self/fd/{folder}")
         if _is_only_name(name, opened, folder):
             _give(descriptor, OWNER)
