@@ -36,6 +36,20 @@ def called(path: Path) -> str:
     return str(path) if _HANDED_OVER.fullmatch(str(path)) or not path.name.strip(".") else path.name
 
 
+def is_missing(path: Path) -> bool:
+    """Return whether nothing is there; what may not be looked at may be there, and reading it says why it cannot be.
+
+    ``Path.exists`` takes it for missing from Python 3.14 on, and raises before.
+    """
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except (OSError, ValueError):  # the latter of a NUL in its name
+        return False
+    return False
+
+
 def open_named(path: Path, *, takes_pipe: bool = False) -> BinaryIO:
     """Return a file open for reading.
 

@@ -35,6 +35,7 @@ class Turns:
         failed: Callable[[Exception], float],
         counts: TurnCounts | None = None,
         last: Callable[[], None] | None = None,
+        spacing_seconds: float = 0.0,
     ) -> None:
         """Prepare; nothing runs yet.
 
@@ -44,9 +45,12 @@ class Turns:
                 seconds to back off: ``wake`` does not cut them short, as a fault that repeats at once must not spin.
             counts: Counts the turns; None = nobody does.
             last: Called on the thread when it ends.
+            spacing_seconds: ``wake`` starts no turn sooner after the last one: for turns that cost something even where
+                there is little to do.
         """
         self.name = name
         self._turn, self._failed, self._counts, self._last = turn, failed, counts, last
+        self._spacing_seconds = spacing_seconds
         self._condition = threading.Condition()
         self._is_woken = False
         self._is_stopping = False
@@ -63,7 +67,7 @@ class Turns:
         self._thread.start()
 
     def wake(self) -> None:
-        """Request the next turn now; one that is under way is followed by another."""
+        """Request the next turn now, or when the spacing is over; one that is under way is followed by another."""
         with self._condition:
             self._is_woken = True
             self._condition.notify()
@@ -103,5 +107,9 @@ class Turns:
 
     def _wait(self, seconds: float | None, *, is_wakeable: bool) -> bool:
         with self._condition:
+            if is_wakeable and self._spacing_seconds > 0.0:
+                spacing = self._spacing_seconds if seconds is None else min(self._spacing_seconds, seconds)
+                self._condition.wait_for(lambda: self._is_stopping, spacing)
+                seconds = None if seconds is None else seconds - spacing
             self._condition.wait_for(lambda: self._is_stopping or (is_wakeable and self._is_woken), seconds)
             return not self._is_stopping

@@ -16,6 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from agent.named_file import is_missing
 from agent.sensing.cgroup_path import PathKind, parse_cgroup_path
 from agent.sensing.cgroup_text import parse_memory_event_counts
 from agent.sensing.kill_counts import KillLedger
@@ -130,7 +131,7 @@ class MemoryEvents:
         counts = _read_counts(fd)
         if counts is None:
             os.close(fd)
-            return WatchResult.GONE if not Path(self._mount + path).exists() else WatchResult.UNREADABLE
+            return WatchResult.GONE if is_missing(Path(self._mount + path)) else WatchResult.UNREADABLE
         self._files[path] = _File(fd, group, is_pod)
         self._paths[fd] = path
         self._members.setdefault(group, {})[path] = None

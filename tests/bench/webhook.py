@@ -14,6 +14,8 @@ from __future__ import annotations
 import gzip
 import http.client
 import json
+import re
+import socket
 import ssl
 import statistics
 import subprocess
@@ -67,6 +69,10 @@ SENDERS: Final = 8
 MOST_LEFT_OUT_RATIO: Final = 0.01
 """Of what is sent: so many odd ones move a p99 no further than its neighbours."""
 HASH: Final = "7c5ddbdf54"
+LINES: Final = 4
+"""Connections on which admissions are asked for, in turn."""
+HEAD_END: Final = b"\r\n\r\n"
+LENGTH: Final = re.compile(rb"(?i)content-length: *(\d+)")
 _ARGUMENTS: Final = ("--set=act.excludedNamespaces=kube-system",)  # pods of bound tokens live beside the account
 FOLDED: Final = "plimsoll_reports_folded_total"
 TOKEN_PATH: Final = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{ACCOUNT}/token"
@@ -318,35 +324,82 @@ def _review(node: int, shape: Shape) -> bytes:
 
 def admissions(port: int, authority: Path, seconds: float, nodes: int, shape: Shape) -> None:
     """Ask for admissions at an even pace and print what came of it; in a process that does nothing else."""
-    made = WebhookProcess.__new__(WebhookProcess)
-    made.port = port
-    taken: list[float] = []
-    failures: list[str] = []
-    patched = 0
-    lines = [Line(made, authority) for _ in range(4)]
-    locks = [threading.Lock() for _ in lines]
     bodies = [_review(Random(number).randrange(nodes), shape) for number in range(500)]
+    askers = [_Asker(port, authority, bodies[line::LINES]) for line in range(LINES)]
+    begin = time.monotonic() + 0.1
+    threads = [
+        threading.Thread(target=asker.ask, args=(begin + line / ADMISSIONS_PER_SECOND, seconds))
+        for line, asker in enumerate(askers)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    answered = [(took, _response(answer)) for asker in askers for took, answer in asker.answers]
+    allowed = [(took, response) for took, response in answered if response["allowed"]]
+    failures = [text for asker in askers for text in asker.failures]
+    failures += [str(response)[:300] for _, response in answered if not response["allowed"]]
+    patched = sum("patch" in response for _, response in allowed)
+    print(json.dumps({"taken": [took for took, _ in allowed], "patched": patched, "failures": failures}))
 
-    def ask(number: int, due: float) -> None:
-        nonlocal patched
-        with locks[number % 4]:
-            status, content = lines[number % 4].post("/mutate", bodies[number % len(bodies)], {})
-        seconds_taken = time.monotonic() - due
-        response = json.loads(content)["response"] if status == 200 else {"allowed": False}
-        if not response["allowed"]:
-            failures.append(f"{status} {content[:300]!r}")
-            return
-        taken.append(seconds_taken)
-        patched += "patch" in response
 
-    with ThreadPoolExecutor(4) as pool:
-        waiting: list[Future[None]] = []
-        _paced(
-            seconds, ADMISSIONS_PER_SECOND, lambda n, due: waiting.append(pool.submit(ask, n, due)), threading.Event()
-        )
-        for one in waiting:
-            one.result()
-    print(json.dumps({"taken": taken, "patched": patched, "failures": failures}))
+def _response(answer: bytes) -> dict[str, object]:
+    head, _, content = answer.partition(HEAD_END)
+    if not head.startswith(b"HTTP/1.1 200 "):
+        return {"allowed": False, "answer": answer.decode(errors="replace")}
+    response: dict[str, object] = json.loads(content)["response"]
+    return response
+
+
+class _Asker:
+    """Asks on one connection, each time when it is due, or at once where the answer before came later than that.
+
+    Bytes out, bytes in: an HTTP client in Python takes as long as the webhook, beside it on two cores, and that time
+    would be measured with the webhook's. What the answers say is looked at afterwards.
+    """
+
+    def __init__(self, port: int, authority: Path, bodies: Sequence[bytes]) -> None:
+        head = f"POST /mutate HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nContent-Type: application/json\r\n"
+        self._requests = [f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body for body in bodies]
+        self._port, self._context = port, ssl.create_default_context(cafile=str(authority))
+        self._socket = self._connected()
+        self.answers: list[tuple[float, bytes]] = []
+        """With the seconds from when it was due."""
+        self.failures: list[str] = []
+
+    def _connected(self) -> ssl.SSLSocket:
+        plain = socket.create_connection(("127.0.0.1", self._port), timeout=60)
+        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return self._context.wrap_socket(plain, server_hostname="127.0.0.1")
+
+    def ask(self, begin: float, seconds: float) -> None:
+        """Ask until the time is over; ``begin``: when the first time is, monotonic."""
+        number = 0
+        while (due := begin + number * LINES / ADMISSIONS_PER_SECOND) < begin + seconds:
+            time.sleep(max(0.0, due - time.monotonic()))  # the pace
+            try:
+                self._socket.sendall(self._requests[number % len(self._requests)])
+                answer = self._answer()
+            except OSError as error:
+                self.failures.append(f"{type(error).__name__}: {error}")
+                self._socket.close()
+                self._socket = self._connected()
+            else:
+                self.answers.append((time.monotonic() - due, answer))
+            number += 1
+        self._socket.close()
+
+    def _answer(self) -> bytes:
+        answer = b""
+        while True:
+            piece = self._socket.recv(65536)
+            if not piece:
+                raise ConnectionError(f"the webhook hung up after {answer[:300]!r}")
+            answer += piece
+            head, end, content = answer.partition(HEAD_END)
+            length = LENGTH.search(head)
+            if end and (length is None or len(content) >= int(length.group(1))):
+                return answer
 
 
 class _Reports:

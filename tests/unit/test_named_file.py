@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.named_file import called, open_named, read_named
+from agent.named_file import called, is_missing, open_named, read_named
 
 
 def reason(path: Path | str, most_bytes: int = 1 << 20, *, takes_pipe: bool = True) -> str:
@@ -60,11 +60,25 @@ def test_what_is_no_file_is_told(tmp_path: Path) -> None:
     assert read_named(Path("/dev/null"), most_bytes=1) == b""
 
 
+def test_only_what_is_known_not_to_be_there_is_missing(tmp_path: Path) -> None:
+    file, loop = tmp_path / "file", tmp_path / "loop"
+    file.touch()
+    loop.symlink_to(loop)
+    assert [is_missing(path) for path in (file, tmp_path, loop, tmp_path / "nul\0", tmp_path / ("n" * 300))] == [
+        False
+    ] * 5
+    assert is_missing(tmp_path / "none")
+    assert is_missing(file / "beyond")
+
+
 def test_file_of_somebody_else_is_told(tmp_path: Path) -> None:
     file = tmp_path / "closed"
     file.write_text("{}")
     file.chmod(0)
-    code = f"from agent.named_file import *; read_named(Path({str(file)!r}), most_bytes=9)"
+    within = tmp_path / "within"
+    within.mkdir(0o700)
+    code = f"from agent.named_file import *; assert not is_missing(Path({str(within / 'file')!r}))\n"
+    code += f"read_named(Path({str(file)!r}), most_bytes=9)"
     tmp_path.chmod(0o755)
     for parent in tmp_path.parents[:3]:
         parent.chmod(parent.stat().st_mode | 0o011)

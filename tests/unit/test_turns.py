@@ -115,6 +115,33 @@ def test_wake_ends_the_wait_for_the_next_turn() -> None:
     assert script.taken == 3
 
 
+def test_woken_again_and_again_a_loop_with_a_spacing_begins_no_turn_before_it_is_over() -> None:
+    script = Script(10.0, 0.1, 0.0, None)
+    turns = script.turns = Turns("spaced", script.turn, failed=script.failed, spacing_seconds=0.25)
+    script.at_turn = lambda _: turns.wake()
+    asked: list[tuple[float | None, bool]] = []
+
+    def wait_for(predicate: Callable[[], bool], timeout: float | None = None) -> bool:
+        asked.append((timeout, predicate()))
+        return asked[-1][1]
+
+    turns._condition.wait_for = wait_for  # type: ignore[method-assign, assignment]
+    turns.run()
+    # Within the spacing the wake does not count, and is not lost; a turn that was due earlier, or at once, is not late.
+    assert asked == [(0.25, False), (9.75, True), (0.1, False), (0.0, True), (0.25, False), (None, True)]
+    assert script.taken == 5
+
+
+def test_stop_does_not_wait_for_the_spacing() -> None:
+    script = Script(None)
+    turns = script.turns = Turns("spaced", script.turn, failed=script.failed, spacing_seconds=AGES_SECONDS)
+    turns.start()
+    assert script.has_turned.wait(PATIENCE_SECONDS)
+    turns.stop()
+    assert turns.join(PATIENCE_SECONDS)
+    assert script.taken == 1
+
+
 def test_wake_during_a_turn_is_followed_by_another_turn() -> None:
     script = Script(AGES_SECONDS)
     script.at_turn = lambda number: script.turns.wake() if number == 1 else None

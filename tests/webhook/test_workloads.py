@@ -190,8 +190,14 @@ def test_another_policy_is_not_answered_before_it_was_worked_out_and_asking_has_
     assert estimate(index, policy=PolicyName.CRANE) is NoEstimate.NOT_LOADED
 
 
-def test_a_young_workload_is_young_under_every_policy() -> None:
-    assert estimate(index_of((NOON, report(row()))), policy=PolicyName.VPA, now=NOON) is NoEstimate.TOO_YOUNG
+@pytest.mark.parametrize("is_ordered", [True, False])
+@pytest.mark.parametrize("policy", PolicyName)
+def test_a_young_workload_is_young_under_every_policy(policy: PolicyName, *, is_ordered: bool) -> None:
+    index = index_of((NOON, report(row())))
+    answer = index.estimate(
+        WEB, "app", policy=policy, node=None, node_class=None, now_unix_seconds=NOON, is_ordered=is_ordered
+    )
+    assert answer is NoEstimate.TOO_YOUNG
 
 
 def due(index: WorkloadIndex, now: float = EVENING) -> list[tuple[PolicyName, Workload]]:

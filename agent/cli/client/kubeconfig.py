@@ -52,13 +52,14 @@ def connected(arguments: argparse.Namespace) -> Connected:
     from agent.kube.client.credentials import in_cluster
     from agent.kube.client.errors import CredentialsError
     from agent.kube.client.kubeconfig import context_namespace, from_kubeconfig
+    from agent.named_file import is_missing
 
     given: Path | None = arguments.kubeconfig
     named: str | None = getattr(arguments, "namespace", None)
     usual = os.environ.get("KUBECONFIG") or str(Path.home() / ".kube/config")
     path = given if given is not None else Path(usual)
     try:
-        if given is None and arguments.context is None and not os.environ.get("KUBECONFIG") and not path.exists():
+        if given is None and arguments.context is None and not os.environ.get("KUBECONFIG") and is_missing(path):
             own = in_cluster()
             if own is None:
                 fail(f"{arguments.verb}: no kubeconfig at {path}; allowed: --kubeconfig FILE, or KUBECONFIG")

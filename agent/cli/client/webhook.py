@@ -305,7 +305,7 @@ def _api_of(kubeconfig: Path, verb: str) -> Api:
     try:
         return HttpApi(from_kubeconfig(kubeconfig))
     except KubeError as error:
-        fail(f"{verb}: --kubeconfig {error}")
+        fail(f"{verb}: {error}")
 
 
 def _token(arguments: argparse.Namespace, api: Api | None) -> str:

@@ -46,6 +46,8 @@ class Draft:
 
     def on(self, container: Container) -> Draft:
         """Return the same end from another beginning: the container as it is shown now."""
+        if container is self.container:
+            return self
         twin = replace(self.copied(), container=container)
         stated = container.resources
         for side, request, limit in (

@@ -7,7 +7,6 @@ changed; a first memory limit alone is added.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from copy import copy
 from dataclasses import dataclass, field
 
 from agent.core.admission.answer import Left, Note
@@ -49,8 +48,15 @@ class ContainerSide:
 
     def copied(self) -> ContainerSide:
         """Return one that can be worked on without this one."""
-        twin = copy(self)
-        twin.notes = list(self.notes)
+        twin = ContainerSide(
+            resource=self.resource,
+            request_before=self.request_before,
+            limit_before=self.limit_before,
+            runtime=self.runtime,
+            is_tied=self.is_tied,
+            notes=list(self.notes),
+        )
+        twin.request, twin.limit = self.request, self.limit
         return twin
 
     def revert(self, left: Left, by: str = "") -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.kube.client.errors import CredentialsError, one_line
-from agent.named_file import PAGE_MOST_BYTES, read_named
+from agent.named_file import PAGE_MOST_BYTES, is_missing, read_named
 
 SERVICE_ACCOUNT_DIRECTORY: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 HOST_VARIABLE: Final = "KUBERNETES_SERVICE_HOST"
@@ -55,11 +55,11 @@ def in_cluster(
     variables = os.environ if environment is None else environment
     host, port = variables.get(HOST_VARIABLE, ""), variables.get(PORT_VARIABLE, "")
     token_file, ca_file = directory / "token", directory / "ca.crt"
-    if not host or not port or not token_file.exists():
+    if not host or not port or is_missing(token_file):
         return None
     if not (port.isascii() and port.isdigit()):
         raise CredentialsError(f"{PORT_VARIABLE}: {one_line(port)!r} is not allowed (a port)")
-    if not ca_file.exists():
+    if is_missing(ca_file):
         raise CredentialsError(f"{ca_file}: missing (the certificates of the API server's authority)")
     read_token(token_file)
     name = f"[{host}]" if ":" in host else host

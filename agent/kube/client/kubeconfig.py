@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 from agent.core.numbers.document_text import DocumentTextError, decoded, yaml_values
 from agent.kube.client.credentials import Credentials, checked_token
 from agent.kube.client.errors import CredentialsError, one_line
-from agent.named_file import PAGE_MOST_BYTES, read_named
+from agent.named_file import PAGE_MOST_BYTES, is_missing, read_named
 
 _CONTEXT_KEYS: Final = frozenset({"cluster", "user", "namespace", "extensions"})
 _CLUSTER_KEYS: Final = frozenset(
@@ -97,7 +97,7 @@ def _read(path: Path) -> _Read:
         CredentialsError: It cannot be read, or is no YAML within bounds.
     """
     parts = [Path(part).expanduser() for part in str(path).split(os.pathsep) if part]  # as the client takes it
-    files = tuple(part for part in parts if len(parts) == 1 or part.exists()) or (path,)
+    files = tuple(part for part in parts if len(parts) == 1 or not is_missing(part)) or (path,)
     try:
         texts = tuple(decoded(read_named(file, most_bytes=PAGE_MOST_BYTES)) for file in files)
         return _Read(files=files, texts=texts, documents=tuple(yaml_values(text) for text in texts))

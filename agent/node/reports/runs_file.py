@@ -15,7 +15,7 @@ from typing import Final
 from agent.core.history.workloads.job_run import JobRun
 from agent.core.numbers.document_text import decoded, json_value
 from agent.core.numbers.later_field import LATER
-from agent.named_file import DOCUMENT_MOST_BYTES, read_named
+from agent.named_file import DOCUMENT_MOST_BYTES, is_missing, read_named
 from agent.node.files.atomic_write import replace_file
 from agent.node.files.documents import Document, DocumentFormatError
 
@@ -57,7 +57,7 @@ class RunsFile:
         boot_id: str,
     ) -> None:
         self._path, self._boot_id = path, boot_id
-        self._has_any = path is not None and path.exists()
+        self._has_any = path is not None and not is_missing(path)
 
     def read(self) -> tuple[WaitingRun, ...]:
         """Return what was kept in this boot."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from agent.core.numbers.document_text import decoded, json_value
-from agent.named_file import DOCUMENT_MOST_BYTES, read_named
+from agent.named_file import DOCUMENT_MOST_BYTES, is_missing, read_named
 from agent.node.files.atomic_write import replace_file
 from agent.node.files.documents import Document, DocumentFormatError
 
@@ -47,7 +47,7 @@ class ToldDecisionsFile:
     def read(self, *, last_sequence: int) -> ToldDecisions:
         """Return how far the log has been told; a log whose numbers begin anew is another one."""
         kept = None
-        if self._path is not None and self._path.exists():
+        if self._path is not None and not is_missing(self._path):
             try:
                 kept = _TOLD.from_json(json_value(decoded(read_named(self._path, most_bytes=DOCUMENT_MOST_BYTES))))
             except (OSError, ValueError, RecursionError, DocumentFormatError) as error:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.window.pod_itself import NOT_MEASURED, OWN_READING, PodItself, TickRows, own_readings, pods_itself
+from agent.named_file import is_missing
 from agent.node.sampling.heartbeat import SweepHeartbeat
 from agent.node.sampling.moved_events import MovedEvents
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit
@@ -111,7 +112,7 @@ class PodCgroups:
             self._sampler.add(slot, path, inode)
         except SamplerError:
             self.rings.release(slot)
-            return not (self._mount / path).exists()
+            return is_missing(self._mount / path)
         self._own[slot] = 0
         limits = read_limits(self._mount / path)
         unit = WatchedUnit(slot=slot, inode=inode, identity=identity, resources=UnitResources(), **limits._asdict())

@@ -10,7 +10,8 @@ as it worked. Before this the 99th percentile was 8.7 ms without those people an
 8.5 and 7.9 ms, and 7.3 and 8.3 ms; in a third, on a machine that was slow itself, 12.2 and 18.7 ms.
 
 For the same reason threads that work on reports take turns: the interpreter is given to any of those that wait for it,
-so that of five an admission waits for four at each read and write, and of two for one.
+so that of five an admission waits for four at each read and write, and of two for one. A turn begins when no review is
+under way, and a report takes several short ones.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ class Precedence:
         """Begin; ``worked_seconds`` is the CPU time of the thread that asks."""
         self._sleep, self._worked_seconds = sleep, worked_seconds
         self._lock = threading.Lock()
-        self.turn: Final = threading.Lock()
-        """Held by a thread that works on reports for some milliseconds; not while it asks or waits for anybody."""
+        self.turn: Final = _Turn(self._let_reviews_end)
+        """Held by a thread that works on reports for a millisecond or two; not while it asks or waits for anybody."""
         self._reviews = 0
         self._of_thread = threading.local()
 
@@ -71,9 +72,31 @@ class Precedence:
         rest_seconds = REST_RATIO * (worked - getattr(self._of_thread, "rested", worked))
         if rest_seconds >= BREATH_SECONDS:
             self._sleep(min(rest_seconds, MOST_REST_SECONDS))
+        self._let_reviews_end()
+        if rest_seconds >= BREATH_SECONDS or not hasattr(self._of_thread, "rested"):
+            self._of_thread.rested = worked
+
+    def _let_reviews_end(self) -> None:
         for _ in range(MOST_BREATHS):
             if not self._reviews:
                 break
             self._sleep(BREATH_SECONDS)
-        if rest_seconds >= BREATH_SECONDS or not hasattr(self._of_thread, "rested"):
-            self._of_thread.rested = worked
+
+
+class _Turn:
+    """A lock that is taken when no review is under way, or when it was waited for that long enough."""
+
+    def __init__(self, let_reviews_end: Callable[[], None]) -> None:
+        self._let_reviews_end = let_reviews_end
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        try:
+            self._let_reviews_end()
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()

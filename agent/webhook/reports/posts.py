@@ -243,7 +243,8 @@ class Posts:
         caller, node = self._admitted(call, CallKind.REPORT)
         with self._parts.turn:
             text = self._text(call)
-            self._parts.access.charge(node, CallKind.REPORT, len(text))
+        self._parts.access.charge(node, CallKind.REPORT, len(text))
+        with self._parts.turn:
             decoded = decode_report(
                 text, most_rows=self._settings.rows, cpus_of=self._cpus_of, memory_of=lambda _: self._capacity(node)[1]
             )
@@ -272,6 +273,7 @@ class Posts:
         )
         with self._parts.turn:
             own = self._own_rows(caller, node, decoded, pods, received)
+        with self._parts.turn:
             report, refused, foreign = own.report, own.refused, own.foreign
             # What the cluster says of the node, where it is known: else one token could speak for nodes of any class.
             report = replace(report, node_class=self._parts.facts.node_class(node) or report.node_class)

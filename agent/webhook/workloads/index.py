@@ -370,6 +370,8 @@ class WorkloadIndex:
         is_ordered: bool,
     ) -> Estimate | NoEstimate:
         """Return the estimate by the nearest answer; of DaemonSets there is one for each class of nodes."""
+        if not is_ordered and is_stood_in_for(policy) and not self._asked.is_answered(policy, entry.workload):
+            return NoEstimate.NOT_LOADED  # who stands in says whether the history is old enough
         whole = self._told(found, entry.workload)
         if not self._is_old_enough(whole, now_unix_seconds):
             return NoEstimate.TOO_YOUNG

@@ -128,6 +128,11 @@ class Asked:
             kept.answers = tuple((container, node_class, one) for (container, node_class), one in answers.items())
         kept.done_unix_seconds = now_unix_seconds
 
+    def is_answered(self, policy: PolicyName, workload: Workload) -> bool:
+        """Return whether it answered for any container."""
+        kept = self._kept[policy].get(workload)
+        return kept is not None and bool(kept.answers)
+
     def answer_of(self, policy: PolicyName, workload: Workload, place: Place) -> PolicyAnswer | None:
         """Return what it answered for one container; None = nothing yet."""
         kept = self._kept[policy].get(workload)

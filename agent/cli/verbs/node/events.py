@@ -195,12 +195,13 @@ def _is_told_short(arguments: argparse.Namespace) -> bool:
 def _from_file(arguments: argparse.Namespace, directory: Path | None) -> Decisions:
     """Read the log of an agent that may be gone, and change nothing."""
     from agent.core.resize.decision import Action, Decisions, Outcome, newest_outcomes
+    from agent.named_file import is_missing
     from agent.node.orders.journal import FILE_NAME, DecisionFilter, read_journal
 
     if directory is None:
         raise NoAnswerError("state.directory is none: there is no log to read; allowed: --state-dir DIR")
     path, now = directory / FILE_NAME, time.time()
-    if not path.exists():
+    if is_missing(path):
         raise NoAnswerError(f"no agent to ask, and no log at {path}; allowed: --state-dir DIR of an agent")
     choice = DecisionFilter(
         pod=arguments.pod,

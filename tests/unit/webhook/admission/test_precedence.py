@@ -31,6 +31,47 @@ def test_who_gives_way_waits_while_a_review_is_under_way_and_not_for_ever() -> N
     assert len(slept) == MOST_BREATHS
 
 
+def test_a_turn_begins_when_no_review_is_under_way_and_is_one_thread_s_until_it_ends() -> None:
+    slept: list[float] = []
+    precedence = Precedence(slept.append, worked_seconds=float)
+    order: list[str] = []
+
+    def review() -> None:
+        with precedence.turn:
+            order.append("a turn that waited long enough")
+
+    def other() -> None:
+        with precedence.turn:
+            order.append("the next turn")
+
+    with precedence.turn:
+        assert slept == []
+    precedence.first(review)()
+    assert slept == [BREATH_SECONDS] * MOST_BREATHS
+    with precedence.turn:
+        waiting = threading.Thread(target=other)
+        waiting.start()
+        waiting.join(0.01)  # it may be anywhere before the turn
+        order.append("the turn that was first")
+    waiting.join()
+    assert order == ["a turn that waited long enough", "the turn that was first", "the next turn"]
+
+
+def test_a_turn_that_could_not_begin_is_nobody_s() -> None:
+    def interrupted(_: float) -> None:
+        raise KeyboardInterrupt
+
+    precedence = Precedence(interrupted, worked_seconds=float)
+
+    def review() -> None:
+        with pytest.raises(KeyboardInterrupt), precedence.turn:
+            raise AssertionError("the turn began")
+
+    precedence.first(review)()
+    with precedence.turn:
+        pass
+
+
 def test_a_wait_ends_with_the_review() -> None:
     slept: list[float] = []
     begun, is_to_end = threading.Event(), threading.Event()
