@@ -250,6 +250,7 @@ class Webhook:
             stop_shrinking_seconds=settings.act.shrink_barred_seconds,
             freezes_axes=settings.admission.hpa_freezes_axes,
             setbacks=self.shares,
+            pause=self._precedence.breathe,
         )
         access = Access(
             self._api,
@@ -316,6 +317,7 @@ class Webhook:
                 appended=self._see_report,
                 followed=self._see_runs,
                 turn=self._precedence.turn,
+                breathe=self._precedence.breathe,
             ),
             settings.access,
             self.metrics,
@@ -427,7 +429,13 @@ class Webhook:
             ),
             settings.listening,
         )
-        self.server = HttpsServer(app, self.listener, self.certificates.served_context(), settings.listening)
+        self.server = HttpsServer(
+            app,
+            self.listener,
+            self.certificates.served_context(),
+            settings.listening,
+            works=self._precedence.loop_works,
+        )
         self.metrics.read(
             *own_series.of_history(self.index, self.tailer, self._folder, self._sizes, lambda: self._store.is_prepared),
             *own_series.of_directives(director),

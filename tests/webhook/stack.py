@@ -312,6 +312,7 @@ def stack(
     prices: Prices | None = None,
     advice: Advising | None = None,
     budgets: Callable[[], tuple[DisruptionBudget, ...] | str] = tuple,
+    breathe: Callable[[], None] = lambda: None,
 ) -> Iterator[Stack]:
     """Put it together; all is closed at the end."""
     settings = access or AccessSettings(requests_per_minute=100_000, reviews_per_minute=1_000_000)
@@ -330,7 +331,7 @@ def stack(
     tailer = Tailer(opened, index)
     api = FakeApi(given.answer)
     sizing = AdmissionSettings(act=act or ActOptions())
-    director = Director(facts, index)
+    director = Director(facts, index, pause=breathe)
     access_of = Access(api, settings, namespace="plimsoll", places=facts, clock=time.monotonic, keys=AnyWord())
     reviewer = Reviewer(facts, index, sizing, count=metrics.count_admission)
     arbiter = Arbiter(
@@ -355,6 +356,7 @@ def stack(
             taint_seconds=options.taint_grant_seconds,
             appended=tailer.offer,
             followed=lambda: None,
+            breathe=breathe,
         ),
         settings,
         metrics,

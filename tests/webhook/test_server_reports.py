@@ -20,6 +20,7 @@ from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
 from agent.settings.webhook_sections import AccessSettings
 from agent.webhook.http.routes import Call, HttpAnswer
+from agent.webhook.reports.decoder import PIECE_ROWS
 from agent.webhook.store.entries.report_payload import decode_report
 from agent.webhook.store.shapes import Appended, NewReport, StoreAway
 from tests.vpas import vpa
@@ -92,6 +93,21 @@ def test_rows_of_a_pod_that_no_watch_knows_any_more_are_taken_after_a_report_tol
         {"row": 2, "reason": f"podUid: no pod {gone[2].uid} is known"},
         {"row": 3, "reason": "pod: the uid is that of shop/web-0"},
     ]
+
+
+def test_who_works_on_a_report_lets_others_go_first_between_its_pieces(tmp_path: Path) -> None:
+    free: list[bool] = []
+
+    def breathe() -> None:
+        free.append(not one.index._lock.locked())
+
+    with stack(tmp_path, breathe=breathe) as one:
+        one.follow()
+        body = report_body(*(row_body(0, container=f"c{number}") for number in range(2 * PIECE_ROWS)))
+        assert one.report(packed(body), **GZIP).status == 200
+    # Rows are read and judged, the report is written down, and what others saw is put together.
+    assert len(free) >= 2 + 2 + 1 + 2
+    assert all(free)
 
 
 def test_a_repeat_is_answered_and_kept_once(whole: Stack) -> None:

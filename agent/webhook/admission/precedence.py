@@ -10,8 +10,9 @@ as it worked. Before this the 99th percentile was 8.7 ms without those people an
 8.5 and 7.9 ms, and 7.3 and 8.3 ms; in a third, on a machine that was slow itself, 12.2 and 18.7 ms.
 
 For the same reason threads that work on reports take turns: the interpreter is given to any of those that wait for it,
-so that of five an admission waits for four at each read and write, and of two for one. A turn begins when no review is
-under way, and a report takes several short ones.
+so that of five an admission waits for four at each read and write, and of two for one. A turn begins, and goes on after
+each piece, when the event loop waits and no review is under way: else what the loop does, of which a review is a part,
+takes twice as long as its own work.
 """
 
 from __future__ import annotations
@@ -44,10 +45,15 @@ class Precedence:
         """Begin; ``worked_seconds`` is the CPU time of the thread that asks."""
         self._sleep, self._worked_seconds = sleep, worked_seconds
         self._lock = threading.Lock()
-        self.turn: Final = _Turn(self._let_reviews_end)
+        self.turn: Final = _Turn(self.breathe)
         """Held by a thread that works on reports for a millisecond or two; not while it asks or waits for anybody."""
         self._reviews = 0
+        self._is_loop_at_work = False
         self._of_thread = threading.local()
+
+    def loop_works(self, is_at_work: bool) -> None:
+        """Record that the event loop has something to do, or waits for it."""
+        self._is_loop_at_work = is_at_work
 
     def first(self, review: Callable[Arguments, Answer]) -> Callable[Arguments, Answer]:
         """Return a review to which others give way."""
@@ -72,28 +78,29 @@ class Precedence:
         rest_seconds = REST_RATIO * (worked - getattr(self._of_thread, "rested", worked))
         if rest_seconds >= BREATH_SECONDS:
             self._sleep(min(rest_seconds, MOST_REST_SECONDS))
-        self._let_reviews_end()
+        self.breathe()
         if rest_seconds >= BREATH_SECONDS or not hasattr(self._of_thread, "rested"):
             self._of_thread.rested = worked
 
-    def _let_reviews_end(self) -> None:
+    def breathe(self) -> None:
+        """Wait while a review is under way or the loop is at work; some milliseconds at most."""
         for _ in range(MOST_BREATHS):
-            if not self._reviews:
+            if not (self._reviews or self._is_loop_at_work):
                 break
             self._sleep(BREATH_SECONDS)
 
 
 class _Turn:
-    """A lock that is taken when no review is under way, or when it was waited for that long enough."""
+    """A lock whose holder breathes before it begins."""
 
-    def __init__(self, let_reviews_end: Callable[[], None]) -> None:
-        self._let_reviews_end = let_reviews_end
+    def __init__(self, breathe: Callable[[], None]) -> None:
+        self._breathe = breathe
         self._lock = threading.Lock()
 
     def __enter__(self) -> None:
         self._lock.acquire()
         try:
-            self._let_reviews_end()
+            self._breathe()
         except BaseException:
             self._lock.release()
             raise

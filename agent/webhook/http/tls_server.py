@@ -7,10 +7,11 @@ import contextlib
 import functools
 import logging
 import resource
+import selectors
 import socket
 import ssl
 from asyncio import sslproto
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from uvicorn import Config, Server
@@ -169,13 +170,40 @@ class _QuietServer(Server):
                     connection.transport.abort()
 
 
+class ToldSelector(selectors.EpollSelector):
+    """Tells when the event loop begins to wait for something to do, and when it has it."""
+
+    def __init__(self, works: Callable[[bool], None]) -> None:
+        super().__init__()
+        self._works = works
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:  # type: ignore[explicit-any]
+        """Return what is ready, as any selector does."""
+        if timeout is not None and timeout <= 0:
+            return super().select(timeout)  # there is something to do already
+        self._works(False)
+        try:
+            return super().select(timeout)
+        finally:
+            self._works(True)
+
+
 class HttpsServer:
     """Answers on a socket until it is told to stop."""
 
     def __init__(
-        self, app: WebhookApp, listener: socket.socket, context: ssl.SSLContext, settings: ListeningSettings
+        self,
+        app: WebhookApp,
+        listener: socket.socket,
+        context: ssl.SSLContext,
+        settings: ListeningSettings,
+        *,
+        works: Callable[[bool], None] = lambda _is_at_work: None,
     ) -> None:
-        """Prepare; what is loaded into ``context`` later counts for new connections."""
+        """Prepare; what is loaded into ``context`` later counts for new connections.
+
+        ``works`` is told, on the loop's thread, when the event loop is at work and when it waits.
+        """
         context.minimum_version = max(context.minimum_version, ssl.TLSVersion.TLSv1_2)
         sslproto.SSLProtocol.max_size = READ_BYTES
         # Connections inherit it. asyncio sets it only where the listener was made with the protocol's number, and
@@ -185,7 +213,7 @@ class HttpsServer:
         self.connections: Final = Connections(most, settings.idle_connections, app.shares)
         bounds = {"head_seconds": settings.request_seconds, "known": self.connections}
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # whatever strangers send is no news
-        self._app = app
+        self._app, self._works = app, works
         self._listener = listener
         self._handshake_seconds = settings.request_seconds
         self._server = _QuietServer(
@@ -215,8 +243,10 @@ class HttpsServer:
     def run(self) -> None:
         """Answer until ``stop``; requests under way are ended in order."""
         try:
-            asyncio.run(self._serve())
+            with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(ToldSelector(self._works))) as runner:
+                runner.run(self._serve())
         finally:
+            self._works(False)
             self._listener.close()
             self._app.close()
 

@@ -8,7 +8,7 @@ not in the digest.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from hashlib import blake2b
@@ -71,6 +71,7 @@ class Director:
         stop_shrinking_seconds: float = STOP_SHRINKING_SECONDS,
         freezes_axes: bool = True,
         setbacks: Setbacks | None = None,
+        pause: Callable[[], None] = lambda: None,
     ) -> None:
         """Take whom to ask.
 
@@ -78,7 +79,9 @@ class Director:
             stop_shrinking_seconds: For how long a workload only grows after a kill; 0 = never.
             freezes_axes: ``admission.hpaFreezesAxes``; False = where an HPA holds one axis, nodes leave the other too.
             setbacks: What was taken back of workloads; None = nothing is.
+            pause: Is called between pieces of work of less than a millisecond.
         """
+        self._pause = pause
         self._setbacks = setbacks
         self._facts, self._histories = facts, histories
         self._stop_shrinking_seconds = stop_shrinking_seconds
@@ -102,11 +105,13 @@ class Director:
         workloads = sorted({*bound, *self._histories.workloads_on(node)})
         told, ends = [], []
         workloads = workloads[:MOST_WORKLOADS]
-        seen = self._histories.directives_of(workloads, node=node, now_unix_seconds=now_unix_seconds)
+        seen = self._histories.directives_of(workloads, node=node, now_unix_seconds=now_unix_seconds, pause=self._pause)
+        self._pause()
         for workload, containers in zip(workloads, seen, strict=True):
             one, end = self._directive(workload, containers, rules, now_unix_seconds)
             told.append(one)
             ends.append(end)
+        self._pause()
         told = self._bounded(told)
         reason = rules.pause_reason
         directives = Directives(

@@ -52,6 +52,7 @@ from agent.webhook.reports.bodies import (
     fault_text,
 )
 from agent.webhook.reports.decoder import (
+    PIECE_ROWS,
     DecodedReport,
     NewerSchema,
     NotAReport,
@@ -112,6 +113,8 @@ class PostParts:
     """Told of a report that was kept, and its id in the log: whoever follows the log may look now."""
     turn: AbstractContextManager[object] = NO_TURN
     """Held while a report is worked on, and not while anybody is asked or waited for."""
+    breathe: Callable[[], None] = lambda: None
+    """Called between pieces of that work: others may go first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,6 +164,7 @@ class Posts:
 
         As ``known``, but it may ask the API server.
         """
+        self._parts.breathe()
         try:
             return self._parts.access.sender(authorization)
         except Denied as denied:
@@ -246,7 +250,11 @@ class Posts:
         self._parts.access.charge(node, CallKind.REPORT, len(text))
         with self._parts.turn:
             decoded = decode_report(
-                text, most_rows=self._settings.rows, cpus_of=self._cpus_of, memory_of=lambda _: self._capacity(node)[1]
+                text,
+                most_rows=self._settings.rows,
+                cpus_of=self._cpus_of,
+                memory_of=lambda _: self._capacity(node)[1],
+                pause=self._parts.breathe,
             )
         self._parts.access.check_node(node, decoded.report.node)
         self._parts.access.check_known(caller, decoded.report.rows, end_age_seconds=decoded.report.end_age_seconds)
@@ -288,6 +296,7 @@ class Posts:
                 pods=None if own.is_late else pods.with_rows(report.rows, own.containers),
                 builds_on=None if own.is_late else PodsRead(before),
             )
+        self._parts.breathe()
         appended = store.append(new)
         if appended.id is not None:
             self._parts.appended(appended.id, report)
@@ -326,6 +335,8 @@ class Posts:
         kept: dict[tuple[str, str], list[tuple[int, RollupRow]]] = {}
         places: dict[str, PodPlace | None] = {}
         for number, row in zip(decoded.numbers, sent.rows, strict=True):
+            if number % PIECE_ROWS == PIECE_ROWS - 1:
+                self._parts.breathe()
             if row.pod_uid not in places:  # a pod has several rows
                 places[row.pod_uid] = access.place_of(row.pod_uid, pods.place)
             place = places[row.pod_uid]

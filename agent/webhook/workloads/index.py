@@ -25,12 +25,9 @@ from operator import attrgetter
 from sys import intern
 from typing import Final
 
-import numpy as np
-
 from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate, is_stood_in_for, standing_in
 from agent.core.cluster.facts import WrittenContainer
 from agent.core.cluster.workload import DAEMON_SET_KIND, RUN_KINDS, Workload
-from agent.core.history.minute.minute_codec import Codes
 from agent.core.history.reports.directive import ContainerDirective
 from agent.core.history.reports.rollup import ROLLUP_SECONDS, NodeClass, SampledReport, SampledRow
 from agent.core.history.workloads.hour_peaks import HOUR_SECONDS
@@ -478,19 +475,27 @@ class WorkloadIndex:
         return self.directives_of((workload,), node=node, now_unix_seconds=now_unix_seconds)[0]
 
     def directives_of(
-        self, workloads: Sequence[Workload], *, node: str, now_unix_seconds: float
+        self,
+        workloads: Sequence[Workload],
+        *,
+        node: str,
+        now_unix_seconds: float,
+        pause: Callable[[], None] = lambda: None,
     ) -> list[tuple[ContainerDirective, ...]]:
         """Return the peaks that nodes other than this saw, of each workload by container in order of name.
 
         Exact for the node asked about, within what a claim counts: of each hour the largest value is kept with its
-        node, and the largest of any other node. A container of which nothing is known is left out.
+        node, and the largest of any other node. A container of which nothing is known is left out. ``pause`` is called
+        after some containers each time.
         """
         number = self._numbers.find(node_number(node)) or -1
         every = [(place, one) for place, workload in enumerate(workloads) for one in self._containers_of(workload)]
-        seen: list[SeenContainer] = []
-        owners: list[int] = []
-        planes: list[Codes] = []
+        found: list[list[ContainerDirective]] = [[] for _ in workloads]
+        written_of = None if self._cluster is None else cache(self._cluster.written)
+        bounds = partial(self.bounds, written_of=written_of)
         for start in range(0, len(every), COPIED_AT_ONCE):
+            seen: list[SeenContainer] = []
+            owners: list[int] = []
             rows: list[int] = []
             with self._lock:
                 week = self._slots.week(now_unix_seconds)
@@ -500,15 +505,13 @@ class WorkloadIndex:
                         owners.append(place)
                         rows += told.rows
                         seen.append(seen_container(workloads[place], container, told, self._cruise, now_unix_seconds))
-                planes.append(self._by_class.rings.copies(rows))
-        found: list[list[ContainerDirective]] = [[] for _ in workloads]
-        if seen:
-            written_of = None if self._cluster is None else cache(self._cluster.written)
-            bounds = partial(self.bounds, written_of=written_of)
-            told_of = others_saw(seen, np.concatenate(planes), node=number, week=week, bounds=bounds)
-            for place, directive in zip(owners, told_of, strict=True):
-                if directive is not None:
-                    found[place].append(directive)
+                planes = self._by_class.rings.copies(rows)
+            if seen:
+                told_of = others_saw(seen, planes, node=number, week=week, bounds=bounds)
+                for place, directive in zip(owners, told_of, strict=True):
+                    if directive is not None:
+                        found[place].append(directive)
+            pause()
         return [tuple(containers) for containers in found]
 
     def _containers_of(self, workload: Workload) -> tuple[ContainerEntry, ...]:

@@ -1,4 +1,4 @@
-"""What the other nodes saw of the containers of a node: all of them at once, from copies of their rows. Webhook.
+"""What the other nodes saw of containers of a node: many of them at once, from copies of their rows. Webhook.
 
 A node has some sixty containers, and an array of numpy costs a microsecond before its first figure: container by
 container that was most of what a report cost. The rows are copied under the lock of the histories, a few at a time;

@@ -72,6 +72,22 @@ def test_a_turn_that_could_not_begin_is_nobody_s() -> None:
         pass
 
 
+def test_who_gives_way_waits_while_the_loop_is_at_work() -> None:
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        precedence.loop_works(len(slept) < 3)
+
+    precedence = Precedence(sleep, worked_seconds=float)
+    precedence.loop_works(True)
+    precedence.breathe()
+    assert slept == [BREATH_SECONDS] * 3
+    with precedence.turn:
+        precedence.breathe()
+    assert len(slept) == 3
+
+
 def test_a_wait_ends_with_the_review() -> None:
     slept: list[float] = []
     begun, is_to_end = threading.Event(), threading.Event()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
@@ -91,8 +91,14 @@ class Histories(WorkloadIndex):
     asked: list[tuple[Workload, str]] = field(default_factory=list)
 
     def directives_of(
-        self, workloads: Sequence[Workload], *, node: str, now_unix_seconds: float
+        self,
+        workloads: Sequence[Workload],
+        *,
+        node: str,
+        now_unix_seconds: float,
+        pause: Callable[[], None] = lambda: None,
     ) -> list[tuple[ContainerDirective, ...]]:
+        pause()
         self.asked += [(workload, node) for workload in workloads]
         return [self.containers.get(workload, ()) for workload in workloads]
 

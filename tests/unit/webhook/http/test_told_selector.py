@@ -1,0 +1,22 @@
+"""When the event loop says that it has something to do, and when that it waits."""
+
+from __future__ import annotations
+
+import asyncio
+
+from agent.webhook.http.tls_server import ToldSelector
+
+
+def test_the_loop_tells_when_it_waits_and_when_it_has_something_to_do() -> None:
+    told: list[bool | str] = []
+
+    async def work() -> None:
+        told.append("begun")
+        await asyncio.sleep(0)  # what is due at once is no wait
+        told.append("gone on")
+        await asyncio.sleep(0.001)
+        told.append("ended")
+
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(ToldSelector(told.append))) as runner:
+        runner.run(work())
+    assert told[:5] == ["begun", "gone on", False, True, "ended"]
