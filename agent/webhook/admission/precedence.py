@@ -12,7 +12,8 @@ as it worked. Before this the 99th percentile was 8.7 ms without those people an
 For the same reason threads that work on reports take turns: the interpreter is given to any of those that wait for it,
 so that of five an admission waits for four at each read and write, and of two for one. A turn begins, and goes on after
 each piece, when the event loop waits and no review is under way: else what the loop does, of which a review is a part,
-takes twice as long as its own work.
+takes twice as long as its own work. Beside reports at the pace of 5,000 nodes the 99th percentile was 6.6 and 5.9 ms
+where turns began whenever they could, 4.6, 4.6, 4.5 and, on a slow machine, 5.9 ms with this.
 """
 
 from __future__ import annotations
