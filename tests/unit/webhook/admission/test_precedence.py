@@ -10,6 +10,7 @@ from agent.webhook.admission.precedence import (
     BREATH_SECONDS,
     MOST_BREATHS,
     MOST_REST_SECONDS,
+    PIECE_BREATHS,
     REST_RATIO,
     Precedence,
 )
@@ -81,11 +82,15 @@ def test_who_gives_way_waits_while_the_loop_is_at_work() -> None:
 
     precedence = Precedence(sleep, worked_seconds=float)
     precedence.loop_works(True)
-    precedence.breathe()
+    precedence.give_way()
     assert slept == [BREATH_SECONDS] * 3
     with precedence.turn:
         precedence.breathe()
-    assert len(slept) == 3
+        assert len(slept) == 3
+        slept.clear()
+        precedence.loop_works(True)
+        precedence.breathe()
+        assert slept == [BREATH_SECONDS] * PIECE_BREATHS
 
 
 def test_a_wait_ends_with_the_review() -> None:
