@@ -434,7 +434,7 @@ class Webhook:
             self.listener,
             self.certificates.served_context(),
             settings.listening,
-            works=self._precedence.loop_works,
+            loop_works=self._precedence.loop_works,
         )
         self.metrics.read(
             *own_series.of_history(self.index, self.tailer, self._folder, self._sizes, lambda: self._store.is_prepared),

@@ -327,14 +327,12 @@ def admissions(port: int, authority: Path, seconds: float, nodes: int, shape: Sh
     bodies = [_review(Random(number).randrange(nodes), shape) for number in range(500)]
     askers = [_Asker(port, authority, bodies[line::LINES]) for line in range(LINES)]
     begin = time.monotonic() + 0.1
-    threads = [
-        threading.Thread(target=asker.ask, args=(begin + line / ADMISSIONS_PER_SECOND, seconds))
-        for line, asker in enumerate(askers)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(LINES) as pool:
+        asked = [
+            pool.submit(asker.ask, begin + line / ADMISSIONS_PER_SECOND, seconds) for line, asker in enumerate(askers)
+        ]
+    for one in asked:
+        one.result()  # raises where the webhook is gone
     answered = [(took, _response(answer)) for asker in askers for took, answer in asker.answers]
     allowed = [(took, response) for took, response in answered if response["allowed"]]
     failures = [text for asker in askers for text in asker.failures]

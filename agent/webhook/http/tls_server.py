@@ -170,22 +170,22 @@ class _QuietServer(Server):
                     connection.transport.abort()
 
 
-class ToldSelector(selectors.EpollSelector):
+class LoopStateSelector(selectors.EpollSelector):
     """Tells when the event loop begins to wait for something to do, and when it has it."""
 
-    def __init__(self, works: Callable[[bool], None]) -> None:
+    def __init__(self, loop_works: Callable[[bool], None]) -> None:
         super().__init__()
-        self._works = works
+        self._loop_works = loop_works
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:  # type: ignore[explicit-any]
         """Return what is ready, as any selector does."""
         if timeout is not None and timeout <= 0:
             return super().select(timeout)  # there is something to do already
-        self._works(False)
+        self._loop_works(False)
         try:
             return super().select(timeout)
         finally:
-            self._works(True)
+            self._loop_works(True)
 
 
 class HttpsServer:
@@ -198,11 +198,11 @@ class HttpsServer:
         context: ssl.SSLContext,
         settings: ListeningSettings,
         *,
-        works: Callable[[bool], None] = lambda _is_at_work: None,
+        loop_works: Callable[[bool], None] = lambda _is_at_work: None,
     ) -> None:
         """Prepare; what is loaded into ``context`` later counts for new connections.
 
-        ``works`` is told, on the loop's thread, when the event loop is at work and when it waits.
+        ``loop_works`` is told, on the loop's thread, when the event loop is at work and when it waits.
         """
         context.minimum_version = max(context.minimum_version, ssl.TLSVersion.TLSv1_2)
         sslproto.SSLProtocol.max_size = READ_BYTES
@@ -213,7 +213,7 @@ class HttpsServer:
         self.connections: Final = Connections(most, settings.idle_connections, app.shares)
         bounds = {"head_seconds": settings.request_seconds, "known": self.connections}
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)  # whatever strangers send is no news
-        self._app, self._works = app, works
+        self._app, self._loop_works = app, loop_works
         self._listener = listener
         self._handshake_seconds = settings.request_seconds
         self._server = _QuietServer(
@@ -243,12 +243,15 @@ class HttpsServer:
     def run(self) -> None:
         """Answer until ``stop``; requests under way are ended in order."""
         try:
-            with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(ToldSelector(self._works))) as runner:
+            with asyncio.Runner(loop_factory=self._loop) as runner:
                 runner.run(self._serve())
         finally:
-            self._works(False)
+            self._loop_works(False)
             self._listener.close()
             self._app.close()
+
+    def _loop(self) -> asyncio.AbstractEventLoop:
+        return asyncio.SelectorEventLoop(LoopStateSelector(self._loop_works))
 
     async def _serve(self) -> None:
         # uvicorn leaves a client a minute to begin TLS, and such a connection counts nowhere.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from agent.webhook.http.tls_server import ToldSelector
+from agent.webhook.http.tls_server import LoopStateSelector
 
 
 def test_the_loop_tells_when_it_waits_and_when_it_has_something_to_do() -> None:
@@ -17,6 +17,6 @@ def test_the_loop_tells_when_it_waits_and_when_it_has_something_to_do() -> None:
         await asyncio.sleep(0.001)
         told.append("ended")
 
-    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(ToldSelector(told.append))) as runner:
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(LoopStateSelector(told.append))) as runner:
         runner.run(work())
     assert told[:5] == ["begun", "gone on", False, True, "ended"]
