@@ -35,12 +35,12 @@ class SystemCalendar:
         """Read five cron fields."""
         from cronsim import CronSimError
 
-        found = _CronBeginnings(expression)
+        beginnings = _CronBeginnings(expression)
         try:
-            found.check()
+            beginnings.check()
         except CronSimError as error:
             raise ValueError(str(error).replace("Bad ", "not understood: ")) from error
-        return found
+        return beginnings
 
 
 class _CronBeginnings:
@@ -78,16 +78,16 @@ class ReadWindows:
     def __call__(self, text: str, /) -> Windows:
         """Return what a text says, or raise WindowsError."""
         with self._lock:
-            found = self._read.get(text)
-            if found is None:
+            outcome = self._read.get(text)
+            if outcome is None:
                 try:
-                    found = parse_windows(text, self._calendar)
+                    outcome = parse_windows(text, self._calendar)
                 except WindowsError as error:
-                    found = error
-                self._read[text] = found
+                    outcome = error
+                self._read[text] = outcome
             self._read.move_to_end(text)
             while len(self._read) > MOST_KEPT:
                 self._read.popitem(last=False)
-        if isinstance(found, WindowsError):
-            raise WindowsError(str(found))
-        return found
+        if isinstance(outcome, WindowsError):
+            raise WindowsError(str(outcome))
+        return outcome

@@ -35,10 +35,10 @@ class Heap:
     """Speaks to the C library; one that is not glibc knows none of this, and then nothing is done."""
 
     def __init__(self, library: ctypes.CDLL | None = None) -> None:
-        found = ctypes.CDLL(None) if library is None else library
-        self._set_option = getattr(found, "mallopt", None)
-        self._trim = getattr(found, "malloc_trim", None)
-        self._advise = getattr(found, "madvise", None)
+        libc = ctypes.CDLL(None) if library is None else library
+        self._set_option = getattr(libc, "mallopt", None)
+        self._trim = getattr(libc, "malloc_trim", None)
+        self._advise = getattr(libc, "madvise", None)
 
     def keep_one_arena(self) -> None:
         """Make all threads that start from now on allocate where this one does; the GIL lets one at a time anyway."""
@@ -70,11 +70,11 @@ class Heap:
         if self._advise is None:
             return
         try:
-            found = list(untouched(smaps.read_text(encoding="utf-8", errors="replace").splitlines()))
+            mappings = list(untouched(smaps.read_text(encoding="utf-8", errors="replace").splitlines()))
         except OSError as error:
             log.debug("pages of libraries are kept", extra={"cause": str(error)})
             return
-        for start, length_bytes in found:
+        for start, length_bytes in mappings:
             for advice in (MADV_COLD, mmap.MADV_DONTNEED):
                 self._advise(ctypes.c_void_p(start), ctypes.c_size_t(length_bytes), advice)
 

@@ -90,18 +90,18 @@ class SeriesTable:
         for family in families:
             name, text, label_names = family.name, family.text, tuple(family.labels)
             keys = [(name, *values) for values in itertools.product(*family.labels.values())]
-            made: Counter | Gauge | Histogram
+            metric: Counter | Gauge | Histogram
             if family.kind is Histogram:
-                made = self._histograms[name] = Histogram(
+                metric = self._histograms[name] = Histogram(
                     name, text, unit=family.unit, buckets=family.buckets, registry=None
                 )
             elif family.kind is Counter:
-                made = counters = Counter(name, text, label_names, registry=None)
+                metric = counters = Counter(name, text, label_names, registry=None)
                 self._counters |= {key: counters.labels(*key[1:]) if label_names else counters for key in keys}
             else:
-                made = gauges = Gauge(name, text, label_names, unit=family.unit, registry=None)
+                metric = gauges = Gauge(name, text, label_names, unit=family.unit, registry=None)
                 self._gauges |= {key: gauges.labels(*key[1:]) if label_names else gauges for key in keys}
-            self._kept[name] = _Kept(made)
+            self._kept[name] = _Kept(metric)
             registry.register(self._kept[name])
 
     def count(self, name: str, *labels: str, by: float = 1) -> None:

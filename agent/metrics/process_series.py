@@ -89,9 +89,9 @@ class ProcessSeries(Collector):
         directory = self._process / "fd"
         now = self._clock()
         try:
-            told = self._told_open_files(directory)
-            if told:
-                return told
+            count = self._told_open_files(directory)
+            if count:
+                return count
             if self._counted_seconds is None or now - self._counted_seconds >= COUNTED_SECONDS:
                 self._open_files, self._counted_seconds = len(os.listdir(directory)), now
         except OSError:

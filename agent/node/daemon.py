@@ -191,18 +191,18 @@ class Agent:
         watch = self.watch
         units = [unit for unit in watch.sampling.units.all() if is_sized(unit.identity)]
         try:
-            found = chosen_by(
+            identities = chosen_by(
                 name,
                 (unit.identity for unit in units),
                 workload_of=lambda identity: watch.learner.place_of(identity).belonging.workload,
             )
         except NoSuchUnit as error:
             raise ControlError(f"why: {error}") from error
-        chosen = {identity.cgroup_path for identity in found}
+        chosen = {identity.cgroup_path for identity in identities}
         statuses = watch.observer.statuses(unit for unit in units if unit.identity.cgroup_path in chosen)
-        pods = {identity.pod_uid for identity in found if identity.pod_uid is not None}
+        pods = {identity.pod_uid for identity in identities if identity.pod_uid is not None}
         beside = (unit for unit in units if unit.identity.pod_uid in pods and unit.identity.cgroup_path not in chosen)
-        told = watch.decider.explain(
+        explanations = watch.decider.explain(
             statuses,
             beside=watch.observer.statuses(beside),
             trail_seconds=float(seconds),
@@ -211,5 +211,5 @@ class Agent:
         )
         if watch.acting is not None:
             answers = watch.acting.answers
-            return WHYS.to_json(whys_of(told, answers.acted))
-        return WHYS.to_json(whys_of(told))
+            return WHYS.to_json(whys_of(explanations, answers.acted))
+        return WHYS.to_json(whys_of(explanations))

@@ -258,12 +258,12 @@ class Discovery:
             if read.get(known.path) != known.inode and self._is_other(known)
         }
         for path, listing in self._tree.listings.items():
-            found = self._stat(path)
-            if found is None or found.st_ino != listing.inode:
+            stat = self._stat(path)
+            if stat is None or stat.st_ino != listing.inode:
                 dirty[path] = None
                 if path != self._base:
                     suspects[_parent(path)] = None
-            elif found.st_nlink != listing.links or listing.links < 2:
+            elif stat.st_nlink != listing.links or listing.links < 2:
                 suspects[path] = None
         for path in suspects:
             before = self._tree.listings.get(path)
@@ -390,9 +390,9 @@ class Discovery:
         return any(self._has_kubernetes(child) for child in self._children(path, _Tree()) or ())
 
     def _add_unit(self, path: str, identity: UnitIdentity, tree: _Tree) -> None:
-        found = self._stat(path)
-        if found is not None:  # else gone again: normal
-            tree.units[path] = Found(path=path, inode=found.st_ino, identity=identity)
+        stat = self._stat(path)
+        if stat is not None:  # else gone again: normal
+            tree.units[path] = Found(path=path, inode=stat.st_ino, identity=identity)
 
     def _stat(self, path: str) -> os.stat_result | None:
         """Return what a directory is; None = it is gone."""
@@ -403,8 +403,8 @@ class Discovery:
 
     def _is_other(self, known: Found) -> bool:
         """Return whether a unit has vanished or another has its path."""
-        found = self._stat(known.path)
-        return found is None or found.st_ino != known.inode
+        stat = self._stat(known.path)
+        return stat is None or stat.st_ino != known.inode
 
     def _children(self, path: str, tree: _Tree) -> list[str] | None:
         """List the directories in one, sorted; None = it is gone. One that may not be read is taken for empty."""
@@ -455,7 +455,7 @@ class Discovery:
         self._chosen = chosen
         self.dropped = len(units) - len(chosen)
         return Changes(
-            appeared=tuple(found for path, found in chosen.items() if path not in unchanged),
+            appeared=tuple(unit for path, unit in chosen.items() if path not in unchanged),
             vanished=tuple(path for path in before if path not in unchanged),
             trigger=trigger,
             scope_changed=scope_changed,
@@ -489,11 +489,11 @@ def _is_below(path: str, top: str) -> bool:
 
 def _outermost(paths: Iterable[str]) -> list[str]:
     """Leave out what lies below another of them: the walk of that one sees it."""
-    kept: list[str] = []
+    tops: list[str] = []
     for path in sorted(paths, key=_tree_order):
-        if not kept or not _is_below(path, kept[-1]):
-            kept.append(path)
-    return kept
+        if not tops or not _is_below(path, tops[-1]):
+            tops.append(path)
+    return tops
 
 
 def _replace_below(known: dict[str, _Value], top: str, new: Mapping[str, _Value]) -> None:

@@ -85,7 +85,7 @@ def read_facts(
         try:
             appeared = discovery.relist("start").appeared
             directories = [mount / unit.path.lstrip("/") for unit in appeared]
-            drivers = {unit.path: found for unit in appeared if (found := drivers_of(unit.path)) is not None}
+            drivers = {unit.path: pair for unit in appeared if (pair := drivers_of(unit.path)) is not None}
             kubepods_root, driver = discovery.kubepods_root, discovery.driver
             scope_in_force = str(discovery.scope_in_force)
         finally:

@@ -183,12 +183,12 @@ def read_kubelet_tree(
     Raises:
         LiveTreeError: The root is not there, or several ``kubepods`` with pods are, as on a host of KinD nodes.
     """
-    found = KubeletCgroups.find(mount, cgroup_root=cgroup_root, driver=driver)
+    cgroups = KubeletCgroups.find(mount, cgroup_root=cgroup_root, driver=driver)
     return KubeletTree(
-        tree=LiveTree(cgroups=tuple(found.read(proc))),
-        kubepods_path=found.kubepods_path,
-        driver=found.driver,
-        passed_over=found.passed_over,
+        tree=LiveTree(cgroups=tuple(cgroups.read(proc))),
+        kubepods_path=cgroups.kubepods_path,
+        driver=cgroups.driver,
+        passed_over=cgroups.passed_over,
     )
 
 

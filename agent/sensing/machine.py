@@ -72,7 +72,7 @@ def parse_mounts(mountinfo: str) -> CgroupMounts:
     Source:
         proc_pid_mountinfo(5): fields before `` - `` are the mount's, after it type, source and super options.
     """
-    found: list[Path] = []
+    v2_mounts: list[Path] = []
     v1: set[str] = set()
     for line in mountinfo.splitlines():
         left, separator, right = line.partition(" - ")
@@ -80,11 +80,11 @@ def parse_mounts(mountinfo: str) -> CgroupMounts:
         if not separator or len(fields) < 5 or len(tail) < 3:
             continue
         if tail[0] == "cgroup2":
-            found.append(Path(_unescaped(fields[4])))
+            v2_mounts.append(Path(_unescaped(fields[4])))
         elif tail[0] == "cgroup":
             v1 |= _V1_CONTROLLERS.intersection(tail[2].split(","))
-    found.sort(key=lambda path: (not path.is_relative_to("/host"), len(path.parts), str(path)))
-    return CgroupMounts(v2=found[0] if found else None, v1_controllers=tuple(sorted(v1)))
+    v2_mounts.sort(key=lambda path: (not path.is_relative_to("/host"), len(path.parts), str(path)))
+    return CgroupMounts(v2=v2_mounts[0] if v2_mounts else None, v1_controllers=tuple(sorted(v1)))
 
 
 def _unescaped(path: str) -> str:

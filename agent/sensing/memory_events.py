@@ -224,7 +224,7 @@ class MemoryEvents:
                 self._high[path] = read.high
         of_pod, of_containers = ledger.observe(pod_count, counts)
         now_ns = self._clock_ns()
-        found = (*of_containers.items(), *(((group, of_pod),) if of_pod else ()))
+        new_kills = (*of_containers.items(), *(((group, of_pod),) if of_pod else ()))
         new_hits = {path: count - self._hits[path] for path, count in hits.items()}
         pods_own = new_hits.get(group, 0) - sum(new for path, new in new_hits.items() if path != group)
         self._pending += [
@@ -235,9 +235,9 @@ class MemoryEvents:
                 at_limit=new_hits[path] > 0,
                 at_pod_limit=path != group and new_hits[path] <= 0 < pods_own,
             )
-            for path, kills in found
+            for path, kills in new_kills
         ]
-        if found:
+        if new_kills:
             # Not before: the kernel counts the limit that was hit, and notifies, some time before it counts the kill.
             self._hits |= hits
         for path in gone:

@@ -202,13 +202,13 @@ class RingFile:
         """Return the ``monotonic_minute`` of the newest minute row of each of these slots; None where there is none."""
         numbers = self._all_checked(slots)
         heads = self._minutes.heads[numbers]
-        found: list[int | None] = [None] * heads.size
+        slot_minutes: list[int | None] = [None] * heads.size
         there = np.flatnonzero(heads > 0)  # as in `_newest_of`, empty rings are not looked at
         places = (heads[there] - 1) % self._minutes.length
         minutes = self._minutes.rows["monotonic_minute"][numbers[there], places]
         for index, minute in zip(there.tolist(), minutes.tolist(), strict=True):
-            found[index] = minute
-        return found
+            slot_minutes[index] = minute
+        return slot_minutes
 
     def span_seconds(self, slots: Sequence[int]) -> float | None:
         """Return how far the raw ring of these slots that reaches furthest back does so; None without two samples."""

@@ -73,19 +73,19 @@ class SlotTable:
     def adopt(self) -> None:
         """Load what the file holds; free the slots that cannot be trusted."""
         newest: dict[str, tuple[int, int]] = {}
-        found = list(self._found()) if self._fd is not None else []
-        for each in found:
+        entries = list(self._found()) if self._fd is not None else []
+        for each in entries:
             if each.path is not None:
                 # Killed between giving a namesake its slot and freeing the old one: the younger counts.
                 newest[each.path] = max(newest.get(each.path, (-1, -1)), (each.created_monotonic_ns, each.slot))
         self._by_path = {path: slot for path, (_, slot) in newest.items()}
-        self._used = {each.slot for each in found}
-        kept = set(self._by_path.values())
-        self.damaged = sum(each.is_in_use and each.path is None for each in found)
-        for each in found:
-            if each.is_in_use and each.slot not in kept:
+        self._used = {each.slot for each in entries}
+        trusted_slots = set(self._by_path.values())
+        self.damaged = sum(each.is_in_use and each.path is None for each in entries)
+        for each in entries:
+            if each.is_in_use and each.slot not in trusted_slots:
                 self._set_state(each.slot, _FREE)
-        free = [slot for slot in reversed(range(self._geometry.max_slots)) if slot not in kept]
+        free = [slot for slot in reversed(range(self._geometry.max_slots)) if slot not in trusted_slots]
         # Slots used before come first, that is last in the list: their pages exist already.
         free.sort(key=lambda slot: slot in self._used)
         self._free = free

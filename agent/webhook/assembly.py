@@ -648,7 +648,7 @@ class Webhook:
 
     def _recommended(self, workload: Workload, containers: Collection[str]) -> dict[str, LedgerContainer]:
         policy, now = self._applying.policy_name(workload, self.facts.rules()), time.time()
-        found = {
+        estimates = {
             name: self.index.estimate(
                 workload, name, policy=policy, node=None, node_class=None, now_unix_seconds=now, is_ordered=False
             )
@@ -658,7 +658,7 @@ class Webhook:
             name: LedgerContainer(
                 cpu_millicores=estimate.cpu_request_millicores, memory_bytes=estimate.memory_request_bytes
             )
-            for name, estimate in found.items()
+            for name, estimate in estimates.items()
             if isinstance(estimate, Estimate)
         }
 
@@ -688,10 +688,10 @@ def credentials_of(settings: WebhookSettings) -> Credentials:
     """Return how to reach the API server."""
     if settings.cluster.kubeconfig is not None:
         return from_kubeconfig(settings.cluster.kubeconfig)
-    found = in_cluster()
-    if found is None:
+    credentials = in_cluster()
+    if credentials is None:
         raise CredentialsError("there is no pod's service account here and no kubeconfig is given (--kubeconfig)")
-    return found
+    return credentials
 
 
 def open_listener(address: str, port: int) -> socket.socket:

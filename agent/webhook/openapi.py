@@ -245,7 +245,7 @@ def _gets(schemas: Mapping[str, _Json]) -> _Json:
                 _parameter("path", "namespace", name),
                 _parameter("path", "kind", kind),
                 _parameter("path", "name", name),
-                _parameter("query", "policy", {"type": "string", "enum": [str(one) for one in PolicyName]}),
+                _parameter("query", "policy", {"type": "string", "enum": [str(policy) for policy in PolicyName]}),
             ),
         ),
         "/v1/buffers": _get(
@@ -278,7 +278,7 @@ def _gets(schemas: Mapping[str, _Json]) -> _Json:
             "What nodes and pods cost a month, what sizing is worth, which nodes could go.",
             refusals,
             (
-                _parameter("query", "by", {"type": "string", "enum": [str(one) for one in CostBy]}),
+                _parameter("query", "by", {"type": "string", "enum": [str(grouping) for grouping in CostBy]}),
                 _parameter("query", "label", {"type": "string", "minLength": 1, "maxLength": LONGEST_LABEL}),
                 _parameter("query", "namespace", name),
                 _parameter("query", "limit", limit),

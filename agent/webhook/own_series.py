@@ -327,10 +327,10 @@ def of_vpas(controller: VpaController, facts: ClusterFacts) -> tuple[FamilyReadi
         return ()
 
     def objects() -> Values:
-        found = facts.own_vpas()
-        managed = sum(1 for one in found if one.vpa.is_managed)
-        left = sum(1 for one in found if one.left_to is not None)
-        return [(("taken",), len(found) - managed - left), (("managed",), managed), (("left_to_vpa",), left)]
+        all_orders = facts.own_vpas()
+        managed = sum(1 for orders in all_orders if orders.vpa.is_managed)
+        left = sum(1 for orders in all_orders if orders.left_to is not None)
+        return [(("taken",), len(all_orders) - managed - left), (("managed",), managed), (("left_to_vpa",), left)]
 
     return (
         gauge_reading(
@@ -361,9 +361,9 @@ def of_hpas(mover: HpaTargets, facts: ClusterFacts) -> tuple[FamilyReading, ...]
         return ()
 
     def targets() -> Values:
-        found = [(facts.preserved(workload), one) for workload, one, _ in facts.movable_targets()]
-        followed = sum(len(kept) for kept, _ in found)
-        every = sum(max(len(one.kept), 1 if one.fault else 0) for _, one in found)
+        pairs = [(facts.preserved(workload), hpa) for workload, hpa, _ in facts.movable_targets()]
+        followed = sum(len(preserved_targets) for preserved_targets, _ in pairs)
+        every = sum(max(len(hpa.kept), 1 if hpa.fault else 0) for _, hpa in pairs)
         return [(("followed",), followed), (("held",), every - followed)]
 
     return (

@@ -91,7 +91,7 @@ class WebhookSettings:
 
     def to_dict(self) -> dict[str, object]:
         """Return all values under their keys in the file, as plain JSON values; a password in a URL is not shown."""
-        return {camel(one.name): _plain(getattr(self, one.name)) for one in fields(self)}
+        return {camel(setting.name): _plain(getattr(self, setting.name)) for setting in fields(self)}
 
     def of_profile(self) -> tuple[ProfileSetting, ...]:
         """Return the settings that the profile is about, as they are in force."""
@@ -200,5 +200,5 @@ def _plain(value: object) -> object:
     if isinstance(value, DatabaseSettings):
         return {"url": _PASSWORD.sub(r"\1:***@", value.url)}
     if is_dataclass(value):
-        return {camel(one.name): _plain(getattr(value, one.name)) for one in fields(value)}
+        return {camel(setting.name): _plain(getattr(value, setting.name)) for setting in fields(value)}
     return str(value) if isinstance(value, (Path, StrEnum)) else value

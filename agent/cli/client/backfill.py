@@ -103,9 +103,9 @@ class HistoryWalk:
             return tuple(sorted(set(self._options.namespaces)))
         name = self._options.names.namespace
         query = f"count by ({name}) ({self._containers(_MEMORY)})"
-        found = self._reader.now(query, (name,), unix_seconds=self._end_seconds)
-        sound = sorted(namespace for (namespace,) in found if NAMESPACE.fullmatch(namespace))
-        self.odd_namespaces = sum(1 for (namespace,) in found if namespace) - len(sound)
+        counts = self._reader.now(query, (name,), unix_seconds=self._end_seconds)
+        sound = sorted(namespace for (namespace,) in counts if NAMESPACE.fullmatch(namespace))
+        self.odd_namespaces = sum(1 for (namespace,) in counts if namespace) - len(sound)
         return tuple(sound)
 
     def least_queries(self, days: int) -> int:
@@ -116,13 +116,13 @@ class HistoryWalk:
     def days(self, namespaces: Sequence[str]) -> list[Day]:
         """Return what is to be read, the newest day first: UTC days, the first and the last perhaps in part."""
         start = self._end_seconds - self._options.days * DAY_SECONDS
-        found: list[Day] = []
+        days: list[Day] = []
         end = self._end_seconds
         while end > start:
             begin = max(start, (end - 1) // DAY_SECONDS * DAY_SECONDS)
-            found += [Day(namespace, begin, end) for namespace in namespaces]
+            days += [Day(namespace, begin, end) for namespace in namespaces]
             end = begin
-        return found
+        return days
 
     def hours(self, day: Day) -> list[ImportedHour]:
         """Read a day.
@@ -135,7 +135,7 @@ class HistoryWalk:
             return []
         kills = self._kills(day)
         limits = self._limits(day) if kills else {}
-        found: list[ImportedHour] = []
+        hours: list[ImportedHour] = []
         for start in range(day.start_seconds, day.end_seconds, SLICE_SECONDS):
             end = min(start + SLICE_SECONDS, day.end_seconds)
             part = Day(day.namespace, start, end)
@@ -156,16 +156,16 @@ class HistoryWalk:
                 },
                 limit_bytes=limits,
             )
-            found += hours_of(scraped, owners)
-        return found
+            hours += hours_of(scraped, owners)
+        return hours
 
     # -- who owns what ---------------------------------------------------------------------------------------------
 
     def _owners(self, day: Day) -> dict[str, Workload]:
         pod = self._options.names.pod
         owners: dict[str, Workload] = {}
-        told = self._told("kube_pod_owner", (pod, "owner_kind", "owner_name"), day)
-        kinds = {kind for _, kind, _ in told}
+        pod_owners = self._told("kube_pod_owner", (pod, "owner_kind", "owner_name"), day)
+        kinds = {kind for _, kind, _ in pod_owners}
         above: dict[tuple[str, str], tuple[str, str]] = {}
         for kind, metric, label in (
             (REPLICA_SET_KIND, "kube_replicaset_owner", "replicaset"),
@@ -174,7 +174,7 @@ class HistoryWalk:
             if kind in kinds:
                 for name, owner_kind, owner_name in self._told(metric, (label, "owner_kind", "owner_name"), day):
                     above[kind, name] = owner_kind, owner_name
-        for name, kind, owner in told:
+        for name, kind, owner in pod_owners:
             workload = _top_owner(day.namespace, name, kind, owner, above)
             if workload is None or not _POD.fullmatch(name):
                 self.pods_without_owner.add((day.namespace, name))
@@ -187,8 +187,8 @@ class HistoryWalk:
     def _told(self, metric: str, labels: tuple[str, ...], day: Day) -> list[tuple[str, ...]]:
         selector = f"{self._named(metric, day.namespace)}[{day.end_seconds - day.start_seconds}s]"
         query = f"max by ({','.join(labels)}) (max_over_time({selector}))"
-        found = self._reader.now(query, labels, unix_seconds=day.end_seconds)
-        return sorted(told for told in found if told[0])  # a label of another name is an empty one
+        by_labels = self._reader.now(query, labels, unix_seconds=day.end_seconds)
+        return sorted(row for row in by_labels if row[0])  # a label of another name is an empty one
 
     # -- signals ---------------------------------------------------------------------------------------------------
 
@@ -204,14 +204,14 @@ class HistoryWalk:
 
     def _signal(self, shape: str, metric: str, day: Day, owners: Mapping[str, Workload]) -> Signal:
         names = self._options.names
-        found: dict[PodContainer, ScrapedSeries] = {}
+        signal: dict[PodContainer, ScrapedSeries] = {}
         for pods in _groups(sorted(owners)):
             selected = shape.format(self._containers(metric, day.namespace, pods))
             for (pod, container), series in self._over(
                 f"max by ({names.pod},{names.container}) ({selected})", (names.pod, names.container), day
             ).items():
-                found[PodContainer(pod, container)] = series
-        return found
+                signal[PodContainer(pod, container)] = series
+        return signal
 
     def _over(self, query: str, labels: tuple[str, ...], day: Day) -> Mapping[tuple[str, ...], ScrapedSeries]:
         return self._reader.over(
@@ -241,10 +241,10 @@ class HistoryWalk:
         )
         kills: dict[PodContainer, tuple[int, ...]] = {}
         for (pod, container), series in series_of.items():
-            told = series.unix_seconds[series.values > 0].tolist()
+            reason_seconds = series.unix_seconds[series.values > 0].tolist()
             new = tuple(
                 second
-                for before, second in zip([None, *told], told, strict=False)
+                for before, second in zip([None, *reason_seconds], reason_seconds, strict=False)
                 if second > day.start_seconds and (before is None or second - before > STEP_SECONDS)
             )
             if new:
@@ -257,8 +257,8 @@ class HistoryWalk:
         selector = self._selector(_LIMIT, {names.namespace: day.namespace, "resource": "memory"})
         span = f"{selector}[{day.end_seconds - day.start_seconds}s]"
         query = f"max by ({','.join(labels)}) (max_over_time({span}))"
-        found = self._reader.now(query, labels, unix_seconds=day.end_seconds)
-        return {PodContainer(pod, container): int(size) for (pod, container), size in found.items() if size >= 1}
+        sizes = self._reader.now(query, labels, unix_seconds=day.end_seconds)
+        return {PodContainer(pod, container): int(size) for (pod, container), size in sizes.items() if size >= 1}
 
     # -- selectors -------------------------------------------------------------------------------------------------
 
@@ -286,11 +286,11 @@ def _top_owner(
     if kind in _NOBODY or kind == _NODE_KIND:
         return Workload(namespace=namespace, kind=POD_KIND, name=pod)
     if kind in (REPLICA_SET_KIND, _JOB_KIND):
-        found = above.get((kind, name))
-        if found is None:
+        owner = above.get((kind, name))
+        if owner is None:
             return None
-        if found[0] not in _NOBODY:
-            kind, name = found
+        if owner[0] not in _NOBODY:
+            kind, name = owner
     return Workload(namespace=namespace, kind=kind, name=name)
 
 

@@ -77,14 +77,14 @@ class AgentFinder:
         """
         readings = _readings(name, namespace, is_namespace_given=is_namespace_given)
         for reading in readings:
-            found = self._node_of(reading)
-            if found is None:
+            node = self._node_of(reading)
+            if node is None:
                 continue
-            if not found:
+            if not node:
                 raise UnknownTargetError(
                     f"pod {reading.namespace}/{reading.pod} is on no node yet: nothing measures it"
                 )
-            return Target(self._agent(found, self._agents()), reading)
+            return Target(self._agent(node, self._agents()), reading)
         tried = " nor ".join(f"{reading.namespace}/{reading.pod}" for reading in readings)
         raise UnknownTargetError(f"{name}: there is no pod {tried}; allowed: POD in --namespace, or NAMESPACE/POD")
 

@@ -124,14 +124,14 @@ class PrometheusReader:
 
     def now(self, query: str, labels: Labels, *, unix_seconds: int) -> dict[Labels, float]:
         """Evaluate at one moment; return the value by the labels' values."""
-        found = self._asked("query", query, {"time": str(unix_seconds)}, "vector")
+        vector = self._asked("query", query, {"time": str(unix_seconds)}, "vector")
         values: dict[Labels, float] = {}
-        for series in found:
+        for series in vector:
             name = self._named(series, labels, values)
             if series.value is None:
                 raise self._lie(f"a series of {_shown(query)} has no value")
             values[name] = self._number(series.value[1], query, name)
-        self._count(len(found))
+        self._count(len(vector))
         return values
 
     def over(
@@ -141,9 +141,9 @@ class PrometheusReader:
         steps = (end_seconds - start_seconds) // step_seconds + 1
         assert steps <= MOST_POINTS  # noqa: S101 - a fault of the caller
         times = {"start": str(start_seconds), "end": str(end_seconds), "step": str(step_seconds)}
-        found = self._asked("query_range", query, times, "matrix")
+        matrix = self._asked("query_range", query, times, "matrix")
         all_series: dict[Labels, ScrapedSeries] = {}
-        for series in found:
+        for series in matrix:
             name = self._named(series, labels, all_series)
             if len(series.values) > steps:
                 raise self._lie(f"{len(series.values)} values of {_of(name)}; allowed: {steps}")

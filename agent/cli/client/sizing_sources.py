@@ -256,13 +256,13 @@ def _without_profile(own: Mapping[str, object]) -> dict[str, object]:
 
     usual = Settings().to_dict()
     of_own = PROFILE_VALUES[Profile(str(own.get("profile", Profile.DEFAULT)))]
-    kept = dict(own)
+    settings = dict(own)
     for key in {key for values in PROFILE_VALUES.values() for key in values}:
         section, _, name = key.partition(".")
         values = usual.get(section)
         if isinstance(values, dict) and own.get(f"{section}__{name}") == of_own.get(key, values[name]):
-            kept.pop(f"{section}__{name}", None)
-    return kept
+            settings.pop(f"{section}__{name}", None)
+    return settings
 
 
 def _is_its_own(

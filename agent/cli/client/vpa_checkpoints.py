@@ -46,7 +46,7 @@ class CheckpointWalk:
             CheckpointsError: The API server does not know such objects, refuses, or does not answer.
         """
         targets = dict(self._targets())
-        found: list[list[ImportedHour]] = []
+        hours_by_checkpoint: list[list[ImportedHour]] = []
         for document in self._listed(_CHECKPOINTS):
             try:
                 named = checkpoint_from_json(document)
@@ -58,8 +58,8 @@ class CheckpointWalk:
             except (ConvertError, CheckpointError) as error:
                 self._leave(document, str(error))
                 continue
-            found.append(hours)
-        return found
+            hours_by_checkpoint.append(hours)
+        return hours_by_checkpoint
 
     def _targets(self) -> Iterator[tuple[tuple[str, str], Workload]]:
         for document in self._listed(_AUTOSCALERS):
@@ -76,7 +76,7 @@ class CheckpointWalk:
         self.first_left_out.setdefault(reason, checkpoint_name(document))
 
     def _listed(self, resource: str) -> Iterator[object]:
-        paths = [namespaced_path(one, resource, group=GROUP) for one in self._namespaces] or [f"{GROUP}/{resource}"]
+        paths = [namespaced_path(name, resource, group=GROUP) for name in self._namespaces] or [f"{GROUP}/{resource}"]
         for path in paths:
             more = ""
             for _ in range(MOST_PAGES):

@@ -187,8 +187,8 @@ class WebhookReader:
                 _choose_again(self._forward)  # the pod of before may be gone; what only reads may be asked twice
                 return self._passed(target, sent)
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            told = None if self._forward is None else self._forward.fault()
-            raise NoWebhookAnswerError(f"webhook at {self._url}: no answer: {told or _reason_of(error)}") from error
+            fault = None if self._forward is None else self._forward.fault()
+            raise NoWebhookAnswerError(f"webhook at {self._url}: no answer: {fault or _reason_of(error)}") from error
 
     def _good_token(self) -> str:
         with self._renewing:
@@ -244,8 +244,8 @@ class WebhookReader:
             body = answer.read(MOST_BYTES)
             answer.release_conn()
         except (urllib3.exceptions.HTTPError, OSError) as error:
-            told = None if self._forward is None else self._forward.fault()
-            raise NoWebhookAnswerError(f"webhook at {self._url}: no answer: {told or _reason_of(error)}") from error
+            fault = None if self._forward is None else self._forward.fault()
+            raise NoWebhookAnswerError(f"webhook at {self._url}: no answer: {fault or _reason_of(error)}") from error
         if answer.status != 200:
             if answer.status == 400:  # what was asked for is wrong, and the webhook says what
                 fail(f"{self._verb}: {fault_of(body)}")

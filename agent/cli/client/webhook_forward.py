@@ -62,11 +62,11 @@ class WebhookForward:
                 except KubeError as error:
                     raise NewConnectionError(self, str(error)) from error
 
-        made = urllib3.HTTPSConnectionPool(
+        pool = urllib3.HTTPSConnectionPool(
             self.host, maxsize=CONNECTIONS, ssl_context=context, server_hostname=name, assert_hostname=name
         )
-        made.ConnectionCls = Connection
-        return made
+        pool.ConnectionCls = Connection
+        return pool
 
     def fault(self) -> str | None:
         """Return what went wrong on the way, in words; None = nothing that anybody told."""

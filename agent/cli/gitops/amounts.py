@@ -86,13 +86,13 @@ def sized(
         raise WithoutAmounts(admission.why)
     final = _final(pod, admission)
     held = _held(body)
-    found = []
+    changes = []
     for container in admission.containers:
         list_name = LISTS[1] if container.kind is ContainerKind.REGULAR else LISTS[0]
         written = stated.get((list_name, container.name), {})
         wanted = _wanted(written, final[list_name, container.name], min_change_ratio, only_grows=held is not None)
         notes = (*map(str, container.notes), *((held,) if held is not None else ()))
-        found.append(
+        changes.append(
             ContainerChange(
                 list_name=list_name,
                 name=container.name,
@@ -101,7 +101,7 @@ def sized(
                 notes=tuple(dict.fromkeys(notes)),
             )
         )
-    return tuple(found)
+    return tuple(changes)
 
 
 def recommended(body: WorkloadBody, settings: AdmissionSettings, now: float) -> dict[str, dict[ResourceCell, int]]:
@@ -154,20 +154,20 @@ def _stated(instance: Instance) -> dict[tuple[str, str], dict[ResourceCell, int]
     spec: object = instance.document
     for key in POD_SPECS[instance.kind]:
         spec = spec.get(key) if isinstance(spec, dict) else None
-    found: dict[tuple[str, str], dict[ResourceCell, int]] = {}
+    by_container: dict[tuple[str, str], dict[ResourceCell, int]] = {}
     for list_name in LISTS:
         containers = spec.get(list_name) if isinstance(spec, dict) else None
         for container in containers if isinstance(containers, list) else ():
             if not isinstance(container, dict):
                 continue
             place = list_name, str(container.get("name"))
-            if place in found:
+            if place in by_container:
                 raise ValueError(f"container {place[1]} stands twice")
             fault = next((layer for layer in instance.containers.get(place, ()) if layer.fault is not None), None)
             if fault is not None:
                 raise WithoutAmounts(f"{fault.file.path}: {fault.fault}")
-            found[place] = dict(_cells(container, instance, place))
-    return found
+            by_container[place] = dict(_cells(container, instance, place))
+    return by_container
 
 
 def _cells(
@@ -227,19 +227,19 @@ def _names(containers: list[str] | None) -> tuple[str, ...] | None:
 
 def _enforced(annotations: Mapping[str, str]) -> dict[str, str]:
     """Return orders with ``enforce`` for ``recommend``: a person merges what is written; a boost is no request."""
-    kept = {key: text for key, text in annotations.items() if key != names.STARTUP_BOOST}
-    if kept.get(names.MODE, "").strip() == Mode.RECOMMEND:
-        kept[names.MODE] = Mode.ENFORCE
-    return kept
+    orders = {key: text for key, text in annotations.items() if key != names.STARTUP_BOOST}
+    if orders.get(names.MODE, "").strip() == Mode.RECOMMEND:
+        orders[names.MODE] = Mode.ENFORCE
+    return orders
 
 
 def _bounds(body: WorkloadBody, bounds: BoundsOptions) -> BoundsOptions:
     """Return the bounds that the webhook says it has; those of the namespace stand in its annotations."""
-    told = {
+    nanos_by_name = {
         bound.name: parse_quantity(bound.value) for bound in body.applies.bounds if bound.source.startswith("setting")
     }
-    cpu = {name: nanos // NANOS_PER_MILLI for name, nanos in told.items()}
-    memory = {name: nanos // NANOS_PER_UNIT for name, nanos in told.items()}
+    cpu = {name: nanos // NANOS_PER_MILLI for name, nanos in nanos_by_name.items()}
+    memory = {name: nanos // NANOS_PER_UNIT for name, nanos in nanos_by_name.items()}
     return replace(
         bounds,
         min_cpu_millicores=cpu.get("min-cpu", bounds.min_cpu_millicores),
@@ -256,12 +256,12 @@ def _estimates(body: WorkloadBody) -> Callable[[Container, PolicyName], Estimate
             return NoEstimate.UNKNOWN_CONTAINER
         if advice.missing is not None:
             return NoEstimate(advice.missing) if advice.missing in tuple(NoEstimate) else NoEstimate.NOT_LOADED
-        found = _estimate(advice)
-        if found.source is not EstimateSource.RUNS and found.newest_age_seconds > STALE_SECONDS:
-            raise WithoutAmounts(f"its newest figures are {found.newest_age_seconds / STALE_SECONDS:.0f} days old")
-        if found.policy is not policy and not is_stood_in_for(policy, by=found.policy):
-            raise WithoutAmounts(f"it is to be sized by {policy}, and the figures are of {found.policy}")
-        return standing_in(found, policy)
+        estimate = _estimate(advice)
+        if estimate.source is not EstimateSource.RUNS and estimate.newest_age_seconds > STALE_SECONDS:
+            raise WithoutAmounts(f"its newest figures are {estimate.newest_age_seconds / STALE_SECONDS:.0f} days old")
+        if estimate.policy is not policy and not is_stood_in_for(policy, by=estimate.policy):
+            raise WithoutAmounts(f"it is to be sized by {policy}, and the figures are of {estimate.policy}")
+        return standing_in(estimate, policy)
 
     return estimate_of
 
@@ -294,18 +294,18 @@ def _estimate(advice: AdviceBody) -> Estimate:
 
 def _final(pod: Pod, admission: Admission) -> dict[tuple[str, str], dict[ResourceCell, int]]:
     """Return what each container would run with, nanos."""
-    found: dict[tuple[str, str], dict[ResourceCell, int]] = {}
+    by_container: dict[tuple[str, str], dict[ResourceCell, int]] = {}
     for list_name, containers in zip(LISTS, (pod.init_containers, pod.containers), strict=True):
         for container in containers:
-            found[list_name, container.name] = dict(_amounts(container.resources))
+            by_container[list_name, container.name] = dict(_amounts(container.resources))
     for move in admission.moves:
         list_name = LISTS[1] if move.kind is ContainerKind.REGULAR else LISTS[0]
         cell = ResourceCell(move.setting, move.resource)
         if move.after is None:
-            found[list_name, move.container].pop(cell, None)
+            by_container[list_name, move.container].pop(cell, None)
         else:
-            found[list_name, move.container][cell] = move.after * UNIT_NANOS[move.resource]
-    return found
+            by_container[list_name, move.container][cell] = move.after * UNIT_NANOS[move.resource]
+    return by_container
 
 
 def _amounts(stated: Requirements) -> Iterator[tuple[ResourceCell, int]]:
@@ -346,14 +346,14 @@ def _wanted_of(
     is_pair = before[request] == before[limit] and after[request] == after[limit]
     if (asked is not None and most is not None and asked > most) or (is_pair and len(little) == 1):
         choice = before if only_grows else after
-    found: dict[ResourceCell, int | None] = {}
+    amounts: dict[ResourceCell, int | None] = {}
     if choice[limit] != written.get(limit):
-        found[limit] = choice[limit]
+        amounts[limit] = choice[limit]
     # A request that is not written is the limit: the API server fills it in.
     is_implied = request not in written and choice[request] == choice[limit]
     if not is_implied and choice[request] is not None and choice[request] != written.get(request):
-        found[request] = choice[request]
-    return found
+        amounts[request] = choice[request]
+    return amounts
 
 
 def _is_little(before: int | None, after: int | None, ratio: float, *, only_grows: bool) -> bool:

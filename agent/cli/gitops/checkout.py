@@ -81,14 +81,14 @@ class Checkout:
             return
         try:
             with os.scandir(self._root / directory) as entries:
-                found = sorted(entries, key=lambda entry: entry.name)
+                listing = sorted(entries, key=lambda entry: entry.name)
         except OSError as error:
             self.left.append(LeftAlone(what=directory or ".", where="", why=f"cannot be read: {error.strerror}"))
             return
-        is_chart = any(entry.name == _CHART for entry in found)
+        is_chart = any(entry.name == _CHART for entry in listing)
         if is_chart and not in_chart:
             yield directory, True
-        for entry in found:
+        for entry in listing:
             path = f"{directory}/{entry.name}" if directory else entry.name
             if entry.is_symlink() or not path.isprintable():
                 continue
@@ -169,29 +169,29 @@ class Checkout:
         try:
             for path, text in texts.items():
                 beside[path] = self._beside(path, text)
-            for path, made in beside.items():
-                made.replace(self._root / path)
+            for path, temporary_path in beside.items():
+                temporary_path.replace(self._root / path)
         except OSError as error:
             raise CheckoutError(f"{error.filename or self._root}: cannot be written: {error.strerror}") from error
         finally:
-            for made in beside.values():
-                made.unlink(missing_ok=True)
+            for temporary_path in beside.values():
+                temporary_path.unlink(missing_ok=True)
 
     def _beside(self, path: str, text: str) -> Path:
         file, place = self._read.get(path), self._root / path
         if file is None or self._content(path) != file.content:
             raise CheckoutError(f"{path}: was changed meanwhile; nothing was written")
         lead = _BOM if file.content.startswith(_BOM.encode()) else ""
-        made = place.with_name(f".{place.name}.{os.getpid()}")
+        temporary_path = place.with_name(f".{place.name}.{os.getpid()}")
         try:
-            with made.open("xb") as out:
+            with temporary_path.open("xb") as out:
                 os.fchmod(out.fileno(), stat.S_IMODE(place.stat().st_mode))
                 out.write(f"{lead}{text}".encode())
                 out.flush()
         except BaseException:
-            made.unlink(missing_ok=True)
+            temporary_path.unlink(missing_ok=True)
             raise
-        return made
+        return temporary_path
 
 
 def _is_skipped(name: str) -> bool:

@@ -92,7 +92,7 @@ def of_file(path: Path) -> KnownWorkloads:
     try:
         bodies = msgspec.convert(document if isinstance(document, list) else [document], list[WorkloadBody])
     except (msgspec.ValidationError, UnicodeError, RecursionError) as error:
-        told = " ".join(str(error).split())[:160]
-        raise KnownFileError(f"{called(path)}: {told}; allowed: {ALLOWED}") from error
+        reason = " ".join(str(error).split())[:160]
+        raise KnownFileError(f"{called(path)}: {reason}; allowed: {ALLOWED}") from error
     known = {(body.namespace, body.kind, body.name): body for body in bodies}
     return KnownWorkloads(known, known.get)

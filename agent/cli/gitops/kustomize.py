@@ -75,7 +75,7 @@ class Kustomizations:
                 below |= set(self._references(directory))
             except YamlTextError:
                 continue  # told when it is built
-        found: list[Instance] = []
+        instances: list[Instance] = []
         for directory in sorted(self._directories - below):
             try:
                 built = self._build(directory, ())
@@ -84,8 +84,8 @@ class Kustomizations:
                 continue
             for instance in built:
                 instance.where = directory or "."
-            found += built
-        return found
+            instances += built
+        return instances
 
     def _references(self, directory: str) -> Iterator[str]:
         top = self._top(directory)

@@ -81,10 +81,10 @@ def _objects(node: YamlNode) -> Iterator[YamlNode]:
 def text_at(node: YamlNode, *keys: str) -> str | None:
     """Return a text inside a document; None = there is none."""
     for key in keys:
-        found = node.member(key) if node.shape is YamlShape.MAPPING else None
-        if found is None:
+        member = node.member(key) if node.shape is YamlShape.MAPPING else None
+        if member is None:
             return None
-        node = found
+        node = member
     return node.value if node.shape is YamlShape.SCALAR and not node.is_null else None
 
 
@@ -111,10 +111,10 @@ def add_layers(instance: Instance, file: ManifestFile, text: YamlText, node: Yam
     """Lay what a document states of containers over what is there: a manifest, or a strategic merge patch."""
     way = [node]
     for key in POD_SPECS[instance.kind]:
-        found = way[-1].member(key) if way[-1].shape is YamlShape.MAPPING else None
-        if found is None:
+        member = way[-1].member(key) if way[-1].shape is YamlShape.MAPPING else None
+        if member is None:
             return
-        way.append(found)
+        way.append(member)
     for list_name in LISTS:
         for name, containers, container in container_nodes(way[-1], list_name):
             layer = layer_of(file, text, [*way, containers, container])
@@ -131,20 +131,20 @@ def merged(base: object, patch: object) -> object:
         odd = next((key for key in patch if key.startswith("$")), None)
         if odd is not None:
             raise YamlTextError(f"a patch has {odd}")
-        found = dict(base) if isinstance(base, dict) else {}
+        mapping = dict(base) if isinstance(base, dict) else {}
         for key, value in patch.items():
             if value is None:
-                found.pop(key, None)
+                mapping.pop(key, None)
             else:
-                found[key] = merged(found.get(key), value)
-        return found
+                mapping[key] = merged(mapping.get(key), value)
+        return mapping
     if isinstance(patch, list) and isinstance(base, list) and _are_named(patch) and _are_named(base):
         names = [_name(item) for item in base]
         changed = {_name(item): item for item in patch}
-        kept = [
+        base_items = [
             merged(item, changed[name]) if name in changed else item for item, name in zip(base, names, strict=True)
         ]
-        return kept + [merged(None, item) for name, item in changed.items() if name not in names]
+        return base_items + [merged(None, item) for name, item in changed.items() if name not in names]
     return merged_list(patch) if isinstance(patch, list) else patch
 
 
@@ -187,8 +187,8 @@ def json_patch(instance: Instance, file: ManifestFile, text: YamlText, operation
         for operation in operations.items:
             _operate(instance, file, text, operation)
     except (YamlTextError, LookupError, TypeError, ValueError) as error:
-        told = str(error) if isinstance(error, YamlTextError) else "a JSON patch does not fit"
-        instance.doubt(f"{file.path}: {told}")
+        reason = str(error) if isinstance(error, YamlTextError) else "a JSON patch does not fit"
+        instance.doubt(f"{file.path}: {reason}")
 
 
 def _operate(instance: Instance, file: ManifestFile, text: YamlText, operation: YamlNode) -> None:
@@ -245,10 +245,10 @@ def _read_value(layer: Layer, rest: Sequence[str], value: YamlNode) -> None:
 
 
 def _inside(document: Mapping[str, object], keys: Sequence[str]) -> Mapping[str, object]:
-    found: object = document
+    holder: object = document
     for key in keys:
-        found = found.get(key) if isinstance(found, dict) else None
-    return found if isinstance(found, dict) else {}
+        holder = holder.get(key) if isinstance(holder, dict) else None
+    return holder if isinstance(holder, dict) else {}
 
 
 def _listed(value: object) -> list[object]:

@@ -163,12 +163,12 @@ def _agreed(actions: list[_Action], instances: Sequence[Instance], proposal: Man
             others = [(instance, owner) for instance, owner in users.get(action.place, ()) if owner != action.owner]
             against = [instance for instance, owner in others if owner not in mine or mine[owner] != action.text]
             if against:
-                is_other_wish = all((id(one), action.container.key) in mine for one in against)
+                is_other_wish = all((id(instance), action.container.key) in mine for instance in against)
                 odd.setdefault(action.owner, (action, against, is_other_wish))
         if not odd:
             return actions
         for action, against, is_other_wish in odd.values():
-            names = ", ".join(sorted({one.where for one in against}))
+            names = ", ".join(sorted({instance.where for instance in against}))
             why = _SHARED.format(
                 others=names,
                 want="with other amounts" if is_other_wish else "which is not known or is not changed",
@@ -236,7 +236,7 @@ def _try_to_write(actions: list[_Action], proposal: ManifestProposal) -> _Fault 
             first.layer.change({cell: action.text for cell, action in group.items()})
         except YamlTextError as error:
             places = {action.place for action in group.values()}
-            return first.layer.file.path, {one.owner for one in actions if one.place in places}, str(error)
+            return first.layer.file.path, {action.owner for action in actions if action.place in places}, str(error)
     for path, file in files.items():
         try:
             proposal.files[path] = file.text.edited()

@@ -29,8 +29,8 @@ def lines_of(proposal: ManifestProposal, left: Sequence[LeftAlone], *, is_check:
             Span(f"  {change.cell} {change.before or 'none'} -> {change.after or 'none'}", Tone.ACCENT),
             Span(f"  {harmless(change.place)}", Tone.DIM),
         )
-    for one in left:
-        yield (Span("left "), Span(harmless(str(one)), Tone.NOTE))
+    for omission in left:
+        yield (Span("left "), Span(harmless(str(omission)), Tone.NOTE))
     known = counted(len(proposal.sized), "workload")
     done = "would change" if is_check else "changed"
     if proposal.changes:
@@ -80,8 +80,8 @@ def _markdown(
         yield ""
         yield "## Left as they are"
         yield ""
-        for one in left:
-            yield f"- {plain_text(str(one))}"
+        for omission in left:
+            yield f"- {plain_text(str(omission))}"
 
 
 def _percent(change: AmountChange) -> str:
@@ -95,19 +95,19 @@ def _totals(proposal: ManifestProposal, bodies: Bodies) -> Iterator[str]:
     before = dict.fromkeys(_TOTALS, 0)
     after, pods = dict(before), 0
     changed = {change.workload for change in proposal.changes}
-    for one in proposal.sized:
-        body = bodies(one.instance)
+    for workload in proposal.sized:
+        body = bodies(workload.instance)
         replicas = None if body is None else body.applies.replicas
-        if str(one.instance) not in changed or not replicas:
+        if str(workload.instance) not in changed or not replicas:
             continue
         pods += replicas
-        changed.discard(str(one.instance))  # it may be stated twice
-        told = {
+        changed.discard(str(workload.instance))  # it may be stated twice
+        changes_by_cell = {
             (change.container, change.cell): change
             for change in proposal.changes
-            if change.workload == str(one.instance) and change.cell in before
+            if change.workload == str(workload.instance) and change.cell in before
         }
-        for change in told.values():
+        for change in changes_by_cell.values():
             before[change.cell] += replicas * (change.before_nanos or 0)
             after[change.cell] += replicas * (change.after_nanos or 0)
     if not pods:
@@ -128,16 +128,16 @@ def _memory(nanos: int) -> str:
 
 
 def _reasons(proposal: ManifestProposal, bodies: Bodies) -> Iterator[str]:
-    told: set[str] = set()
-    for one in proposal.sized:
-        name = str(one.instance)
+    listed_names: set[str] = set()
+    for workload in proposal.sized:
+        name = str(workload.instance)
         names = {change.container for change in proposal.changes if change.workload == name}
-        body = bodies(one.instance)
-        if name in told or not names or body is None:
+        body = bodies(workload.instance)
+        if name in listed_names or not names or body is None:
             continue
-        told.add(name)
+        listed_names.add(name)
         yield f"- {plain_text(name)}: `plimsoll workloads {name}` shows the figures behind it"
-        for container in one.amounts:
+        for container in workload.amounts:
             advice = advice_of(body, container.name)
             if container.name not in names or advice is None:
                 continue

@@ -185,13 +185,13 @@ def read_section(layer: Layer, setting: Setting, node: YamlNode) -> None:
 
 def stating(layers: Sequence[Layer], cell: ResourceCell) -> list[Layer]:
     """Return the layers that state an amount and count, the winner last."""
-    found: list[Layer] = []
+    stating_layers: list[Layer] = []
     for layer in layers:
         if cell in layer.clears:
-            found = []
+            stating_layers = []
         if cell in layer.cells:
-            found.append(layer)
-    return found
+            stating_layers.append(layer)
+    return stating_layers
 
 
 def for_adding(layers: Sequence[Layer], cell: ResourceCell) -> Layer | None:

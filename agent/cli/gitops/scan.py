@@ -13,14 +13,14 @@ from agent.cli.gitops.yaml_text import YamlTextError
 def instances_of(checkout: Checkout, mapped: tuple[MappedContainer, ...]) -> list[Instance]:
     """Return the workloads; what cannot be read is told in the checkout's ``left``."""
     kustomizations = Kustomizations(checkout.file, checkout.kustomizations)
-    found = kustomizations.instances()
+    instances = kustomizations.instances()
     checkout.left.extend(_fault(fault) for fault in kustomizations.faults)
-    found += values_instances(mapped, checkout.file)
-    used = kustomizations.used | {one.path for one in mapped}
+    instances += values_instances(mapped, checkout.file)
+    used = kustomizations.used | {entry.path for entry in mapped}
     for path in checkout.paths:
         if path not in used and path.rpartition("/")[2] not in FILE_NAMES:
-            found += _plain(checkout, path)
-    return found
+            instances += _plain(checkout, path)
+    return instances
 
 
 def _fault(text: str) -> LeftAlone:
@@ -33,11 +33,11 @@ def _plain(checkout: Checkout, path: str) -> list[Instance]:
     if file is None:
         return []
     try:
-        found = [instance_of(file, node, path) for node in documents_of(file.text)]
+        candidates = [instance_of(file, node, path) for node in documents_of(file.text)]
     except YamlTextError as error:
         checkout.left.append(LeftAlone(what=path, where="", why=str(error)))
         return []
-    instances = [instance for instance in found if instance is not None]
+    instances = [instance for instance in candidates if instance is not None]
     if not instances:
         checkout.forget(path)
     return instances

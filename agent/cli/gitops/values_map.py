@@ -41,7 +41,7 @@ class MappedContainer:
 
 def mapped_containers(document: object) -> tuple[MappedContainer, ...]:
     """Read a map, a plain value of YAML."""
-    found = []
+    containers = []
     for path, entries in _pairs(document, "the map"):
         normal = posixpath.normpath(path)
         if normal.startswith(("/", "../")) or normal == "..":
@@ -51,7 +51,7 @@ def mapped_containers(document: object) -> tuple[MappedContainer, ...]:
             if len(parts) != _PARTS or not all(parts) or parts[1] not in POD_SPECS:
                 raise ValuesMapError(f"{path}: {workload!r} is not allowed; allowed: NAMESPACE/KIND/NAME/CONTAINER")
             namespace, kind, name, container = parts
-            found.append(
+            containers.append(
                 MappedContainer(
                     path=normal,
                     namespace=namespace,
@@ -61,7 +61,7 @@ def mapped_containers(document: object) -> tuple[MappedContainer, ...]:
                     keys=_keys(keys, f"{path}: {workload}"),
                 )
             )
-    return tuple(found)
+    return tuple(containers)
 
 
 def _pairs(value: object, where: str) -> Iterator[tuple[str, object]]:
@@ -82,32 +82,32 @@ def values_instances(
 ) -> list[Instance]:
     """Return the workloads of a map, each with the containers that it names."""
     by_workload: dict[tuple[str, str, str], Instance] = {}
-    for one in mapped:
-        key = one.namespace, one.kind, one.name
+    for entry in mapped:
+        key = entry.namespace, entry.kind, entry.name
         if key not in by_workload:
             by_workload[key] = Instance(
-                where=one.path, kind=one.kind, name=one.name, namespace=one.namespace, document=_blank(one)
+                where=entry.path, kind=entry.kind, name=entry.name, namespace=entry.namespace, document=_blank(entry)
             )
         instance = by_workload[key]
-        file = files(one.path)
+        file = files(entry.path)
         if file is None:
-            instance.doubt(f"{one.path}: is not there, or not read")
+            instance.doubt(f"{entry.path}: is not there, or not read")
             continue
         layer = Layer(file=file, text=file.text)
         try:
-            node = _resources(file, one.keys)
+            node = _resources(file, entry.keys)
             read_resources(layer, node)
-            _listed(instance).append({"name": one.container, "image": "of-the-chart", "resources": plain(node)})
+            _listed(instance).append({"name": entry.container, "image": "of-the-chart", "resources": plain(node)})
         except YamlTextError as error:
-            instance.doubt(f"{one.path}: {error}")
+            instance.doubt(f"{entry.path}: {error}")
             continue
-        instance.containers.setdefault(("containers", one.container), []).append(layer)
+        instance.containers.setdefault(("containers", entry.container), []).append(layer)
     return list(by_workload.values())
 
 
 def _resources(file: ManifestFile, keys: tuple[str, ...]) -> YamlNode:
     """Return the mapping that a path leads to; in one document of the file, and through no alias."""
-    found = []
+    nodes = []
     for document in file.text.documents:
         node: YamlNode | None = document
         for key in keys:
@@ -115,13 +115,13 @@ def _resources(file: ManifestFile, keys: tuple[str, ...]) -> YamlNode:
                 raise YamlTextError(f"line {file.text.line_of(node)}: &{node.anchor} is used elsewhere too")
             node = _below(node, key)
         if node is not None:
-            found.append(node)
+            nodes.append(node)
     shown = ".".join(keys)
-    if len(found) != 1:
-        raise YamlTextError(f"{shown} {'is not there' if not found else 'stands in several documents'}")
-    if found[0].is_null:
+    if len(nodes) != 1:
+        raise YamlTextError(f"{shown} {'is not there' if not nodes else 'stands in several documents'}")
+    if nodes[0].is_null:
         raise YamlTextError(f"{shown} is empty")
-    return found[0]
+    return nodes[0]
 
 
 def _below(node: YamlNode | None, key: str) -> YamlNode | None:
@@ -133,18 +133,18 @@ def _below(node: YamlNode | None, key: str) -> YamlNode | None:
     return node.items[int(key)] if is_place else None
 
 
-def _blank(one: MappedContainer) -> dict[str, object]:
+def _blank(entry: MappedContainer) -> dict[str, object]:
     """Return a workload of that name without containers."""
     document: dict[str, object] = {"containers": []}
-    for key in reversed(POD_SPECS[one.kind]):
+    for key in reversed(POD_SPECS[entry.kind]):
         document = {key: document}
-    return {"apiVersion": "apps/v1", "kind": one.kind, "metadata": {"name": one.name}, **document}
+    return {"apiVersion": "apps/v1", "kind": entry.kind, "metadata": {"name": entry.name}, **document}
 
 
 def _listed(instance: Instance) -> list[object]:
-    found: object = instance.document
+    holder: object = instance.document
     for key in (*POD_SPECS[instance.kind], "containers"):
-        found = found[key] if isinstance(found, dict) else None
-    if not isinstance(found, list):
+        holder = holder[key] if isinstance(holder, dict) else None
+    if not isinstance(holder, list):
         raise YamlTextError("no containers")
-    return found
+    return holder

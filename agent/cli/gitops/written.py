@@ -103,10 +103,10 @@ def _object(body: WorkloadBody, amounts: Amounts, *, has_namespace: bool) -> dic
 
 
 def _resources(cells: Mapping[ResourceCell, int]) -> dict[str, dict[str, str]]:
-    found: dict[str, dict[str, str]] = {}
+    resources: dict[str, dict[str, str]] = {}
     for cell, nanos in cells.items():
-        found.setdefault(SECTIONS[cell.setting], {})[cell.resource.value] = quantity(cell, nanos)
-    return found
+        resources.setdefault(SECTIONS[cell.setting], {})[cell.resource.value] = quantity(cell, nanos)
+    return resources
 
 
 def _values(sized: Sequence[tuple[WorkloadBody, Amounts]], mapped: Sequence[MappedContainer], left: list[str]) -> str:
@@ -116,16 +116,16 @@ def _values(sized: Sequence[tuple[WorkloadBody, Amounts]], mapped: Sequence[Mapp
         for name, cells in amounts.items()
     }
     files: dict[str, dict[str, object]] = {}
-    for one in mapped:
-        cells = by_place.get((one.namespace, one.kind, one.name, one.container))
+    for entry in mapped:
+        cells = by_place.get((entry.namespace, entry.kind, entry.name, entry.container))
         if cells is None:
-            left.append(f"left {one.namespace}/{one.kind}/{one.name}/{one.container}: nothing is recommended")
+            left.append(f"left {entry.namespace}/{entry.kind}/{entry.name}/{entry.container}: nothing is recommended")
             continue
-        holder = files.setdefault(one.path, {})
-        for key in one.keys[:-1]:
+        holder = files.setdefault(entry.path, {})
+        for key in entry.keys[:-1]:
             below = holder.setdefault(key, {})
             holder = below if isinstance(below, dict) else {}
-        holder[one.keys[-1]] = _resources(cells)
+        holder[entry.keys[-1]] = _resources(cells)
     return "---\n".join(_commented(files))
 
 

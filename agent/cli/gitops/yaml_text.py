@@ -72,10 +72,10 @@ class YamlNode:
 
     def pair(self, key: str) -> tuple[YamlNode, YamlNode] | None:
         """Return a key and its value, or raise as ``member``."""
-        found = [pair for pair in self.pairs if pair[0].shape is YamlShape.SCALAR and pair[0].value == key]
-        if len(found) > 1:
-            raise YamlTextError(f"line {found[1][0].line + 1}: {key} stands twice")
-        return found[0] if found else None
+        pairs = [pair for pair in self.pairs if pair[0].shape is YamlShape.SCALAR and pair[0].value == key]
+        if len(pairs) > 1:
+            raise YamlTextError(f"line {pairs[1][0].line + 1}: {key} stands twice")
+        return pairs[0] if pairs else None
 
     @property
     def is_null(self) -> bool:
@@ -156,8 +156,8 @@ class YamlText:
 
     def forget_edits(self) -> None:
         """Let the text be as it was read."""
-        for made in (self._edits, self._set, self._removed, self._added, self._filled):
-            made.clear()
+        for edits in (self._edits, self._set, self._removed, self._added, self._filled):
+            edits.clear()
         for inner in self._inners.values():
             inner.forget_edits()
 
@@ -233,10 +233,10 @@ class YamlText:
         Raises:
             YamlTextError: Two edits are of one place, or what came out is not what was meant.
         """
-        made = [*self._edits, *(edit for inner in self._inners.values() for edit in inner._outside())]
-        made.sort(key=lambda edit: (edit.start, edit.end))
+        edits = [*self._edits, *(edit for inner in self._inners.values() for edit in inner._outside())]
+        edits.sort(key=lambda edit: (edit.start, edit.end))
         pieces, at = [], 0
-        for edit in made:
+        for edit in edits:
             if edit.start < at:
                 raise YamlTextError("two changes of one place")
             pieces += [self.text[at : edit.start], edit.text]
@@ -336,11 +336,11 @@ class YamlText:
         if node.shape is YamlShape.SCALAR:
             return ("scalar", self._set.get(id(node), node.value), node.anchor)
         if node.shape is YamlShape.MAPPING:
-            kept = [
+            pairs = [
                 (self._meant(key), self._meant(value)) for key, value in node.pairs if id(value) not in self._removed
             ]
             added = [(_raw_value(key), _raw_value(value)) for key, value in self._added.get(id(node), ())]
-            return ("mapping", [*kept, *added], node.anchor)
+            return ("mapping", [*pairs, *added], node.anchor)
         if node.shape is YamlShape.SEQUENCE:
             return ("sequence", [self._meant(item) for item in node.items], node.anchor)
         return ("alias", node.value, None)
@@ -378,14 +378,14 @@ def plain(node: YamlNode, most_values: int = MOST_YAML_VALUES) -> object:
             return [made(item, depth + 1) for item in inner.items]
         if inner.shape is YamlShape.SCALAR:
             return _scalar(inner)
-        found: dict[str, object] = {}
+        defaults: dict[str, object] = {}
         for key, value in inner.pairs:
             if key.value == MERGE and key.style is None:
                 merged = made(value, depth + 1)
-                for one in merged if isinstance(merged, list) else [merged]:
-                    found.update((name, content) for name, content in _mapping(one).items() if name not in found)
+                for base in merged if isinstance(merged, list) else [merged]:
+                    defaults.update((name, content) for name, content in _mapping(base).items() if name not in defaults)
         own = {key.value: made(value, depth + 1) for key, value in inner.pairs if key.value != MERGE}
-        return {**found, **own}
+        return {**defaults, **own}
 
     return made(node, 0)
 
@@ -458,8 +458,8 @@ def _documents(text: str) -> Iterator[YamlNode]:
     except yaml.YAMLError as error:
         mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
         where = "" if mark is None else f"line {mark.line + 1}: "
-        told = " ".join(str(problem or error).split())[:120]
-        raise YamlTextError(f"{where}not YAML: {told}") from error
+        reason = " ".join(str(problem or error).split())[:120]
+        raise YamlTextError(f"{where}not YAML: {reason}") from error
 
 
 def _mark(mark: Mark | CMark | None) -> Mark | CMark:

@@ -42,9 +42,9 @@ def _document(node: Recommendations, money: NodeMoney | None) -> dict[str, objec
     document = dict(RECOMMENDATIONS.to_json(node))
     if money is None:
         return document
-    told = document["items"]
-    assert isinstance(told, list)  # noqa: S101 - as the document's type has it
-    items = [{**item, "money": money.item_document(one)} for item, one in zip(told, node.items, strict=True)]
+    rows = document["items"]
+    assert isinstance(rows, list)  # noqa: S101 - as the document's type has it
+    items = [{**item, "money": money.item_document(source)} for item, source in zip(rows, node.items, strict=True)]
     return {**document, "items": items, "prices": money.document()}
 
 
@@ -187,7 +187,7 @@ def left_out_lines(node: Recommendations) -> list[str]:
             if reason is not None:
                 text = _LEFT_OUT_TEXTS[reason] if withheld is None else withheld_by(withheld, node)
                 names.setdefault(text, []).append(f"{harmless(called(item.identity))} {side.title}")
-    return [f"left out, {text}: {_some(found)}" for text, found in names.items()]
+    return [f"left out, {text}: {_some(containers)}" for text, containers in names.items()]
 
 
 def _some(names: list[str]) -> str:

@@ -410,13 +410,13 @@ def _legend(node: Recommendations, glyphs: Glyphs, width: int) -> list[Line]:
 
 def _advice_lines(node: Recommendations) -> list[Line]:
     """Return the first sentences about runtimes and HPAs, a line each, and how many more there are."""
-    told = [(called(item.identity), sentence) for item in node.items for sentence in item.runtime_advice]
+    advice = [(called(item.identity), sentence) for item in node.items for sentence in item.runtime_advice]
     lines: list[Line] = [
         (Span("runtime ", Tone.DIM), Span(f"{harmless(name)}: {harmless(sentence)}"))
-        for name, sentence in told[:_ADVICE]
+        for name, sentence in advice[:_ADVICE]
     ]
-    if len(told) > _ADVICE:
-        lines.append((Span(f"runtime {len(told) - _ADVICE} more: plimsoll why NAME/CONTAINER", Tone.DIM),))
+    if len(advice) > _ADVICE:
+        lines.append((Span(f"runtime {len(advice) - _ADVICE} more: plimsoll why NAME/CONTAINER", Tone.DIM),))
     scaled = list(dict.fromkeys(sentence for item in node.items for sentence in item.hpa_advice))
     lines += [(Span("HPA ", Tone.DIM), Span(harmless(sentence))) for sentence in scaled[:_ADVICE]]
     if len(scaled) > _ADVICE:

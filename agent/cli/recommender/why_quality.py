@@ -39,14 +39,14 @@ def quality_lines(quality: QualityWindows | None, page: Page) -> list[Line]:
         for against in Against:
             judged = [of(span).against(against) for span in spans]
             head = f"{name}, {against} request:"
-            if not any(one.judged_minutes for one in judged):
+            if not any(tally.judged_minutes for tally in judged):
                 lines.append(
                     (_label(head), figure(ABSENT), Span(f"  none was {against} in a judged minute", Tone.NOTE))
                 )
                 continue
-            lines.append(_row(f"{head} minutes above", [percent_text(one.risk_ratio) for one in judged]))
-            lines.append(_row("  missing", [_amount(one, one.missing_amount, amount_text) for one in judged]))
-            lines.append(_row("  in excess", [_amount(one, one.excess_amount, amount_text) for one in judged]))
+            lines.append(_row(f"{head} minutes above", [percent_text(tally.risk_ratio) for tally in judged]))
+            lines.append(_row("  missing", [_amount(tally, tally.missing_amount, amount_text) for tally in judged]))
+            lines.append(_row("  in excess", [_amount(tally, tally.excess_amount, amount_text) for tally in judged]))
         lines.append(
             _row(f"{name}, predicted peak: too large by", [_error(of(span).peak, is_over=True) for span in spans])
         )

@@ -68,36 +68,36 @@ def _rows(simulated: Sequence[Simulated], alls: Sequence[PolicyTotal], rules: Re
 
 
 def _sums(path: str, policy: PolicyTotal, rules: ReplayRules) -> Iterator[_Row]:
-    for scope, resource, one in (
+    for scope, resource, figures in (
         ("sum", "cpu", policy.cpu),
         ("sum", "memory", policy.memory),
         ("node", "cpu", policy.node_cpu),
         (_PLANNED, "cpu", policy.node_planned_cpu),
         ("node", "memory", policy.node_memory),
     ):
-        yield from _row((path, scope, "", str(policy.policy), resource), one, rules)
+        yield from _row((path, scope, "", str(policy.policy), resource), figures, rules)
 
 
-def _row(where: tuple[str, str, str, str, str], one: SimulatedResourceTotal, rules: ReplayRules) -> Iterator[_Row]:
+def _row(where: tuple[str, str, str, str, str], figures: SimulatedResourceTotal, rules: ReplayRules) -> Iterator[_Row]:
     """Return the row; none where the trace tells nothing of it."""
-    if not one.known_minutes:
+    if not figures.known_minutes:
         return
     is_planned = where[1] == _PLANNED
     yield (
         *where,
         _UNITS[where[-1]],
-        one.slack_of_used_ratio,
-        one.under_ratio,
-        one.deficit_ratio,
-        None if is_planned else one.changes_per_day,
-        one.known_minutes,
-        one.unsized_minutes,
-        one.under_minutes,
-        one.requested_amount_hours,
-        one.used_amount_hours,
-        one.unused_amount_hours,
-        one.missing_amount_hours,
-        None if is_planned else one.resizes,
+        figures.slack_of_used_ratio,
+        figures.under_ratio,
+        figures.deficit_ratio,
+        None if is_planned else figures.changes_per_day,
+        figures.known_minutes,
+        figures.unsized_minutes,
+        figures.under_minutes,
+        figures.requested_amount_hours,
+        figures.used_amount_hours,
+        figures.unused_amount_hours,
+        figures.missing_amount_hours,
+        None if is_planned else figures.resizes,
         rules.decision_interval_seconds,
         rules.reaction_seconds,
     )

@@ -301,7 +301,7 @@ def report_json(simulated: Sequence[Simulated], alls: Sequence[PolicyTotal], rul
 
     def policies(totals: Sequence[PolicyTotal]) -> list[dict[str, object]]:
         front = undominated(totals)
-        return [{**total_json(one), "undominated": place in front} for place, one in enumerate(totals)]
+        return [{**total_json(policy), "undominated": place in front} for place, policy in enumerate(totals)]
 
     return {
         "rules": {name: getattr(rules, name) for name in rules.__dataclass_fields__},
@@ -315,8 +315,8 @@ def report_json(simulated: Sequence[Simulated], alls: Sequence[PolicyTotal], rul
                 "known_memory_minutes": trace.memory_minutes,
                 "notes": list(trace.notes),
                 "policies": [
-                    {**told, "worst": worst_json(outcome), "series": series_json(outcome)}
-                    for outcome, told in zip(
+                    {**policy, "worst": worst_json(outcome), "series": series_json(outcome)}
+                    for outcome, policy in zip(
                         trace.outcomes, policies([total((outcome,)) for outcome in trace.outcomes]), strict=True
                     )
                 ],
@@ -396,12 +396,12 @@ def series_json(outcome: SimulatedOutcome) -> list[dict[str, object]]:
             "container": harmless(container),
             **{
                 name: {
-                    "slack_of_used_ratio": one.slack_of_used_ratio,
-                    "under_requested_ratio": one.under_ratio,
-                    "deficit_of_used_ratio": one.deficit_ratio,
-                    "changes_per_day": one.changes_per_day,
+                    "slack_of_used_ratio": figures.slack_of_used_ratio,
+                    "under_requested_ratio": figures.under_ratio,
+                    "deficit_of_used_ratio": figures.deficit_ratio,
+                    "changes_per_day": figures.changes_per_day,
                 }
-                for name, one in (("cpu", outcome.cpu.of(row)), ("memory", outcome.memory.of(row)))
+                for name, figures in (("cpu", outcome.cpu.of(row)), ("memory", outcome.memory.of(row)))
             },
         }
         for row, container in enumerate(outcome.containers)

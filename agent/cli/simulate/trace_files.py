@@ -177,7 +177,7 @@ def _check_columns(names: Sequence[str]) -> tuple[str, ...]:
             raise TraceFileError(f"column {shown_text(name)}: its unit is not known; allowed: {near} ({AMOUNTS[near]})")
     for name in (TIME, CONTAINER):
         if name not in names:
-            like = [one for one in names if _OTHER_NAMES.get(one.strip().lower(), one.strip().lower()) == name]
+            like = [title for title in names if _OTHER_NAMES.get(title.strip().lower(), title.strip().lower()) == name]
             hint = f" (is it {shown_text(like[0])}?)" if like else ""
             raise TraceFileError(f"column {name} is missing{hint}; allowed: {', '.join(COLUMNS)}")
     if "cpu_millicores" not in names and "memory_bytes" not in names:

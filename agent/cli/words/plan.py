@@ -149,13 +149,13 @@ def kept_words(container: ContainerPlan) -> str:
     return "; ".join(f"{' and '.join(subjects)}: {reason}" for reason, subjects in texts.items())
 
 
-def why_kept(kept: Kept, share: Share) -> str:
+def why_kept(reason: Kept, share: Share) -> str:
     """Return why a request is kept, and until when where that is known."""
     if share.waits_until_unix_seconds is None:
-        return KEPT_WORDS[kept]
+        return KEPT_WORDS[reason]
     moment = datetime.fromtimestamp(share.waits_until_unix_seconds, UTC)
-    day = f"{moment:%Y-%m-%d} " if kept is Kept.WINDOW else ""
-    return f"{KEPT_WORDS[kept]}, waits until {day}{moment:%H:%M} UTC"
+    day = f"{moment:%Y-%m-%d} " if reason is Kept.WINDOW else ""
+    return f"{KEPT_WORDS[reason]}, waits until {day}{moment:%H:%M} UTC"
 
 
 def _reasons(share: Share | None) -> list[tuple[str, str]]:

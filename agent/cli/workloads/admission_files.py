@@ -94,7 +94,7 @@ def load_nodes(path: Path) -> dict[str, NodeAmounts]:
 
 def items_of(path: Path, kind: str, allowed: str) -> list[object]:
     """Read the objects of one kind in what ``kubectl get KIND -o json`` (or ``-o yaml``) prints; there may be none."""
-    found: list[object] = []
+    objects: list[object] = []
     try:
         documents = _documents(path)
         if not documents:
@@ -105,10 +105,10 @@ def items_of(path: Path, kind: str, allowed: str) -> list[object]:
             for item in items if isinstance(items, list) else [document]:
                 if member(item, "kind") != kind:
                     raise top.error("kind", member(item, "kind"), allowed)
-                found.append(item)
+                objects.append(item)
     except ConvertError as error:
         raise AdmissionFilesError(f"{called(path)}: {error}") from error
-    return found
+    return objects
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -56,9 +56,9 @@ def _fault_lines(body: BuffersBody, page: Page) -> Iterator[Line]:
     faulty = [
         (buffer, ready) for buffer in body.buffers if (ready := _condition(buffer, _READY)) and ready.status != "True"
     ]
-    for one, ready in faulty[:_MOST_FAULTS]:
+    for buffer, ready in faulty[:_MOST_FAULTS]:
         said = ready.message.removeprefix(NOT_READY_PREFIX)
-        yield from hanging((Span(harmless(f"{one.namespace}/{one.name}: "), Tone.DIM),), said, page, Tone.NOTE)
+        yield from hanging((Span(harmless(f"{buffer.namespace}/{buffer.name}: "), Tone.DIM),), said, page, Tone.NOTE)
     if len(faulty) > _MOST_FAULTS:
         yield (Span(f"{len(faulty) - _MOST_FAULTS} more are not ready", Tone.NOTE),)
 
@@ -119,14 +119,14 @@ def _buffer_lines(buffer: BufferBody, controller: BufferControllerBody, page: Pa
         yield from hanging((_label("autoscaler"),), _provision_words(buffer.autoscaler), page, Tone.DIM)
 
 
-def _provision_words(told: BufferProvisionBody) -> str:
+def _provision_words(provision: BufferProvisionBody) -> str:
     """Return what cluster-autoscaler does next, by the status as it stands."""
-    if told.status is None:
-        return f"cluster-autoscaler passes it over: {told.reason}"
-    if not told.virtual_pods:
-        return f"cluster-autoscaler makes no room for it ({told.reason})"
-    pods = counted(told.virtual_pods, "virtual pod")
-    return f"cluster-autoscaler makes room for {pods}, {told.first_pod} and so on ({told.reason})"
+    if provision.status is None:
+        return f"cluster-autoscaler passes it over: {provision.reason}"
+    if not provision.virtual_pods:
+        return f"cluster-autoscaler makes no room for it ({provision.reason})"
+    pods = counted(provision.virtual_pods, "virtual pod")
+    return f"cluster-autoscaler makes room for {pods}, {provision.first_pod} and so on ({provision.reason})"
 
 
 def _why_lines(buffer: BufferBody, why: BufferWhyBody, page: Page) -> Iterator[Line]:

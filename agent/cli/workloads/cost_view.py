@@ -149,8 +149,8 @@ def _fit_lines(fit: FitBody, body: CostBody, page: Page) -> Iterator[Line]:
     yield from hanging((), harmless(fit_text(fit)), page, tone)
     if body.by != "node" or fit.fault is not None:
         return
-    for one in fit.stay[:_MOST_REASONS]:
-        yield from hanging((Span(harmless(f"{one.node} stays: "), Tone.DIM),), harmless(one.reason), page, Tone.DIM)
+    for stay in fit.stay[:_MOST_REASONS]:
+        yield from hanging((Span(harmless(f"{stay.node} stays: "), Tone.DIM),), harmless(stay.reason), page, Tone.DIM)
     if len(fit.stay) > _MOST_REASONS:
         yield (Span(f"{len(fit.stay) - _MOST_REASONS} more stay; -o json has their reasons", Tone.DIM),)
 

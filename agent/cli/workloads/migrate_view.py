@@ -38,32 +38,34 @@ class Migrating:
         return RECOMMENDER in self.recommenders
 
 
-def migrating_lines(one: Migrating, page: Page) -> Iterator[Line]:
+def migrating_lines(migration: Migrating, page: Page) -> Iterator[Line]:
     """Return an object as lines."""
-    yield (Span(harmless(f"VPA {one.namespace}/{one.name}"), Tone.TITLE),)
-    recommender = ", ".join(one.recommenders) or "VPA's own"
-    if one.orders is None:
+    yield (Span(harmless(f"VPA {migration.namespace}/{migration.name}"), Tone.TITLE),)
+    recommender = ", ".join(migration.recommenders) or "VPA's own"
+    if migration.orders is None:
         yield from fact("recommender", recommender, page)
-        yield from fact("not understood", f"{one.fault}; its workload stays left alone", page, Tone.HOT)
+        yield from fact("not understood", f"{migration.fault}; its workload stays left alone", page, Tone.HOT)
         return
-    vpa = one.orders.vpa
+    vpa = migration.orders.vpa
     yield from fact("target", f"{vpa.target.kind} {vpa.target.name}", page)
     yield from fact("recommender", recommender, page)
-    yield from fact("update mode", f"{vpa.update_mode or 'Recreate (not stated)'}: {mode_words(one.orders)}", page)
+    yield from fact(
+        "update mode", f"{vpa.update_mode or 'Recreate (not stated)'}: {mode_words(migration.orders)}", page
+    )
     if vpa.container_policies is not None and vpa.fault is None:
         for policy in parse_container_policies(vpa.container_policies).policies:
             yield from fact("container", f"{policy.container}: {policy_words(policy)}", page)
-    boost = one.orders.on_nodes.get(names.STARTUP_BOOST)
+    boost = migration.orders.on_nodes.get(names.STARTUP_BOOST)
     if boost is not None:
         yield from fact("startup boost", boost, page)
-    if one.orders.min_replicas is not None:
-        yield from fact("evictions", f"only while {one.orders.min_replicas} pods run", page)
-    for requirement in one.orders.eviction_requirements:
+    if migration.orders.min_replicas is not None:
+        yield from fact("evictions", f"only while {migration.orders.min_replicas} pods run", page)
+    for requirement in migration.orders.eviction_requirements:
         yield from fact("evictions", f"only with {requirement.direction} of {', '.join(requirement.resources)}", page)
-    for fault in one.orders.faults:
+    for fault in migration.orders.faults:
         yield from fact("not as there", fault, page, Tone.HOT)
-    if not one.is_ours:
-        namespace, name = quote(one.namespace), quote(one.name)
+    if not migration.is_ours:
+        namespace, name = quote(migration.namespace), quote(migration.name)
         patch = f"kubectl -n {namespace} patch vpa {name} --type merge -p '{_PATCH}'"
         yield (*next(fact("to switch", "", page)), Span(harmless(patch)))
 
@@ -126,15 +128,15 @@ class MigratingBody(Body, kw_only=True):
     not_honoured: list[str]
 
 
-def migrating_body(one: Migrating) -> MigratingBody:
+def migrating_body(migration: Migrating) -> MigratingBody:
     """Return an object as ``-o json`` has it."""
-    orders = one.orders
-    known = {"namespace": one.namespace, "name": one.name}
+    orders = migration.orders
+    known = {"namespace": migration.namespace, "name": migration.name}
     if orders is None:
         return MigratingBody(
             **known,
-            recommenders=[*one.recommenders],
-            fault=one.fault,
+            recommenders=[*migration.recommenders],
+            fault=migration.fault,
             target=None,
             update_mode=None,
             new_pods=None,
@@ -145,7 +147,7 @@ def migrating_body(one: Migrating) -> MigratingBody:
     vpa = orders.vpa
     return MigratingBody(
         **known,
-        recommenders=[*one.recommenders],
+        recommenders=[*migration.recommenders],
         fault=vpa.fault,
         target=VpaTargetBody(kind=vpa.target.kind, name=vpa.target.name),
         update_mode=None if vpa.update_mode is None else str(vpa.update_mode),

@@ -318,11 +318,11 @@ def _course(
     """Draw the newest hours as a sparkline, one cell an hour; hours without a figure are holes."""
     if not hours:
         return
-    by_hour = {one.unix_hour: value(one) for one in hours}
+    by_hour = {hour_body.unix_hour: value(hour_body) for hour_body in hours}
     last = max(by_hour)
     first = max(min(by_hour), last - room + 1)
     course = [by_hour.get(hour) for hour in range(first, last + 1)]
-    known = [one for one in course if one is not None]
+    known = [amount for amount in course if amount is not None]
     if not known:
         return
     yield (
@@ -367,8 +367,8 @@ def _policy_lines(workload: WorkloadBody) -> Iterator[Line]:
         ("pause", applies.pause.value or "no", applies.pause.source),
         *((bound.name, bound.value, bound.source) for bound in applies.bounds),
         *(
-            ("" if number else "profile", f"{one.name} {one.value}", one.source)
-            for number, one in enumerate(applies.profile)
+            ("" if number else "profile", f"{setting.name} {setting.value}", setting.source)
+            for number, setting in enumerate(applies.profile)
         ),
         ("HPA", *_held("CPU", applies.cpu_frozen_for, applies.cpu_frozen_containers, applies.cpu_preserved)),
         ("", *_held("memory", applies.memory_frozen_for, applies.memory_frozen_containers, applies.memory_preserved)),

@@ -132,9 +132,9 @@ def weekly(answers: Answers, *, taken_unix_seconds: float) -> WeeklyBody:
         stopped=summary.stopped,
         nodes=summary.nodes,
         workloads=len(answers.lines),
-        resizes=sum(one.resizes for one in changed),
+        resizes=sum(workload.resizes for workload in changed),
         changed_workloads=len(changed),
-        is_whole=all(one.next is None for one in (answers.changed, answers.failed, answers.ordered)),
+        is_whole=all(page.next is None for page in (answers.changed, answers.failed, answers.ordered)),
         changed=changed[:_MOST],
         freed_by_day=[day for day in summary.days if day.unix_day > newest_day - DAYS],
         short=len(short),
@@ -154,14 +154,14 @@ def _shortest_first(line: WorkloadLineBody) -> tuple[float, float, str, str]:
 
 def _changed(events: Iterable[EventBody]) -> list[ChangedWorkloadBody]:
     """Return workloads by how often their pods were resized; events come newest first."""
-    found: dict[tuple[str, str, str], ChangedWorkloadBody] = {}
+    bodies: dict[tuple[str, str, str], ChangedWorkloadBody] = {}
     pods: dict[tuple[str, str, str], set[str | None]] = {}
     amounts: dict[tuple[str, str, str], dict[tuple[str | None, str, str], ChangeBody]] = {}
     for event in events:
         if event.namespace is None or event.kind is None or event.workload is None:
             continue
         key = event.namespace, event.kind, event.workload
-        body = found.setdefault(
+        body = bodies.setdefault(
             key,
             ChangedWorkloadBody(namespace=key[0], kind=key[1], workload=key[2], resizes=0, pods=0, changes=[]),
         )
@@ -172,19 +172,19 @@ def _changed(events: Iterable[EventBody]) -> list[ChangedWorkloadBody]:
             amounts[key][change.container, change.resource, change.field] = msgspec.structs.replace(
                 newer, before=change.before
             )
-    for key, body in found.items():
+    for key, body in bodies.items():
         body.pods = len(pods[key])
         body.changes = list(amounts.get(key, {}).values())
-    return sorted(found.values(), key=lambda one: (-one.resizes, one.namespace, one.kind, one.workload))
+    return sorted(bodies.values(), key=lambda entry: (-entry.resizes, entry.namespace, entry.kind, entry.workload))
 
 
 def _told(events: Iterable[EventBody]) -> list[ToldBody]:
     """Return decisions by what they were and why; events come newest first."""
-    found: dict[tuple[str, str, str, str | None], ToldBody] = {}
+    bodies: dict[tuple[str, str, str, str | None], ToldBody] = {}
     workloads: dict[tuple[str, str, str, str | None], set[tuple[str | None, ...]]] = {}
     for event in events:
         key = event.action, event.outcome, event.reason, event.by
-        body = found.setdefault(
+        body = bodies.setdefault(
             key,
             ToldBody(
                 action=event.action,
@@ -200,9 +200,9 @@ def _told(events: Iterable[EventBody]) -> list[ToldBody]:
         body.count += event.repeats
         if event.workload is not None:
             workloads.setdefault(key, set()).add((event.namespace, event.kind, event.workload))
-    for key, body in found.items():
+    for key, body in bodies.items():
         body.workloads = len(workloads.get(key, ()))
-    return sorted(found.values(), key=lambda one: (-one.count, one.action, one.outcome, one.reason))
+    return sorted(bodies.values(), key=lambda entry: (-entry.count, entry.action, entry.outcome, entry.reason))
 
 
 # In words
@@ -236,8 +236,8 @@ def _overview(body: WeeklyBody) -> Iterator[str]:
     yield f"Of {body.scope.words}: {body.sentence}."
     if body.nodes is not None:
         yield f"{body.nodes.reporting} of {counted(body.nodes.count, 'node')} report."
-    for one in body.stopped:
-        yield f"Stopped ({one.what}): {one.detail}" + ("" if one.command is None else f"; {one.command}")
+    for stop in body.stopped:
+        yield f"Stopped ({stop.what}): {stop.detail}" + ("" if stop.command is None else f"; {stop.command}")
     if not body.is_whole:
         yield "There were more decisions than are looked at: counts are of the newest ones."
 
@@ -246,12 +246,12 @@ def _changed_section(body: WeeklyBody) -> _Section:
     resizes, workloads = counted(body.resizes, "resize"), counted(body.changed_workloads, "workload")
     rows = [
         (
-            f"{one.namespace}/{one.kind}/{one.workload}",
-            str(one.resizes),
-            str(one.pods),
-            changes_text(one.changes, "->"),
+            f"{workload.namespace}/{workload.kind}/{workload.workload}",
+            str(workload.resizes),
+            str(workload.pods),
+            changes_text(workload.changes, "->"),
         )
-        for one in body.changed
+        for workload in body.changed
     ]
     return _Section(
         title="What changed",
@@ -323,15 +323,15 @@ def _short_section(body: WeeklyBody) -> _Section:
 def _failed_section(body: WeeklyBody) -> _Section:
     rows = tuple(
         (
-            f"{one.action} {one.outcome}".replace("_", " "),
-            one.by or "",
-            one.reason,
-            str(one.count),
-            str(one.workloads),
-            f"{age_text(one.newest_age_seconds)} ago",
-            one.detail,
+            f"{decision.action} {decision.outcome}".replace("_", " "),
+            decision.by or "",
+            decision.reason,
+            str(decision.count),
+            str(decision.workloads),
+            f"{age_text(decision.newest_age_seconds)} ago",
+            decision.detail,
         )
-        for one in (*body.failed, *body.ordered)
+        for decision in (*body.failed, *body.ordered)
     )
     notes = [
         "Nothing failed." if not body.failed else "",

@@ -90,18 +90,18 @@ def with_boost(
     if not order.is_request_kept and not order.is_limit_kept:
         tries = (order, replace(order, is_request_kept=True))
     if Resource.CPU in rules.held or rules.frozen.cpu_for is not None or (rules.is_daemon and not rules.grows_daemons):
-        tries = tuple(one for one in tries if one.is_request_kept)
+        tries = tuple(variant for variant in tries if variant.is_request_kept)
         fault = _left_words(rules)
-    for one in tries:
-        tried = [_boosted(draft, one, grounds) for draft in drafts]
+    for variant in tries:
+        tried = [_boosted(draft, variant, grounds) for draft in drafts]
         changes = tuple(_changes(drafts, tried))
         if not changes:
             continue
-        found = _fault(pod, tried, grounds.facts)
-        if found is None:
+        obstacle = _fault(pod, tried, grounds.facts)
+        if obstacle is None:
             boost = replace(given, changes=changes)
             return Boosting(drafts=tried, boost=boost, words=_words(boost, fault))
-        fault = fault or found
+        fault = fault or obstacle
     # Whatever stands in the way now: where starts are learnt, the node is told to learn this one as well.
     words = f"{NOT_BOOSTED}: {fault or _nothing_words(drafts, order, grounds)}"
     return Boosting(drafts=drafts, boost=given if order.is_learnt else None, words=words)
@@ -203,8 +203,8 @@ def _below(request: int, side: ContainerSide) -> int:
 
 
 def _changes(drafts: Sequence[Draft], tried: Sequence[Draft]) -> Iterator[Change]:
-    for draft, one in zip(drafts, tried, strict=True):
-        steady, boosted = draft.sides[Resource.CPU], one.sides[Resource.CPU]
+    for draft, twin in zip(drafts, tried, strict=True):
+        steady, boosted = draft.sides[Resource.CPU], twin.sides[Resource.CPU]
         for setting, before, after in (
             (Setting.REQUEST, steady.request, boosted.request),
             (Setting.LIMIT, steady.limit, boosted.limit),

@@ -165,9 +165,9 @@ def _warnings(
     pod: Pod, orders: Orders, order: PodLimitsOrder | None, resources: Requirements | None
 ) -> tuple[str, ...]:
     """Return what whoever creates the pod is told."""
-    told = () if order is None else order.warnings
+    warnings = () if order is None else order.warnings
     became = "" if resources is None else class_words(pod, resources)
-    return (*map(str, orders.faults), *told, *((f"{POD_LIMITS}: {became}",) if became else ()))
+    return (*map(str, orders.faults), *warnings, *((f"{POD_LIMITS}: {became}",) if became else ()))
 
 
 def _patched(pod: Pod, answer: Admission, now_unix_seconds: float) -> Admission:

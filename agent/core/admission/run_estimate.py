@@ -62,9 +62,9 @@ def bounded_runs(runs: Sequence[JobRun], written: Callable[[], WrittenContainer 
     )
 
 
-def _second(runs: Iterable[JobRun], told: Callable[[JobRun], tuple[float, int]]) -> float | None:
+def _second(runs: Iterable[JobRun], maximum_of: Callable[[JobRun], tuple[float, int]]) -> float | None:
     """Return the largest value of another node than the one with the largest of all; None = no other told any."""
-    values = [one for one in map(told, runs) if one[0] > 0]
+    values = [maximum for maximum in map(maximum_of, runs) if maximum[0] > 0]
     top = max(values, default=(0.0, 0))
     return max((value for value, node in values if node != top[1]), default=None)
 

@@ -93,11 +93,11 @@ class MovableTargets:
 
     def preserved(self, resource: Resource, requests: WorkloadRequests | None) -> PreservedTarget | None:
         """Return what is kept of a target that is followed now; None = its requests are frozen."""
-        kept, percent = self.kept.get(resource), self.percents.get(resource)
-        if kept is None or percent is None or self.fault:
+        target, percent = self.kept.get(resource), self.percents.get(resource)
+        if target is None or percent is None or self.fault:
             return None
         mean = None if requests is None else requests.mean(resource)
-        return kept if kept.is_followed(percent, mean) else None
+        return target if target.is_followed(percent, mean) else None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,31 +135,31 @@ class TargetMove:
 
 def next_move(look: TargetLook, preserve: Preserve) -> TargetMove | None:
     """Return what is to be written of one target; None = nothing."""
-    kept = look.kept
-    if kept is None or kept.written_percent != look.percent:
+    target = look.kept
+    if target is None or target.written_percent != look.percent:
         return _taken(look, preserve)
     if preserve is Preserve.RESTORE:
-        request = kept.unsized_request if look.request is None else look.request
-        original = kept.wanted(kept.unsized_request)
-        if original is not None and abs(request - kept.unsized_request) < CALM_RATIO * kept.unsized_request:
+        request = target.unsized_request if look.request is None else look.request
+        original = target.wanted(target.unsized_request)
+        if original is not None and abs(request - target.unsized_request) < CALM_RATIO * target.unsized_request:
             why = f"{original.percent} % is put back: requests are as before they were sized"
             return TargetMove(percent=original.percent, kept=None, why=why)
     if look.request is None:
         return None
-    wanted = kept.wanted(look.request, look.most_percent)
+    wanted = target.wanted(look.request, look.most_percent)
     if wanted is None:
         return None
     off_ratio = _off_ratio(look.percent, wanted.percent)
-    is_original = look.request == kept.request  # then it is put back to the last percent
+    is_original = look.request == target.request  # then it is put back to the last percent
     if off_ratio == 0 or (off_ratio < CALM_RATIO and not is_original):
         return None
-    left = kept.left
+    left = target.left
     if wanted.is_clamped and not left:
         left = f"{wanted.equal_percent} % is not to be had: requests stay until the target is set anew"
     shown = amount_text(look.request, look.resource.unit)
     return TargetMove(
         percent=wanted.percent,
-        kept=replace(kept, written_percent=wanted.percent, left=left),
+        kept=replace(target, written_percent=wanted.percent, left=left),
         why=f"pods request {shown} {_TITLES[look.resource]} on average{f'; {left}' if left else ''}",
         off_ratio=off_ratio,
     )
@@ -172,7 +172,7 @@ def _taken(look: TargetLook, preserve: Preserve) -> TargetMove | None:
         if is_new:
             return None
         return TargetMove(percent=look.percent, kept=None, why=f"somebody set {look.percent} %: it stays so")
-    kept = PreservedTarget(
+    target = PreservedTarget(
         resource=look.resource,
         percent=look.percent,
         request=look.request,
@@ -181,7 +181,7 @@ def _taken(look: TargetLook, preserve: Preserve) -> TargetMove | None:
     )
     of = f"{look.percent} % of {amount_text(look.request, look.resource.unit)} {_TITLES[look.resource]}"
     who = "it is seen first" if is_new else "somebody set it"
-    return TargetMove(percent=look.percent, kept=kept, why=f"{who}: {of} is kept from now on")
+    return TargetMove(percent=look.percent, kept=target, why=f"{who}: {of} is kept from now on")
 
 
 def _off_ratio(now: int, wanted: int) -> float:
@@ -190,12 +190,12 @@ def _off_ratio(now: int, wanted: int) -> float:
 
 def movable_percents(metrics: Sequence[HpaMetric]) -> dict[Resource, int]:
     """Return the targets that can be moved: of all containers of a pod, and the only ones of their resource."""
-    found: dict[Resource, int] = {}
+    percents: dict[Resource, int] = {}
     for resource in Resource:
         of_it = [metric for metric in metrics if resource in frozen_resources([metric])]
         if len(of_it) == 1 and of_it[0].type == RESOURCE_METRIC and of_it[0].target_percent is not None:
-            found[resource] = of_it[0].target_percent
-    return found
+            percents[resource] = of_it[0].target_percent
+    return percents
 
 
 def why_not(pod: Pod, resource: Resource) -> str:
@@ -204,14 +204,14 @@ def why_not(pod: Pod, resource: Resource) -> str:
         return "its pods have resources of their own"
     if QosClass.GUARANTEED in (pod.recorded_qos, computed_qos_class(pod)):
         return "its pods are Guaranteed: their limits move with their requests"
-    if any(resource.value not in one.resources.requests for one in _counted(pod)):
+    if any(resource.value not in container.resources.requests for container in _counted(pod)):
         return f"a container of its pods requests no {_TITLES[resource]}"
     return ""
 
 
 def most_percent(pod: Pod, resource: Resource, request: int) -> int | None:
     """Return the largest target that such pods can meet where they request so much; None = nothing limits them."""
-    limits = [one.resources.limits.get(resource.value) for one in _counted(pod)]
+    limits = [container.resources.limits.get(resource.value) for container in _counted(pod)]
     known = [limit for limit in limits if limit is not None]
     if len(known) < len(limits):
         return None
@@ -221,21 +221,21 @@ def most_percent(pod: Pod, resource: Resource, request: int) -> int | None:
 
 def _counted(pod: Pod) -> list[Container]:
     """Return the containers whose requests an HPA counts."""
-    return [one for one in pod.sized_containers() if one.kind is not ContainerKind.INIT]
+    return [container for container in pod.sized_containers() if container.kind is not ContainerKind.INIT]
 
 
-def preserved_to_text(kept: Iterable[PreservedTarget]) -> str:
+def preserved_to_text(targets: Iterable[PreservedTarget]) -> str:
     """Return the annotation's text."""
     return json.dumps(
         {
-            one.resource.value: {
-                "targetPercent": one.percent,
-                f"request{_UNITS[one.resource]}": one.request,
-                f"unsized{_UNITS[one.resource]}": one.unsized_request,
-                "writtenPercent": one.written_percent,
-                **({"left": one.left} if one.left else {}),
+            target.resource.value: {
+                "targetPercent": target.percent,
+                f"request{_UNITS[target.resource]}": target.request,
+                f"unsized{_UNITS[target.resource]}": target.unsized_request,
+                "writtenPercent": target.written_percent,
+                **({"left": target.left} if target.left else {}),
             }
-            for one in sorted(kept, key=lambda one: one.resource.value)
+            for target in sorted(targets, key=lambda target: target.resource.value)
         }
     )
 
@@ -250,7 +250,7 @@ def parse_preserved(text: str) -> dict[Resource, PreservedTarget]:
         document: object = json.loads(text) if len(text) <= _LONGEST else None
     except (ValueError, RecursionError):
         document = None
-    if not isinstance(document, dict) or not document.keys() <= {one.value for one in Resource}:
+    if not isinstance(document, dict) or not document.keys() <= {resource.value for resource in Resource}:
         raise PreservedError("not what Plimsoll wrote; remove the annotation, and the target counts as it stands")
     return {Resource(key): _preserved(Resource(key), value) for key, value in document.items()}
 
@@ -259,10 +259,10 @@ def _preserved(resource: Resource, value: object) -> PreservedTarget:
     body = value if isinstance(value, dict) else {}
 
     def number(key: str) -> int:
-        found = body.get(key)
-        if isinstance(found, bool) or not isinstance(found, int) or not 1 <= found <= _MOST:
-            raise PreservedError(f"{resource}.{key}: {str(found)[:60]} is not allowed; allowed: a whole number from 1")
-        return found
+        entry = body.get(key)
+        if isinstance(entry, bool) or not isinstance(entry, int) or not 1 <= entry <= _MOST:
+            raise PreservedError(f"{resource}.{key}: {str(entry)[:60]} is not allowed; allowed: a whole number from 1")
+        return entry
 
     left = body.get("left", "")
     return PreservedTarget(

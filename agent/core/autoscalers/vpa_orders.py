@@ -102,7 +102,7 @@ def holder_of(objects: Iterable[VpaObject]) -> VpaObject | None:
     Source: ``FindParentControllerForPod`` and ``Stronger`` of VPA's ``pkg/utils/vpa/api.go``: the older one, then the
     name.
     """
-    return min(objects, key=lambda one: (one.is_managed, one.created_unix_seconds, one.name), default=None)
+    return min(objects, key=lambda vpa: (vpa.is_managed, vpa.created_unix_seconds, vpa.name), default=None)
 
 
 def container_policies_in(orders: Mapping[str, str]) -> ContainerPolicies:
@@ -134,7 +134,7 @@ def _modes(mode: UpdateMode, surroundings: VpaSurroundings, faults: list[str]) -
 def _boost(vpa: VpaObject, faults: list[str]) -> str | None:
     """Return the order of a boost: one for the pod, as an annotation has it; None = there is none."""
     boost, containers = vpa.boost, tuple[str, ...]()
-    own = {name: one for name, one in vpa.container_boosts.items() if one != boost}
+    own = {name: container_boost for name, container_boost in vpa.container_boosts.items() if container_boost != boost}
     if own and (boost is not None or len(set(own.values())) > 1):
         faults.append(
             "startupBoost of resourcePolicy.containerPolicies is not honoured where it differs between containers"

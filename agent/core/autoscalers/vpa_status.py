@@ -80,11 +80,11 @@ def is_worth_writing(before: VpaStatus, after: VpaStatus) -> bool:
     """
     if before.observed_generation != after.observed_generation:
         return True
-    if [_said(one) for one in before.conditions] != [_said(one) for one in after.conditions]:
+    if [_said(condition) for condition in before.conditions] != [_said(condition) for condition in after.conditions]:
         return True
     if not after.containers:
         return False
-    if [one.container for one in before.containers] != [one.container for one in after.containers]:
+    if [advice.container for advice in before.containers] != [advice.container for advice in after.containers]:
         return True
     return any(
         _has_moved(old, new)
@@ -93,18 +93,18 @@ def is_worth_writing(before: VpaStatus, after: VpaStatus) -> bool:
     )
 
 
-def _said(one: VpaCondition) -> tuple[str, str, str, str]:
-    return one.type, one.status, one.reason, one.message
+def _said(condition: VpaCondition) -> tuple[str, str, str, str]:
+    return condition.type, condition.status, condition.reason, condition.message
 
 
-def _amounts(one: RecommendedContainerResources) -> tuple[Mapping[Resource, int], ...]:
-    return one.target, one.lower_bound, one.upper_bound, one.uncapped_target
+def _amounts(advice: RecommendedContainerResources) -> tuple[Mapping[Resource, int], ...]:
+    return advice.target, advice.lower_bound, advice.upper_bound, advice.uncapped_target
 
 
 def _has_moved(old: Mapping[Resource, int], new: Mapping[Resource, int]) -> bool:
     if old.keys() != new.keys():
         return True
-    return any(abs(new[one] - old[one]) >= max(old[one], 1) * LEAST_MOVE_RATIO for one in new)
+    return any(abs(new[resource] - old[resource]) >= max(old[resource], 1) * LEAST_MOVE_RATIO for resource in new)
 
 
 def _recommended(view: VpaView, pod: Pod) -> tuple[RecommendedContainerResources, ...]:
@@ -112,12 +112,12 @@ def _recommended(view: VpaView, pod: Pod) -> tuple[RecommendedContainerResources
     if admission is None or admission.outcome not in _ANSWERED or view.standing is None:
         return ()
     stated = {container.name: container for container in pod.sized_containers()}
-    found = [
+    all_advice = [
         _of_container(answer, answer.estimate, stated[answer.name], view.standing)
         for answer in admission.containers
         if isinstance(answer.estimate, Estimate) and answer.name in stated
     ]
-    return tuple(sorted((one for one in found if one.target), key=lambda one: one.container))
+    return tuple(sorted((advice for advice in all_advice if advice.target), key=lambda advice: advice.container))
 
 
 def _of_container(
@@ -199,7 +199,7 @@ def _provided(view: VpaView, recommended: tuple[RecommendedContainerResources, .
 
 
 def _is_young(view: VpaView, recommended: tuple[RecommendedContainerResources, ...]) -> bool:
-    names = {one.container for one in recommended}
+    names = {advice.container for advice in recommended}
     answers = view.admission.containers if view.admission is not None else ()
     return any(
         answer.estimate.history_seconds < CONFIDENT_SECONDS
@@ -236,16 +236,16 @@ def _merged(
     before: Iterable[VpaCondition], wanted: tuple[VpaCondition, ...], now_unix_seconds: float
 ) -> tuple[VpaCondition, ...]:
     """Keep the conditions of others; a time of transition moves only with the status, in whole seconds as the API's."""
-    old = {one.type: one for one in before}
-    others = [one for one in old.values() if one.type not in OWN_CONDITIONS]
+    old = {condition.type: condition for condition in before}
+    others = [condition for condition in old.values() if condition.type not in OWN_CONDITIONS]
     ours = [
         replace(
-            one,
+            condition,
             last_transition_unix_seconds=was.last_transition_unix_seconds
-            if (was := old.get(one.type)) is not None and was.status == one.status
+            if (was := old.get(condition.type)) is not None and was.status == condition.status
             else float(int(now_unix_seconds)),
         )
-        for one in wanted
+        for condition in wanted
     ]
     return (*others, *ours)
 

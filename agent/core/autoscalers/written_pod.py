@@ -24,16 +24,16 @@ def written_pod(pod: Pod) -> Pod:
         original = annotated_original(pod)
     except OriginalError:
         original = None
-    kept = {key: text for key, text in pod.annotations.items() if key not in _OF_ADMISSION}
-    pod = replace(pod, node_name=None, annotations=kept)
+    annotations = {key: text for key, text in pod.annotations.items() if key not in _OF_ADMISSION}
+    pod = replace(pod, node_name=None, annotations=annotations)
     if original is None:
         return pod
     was = {amounts.container: amounts for amounts in original.amounts}
     own = was.get("")
     return replace(
         pod,
-        containers=tuple(_written(one, was.get(one.name)) for one in pod.containers),
-        init_containers=tuple(_written(one, was.get(one.name)) for one in pod.init_containers),
+        containers=tuple(_written(container, was.get(container.name)) for container in pod.containers),
+        init_containers=tuple(_written(container, was.get(container.name)) for container in pod.init_containers),
         # Resources of the whole pod that it had none of at first were given by admission.
         resources=None if own is None or pod.resources is None else _back(pod.resources, own),
     )

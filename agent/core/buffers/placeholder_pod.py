@@ -217,14 +217,14 @@ def _affinity(
         for list_name, inner in _TERMS.items():
             terms: list[object] = []
             for item in _items(_mapping(affinity.get(kind)).get(list_name)):
-                one = _mapping(item)
-                term = _without(_mapping(one.get(inner)) if inner is not None else one, _OF_ITS_OWN_PODS)
-                terms.append({**one, inner: term} if inner is not None else term)
+                entry = _mapping(item)
+                term = _without(_mapping(entry.get(inner)) if inner is not None else entry, _OF_ITS_OWN_PODS)
+                terms.append({**entry, inner: term} if inner is not None else term)
                 # Required nearness stays to the real pods alone: the first placeholder would wait for itself.
                 is_wanted = kind == "podAntiAffinity" or inner is not None
                 if is_wanted and _is_of_itself(term, labels, namespace):
                     mine = {"labelSelector": {"matchLabels": dict(own)}, "topologyKey": term.get("topologyKey")}
-                    terms.append({**one, inner: mine} if inner is not None else mine)
+                    terms.append({**entry, inner: mine} if inner is not None else mine)
             if terms:
                 terms_by_list[list_name] = terms
         if terms_by_list:

@@ -49,8 +49,8 @@ def after_refusal(
 ) -> PlaceholderState:
     """Remember that the server refused to make pods: they are tried again, later each time."""
     lost = set(names)
-    made = {name: since for name, since in state.made.items() if name not in lost}
-    return replace(after_setback(state, now_unix_seconds, options), made=made, refusal=why)
+    unseen_pods = {name: since for name, since in state.made.items() if name not in lost}
+    return replace(after_setback(state, now_unix_seconds, options), made=unseen_pods, refusal=why)
 
 
 def after_creation(state: PlaceholderState) -> PlaceholderState:

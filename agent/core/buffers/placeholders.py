@@ -123,7 +123,7 @@ def plan_placeholders(
     """Return what to do next about one buffer's placeholders; ``pods`` are all that are seen, ended ones too."""
     seen = {pod.uid for pod in pods}
     names = {pod.name for pod in pods}
-    made = {
+    unseen_pods = {
         name: since
         for name, since in state.made.items()
         if name not in names and now_unix_seconds - since < UNSEEN_SECONDS
@@ -136,18 +136,20 @@ def plan_placeholders(
     if state.living - uids:
         # They gave way to others, or their node went: nobody here removed them.
         state = after_setback(state, now_unix_seconds, options)
-    state = replace(state, living=uids, removed=removed, unresizable=state.unresizable & seen, made=made)
+    state = replace(state, living=uids, removed=removed, unresizable=state.unresizable & seen, made=unseen_pods)
     wanted = _wanted(wish, options)
     turn = _Turn(wish=wish, options=options, state=state, now=now_unix_seconds, can_resize=can_resize)
     turn.remove([pod for pod in pods if has_ended(pod) and not pod.is_terminating and pod.uid not in removed])
     if wanted is not None:
-        surplus = max(len(living) + len(made) - wanted, 0)
+        surplus = max(len(living) + len(unseen_pods) - wanted, 0)
         ordered = sorted(living, key=lambda pod: _order_of_removal(pod, wish.shape))
         turn.remove(ordered[:surplus])
         staying_pods = ordered[surplus:]
         turn.change(staying_pods)
         turn.create(
-            wanted - len(staying_pods) - len(made), names | made.keys(), sum(_is_waiting(pod) for pod in staying_pods)
+            wanted - len(staying_pods) - len(unseen_pods),
+            names | unseen_pods.keys(),
+            sum(_is_waiting(pod) for pod in staying_pods),
         )
     staying = [pod for pod in living if pod.uid not in turn.state.removed]
     return turn.plan(_standing(wish, wanted, staying, turn.state, now_unix_seconds))

@@ -102,13 +102,13 @@ def _containers(resource: Resource, metrics: Iterable[HpaMetric]) -> tuple[str, 
 def merged_axes(axes: Iterable[FrozenAxes]) -> FrozenAxes:
     """Return what several autoscalers of a workload freeze together, by the name of the first."""
     every = list(axes)
-    cpu = [one for one in every if one.cpu_for is not None]
-    memory = [one for one in every if one.memory_for is not None]
+    cpu = [freeze for freeze in every if freeze.cpu_for is not None]
+    memory = [freeze for freeze in every if freeze.memory_for is not None]
     return FrozenAxes(
         cpu_for=cpu[0].cpu_for if cpu else None,
         memory_for=memory[0].memory_for if memory else None,
-        cpu_containers=_together([one.cpu_containers for one in cpu]),
-        memory_containers=_together([one.memory_containers for one in memory]),
+        cpu_containers=_together([freeze.cpu_containers for freeze in cpu]),
+        memory_containers=_together([freeze.memory_containers for freeze in memory]),
     )
 
 

@@ -187,13 +187,13 @@ class _Start:
         words = [_expanded(word, environment) for word in (*launch.command, *launch.args)]
         script = _script(words)
         if script is not None:
-            environment |= {found[1]: found[2].strip("\"'") for found in _SCRIPT_ASSIGNMENT.finditer(script)}
-            words = _split_script(_SHELL_REFERENCE.sub(lambda found: _of_shell(found, environment, launch), script))
+            environment |= {match[1]: match[2].strip("\"'") for match in _SCRIPT_ASSIGNMENT.finditer(script)}
+            words = _split_script(_SHELL_REFERENCE.sub(lambda match: _of_shell(match, environment, launch), script))
         elif words and _program(words[0]) == "env":
             for word in words[1:]:
-                if (found := _ASSIGNMENT.fullmatch(word)) is None:
+                if (match := _ASSIGNMENT.fullmatch(word)) is None:
                     break
-                environment[found[1]] = found[2]
+                environment[match[1]] = match[2]
         hidden = {name for name, value in launch.environment.items() if value is None and name not in environment}
         return cls(words, environment, frozenset(hidden))
 
@@ -207,8 +207,8 @@ class _Settings:
 
     def take_size(self, text: str, form: re.Pattern[str], unit_bytes: int, allowed: str, source: str) -> None:
         """Record the size of the heap; one that is the limit's is a share of that."""
-        found = form.fullmatch(text)
-        amount, unit = found.groups() if found is not None else ("", "")
+        match = form.fullmatch(text)
+        amount, unit = match.groups() if match is not None else ("", "")
         scale = unit_bytes * _UNITS[unit if unit in _UNITS else unit.lower()]
         limit = self._environment.get(amount[2:-1]) if amount.startswith("$(") else None
         if isinstance(limit, LimitReference):
@@ -245,9 +245,9 @@ class _Settings:
 
     def take_least(self, text: str) -> None:
         """Record what the heap is at its start, which it is at least."""
-        found = _JAVA_FORM.fullmatch(text)
-        if found is not None and not found[1].startswith("$"):
-            size_bytes = _whole(found[1]) * _UNITS[found[2].lower()]
+        match = _JAVA_FORM.fullmatch(text)
+        if match is not None and not match[1].startswith("$"):
+            size_bytes = _whole(match[1]) * _UNITS[match[2].lower()]
             self._profile = replace(self._profile, initial_heap_bytes=min(size_bytes, INT64_MAX))
 
     def ignore_limit(self) -> None:
@@ -424,10 +424,10 @@ def _script(words: Sequence[str]) -> str | None:
     return _NO_TEXT.sub(" ", words[option + 1]) if option + 1 < len(words) else None
 
 
-def _of_shell(found: re.Match[str], environment: Mapping[str, str], launch: Launch) -> str:
+def _of_shell(match: re.Match[str], environment: Mapping[str, str], launch: Launch) -> str:
     """Return what a shell fills in for a name; one that is known nowhere stays, as a name."""
-    name: str = found[1] or found[3]
-    otherwise = found[2] if found[2] is not None and name not in launch.environment else f"${{{name}}}"
+    name: str = match[1] or match[3]
+    otherwise = match[2] if match[2] is not None and name not in launch.environment else f"${{{name}}}"
     return environment.get(name, otherwise)
 
 
@@ -454,7 +454,7 @@ def _filled_in(stated: Mapping[str, str | LimitReference | None]) -> dict[str, s
 def _expanded(text: str, environment: Mapping[str, str]) -> str:
     if "$" not in text:
         return text
-    return _REFERENCE.sub(lambda found: "$" if found[1] is None else environment.get(found[1], found[0]), text)
+    return _REFERENCE.sub(lambda match: "$" if match[1] is None else environment.get(match[1], match[0]), text)
 
 
 def _split(text: str, *, quotes: str, escape: str) -> list[str]:

@@ -65,10 +65,10 @@ class Requirement:
             return value in self.values
         if self.operator is Operator.NOT_IN:
             return value not in self.values
-        found, bound = _whole(value), _whole(self.values[0] if self.values else None)
-        if found is None or bound is None:
+        number, bound = _whole(value), _whole(self.values[0] if self.values else None)
+        if number is None or bound is None:
             return False
-        return found > bound if self.operator is Operator.GREATER else found < bound
+        return number > bound if self.operator is Operator.GREATER else number < bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class Selector:
 
     def may_select(self, labels: Mapping[str, str]) -> bool:
         """Return whether it selects a pod of these labels; what it asks of ``PER_POD_LABELS`` counts as met."""
-        return all(one.key in PER_POD_LABELS or one.is_met(labels) for one in self.requirements)
+        return all(requirement.key in PER_POD_LABELS or requirement.is_met(labels) for requirement in self.requirements)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

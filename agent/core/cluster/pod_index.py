@@ -125,10 +125,10 @@ def join(identity: UnitIdentity, index: PodIndex) -> tuple[UnitIdentity, UnitRes
     """
     if identity.kind not in _IN_PODS:
         return identity, UnitResources()
-    found = index.container(identity.container_id) if identity.container_id is not None else None
+    container = index.container(identity.container_id) if identity.container_id is not None else None
     by_uid = index.pod(identity.pod_uid) if identity.pod_uid is not None else None
     # The path's uid outranks the id: two pods of one source never share a container.
-    pod = by_uid if by_uid is not None else found[0] if found is not None and identity.pod_uid is None else None
+    pod = by_uid if by_uid is not None else container[0] if container is not None and identity.pod_uid is None else None
     if pod is None:
         return identity, UnitResources()
     named = replace(
@@ -138,9 +138,9 @@ def join(identity: UnitIdentity, index: PodIndex) -> tuple[UnitIdentity, UnitRes
         pod=pod.name,
         qos=identity.qos if identity.qos is not None else pod_qos_class(pod),
     )
-    if found is None or found[0].uid != pod.uid:
+    if container is None or container[0].uid != pod.uid:
         return replace(named, kind=UnitKind.SANDBOX, container=None), UnitResources()
-    name = found[1]
+    name = container[1]
     return replace(named, kind=UnitKind.CONTAINER, container=name), resources_of(pod, name)
 
 

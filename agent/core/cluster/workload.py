@@ -87,11 +87,11 @@ def scheduled_by(job: str, created_unix_seconds: float | None) -> str | None:
     Args:
         created_unix_seconds: When the Job or a pod of it was made; None = not known.
     """
-    found = _SCHEDULED_NAME.match(job)
-    if found is None or created_unix_seconds is None:
+    match = _SCHEDULED_NAME.match(job)
+    if match is None or created_unix_seconds is None:
         return None
-    waited_seconds = created_unix_seconds - int(found["unix_minutes"]) * 60
-    return found["cron_job"] if -_LATEST_SECONDS <= waited_seconds <= _EARLIEST_SECONDS else None
+    waited_seconds = created_unix_seconds - int(match["unix_minutes"]) * 60
+    return match["cron_job"] if -_LATEST_SECONDS <= waited_seconds <= _EARLIEST_SECONDS else None
 
 
 def controller_name(pod: Pod) -> str | None:
@@ -129,8 +129,8 @@ def with_top_owner(pod: Pod, *, group_by: Sequence[str], job_owner: Callable[[st
     group = next((pod.labels[key] for key in group_by if pod.labels.get(key)), None)
     if group is not None:
         return replace(pod, top_owner=TopOwner(kind=GROUP_KIND, name=group))
-    found = job_owner(pod.namespace, owner.name) if owner is not None and kind == JOB_KIND else None
-    return pod if found is None else replace(pod, top_owner=found)
+    top_owner = job_owner(pod.namespace, owner.name) if owner is not None and kind == JOB_KIND else None
+    return pod if top_owner is None else replace(pod, top_owner=top_owner)
 
 
 def no_job_owner(_namespace: str, _job: str) -> TopOwner | None:

@@ -229,18 +229,18 @@ def together(parts: Iterable[Figures]) -> Figures:
 
 def by_namespace(groups: Mapping[GroupKey, Figures]) -> dict[GroupKey, Figures]:
     """Return the figures of namespaces from those of workloads."""
-    found: dict[GroupKey, Figures] = {}
+    totals: dict[GroupKey, Figures] = {}
     for key, figures in groups.items():
-        found[key[:1]] = found.get(key[:1], Figures()).plus(figures)
-    return dict(sorted(found.items()))
+        totals[key[:1]] = totals.get(key[:1], Figures()).plus(figures)
+    return dict(sorted(totals.items()))
 
 
-def _more(one: PodRequests, other: PodRequests, price: NodePrice) -> Decimal:
+def _more(requests: PodRequests, other: PodRequests, price: NodePrice) -> Decimal:
     """Return what it costs that one requests more than another, of each resource by itself."""
     return summed(
         (
-            price.cpu(max(one.cpu_millicores - other.cpu_millicores, 0)),
-            price.memory(max(one.memory_bytes - other.memory_bytes, 0)),
+            price.cpu(max(requests.cpu_millicores - other.cpu_millicores, 0)),
+            price.memory(max(requests.memory_bytes - other.memory_bytes, 0)),
         )
     )
 

@@ -235,7 +235,7 @@ def _refusal(pod: CostPod, room: _Room, leaving: _Room) -> NoPlace | None:
     node, placement = room.node.placement, pod.placement
     if not node.takes_pods:
         return NoPlace.NO_PODS
-    if any(not any(one.bears(taint) for one in placement.tolerations) for taint in node.taints):
+    if any(not any(toleration.bears(taint) for toleration in placement.tolerations) for taint in node.taints):
         return NoPlace.TAINT
     if not _asks_for(placement, room.labels):
         return NoPlace.LABELS
@@ -259,15 +259,15 @@ def _asks_for(placement: PodPlacement, labels: Mapping[str, str]) -> bool:
     if any(labels.get(key) != value for key, value in placement.node_selector):
         return False
     terms = placement.node_terms
-    return not terms or any(all(one.is_met(labels) for one in term) for term in terms)
+    return not terms or any(all(requirement.is_met(labels) for requirement in term) for term in terms)
 
 
-def _are_apart(one: CostPod, other: CostPod) -> bool:
+def _are_apart(pod: CostPod, other: CostPod) -> bool:
     """Return whether either must not share a node with the other; both ways, as the scheduler has it."""
-    if one.namespace != other.namespace or not (one.placement.apart_from or other.placement.apart_from):
+    if pod.namespace != other.namespace or not (pod.placement.apart_from or other.placement.apart_from):
         return False
-    mine, theirs = dict(one.placement.labels), dict(other.placement.labels)
-    return any(selector.may_select(theirs) for selector in one.placement.apart_from) or any(
+    mine, theirs = dict(pod.placement.labels), dict(other.placement.labels)
+    return any(selector.may_select(theirs) for selector in pod.placement.apart_from) or any(
         selector.may_select(mine) for selector in other.placement.apart_from
     )
 

@@ -65,9 +65,9 @@ class PriceSheet:
             if not identifier:
                 continue
             for place in dict.fromkeys((region, "")):
-                found = self.by_node.get((asked, place, identifier))
-                if found is not None:
-                    return found
+                price = self.by_node.get((asked, place, identifier))
+                if price is not None:
+                    return price
         kind = _first(labels, INSTANCE_TYPE_LABELS).lower()
         return self.by_class.get((region, kind), self.by_class.get(("", kind))) if kind else None
 
@@ -141,8 +141,8 @@ def _identifier(asked: str, name: str, labels: Mapping[str, str], provider_id: s
     if asked == _NAME:
         return name
     if asked == _PROVIDER:
-        found = _AWS.match(provider_id)
-        return found[1] if found else provider_id.removeprefix("azure://")
+        match = _AWS.match(provider_id)
+        return match[1] if match else provider_id.removeprefix("azure://")
     return labels.get(asked.removeprefix(_LABEL), "")
 
 

@@ -214,9 +214,9 @@ def summed(amounts: Iterable[Decimal]) -> Decimal:
     return total
 
 
-def less(one: Decimal, other: Decimal) -> Decimal:
+def less(amount: Decimal, other: Decimal) -> Decimal:
     """Return the exact difference of two amounts."""
-    return _EXACT.subtract(one, other)
+    return _EXACT.subtract(amount, other)
 
 
 def _whole_price(capacity: NodeAmounts, cpu: Decimal, memory: Decimal) -> Decimal:

@@ -108,14 +108,14 @@ class _Audit:
             return {}
         by_uid = {cgroup.pod_uid: cgroup.path for cgroup in self._tree.pods()}
         by_id = {cgroup.container_id: cgroup.path for cgroup in self._tree.containers()}
-        found = []
+        protected_pods = []
         for pod in self._pods:
             path, low = by_uid.get(pod.cgroup_uid), memory_low_of(pod)
             if path is None or low is None or not _annotated_limits(pod, self._rules):
                 continue
             statuses = [status for status in pod.statuses if status.container_id in by_id]
-            found.append((path, low, {status.name: by_id[status.container_id] for status in statuses}))
-        return memory_low_by_path(found, root.path)
+            protected_pods.append((path, low, {status.name: by_id[status.container_id] for status in statuses}))
+        return memory_low_by_path(protected_pods, root.path)
 
     def report(self) -> AuditReport:
         findings = tuple(finding for part in self.findings() for finding in part)
@@ -281,12 +281,12 @@ class _Audit:
         self._compare_oom_score(pod, container, replace(subject, path=live.path), live)
 
     def _compare_oom_score(self, pod: Pod, container: Container, subject: FindingSubject, live: LiveCgroup) -> None:
-        found, machine_bytes = live.reading(OOM_SCORE_ADJ).amount, self._rules.machine_memory_bytes
-        if not isinstance(found, int) or not machine_bytes or container.kind is ContainerKind.EPHEMERAL:
+        live_score, machine_bytes = live.reading(OOM_SCORE_ADJ).amount, self._rules.machine_memory_bytes
+        if not isinstance(live_score, int) or not machine_bytes or container.kind is ContainerKind.EPHEMERAL:
             return
         after_restart = oom_score(pod, container, machine_bytes)
-        if found != after_restart:
-            score = OomScore(found=found, after_restart=after_restart)
+        if live_score != after_restart:
+            score = OomScore(found=live_score, after_restart=after_restart)
             self._oom_scores.append(StaleOomScore(subject=subject, score=score))
 
     # Values

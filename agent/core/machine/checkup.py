@@ -40,9 +40,9 @@ class Check:
     """The command or setting that mends it; empty when OK."""
 
 
-def ok(name: str, found: str) -> Check:
+def ok(name: str, finding: str) -> Check:
     """Return the line of what works."""
-    return Check(name=name, verdict=FeatureState.OK, found=found)
+    return Check(name=name, verdict=FeatureState.OK, found=finding)
 
 
 def degraded(name: str, found: str, consequence: str, mend: str) -> Check:
@@ -116,26 +116,26 @@ def judge(facts: MachineFacts) -> tuple[Check, ...]:
 
 
 def _cgroups(facts: MachineFacts) -> Check:
-    found = facts.cgroup_layout + (f" at {facts.v2_mount}" if facts.v2_mount else "")
+    finding = facts.cgroup_layout + (f" at {facts.v2_mount}" if facts.v2_mount else "")
     boot_v2 = "boot with systemd.unified_cgroup_hierarchy=1 (kernel command line)"
     if facts.v2_mount is None:
         return Check(
             name="cgroups",
             verdict=FeatureState.BROKEN,
-            found=found,
+            found=finding,
             consequence="nothing can be measured: Plimsoll reads cgroup v2 only",
             mend=f"{boot_v2}, or: mount -t cgroup2 none /sys/fs/cgroup/unified",
         )
     if facts.v1_controllers:
-        found = f"{found}; on v1: {' '.join(facts.v1_controllers)}"
+        finding = f"{finding}; on v1: {' '.join(facts.v1_controllers)}"
     if {"cpu", "memory"} & set(facts.v1_controllers):
         return degraded(
             "cgroups",
-            found=found,
+            found=finding,
             consequence="controllers bound to v1 give no figures here: of those, usage and pressure of CPU only",
             mend=boot_v2,
         )
-    return ok("cgroups", found)
+    return ok("cgroups", finding)
 
 
 def _controllers(facts: MachineFacts) -> tuple[Check, ...]:
@@ -179,8 +179,8 @@ def _pressure(resource: str, reason: str | None) -> Check:
 def _kubepods(facts: MachineFacts) -> Check:
     watched = f"{facts.unit_count} units watched in scope {facts.scope}"
     if facts.kubepods_root is not None:
-        found = f"{facts.kubepods_root}, {facts.cgroup_driver or 'unknown'} driver; {watched}"
-        return ok("kubepods", found)
+        finding = f"{facts.kubepods_root}, {facts.cgroup_driver or 'unknown'} driver; {watched}"
+        return ok("kubepods", finding)
     return degraded(
         "kubepods",
         found=f"not found; {watched}",
@@ -224,12 +224,14 @@ def _permissions(facts: MachineFacts) -> Check:
 
 def _open_files(facts: MachineFacts) -> Check:
     wanted = facts.wanted_units * FILES_PER_UNIT
-    found = f"soft {facts.open_files_soft}, hard {facts.open_files_hard}; {facts.wanted_units} containers want {wanted}"
+    finding = (
+        f"soft {facts.open_files_soft}, hard {facts.open_files_hard}; {facts.wanted_units} containers want {wanted}"
+    )
     if facts.open_files_hard >= wanted:
-        return ok("open files", found)
+        return ok("open files", finding)
     return degraded(
         "open files",
-        found=found,
+        found=finding,
         consequence="beyond the limit files are opened anew for each read: about five times the cost",
         mend=f"ulimit -Hn {wanted} (systemd: LimitNOFILE={wanted}; containerd: its own LimitNOFILE)",
     )
@@ -243,12 +245,12 @@ def _inotify(facts: MachineFacts) -> Check:
             consequence="new containers are seen at the next re-list, up to 30 s late",
             mend="a kernel with CONFIG_INOTIFY_USER",
         )
-    found = f"{facts.inotify_watches} watches a user"
+    finding = f"{facts.inotify_watches} watches a user"
     if facts.inotify_watches >= LEAST_INOTIFY_WATCHES:
-        return ok("inotify", found)
+        return ok("inotify", finding)
     return degraded(
         "inotify",
-        found=found,
+        found=finding,
         consequence="may run out: new containers are then seen at the next re-list, up to 30 s late",
         mend="sysctl fs.inotify.max_user_watches=65536",
     )
@@ -279,13 +281,13 @@ def _state(facts: MachineFacts) -> Check:
 
 
 def _clock(facts: MachineFacts) -> tuple[Check, ...]:
-    found = f"{facts.clocksource or 'unknown clock source'}, {facts.clock_read_nanoseconds:.0f} ns a read"
+    finding = f"{facts.clocksource or 'unknown clock source'}, {facts.clock_read_nanoseconds:.0f} ns a read"
     if facts.clock_read_nanoseconds <= SLOW_CLOCK_NANOSECONDS:
-        monotonic = ok("clock", found)
+        monotonic = ok("clock", finding)
     else:
         monotonic = degraded(
             "clock",
-            found=found,
+            found=finding,
             consequence="each container's time stamp costs more than its read",
             mend="echo tsc > /sys/devices/system/clocksource/clocksource0/current_clocksource (if listed as available)",
         )

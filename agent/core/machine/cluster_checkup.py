@@ -34,13 +34,13 @@ class ReportStanding:
 def judge_reporting(standing: ReportStanding) -> Check:
     """Judge it."""
     name = "webhook"
-    kept = f"; {standing.waiting_reports} reports wait, {standing.lost_reports} lost"
+    backlog = f"; {standing.waiting_reports} reports wait, {standing.lost_reports} lost"
     if standing.trouble is not None:
         heard = standing.last_success_age_seconds
         since = "no report taken yet" if heard is None else f"last report taken {heard:.0f} s ago"
         return degraded(
             name,
-            found=f"{standing.trouble} ({since}{kept})",
+            found=f"{standing.trouble} ({since}{backlog})",
             consequence="what this node learns serves no other, and new directives do not come: the old ones hold",
             mend="report.tokenFile needs a projected token of the agent's account with the webhook's audience, "
             "report.caFile the webhook's authority"
@@ -51,15 +51,15 @@ def judge_reporting(standing: ReportStanding) -> Check:
     if standing.queue_fault is not None:
         return degraded(
             name,
-            found=f"{standing.url}: {standing.queue_fault}{kept}",
+            found=f"{standing.url}: {standing.queue_fault}{backlog}",
             consequence="reports that are not taken at once are lost with the agent's end",
             mend="room on the disk of the state directory, and the right to write there",
         )
     if standing.last_success_age_seconds is None:
-        found = f"{standing.url}: no report sent yet, one comes every {standing.interval_seconds:g} s"
+        finding = f"{standing.url}: no report sent yet, one comes every {standing.interval_seconds:g} s"
     else:
-        found = f"{standing.url}: last report taken {standing.last_success_age_seconds:.0f} s ago"
-    return ok(name, found + (kept if standing.lost_reports else ""))
+        finding = f"{standing.url}: last report taken {standing.last_success_age_seconds:.0f} s ago"
+    return ok(name, finding + (backlog if standing.lost_reports else ""))
 
 
 _MOST_NAMED: Final = 3
@@ -189,16 +189,16 @@ def _claim(facts: ClusterStatus) -> Check:
     if facts.node_claim == facts.node:
         return ok(name, f"the token names this node, {facts.node}")
     if facts.node_claim is not None:
-        found = f"the token names {facts.node_claim}, not {facts.node}"
+        finding = f"the token names {facts.node_claim}, not {facts.node}"
         mend = "run the agent in a pod on the node that it watches"
     else:
-        found = "the token names no node"
+        finding = "the token names no node"
         mend = "a pod's own token does from Kubernetes 1.32 on; or kubernetes.requireNodeClaim=false"
     if not facts.is_claim_required:
-        return ok(name, f"{found}; not required")
+        return ok(name, f"{finding}; not required")
     return degraded(
         name,
-        found=found,
+        found=finding,
         consequence="nothing is written: recommend only",
         mend=mend,
     )
@@ -206,12 +206,12 @@ def _claim(facts: ClusterStatus) -> Check:
 
 def _versions(facts: ClusterStatus) -> Check:
     kubelet = facts.kubelet_version or "not known"
-    found = "; ".join((f"API server {facts.server_version or 'not known'}, kubelet {kubelet}", *facts.gate_reasons))
+    finding = "; ".join((f"API server {facts.server_version or 'not known'}, kubelet {kubelet}", *facts.gate_reasons))
     if facts.can_resize:
-        return ok("versions", found)
+        return ok("versions", finding)
     return degraded(
         "versions",
-        found=found,
+        found=finding,
         consequence="nothing is resized in place: recommend only",
         mend="Kubernetes 1.33 or newer, API server and kubelet",
     )
@@ -243,13 +243,13 @@ def _directives(facts: ClusterStatus) -> Iterator[Check]:
 def _orders(facts: ClusterStatus) -> Iterator[Check]:
     if not facts.orders:
         return
-    found = "; ".join(facts.orders)
+    finding = "; ".join(facts.orders)
     if not facts.is_paused:
-        yield ok("orders", found)
+        yield ok("orders", finding)
         return
     yield degraded(
         "orders",
-        found=found,
+        found=finding,
         consequence="nothing is written on this node",
         mend="plimsoll resume"
         if facts.cluster_pause is None

@@ -143,47 +143,47 @@ def compare(wanted: Wanted, reading: FileReading, *, is_systemd: bool) -> Compar
     )
 
 
-def _matches(target: Target, found: Amount, wanted: Wanted, *, is_systemd: bool) -> bool:
+def _matches(target: Target, amount: Amount, wanted: Wanted, *, is_systemd: bool) -> bool:
     if isinstance(target, Weights):
-        return isinstance(found, int) and target.formula_of(found) is not None
+        return isinstance(amount, int) and target.formula_of(amount) is not None
     if isinstance(target, CpuMax):
-        return isinstance(found, CpuMax) and _is_same_quota(target, found, is_systemd=is_systemd)
+        return isinstance(amount, CpuMax) and _is_same_quota(target, amount, is_systemd=is_systemd)
     if isinstance(target, Unlimited):
-        return found is target
-    if isinstance(found, int):
-        return found in (target, target // wanted.granule_bytes * wanted.granule_bytes) or (
-            wanted.at_least and found >= target
+        return amount is target
+    if isinstance(amount, int):
+        return amount in (target, target // wanted.granule_bytes * wanted.granule_bytes) or (
+            wanted.at_least and amount >= target
         )
     # The kernel shows what is beyond its counters as no limit.
-    return found is Unlimited.MAX and (wanted.at_least or target > INT64_MAX - wanted.granule_bytes)
+    return amount is Unlimited.MAX and (wanted.at_least or target > INT64_MAX - wanted.granule_bytes)
 
 
-def _is_same_quota(target: CpuMax, found: CpuMax, *, is_systemd: bool) -> bool:
-    if target.quota_usec == found.quota_usec:
-        return target.quota_usec is None or target.period_usec == found.period_usec
-    if not is_systemd or target.quota_usec is None or target.period_usec != found.period_usec:
+def _is_same_quota(target: CpuMax, cpu_max: CpuMax, *, is_systemd: bool) -> bool:
+    if target.quota_usec == cpu_max.quota_usec:
+        return target.quota_usec is None or target.period_usec == cpu_max.period_usec
+    if not is_systemd or target.quota_usec is None or target.period_usec != cpu_max.period_usec:
         return False
-    return found.quota_usec == systemd_quota(target.quota_usec, target.period_usec).cpu_max_quota_usec
+    return cpu_max.quota_usec == systemd_quota(target.quota_usec, target.period_usec).cpu_max_quota_usec
 
 
-def _rounding_note(target: Target, found: Amount) -> str | None:
-    if isinstance(target, CpuMax) and isinstance(found, CpuMax) and target.quota_usec != found.quota_usec:
+def _rounding_note(target: Target, amount: Amount) -> str | None:
+    if isinstance(target, CpuMax) and isinstance(amount, CpuMax) and target.quota_usec != amount.quota_usec:
         return "within systemd's rounding to whole percents of a CPU"
     return None
 
 
-def _request_note(target: Target, found: Amount) -> str | None:
-    if not isinstance(target, Weights) or not isinstance(found, int):
+def _request_note(target: Target, amount: Amount) -> str | None:
+    if not isinstance(target, Weights) or not isinstance(amount, int):
         return None
-    return f"the weight of a CPU request of {shares_to_millicores(weight_to_shares_linear(found))}m"
+    return f"the weight of a CPU request of {shares_to_millicores(weight_to_shares_linear(amount))}m"
 
 
-def _difference(target: Target, found: Amount) -> float | None:
-    if isinstance(target, Weights) and isinstance(found, int):
+def _difference(target: Target, amount: Amount) -> float | None:
+    if isinstance(target, Weights) and isinstance(amount, int):
         known = [weight for weight in (target.linear, target.quadratic) if weight is not None]
-        return found - min(known, key=lambda weight: abs(found - weight))
-    if isinstance(target, CpuMax) and isinstance(found, CpuMax):
-        if target.quota_usec is None or found.quota_usec is None:
+        return amount - min(known, key=lambda weight: abs(amount - weight))
+    if isinstance(target, CpuMax) and isinstance(amount, CpuMax):
+        if target.quota_usec is None or amount.quota_usec is None:
             return None
-        return found.quota_usec * 1000 / found.period_usec - target.quota_usec * 1000 / target.period_usec
-    return found - target if isinstance(target, int) and isinstance(found, int) else None
+        return amount.quota_usec * 1000 / amount.period_usec - target.quota_usec * 1000 / target.period_usec
+    return amount - target if isinstance(target, int) and isinstance(amount, int) else None

@@ -58,9 +58,9 @@ def score_since_start(
         resources=None if pod.resources is None else _with_memory(pod.resources, "", requested_bytes),
         recorded_qos=pod_qos_class(pod),
     )
-    found = oom_score_adj(started, began(container), memory_capacity_bytes)
+    start_score = oom_score_adj(started, began(container), memory_capacity_bytes)
     after_restart = oom_score(pod, container, memory_capacity_bytes)
-    return None if found == after_restart else OomScore(found=found, after_restart=after_restart)
+    return None if start_score == after_restart else OomScore(found=start_score, after_restart=after_restart)
 
 
 def _with_memory(stated: Requirements, name: str, requested_bytes: Mapping[str, int | None]) -> Requirements:

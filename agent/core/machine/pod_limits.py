@@ -233,11 +233,11 @@ def kubelet_amounts(pod: Pod, rules: KubeletRules) -> dict[str, Amount]:
     }
 
 
-def is_in_force(wanted: Amount, found: Amount | None, page_size_bytes: int) -> bool:
+def is_in_force(wanted: Amount, reading: Amount | None, page_size_bytes: int) -> bool:
     """Return whether a file holds what was written: the kernel rounds memory down to whole pages."""
-    if isinstance(wanted, int) and isinstance(found, int):
-        return wanted - wanted % page_size_bytes == found - found % page_size_bytes
-    return wanted == found
+    if isinstance(wanted, int) and isinstance(reading, int):
+        return wanted - wanted % page_size_bytes == reading - reading % page_size_bytes
+    return wanted == reading
 
 
 def memory_room_text(limit_bytes: int, in_use_bytes: int | None, margin_ratio: float) -> str | None:

@@ -171,13 +171,13 @@ def runtimes_from(value: str) -> Mapping[str, LanguageRuntime]:
 
     ``java``; or ``web=java,proxy=go``; or both.
     """
-    found: dict[str, LanguageRuntime] = {}
+    runtimes: dict[str, LanguageRuntime] = {}
     for part in value.split(","):
         name, separator, word = (text.strip() for text in part.rpartition("="))
-        if name in found or bool(name) != bool(separator) or word not in _RUNTIMES:
+        if name in runtimes or bool(name) != bool(separator) or word not in _RUNTIMES:
             raise ValueNotAllowed(f"{', '.join(LanguageRuntime)}, or CONTAINER=one of these, by commas")
-        found[name] = LanguageRuntime(word)
-    return found
+        runtimes[name] = LanguageRuntime(word)
+    return runtimes
 
 
 def runtime_ordered(annotations: Mapping[str, str], container: str) -> LanguageRuntime | None:

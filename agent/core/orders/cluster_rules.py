@@ -137,7 +137,7 @@ def _rules_of(data: Mapping[str, str]) -> tuple[ClusterRule, ...]:
         raise RulesError(f"{RULES}: {_shown(content)} is not allowed (a list of rules)")
     if len(content) > MOST_RULES:
         raise RulesError(f"{RULES}: {len(content)} of them are not allowed (at most {MOST_RULES})")
-    return tuple(_rule_of(one, f"{RULES}[{index}]") for index, one in enumerate(content))
+    return tuple(_rule_of(entry, f"{RULES}[{index}]") for index, entry in enumerate(content))
 
 
 def _rule_of(value: object, where: str) -> ClusterRule:

@@ -104,13 +104,13 @@ class ContainerPolicies:
 
     def of(self, container: str) -> ContainerPolicy:
         """Return the policy of a container: its own, else that of all others."""
-        found = NO_POLICY
+        fallback = NO_POLICY
         for policy in self.policies:
             if policy.container == container:
                 return policy
             if policy.container == EVERY_OTHER:
-                found = policy
-        return found
+                fallback = policy
+        return fallback
 
 
 NO_POLICIES: Final = ContainerPolicies()

@@ -64,8 +64,8 @@ def parse_enforce_share(text: str) -> EnforceShare:
     Raises:
         EnforceShareError: It is none.
     """
-    found = _SHARE.fullmatch(text.strip())
-    tickets = -1 if found is None else int(found["whole"]) * 100 + int((found["part"] or "").ljust(2, "0"))
+    match = _SHARE.fullmatch(text.strip())
+    tickets = -1 if match is None else int(match["whole"]) * 100 + int((match["part"] or "").ljust(2, "0"))
     if not 0 <= tickets <= TICKETS:
         raise EnforceShareError(ENFORCE_SHARE_ALLOWED)
     return EnforceShare(tickets)

@@ -63,21 +63,21 @@ def profile_settings(profile: Profile, in_force: Mapping[str, object]) -> tuple[
         profile: The one that is chosen.
         in_force: All settings of a program as it shows them: sections of values.
     """
-    found = []
+    settings = []
     for key, of_profile in PROFILE_VALUES[profile].items():
         section, _, name = key.partition(".")
         values = in_force.get(section)
         if isinstance(values, Mapping) and name in values:
             source = f"profile {profile}" if values[name] == of_profile else "setting"
-            found.append(ProfileSetting(key=key, value=value_text(values[name]), source=source))
-    return tuple(found)
+            settings.append(ProfileSetting(key=key, value=value_text(values[name]), source=source))
+    return tuple(settings)
 
 
 def profile_notes(settings: Sequence[ProfileSetting]) -> tuple[str, ...]:
     """Return what a profile sets, and what settings of one's own say instead, in one sentence; none for the default."""
     by_source: dict[str, list[str]] = {}
-    for one in settings:
-        by_source.setdefault(one.source, []).append(f"{one.key} {one.value}")
+    for setting in settings:
+        by_source.setdefault(setting.source, []).append(f"{setting.key} {setting.value}")
     if not by_source:
         return ()
     return ("; ".join(f"{source}: {', '.join(values)}" for source, values in by_source.items()),)

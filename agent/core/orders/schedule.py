@@ -129,7 +129,7 @@ def activity_at(schedule: Schedule, now_unix_seconds: float, *, enough_seconds: 
     nexts = [(begin, window) for window in schedule.windows if (begin := _next_begin(window, now)) is not None]
     if not nexts:
         return Activity(is_active=False, next_look_unix_seconds=None, words="inactive: no window of it comes again")
-    return _activity(min(nexts, key=lambda one: one[0]), is_active=False)
+    return _activity(min(nexts, key=lambda beginning: beginning[0]), is_active=False)
 
 
 def _activity(change: tuple[datetime, Window], *, is_active: bool) -> Activity:

@@ -91,7 +91,7 @@ def parse_windows(text: str, calendar: Calendar) -> Windows:
     if not 1 <= len(parts) <= MOST_WINDOWS:
         count = f"{len(parts)} windows are" if parts else "an empty text is"
         raise WindowsError(f"{count} not allowed (1 to {MOST_WINDOWS}: {WINDOWS_ALLOWED})")
-    found: dict[str, list[Window]] = {}
+    by_kind: dict[str, list[Window]] = {}
     kinds: tuple[str, ...] = ()
     before: Window | None = None
     for part in parts:
@@ -105,8 +105,8 @@ def parse_windows(text: str, calendar: Calendar) -> Windows:
         except ScheduleError as error:
             raise WindowsError(str(error)) from error
         for kind in kinds:
-            found.setdefault(kind, []).append(before)
-    schedules = {kind: Schedule(windows=tuple(windows)) for kind, windows in found.items()}
+            by_kind.setdefault(kind, []).append(before)
+    schedules = {kind: Schedule(windows=tuple(windows)) for kind, windows in by_kind.items()}
     return Windows(
         text=text,
         allowed={kind: schedules[kind] for kind in Disruption if kind in schedules},
@@ -148,11 +148,11 @@ def _next_try(
     Args:
         is_open: The time is in the schedule's windows; else it is outside them.
     """
-    found = activity_at(schedule, moment, enough_seconds=lasting_seconds if is_open else 0.0)
-    change = found.next_look_unix_seconds
-    if found.is_active is is_open and (change is None or change - moment >= lasting_seconds):
+    activity = activity_at(schedule, moment, enough_seconds=lasting_seconds if is_open else 0.0)
+    change = activity.next_look_unix_seconds
+    if activity.is_active is is_open and (change is None or change - moment >= lasting_seconds):
         return None
-    return change, found.moment_words or ""
+    return change, activity.moment_words or ""
 
 
 def waits_of(windows: Windows, now_unix_seconds: float, lasting_seconds: float) -> Waits:

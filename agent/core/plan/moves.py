@@ -393,7 +393,7 @@ def _grant_part(side: Side, assured: Sequence[int], reserved: Sequence[int], low
 
 
 def _with_reserved(side: Side, reserved: Sequence[int]) -> list[int]:
-    return [max(unit.applied, kept) for unit, kept in zip(side.units, reserved, strict=True)]
+    return [max(unit.applied, amount) for unit, amount in zip(side.units, reserved, strict=True)]
 
 
 def _withhold(side: Side, assured: Sequence[int], reason: Kept) -> None:

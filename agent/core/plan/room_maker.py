@@ -51,9 +51,9 @@ def room_maker(state: NodeState, now_unix_seconds: float) -> RoomMaker | None:
         return _evictions(f"{waits}: evictions make it, as the scheduler's preemption is off for them")
     going = [pod for pod in state.pods if pod.is_terminating and _is_preempted(pod)]
     if going:
-        told = f"{going[0].namespace}/{going[0].name} goes for it"
+        victim_words = f"{going[0].namespace}/{going[0].name} goes for it"
         return RoomMaker(
-            is_scheduler=True, note=f"{waits}: the scheduler makes it ({told}), and no eviction is proposed"
+            is_scheduler=True, note=f"{waits}: the scheduler makes it ({victim_words}), and no eviction is proposed"
         )
     left = SCHEDULER_SECONDS - (now_unix_seconds - max(map(_deferred_at, open_to_it)))
     if left > 0:

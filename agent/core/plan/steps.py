@@ -66,7 +66,7 @@ def steps_of(entries: Sequence[PodEntry], cpu: Room, memory: Room) -> tuple[Plan
     first: list[PlanStep] = []
     shrinks: list[PlanStep] = []
     grows: list[tuple[bool, bool, int, PlanStep]] = []
-    for place, pod_moves in sorted(enumerate(moves), key=lambda one: not one[1].entry.is_urgent):
+    for place, pod_moves in sorted(enumerate(moves), key=lambda placed_moves: not placed_moves[1].entry.is_urgent):
         is_urgent = pod_moves.entry.is_urgent
         fits = pod_moves.cpu_taken <= free_cpu and pod_moves.memory_taken <= free_memory
         is_first = is_urgent and (pod_moves.is_growing or pod_moves.frees_memory)
@@ -91,7 +91,7 @@ def steps_of(entries: Sequence[PodEntry], cpu: Room, memory: Room) -> tuple[Plan
     limit_downs = [
         _step(pod_moves, Phase.LIMIT_DOWN, pod_moves.limit_downs) for pod_moves in moves if pod_moves.limit_downs
     ]
-    grown = [grow for *_, grow in sorted(grows, key=lambda one: one[:3])]
+    grown = [grow for *_, grow in sorted(grows, key=lambda ranked_grow: ranked_grow[:3])]
     return (*first, *shrinks, *pair_falls, *grown, *limit_downs)
 
 

@@ -267,8 +267,8 @@ def _bounded(
         is_moved = has_limit & ~is_pair & (value != side.request)
         limit = np.where(is_moved, _proportional(side, is_moved, value), limit)
         if side.is_unfilled is not None:
-            kept = np.where(side.is_unfilled & is_moved, np.minimum(limit, side.limit), limit)
-            limit = marks.take(Bound.LIMIT_UNFILLED, limit, kept, of="limit")
+            capped_limit = np.where(side.is_unfilled & is_moved, np.minimum(limit, side.limit), limit)
+            limit = marks.take(Bound.LIMIT_UNFILLED, limit, capped_limit, of="limit")
     if rule is not LimitRule.KEEP or side.own_limit is not None:
         limit = _single_limits(limit, value + gap, side, edges, is_own, has_limit & ~is_pair, marks)
     if has_pair:
@@ -284,8 +284,8 @@ def _without_idle_raise(side: _Side, has_limit: Bools, marks: _Marks) -> _Side:
     """Return a resource whose policy names no larger limit where nothing would use it."""
     if side.is_unfilled is None or side.own_limit is None:
         return side
-    kept = np.where(side.is_unfilled & has_limit, np.minimum(side.own_limit, side.limit), side.own_limit)
-    return replace(side, own_limit=marks.take(Bound.LIMIT_UNFILLED, side.own_limit, kept, of="limit"))
+    capped_limit = np.where(side.is_unfilled & has_limit, np.minimum(side.own_limit, side.limit), side.own_limit)
+    return replace(side, own_limit=marks.take(Bound.LIMIT_UNFILLED, side.own_limit, capped_limit, of="limit"))
 
 
 def _least_and_most(value: Floats, side: _Side, edges: _Edges, marks: _Marks) -> Floats:
@@ -396,8 +396,8 @@ def _unfilled(proposals: Proposals, memory: _Side, edges: _Edges) -> Bools | Non
     nothing = np.zeros_like(memory.limit)
     floor = nothing if memory.heap_floor is None else memory.heap_floor
     in_use = nothing if memory.in_use is None else memory.in_use
-    told = proposals.memory_peak_bytes if proposals.memory_seen_bytes is None else proposals.memory_seen_bytes
-    seen = np.where(proposals.has_memory & np.isfinite(told) & (told > 0), told, np.inf)
+    peak_bytes = proposals.memory_peak_bytes if proposals.memory_seen_bytes is None else proposals.memory_seen_bytes
+    seen = np.where(proposals.has_memory & np.isfinite(peak_bytes) & (peak_bytes > 0), peak_bytes, np.inf)
     has_heap = floor > 0 if memory.is_read_at_start is None else (floor > 0) | memory.is_read_at_start
     needed = np.maximum(np.maximum(floor, in_use), edges.least)
     unfilled: Bools = has_heap & (seen <= memory.limit * NEARLY_FULL_RATIO) & (needed <= memory.limit)

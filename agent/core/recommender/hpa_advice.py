@@ -59,12 +59,12 @@ def _sentences(
     for target in targets:
         if target.resource is not resource:
             continue
-        counted = [one for one in containers if target.container in (None, one.container)]
-        stated = [one.stated for one in counted if one.stated is not None]
+        counted = [change for change in containers if target.container in (None, change.container)]
+        stated = [change.stated for change in counted if change.stated is not None]
         if len(stated) < len(counted):
             continue
         old = sum(stated)
-        new = sum(one.recommended if one.recommended is not None else one.stated or 0 for one in counted)
+        new = sum(change.recommended if change.recommended is not None else change.stated or 0 for change in counted)
         moved = moved_target(target.percent, old_request=old, new_request=new)
         if moved is None or old == new:
             continue
@@ -88,7 +88,7 @@ def with_hpa_advice(
         answers: One for each subject, in its order.
         subjects: With all containers of a pod, or what is said of the pod's sum is left out.
     """
-    told = list(answers)
+    recommendations = list(answers)
     pods: dict[str, dict[str, int]] = {}
     for place, subject in enumerate(subjects):
         identity = subject.identity
@@ -96,10 +96,10 @@ def with_hpa_advice(
             pods.setdefault(identity.pod_uid, {})[identity.container] = place
     for places in pods.values():
         first = subjects[next(iter(places.values()))]
-        found = () if first.workload is None else targets(first.workload)
+        workload_targets = () if first.workload is None else targets(first.workload)
         if len(places) < first.pod_containers or first.has_pod_level_requests:
-            found = [target for target in found if target.container is not None]
-        if not found:
+            workload_targets = [target for target in workload_targets if target.container is not None]
+        if not workload_targets:
             continue
         cpu = [
             _change(name, subjects[place].resources.cpu_request_millicores, answers[place].cpu_millicores)
@@ -110,11 +110,11 @@ def with_hpa_advice(
             for name, place in places.items()
         ]
         for name, place in places.items():
-            its = [target for target in found if target.container in (None, name)]
-            sentences = (*hpa_advice(its, Resource.CPU, cpu), *hpa_advice(its, Resource.MEMORY, memory))
+            own_targets = [target for target in workload_targets if target.container in (None, name)]
+            sentences = (*hpa_advice(own_targets, Resource.CPU, cpu), *hpa_advice(own_targets, Resource.MEMORY, memory))
             if sentences:
-                told[place] = replace(told[place], hpa_advice=sentences)
-    return told
+                recommendations[place] = replace(recommendations[place], hpa_advice=sentences)
+    return recommendations
 
 
 def _change(container: str, stated: int | None, advice: Advice) -> RequestChange:

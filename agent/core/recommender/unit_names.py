@@ -39,15 +39,15 @@ def chosen_by(
     workload (``web``, ``Deployment/web``) or the beginning of its name, too; or the last part of a cgroup's path, or
     all of it, for what has no pod.
     """
-    known = tuple(_Known(one, workload_of(one)) for one in identities)
+    known = tuple(_Known(identity, workload_of(identity)) for identity in identities)
     wanted = tuple(name.split("/"))
     for is_meant in (_is_exactly(name, wanted), _is_of_workload(wanted), _fits(name, wanted), _begins(wanted)):
-        matches = tuple(one for one in known if is_meant(one))
-        owners = sorted({_owner(one.identity) for one in matches})
+        matches = tuple(unit for unit in known if is_meant(unit))
+        owners = sorted({_owner(unit.identity) for unit in matches})
         if len(owners) > 1:
             raise NoSuchUnit(f"{name} may be any of {len(owners)}: {_some(owners)}; allowed: one of them")
         if matches:
-            return tuple(one.identity for one in matches)
+            return tuple(unit.identity for unit in matches)
     raise NoSuchUnit(f"nothing is called {name}{_instead(name, known)}")
 
 

@@ -76,8 +76,8 @@ def follow(record: PodRecord, look: PodLook) -> tuple[PodRecord, tuple[News, ...
 def on_top(below: PlanStep, step: PlanStep) -> PlanStep:
     """Return a step that is sent while another one is under way as one with that: they come to their end together."""
     numbers = {change.number for change in step.changes}
-    kept = tuple(change for change in below.changes if change.number not in numbers)
-    return replace(step, changes=(*kept, *step.changes))
+    rest = tuple(change for change in below.changes if change.number not in numbers)
+    return replace(step, changes=(*rest, *step.changes))
 
 
 def _follow_flight(record: PodRecord, flight: Flight, spec: str, look: PodLook) -> tuple[PodRecord, tuple[News, ...]]:

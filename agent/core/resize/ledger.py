@@ -61,12 +61,14 @@ class InFlightError(ValueError):
 class Ledger:
     """The records of all pods, and what may be done to them next. Not safe for several threads at once."""
 
-    def __init__(self, act: ActOptions, kept: LedgerState = NOTHING_KEPT, *, now_seconds: float) -> None:
-        kept = as_of(kept, now_seconds)
+    def __init__(self, act: ActOptions, state: LedgerState = NOTHING_KEPT, *, now_seconds: float) -> None:
+        state = as_of(state, now_seconds)
         self._act = act
-        self._records: dict[str, PodRecord] = {record.ref.uid: record for record in kept.pods}
-        self._bars: dict[Workload, float] = {bar.workload: bar.since_seconds for bar in kept.bars}
-        self._oom = OomCoolDown({(action.workload, action.container): action.at_seconds for action in kept.oom_actions})
+        self._records: dict[str, PodRecord] = {record.ref.uid: record for record in state.pods}
+        self._bars: dict[Workload, float] = {bar.workload: bar.since_seconds for bar in state.bars}
+        self._oom = OomCoolDown(
+            {(action.workload, action.container): action.at_seconds for action in state.oom_actions}
+        )
         self._kills: dict[tuple[str, str], float] = {}
         """Of the last minutes, by pod uid and container; a restart forgets them, and the next kill tells again."""
         self._topped: dict[str, Flight] = {}
@@ -238,7 +240,7 @@ class Ledger:
 
         Of those whose shrink is being taken back already there is nothing to judge.
         """
-        found: list[tuple[Pod, Shrunk]] = []
+        shrinks: list[tuple[Pod, Shrunk]] = []
         for uid, record in self._records.items():
             pod = self._pods.get(uid)
             judged = [
@@ -247,8 +249,8 @@ class Ledger:
                 if shrink.restarts is not None and now_seconds - shrink.at_seconds <= self._act.revert_seconds
             ]
             if pod is not None and not pod.is_terminating and judged and record.wanted is None:
-                found.append((pod, judged[-1]))
-        return tuple(found)
+                shrinks.append((pod, judged[-1]))
+        return tuple(shrinks)
 
     def fared_worse(self, uid: str, reason: str, now_seconds: float) -> PlanStep | None:
         """Record that a pod fares worse after a shrink; return the step that takes all of it back; so does ``wanted``.

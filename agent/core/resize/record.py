@@ -192,17 +192,17 @@ class News:
     """From the patch to this."""
 
 
-def as_of(kept: LedgerState, now_seconds: float) -> LedgerState:
+def as_of(state: LedgerState, now_seconds: float) -> LedgerState:
     """Return what was kept with every moment that lies ahead put to now: the clock has been put back since.
 
     So a cool-down or a bar begins anew, rather than lasting for as long as the clock went wrong.
     """
     return replace(
-        kept,
-        pods=tuple(_record(record, now_seconds) for record in kept.pods),
-        bars=tuple(replace(bar, since_seconds=min(bar.since_seconds, now_seconds)) for bar in kept.bars),
+        state,
+        pods=tuple(_record(record, now_seconds) for record in state.pods),
+        bars=tuple(replace(bar, since_seconds=min(bar.since_seconds, now_seconds)) for bar in state.bars),
         oom_actions=tuple(
-            replace(action, at_seconds=min(action.at_seconds, now_seconds)) for action in kept.oom_actions
+            replace(action, at_seconds=min(action.at_seconds, now_seconds)) for action in state.oom_actions
         ),
     )
 

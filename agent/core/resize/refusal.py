@@ -79,7 +79,7 @@ def accepted(record: PodRecord, flight: Flight, now_seconds: float) -> PodRecord
 def refused(
     record: PodRecord,
     phase: Phase,
-    kept: Kept,
+    reason: Kept,
     now_seconds: float,
     *,
     least_delay_seconds: float = FIRST_DELAY_SECONDS,
@@ -91,7 +91,7 @@ def refused(
     others = tuple(refusal for refusal in record.refused if refusal.phase is not phase)
     return replace(
         record,
-        refused=(*others, RefusedPhase(phase=phase, kept=kept, since_seconds=now_seconds, delay_seconds=delay)),
+        refused=(*others, RefusedPhase(phase=phase, kept=reason, since_seconds=now_seconds, delay_seconds=delay)),
     )
 
 

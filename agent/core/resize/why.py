@@ -113,18 +113,18 @@ def startup_boost_words(
     order, stated = orders.startup_boost, pod.container(container)
     if order is None or stated is None or not order.concerns(container):
         return None
-    told = f"{order} ({orders.startup_boost_source})"
+    order_words = f"{order} ({orders.startup_boost_source})"
     if orders.mode is not Mode.ENFORCE:
-        told += f"; not in mode {orders.mode}"
+        order_words += f"; not in mode {orders.mode}"
     this_one = f"; this one was not boosted{measured}{_NOT_COUNTED}" if order.is_learnt and boost is not None else ""
     if order.is_request_kept and stated.resources.cpu_limit_millicores is None:
-        return f"a new pod's start is not boosted: {WITHOUT_LIMIT}: {told}{this_one}"
+        return f"a new pod's start is not boosted: {WITHOUT_LIMIT}: {order_words}{this_one}"
     if order.is_learnt:
-        return f"a new pod's start is to be boosted by what earlier ones used: {told}{this_one}"
+        return f"a new pod's start is to be boosted by what earlier ones used: {order_words}{this_one}"
     request = stated.resources.cpu_request_millicores
     if order.is_request_kept or request is None:
-        return f"a new pod's start is to be boosted: {told}"
-    return f"a new pod's start is to be boosted to {order.boosted_millicores(request)}m: {told}"
+        return f"a new pod's start is to be boosted: {order_words}"
+    return f"a new pod's start is to be boosted to {order.boosted_millicores(request)}m: {order_words}"
 
 
 def _used_words(used: RunFigures) -> str:

@@ -74,8 +74,8 @@ def cold_sums(pieces: Sequence[NDArray[np.void]], policy: WindowPolicy, *, end_m
     stamps: NDArray[np.int64] = column(pieces, "monotonic_ns", _EMPTY).view(np.int64)
     has: NDArray[np.uint32] = column(pieces, "has", _EMPTY).view(np.uint32)
     is_told = (stamps <= end_monotonic_ns) & (column(pieces, "status", _EMPTY) == _OK) & (has & _SIGNALS == _SIGNALS)
-    told = selection(is_told)
-    stamps = stamps[told]
+    places = selection(is_told)
+    stamps = stamps[places]
     rows = stamps.size
     if not rows:
         return ColdSums(0, 0, 0, 0, 0, 0, 0, 0.0)
@@ -89,7 +89,7 @@ def cold_sums(pieces: Sequence[NDArray[np.void]], policy: WindowPolicy, *, end_m
     )
 
     def values(name: str) -> NDArray[np.void]:
-        return column(pieces, name, _EMPTY)[told][first:]
+        return column(pieces, name, _EMPTY)[places][first:]
 
     waited_ns = rise(values("memory_some_usec")) * 1000
     is_waiting = waited_ns >= policy.memory_waiting_ratio * np.maximum(stamps[1:] - stamps[:-1], 1)

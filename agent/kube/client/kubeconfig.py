@@ -154,10 +154,10 @@ def _plain_entry(
     entries = top.get(plural)
     if not isinstance(entries, list) or not all(isinstance(entry, dict) and "name" in entry for entry in entries):
         raise _NotPlainError
-    found = [entry.get(singular) for entry in entries if _text(name) is not None and entry["name"] == name]
-    if len(found) != 1 or not isinstance(found[0], dict) or not found[0].keys() <= allowed:
+    contents = [entry.get(singular) for entry in entries if _text(name) is not None and entry["name"] == name]
+    if len(contents) != 1 or not isinstance(contents[0], dict) or not contents[0].keys() <= allowed:
         raise _NotPlainError
-    return found[0]
+    return contents[0]
 
 
 def _plain_file(read: _Read, entry: Mapping[str, object], key: str) -> Path | None:

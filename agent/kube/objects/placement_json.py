@@ -64,11 +64,11 @@ class ContainerReaders(NamedTuple):
     @classmethod
     def of(cls, spec: Reader, key: str) -> list[ContainerReaders]:
         """Find all of a pod's ``spec`` under ``containers`` or ``initContainers``."""
-        found = []
+        readers = []
         for container in spec.items(key):
             resources = container.child("resources")
-            found.append(cls(container, resources.child("requests"), resources.child("limits")))
-        return found
+            readers.append(cls(container, resources.child("requests"), resources.child("limits")))
+        return readers
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ def _placed(top: Reader, containers: PodContainers, has_written: bool) -> Placed
             )
         ),
         other_requests=_other_requests(containers),
-        stays_in_zone=any(one.has("persistentVolumeClaim") or one.has("ephemeral") for one in volumes),
+        stays_in_zone=any(volume.has("persistentVolumeClaim") or volume.has("ephemeral") for volume in volumes),
         has_controller=bool(owners),
         is_of_node=is_of_node,
         held_for="" if is_of_node else _held_for(metadata, spec) or by_name or held,
@@ -156,7 +156,7 @@ def _placed(top: Reader, containers: PodContainers, has_written: bool) -> Placed
 def node_placement_from_json(top: Reader) -> NodePlacement:
     """Read a node's labels, taints and what else it offers."""
     spec, status = top.child("spec"), top.child("status")
-    ready = [one.text("status") for one in status.items("conditions") if one.text("type") == _READY]
+    ready = [condition.text("status") for condition in status.items("conditions") if condition.text("type") == _READY]
     allocatable = status.child("allocatable")
     return NodePlacement(
         labels=_pairs(top.child("metadata").texts("labels")),
@@ -201,14 +201,14 @@ def _selector(parent: Reader, key: str) -> Selector | None:
 
 
 def _requirements(parent: Reader, key: str) -> tuple[Requirement, ...]:
-    found = []
+    requirements = []
     for item in parent.items(key):
         operator = item.choice("operator", Operator)
         if operator is None:
             raise item.error("operator", None, ", ".join(Operator))
         values = tuple(item.listed_texts("values"))
-        found.append(Requirement(key=intern(item.required_text("key")), operator=operator, values=values))
-    return tuple(found)
+        requirements.append(Requirement(key=intern(item.required_text("key")), operator=operator, values=values))
+    return tuple(requirements)
 
 
 def _node_terms(spec: Reader) -> tuple[tuple[tuple[Requirement, ...], ...], str]:
@@ -235,15 +235,15 @@ def _apart_from(spec: Reader) -> tuple[tuple[Selector, ...], str]:
     affinity = spec.child("affinity")
     if affinity.child("podAffinity").items(_REQUIRED):
         return (), f"must be near other pods (podAffinity), {_NOT_WORKED_OUT}"
-    found = []
+    selectors = []
     for term in affinity.child("podAntiAffinity").items(_REQUIRED):
         odd = ("namespaces", "namespaceSelector", "matchLabelKeys", "mismatchLabelKeys")
         if term.text("topologyKey") != HOST_NAME_LABEL or any(term.has(key) for key in odd):
             return (), f"must be apart from other pods by more than the node (podAntiAffinity), {_NOT_WORKED_OUT}"
         selector = _selector(term, "labelSelector")
         if selector is not None:
-            found.append(selector)
-    return tuple(found), ""
+            selectors.append(selector)
+    return tuple(selectors), ""
 
 
 def _held_for(metadata: Reader, spec: Reader) -> str:
@@ -251,7 +251,7 @@ def _held_for(metadata: Reader, spec: Reader) -> str:
     for key, value in _BOUND_BY:
         if annotations.get(key) == value:
             return f"is not to be moved (annotation {key})"
-    if any(one.text("whenUnsatisfiable") == "DoNotSchedule" for one in spec.items("topologySpreadConstraints")):
+    if any(spread.text("whenUnsatisfiable") == "DoNotSchedule" for spread in spec.items("topologySpreadConstraints")):
         return f"must be spread (topologySpreadConstraints), {_NOT_WORKED_OUT}"
     if spec.items("resourceClaims"):
         return f"claims devices (resourceClaims), {_NOT_WORKED_OUT}"
@@ -262,13 +262,13 @@ def _held_for(metadata: Reader, spec: Reader) -> str:
 def _tolerations(spec: Reader) -> tuple[Toleration, ...]:
     return tuple(
         Toleration(
-            key=one.text("key") or "",
-            value=one.text("value") or "",
-            effect=one.text("effect") or "",
-            is_any_value=one.text("operator") == "Exists",
+            key=toleration.text("key") or "",
+            value=toleration.text("value") or "",
+            effect=toleration.text("effect") or "",
+            is_any_value=toleration.text("operator") == "Exists",
         )
-        for one in spec.items("tolerations")
-        if one.text("key") not in _GIVEN_TOLERATIONS
+        for toleration in spec.items("tolerations")
+        if toleration.text("key") not in _GIVEN_TOLERATIONS
     )
 
 

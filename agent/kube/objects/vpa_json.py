@@ -57,7 +57,7 @@ _NAMES: Final[Mapping[str, Resource]] = {CPU: Resource.CPU, MEMORY: Resource.MEM
 
 def recommenders_of(document: object) -> tuple[str, ...]:
     """Return the recommenders that an object names; empty = VPA's own."""
-    return tuple(one.required_text("name") for one in Reader(document, "").child("spec").items("recommenders"))
+    return tuple(entry.required_text("name") for entry in Reader(document, "").child("spec").items("recommenders"))
 
 
 def vpa_from_json(document: object) -> VpaObject:
@@ -97,7 +97,7 @@ def _with_orders(vpa: VpaObject, spec: Reader) -> VpaObject:
         vpa,
         update_mode=update.choice("updateMode", UpdateMode),
         min_replicas=update.whole("minReplicas"),
-        eviction_requirements=tuple(_requirement(one) for one in update.items("evictionRequirements")),
+        eviction_requirements=tuple(_requirement(entry) for entry in update.items("evictionRequirements")),
         container_policies=_policies_text(policies, spec),
         boost=_boost(spec.child(_BOOST)),
         container_boosts={
@@ -116,11 +116,13 @@ def status_to_json(vpa: VpaObject, status: VpaStatus) -> dict[str, object]:
     recommended stays.
     """
     written: dict[str, object] = {
-        "conditions": [_condition_to_json(one) for one in status.conditions],
+        "conditions": [_condition_to_json(condition) for condition in status.conditions],
         "observedGeneration": status.observed_generation,
     }
     if status.containers:
-        written["recommendation"] = {"containerRecommendations": [_amounts_to_json(one) for one in status.containers]}
+        written["recommendation"] = {
+            "containerRecommendations": [_amounts_to_json(container) for container in status.containers]
+        }
     return {"metadata": {"resourceVersion": vpa.resource_version}, "status": written}
 
 
@@ -162,12 +164,12 @@ def _requirement(entry: Reader) -> EvictionRequirement:
 def _policies_text(policies: list[Reader], spec: Reader) -> str | None:
     if not policies:
         return None
-    kept = [
+    entries = [
         {key: value for key, value in policy.contents().items() if key in _POLICY_FIELDS and key != _BOOST}
         for policy in policies
     ]
     try:
-        return container_policies_text(container_policies_of(kept))
+        return container_policies_text(container_policies_of(entries))
     except ContainerPoliciesError as error:
         raise ConvertError(f"{spec.at('resourcePolicy')}.containerPolicies{error}") from None
 
@@ -202,23 +204,23 @@ def _status(stated: Reader) -> VpaStatus:
         return VpaStatus(
             containers=tuple(
                 RecommendedContainerResources(
-                    container=one.required_text("containerName"),
-                    target=_amounts(one, "target"),
-                    lower_bound=_amounts(one, "lowerBound"),
-                    upper_bound=_amounts(one, "upperBound"),
-                    uncapped_target=_amounts(one, "uncappedTarget"),
+                    container=recommendation.required_text("containerName"),
+                    target=_amounts(recommendation, "target"),
+                    lower_bound=_amounts(recommendation, "lowerBound"),
+                    upper_bound=_amounts(recommendation, "upperBound"),
+                    uncapped_target=_amounts(recommendation, "uncappedTarget"),
                 )
-                for one in stated.child("recommendation").items("containerRecommendations")
+                for recommendation in stated.child("recommendation").items("containerRecommendations")
             ),
             conditions=tuple(
                 VpaCondition(
-                    type=one.required_text("type"),
-                    status=one.text("status") or "Unknown",
-                    reason=one.text("reason") or "",
-                    message=one.text("message") or "",
-                    last_transition_unix_seconds=one.unix_seconds("lastTransitionTime"),
+                    type=condition.required_text("type"),
+                    status=condition.text("status") or "Unknown",
+                    reason=condition.text("reason") or "",
+                    message=condition.text("message") or "",
+                    last_transition_unix_seconds=condition.unix_seconds("lastTransitionTime"),
                 )
-                for one in stated.items("conditions")
+                for condition in stated.items("conditions")
             ),
             observed_generation=stated.whole("observedGeneration"),
         )
@@ -235,13 +237,13 @@ def _amounts(stated: Reader, key: str) -> dict[Resource, int]:
     }
 
 
-def _amounts_to_json(one: RecommendedContainerResources) -> dict[str, object]:
+def _amounts_to_json(container: RecommendedContainerResources) -> dict[str, object]:
     return {
-        "containerName": one.container,
-        "target": _quantities(one.target),
-        "lowerBound": _quantities(one.lower_bound),
-        "upperBound": _quantities(one.upper_bound),
-        "uncappedTarget": _quantities(one.uncapped_target),
+        "containerName": container.container,
+        "target": _quantities(container.target),
+        "lowerBound": _quantities(container.lower_bound),
+        "upperBound": _quantities(container.upper_bound),
+        "uncappedTarget": _quantities(container.uncapped_target),
     }
 
 
@@ -253,12 +255,12 @@ def _quantities(amounts: Mapping[Resource, int]) -> dict[str, str]:
     }
 
 
-def _condition_to_json(one: VpaCondition) -> dict[str, object]:
-    since = datetime.fromtimestamp(one.last_transition_unix_seconds or 0.0, UTC)
+def _condition_to_json(condition: VpaCondition) -> dict[str, object]:
+    since = datetime.fromtimestamp(condition.last_transition_unix_seconds or 0.0, UTC)
     return {
-        "type": one.type,
-        "status": one.status,
-        "reason": one.reason,
-        "message": one.message,
+        "type": condition.type,
+        "status": condition.status,
+        "reason": condition.reason,
+        "message": condition.message,
         "lastTransitionTime": since.strftime("%Y-%m-%dT%H:%M:%SZ"),
     }

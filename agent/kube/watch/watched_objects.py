@@ -161,8 +161,8 @@ class ReflectedObjects(Generic[T]):
 
 
 class _Gathered(Generic[T]):
-    def __init__(self, kept: ReflectedObjects[T]) -> None:
-        self._kept = kept
+    def __init__(self, objects: ReflectedObjects[T]) -> None:
+        self._kept = objects
         self._entries: list[WatchedEntry[T]] = []
 
     def take(self, document: object) -> None:
@@ -177,20 +177,24 @@ def _is_defended(old: WatchedEntry[T], new: WatchedEntry[T], now_seconds: float)
     return held and old.uid == new.uid and _is_newer(old, new)
 
 
-def _is_newer(one: WatchedEntry[T], other: WatchedEntry[T]) -> bool:
+def _is_newer(entry: WatchedEntry[T], other: WatchedEntry[T]) -> bool:
     """Compare two writings of one object: by resourceVersion where both are numbers, else by generation."""
-    order = compare_versions(one.version, other.version)
+    order = compare_versions(entry.version, other.version)
     if order is not None:
         return order > 0
-    return one.generation is not None and other.generation is not None and one.generation > other.generation
+    return entry.generation is not None and other.generation is not None and entry.generation > other.generation
 
 
-def compare_versions(one: str | None, other: str | None) -> int | None:
+def compare_versions(version: str | None, other: str | None) -> int | None:
     """Compare two resourceVersions: below 0, 0, above 0 as the first is older, the same, newer; None = no telling.
 
     Source:
         KEP-5504: those of the API server's own types are whole numbers that rise. An extension's may be any text.
     """
-    if one is None or other is None or not (one.isascii() and other.isascii() and one.isdigit() and other.isdigit()):
+    if (
+        version is None
+        or other is None
+        or not (version.isascii() and other.isascii() and version.isdigit() and other.isdigit())
+    ):
         return None
-    return int(one) - int(other)
+    return int(version) - int(other)

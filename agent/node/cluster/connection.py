@@ -27,12 +27,12 @@ def credentials_of(settings: Settings) -> Credentials | None:
         return None
     if kubernetes.kubeconfig is not None:
         return from_kubeconfig(kubernetes.kubeconfig)
-    found = in_cluster()
-    if found is None and kubernetes.api is ApiChoice.ON:
+    credentials = in_cluster()
+    if credentials is None and kubernetes.api is ApiChoice.ON:
         raise CredentialsError(
             "kubernetes.api: on, but there is no pod's service account here and no kubeconfig is given (--kubeconfig)"
         )
-    return found
+    return credentials
 
 
 Connection: TypeAlias = "tuple[HttpApi, ClusterView]"

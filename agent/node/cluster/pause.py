@@ -54,7 +54,7 @@ class PauseWatch:
                 # Of one name, so that the right to this one object is enough.
                 query={"fieldSelector": f"metadata.name={name}"},
                 read=_pause_of,
-                is_same=lambda one, other: one == other,
+                is_same=lambda reason, other: reason == other,
             ),
             clock=clock,
             random=random,
@@ -102,10 +102,10 @@ class PauseWatch:
     def _changed(self) -> None:
         """Remember what ended; on the watching thread."""
         now, before, reason = self._clock(), self._before, self.reason()
-        kept = [(ended, when) for ended, when in self._ended if now - when <= OUTDATED_SECONDS and ended != reason]
+        endings = [(ended, when) for ended, when in self._ended if now - when <= OUTDATED_SECONDS and ended != reason]
         if before is not None and before != reason:
-            kept.append((before, now))
-        self._before, self._ended = reason, tuple(kept)
+            endings.append((before, now))
+        self._before, self._ended = reason, tuple(endings)
         if before != reason:
             log.info("the cluster's pause has changed", extra={"reason": reason})
             self._on_news()

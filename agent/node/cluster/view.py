@@ -140,16 +140,16 @@ class ClusterView:
 
     def start(self) -> None:
         """Begin to watch, each kind in a thread of its own."""
-        for _, one in self._threads:
-            one.start()
+        for _, watch in self._threads:
+            watch.start()
 
     def stop(self) -> None:
         """End the watches; takes half a second at most."""
-        for _, one in self._threads:
-            one.stop()
+        for _, watch in self._threads:
+            watch.stop()
         until = time.monotonic() + STOP_SECONDS
-        for name, one in self._threads:
-            if not one.join(max(until - time.monotonic(), 0.0)):
+        for name, watch in self._threads:
+            if not watch.join(max(until - time.monotonic(), 0.0)):
                 log.debug("watch left in its connection", extra={"watch": name})
 
     # -- what is known ---------------------------------------------------------------------------------------------
@@ -170,7 +170,7 @@ class ClusterView:
             unreadable_pods=self._pods.kept.faults(),
             node_fault=node_faults[0] if node_faults and not nodes else None,
             server_version=self._server_version,
-            is_complete=all(one.is_listed for _, one in self._all),
+            is_complete=all(watch.is_listed for _, watch in self._all),
             age_seconds=self._oldest_seconds(),
         )
 
@@ -188,20 +188,20 @@ class ClusterView:
 
         It is believed only of a pod that the watch has shown. What is not understood is left to the watch.
         """
-        kept = self._pods.kept
-        if kept.put_answer(kept.entry(pod_json), now_seconds=self._clock()):
+        objects = self._pods.kept
+        if objects.put_answer(objects.entry(pod_json), now_seconds=self._clock()):
             self._pods_changed()
 
     def statuses(self) -> tuple[WatchStatus, ...]:
         """Return how each watch fares."""
         return tuple(
-            WatchStatus(name=name, age_seconds=one.age_seconds, trouble=one.trouble, counts=replace(one.counts))
-            for name, one in self._all
+            WatchStatus(name=name, age_seconds=watch.age_seconds, trouble=watch.trouble, counts=replace(watch.counts))
+            for name, watch in self._all
         )
 
     def faults(self) -> tuple[str, ...]:
         """Return what is not understood, of any kind: ``pods shop/web: why``."""
-        return tuple(f"{name} {fault}" for name, one in self._all for fault in one.kept.faults())
+        return tuple(f"{name} {fault}" for name, watch in self._all for fault in watch.kept.faults())
 
     # -- in the place of a pods file -------------------------------------------------------------------------------
 
@@ -251,7 +251,7 @@ class ClusterView:
 
     def _oldest_seconds(self) -> float | None:
         """Return the age of the part that was heard longest ago; None = not all were."""
-        ages = [one.age_seconds for _, one in self._all]
+        ages = [watch.age_seconds for _, watch in self._all]
         known = [age for age in ages if age is not None]
         return max(known) if len(known) == len(ages) else None
 
@@ -278,14 +278,14 @@ def _nobody() -> None:
     """Nobody listens."""
 
 
-def _is_same_pod(one: Pod, other: Pod) -> bool:
+def _is_same_pod(pod: Pod, other: Pod) -> bool:
     """Compare all but the number of the writing, which rises with every field that nobody here reads."""
-    return replace(one, resource_version=None) == replace(other, resource_version=None)
+    return replace(pod, resource_version=None) == replace(other, resource_version=None)
 
 
-def _is_same_node(one: Node, other: Node) -> bool:
-    return replace(one, resource_version=None) == replace(other, resource_version=None)
+def _is_same_node(node: Node, other: Node) -> bool:
+    return replace(node, resource_version=None) == replace(other, resource_version=None)
 
 
-def _is_same_namespace(one: Namespace, other: Namespace) -> bool:
-    return one == other
+def _is_same_namespace(namespace: Namespace, other: Namespace) -> bool:
+    return namespace == other

@@ -17,7 +17,7 @@ MINUTE_NS: Final = MINUTE_SECONDS * NS
 def newest_minute(rings: RowSource, slots: Iterable[int]) -> int | None:
     """Return the newest monotonic minute of which any of these slots has a minute row; None = none has one."""
     newest = (rings.minutes(slot, 1).joined()["monotonic_minute"] for slot in slots)
-    return max((int(minute) for found in newest for minute in found), default=None)
+    return max((int(minute) for minutes in newest for minute in minutes), default=None)
 
 
 class HistoryClock:

@@ -301,7 +301,7 @@ class HistoryFile:
     def minutes(self, row: int) -> RowMinutes:
         """Return all that is known of one row."""
         axes: list[Ints] = []
-        kept: list[Codes] = []
+        minute_codes: list[Codes] = []
         if not 0 <= row < self.rows:
             msg = f"row {row} of the history, which has {self.rows}"
             raise ValueError(msg)
@@ -309,8 +309,8 @@ class HistoryFile:
             own = codes[:, :, row % BLOCK_ROWS]
             known = np.flatnonzero(own.any(axis=1))
             axes.append(known + minute)
-            kept.append(own[known])
-        every: Codes = np.concatenate(kept) if kept else np.zeros((0, 3), dtype=np.uint16)
+            minute_codes.append(own[known])
+        every: Codes = np.concatenate(minute_codes) if minute_codes else np.zeros((0, 3), dtype=np.uint16)
         amounts, has = from_codes(every[:, :, np.newaxis])
         return RowMinutes(
             unix_minutes=np.concatenate(axes) if axes else np.zeros(0, dtype=np.int64),

@@ -61,7 +61,7 @@ class RowFollower(Protocol):
         """Make room for so many rows, and forget those that came to stand for others; quick, any thread."""
         ...
 
-    def judge(self, unix_minute: int, monotonic_minute: int, found: Sequence[tuple[Place, Row]]) -> None:
+    def judge(self, unix_minute: int, monotonic_minute: int, placed_rows: Sequence[tuple[Place, Row]]) -> None:
         """Add a minute: units with rows, and their MINUTE_ROW rows of shape ``(1,)``; the teaching thread."""
         ...
 
@@ -168,10 +168,12 @@ class Learner:
         reused = self.history.take_reused()
         lost = set(reused.tolist())
         if lost:
-            self._rows = {other: its for other, its in self._rows.items() if its not in lost}
+            self._rows = {other: other_row for other, other_row in self._rows.items() if other_row not in lost}
             self._places = {path: place for path, place in self._places.items() if place.row not in lost}
         self._rows[key] = row
-        self._unsettled = deque(((its, kill) for its, kill in self._unsettled if its not in lost), maxlen=MAX_KILLS)
+        self._unsettled = deque(
+            ((kill_row, kill) for kill_row, kill in self._unsettled if kill_row not in lost), maxlen=MAX_KILLS
+        )
         with self.lock:
             for policy in self._policies():
                 policy.grow(self.history.rows + 1)
@@ -277,19 +279,19 @@ class Learner:
             places = self._places
         for minute in sorted(by_minute):
             # Not those without a row, nor those whose row a newcomer has just been given.
-            found = [
+            placed_rows = [
                 (place, figures)
                 for place, figures in by_minute[minute]
                 if places.get(place.identity.cgroup_path) is place
             ]
-            by_row = [(place.row, figures) for place, figures in found]
+            by_row = [(place.row, figures) for place, figures in placed_rows]
             minutes = as_kept(to_minutes(self.clock.unix_minute(minute), by_row, rows=nobody))
             if self.history.append(minutes):  # what the history refuses came before: it is not learnt twice
                 with self.lock:
                     for policy in self._policies():
                         policy.fold(widened(minutes, policy.rows))
                 if self.follower is not None:
-                    self.follower.judge(minutes.unix_minute, minute, found)
+                    self.follower.judge(minutes.unix_minute, minute, placed_rows)
         self.learn_kills()  # none waits here, unless one before it failed
         self._settle_kills()
         if time.monotonic() - self._saved_monotonic >= SAVE_SECONDS:
@@ -424,17 +426,17 @@ def widened(minutes: Minutes, rows: int) -> Minutes:
     )
 
 
-def to_minutes(unix_minute: int, found: Sequence[tuple[int, Row]], *, rows: int) -> Minutes:
+def to_minutes(unix_minute: int, by_row: Sequence[tuple[int, Row]], *, rows: int) -> Minutes:
     """Bring the minute rows of one minute into arrays.
 
     Args:
-        found: History row and MINUTE_ROW of shape ``(1,)``.
+        by_row: History row and MINUTE_ROW of shape ``(1,)``.
     """
-    table = minute_table(row for _, row in found) if found else np.zeros(0, dtype=MINUTE_ROW)
+    table = minute_table(row for _, row in by_row) if by_row else np.zeros(0, dtype=MINUTE_ROW)
     usage = table["cpu_mean_millicores"].astype(np.float64)
     return merge_rows(
         unix_minute,
-        np.array([row for row, _ in found], dtype=np.intp),
+        np.array([row for row, _ in by_row], dtype=np.intp),
         cpu_usage_millicores=usage,
         cpu_peak_millicores=np.maximum(table["cpu_peak_millicores"].astype(np.float64), usage),
         has_cpu=table["coverage_255"] > 0,

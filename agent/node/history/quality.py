@@ -90,7 +90,7 @@ class QualityKeeper:
         for old in sorted(self._standings)[:-KEPT_STANDINGS]:
             del self._standings[old]
 
-    def judge(self, unix_minute: int, monotonic_minute: int, found: Sequence[tuple[Place, Row]]) -> None:
+    def judge(self, unix_minute: int, monotonic_minute: int, placed_rows: Sequence[tuple[Place, Row]]) -> None:
         """Hold a minute's usage against what stood when it began; units that were not there then are left out."""
         since = max((minute for minute in self._standings if minute <= monotonic_minute), default=None)
         if since is None:
@@ -98,7 +98,7 @@ class QualityKeeper:
         standing = self._standings[since]
         known = [
             (place.row, index, row)
-            for place, row in found
+            for place, row in placed_rows
             if (index := standing.places.get(place.identity.cgroup_path)) is not None
         ]
         if known:

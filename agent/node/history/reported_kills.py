@@ -88,16 +88,16 @@ class ToldKills:
             return False  # no row can be given to it now
         seen = [of.unix_seconds for at, of in self._learner.history.kills() if at == row]
         told_by_kernel = self._seen.get((pod.cgroup_uid, kill.container))
-        found = heed(
+        verdict = heed(
             unix_seconds,
             known_until_unix_seconds=self._known_until,
             looked_since_unix_seconds=self._looked_since,
             now_unix_seconds=now,
             seen_unix_seconds=seen if told_by_kernel is None else [*seen, told_by_kernel],
         )
-        if found is Heed.LEARN:
+        if verdict is Heed.LEARN:
             self._learn(pod, kill, identity, unix_seconds, now)
-        return found is not Heed.WAIT
+        return verdict is not Heed.WAIT
 
     def _learn(self, pod: Pod, kill: ToldKill, identity: UnitIdentity, unix_seconds: float, now: float) -> None:
         self._learner.killed(

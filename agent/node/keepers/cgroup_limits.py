@@ -94,7 +94,7 @@ class CgroupLimits:
 
     def written(self, owner: LimitOwner) -> tuple[WrittenLimit, ...]:
         """Return what a part of the agent has written and not taken back, as far as the cgroups are still there."""
-        gone = [key for key, one in self._written.items() if self._inode(one.cgroup_path) != one.inode]
+        gone = [key for key, limit in self._written.items() if self._inode(limit.cgroup_path) != limit.inode]
         for key in gone:
             del self._written[key]
         if gone:
@@ -103,10 +103,10 @@ class CgroupLimits:
 
     def is_ours(self, cgroup_path: str, file: str) -> bool:
         """Return whether a file still holds what the agent wrote."""
-        one = self._written.get((cgroup_path, file))
-        if one is None or one.inode != self._inode(cgroup_path) or one.amount is None:
+        limit = self._written.get((cgroup_path, file))
+        if limit is None or limit.inode != self._inode(cgroup_path) or limit.amount is None:
             return False
-        return is_in_force(one.amount, self.read(cgroup_path, file), _PAGE_BYTES)
+        return is_in_force(limit.amount, self.read(cgroup_path, file), _PAGE_BYTES)
 
     def was_last_written(self, cgroup_path: str, file: str, amount: Amount) -> bool:
         """Return whether an amount in a file is what this run of the agent wrote there last; any thread may ask."""
@@ -159,16 +159,16 @@ class CgroupLimits:
             self._put_back(key, before)
             self._remember()
             raise
-        found = self.read(cgroup_path, file)
-        if not is_in_force(amount, found, _PAGE_BYTES):
-            raise CgroupWriteError(f"{cgroup_path}/{file}: wrote {amount_line(amount)}, the kernel shows {found}")
+        reading = self.read(cgroup_path, file)
+        if not is_in_force(amount, reading, _PAGE_BYTES):
+            raise CgroupWriteError(f"{cgroup_path}/{file}: wrote {amount_line(amount)}, the kernel shows {reading}")
         return True
 
-    def take_back(self, one: WrittenLimit, amount: Amount) -> bool:
+    def take_back(self, limit: WrittenLimit, amount: Amount) -> bool:
         """Undo a limit, and forget it.
 
         Args:
-            one: From ``written``.
+            limit: From ``written``.
             amount: What would be there without the agent.
 
         Returns:
@@ -177,10 +177,10 @@ class CgroupLimits:
         Raises:
             CgroupWriteError: It cannot be written; it is still remembered.
         """
-        is_ours = self.is_ours(one.cgroup_path, one.file)
+        is_ours = self.is_ours(limit.cgroup_path, limit.file)
         if is_ours:
-            self._write(one.cgroup_path, one.file, amount)
-        self._written.pop((one.cgroup_path, one.file), None)
+            self._write(limit.cgroup_path, limit.file, amount)
+        self._written.pop((limit.cgroup_path, limit.file), None)
         self._remember()
         return is_ours
 
@@ -233,7 +233,7 @@ class CgroupLimits:
 
     def _read_back(self, path: Path) -> None:
         try:
-            found = _WRITTEN.from_json(json_value(decoded(read_named(path, most_bytes=DOCUMENT_MOST_BYTES))))
+            written_limits = _WRITTEN.from_json(json_value(decoded(read_named(path, most_bytes=DOCUMENT_MOST_BYTES))))
         except FileNotFoundError:
             return
         except (OSError, ValueError, RecursionError, DocumentFormatError) as error:
@@ -243,4 +243,4 @@ class CgroupLimits:
             with contextlib.suppress(OSError):
                 path.replace(path.with_name(f"{path.name}.damaged"))
             return
-        self._written = {(limit.cgroup_path, limit.file): limit for limit in found.limits}
+        self._written = {(limit.cgroup_path, limit.file): limit for limit in written_limits.limits}

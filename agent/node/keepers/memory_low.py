@@ -87,13 +87,13 @@ class MemoryLowWriter(CgroupKeeper):
             yield path, low, dict(_paths_by_name(pod, containers, path))
 
     def _put(self, path: str, amount: int) -> None:
-        found = self._limits.read(path, MEMORY_LOW)
+        reading = self._limits.read(path, MEMORY_LOW)
         if self._limits.is_in_force(path, MEMORY_LOW, amount):
             return
         place = f"{path}/{MEMORY_LOW}"
-        if found is None:
+        if reading is None:
             self._complain(Outcome.WITHHELD, "no_file", f"{place} cannot be read: is the controller on there?")
-        elif found != _NOTHING and not self._limits.is_ours(path, MEMORY_LOW):
+        elif reading != _NOTHING and not self._limits.is_ours(path, MEMORY_LOW):
             self._complain(Outcome.WITHHELD, "limited_by_others", f"{place} is set by somebody else")
         elif (withheld := self._may_write()) is not None:
             self._complain(Outcome.WITHHELD, withheld, f"{place} {amount}")
@@ -103,7 +103,7 @@ class MemoryLowWriter(CgroupKeeper):
             except CgroupWriteError as error:
                 self._complain(Outcome.ERROR, "not_written", f"{MEMORY_LOW}: {error}")
             else:
-                self._say(Outcome.DONE, "requests", f"{place}: {amount}, was {found}")
+                self._say(Outcome.DONE, "requests", f"{place}: {amount}, was {reading}")
 
     # -- words -----------------------------------------------------------------------------------------------------
 

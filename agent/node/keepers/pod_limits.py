@@ -151,7 +151,7 @@ class PodLimitsWriter(CgroupKeeper):
                     limited += self._put(pod, path, wanted)
             self._told[pod.uid] = frozenset(self._saying)
         present = {pod.uid for pod in state.pods}
-        self._told = {uid: told for uid, told in self._told.items() if uid in present}
+        self._told = {uid: keys for uid, keys in self._told.items() if uid in present}
         self.held, self.pods_limited, self.left = held, limited, frozenset(left)
 
     def written_path(self, pod: Pod) -> str | None:
@@ -223,8 +223,8 @@ class PodLimitsWriter(CgroupKeeper):
         for file, amount in wanted.items():
             if self._limits.is_in_force(path, file, amount):
                 continue
-            found = self._limits.read(path, file)
-            outcome, reason, detail = self._put_one(pod, path, file, amount, found)
+            reading = self._limits.read(path, file)
+            outcome, reason, detail = self._put_one(pod, path, file, amount, reading)
             if outcome is Outcome.DONE:
                 self._done(pod, reason, detail)
             else:
@@ -233,16 +233,16 @@ class PodLimitsWriter(CgroupKeeper):
         return is_whole
 
     def _put_one(
-        self, pod: Pod, path: str, file: str, amount: Amount, found: Amount | None
+        self, pod: Pod, path: str, file: str, amount: Amount, reading: Amount | None
     ) -> tuple[Outcome, str, str]:
-        if found is None:
+        if reading is None:
             return Outcome.WITHHELD, "no_file", f"{path}/{file} cannot be read: is the controller on there?"
         if not _is_its_own(path, pod, self._owners):
             return Outcome.WITHHELD, NOT_ITS_OWN, f"{path} is not the cgroup of this pod, by its id and QoS class"
         withheld = self._may_write()
         if withheld is not None:
             return Outcome.WITHHELD, withheld, f"{file} {amount_line(amount)}"
-        if isinstance(amount, int) and (not isinstance(found, int) or amount < found):
+        if isinstance(amount, int) and (not isinstance(reading, int) or amount < reading):
             no_room = memory_room_text(amount, self._limits.in_use_bytes(path), self._margin_ratio)
             if no_room is not None:
                 return Outcome.WITHHELD, NO_ROOM, no_room
@@ -250,7 +250,7 @@ class PodLimitsWriter(CgroupKeeper):
             self._limits.put(LimitOwner.POD_LIMITS, path, file, amount)
         except CgroupWriteError as error:
             return Outcome.ERROR, "not_written", str(error)
-        return Outcome.DONE, "annotation", f"{file}: {amount_line(amount)}, was {amount_line(found)}"
+        return Outcome.DONE, "annotation", f"{file}: {amount_line(amount)}, was {amount_line(reading)}"
 
     def _take_back(self, pod: Pod, ours: Collection[WrittenLimit], reason: str | None = None) -> int:
         as_kubelet = kubelet_amounts(pod, self._rules)  # it lacks a file that a later version of the agent wrote

@@ -115,16 +115,16 @@ class QosReserver(CgroupKeeper):
     def _pending(self, reservation: QosReservation, tiers: Mapping[QosClass, str]) -> dict[QosClass, int]:
         """Return the limits that are to be written now."""
         usage = {qos: self._limits.in_use_bytes(path) for qos, path in tiers.items()}
-        found = {qos: self._limits.read(path, MEMORY_MAX) for qos, path in tiers.items()}
+        readings = {qos: self._limits.read(path, MEMORY_MAX) for qos, path in tiers.items()}
         wanted = next_limits(
             reservation.target_bytes,
             usage_bytes={qos: used for qos, used in usage.items() if used is not None},
-            standing_bytes={qos: limit for qos, limit in found.items() if isinstance(limit, int)},
+            standing_bytes={qos: limit for qos, limit in readings.items() if isinstance(limit, int)},
         )
         return {
             qos: limit
             for qos, limit in wanted.items()
-            if found[qos] is not None and not self._limits.is_in_force(tiers[qos], MEMORY_MAX, limit)
+            if readings[qos] is not None and not self._limits.is_in_force(tiers[qos], MEMORY_MAX, limit)
         }
 
     def _write(self, reservation: QosReservation, tiers: Mapping[QosClass, str]) -> None:
@@ -136,8 +136,8 @@ class QosReserver(CgroupKeeper):
                 self._say(Outcome.DONE, "reserved", f"{tiers[qos]}/{MEMORY_MAX}: {limit}{over}, was {before}")
 
     def _found_limits(self, tiers: Mapping[QosClass, str]) -> dict[QosClass, int]:
-        found = {qos: self._limits.read(path, MEMORY_MAX) for qos, path in tiers.items()}
-        return {qos: limit for qos, limit in found.items() if isinstance(limit, int)}
+        readings = {qos: self._limits.read(path, MEMORY_MAX) for qos, path in tiers.items()}
+        return {qos: limit for qos, limit in readings.items() if isinstance(limit, int)}
 
     def _tiers(self) -> tuple[dict[QosClass, str], bool]:
         """Find the cgroups of the two classes, and whether there is a system partition beside them."""

@@ -66,20 +66,20 @@ class RecordedRows:
 
     @staticmethod
     def _read(recording: Recording, kind: RowKind, first: int, last: int) -> dict[int, Rows]:
-        found: dict[int, list[Rows]] = defaultdict(list)
+        by_unit: dict[int, list[Rows]] = defaultdict(list)
         left = MOST_ROWS
         for unit, rows in recording.all_rows(kind, first=first, last=last):
             stamps = rows[STAMPS[kind]].astype(np.int64)
-            kept = rows[(stamps >= first) & (stamps <= last)]
-            left -= kept.size
+            piece = rows[(stamps >= first) & (stamps <= last)]
+            left -= piece.size
             if left < 0:
                 raise RecordingError(
                     f"recording {recording.path}: more than {MOST_ROWS} {kind} rows before the moment; allowed: up to "
                     "so many, with shorter windows or recorded with --filter"
                 )
-            if kept.size:
-                found[unit].append(kept)
-        return {unit: np.concatenate(pieces) for unit, pieces in found.items()}
+            if piece.size:
+                by_unit[unit].append(piece)
+        return {unit: np.concatenate(pieces) for unit, pieces in by_unit.items()}
 
     def has(self, slot: int) -> bool:
         """Return whether there is any reading of a unit."""
@@ -109,8 +109,8 @@ class RecordedRows:
 
     def newest_minutes(self, slots: Sequence[int]) -> list[int | None]:
         """Return the minute of the newest minute row of each slot; None where there is none."""
-        found = (_of(self._minutes, slot, RowKind.MINUTES)["monotonic_minute"] for slot in slots)
-        return [int(minutes[-1]) if minutes.size else None for minutes in found]
+        by_slot = (_of(self._minutes, slot, RowKind.MINUTES)["monotonic_minute"] for slot in slots)
+        return [int(minutes[-1]) if minutes.size else None for minutes in by_slot]
 
     def inode(self, slot: int) -> int:
         """Return the inode of the unit's cgroup."""
@@ -128,5 +128,5 @@ class RecordedRows:
 
 
 def _of(rows: dict[int, Rows], slot: int, kind: RowKind) -> Rows:
-    found = rows.get(slot)
-    return np.zeros(0, dtype=DTYPES[kind]) if found is None else found
+    slot_rows = rows.get(slot)
+    return np.zeros(0, dtype=DTYPES[kind]) if slot_rows is None else slot_rows

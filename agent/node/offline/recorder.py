@@ -146,17 +146,17 @@ class Recorder:
         has_news = self._pods.refresh()
         if has_news:
             self._unwanted.clear()
-        found: dict[tuple[str, int], int] = {}
+        slots: dict[tuple[str, int], int] = {}
         for path, slot in rings.retained().items():
             generation = rings.generation(slot)
             key = (path, rings.inode(slot))
             if rings.generation(slot) == generation and key not in self._unwanted:
-                found[key] = slot
-        for key in [key for key in self._present if key not in found]:
+                slots[key] = slot
+        for key in [key for key in self._present if key not in slots]:
             unit = self._present.pop(key)
             self._take_rows(rings, unit)  # its slot keeps the last rows until another gets it
             unit.gone_ns = unit.newest.get(RowKind.RAW, self._clock_ns())
-        for key, slot in found.items():
+        for key, slot in slots.items():
             unit_now = self._present.get(key) or self._new_unit(key)
             if unit_now is None:
                 continue
@@ -221,8 +221,8 @@ class Recorder:
     def _write_rows(self) -> None:
         self._writer.add_rows(
             {
-                kind: [(unit, np.concatenate(pieces)) for unit, pieces in sorted(its.items())]
-                for kind, its in self._waiting.items()
+                kind: [(unit, np.concatenate(pieces)) for unit, pieces in sorted(by_unit.items())]
+                for kind, by_unit in self._waiting.items()
             }
         )
         self._waiting = {kind: defaultdict(list) for kind in RowKind}
@@ -261,19 +261,19 @@ class Recorder:
         rows = np.array(list(wanted.values()), dtype=np.intp)
         most = max(HISTORY_CELLS // rows.size, 1)
         axis: list[int] = []
-        kept: list[Codes] = []
+        minute_codes: list[Codes] = []
 
         def write() -> None:
             if axis:
-                self._writer.add_history(list(wanted), np.array(axis, dtype=np.int64), np.stack(kept))
+                self._writer.add_history(list(wanted), np.array(axis, dtype=np.int64), np.stack(minute_codes))
             axis.clear()
-            kept.clear()
+            minute_codes.clear()
 
         for minutes in history.stream(from_minute):
             codes = to_codes(minutes)[:, rows]
             if codes.any():
                 axis.append(minutes.unix_minute)
-                kept.append(codes)
+                minute_codes.append(codes)
             if len(axis) >= most:
                 write()
         write()

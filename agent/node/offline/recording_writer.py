@@ -66,16 +66,16 @@ class RecordingWriter:
         chunk = len(self._rows)
         parts: dict[RowKind, Part] = {}
         for kind, dtype in DTYPES.items():
-            found = [(unit, its) for unit, its in rows.get(kind, ()) if its.size]
-            table = np.concatenate([np.zeros(0, dtype=dtype), *(its for _, its in found)])
+            units = [(unit, unit_rows) for unit, unit_rows in rows.get(kind, ()) if unit_rows.size]
+            table = np.concatenate([np.zeros(0, dtype=dtype), *(unit_rows for _, unit_rows in units)])
             if not table.size:
                 parts[kind] = Part(rows=0, units=0, first=0, last=0)
                 continue
             stamps = table[STAMPS[kind]]
-            parts[kind] = Part(rows=table.size, units=len(found), first=int(stamps.min()), last=int(stamps.max()))
+            parts[kind] = Part(rows=table.size, units=len(units), first=int(stamps.min()), last=int(stamps.max()))
             columns = {
-                UNITS: pack_column(UNITS, as_words([unit for unit, _ in found])),
-                COUNTS: pack_column(COUNTS, as_words([its.size for _, its in found])),
+                UNITS: pack_column(UNITS, as_words([unit for unit, _ in units])),
+                COUNTS: pack_column(COUNTS, as_words([unit_rows.size for _, unit_rows in units])),
                 **dict(pack_rows(kind, table)),
             }
             for column, content in columns.items():

@@ -41,18 +41,18 @@ def recorded_settings(manifest: Manifest) -> dict[str, object]:
     Raises:
         ValueError: One of them is not allowed; the message names it.
     """
-    found: dict[str, object] = {f"windows__{name}": value for name, value in manifest.windows.items()}
+    settings: dict[str, object] = {f"windows__{name}": value for name, value in manifest.windows.items()}
     # What is a gap is measured by the time between two rows.
-    found["sampling__intervalSeconds"] = manifest.interval_seconds
-    found["sampling__slowIntervalSeconds"] = manifest.slow_interval_seconds
+    settings["sampling__intervalSeconds"] = manifest.interval_seconds
+    settings["sampling__slowIntervalSeconds"] = manifest.slow_interval_seconds
     known = keys()
-    chosen = {name.replace("__", "."): value for name, value in found.items()}
+    chosen = {name.replace("__", "."): value for name, value in settings.items()}
     for key in chosen.keys() & known.keys():
         try:
             known[key].to_value(chosen[key], is_text=False)
         except ValueError as error:
             raise ValueError(f"{key}: {chosen[key]} is not allowed; allowed: {known[key].allowed()}") from error
-    return {name: value for name, value in found.items() if name.replace("__", ".") in known}
+    return {name: value for name, value in settings.items() if name.replace("__", ".") in known}
 
 
 def utc(unix_seconds: float) -> str:
@@ -184,9 +184,9 @@ def _history(recording: Recording, clock: HistoryClock, *, learnt_until_ns: int)
             whole: Codes = np.zeros((codes.shape[0], history.rows), dtype=np.uint16)
             whole[:, rows] = codes
             history.append(_to_minutes(unix_minute, whole))
-        for kept in manifest.kills:
-            if kept.kill.unix_seconds <= clock.now():
-                history.record_oom(rows[kept.history], kept.kill)
+        for recorded_kill in manifest.kills:
+            if recorded_kill.kill.unix_seconds <= clock.now():
+                history.record_oom(rows[recorded_kill.history], recorded_kill.kill)
     except (ValueError, IndexError, HistoryError) as error:
         history.close()
         raise RecordingError(f"recording {recording.path}: damaged: its history: {error}") from error

@@ -107,8 +107,8 @@ class Holds:
         own = self._own_pause(now_unix_seconds)
         if own is not None or reason is None:
             return own
-        told = f"the whole cluster is, by its ConfigMap: {reason}"
-        return Pause(since_unix_seconds=now_unix_seconds, until_unix_seconds=None, reason=told)
+        explanation = f"the whole cluster is, by its ConfigMap: {reason}"
+        return Pause(since_unix_seconds=now_unix_seconds, until_unix_seconds=None, reason=explanation)
 
     def cluster_pause(self) -> str | None:
         """Return why the whole cluster is paused; None = it is not. ``resume`` does not end it."""
@@ -216,7 +216,7 @@ class Holds:
         originals = [original_of(pod, kept_unix_seconds=now_unix_seconds) for pod in pods]
 
         def keep(held: HeldOrders) -> HeldOrders:
-            known = {kept.ref.uid for kept in held.originals}
+            known = {original.ref.uid for original in held.originals}
             new = tuple(original for original in originals if original.ref.uid not in known)
             return replace(held, originals=(*held.originals, *new)) if new else held
 
@@ -325,8 +325,8 @@ class Holds:
 
     def _distrust(self, path: Path, reason: str, now_unix_seconds: float) -> HeldOrders:
         log.error("holds are damaged: this node is paused", extra={"path": str(path), "reason": reason})
-        told = f"{path} was {reason}; pins and kept originals are lost; plimsoll resume when that is settled"
-        return HeldOrders(pause=Pause(since_unix_seconds=now_unix_seconds, until_unix_seconds=None, reason=told))
+        explanation = f"{path} was {reason}; pins and kept originals are lost; plimsoll resume when that is settled"
+        return HeldOrders(pause=Pause(since_unix_seconds=now_unix_seconds, until_unix_seconds=None, reason=explanation))
 
 
 def _without(pins: tuple[Pin, ...], uid: str) -> tuple[Pin, ...]:

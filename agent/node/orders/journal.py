@@ -221,9 +221,9 @@ class Journal:
         except OSError as error:
             log.warning("decision log cannot be read", extra={"path": str(path), "reason": error.strerror})
             return
-        found, newest, unreadable = _decoded(lines, self._most)
+        decisions, newest, unreadable = _decoded(lines, self._most)
         self._next_sequence = newest + 1
-        for decision in reversed(found):
+        for decision in reversed(decisions):
             self._put(_Entry(decision, decision.unix_seconds, False, self._changed()))
         if unreadable:
             log.warning("lines of the decision log are not understood", extra={"path": str(path), "lines": unreadable})
@@ -284,8 +284,8 @@ def read_journal(path: Path) -> tuple[Decision, ...]:
     Raises:
         OSError: A file is there and cannot be read.
     """
-    found, _, _ = _decoded(_lines(path), None)
-    return tuple(found)
+    decisions, _, _ = _decoded(_lines(path), None)
+    return tuple(decisions)
 
 
 def _key(decision: Decision) -> _Key:
@@ -329,21 +329,21 @@ def _lines(path: Path) -> list[bytes]:
 
 def _decoded(lines: list[bytes], most: int | None) -> tuple[list[Decision], int, int]:
     """Return decisions, newest first, the highest sequence number, and how many lines are not understood."""
-    found: dict[int, Decision] = {}
+    records: dict[int, Decision] = {}
     newest = unreadable = 0
     for line, content in _parsed(reversed(lines)):
         sequence = content.get("sequence") if isinstance(content, dict) else None
-        if not isinstance(sequence, int) or sequence in found:
+        if not isinstance(sequence, int) or sequence in records:
             unreadable += line != b"" and not isinstance(sequence, int)
             continue
         newest = max(newest, sequence)
-        if most is None or len(found) < most:
+        if most is None or len(records) < most:
             try:
-                found[sequence] = DECISION.from_json(content)
+                records[sequence] = DECISION.from_json(content)
             except DocumentFormatError:
                 unreadable += 1
     # A count that was written late stands behind what was said after it.
-    decisions = sorted(found.values(), key=lambda decision: (decision.unix_seconds, decision.sequence), reverse=True)
+    decisions = sorted(records.values(), key=lambda decision: (decision.unix_seconds, decision.sequence), reverse=True)
     return decisions, newest, unreadable
 
 

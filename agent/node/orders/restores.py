@@ -33,10 +33,10 @@ def known_original(holds: Holds, pod: Pod) -> Original | None:
     Raises:
         OriginalError: Its annotation is not understood.
     """
-    annotated, kept = annotated_original(pod), holds.original(pod.uid)
-    if annotated is None or kept is None:
-        return annotated or kept
-    return with_added(annotated, kept)
+    annotated, held_original = annotated_original(pod), holds.original(pod.uid)
+    if annotated is None or held_original is None:
+        return annotated or held_original
+    return with_added(annotated, held_original)
 
 
 class RestorePromises:
@@ -61,7 +61,7 @@ class RestorePromises:
     def due(self, promised: frozenset[str], state: NodeState, *, now_seconds: float) -> tuple[PlanStep, ...]:
         """Return the next step of each pod that has one which may be sent now."""
         self._again_seconds = {uid: at for uid, at in self._again_seconds.items() if uid in promised}
-        found: list[PlanStep] = []
+        restores: list[PlanStep] = []
         for pod in state.pods if promised else ():
             if pod.uid not in promised or now_seconds < self._again_seconds.get(pod.uid, now_seconds):
                 continue
@@ -69,8 +69,8 @@ class RestorePromises:
             if not steps:
                 self._holds.keep_promise(pod.uid, steps_left=0)
             elif self._ledger.may_send(steps[0], pod, now_seconds, Action.RESTORE) is None:
-                found.append(steps[0])
-        return tuple(found)
+                restores.append(steps[0])
+        return tuple(restores)
 
     def _lacking(self, pod: Pod) -> tuple[PlanStep, ...]:
         if has_ended(pod):

@@ -219,17 +219,17 @@ class HoldingVerbs:
             outcomes=read_members(arguments, "outcomes", Outcome),
             since_unix_seconds=None if since is None else now - since,
         )
-        found = self._journal.newest()
+        decisions = self._journal.newest()
         if read_flag(arguments, "events", "newest_outcomes"):
-            found = newest_outcomes(found)
-        found = tuple(decision for decision in found if choice.holds(decision))
+            decisions = newest_outcomes(decisions)
+        decisions = tuple(decision for decision in decisions if choice.holds(decision))
         return DECISIONS.to_json(
             Decisions(
                 taken_unix_seconds=now,
                 node=self._node,
                 source="agent",
-                items=found[: limit if isinstance(limit, int) else None],
-                matching=len(found),
+                items=decisions[: limit if isinstance(limit, int) else None],
+                matching=len(decisions),
                 notes=self._faults(),
             )
         )
@@ -360,13 +360,13 @@ def _chosen(name: str, pods: Mapping[PodRef, Pod | None], verb: str) -> PodRef:
         for ref in pods
     }
     try:
-        found = {units[identity] for identity in chosen_by(name, units, workload_of=workload)}
+        refs = {units[identity] for identity in chosen_by(name, units, workload_of=workload)}
     except NoSuchUnit as error:
         raise ControlError(f"{verb}: {error}") from error
-    if len(found) > 1:  # one that is pinned and gone, and its successor of the same name
-        uids = ", ".join(sorted(ref.uid for ref in found))
-        raise ControlError(f"{verb}: {name} is the name of {len(found)} pods; allowed: one of the uids {uids}")
-    return found.pop()
+    if len(refs) > 1:  # one that is pinned and gone, and its successor of the same name
+        uids = ", ".join(sorted(ref.uid for ref in refs))
+        raise ControlError(f"{verb}: {name} is the name of {len(refs)} pods; allowed: one of the uids {uids}")
+    return refs.pop()
 
 
 def _until_text(until: float | None) -> str:

@@ -304,19 +304,19 @@ def in_short(item: Recommendation, min_span_seconds: float) -> UnitAdvice:
 def to_hours(minutes: RowMinutes) -> tuple[HourPeak, ...]:
     """Return the largest demand of each UTC hour of a history."""
     hours = minutes.unix_minutes // HOUR_MINUTES
-    found: list[HourPeak] = []
+    hour_peaks: list[HourPeak] = []
     for hour in distinct(hours).tolist():
-        its = hours == hour
-        cpu = minutes.cpu_peak_millicores[its & minutes.has_cpu]
-        memory = minutes.working_set_bytes[its & minutes.has_memory]
-        found.append(
+        hour_mask = hours == hour
+        cpu = minutes.cpu_peak_millicores[hour_mask & minutes.has_cpu]
+        memory = minutes.working_set_bytes[hour_mask & minutes.has_memory]
+        hour_peaks.append(
             HourPeak(
                 hour_unix_seconds=hour * HOUR_MINUTES * MINUTE_SECONDS,
                 cpu_millicores=float(cpu.max()) if cpu.size else None,
                 working_set_bytes=float(memory.max()) if memory.size else None,
             )
         )
-    return tuple(found)
+    return tuple(hour_peaks)
 
 
 def to_trail(minutes: RowMinutes | None, waiting: dict[int, float], now: float, seconds: float) -> Trail:

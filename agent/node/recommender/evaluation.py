@@ -149,10 +149,10 @@ def short_life_rows(
     Args:
         monotonic_minute: The minute that is learnt next: one that was learnt takes nothing more.
     """
-    found = [(life, workload_of(life.unit.identity)) for life in lives]
+    owned_lives = [(life, workload_of(life.unit.identity)) for life in lives]
     return [
         (life.unit.identity, short_life_minute(life.working_set_bytes, monotonic_minute=monotonic_minute))
-        for life, workload in found
+        for life, workload in owned_lives
         if workload is not None and workload.kind not in RUN_KINDS
     ]
 
@@ -185,11 +185,11 @@ def to_measured(statuses: Iterable[UnitStatus], borne: Mapping[str, PodItself]) 
 
 def to_tier_memory(tiers: Iterable[UnitStatus]) -> dict[QosClass, TierMemory]:
     """Return the QoS tiers that limit memory, by class; of a node with a system partition the tightest of a class."""
-    found: dict[QosClass, TierMemory] = {}
+    by_class: dict[QosClass, TierMemory] = {}
     for tier in tiers:
         qos, limit_bytes = tier.identity.qos, tier.memory_max_bytes
         if qos is None or limit_bytes is None:
             continue
-        if qos not in found or limit_bytes < found[qos].limit_bytes:
-            found[qos] = TierMemory(limit_bytes=limit_bytes, working_set_bytes=tier.memory.working_set_bytes)
-    return found
+        if qos not in by_class or limit_bytes < by_class[qos].limit_bytes:
+            by_class[qos] = TierMemory(limit_bytes=limit_bytes, working_set_bytes=tier.memory.working_set_bytes)
+    return by_class

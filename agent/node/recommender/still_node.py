@@ -123,10 +123,10 @@ class StillNode:
             trail_seconds: How far back the picture of usage goes; 0 = none is asked for.
         """
         known = (unit.identity for unit in self._units.all())
-        found = chosen_by(name, known, workload_of=lambda identity: self._learner.place_of(identity).belonging.workload)
-        chosen = {identity.cgroup_path for identity in found}
+        units = chosen_by(name, known, workload_of=lambda identity: self._learner.place_of(identity).belonging.workload)
+        chosen = {identity.cgroup_path for identity in units}
         statuses = self._observer.statuses(unit for unit in self._units.all() if unit.identity.cgroup_path in chosen)
-        pods = {identity.pod_uid for identity in found if identity.pod_uid is not None}
+        pods = {identity.pod_uid for identity in units if identity.pod_uid is not None}
         beside = (
             unit
             for unit in self._units.all()

@@ -27,8 +27,8 @@ def together_of(learner: Learner, recommendations: Iterable[Recommendation]) -> 
     def together(bases: Mapping[Key, int]) -> SeenTogether | None:
         if not learner.is_restored:
             return None
-        found = [identities.get(key) for key in bases]
-        places = [None if identity is None else learner.place_of(identity) for identity in found]
+        containers = [identities.get(key) for key in bases]
+        places = [None if identity is None else learner.place_of(identity) for identity in containers]
         amounts = np.array(list(bases.values()), dtype=np.float64)
         with learner.lock:
             policy = learner.policy

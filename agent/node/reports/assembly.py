@@ -114,8 +114,8 @@ def reporter_of(
     kinds = frozenset(listed(settings.plan.managed_kinds))
 
     def workloads_here() -> set[Workload]:
-        found = {workload_of(pod) for pod in cluster.state().pods}
-        return {workload for workload in found if workload.kind in kinds}
+        workloads = {workload_of(pod) for pod in cluster.state().pods}
+        return {workload for workload in workloads if workload.kind in kinds}
 
     node = ReportedNode(
         name=cluster.node_name,

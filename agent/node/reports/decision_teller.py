@@ -107,7 +107,7 @@ class DecisionTeller:
         through = 0
         while True:
             news = self._journal.news(through, MAX_DECISIONS_A_POST)
-            fresh = tuple(one for one in news.decisions if one.sequence > self._told.sequence)
+            fresh = tuple(decision for decision in news.decisions if decision.sequence > self._told.sequence)
             if fresh or not news.decisions:
                 return replace(news, decisions=fresh)
             through = news.through
@@ -115,5 +115,5 @@ class DecisionTeller:
     def _gone(self, news: JournalNews) -> int:
         """Count what went out of the log between what was told last and what is there: numbers have no gaps else."""
         newest = max(decision.sequence for decision in news.decisions)
-        kept = [sequence for sequence in self._journal.kept_after(self._told.sequence) if sequence <= newest]
-        return max(newest - self._told.sequence - len(kept), 0)
+        sequences = [sequence for sequence in self._journal.kept_after(self._told.sequence) if sequence <= newest]
+        return max(newest - self._told.sequence - len(sequences), 0)

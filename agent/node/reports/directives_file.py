@@ -72,8 +72,8 @@ class Directions:
     @property
     def etag(self) -> str | None:
         """Return what to ask with (If-None-Match); None = nothing is held."""
-        told = self._told
-        return None if told is None else told.directives.etag
+        directive_set = self._told
+        return None if directive_set is None else directive_set.directives.etag
 
     @property
     def is_awaited(self) -> bool:
@@ -82,26 +82,26 @@ class Directions:
 
     def now(self) -> Directed:
         """Return what holds, with its age at this moment."""
-        told = self._told
-        if told is None:
+        directive_set = self._told
+        if directive_set is None:
             return NOTHING_TOLD
         now = self._now()
         return Directed(
-            directives=told.directives,
-            age_seconds=max(0.0, now - told.confirmed_unix_seconds),
-            told_seconds=max(0.0, now - told.told_unix_seconds),
-            by_workload=told.by_workload,
+            directives=directive_set.directives,
+            age_seconds=max(0.0, now - directive_set.confirmed_unix_seconds),
+            told_seconds=max(0.0, now - directive_set.told_unix_seconds),
+            by_workload=directive_set.by_workload,
         )
 
     def workloads(self) -> Collection[Workload]:
         """Return the workloads that the newest answer spoke of."""
-        told = self._told
-        return () if told is None else told.by_workload.keys()
+        directive_set = self._told
+        return () if directive_set is None else directive_set.by_workload.keys()
 
     def pause_reason(self) -> str | None:
         """Return why the cluster is paused, as far as this node was told; None = it is not."""
-        told = self._told
-        return None if told is None else told.directives.pause_reason
+        directive_set = self._told
+        return None if directive_set is None else directive_set.directives.pause_reason
 
     def notes(self) -> tuple[str, ...]:
         """Return what is degraded or held, one sentence each."""
@@ -150,8 +150,8 @@ class Directions:
             else:
                 return  # the webhook does not know yet what to tell
             self._told = after
-            kept = self._kept_unix_seconds
-            is_due = directives is not None or kept is None or now - kept >= CONFIRMED_KEPT_SECONDS
+            saved_seconds = self._kept_unix_seconds
+            is_due = directives is not None or saved_seconds is None or now - saved_seconds >= CONFIRMED_KEPT_SECONDS
             if not is_due or self._keep(after, now):
                 self.fault = None
         if before is None or directives is not None:
@@ -160,10 +160,10 @@ class Directions:
     def _pause(self, reason: str | None) -> None:
         """Take the pause of an answer of which nothing else is understood; its end is told by one that is."""
         with self._lock:
-            told = self._told
-            if reason is None or told is None:  # before the first answer nothing is written at all
+            directive_set = self._told
+            if reason is None or directive_set is None:  # before the first answer nothing is written at all
                 return
-            self._told = replace(told, directives=replace(told.directives, pause_reason=reason))
+            self._told = replace(directive_set, directives=replace(directive_set.directives, pause_reason=reason))
         self.changed()
 
     def _complain(self, fault: str) -> None:
@@ -173,17 +173,17 @@ class Directions:
 
     # -- the file --------------------------------------------------------------------------------------------------
 
-    def _keep(self, told: _Told, now: float) -> bool:
+    def _keep(self, directive_set: _Told, now: float) -> bool:
         """Write the file; False = the disk does not take it."""
         if self._path is None:
             return True
         document = {
             "format": "plimsoll-directives",
             "version": DIRECTIVES_VERSION,
-            "etag": told.directives.etag,
-            "toldUnixSeconds": told.told_unix_seconds,
-            "confirmedUnixSeconds": told.confirmed_unix_seconds,
-            "directives": directives_to_json(told.directives),
+            "etag": directive_set.directives.etag,
+            "toldUnixSeconds": directive_set.told_unix_seconds,
+            "confirmedUnixSeconds": directive_set.confirmed_unix_seconds,
+            "directives": directives_to_json(directive_set.directives),
         }
         try:
             replace_file(self._path, json.dumps(document, separators=(",", ":"), allow_nan=False).encode())
@@ -197,14 +197,14 @@ class Directions:
     def _read(self, path: Path) -> _Told | None:
         """Read the file back; None = there is none, or none that can be believed."""
         try:
-            told = _from_file(json_value(decoded(read_named(path, most_bytes=DOCUMENT_MOST_BYTES))))
+            directive_set = _from_file(json_value(decoded(read_named(path, most_bytes=DOCUMENT_MOST_BYTES))))
         except FileNotFoundError:
             return None
         except (OSError, ValueError, RecursionError) as error:  # DirectiveTextError is a ValueError
             self._complain(f"{path} is not read ({' '.join(str(error).split())[:200]}): waiting for the webhook")
             return None
-        self._kept_unix_seconds = told.confirmed_unix_seconds
-        return told
+        self._kept_unix_seconds = directive_set.confirmed_unix_seconds
+        return directive_set
 
 
 def _with_restraints_kept(directives: Directives, before: _Told | None) -> Directives:
@@ -212,8 +212,8 @@ def _with_restraints_kept(directives: Directives, before: _Told | None) -> Direc
     if not directives.left_out or before is None:
         return directives
     named = {entry.workload for entry in directives.workloads}
-    kept = (entry for entry in before.directives.workloads if is_restraint(entry) and entry.workload not in named)
-    return replace(directives, workloads=(*directives.workloads, *kept))
+    restraints = (entry for entry in before.directives.workloads if is_restraint(entry) and entry.workload not in named)
+    return replace(directives, workloads=(*directives.workloads, *restraints))
 
 
 def _told(directives: Directives, told_unix_seconds: float, confirmed_unix_seconds: float) -> _Told:

@@ -27,11 +27,11 @@ class Newcomers:
     def __init__(
         self,
         here: Callable[[], Collection[Workload]],  # Of a kind that is sized: others come and go all the time
-        told: Callable[[], Collection[Workload]],  # Those that the newest answer spoke of
+        directive_workloads: Callable[[], Collection[Workload]],  # Those that the newest answer spoke of
         *,
         chance: Callable[[], float] = system_random.random,
     ) -> None:
-        self._here, self._told, self._chance = here, told, chance
+        self._here, self._told, self._chance = here, directive_workloads, chance
         self._asked: frozenset[Workload] = frozenset()
         """Of those here: asking again would bring the same answer."""
         self._earliest_ns = 0

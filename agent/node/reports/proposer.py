@@ -185,7 +185,7 @@ class Proposer:
             jitter = self._interval_seconds * LATEST_JITTER_RATIO * self._lot()
             self._standing.called(now + jitter, quiet_seconds=quiet_seconds)
             self._standing.answered({uid: answer.verdict for uid, answer in answers.items()}, now)
-        self._told = {uid: told for uid, told in self._told.items() if now - told[1] < TOLD_AGAIN_SECONDS}
+        self._told = {uid: entry for uid, entry in self._told.items() if now - entry[1] < TOLD_AGAIN_SECONDS}
         for proposal in due:
             answer = answers.get(proposal.ref.uid)
             if answer is not None:
@@ -213,8 +213,8 @@ class Proposer:
         self._trouble = trouble
 
     def _tell_of(self, proposal: Proposal, answer: Answered, now_seconds: float) -> None:
-        told = self._told.get(proposal.ref.uid)
-        if told is not None and (told[0].verdict, told[0].reason) == (answer.verdict, answer.reason):
+        entry = self._told.get(proposal.ref.uid)
+        if entry is not None and (entry[0].verdict, entry[0].reason) == (answer.verdict, answer.reason):
             return
         self._told[proposal.ref.uid] = answer, now_seconds
         log.info(

@@ -184,12 +184,12 @@ class ReportQueue:
         while self._waiting:
             first = self._waiting[0]
             age_seconds = self._age_seconds(first)
-            kept = _read(first) if age_seconds <= OLDEST_SECONDS else None
-            if kept is not None:
+            text = _read(first) if age_seconds <= OLDEST_SECONDS else None
+            if text is not None:
                 return Outgoing(
                     incarnation=first.numbering.incarnation,
                     sequence=first.sequence,
-                    kept=kept,
+                    kept=text,
                     end_age_seconds=age_seconds,
                     lost_reports=first.numbering.lost,
                 )
@@ -217,32 +217,32 @@ class ReportQueue:
         name = (outgoing.incarnation, outgoing.sequence)
         return [report for report in self._waiting if (report.numbering.incarnation, report.sequence) == name]
 
-    def _lose(self, one: _Waiting) -> None:
-        one.numbering.lost += 1
-        self._remove(one)
-        if one.numbering is self._kept:
+    def _lose(self, report: _Waiting) -> None:
+        report.numbering.lost += 1
+        self._remove(report)
+        if report.numbering is self._kept:
             self._save_numbering()
 
-    def _age_seconds(self, one: _Waiting) -> float:
+    def _age_seconds(self, report: _Waiting) -> float:
         """Return how long ago a report's interval ended.
 
         Of this boot it is exact. Of an earlier one the wall clock tells, but it is at least as long as this boot.
         """
-        seconds = self._boot.seconds_since(one.end)
+        seconds = self._boot.seconds_since(report.end)
         if seconds is not None:
             return max(seconds, 0.0)
-        return max(self._wall_now() - one.end_unix_seconds, self._boot.uptime_seconds())
+        return max(self._wall_now() - report.end_unix_seconds, self._boot.uptime_seconds())
 
-    def _remove(self, one: _Waiting) -> None:
-        self._waiting.remove(one)
-        self.size_bytes -= one.size_bytes
-        if one.path is None:
+    def _remove(self, report: _Waiting) -> None:
+        self._waiting.remove(report)
+        self.size_bytes -= report.size_bytes
+        if report.path is None:
             return
-        if one.numbering is self._kept and one.sequence == self._kept.sequence and not self._save_numbering():
-            self._sent_newest = one.path  # its name holds the newest number
+        if report.numbering is self._kept and report.sequence == self._kept.sequence and not self._save_numbering():
+            self._sent_newest = report.path  # its name holds the newest number
             return
         with suppress(OSError):  # found again at the next start, sent again, and known by its number
-            one.path.unlink(missing_ok=True)
+            report.path.unlink(missing_ok=True)
 
     # -- the directory ---------------------------------------------------------------------------------------------
 
@@ -312,12 +312,12 @@ def _packed(text: str) -> bytes:
     return zlib.compress(text.encode(), 6)
 
 
-def _read(one: _Waiting) -> str | None:
+def _read(report: _Waiting) -> str | None:
     """Return the text of a report; None = it is not whole."""
-    packed = one.packed
+    packed = report.packed
     try:
         if packed is None:
-            stored = b"" if one.path is None else read_named(one.path, most_bytes=DOCUMENT_MOST_BYTES)
+            stored = b"" if report.path is None else read_named(report.path, most_bytes=DOCUMENT_MOST_BYTES)
             packed = stored.partition(b"\n")[2]
         unpacking = zlib.decompressobj()
         text = unpacking.decompress(packed, DOCUMENT_MOST_BYTES)

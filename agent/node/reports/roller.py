@@ -192,17 +192,17 @@ class Roller:
         if self._starts:  # by now they may be over
             self._starts = starts_of(self._pods())
         policy = self._policy()
-        found = self._found_gone(start_ns)
+        instances = self._found_gone(start_ns)
         for seen in self._seen.values():
             figures = self._figures_of(seen.unit, policy, start_ns, end_ns)
             if figures is not None:
-                found.append((seen, figures))
+                instances.append((seen, figures))
         kills = self._take_kills(end_ns)
         unix_seconds = self._unix_seconds(end_ns)
         rows = [
             # Of several instances of one container the newest tells of the kills.
             _row(seen, figures, kills.pop(_key_of(seen.unit.identity), ()), end_ns, unix_seconds)
-            for seen, figures in reversed(found)
+            for seen, figures in reversed(instances)
         ]
         rows = list(self._with_setbacks((_with_share(row, shares) for row in rows), end_ns))
         self._kills += [kill for left in kills.values() for kill in left]
@@ -211,25 +211,25 @@ class Roller:
 
     def _found_gone(self, start_ns: int) -> list[tuple[_Seen, RollupFigures]]:
         """Record those that have gone, and those that ended young whether they were seen here or not."""
-        found = {_instance_of(gone.seen.unit): (gone.seen, gone.figures) for gone in self._gone}
+        by_instance = {_instance_of(gone.seen.unit): (gone.seen, gone.figures) for gone in self._gone}
         self._gone.clear()
         for ended in self._ended:
             life, key = ended.life, _instance_of(ended.seen.unit)
-            seen, figures = found.get(key, (ended.seen, None))
+            seen, figures = by_instance.get(key, (ended.seen, None))
             life_seconds = (life.ended_ns - max(life.started_ns, start_ns)) / NS
-            found[key] = seen, with_short_life(figures, life.working_set_bytes, life_seconds=life_seconds)
+            by_instance[key] = seen, with_short_life(figures, life.working_set_bytes, life_seconds=life_seconds)
         self._ended.clear()
-        return list(found.values())
+        return list(by_instance.values())
 
     def _with_setbacks(self, rows: Iterable[RollupRow], end_ns: int) -> Iterator[RollupRow]:
         """Add to one row of each pod that its shrink was taken back; what comes later waits."""
         for row in rows:
-            found = self._setbacks.get(row.pod_uid)
-            if found is None or found[0] > end_ns:
+            setback = self._setbacks.get(row.pod_uid)
+            if setback is None or setback[0] > end_ns:
                 yield row
                 continue
             del self._setbacks[row.pod_uid]
-            yield replace(row, setback=Setback(age_seconds=(end_ns - found[0]) / NS, reason=found[1]))
+            yield replace(row, setback=Setback(age_seconds=(end_ns - setback[0]) / NS, reason=setback[1]))
 
     def _with_quality(self, rows: Sequence[RollupRow], end_ns: int) -> Iterator[RollupRow]:
         """Add to the first row of each container of a workload how good its sizing was, when it is time."""
@@ -245,12 +245,12 @@ class Roller:
     def _take_kills(self, end_ns: int) -> dict[tuple[str, str], Sequence[_Kill]]:
         """Take the kills that are to be told by now, by cgroup uid and container; later ones wait."""
         oldest_ns = end_ns - int(OLDEST_KILL_SECONDS * NS)
-        told: defaultdict[tuple[str, str], list[_Kill]] = defaultdict(list)
+        by_container: defaultdict[tuple[str, str], list[_Kill]] = defaultdict(list)
         for kill in self._kills:
             if oldest_ns <= kill.monotonic_ns <= end_ns:
-                told[kill.pod_uid, kill.container].append(kill)
+                by_container[kill.pod_uid, kill.container].append(kill)
         self._kills = [kill for kill in self._kills if kill.monotonic_ns > end_ns]
-        return dict(told)
+        return dict(by_container)
 
     def _steady_ns(self, identity: UnitIdentity, end_ns: int) -> int:
         """Return since when a container's CPU counts: since its pod's boosted start was over; 0 = since ever."""

@@ -174,8 +174,8 @@ class RunTeller:
         self._found.extend(_Found(ended, found_ns) for ended in self._ends.take())
 
     def _fold_all(self, now_ns: int) -> None:
-        left = [found for found in self._found if not self._fold(found.ended, now_ns - found.found_ns)]
-        self._found = deque(newest_within(left, lambda found: found.ended.size_bytes, MOST_BYTES))
+        left = [container for container in self._found if not self._fold(container.ended, now_ns - container.found_ns)]
+        self._found = deque(newest_within(left, lambda container: container.ended.size_bytes, MOST_BYTES))
 
     def _look_at_pods(self) -> bool:
         """Remember the pods that run to an end, in their newest state; return whether any pod was ever known."""
@@ -246,7 +246,7 @@ class RunTeller:
         sent = list(self._waiting)[:MAX_RUNS_A_POST]
         if not sent:
             return
-        told = [
+        runs = [
             ToldRun(
                 pod=run.pod,
                 pod_uid=run.pod_uid,
@@ -256,7 +256,7 @@ class RunTeller:
             )
             for run in sent
         ]
-        end, wait_seconds = self._posts.post(runs_text(self._node, told))
+        end, wait_seconds = self._posts.post(runs_text(self._node, runs))
         if end in (PostEnd.TAKEN, PostEnd.SPOILT):
             for _ in sent:
                 self._waiting.popleft()
@@ -287,8 +287,8 @@ def _container_of(pod: Pod, identity: UnitIdentity) -> Container | None:
     if identity.container is not None:
         return pod.container(identity.container)
     statuses = (*pod.statuses, *pod.ephemeral_statuses)
-    found = (status.name for status in statuses if status.container_id == identity.container_id)
-    name = next(found, None) if identity.container_id is not None else None
+    names = (status.name for status in statuses if status.container_id == identity.container_id)
+    name = next(names, None) if identity.container_id is not None else None
     return None if name is None else pod.container(name)
 
 

@@ -64,11 +64,11 @@ class RunsFile:
         if self._path is None or not self._has_any:
             return ()
         try:
-            kept = _RUNS.from_json(json_value(decoded(read_named(self._path, most_bytes=DOCUMENT_MOST_BYTES))))
+            waiting_runs = _RUNS.from_json(json_value(decoded(read_named(self._path, most_bytes=DOCUMENT_MOST_BYTES))))
         except (OSError, ValueError, RecursionError, DocumentFormatError) as error:
             log.warning("runs that were not told are not understood", extra={"cause": str(error)})
             return ()
-        return kept.runs if kept.boot_id == self._boot_id else ()
+        return waiting_runs.runs if waiting_runs.boot_id == self._boot_id else ()
 
     def keep(self, runs: tuple[WaitingRun, ...]) -> None:
         """Replace what was kept; none = no file."""

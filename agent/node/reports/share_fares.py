@@ -60,7 +60,7 @@ class ShareFares:
         """
         unready_ns, self._unready_ns = self._unready_ns, {}
         before, self._restarts = self._restarts, {}
-        found: dict[tuple[str, str], ShareRow] = {}
+        by_container: dict[tuple[str, str], ShareRow] = {}
         for pod in pods:
             group = self._group(pod)
             if group is None:
@@ -68,10 +68,10 @@ class ShareFares:
             for status in pod.statuses:
                 key = (pod.uid, status.name)
                 self._restarts[key] = status.restart_count
-                found[key] = ShareRow(
+                by_container[key] = ShareRow(
                     share=group.share,
                     is_enforced=group.is_enforced,
                     restarts=max(0, status.restart_count - before.get(key, status.restart_count)),
                     unready_seconds=unready_ns.get(pod.uid, 0) / NS,
                 )
-        return found
+        return by_container

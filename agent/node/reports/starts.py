@@ -68,7 +68,7 @@ class Starts:
     def ended(self, now_ns: int) -> list[EndedStart]:
         """Return the starts that are over since the last time, each once; a pod that never got ready had none."""
         now, present = self._unix_seconds(now_ns), set[str]()
-        found: list[EndedStart] = []
+        starts: list[EndedStart] = []
         for pod in self._pods():
             boost = given_boost(pod)
             if boost is None or not boost.is_learnt:
@@ -81,12 +81,12 @@ class Starts:
                 continue
             self._told.add(pod.uid)
             if over_seconds <= FRESH_SECONDS:
-                found += self._of_pod(pod, now_ns, now_ns - int(over_seconds * NS))
+                starts += self._of_pod(pod, now_ns, now_ns - int(over_seconds * NS))
         self._told &= present
-        if found or len({uid for uid, _ in self._used}) > len(present):
+        if starts or len({uid for uid, _ in self._used}) > len(present):
             known = {key: figures for key, figures in self._used.items() if key[0] in present}
-            self._used = known | {(start.pod.uid, start.container): start.figures for start in found}
-        return found
+            self._used = known | {(start.pod.uid, start.container): start.figures for start in starts}
+        return starts
 
     def _of_pod(self, pod: Pod, now_ns: int, ended_ns: int) -> Iterable[EndedStart]:
         now = self._unix_seconds(now_ns)

@@ -119,10 +119,10 @@ class TaintAsker:
 
 def _judged(answer: WebhookAnswer) -> tuple[TaintPermission | None, float]:
     """Return why not, else for how long the node may."""
-    told: TaintAnswer | None = taint_answer_of(answer.body) if answer.status == _OK else None
-    if told is None:
+    taint_answer: TaintAnswer | None = taint_answer_of(answer.body) if answer.status == _OK else None
+    if taint_answer is None:
         said = one_line(answer.body[:200].decode(errors="replace"))
         return TaintPermission(reason=AWAY, detail=f"the webhook answered {answer.status}: {said}"), 0.0
-    if told.is_granted:
-        return None, told.seconds
-    return TaintPermission(reason=told.reason, detail=told.detail), 0.0
+    if taint_answer.is_granted:
+        return None, taint_answer.seconds
+    return TaintPermission(reason=taint_answer.reason, detail=taint_answer.detail), 0.0

@@ -46,21 +46,21 @@ class ToldDecisionsFile:
 
     def read(self, *, last_sequence: int) -> ToldDecisions:
         """Return how far the log has been told; a log whose numbers begin anew is another one."""
-        kept = None
+        progress = None
         if self._path is not None and not is_missing(self._path):
             try:
-                kept = _TOLD.from_json(json_value(decoded(read_named(self._path, most_bytes=DOCUMENT_MOST_BYTES))))
+                progress = _TOLD.from_json(json_value(decoded(read_named(self._path, most_bytes=DOCUMENT_MOST_BYTES))))
             except (OSError, ValueError, RecursionError, DocumentFormatError) as error:
                 log.warning("how far decisions were told is not understood", extra={"cause": str(error)})
-        if kept is None or kept.sequence > last_sequence:
+        if progress is None or progress.sequence > last_sequence:
             return ToldDecisions(incarnation=str(uuid.uuid4()))
-        return kept
+        return progress
 
-    def keep(self, told: ToldDecisions) -> None:
+    def keep(self, progress: ToldDecisions) -> None:
         """Replace what was kept."""
         if self._path is None:
             return
         try:
-            replace_file(self._path, json.dumps(_TOLD.to_json(told), separators=(",", ":")).encode())
+            replace_file(self._path, json.dumps(_TOLD.to_json(progress), separators=(",", ":")).encode())
         except OSError as error:
             log.warning("how far decisions were told is not kept", extra={"cause": str(error)})

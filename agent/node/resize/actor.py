@@ -203,8 +203,8 @@ class Actor:
             parts.keep_ledger()
             holding = Holding.of(parts.ledger, parts.holds, state, now_seconds=now, wall_now=wall_now)
         planned = self._plan(holding, trigger)
-        kept = parts.ledger.kept()
-        parts.series.set_pending_oldest(kept.oldest_pending_seconds(now))
+        snapshot = parts.ledger.kept()
+        parts.series.set_pending_oldest(snapshot.oldest_pending_seconds(now))
         for follow in self.followers:
             follow(planned)
         barrier = self._barriers.barrier_of(planned.state, planned.gates, wall_now)
@@ -226,7 +226,7 @@ class Actor:
         is_waiting = not planned.state.is_complete
         # A boosted pod that gets ready is news too; one may have come since this turn began.
         is_boosting = self._boosts.next_look_seconds is not None or self._is_starting()
-        self._timing.is_busy = bool(reverts or planned.plan.steps or kept.has_flights or is_waiting or is_boosting)
+        self._timing.is_busy = bool(reverts or planned.plan.steps or snapshot.has_flights or is_waiting or is_boosting)
         if self._aftermath.next_look_seconds is not None:
             self._timing.replan_by(self._clocks.monotonic() + self._aftermath.next_look_seconds)
         if self._boosts.next_look_seconds is not None:

@@ -49,14 +49,14 @@ class CpuWindows:
     def of(self, pod: Pod, ago_seconds: float) -> tuple[CpuWindow, ...]:
         """Return the windows that ended so long ago, of the containers that the sampler knows."""
         end_ns = self._clock_ns() - math.floor(ago_seconds * 1e9)
-        found: list[CpuWindow] = []
+        windows: list[CpuWindow] = []
         for unit in self._units.all():
             if unit.identity.container is None or unit.identity.pod_uid != pod.cgroup_uid:
                 continue
             window = cpu_window((self._rings.raw(unit.slot).joined(),), self._policy, end_monotonic_ns=end_ns)
             if self._rings.inode(unit.slot) == unit.inode:  # after use, as in ``observe``
-                found.append(window)
-        return tuple(found)
+                windows.append(window)
+        return tuple(windows)
 
 
 class Aftermath:
@@ -116,9 +116,9 @@ class Aftermath:
 
 def _peers(state: NodeState, workload: Workload, shrunk: set[str]) -> list[Pod]:
     """Return some pods of a workload that run here and were not shrunk lately."""
-    found = (
+    peers = (
         pod
         for pod in state.pods
         if pod.uid not in shrunk and pod.phase == RUNNING and not pod.is_terminating and workload_of(pod) == workload
     )
-    return [pod for pod, _ in zip(found, range(MOST_PEERS), strict=False)]
+    return [pod for pod, _ in zip(peers, range(MOST_PEERS), strict=False)]

@@ -140,16 +140,16 @@ class Alarms:
             return
         rows = self._rings.newest_rows(looked.slots)
         before = looked.before
-        found: dict[ContainerKey, Urgent] = {}
+        alarms: dict[ContainerKey, Urgent] = {}
         if before is None:
             looked.before = rows
         elif int(rows["monotonic_ns"].max()) - int(before["monotonic_ns"].max()) >= LEAST_ELAPSED_NS:
             looked.before = rows
-            self._starved(looked, before, rows, contended_ns, found)
-        self._filled(looked, rows, found)
-        self._stalled(looked, found)
-        self._fell_short(looked, rows, found)
-        self._tell(looked, found)
+            self._starved(looked, before, rows, contended_ns, alarms)
+        self._filled(looked, rows, alarms)
+        self._stalled(looked, alarms)
+        self._fell_short(looked, rows, alarms)
+        self._tell(looked, alarms)
 
     def held(self, cgroup_path: str) -> None:
         """Record that a cgroup's tasks were held back at its memory.high; the sampling thread."""
@@ -169,16 +169,16 @@ class Alarms:
             shortages.waited()
         if shortages.is_quiet:
             return
-        found: dict[ContainerKey, Urgent] = {}
-        self._fell_short(looked, self._rings.newest_rows(looked.slots), found)
-        self._tell(looked, found)
+        alarms: dict[ContainerKey, Urgent] = {}
+        self._fell_short(looked, self._rings.newest_rows(looked.slots), alarms)
+        self._tell(looked, alarms)
 
-    def _tell(self, looked: _Looked, found: dict[ContainerKey, Urgent]) -> None:
+    def _tell(self, looked: _Looked, alarms: dict[ContainerKey, Urgent]) -> None:
         # A slot may have gone to another cgroup since the list was made; asked after reading, and only of those found.
-        places = {container.key: container for container in looked.watched if container.key in found}
-        found = {key: urgent for key, urgent in found.items() if self._is_there(places[key])}
-        if found:
-            self._on_alarm(found)
+        places = {container.key: container for container in looked.watched if container.key in alarms}
+        alarms = {key: urgent for key, urgent in alarms.items() if self._is_there(places[key])}
+        if alarms:
+            self._on_alarm(alarms)
 
     def _is_there(self, watched: AlarmContainer) -> bool:
         return self._rings.inode(watched.slot) == watched.inode
@@ -189,18 +189,18 @@ class Alarms:
         before: Rows,
         rows: Rows,
         contended_ns: int | None,
-        found: dict[ContainerKey, Urgent],
+        alarms: dict[ContainerKey, Urgent],
     ) -> None:
         seen = starvation(before, rows, capacity_millicores=self._capacity_millicores, contended_ns=contended_ns)
         is_urgent = seen.is_known & (seen.waiting_ratio >= self._options.urgent_waiting_ratio)
         is_urgent &= seen.demand_millicores > looked.request_millicores
         for index in np.flatnonzero(is_urgent).tolist():
-            found[looked.watched[index].key] = Urgent(
+            alarms[looked.watched[index].key] = Urgent(
                 cpu_millicores=math.ceil(seen.demand_millicores[index] * (1.0 + self._options.urgent_headroom_ratio)),
                 cpu_waiting_ratio=float(seen.waiting_ratio[index]),
             )
 
-    def _filled(self, looked: _Looked, rows: Rows, found: dict[ContainerKey, Urgent]) -> None:
+    def _filled(self, looked: _Looked, rows: Rows, alarms: dict[ContainerKey, Urgent]) -> None:
         threshold = self._options.urgent_memory_ratio * looked.limit_bytes
         # The counter with all page cache first: it is at hand, and only what passes there can pass without the cache.
         if not (rows["memory_current_bytes"] >= threshold).any():
@@ -209,9 +209,9 @@ class Alarms:
         for index in np.flatnonzero(is_known & (sizes >= threshold)).tolist():
             key, size = looked.watched[index].key, int(sizes[index])
             limit_bytes = math.ceil(self._limit_ratio * size)
-            found[key] = replace(found.get(key, Urgent()), memory_bytes=size, memory_limit_bytes=limit_bytes)
+            alarms[key] = replace(alarms.get(key, Urgent()), memory_bytes=size, memory_limit_bytes=limit_bytes)
 
-    def _stalled(self, looked: _Looked, found: dict[ContainerKey, Urgent]) -> None:
+    def _stalled(self, looked: _Looked, alarms: dict[ContainerKey, Urgent]) -> None:
         """Report those that wait for memory; between two slow readings, as the rings have no quicker ones."""
         rows = self._rings.newest_memory_rows(looked.slots)
         before = looked.memory_before
@@ -223,11 +223,11 @@ class Alarms:
         waiting, is_known = memory_waiting(before, rows)
         for index in np.flatnonzero(is_known & (waiting >= self._options.revert_memory_waiting_ratio)).tolist():
             key = looked.watched[index].key
-            found[key] = replace(found.get(key, Urgent()), memory_waiting_ratio=float(waiting[index]))
+            alarms[key] = replace(alarms.get(key, Urgent()), memory_waiting_ratio=float(waiting[index]))
         if self._shortages is not None and (is_known & (waiting >= self._options.urgent_memory_waiting_ratio)).any():
             self._shortages.waited()
 
-    def _fell_short(self, looked: _Looked, rows: Rows, found: dict[ContainerKey, Urgent]) -> None:
+    def _fell_short(self, looked: _Looked, rows: Rows, alarms: dict[ContainerKey, Urgent]) -> None:
         """Report those that are held back at memory.high, or wait for memory at their limit."""
         if self._shortages is None or self._shortages.is_quiet:
             return
@@ -240,5 +240,5 @@ class Alarms:
                 memory_limit_bytes=shortage.limit_bytes,
                 memory_short=shortage.cause,
             )
-            before = found.get(key, Urgent())
-            found[key] = replace(larger(before, seen), memory_waiting_ratio=before.memory_waiting_ratio)
+            before = alarms.get(key, Urgent())
+            alarms[key] = replace(larger(before, seen), memory_waiting_ratio=before.memory_waiting_ratio)

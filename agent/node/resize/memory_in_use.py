@@ -28,11 +28,11 @@ class MemoryInUse:
             (identity.container, identity.cgroup_path) for identity in identities if identity.container is not None
         ]
         paths += [("", path) for path in pod_paths_of(identities).values()]
-        found: dict[str, int] = {}
+        bytes_by_name: dict[str, int] = {}
         for name, path in paths:
             try:
                 text = (self._mount / path.lstrip("/") / "memory.current").read_text(encoding="ascii")
-                found[name] = max(found.get(name, 0), int(text))
+                bytes_by_name[name] = max(bytes_by_name.get(name, 0), int(text))
             except (OSError, ValueError):
                 log.debug("memory in use not read", extra={"path": path})
-        return found
+        return bytes_by_name

@@ -74,8 +74,8 @@ class MemoryShortages:
         held = self._held_ns.keys() & set(paths)
         looked_at = held | (set(full) if now_ns < self._waiting_until_ns else set())
         self._waiting = {path: waiting for path, waiting in self._waiting.items() if path in looked_at}
-        found = {path: self._shortage(path, is_held=path in held) for path in looked_at}
-        short = {path: shortage for path, shortage in found.items() if shortage and path not in self._told_ns}
+        shortages = {path: self._shortage(path, is_held=path in held) for path in looked_at}
+        short = {path: shortage for path, shortage in shortages.items() if shortage and path not in self._told_ns}
         self._told_ns.update(dict.fromkeys(short, now_ns))
         return short
 

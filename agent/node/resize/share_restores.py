@@ -28,7 +28,7 @@ class ShareRestores:
     def due(self, state: NodeState, *, now_seconds: float) -> tuple[PlanStep, ...]:
         """Return the next step of each pod that has one which may be sent now; the caller holds the ledger's lock."""
         directed = self._parts.orders.directed()
-        found: list[PlanStep] = []
+        restores: list[PlanStep] = []
         for pod in state.pods:
             workload = workload_of(pod)
             taken_back = directed.share_taken_back(workload)
@@ -42,8 +42,8 @@ class ShareRestores:
                 continue
             step = replace(_rising_first(steps[0], pod), reason=f"{WORDS}: {taken_back.reason}", is_urgent=True)
             if self._parts.ledger.may_send(step, pod, now_seconds, Action.REVERT) is None:
-                found.append(step)
-        return tuple(found)
+                restores.append(step)
+        return tuple(restores)
 
     def _lacking(self, pod: Pod) -> tuple[PlanStep, ...]:
         try:

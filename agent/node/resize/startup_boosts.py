@@ -64,30 +64,30 @@ class StartupBoosts:
 
     def due(self, state: NodeState, *, now_seconds: float, wall_now: float) -> tuple[PlanStep, ...]:
         """Return the steps that may be sent now, and put down which pods began with a boost."""
-        standing = [found for pod in state.pods if (found := self._standing(pod, wall_now)) is not None]
-        present = {found.pod.uid for found in standing}
+        standing = [startup for pod in state.pods if (startup := self._standing(pod, wall_now)) is not None]
+        present = {startup.pod.uid for startup in standing}
         self._told &= present
         self._ended = {
-            found.pod.uid: self._ended.get(found.pod.uid, (found.end, wall_now))
-            for found in standing
-            if found.end is not None
+            startup.pod.uid: self._ended.get(startup.pod.uid, (startup.end, wall_now))
+            for startup in standing
+            if startup.end is not None
         }
         self._series.set_startup_boosts(len(standing))
         steps: list[PlanStep] = []
         looks: list[float] = []
-        for found in standing:
-            self._tell(found, wall_now)
-            step = None if found.end is None else unboost_step(found.pod, found.boost, found.end)
+        for startup in standing:
+            self._tell(startup, wall_now)
+            step = None if startup.end is None else unboost_step(startup.pod, startup.boost, startup.end)
             if step is None:
-                looks.append(min(QUIET_LOOK_SECONDS, max(0.0, end_unix_seconds(found.pod, found.boost) - wall_now)))
+                looks.append(min(QUIET_LOOK_SECONDS, max(0.0, end_unix_seconds(startup.pod, startup.boost) - wall_now)))
                 continue
-            due_seconds = wall_now - self._ended[found.pod.uid][1]
+            due_seconds = wall_now - self._ended[startup.pod.uid][1]
             looks.append(min(max(AGAIN_RATIO * due_seconds, AGAIN_SECONDS), LONGEST_AGAIN_SECONDS))
-            kept = self._ledger.may_send(step, found.pod, now_seconds, Action.UNBOOST)
-            if kept is None:
+            obstacle = self._ledger.may_send(step, startup.pod, now_seconds, Action.UNBOOST)
+            if obstacle is None:
                 steps.append(step)
             else:
-                self._tell_kept(step, kept, wall_now)
+                self._tell_kept(step, obstacle, wall_now)
         self.next_look_seconds = min(looks, default=None)
         return tuple(steps)
 
@@ -106,20 +106,20 @@ class StartupBoosts:
         end = boost_end(pod, boost, now_unix_seconds=wall_now, quiet=self._quiet(pod, boost))
         return _Standing(pod, boost, end)
 
-    def _tell_kept(self, step: PlanStep, kept: Kept, wall_now: float) -> None:
+    def _tell_kept(self, step: PlanStep, obstacle: Kept, wall_now: float) -> None:
         """Record why a boost that is over still stands."""
         self._journal.add(
             unix_seconds=wall_now,
             action=Action.UNBOOST,
             outcome=Outcome.WITHHELD,
-            reason=kept,
+            reason=obstacle,
             detail=changes_text(step.changes),
             pod=step.ref,
         )
 
-    def _tell(self, found: _Standing, wall_now: float) -> None:
+    def _tell(self, startup: _Standing, wall_now: float) -> None:
         """Record once that a pod began with a boost; after a restart it may be in the log already."""
-        pod, boost = found.pod, found.boost
+        pod, boost = startup.pod, startup.boost
         if pod.uid in self._told:
             return
         self._told.add(pod.uid)

@@ -182,8 +182,8 @@ class StepSender:
             why = f"the budget of {budget} resizes in a minute is filling up after the start"
         else:
             why = f"{budget - available} of {budget} resizes of this minute are sent"
-        kept = f" ({reserve} of them only for what is urgent)" if reserve else ""
-        return f"{why}{kept}; the rest waits"
+        reserve_note = f" ({reserve} of them only for what is urgent)" if reserve else ""
+        return f"{why}{reserve_note}; the rest waits"
 
     def _result(self, step: PlanStep, action: Action, decision: Decision, answer: ResizeAnswer) -> StepResult:
         """Heed the answer, and tell the pod's owner what concerns it."""

@@ -70,9 +70,9 @@ class StepWriter:
             The decision put down, and the server's answer; None = nothing was sent.
         """
         with self.lock:
-            kept = self._ledger.may_send(step, pod, self._now(), action)
-            if kept is not None:
-                return self._put_down(step, action, Outcome.WITHHELD, kept, ""), None
+            obstacle = self._ledger.may_send(step, pod, self._now(), action)
+            if obstacle is not None:
+                return self._put_down(step, action, Outcome.WITHHELD, obstacle, ""), None
             if not self._holds.keep_original(pod, now_unix_seconds=self._wall_now()):
                 return self._put_down(step, action, Outcome.WITHHELD, "originals", NOT_KEPT), None
             if action is not Action.RESTORE and self._holds.is_paused(self._wall_now()):
@@ -123,7 +123,7 @@ class StepWriter:
 
         Without it such a pod would wait until its silence is long enough to mean "not done", however much it starves.
         """
-        told: list[News] = []
+        news: list[News] = []
         for ref in self.unanswered():
             path = namespaced_path(ref.namespace, "pods", ref.name)
             try:
@@ -139,9 +139,9 @@ class StepWriter:
                 continue  # its successor; the view forgets the one that is gone
             with self.lock:
                 self._cluster.put(document)
-                told.extend(self._ledger.confirmed(pod, self._now()))
+                news.extend(self._ledger.confirmed(pod, self._now()))
                 self._keep()
-        return tuple(told)
+        return tuple(news)
 
     def _put_down(self, step: PlanStep, action: Action, outcome: Outcome, reason: str, detail: str) -> Decision:
         return self._journal.add(

@@ -71,8 +71,8 @@ class FastLane:
         for path in [path for path, lane in self._lanes.items() if path not in wanted or lane in dead]:
             lane = self._lanes.pop(path)
             self._sampler.remove_lane(lane)
-            kept = {number: state for number, state in self._watch.lanes.items() if number != lane}
-            self._watch = replace(self._watch, lanes=kept)  # its number may be given to another file
+            lanes = {number: state for number, state in self._watch.lanes.items() if number != lane}
+            self._watch = replace(self._watch, lanes=lanes)  # its number may be given to another file
         for path in wanted:
             if path in self._lanes:
                 continue

@@ -67,7 +67,7 @@ class Listener:
         if changes.trigger != "start":
             self._metrics.count_cgroups(
                 "container",
-                created=sum(found.identity.kind is UnitKind.CONTAINER for found in changes.appeared),
+                created=sum(unit.identity.kind is UnitKind.CONTAINER for unit in changes.appeared),
                 removed=sum(parse_cgroup_path(path).kind is PathKind.CONTAINER for path in changes.vanished),
             )
         log.debug(

@@ -126,10 +126,10 @@ class Observer:
         slots = [unit.slot for unit in units]
         if self._sums is None:
             return [self.cpu(slot, policy, end_ns) for slot in slots]
-        found = self._sums.cpu(slots, self._cpu_rows(policy), policy, end_ns=end_ns)
+        slot_sums = self._sums.cpu(slots, self._cpu_rows(policy), policy, end_ns=end_ns)
         return [
             self.cpu(slot, policy, end_ns) if sums is None else cpu_window_of(sums, policy)
-            for slot, sums in zip(slots, found, strict=True)
+            for slot, sums in zip(slots, slot_sums, strict=True)
         ]
 
     def _memories(self, units: Sequence[WatchedUnit], policy: WindowPolicy, end_ns: int) -> list[MemoryWindow]:
@@ -138,10 +138,10 @@ class Observer:
         slots = [unit.slot for unit in units]
         if self._sums is None:
             return [self.memory(slot, own, end_ns) for slot, own in zip(slots, policies, strict=True)]
-        found = self._sums.memory(slots, self._memory_rows(policy), policy, end_ns=end_ns)
+        slot_sums = self._sums.memory(slots, self._memory_rows(policy), policy, end_ns=end_ns)
         return [
             self.memory(slot, own, end_ns) if sums is None else memory_window_of(sums, own, end_ns)
-            for slot, own, sums in zip(slots, policies, found, strict=True)
+            for slot, own, sums in zip(slots, policies, slot_sums, strict=True)
         ]
 
     def _past_statuses(self, units: Iterable[WatchedUnit], end_ns: int) -> Iterator[UnitStatus]:
@@ -257,13 +257,13 @@ class Observer:
                 return []
             memories += self._memories(some, policy, end_ns)
         ages = self._sample_ages_seconds([unit.slot for unit in asked], end_ns)
-        found: list[tuple[WatchedUnit, UnitStatus]] = []
+        statuses: list[tuple[WatchedUnit, UnitStatus]] = []
         for unit, cpu, memory, age_seconds in zip(asked, cpus, memories, ages, strict=True):
             # After use: a newcomer's inode stands in the slot before its first row does.
             if self._rings.inode(unit.slot) == unit.inode:
                 advice = self.advice.get(unit.identity.cgroup_path)
-                found.append((unit, _status(unit, cpu, memory, age_seconds, advice)))
-        return found
+                statuses.append((unit, _status(unit, cpu, memory, age_seconds, advice)))
+        return statuses
 
     def minutes_of(self, status: UnitStatus) -> Rows:
         """Return a copy of the minute rows of a unit that is watched; none for one that has gone."""
@@ -343,10 +343,10 @@ class Observer:
         one_minute = replace(policy, cpu_window_seconds=MINUTE_NS / NS)
         rows = self._raw_rows_over((now_ns - minute * MINUTE_NS) / NS)
         end_ns = (minute + 1) * MINUTE_NS
-        found: Sequence[CpuSums | None] = [None] * len(slots)
+        slot_sums: Sequence[CpuSums | None] = [None] * len(slots)
         if self._sums is not None:
-            found = self._sums.cpu(slots, rows, one_minute, end_ns=end_ns)
-        for slot, sums in zip(slots, found, strict=True):
+            slot_sums = self._sums.cpu(slots, rows, one_minute, end_ns=end_ns)
+        for slot, sums in zip(slots, slot_sums, strict=True):
             if sums is not None:
                 yield cpu_window_of(sums, one_minute).gaps
             else:

@@ -154,11 +154,11 @@ class PodCgroups:
 
     def itself(self, units: Sequence[WatchedUnit]) -> list[PodItself]:
         """Return what each of some pods of ``units`` uses in none of its containers; any thread may ask."""
-        found = pods_itself(self._own[[unit.slot for unit in units]])
+        own_usages = pods_itself(self._own[[unit.slot for unit in units]])
         return [
             # Asked after the readings were copied.
             own if self.rings.inode(unit.slot) == unit.inode else NOT_MEASURED
-            for unit, own in zip(units, found, strict=True)
+            for unit, own in zip(units, own_usages, strict=True)
         ]
 
     def _take_own_readings(self) -> None:
@@ -191,8 +191,8 @@ def _members(containers: tuple[WatchedUnit, ...], units: tuple[WatchedUnit, ...]
     pods = [unit for unit in units if unit.identity.kind is UnitKind.POD]
     place_of = {unit.identity.cgroup_path: place for place, unit in enumerate(pods)}
     # Under a driver mismatch a container lies elsewhere: it is none of its pod's cgroup.
-    found = [(unit.slot, place_of.get(unit.identity.cgroup_path.rpartition("/")[0])) for unit in containers]
-    inside = [(slot, place) for slot, place in found if place is not None]
+    places = [(unit.slot, place_of.get(unit.identity.cgroup_path.rpartition("/")[0])) for unit in containers]
+    inside = [(slot, place) for slot, place in places if place is not None]
     return _Members(
         containers=containers,
         units=units,

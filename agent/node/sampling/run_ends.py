@@ -187,7 +187,7 @@ class RunEnds:
     def _neighbours(self, path: str) -> list[tuple[str, _Present]]:
         """Return the other containers of a pod that are there, the sandbox among them."""
         pod = path.rpartition("/")[0] + "/"
-        return [(other, one) for other, one in self._present.items() if other != path and other.startswith(pod)]
+        return [(other, present) for other, present in self._present.items() if other != path and other.startswith(pod)]
 
     def _begin_with_pod(self, path: str, present: _Present) -> None:
         """Record what the pod holds, so that its peak tells of a container that grows after the last look."""
@@ -301,7 +301,7 @@ class RunEnds:
 
     def _keep(self, ended: EndedContainer) -> None:
         with self._lock:
-            self._ended = newest_within((*self._ended, ended), lambda one: one.size_bytes, MOST_BYTES)
+            self._ended = newest_within((*self._ended, ended), lambda container: container.size_bytes, MOST_BYTES)
         self.on_end()
 
     def close(self) -> None:

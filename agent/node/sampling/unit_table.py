@@ -85,8 +85,8 @@ class UnitTable:
         below = path.rstrip("/") + "/"
         with self._lock:
             lately = [unit for gone_ns, unit in self._gone if now_ns - gone_ns <= GONE_NS]
-        found = (unit for unit in reversed(lately) if f"{unit.identity.cgroup_path}/".startswith(below))
-        return next(found, None)
+        units_below = (unit for unit in reversed(lately) if f"{unit.identity.cgroup_path}/".startswith(below))
+        return next(units_below, None)
 
     def in_slot(self, slot: int) -> WatchedUnit | None:
         """Return the unit that is sampled into this slot."""

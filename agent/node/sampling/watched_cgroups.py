@@ -71,14 +71,14 @@ class WatchedCgroups:
         for path in changes.vanished:
             self.forget(path)
         self._follow_pods()
-        for found in changes.appeared:
-            self._watch(found, is_new=changes.trigger != "start")
+        for cgroup in changes.appeared:
+            self._watch(cgroup, is_new=changes.trigger != "start")
 
     def watch_missing(self) -> None:
         """Watch those that are there and are not: refused, or left behind by a failure in the midst of a change."""
-        for found in self.discovery.units():
-            if self.units.get(found.path) is None:
-                self._watch(found)
+        for cgroup in self.discovery.units():
+            if self.units.get(cgroup.path) is None:
+                self._watch(cgroup)
 
     def sweep_pods(self, *, retry_absent: bool) -> None:
         """Read whole pods and tiers; right after a slow sweep over the containers."""
@@ -149,32 +149,32 @@ class WatchedCgroups:
             for path in (*self._pods, *(unit.identity.cgroup_path for unit in self.units.all())):
                 self.events.add(path)
 
-    def _watch(self, found: Found, *, is_new: bool = False) -> None:
-        relative_path = found.path.lstrip("/")
+    def _watch(self, cgroup: Found, *, is_new: bool = False) -> None:
+        relative_path = cgroup.path.lstrip("/")
         try:
-            slot = self._attach(relative_path, found.inode)
+            slot = self._attach(relative_path, cgroup.inode)
         except RingError as error:  # no room, or a path longer than a slot can hold
-            self._refuse(found, error)
+            self._refuse(cgroup, error)
             return
         try:
-            self.sampler.add(slot, relative_path, found.inode)
+            self.sampler.add(slot, relative_path, cgroup.inode)
         except CgroupGone:
-            self._refused.pop(found.path, None)
+            self._refused.pop(cgroup.path, None)
             self._rings.release(slot)
             return
         except SamplerError as error:  # out of files, or not ours to open
             self._rings.release(slot)
-            self._refuse(found, error)
+            self._refuse(cgroup, error)
             return
-        self._refused.pop(found.path, None)
-        identity, resources = self._names.name(found.identity)
-        limits = read_limits(f"{self.mount}{found.path}")
-        unit = WatchedUnit(slot=slot, inode=found.inode, identity=identity, resources=resources, **limits._asdict())
+        self._refused.pop(cgroup.path, None)
+        identity, resources = self._names.name(cgroup.identity)
+        limits = read_limits(f"{self.mount}{cgroup.path}")
+        unit = WatchedUnit(slot=slot, inode=cgroup.inode, identity=identity, resources=resources, **limits._asdict())
         self.units.put(unit)
         if self.ends is not None:
             self.ends.came(unit, is_new=is_new)
         if self.events is not None:
-            self.events.add(found.path)
+            self.events.add(cgroup.path)
 
     def _attach(self, relative_path: str, inode: int) -> int:
         """Return a slot; when there is none, cgroups that are not watched any more give up theirs and their history."""
@@ -186,7 +186,7 @@ class WatchedCgroups:
 
     def _free_unwatched(self, is_free: Callable[[str, int], bool]) -> None:
         """Free slots that an earlier run left and no unit of now wants, where this holds for path and slot."""
-        wanted = {found.path.lstrip("/") for found in self.discovery.units()}
+        wanted = {cgroup.path.lstrip("/") for cgroup in self.discovery.units()}
         for path, slot in self._rings.retained().items():
             if path not in wanted and is_free(path, slot):
                 self._rings.release(slot)
@@ -204,11 +204,11 @@ class WatchedCgroups:
         except OSError:
             return False
 
-    def _refuse(self, found: Found, error: Exception) -> None:
-        is_news = found.path not in self._refused
-        self._refused[found.path] = found
+    def _refuse(self, cgroup: Found, error: Exception) -> None:
+        is_news = cgroup.path not in self._refused
+        self._refused[cgroup.path] = cgroup
         if is_news:
-            self._on_refused(found.path, error)
+            self._on_refused(cgroup.path, error)
 
     def _follow_pods(self) -> None:
         """Follow the pods' own memory.events: after a kill the container's cgroup may be gone at once."""

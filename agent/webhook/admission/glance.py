@@ -118,14 +118,14 @@ def glance(body: bytes) -> Glance:
         return Glance(seconds=REVIEW_SECONDS + len(body) * BYTE_SECONDS)
     metadata, spec = pod.metadata or _Metadata(), pod.spec or _Spec()
     lists = (spec.containers, spec.init_containers, spec.ephemeral_containers)
-    containers = sum(len(one) for one in lists if one is not None)
+    containers = sum(len(group) for group in lists if group is not None)
     if containers > MAX_CONTAINERS:
         return Glance(seconds=0.0, too_much=Unread.CONTAINERS)
     annotated = sum(len(text) for name, text in (metadata.annotations or {}).items() if name.startswith(PREFIX))
     if annotated > MAX_ANNOTATION_BYTES:
         return Glance(seconds=0.0, too_much=Unread.ANNOTATIONS)
     parts = [metadata.labels, metadata.owner_references, spec.resources, spec.affinity, spec.overhead]
-    parts += [container.resources for one in lists if one is not None for container in one]
+    parts += [container.resources for group in lists if group is not None for container in group]
     read_bytes = annotated + sum(len(part) for part in parts)
     return Glance(
         seconds=REVIEW_SECONDS
@@ -137,11 +137,11 @@ def glance(body: bytes) -> Glance:
 
 def uid_of(body: bytes) -> str:
     """Find whom to answer in what came of a review, be it cut or broken; empty = nobody."""
-    found = _UID.search(body, 0, UID_WITHIN_BYTES)
-    if found is None:
+    match = _UID.search(body, 0, UID_WITHIN_BYTES)
+    if match is None:
         return ""
     try:
-        return bounded_uid(_TEXT.decode(b'"' + found[1] + b'"'))
+        return bounded_uid(_TEXT.decode(b'"' + match[1] + b'"'))
     except (msgspec.MsgspecError, ValueError):
         return ""
 

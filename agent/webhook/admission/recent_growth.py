@@ -101,12 +101,12 @@ class RecentGrowth:
         """Return what quotas of a namespace may not show yet, as far as it counts for reviews of an address."""
         with self._guard:
             self._forget()
-            found: dict[str, int] = {}
+            growth: dict[str, int] = {}
             for whose, sums in self._sums.get(namespace, {}).items():
                 if whose is None or whose == address or self._record(whose).is_trusted:
                     for name, more in sums.items():
-                        found[name] = found.get(name, 0) + more
-            return found
+                        growth[name] = growth.get(name, 0) + more
+            return growth
 
     def __len__(self) -> int:
         return len(self._admissions)
@@ -117,7 +117,7 @@ class RecentGrowth:
         record = self._records.setdefault(address, _Record())
         self._records.move_to_end(address)
         if len(self._records) > MOST_ADDRESSES:
-            for whose in [whose for whose, one in self._records.items() if not one.waiting][: MOST_ADDRESSES // 2]:
+            for whose in [whose for whose, entry in self._records.items() if not entry.waiting][: MOST_ADDRESSES // 2]:
                 if whose != address:
                     del self._records[whose]
         return record

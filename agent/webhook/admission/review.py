@@ -315,5 +315,5 @@ def _mapping(value: object, place: str) -> Mapping[str, object]:
 
 def _warning(text: str) -> str:
     """Return a line that may stand in an HTTP header."""
-    line = f"plimsoll: {''.join(one if one.isprintable() else ' ' for one in text)}"
+    line = f"plimsoll: {''.join(character if character.isprintable() else ' ' for character in text)}"
     return line if len(line) <= _LONGEST_WARNING else f"{line[: _LONGEST_WARNING - 3]}..."

@@ -103,7 +103,7 @@ class VpaController:
         except KubeError as error:
             log.info("VPAs are looked at later", extra={"cause": str(error)})
             return BACK_OFF_SECONDS
-        self._pods.keep({one.vpa.target for one in self._parts.facts.own_vpas()} | self.publisher.candidates)
+        self._pods.keep({orders.vpa.target for orders in self._parts.facts.own_vpas()} | self.publisher.candidates)
         return LOOK_SECONDS
 
     def _failed(self, _: Exception) -> float:

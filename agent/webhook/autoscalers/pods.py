@@ -51,25 +51,25 @@ class WorkloadPods:
             KubeError: The server is away.
         """
         wanted = set(workloads)
-        found: dict[Workload, Pod | None] = {}
+        by_workload: dict[Workload, Pod | None] = {}
         for workload in wanted:
             known = self._still(workload)
             if known is not None:
-                found[workload] = known.pod
-        missing = wanted - found.keys()
+                by_workload[workload] = known.pod
+        missing = wanted - by_workload.keys()
         places = self._facts.a_pod_of(missing) if missing else {}
-        found |= dict.fromkeys(missing - places.keys())
-        for workload, place in sorted(places.items(), key=lambda one: one[0])[:MOST_READS]:
+        by_workload |= dict.fromkeys(missing - places.keys())
+        for workload, place in sorted(places.items(), key=lambda pair: pair[0])[:MOST_READS]:
             pod = self._read(place)
             if pod is not None:
                 self._known[workload] = _Read(place.uid, pod, self._clock())
-                found[workload] = pod
-        return found
+                by_workload[workload] = pod
+        return by_workload
 
     def keep(self, workloads: Iterable[Workload]) -> None:
         """Forget all other workloads."""
         wanted = set(workloads)
-        self._known = {workload: one for workload, one in self._known.items() if workload in wanted}
+        self._known = {workload: reading for workload, reading in self._known.items() if workload in wanted}
 
     def _still(self, workload: Workload) -> _Read | None:
         known = self._known.get(workload)

@@ -87,7 +87,7 @@ class Publisher:
             return
         self._due_seconds = self._clock() + INTERVAL_SECONDS
         wanted, unknown = self._wanted()
-        standing = {one.vpa.target: one.vpa for one in self._parts.facts.own_vpas() if one.vpa.is_managed}
+        standing = {orders.vpa.target: orders.vpa for orders in self._parts.facts.own_vpas() if orders.vpa.is_managed}
         for workload, vpa in standing.items():
             if workload not in wanted | unknown and self._may_write():
                 path = namespaced_path(vpa.namespace, VPAS, vpa.name, group=GROUP_PATH)

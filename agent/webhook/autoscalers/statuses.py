@@ -78,11 +78,11 @@ class VpaStatuses:
             KubeError: The server is away.
         """
         every = self._facts.own_vpas()
-        self._seen = {one.vpa.uid: self._seen.get(one.vpa.uid, _Seen()) for one in every}
-        due = [one for one in every if self._is_due(one.vpa)]
+        self._seen = {orders.vpa.uid: self._seen.get(orders.vpa.uid, _Seen()) for orders in every}
+        due = [orders for orders in every if self._is_due(orders.vpa)]
         if not due:
             return
-        pods = self._pods.read({one.vpa.target for one in due})
+        pods = self._pods.read({orders.vpa.target for orders in due})
         for orders in due:
             if not self._may_write():
                 return
@@ -141,4 +141,4 @@ class VpaStatuses:
 
 
 def _words(status: VpaStatus) -> str:
-    return ", ".join(f"{one.type} {one.status} ({one.reason})" for one in status.conditions)
+    return ", ".join(f"{condition.type} {condition.status} ({condition.reason})" for condition in status.conditions)

@@ -162,47 +162,47 @@ class HpaTargets:
         Raises:
             KubeError: The server is away, or refuses what needs a right.
         """
-        every = [_Due(*found) for found in self._parts.facts.movable_targets()]
-        self._seen = {one.targets.uid: self._seen.get(one.targets.uid, _Seen()) for one in every}
+        every = [_Due(*target) for target in self._parts.facts.movable_targets()]
+        self._seen = {hpa.targets.uid: self._seen.get(hpa.targets.uid, _Seen()) for hpa in every}
         self._told = {key: why for key, why in self._told.items() if key[0] in self._seen}
-        due = sorted((one for one in every if self._is_due(one)), key=self._turn_of)[:MOST_LOOKS]
+        due = sorted((hpa for hpa in every if self._is_due(hpa)), key=self._turn_of)[:MOST_LOOKS]
         follows = self.options.preserve is Preserve.FOLLOW  # else no target is taken, so no pod is read
-        places = self._parts.facts.a_pod_of({one.workload for one in due}) if due and follows else {}
-        for one in due:
+        places = self._parts.facts.a_pod_of({hpa.workload for hpa in due}) if due and follows else {}
+        for hpa in due:
             if not self._may_write():
                 return
             self._stopping.wait(SPACING_SECONDS)
             try:
-                self._write(one, places.get(one.workload))
+                self._write(hpa, places.get(hpa.workload))
             except KubeError as error:
                 if _is_passing(error):
-                    self._seen[one.targets.uid].waits_seconds = CALM_SECONDS  # the others first
+                    self._seen[hpa.targets.uid].waits_seconds = CALM_SECONDS  # the others first
                 raise
 
-    def _is_due(self, one: _Due) -> bool:
+    def _is_due(self, hpa: _Due) -> bool:
         """Return whether a target is to be written, by what the watch brought: memory alone, for each HPA each second.
 
         Limits are not known here, which is told by the pod that is read before the write.
         """
-        seen = self._seen[one.targets.uid]
+        seen = self._seen[hpa.targets.uid]
         waited_seconds = self._clock() - seen.looked_seconds
         if waited_seconds < seen.waits_seconds:
             return False
-        moves = self._moves(one, one.targets, None).values()
+        moves = self._moves(hpa, hpa.targets, None).values()
         return any(move.is_urgent or not seen.is_calm or waited_seconds >= CALM_SECONDS for move in moves)
 
-    def _turn_of(self, one: _Due) -> tuple[bool, float]:
+    def _turn_of(self, hpa: _Due) -> tuple[bool, float]:
         """Return what HPAs take turns by: first those whose requests move, then those not looked at for longest.
 
         Else some thousands of which no target can be taken are due again before the last of them was looked at.
         """
-        return not one.targets.kept, self._seen[one.targets.uid].looked_seconds
+        return not hpa.targets.kept, self._seen[hpa.targets.uid].looked_seconds
 
-    def _moves(self, one: _Due, targets: MovableTargets, pod: Pod | None) -> dict[Resource, TargetMove]:
+    def _moves(self, hpa: _Due, targets: MovableTargets, pod: Pod | None) -> dict[Resource, TargetMove]:
         if targets.fault:
-            self._tell(one, None, f"annotation {HPA_PRESERVE}: {targets.fault}")
+            self._tell(hpa, None, f"annotation {HPA_PRESERVE}: {targets.fault}")
             return {}
-        requests = self._parts.facts.requested(one.workload)
+        requests = self._parts.facts.requested(hpa.workload)
         moves: dict[Resource, TargetMove] = {}
         for resource, percent in targets.percents.items():
             request = requests.mean(resource)
@@ -212,64 +212,64 @@ class HpaTargets:
                 kept=targets.kept.get(resource),
                 request=request,
                 most_percent=None if pod is None or request is None else most_percent(pod, resource, request),
-                why_not="" if pod is None else self._why_not(one, pod, resource),
+                why_not="" if pod is None else self._why_not(hpa, pod, resource),
             )
             move = next_move(look, self.options.preserve)
             if move is not None:
                 moves[resource] = move
             elif look.why_not and look.kept is None:
-                self._tell(one, resource, look.why_not)
+                self._tell(hpa, resource, look.why_not)
         return moves
 
-    def _why_not(self, one: _Due, pod: Pod, resource: Resource) -> str:
-        if not one.is_only:
+    def _why_not(self, hpa: _Due, pod: Pod, resource: Resource) -> str:
+        if not hpa.is_only:
             return "another HPA may scale the same workload"
         orders = self._parts.admission(written_pod(pod)).orders
         if orders is None or not orders.mode.resizes:
             return f"its pods are not sized: mode {'not known' if orders is None else orders.mode}"
         return why_not(pod, resource)
 
-    def _write(self, one: _Due, place: PodPlace | None) -> None:
+    def _write(self, hpa: _Due, place: PodPlace | None) -> None:
         """Read one HPA and write what is to be written of it as it is now.
 
         Raises:
             KubeError: As for ``look``.
         """
-        targets, seen = one.targets, self._seen[one.targets.uid]
+        targets, seen = hpa.targets, self._seen[hpa.targets.uid]
         seen.looked_seconds, seen.waits_seconds = self._clock(), REFUSED_SECONDS
         path = namespaced_path(targets.namespace, _HPAS, targets.name, group=_GROUP)
         try:
             document = self._parts.api.call("GET", path, timeout_seconds=CALL_SECONDS)
-            found = autoscaler_from_json(document)
+            autoscaler = autoscaler_from_json(document)
             pod = None if place is None else self._read(place)
         except ConvertError as error:
-            self._tell(one, None, str(error))
+            self._tell(hpa, None, str(error))
             return
         except ApiError as error:
             if error.status == _NOT_FOUND:
                 return
             raise
-        now = found.movable
-        if now is None or now.uid != targets.uid or found.target != one.workload:
+        now = autoscaler.movable
+        if now is None or now.uid != targets.uid or autoscaler.target != hpa.workload:
             return
         if pod is None and self.options.preserve is Preserve.FOLLOW:
             seen.waits_seconds = URGENT_SECONDS  # a pod that went: another one tells
             return
-        moves = self._moves(one, now, pod)
+        moves = self._moves(hpa, now, pod)
         if moves:
-            self._patch(one, path, _operations(document, now, moves), now, moves)
+            self._patch(hpa, path, _operations(document, now, moves), now, moves)
         elif now.kept:
             seen.waits_seconds = CALM_SECONDS
 
     def _patch(
         self,
-        one: _Due,
+        hpa: _Due,
         path: str,
         operations: Sequence[Mapping[str, object]],
         now: MovableTargets,
         moves: Mapping[Resource, TargetMove],
     ) -> None:
-        seen = self._seen[one.targets.uid]
+        seen = self._seen[hpa.targets.uid]
         try:
             self._parts.api.call(
                 "PATCH",
@@ -293,8 +293,8 @@ class HpaTargets:
         seen.waits_seconds, seen.is_calm = URGENT_SECONDS, True
         self.results[_result(now, moves)] += 1
         for resource, move in moves.items():
-            told = {"hpa": _name(now), "resource": str(resource), "from_percent": now.percents[resource]}
-            log.info("target of an HPA", extra={**told, "to_percent": move.percent, "reason": move.why})
+            fields = {"hpa": _name(now), "resource": str(resource), "from_percent": now.percents[resource]}
+            log.info("target of an HPA", extra={**fields, "to_percent": move.percent, "reason": move.why})
 
     def _read(self, place: PodPlace) -> Pod | None:
         try:
@@ -306,14 +306,14 @@ class HpaTargets:
             raise
         return self._parts.facts.with_top_owner(pod_from_json(document))
 
-    def _tell(self, one: _Due, resource: Resource | None, why: str) -> None:
+    def _tell(self, hpa: _Due, resource: Resource | None, why: str) -> None:
         """Log once why a target is left."""
         for axis in Resource if resource is None else (resource,):
-            key = one.targets.uid, axis
+            key = hpa.targets.uid, axis
             if self._told.get(key) != why:
                 self._told[key] = why
-                told = {"hpa": _name(one.targets), "resource": str(axis), "reason": why}
-                log.info("target of an HPA is left, and its requests stay frozen", extra=told)
+                fields = {"hpa": _name(hpa.targets), "resource": str(axis), "reason": why}
+                log.info("target of an HPA is left, and its requests stay frozen", extra=fields)
 
 
 def _is_passing(error: KubeError) -> bool:
@@ -343,8 +343,8 @@ def _operations(
         if move is not None and move.percent != targets.percents[Resource(name or "")]:
             path = f"/spec/metrics/{place}/resource/target/averageUtilization"
             operations.append({"op": "replace", "path": path, "value": move.percent})
-    kept = {**targets.kept, **{resource: move.kept for resource, move in moves.items()}}
-    standing = [one for one in kept.values() if one is not None]
+    by_resource = {**targets.kept, **{resource: move.kept for resource, move in moves.items()}}
+    standing = [target for target in by_resource.values() if target is not None]
     if not metadata.has("annotations"):
         operations.append({"op": "add", "path": "/metadata/annotations", "value": {}})
     if standing:

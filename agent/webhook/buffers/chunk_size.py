@@ -63,8 +63,8 @@ def _pod(content: Content, namespace: str) -> Pod:
     """Read a chunk as a pod that is being created: with the labels and annotations that orders are read from."""
     metadata = _object(content.get("metadata"))
     named = {"name": _NO_NAME, "uid": _NO_NAME, "namespace": namespace}
-    kept = {key: metadata[key] for key in ("labels", "annotations") if key in metadata}
-    return pod_from_json({"metadata": {**kept, **named}, "spec": content.get("spec")})
+    labels_and_annotations = {key: metadata[key] for key in ("labels", "annotations") if key in metadata}
+    return pod_from_json({"metadata": {**labels_and_annotations, **named}, "spec": content.get("spec")})
 
 
 def patched(content: Content, operations: Sequence[Operation]) -> Content:
@@ -75,7 +75,7 @@ def patched(content: Content, operations: Sequence[Operation]) -> Content:
 
 
 def _steps(path: str) -> list[str]:
-    return [one.replace("~1", "/").replace("~0", "~") for one in path.split("/")[1:]]
+    return [step.replace("~1", "/").replace("~0", "~") for step in path.split("/")[1:]]
 
 
 def _changed(owner: Mapping[str, object], steps: Sequence[str], operation: Operation) -> Mapping[str, object]:

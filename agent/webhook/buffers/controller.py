@@ -189,8 +189,8 @@ class BufferController:
     def seen(self) -> tuple[SeenBuffer, ...]:
         """Return all buffers, by namespace and name."""
         buffers = self.watches.buffers
-        found = [one for namespace in buffers.namespaces() for one in buffers.find(namespace)]
-        return tuple(sorted(found, key=lambda one: (one.buffer.namespace, one.buffer.name)))
+        entries = [entry for namespace in buffers.namespaces() for entry in buffers.find(namespace)]
+        return tuple(sorted(entries, key=lambda entry: (entry.buffer.namespace, entry.buffer.name)))
 
     def view(self, namespace: str) -> NamespaceView | None:
         """Return what the last look at a namespace came to; None = this replica has not looked, or does not lead."""
@@ -231,7 +231,7 @@ class BufferController:
         if now >= self._refer_due_seconds:
             self._refer_due_seconds = now + IDLE_SECONDS
             seen = self.seen()
-            self._follow_references([one.buffer for one in seen])
+            self._follow_references([entry.buffer for entry in seen])
             self._follow_others(seen)
         if not self.watches.has_looked or (self.watches.buffers.count() and not self.watches.is_listed):
             return IDLE_SECONDS / 10
@@ -273,8 +273,8 @@ class BufferController:
 
     def _follow_others(self, seen: Sequence[SeenBuffer]) -> None:
         may_step_back = self.options.mode is BufferMode.AUTO
-        found = next((one for one in seen if one.is_contested), None) if may_step_back else None
-        by = None if found is None else f"{found.others[0]} (of {found.buffer.namespace}/{found.buffer.name})"
+        entry = next((entry for entry in seen if entry.is_contested), None) if may_step_back else None
+        by = None if entry is None else f"{entry.others[0]} (of {entry.buffer.namespace}/{entry.buffer.name})"
         if (by is None) != (self._contested_by is None):
             if by is not None:
                 log.warning(
@@ -355,13 +355,13 @@ class BufferController:
 
     def _mine(self, namespace: str) -> list[Buffer]:
         """Return the buffers to look after: all of them, or those of our own strategy, where somebody else does."""
-        buffers = [one.buffer for one in self.watches.buffers.find(namespace)]
+        buffers = [entry.buffer for entry in self.watches.buffers.find(namespace)]
         if self._contested_by is None:
             return buffers
         return [buffer for buffer in buffers if buffer.strategy == PLACEHOLDER_PODS]
 
     def _unheard(self, buffers: list[Buffer]) -> list[Reference]:
-        references = {one for one in map(reference_of, buffers) if one is not None}
+        references = {reference for reference in map(reference_of, buffers) if reference is not None}
         return [reference for reference in references if not self.watches.hears(reference[0], reference[1])]
 
     def _ring(self, reference: Reference, version: str | None) -> None:

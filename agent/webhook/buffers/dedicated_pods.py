@@ -69,19 +69,19 @@ class DedicatedPods:
 
     def keep_only(self, buffers: Sequence[Buffer]) -> None:
         """Count for these buffers alone from now on."""
-        wanted = {(one.namespace, one.annotations.get(DEDICATED_TO, "").strip()) for one in buffers}
-        for key in [one for one in self._watches if one not in wanted]:
+        wanted = {(buffer.namespace, buffer.annotations.get(DEDICATED_TO, "").strip()) for buffer in buffers}
+        for key in [key for key in self._watches if key not in wanted]:
             self._watches.pop(key).stop()
 
     def stop(self) -> None:
         """End all counts."""
         running = list(self._watches.values())
         self._watches.clear()
-        for one in running:
-            one.stop()
+        for watch in running:
+            watch.stop()
         until = time.monotonic() + STOP_SECONDS
-        for one in running:
-            one.join(max(until - time.monotonic(), 0.0))
+        for watch in running:
+            watch.join(max(until - time.monotonic(), 0.0))
 
     def _watch(self, namespace: str, selector: str) -> Reflector[str]:
         source = WatchSource(

@@ -69,7 +69,7 @@ class ManagedTemplates:
 
     def keep_only(self, namespace: str, buffers: frozenset[str]) -> None:
         """Forget what is of other buffers of a namespace than these."""
-        for key in [one for one in self._wanted if one[0] == namespace and one[1] not in buffers]:
+        for key in [key for key in self._wanted if key[0] == namespace and key[1] not in buffers]:
             del self._wanted[key]
         for key in [rewrite for rewrite in self._rewrites if rewrite[0] == namespace and rewrite[1] not in buffers]:
             del self._rewrites[key]
@@ -79,7 +79,7 @@ class ManagedTemplates:
             return
         templates = {managed_template_name(name) for name in buffers}
         known = self._known.get(namespace, {})
-        for name in [one for one in known if one not in templates]:
+        for name in [name for name in known if name not in templates]:
             del known[name]
 
     def begin(self, namespace: str, period_seconds: float) -> None:
@@ -136,7 +136,7 @@ class ManagedTemplates:
     ) -> frozenset[str]:
         """Return the buffers whose template stays as it stands: nobody ordered another, or not all of it is known."""
         names = set()
-        for name, one in resolved.items():
+        for name, resolution in resolved.items():
             standing = templates.get(managed_template_name(name))
             if standing is None:
                 continue
@@ -144,12 +144,14 @@ class ManagedTemplates:
             was_rewritten = (
                 rewrite is not None
                 and rewrite.period_seconds == self._periods.get(namespace)
-                and rewrite.source == one.source
+                and rewrite.source == resolution.source
             )
             is_in_it = (
-                not one.is_whole and isinstance(one.shape, Shape) and is_within(one.shape.content, standing.content)
+                not resolution.is_whole
+                and isinstance(resolution.shape, Shape)
+                and is_within(resolution.shape.content, standing.content)
             )
-            if was_rewritten or is_in_it or not one.is_final:
+            if was_rewritten or is_in_it or not resolution.is_final:
                 names.add(name)
         return frozenset(names)
 
@@ -181,7 +183,7 @@ def _is_right(seen: SeenTemplate | None, known: tuple[str, ManagedTemplate]) -> 
 def is_within(part: object, whole: object) -> bool:
     """Return whether a JSON value has nothing that another one lacks: members by name, items of lists by place."""
     if isinstance(part, Mapping):
-        return isinstance(whole, Mapping) and all(is_within(one, whole.get(key)) for key, one in part.items())
+        return isinstance(whole, Mapping) and all(is_within(member, whole.get(key)) for key, member in part.items())
     if isinstance(part, list):
         is_long_enough = isinstance(whole, list) and len(part) <= len(whole)
         return is_long_enough and all(map(is_within, part, whole if isinstance(whole, list) else ()))

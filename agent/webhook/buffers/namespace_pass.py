@@ -156,25 +156,25 @@ class NamespacePasses:
             KubeError: The server did not answer; what was written already is right.
             LostLeadError, AgainError: See there.
         """
-        self._managed.keep_only(namespace, frozenset(one.name for one in buffers))
+        self._managed.keep_only(namespace, frozenset(buffer.name for buffer in buffers))
         self._managed.begin(namespace, period_seconds)
         now = self._wall_clock()
         inactive, schedules, again = self._scheduled(buffers, now)
-        fillings = {one.name: self._dedicated.filling(one) for one in buffers}
-        asked = {name: one.fault for name, one in fillings.items() if one.fault is not None} | schedules
-        buffers = [replace(one, fault=asked[one.name]) if one.name in asked else one for one in buffers]
-        resolved = {one.name: self._resolve(one, period_seconds) for one in buffers if _is_resolvable(one)}
-        templates = self._managed.standing(namespace, [one for one in buffers if is_ours(one)])
+        fillings = {buffer.name: self._dedicated.filling(buffer) for buffer in buffers}
+        asked = {name: filling.fault for name, filling in fillings.items() if filling.fault is not None} | schedules
+        buffers = [replace(buffer, fault=asked[buffer.name]) if buffer.name in asked else buffer for buffer in buffers]
+        resolved = {buffer.name: self._resolve(buffer, period_seconds) for buffer in buffers if _is_resolvable(buffer)}
+        templates = self._managed.standing(namespace, [buffer for buffer in buffers if is_ours(buffer)])
         facts = NamespaceFacts(
             buffers=tuple(buffers),
-            shapes={name: one.shape for name, one in resolved.items()},
-            held=frozenset(name for name, one in resolved.items() if one.is_held)
-            | {name for name, one in fillings.items() if not one.is_known},
+            shapes={name: resolution.shape for name, resolution in resolved.items()},
+            held=frozenset(name for name, resolution in resolved.items() if resolution.is_held)
+            | {name for name, filling in fillings.items() if not filling.is_known},
             templates=templates,
-            quotas=tuple(one.quota for one in self._watches.quotas.find(namespace)),
+            quotas=tuple(entry.quota for entry in self._watches.quotas.find(namespace)),
             written=self._managed.unwritable(namespace, resolved, templates),
             inactive=inactive,
-            filled={name: one.pods for name, one in fillings.items() if one.pods is not None},
+            filled={name: filling.pods for name, filling in fillings.items() if filling.pods is not None},
             placeholder_class=self._keeper.priority_class,
             placeholder_usage=self._keeper.usage(namespace),
             provisioning=self._provisioning.get(namespace, {}),
@@ -185,20 +185,20 @@ class NamespacePasses:
         for buffer in result.passed_over:
             self._check_lead()
             self._writer.tell_unknown_strategy(buffer, _ALLOWED)
-        kept, result = self._kept(namespace, facts, result)
-        waits = [one for one in (again, kept.again_seconds) if one is not None]
+        room, result = self._kept(namespace, facts, result)
+        waits = [wait for wait in (again, room.again_seconds) if wait is not None]
         view = NamespaceView(
             outcomes=result.outcomes,
             passed_over=result.passed_over,
-            sizing={name: one.sizing for name, one in resolved.items() if one.sizing is not None},
-            troubles={name: one.trouble for name, one in fillings.items() if one.trouble is not None}
-            | {name: one.trouble for name, one in resolved.items() if one.trouble is not None}
+            sizing={name: resolution.sizing for name, resolution in resolved.items() if resolution.sizing is not None},
+            troubles={name: filling.trouble for name, filling in fillings.items() if filling.trouble is not None}
+            | {name: resolution.trouble for name, resolution in resolved.items() if resolution.trouble is not None}
             | self._tugs.get(namespace, {}),
             faults=result.faults,
-            ready=kept.ready,
+            ready=room.ready,
             at_unix_seconds=now,
         )
-        is_open = any(one.trouble is not None or not one.is_final for one in resolved.values())
+        is_open = any(resolution.trouble is not None or not resolution.is_final for resolution in resolved.values())
         return Looked(view=view, requeue=result.requeue or is_open, again_seconds=min(waits, default=None))
 
     # -- finding out -----------------------------------------------------------------------------------------------
@@ -264,9 +264,9 @@ class NamespacePasses:
             template = self._writer.write_template(order)
             if template is None:
                 templates.pop(name, None)
-                found = self._writer.read_template(buffer, name)
-                if found is not None:
-                    templates[name] = found
+                standing_template = self._writer.read_template(buffer, name)
+                if standing_template is not None:
+                    templates[name] = standing_template
                 return
         except ApiError as error:
             if error.status not in _LASTING:
@@ -296,8 +296,8 @@ class NamespacePasses:
             if document is None:
                 continue  # it is gone, or another one has its name: the watch tells
             self.counts.statuses += 1
-            kept = self._watches.buffers
-            kept.put_answer(kept.entry(document), now_seconds=self._clock())
+            buffers = self._watches.buffers
+            buffers.put_answer(buffers.entry(document), now_seconds=self._clock())
 
     def _tell_of_tug(self, buffer: Buffer, cause: str) -> None:
         words = "" if buffer.strategy in (None, "", ACTIVE_CAPACITY) else f", though its strategy is {buffer.strategy}"
@@ -311,15 +311,15 @@ class NamespacePasses:
 
     def _kept(self, namespace: str, facts: NamespaceFacts, result: Pass) -> tuple[RoomOutcome, Pass]:
         self._check_lead()
-        kept = self._keeper.keep(namespace, result.outcomes, facts.templates, self._watches.version)
-        if kept.provisioning != self._provisioning.get(namespace, {}):
-            self._provisioning[namespace] = kept.provisioning
+        room = self._keeper.keep(namespace, result.outcomes, facts.templates, self._watches.version)
+        if room.provisioning != self._provisioning.get(namespace, {}):
+            self._provisioning[namespace] = room.provisioning
             # Over the statuses as they were just written: whatever they are told of then is the condition alone.
             buffers = tuple(replace(outcome.buffer, status=outcome.status) for outcome in result.outcomes)
-            facts = replace(facts, buffers=(*buffers, *result.passed_over), provisioning=kept.provisioning)
+            facts = replace(facts, buffers=(*buffers, *result.passed_over), provisioning=room.provisioning)
             result = reconcile(facts, read_pod=pod_of_template, now_unix_seconds=self._wall_clock())
             self._write_statuses(result.outcomes)
-        return kept, result
+        return room, result
 
     def _check_lead(self) -> None:
         if not self._terms.may_write():

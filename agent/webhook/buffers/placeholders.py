@@ -139,7 +139,7 @@ class Placeholders:
         for pod in self._pods.find(namespace):
             if buffer_uid_of(pod) is None or has_ended(pod):
                 continue
-            owner = next(one for one in pod.owners if one.is_controller)
+            owner = next(reference for reference in pod.owners if reference.is_controller)
             used = sums.setdefault(owner.name, {})
             for name, amount in pod_requests(pod, _COUNTED).items():
                 used[name] = used.get(name, 0) + amount
@@ -162,7 +162,11 @@ class Placeholders:
             if uid is not None:
                 pods.setdefault(uid, []).append(pod)
         paused = self._permission.pause_reason()
-        wishes = {one.buffer.uid: self._wish(one, templates, version) for one in outcomes if _is_ours(one.buffer)}
+        wishes = {
+            outcome.buffer.uid: self._wish(outcome, templates, version)
+            for outcome in outcomes
+            if _is_ours(outcome.buffer)
+        }
         if paused is not None:
             wishes = {uid: replace(wish, replicas=None, shape=None) for uid, wish in wishes.items()}
         gone = [_nothing(namespace, uid) for uid in pods if uid not in wishes and paused is None]
@@ -327,8 +331,8 @@ def _is_judgement(error: ApiError) -> bool:
     return 400 <= error.status < 500 and error.status not in _NO_JUDGEMENT
 
 
-def _without(made: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:
-    return {name: since for name, since in made.items() if name not in names}
+def _without(since_by_name: Mapping[str, float], names: Sequence[str]) -> dict[str, float]:
+    return {name: since for name, since in since_by_name.items() if name not in names}
 
 
 def _with_made(state: PlaceholderState, name: str, plan: PlaceholderPlan) -> PlaceholderState:

@@ -66,8 +66,8 @@ class NamespaceQueue:
     def forget(self, namespace: str) -> None:
         """Nothing is there any more."""
         with self._changed:
-            for kept in (self._due, self._done, self._failures):
-                kept.pop(namespace, None)
+            for by_namespace in (self._due, self._done, self._failures):
+                by_namespace.pop(namespace, None)
 
     def take(self, timeout_seconds: float) -> str | None:
         """Wait for the next namespace whose time has come; None = none came, or the queue is closed."""

@@ -127,8 +127,8 @@ class Resolver:
     def keep_only(self, buffers: Iterable[Buffer]) -> Mapping[Reference, KindPlace]:
         """Forget what no buffer refers to any more, and give the scalable objects that buffers do refer to."""
         everyone = list(buffers)
-        references = {one for one in map(reference_of, everyone) if one is not None}
-        templates = {(one.namespace, one.template_ref) for one in everyone if one.template_ref is not None}
+        references = {reference for reference in map(reference_of, everyone) if reference is not None}
+        templates = {(buffer.namespace, buffer.template_ref) for buffer in everyone if buffer.template_ref is not None}
         self._scaled = {key: known for key, known in self._scaled.items() if key in references}
         self._versions = {key: version for key, version in self._versions.items() if key in references}
         self._places = {key: place for key, place in self._places.items() if key in references}
@@ -164,23 +164,23 @@ class Resolver:
                 shape=Unresolved(reason=f"annotation {SIZING}: {sizing[:60]!r} is not allowed; allowed: {ALLOWED}")
             )
         if buffer.scalable_ref is not None:
-            found = self._scalable(buffer, buffer.scalable_ref, not_before=not_before, is_pod_held=is_pod_held)
+            resolution = self._scalable(buffer, buffer.scalable_ref, not_before=not_before, is_pod_held=is_pod_held)
         elif buffer.template_ref is not None:
-            found = self._template(buffer.namespace, buffer.template_ref, not_before=not_before)
+            resolution = self._template(buffer.namespace, buffer.template_ref, not_before=not_before)
         else:
             return Resolved(shape=Unresolved(reason="there is no reference"))
-        if sizing == RECOMMENDED and isinstance(found.shape, Shape):
-            return self._sized(buffer, found, found.shape)
-        return found
+        if sizing == RECOMMENDED and isinstance(resolution.shape, Shape):
+            return self._sized(buffer, resolution, resolution.shape)
+        return resolution
 
-    def _sized(self, buffer: Buffer, found: Resolved, shape: Shape) -> Resolved:
+    def _sized(self, buffer: Buffer, resolution: Resolved, shape: Shape) -> Resolved:
         if self._sizer is None:
-            return replace(found, sizing="not sized: this webhook has no history")
+            return replace(resolution, sizing="not sized: this webhook has no history")
         sized = self._sizer(shape.content, buffer.namespace, buffer.scalable_ref)
         return replace(
-            found,
+            resolution,
             shape=replace(shape, content=sized.content),
-            source=(*found.source, RECOMMENDED),
+            source=(*resolution.source, RECOMMENDED),
             sizing=sized.words,
             is_final=sized.is_final,
         )
@@ -242,7 +242,7 @@ class Resolver:
         self._read.add(reference)
         self._dirty.discard(reference)
         try:
-            found = self._read_scalable(buffer.namespace, ref, reference, usable, is_pod_held=is_pod_held)
+            snapshot = self._read_scalable(buffer.namespace, ref, reference, usable, is_pod_held=is_pod_held)
         except KubeError as error:
             if _is_lasting(error):
                 return Resolved(shape=Unresolved(reason=words_of(error)))
@@ -251,9 +251,9 @@ class Resolver:
                 raise
             return replace(_of_scaled(reference, known), trouble=str(error))
         except ConvertError as error:
-            found = _Scaled(shape=Unresolved(reason=f"{ref} is not understood: {error}"), at_seconds=self._clock())
-        self._scaled[reference] = found
-        return _of_scaled(reference, found)
+            snapshot = _Scaled(shape=Unresolved(reason=f"{ref} is not understood: {error}"), at_seconds=self._clock())
+        self._scaled[reference] = snapshot
+        return _of_scaled(reference, snapshot)
 
     def _read_scalable(
         self, namespace: str, ref: ScalableRef, reference: Reference, known: _Scaled | None, *, is_pod_held: bool

@@ -30,22 +30,22 @@ class Schedules:
         schedule = self._schedule(text)
         if isinstance(schedule, ScheduleError):
             return ScheduleState(fault=f"annotation {SCHEDULE}: {schedule}")
-        found = activity_at(schedule, now_unix_seconds)
-        look = found.next_look_unix_seconds
+        activity = activity_at(schedule, now_unix_seconds)
+        look = activity.next_look_unix_seconds
         return ScheduleState(
-            inactive=None if found.is_active else found.words,
+            inactive=None if activity.is_active else activity.words,
             changes_in_seconds=None if look is None else look - now_unix_seconds,
         )
 
     def _schedule(self, text: str) -> Schedule | ScheduleError:
-        found = self._read.get(text)
-        if found is None:
+        schedule = self._read.get(text)
+        if schedule is None:
             try:
-                found = read_schedule(text, self._calendar)
+                schedule = read_schedule(text, self._calendar)
             except ScheduleError as error:
-                found = error
-            self._read[text] = found
+                schedule = error
+            self._read[text] = schedule
         self._read.move_to_end(text)
         while len(self._read) > MOST_KEPT:
             self._read.popitem(last=False)
-        return found
+        return schedule

@@ -15,7 +15,7 @@ PEOPLE: Final = "kubectl"
 """Managers of this name are people; what they write into a status is put right."""
 _CONTROLLED: Final = frozenset({"f:podTemplateRef", "f:podTemplateGeneration", "f:replicas", "f:provisioningStrategy"})
 """Fields that only a controller of buffers writes; an autoscaler writes the condition Provisioning alone."""
-_CONDITIONS: Final = tuple(f'"type":"{one}"' for one in (READY_FOR_PROVISIONING, LIMITED_BY_QUOTAS))
+_CONDITIONS: Final = tuple(f'"type":"{condition}"' for condition in (READY_FOR_PROVISIONING, LIMITED_BY_QUOTAS))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,4 +60,4 @@ def _others(document: object) -> Iterator[str]:
 def _is_controllers(status: Mapping[object, object]) -> bool:
     conditions = status.get("f:conditions")
     keys = conditions if isinstance(conditions, Mapping) else {}
-    return any(key in _CONTROLLED for key in status) or any(one in str(key) for key in keys for one in _CONDITIONS)
+    return any(key in _CONTROLLED for key in status) or any(text in str(key) for key in keys for text in _CONDITIONS)

@@ -78,13 +78,13 @@ class ByNamespace(Indexed[str, T], Generic[T]):
 
     def count(self) -> int:
         """Count those that are understood."""
-        return sum(len(one) for one in tuple(self._found.values()))
+        return sum(len(objects) for objects in tuple(self._found.values()))
 
     def replace_all(self, entries: Iterable[WatchedEntry[T]], *, now_seconds: float, is_newest: bool) -> bool:
         """Apply a whole list."""
-        before = {key: value for one in self._found.values() for key, value in one.items()}
+        before = {key: value for objects in self._found.values() for key, value in objects.items()}
         has_news = super().replace_all(entries, now_seconds=now_seconds, is_newest=is_newest)
-        after = {key: value for one in self._found.values() for key, value in one.items()}
+        after = {key: value for objects in self._found.values() for key, value in objects.items()}
         for key in {**before, **after}:
             if before.get(key) != after.get(key):
                 self._tell(key)

@@ -50,8 +50,8 @@ class _BufferWatch(OptionalWatch[SeenBuffer]):
                     continue
                 raise
             resources = answer.get("resources") if isinstance(answer, Mapping) else None
-            found = resources if isinstance(resources, list) else []
-            if any(isinstance(one, Mapping) and one.get("name") == RESOURCE for one in found):
+            api_resources = resources if isinstance(resources, list) else []
+            if any(isinstance(resource, Mapping) and resource.get("name") == RESOURCE for resource in api_resources):
                 self.version = version
                 return True
         return False
@@ -91,9 +91,9 @@ class BufferWatches:
         def told(namespace: str, _name: str) -> None:
             on_change(namespace)
 
-        self.buffers: Final = ByNamespace(seen_buffer, lambda one: one.buffer.namespace, told)
-        self.templates: Final = ByNamespace(template_seen, lambda one: one.namespace, told)
-        self.quotas: Final = ByNamespace(seen_quota, lambda one: one.namespace, told)
+        self.buffers: Final = ByNamespace(seen_buffer, lambda entry: entry.buffer.namespace, told)
+        self.templates: Final = ByNamespace(template_seen, lambda template: template.namespace, told)
+        self.quotas: Final = ByNamespace(seen_quota, lambda quota: quota.namespace, told)
         self._buffer_watch: Final = _BufferWatch(
             api,
             name="buffers",
@@ -120,18 +120,20 @@ class BufferWatches:
 
     def stop(self) -> None:
         """End all watches."""
-        running = [self._buffer_watch, *self._others.values(), *(one for _, one in self._kinds.values())]
-        for one in running:
-            one.stop()
+        running = [self._buffer_watch, *self._others.values(), *(watch for _, watch in self._kinds.values())]
+        for watch in running:
+            watch.stop()
         until = time.monotonic() + STOP_SECONDS
-        for one in running:
-            one.join(max(until - time.monotonic(), 0.0))
+        for watch in running:
+            watch.join(max(until - time.monotonic(), 0.0))
 
     @property
     def is_listed(self) -> bool:
         """Return whether all that a pass goes by has been read once."""
         return (
-            self._buffer_watch.is_listed and bool(self._others) and all(one.is_listed for one in self._others.values())
+            self._buffer_watch.is_listed
+            and bool(self._others)
+            and all(watch.is_listed for watch in self._others.values())
         )
 
     @property
@@ -144,14 +146,14 @@ class BufferWatches:
         running = (
             ("buffers", self._buffer_watch),
             *self._others.items(),
-            *((kind, one) for (_, kind), (_, one) in list(self._kinds.items())),
+            *((kind, watch) for (_, kind), (_, watch) in list(self._kinds.items())),
         )
-        return tuple(f"{name}: {one.trouble}" for name, one in running if one.trouble is not None)
+        return tuple(f"{name}: {watch.trouble}" for name, watch in running if watch.trouble is not None)
 
     def hears(self, api_group: str, kind: str) -> bool:
         """Return whether changes of a kind's objects are noticed."""
-        found = self._kinds.get((api_group, kind))
-        return found is not None and found[1].is_listed and found[1].trouble is None
+        place_and_watch = self._kinds.get((api_group, kind))
+        return place_and_watch is not None and place_and_watch[1].is_listed and place_and_watch[1].trouble is None
 
     # -- what only the controller's thread calls -------------------------------------------------------------------
 
@@ -162,11 +164,11 @@ class BufferWatches:
                 "podtemplates": self._reflector("podtemplates", "/api/v1/podtemplates", self.templates, is_small=True),
                 "buffer-quotas": self._reflector("buffer-quotas", "/api/v1/resourcequotas", self.quotas),
             }
-            for one in self._others.values():
-                one.start()
+            for watch in self._others.values():
+                watch.start()
         elif not self.buffers.count() and self._others:
-            for one in self._others.values():
-                one.stop()
+            for watch in self._others.values():
+                watch.stop()
             self._others = {}
             self.refer({})
 
@@ -174,7 +176,7 @@ class BufferWatches:
         """Watch the kinds of these objects, and no others."""
         self._references = frozenset(references)
         wanted = {reference[:2]: place for reference, place in references.items()}
-        for kind in [one for one, (place, _) in self._kinds.items() if wanted.get(one) != place]:
+        for kind in [key for key, (place, _) in self._kinds.items() if wanted.get(key) != place]:
             self._kinds.pop(kind)[1].stop()
         for kind, place in wanted.items():
             if kind not in self._kinds:
@@ -196,8 +198,8 @@ class BufferWatches:
         path = f"{place.group_path}/{place.resource}"
         return self._reflector(f"buffers-{place.resource}", path, Bell(ring, referenced), is_small=True)
 
-    def _reflector(self, name: str, path: str, kept: ReflectedObjects[T], *, is_small: bool = False) -> Reflector[T]:
-        source = WatchSource(name=name, path=path, read=kept.read, is_same=kept.is_same)
+    def _reflector(self, name: str, path: str, objects: ReflectedObjects[T], *, is_small: bool = False) -> Reflector[T]:
+        source = WatchSource(name=name, path=path, read=objects.read, is_same=objects.is_same)
         if is_small:
             source = replace(source, accept_list=METADATA_LIST, accept_watch=METADATA)
         return Reflector(
@@ -207,7 +209,7 @@ class BufferWatches:
             random=self._clocks.random,
             on_news=lambda: None,
             pace=self._pace if name == "buffers" else self._prompt,
-            kept=kept,
+            kept=objects,
         )
 
 

@@ -107,12 +107,12 @@ class BufferWriter:
         path = namespaced_path(namespace, "podtemplates")
         answer = self._api.call("GET", path, query=query, timeout_seconds=CALL_SECONDS)
         items = answer.get("items") if isinstance(answer, dict) else None
-        found: dict[str, ManagedTemplate] = {}
+        templates: dict[str, ManagedTemplate] = {}
         for item in items if isinstance(items, list) else []:
             with contextlib.suppress(ConvertError):
                 template = managed_template_from_json(item)
-                found[template.name] = template
-        return found
+                templates[template.name] = template
+        return templates
 
     def write_template(self, order: TemplateOrder) -> ManagedTemplate | None:
         """Carry an order out; give what stands then. None = somebody was quicker, or it is gone: look again."""
@@ -227,7 +227,7 @@ class BufferWriter:
 
     def _take_over(self, uid: str, other: str) -> None:
         now = self._wall_clock()
-        times = [one for one in self._taken_over.get(uid, []) if 0.0 <= now - one < TAKEN_OVER_SECONDS]
+        times = [moment for moment in self._taken_over.get(uid, []) if 0.0 <= now - moment < TAKEN_OVER_SECONDS]
         if len(times) >= TAKEN_OVER_AT_MOST:
             raise TugError(f"{other} writes its status anew each time it is taken over; it is left to it for now")
         self._taken_over[uid] = [*times, now]
@@ -296,24 +296,24 @@ def _left_over(answer: object, wanted: Mapping[str, object]) -> dict[str, object
     left: dict[str, object] = {key: None for key in _CLEARED if key in status and key not in wanted}
     conditions, own = status.get("conditions"), wanted.get("conditions")
     if isinstance(conditions, list) and isinstance(own, list):
-        is_wanted = any(_type(one) == LIMITED_BY_QUOTAS for one in own)
-        kept = [condition for condition in conditions if is_wanted or _type(condition) != LIMITED_BY_QUOTAS]
-        if len(kept) < len(conditions):
-            left["conditions"] = kept
+        is_wanted = any(_type(condition) == LIMITED_BY_QUOTAS for condition in own)
+        rest = [condition for condition in conditions if is_wanted or _type(condition) != LIMITED_BY_QUOTAS]
+        if len(rest) < len(conditions):
+            left["conditions"] = rest
     return left
 
 
 def _conflicting(error: ApiError) -> list[str]:
     causes = [cause.message for cause in error.causes if cause.reason == _MANAGER_CONFLICT]
-    return [found[1] for found in map(_MANAGER.search, causes) if found is not None]
+    return [match[1] for match in map(_MANAGER.search, causes) if match is not None]
 
 
 def _is_owned_by_name(document: object, name: str) -> bool:
     metadata = document.get("metadata") if isinstance(document, dict) else None
     owners = metadata.get("ownerReferences") if isinstance(metadata, dict) else None
     return any(
-        isinstance(one, dict) and one.get("controller") is True and one.get("name") == name
-        for one in (owners if isinstance(owners, list) else [])
+        isinstance(owner, dict) and owner.get("controller") is True and owner.get("name") == name
+        for owner in (owners if isinstance(owners, list) else [])
     )
 
 

@@ -167,7 +167,7 @@ class Certificates:
             self._host,
             f"{service}.{namespace}",
             service,
-            *(name for name in (one.strip() for one in further.split(",")) if name),
+            *(name for name in (part.strip() for part in further.split(",")) if name),
         )
 
     # -- the thread ------------------------------------------------------------------------------------------------
@@ -238,8 +238,8 @@ class Certificates:
 
     def _refuse(self, fault: str) -> None:
         if fault != self._material_fault:
-            kept = "the one before is still served" if self._good is not None else "there is none to serve"
-            log.warning("no certificate taken up", extra={"fault": fault, "now": kept})
+            state = "the one before is still served" if self._good is not None else "there is none to serve"
+            log.warning("no certificate taken up", extra={"fault": fault, "now": state})
         self._material_fault = fault
 
     # -- leading ---------------------------------------------------------------------------------------------------
@@ -251,7 +251,7 @@ class Certificates:
         elif good.authorities:
             publication.ensure(good.bundle_pem)
         elif self.options.source is CertificateSource.SECRET:
-            publication.look(good.chain_pem, lambda told: self._vouches(told, good), f"Secret {secret} has no ca.crt")
+            publication.look(good.chain_pem, lambda pem: self._vouches(pem, good), f"Secret {secret} has no ca.crt")
 
     def _vouches(self, authorities_pem: bytes, good: Material) -> bool:
         try:
@@ -302,8 +302,8 @@ class Certificates:
             step = RotationStep.ADD_AUTHORITY
         if step is RotationStep.NOTHING:
             return
-        made = after_step(step, material, names=self.names, now_unix_seconds=now, options=self.options)
-        if secret.write(made, current):
+        next_material = after_step(step, material, names=self.names, now_unix_seconds=now, options=self.options)
+        if secret.write(next_material, current):
             log.info("certificates: %s", step, extra={"secret": secret.name})
 
     def _stored(self, current: SecretData | None, now: float) -> Material | None:

@@ -55,7 +55,7 @@ def make_leaf(
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0][:_LONGEST_COMMON_NAME])])
     certificate = (
         _begun(name, authority.subject, key.public_key(), now_unix_seconds, end)
-        .add_extension(x509.SubjectAlternativeName([_general_name(one) for one in names]), critical=False)
+        .add_extension(x509.SubjectAlternativeName([_general_name(host) for host in names]), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)

@@ -104,7 +104,7 @@ def read_material(
             raise MaterialError("the authority's key is not the first authority's")
     return Material(
         leaf=shown,
-        chain_pem=b"".join(_pem(one) for one in chain),
+        chain_pem=b"".join(_pem(certificate) for certificate in chain),
         key_pem=key_pem or b"",
         authorities=tuple(_certificate(authority) for authority in authorities),
         authority_key_pem=authority_key_pem,
@@ -143,16 +143,16 @@ def _understood(read: Callable[[], R], what: str) -> R:
         raise MaterialError(f"{what} is not understood: {one_line(str(error))[:200]}") from error
 
 
-def _certificate(one: x509.Certificate) -> Certificate:
+def _certificate(certificate: x509.Certificate) -> Certificate:
     return Certificate(
-        pem=_pem(one),
-        not_before_unix_seconds=one.not_valid_before_utc.timestamp(),
-        not_after_unix_seconds=one.not_valid_after_utc.timestamp(),
+        pem=_pem(certificate),
+        not_before_unix_seconds=certificate.not_valid_before_utc.timestamp(),
+        not_after_unix_seconds=certificate.not_valid_after_utc.timestamp(),
     )
 
 
-def _pem(one: x509.Certificate) -> bytes:
-    return one.public_bytes(serialization.Encoding.PEM)
+def _pem(certificate: x509.Certificate) -> bytes:
+    return certificate.public_bytes(serialization.Encoding.PEM)
 
 
 def _public_bytes(key: CertificatePublicKeyTypes | PublicKeyTypes) -> bytes:
@@ -165,11 +165,11 @@ def _names(leaf: x509.Certificate) -> frozenset[str]:
     except (x509.ExtensionNotFound, ValueError):
         return frozenset()
     dns = names.get_values_for_type(x509.DNSName)
-    return frozenset((*dns, *(str(one) for one in names.get_values_for_type(x509.IPAddress))))
+    return frozenset((*dns, *(str(address) for address in names.get_values_for_type(x509.IPAddress))))
 
 
 def _is_for(stated: frozenset[str], name: str) -> bool:
-    lowered = {one.lower() for one in stated}
+    lowered = {stated_name.lower() for stated_name in stated}
     return name.lower() in lowered or f"*.{name.lower().partition('.')[2]}" in lowered
 
 
@@ -178,16 +178,16 @@ def _leads_to(chain: Sequence[x509.Certificate], authorities: Sequence[x509.Cert
     for _ in range(_LONGEST_PATH):
         if current in authorities or any(_is_by(current, authority) for authority in authorities):
             return True
-        above = next((one for one in chain if one != current and _is_by(current, one)), None)
+        above = next((issuer for issuer in chain if issuer != current and _is_by(current, issuer)), None)
         if above is None:
             return False
         current = above
     return False
 
 
-def _is_by(one: x509.Certificate, issuer: x509.Certificate) -> bool:
+def _is_by(certificate: x509.Certificate, issuer: x509.Certificate) -> bool:
     try:
-        one.verify_directly_issued_by(issuer)
+        certificate.verify_directly_issued_by(issuer)
     except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
         return False
     return True

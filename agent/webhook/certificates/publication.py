@@ -74,12 +74,12 @@ class Publication:
 
     def _fault_of(self, answer: object, vouches: Callable[[bytes], bool], why: str) -> str | None:
         try:
-            told = (Reader(answer, "").child("data").text(AUTHORITIES) or "").encode()
+            bundle_pem = (Reader(answer, "").child("data").text(AUTHORITIES) or "").encode()
         except ConvertError as error:
             return f"{why}: what ConfigMap {self._name} tells agents is not understood: {error}"
-        if not told.strip():
+        if not bundle_pem.strip():
             return f"{why}: agents are told nobody to trust"
-        return None if vouches(told) else f"{why}: ConfigMap {self._name} tells agents to trust somebody else"
+        return None if vouches(bundle_pem) else f"{why}: ConfigMap {self._name} tells agents to trust somebody else"
 
     def _patched(self, body: object) -> object | None:
         """Patch; None = it failed, which is told and tried again; ``_NOBODY`` = there is no ConfigMap."""

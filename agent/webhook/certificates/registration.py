@@ -46,7 +46,7 @@ class Registration(OneObject[WebhookConfiguration]):
                 name="registration",
                 path=PATH,
                 read=configuration_from_json,
-                is_same=lambda one, other: one == other,
+                is_same=lambda configuration, other: configuration == other,
             ),
         )
         self._standing: tuple[bytes, float] | None = None
@@ -87,10 +87,10 @@ class Registration(OneObject[WebhookConfiguration]):
             return False
         value = base64.b64encode(bundle_pem).decode()
         operations: list[dict[str, str]] = []
-        for index, one in enumerate(configuration.webhooks):
-            if one.bundle_pem != bundle_pem:
+        for index, webhook in enumerate(configuration.webhooks):
+            if webhook.bundle_pem != bundle_pem:
                 # The test keeps the patch from another webhook, should the list have changed meanwhile.
-                operations.append({"op": "test", "path": f"/webhooks/{index}/name", "value": one.name})
+                operations.append({"op": "test", "path": f"/webhooks/{index}/name", "value": webhook.name})
                 operations.append({"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": value})
         if not operations:
             return False
@@ -108,9 +108,9 @@ def configuration_from_json(document: object) -> WebhookConfiguration:
     return WebhookConfiguration(
         webhooks=tuple(
             RegisteredWebhook(
-                name=one.required_text("name"), bundle_pem=_decoded(one.child("clientConfig").text("caBundle"))
+                name=webhook.required_text("name"), bundle_pem=_decoded(webhook.child("clientConfig").text("caBundle"))
             )
-            for one in Reader(document, "").items("webhooks")
+            for webhook in Reader(document, "").items("webhooks")
         )
     )
 

@@ -85,7 +85,7 @@ def after_step(
     if step is RotationStep.ADD_AUTHORITY:
         authority_pem, authority_key_pem = _authority(now, options)
         known = [authority for authority in material.authorities if authority.not_after_unix_seconds > now]
-        others = b"".join(one.pem for one in known[: MOST_AUTHORITIES - 1])
+        others = b"".join(authority.pem for authority in known[: MOST_AUTHORITIES - 1])
         return read_material(
             chain_pem=material.chain_pem,
             key_pem=material.key_pem,
@@ -96,7 +96,7 @@ def after_step(
         )
     if step is RotationStep.DROP_AUTHORITIES:
         return replace(material, authorities=material.authorities[:1])
-    others = b"".join(one.pem for one in material.authorities[1:] if one.not_after_unix_seconds > now)
+    others = b"".join(authority.pem for authority in material.authorities[1:] if authority.not_after_unix_seconds > now)
     return _with_leaf(material.authorities[0].pem, others, material.authority_key_pem or b"", names, now, options)
 
 

@@ -46,7 +46,7 @@ class SecretWatch(OneObject[SecretData]):
                 name="certificate",
                 path=self._collection,
                 read=secret_from_json,
-                is_same=lambda one, other: one.data == other.data,
+                is_same=lambda secret, other: secret.data == other.data,
             ),
         )
 

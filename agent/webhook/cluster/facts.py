@@ -146,17 +146,17 @@ class ClusterFacts:
         self._largest_allocatable: NodeAmounts | None = None
         self._smallest_capacity: NodeAmounts | None = None
         self._group_by, self._reads = tuple(group_by), reads
-        self._jobs = Indexed(owned_job_from_json, lambda one: (one.namespace, one.name))
+        self._jobs = Indexed(owned_job_from_json, lambda job: (job.namespace, job.name))
         read_place = partial(pod_place_from_json, group_by=self._group_by, job_owner=self.job_owner)
         self._pods = PodTable(time.monotonic, on_pod, read_place)
-        self._nodes = Indexed(node_facts_from_json, lambda one: one.name)
-        self._namespaces = Indexed(namespace_from_json, lambda one: one.name)
+        self._nodes = Indexed(node_facts_from_json, lambda node: node.name)
+        self._namespaces = Indexed(namespace_from_json, lambda namespace_object: namespace_object.name)
         self._hpas = ByTarget(autoscaler_from_json)
         self._vpas = ByTarget(partial(vertical_autoscaler_from_json, takes_own=reads.vpas))
-        self._their_admission = Indexed(named_from_json, lambda one: one)
-        self._limit_ranges = Doubted(limit_range_from_json, lambda one: one.namespace)
-        self._quotas = Doubted(quota_from_json, lambda one: one.namespace)
-        self._config = ReflectedObjects(config_from_json, lambda one, other: one == other)
+        self._their_admission = Indexed(named_from_json, lambda name: name)
+        self._limit_ranges = Doubted(limit_range_from_json, lambda limit_range: limit_range.namespace)
+        self._quotas = Doubted(quota_from_json, lambda namespace_quota: namespace_quota.namespace)
+        self._config = ReflectedObjects(config_from_json, lambda config, other: config == other)
         maps = f"/api/v1/namespaces/{namespace}/configmaps"
         by_name = {"fieldSelector": f"metadata.name={config_map}"}
         self._all: Final[tuple[tuple[str, AnyWatch, WatchState], ...]] = (
@@ -185,16 +185,16 @@ class ClusterFacts:
 
     def start(self) -> None:
         """Begin to watch, each kind in a thread of its own."""
-        for _, one, _ in self._all:
-            one.start()
+        for _, watch, _ in self._all:
+            watch.start()
 
     def stop(self) -> None:
         """End the watches; takes half a second at most."""
-        for _, one, _ in self._all:
-            one.stop()
+        for _, watch, _ in self._all:
+            watch.stop()
         until = time.monotonic() + STOP_SECONDS
-        for name, one, _ in self._all:
-            if not one.join(max(until - time.monotonic(), 0.0)):
+        for name, watch, _ in self._all:
+            if not watch.join(max(until - time.monotonic(), 0.0)):
                 log.debug("watch left in its connection", extra={"watch": name})
 
     # -- answers ---------------------------------------------------------------------------------------------------
@@ -258,13 +258,13 @@ class ClusterFacts:
 
     def node_class(self, node: str) -> NodeClass | None:
         """Return the class of a node; None = the node or its capacity is not known."""
-        found = self._nodes.find(node)
-        return found[0].node_class if found else None
+        node_facts = self._nodes.find(node)
+        return node_facts[0].node_class if node_facts else None
 
     def capacity(self, node: str) -> NodeAmounts | None:
         """Return what a node has; while that is not known the least that any node has. None = no node states it."""
-        found = self._nodes.find(node)
-        known = found[0].capacity if found else None
+        node_facts = self._nodes.find(node)
+        known = node_facts[0].capacity if node_facts else None
         return known if known is not None else self._smallest_capacity
 
     def largest_allocatable(self) -> NodeAmounts | None:
@@ -273,8 +273,8 @@ class ClusterFacts:
 
     def allocatable(self, node: str | None) -> NodeAmounts | None:
         """Return what a node can allocate, where it is not known or None the most that any can; None = no node says."""
-        found = self._nodes.find(node) if node is not None else ()
-        known = found[0].allocatable if found else None
+        node_facts = self._nodes.find(node) if node is not None else ()
+        known = node_facts[0].allocatable if node_facts else None
         return known if known is not None else self._largest_allocatable
 
     def has_node(self, name: str) -> bool:
@@ -291,39 +291,39 @@ class ClusterFacts:
 
     def frozen(self, workload: Workload) -> FrozenAxes:
         """Return the requests of a workload that stay, as HPAs divide by them; both where one is not understood."""
-        kept, frozen = self.preserved(workload), self.scaled_by(workload)
-        return frozen.without(kept) if kept else frozen
+        preserved_targets, frozen = self.preserved(workload), self.scaled_by(workload)
+        return frozen.without(preserved_targets) if preserved_targets else frozen
 
     def scaled_by(self, workload: Workload) -> FrozenAxes:
         """Return the requests that HPAs of a workload divide by, be it that their targets are moved after them."""
-        return merged_axes(one.frozen for one in self._hpas.find_for(workload))
+        return merged_axes(hpa.frozen for hpa in self._hpas.find_for(workload))
 
     def preserved(self, workload: Workload) -> Mapping[Resource, PreservedTarget]:
         """Return the targets that are moved after the requests of a workload, so that these are sized."""
-        found = self._hpas.find_for(workload) if self._reads.preserves_hpas else ()
-        targets = found[0].movable if len(found) == 1 else None
+        hpas = self._hpas.find_for(workload) if self._reads.preserves_hpas else ()
+        targets = hpas[0].movable if len(hpas) == 1 else None
         if targets is None:
             return {}
         requests = self.requested(workload)
-        kept = {resource: targets.preserved(resource, requests) for resource in targets.kept}
-        return {resource: one for resource, one in kept.items() if one is not None}
+        by_resource = {resource: targets.preserved(resource, requests) for resource in targets.kept}
+        return {resource: target for resource, target in by_resource.items() if target is not None}
 
     def kept_resources(self, workload: Workload) -> frozenset[Resource]:
         """Return whose targets stand by our hand: they are shares of what pods request now, not of what was written."""
-        known = [one.movable for one in self._hpas.find(workload) if one.movable is not None]
+        known = [hpa.movable for hpa in self._hpas.find(workload) if hpa.movable is not None]
         return frozenset(
             resource
-            for one in known
-            for resource, kept in one.kept.items()
-            if one.percents.get(resource) == kept.written_percent
+            for targets in known
+            for resource, target in targets.kept.items()
+            if targets.percents.get(resource) == target.written_percent
         )
 
     def movable_targets(self) -> tuple[tuple[Workload, MovableTargets, bool], ...]:
         """Return all HPAs whose targets may be moved, whom each is for, and whether it is the only one for it."""
         return tuple(
-            (one.target, one.movable, len(self._hpas.find_for(one.target)) == 1)
-            for one in self._hpas.values()
-            if isinstance(one.target, Workload) and one.movable is not None
+            (hpa.target, hpa.movable, len(self._hpas.find_for(hpa.target)) == 1)
+            for hpa in self._hpas.values()
+            if isinstance(hpa.target, Workload) and hpa.movable is not None
         )
 
     def requested(self, workload: Workload) -> WorkloadRequests:
@@ -332,36 +332,36 @@ class ClusterFacts:
 
     def hpa_targets(self, workload: Workload) -> tuple[UtilizationTarget, ...]:
         """Return the shares of requests that HPAs of a workload want in use."""
-        return tuple(target for one in self._hpas.find(workload) for target in one.targets)
+        return tuple(target for hpa in self._hpas.find(workload) for target in hpa.targets)
 
     def left_alone_for(self, workload: Workload) -> str | None:
         """Name the VerticalPodAutoscaler by which others change a workload's pods or may; None = there is none."""
         objects = self._vpas.find_for(workload)
-        others = next((one.name for one in objects if one.acts and one.own is None), None)
+        others = next((vpa.name for vpa in objects if vpa.acts and vpa.own is None), None)
         if others is not None:
             return others
         # Theirs acts on each object that there is, whichever of several counts for us.
-        read = (vpa_orders(one.own, self._surroundings()) for one in objects if one.own is not None)
-        return next((f"{one.name}, by {one.left_to}," for one in read if one.left_to is not None), None)
+        read = (vpa_orders(vpa.own, self._surroundings()) for vpa in objects if vpa.own is not None)
+        return next((f"{orders.name}, by {orders.left_to}," for orders in read if orders.left_to is not None), None)
 
     def vpa_orders(self, workload: Workload) -> VpaOrders | None:
         """Return what a VerticalPodAutoscaler of ours orders for a workload; None = there is none."""
-        held = holder_of(one.own for one in self._vpas.find(workload) if one.own is not None)
+        held = holder_of(vpa.own for vpa in self._vpas.find(workload) if vpa.own is not None)
         return None if held is None or held.is_managed else vpa_orders(held, self._surroundings())
 
     def own_vpas(self) -> tuple[VpaOrders, ...]:
         """Return all of the recommender ``plimsoll``, by namespace and name."""
-        found = [vpa_orders(one.own, self._surroundings()) for one in self._vpas.values() if one.own is not None]
-        return tuple(sorted(found, key=lambda one: (one.vpa.namespace, one.vpa.name)))
+        all_orders = [vpa_orders(vpa.own, self._surroundings()) for vpa in self._vpas.values() if vpa.own is not None]
+        return tuple(sorted(all_orders, key=lambda orders: (orders.vpa.namespace, orders.vpa.name)))
 
     def held_by(self, vpa: VpaObject) -> VpaObject | None:
         """Return the object that counts for the same workload in the place of one; None = this one counts."""
-        held = holder_of(one.own for one in self._vpas.find(vpa.target) if one.own is not None)
+        held = holder_of(candidate.own for candidate in self._vpas.find(vpa.target) if candidate.own is not None)
         return None if held is None or held.uid == vpa.uid else held
 
     def has_vpa(self, workload: Workload) -> bool:
         """Return whether an object that people made is for a workload, or may be."""
-        return any(one.own is None or not one.own.is_managed for one in self._vpas.find_for(workload))
+        return any(vpa.own is None or not vpa.own.is_managed for vpa in self._vpas.find_for(workload))
 
     @property
     def serves_vpas(self) -> bool:
@@ -380,16 +380,16 @@ class ClusterFacts:
 
     def limit_ranges(self, namespace: str) -> tuple[LimitRangeItem, ...]:
         """Return the items of all LimitRanges of a namespace."""
-        return tuple(item for one in self._limit_ranges.find(namespace) for item in one.items)
+        return tuple(item for limit_range in self._limit_ranges.find(namespace) for item in limit_range.items)
 
     def quotas(self, namespace: str) -> tuple[Quota, ...]:
         """Return the ResourceQuotas of a namespace."""
-        return tuple(one.quota for one in self._quotas.find(namespace))
+        return tuple(namespace_quota.quota for namespace_quota in self._quotas.find(namespace))
 
     def bounds_fault(self, namespace: str) -> str | None:
         """Return which LimitRange or ResourceQuota of a namespace is not understood, so that it may refuse anything."""
-        faults = [one.fault for one in self._limit_ranges.find(namespace)]
-        faults += [one.fault for one in self._quotas.find(namespace)]
+        faults = [limit_range.fault for limit_range in self._limit_ranges.find(namespace)]
+        faults += [namespace_quota.fault for namespace_quota in self._quotas.find(namespace)]
         return next((fault for fault in faults if fault is not None), None)
 
     def rules(self) -> ClusterRules:
@@ -422,12 +422,12 @@ class ClusterFacts:
     @property
     def is_complete(self) -> bool:
         """Return whether every kind has been read at least once, or is known not to be there."""
-        return self._server_version is not None and all(one.is_listed for _, one, _ in self._all)
+        return self._server_version is not None and all(watch.is_listed for _, watch, _ in self._all)
 
     @property
     def age_seconds(self) -> float | None:
         """Return the age of the kind that was heard longest ago; None = not all were."""
-        ages = [one.age_seconds for _, one, _ in self._all]
+        ages = [watch.age_seconds for _, watch, _ in self._all]
         known = [age for age in ages if age is not None]
         return max(known) if len(known) == len(ages) else None
 
@@ -436,25 +436,25 @@ class ClusterFacts:
         return tuple(
             SourceStatus(
                 name=name,
-                is_listed=one.is_listed,
-                objects=len(kept),
-                age_seconds=one.age_seconds,
-                trouble=one.trouble,
-                counts=replace(one.counts),
+                is_listed=watch.is_listed,
+                objects=len(objects),
+                age_seconds=watch.age_seconds,
+                trouble=watch.trouble,
+                counts=replace(watch.counts),
             )
-            for name, one, kept in self._all
+            for name, watch, objects in self._all
         )
 
     def faults(self) -> tuple[str, ...]:
         """Return what is not understood: ``hpas shop/web: why``; the ConfigMap's fault as ``rules: why``."""
-        told = [f"{name} {fault}" for name, _, kept in self._all for fault in kept.faults()]
-        return (*told, *([f"rules: {self._rules.fault}"] if self._rules.fault is not None else []))
+        faults = [f"{name} {fault}" for name, _, objects in self._all for fault in objects.faults()]
+        return (*faults, *([f"rules: {self._rules.fault}"] if self._rules.fault is not None else []))
 
     def _watch(
         self,
         name: str,
         path: str,
-        kept: ReflectedObjects[T],
+        objects: ReflectedObjects[T],
         *,
         query: Mapping[str, str] | None = None,
         is_paged: bool = False,
@@ -465,8 +465,8 @@ class ClusterFacts:
         source = WatchSource(
             name=name,
             path=path,
-            read=kept.read,
-            is_same=kept.is_same,
+            read=objects.read,
+            is_same=objects.is_same,
             query=query or {},
             page_objects=PAGE_OBJECTS if is_paged else None,
         )
@@ -480,9 +480,9 @@ class ClusterFacts:
             on_news=on_news if on_news is not None else _nobody,
             on_connect=on_connect,
             pace=self._pace,
-            kept=kept,
+            kept=objects,
         )
-        return name, reflector, kept
+        return name, reflector, objects
 
     def _watch_vpas(self) -> tuple[str, OptionalWatch[VerticalAutoscaler], ByTarget[VerticalAutoscaler]]:
         group, resource = "/apis/autoscaling.k8s.io/v1", "verticalpodautoscalers"

@@ -39,7 +39,7 @@ class Indexed(ReflectedObjects[T], Generic[K, T]):
 
     def __init__(self, read: Callable[[object], T], key_of: Callable[[T], K]) -> None:
         """Begin empty; ``read`` raises ConvertError, and several values may share what ``key_of`` finds them by."""
-        super().__init__(read, lambda one, other: one == other)
+        super().__init__(read, lambda value, other: value == other)
         self._key_of = key_of
         self._found: dict[K, dict[str, T]] = {}
         """Values by the entry's key. The inner ones are never changed, only replaced: who reads while another writes
@@ -56,12 +56,12 @@ class Indexed(ReflectedObjects[T], Generic[K, T]):
         entries = list(entries)
         has_news = super().replace_all(entries, now_seconds=now_seconds, is_newest=is_newest)
         keys: dict[str, K] = {}
-        found: dict[K, dict[str, T]] = {}
-        for entry in sorted(entries, key=lambda one: one.key):
+        by_key: dict[K, dict[str, T]] = {}
+        for entry in sorted(entries, key=lambda watched_entry: watched_entry.key):
             if entry.value is not None:
                 keys[entry.key] = key = self._key_of(entry.value)
-                found.setdefault(key, {})[entry.key] = entry.value
-        self._keys, self._found = keys, found
+                by_key.setdefault(key, {})[entry.key] = entry.value
+        self._keys, self._found = keys, by_key
         return has_news
 
     def put(self, entry: WatchedEntry[T], *, now_seconds: float) -> bool:
@@ -93,7 +93,7 @@ class Indexed(ReflectedObjects[T], Generic[K, T]):
     def _place(self, name: str, value: T | None) -> None:
         if name in self._keys:
             key = self._keys.pop(name)
-            others = {one: other for one, other in self._found[key].items() if one != name}
+            others = {other_name: other for other_name, other in self._found[key].items() if other_name != name}
             if others:
                 self._found[key] = others
             else:
@@ -117,7 +117,7 @@ class ByTarget(Doubted[Workload | str, A]):
 
     def __init__(self, read: Callable[[object], A]) -> None:
         """Begin empty; ``read`` raises ConvertError where not even a namespace is known."""
-        super().__init__(read, lambda one: one.target)
+        super().__init__(read, lambda autoscaler: autoscaler.target)
 
     def find_for(self, workload: Workload) -> tuple[A, ...]:
         """Return those for a workload, by name, and after them those that may be for it."""

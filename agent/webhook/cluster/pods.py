@@ -120,7 +120,7 @@ class PodTable(ReflectedObjects[PodPlace]):
         read: Callable[[object], PodPlace] = pod_place_from_json,
     ) -> None:
         """Begin empty; ``on_pod`` is told of each pod that is brought, and whether it was not known before."""
-        super().__init__(read, lambda one, other: one == other)
+        super().__init__(read, lambda place, other: place == other)
         self._clock, self._on_pod = clock, on_pod
         self._guard = threading.Lock()
         self._records: dict[Uid, bytes] = {}
@@ -153,8 +153,8 @@ class PodTable(ReflectedObjects[PodPlace]):
     def gone_pod(self, uid: str) -> PodPlace | None:
         """Find a pod that went within the last `GONE_SECONDS`, as it was last."""
         with self._guard:
-            found = self._gone.get(uid)
-        return found[1] if found is not None and self._clock() - found[0] <= GONE_SECONDS else None
+            entry = self._gone.get(uid)
+        return entry[1] if entry is not None and self._clock() - entry[0] <= GONE_SECONDS else None
 
     def pods_on(self, node: str) -> tuple[PodPlace, ...]:
         """Return the pods bound to a node, by namespace and name."""
@@ -176,19 +176,19 @@ class PodTable(ReflectedObjects[PodPlace]):
             keys = list(self._records) if number is not None else []
         if number is None:
             return 0, ()
-        begin, found = _NUMBER.pack(number), list[tuple[bool, str, Uid]]()
+        begin, candidates = _NUMBER.pack(number), list[tuple[bool, str, Uid]]()
         for start in range(0, len(keys), _PIECE):
             pause()
             with self._guard:
-                found += [
+                candidates += [
                     (key not in self._pending, _name(record), key)
                     for key in keys[start : start + _PIECE]
                     if (record := self._records.get(key)) is not None and record.startswith(begin)
                 ]
-        found.sort(key=itemgetter(0, 1))
+        candidates.sort(key=itemgetter(0, 1))
         with self._guard:
-            places = [self._place(key, self._records[key]) for _, _, key in found[:most] if key in self._records]
-        return len(found), tuple(place for place in places if place.workload == workload)
+            places = [self._place(key, self._records[key]) for _, _, key in candidates[:most] if key in self._records]
+        return len(candidates), tuple(place for place in places if place.workload == workload)
 
     def running(self, workload: Workload) -> int:
         """Count the pods of a workload that run and are to go on running."""
@@ -221,13 +221,13 @@ class PodTable(ReflectedObjects[PodPlace]):
             rank = not flags & _RUNNING, str(key), key
             if number not in best or rank[:2] < best[number][:2]:
                 best[number] = rank
-        found = {}
+        by_workload = {}
         for _, _, key in best.values():
             with self._guard:
                 if key in self._records:
                     place = self._place(key, self._records[key])
-                    found[place.workload] = place
-        return found
+                    by_workload[place.workload] = place
+        return by_workload
 
     def in_parts(self, most: int = 500) -> Iterator[list[PodPlace]]:
         """Return all pods, so many at a time: the guard is held for no longer than that takes."""
@@ -250,7 +250,7 @@ class PodTable(ReflectedObjects[PodPlace]):
             number = self._workloads.number(workload)
             templates = self._templates.get(number, {}) if number is not None else {}
             counted = [
-                (count, self._containers.value(one)[0]) for one, count in islice(templates.items(), MOST_TEMPLATES)
+                (count, self._containers.value(index)[0]) for index, count in islice(templates.items(), MOST_TEMPLATES)
             ]
         counted.sort(key=_rank)
         return {container.name: container for _, containers in counted for container in containers or ()}
@@ -468,12 +468,12 @@ def _as_first_seen(containers: Containers | None, known: Containers | None) -> C
     """Keep the requests with which a pod was seen first: a resize is not how it was written."""
     if containers is None or known is None or containers == known:
         return containers
-    first = {one.name: one for one in known}
+    first = {container.name: container for container in known}
     return tuple(first.get(container.name, container) for container in containers)
 
 
 def _rank(counted: tuple[int, Containers | None]) -> tuple[int, list[tuple[int, int]]]:
     """Order templates such that the one of most pods comes last; of as many, that with the smaller requests."""
     count, containers = counted
-    amounts = [(-(one.cpu_request_millicores or 0), -(one.memory_request_bytes or 0)) for one in containers or ()]
+    amounts = [(-(spec.cpu_request_millicores or 0), -(spec.memory_request_bytes or 0)) for spec in containers or ()]
     return count, amounts

@@ -94,7 +94,7 @@ class Arbiter:
         until = self._clock() + CALL_SECONDS
         self.settle_old()
         replies: dict[str, EvictionReply] = {}
-        for proposal in sorted(proposals, key=lambda one: one.order):
+        for proposal in sorted(proposals, key=lambda candidate: candidate.order):
             uid = proposal.ref.uid
             if uid in replies:
                 continue

@@ -52,7 +52,7 @@ class GivingWay:
             return Ruling(reason=Reason.FACTS_UNKNOWN, detail="the placeholder pods have not been read yet")
         with self._lock:
             now = self._clock()
-            self._until = {one: until for one, until in self._until.items() if until > now}
+            self._until = {node_name: until for node_name, until in self._until.items() if until > now}
             if node in self._until:
                 return Ruling(reason=Reason.PLACEHOLDER, detail="placeholder pods of its node have just made room")
             chosen = self._chosen(pods, node, proposal)

@@ -124,13 +124,13 @@ class _Memory(Generic[Kept]):
 
     def get(self, key: bytes) -> Kept | None:
         with self._lock:
-            found = self._kept.get(key)
-            if found is None:
+            entry = self._kept.get(key)
+            if entry is None:
                 return None
-            if found[0] <= self._clock():
+            if entry[0] <= self._clock():
                 del self._kept[key]
                 return None
-            return found[1]
+            return entry[1]
 
     def put(self, key: bytes, value: Kept, seconds: float) -> None:
         with self._lock:
@@ -217,15 +217,15 @@ class Access:
         """
         token = _bearer(authorization)
         key = _hash(token)
-        found = self._verdict(key)
-        if found is None:
-            found = self._reviewed(token, self._budgets(token, key))
-            if isinstance(found, Caller):
-                self._callers.put(key, found, self._settings.verdict_seconds)
+        verdict = self._verdict(key)
+        if verdict is None:
+            verdict = self._reviewed(token, self._budgets(token, key))
+            if isinstance(verdict, Caller):
+                self._callers.put(key, verdict, self._settings.verdict_seconds)
                 self._once_good.put(key, True, GOOD_SECONDS)
             else:
-                self._refused.put(key, found, self._settings.refusal_seconds)
-        return _good(found)
+                self._refused.put(key, verdict, self._settings.refusal_seconds)
+        return _good(verdict)
 
     def _verdict(self, key: bytes) -> Caller | str | None:
         return self._callers.get(key) or self._refused.get(key)
@@ -237,13 +237,13 @@ class Access:
             Denied: 401; it cannot be good.
         """
         try:
-            told = self._keys.look(token, audience=self._settings.audience, now_unix_seconds=self._wall_clock())
+            parsed_token = self._keys.look(token, audience=self._settings.audience, now_unix_seconds=self._wall_clock())
         except NotAToken as error:
             raise Denied(401, CallResult.BAD_TOKEN, str(error)) from None
-        is_signed = self._keys.is_signed(told)
+        is_signed = self._keys.is_signed(parsed_token)
         if is_signed is False:
             raise Denied(401, CallResult.BAD_TOKEN, "the token's signature is not the API server's")
-        return told, is_signed
+        return parsed_token, is_signed
 
     def _budgets(self, token: str, key: bytes) -> tuple[TokenBucket, ...]:
         """Return the budgets that a question about a token is taken from.
@@ -251,7 +251,7 @@ class Access:
         Raises:
             Denied: 401; it cannot be good, and nobody is asked.
         """
-        told, is_signed = self._looked_into(token)
+        parsed_token, is_signed = self._looked_into(token)
         if self._once_good.get(key):
             return (self._reviews,)
         if is_signed is None and self._keys.refresh():
@@ -259,10 +259,10 @@ class Access:
         if is_signed is None:
             return (self._strangers,)
         with self._lock:
-            own = self._bearers.pop(told.bearer, None)
+            own = self._bearers.pop(parsed_token.bearer, None)
             if own is None:
                 own = TokenBucket(BEARER_REVIEWS_PER_MINUTE, now_seconds=self._clock())
-            self._bearers[told.bearer] = own
+            self._bearers[parsed_token.bearer] = own
             while len(self._bearers) > MOST_NODES:
                 self._bearers.popitem(last=False)
         return own, self._reviews
@@ -274,11 +274,11 @@ class Access:
             Denied: As ``sender``, where that is known or there is no token at all.
         """
         token = _bearer(authorization)
-        found = self._verdict(_hash(token))
-        if found is None:
+        verdict = self._verdict(_hash(token))
+        if verdict is None:
             self._looked_into(token)
             return None
-        return self._sender(_good(found))
+        return self._sender(_good(verdict))
 
     def sender(self, authorization: str | None) -> Sender:
         """Find out which node's agent calls.
@@ -404,11 +404,11 @@ class Access:
             Denied: As ``reader``, where that is known or there is no token at all.
         """
         token = _bearer(authorization)
-        found = self._verdict(_hash(token))
-        if found is None:
+        verdict = self._verdict(_hash(token))
+        if verdict is None:
             self._looked_into(token)
             return None
-        caller = _good(found)
+        caller = _good(verdict)
         allowed = self._readers.get(_right_key(caller, path, verb))
         if allowed is False:
             raise _no_right(caller, path, verb)
@@ -464,12 +464,12 @@ class Access:
             reason = "which namespaces there are is not known yet"
             raise Denied(503, CallResult.NOT_READY, reason, retry_after_seconds=AWAY_SECONDS)
         asked = names if namespace is None else tuple(name for name in names if name == namespace)
-        found = self._listable(caller, asked)
-        if not found:
+        namespaces = self._listable(caller, asked)
+        if not namespaces:
             where = f"in none of {len(names)} namespaces" if namespace is None else "not there either"
             reason = f"{_no_right(caller, path, 'get').reason}, and list pods {where}"
             raise Denied(403, CallResult.FORBIDDEN, reason)
-        return Scope(namespaces=found, known_namespaces=len(names))
+        return Scope(namespaces=namespaces, known_namespaces=len(names))
 
     def _listable(self, caller: Caller, names: tuple[str, ...]) -> frozenset[str]:
         """Return those of some namespaces whose pods somebody may list."""
@@ -579,19 +579,19 @@ def workload_of(row: PodRow, place: PodPlace | None) -> Workload:
     return row.workload if place is None or not _are_runs(place.workload, row.workload) else place.workload
 
 
-def _are_runs(one: Workload, other: Workload) -> bool:
+def _are_runs(workload: Workload, other: Workload) -> bool:
     """Return whether both may be names of one run's workload."""
-    return one.namespace == other.namespace and one.kind in RUN_KINDS and other.kind in RUN_KINDS
+    return workload.namespace == other.namespace and workload.kind in RUN_KINDS and other.kind in RUN_KINDS
 
 
 def _hash(token: str) -> bytes:
     return hashlib.sha256(token.encode()).digest()
 
 
-def _good(found: Caller | str) -> Caller:
-    if isinstance(found, str):
-        raise Denied(401, CallResult.BAD_TOKEN, found)
-    return found
+def _good(verdict: Caller | str) -> Caller:
+    if isinstance(verdict, str):
+        raise Denied(401, CallResult.BAD_TOKEN, verdict)
+    return verdict
 
 
 def _bearer(authorization: str | None) -> str:
@@ -610,4 +610,4 @@ def _part(document: object, key: str) -> Mapping[object, object]:
 
 
 def _texts(value: object) -> tuple[str, ...]:
-    return tuple(one for one in value if isinstance(one, str)) if isinstance(value, list) else ()
+    return tuple(text for text in value if isinstance(text, str)) if isinstance(value, list) else ()

@@ -151,8 +151,8 @@ class GuardedListener(socket.socket):
     def accept(self) -> tuple[socket.socket, object]:
         """Return the next connection that is let in, and its other side's address."""
         for _ in range(MOST_REFUSED_AT_ONCE):
-            made, address = super().accept()
-            connection = AcceptedConnection(made.family, made.type, made.proto, fileno=made.detach())
+            client, address = super().accept()
+            connection = AcceptedConnection(client.family, client.type, client.proto, fileno=client.detach())
             if self.connections.let_in(connection, str(address[0])):
                 return connection, address
             connection.close()

@@ -101,14 +101,14 @@ def tagged(call: Call, body: bytes, now_unix_seconds: float) -> HttpAnswer:
         now_unix_seconds: The moment from which the body's ages were reckoned.
     """
 
-    def moment(found: re.Match[bytes]) -> bytes:
-        seconds = float(found[2])
-        return found[1] + b"%d" % round(now_unix_seconds + (seconds if found[1] in _LEFT else -seconds))
+    def moment(match: re.Match[bytes]) -> bytes:
+        seconds = float(match[2])
+        return match[1] + b"%d" % round(now_unix_seconds + (seconds if match[1] in _LEFT else -seconds))
 
     tag = f'W/"{hashlib.blake2b(_AGES.sub(moment, body), digest_size=12).hexdigest()}"'
-    held = (one.strip() for one in (call.if_none_match or "").split(","))
+    held = (part.strip() for part in (call.if_none_match or "").split(","))
     headers = {"ETag": tag}
-    if tag.removeprefix("W/") in {one.removeprefix("W/") for one in held}:
+    if tag.removeprefix("W/") in {held_tag.removeprefix("W/") for held_tag in held}:
         return HttpAnswer(status=304, headers=headers)
     return HttpAnswer(body=body, headers=headers)
 
@@ -128,7 +128,7 @@ def page_of(call: Call, items: Sequence[T], key: Callable[[T], tuple[str, ...]],
     """
     limit, start = limit_of(call), 0
     if "after" in call.query:
-        start = bisect_right([key(one) for one in items], _after(call.query["after"], allowed))
+        start = bisect_right([key(item) for item in items], _after(call.query["after"], allowed))
     chosen = tuple(items[start : start + limit])
     has_more = start + limit < len(items)
     return ListPage(items=chosen, total=len(items), next="/".join(key(chosen[-1])) if has_more else None)

@@ -351,13 +351,13 @@ class WebhookApp:
 
     async def _page_file(self, request: Request) -> Response:
         # From memory, and nobody's data: no token, no thread.
-        found = self._page.answer(
+        answer = self._page.answer(
             request.path_params["path"],
             accept_encoding=request.headers.get("accept-encoding", ""),
             if_none_match=request.headers.get("if-none-match"),
         )
         return _response(
-            HttpAnswer(status=found.status, body=found.body, content_type=found.content_type, headers=found.headers)
+            HttpAnswer(status=answer.status, body=answer.body, content_type=answer.content_type, headers=answer.headers)
         )
 
 

@@ -182,7 +182,7 @@ class SigningKeys:
                 return False
             self._not_before_seconds = now + REFRESH_SECONDS
             try:
-                found = _keys_of(self._api.call("GET", JWKS_PATH))
+                keys = _keys_of(self._api.call("GET", JWKS_PATH))
             except (KubeError, ValueError, msgspec.MsgspecError) as error:
                 self._not_before_seconds = now + AWAY_SECONDS
                 if not self._is_told:
@@ -191,21 +191,21 @@ class SigningKeys:
                     log.warning(message, extra={"cause": str(error)})
                 return False
             self._is_told = False
-            self._keys = found
+            self._keys = keys
             return True
 
 
 def _keys_of(document: object) -> dict[str, PublicKey]:
     """Read a set of keys; those that are not understood are left out."""
-    found: dict[str, PublicKey] = {}
+    public_keys: dict[str, PublicKey] = {}
     for key in msgspec.convert(document, _KeySet).keys[:MOST_KEYS]:
         try:
-            made = _key_of(key)
+            public_key = _key_of(key)
         except ValueError:
             continue
-        if made is not None and key.kid:
-            found[key.kid] = made
-    return found
+        if public_key is not None and key.kid:
+            public_keys[key.kid] = public_key
+    return public_keys
 
 
 def _key_of(key: _Key) -> PublicKey | None:

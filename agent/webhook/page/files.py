@@ -85,20 +85,20 @@ class PageFiles:
         Raises:
             OSError: They are not there: the package is not whole.
         """
-        found = {path.name: _read(path) for path in sorted(folder.rglob("*")) if path.suffix in _TYPES}
-        missing = [name for name in (INDEX, *(f"{module}.js" for module in MODULES)) if name not in found]
+        bodies = {path.name: _read(path) for path in sorted(folder.rglob("*")) if path.suffix in _TYPES}
+        missing = [name for name in (INDEX, *(f"{module}.js" for module in MODULES)) if name not in bodies]
         if missing:
             raise FileNotFoundError(f"{folder}: {', '.join(missing)} not there: the package is not whole")
-        index = found.pop(INDEX)
-        found[SCRIPT] = joined([found.pop(f"{module}.js").decode() for module in MODULES]).encode()
+        index = bodies.pop(INDEX)
+        bodies[SCRIPT] = joined([bodies.pop(f"{module}.js").decode() for module in MODULES]).encode()
         whole = hashlib.sha256()
-        for name, body in sorted({**found, INDEX: index}.items()):
+        for name, body in sorted({**bodies, INDEX: index}.items()):
             whole.update(f"{name} {len(body)}\n".encode())
             whole.update(body)
         self.digest: Final = whole.hexdigest()[:_DIGEST_CHARACTERS]
         """The name of the folder."""
         self._files: Final = {
-            f"{self.digest}/{name}": _served(name, body, _FOREVER) for name, body in sorted(found.items())
+            f"{self.digest}/{name}": _served(name, body, _FOREVER) for name, body in sorted(bodies.items())
         }
         self._files[""] = _served(INDEX, index.replace(DIGEST_MARK, self.digest.encode()), "no-cache")
 

@@ -64,19 +64,19 @@ class BufferQuestions:
     def _list(self, call: Call, scope: Scope) -> HttpAnswer:
         chosen = call.query.get("namespace")
         seen = [
-            one
-            for one in self._controller.seen()
-            if chosen in (None, one.buffer.namespace) and scope.holds(one.buffer.namespace)
+            entry
+            for entry in self._controller.seen()
+            if chosen in (None, entry.buffer.namespace) and scope.holds(entry.buffer.namespace)
         ]
-        page = page_of(call, seen, lambda one: (one.buffer.namespace, one.buffer.name), "NAMESPACE/NAME")
+        page = page_of(call, seen, lambda entry: (entry.buffer.namespace, entry.buffer.name), "NAMESPACE/NAME")
         return self._answer(page, scope)
 
     def _one(self, call: Call, scope: Scope) -> HttpAnswer:
         namespace, name = call.names["namespace"], call.names["name"]
-        found = self._controller.watches.buffers.named(namespace, name)
-        if found is None:
+        entry = self._controller.watches.buffers.named(namespace, name)
+        if entry is None:
             return fault(404, f"there is no CapacityBuffer {namespace}/{name}")
-        return self._answer(ListPage(items=(found,), total=1, next=None), scope)
+        return self._answer(ListPage(items=(entry,), total=1, next=None), scope)
 
     def _answer(self, page: ListPage[SeenBuffer], scope: Scope) -> HttpAnswer:
         now, standing = self._wall_clock(), self._controller.standing()
@@ -97,7 +97,7 @@ class BufferQuestions:
                 dry_run=standing.has_dry_run,
             ),
             total=page.total,
-            buffers=[self._buffer(one, standing, now) for one in page.items],
+            buffers=[self._buffer(entry, standing, now) for entry in page.items],
             next=page.next,
             scope=scope_body(scope),
         )
@@ -143,25 +143,25 @@ class BufferQuestions:
             return None
         name = buffer.status.template_name
         template = None if name is None else watches.templates.named(buffer.namespace, name)
-        found = provision(
+        forecast = provision(
             buffer,
             template_generation=None if template is None else template.generation,
             strategies=(ACTIVE_CAPACITY,),
             force_safe_to_evict=False,
         )
         return BufferProvisionBody(
-            status=found.status,
-            reason=found.reason,
-            virtual_pods=len(found.pods),
-            first_pod=found.pods[0].name if found.pods else None,
+            status=forecast.status,
+            reason=forecast.reason,
+            virtual_pods=len(forecast.pods),
+            first_pod=forecast.pods[0].name if forecast.pods else None,
         )
 
     def _why(self, view: NamespaceView, buffer: Buffer, now: float) -> BufferWhyBody | None:
-        found = next((outcome for outcome in view.outcomes if outcome.buffer.name == buffer.name), None)
-        if found is None:
+        outcome = next((outcome for outcome in view.outcomes if outcome.buffer.name == buffer.name), None)
+        if outcome is None:
             return None
         return why_body(
-            found.explanation,
+            outcome.explanation,
             sizing=view.sizing.get(buffer.name),
             ready_pods=view.ready.get(buffer.name),
             age_seconds=max(0.0, now - view.at_unix_seconds),
@@ -200,13 +200,13 @@ def _reference(buffer: Buffer) -> str:
     return "" if buffer.scalable_ref is None else str(buffer.scalable_ref)
 
 
-def _condition(one: Condition, now: float) -> BufferConditionBody:
-    since = one.last_transition_unix_seconds
+def _condition(condition: Condition, now: float) -> BufferConditionBody:
+    since = condition.last_transition_unix_seconds
     return BufferConditionBody(
-        type=one.type,
-        status=one.status,
-        reason=one.reason,
-        message=one.message,
+        type=condition.type,
+        status=condition.status,
+        reason=condition.reason,
+        message=condition.message,
         age_seconds=None if since is None else max(0.0, now - since),
     )
 

@@ -229,7 +229,7 @@ class CostQuestions:
         content = msgspec.json.encode(body)
         etag = f'W/"{hashlib.sha256(content).hexdigest()[:32]}"'
         headers = {"ETag": etag, "Age": str(int(max(self._clock() - view.made_monotonic_seconds, 0.0)))}
-        if call.if_none_match is not None and etag in (one.strip() for one in call.if_none_match.split(",")):
+        if call.if_none_match is not None and etag in (part.strip() for part in call.if_none_match.split(",")):
             return HttpAnswer(status=304, headers=headers)
         return HttpAnswer(body=content, headers=headers)
 
@@ -254,11 +254,11 @@ class CostQuestions:
             again = self._views.get(label_key)
             if again is not None and again is not known:
                 return again
-            made = self._made(label_key)
+            view = self._made(label_key)
             # Of labels only the newest view is kept: each may have as many groups as there are pods.
-            kept = None if label is not None else next((key for key in self._views if key is not None), None)
-            self._views = {key: self._views[key] for key in (kept, None) if key in self._views} | {label_key: made}
-            return made
+            other_key = None if label is not None else next((key for key in self._views if key is not None), None)
+            self._views = {key: self._views[key] for key in (other_key, None) if key in self._views} | {label_key: view}
+            return view
         finally:
             self._making.release()
 
@@ -335,24 +335,24 @@ class CostQuestions:
 
     def _sizes(self, place: PodPlace, placement: PodPlacement, advice: dict[str, PodRequests | None]) -> PodSizes:
         now = _whole(placement, place.cpu_request_millicores, place.memory_request_bytes)
-        containers = [one for one in place.containers or () if not one.is_init]
+        containers = [container for container in place.containers or () if not container.is_init]
         written = now
         if containers and placement.is_written_known:
             written = _whole(
                 placement,
-                sum(one.cpu_request_millicores or 0 for one in containers),
-                sum(one.memory_request_bytes or 0 for one in containers),
+                sum(container.cpu_request_millicores or 0 for container in containers),
+                sum(container.memory_request_bytes or 0 for container in containers),
             )
         advised = []
-        for one in containers:
-            if one.name not in advice:
-                advice[one.name] = self._advice(place.workload, one.name)
-            advised.append(advice[one.name])
-        known = [one for one in advised if one is not None]
+        for container in containers:
+            if container.name not in advice:
+                advice[container.name] = self._advice(place.workload, container.name)
+            advised.append(advice[container.name])
+        known = [size for size in advised if size is not None]
         recommended = None
         if known and len(known) == len(containers):
             recommended = _whole(
-                placement, sum(one.cpu_millicores for one in known), sum(one.memory_bytes for one in known)
+                placement, sum(size.cpu_millicores for size in known), sum(size.memory_bytes for size in known)
             )
         return PodSizes(now=now, written=written, recommended=recommended)
 
@@ -360,7 +360,7 @@ class CostQuestions:
         """Return what is recommended for a container; never less memory than it was killed with."""
         self._parts.pause()
         policy = self._applying.policy_name(workload, self._parts.facts.rules())
-        found = self._parts.histories.estimate(
+        estimate = self._parts.histories.estimate(
             workload,
             container,
             policy=policy,
@@ -369,12 +369,12 @@ class CostQuestions:
             now_unix_seconds=self._wall_clock(),
             is_ordered=False,
         )
-        if isinstance(found, NoEstimate):
+        if isinstance(estimate, NoEstimate):
             return None
-        cpu, memory = found.cpu_request_millicores, found.memory_request_bytes
+        cpu, memory = estimate.cpu_request_millicores, estimate.memory_request_bytes
         if cpu is None or memory is None:
             return None
-        return PodRequests(cpu_millicores=cpu, memory_bytes=max(memory, found.oom_memory_bytes or 0))
+        return PodRequests(cpu_millicores=cpu, memory_bytes=max(memory, estimate.oom_memory_bytes or 0))
 
     # What is told
 
@@ -458,15 +458,15 @@ class CostQuestions:
         fit = view.fit
         if fit is None:
             return None
-        found, why_not = (ClusterFit(go=(), stay=()), fit) if isinstance(fit, str) else (fit, None)
+        verdict, why_not = (ClusterFit(go=(), stay=()), fit) if isinstance(fit, str) else (fit, None)
         return FitBody(
             nodes=view.nodes,
-            could_go=len(found.go),
-            saves_month=self._month(found.saves),
+            could_go=len(verdict.go),
+            saves_month=self._month(verdict.saves),
             is_list_price=view.allocation.is_list_price,
             fault=why_not,
-            go=[GoingNodeBody(node=one.node, month=self._month(one.hourly), moves=one.moves) for one in found.go],
-            stay=[StayingNodeBody(node=one.node, reason=one.reason) for one in found.stay[:MOST_STAYING]],
+            go=[GoingNodeBody(node=node.node, month=self._month(node.hourly), moves=node.moves) for node in verdict.go],
+            stay=[StayingNodeBody(node=node.node, reason=node.reason) for node in verdict.stay[:MOST_STAYING]],
         )
 
     def _month(self, hourly: Decimal) -> str:

@@ -52,8 +52,8 @@ class Applying:
 
     def annotations(self, namespace: str) -> Mapping[str, str]:
         """Return those of a namespace that are Plimsoll's."""
-        found = self._facts.namespace(namespace)
-        every = found.annotations if found is not None else {}
+        namespace_object = self._facts.namespace(namespace)
+        every = namespace_object.annotations if namespace_object is not None else {}
         return {key: value for key, value in every.items() if key.startswith(names.PREFIX)}
 
     def mode(self, workload: Workload, rules: ClusterRules) -> FromBody:
@@ -99,8 +99,8 @@ class Applying:
 
     def policy(self, workload: Workload, rules: ClusterRules) -> FromBody:
         """Return the policy."""
-        found, fault = self._policy(workload, rules)
-        return found if fault is None else FromBody(value=found.value, source=fault)
+        policy, fault = self._policy(workload, rules)
+        return policy if fault is None else FromBody(value=policy.value, source=fault)
 
     def policy_name(self, workload: Workload, rules: ClusterRules) -> PolicyName:
         """Return the policy by name."""
@@ -145,8 +145,8 @@ class Applying:
 
     def profile(self) -> Iterable[BoundBody]:
         """Return the settings that the profile is about."""
-        for one in self._defaults.profile:
-            yield BoundBody(name=one.key, value=one.value, source=one.source)
+        for setting in self._defaults.profile:
+            yield BoundBody(name=setting.key, value=setting.value, source=setting.source)
 
     def _policy(self, workload: Workload, rules: ClusterRules) -> tuple[FromBody, str | None]:
         default = FromBody(value=self._defaults.policy, source="setting recommend.policy")

@@ -85,13 +85,13 @@ class EventQuestions:
     def _events(self, call: Call, scope: Scope) -> HttpAnswer:
         now = self._wall_clock()
         limit, choice = limit_of(call), choice_of(call, scope, now)
-        found = self._store.decisions(choice, limit + 1)
-        shown = found[:limit]
+        decisions = self._store.decisions(choice, limit + 1)
+        shown = decisions[:limit]
         is_whole = scope.namespaces is None
         body = EventsBody(
             scope=scope_body(scope),
             events=[event_body(decision, now, scope) for decision in shown],
-            next=_place_text(shown[-1]) if len(found) > limit else None,
+            next=_place_text(shown[-1]) if len(decisions) > limit else None,
             dropped=sum(log.dropped for log in self._store.decision_logs()) if is_whole else None,
         )
         return tagged(call, msgspec.json.encode(body), now)
@@ -124,7 +124,7 @@ def event_body(decision: StoredDecision, now_unix_seconds: float, scope: Scope =
 def _of_scope(text: str, scope: Scope) -> str:
     if scope.namespaces is None:
         return text
-    return _OBJECT.sub(lambda found: found[0] if scope.holds(found[1]) else ANOTHERS, text)
+    return _OBJECT.sub(lambda match: match[0] if scope.holds(match[1]) else ANOTHERS, text)
 
 
 def choice_of(call: Call, scope: Scope, now_unix_seconds: float) -> DecisionChoice:

@@ -84,18 +84,18 @@ class Forgetter:
 
     def _answered(self, call: Call, wish: ForgetWish, history: MergedHistory | None, missing: str) -> HttpAnswer:
         is_dry_run = _flag(call.query, "dryRun")
-        found = self._parts.store.would_forget(wish)
-        if not found.is_known and history is None:
+        deletion = self._parts.store.would_forget(wish)
+        if not deletion.is_known and history is None:
             return fault(404, missing)
         is_applied = False
         if not is_dry_run:
-            found = self._parts.store.forget(wish, now_unix_seconds=self._wall_clock())
-            assert found.id is not None  # noqa: S101 - it was written
+            deletion = self._parts.store.forget(wish, now_unix_seconds=self._wall_clock())
+            assert deletion.id is not None  # noqa: S101 - it was written
             self._parts.ordered()
-            is_applied = self._parts.wait_for(found.id, WAIT_SECONDS)
-        body = _body(wish, found, history, is_dry_run=is_dry_run, is_applied=is_applied)
+            is_applied = self._parts.wait_for(deletion.id, WAIT_SECONDS)
+        body = _body(wish, deletion, history, is_dry_run=is_dry_run, is_applied=is_applied)
         if not is_dry_run:
-            self._metrics.count_forgotten(found.rows)
+            self._metrics.count_forgotten(deletion.rows)
             log.warning(
                 "history forgotten",
                 extra={
@@ -115,11 +115,11 @@ class Forgetter:
 
 
 def _body(
-    wish: ForgetWish, found: Forgotten, history: MergedHistory | None, *, is_dry_run: bool, is_applied: bool
+    wish: ForgetWish, deletion: Forgotten, history: MergedHistory | None, *, is_dry_run: bool, is_applied: bool
 ) -> ForgottenBody:
     hours: dict[Workload, set[int]] = defaultdict(set)
     containers: dict[Workload, set[str]] = defaultdict(set)
-    for text, of_key in found.hours.items():
+    for text, of_key in deletion.hours.items():
         key = parse_key(text)
         hours[key.workload] |= of_key
         containers[key.workload].add(key.container)
@@ -141,10 +141,10 @@ def _body(
         dry_run=is_dry_run,
         node=wish.node,
         workloads=workloads,
-        containers=sum(len(one.containers) for one in workloads),
-        hours=sum(one.hours for one in workloads),
-        rows=found.rows,
-        reports=found.reports,
+        containers=sum(len(workload.containers) for workload in workloads),
+        hours=sum(workload.hours for workload in workloads),
+        rows=deletion.rows,
+        reports=deletion.reports,
         in_memory_too=is_applied,
     )
 

@@ -218,23 +218,23 @@ def _sound_hour(row: ImportedHourBody, *, oldest: int, newest: int) -> ImportedH
         ("cpuAdjusted", row.cpu_adjusted, CPU_BUCKETS, CPU_BUCKETS.max_value),
         ("memory", row.memory, MEMORY_BUCKETS, MAX_BYTES),
     )
-    told: dict[str, Distribution | None] = {}
+    distributions: dict[str, Distribution | None] = {}
     for name, samples, scheme, most in signals:
-        found = None
+        distribution = None
         if samples is not None:
-            found = sound_distribution(samples, scheme, most, most_samples * _COVER_SLACK_RATIO)
-        if isinstance(found, str):
-            return f"{name}.{found}"
-        told[name] = found
+            distribution = sound_distribution(samples, scheme, most, most_samples * _COVER_SLACK_RATIO)
+        if isinstance(distribution, str):
+            return f"{name}.{distribution}"
+        distributions[name] = distribution
     return ImportedHour(
         workload=Workload(namespace=row.namespace, kind=row.kind, name=row.workload),
         container=row.container,
         unix_hour=row.unix_hour,
         covered_seconds=row.covered_seconds,
         pods=row.pods,
-        cpu=told["cpu"],
-        cpu_adjusted=told["cpuAdjusted"],
-        memory=told["memory"],
+        cpu=distributions["cpu"],
+        cpu_adjusted=distributions["cpuAdjusted"],
+        memory=distributions["memory"],
         kills=tuple(ImportedKill(second=second, memory_bytes=size) for second, size in row.oom_kills),
     )
 

@@ -120,24 +120,24 @@ def hour_body(hour: LedgerHour) -> LedgerHourBody:
     )
 
 
-def sum_body(found: LedgerSum, unix_hour: int | None) -> LedgerSumBody:
+def sum_body(total: LedgerSum, unix_hour: int | None) -> LedgerSumBody:
     """Return a sum, of several hours their mean."""
-    hours = max(found.hours, 1)
+    hours = max(total.hours, 1)
     return LedgerSumBody(
         unix_hour=unix_hour,
-        pods=round(found.pods_milli / _MILLI / hours, _DECIMALS),
-        cpu=_cpu(_shared(found.cpu, hours)),
-        memory=_memory(_shared(found.memory, hours)),
-        kills=found.kills,
-        workloads=found.workloads,
-        without_requested=found.without_requested,
-        without_recommended=found.without_recommended,
-        freed_cpu_millicores=found.cpu_margins.freed // hours,
-        possible_cpu_millicores=found.cpu_margins.possible // hours,
-        needed_cpu_millicores=found.cpu_margins.needed // hours,
-        freed_memory_bytes=found.memory_margins.freed // hours,
-        possible_memory_bytes=found.memory_margins.possible // hours,
-        needed_memory_bytes=found.memory_margins.needed // hours,
+        pods=round(total.pods_milli / _MILLI / hours, _DECIMALS),
+        cpu=_cpu(_shared(total.cpu, hours)),
+        memory=_memory(_shared(total.memory, hours)),
+        kills=total.kills,
+        workloads=total.workloads,
+        without_requested=total.without_requested,
+        without_recommended=total.without_recommended,
+        freed_cpu_millicores=total.cpu_margins.freed // hours,
+        possible_cpu_millicores=total.cpu_margins.possible // hours,
+        needed_cpu_millicores=total.cpu_margins.needed // hours,
+        freed_memory_bytes=total.memory_margins.freed // hours,
+        possible_memory_bytes=total.memory_margins.possible // hours,
+        needed_memory_bytes=total.memory_margins.needed // hours,
     )
 
 
@@ -147,31 +147,31 @@ def added(sums: Iterable[LedgerSum]) -> LedgerSum | None:
     if not every:
         return None
     return LedgerSum(
-        hours=max(one.hours for one in every),
-        workloads=sum(one.workloads for one in every),
-        without_requested=sum(one.without_requested for one in every),
-        without_recommended=sum(one.without_recommended for one in every),
-        pods_milli=sum(one.pods_milli for one in every),
-        cpu=_amounts(one.cpu for one in every),
-        memory=_amounts(one.memory for one in every),
-        kills=sum(one.kills for one in every),
-        cpu_margins=_margins([one.cpu_margins for one in every]),
-        memory_margins=_margins([one.memory_margins for one in every]),
+        hours=max(ledger_sum.hours for ledger_sum in every),
+        workloads=sum(ledger_sum.workloads for ledger_sum in every),
+        without_requested=sum(ledger_sum.without_requested for ledger_sum in every),
+        without_recommended=sum(ledger_sum.without_recommended for ledger_sum in every),
+        pods_milli=sum(ledger_sum.pods_milli for ledger_sum in every),
+        cpu=_amounts(ledger_sum.cpu for ledger_sum in every),
+        memory=_amounts(ledger_sum.memory for ledger_sum in every),
+        kills=sum(ledger_sum.kills for ledger_sum in every),
+        cpu_margins=_margins([ledger_sum.cpu_margins for ledger_sum in every]),
+        memory_margins=_margins([ledger_sum.memory_margins for ledger_sum in every]),
     )
 
 
 def _margins(every: Sequence[LedgerMargins]) -> LedgerMargins:
     return LedgerMargins(
-        freed=sum(one.freed for one in every),
-        possible=sum(one.possible for one in every),
-        needed=sum(one.needed for one in every),
+        freed=sum(margins.freed for margins in every),
+        possible=sum(margins.possible for margins in every),
+        needed=sum(margins.needed for margins in every),
     )
 
 
 def _amounts(every: Iterable[LedgerAmounts]) -> LedgerAmounts:
     listed = list(every)
     known = {
-        field.name: [amount for one in listed if (amount := getattr(one, field.name)) is not None]
+        field.name: [amount for ledger_amounts in listed if (amount := getattr(ledger_amounts, field.name)) is not None]
         for field in fields(LedgerAmounts)
     }
     return LedgerAmounts(**{name: sum(amounts) if amounts else None for name, amounts in known.items()})

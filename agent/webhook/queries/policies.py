@@ -82,7 +82,7 @@ class PolicyQuestions:
             and namespace in (None, workload.namespace)
             and sought in f"{workload.namespace}/{workload.name}".lower()
         ]
-        page = page_of(call, chosen, lambda one: (one.namespace, one.kind, one.name), PATTERN)
+        page = page_of(call, chosen, lambda workload: (workload.namespace, workload.kind, workload.name), PATTERN)
         body = PoliciesBody(
             scope=scope_body(scope),
             pause=self._applying.pause(rules),

@@ -65,23 +65,23 @@ class RequestSumBook:
     def of(self, seen: WorkloadSeen, policy: PolicyName, now_unix_seconds: float) -> RequestSums:
         """Return a workload's sums; those of which each container's figures are known are kept for a while."""
         with self._lock:
-            kept = self._kept.get(seen.workload)
-        if kept is not None and kept.holds(seen, policy, now_unix_seconds):
-            return kept.sums
+            entry = self._kept.get(seen.workload)
+        if entry is not None and entry.holds(seen, policy, now_unix_seconds):
+            return entry.sums
         advice = [self._estimate(seen.workload, name, policy, now_unix_seconds) for name in seen.containers]
-        known = [one for one in advice if isinstance(one, Estimate)]
+        known = [estimate for estimate in advice if isinstance(estimate, Estimate)]
         if len(known) < len(advice):
             return RequestSums(cpu_request_millicores=None, memory_request_bytes=None)
         sums = RequestSums(
-            cpu_request_millicores=_sum(one.cpu_request_millicores for one in known),
-            memory_request_bytes=_sum(one.memory_request_bytes for one in known),
+            cpu_request_millicores=_sum(estimate.cpu_request_millicores for estimate in known),
+            memory_request_bytes=_sum(estimate.memory_request_bytes for estimate in known),
         )
         self._keep(seen, policy, sums, now_unix_seconds)
         return sums
 
     def _keep(self, seen: WorkloadSeen, policy: PolicyName, sums: RequestSums, now_unix_seconds: float) -> None:
         share = hash(seen.workload) % _SHARES / _SHARES
-        kept = _Kept(
+        entry = _Kept(
             sums=sums,
             policy=policy,
             containers=tuple(seen.containers),
@@ -90,7 +90,7 @@ class RequestSumBook:
             until_unix_seconds=now_unix_seconds + LEAST_KEPT_SECONDS + share * (MOST_KEPT_SECONDS - LEAST_KEPT_SECONDS),
         )
         with self._lock:
-            self._kept[seen.workload] = kept
+            self._kept[seen.workload] = entry
             self._kept.move_to_end(seen.workload)
             while len(self._kept) > MOST_KEPT:
                 self._kept.popitem(last=False)

@@ -191,13 +191,13 @@ class SummaryQuestions:
         """Return the ledger's sums, those of a minute ago where the hour is still the same."""
         if hour is None:
             return None
-        kept = self._kept.get(scope.namespaces)
-        if kept is not None and kept[1] == hour and self._clock() - kept[0] < SUMS_SECONDS:
-            return kept[2]
+        entry = self._kept.get(scope.namespaces)
+        if entry is not None and entry[1] == hour and self._clock() - entry[0] < SUMS_SECONDS:
+            return entry[2]
         store, today = self._parts.store, int(now // HOUR_SECONDS) // DAY_HOURS
         by_day: defaultdict[int, list[LedgerSum]] = defaultdict(list)
-        for (_, day), found in store.ledger_sums_by_day(range(today - DAYS + 1, today + 1), scope.namespaces).items():
-            by_day[day].append(found)
+        for (_, day), day_sum in store.ledger_sums_by_day(range(today - DAYS + 1, today + 1), scope.namespaces).items():
+            by_day[day].append(day_sum)
         totals = {day: added(every) for day, every in sorted(by_day.items())}
         sums = _Sums(
             by_namespace=store.ledger_sums(hour, scope.namespaces),
@@ -241,14 +241,14 @@ class SummaryQuestions:
             command = "kubectl get pods --all-namespaces -l app.kubernetes.io/component=agent -o wide"
             stopped.append(StoppedBody(what="nodes", detail=detail, command=command))
         amounts = [node.allocatable for node in known]
-        stated = [one for one in amounts if one is not None]
+        stated = [amount for amount in amounts if amount is not None]
         is_whole = bool(stated) and len(stated) == len(amounts)
         return NodeCountBody(
             count=len(known),
             reporting=len(known) - len(silent),
             silent=len(silent),
-            cpu_allocatable_millicores=sum(one.cpu_millicores for one in stated) if is_whole else None,
-            memory_allocatable_bytes=sum(one.memory_bytes for one in stated) if is_whole else None,
+            cpu_allocatable_millicores=sum(amount.cpu_millicores for amount in stated) if is_whole else None,
+            memory_allocatable_bytes=sum(amount.memory_bytes for amount in stated) if is_whole else None,
         )
 
     def _stopped(self, scope: Scope) -> list[StoppedBody]:

@@ -176,18 +176,18 @@ def _sorted(
         return chosen[::-1]
     known: list[tuple[_Rank, ListedWorkload]] = []
     unknown: list[ListedWorkload] = []
-    for one in chosen:
+    for entry in chosen:
         if choice.sort in _COSTS:
-            figures = cost_of(one.seen.workload)
+            figures = cost_of(entry.seen.workload)
             amount: _Rank | None = None if figures is None else (_COSTS[choice.sort](figures),)
         else:
-            amount = _amount(one.standing, choice.sort)
+            amount = _amount(entry.standing, choice.sort)
         if amount is None:
-            unknown.append(one)
+            unknown.append(entry)
         else:
-            known.append((amount, one))
+            known.append((amount, entry))
     known.sort(key=lambda pair: pair[0], reverse=not choice.is_reversed)  # stable: by name where they are alike
-    return [one for _, one in known] + unknown
+    return [entry for _, entry in known] + unknown
 
 
 def _amount(standing: Standing, sort: str) -> _Rank | None:
@@ -206,7 +206,7 @@ def _part(call: Call, chosen: Sequence[ListedWorkload], by_severity: Mapping[str
     limit, start = limit_of(call), 0
     after = call.query.get("after")
     if after is not None:
-        start = next((number for number, one in enumerate(chosen, 1) if "/".join(_key(one)) == after), 0)
+        start = next((number for number, entry in enumerate(chosen, 1) if "/".join(_key(entry)) == after), 0)
         if not start:
             raise BadQuestionError(
                 f"after: {after[:60]!r} is not in this list; allowed: next of the page before, or begin again without"
@@ -221,8 +221,8 @@ def _part(call: Call, chosen: Sequence[ListedWorkload], by_severity: Mapping[str
     )
 
 
-def _key(one: ListedWorkload) -> tuple[str, str, str]:
-    workload = one.seen.workload
+def _key(entry: ListedWorkload) -> tuple[str, str, str]:
+    workload = entry.seen.workload
     return workload.namespace, workload.kind, workload.name
 
 

@@ -163,12 +163,12 @@ class Questions:
             cost_of=costs.of,
             pause=parts.pause,
         )
-        actions = {} if is_away else self._last_actions([one.seen.workload for one in page.items], scope, now)
+        actions = {} if is_away else self._last_actions([entry.seen.workload for entry in page.items], scope, now)
         lines = []
-        for number, one in enumerate(page.items):
+        for number, entry in enumerate(page.items):
             if number % _PIECE == _PIECE - 1:
                 parts.pause()
-            lines.append(self._line(one, rules, now, window, actions.get(one.seen.workload), is_away=is_away))
+            lines.append(self._line(entry, rules, now, window, actions.get(entry.seen.workload), is_away=is_away))
         body = WorkloadsBody(
             total=page.total,
             workloads=lines,
@@ -177,8 +177,8 @@ class Questions:
             scope=scope_body(scope),
             by_severity=dict(page.by_severity),
         )
-        for line, one in zip(body.workloads, page.items, strict=True):
-            line.cost = costs.body(one.seen.workload)
+        for line, entry in zip(body.workloads, page.items, strict=True):
+            line.cost = costs.body(entry.seen.workload)
         return tagged(call, msgspec.json.encode(body), now)
 
     def _standings(self) -> tuple[Standings, bool]:
@@ -190,10 +190,10 @@ class Questions:
 
     def _last_actions(self, workloads: Sequence[Workload], scope: Scope, now: float) -> dict[Workload, EventBody]:
         try:
-            found = self._parts.store.last_decisions(workloads)
+            decisions = self._parts.store.last_decisions(workloads)
         except StoreAway:
             return {}
-        return {workload: event_body(decision, now, scope) for workload, decision in found.items()}
+        return {workload: event_body(decision, now, scope) for workload, decision in decisions.items()}
 
     def _line(
         self,
@@ -333,34 +333,36 @@ class Questions:
             body.ledger, body.events, body.ledger_fault = [], [], "the database is away"
 
     def _hpa_advice(self, workload: Workload, containers: Sequence[ContainerBody]) -> list[str]:
-        kept = self._parts.facts.kept_resources(workload)
-        targets = [one for one in self._parts.facts.hpa_targets(workload) if one.resource not in kept]
+        kept_resources = self._parts.facts.kept_resources(workload)
+        targets = [
+            target for target in self._parts.facts.hpa_targets(workload) if target.resource not in kept_resources
+        ]
         advice = {container.container: container.advice for container in containers}
-        written = [one for one in self._parts.facts.written(workload).values() if not one.is_init] if targets else []
+        written = [spec for spec in self._parts.facts.written(workload).values() if not spec.is_init] if targets else []
         cpu, memory = [], []
-        for one in written:
-            its = advice.get(one.name)
+        for spec in written:
+            container_advice = advice.get(spec.name)
             cpu.append(
                 RequestChange(
-                    container=one.name,
-                    stated=one.cpu_request_millicores,
-                    recommended=None if its is None else its.cpu_request_millicores,
+                    container=spec.name,
+                    stated=spec.cpu_request_millicores,
+                    recommended=None if container_advice is None else container_advice.cpu_request_millicores,
                 )
             )
             memory.append(
                 RequestChange(
-                    container=one.name,
-                    stated=one.memory_request_bytes,
-                    recommended=None if its is None else its.memory_request_bytes,
+                    container=spec.name,
+                    stated=spec.memory_request_bytes,
+                    recommended=None if container_advice is None else container_advice.memory_request_bytes,
                 )
             )
         return [*hpa_advice(targets, Resource.CPU, cpu), *hpa_advice(targets, Resource.MEMORY, memory)]
 
     def _share(self, workload: Workload) -> ShareBody | None:
-        found = self._parts.shares(workload)
-        if found is None:
+        share_and_fares = self._parts.shares(workload)
+        if share_and_fares is None:
             return None
-        share, fares = found
+        share, fares = share_and_fares
         groups = [
             GroupBody(
                 enforced=group.is_enforced,
@@ -390,27 +392,27 @@ class Questions:
 
     def applies(self, workload: Workload, rules: ClusterRules, now: float) -> AppliesBody:
         """Return what holds for a workload, and what said so."""
-        told, applying = self._parts.directive(workload, now), self.applying
+        directive, applying = self._parts.directive(workload, now), self.applying
         return AppliesBody(
             mode=applying.mode(workload, rules),
             policy=applying.policy(workload, rules),
             pause=applying.pause(rules),
-            cpu_frozen_for=told.cpu_frozen_for,
-            memory_frozen_for=told.memory_frozen_for,
-            left_alone_for=told.left_alone_for,
-            stop_shrinking_seconds=told.stop_shrinking_seconds,
-            replicas=told.replicas,
+            cpu_frozen_for=directive.cpu_frozen_for,
+            memory_frozen_for=directive.memory_frozen_for,
+            left_alone_for=directive.left_alone_for,
+            stop_shrinking_seconds=directive.stop_shrinking_seconds,
+            replicas=directive.replicas,
             bounds=list(applying.bounds(workload)),
             annotations=dict(sorted(applying.annotations(workload.namespace).items())),
             rules_fault=rules.fault,
-            stop_shrinking_for=told.stop_shrinking_for,
+            stop_shrinking_for=directive.stop_shrinking_for,
             share=applying.share(workload, rules),
-            share_taken_back=told.share_taken_back,
-            share_taken_back_for=told.share_taken_back_for,
-            cpu_frozen_containers=_listed(told.cpu_frozen_containers),
-            memory_frozen_containers=_listed(told.memory_frozen_containers),
-            cpu_preserved=told.cpu_preserved,
-            memory_preserved=told.memory_preserved,
+            share_taken_back=directive.share_taken_back,
+            share_taken_back_for=directive.share_taken_back_for,
+            cpu_frozen_containers=_listed(directive.cpu_frozen_containers),
+            memory_frozen_containers=_listed(directive.memory_frozen_containers),
+            cpu_preserved=directive.cpu_preserved,
+            memory_preserved=directive.memory_preserved,
             profile=list(applying.profile()),
             windows=applying.windows(workload, rules),
         )
@@ -434,25 +436,25 @@ def _window(text: str) -> QualityWindow:
         raise BadQuestionError(f"quality: {text[:60]!r} is not allowed; allowed: {', '.join(QualityWindow)}") from None
 
 
-def _advice(policy: PolicyName, found: Estimate | NoEstimate) -> AdviceBody:
-    if isinstance(found, NoEstimate):
-        return AdviceBody(policy=policy, missing=found)
+def _advice(policy: PolicyName, estimate: Estimate | NoEstimate) -> AdviceBody:
+    if isinstance(estimate, NoEstimate):
+        return AdviceBody(policy=policy, missing=estimate)
     return AdviceBody(
-        policy=found.policy,
-        stands_in_for=found.stands_in_for,
+        policy=estimate.policy,
+        stands_in_for=estimate.stands_in_for,
         missing=None,
-        source=found.source,
-        cpu_request_millicores=found.cpu_request_millicores,
-        memory_request_bytes=found.memory_request_bytes,
-        cpu_max_millicores=found.cpu_max_millicores,
-        memory_max_bytes=found.memory_max_bytes,
-        oom_memory_bytes=found.oom_memory_bytes,
-        cpu_base_millicores=found.cpu_base_millicores,
-        memory_base_bytes=found.memory_base_bytes,
-        history_seconds=found.history_seconds,
-        pods=found.pods,
-        newest_age_seconds=found.newest_age_seconds,
-        imported_hours=found.imported_hours,
+        source=estimate.source,
+        cpu_request_millicores=estimate.cpu_request_millicores,
+        memory_request_bytes=estimate.memory_request_bytes,
+        cpu_max_millicores=estimate.cpu_max_millicores,
+        memory_max_bytes=estimate.memory_max_bytes,
+        oom_memory_bytes=estimate.oom_memory_bytes,
+        cpu_base_millicores=estimate.cpu_base_millicores,
+        memory_base_bytes=estimate.memory_base_bytes,
+        history_seconds=estimate.history_seconds,
+        pods=estimate.pods,
+        newest_age_seconds=estimate.newest_age_seconds,
+        imported_hours=estimate.imported_hours,
     )
 
 
@@ -510,28 +512,28 @@ def _run_body(run: JobRun, now: float) -> PastRunBody:
     )
 
 
-def _statistics_body(found: ContainerStatistics | None, rows: Sequence[RowHistory]) -> StatisticsBody | None:
-    if found is None:
+def _statistics_body(statistics: ContainerStatistics | None, rows: Sequence[RowHistory]) -> StatisticsBody | None:
+    if statistics is None:
         return None
     return StatisticsBody(
-        hours=found.hours,
-        cpu=_signal_body(found.cpu),
-        cpu_adjusted=_signal_body(found.cpu_adjusted),
-        memory=_signal_body(found.memory),
-        pods=found.pods,
-        pod_cpu_millicores=_spread_body(found.pod_cpu_millicores),
-        pod_memory_bytes=_spread_body(found.pod_memory_bytes),
+        hours=statistics.hours,
+        cpu=_signal_body(statistics.cpu),
+        cpu_adjusted=_signal_body(statistics.cpu_adjusted),
+        memory=_signal_body(statistics.memory),
+        pods=statistics.pods,
+        pod_cpu_millicores=_spread_body(statistics.pod_cpu_millicores),
+        pod_memory_bytes=_spread_body(statistics.pod_memory_bytes),
         node_cpu_millicores=_spread_body([row.cpu_base_millicores for row in rows]),
         node_memory_bytes=_spread_body([row.memory_base_bytes for row in rows]),
     )
 
 
-def _signal_body(found: SignalStatistics | None) -> SignalBody | None:
-    return None if found is None else msgspec.convert(found, SignalBody, from_attributes=True)
+def _signal_body(statistics: SignalStatistics | None) -> SignalBody | None:
+    return None if statistics is None else msgspec.convert(statistics, SignalBody, from_attributes=True)
 
 
 def _spread_body(amounts: Sequence[int | None] | None) -> SpreadBody | None:
-    known = [one for one in amounts or () if one is not None]
+    known = [amount for amount in amounts or () if amount is not None]
     return SpreadBody(least=min(known), largest=max(known)) if known else None
 
 
@@ -638,8 +640,8 @@ def _kill_hours(containers: Sequence[ContainerHistory]) -> list[KillHourBody]:
         for row in container.classes:  # those by node are among them
             for kill in row.kills:
                 hour = int(kill.newest_unix_seconds // _HOUR_SECONDS)
-                found = hours.setdefault(hour, KillHourBody(unix_hour=hour, count=0, memory_bytes=None))
-                found.count += kill.count
-                sizes = [size for size in (found.memory_bytes, kill.largest_bytes) if size is not None]
-                found.memory_bytes = max(sizes, default=None)
+                kill_hour = hours.setdefault(hour, KillHourBody(unix_hour=hour, count=0, memory_bytes=None))
+                kill_hour.count += kill.count
+                sizes = [size for size in (kill_hour.memory_bytes, kill.largest_bytes) if size is not None]
+                kill_hour.memory_bytes = max(sizes, default=None)
     return [hours[hour] for hour in sorted(hours)]

@@ -172,7 +172,7 @@ def decode_report(
             pause()
         if number >= most_rows:
             reason = f"{len(raws)} rows in the report; allowed: at most {most_rows}"
-            refused.extend(RefusedRow(row=one, reason=reason) for one in range(number, len(raws)))
+            refused.extend(RefusedRow(row=row_number, reason=reason) for row_number in range(number, len(raws)))
             break
         try:
             body = raw if isinstance(raw, RowBody) else _row(raw)
@@ -294,8 +294,8 @@ _SCANNER: Final = json.JSONDecoder(parse_int=_nothing, parse_float=_nothing, par
 
 
 def _place_after(text: str, place: int) -> int:
-    found = _BETWEEN.match(text, place)
-    return place if found is None else found.end()
+    match = _BETWEEN.match(text, place)
+    return place if match is None else match.end()
 
 
 def _row(raw: object) -> RowBody:
@@ -526,6 +526,6 @@ def _highest_bucket(most_millicores: float) -> int:
 
 
 def _up_to(buckets: Mapping[int, int], highest: int) -> dict[int, int]:
-    kept = {bucket: count for bucket, count in buckets.items() if bucket < highest}
+    lower_buckets = {bucket: count for bucket, count in buckets.items() if bucket < highest}
     above = sum(count for bucket, count in buckets.items() if bucket >= highest)
-    return {**kept, highest: above} if above else kept
+    return {**lower_buckets, highest: above} if above else lower_buckets

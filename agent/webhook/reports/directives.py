@@ -103,38 +103,42 @@ class Director:
         # A pod may be reported before the watch has brought it, and the other way round.
         bound = {place.workload for place in self._facts.pods_on(node)}
         workloads = sorted({*bound, *self._histories.workloads_on(node)})
-        told, ends = [], []
+        workload_directives, ends = [], []
         workloads = workloads[:MOST_WORKLOADS]
         seen = self._histories.directives_of(workloads, node=node, now_unix_seconds=now_unix_seconds, pause=self._pause)
         self._pause()
         for workload, containers in zip(workloads, seen, strict=True):
-            one, end = self._directive(workload, containers, rules, now_unix_seconds)
-            told.append(one)
+            directive, end = self._directive(workload, containers, rules, now_unix_seconds)
+            workload_directives.append(directive)
             ends.append(end)
         self._pause()
-        told = self._bounded(told)
+        workload_directives = self._bounded(workload_directives)
         reason = rules.pause_reason
         directives = Directives(
             etag="",
             pause_reason=None if reason is None else (reason.strip() or NO_REASON)[:LONGEST_TEXT],
-            workloads=tuple(told),
+            workloads=tuple(workload_directives),
         )
         return replace(directives, etag=_digest(directives, ends))
 
-    def _bounded(self, told: list[WorkloadDirective]) -> list[WorkloadDirective]:
+    def _bounded(self, directives: list[WorkloadDirective]) -> list[WorkloadDirective]:
         """Leave out what other nodes saw where it would be too much: what restrains a node is told of all workloads."""
-        left_bytes = MOST_BYTES - sum(len(msgspec.json.encode(replace(one, containers=()))) for one in told)
-        kept: list[WorkloadDirective] = []
-        for one in told:
-            containers = one.containers[:MOST_CONTAINERS]
+        left_bytes = MOST_BYTES - sum(
+            len(msgspec.json.encode(replace(directive, containers=()))) for directive in directives
+        )
+        bounded_directives: list[WorkloadDirective] = []
+        for directive in directives:
+            containers = directive.containers[:MOST_CONTAINERS]
             needed_bytes = sum(CONTAINER_BYTES + len(container.container) for container in containers)
             if needed_bytes > left_bytes:
                 containers = ()
             else:
                 left_bytes -= needed_bytes
-            self.left_out += len(one.containers) - len(containers)
-            kept.append(one if containers is one.containers else replace(one, containers=containers))
-        return kept
+            self.left_out += len(directive.containers) - len(containers)
+            bounded_directives.append(
+                directive if containers is directive.containers else replace(directive, containers=containers)
+            )
+        return bounded_directives
 
     def directive_of(self, workload: Workload, now_unix_seconds: float) -> WorkloadDirective:
         """Return what a node without a history of its own would be told of a workload, for people."""
@@ -174,7 +178,8 @@ class Director:
             share_taken_back_for=None if taken_back is None else _clipped(taken_back.reason),
             replicas=self._facts.replicas(workload),
             containers=tuple(
-                _rounded(one, policies.of(one.container)) for one in sorted(containers, key=lambda one: one.container)
+                _rounded(container, policies.of(container.container))
+                for container in sorted(containers, key=lambda container: container.container)
             ),
             autoscaler=None if vpa is None else _autoscaler(vpa),
         )
@@ -187,7 +192,7 @@ class Director:
         """
         frozen, preserved = self._facts.scaled_by(workload), self._facts.preserved(workload)
         if not is_whole_workload_left(frozen.without(preserved), freezes_axes=self._freezes_axes):
-            return frozen, {resource: one.words() for resource, one in preserved.items()}
+            return frozen, {resource: target.words() for resource, target in preserved.items()}
         both = FrozenAxes(cpu_for=frozen.cpu_for or frozen.memory_for, memory_for=frozen.memory_for or frozen.cpu_for)
         return both, {}
 
@@ -230,15 +235,15 @@ def _autoscaler(vpa: VpaOrders) -> AutoscalerDirective | None:
     )
 
 
-def _rounded(one: ContainerDirective, policy: ContainerPolicy) -> ContainerDirective:
+def _rounded(directive: ContainerDirective, policy: ContainerPolicy) -> ContainerDirective:
     """Round up; a kill counts as what its container's policy makes of it."""
-    killed = one.oom_memory_bytes
+    killed = directive.oom_memory_bytes
     return ContainerDirective(
-        container=one.container,
-        cpu_peak_millicores=rounded_up(one.cpu_peak_millicores),
-        memory_peak_bytes=rounded_up(one.memory_peak_bytes),
-        cpu_hour_peaks_millicores=tuple(map(rounded_up, one.cpu_hour_peaks_millicores)),
-        memory_hour_peaks_bytes=tuple(map(rounded_up, one.memory_hour_peaks_bytes)),
+        container=directive.container,
+        cpu_peak_millicores=rounded_up(directive.cpu_peak_millicores),
+        memory_peak_bytes=rounded_up(directive.memory_peak_bytes),
+        cpu_hour_peaks_millicores=tuple(map(rounded_up, directive.cpu_hour_peaks_millicores)),
+        memory_hour_peaks_bytes=tuple(map(rounded_up, directive.memory_hour_peaks_bytes)),
         oom_memory_bytes=rounded_up(None if killed is None else policy.after_kill_bytes(killed)),
     )
 

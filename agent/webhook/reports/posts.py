@@ -316,15 +316,15 @@ class Posts:
         return max(known.cpu_millicores // 1000, 1), known.memory_bytes
 
     def _cpus_of(self, node: str) -> int | None:
-        found = self._parts.facts.node_class(node)
-        return self._capacity(node)[0] if found is None else found.cpus
+        node_class = self._parts.facts.node_class(node)
+        return self._capacity(node)[0] if node_class is None else node_class.cpus
 
     def _own_rows(
         self, caller: Caller, node: str, decoded: DecodedReport, pods: RememberedPods, received: float
     ) -> _OwnRows:
         """Leave out what the node may not say; of each container of a pod one row remains."""
         access, sent = self._parts.access, decoded.report
-        refused = [RefusedRowBody(row=one.row, reason=one.reason) for one in decoded.refused]
+        refused = [RefusedRowBody(row=refusal.row, reason=refusal.reason) for refusal in decoded.refused]
         interval = ReportInterval.of(
             received_unix_seconds=received,
             end_age_seconds=sent.end_age_seconds,
@@ -332,7 +332,7 @@ class Posts:
         )
         late = pods.begin(interval)
         foreign = 0
-        kept: dict[tuple[str, str], list[tuple[int, RollupRow]]] = {}
+        rows_by_container: dict[tuple[str, str], list[tuple[int, RollupRow]]] = {}
         places: dict[str, PodPlace | None] = {}
         for number, row in zip(decoded.numbers, sent.rows, strict=True):
             if number % PIECE_ROWS == PIECE_ROWS - 1:
@@ -348,8 +348,8 @@ class Posts:
             elif late is not None:
                 reason = late
             else:
-                same = kept.setdefault((row.pod_uid, row.container), [])
-                covered = row.covered_seconds + sum(one.covered_seconds for _, one in same)
+                same = rows_by_container.setdefault((row.pod_uid, row.container), [])
+                covered = row.covered_seconds + sum(container_row.covered_seconds for _, container_row in same)
                 if same and covered > sent.interval_seconds * COVERED_RATIO:
                     reason = f"container: {covered:.0f} s of this pod's were covered in {sent.interval_seconds:g} s"
                 else:
@@ -358,15 +358,15 @@ class Posts:
                 refused.append(RefusedRowBody(row=number, reason=reason))
         rows: list[RollupRow] = []
         taken = 0
-        for same in kept.values():
-            row = weighed_row(merged_row([one for _, one in same]))
+        for same in rows_by_container.values():
+            row = weighed_row(merged_row([container_row for _, container_row in same]))
             reason = pods.cover(row)
             if reason is not None:
                 refused += [RefusedRowBody(row=number, reason=reason) for number, _ in same]
                 continue
             rows.append(row)
             taken += len(same)
-        refused.sort(key=lambda one: one.row)
+        refused.sort(key=lambda refusal: refusal.row)
         return _OwnRows(
             report=replace(sent, rows=tuple(rows)),
             taken=taken,
@@ -389,12 +389,12 @@ class Posts:
 
     def _answer(self, call: Call, node: str, own: _OwnRows, appended: Appended) -> HttpAnswer:
         etag = ""  # nothing to tell
-        told: dict[str, object] | None = None
+        directives_json: dict[str, object] | None = None
         try:
             directives = self._parts.directives(node)
             etag = directives.etag
             if etag != _etag_of(call.if_none_match):
-                told = directives_to_json(directives)
+                directives_json = directives_to_json(directives)
         except NotKnownYet as error:
             log.debug("no directives yet", extra={"node": node, "cause": str(error)})
         except Exception:  # the report is kept: that must be said, whatever else is wrong
@@ -405,7 +405,7 @@ class Posts:
             "refused": own.refused,
             "repeated": appended.repeated,
             "etag": etag,
-            "directives": told,
+            "directives": directives_json,
         }
         headers = {"ETag": f'"{etag}"'} if etag else {}
         return HttpAnswer(body=msgspec.json.encode(body), headers=headers)
@@ -422,25 +422,25 @@ class Posts:
             node, lambda: before, now_unix_seconds=received, last_heard=lambda: self._parts.store.last_heard(node)
         )
         cpus, memory_bytes = self._capacity(node)
-        access.check_known(caller, [_claim(told) for told in body.runs], end_age_seconds=0.0)
+        access.check_known(caller, [_claim(run) for run in body.runs], end_age_seconds=0.0)
         taken: list[JobRun] = []
         refused: list[RefusedRowBody] = []
-        for number, told in enumerate(body.runs):
-            claim = _claim(told)
-            place = access.place_of(told.pod_uid, pods.place)
+        for number, run in enumerate(body.runs):
+            claim = _claim(run)
+            place = access.place_of(run.pod_uid, pods.place)
             reason = access.row_fault(caller, node, claim, place)
             if place is None:  # the agent's own pod may be new; it has not ended
-                refused.append(RefusedRowBody(row=number, reason=reason or f"podUid: no pod {told.pod_uid} is known"))
+                refused.append(RefusedRowBody(row=number, reason=reason or f"podUid: no pod {run.pod_uid} is known"))
                 continue
             workload = self._owner_of(place)
-            if reason is None and (workload.kind in RUN_KINDS) is told.start:
-                reason = f"kind: a {workload.kind} has no {'starts' if told.start else 'runs'}"
+            if reason is None and (workload.kind in RUN_KINDS) is run.start:
+                reason = f"kind: a {workload.kind} has no {'starts' if run.start else 'runs'}"
             if reason is None:
-                reason = _beyond(told, most_millicores=cpus * 1000 * _RATE_SLACK, most_bytes=memory_bytes)
+                reason = _beyond(run, most_millicores=cpus * 1000 * _RATE_SLACK, most_bytes=memory_bytes)
             if reason is not None:
                 refused.append(RefusedRowBody(row=number, reason=reason))
             else:
-                taken.append(_to_run(told, place, workload, node=node_number(node), received=received))
+                taken.append(_to_run(run, place, workload, node=node_number(node), received=received))
         if taken:
             self._parts.store.take_runs(taken)
             self._parts.followed()
@@ -475,14 +475,14 @@ class Posts:
         rows: list[StoredDecision] = []
         numbers: list[int] = []
         refused: list[RefusedRowBody] = []
-        for number, told in enumerate(body.decisions):
-            place, reason = self._pod_of(node, told, pods)
-            if reason is None and told.age_seconds > KEPT_SECONDS:
-                reason = f"ageSeconds: {told.age_seconds:.0f}; allowed: up to {KEPT_SECONDS:.0f}"
+        for number, decision in enumerate(body.decisions):
+            place, reason = self._pod_of(node, decision, pods)
+            if reason is None and decision.age_seconds > KEPT_SECONDS:
+                reason = f"ageSeconds: {decision.age_seconds:.0f}; allowed: up to {KEPT_SECONDS:.0f}"
             if reason is not None:
                 refused.append(RefusedRowBody(row=number, reason=reason))
                 continue
-            rows.append(_to_decision(told, place, node=node, incarnation=body.incarnation, received=received))
+            rows.append(_to_decision(decision, place, node=node, incarnation=body.incarnation, received=received))
             numbers.append(number)
         state = DecisionLogState(
             node=node,
@@ -491,29 +491,29 @@ class Posts:
             dropped=body.dropped,
             received_unix_seconds=received,
         )
-        kept = store.take_decisions(state, rows)
+        taken_count = store.take_decisions(state, rows)
         reason = f"more than {MOST_A_DAY} decisions of node {node} today"
-        refused += [RefusedRowBody(row=number, reason=reason) for number in numbers[kept:]]
-        answer = msgspec.json.encode(DecisionsReplyBody(taken=kept, refused=refused))
+        refused += [RefusedRowBody(row=number, reason=reason) for number in numbers[taken_count:]]
+        answer = msgspec.json.encode(DecisionsReplyBody(taken=taken_count, refused=refused))
         return CallResult.ACCEPTED, HttpAnswer(body=answer)
 
-    def _pod_of(self, node: str, told: DecisionBody, pods: RememberedPods) -> tuple[PodPlace | None, str | None]:
+    def _pod_of(self, node: str, decision: DecisionBody, pods: RememberedPods) -> tuple[PodPlace | None, str | None]:
         """Return the pod that a decision is about, None = the node itself; or why the node may not say so.
 
         Whose pod it is, the webhook knows by itself: a node decides for pods that are or were there, and for no other.
         """
-        if told.pod_uid is None:
-            is_bare = told.namespace is None and told.pod is None
+        if decision.pod_uid is None:
+            is_bare = decision.namespace is None and decision.pod is None
             return None, None if is_bare else "podUid: is missing; allowed: namespace, pod and podUid, or none of them"
-        place = self._parts.access.place_of(told.pod_uid, pods.place)
-        if place is None and told.age_seconds < NEW_POD_SECONDS + self._parts.facts.pods_age_seconds():
-            reason = f"pod {told.namespace}/{told.pod} is not known yet"  # as ``check_known`` has it
+        place = self._parts.access.place_of(decision.pod_uid, pods.place)
+        if place is None and decision.age_seconds < NEW_POD_SECONDS + self._parts.facts.pods_age_seconds():
+            reason = f"pod {decision.namespace}/{decision.pod} is not known yet"  # as ``check_known`` has it
             raise Denied(503, CallResult.NOT_READY, reason, retry_after_seconds=READY_RETRY_SECONDS)
         if place is None:
-            return None, f"podUid: no pod {told.pod_uid} is known"
+            return None, f"podUid: no pod {decision.pod_uid} is known"
         if place.node != node:
             return None, f"podUid: the pod is not on node {node}"
-        if (place.namespace, place.name) != (told.namespace, told.pod):
+        if (place.namespace, place.name) != (decision.namespace, decision.pod):
             return None, "pod: the uid is another pod's"
         return place, None
 
@@ -571,46 +571,46 @@ class _Claim:
 def _names_of(place: PodPlace | None) -> tuple[str, ...] | None:
     """Return the names of a pod's containers; None = they are not known."""
     known = None if place is None else place.containers
-    return None if known is None else tuple(one.name for one in known)
+    return None if known is None else tuple(container.name for container in known)
 
 
-def _claim(told: RunBody) -> _Claim:
+def _claim(run: RunBody) -> _Claim:
     return _Claim(
-        workload=Workload(namespace=told.namespace, kind=told.kind, name=told.workload),
-        container=told.container,
-        pod=told.pod,
-        pod_uid=told.pod_uid,
-        pod_age_seconds=told.duration_seconds + told.ended_age_seconds,
+        workload=Workload(namespace=run.namespace, kind=run.kind, name=run.workload),
+        container=run.container,
+        pod=run.pod,
+        pod_uid=run.pod_uid,
+        pod_age_seconds=run.duration_seconds + run.ended_age_seconds,
     )
 
 
-def _beyond(told: RunBody, *, most_millicores: float, most_bytes: int) -> str | None:
+def _beyond(run: RunBody, *, most_millicores: float, most_bytes: int) -> str | None:
     """Return which figure is more than the node has; None = none is."""
     for name in ("cpu_mean_millicores", "cpu_p75_millicores", "cpu_largest_millicores"):
-        if (getattr(told, name) or 0.0) > most_millicores:
-            return f"{name}: {getattr(told, name):g} of {most_millicores:g} that the node has"
+        if (getattr(run, name) or 0.0) > most_millicores:
+            return f"{name}: {getattr(run, name):g} of {most_millicores:g} that the node has"
     for name in ("memory_peak_bytes", "memory_need_bytes", "memory_at_kill_bytes"):
-        if (getattr(told, name) or 0) > most_bytes:
-            return f"{name}: {getattr(told, name)} of {most_bytes} that the node has"
+        if (getattr(run, name) or 0) > most_bytes:
+            return f"{name}: {getattr(run, name)} of {most_bytes} that the node has"
     return None
 
 
-def _to_run(told: RunBody, place: PodPlace, workload: Workload, *, node: int, received: float) -> JobRun:
+def _to_run(run: RunBody, place: PodPlace, workload: Workload, *, node: int, received: float) -> JobRun:
     """Return a run under the name that the webhook knows: else one pod could stand for many runs."""
     return JobRun(
         workload=workload,
-        container=told.container,
-        run=place.name if told.start else run_name(workload, pod=place.name, controller=place.controller),
-        ended_unix_seconds=received - told.ended_age_seconds,
-        duration_seconds=told.duration_seconds,
-        cpu_seconds=told.cpu_seconds,
-        cpu_mean_millicores=told.cpu_mean_millicores,
-        cpu_p75_millicores=told.cpu_p75_millicores,
-        cpu_largest_millicores=told.cpu_largest_millicores,
-        memory_peak_bytes=told.memory_peak_bytes,
-        memory_need_bytes=told.memory_need_bytes,
-        memory_at_kill_bytes=told.memory_at_kill_bytes,
-        exit_code=told.exit_code,
+        container=run.container,
+        run=place.name if run.start else run_name(workload, pod=place.name, controller=place.controller),
+        ended_unix_seconds=received - run.ended_age_seconds,
+        duration_seconds=run.duration_seconds,
+        cpu_seconds=run.cpu_seconds,
+        cpu_mean_millicores=run.cpu_mean_millicores,
+        cpu_p75_millicores=run.cpu_p75_millicores,
+        cpu_largest_millicores=run.cpu_largest_millicores,
+        memory_peak_bytes=run.memory_peak_bytes,
+        memory_need_bytes=run.memory_need_bytes,
+        memory_at_kill_bytes=run.memory_at_kill_bytes,
+        exit_code=run.exit_code,
         cpu_node=node,
         memory_node=node,
     )
@@ -622,24 +622,24 @@ def _plain(text: str) -> str:
 
 
 def _to_decision(
-    told: DecisionBody, place: PodPlace | None, *, node: str, incarnation: str, received: float
+    decision: DecisionBody, place: PodPlace | None, *, node: str, incarnation: str, received: float
 ) -> StoredDecision:
     return StoredDecision(
         node=node,
         incarnation=incarnation,
-        sequence=told.sequence,
-        unix_seconds=received - told.age_seconds,
-        action=told.action.value,
-        outcome=told.outcome.value,
-        reason=_plain(told.reason),
-        detail=_plain(told.detail),
+        sequence=decision.sequence,
+        unix_seconds=received - decision.age_seconds,
+        action=decision.action.value,
+        outcome=decision.outcome.value,
+        reason=_plain(decision.reason),
+        detail=_plain(decision.detail),
         workload=None if place is None else place.workload,
         pod=None if place is None else place.name,
         pod_uid=None if place is None else place.uid,
-        changes=msgspec.json.encode(told.changes).decode(),
-        seconds=told.seconds,
-        repeats=told.repeats,
-        asked_by=None if told.by is None else _plain(told.by),
+        changes=msgspec.json.encode(decision.changes).decode(),
+        seconds=decision.seconds,
+        repeats=decision.repeats,
+        asked_by=None if decision.by is None else _plain(decision.by),
     )
 
 

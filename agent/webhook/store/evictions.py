@@ -151,16 +151,16 @@ class EvictionStore:
             back_off: Leave the workload alone for some time; None = no reason to, and an eviction that was made ends
                 any back-off.
         """
-        made = EvictionState.EVICTED
-        its = [evictions.c.pod_uid == pod_uid, evictions.c.state != made.value]
-        if state is not made:
-            its.append(evictions.c.requested_unix_seconds == begun_unix_seconds)
+        final_state = EvictionState.EVICTED
+        clauses = [evictions.c.pod_uid == pod_uid, evictions.c.state != final_state.value]
+        if state is not final_state:
+            clauses.append(evictions.c.requested_unix_seconds == begun_unix_seconds)
         with self._store.transaction() as connection:
             done = self._time(connection, now_unix_seconds)
             connection.execute(
-                update(evictions).where(and_(*its)).values(state=state.value, detail=detail, done_unix_seconds=done)
+                update(evictions).where(and_(*clauses)).values(state=state.value, detail=detail, done_unix_seconds=done)
             )
-            if back_off is not None or state is made:
+            if back_off is not None or state is final_state:
                 connection.execute(delete(eviction_back_offs).where(_back_off_of(workload)))
             if back_off is not None:
                 connection.execute(
@@ -258,8 +258,8 @@ def _back_off_of(workload: Workload) -> ColumnElement[bool]:
 
 def _read(connection: Connection, *which: ColumnElement[bool], most: int) -> list[EvictionRecord]:
     newest = (evictions.c.requested_unix_seconds.desc(), evictions.c.id.desc())
-    found = connection.execute(select(evictions).where(*which).order_by(*newest).limit(most))
-    return [_record(row) for row in found.mappings()]
+    rows = connection.execute(select(evictions).where(*which).order_by(*newest).limit(most))
+    return [_record(row) for row in rows.mappings()]
 
 
 def _record(row: RowMapping) -> EvictionRecord:

@@ -64,8 +64,8 @@ _DAYS: Final = select(node_hours).where(
 
 def newest(connection: Connection) -> int:
     """Return the place of the newest entry; 0 = nothing was ever forgotten."""
-    found: int | None = connection.execute(_NEWEST).scalar()
-    return found or 0
+    place: int | None = connection.execute(_NEWEST).scalar()
+    return place or 0
 
 
 def entries_after(connection: Connection, after_id: int) -> list[Forgetting]:
@@ -75,16 +75,16 @@ def entries_after(connection: Connection, after_id: int) -> list[Forgetting]:
 
 def days_of(connection: Connection, days: set[int], nodes: set[str]) -> list[NodeDay]:
     """Return what is kept of these nodes on these days."""
-    found = connection.execute(_DAYS, {"b_days": sorted(days), "b_nodes": sorted(nodes)})
-    return [NodeDay(unix_day=row.unix_day, node=row.node, payload=bytes(row.payload)) for row in found]
+    rows = connection.execute(_DAYS, {"b_days": sorted(days), "b_nodes": sorted(nodes)})
+    return [NodeDay(unix_day=row.unix_day, node=row.node, payload=bytes(row.payload)) for row in rows]
 
 
 def looked_for(connection: Connection, wish: ForgetWish) -> Forgotten:
     """Return what would go."""
     hours, is_known = _found(connection, wish)
     rows = _each(connection, hours, is_deleted=False)
-    told = _of_log(connection, wish, hours)
-    return Forgotten(id=None, hours=hours, rows=rows, reports=told, is_known=is_known or told > 0)
+    report_count = _of_log(connection, wish, hours)
+    return Forgotten(id=None, hours=hours, rows=rows, reports=report_count, is_known=is_known or report_count > 0)
 
 
 def forgotten(connection: Connection, wish: ForgetWish, now_unix_seconds: float) -> Forgotten:
@@ -102,7 +102,7 @@ def forgotten(connection: Connection, wish: ForgetWish, now_unix_seconds: float)
         forget_ledger_hours(connection, {(hour, parse_key(key).workload) for key in hours for hour in hours[key]})
     # Late: from here on those who append wait.
     place: int = connection.execute(NEXT_ID).scalar_one()
-    told = _of_log(connection, wish, hours)
+    report_count = _of_log(connection, wish, hours)
     payload = encode_forgetting(
         Forgetting(
             id=place,
@@ -117,7 +117,7 @@ def forgotten(connection: Connection, wish: ForgetWish, now_unix_seconds: float)
     connection.execute(insert(forgettings), asked)
     in_log = {"id": place, "received_unix_seconds": now_unix_seconds, "payload": payload}
     connection.execute(insert(reports), {**in_log, "node": "", "incarnation": "", "sequence": 0, "rows": 0})
-    return Forgotten(id=place, hours=hours, rows=rows, reports=told, is_known=is_known or told > 0)
+    return Forgotten(id=place, hours=hours, rows=rows, reports=report_count, is_known=is_known or report_count > 0)
 
 
 def _found(connection: Connection, wish: ForgetWish) -> tuple[Hours, bool]:
@@ -159,18 +159,18 @@ def _led_before(connection: Connection, node: str, since_unix_hour: int) -> Hour
         return hours
     number, snapshot = node_number(node), StoreSnapshot(connection, oldest)
     for hour in range(max(oldest, since_unix_hour), known_since):
-        found = snapshot.beginnings_at(hour, HEAD_BYTES)
-        heads = read_heads(found.joined)
+        sketch_heads = snapshot.beginnings_at(hour, HEAD_BYTES)
+        heads = read_heads(sketch_heads.joined)
         for place in np.flatnonzero((heads["cpu_node"] == number) | (heads["memory_node"] == number)).tolist():
-            hours[found.keys[place]].add(hour)
+            hours[sketch_heads.keys[place]].add(hour)
     return hours
 
 
 def _each(connection: Connection, hours: Hours, *, is_deleted: bool) -> int:
     """Count the sketches that there are of these, or let them go; return how many."""
     by_hour: dict[int, list[str]] = defaultdict(list)
-    for key, found in hours.items():
-        for hour in found:
+    for key, key_hours in hours.items():
+        for hour in key_hours:
             by_hour[hour].append(key)
     count = 0
     for hour, keys in sorted(by_hour.items()):

@@ -74,17 +74,17 @@ class StoreSnapshot:
         """
         hour: int | None = self._connection.execute(_NEWEST_HOUR).scalar()
         while hour is not None and hour >= self._since_unix_hour:
-            kept = self._kept.read(hour, length) if hour in self._kept.hours else None
-            found = kept or self.beginnings_at(hour, length)
-            if found.keys:
-                yield found
+            kept_heads = self._kept.read(hour, length) if hour in self._kept.hours else None
+            heads = kept_heads or self.beginnings_at(hour, length)
+            if heads.keys:
+                yield heads
             hour = self._hour_before(hour)
 
     def _hour_before(self, hour: int) -> int | None:
         if hour - 1 in self._kept.hours:
             return hour - 1
-        found: int | None = self._connection.execute(_NEXT_HOUR, {"b_before": hour}).scalar()
-        return found
+        previous_hour: int | None = self._connection.execute(_NEXT_HOUR, {"b_before": hour}).scalar()
+        return previous_hour
 
     def hour_without_heads(self, before_unix_hour: int) -> int | None:
         """Return the newest hour before one whose heads are not kept, back to the oldest; None = all of them are."""
@@ -102,11 +102,11 @@ class StoreSnapshot:
         """Let the database sum up an hour, far quicker than rows come one by one; None = it is not plain."""
         is_file = self._connection.dialect.name == "sqlite"
         statement = _JOINED_ON_FILE if is_file else _JOINED_ON_SERVER
-        found = self._connection.execute(statement, {"b_hour": hour, "b_length": length}).mappings().one()
-        names: str = found["names"] or ""
-        joined = bytes.fromhex(found["joined"] or "") if is_file else bytes(found["joined"] or b"")
+        row = self._connection.execute(statement, {"b_hour": hour, "b_length": length}).mappings().one()
+        names: str = row["names"] or ""
+        joined = bytes.fromhex(row["joined"] or "") if is_file else bytes(row["joined"] or b"")
         keys = self._keys if names == self._names else names.split(_SEPARATOR)
-        count: int = found["sketches"]
+        count: int = row["sketches"]
         if len(keys) != count or len(joined) != count * length:
             return None  # a key with a separator in it, or a sketch that is too short
         self._names, self._keys = names, keys

@@ -174,14 +174,14 @@ class Store:
 
     @staticmethod
     def _pods_of(connection: Connection, node: str) -> bytes | None:
-        found: bytes | None = connection.execute(NODE_PODS, {"b_node": node}).scalar()
-        return None if found is None else bytes(found)
+        payload: bytes | None = connection.execute(NODE_PODS, {"b_node": node}).scalar()
+        return None if payload is None else bytes(payload)
 
     def last_heard(self, node: str) -> float | None:
         """Return when a node's newest report was received, Unix seconds; None = none is remembered."""
         with self._engine.reading() as connection:
-            found: float | None = connection.execute(LAST_HEARD, {"b_node": node}).scalar()
-        return found
+            received_unix_seconds: float | None = connection.execute(LAST_HEARD, {"b_node": node}).scalar()
+        return received_unix_seconds
 
     def tail(self, after_id: int, limit: int) -> list[LoggedReport]:
         """Return the next reports of the log, oldest first; empty = no more yet.
@@ -219,11 +219,11 @@ class Store:
                 .mappings()
                 .all()
             )
-        found = []
+        marks = []
         for node, group in itertools.groupby(rows, key=lambda row: str(row["node"])):
             incarnations = [(str(row["incarnation"]), to_mark(row)) for row in group]
             incarnation, newest = incarnations[-1]
-            found.append(
+            marks.append(
                 NodeMark(
                     node=node,
                     incarnation=incarnation,
@@ -235,7 +235,7 @@ class Store:
                     lost_reports=newest.lost_reports,
                 )
             )
-        return found
+        return marks
 
     def folded_through(self) -> int:
         """Return the id up to which reports are in the sketches; 0 = none."""
@@ -292,10 +292,10 @@ class Store:
         Args:
             replaces: Whether they take the place of those that were imported before.
         """
-        given = {(one.unix_hour, one.key): one for one in sketches}
+        given = {(sketch.unix_hour, sketch.key): sketch for sketch in sketches}
         with self._engine.writing(is_long=True) as connection:
             keys, hours = {key for _, key in given}, {hour for hour, _ in given}
-            known = {(one.unix_hour, one.key): one.payload for one in sketches_of(connection, keys, hours)}
+            known = {(sketch.unix_hour, sketch.key): sketch.payload for sketch in sketches_of(connection, keys, hours)}
             # In the order of the table, so that two who import the same wait for each other and do not lock.
             changed = [
                 given[place]

@@ -170,7 +170,7 @@ class Entries:
         else:
             for node_class, row in container.classes:
                 if node_class == key.place:
-                    container.classes = tuple(one for one in container.classes if one[1] != row)
+                    container.classes = tuple(class_row for class_row in container.classes if class_row[1] != row)
                     self.by_class.take_back(row)
         if container.is_empty:
             del entry.by_name[container.name]
@@ -190,10 +190,10 @@ class Entries:
         return True
 
     def _expire(self, container: ContainerEntry, oldest_unix_seconds: int) -> None:
-        for one in container.classes:
-            if self.by_class.last[one[1]] < oldest_unix_seconds:
-                container.classes = tuple(other for other in container.classes if other is not one)
-                self.by_class.take_back(one[1])
+        for class_row in container.classes:
+            if self.by_class.last[class_row[1]] < oldest_unix_seconds:
+                container.classes = tuple(other for other in container.classes if other is not class_row)
+                self.by_class.take_back(class_row[1])
         for node, row in list((container.nodes or {}).items()):
             if self.by_node.last[row] < oldest_unix_seconds and container.nodes is not None:
                 del container.nodes[node]

@@ -86,7 +86,7 @@ class Told:
 
 def cruise_estimate(
     source: EstimateSource,
-    told: Told,
+    history: Told,
     *,
     slots: Slots,
     options: CruiseOptions,
@@ -94,14 +94,14 @@ def cruise_estimate(
     now_unix_seconds: float,
 ) -> Estimate:
     """Return the prediction of ``cruise`` from rows together; values of agents count up to ``most``."""
-    table, chosen = told.table, slots.week(now_unix_seconds)
-    peaks = told.peaks(most)
+    table, chosen = history.table, slots.week(now_unix_seconds)
+    peaks = history.peaks(most)
     predicted = _largest(peaks, slots.predicting(options, now_unix_seconds))
     week = _largest(peaks, chosen)
     # One node's: what several told is not cut.
-    alone = _largest(table.rings.peaks(told.rows), chosen)[MEMORY] if told.rows else 0
-    newest = told.newest()
-    is_imported = newest == (told.imported,)
+    alone = _largest(table.rings.peaks(history.rows), chosen)[MEMORY] if history.rows else 0
+    newest = history.newest()
+    is_imported = newest == (history.imported,)
     base = _imported_base if is_imported else _base
     return Estimate(
         source=source,
@@ -110,16 +110,16 @@ def cruise_estimate(
         memory_request_bytes=bytes_of(predicted[MEMORY]),
         cpu_max_millicores=millicores_of(week[CPU]),
         memory_max_bytes=bytes_of(week[MEMORY]),
-        oom_memory_bytes=remembered_kills(told, options, now_unix_seconds).largest_bytes(most),
-        cpu_base_millicores=base(table, newest, CPU, told.imported_most if is_imported else most),
-        memory_base_bytes=base(table, newest, MEMORY, told.imported_most if is_imported else most),
+        oom_memory_bytes=remembered_kills(history, options, now_unix_seconds).largest_bytes(most),
+        cpu_base_millicores=base(table, newest, CPU, history.imported_most if is_imported else most),
+        memory_base_bytes=base(table, newest, MEMORY, history.imported_most if is_imported else most),
         history_seconds=min(
-            max(now_unix_seconds - min(int(table.first[row]) for row in told.every), 0.0), HISTORY_SECONDS
+            max(now_unix_seconds - min(int(table.first[row]) for row in history.every), 0.0), HISTORY_SECONDS
         ),
         pods=table.pods_of(newest),
-        newest_age_seconds=max(now_unix_seconds - max(int(table.last[row]) for row in told.every), 0.0),
+        newest_age_seconds=max(now_unix_seconds - max(int(table.last[row]) for row in history.every), 0.0),
         memory_alone_bytes=bytes_of(alone) if alone > week[MEMORY] else None,
-        imported_hours=told.imported_hours(chosen),
+        imported_hours=history.imported_hours(chosen),
     )
 
 
@@ -163,9 +163,9 @@ class RememberedKills:
 NO_KILLS: Final = RememberedKills()
 
 
-def remembered_kills(told: Told, options: CruiseOptions, now_unix_seconds: float) -> RememberedKills:
+def remembered_kills(history: Told, options: CruiseOptions, now_unix_seconds: float) -> RememberedKills:
     """Return the kills that are remembered."""
-    table, since = told.table, now_unix_seconds - options.oom_retention_seconds
+    table, since = history.table, now_unix_seconds - options.oom_retention_seconds
 
     def kills_of(rows: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
         return tuple(
@@ -175,8 +175,8 @@ def remembered_kills(told: Told, options: CruiseOptions, now_unix_seconds: float
             if kills.newest_unix_seconds >= since
         )
 
-    agents, imported = kills_of(told.rows), () if told.imported is None else kills_of((told.imported,))
-    return RememberedKills(agents, imported, told.imported_most) if agents or imported else NO_KILLS
+    agents, imported = kills_of(history.rows), () if history.imported is None else kills_of((history.imported,))
+    return RememberedKills(agents, imported, history.imported_most) if agents or imported else NO_KILLS
 
 
 def row_history(
@@ -203,11 +203,11 @@ def row_history(
     )
 
 
-def hour_peaks(told: Told, slots: Slots) -> tuple[HourPeak, ...]:
+def hour_peaks(history: Told, slots: Slots) -> tuple[HourPeak, ...]:
     """Return the peaks of rows together hour by hour, oldest first; hours in which nothing was known are absent."""
-    if not told.every:
+    if not history.every:
         return ()
-    amounts, has = decode(told.peaks(AS_TOLD))
+    amounts, has = decode(history.peaks(AS_TOLD))
     has &= slots.used
     there = np.flatnonzero(has.any(axis=0))
     ordered = there[np.argsort(slots.hours[there])]

@@ -197,14 +197,14 @@ class Folder:
         changed_days: set[tuple[int, str]] = set()
         merged = _Merged()
         while merged.has_room:
-            found = self._store.tail(through, PIECE_REPORTS)
-            reports = list(_due(found, now_unix_seconds, self._options.log_seconds))
+            logged_reports = self._store.tail(through, PIECE_REPORTS)
+            reports = list(_due(logged_reports, now_unix_seconds, self._options.log_seconds))
             if not reports:
                 break
             with self._turn:
                 counted = self._counted(reports, forgettings, now_unix_seconds)
-                told = _add([logged for logged in counted if logged.interval.unix_hour >= oldest_hour], merged)
-            changed_days |= self._note_nodes(told, days)
+                keys_by_node = _add([logged for logged in counted if logged.interval.unix_hour >= oldest_hour], merged)
+            changed_days |= self._note_nodes(keys_by_node, days)
             count += len(reports)
             through = reports[-1].id
             self._pause()
@@ -244,9 +244,9 @@ class Folder:
                 hour, key = merged.places[number]
                 wanted[hour].add(key)
             stored = {
-                (hour, found.key): found.payload
+                (hour, stored_sketch.key): stored_sketch.payload
                 for hour, keys in wanted.items()
-                for found in self._store.sketches_of(keys, (hour,))
+                for stored_sketch in self._store.sketches_of(keys, (hour,))
             }
             encoded: list[bytes] = []
             for start in range(0, len(block), ENCODED_AT_ONCE):
@@ -261,19 +261,19 @@ class Folder:
             payloads.add(encoded)
         return payloads
 
-    def _note_nodes(self, told: dict[tuple[str, int], set[str]], days: Days) -> set[tuple[int, str]]:
+    def _note_nodes(self, keys_by_node: dict[tuple[str, int], set[str]], days: Days) -> set[tuple[int, str]]:
         """Record which nodes had a part in which sketches; return the days and nodes of which that was not known.
 
         Most reports tell of an hour and of containers that were told of before: then nothing is written.
         """
-        new = {(hour // DAY_HOURS, node) for node, hour in told} - days.keys()
+        new = {(hour // DAY_HOURS, node) for node, hour in keys_by_node} - days.keys()
         if new:
             days.update(dict.fromkeys(new))
-            for found in self._store.node_days({day for day, _ in new}, {node for _, node in new}):
-                if (found.unix_day, found.node) in new:
-                    days[found.unix_day, found.node] = found.payload
+            for node_day in self._store.node_days({day for day, _ in new}, {node for _, node in new}):
+                if (node_day.unix_day, node_day.node) in new:
+                    days[node_day.unix_day, node_day.node] = node_day.payload
         changed: set[tuple[int, str]] = set()
-        for (node, hour), keys in told.items():
+        for (node, hour), keys in keys_by_node.items():
             here = hour // DAY_HOURS, node
             payload = with_hour(days[here], keys, hour)
             if payload is not None:
@@ -316,10 +316,10 @@ class Folder:
 def _add(counted: list[_Logged], merged: _Merged) -> dict[tuple[str, int], set[str]]:
     """Add reports to what is merged already; return in which sketches each node had a part, by its name and hour."""
     places = _Places()
-    told: dict[tuple[str, int], set[str]] = defaultdict(set)
+    keys_by_node: dict[tuple[str, int], set[str]] = defaultdict(set)
     for logged in counted:
         report, hour = logged.report, logged.interval.unix_hour
-        texts, keys = KeyTexts(report.node, report.node_class), told[report.node, hour]
+        texts, keys = KeyTexts(report.node, report.node_class), keys_by_node[report.node, hour]
         before = len(places.rows)
         for row in logged.rows:
             for key in texts.of(row.workload, row.container):
@@ -330,7 +330,7 @@ def _add(counted: list[_Logged], merged: _Merged) -> dict[tuple[str, int], set[s
         places.intervals.extend([logged.interval] * added)
         places.nodes.extend([node_number(report.node)] * added)
     merged.sketches.add(RowColumns.of(places.rows), places.intervals, places.nodes, places.numbers)
-    return told
+    return keys_by_node
 
 
 def _due(reports: Iterable[LoggedReport], now_unix_seconds: float, log_seconds: float) -> Iterator[LoggedReport]:

@@ -201,9 +201,9 @@ class WorkloadIndex:
             for key in keys_of(row.workload, row.container, report.node, report.node_class):
                 if str(key) in keys:
                     with self._lock:
-                        found = self._entries.row_of(key)
-                        if found is not None:
-                            found[0].learn(found[1], row, interval, node)
+                        location = self._entries.row_of(key)
+                        if location is not None:
+                            location[0].learn(location[1], row, interval, node)
 
     def forget(self, forgetting: Forgetting) -> None:
         """Forget a workload, or the histories in which a node had a part, and what was worked out from them."""
@@ -223,8 +223,8 @@ class WorkloadIndex:
                 self._nodes.forget(forgetting.node)
             self._asked.renew(workloads)
             self._forgettings += 1
-            told = [] if forgetting.node is None else self._qualities.workloads()
-        for workload in told:
+            quality_workloads = [] if forgetting.node is None else self._qualities.workloads()
+        for workload in quality_workloads:
             with self._lock:
                 self._qualities.forget_node(workload, forgetting.node or "")
 
@@ -310,16 +310,16 @@ class WorkloadIndex:
             entry = self._entries.known.get(workload)
             if entry is None:
                 return NoEstimate.UNKNOWN_WORKLOAD
-            found = entry.find(container)
-            if found is None:
+            container_entry = entry.find(container)
+            if container_entry is None:
                 return NoEstimate.UNKNOWN_CONTAINER
             if policy is PolicyName.CRUISE:
-                return self._predicted(entry, found, node, node_class, now_unix_seconds)
-            answer = self._answered(entry, found, policy, node_class, now_unix_seconds, is_ordered=is_ordered)
-            has_own_node = node is not None and found.nodes is not None and node in found.nodes
+                return self._predicted(entry, container_entry, node, node_class, now_unix_seconds)
+            answer = self._answered(entry, container_entry, policy, node_class, now_unix_seconds, is_ordered=is_ordered)
+            has_own_node = node is not None and container_entry.nodes is not None and node in container_entry.nodes
             if not is_stood_in_for(policy) or (isinstance(answer, Estimate) and not has_own_node):
                 return answer
-            predicted = self._predicted(entry, found, node, node_class, now_unix_seconds)
+            predicted = self._predicted(entry, container_entry, node, node_class, now_unix_seconds)
             if isinstance(predicted, NoEstimate):
                 return predicted
             is_nearer = predicted.source is EstimateSource.NODE
@@ -335,31 +335,31 @@ class WorkloadIndex:
             written=lambda: None if cluster is None else cluster.written(workload).get(container),
         )
 
-    def _told(self, found: ContainerEntry, workload: Workload) -> Told:
+    def _told(self, container: ContainerEntry, workload: Workload) -> Told:
         """Return all rows by class, with the imported one."""
         most = AS_TOLD
-        if found.imported is not None:
-            most = self.bounds(workload, found.name, NodeClaim(), NodeClaim())
-        return Told(table=self._by_class, rows=found.rows, imported=found.imported, imported_most=most)
+        if container.imported is not None:
+            most = self.bounds(workload, container.name, NodeClaim(), NodeClaim())
+        return Told(table=self._by_class, rows=container.rows, imported=container.imported, imported_most=most)
 
     def _predicted(
         self,
         entry: WorkloadEntry,
-        found: ContainerEntry,
+        container: ContainerEntry,
         node: str | None,
         node_class: NodeClass | None,
         now_unix_seconds: float,
     ) -> Estimate | NoEstimate:
         """Return the estimate of ``cruise``, by the nearest history that is old enough."""
-        for source, told in self._sources(entry, found, node, node_class):
-            if self._is_old_enough(told, now_unix_seconds):
-                return self._estimated(source, entry, found, told, now_unix_seconds)
+        for source, history in self._sources(entry, container, node, node_class):
+            if self._is_old_enough(history, now_unix_seconds):
+                return self._estimated(source, entry, container, history, now_unix_seconds)
         return NoEstimate.TOO_YOUNG
 
     def _answered(
         self,
         entry: WorkloadEntry,
-        found: ContainerEntry,
+        container: ContainerEntry,
         policy: PolicyName,
         node_class: NodeClass | None,
         now_unix_seconds: float,
@@ -369,16 +369,16 @@ class WorkloadIndex:
         """Return the estimate by the nearest answer; of DaemonSets there is one for each class of nodes."""
         if not is_ordered and is_stood_in_for(policy) and not self._asked.is_answered(policy, entry.workload):
             return NoEstimate.NOT_LOADED  # who stands in says whether the history is old enough
-        whole = self._told(found, entry.workload)
+        whole = self._told(container, entry.workload)
         if not self._is_old_enough(whole, now_unix_seconds):
             return NoEstimate.TOO_YOUNG
         if is_ordered:
             self._asked.note(policy, entry.workload, now_unix_seconds)
-        for source, told in self._sources(entry, found, None, node_class):
+        for source, history in self._sources(entry, container, None, node_class):
             of_class = node_class if source is EstimateSource.NODE_CLASS else None
-            answer = self._asked.answer_of(policy, entry.workload, (found.name, of_class))
-            if answer is not None and (told.every == whole.every or self._is_old_enough(told, now_unix_seconds)):
-                estimated = self._estimated(source, entry, found, told, now_unix_seconds)
+            answer = self._asked.answer_of(policy, entry.workload, (container.name, of_class))
+            if answer is not None and (history.every == whole.every or self._is_old_enough(history, now_unix_seconds)):
+                estimated = self._estimated(source, entry, container, history, now_unix_seconds)
                 return with_answer(estimated, policy, answer)
         return NoEstimate.NOT_LOADED
 
@@ -386,33 +386,33 @@ class WorkloadIndex:
         self,
         source: EstimateSource,
         entry: WorkloadEntry,
-        found: ContainerEntry,
-        told: Told,
+        container: ContainerEntry,
+        history: Told,
         now_unix_seconds: float,
     ) -> Estimate:
-        most = self._most(entry.workload, found)
+        most = self._most(entry.workload, container)
         own = (
             most
             if source is not EstimateSource.NODE
-            else self.bounds(entry.workload, found.name, NodeClaim(), NodeClaim())
+            else self.bounds(entry.workload, container.name, NodeClaim(), NodeClaim())
         )
         nearest = cruise_estimate(
-            source, told, slots=self._slots, options=self._cruise, most=own, now_unix_seconds=now_unix_seconds
+            source, history, slots=self._slots, options=self._cruise, most=own, now_unix_seconds=now_unix_seconds
         )
         # A kill counts wherever it was: as the agents are told.
-        kills = remembered_kills(self._told(found, entry.workload), self._cruise, now_unix_seconds)
+        kills = remembered_kills(self._told(container, entry.workload), self._cruise, now_unix_seconds)
         largest = max(nearest.oom_memory_bytes or 0, kills.largest_bytes(most) or 0) or None
         return nearest if largest == nearest.oom_memory_bytes else replace(nearest, oom_memory_bytes=largest)
 
-    def _most(self, workload: Workload, found: ContainerEntry) -> Most:
+    def _most(self, workload: Workload, container: ContainerEntry) -> Most:
         """Return up to what the claims of nodes count, over all classes of nodes."""
-        leaders = self._by_class.leaders(found.rows)
-        cpus, is_by_size = [node_class.cpus for node_class, _ in found.classes], workload.kind == DAEMON_SET_KIND
+        leaders = self._by_class.leaders(container.rows)
+        cpus, is_by_size = [node_class.cpus for node_class, _ in container.classes], workload.kind == DAEMON_SET_KIND
         cpu, memory = (
             claim_of(zip((pair[resource] for pair in leaders), cpus, strict=True), by_size=is_by_size)
             for resource in (CPU, MEMORY)
         )
-        return self.bounds(workload, found.name, cpu, memory)
+        return self.bounds(workload, container.name, cpu, memory)
 
     def bounds(
         self,
@@ -436,17 +436,17 @@ class WorkloadIndex:
         return most_of(cpu, memory, written=written, largest=self._cluster.largest_allocatable())
 
     def _sources(
-        self, entry: WorkloadEntry, found: ContainerEntry, node: str | None, node_class: NodeClass | None
+        self, entry: WorkloadEntry, container: ContainerEntry, node: str | None, node_class: NodeClass | None
     ) -> Iterator[tuple[EstimateSource, Told]]:
         """Return whose histories there are, the nearest first.
 
         An import does not tell on what nodes it was: of a DaemonSet, whose pods differ by where they run, it counts
         for the workload as a whole alone.
         """
-        if node is not None and found.nodes is not None and node in found.nodes:
-            yield EstimateSource.NODE, Told(table=self._by_node, rows=(found.nodes[node],))
-        alike = tuple(row for known, row in found.classes if known == node_class)
-        whole = self._told(found, entry.workload)
+        if node is not None and container.nodes is not None and node in container.nodes:
+            yield EstimateSource.NODE, Told(table=self._by_node, rows=(container.nodes[node],))
+        alike = tuple(row for known, row in container.classes if known == node_class)
+        whole = self._told(container, entry.workload)
         if alike:
             is_by_class = entry.workload.kind == DAEMON_SET_KIND
             nearest = Told(table=self._by_class, rows=alike) if is_by_class else replace(whole, rows=alike)
@@ -454,9 +454,9 @@ class WorkloadIndex:
         if whole.every:
             yield EstimateSource.WORKLOAD, whole
 
-    def _is_old_enough(self, told: Told, now_unix_seconds: float) -> bool:
+    def _is_old_enough(self, history: Told, now_unix_seconds: float) -> bool:
         """Return whether there is enough history in the last seven days: what is older is no part of any prediction."""
-        table, rows = told.table, told.every
+        table, rows = history.table, history.every
         if not rows:
             return False
         first = min(int(table.first[row]) for row in rows)
@@ -489,8 +489,12 @@ class WorkloadIndex:
         after some containers each time.
         """
         number = self._numbers.find(node_number(node)) or -1
-        every = [(place, one) for place, workload in enumerate(workloads) for one in self._containers_of(workload)]
-        found: list[list[ContainerDirective]] = [[] for _ in workloads]
+        every = [
+            (place, container)
+            for place, workload in enumerate(workloads)
+            for container in self._containers_of(workload)
+        ]
+        directives: list[list[ContainerDirective]] = [[] for _ in workloads]
         written_of = None if self._cluster is None else cache(self._cluster.written)
         bounds = partial(self.bounds, written_of=written_of)
         for start in range(0, len(every), COPIED_AT_ONCE):
@@ -500,19 +504,21 @@ class WorkloadIndex:
             with self._lock:
                 week = self._slots.week(now_unix_seconds)
                 for place, container in every[start : start + COPIED_AT_ONCE]:
-                    told = self._told(container, workloads[place])
-                    if told.every:  # else forgotten meanwhile
+                    history = self._told(container, workloads[place])
+                    if history.every:  # else forgotten meanwhile
                         owners.append(place)
-                        rows += told.rows
-                        seen.append(seen_container(workloads[place], container, told, self._cruise, now_unix_seconds))
+                        rows += history.rows
+                        seen.append(
+                            seen_container(workloads[place], container, history, self._cruise, now_unix_seconds)
+                        )
                 planes = self._by_class.rings.copies(rows)
             if seen:
                 told_of = others_saw(seen, planes, node=number, week=week, bounds=bounds)
                 for place, directive in zip(owners, told_of, strict=True):
                     if directive is not None:
-                        found[place].append(directive)
+                        directives[place].append(directive)
             pause()
-        return [tuple(containers) for containers in found]
+        return [tuple(containers) for containers in directives]
 
     def _containers_of(self, workload: Workload) -> tuple[ContainerEntry, ...]:
         with self._lock:
@@ -664,10 +670,10 @@ class WorkloadIndex:
 
     def preparation(self) -> Preparation:
         """Count for how many workloads other policies are required, and how many of them were worked out."""
-        every = [(policy, kept) for policy, _, table in self._asked_tables() for kept in table]
-        waiting = [(policy, kept) for policy, kept in every if kept.done_unix_seconds is None]
-        missing = [policy for policy, kept in waiting if kept.is_required]
-        required = sum(kept.is_required for _, kept in every)
+        every = [(policy, entry) for policy, _, table in self._asked_tables() for entry in table]
+        waiting = [(policy, entry) for policy, entry in every if entry.done_unix_seconds is None]
+        missing = [policy for policy, entry in waiting if entry.is_required]
+        required = sum(entry.is_required for _, entry in every)
         return Preparation(
             required=required,
             done=required - len(missing),

@@ -45,8 +45,8 @@ class _Places(dict[str, int]):
 
     def __missing__(self, text: str) -> int:
         key = parse_key(text)
-        found = self._entries.row_of(key) if key.workload.kind in self._sized_kinds else None
-        self[text] = place = _NO_PLACE if found is None else 2 * found[1] + (found[0] is self._entries.by_node)
+        location = self._entries.row_of(key) if key.workload.kind in self._sized_kinds else None
+        self[text] = place = _NO_PLACE if location is None else 2 * location[1] + (location[0] is self._entries.by_node)
         return place
 
 
@@ -92,11 +92,11 @@ class SketchLoad:
         """Return where an hour's sketches go; most hours have the keys of the one before."""
         if keys is not self._known_keys:
             known = self._places
-            found: list[int] = []
+            places: list[int] = []
             for first in range(0, len(keys), _PIECE):
                 with self._lock:
-                    found += [known[key] for key in keys[first : first + _PIECE]]
-            self._known_keys, self._known_places = keys, np.array(found, dtype=np.int64)
+                    places += [known[key] for key in keys[first : first + _PIECE]]
+            self._known_keys, self._known_places = keys, np.array(places, dtype=np.int64)
         return self._known_places
 
     def _take(self, unix_hour: int, places: Ints, heads: Heads) -> None:

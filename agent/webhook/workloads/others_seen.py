@@ -43,15 +43,15 @@ class SeenContainer:
 
 
 def seen_container(
-    workload: Workload, entry: ContainerEntry, told: Told, options: CruiseOptions, now_unix_seconds: float
+    workload: Workload, entry: ContainerEntry, history: Told, options: CruiseOptions, now_unix_seconds: float
 ) -> SeenContainer:
-    """Copy what others are told of a container, but for its rows; ``told``: all of them. Under the histories' lock."""
+    """Copy what others are told of a container, but for its rows; ``history``: all rows. Under the histories' lock."""
     return SeenContainer(
         workload=workload,
         container=entry.name,
         cpus=tuple(node_class.cpus for node_class, _ in entry.classes),
-        kills=remembered_kills(told, options, now_unix_seconds),
-        imported=None if told.imported is None else told.imported_peaks(),
+        kills=remembered_kills(history, options, now_unix_seconds),
+        imported=None if history.imported is None else history.imported_peaks(),
     )
 
 
@@ -67,29 +67,31 @@ def others_saw(
         node: The number of the node that is left out.
         week: The slots that hold hours of the last seven days.
     """
-    places = np.cumsum([0, *(len(one.cpus) for one in containers)]).tolist()
+    places = np.cumsum([0, *(len(container.cpus) for container in containers)]).tolist()
     leaders = leaders_of(planes)
     mosts: list[Most] = []
-    for one, (start, end) in zip(containers, pairwise(places), strict=True):
-        is_by_size = one.workload.kind == DAEMON_SET_KIND
+    for container, (start, end) in zip(containers, pairwise(places), strict=True):
+        is_by_size = container.workload.kind == DAEMON_SET_KIND
         cpu, memory = (
-            claim_of(zip((pair[resource] for pair in leaders[start:end]), one.cpus, strict=True), by_size=is_by_size)
+            claim_of(
+                zip((pair[resource] for pair in leaders[start:end]), container.cpus, strict=True), by_size=is_by_size
+            )
             for resource in _RESOURCES
         )
-        mosts.append(bounds(one.workload, one.container, cpu, memory))
+        mosts.append(bounds(container.workload, container.container, cpu, memory))
     seen = _largest(peaks_without(planes, node), places)
     seen = np.minimum(seen, np.array([(most.cpu, most.memory) for most in mosts], dtype=np.uint16)[:, :, None])
-    for index, one in enumerate(containers):
-        if one.imported is not None:
+    for index, container in enumerate(containers):
+        if container.imported is not None:
             is_known = planes[places[index] : places[index + 1], PEAKS].any(axis=0)
-            seen[index] = np.where(is_known, seen[index], one.imported)
+            seen[index] = np.where(is_known, seen[index], container.imported)
     seen[:, :, ~week] = 0
     # A slot always stands for the same hour of the day: 192 are eight times 24, and hour 0 was a midnight.
     by_hour = seen.reshape(-1, 2, RING_HOURS // HOURS, HOURS).max(axis=2)
     largest = by_hour.max(axis=2).tolist()
     return [
-        _directive(one.container, codes, most_codes, one.kills.largest_bytes(most))
-        for one, codes, most_codes, most in zip(containers, by_hour.tolist(), largest, mosts, strict=True)
+        _directive(container.container, codes, most_codes, container.kills.largest_bytes(most))
+        for container, codes, most_codes, most in zip(containers, by_hour.tolist(), largest, mosts, strict=True)
     ]
 
 

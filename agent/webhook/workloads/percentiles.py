@@ -96,12 +96,12 @@ class Statistics:
                 imported.append((place.container, stored.unix_hour, sketch))
             else:
                 sums.setdefault(place.container, _Sum()).add(stored.unix_hour, sketch)
-        told = {container: frozenset(one.hours) for container, one in sums.items()}
+        agent_hours = {container: frozenset(container_sum.hours) for container, container_sum in sums.items()}
         for container, unix_hour, sketch in imported:
-            if unix_hour not in told.get(container, ()):
+            if unix_hour not in agent_hours.get(container, ()):
                 widen(sketch)
                 sums.setdefault(container, _Sum()).add(unix_hour, sketch)
-        return {container: one.statistics() for container, one in sums.items()}
+        return {container: container_sum.statistics() for container, container_sum in sums.items()}
 
 
 class _Sum:

@@ -74,14 +74,14 @@ class Asked:
 
     def note(self, policy: PolicyName, workload: Workload, now_unix_seconds: float) -> None:
         """Record that somebody asks: it is worked out though nobody requires it, and what is waited for first."""
-        kept = self._of(policy, workload)
-        if not kept.is_required or kept.done_unix_seconds is None:
-            kept.asked_unix_seconds = now_unix_seconds
+        entry = self._of(policy, workload)
+        if not entry.is_required or entry.done_unix_seconds is None:
+            entry.asked_unix_seconds = now_unix_seconds
 
     def is_required(self, policy: PolicyName, workload: Workload) -> bool:
         """Return whether it is required already."""
-        kept = self._kept[policy].get(workload)
-        return kept is not None and kept.is_required
+        entry = self._kept[policy].get(workload)
+        return entry is not None and entry.is_required
 
     def require(self, policy: PolicyName, workload: Workload) -> None:
         """Require it from now on."""
@@ -89,11 +89,11 @@ class Asked:
 
     def release(self, policy: PolicyName, workload: Workload, now_unix_seconds: float) -> None:
         """Record that it is required no longer; it goes, unless somebody asked lately."""
-        kept = self._kept[policy].get(workload)
-        if kept is None:
+        entry = self._kept[policy].get(workload)
+        if entry is None:
             return
-        kept.is_required = False
-        asked = kept.asked_unix_seconds
+        entry.is_required = False
+        asked = entry.asked_unix_seconds
         if asked is None or now_unix_seconds - asked >= ASKED_SECONDS:
             del self._kept[policy][workload]
 
@@ -105,9 +105,9 @@ class Asked:
         """Drop what was answered for these, as its grounds are forgotten: it is worked out again at once."""
         for table in self._kept.values():
             for workload in workloads:
-                kept = table.get(workload)
-                if kept is not None:
-                    kept.answers, kept.done_unix_seconds = (), None
+                entry = table.get(workload)
+                if entry is not None:
+                    entry.answers, entry.done_unix_seconds = (), None
 
     def tables(self) -> Tables:
         """Return all there are, as copies: of pointers alone, so that the lock is held for less than a millisecond."""
@@ -121,39 +121,41 @@ class Asked:
         now_unix_seconds: float,
     ) -> None:
         """Record what a policy answered; None = that failed, and what was answered before stays."""
-        kept = self._kept[policy].get(workload)
-        if kept is None:
+        entry = self._kept[policy].get(workload)
+        if entry is None:
             return  # wanted no longer
         if answers is not None:
-            kept.answers = tuple((container, node_class, one) for (container, node_class), one in answers.items())
-        kept.done_unix_seconds = now_unix_seconds
+            entry.answers = tuple(
+                (container, node_class, answer) for (container, node_class), answer in answers.items()
+            )
+        entry.done_unix_seconds = now_unix_seconds
 
     def is_answered(self, policy: PolicyName, workload: Workload) -> bool:
         """Return whether it answered for any container."""
-        kept = self._kept[policy].get(workload)
-        return kept is not None and bool(kept.answers)
+        entry = self._kept[policy].get(workload)
+        return entry is not None and bool(entry.answers)
 
     def answer_of(self, policy: PolicyName, workload: Workload, place: Place) -> PolicyAnswer | None:
         """Return what it answered for one container; None = nothing yet."""
-        kept = self._kept[policy].get(workload)
-        if kept is None:
+        entry = self._kept[policy].get(workload)
+        if entry is None:
             return None
-        return next((answer for *where, answer in kept.answers if where == list(place)), None)
+        return next((answer for *where, answer in entry.answers if where == list(place)), None)
 
     def _of(self, policy: PolicyName, workload: Workload) -> AskedEntry:
-        kept = self._kept[policy].get(workload)
-        if kept is None:
-            kept = self._kept[policy][workload] = AskedEntry()
-        return kept
+        entry = self._kept[policy].get(workload)
+        if entry is None:
+            entry = self._kept[policy][workload] = AskedEntry()
+        return entry
 
 
 def due(tables: Tables, now_unix_seconds: float, rebuild_seconds: float) -> list[Key]:
     """Return what is to be worked out, the most urgent first. Needs no lock: changes are seen next time."""
-    found = [
+    queue = [
         (urgency, policy, workload)
         for policy, workloads, every in tables
-        for workload, kept in zip(workloads, every, strict=True)
-        if (urgency := kept.urgency(now_unix_seconds, rebuild_seconds)) is not None
+        for workload, entry in zip(workloads, every, strict=True)
+        if (urgency := entry.urgency(now_unix_seconds, rebuild_seconds)) is not None
     ]
-    found.sort(key=itemgetter(0))
-    return [(policy, workload) for _, policy, workload in found]
+    queue.sort(key=itemgetter(0))
+    return [(policy, workload) for _, policy, workload in queue]

@@ -178,8 +178,8 @@ class Preparing:
             self._orders.settle(workload, policy, is_taken=is_known or not is_alive, is_over=is_looked and not is_alive)
 
     def _stated_by(self, namespace: str) -> str | None:
-        found = self._facts.namespace(namespace)
-        return None if found is None else found.annotations.get(names.POLICY)
+        namespace_facts = self._facts.namespace(namespace)
+        return None if namespace_facts is None else namespace_facts.annotations.get(names.POLICY)
 
 
 def _read(text: str) -> PolicyName | None:

@@ -88,12 +88,12 @@ class NodeQualities:
 
     def merged(self, workload: Workload, now_unix_seconds: float) -> Mapping[str, MergedQuality]:
         """Return the containers of a workload of which something is known, merged over the nodes."""
-        found: dict[str, MergedQuality] = {}
+        by_container: dict[str, MergedQuality] = {}
         for container, by_node in self._known.get(workload, {}).items():
             figures, nodes = _sum(by_node, now_unix_seconds)
             if nodes:
-                found[container] = MergedQuality(windows=to_windows(figures), nodes=nodes)
-        return found
+                by_container[container] = MergedQuality(windows=to_windows(figures), nodes=nodes)
+        return by_container
 
     def of_workload(self, workload: Workload, now_unix_seconds: float) -> MergedQuality | None:
         """Return a workload as a whole, merged over its containers and the nodes; None = nothing is known."""
@@ -119,12 +119,12 @@ class NodeQualities:
     def expire(self, workload: Workload, now_unix_seconds: float) -> None:
         """Forget what was told of a workload before the longest window."""
         oldest = now_unix_seconds - WINDOWS[-1].seconds
-        self._keep(workload, lambda _, told: told.last_unix_seconds > oldest)
+        self._keep(workload, lambda _, quality: quality.last_unix_seconds > oldest)
 
     def _keep(self, workload: Workload, is_kept: Callable[[str, NodeQuality], bool]) -> None:
         containers = self._known.get(workload, {})
         for container, by_node in list(containers.items()):
-            left = {node: told for node, told in by_node.items() if is_kept(node, told)}
+            left = {node: quality for node, quality in by_node.items() if is_kept(node, quality)}
             self._count -= len(by_node) - len(left)
             if left:
                 containers[container] = left
@@ -136,8 +136,8 @@ class NodeQualities:
 
 def _sum(by_node: Mapping[str, NodeQuality], now_unix_seconds: float) -> tuple[Floats, int]:
     """Return the figures over nodes, and how many of them count at least in the longest window."""
-    ages = np.array([now_unix_seconds - told.last_unix_seconds for told in by_node.values()])
-    codes = np.frombuffer(b"".join(told.codes for told in by_node.values()), dtype=np.uint16)
+    ages = np.array([now_unix_seconds - quality.last_unix_seconds for quality in by_node.values()])
+    codes = np.frombuffer(b"".join(quality.codes for quality in by_node.values()), dtype=np.uint16)
     amounts, _ = decode(codes.reshape(-1, *_SHAPE))
     counts = ages[:, np.newaxis] < np.array([window.seconds for window in WINDOWS])
     total: Floats = (amounts * counts[:, :, np.newaxis]).sum(axis=0) / _UNITS

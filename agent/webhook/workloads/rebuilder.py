@@ -143,10 +143,10 @@ class Rebuilder:
         newest: dict[int, HourSketch] = {}
         for hour in sorted(by_hour):
             read = by_hour.pop(hour)
-            sketches = _merged(hour, [one for one in read if not one.is_imported])
+            sketches = _merged(hour, [row_sketch for row_sketch in read if not row_sketch.is_imported])
             for row, sketch in sketches.items():
                 sketch.cut(most[row])
-            for row, sketch in _merged(hour, [one for one in read if one.is_imported]).items():
+            for row, sketch in _merged(hour, [row_sketch for row_sketch in read if row_sketch.is_imported]).items():
                 widen(sketch)
                 sketch.cut(most_imported)
                 sketches[row] = sketch
@@ -154,17 +154,17 @@ class Rebuilder:
             self._learn(policy, hour, sketches, len(rows), now_unix_seconds)
             self._pause()
         answers = _answers(policy, rows, newest, now_unix_seconds)
-        told: dict[Workload, dict[Place, PolicyAnswer]] = {workload: {} for _, workload in batch}
+        workload_answers: dict[Workload, dict[Place, PolicyAnswer]] = {workload: {} for _, workload in batch}
         for (workload, container, node_class), row in rows.items():
             if row not in newest:
                 continue
-            of_workload = told[workload]
+            of_workload = workload_answers[workload]
             of_workload[container, node_class] = answers[row]
             if node_class is not None:
                 of_workload[container, None] = _larger(of_workload.get((container, None)), answers[row])
         for name, workload in batch:
             self._index.answer(
-                name, workload, told[workload], now_unix_seconds=now_unix_seconds, forgettings=forgettings
+                name, workload, workload_answers[workload], now_unix_seconds=now_unix_seconds, forgettings=forgettings
             )
 
     def _days(self, policy: PolicyName) -> int:
@@ -208,7 +208,7 @@ class Rebuilder:
                 workload,
                 container,
                 *(
-                    claim_of([(one[resource], cpus) for one, cpus in classes[workload, container]], by_size=True)
+                    claim_of([(pair[resource], cpus) for pair, cpus in classes[workload, container]], by_size=True)
                     for resource in (0, 1)
                 ),
             )
@@ -237,13 +237,13 @@ def _row(place: SketchKey) -> Row:
     return place.workload, place.container, node_class
 
 
-def _larger(one: PolicyAnswer | None, other: PolicyAnswer) -> PolicyAnswer:
+def _larger(answer: PolicyAnswer | None, other: PolicyAnswer) -> PolicyAnswer:
     """Return the larger of each resource; what one of them cannot say is as the other says."""
-    if one is None:
+    if answer is None:
         return other
     return PolicyAnswer(
-        cpu_request_millicores=_largest(one.cpu_request_millicores, other.cpu_request_millicores),
-        memory_request_bytes=_largest(one.memory_request_bytes, other.memory_request_bytes),
+        cpu_request_millicores=_largest(answer.cpu_request_millicores, other.cpu_request_millicores),
+        memory_request_bytes=_largest(answer.memory_request_bytes, other.memory_request_bytes),
     )
 
 
@@ -251,9 +251,9 @@ def _largest(*amounts: int | None) -> int | None:
     return max((amount for amount in amounts if amount is not None), default=None)
 
 
-def _merged(hour: int, found: list[_Read]) -> dict[int, HourSketch]:
+def _merged(hour: int, row_sketches: list[_Read]) -> dict[int, HourSketch]:
     merged: dict[int, HourSketch] = {}
-    for row, payload, _ in found:
+    for row, payload, _ in row_sketches:
         try:
             sketch = decode(payload, hour, with_pods=False)
         except BadSketchError as error:

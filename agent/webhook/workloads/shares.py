@@ -115,8 +115,8 @@ class WorkloadShares:
 
     def taken_back(self, workload: Workload) -> TakenBack | None:
         """Return the share of a workload that is enforced no more; None = there is none."""
-        found = self._known.get((workload, SetbackKind.SHARE))
-        return None if found is None else TakenBack(share=found.share, reason=found.reason)
+        setback = self._known.get((workload, SetbackKind.SHARE))
+        return None if setback is None else TakenBack(share=setback.share, reason=setback.reason)
 
     def shrink_setback(self, workload: Workload) -> WorkloadSetback | None:
         """Return the newest shrink of a workload that was taken back; None = there was none."""

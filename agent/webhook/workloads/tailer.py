@@ -265,9 +265,9 @@ class _Chosen:
     def beginnings(self, length: int) -> Iterator[SketchHeads]:
         """Return the first bytes of all of them, the newest hour first."""
         for hour in sorted(self._by_hour, reverse=True):
-            found = self._by_hour[hour]
-            joined = b"".join(one.payload[:length].ljust(length, b"\0") for one in found)
-            yield SketchHeads(hour, [one.key for one in found], joined)
+            sketches = self._by_hour[hour]
+            joined = b"".join(sketch.payload[:length].ljust(length, b"\0") for sketch in sketches)
+            yield SketchHeads(hour, [sketch.key for sketch in sketches], joined)
 
     def sketches_of(self, keys: Iterable[str], unix_hours: Iterable[int]) -> Iterator[StoredSketch]:
         """Read those of these keys at these hours whole."""

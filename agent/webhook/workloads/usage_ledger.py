@@ -72,7 +72,7 @@ class UsageLedger:
             known = self._late.setdefault(unix_hour, set())
             if known is not None:
                 known.update(parse_key(key).workload for key in keys)
-            if sum(len(one) for one in self._late.values() if one is not None) > MOST_LATE:
+            if sum(len(workloads) for workloads in self._late.values() if workloads is not None) > MOST_LATE:
                 self._late = dict.fromkeys(self._late)
 
     def turn(self, is_leader: bool, *, now_unix_seconds: float) -> bool:
@@ -135,25 +135,28 @@ class UsageLedger:
         if workloads is not None:
             rows = []
             for workload in sorted(workloads):
-                found = store.sketches_between(hour, *range_of(workload))
-                rows += [self._row(one, hour, sketches, is_recommended_known) for one, sketches in _by_workload(found)]
+                stored_sketches = store.sketches_between(hour, *range_of(workload))
+                rows += [
+                    self._row(ledger_workload, hour, sketches, is_recommended_known)
+                    for ledger_workload, sketches in _by_workload(stored_sketches)
+                ]
                 self._pause()
             there = {row.workload for row in rows}
             store.write_ledger_hour(hour, rows, gone=workloads - there)
             return
         rows = []
-        for one, sketches in _by_workload(self._all_of(hour)):
+        for ledger_workload, sketches in _by_workload(self._all_of(hour)):
             if len(rows) == MOST_AN_HOUR:
                 log.warning("the ledger leaves workloads out", extra={"hour": hour, "most": MOST_AN_HOUR})
                 break
-            rows.append(self._row(one, hour, sketches, is_recommended_known))
+            rows.append(self._row(ledger_workload, hour, sketches, is_recommended_known))
         store.write_ledger_hour(hour, rows, gone=())
 
     def _all_of(self, hour: int) -> Iterator[StoredSketch]:
         after = ""
-        while found := self._parts.store.sketches_at(hour, after, PIECE):
-            yield from found
-            after = found[-1].key
+        while piece := self._parts.store.sketches_at(hour, after, PIECE):
+            yield from piece
+            after = piece[-1].key
             self._pause()
 
     def _row(
@@ -173,10 +176,10 @@ class UsageLedger:
         )
 
 
-def _by_workload(found: Iterable[StoredSketch]) -> Iterator[tuple[Workload, dict[str, HourSketch]]]:
+def _by_workload(stored_sketches: Iterable[StoredSketch]) -> Iterator[tuple[Workload, dict[str, HourSketch]]]:
     """Combine an hour's sketches by workload and container; they come by key, so each workload's in a row."""
-    keyed = ((parse_key(stored.key), stored) for stored in found)
-    for workload, sketches in groupby(keyed, key=lambda one: one[0].workload):
+    keyed = ((parse_key(stored.key), stored) for stored in stored_sketches)
+    for workload, sketches in groupby(keyed, key=lambda pair: pair[0].workload):
         containers: dict[str, HourSketch] = {}
         for key, stored in sketches:
             if not _counts(key):

@@ -250,7 +250,7 @@ def _from_checkpoints(arguments: argparse.Namespace) -> _Bring:
 
     def bring(target: WebhookReader | None, tally: _Tally) -> list[str]:
         walk = CheckpointWalk(api, arguments.namespace, now_unix_seconds=time.time())
-        found = walk.hours()
+        checkpoints = walk.hours()
         reasons = walk.left_out.most_common(_REASONS)
         lines = [
             f"{counted(count, 'checkpoint')} such as {harmless(walk.first_left_out[why])}: {harmless(why)}"
@@ -258,16 +258,16 @@ def _from_checkpoints(arguments: argparse.Namespace) -> _Bring:
         ]
         if more := sum(walk.left_out.values()) - sum(count for _, count in reasons):
             lines.append(f"{counted(more, 'checkpoint')} for other reasons")
-        if not found:
-            told = f"; {'; '.join(lines)}" if lines else ""
-            raise CheckpointsError(f"no checkpoint of a VerticalPodAutoscaler was found that counts{told}")
+        if not checkpoints:
+            detail = f"; {'; '.join(lines)}" if lines else ""
+            raise CheckpointsError(f"no checkpoint of a VerticalPodAutoscaler was found that counts{detail}")
         with progress(sys.stderr, "backfill") as bar:
-            for first in range(0, len(found), CHECKPOINTS):
-                hours = [hour for one in found[first : first + CHECKPOINTS] for hour in one]
+            for first in range(0, len(checkpoints), CHECKPOINTS):
+                hours = [hour for checkpoint in checkpoints[first : first + CHECKPOINTS] for hour in checkpoint]
                 tally.add(hours)
                 if target is not None:
                     _send(target, hours, tally, source="vpa-checkpoints")
-                bar.show(min(first + CHECKPOINTS, len(found)) / len(found))
+                bar.show(min(first + CHECKPOINTS, len(checkpoints)) / len(checkpoints))
         return lines
 
     return bring
@@ -337,7 +337,7 @@ class _Progress:
         if document.get("source") != self._source:
             fail(f"backfill: --progress {path}: is of another Prometheus or other labels; allowed: a new name")
         done = document.get("done")
-        self._done = [one for one in done if isinstance(one, list)] if isinstance(done, list) else []
+        self._done = [day for day in done if isinstance(day, list)] if isinstance(done, list) else []
 
     def has(self, day: Day) -> bool:
         return list(day) in self._done
@@ -378,10 +378,10 @@ def _send(
         tally.changed += answer.changed
         tally.refused += len(answer.refused)
         if answer.refused and not tally.first_refusal:
-            one = answer.refused[0]
-            where = piece[one.row].workload if one.row < len(piece) else None
+            refusal = answer.refused[0]
+            where = piece[refusal.row].workload if refusal.row < len(piece) else None
             named = "" if where is None else f"{where.kind} {where.namespace}/{where.name}: "
-            tally.first_refusal = f"{named}{' '.join(one.reason.split())[:_SHOWN]}"
+            tally.first_refusal = f"{named}{' '.join(refusal.reason.split())[:_SHOWN]}"
 
 
 def _source_of(arguments: argparse.Namespace) -> PrometheusOptions:

@@ -127,7 +127,7 @@ def mapped_of(arguments: argparse.Namespace) -> tuple[MappedContainer, ...]:
 
     try:
         documents = yaml_values(decoded(read_named(arguments.map, most_bytes=PAGE_MOST_BYTES)))
-        return tuple(one for document in documents if document is not None for one in mapped_containers(document))
+        return tuple(entry for document in documents if document is not None for entry in mapped_containers(document))
     except OSError as error:
         fail(f"{arguments.verb}: --map {arguments.map}: cannot be read: {error.strerror or error}")
     except (DocumentTextError, ValuesMapError) as error:

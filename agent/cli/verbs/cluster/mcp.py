@@ -115,31 +115,31 @@ class Question:
         """Return what it takes, as a JSON schema."""
         return {
             "type": "object",
-            "properties": {one.name: one.schema for one in self.parameters},
-            "required": [one.name for one in self.parameters if one.place == _PATH],
+            "properties": {parameter.name: parameter.schema for parameter in self.parameters},
+            "required": [parameter.name for parameter in self.parameters if parameter.place == _PATH],
             "additionalProperties": False,
         }
 
     def target(self, arguments: Mapping[str, object]) -> str:
         """Return path and query with these arguments; what values they may have the webhook judges."""
-        names = [one.name for one in self.parameters]
+        names = [parameter.name for parameter in self.parameters]
         for name in arguments:
             if name not in names:
                 raise _CallError(f"{name[:60]!r} is not allowed; allowed: {', '.join(names) or 'nothing'}")
         path, query = self.path, dict[str, str]()
-        for one in self.parameters:
-            if one.name not in arguments:
-                if one.place == _PATH:
-                    raise _CallError(f"{one.name}: missing")
+        for parameter in self.parameters:
+            if parameter.name not in arguments:
+                if parameter.place == _PATH:
+                    raise _CallError(f"{parameter.name}: missing")
                 continue
-            value = arguments[one.name]
+            value = arguments[parameter.name]
             text = value if isinstance(value, str) else json.dumps(value)
-            if one.place != _PATH:
-                query[one.name] = text
+            if parameter.place != _PATH:
+                query[parameter.name] = text
             elif not text.strip("."):  # no name, and a step up in the path
-                raise _CallError(f"{one.name}: {text!r} is not allowed; allowed: a name")
+                raise _CallError(f"{parameter.name}: {text!r} is not allowed; allowed: a name")
             else:
-                path = path.replace(f"{{{one.name}}}", quote(text, safe=""))
+                path = path.replace(f"{{{parameter.name}}}", quote(text, safe=""))
         return f"{path}?{urlencode(query)}" if query else path
 
 
@@ -149,13 +149,13 @@ def questions() -> dict[str, Question]:
 
     paths = msgspec.json.decode(document(), type=_Document).paths
     return {
-        one.get.operation_id: Question(
+        path_item.get.operation_id: Question(
             path=path,
-            summary=one.get.summary,
-            parameters=tuple(parameter for parameter in one.get.parameters if parameter.place != _HEADER),
+            summary=path_item.get.summary,
+            parameters=tuple(parameter for parameter in path_item.get.parameters if parameter.place != _HEADER),
         )
-        for path, one in paths.items()
-        if one.get is not None and path.startswith(_API)
+        for path, path_item in paths.items()
+        if path_item.get is not None and path.startswith(_API)
     }
 
 
@@ -183,8 +183,8 @@ class Tools:
         annotations = ToolAnnotations(read_only_hint=True, open_world_hint=False)
         return ListToolsResult(
             tools=[
-                Tool(name=name, description=one.summary, annotations=annotations, input_schema=one.input_schema())
-                for name, one in self._questions.items()
+                Tool(name=name, description=tool.summary, annotations=annotations, input_schema=tool.input_schema())
+                for name, tool in self._questions.items()
             ]
         )
 

@@ -54,16 +54,16 @@ def run(arguments: argparse.Namespace) -> int:
         documents = _of_file(arguments.file)
     else:
         try:
-            documents, found = _of_cluster(arguments.kubeconfig)
+            documents, cluster_has_theirs = _of_cluster(arguments.kubeconfig)
         except KubeError as error:
             print(f"{program_name()} migrate: {error}", file=sys.stderr)
             return 1
-        has_theirs = has_theirs or found
+        has_theirs = has_theirs or cluster_has_theirs
     surroundings = VpaSurroundings(has_their_admission=has_theirs, are_evictions_on=arguments.evictions)
     items = [_migrating(document, surroundings) for document in documents]
     shown = sorted(
-        (one for one in items if arguments.namespace in (None, one.namespace)),
-        key=lambda one: (one.namespace, one.name),
+        (migration for migration in items if arguments.namespace in (None, migration.namespace)),
+        key=lambda migration: (migration.namespace, migration.name),
     )
     _show(shown, arguments)
     return 0
@@ -80,14 +80,14 @@ def _show(shown: Sequence[Migrating], arguments: argparse.Namespace) -> None:
 
         import msgspec
 
-        write_text(json.dumps(msgspec.to_builtins([migrating_body(one) for one in shown]), indent=2) + "\n")
+        write_text(json.dumps(msgspec.to_builtins([migrating_body(migration) for migration in shown]), indent=2) + "\n")
         return
     look = look_from(arguments)
     page = Page(width=look.width, glyphs=look.glyphs)
     lines: list[Line] = []
-    for one in shown:
-        lines += [*migrating_lines(one, page), ()]
-    ours = sum(one.is_ours for one in shown)
+    for migration in shown:
+        lines += [*migrating_lines(migration, page), ()]
+    ours = sum(migration.is_ours for migration in shown)
     lines.append((Span(f"{len(shown)} objects, {ours} of the recommender plimsoll; nothing was written"),))
     write_lines(lines, has_colour=look.has_colour)
 

@@ -128,8 +128,8 @@ def _show(settings: Settings, options: LiveOptions, ending: Ending, *, demo: boo
             stack.callback(timer.cancel)
 
         def snapshot(at_age_seconds: float) -> Snapshot:
-            found = agent.watch.snapshot(at_age_seconds)
-            return replace(found, notes=(*more_notes, *found.notes))
+            agent_snapshot = agent.watch.snapshot(at_age_seconds)
+            return replace(agent_snapshot, notes=(*more_notes, *agent_snapshot.notes))
 
         if not is_screen:
             wait_for_first_figures(snapshot, ending)  # a first table full of dashes tells nothing

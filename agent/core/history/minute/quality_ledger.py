@@ -240,11 +240,9 @@ class QualityLedger:
             ValueError: The arrays are those of another version; nothing is taken.
         """
         wanted = {name: array.shape[1:] for name, array in self.to_arrays().items()}
-        found = {name: array.shape[1:] for name, array in arrays.items()}
-        if found != wanted or arrays["numbers"].size != _SUMS or arrays["moments"].size != 2:
-            msg = (
-                f"arrays {', '.join(sorted(found))} of shapes {list(found.values())}; allowed: {list(wanted.values())}"
-            )
+        dims = {name: array.shape[1:] for name, array in arrays.items()}
+        if dims != wanted or arrays["numbers"].size != _SUMS or arrays["moments"].size != 2:
+            msg = f"arrays {', '.join(sorted(dims))} of shapes {list(dims.values())}; allowed: {list(wanted.values())}"
             raise ValueError(msg)
         self._figures[rows] = arrays["figures"][saved_rows]
         self._predicted[rows] = arrays["predicted"][saved_rows]

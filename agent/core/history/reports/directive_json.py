@@ -108,42 +108,46 @@ def etag_from(value: object, place: str) -> str:
     return value
 
 
-def _workload_to_json(one: WorkloadDirective) -> dict[str, object]:
+def _workload_to_json(directive: WorkloadDirective) -> dict[str, object]:
     return {
-        "namespace": one.workload.namespace,
-        "kind": one.workload.kind,
-        "name": one.workload.name,
-        "mode": one.mode,
-        "policy": one.policy,
+        "namespace": directive.workload.namespace,
+        "kind": directive.workload.kind,
+        "name": directive.workload.name,
+        "mode": directive.mode,
+        "policy": directive.policy,
         **{
             key: said
             for key, said in (
-                ("startupBoost", one.startup_boost),
-                ("enforceShare", one.enforce_share),
-                ("shareTakenBack", one.share_taken_back),
-                ("shareTakenBackFor", one.share_taken_back_for),
-                ("stopShrinkingFor", one.stop_shrinking_for),
-                ("cpuPreserved", one.cpu_preserved),
-                ("memoryPreserved", one.memory_preserved),
+                ("startupBoost", directive.startup_boost),
+                ("enforceShare", directive.enforce_share),
+                ("shareTakenBack", directive.share_taken_back),
+                ("shareTakenBackFor", directive.share_taken_back_for),
+                ("stopShrinkingFor", directive.stop_shrinking_for),
+                ("cpuPreserved", directive.cpu_preserved),
+                ("memoryPreserved", directive.memory_preserved),
             )
             if said is not None
         },
-        **({} if one.autoscaler is None else {"autoscaler": _autoscaler_to_json(one.autoscaler)}),
-        **({} if one.windows is None else {"windows": one.windows}),
-        "leftAloneFor": one.left_alone_for,
-        "cpuFrozenFor": one.cpu_frozen_for,
-        "memoryFrozenFor": one.memory_frozen_for,
+        **({} if directive.autoscaler is None else {"autoscaler": _autoscaler_to_json(directive.autoscaler)}),
+        **({} if directive.windows is None else {"windows": directive.windows}),
+        "leftAloneFor": directive.left_alone_for,
+        "cpuFrozenFor": directive.cpu_frozen_for,
+        "memoryFrozenFor": directive.memory_frozen_for,
         **{
             key: list(names)
             for key, names in (
-                ("cpuFrozenContainers", one.cpu_frozen_containers),
-                ("memoryFrozenContainers", one.memory_frozen_containers),
+                ("cpuFrozenContainers", directive.cpu_frozen_containers),
+                ("memoryFrozenContainers", directive.memory_frozen_containers),
             )
             if names is not None
         },
-        **({"hpaTargets": [_target_to_json(target) for target in one.hpa_targets]} if one.hpa_targets else {}),
-        "stopShrinkingSeconds": one.stop_shrinking_seconds,
-        "replicas": one.replicas,
+        **(
+            {"hpaTargets": [_target_to_json(target) for target in directive.hpa_targets]}
+            if directive.hpa_targets
+            else {}
+        ),
+        "stopShrinkingSeconds": directive.stop_shrinking_seconds,
+        "replicas": directive.replicas,
         "containers": [
             {
                 "container": container.container,
@@ -153,25 +157,25 @@ def _workload_to_json(one: WorkloadDirective) -> dict[str, object]:
                 "memoryHourPeaksBytes": list(container.memory_hour_peaks_bytes),
                 "oomMemoryBytes": container.oom_memory_bytes,
             }
-            for container in one.containers
+            for container in directive.containers
         ],
     }
 
 
-def _target_to_json(one: UtilizationTarget) -> dict[str, object]:
-    whose = {} if one.container is None else {"container": one.container}
-    return {"holder": one.holder, "resource": one.resource.value, "percent": one.percent, **whose}
+def _target_to_json(target: UtilizationTarget) -> dict[str, object]:
+    whose = {} if target.container is None else {"container": target.container}
+    return {"holder": target.holder, "resource": target.resource.value, "percent": target.percent, **whose}
 
 
-def _autoscaler_to_json(one: AutoscalerDirective) -> dict[str, object]:
+def _autoscaler_to_json(autoscaler: AutoscalerDirective) -> dict[str, object]:
     stated = {
-        "mode": one.mode,
-        "evictionRanking": one.eviction_ranking,
-        "containerPolicies": one.container_policies,
-        "startupBoost": one.startup_boost,
-        "windows": one.windows,
+        "mode": autoscaler.mode,
+        "evictionRanking": autoscaler.eviction_ranking,
+        "containerPolicies": autoscaler.container_policies,
+        "startupBoost": autoscaler.startup_boost,
+        "windows": autoscaler.windows,
     }
-    return {"name": one.name, **{key: text for key, text in stated.items() if text is not None}}
+    return {"name": autoscaler.name, **{key: text for key, text in stated.items() if text is not None}}
 
 
 @dataclass(slots=True)
@@ -246,28 +250,28 @@ def _autoscaler(value: object, left_out: _LeftOut) -> AutoscalerDirective:
     )
 
 
-def is_restraint(one: WorkloadDirective) -> bool:
+def is_restraint(directive: WorkloadDirective) -> bool:
     """Return whether leaving this workload out would let happen what must not."""
     said = (
-        one.mode,
-        one.policy,
-        one.enforce_share,
-        one.share_taken_back,
-        one.windows,
-        one.left_alone_for,
-        one.cpu_frozen_for,
-        one.memory_frozen_for,
-        one.autoscaler,
+        directive.mode,
+        directive.policy,
+        directive.enforce_share,
+        directive.share_taken_back,
+        directive.windows,
+        directive.left_alone_for,
+        directive.cpu_frozen_for,
+        directive.memory_frozen_for,
+        directive.autoscaler,
     )
-    return one.stop_shrinking_seconds is not None or any(word is not None for word in said)
+    return directive.stop_shrinking_seconds is not None or any(word is not None for word in said)
 
 
-def _with_figures(one: WorkloadDirective, body: Mapping[str, object], left_out: _LeftOut) -> WorkloadDirective:
+def _with_figures(directive: WorkloadDirective, body: Mapping[str, object], left_out: _LeftOut) -> WorkloadDirective:
     """Add what is known of its size: replicas, its autoscalers' targets, and what the other nodes saw."""
     read = [_container(item, left_out) for item in _listed(body.get("containers"), MOST_CONTAINERS, left_out)]
     targets = [_target(item, left_out) for item in _listed(body.get("hpaTargets"), MOST_TARGETS, left_out)]
     return replace(
-        one,
+        directive,
         replicas=left_out.unless(lambda: _amount_or_none(body.get("replicas"), ""), None),
         hpa_targets=tuple(target for target in targets if target is not None),
         containers=tuple(container for container in read if container is not None),

@@ -47,23 +47,23 @@ def kept_text(report: Report, *, agent: str) -> str:
     return json.dumps(document, separators=(",", ":"), allow_nan=False)
 
 
-def sent_text(kept: str, *, end_age_seconds: float, lost_reports: int) -> str:
+def sent_text(report_text: str, *, end_age_seconds: float, lost_reports: int) -> str:
     """Complete what was kept at the moment of sending."""
     now = {"endAgeSeconds": round(end_age_seconds, SECOND_DECIMALS), "lostReports": lost_reports}
-    return f"{json.dumps(now, separators=(',', ':'), allow_nan=False)[:-1]},{kept[1:]}"
+    return f"{json.dumps(now, separators=(',', ':'), allow_nan=False)[:-1]},{report_text[1:]}"
 
 
 def _sums(sums: NodeSums) -> dict[str, object]:
     return {
         name: {
-            f"allocatable{unit}": one.allocatable,
-            f"requested{unit}": one.requested,
-            f"reserved{unit}": one.reserved,
-            f"base{unit}": one.base,
-            f"planned{unit}": one.planned,
-            "infeasible": one.is_infeasible,
+            f"allocatable{unit}": resource_sums.allocatable,
+            f"requested{unit}": resource_sums.requested,
+            f"reserved{unit}": resource_sums.reserved,
+            f"base{unit}": resource_sums.base,
+            f"planned{unit}": resource_sums.planned,
+            "infeasible": resource_sums.is_infeasible,
         }
-        for name, unit, one in (("cpu", "Millicores", sums.cpu), ("memory", "Bytes", sums.memory))
+        for name, unit, resource_sums in (("cpu", "Millicores", sums.cpu), ("memory", "Bytes", sums.memory))
     }
 
 

@@ -72,13 +72,13 @@ def worse(fare: Fare, other: Fare, options: GuardOptions, *, least_seconds: floa
     """
     if fare.seconds < least_seconds or other.seconds < least_seconds:
         return None
-    for what, count, its in (
+    for what, count, other_count in (
         ("restarts", fare.restarts, other.restarts),
         ("out-of-memory kills", fare.kills, other.kills),
     ):
-        is_frequent = count / fare.seconds >= options.restart_ratio * its / other.seconds
+        is_frequent = count / fare.seconds >= options.restart_ratio * other_count / other.seconds
         if count >= options.least_restarts and is_frequent:
-            return f"{what}: {count} in {_hours(fare)}, {its} in {_hours(other)} {than}"
+            return f"{what}: {count} in {_hours(fare)}, {other_count} in {_hours(other)} {than}"
     shares = [("not Ready", fare.unready_ratio, other.unready_ratio, options.unready_margin_ratio)]
     if fare.cpu_seconds >= least_seconds and other.cpu_seconds >= least_seconds:
         shares += [

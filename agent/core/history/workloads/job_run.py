@@ -172,11 +172,11 @@ def _memory(
         column(raw_pieces, name, _EMPTY_RAW) for name in ("has", "memory_current_bytes", "monotonic_ns")
     )
     charged, charged_ns = current[_has(has, Has.MEMORY)], stamps[_has(has, Has.MEMORY)]
-    kept_has, kept, sets, kept_ns = (
+    kept_has, memory_peaks, sets, kept_ns = (
         column(memory_pieces, name, _EMPTY_MEMORY)
         for name in ("has", "memory_peak_bytes", "working_set_peak_bytes", "monotonic_ns")
     )
-    peaks = [*charged.tolist(), *kept[_has(kept_has, Has.MEMORY_PEAK)].tolist()]
+    peaks = [*charged.tolist(), *memory_peaks[_has(kept_has, Has.MEMORY_PEAK)].tolist()]
     if peak_bytes is not None:
         peaks.append(peak_bytes)
     if not peaks:
@@ -236,28 +236,28 @@ def run_row(
     )
 
 
-def merged_run(one: JobRun, other: JobRun) -> JobRun:
+def merged_run(job_run: JobRun, other: JobRun) -> JobRun:
     """Return two tellings of one run, or of two of its pods, as one: of each figure the larger.
 
     Who told the larger of a resource answers for all of it: then nobody's word is taken for another's, unless that one
     told more.
     """
-    of_cpu = max(one, other, key=lambda run: (run.largest_cpu_millicores, run.cpu_node))
-    of_memory = max(one, other, key=lambda run: (run.largest_memory_bytes, run.memory_node))
+    of_cpu = max(job_run, other, key=lambda run: (run.largest_cpu_millicores, run.cpu_node))
+    of_memory = max(job_run, other, key=lambda run: (run.largest_memory_bytes, run.memory_node))
     return replace(
-        one,
+        job_run,
         cpu_node=of_cpu.cpu_node,
         memory_node=of_memory.memory_node,
-        ended_unix_seconds=max(one.ended_unix_seconds, other.ended_unix_seconds),
-        duration_seconds=max(one.duration_seconds, other.duration_seconds),
-        cpu_seconds=_larger(one.cpu_seconds, other.cpu_seconds),
-        cpu_mean_millicores=_larger(one.cpu_mean_millicores, other.cpu_mean_millicores),
-        cpu_p75_millicores=_larger(one.cpu_p75_millicores, other.cpu_p75_millicores),
-        cpu_largest_millicores=_larger(one.cpu_largest_millicores, other.cpu_largest_millicores),
-        memory_peak_bytes=_larger_bytes(one.memory_peak_bytes, other.memory_peak_bytes),
-        memory_need_bytes=_larger_bytes(one.memory_need_bytes, other.memory_need_bytes),
-        memory_at_kill_bytes=_larger_bytes(one.memory_at_kill_bytes, other.memory_at_kill_bytes),
-        exit_code=_larger_bytes(one.exit_code, other.exit_code),
+        ended_unix_seconds=max(job_run.ended_unix_seconds, other.ended_unix_seconds),
+        duration_seconds=max(job_run.duration_seconds, other.duration_seconds),
+        cpu_seconds=_larger(job_run.cpu_seconds, other.cpu_seconds),
+        cpu_mean_millicores=_larger(job_run.cpu_mean_millicores, other.cpu_mean_millicores),
+        cpu_p75_millicores=_larger(job_run.cpu_p75_millicores, other.cpu_p75_millicores),
+        cpu_largest_millicores=_larger(job_run.cpu_largest_millicores, other.cpu_largest_millicores),
+        memory_peak_bytes=_larger_bytes(job_run.memory_peak_bytes, other.memory_peak_bytes),
+        memory_need_bytes=_larger_bytes(job_run.memory_need_bytes, other.memory_need_bytes),
+        memory_at_kill_bytes=_larger_bytes(job_run.memory_at_kill_bytes, other.memory_at_kill_bytes),
+        exit_code=_larger_bytes(job_run.exit_code, other.exit_code),
     )
 
 
@@ -325,9 +325,9 @@ def _rounded(amount: float | None) -> float | None:
     return None if amount is None else round(amount, _DECIMALS)
 
 
-def _larger(one: float | None, other: float | None) -> float | None:
-    return max((amount for amount in (one, other) if amount is not None), default=None)
+def _larger(figure: float | None, other: float | None) -> float | None:
+    return max((amount for amount in (figure, other) if amount is not None), default=None)
 
 
-def _larger_bytes(one: int | None, other: int | None) -> int | None:
-    return max((amount for amount in (one, other) if amount is not None), default=None)
+def _larger_bytes(figure: int | None, other: int | None) -> int | None:
+    return max((amount for amount in (figure, other) if amount is not None), default=None)

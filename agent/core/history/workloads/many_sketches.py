@@ -112,12 +112,12 @@ class ManySketches:
         self._histograms.settle()
         self._pods.settle()
         for block, start in enumerate(range(0, self._size, BLOCK)):
-            made = self._made(block, range(start, min(start + BLOCK, self._size)))
-            for number, sketch in made:
+            sketches = self._made(block, range(start, min(start + BLOCK, self._size)))
+            for number, sketch in sketches:
                 odd = self._odd.pop(number, None)
                 if odd is not None:
                     sketch.merge(odd)
-            yield made
+            yield sketches
 
     def _grow(self, size: int) -> None:
         self._size = max(self._size, size)
@@ -244,8 +244,8 @@ class _HistogramTable:
         buckets = (places % _WIDTH).tolist()
         firsts = block * _BLOCK_PLACES + np.arange(size * len(Signal) + 1) * _WIDTH
         edges = np.searchsorted(places, firsts).tolist()
-        found = [dict(zip(buckets[start:end], counts[start:end], strict=True)) for start, end in pairwise(edges)]
-        return [found[first : first + len(Signal)] for first in range(0, len(found), len(Signal))]
+        histograms = [dict(zip(buckets[start:end], counts[start:end], strict=True)) for start, end in pairwise(edges)]
+        return [histograms[first : first + len(Signal)] for first in range(0, len(histograms), len(Signal))]
 
 
 class _PodTable:
@@ -315,10 +315,10 @@ class _PodTable:
             (keys, sums), self._known[block] = self._known[block], _NO_PODS
             have_more = self._with_more[block][:size].tolist()
         pods = (keys & _HASH_MASK).tolist()
-        told = list(map(PodSums._make, sums.tolist()))
+        pod_sums = list(map(PodSums._make, sums.tolist()))
         edges = np.searchsorted(keys, block * BLOCK + np.arange(size + 1) << _HASH_BITS).tolist()
         return [
-            (dict(zip(pods[start:end], told[start:end], strict=True)), has_more)
+            (dict(zip(pods[start:end], pod_sums[start:end], strict=True)), has_more)
             for (start, end), has_more in zip(pairwise(edges), have_more, strict=True)
         ]
 

@@ -71,10 +71,10 @@ class Slots:
 
         The array is kept for the next who asks: do not write to it.
         """
-        hour_now, kept = hour_of(now_unix_seconds), self._week
-        if kept is None or kept[0] != hour_now:
-            kept = self._week = hour_now, self.used & (hour_now - self.hours <= WEEK_HOURS)
-        return kept[1]
+        hour_now, cache = hour_of(now_unix_seconds), self._week
+        if cache is None or cache[0] != hour_now:
+            cache = self._week = hour_now, self.used & (hour_now - self.hours <= WEEK_HOURS)
+        return cache[1]
 
     def predicting(self, options: CruiseOptions, now_unix_seconds: float) -> Bools:
         """Return which slots the prediction of ``cruise`` goes by.
@@ -88,11 +88,11 @@ class Slots:
         """
         hour_now = hour_of(now_unix_seconds)
         first_of_last = hour_of(now_unix_seconds - options.last_seconds - ROLLUP_SECONDS / 2)
-        key, kept = (options, hour_now, first_of_last), self._predicting
-        if kept is None or kept[0] != key:
+        key, cache = (options, hour_now, first_of_last), self._predicting
+        if cache is None or cache[0] != key:
             same = is_same_hour(self.hours, hour_now, days=options.history_days, neighbours=options.neighbour_hours)
-            kept = self._predicting = key, self.used & (same | (self.hours >= first_of_last))
-        return kept[1]
+            cache = self._predicting = key, self.used & (same | (self.hours >= first_of_last))
+        return cache[1]
 
 
 class CodeRings:
@@ -186,8 +186,8 @@ def leaders_of(planes: Codes) -> list[tuple[Leaders, Leaders]]:
     slots = values.argmax(axis=1)
     leading = nodes[lines, slots]
     others = np.where(nodes == leading[:, np.newaxis], seconds, values).max(axis=1)
-    found = list(map(Leaders, values[lines, slots].tolist(), leading.tolist(), others.tolist()))
-    return list(zip(found[CPU::PEAK_PLANES], found[MEMORY::PEAK_PLANES], strict=True))
+    leaders = list(map(Leaders, values[lines, slots].tolist(), leading.tolist(), others.tolist()))
+    return list(zip(leaders[CPU::PEAK_PLANES], leaders[MEMORY::PEAK_PLANES], strict=True))
 
 
 def add_leader(planes: Codes, resource: int, slot: int, code: int, node: int) -> None:

@@ -59,14 +59,14 @@ class Pods:
     """There were more pods than are kept."""
 
     @classmethod
-    def of(cls, kept: dict[int, PodSums], more_bits: bytes) -> Self:
+    def of(cls, sums: dict[int, PodSums], more_bits: bytes) -> Self:
         """Return pods by those that are kept, and the bits of all where there were more (empty = there were not)."""
         if more_bits:
-            return cls(kept, int.from_bytes(more_bits, "big"), has_more=True)
+            return cls(sums, int.from_bytes(more_bits, "big"), has_more=True)
         bits = 0
-        for number in kept:
+        for number in sums:
             bits |= 1 << number % _BITS
-        return cls(kept, bits)
+        return cls(sums, bits)
 
     def add(self, number: int, sums: PodSums) -> None:
         """Count samples of a pod, by its hash."""

@@ -196,7 +196,7 @@ class _Draft:
 
     def _put_seconds(self, place: int, seconds: list[float | None]) -> None:
         """Put in a time, and in how many rows it is known."""
-        is_known = np.array([one is not None for one in seconds], dtype=np.bool_)
+        is_known = np.array([duration is not None for duration in seconds], dtype=np.bool_)
         micros = np.where(is_known, np.rint(np.array(seconds, dtype=np.float64) * MICRO), 0.0)
         self.is_ordinary &= (micros >= 0.0) & (micros < _MOST_AMOUNT)
         self.sums[:, place] = micros.astype(np.int64)
@@ -205,19 +205,23 @@ class _Draft:
     def _put_samples(
         self, signal: Signal, place: int, code: int, distributions: list[SampledSignal | None], scale: _Scale
     ) -> None:
-        told = [one for one in distributions if one is not None]
-        size = len(told)
-        rows = np.array([row for row, one in enumerate(distributions) if one is not None], dtype=np.int64)
-        count = np.array([one.count for one in told], dtype=np.int64)
-        total = np.rint(np.array([one.sum for one in told], dtype=np.float64) * scale.unit)
-        maximum = np.array([one.max for one in told], dtype=np.float64)
+        known_distributions = [distribution for distribution in distributions if distribution is not None]
+        size = len(known_distributions)
+        rows = np.array(
+            [row for row, distribution in enumerate(distributions) if distribution is not None], dtype=np.int64
+        )
+        count = np.array([distribution.count for distribution in known_distributions], dtype=np.int64)
+        total = np.rint(
+            np.array([distribution.sum for distribution in known_distributions], dtype=np.float64) * scale.unit
+        )
+        maximum = np.array([distribution.max for distribution in known_distributions], dtype=np.float64)
         largest = np.ceil(maximum * scale.unit)
-        histograms = [one.buckets for one in told]
+        histograms = [distribution.buckets for distribution in known_distributions]
         sizes = np.fromiter(map(len, histograms), np.int64, size)
         entries = int(sizes.sum())
         of_row = np.repeat(rows, sizes)
         buckets = np.fromiter(chain.from_iterable(histograms), np.int64, entries)
-        counts = np.fromiter(chain.from_iterable([one.values() for one in histograms]), np.int64, entries)
+        counts = np.fromiter(chain.from_iterable([histogram.values() for histogram in histograms]), np.int64, entries)
         is_good = (count > 0) & (count < _MOST_COUNT) & (sizes > 0)
         is_good &= (total >= 0.0) & (total < _MOST_AMOUNT) & (largest >= 0.0) & (largest < _MOST_AMOUNT)
         self.is_ordinary[rows[~is_good]] = False
@@ -243,7 +247,7 @@ class _Draft:
         size = len(amounts)
         if amounts.count(None) == size:
             return
-        is_known = np.array([one is not None for one in amounts], dtype=np.bool_)
+        is_known = np.array([request is not None for request in amounts], dtype=np.bool_)
         amount = np.where(is_known, np.array(amounts, dtype=np.float64), 0.0)
         amount_seconds = np.rint(amount * covered_seconds)
         self.is_ordinary &= (amount >= 0.0) & (amount_seconds >= 0.0) & (amount_seconds < _MOST_AMOUNT)

@@ -49,8 +49,8 @@ class ScrapedSeries:
         if self.unix_seconds.size == 0:
             return np.zeros(unix_seconds.size)
         place = np.minimum(np.searchsorted(self.unix_seconds, unix_seconds), self.unix_seconds.size - 1)
-        found: Floats = np.where(self.unix_seconds[place] == unix_seconds, self.values[place], 0.0)
-        return found
+        amounts: Floats = np.where(self.unix_seconds[place] == unix_seconds, self.values[place], 0.0)
+        return amounts
 
 
 Signal = Mapping[PodContainer, ScrapedSeries]
@@ -95,28 +95,30 @@ def hours_of(scraped: Scraped, owners: Mapping[str, Workload]) -> list[ImportedH
     Args:
         owners: The workload of each pod, by its name.
     """
-    found: dict[_Place, _Container] = defaultdict(_Container)
+    by_place: dict[_Place, _Container] = defaultdict(_Container)
     for where, series in scraped.cpu_cores.items():
         for place, part in _by_hour(where, series, owners):
-            kept = found[place]
-            kept.pods.add(where.pod)
+            container = by_place[place]
+            container.pods.add(where.pod)
             usage = part.values * MILLICORES
-            kept.cpu.append(usage)
-            kept.adjusted.append(usage * (1.0 + _waiting(scraped, where, part.unix_seconds)))
+            container.cpu.append(usage)
+            container.adjusted.append(usage * (1.0 + _waiting(scraped, where, part.unix_seconds)))
     for where, series in scraped.memory_bytes.items():
         for place, part in _by_hour(where, series, owners):
-            found[place].pods.add(where.pod)
-            found[place].memory.append(part.values)
+            by_place[place].pods.add(where.pod)
+            by_place[place].memory.append(part.values)
     for where, killed in scraped.kill_seconds.items():
         owner = owners.get(where.pod)
         for second in killed:
             hour = _hour_of(second)
-            known = None if owner is None else found.get((owner, where.container, hour))
+            known = None if owner is None else by_place.get((owner, where.container, hour))
             if known is not None and len(known.kills) < MOST_KILLS:
                 since = float(second - 1 - hour * HOUR_SECONDS)
                 known.kills.append(ImportedKill(second=since, memory_bytes=_killed_bytes(scraped, where, hour)))
     knows_waiting = bool(scraped.waiting_ratio)
-    return [_hour(place, found[place], scraped.step_seconds, knows_waiting=knows_waiting) for place in sorted(found)]
+    return [
+        _hour(place, by_place[place], scraped.step_seconds, knows_waiting=knows_waiting) for place in sorted(by_place)
+    ]
 
 
 def _hour_of(second: int) -> int:
@@ -156,31 +158,31 @@ def _killed_bytes(scraped: Scraped, where: PodContainer, hour: int) -> int | Non
     return int(seen.max()) or None if seen.size else None
 
 
-def _hour(place: _Place, kept: _Container, step_seconds: int, *, knows_waiting: bool) -> ImportedHour:
+def _hour(place: _Place, hour: _Container, step_seconds: int, *, knows_waiting: bool) -> ImportedHour:
     workload, container, unix_hour = place
-    samples = max(sum(part.size for part in kept.cpu), sum(part.size for part in kept.memory))
-    cpu = _samples(kept.cpu, CPU_BUCKETS, step_seconds / CPU_SAMPLE_SECONDS)
+    samples = max(sum(part.size for part in hour.cpu), sum(part.size for part in hour.memory))
+    cpu = _samples(hour.cpu, CPU_BUCKETS, step_seconds / CPU_SAMPLE_SECONDS)
     return ImportedHour(
         workload=workload,
         container=container,
         unix_hour=unix_hour,
         covered_seconds=float(samples * step_seconds),
-        pods=len(kept.pods),
+        pods=len(hour.pods),
         cpu=cpu,
-        cpu_adjusted=_samples(kept.adjusted, CPU_BUCKETS, step_seconds / CPU_SAMPLE_SECONDS) if knows_waiting else None,
-        memory=_samples(kept.memory, MEMORY_BUCKETS, step_seconds / MEMORY_SAMPLE_SECONDS),
-        kills=tuple(kept.kills),
+        cpu_adjusted=_samples(hour.adjusted, CPU_BUCKETS, step_seconds / CPU_SAMPLE_SECONDS) if knows_waiting else None,
+        memory=_samples(hour.memory, MEMORY_BUCKETS, step_seconds / MEMORY_SAMPLE_SECONDS),
+        kills=tuple(hour.kills),
     )
 
 
 def _samples(parts: list[Floats], scheme: ExponentialScheme, ratio: float) -> Distribution | None:
     weight = max(round(ratio), 1)
-    found = distribution(np.concatenate(parts), scheme) if parts else None
-    if found is None:
+    samples = distribution(np.concatenate(parts), scheme) if parts else None
+    if samples is None:
         return None
     return Distribution(
-        count=found.count * weight,
-        sum=found.sum * weight,
-        max=found.max,
-        buckets={bucket: count * weight for bucket, count in found.buckets.items()},
+        count=samples.count * weight,
+        sum=samples.sum * weight,
+        max=samples.max,
+        buckets={bucket: count * weight for bucket, count in samples.buckets.items()},
     )

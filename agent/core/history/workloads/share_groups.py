@@ -86,14 +86,14 @@ class ShareGroups:
 
     def fares(self) -> tuple[GroupFare, ...]:
         """Return how the groups fared, the enforced one first; a group without pods is left out."""
-        found = []
+        group_fares = []
         for is_enforced in (True, False):
             samples = [sample for sample in self._samples if sample.is_enforced is is_enforced]
             if samples:
                 pods = len({sample.pod_uid for sample in samples})
                 fare = together(sample.fare for sample in samples)
-                found.append(GroupFare(is_enforced=is_enforced, pods=pods, fare=fare))
-        return tuple(found)
+                group_fares.append(GroupFare(is_enforced=is_enforced, pods=pods, fare=fare))
+        return tuple(group_fares)
 
     def why_taken_back(self, options: GuardOptions) -> str | None:
         """Return in what the enforced pods fare worse than the others; None = in nothing, or it cannot be told."""

@@ -108,7 +108,7 @@ class _CoveredMinutes:
             return amounts
         rows = np.array(list(samples), dtype=np.int64)
         counts = self._counts[rows, np.newaxis]
-        largest = np.array([one.largest / unit for one in samples.values()])[:, np.newaxis]
+        largest = np.array([histogram.largest / unit for histogram in samples.values()])[:, np.newaxis]
         read = _Histograms(list(samples.values()), scheme).at((_QUANTILES + 0.5) / counts)
         read = np.minimum(read, largest)
         np.copyto(read, largest, where=counts - 1 == _QUANTILES)
@@ -125,11 +125,11 @@ class _Histograms:
     """
 
     def __init__(self, samples: Sequence[Samples], scheme: ExponentialScheme) -> None:
-        sizes = np.array([len(one.buckets) for one in samples], dtype=np.int64)
-        if not all(any(one.buckets.values()) for one in samples):
+        sizes = np.array([len(histogram.buckets) for histogram in samples], dtype=np.int64)
+        if not all(any(histogram.buckets.values()) for histogram in samples):
             raise ValueError("samples that are counted are in no bucket")
-        buckets = np.fromiter(chain.from_iterable(one.buckets for one in samples), np.int64)
-        counts = np.fromiter(chain.from_iterable(one.buckets.values() for one in samples), np.int64)
+        buckets = np.fromiter(chain.from_iterable(histogram.buckets for histogram in samples), np.int64)
+        counts = np.fromiter(chain.from_iterable(histogram.buckets.values() for histogram in samples), np.int64)
         owners = np.repeat(np.arange(sizes.size), sizes)
         rising = np.lexsort((buckets, owners))
         buckets, counts = buckets[rising], counts[rising]

@@ -81,7 +81,7 @@ def last_starts(starts: Iterable[JobRun], *, now_unix_seconds: float) -> tuple[J
     """Return the starts of one container that count, newest first."""
     oldest = now_unix_seconds - KEPT_DAYS * _DAY_SECONDS
     lately = (start for start in starts if start.ended_unix_seconds >= oldest)
-    return tuple(sorted(lately, key=lambda one: (one.ended_unix_seconds, one.run), reverse=True)[:MOST_STARTS])
+    return tuple(sorted(lately, key=lambda start: (start.ended_unix_seconds, start.run), reverse=True)[:MOST_STARTS])
 
 
 def learnt_start(starts: Iterable[JobRun], *, now_unix_seconds: float) -> LearntStart | None:

@@ -133,11 +133,11 @@ class _Part:
         """Return an amount of one instance times how many there were on average."""
         return None if amount is None else amount * self.share_micros / _HOUR_MICROS
 
-    def requested(self, told: RequestTime) -> float | None:
+    def requested(self, request_time: RequestTime) -> float | None:
         """Return what was requested; where some nodes do not tell, by what the others tell."""
-        if not told.micros:
+        if not request_time.micros:
             return None
-        return self.times(told.amount_seconds * MICRO / told.micros)
+        return self.times(request_time.amount_seconds * MICRO / request_time.micros)
 
 
 def _mean(samples: Samples, unit: int) -> float | None:

@@ -83,14 +83,14 @@ class Directed:
         directive = self.by_workload.get(workload)
         if directive is None or directive.autoscaler is None:
             return _NO_ORDERS
-        told = directive.autoscaler
-        is_mode_old = told.mode is not None and self.is_stale and told.mode.strip() in _RESIZING
+        autoscaler = directive.autoscaler
+        is_mode_old = autoscaler.mode is not None and self.is_stale and autoscaler.mode.strip() in _RESIZING
         orders = {
-            names.MODE: None if is_mode_old else told.mode,
-            names.EVICTION_RANKING: told.eviction_ranking,
-            names.CONTAINER_POLICIES: told.container_policies,
-            names.STARTUP_BOOST: told.startup_boost,
-            names.WINDOWS: told.windows,
+            names.MODE: None if is_mode_old else autoscaler.mode,
+            names.EVICTION_RANKING: autoscaler.eviction_ranking,
+            names.CONTAINER_POLICIES: autoscaler.container_policies,
+            names.STARTUP_BOOST: autoscaler.startup_boost,
+            names.WINDOWS: autoscaler.windows,
         }
         return {key: text for key, text in orders.items() if text is not None}
 
@@ -138,10 +138,10 @@ class Directed:
 
     def _preserved(self, directive: WorkloadDirective) -> Mapping[Resource, str]:
         """Return what is kept of targets that move with the requests, which are free for it."""
-        told = ((Resource.CPU, directive.cpu_preserved), (Resource.MEMORY, directive.memory_preserved))
+        targets = ((Resource.CPU, directive.cpu_preserved), (Resource.MEMORY, directive.memory_preserved))
         if self.age_seconds > PRESERVED_SECONDS:
             return {}
-        return {resource: words for resource, words in told if words is not None}
+        return {resource: words for resource, words in targets if words is not None}
 
     def hpa_targets(self, workload: Workload) -> tuple[UtilizationTarget, ...]:
         """Return the shares of requests that autoscalers of a workload want in use; empty = none is known."""
@@ -216,14 +216,14 @@ def by_workload(directives: Directives) -> Mapping[Workload, WorkloadDirective]:
     return {directive.workload: directive for directive in reversed(directives.workloads)}
 
 
-def _said(told: AutoscalerDirective) -> tuple[str, ...]:
+def _said(autoscaler: AutoscalerDirective) -> tuple[str, ...]:
     """Return what an object orders, in words; nothing but the mode and the ranking are short enough to be shown."""
     return (
-        *([f"mode {told.mode}"] if told.mode is not None else []),
-        *([f"ranking {told.eviction_ranking}"] if told.eviction_ranking is not None else []),
-        *(["container policies"] if told.container_policies is not None else []),
-        *([f"startup boost {told.startup_boost}"] if told.startup_boost is not None else []),
-        *(["windows"] if told.windows is not None else []),
+        *([f"mode {autoscaler.mode}"] if autoscaler.mode is not None else []),
+        *([f"ranking {autoscaler.eviction_ranking}"] if autoscaler.eviction_ranking is not None else []),
+        *(["container policies"] if autoscaler.container_policies is not None else []),
+        *([f"startup boost {autoscaler.startup_boost}"] if autoscaler.startup_boost is not None else []),
+        *(["windows"] if autoscaler.windows is not None else []),
     )
 
 

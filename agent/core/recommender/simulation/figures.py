@@ -247,9 +247,9 @@ def undominated(totals: Sequence[PolicyTotal]) -> frozenset[int]:
     Equal ones stand together; a policy that sized nothing has no place.
     """
     points = {
-        place: (one.cpu.slack_of_used_ratio, one.cpu.deficit_ratio)
-        for place, one in enumerate(totals)
-        if one.cpu.slack_of_used_ratio is not None and one.cpu.deficit_ratio is not None
+        place: (policy_total.cpu.slack_of_used_ratio, policy_total.cpu.deficit_ratio)
+        for place, policy_total in enumerate(totals)
+        if policy_total.cpu.slack_of_used_ratio is not None and policy_total.cpu.deficit_ratio is not None
     }
     return frozenset(
         place

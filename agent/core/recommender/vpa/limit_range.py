@@ -103,31 +103,37 @@ def cap_to_pod_range(
     Returns:
         The recommendations, in order; None where there was none.
     """
-    amounts = [one.request if one.recommendation is None else one.recommendation for one in containers]
+    amounts = [
+        container.request if container.recommendation is None else container.recommendation for container in containers
+    ]
     limits, _, _ = proportional_limits(
-        [one.limit for one in containers],
-        [one.request for one in containers],
+        [container.limit for container in containers],
+        [container.request for container in containers],
         amounts,
         default_limits=allowed.default_limit,
     )
     limit_sum, request_sum = sum(map(int, limits)), sum(amounts)
     least, most = allowed.min_allowed, allowed.max_allowed
     if not limit_sum or (least <= limit_sum and least <= request_sum and (not most or most >= limit_sum)):
-        return [one.recommendation for one in containers]
+        return [container.recommendation for container in containers]
     if least > request_sum:
         base, result, rounding = request_sum, least, min_rounding
     else:
         # A pod above its maximum has to shrink, though the minimum may ask for more.
         base, result, rounding = limit_sum, most if most and most < limit_sum else least, Rounding.DOWN
     return [
-        None if one.recommendation is None else scale_in_proportion(one.recommendation, base, result, rounding)[0]
-        for one in containers
+        None
+        if container.recommendation is None
+        else scale_in_proportion(container.recommendation, base, result, rounding)[0]
+        for container in containers
     ]
 
 
 def with_requests(containers: Sequence[FittedAmounts]) -> list[FittedAmounts]:
     """Let containers without a recommendation take part with what they request, as at admission."""
     return [
-        replace(one, recommendation=one.request) if one.recommendation is None and one.request else one
-        for one in containers
+        replace(container, recommendation=container.request)
+        if container.recommendation is None and container.request
+        else container
+        for container in containers
     ]

@@ -86,7 +86,7 @@ class Heed(StrEnum):
 
 def told_kills(pod: Pod) -> tuple[ToldKill, ...]:
     """Return the kills that the status of a pod tells of, at most one for each container, in the status' order."""
-    found = []
+    kills = []
     for status in pod.statuses:
         runs = (status.termination, status.last_termination)
         ends = [run.finished_unix_seconds for run in runs if run is not None and run.is_oom_kill]
@@ -94,8 +94,8 @@ def told_kills(pod: Pod) -> tuple[ToldKill, ...]:
         if moments:
             limit, request = _memory_of(pod, status)
             kill = ToldKill(container=status.name, unix_seconds=max(moments), limit_bytes=limit, request_bytes=request)
-            found.append(kill)
-    return tuple(found)
+            kills.append(kill)
+    return tuple(kills)
 
 
 def _memory_of(pod: Pod, status: ContainerStatus) -> tuple[int | None, int | None]:

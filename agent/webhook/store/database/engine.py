@@ -305,8 +305,8 @@ def weakness_of(connection: psycopg.Connection) -> str | None:
 
 def sqlstate_of(error: exc.DBAPIError) -> str | None:
     """Return PostgreSQL's code of an error; None = it has none, or is SQLite's."""
-    found: str | None = getattr(error.orig, "sqlstate", None)
-    return found
+    sqlstate: str | None = getattr(error.orig, "sqlstate", None)
+    return sqlstate
 
 
 def _is_away(error: exc.DBAPIError) -> bool:

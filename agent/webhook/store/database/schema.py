@@ -70,14 +70,14 @@ def _found(connection: Connection, store: StoreEngine) -> str | None:
                 f"database {store.place} has tables of something else ({', '.join(others)}): give Plimsoll its own"
             )
         return None
-    found = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()  # noqa: S608 - a constant
-    if found is None:
+    version = connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar()  # noqa: S608 - a constant
+    if version is None:
         return None
-    if not str(found).isdigit():
-        raise StoreUnusable(f"database {store.place} has an unknown schema {str(found)!r}")
-    if int(found) > int(SCHEMA):
-        raise SchemaTooNew(place=f"database {store.place}", found=str(found), known=SCHEMA)
-    return str(found)
+    if not str(version).isdigit():
+        raise StoreUnusable(f"database {store.place} has an unknown schema {str(version)!r}")
+    if int(version) > int(SCHEMA):
+        raise SchemaTooNew(place=f"database {store.place}", found=str(version), known=SCHEMA)
+    return str(version)
 
 
 def _upgrade(connection: Connection, schema: str) -> None:

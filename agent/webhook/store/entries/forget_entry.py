@@ -76,4 +76,4 @@ def rows_left(
     later = [forgetting for forgetting in forgettings if forgetting.id > report_id]
     if not later:
         return rows
-    return [row for row in rows if not any(one.covers(node, row.workload, unix_hour) for one in later)]
+    return [row for row in rows if not any(forgetting.covers(node, row.workload, unix_hour) for forgetting in later)]

@@ -40,8 +40,8 @@ def import_of(sketches: Iterable[StoredSketch], asked_by: str) -> HistoryImport:
     written = list(sketches)
     return HistoryImport(
         asked_by=asked_by,
-        keys=tuple(sorted({one.key for one in written})),
-        unix_hours=tuple(sorted({one.unix_hour for one in written})),
+        keys=tuple(sorted({sketch.key for sketch in written})),
+        unix_hours=tuple(sorted({sketch.unix_hour for sketch in written})),
     )
 
 

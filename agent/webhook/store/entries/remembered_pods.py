@@ -90,17 +90,17 @@ class RememberedPods:
 
     def place(self, uid: str) -> PodPlace | None:
         """Find a pod that was on the node; None = it is not remembered, or was seen too long ago."""
-        found = self._read().get(uid)
-        if found is None or not 0.0 <= self._now - found.seen_unix_seconds <= REMEMBERED_SECONDS:
+        pod = self._read().get(uid)
+        if pod is None or not 0.0 <= self._now - pod.seen_unix_seconds <= REMEMBERED_SECONDS:
             return None
-        self._used[uid] = found.seen_unix_seconds
-        names = found.containers
+        self._used[uid] = pod.seen_unix_seconds
+        names = pod.containers
         return PodPlace(
             uid=uid,
-            namespace=found.namespace,
-            name=found.pod,
+            namespace=pod.namespace,
+            name=pod.pod,
             node=self._node,
-            workload=Workload(namespace=found.namespace, kind=found.kind, name=found.workload),
+            workload=Workload(namespace=pod.namespace, kind=pod.kind, name=pod.workload),
             is_running=False,
             is_terminating=False,
             containers=None if names is None else tuple(WrittenContainer(name=name) for name in names),
@@ -110,15 +110,17 @@ class RememberedPods:
         """Begin to take the rows of an interval; say why none of them may be taken, or None."""
         self._read()
         self._interval = interval
-        told = self._told_unix_seconds
-        if told is None:
+        end = self._told_unix_seconds
+        if end is None:
             return None
-        if told > self._now + WRONG_CLOCK_SECONDS:
+        if end > self._now + WRONG_CLOCK_SECONDS:
             # Nor is what was counted then: else nothing would be taken of these containers until that hour comes.
-            self._covered = {key: one for key, one in self._covered.items() if one[0] <= interval.unix_hour}
+            self._covered = {
+                key: coverage for key, coverage in self._covered.items() if coverage[0] <= interval.unix_hour
+            }
             return None
-        if interval.end_unix_seconds < told - MARGIN_SECONDS:
-            return f"endAgeSeconds: the node told of later minutes {told - interval.end_unix_seconds:.0f} s after these"
+        if interval.end_unix_seconds < end - MARGIN_SECONDS:
+            return f"endAgeSeconds: the node told of later minutes {end - interval.end_unix_seconds:.0f} s after these"
         return None
 
     def cover(self, row: RollupRow) -> str | None:
@@ -138,7 +140,7 @@ class RememberedPods:
         """Return what is to be remembered after these rows; names of pods not in ``containers`` are not known."""
         names = containers or {}
         pods = {row.pod_uid: row for row in rows}
-        told = [
+        remembered_pods = [
             _Remembered(
                 uid=uid,
                 pod=row.pod,
@@ -158,17 +160,17 @@ class RememberedPods:
             end = max(end or 0.0, self._interval.end_unix_seconds) if is_believed else self._interval.end_unix_seconds
             hour = self._interval.unix_hour
         # Of an hour before the one before this nothing more can come.
-        covered = {key: one for key, one in self._covered.items() if one[0] >= hour - 1}
-        kept = _Kept(told_unix_seconds=self._now if end is None else float(end), pods=told, covered=covered)
-        return zlib.compress(_encoder.encode(kept), _FAST)
+        covered = {key: coverage for key, coverage in self._covered.items() if coverage[0] >= hour - 1}
+        state = _Kept(told_unix_seconds=self._now if end is None else float(end), pods=remembered_pods, covered=covered)
+        return zlib.compress(_encoder.encode(state), _FAST)
 
     def _read(self) -> dict[str, _Remembered]:
         if self._known is None:
             payload = self._load()
-            kept, pods = _decoded(payload)
+            state, pods = _decoded(payload)
             self._known = {pod.uid: pod for pod in pods}
-            if kept is not None:
-                self._told_unix_seconds, self._covered = kept.told_unix_seconds, dict(kept.covered)
+            if state is not None:
+                self._told_unix_seconds, self._covered = state.told_unix_seconds, dict(state.covered)
             elif payload is None:
                 # Forgotten as the node was silent for a day: what is older than its last word may have been told.
                 self._told_unix_seconds = self._last_heard()
@@ -186,9 +188,9 @@ def _decoded(payload: bytes | None) -> tuple[_Kept | None, list[_Remembered]]:
     try:
         unpacked = zlib.decompressobj().decompress(payload, MOST_BYTES)
         try:
-            kept = _decoder.decode(unpacked)
+            state = _decoder.decode(unpacked)
         except msgspec.ValidationError:
             return None, _older_decoder.decode(unpacked)
     except (zlib.error, msgspec.DecodeError):
         return None, []
-    return kept, kept.pods
+    return state, state.pods

@@ -111,22 +111,22 @@ def take(connection: Connection, state: DecisionLogState, rows: Sequence[StoredD
     day = int(state.received_unix_seconds // _DAY_SECONDS)
     before = connection.execute(_LOG, {"b_node": state.node}).mappings().one_or_none()
     taken = before["taken"] if before is not None and before["unix_day"] == day else 0
-    kept = list(rows[: max(MOST_A_DAY - taken, 0)])
+    kept_rows = list(rows[: max(MOST_A_DAY - taken, 0)])
     values = {
         "incarnation": state.incarnation,
         "agent": state.agent,
         "dropped": state.dropped,
         "received_unix_seconds": state.received_unix_seconds,
         "unix_day": day,
-        "taken": taken + len(kept),
+        "taken": taken + len(kept_rows),
     }
     if before is None:
         connection.execute(insert(decision_logs), {"node": state.node, **values})
     else:
         connection.execute(update(decision_logs).where(decision_logs.c.node == state.node).values(**values))
-    if kept:
-        connection.execute(_upsert(connection), [_values(row) for row in kept])
-    return len(kept)
+    if kept_rows:
+        connection.execute(_upsert(connection), [_values(row) for row in kept_rows])
+    return len(kept_rows)
 
 
 def found(connection: Connection, choice: DecisionChoice, limit: int) -> list[StoredDecision]:

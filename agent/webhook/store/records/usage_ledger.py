@@ -105,8 +105,8 @@ def through(connection: Connection) -> int:
 
 def oldest_sketch_hour(connection: Connection) -> int | None:
     """Return the oldest hour that there are sketches of; None = there are none."""
-    found: int | None = connection.execute(_OLDEST_SKETCH).scalar()
-    return found
+    unix_hour: int | None = connection.execute(_OLDEST_SKETCH).scalar()
+    return unix_hour
 
 
 def sketches_at(connection: Connection, unix_hour: int, after: str, limit: int) -> list[StoredSketch]:
@@ -128,7 +128,7 @@ def write_hour(connection: Connection, unix_hour: int, rows: Sequence[LedgerHour
     known = _numbers_of(connection, gone)
     for piece in pieces(sorted({*numbers.values(), *known.values()}), PIECE):
         here = (ledger_hours.c.unix_hour == unix_hour, ledger_hours.c.workload.in_(piece))
-        kept = {
+        kept_figures = {
             row["workload"]: {name: row[name] for name in _KEPT}
             for row in connection.execute(
                 select(ledger_hours.c.workload, *(ledger_hours.c[name] for name in _KEPT)).where(*here)
@@ -137,7 +137,7 @@ def write_hour(connection: Connection, unix_hour: int, rows: Sequence[LedgerHour
         connection.execute(delete(ledger_hours).where(*here))
         chosen = frozenset(piece)
         fresh = [
-            {**_values(row, numbers[row.workload]), **kept.get(numbers[row.workload], {})}
+            {**_values(row, numbers[row.workload]), **kept_figures.get(numbers[row.workload], {})}
             for row in rows
             if numbers[row.workload] in chosen
         ]
@@ -218,8 +218,8 @@ def forget_hours(connection: Connection, places: Collection[tuple[int, Workload]
 
 def newest_hour(connection: Connection) -> int | None:
     """Return the newest hour that any row tells of; None = there is none."""
-    found: int | None = connection.execute(select(func.max(ledger_hours.c.unix_hour))).scalar()
-    return found
+    unix_hour: int | None = connection.execute(select(func.max(ledger_hours.c.unix_hour))).scalar()
+    return unix_hour
 
 
 def hours_of(connection: Connection, workload: Workload, unix_hours: range) -> list[LedgerHour]:
@@ -264,8 +264,8 @@ def kills_since(connection: Connection, unix_hour: int) -> dict[Workload, int]:
 def sums_at(connection: Connection, unix_hour: int, namespaces: Collection[str] | None = None) -> dict[str, LedgerSum]:
     """Return the sums of an hour by namespace, those of ``namespaces`` alone, None = all."""
     return {
-        namespace: found
-        for (namespace, _), found in _sums(
+        namespace: ledger_sum
+        for (namespace, _), ledger_sum in _sums(
             connection, range(unix_hour, unix_hour + 1), namespaces, is_days=False
         ).items()
     }
@@ -323,7 +323,7 @@ def _sums(
 
 def _margins() -> dict[str, ColumnElement[int]]:
     """Return what is too much or too little in an hour's row, 0 where one of the two is not known."""
-    found: dict[str, ColumnElement[int]] = {}
+    margins: dict[str, ColumnElement[int]] = {}
     for resource in _RESOURCES:
         written, requested, recommended = (
             ledger_hours.c[f"{resource}_{figure}"] for figure in ("written", "requested", "recommended")
@@ -333,8 +333,8 @@ def _margins() -> dict[str, ColumnElement[int]]:
             ("possible", requested, recommended),
             ("needed", recommended, requested),
         ):
-            found[f"{resource}_{name}"] = case((more > less, more - less), else_=0)
-    return found
+            margins[f"{resource}_{name}"] = case((more > less, more - less), else_=0)
+    return margins
 
 
 def _whole_sum(column: ColumnElement[int]) -> ColumnElement[int]:
@@ -344,8 +344,8 @@ def _whole_sum(column: ColumnElement[int]) -> ColumnElement[int]:
 
 def _numbers(connection: Connection, workloads: Sequence[Workload]) -> dict[Workload, int]:
     """Return the numbers of workloads, given now to those that have none."""
-    found = _numbers_of(connection, workloads)
-    new = [workload for workload in workloads if workload not in found]
+    numbers = _numbers_of(connection, workloads)
+    new = [workload for workload in workloads if workload not in numbers]
     if new:
         connection.execute(
             insert(ledger_workloads),
@@ -354,17 +354,17 @@ def _numbers(connection: Connection, workloads: Sequence[Workload]) -> dict[Work
                 for workload in new
             ],
         )
-        found |= _numbers_of(connection, new)
-    return found
+        numbers |= _numbers_of(connection, new)
+    return numbers
 
 
 def _numbers_of(connection: Connection, workloads: Iterable[Workload]) -> dict[Workload, int]:
     wanted = set(workloads)
-    found: dict[Workload, int] = {}
+    numbers: dict[Workload, int] = {}
     for piece in pieces(sorted({workload.namespace for workload in wanted}), PIECE):
         rows = connection.execute(select(ledger_workloads).where(ledger_workloads.c.namespace.in_(piece))).mappings()
-        found |= {workload: row["id"] for row in rows if (workload := _workload(row)) in wanted}
-    return found
+        numbers |= {workload: row["id"] for row in rows if (workload := _workload(row)) in wanted}
+    return numbers
 
 
 def _workload(row: RowMapping) -> Workload:
