@@ -24,9 +24,10 @@ from agent.core.cluster.pod import (
     Requirements,
     has_ended,
 )
+from agent.core.cluster.resource import Resource
 from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT
 from agent.core.plan.plan import PlanStep
-from agent.core.plan.pod_change import Setting, changed_pod
+from agent.core.plan.pod_change import Setting, changed_pod, unanswered
 
 _RUNNING_RESIZES: Final = CountingRule(use_status=True)
 _NOTHING: Final[Mapping[str, int]] = {}
@@ -142,7 +143,8 @@ def fits_now(state: NodeState, step: PlanStep) -> bool:
     """Return whether the node would hold all its pods if this step's wish stood in its pod's spec this moment.
 
     Nothing is assumed of other steps: a pod counts with whatever holds room now. What a step does not raise is not
-    asked about, so that a node that is over its capacity can be relieved.
+    asked about, so that a node that is over its capacity can be relieved. A wish that the kubelet has refused holds no
+    room, but what is asked for in its place does.
     """
     node = state.node
     if node is None or node.allocatable_cpu_millicores is None or node.allocatable_memory_bytes is None:
@@ -150,14 +152,17 @@ def fits_now(state: NodeState, step: PlanStep) -> bool:
     pod = next((pod for pod in state.pods if pod.uid == step.ref.uid), None)
     if pod is None or not holds_room(pod):
         return False
-    before, after = counted(pod), counted(changed_pod(pod, step.changes))
-    if after[0] <= before[0] and after[1] <= before[1]:
+    before, after = counted(pod), counted(unanswered(changed_pod(pod, step.changes)))
+    requested = {change.resource for change in step.changes if change.setting is Setting.REQUEST}
+    takes_cpu = Resource.CPU in requested and after[0] > before[0]
+    takes_memory = Resource.MEMORY in requested and after[1] > before[1]
+    if not takes_cpu and not takes_memory:
         return True
     held = [counted(other) for other in state.pods if holds_room(other)]
     cpu_millicores = sum(cpu for cpu, _ in held) - before[0] + after[0]
     memory_bytes = sum(memory for _, memory in held) - before[1] + after[1]
-    return (after[0] <= before[0] or cpu_millicores <= node.allocatable_cpu_millicores) and (
-        after[1] <= before[1] or memory_bytes <= node.allocatable_memory_bytes
+    return (not takes_cpu or cpu_millicores <= node.allocatable_cpu_millicores) and (
+        not takes_memory or memory_bytes <= node.allocatable_memory_bytes
     )
 
 

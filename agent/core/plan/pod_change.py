@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from agent.core.cluster.pod import CPU, MEMORY, Container, ContainerKind, Pod, Requirements
+from agent.core.cluster.pod import CPU, MEMORY, RESIZE_PENDING, Container, ContainerKind, Pod, Requirements
 from agent.core.cluster.resource import Resource
 from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT, to_millis, to_units
 
@@ -74,7 +74,17 @@ def changed_pod(pod: Pod, changes: Iterable[Change]) -> Pod:
 def actuated(pod: Pod) -> Pod:
     """Return the pod once the kubelet has acted on its spec: nothing else holds room for it any more."""
     statuses = tuple(replace(status, allocated=None, actual=None) for status in pod.statuses)
-    return replace(pod, statuses=statuses, allocated=None, actual=None)
+    return replace(unanswered(pod), statuses=statuses, allocated=None, actual=None)
+
+
+def unanswered(pod: Pod) -> Pod:
+    """Return the pod without the kubelet's word on a resize that it puts off or refuses.
+
+    Of a spec that has changed since, it says nothing: what was refused was another wish.
+    """
+    if not any(condition.type == RESIZE_PENDING for condition in pod.conditions):
+        return pod
+    return replace(pod, conditions=tuple(one for one in pod.conditions if one.type != RESIZE_PENDING))
 
 
 def spec_text(pod: Pod) -> str:

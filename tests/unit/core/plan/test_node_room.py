@@ -183,6 +183,21 @@ def test_what_does_not_rise_is_not_asked_about_on_an_overfull_node() -> None:
     assert fits_now(state(200, MIB), step(cpu=110))
 
 
+def test_what_takes_the_place_of_a_refused_wish_must_fit() -> None:
+    # 8000m were refused, 100m are in force; beside 100m of another pod 300m fit into 400m and not into 399m.
+    wished = (replace(container(), resources=Requirements(requests=amounts(8000, 64 * MIB))),)
+    stuck = make(containers=wished, statuses=(status(100, actual=100),), conditions=(INFEASIBLE,))
+    less = replace(step(cpu=300), changes=(replace(step(cpu=300).changes[0], before=8000),))
+    for cpu, fits in ((400, True), (399, False)):
+        node = replace(state(cpu, 200 * MIB), pods=(stuck, make("other")))
+        assert fits_now(node, less) is fits
+    # A step that asks for no CPU leaves that wish as it is.
+    full = replace(state(200, 200 * MIB), pods=(stuck, make("other")))
+    assert fits_now(full, step(memory=90 * MIB))
+    limit = replace(less.changes[0], setting=Setting.LIMIT, before=9000, after=9500)
+    assert fits_now(full, replace(less, changes=(limit,)))
+
+
 def test_nothing_fits_where_the_node_or_the_pod_is_not_known() -> None:
     assert not fits_now(NodeState(node=None, pods=(make(),)), step(cpu=50))
     assert not fits_now(state(None, MIB), step(cpu=50))

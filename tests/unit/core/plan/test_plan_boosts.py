@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
+from agent.core.cluster.pod import ContainerStatus, PodCondition
 from agent.core.numbers.units import MIB
 from agent.core.orders import annotations as names
 from agent.core.orders.order import Mode
 from agent.core.plan.needs.demand import Kept, PodDemand, Reserved
 from agent.core.plan.needs.given_boost import standing_boost
 from agent.core.plan.plan import Plan, Share
-from tests.planning import container, needs, node, pod_demand, wanted
+from tests.planning import amounts, container, needs, node, pod_demand, wanted
 
 BORN = 1_800_000_000.0
 
@@ -75,6 +77,15 @@ def test_nobody_goes_for_a_boost_that_will_be_taken_back() -> None:
     young = boosted(reserved=Reserved.TOO_YOUNG)
     plan = node(young, other, cpu=2000).plan()
     assert (plan.evictions, plan.cpu.available) == ((), 1500)
+
+
+def test_a_boosted_pod_that_is_reserved_counts_though_a_resize_of_it_was_refused() -> None:
+    # Somebody asked for more memory than the node has: what the boost leaves is in force all the same.
+    young = boosted(reserved=Reserved.TOO_YOUNG)
+    granted = ContainerStatus(name="app", allocated=amounts(1500, 64 * MIB))
+    never = PodCondition(type="PodResizePending", status="True", reason="Infeasible")
+    refused = replace(young, pod=replace(young.pod, statuses=(granted,), conditions=(never,)))
+    assert node(refused, cpu=2000).plan().cpu.available == 1500
 
 
 def test_a_boost_that_nobody_may_take_back_counts_in_full() -> None:

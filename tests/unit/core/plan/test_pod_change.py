@@ -77,3 +77,15 @@ def test_a_changed_pod_holds_room_as_before_until_the_kubelet_has_acted() -> Non
     assert lowered.statuses == pod.statuses
     assert counted(lowered) == (1000, 0)
     assert counted(actuated(lowered)) == (40, 0)
+
+
+def test_a_refusal_of_an_earlier_wish_takes_nothing_off_what_is_acted_on() -> None:
+    held = {"cpu": "1"}
+    never = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
+    ready = {"type": "Ready", "status": "True"}
+    status = {"conditions": [never, ready], "containerStatuses": [{"name": "app", "allocatedResources": held}]}
+    pod = make_pod(container("app", {"cpu": "64"}), status=status)
+    assert counted(pod) == (1000, 0)
+    acted = actuated(changed_pod(pod, [change("app", Resource.CPU, Setting.REQUEST, 2000)]))
+    assert counted(acted) == (2000, 0)
+    assert [condition.type for condition in acted.conditions] == ["Ready"]
