@@ -11,10 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from agent.core.cluster.effective_resources import CountingRule, pod_requests
 from agent.core.cluster.facts import FrozenAxes, PodPlace
 from agent.core.cluster.node import Namespace
-from agent.core.cluster.pod import CPU, MEMORY, SYSTEM_CRITICAL_PRIORITY, Pod, QosClass
+from agent.core.cluster.pod import SYSTEM_CRITICAL_PRIORITY, Pod, QosClass
 from agent.core.cluster.qos import pod_qos_class
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.vpa import EvictionChangeRequirement, EvictionRequirement
@@ -22,7 +21,6 @@ from agent.core.cluster.workload import DAEMON_SET_KIND, Workload, workload_of
 from agent.core.eviction.options import ArbiterOptions
 from agent.core.eviction.proposal import Proposal, Reason, Ruling
 from agent.core.numbers.amount_text import amount_text
-from agent.core.numbers.units import to_millis, to_units
 from agent.core.orders.order import Mode, Orders, Ranking
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
@@ -30,6 +28,8 @@ from agent.core.orders.resolution import is_excluded, listed
 from agent.core.orders.windows import Disruption, Windows, wait_of
 from agent.core.plan.needs.demand import Reserved
 from agent.core.plan.needs.reserved_reason import reserved_reason
+from agent.core.plan.node_room import counted
+from agent.core.plan.pod_change import actuated
 
 HOLDING_ANNOTATIONS: Final[Mapping[str, str]] = {
     "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
@@ -51,8 +51,6 @@ _STANDING: Final[Mapping[Reserved, Reason]] = {
     Reserved.TERMINATING: Reason.TERMINATING,
 }
 """What ``reserved_reason`` says, in the words of a ruling; all else is what the pod is."""
-_COUNTED_NOW: Final = CountingRule(use_status=True, pod_level_resize=True)
-"""As the scheduler: the largest of spec, allocated and actual."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,12 +142,10 @@ def gain_ruling(proposal: Proposal, pod: Pod, replacement: Pod) -> Ruling | None
     The pod has the largest of what it requests, what is allocated and what is in force.
     """
     resource = proposal.want.resource
-    name = CPU if resource is Resource.CPU else MEMORY
-    now_nanos = pod_requests(pod, _COUNTED_NOW).get(name, 0)
-    then_nanos = pod_requests(replacement).get(name, 0)
-    if then_nanos > now_nanos:
+    now, then = _now_and_then(pod, replacement, resource)
+    if then > now:
         return None
-    has, would = _amount_text(now_nanos, resource), _amount_text(then_nanos, resource)
+    has, would = amount_text(now, resource.unit), amount_text(then, resource.unit)
     detail = f"it has {has} of {resource}, its replacement would be admitted with {would}: it would come back"
     return Ruling(reason=Reason.NOT_MORE, detail=detail)
 
@@ -176,9 +172,15 @@ def requirements_ruling(owner: Owner, pod: Pod, targets: Mapping[Resource, Pod |
 def _stands(pod: Pod, replacement: Pod | Ruling | None, resource: Resource, requirement: EvictionRequirement) -> bool:
     if replacement is None or isinstance(replacement, Ruling):
         return False
-    name = CPU if resource is Resource.CPU else MEMORY
-    now, then = pod_requests(pod, _COUNTED_NOW).get(name, 0), pod_requests(replacement).get(name, 0)
+    now, then = _now_and_then(pod, replacement, resource)
     return then > now if requirement.direction is EvictionChangeRequirement.HIGHER else then < now
+
+
+def _now_and_then(pod: Pod, replacement: Pod, resource: Resource) -> tuple[int, int]:
+    """Return what a pod holds of its node and what its replacement would, overhead once each; millicores or bytes."""
+    # What the replacement reports is of the pod that it is made of.
+    now, then = counted(pod), counted(actuated(replacement))
+    return (now[0], then[0]) if resource is Resource.CPU else (now[1], then[1])
 
 
 def _by_namespace(namespace: str, rules: ArbiterRules) -> Ruling | None:
@@ -253,8 +255,3 @@ def _reserved_text(reserved: Reserved, pod: Pod, orders: Orders, workload: Workl
     if reserved is Reserved.TOO_YOUNG:
         return f"younger than plan.minAgeSeconds, {rules.plan.min_age_seconds:g} s"
     return f"{reserved.value.replace('_', ' ')}; {workload.kind} {workload.name}"
-
-
-def _amount_text(nanos: int, resource: Resource) -> str:
-    amount = to_millis(nanos) if resource is Resource.CPU else to_units(nanos)
-    return amount_text(amount, resource.unit)

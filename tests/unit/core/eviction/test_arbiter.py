@@ -252,6 +252,40 @@ def test_pod_has_what_is_allocated_to_it_even_where_its_spec_asks_for_less() -> 
     assert reason_of(gain_ruling(proposal(), make_pod(status=status), replacement)) is Reason.NOT_MORE
 
 
+@pytest.mark.parametrize(("cpu", "memory"), [("501m", "257Mi"), ("500m", "256Mi")])
+def test_overhead_that_a_kubelet_reports_in_the_pods_own_amounts_counts_once(cpu: str, memory: str) -> None:
+    # From 1.37 on status.allocatedResources and status.resources of any pod hold the overhead of its RuntimeClass.
+    overhead = {"cpu": "250m", "memory": "120Mi"}
+    amounts = {"cpu": "500m", "memory": "256Mi"}
+    in_all = {"cpu": "750m", "memory": "376Mi"}
+    status = {
+        "allocatedResources": in_all,
+        "resources": {"requests": in_all},
+        "containerStatuses": [
+            {"name": "app", "allocatedResources": amounts, "resources": {"requests": amounts}, "restartCount": 0}
+        ],
+    }
+    pod = make_pod("web", container("app", amounts), overhead=overhead, status=status)
+    # As ``replacement_of`` makes it: the pod itself with other requests, its status among it.
+    replacement = make_pod("web", container("app", {"cpu": cpu, "memory": memory}), overhead=overhead, status=status)
+    comes_back = cpu == "500m"
+    for want in (Want.CPU, Want.MEMORY):
+        assert (reason_of(gain_ruling(proposal(want), pod, replacement)) is Reason.NOT_MORE) is comes_back
+    higher = EvictionRequirement(resources=(Resource.CPU,), direction=EvictionChangeRequirement.HIGHER)
+    ruling = requirements_ruling(replace(VPA, requirements=(higher,)), pod, {Resource.CPU: replacement})
+    assert (ruling is None) is not comes_back
+
+
+def test_a_replacement_is_counted_though_a_resize_of_its_pod_was_refused() -> None:
+    status = {
+        "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}],
+        "containerStatuses": [{"name": "app", "allocatedResources": {"cpu": "200m", "memory": "256Mi"}}],
+    }
+    pod = make_pod("web", container("app", {"cpu": "64", "memory": "256Mi"}), status=status)
+    replacement = make_pod("web", container("app", {"cpu": "400m", "memory": "256Mi"}), status=status)
+    assert gain_ruling(proposal(), pod, replacement) is None
+
+
 def test_amounts_by_resource() -> None:
     amounts = PodAmounts(cpu_millicores=5, memory_bytes=MIB)
     assert [amounts.of(one) for one in (Resource.CPU, Resource.MEMORY)] == [5, MIB]
