@@ -5,12 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from agent.core.cluster.effective_resources import SPEC_ONLY, CountingRule, pod_requests
+from agent.core.cluster.effective_resources import pod_requests
 from agent.core.cluster.node import Node
 from agent.core.cluster.pod import CPU, MEMORY, Pod
 from agent.core.cluster.resource import Resource
 from agent.core.numbers.units import to_millis, to_units
 from agent.core.plan.needs.demand import Kept
+from agent.core.plan.node_room import counted
 from agent.core.plan.plan import Phase
 from agent.core.resize.answer import AnswerKind, ResizeAnswer
 from agent.core.resize.decision import Action
@@ -113,14 +114,14 @@ def infeasible(flight: Flight, node: Node | None, resources: tuple[Resource, ...
 
 def infeasible_as_stated(pod: Pod, node: Node | None) -> Infeasible:
     """Return what a "never" to a wish of others, or from before the ledger began, means; the spec holds the wish."""
-    asked, granted = requests_in_all(pod), requests_in_all(pod, CountingRule(use_status=True))
+    asked, granted = requests_in_all(pod), counted(pod)
     cpu_below, memory_below = (wish if wish > held else None for wish, held in zip(asked, granted, strict=True))
     return _below(cpu_below, memory_below, node)
 
 
-def requests_in_all(pod: Pod, rule: CountingRule = SPEC_ONLY) -> tuple[int, int]:
-    """Return what a pod requests in all: CPU in millicores, memory in bytes."""
-    requests = pod_requests(pod, rule)
+def requests_in_all(pod: Pod) -> tuple[int, int]:
+    """Return what a pod requests in all by its spec: CPU in millicores, memory in bytes."""
+    requests = pod_requests(pod)
     return to_millis(requests.get(CPU, 0)), to_units(requests.get(MEMORY, 0))
 
 

@@ -7,7 +7,9 @@ from agent.core.plan.needs.demand import FREE, Constraint, Kept
 from agent.core.plan.plan import Phase
 from agent.core.resize.answer import AnswerKind
 from agent.core.resize.decision import Outcome
+from agent.core.resize.refusal import infeasible_as_stated
 from tests.ledgers import MI, Amounts, Desk, node, step
+from tests.pods import container, make_pod
 
 FULLY = Constraint(shrink=Kept.INFEASIBLE, grow=Kept.INFEASIBLE, urgent_grow=Kept.INFEASIBLE)
 
@@ -149,6 +151,18 @@ def test_an_infeasible_wish_of_others_is_respected_too() -> None:
     desk.look(1.0)
     desk.look(1.0)
     assert desk.constraint == FULLY
+
+
+def test_a_refused_budget_of_a_pod_is_followed_by_less_as_well() -> None:
+    amounts = {"cpu": "500m", "memory": "256Mi"}
+    status = {
+        "conditions": [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}],
+        "allocatedResources": amounts,
+        "resources": {"requests": amounts},
+    }
+    pod = make_pod(container("app"), resources={"requests": {"cpu": "8", "memory": "256Mi"}}, status=status)
+    found = infeasible_as_stated(pod, None)
+    assert (found.cpu_below_millicores, found.memory_below_bytes, found.is_final) == (8000, None, False)
 
 
 def test_a_server_that_sheds_load_is_left_alone_for_as_long_as_it_asks() -> None:
