@@ -24,7 +24,7 @@ def allocated_pod(pod: Pod) -> Pod:
         pod,
         containers=tuple(_allocated_container(pod, container) for container in pod.containers),
         init_containers=tuple(_allocated_container(pod, container) for container in pod.init_containers),
-        resources=None if pod.resources is None else _in_force(pod.resources, pod.allocated, pod.actual),
+        resources=None if pod.resources is None else _allocated_budget(pod, pod.resources),
         recorded_qos=pod_qos_class(pod),
     )
 
@@ -34,6 +34,32 @@ def _allocated_container(pod: Pod, container: Container) -> Container:
     if status is None:
         return container
     return replace(container, resources=_in_force(container.resources, status.allocated, status.actual))
+
+
+def _allocated_budget(pod: Pod, stated: Requirements) -> Requirements:
+    """Return what is allocated to the pod as a whole, as a spec would state it: without overhead.
+
+    Kubelets report the pod's own amounts with it, as its cgroup has them, and whoever counts a pod adds it.
+    """
+    actual = pod.actual
+    if actual is not None:
+        actual = Reported(
+            requests=_without_overhead(pod, stated.requests, actual.requests),
+            limits=_without_overhead(pod, stated.limits, actual.limits),
+        )
+    return _in_force(stated, _without_overhead(pod, stated.requests, pod.allocated), actual)
+
+
+def _without_overhead(
+    pod: Pod, stated: Mapping[str, int], reported: Mapping[str, int] | None
+) -> Mapping[str, int] | None:
+    """Take the overhead off, unless what is reported is what is stated: then it was left out."""
+    if reported is None:
+        return None
+    return {
+        name: amount if amount == stated.get(name) else max(amount - pod.overhead.get(name, 0), 0)
+        for name, amount in reported.items()
+    }
 
 
 def _in_force(stated: Requirements, allocated: Mapping[str, int] | None, actual: Reported | None) -> Requirements:

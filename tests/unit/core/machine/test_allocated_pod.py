@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from agent.core.cluster.pod import QosClass
 from agent.core.machine.allocated_pod import allocated_pod
+from agent.core.machine.memory_low import MemoryLow, memory_low_of
 from agent.core.numbers.units import MIB
 from tests.pods import container, make_pod, sidecar
 
@@ -75,3 +76,33 @@ def test_class_stays_while_a_guaranteed_pod_is_between_two_sizes() -> None:
     two = {"cpu": "2", "memory": "64Mi"}
 
     assert allocated_pod(make_pod(container("app", two, two), status=status)).recorded_qos is QosClass.GUARANTEED
+
+
+def test_overhead_that_is_reported_in_the_pods_own_amounts_is_taken_off() -> None:
+    overhead = {"cpu": "250m", "memory": "120Mi"}
+    stated = {"requests": {"cpu": "500m", "memory": "256Mi"}, "limits": {"cpu": "1", "memory": "512Mi"}}
+    with_it = {"cpu": "750m", "memory": "376Mi"}
+    actual = {"requests": {"cpu": "731m", "memory": "376Mi"}, "limits": {"cpu": "1250m", "memory": "632Mi"}}
+    settled = make_pod(
+        container("app"),
+        resources=stated,
+        overhead=overhead,
+        status={"allocatedResources": with_it, "resources": actual},
+    )
+    assert allocated_pod(settled).resources == settled.resources
+    assert memory_low_of(settled) == MemoryLow(pod_bytes=376 * MIB, container_bytes={})
+    # A kubelet that leaves it out.
+    bare = {"allocatedResources": stated["requests"], "resources": stated}
+    left_out = make_pod(container("app"), resources=stated, overhead=overhead, status=bare)
+    assert allocated_pod(left_out).resources == settled.resources
+    # A resize that is not allocated yet.
+    wished = {"requests": {"cpu": "800m", "memory": "300Mi"}, "limits": stated["limits"]}
+    asked = make_pod(
+        container("app"),
+        resources=wished,
+        overhead=overhead,
+        status={"allocatedResources": with_it, "resources": {}},
+    )
+    resources = allocated_pod(asked).resources
+    assert resources is not None
+    assert (resources.cpu_request_millicores, resources.memory_request_bytes) == (500, 256 * MIB)
