@@ -37,6 +37,18 @@ class Change:
         return self.container, self.resource, self.setting
 
 
+def restarts(container: Container, change: Change) -> bool:
+    """Return whether a container restarts for a change: of its own numbers, or of its pod's limit that it goes by.
+
+    The pod as a whole has no resizePolicy (KEP-5419): a container that has no limit of its own inherits the pod's, and
+    its policy says what becomes of it then. What the pod requests is nothing to it.
+    """
+    is_by_policy = container.restarts_for_cpu if change.resource is Resource.CPU else container.restarts_for_memory
+    if change.container:
+        return is_by_policy and change.container == container.name
+    return is_by_policy and change.setting is Setting.LIMIT and change.resource.value not in container.resources.limits
+
+
 PodNumbers = dict[str, Requirements]
 """All that a resize could change: by container, in the order of the spec, last the pod's own budget under no name."""
 

@@ -10,10 +10,9 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from agent.core.cluster.pod import Pod
-from agent.core.cluster.resource import Resource
 from agent.core.history.workloads.fare import Fare, together, worse
 from agent.core.orders.guard_options import GuardOptions
-from agent.core.plan.pod_change import Change
+from agent.core.plan.pod_change import Change, restarts
 from agent.core.resize.record import Shrunk
 from agent.core.window.snapshot import CpuWindow
 
@@ -35,19 +34,8 @@ def restarts_of(pod: Pod) -> int:
 
 def own_restarts(pod: Pod, changes: Iterable[Change]) -> int:
     """Return how many containers a resize starts again by itself, as their resizePolicy says."""
-    resources = {(change.container, change.resource) for change in changes}
-    return sum(
-        any(
-            (name, resource) in resources
-            for name in (container.name, "")
-            for resource, restarts in (
-                (Resource.CPU, container.restarts_for_cpu),
-                (Resource.MEMORY, container.restarts_for_memory),
-            )
-            if restarts
-        )
-        for container in pod.sized_containers()
-    )
+    every = tuple(changes)
+    return sum(any(restarts(container, change) for change in every) for container in pod.sized_containers())
 
 
 def fare_before(

@@ -12,7 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from agent.core.cluster.facts import FrozenAxes
-from agent.core.cluster.pod import CPU, MEMORY, Container, ContainerKind, Pod
+from agent.core.cluster.pod import MEMORY, ContainerKind, Pod
 from agent.core.cluster.qos import computed_qos_class, pod_qos_class
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.versions import Gates
@@ -23,7 +23,7 @@ from agent.core.orders.plan_options import DaemonSetGrowth, PlanOptions
 from agent.core.orders.windows import Disruption, Wait, Windows, wait_of
 from agent.core.plan.needs.demand import Kept, Reserved
 from agent.core.plan.plan import PlanStep
-from agent.core.plan.pod_change import Change, Setting, changed_pod, pod_numbers, stated
+from agent.core.plan.pod_change import Change, Setting, changed_pod, pod_numbers, restarts, stated
 from agent.core.resize.decision import Action
 
 
@@ -184,7 +184,7 @@ def _kept(
     gates: Gates,
     memory_in_use_bytes: Mapping[str, int],
 ) -> Kept | None:
-    restarts = _restarts(change, pod)
+    is_restart = _restarts(change, pod)
     is_memory_limit_down = (
         change.resource is Resource.MEMORY and change.setting is Setting.LIMIT and change.after < change.before
     )
@@ -193,10 +193,10 @@ def _kept(
     if change.kind is ContainerKind.INIT:
         is_gate_open &= gates.init_containers
     if is_memory_limit_down:
-        is_gate_open &= gates.memory_limit_down or restarts
+        is_gate_open &= gates.memory_limit_down or is_restart
     if not is_gate_open:
         return Kept.TOO_OLD
-    if restarts and not orders.is_restart_allowed:
+    if is_restart and not orders.is_restart_allowed:
         return Kept.RESTART_POLICY
     if not is_memory_limit_down or _is_in_force(change, pod):
         return None
@@ -219,17 +219,8 @@ def _is_in_force(change: Change, pod: Pod) -> bool:
 
 
 def _restarts(change: Change, pod: Pod) -> bool:
-    """Return whether a container restarts for a change: its own, or of the pod's limit where it goes by that."""
-    name = CPU if change.resource is Resource.CPU else MEMORY
-
-    def restarts(container: Container) -> bool:
-        return container.restarts_for_cpu if change.resource is Resource.CPU else container.restarts_for_memory
-
-    if change.container:
-        return any(restarts(container) for container in pod.sized_containers() if container.name == change.container)
-    if change.setting is Setting.REQUEST:
-        return False
-    return any(restarts(container) for container in pod.sized_containers() if name not in container.resources.limits)
+    """Return whether any container restarts for a change."""
+    return any(restarts(container, change) for container in pod.sized_containers())
 
 
 def _unsound(step: PlanStep, pod: Pod) -> Kept | Spared | None:

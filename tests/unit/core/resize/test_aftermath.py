@@ -134,10 +134,14 @@ def test_containers_that_a_resize_starts_again_by_itself_are_no_restarts_of_thei
     by_cpu, by_memory = (container(name, resizePolicy=policy) for name, policy in zip("ab", policies, strict=True))
     found = make_pod(by_cpu, by_memory, container("c"))
 
-    def change(name: str, resource: Resource) -> Change:
-        return Change(container=name, kind=None, resource=resource, setting=Setting.REQUEST, before=2, after=1)
+    def change(name: str, resource: Resource, setting: Setting = Setting.REQUEST) -> Change:
+        return Change(container=name, kind=None, resource=resource, setting=setting, before=2, after=1)
 
     assert own_restarts(found, [change("a", Resource.CPU), change("b", Resource.CPU), change("c", Resource.CPU)]) == 1
     assert own_restarts(found, [change("a", Resource.CPU), change("b", Resource.MEMORY)]) == 2
-    assert own_restarts(found, [change("", Resource.MEMORY)]) == 1
     assert own_restarts(found, []) == 0
+    # Of the pod's own budget the limit counts, and only to those that go by it.
+    assert own_restarts(found, [change("", Resource.MEMORY)]) == 0
+    assert own_restarts(found, [change("", Resource.MEMORY, Setting.LIMIT)]) == 1
+    limited = make_pod(by_cpu, container("b", None, {"memory": "64Mi"}, resizePolicy=policies[1]))
+    assert own_restarts(limited, [change("", Resource.MEMORY, Setting.LIMIT)]) == 0
