@@ -132,6 +132,18 @@ def container_limits(pod: Pod, rule: CountingRule = SPEC_ONLY) -> dict[str, int]
     return _largest(_NOTHING if infeasible else desired, actual)
 
 
+def without_overhead(pod: Pod, stated: Mapping[str, int], reported: Mapping[str, int]) -> dict[str, int]:
+    """Return what a status reports of the pod as a whole, as its spec states it: without overhead.
+
+    Kubelets report it with the overhead, as the pod's cgroup has it (1.37.1), and whoever counts a pod adds that. Where
+    what is reported is just what is stated, it was left out.
+    """
+    return {
+        name: amount if amount == stated.get(name) else max(amount - pod.overhead.get(name, 0), 0)
+        for name, amount in reported.items()
+    }
+
+
 def _aggregated(pod: Pod, pick: _Pick) -> dict[str, int]:
     """Sum regular containers and sidecars; an init stage needs its own amount and that of the sidecars before it."""
     total: dict[str, int] = {}

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from agent.core.cluster.effective_resources import without_overhead
 from agent.core.cluster.pod import Container, Pod, Reported, Requirements
 from agent.core.cluster.qos import pod_qos_class
 
@@ -37,29 +38,16 @@ def _allocated_container(pod: Pod, container: Container) -> Container:
 
 
 def _allocated_budget(pod: Pod, stated: Requirements) -> Requirements:
-    """Return what is allocated to the pod as a whole, as a spec would state it: without overhead.
-
-    Kubelets report the pod's own amounts with it, as its cgroup has them, and whoever counts a pod adds it.
-    """
-    actual = pod.actual
-    if actual is not None:
+    """Return what is allocated to the pod as a whole, as a spec would state it."""
+    allocated, actual = pod.allocated, pod.actual
+    if pod.overhead and allocated is not None:
+        allocated = without_overhead(pod, stated.requests, allocated)
+    if pod.overhead and actual is not None:
         actual = Reported(
-            requests=_without_overhead(pod, stated.requests, actual.requests),
-            limits=_without_overhead(pod, stated.limits, actual.limits),
+            requests=None if actual.requests is None else without_overhead(pod, stated.requests, actual.requests),
+            limits=None if actual.limits is None else without_overhead(pod, stated.limits, actual.limits),
         )
-    return _in_force(stated, _without_overhead(pod, stated.requests, pod.allocated), actual)
-
-
-def _without_overhead(
-    pod: Pod, stated: Mapping[str, int], reported: Mapping[str, int] | None
-) -> Mapping[str, int] | None:
-    """Take the overhead off, unless what is reported is what is stated: then it was left out."""
-    if reported is None:
-        return None
-    return {
-        name: amount if amount == stated.get(name) else max(amount - pod.overhead.get(name, 0), 0)
-        for name, amount in reported.items()
-    }
+    return _in_force(stated, allocated, actual)
 
 
 def _in_force(stated: Requirements, allocated: Mapping[str, int] | None, actual: Reported | None) -> Requirements:

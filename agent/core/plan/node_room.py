@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from agent.core.cluster.effective_resources import CountingRule, pod_requests
+from agent.core.cluster.effective_resources import CountingRule, pod_requests, without_overhead
 from agent.core.cluster.node import NodeState
 from agent.core.cluster.pod import (
     CPU,
@@ -100,7 +100,12 @@ def granted_pod(pod: Pod) -> Pod:
     init_containers = tuple([_granted_container(part, statuses.get(part.name), never) for part in pod.init_containers])
     resources = pod.resources
     if resources is not None:
-        resources = _granted(resources, pod.allocated, pod.actual, never)
+        allocated, actual = pod.allocated, pod.actual
+        if pod.overhead and allocated is not None:
+            allocated = without_overhead(pod, resources.requests, allocated)
+        if pod.overhead and actual is not None and actual.requests is not None:
+            actual = Reported(requests=without_overhead(pod, resources.requests, actual.requests))
+        resources = _granted(resources, allocated, actual, never)
     every = (*containers, *init_containers, resources)
     if all(
         part is was for part, was in zip(every, (*pod.containers, *pod.init_containers, pod.resources), strict=True)

@@ -12,10 +12,11 @@ Source:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from agent.core.cluster.effective_resources import without_overhead
 from agent.core.cluster.pod import (
     CPU,
     INFEASIBLE,
@@ -151,7 +152,9 @@ def is_granted(pod: Pod, change: Change) -> bool:
     A request by what is allocated; a limit by what is in force, where that is nearer to it than to what stood before.
     """
     status = pod.status_of(change.container) if change.container else None
-    allocated, actual = (pod.allocated, pod.actual) if not change.container else (None, None)
+    allocated, actual = None, None
+    if not change.container:
+        allocated, actual = _budget_reported(pod)
     if status is not None:
         allocated, actual = status.allocated, status.actual
     name = CPU if change.resource is Resource.CPU else MEMORY
@@ -162,6 +165,16 @@ def is_granted(pod: Pod, change: Change) -> bool:
         return False
     off = abs(_amount(change.resource, limits) - change.after)
     return off <= _limit_tolerance(change.resource, change.after) and off < abs(change.after - change.before) / 2
+
+
+def _budget_reported(pod: Pod) -> tuple[Mapping[str, int] | None, Reported | None]:
+    """Return what is allocated to the pod as a whole, and what is in force of it, without overhead."""
+    stated, allocated, actual = pod.resources or Requirements(), pod.allocated, pod.actual
+    if allocated is not None:
+        allocated = without_overhead(pod, stated.requests, allocated)
+    if actual is not None and actual.limits is not None:
+        actual = replace(actual, limits=without_overhead(pod, stated.limits, actual.limits))
+    return allocated, actual
 
 
 _Running = list[tuple[Container, ContainerStatus]]

@@ -24,9 +24,9 @@ from agent.core.cluster.pod import (
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
 from agent.core.numbers.units import MIB, to_millis, to_units
-from agent.core.plan.node_room import counted, fits_now, holds_room, part_that_fits
+from agent.core.plan.node_room import counted, fits_now, granted_pod, holds_room, part_that_fits
 from agent.core.plan.plan import Phase, PlanStep
-from agent.core.plan.pod_change import Change, Setting
+from agent.core.plan.pod_change import Change, Setting, actuated
 from tests.examples import examples
 from tests.planning import amounts, container, situations
 
@@ -93,6 +93,22 @@ def test_the_budget_of_a_pod_counts_with_what_is_allocated_of_it() -> None:
         actual=Reported(requests=amounts(999, 256 * MIB)),
     )
     assert counted(pod) == (300, 256 * MIB)
+
+
+def test_what_is_granted_of_a_budget_is_without_the_overhead_that_is_reported_in_it() -> None:
+    fields: dict[str, Any] = {
+        "resources": Requirements(requests=amounts(900, 64 * MIB)),
+        "overhead": amounts(10, MIB),
+    }
+    reported = amounts(310, 65 * MIB)
+    for pod in (
+        make(**fields, allocated=reported, actual=Reported(requests=amounts(300, 65 * MIB))),
+        make(**fields, allocated=reported, actual=Reported()),
+        make(**fields, actual=Reported(requests=reported)),
+    ):
+        granted = granted_pod(pod)
+        assert granted.resources == Requirements(requests=amounts(300, 64 * MIB))
+        assert counted(actuated(granted)) == (310, 65 * MIB)
 
 
 def test_the_budget_of_a_pod_counts_by_its_spec_where_nothing_is_reported() -> None:

@@ -238,5 +238,11 @@ def test_the_pods_own_budget_is_granted_by_its_own_status() -> None:
     told = pod_of(pod_status={"allocatedResources": REQUESTS, "resources": {"requests": REQUESTS, "limits": LIMITS}})
     assert is_granted(told, change)
     assert is_granted(told, limit)
+    # Kubelets report the overhead of the pod's RuntimeClass in it.
+    amounts = {"requests": {"cpu": "500m"}, "limits": {"cpu": "1"}}
+    with_it = {"allocatedResources": {"cpu": "750m"}, "resources": {"limits": {"cpu": "1250m"}}}
+    boxed = make_pod(container("app"), resources=amounts, overhead={"cpu": "250m"}, status=with_it)
+    assert is_granted(boxed, change)
+    assert is_granted(boxed, limit)
     assert not is_granted(pod_of(), change)
     assert not is_granted(pod_of(), limit)
