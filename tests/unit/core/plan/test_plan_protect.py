@@ -9,6 +9,7 @@ import pytest
 from agent.core.cluster.pod import ContainerKind, ContainerStatus
 from agent.core.cluster.resource import Resource
 from agent.core.numbers.units import MIB, NANOS_PER_MILLI
+from agent.core.orders.container_policies import container_policies_of
 from agent.core.orders.order import Mode
 from agent.core.orders.plan_options import DaemonSetGrowth, PlanOptions
 from agent.core.orders.policy_options import PolicyName
@@ -249,6 +250,37 @@ def test_mode_recommend_tells_what_it_could_save_too() -> None:
         Mode.RECOMMEND: PossibleSavings(cpu_millicores=700, memory_bytes=256 * MIB),
         Mode.PROTECT: PossibleSavings(),
     }
+
+
+@pytest.mark.parametrize(
+    ("fields", "saved"),
+    [
+        ({}, (900, 448)),
+        ({"is_cpu_frozen": True}, (0, 448)),
+        ({"is_memory_frozen": True, "memory_frozen_containers": ("app",)}, (900, 0)),
+        ({"is_cpu_frozen": True, "cpu_frozen_containers": ("proxy",)}, (900, 448)),
+        ({"order": {"container_policies": [{"containerName": "app", "mode": "Off"}]}}, (0, 0)),
+        ({"order": {"container_policies": [{"containerName": "*", "minAllowed": {"cpu": "400m"}}]}}, (600, 448)),
+        ({"pod": {"resources": requirements(2000)}}, (0, 448)),
+        ({"pod": {"resources": requirements(memory_limit=1024 * MIB)}}, (900, 0)),
+    ],
+)
+def test_what_would_not_be_lowered_in_mode_enforce_either_saves_nothing(
+    fields: dict[str, Any], saved: tuple[int, int]
+) -> None:
+    order: dict[str, Any] = {"mode": Mode.RECOMMEND, **fields.pop("order", {})}
+    if "container_policies" in order:
+        order["container_policies"] = container_policies_of(order["container_policies"])
+    advised = pod_demand(
+        containers=[container(cpu=1000, memory=512 * MIB)],
+        demands=[needs("app", wanted(100), wanted(64 * MIB))],
+        order=order,
+        reserved=Reserved.RECOMMEND,
+        **fields,
+    )
+    situation = node(advised)
+    found = possible_savings(situation.plan(), situation.demands, EXACT)[Mode.RECOMMEND]
+    assert (found.cpu_millicores, found.memory_bytes // MIB) == saved
 
 
 @pytest.mark.parametrize("seed", range(40))
