@@ -170,7 +170,11 @@ class Recording:
         if not is_right or int(counts.sum()) != count:
             raise self._fault(f"damaged: {rows_member(chunk, kind, COUNTS)}: not the {count} rows of the manifest")
         members = {name: rows_member(chunk, kind, name) for name in columns_of(kind)}
-        stored = {name: member for name, member in members.items() if name not in LATER_COLUMNS or self._has(member)}
+        later = LATER_COLUMNS & members.keys()
+        missing = {name for name in later if not self._has(members[name])}
+        if missing and missing != later:  # an older program wrote none of them
+            raise self._fault(f"damaged: {members[min(missing)]} is missing")
+        stored = {name: member for name, member in members.items() if name not in missing}
         columns = {name: self._column(member, name, count) for name, member in stored.items()}
         return split_by_unit(unpack_rows(kind, columns), units.astype(np.int64), counts.astype(np.int64))
 

@@ -363,6 +363,17 @@ def test_a_flipped_bit_is_told_on_one_line_or_changes_nothing(whole: Whole, plac
     assert found_or_told(whole.path) in ([], whole.expected)
 
 
+@pytest.mark.parametrize("column", sorted(LATER_COLUMNS))
+def test_a_column_whose_name_is_damaged_is_not_taken_for_one_of_an_older_recording(whole: Whole, column: str) -> None:
+    place = whole.content.rindex(column.encode())  # in the table of contents
+    whole.path.write_bytes(whole.content[:place] + b"A" + whole.content[place + 1 :])
+    with (
+        pytest.raises(RecordingError, match=rf"damaged: .*{column}.npy is missing"),
+        Recording(whole.path) as recording,
+    ):
+        everything(recording)
+
+
 @pytest.mark.parametrize("offset", range(0, 46, 2))
 def test_so_is_one_in_the_table_of_contents(whole: Whole, offset: int) -> None:
     """Where zipfile meets versions, flags and lengths that cannot be; each with an error of its own."""
