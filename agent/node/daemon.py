@@ -177,7 +177,7 @@ class Agent:
             raise ControlError(f"recommend takes no arguments, not {', '.join(arguments)}")
         watch = self.watch
         statuses = watch.observer.statuses(watch.sampling.units.all())
-        return RECOMMENDATIONS.to_json(watch.decider.decide(statuses, watch.notes.sentences()))
+        return RECOMMENDATIONS.to_json(watch.decider.listing(statuses, watch.notes.sentences()))
 
     def _why(self, arguments: Mapping[str, object]) -> Mapping[str, object]:
         unknown = set(arguments) - {"name", "trail_seconds"}

@@ -91,6 +91,8 @@ class Belonging:
     """What its language runtime takes of memory by its own flags; None = not known."""
     has_pod_level_requests: bool = field(default=False, metadata=LATER)
     """Its pod states requests of its own."""
+    container_place: int | None = field(default=None, metadata=LATER)
+    """Its place in the pod's spec, init containers first; None = not known, or it has no pod."""
 
 
 def belonging(identity: UnitIdentity, index: PodIndex) -> Belonging:
@@ -110,6 +112,9 @@ def belonging(identity: UnitIdentity, index: PodIndex) -> Belonging:
         pod_created_unix_seconds=pod.created_unix_seconds,
         runtime=None if container is None else container.runtime,
         has_pod_level_requests=pod.has_pod_level_requests,
+        container_place=next(
+            (place for place, one in enumerate(pod.sized_containers()) if one.name == identity.container), None
+        ),
     )
 
 

@@ -5,13 +5,15 @@ Core, pure. Arrays go through policy and bounds once for all containers; objects
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
 
 from agent.core.cluster.resource import Resource
+from agent.core.cluster.unit import UnitIdentity
 from agent.core.numbers.amount_text import amount_text
 from agent.core.numbers.arrays import Floats
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
@@ -116,6 +118,26 @@ def _own_figures(resource: Resource, advice: Advice, alone: Advice) -> dict[str,
     otherwise = {OWN_BASE: alone.proposed, OWN_PEAK: alone.proposed, OWN_LIMIT: 0.0}
     known = {name: figure if figure is not None else otherwise[name] for name, figure in figures.items()}
     return {f"{resource}_{name}": float(figure or 0.0) for name, figure in known.items()}
+
+
+def in_spec_order(
+    items: Iterable[Recommendation], place_of: Callable[[UnitIdentity], int | None]
+) -> tuple[Recommendation, ...]:
+    """Return recommendations so that the containers of one pod follow each other as its spec has them.
+
+    A patch that names them in another order is refused. Pods stand in the order of their first containers.
+
+    Args:
+        items: Of the containers of a node, in any order.
+        place_of: Returns the place of a container in its pod's spec; None = not known: it comes last.
+    """
+    pods: dict[str, list[tuple[float, Recommendation]]] = {}
+    for item in items:
+        identity = item.identity
+        place = place_of(identity)
+        members = pods.setdefault(identity.pod_uid or identity.cgroup_path, [])
+        members.append((math.inf if place is None else place, item))
+    return tuple(item for members in pods.values() for _, item in sorted(members, key=lambda member: member[0]))
 
 
 def explain(

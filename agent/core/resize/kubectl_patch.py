@@ -1,7 +1,8 @@
 """Recommendations as patches of the ``resize`` subresource, ready for kubectl. Core, pure.
 
 One patch per pod, as the kubelet decides about all its containers together. It names only what is stated today and
-differs: a resize can neither add a first request to a BestEffort pod nor take anything away.
+differs: a resize can neither add a first request to a BestEffort pod nor take anything away. Containers stand in it as
+they come: whoever makes recommendations gives them in the order of the spec, as the API server refuses any other.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from agent.core.recommender.credit import Credit
 from agent.core.recommender.explanation import Explanation, Explanations, Trail
 from agent.core.recommender.hpa_advice import with_hpa_advice
 from agent.core.recommender.recommendation import Recommendation, Recommendations
-from agent.core.recommender.recommender import Reasoned, explain, recommend
+from agent.core.recommender.recommender import Reasoned, explain, in_spec_order, recommend
 from agent.core.recommender.subject import Conditions, Subject
 from agent.core.window.cold_file import asked_for, may_leave_out
 from agent.core.window.pod_itself import PodItself
@@ -106,6 +106,12 @@ class Decider:
             items=tuple(with_hpa_advice(self._answers(subjects), subjects, self.sources.directed().hpa_targets)),
             notes=tuple(notes),
         )
+
+    def listing(self, statuses: Iterable[UnitStatus], notes: Sequence[str] = ()) -> Recommendations:
+        """Recommend as ``decide`` does, for people: containers of one pod stand in the order of its spec."""
+        decided = self.decide(statuses, notes)
+        items = in_spec_order(decided.items, lambda one: self._learner.place_of(one).belonging.container_place)
+        return replace(decided, items=items)
 
     def _answers(self, subjects: Sequence[Subject]) -> list[Recommendation]:
         """Recommend for subjects, in their order."""

@@ -114,7 +114,7 @@ class StillNode:
 
     def recommendations(self) -> Recommendations:
         """Recommend for every unit."""
-        return self._decider.decide(self._observer.statuses(self._units.all()), self._notes)
+        return self._decider.listing(self._observer.statuses(self._units.all()), self._notes)
 
     def explanations(self, name: str, trail_seconds: float) -> Explanations:
         """Report everything behind the recommendation of one pod, container or other unit.

@@ -190,10 +190,12 @@ def test_belonging_tells_workload_neighbours_and_what_the_pod_asks_for() -> None
         container_kind=ContainerKind.REGULAR,
         image_hash=image_hash_of("registry/app:1"),
         pod_created_unix_seconds=60.0,
+        container_place=2,
     )
     other = belonging(unit(pod_uid="uid-web", container="proxy"), index)
-    assert (other.container_kind, other.wants_whole_cores) == (ContainerKind.SIDECAR, False)
-    assert belonging(unit(pod_uid="uid-web", container="gone"), index).container_kind is None
+    assert (other.container_kind, other.wants_whole_cores, other.container_place) == (ContainerKind.SIDECAR, False, 1)
+    gone = belonging(unit(pod_uid="uid-web", container="gone"), index)
+    assert (gone.container_kind, gone.container_place) == (None, None)
 
 
 @pytest.mark.parametrize(

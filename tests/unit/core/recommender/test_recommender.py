@@ -11,7 +11,7 @@ from agent.core.orders.policy_options import BoundsOptions, ControlledResources,
 from agent.core.recommender.cruise.policy import CruisePolicy
 from agent.core.recommender.policy import LimitRule
 from agent.core.recommender.recommendation import Bound, Recommendation, RequestSeverity, Withheld
-from agent.core.recommender.recommender import explain, recommend
+from agent.core.recommender.recommender import explain, in_spec_order, recommend
 from agent.core.recommender.subject import Conditions, Subject
 from agent.core.window.snapshot import Missing
 from tests.directives import peaks
@@ -44,6 +44,20 @@ def test_nobody_asked_about_gets_nothing_and_the_policy_is_not_bothered() -> Non
 
     assert ask(policy=policy) == []
     assert policy.asked == []
+
+
+def test_containers_of_a_pod_are_put_in_the_order_of_its_spec_and_pods_stay_where_they_begin() -> None:
+    found = [("b", "web"), ("only", "api"), ("debug", "web"), ("a", "web"), (None, None), (None, None)]
+    answers = ask(
+        *(
+            subject(identity=identity(name, pod=pod, pod_uid=pod and f"uid-{pod}", cgroup_path=f"/{number}"))
+            for number, (name, pod) in enumerate(found)
+        )
+    )
+    places = {"a": 0, "b": 1, "only": 0}
+    ordered = in_spec_order(answers, lambda one: places.get(one.container or ""))
+    assert [item.identity.container for item in ordered] == ["a", "b", "debug", "only", None, None]
+    assert [item.identity.cgroup_path for item in ordered[4:]] == ["/4", "/5"]
 
 
 def test_recommendation_holds_figures_limits_and_basis() -> None:

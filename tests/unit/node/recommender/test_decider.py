@@ -19,7 +19,7 @@ from agent.core.recommender.credit import Credit
 from agent.core.recommender.recommendation import Withheld
 from agent.core.window.snapshot import ColdFile, UnitStatus
 from agent.node.history.file import HistoryFile, RowMinutes
-from agent.node.history.learner import Learner
+from agent.node.history.learner import Learner, Place
 from agent.node.recommender.decider import Decider, DecisionSources, in_short, to_hours, to_trail
 from agent.node.recommender.evaluation import to_measured
 from agent.settings import ColdFileChoice, MemorySettings, Settings, load_settings
@@ -60,6 +60,24 @@ def test_decide_recommends_from_window_and_history(found: Learner) -> None:
     assert item.basis.history_span_seconds == 19 * 60
     short = in_short(item, 600.0)
     assert (short.policy, short.cpu_request_millicores) == ("plimsoll", item.cpu_millicores.request)
+
+
+def test_a_listing_has_the_containers_of_a_pod_in_the_order_of_its_spec(
+    found: Learner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # They are watched in the order in which their directories were found; a resize must name them in the spec's.
+    one, other = (replace(unit(name), pod_uid="uid-web", container=name) for name in ("second", "first"))
+    places = {"first": 0, "second": 1}
+    known = found.place_of
+
+    def place_of(identity: UnitIdentity) -> Place:
+        place = known(identity)
+        return replace(place, belonging=Belonging(container_place=places[identity.container or ""]))
+
+    monkeypatch.setattr(found, "place_of", place_of)
+    answer = decider(found).listing([status(identity=one), status(identity=other)], ["a note"])
+    assert [item.identity.container for item in answer.items] == ["first", "second"]
+    assert answer.notes == ("a note",)
 
 
 def test_decide_lowers_nothing_before_the_history_is_learnt(found: Learner) -> None:
