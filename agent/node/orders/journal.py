@@ -365,7 +365,9 @@ class _File:
         self._size = 0
 
     def append(self, line: bytes) -> None:
-        """Append a line, all of it or nothing."""
+        """Append a line, all of it or nothing; to a new file where somebody has taken the old one away or cut it."""
+        if self._fd is not None and not self._is_in_place(self._fd):
+            self.close()
         fd = self._opened()
         if self._size and self._size + len(line) > self._max_bytes:
             self.path.replace(_older(self.path))
@@ -386,6 +388,15 @@ class _File:
         if self._fd is not None:
             os.close(self._fd)
             self._fd = None
+
+    def _is_in_place(self, fd: int) -> bool:
+        """Return whether the file is still the one of its name, and as long as it was left."""
+        status = os.fstat(fd)
+        try:
+            named = self.path.stat()
+        except FileNotFoundError:
+            return False
+        return (named.st_dev, named.st_ino) == (status.st_dev, status.st_ino) and status.st_size == self._size
 
     def _opened(self) -> int:
         if self._fd is None:

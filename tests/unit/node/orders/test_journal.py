@@ -334,6 +334,31 @@ def test_a_full_disk_is_said_once_and_made_up_for(tmp_path: Path, caplog: pytest
     assert {one.sequence for one in read_journal(path)} == set(range(1, 8))
 
 
+@pytest.mark.parametrize("max_bytes", [1000, 1 << 20])
+def test_a_file_that_somebody_took_away_is_begun_anew(tmp_path: Path, max_bytes: int) -> None:
+    path = tmp_path / "decisions"
+    journal = Journal(path, max_bytes=max_bytes)
+    add(journal, pod=ref("first"))
+    path.unlink()
+    for at in range(8):
+        add(journal, at, pod=ref(f"pod-{at}"))
+    assert journal.fault is None
+    assert path.stat().st_size <= max_bytes
+    assert {one.sequence for one in read_journal(path)} >= {7, 8, 9}
+
+
+def test_a_file_that_somebody_emptied_is_gone_on_with(tmp_path: Path) -> None:
+    path = tmp_path / "decisions"
+    journal = Journal(path)
+    add(journal, pod=ref("first"))
+    path.write_bytes(b"")
+    with largest_file(100):
+        add(journal, pod=ref("second"))
+    assert path.read_bytes() == b""  # not filled up to the length that it had
+    add(journal, pod=ref("third"))
+    assert [one.sequence for one in read_journal(path)] == [3, 2]
+
+
 def test_no_directory_is_said_and_nobody_is_stopped(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "none" / "decisions")
     assert add(journal).sequence == 1
