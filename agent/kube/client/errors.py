@@ -18,6 +18,8 @@ LONGEST_MESSAGE: Final = 1000
 
 GONE: Final = 410
 """The resourceVersion asked for is no longer kept: list anew."""
+LONGEST_WAIT_SECONDS: Final = 366 * 86_400.0
+"""Who asks for more than this is not understood: no server means it, and what comes from a header has no end."""
 TOO_MANY_REQUESTS: Final = 429
 GATEWAY_TIMEOUT: Final = 504
 
@@ -137,7 +139,7 @@ def _text(value: object) -> str:
 def _seconds(value: object) -> float | None:
     """Read a number of seconds >= 0; 0 is "none asked for". A date, which HTTP allows too, is not understood."""
     if isinstance(value, str) and value.isascii() and value.isdigit():
-        value = int(value)
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+        value = float(value)  # not int, which refuses thousands of digits
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= LONGEST_WAIT_SECONDS:
         return None
     return float(value)

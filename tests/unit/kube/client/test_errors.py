@@ -34,6 +34,9 @@ def test_a_status_object_is_read_with_its_causes_on_one_line() -> None:
         ("Wed, 21 Oct 2026 07:28:00 GMT", {}, None),
         (None, {"retryAfterSeconds": True}, None),
         (None, {"retryAfterSeconds": "soon"}, None),
+        (None, {"retryAfterSeconds": 10**400}, None),
+        ("9" * 400, {}, None),
+        ("9" * 5000, {"retryAfterSeconds": 3}, 3.0),
     ],
 )
 def test_retry_after_is_read_from_header_or_details(
