@@ -1,13 +1,14 @@
 """What people have ordered at this node, and what must be known to undo what the agent did: pause, pins, originals.
 
 Node. One JSON file, replaced whole, read strictly. A pause that is lost would start writing again, so a file that is
-damaged means paused: it is kept under another name, and a person looks at it and resumes. For the same reason an order
-that has an end lasts until both the wall clock and the time since boot are past it: a wall clock that jumps ends none.
-After the machine was started anew the wall clock is all there is.
+damaged, or cannot be read, means paused: it is kept under another name, and a person looks at it and resumes. For the
+same reason an order that has an end lasts until both the wall clock and the time since boot are past it: a wall clock
+that jumps ends none. After the machine was started anew the wall clock is all there is.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import threading
@@ -87,6 +88,8 @@ class Holds:
         self._boot = boot
         self._lock = threading.Lock()
         self._fault: str | None = None
+        self._is_unread = False
+        """The file may be whole, and could not be read: the first order must not take its place."""
         self._held = HeldOrders() if path is None else self._read(path, now_unix_seconds)
         """Replaced whole, never changed: whoever reads it needs no lock."""
 
@@ -295,7 +298,7 @@ class Holds:
             if self._path is None or (self._held == before and self._fault is None):
                 return
             try:
-                replace_file(self._path, _text(self._held))
+                self._write(self._path)
             except OSError as error:
                 reason = error.strerror or str(error)
                 if self._fault is None:
@@ -304,29 +307,49 @@ class Holds:
             else:
                 self._fault = None
 
+    def _write(self, path: Path) -> None:
+        if not self._is_unread:
+            replace_file(path, _text(self._held))
+            return
+        with contextlib.suppress(FileNotFoundError):
+            path.replace(_aside(path))
+        try:
+            replace_file(path, _text(self._held))
+        except OSError:
+            with contextlib.suppress(OSError):
+                _aside(path).replace(path)  # without any file a restart would not be a pause
+            raise
+        self._is_unread = False
+
     def _read(self, path: Path, now_unix_seconds: float) -> HeldOrders:
         try:
             content = read_named(path, most_bytes=DOCUMENT_MOST_BYTES)
         except FileNotFoundError:
             return HeldOrders()
         except OSError as error:
-            return self._distrust(path, f"cannot be read: {error.strerror or error}", now_unix_seconds)
+            self._is_unread = True
+            reason = f"cannot be read: {error.strerror or error} (the next order keeps it as {_aside(path).name})"
+            return self._distrust(path, reason, now_unix_seconds)
         try:
             return _HELD.from_json(_with_promises(json_value(decoded(content))))
         except (ValueError, RecursionError, DocumentFormatError) as error:
             # The file itself stays as it is until the next order: a restart before that is to pause again.
-            aside = path.with_name(f"{path.name}.damaged")
-            reason = f"not understood ({' '.join(str(error).split())[:200]}), kept as {aside.name}"
+            aside = _aside(path)
+            reason = f"was not understood ({' '.join(str(error).split())[:200]}), kept as {aside.name}"
             try:
                 replace_file(aside, content)
             except OSError as failure:
-                reason = f"not understood, and no copy can be made: {failure.strerror or failure}"
+                reason = f"was not understood, and no copy can be made: {failure.strerror or failure}"
             return self._distrust(path, reason, now_unix_seconds)
 
     def _distrust(self, path: Path, reason: str, now_unix_seconds: float) -> HeldOrders:
         log.error("holds are damaged: this node is paused", extra={"path": str(path), "reason": reason})
-        explanation = f"{path} was {reason}; pins and kept originals are lost; plimsoll resume when that is settled"
+        explanation = f"{path} {reason}; pins and kept originals are lost; plimsoll resume when that is settled"
         return HeldOrders(pause=Pause(since_unix_seconds=now_unix_seconds, until_unix_seconds=None, reason=explanation))
+
+
+def _aside(path: Path) -> Path:
+    return path.with_name(f"{path.name}.damaged")
 
 
 def _without(pins: tuple[Pin, ...], uid: str) -> tuple[Pin, ...]:

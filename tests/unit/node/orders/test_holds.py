@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -250,7 +252,33 @@ def test_a_file_that_cannot_be_read_is_a_pause(path: Path) -> None:
     path.mkdir()
     holds = reopened(path)
     assert holds.is_paused(NOW)
-    assert "cannot be read" in holds.notes(NOW)[0]
+    assert f"{path} cannot be read" in holds.notes(NOW)[0]
+
+
+def test_a_file_that_could_not_be_read_is_kept_by_the_first_order(
+    holds: Holds, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holds.keep_original(pod(), now_unix_seconds=NOW)
+    content = path.read_text()
+
+    def refused(*_: object, **__: object) -> bytes:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))  # root has written it
+
+    with monkeypatch.context() as patched:
+        patched.setattr("agent.node.orders.holds.read_named", refused)
+        unread = reopened(path)
+        assert reopened(path).is_paused(NOW)
+        with monkeypatch.context() as full:
+            full.setattr("agent.node.orders.holds.replace_file", refused)
+            unread.pin(ref("a"), None, now_unix_seconds=NOW)
+        assert reopened(path).is_paused(NOW)  # a disk that refuses the order leaves it where it is
+    assert path.read_text() == content
+    unread.resume(now_unix_seconds=NOW)
+    assert unread.fault is None
+    assert path.with_name("holds.damaged").read_text() == content
+    assert not reopened(path).is_paused(NOW)
+    unread.pin(ref("b"), None, now_unix_seconds=NOW)
+    assert path.with_name("holds.damaged").read_text() == content
 
 
 def test_a_file_that_was_half_written_aside_does_not_matter(holds: Holds, path: Path) -> None:
