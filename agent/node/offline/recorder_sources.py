@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from agent.core.history.minute.minute_axis import MINUTE_SECONDS, offset_of
+from agent.named_file import is_missing
 from agent.node.assembly import RING_FILE_NAME, Watch
 from agent.node.history.file import HISTORY_FILE_NAME, HistoryError, HistoryFile
 from agent.node.recommender.loop import MINUTE_DELAY_NS
@@ -48,7 +49,7 @@ class StateDirectory:
         """Open the rings."""
         self._directory, self._wall, self._monotonic_ns = directory, wall, monotonic_ns
         beside = directory / RING_FILE_NAME
-        self.path: Final = beside if rings is None or beside.exists() else rings / RING_FILE_NAME
+        self.path: Final = beside if rings is None or not is_missing(beside) else rings / RING_FILE_NAME
         self._rings = RingFile.open_readonly(self.path)
         self._inode = self.path.stat().st_ino
         self.is_of_this_boot: Final = self._rings.boot_id == read_boot_id()

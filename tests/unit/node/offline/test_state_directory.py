@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,6 +72,21 @@ def write_state(directory: Path, *, boot_id: str, newest_seconds: float, pods: P
         taught._pods = source
         named, _ = source.name(identity)
         taught.learn([(named, row(first // 60 + number, cpu=100.0, peak=300.0, memory_mib=48)) for number in range(10)])
+
+
+def test_a_directory_that_may_not_be_looked_into_is_a_refusal_and_no_fault(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = Path.stat
+
+    def refused(path: Path, **options: Any) -> os.stat_result:
+        if path.parent == tmp_path:  # of another user, 0700, as an agent's is
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return seen(path, **options)
+
+    monkeypatch.setattr(Path, "stat", refused)
+    with pytest.raises(StateError, match="rings: Permission denied; allowed: the state directory of an agent"):
+        RestingNode(settings(tmp_path))
 
 
 def test_recommendations_come_from_rings_and_history(tmp_path: Path) -> None:
