@@ -327,8 +327,12 @@ def _series_of(row: ContainerSeries) -> int:
 
 
 def escaped(value: str) -> str:
-    """Return a label's value as the exposition format has it."""
-    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    r"""Return a label's value as the exposition format has it, which is UTF-8.
+
+    A cgroup's name may hold any bytes. Those that are no text are spelled out, ``\\udcff``: names that differ stay so.
+    """
+    text = value if value.isascii() else value.encode(errors="backslashreplace").decode()
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def _label_text(labels: Labels) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
@@ -116,6 +118,16 @@ def test_render_equal_labels_keep_the_last_and_count_the_other() -> None:
     text, dropped = ContainerPage(max_series=10).render([older, newer])
     assert dropped == 1
     assert samples_of(text) == {("plimsoll_current_cpu_request_cores",): 0.002}
+
+
+def test_render_writes_names_that_are_no_text_as_text_and_apart() -> None:
+    names = [os.fsdecode(name) for name in (b"bad\xff.service", b"bad\xfe.service", "gr\u00fcn".encode())]
+    text, dropped = ContainerPage(max_series=1000).render([full_row(("", "", name)) for name in names])
+    page = text.encode()  # as it goes out: a name from a directory of other bytes once spoilt all of it
+    families = text_string_to_metric_families(page.decode())
+    shown = {sample.labels["container"] for family in families for sample in family.samples}
+    assert dropped == 0
+    assert shown == {"bad\\udcff.service", "bad\\udcfe.service", "gr\u00fcn"}
 
 
 def test_render_label_cache_holds_no_more_than_the_newest_page() -> None:
