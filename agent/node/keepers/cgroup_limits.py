@@ -147,7 +147,7 @@ class CgroupLimits:
         self._written[key] = WrittenLimit(
             owner=owner, cgroup_path=cgroup_path, inode=inode, file=file, line=amount_line(amount)
         )
-        if self._written[key] != before:
+        if self._written[key] != before or self.fault is not None:
             self._remember()
         if self.fault is not None:
             self._put_back(key, before)

@@ -93,6 +93,25 @@ def test_what_cannot_be_remembered_is_not_written(mount: Path, tmp_path: Path) -
     assert limits.fault is None
 
 
+def test_what_others_wrote_over_is_written_again_once_the_disk_has_room(mount: Path, tmp_path: Path) -> None:
+    state = tmp_path / "state"
+    state.mkdir()
+    limits = CgroupLimits(mount, state / "limits")
+    other = Path(f"{mount}/kubepods/podb")
+    shutil.copytree(f"{mount}{POD}", other)
+    limits.put(PODS, POD, MEMORY_MAX, 64 * MIB)
+    limits.put(PODS, "/kubepods/podb", MEMORY_MAX, 64 * MIB)
+    shutil.rmtree(other)
+    shutil.rmtree(state)
+    limits.written(PODS)  # the other pod has ended, and that cannot be remembered
+    assert limits.fault is not None
+
+    state.mkdir()
+    Path(f"{mount}{POD}", MEMORY_MAX).write_text("max\n")  # the kubelet, at a resize of the pod
+    assert limits.put(PODS, POD, MEMORY_MAX, 64 * MIB)
+    assert limits.fault is None
+
+
 def test_a_file_that_is_not_there_is_not_made(mount: Path) -> None:
     limits = CgroupLimits(mount, None)
     Path(f"{mount}{POD}", MEMORY_MAX).unlink()
