@@ -12,6 +12,8 @@ from datetime import datetime
 
 ALLOWED = 'now, "90s ago", "10m ago", "1h30m ago", "2d ago", or an ISO time such as 2026-11-21T14:05:00Z'
 
+_LONGEST_SECONDS = 1e11
+"""Three thousand years: more is no time that anybody means, and an infinite one no number that can be handed on."""
 _UNIT_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _AMOUNT = re.compile(r"(\d+(?:\.\d+)?)\s*(s|m|h|d)", re.ASCII)
 _SPAN = re.compile(r"(?:\d+(?:\.\d+)?\s*[smhd]\s*)+", re.ASCII)
@@ -34,8 +36,8 @@ def parse_age_seconds(text: str, *, now_unix_seconds: float) -> float:
     words = text.strip().lower()
     if words == "now":
         return 0.0
-    if _AGE.fullmatch(words):
-        return sum(float(amount) * _UNIT_SECONDS[unit] for amount, unit in _AMOUNT.findall(words))
+    if _AGE.fullmatch(words) and (seconds := _sum_of(words)) <= _LONGEST_SECONDS:
+        return seconds
     try:
         moment = datetime.fromisoformat(text.strip())
         # astimezone() takes a time without a zone as local, which is what a person at this machine means
@@ -50,10 +52,14 @@ def parse_age_seconds(text: str, *, now_unix_seconds: float) -> float:
 def parse_span_seconds(text: str) -> float:
     """Return the seconds of a span such as ``1h30m``, above 0; TimeWordError = not one of the forms, or nothing."""
     words = text.strip().lower()
-    seconds = sum(float(amount) * _UNIT_SECONDS[unit] for amount, unit in _AMOUNT.findall(words))
-    if not _SPAN.fullmatch(words) or seconds <= 0:
+    seconds = _sum_of(words)
+    if not _SPAN.fullmatch(words) or not 0 < seconds <= _LONGEST_SECONDS:
         raise TimeWordError(f"{text!r} is not a duration; allowed: {ALLOWED_SPANS}")
     return seconds
+
+
+def _sum_of(words: str) -> float:
+    return sum(float(amount) * _UNIT_SECONDS[unit] for amount, unit in _AMOUNT.findall(words))
 
 
 def age_argument(text: str) -> float:

@@ -10,6 +10,8 @@ from agent.node.sockets.control import ControlError
 
 LONGEST_SECONDS: Final = 366 * 86_400.0
 """Of a pause or a pin with an end."""
+LONGEST_AGE_SECONDS: Final = 1e11
+"""As the command line takes it."""
 Member = TypeVar("Member", bound=StrEnum)
 
 
@@ -52,6 +54,16 @@ def read_seconds(arguments: Mapping[str, object], verb: str, name: str) -> float
         return None
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= LONGEST_SECONDS:
         raise ControlError(f"{verb}: {name} is {value!r}; allowed: seconds above 0, up to {LONGEST_SECONDS:g}")
+    return float(value)
+
+
+def read_age(arguments: Mapping[str, object], verb: str, name: str) -> float | None:
+    """Read how long ago a moment was, seconds from 0 on: nothing is too long ago to be asked for; None = not given."""
+    value = arguments.get(name)
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value <= LONGEST_AGE_SECONDS:
+        raise ControlError(f"{verb}: {name} is {value!r}; allowed: seconds from 0 to {LONGEST_AGE_SECONDS:g}")
     return float(value)
 
 

@@ -32,12 +32,12 @@ from agent.node.orders.answers import (
     Unpinned,
 )
 from agent.node.orders.arguments import (
+    read_age,
     read_all,
     read_flag,
     read_members,
     read_name,
     read_pattern,
-    read_seconds,
     read_until,
     refuse_unknown,
 )
@@ -211,7 +211,7 @@ class HoldingVerbs:
         limit, now = arguments.get("limit"), self._clock()
         if limit is not None and (type(limit) is not int or not 1 <= limit <= MOST_DECISIONS):
             raise ControlError(f"events: limit is {limit!r}; allowed: 1 to {MOST_DECISIONS}")
-        since = read_seconds(arguments, "events", "since_seconds")
+        since = read_age(arguments, "events", "since_seconds")
         choice = DecisionFilter(
             pod=read_pattern(arguments, "pod"),
             namespace=read_pattern(arguments, "namespace"),

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 _DEFAULT_LIMIT: Final = 40
 _MOST: Final = 10_000
+_KEPT_SECONDS: Final = 30 * 86_400
+"""For which the webhook keeps what nodes tell it; it refuses to be asked of more."""
 _STATE_OPTIONS: Final = (
     Option("--state-dir", "state.directory", "DIR", "read the log in this state directory of an agent"),
 )
@@ -139,7 +141,7 @@ def _of_cluster(arguments: argparse.Namespace) -> int:
         "node": arguments.node,
         "action": arguments.action and ",".join(arguments.action),
         "outcome": arguments.outcome and ",".join(arguments.outcome),
-        "sinceSeconds": None if arguments.since is None else str(max(round(arguments.since), 1)),
+        "sinceSeconds": None if arguments.since is None else str(min(max(round(arguments.since), 1), _KEPT_SECONDS)),
     }
     try:
         body = asked(

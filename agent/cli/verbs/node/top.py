@@ -19,13 +19,16 @@ from agent.cli.top.screen import live_table
 from agent.cli.top.sources import SnapshotSource, SourceError, socket_source
 from agent.cli.top.terminal import LiveOptions, find_terminal, print_page, write_text
 from agent.cli.top.view import SortKey, ViewState, select_units, sort_rows, unit_row
-from agent.cli.words.moments import ALLOWED, age_argument
+from agent.cli.words.moments import age_argument
 from agent.core.window.snapshot import Snapshot, UnitStatus
 
 _FIRST_FIGURES_SECONDS = 3.0
 """How long ``--once`` waits for the first rates when it samples by itself: three ticks."""
 _FIRST_FIGURES_STEP_SECONDS = 0.1
 _LEAST_INTERVAL_SECONDS = 0.1
+_OLDEST_SECONDS = 24 * 3600.0
+"""As far back as the minutes reach that an agent has of each container."""
+_MOMENTS = 'now, "90s ago", "10m ago", "1h30m ago", or an ISO time such as 2026-11-21T14:05:00Z'
 _SOCKET_OPTIONS = tuple(option for option in SERVING_OPTIONS if option.flag == "--socket")
 
 
@@ -38,7 +41,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("table", "json", "csv", "openmetrics"),
         help="print once in this format; json and csv have one record per container, with units in the names",
     )
-    parser.add_argument("--at", metavar="TIME", type=age_argument, default=0.0, help=f"a moment in the past: {ALLOWED}")
+    parser.add_argument(
+        "--at", metavar="TIME", type=_moment, default=0.0, help=f"a moment of the last 24 h: {_MOMENTS}"
+    )
     parser.add_argument(
         "--self", action="store_true", dest="samples_itself", help="sample in this process even if an agent runs"
     )
@@ -222,6 +227,15 @@ def wait_for_first_figures(source: SnapshotSource, stop: Stop) -> None:
 
 def _count(text: str) -> int:
     return int(_number(text, least=0, words="a whole number, 0 = all", whole=True))
+
+
+def _moment(text: str) -> float:
+    seconds = age_argument(text)
+    if seconds > _OLDEST_SECONDS:
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is too long ago; allowed: up to 24h; plimsoll why NAME --since 7d --plot goes further back"
+        )
+    return seconds
 
 
 def _interval(text: str) -> float:

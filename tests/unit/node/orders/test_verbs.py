@@ -442,6 +442,8 @@ def test_events_are_chosen_counted_and_cut(room: Room) -> None:
     found = DECISIONS.from_json(dict(room.verbs.events({"since_seconds": 50, "pod": "a*"})))
     assert [str(one.pod) for one in found.items] == ["shop/api"]
     assert len(DECISIONS.from_json(dict(room.verbs.events({}))).items) == 3
+    assert len(DECISIONS.from_json(dict(room.verbs.events({"since_seconds": 1e9}))).items) == 3  # since years ago
+    assert len(DECISIONS.from_json(dict(room.verbs.events({"since_seconds": 0}))).items) == 2  # "now"
 
 
 def test_events_tell_a_resize_once_where_that_is_asked_for(room: Room) -> None:
@@ -484,6 +486,8 @@ def test_events_tell_a_resize_once_where_that_is_asked_for(room: Room) -> None:
         ("events", {"limit": True}, "events: limit is True"),
         ("events", {"pod": 3}, "events: pod is 3"),
         ("events", {"namespace": 3}, "events: namespace is 3"),
+        ("events", {"since_seconds": -1}, "events: since_seconds is -1; allowed: seconds from 0 to 1e+11"),
+        ("events", {"since_seconds": True}, "events: since_seconds is True"),
         ("events", {"newest_outcomes": 1}, "events: newest_outcomes is 1; allowed: true, false"),
         ("events", {"actions": ["dance"]}, "events: actions is ['dance']; allowed: a list of resize, revert"),
         ("events", {"outcomes": "done"}, "events: outcomes is 'done'; allowed: a list of accepted"),

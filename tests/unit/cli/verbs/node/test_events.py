@@ -94,6 +94,22 @@ def test_json_is_the_document_of_the_socket(agent: str, capsys: pytest.CaptureFi
     assert read(capsys, "--socket", agent) == decisions(decision(2), decision(1))
 
 
+@pytest.mark.parametrize(("since", "seconds"), [("now", "1"), ("2h", "7200"), ("500d", str(30 * 86_400))])
+def test_of_the_cluster_no_more_is_asked_for_than_is_kept(
+    monkeypatch: pytest.MonkeyPatch, since: str, seconds: str
+) -> None:
+    asked: list[Mapping[str, str]] = []
+
+    def answer(_: object, query: Mapping[str, str], __: int) -> object:
+        asked.append(query)
+        return {}
+
+    monkeypatch.setattr("agent.cli.client.webhook.WebhookReader", lambda _: None)
+    monkeypatch.setattr("agent.cli.workloads.cluster_events.asked", answer)
+    assert events("--cluster", "--since", since, "-o", "json") == 0
+    assert [query["sinceSeconds"] for query in asked] == [seconds]
+
+
 # From the log
 
 

@@ -49,6 +49,8 @@ class FakeStdout(io.TextIOWrapper):
     ("words", "message"),
     [
         (("--at", "soon"), "'soon' is not a time; allowed: now, "),
+        (("--at", "2d ago"), "'2d ago' is too long ago; allowed: up to 24h"),
+        (("--at", "2020-01-01"), "'2020-01-01' is too long ago"),
         (("--sort", "size"), "invalid choice: 'size'"),
         (("-o", "xml"), "invalid choice: 'xml'"),
         (("--limit", "-1"), "'-1' is not allowed; allowed: a whole number, 0 = all"),
