@@ -380,14 +380,19 @@ def plain(node: YamlNode, most_values: int = MOST_YAML_VALUES) -> object:
             return _scalar(inner)
         defaults: dict[str, object] = {}
         for key, value in inner.pairs:
-            if key.value == MERGE and key.style is None:
+            if _merges(key):
                 merged = made(value, depth + 1)
                 for base in merged if isinstance(merged, list) else [merged]:
                     defaults.update((name, content) for name, content in _mapping(base).items() if name not in defaults)
-        own = {key.value: made(value, depth + 1) for key, value in inner.pairs if key.value != MERGE}
+        own = {key.value: made(value, depth + 1) for key, value in inner.pairs if not _merges(key)}
         return {**defaults, **own}
 
     return made(node, 0)
+
+
+def _merges(key: YamlNode) -> bool:
+    """Return whether a key takes in what stands elsewhere: in quotes it is a name like any other."""
+    return key.value == MERGE and key.style is None
 
 
 def _mapping(value: object) -> dict[str, object]:

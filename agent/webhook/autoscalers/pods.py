@@ -32,7 +32,8 @@ _NOT_FOUND: Final = 404
 @dataclass(frozen=True, slots=True)
 class _Read:
     uid: str
-    pod: Pod
+    pod: Pod | None
+    """None = it is gone or not understood: asked each turn again, a hundred of them would leave no read for others."""
     read_seconds: float
 
 
@@ -45,26 +46,19 @@ class WorkloadPods:
         self._known: dict[Workload, _Read] = {}
 
     def read(self, workloads: Iterable[Workload]) -> dict[Workload, Pod | None]:
-        """Return a pod of each; None = it has none. Those that could not be read yet are left out.
+        """Return a pod of each; None = it has none. Those that could not be read yet, or not understood, are left out.
 
         Raises:
             KubeError: The server is away.
         """
         wanted = set(workloads)
-        by_workload: dict[Workload, Pod | None] = {}
-        for workload in wanted:
-            known = self._still(workload)
-            if known is not None:
-                by_workload[workload] = known.pod
-        missing = wanted - by_workload.keys()
+        known = {workload: read for workload in wanted if (read := self._still(workload)) is not None}
+        missing = wanted - known.keys()
         places = self._facts.a_pod_of(missing) if missing else {}
-        by_workload |= dict.fromkeys(missing - places.keys())
         for workload, place in sorted(places.items(), key=lambda pair: pair[0])[:MOST_READS]:
-            pod = self._read(place)
-            if pod is not None:
-                self._known[workload] = _Read(place.uid, pod, self._clock())
-                by_workload[workload] = pod
-        return by_workload
+            known[workload] = self._known[workload] = _Read(place.uid, self._read(place), self._clock())
+        understood = {workload: read.pod for workload, read in known.items() if read.pod is not None}
+        return understood | dict.fromkeys(missing - places.keys())
 
     def keep(self, workloads: Iterable[Workload]) -> None:
         """Forget all other workloads."""

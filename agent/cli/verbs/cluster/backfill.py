@@ -365,15 +365,14 @@ def _send(
     for first in range(0, len(hours), ROWS):
         piece = hours[first : first + ROWS]
         body = msgspec.json.encode(HistoryBody(source=source, rows=[ImportedHourBody.of(hour) for hour in piece]))
-        for _ in range(TRIES):
+        for tries_left in reversed(range(TRIES)):
             try:
                 answer, _ = target.post("/v1/history", body, HistoryAnswer)
                 break
             except ComeAgainError as again:
-                last = again
+                if not tries_left:
+                    raise
                 sleep(min(again.retry_after_seconds, MOST_WAIT_SECONDS))
-        else:
-            raise last
         tally.sent += answer.taken
         tally.changed += answer.changed
         tally.refused += len(answer.refused)

@@ -166,6 +166,7 @@ def test_merges_and_scalars_come_out_as_programs_have_them() -> None:
     document = plain(text.documents[0])
     assert isinstance(document, dict)
     assert document["a"] == {"x": True, "y": "no", "z": "1", "n": None, "o": "010"}
+    assert plain(YamlText("a: 1\n'<<': {b: 2}\n").documents[0]) == {"a": 1, "<<": {"b": 2}}
 
 
 def test_a_key_twice_is_refused() -> None:

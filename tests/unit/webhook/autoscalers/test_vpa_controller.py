@@ -21,6 +21,7 @@ from agent.kube.client.api import MERGE_PATCH
 from agent.kube.client.errors import ApiError, Unreachable
 from agent.kube.objects.vpa_json import managed_to_json, vpa_from_json
 from agent.webhook.autoscalers.controller import BACK_OFF_SECONDS, LOOK_SECONDS, VpaController, VpaParts
+from agent.webhook.autoscalers.pods import KEPT_SECONDS
 from agent.webhook.autoscalers.publisher import PublisherParts, managed_name
 from agent.webhook.clocks import Clocks
 from agent.webhook.cluster.facts import ClusterFacts
@@ -127,6 +128,15 @@ class Desk:
         """Have the watch bring what was written."""
         written = vpa_from_json({**vpa_json(), "status": call.body["status"]}).status
         self.facts.objects = [replace(one, status=written) for one in self.facts.objects]
+
+
+def test_a_pod_that_is_not_understood_is_not_read_at_each_turn() -> None:
+    desk = Desk(vpa("InPlace"))
+    sound, desk.pod = desk.pod, {"metadata": {"name": "web-1"}, "spec": "none"}
+    assert [desk.turn(), desk.turn(60.0)] == [[], []]
+    assert [call.method for call in desk.api.calls] == ["GET"]
+    desk.pod = sound
+    assert len(desk.turn(KEPT_SECONDS)) == 1
 
 
 def test_a_status_is_written_once_and_again_only_when_it_moved_and_a_minute_passed() -> None:
