@@ -376,7 +376,7 @@ class Watch:
 
     def _believed_now(self) -> float:
         """Return Unix seconds that no jump of the clock puts ahead: it would make young pods old enough."""
-        return min(time.time(), self.learner.clock.now())
+        return self.learner.clock.believed_now()
 
     def _reporter(self, settings: Settings, connection: Connection | None) -> Reporter | None:
         if connection is None or self.orders is None or settings.report.url is None:

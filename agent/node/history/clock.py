@@ -61,6 +61,10 @@ class HistoryClock:
         """Return the wall clock's UTC seconds, for people."""
         return self._wall()
 
+    def believed_now(self) -> float:
+        """Return the wall clock's UTC seconds; the history's where that clock has jumped ahead: nobody ages by it."""
+        return self._axis.believed_seconds(self._monotonic_ns() / NS, self._wall())
+
     def unix_seconds(self, monotonic_ns: int) -> float:
         """Return the UTC of a moment of this boot."""
         return self._axis.unix_seconds(monotonic_ns / NS)

@@ -65,6 +65,15 @@ class MinuteAxis:
         """Return the moment on the axis, UTC seconds, of a moment of CLOCK_MONOTONIC: what policies take as now."""
         return monotonic_seconds + self._offset_minutes * MINUTE_SECONDS
 
+    def believed_seconds(self, monotonic_seconds: float, wall_unix_seconds: float) -> float:
+        """Return what the wall clock says at a moment; the axis' time of it where that is a step ahead of the axis.
+
+        Such a step is not believed yet. The minutes that are rounded off, and steps of up to `TOLERANCE_MINUTES`, are.
+        """
+        unix_seconds = self.unix_seconds(monotonic_seconds)
+        is_step = wall_unix_seconds - unix_seconds > (TOLERANCE_MINUTES + 0.5) * MINUTE_SECONDS
+        return unix_seconds if is_step else wall_unix_seconds
+
     @property
     def ahead_minutes(self) -> int:
         """How far the axis is ahead of the wall clock; negative: behind, by a step that is not believed yet."""

@@ -23,6 +23,16 @@ def test_empty_history_takes_the_clock_at_its_word() -> None:
     assert axis.ahead_minutes == 0
 
 
+def test_the_wall_clock_is_believed_to_the_second_but_for_a_step_ahead() -> None:
+    axis = start(None, clock=NOW)
+    at, tolerated = 6000.5, TOLERANCE_MINUTES * 60 + 30
+    axis_says = axis.unix_seconds(at)
+    for off in (0.0, 24.6, -24.6, float(tolerated), -3600.0):  # rounded off, or a step that is put up with, or back
+        assert axis.believed_seconds(at, axis_says + off) == axis_says + off
+    for step in (tolerated + 1.0, 86_400.0):
+        assert axis.believed_seconds(at, axis_says + step) == axis_says
+
+
 def test_restart_within_a_day_leaves_a_gap_as_long_as_it_took() -> None:
     assert start(NOW - DAY_MINUTES, clock=NOW).unix_minute(100) == NOW
 
