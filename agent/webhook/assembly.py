@@ -605,7 +605,11 @@ class Webhook:
         if not self._store.ensure_prepared():
             return False
         was_loaded = self.index.is_loaded
-        more_runs = self.index.runs.follow(self._store)  # first: who is loaded knows the runs too
+        try:
+            more_runs = self.index.runs.follow(self._store)  # first: who is loaded knows the runs too
+        except StoreAway as error:
+            self.tailer.note_away(error)  # asked first, so that it is the first to find out
+            return False
         more = self.tailer.advance(time.time()) or more_runs
         self.shares.follow(self._store, time.time())
         if self.index.is_loaded and not was_loaded:

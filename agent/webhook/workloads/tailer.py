@@ -120,9 +120,7 @@ class Tailer:
             self._position = None
             return True
         except StoreAway as error:
-            if not self.is_away:
-                log.warning("store away: going on from memory", extra={"reason": str(error)})
-            self.is_away = True
+            self.note_away(error)
             return False
         if self.is_away:
             log.info("store is back")
@@ -130,6 +128,12 @@ class Tailer:
         with self._advanced:
             self._advanced.notify_all()
         return more
+
+    def note_away(self, error: StoreAway) -> None:
+        """Record that the store did not answer, until it does; also for others whom the same thread asked it for."""
+        if not self.is_away:
+            log.warning("store away: going on from memory", extra={"reason": str(error)})
+        self.is_away = True
 
     def _load(self, now_unix_seconds: float) -> None:
         since = hour_of(now_unix_seconds) - self._index.options.retention_days * DAY_HOURS
