@@ -13,6 +13,7 @@ from typing import Any
 
 import msgspec
 import pytest
+from sqlalchemy import text
 
 from agent.cli.text.spans import UNICODE
 from agent.cli.workloads.view import workload_lines
@@ -332,6 +333,23 @@ def test_a_post_longer_than_a_piece_is_read_whole(store: Store) -> None:
     store.take_runs([a_run(number) for number in range(3, 8)])
     first, post = store.runs_after(0, 4)
     assert (len(first), store.runs_after(post, 4)) == (8, ([], post))
+
+
+def test_of_a_database_that_was_put_back_to_an_earlier_state_the_runs_are_read_again(store: Store) -> None:
+    index = RunIndex(RunOptions())
+    for number in range(5):
+        store.take_runs([a_run(number)])
+    while index.follow(store):
+        pass
+    with store._engine.writing() as connection:
+        connection.execute(text("DELETE FROM job_runs WHERE post > 2"))
+        connection.execute(text("UPDATE counters SET value = 2 WHERE name = 'last_run_post'"))
+    assert index.follow(store)
+    store.take_runs([a_run(7)])
+    assert index.follow(store)
+    assert not index.follow(store)
+    known = {run.run for run in index.last_of(CRON_JOB, now_unix_seconds=NOW)["app"]}
+    assert known == {f"report-{number}" for number in (0, 1, 2, 3, 4, 7)}, "and what was known before is, too"
 
 
 def test_runs_that_count_for_nothing_go(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from agent.core.admission.estimate import Estimate
 from agent.core.history.reports.rollup import Report
@@ -125,6 +126,43 @@ def test_a_replica_that_missed_what_was_folded_reads_the_sketches_again(store: S
     # 50, 100, 200 and 500: three quarters of them are at most 200, whose bucket ends at 209.
     assert history.cpu_base_millicores is not None
     assert 200 <= history.cpu_base_millicores <= 210
+
+
+def test_a_database_that_was_put_back_to_an_earlier_state_is_read_again_and_followed_from_there(store: Store) -> None:
+    """Its numbers begin again behind those that were read: whoever waits for later ones learns nothing for a day."""
+    index, tailer = replica(store)
+    for sequence in range(1, 8):
+        append(store, report(row(cpu=100.0 * sequence, pod="a"), sequence=sequence), NOON + sequence)
+    follow(tailer, NOON + 10)
+    with store._engine.writing() as connection:
+        connection.execute(text("DELETE FROM reports WHERE id > 3"))
+        connection.execute(text("UPDATE counters SET value = 3 WHERE name = 'last_id'"))
+    append(store, report(row(cpu=900.0, pod="a"), sequence=8), NOON + 20)
+    follow(tailer, NOON + 30)
+    assert (tailer.loads, tailer.position) == (2, 4)
+    answer = index.estimate(
+        WEB, "app", policy=PolicyName.CRUISE, node=None, node_class=None, now_unix_seconds=NOON + HOUR
+    )
+    assert isinstance(answer, Estimate)
+    assert answer.cpu_request_millicores == 900
+    assert not tailer.advance(NOON + 31), "and is not read a third time"
+    assert tailer.loads == 2
+
+
+def test_what_a_database_that_was_put_back_lacks_is_still_known(store: Store) -> None:
+    index, tailer = replica(store)
+    append(store, report(row(cpu=700.0)), NOON)
+    follow(tailer, NOON)
+    with store._engine.writing() as connection:
+        connection.execute(text("DELETE FROM reports"))
+        connection.execute(text("UPDATE counters SET value = 0 WHERE name = 'last_id'"))
+    follow(tailer, NOON + 1)
+    assert (tailer.loads, tailer.position) == (2, 0)
+    answer = index.estimate(
+        WEB, "app", policy=PolicyName.CRUISE, node=None, node_class=None, now_unix_seconds=NOON + HOUR
+    )
+    assert isinstance(answer, Estimate)
+    assert answer.cpu_request_millicores == 700
 
 
 class Killed(Exception):  # noqa: N818

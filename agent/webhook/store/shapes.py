@@ -43,6 +43,14 @@ class LogFolded(StoreError):  # noqa: N818
         self.folded_through: Final = folded_through
 
 
+class LogCutBack(StoreError):  # noqa: N818
+    """The log ends before the report asked for: the database was lost or put back to what it was; load it again."""
+
+    def __init__(self, *, after_id: int, last_id: int) -> None:
+        super().__init__(f"the log ends at report {last_id}, and report {after_id} was read from it before")
+        self.last_id: Final = last_id
+
+
 class FoldRaced(StoreError):  # noqa: N818
     """Somebody else folded, or had something forgotten, in the meantime; nothing was changed."""
 

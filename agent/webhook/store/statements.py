@@ -45,8 +45,10 @@ _NEXT_REPORTS: Final = (
     .limit(bindparam("b_limit"))
     .subquery()
 )
+_OTHER_COUNTERS: Final = counters.alias()
+_LAST_ID: Final = select(_OTHER_COUNTERS.c.value).where(_OTHER_COUNTERS.c.name == LAST_ID).scalar_subquery()
 TAIL: Final = (
-    select(counters.c.value.label("folded_through"), _NEXT_REPORTS)
+    select(counters.c.value.label("folded_through"), _LAST_ID.label("last_id"), _NEXT_REPORTS)
     .select_from(counters.outerjoin(_NEXT_REPORTS, true()))
     .where(counters.c.name == FOLDED_THROUGH)
     .order_by(_NEXT_REPORTS.c.id)

@@ -50,6 +50,7 @@ from agent.webhook.store.shapes import (
     ForgetWish,
     Forgotten,
     Imported,
+    LogCutBack,
     LogFolded,
     LoggedReport,
     NewReport,
@@ -189,6 +190,7 @@ class Store:
         Raises:
             LogFolded: Some after ``after_id`` are folded and gone: load a snapshot again. To spare other replicas
                 that, the leader leaves the newest minutes in the log.
+            LogCutBack: There is no report ``after_id`` any more, nor any after it: load a snapshot again.
         """
         # One statement, so one moment: rows and how far the log was folded belong together.
         with self._engine.reading() as connection:
@@ -196,6 +198,9 @@ class Store:
         folded_through: int = rows[0].folded_through
         if folded_through > after_id:
             raise LogFolded(after_id=after_id, folded_through=folded_through)
+        last_id: int = max(rows[0].last_id, folded_through)
+        if last_id < after_id:
+            raise LogCutBack(after_id=after_id, last_id=last_id)
         return [
             LoggedReport(
                 id=row.id, node=row.node, received_unix_seconds=row.received_unix_seconds, payload=bytes(row.payload)
@@ -328,7 +333,10 @@ class Store:
             return job_runs.take_runs(connection, runs)
 
     def runs_after(self, post: int, limit: int = RUNS_PIECE) -> tuple[list[JobRun], int]:
-        """Return the runs that later posts changed, oldest post first, and the last post; the same = no more yet."""
+        """Return the runs that later posts changed, oldest post first, and the last post; the same = no more yet.
+
+        0 = the database was lost or put back to an earlier state: it is to be read from its beginning.
+        """
         with self._engine.reading() as connection:
             return job_runs.runs_after(connection, post, limit)
 

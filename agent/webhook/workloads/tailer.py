@@ -2,7 +2,8 @@
 
 At the start the store's sketches come first, as of one moment and with their place in the log, then the log from there
 on; then the index is loaded. A replica that was away for so long that the leader has folded and dropped reports it had
-not read loads the sketches again: they hold all that it knew.
+not read loads the sketches again: they hold all that it knew. So does one whose database was lost, or put back to an
+earlier state: it goes on from there, and keeps what it knows beyond that.
 
 While the store is away it goes on with what it has, and says how old that is.
 """
@@ -22,7 +23,7 @@ from agent.core.history.workloads.hour_sketch import ReportInterval
 from agent.webhook.store.entries.forget_entry import Forgetting, decode_forgetting, is_forgetting, rows_left
 from agent.webhook.store.entries.import_entry import decode_import, is_import
 from agent.webhook.store.entries.report_payload import BadPayloadError, decode_stored
-from agent.webhook.store.shapes import LogFolded, LoggedReport, SketchHeads, StoreAway, StoredSketch
+from agent.webhook.store.shapes import LogCutBack, LogFolded, LoggedReport, SketchHeads, StoreAway, StoredSketch
 from agent.webhook.store.snapshot import StoreSnapshot
 from agent.webhook.store.store import Store
 from agent.webhook.workloads.index import WorkloadIndex
@@ -117,6 +118,10 @@ class Tailer:
             more = self._follow(now_unix_seconds)
         except LogFolded as error:
             log.info("reading the store again", extra={"reason": str(error)})
+            self._position = None
+            return True
+        except LogCutBack as error:
+            log.warning("the database is not as it was: reading it again", extra={"reason": str(error)})
             self._position = None
             return True
         except StoreAway as error:

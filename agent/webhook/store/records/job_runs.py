@@ -45,6 +45,7 @@ _NEXT_POST: Final = (
     .values(value=counters.c.value + 1)
     .returning(counters.c.value)
 )
+_NEWEST_POST: Final = select(counters.c.value).where(counters.c.name == LAST_RUN_POST)
 _OF_CONTAINER: Final = (
     job_runs.c.namespace == bindparam("b_namespace"),
     job_runs.c.workload_kind == bindparam("b_workload_kind"),
@@ -85,7 +86,8 @@ def take_runs(connection: Connection, runs: Iterable[JobRun]) -> int:
 def runs_after(connection: Connection, post: int, limit: int) -> tuple[list[JobRun], int]:
     """Return what was changed by later posts, oldest post first, and the last of them; whole posts alone count.
 
-    Nothing more is there if the post is the one that was given.
+    Nothing more is there if the post is the one that was given. 0 = the database had later posts when it was asked
+    before, and was lost or put back to what it was: it is to be read from its beginning.
     """
     rows = connection.execute(_AFTER, {"b_after": post, "b_limit": limit}).mappings().all()
     if len(rows) == limit:  # the last post may go on
@@ -93,7 +95,10 @@ def runs_after(connection: Connection, post: int, limit: int) -> tuple[list[JobR
         whole = [row for row in rows if row["post"] < last]
         more = connection.execute(select(job_runs).where(job_runs.c.post == last)).mappings().all()
         rows = [*whole, *more]
-    return [to_run(row) for row in rows], rows[-1]["post"] if rows else post
+    if not rows:
+        newest: int = connection.execute(_NEWEST_POST).scalar_one()
+        return [], 0 if newest < post else post
+    return [to_run(row) for row in rows], rows[-1]["post"]
 
 
 def expire_runs(connection: Connection, now_unix_seconds: float) -> int:
