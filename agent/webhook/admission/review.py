@@ -46,6 +46,8 @@ _LONGEST_WARNING: Final = 250
 """Characters; an API server cuts those beyond 256, and all together at 4096."""
 _NO_NAME: Final = "unnamed"
 _MOST_TOLD: Final = 100
+_MOST_ANNOTATION_BYTES: Final = 256 * 1024
+"""Of names and texts together; an API server refuses an object with more."""
 
 
 class ReviewFacts(Protocol):
@@ -128,7 +130,8 @@ class _Asked:
 
     pod: Pod
     node: str | None
-    has_annotations: bool
+    annotations: Mapping[str, str | None] | None
+    """All that it came with; None = there is no such object."""
     is_dry_run: bool
     """Nothing will be kept of it."""
 
@@ -243,7 +246,10 @@ class Reviewer:
             status = {"code": _DENIED_CODE, "reason": "Invalid", "message": f"plimsoll: {admission.denial}"}
             return admission.outcome, {"allowed": False, "status": status}
         response: dict[str, object] = {}
-        operations = patch_operations(admission, has_annotations=asked.has_annotations)
+        operations = patch_operations(admission, has_annotations=asked.annotations is not None)
+        if operations and _bytes_of({**(asked.annotations or {}), **admission.annotations}) > _MOST_ANNOTATION_BYTES:
+            self._tell("a pod is admitted as it came", "with what it was sized from it would have too many annotations")
+            return AdmissionOutcome.ERROR, {}
         if operations:
             patch = base64.b64encode(msgspec.json.encode(operations)).decode("ascii")
             response = {"patchType": "JSONPatch", "patch": patch}
@@ -302,7 +308,7 @@ def _asked(request: Mapping[str, object]) -> _Asked:
     return _Asked(
         pod=pod,
         node=node_named(document.get("spec")),
-        has_annotations=isinstance(annotations, Mapping),
+        annotations=annotations if isinstance(annotations, dict) else None,
         is_dry_run=request.get("dryRun") is True,
     )
 
@@ -311,6 +317,10 @@ def _mapping(value: object, place: str) -> Mapping[str, object]:
     if not isinstance(value, dict):
         raise ConvertError(f"{place}: not an object")
     return value
+
+
+def _bytes_of(annotations: Mapping[str, str | None]) -> int:
+    return sum(len(name.encode()) + len((text or "").encode()) for name, text in annotations.items())
 
 
 def _warning(text: str) -> str:

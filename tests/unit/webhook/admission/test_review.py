@@ -114,6 +114,24 @@ def test_what_the_cluster_says_counts(cluster: Cluster, result: str) -> None:
     assert desk.counted == [result]
 
 
+@pytest.mark.parametrize(("room", "result"), [(0, "error"), (400, "patched")])
+def test_a_pod_that_our_annotations_would_make_one_that_no_server_takes_stays_as_it_came(
+    room: int, result: str
+) -> None:
+    """API servers refuse more than 256 KiB of annotations, names and texts together, in bytes."""
+    annotations = {
+        **POD["metadata"].get("annotations", {}),
+        "kubectl.kubernetes.io/last-applied-configuration": "\N{ROCKET}",
+    }
+    used = sum(len(name.encode()) + len(text.encode()) for name, text in annotations.items())
+    annotations["team"] = "x" * (256 * 1024 - room - used - len("team"))
+    desk = Desk()
+    response = desk(review_of({**POD, "metadata": {**POD["metadata"], "annotations": annotations}}))
+    assert response["allowed"]
+    assert ("patch" in response) == (result == "patched")
+    assert desk.counted == [result]
+
+
 def test_the_clusters_rules_order_where_annotations_do_not() -> None:
     cluster = Cluster(said=ClusterRules(rules=(ClusterRule(namespace="sh*", mode="enforce", policy="crane"),)))
     desk = Desk(cluster)
