@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from agent.core.cluster.workload import Workload
 from agent.core.history.reports.directive import ContainerDirective, Directives, WorkloadDirective
-from agent.core.plan.needs.directives import Directed, by_workload
+from agent.core.plan.needs.directives import NodeDirectives, by_workload
 
 WEB: Final = Workload(namespace="shop", kind="Deployment", name="web")
 
@@ -29,9 +29,9 @@ def peaks(container: str = "app", *, hours: dict[int, tuple[int, int]] | None = 
 
 def directed(
     *told: WorkloadDirective, age: float = 0.0, told_seconds: float = 0.0, pause: str | None = None
-) -> Directed:
+) -> NodeDirectives:
     """Return what a node was told, so long ago."""
     directives = Directives(etag="e", pause_reason=pause, workloads=told)
-    return Directed(
+    return NodeDirectives(
         directives=directives, age_seconds=age, told_seconds=told_seconds, by_workload=by_workload(directives)
     )

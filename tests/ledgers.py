@@ -12,7 +12,7 @@ from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
 from agent.core.numbers.units import NANOS_PER_UNIT
 from agent.core.orders.plan_options import ActOptions
-from agent.core.plan.needs.demand import Constraint, Kept
+from agent.core.plan.needs.demand import Constraint, KeptReason
 from agent.core.plan.plan import Phase, PlanStep
 from agent.core.plan.pod_change import Change, Setting
 from agent.core.resize.answer import AnswerKind, ResizeAnswer
@@ -185,7 +185,7 @@ class Desk:
         self.fake.actuate()
         assert [news.reason for news in self.look(1.0)] == ["applied"]
 
-    def may(self, wish: PlanStep, action: Action = Action.RESIZE) -> Kept | None:
+    def may(self, wish: PlanStep, action: Action = Action.RESIZE) -> KeptReason | None:
         return self.ledger.may_send(wish, self.fake.pod, self.now, action)
 
     @property

@@ -19,7 +19,15 @@ from agent.core.numbers.units import MIB, NANOS_PER_MILLI, NANOS_PER_UNIT
 from agent.core.orders.order import Mode, Orders, OrderSource, Ranking
 from agent.core.orders.plan_options import DaemonSetGrowth, FitRule, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
-from agent.core.plan.needs.demand import FREE, Constraint, ContainerDemand, Demand, Kept, PodDemand, Reserved
+from agent.core.plan.needs.demand import (
+    FREE,
+    Constraint,
+    ContainerDemand,
+    Demand,
+    KeptReason,
+    PodDemand,
+    ReservedReason,
+)
 from agent.core.plan.node_room import counted, holds_room
 from agent.core.plan.plan import Plan, PlanStep
 from agent.core.plan.planner import build
@@ -100,7 +108,7 @@ def pod_demand(
     containers: Sequence[Container] | None = None,
     demands: Iterable[ContainerDemand] = (),
     kind: str = "Deployment",
-    reserved: Reserved | None = None,
+    reserved: ReservedReason | None = None,
     ranking: Ranking = Ranking.LOW,
     order: Mapping[str, Any] | None = None,
     pod: Mapping[str, Any] | None = None,
@@ -357,7 +365,7 @@ def _pod_demand(random: Random, name: str) -> PodDemand:
             is_restart_allowed=_one_in(random, 4),
             is_guaranteed_allowed=True,
         ),
-        reserved=Reserved.PINNED if _one_in(random, 12) else None,
+        reserved=ReservedReason.PINNED if _one_in(random, 12) else None,
         containers=tuple(demands),
         is_cpu_frozen=_one_in(random, 15),
         is_memory_frozen=_one_in(random, 15),
@@ -374,9 +382,9 @@ def _settled(pod: Pod) -> tuple[ContainerStatus, ...]:
 
 def _constraint(random: Random) -> Constraint:
     return Constraint(
-        shrink=random.choice([None, Kept.COOL_DOWN, Kept.IN_FLIGHT]),
-        grow=random.choice([None, Kept.COOL_DOWN, Kept.IN_FLIGHT]),
-        urgent_grow=random.choice([None, None, Kept.IN_FLIGHT]),
+        shrink=random.choice([None, KeptReason.COOL_DOWN, KeptReason.IN_FLIGHT]),
+        grow=random.choice([None, KeptReason.COOL_DOWN, KeptReason.IN_FLIGHT]),
+        urgent_grow=random.choice([None, None, KeptReason.IN_FLIGHT]),
         cpu_below_millicores=random.randint(1, 1500) if _one_in(random, 3) else None,
         memory_below_bytes=random.randint(1, 200 * MIB) if _one_in(random, 3) else None,
     )

@@ -8,7 +8,7 @@ from agent.core.cluster.pod import ContainerKind, PodRef
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
 from agent.core.orders.order import Mode, Ranking
-from agent.core.plan.needs.demand import Kept, Reserved
+from agent.core.plan.needs.demand import KeptReason, ReservedReason
 from agent.core.plan.plan import ContainerPlan, Eviction, Invariant, Phase, Plan, PlanStep, PodPlan, ResourcePlan, Share
 from agent.core.plan.pod_change import Change, Setting
 from agent.core.recommender.recommendation import Withheld
@@ -67,9 +67,9 @@ def pod(
     return PodPlan(**{**known, **fields})
 
 
-def left_alone(name: str, reason: Reserved, namespace: str = "shop", **fields: Any) -> PodPlan:
+def left_alone(name: str, reason: ReservedReason, namespace: str = "shop", **fields: Any) -> PodPlan:
     """A pod that may not be optimised."""
-    mode = Mode.RECOMMEND if reason is Reserved.RECOMMEND else Mode.OFF
+    mode = Mode.RECOMMEND if reason is ReservedReason.RECOMMEND else Mode.OFF
     return pod(name, namespace=namespace, reserved=reason, **{"mode": mode, **fields})
 
 
@@ -135,17 +135,19 @@ def mixed_plan() -> Plan:
     return plan(
         pod(
             "cache-0",
-            container("redis", cpu=share(400, 800, 200), memory=share(MI, MI, 64 * MI, 64 * MI, kept=Kept.COOL_DOWN)),
+            container(
+                "redis", cpu=share(400, 800, 200), memory=share(MI, MI, 64 * MI, 64 * MI, kept=KeptReason.COOL_DOWN)
+            ),
             workload=Workload(namespace="shop", kind="StatefulSet", name="cache"),
             ranking=Ranking.MEDIUM,
         ),
-        left_alone("coredns-5", Reserved.EXCLUDED, "kube-system"),
-        left_alone("etcd-worker-7", Reserved.STATIC, "kube-system", memory_counted_bytes=100 * MI),
-        left_alone("kube-proxy", Reserved.EXCLUDED, "kube-system"),
-        left_alone("advised-1", Reserved.RECOMMEND),
+        left_alone("coredns-5", ReservedReason.EXCLUDED, "kube-system"),
+        left_alone("etcd-worker-7", ReservedReason.STATIC, "kube-system", memory_counted_bytes=100 * MI),
+        left_alone("kube-proxy", ReservedReason.EXCLUDED, "kube-system"),
+        left_alone("advised-1", ReservedReason.RECOMMEND),
         pod(
             "budget-1",
-            container("a", cpu=share(50, 50, 50, kept=Kept.POD_LEVEL), memory=None),
+            container("a", cpu=share(50, 50, 50, kept=KeptReason.POD_LEVEL), memory=None),
             container("b", cpu=None, memory=None),
             budget=ContainerPlan(name="", kind=ContainerKind.REGULAR, cpu=share(100, 200, 400), memory=None),
             namespace="team",
@@ -166,8 +168,8 @@ def mixed_plan() -> Plan:
             container(
                 "istio-proxy",
                 kind=ContainerKind.SIDECAR,
-                cpu=share(20, 20, 20, withheld=Withheld.TOO_YOUNG, kept=Kept.GAPS),
-                memory=share(MI, MI, MI, limit=MI, limit_applied=MI, limit_kept=Kept.IN_USE),
+                cpu=share(20, 20, 20, withheld=Withheld.TOO_YOUNG, kept=KeptReason.GAPS),
+                memory=share(MI, MI, MI, limit=MI, limit_applied=MI, limit_kept=KeptReason.IN_USE),
             ),
         ),
         memory=sums(

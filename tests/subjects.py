@@ -14,7 +14,7 @@ from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.cluster.workload import Workload
 from agent.core.history.minute.minutes import Minutes, OutOfMemory
 from agent.core.numbers.arrays import Floats, Rows
-from agent.core.recommender.policy import LimitRule, Present, Proposals, Stated, Steps
+from agent.core.recommender.policy import CurrentAmounts, LimitRule, Present, Proposals, Steps
 from agent.core.recommender.subject import Subject
 from agent.core.window.cpu import absent_cpu_window
 from agent.core.window.memory import absent_memory_window
@@ -76,9 +76,9 @@ def stated(
     keeps_limit: bool = False,
     heap_floor: float | None = None,
     limit_reader: LanguageRuntime | None = None,
-) -> Stated:
+) -> CurrentAmounts:
     """Return what one row states and uses; None = not stated, not known."""
-    return Stated(
+    return CurrentAmounts(
         cpu_request_millicores=floats(cpu or 0.0),
         has_cpu_request=bools(cpu is not None),
         cpu_limit_millicores=floats(cpu_limit or 0.0),

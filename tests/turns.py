@@ -22,7 +22,7 @@ from agent.core.numbers.units import NANOS_PER_UNIT
 from agent.core.orders.order import Mode
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.plan.needs.demand import Urgent
-from agent.core.plan.needs.demands import NOTHING_MEASURED, Measured
+from agent.core.plan.needs.demands import NOTHING_MEASURED, Measurements
 from agent.core.recommender.recommendation import Recommendation, Withheld
 from agent.core.resize.decision import Decision
 from agent.core.window.snapshot import CpuWindow
@@ -37,8 +37,8 @@ from agent.node.orders.holds import FILE_NAME as HOLDS_FILE
 from agent.node.orders.holds import Holds
 from agent.node.orders.journal import Journal
 from agent.node.orders.restores import RestorePromises
-from agent.node.recommender.evaluation import Evaluated
-from agent.node.recommender.planner import Planned, Planner
+from agent.node.recommender.evaluation import Evaluation
+from agent.node.recommender.planner import PlannedNode, Planner
 from agent.node.recommender.pod_orders import PodOrders
 from agent.node.reports.directives_file import FILE_NAME as DIRECTIVES_FILE
 from agent.node.reports.directives_file import Directions
@@ -287,7 +287,7 @@ class Turns:
         )
         self.state_fields: dict[str, Any] = {"server_version": "v1.37.1", "age_seconds": 1.0}
         self.recommended: dict[str, Recommendation] = {}
-        self.measured: Measured = NOTHING_MEASURED
+        self.measured: Measurements = NOTHING_MEASURED
         self.has_history = True
         self.too_old: str | None = None
         self.in_use: dict[str, int] = {}
@@ -297,7 +297,7 @@ class Turns:
         """CPU of a pod's containers up to so long ago."""
         self.setbacks: list[tuple[str, str]] = []
         """Pods whose shrink was taken back as they fare worse, and why."""
-        self.plans: list[tuple[float, Planned]] = []
+        self.plans: list[tuple[float, PlannedNode]] = []
         self.triggers: list[tuple[float, Trigger]] = []
         self.later: list[_Later] = []
         self.registry = CollectorRegistry()
@@ -418,9 +418,9 @@ class Turns:
         pods = tuple(pod_from_json(deepcopy(document)) for document in self.server.pods.values())
         return NodeState(node=self.node, pods=pods, **self.state_fields)
 
-    def evaluated(self) -> Evaluated:
+    def evaluated(self) -> Evaluation:
         made = recommendations.node(*self.recommended.values())
-        return Evaluated(
+        return Evaluation(
             recommendations=made, measured=self.measured, waiting_ratios=(), taken_monotonic_ns=round(self.clock * 1e9)
         )
 
@@ -428,7 +428,7 @@ class Turns:
         self.kept.append(sum(write.startswith("resize") for write in self.server.writes))
         return self.ledger_file.keep(self.ledger)
 
-    def _planned(self, planned: Planned) -> None:
+    def _planned(self, planned: PlannedNode) -> None:
         self.plans.append((self.clock, planned))
 
     # -- what happens ----------------------------------------------------------------------------------------------

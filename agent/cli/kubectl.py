@@ -15,7 +15,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from agent.cli.client.kubeconfig import Connected, add_context, add_installed_in, connected, refusal
+from agent.cli.client.kubeconfig import ClusterAccess, add_context, add_installed_in, connected, refusal
 from agent.cli.main import VerbModule, VerbParser, exit_code
 from agent.cli.text.program_name import PLUGIN_NAME
 from agent.cli.verb_table import VERBS
@@ -182,7 +182,7 @@ def _ask_agent(arguments: argparse.Namespace, passed: Sequence[str]) -> int:
         return 1
 
 
-def _target(arguments: argparse.Namespace, cluster: Connected) -> Target:
+def _target(arguments: argparse.Namespace, cluster: ClusterAccess) -> Target:
     from agent.cli.client.node_agent import AgentFinder
     from agent.kube.client.api import HttpApi
     from agent.kube.client.errors import ApiError
@@ -204,7 +204,7 @@ def _run_there(arguments: argparse.Namespace, credentials: Credentials, target: 
     from agent.cli.client.retire import CONTAINER
     from agent.cli.top.terminal import find_terminal, terminal_width
     from agent.kube.client.errors import ApiError
-    from agent.kube.client.pod_exec import Console, Executed, converse
+    from agent.kube.client.pod_exec import CommandEnd, Console, converse
 
     terminal = find_terminal(sys.stdout, os.environ, use_colour=True)
     is_live = (
@@ -216,7 +216,7 @@ def _run_there(arguments: argparse.Namespace, credentials: Credentials, target: 
     if not is_live and sys.stdout.isatty() and getattr(arguments, "width", 0) is None:
         words += ["--width", str(max(terminal_width(), _LEAST_WIDTH))]
 
-    def run(console: Console | None = None) -> Executed:
+    def run(console: Console | None = None) -> CommandEnd:
         return converse(
             credentials,
             namespace=arguments.installed_in,

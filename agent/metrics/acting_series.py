@@ -17,7 +17,7 @@ from agent.core.cluster.pod import QosClass
 from agent.core.cluster.resource import Resource
 from agent.core.machine.pod_limits import PodLimitHeld
 from agent.core.orders.order import Mode
-from agent.core.plan.needs.demand import Kept, Reserved, Urgent
+from agent.core.plan.needs.demand import KeptReason, ReservedReason, Urgent
 from agent.core.plan.needs.given_boost import BoostEnd
 from agent.core.plan.plan import ContainerPlan, Plan, ResourcePlan
 from agent.core.plan.pod_change import Change
@@ -97,9 +97,9 @@ _FAMILIES: Final = (
     gauge(
         "plimsoll_resize_blocked",
         "Requests and limits that the newest plan would move and does not, by reason.",
-        reason=Kept,
+        reason=KeptReason,
     ),
-    gauge("plimsoll_pods_reserved", "Pods whose requests stay as they are, by reason.", reason=Reserved),
+    gauge("plimsoll_pods_reserved", "Pods whose requests stay as they are, by reason.", reason=ReservedReason),
     gauge("plimsoll_pods", "Pods of the newest plan by mode.", mode=Mode),
     gauge(
         "plimsoll_possible_savings_cpu_cores",
@@ -267,7 +267,7 @@ class ActingSeries:
             self._series.set("plimsoll_plan_infeasible", resource, value=plan.resource(resource).is_infeasible)
         self.set_blocked(kept_counts(plan))
         reserved = Tally(pod.reserved for pod in plan.pods if pod.reserved is not None)
-        for reason in Reserved:
+        for reason in ReservedReason:
             self._series.set("plimsoll_pods_reserved", reason, value=reserved[reason])
         modes = Tally(pod.mode for pod in plan.pods)
         for mode in Mode:
@@ -293,9 +293,9 @@ class ActingSeries:
         joint = sums[Resource.CPU].joint if Resource.CPU in sums else None
         self._measured.set_together({**figures, _JOINT: None if joint is None else joint.amount / 1000.0})
 
-    def set_blocked(self, counts: Mapping[Kept, int]) -> None:
+    def set_blocked(self, counts: Mapping[KeptReason, int]) -> None:
         """Set what stands in the way; a reason that is not there counts 0."""
-        for reason in Kept:
+        for reason in KeptReason:
             self._series.set("plimsoll_resize_blocked", reason, value=counts.get(reason, 0))
 
     def count_eviction(self, resource: Resource) -> None:
@@ -344,16 +344,16 @@ class ActingSeries:
         self._series.set("plimsoll_annotation_faults", value=pods)
 
 
-def kept_counts(plan: Plan) -> dict[Kept, int]:
+def kept_counts(plan: Plan) -> dict[KeptReason, int]:
     """Count why requests and limits of a plan are not moved, over containers and budgets of all pods."""
-    counts: Tally[Kept] = Tally()
+    counts: Tally[KeptReason] = Tally()
     for pod in plan.pods:
         for container in (*pod.containers, *(() if pod.budget is None else (pod.budget,))):
             counts.update(_kept(container))
     return dict(counts)
 
 
-def _kept(container: ContainerPlan) -> Iterable[Kept]:
+def _kept(container: ContainerPlan) -> Iterable[KeptReason]:
     for share in (container.cpu, container.memory):
         if share is not None:
             yield from (reason for reason in (share.kept, share.limit_kept) if reason is not None)

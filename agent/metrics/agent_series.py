@@ -20,7 +20,7 @@ from agent.core.numbers.arrays import Floats
 from agent.core.recommender.recommendation import Withheld
 from agent.core.window.ring_rows import CAUSES, FILES
 from agent.core.window.snapshot import Gap, PodStatus
-from agent.core.window.sweep_pace import Skipped
+from agent.core.window.sweep_pace import SkipReason
 from agent.metrics.acting_series import ActingSeries
 from agent.metrics.container_series import ContainerPage, ContainerSeries, Totals
 from agent.metrics.exposition import MetricsPage, PageWriter, wants_openmetrics
@@ -87,7 +87,7 @@ _FAMILIES: Final = (
     ),
     counter("plimsoll_samples_total", "Good samples of containers."),
     counter("plimsoll_sweeps_total", "Sweeps over all containers."),
-    counter("plimsoll_sweeps_skipped_total", "Sweeps that were due and did not take place.", reason=Skipped),
+    counter("plimsoll_sweeps_skipped_total", "Sweeps that were due and did not take place.", reason=SkipReason),
     counter("plimsoll_samples_dropped_total", "Readings, or pairs of readings, that gave no figure.", reason=Gap),
     counter(
         "plimsoll_read_errors_total",
@@ -231,7 +231,7 @@ class Metrics:
         self._series.count("plimsoll_sweeps_total")
         self._series.count("plimsoll_samples_total", by=samples)
 
-    def count_skipped_sweeps(self, reason: Skipped, count: int = 1) -> None:
+    def count_skipped_sweeps(self, reason: SkipReason, count: int = 1) -> None:
         """Count sweeps that did not take place."""
         self._series.count("plimsoll_sweeps_skipped_total", reason, by=count)
 

@@ -11,13 +11,13 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from agent.core.cluster.resource import Resource
-from agent.core.plan.needs.directives import Directed
+from agent.core.plan.needs.directives import NodeDirectives
 
 
 class DirectiveSeries(Collector):
     """Collects; any thread."""
 
-    def __init__(self, directed: Callable[[], Directed]) -> None:
+    def __init__(self, directed: Callable[[], NodeDirectives]) -> None:
         self._directed = directed
 
     def collect(self) -> Iterable[Metric]:
@@ -52,7 +52,7 @@ class DirectiveSeries(Collector):
         yield left_out
 
 
-def _counts(directed: Directed) -> dict[str, int]:
+def _counts(directed: NodeDirectives) -> dict[str, int]:
     by_workload = directed.by_workload
     frozen = [directed.frozen(workload) for workload in by_workload]
     return {

@@ -49,7 +49,7 @@ def histogram(name: str, text: str, buckets: tuple[float, ...], *, unit: str = "
     return Family(Histogram, name, text, {}, unit, buckets)
 
 
-class _Kept(Collector):
+class _KeptFamily(Collector):
     """What one family gave when it was asked last: the very same object as long as nothing was counted or set.
 
     Most of some hundred families stand still between two scrapes, and ``exposition`` writes what is the same object
@@ -86,7 +86,7 @@ class SeriesTable:
         self._totals: dict[tuple[str, ...], int] = {}
         self._set_to: dict[tuple[str, ...], float] = {}
         self._set_lock = threading.Lock()
-        self._kept: dict[str, _Kept] = {}
+        self._kept: dict[str, _KeptFamily] = {}
         for family in families:
             name, text, label_names = family.name, family.text, tuple(family.labels)
             keys = [(name, *values) for values in itertools.product(*family.labels.values())]
@@ -101,7 +101,7 @@ class SeriesTable:
             else:
                 metric = gauges = Gauge(name, text, label_names, unit=family.unit, registry=None)
                 self._gauges |= {key: gauges.labels(*key[1:]) if label_names else gauges for key in keys}
-            self._kept[name] = _Kept(metric)
+            self._kept[name] = _KeptFamily(metric)
             registry.register(self._kept[name])
 
     def count(self, name: str, *labels: str, by: float = 1) -> None:

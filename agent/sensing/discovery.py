@@ -54,7 +54,7 @@ class UnitScope(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class FoundCgroup:
     """A cgroup to be sampled."""
 
     path: str
@@ -71,7 +71,7 @@ class Changes:
     A path in both is a new cgroup under an old name: handle ``vanished`` first.
     """
 
-    appeared: tuple[Found, ...] = ()
+    appeared: tuple[FoundCgroup, ...] = ()
     """In tree order: neighbours in the tree are read one after the other."""
     vanished: tuple[str, ...] = ()
     trigger: str | None = None
@@ -96,7 +96,7 @@ class _Listing:
 class _Tree:
     """What a walk of a directory and all below it found, by path."""
 
-    units: dict[str, Found] = field(default_factory=dict)
+    units: dict[str, FoundCgroup] = field(default_factory=dict)
     pods: dict[str, str] = field(default_factory=dict)
     roots: dict[str, None] = field(default_factory=dict)
     tiers: dict[str, None] = field(default_factory=dict)
@@ -154,7 +154,7 @@ class Discovery:
         self.dropped = 0
         """Units that are there now but not watched, since there are more than ``max_units``."""
         self._tree = _Tree()
-        self._chosen: dict[str, Found] = {}
+        self._chosen: dict[str, FoundCgroup] = {}
         self._watches = PathWatches(self._mount, open_watcher)
 
     @property
@@ -188,7 +188,7 @@ class Discovery:
         """Directories that may not be listed, at the last look."""
         return len(self._tree.unreadable)
 
-    def units(self) -> tuple[Found, ...]:
+    def units(self) -> tuple[FoundCgroup, ...]:
         """Return all units of now, in tree order."""
         return tuple(self._chosen.values())
 
@@ -392,7 +392,7 @@ class Discovery:
     def _add_unit(self, path: str, identity: UnitIdentity, tree: _Tree) -> None:
         stat = self._stat(path)
         if stat is not None:  # else gone again: normal
-            tree.units[path] = Found(path=path, inode=stat.st_ino, identity=identity)
+            tree.units[path] = FoundCgroup(path=path, inode=stat.st_ino, identity=identity)
 
     def _stat(self, path: str) -> os.stat_result | None:
         """Return what a directory is; None = it is gone."""
@@ -401,7 +401,7 @@ class Discovery:
         except OSError:
             return None
 
-    def _is_other(self, known: Found) -> bool:
+    def _is_other(self, known: FoundCgroup) -> bool:
         """Return whether a unit has vanished or another has its path."""
         stat = self._stat(known.path)
         return stat is None or stat.st_ino != known.inode
@@ -445,7 +445,7 @@ class Discovery:
         before = self._chosen
         unchanged = {path for path, known in before.items() if path in units and units[path].inode == known.inode}
         room = max(0, self._max_units - len(unchanged))
-        chosen: dict[str, Found] = {}
+        chosen: dict[str, FoundCgroup] = {}
         for path in sorted(units, key=_tree_order):
             if path in unchanged:
                 chosen[path] = before[path]

@@ -73,7 +73,7 @@ class _ReadStat:
 
 
 @dataclass(slots=True)
-class _Watched:
+class _WatchedCgroup:
     """One cgroup being sampled."""
 
     directory: int
@@ -99,7 +99,7 @@ class ReferenceSampler:
         self.rings: Final = rings
         self._fd_budget = fd_budget
         self._fd_limit = fd_budget  # or less, since a descriptor was refused; restored by `retry_absent`
-        self._slots: dict[int, _Watched] = {}
+        self._slots: dict[int, _WatchedCgroup] = {}
         self._lanes: list[int | None] = [None] * max_lanes
         self._errors = {(file, cause): 0 for file in FILES for cause in CAUSES}
         self._open_files = 1
@@ -119,7 +119,7 @@ class ReferenceSampler:
         if not 0 <= slot < self.rings.geometry.max_slots or relative_path.startswith("/") or slot in self._slots:
             msg = f"slot {slot} for {relative_path!r}: out of range, sampled already, or a path with a leading slash"
             raise ValueError(msg)
-        watched = _Watched(self._open_directory(relative_path, inode))
+        watched = _WatchedCgroup(self._open_directory(relative_path, inode))
         self._open_files += 1
         self._slots[slot] = watched
         for file in EARLY_FILES:
@@ -236,7 +236,7 @@ class ReferenceSampler:
 
     # ---- rows ----
 
-    def _sample(self, slot: int, watched: _Watched, *, slow: bool) -> tuple[Status, bool]:
+    def _sample(self, slot: int, watched: _WatchedCgroup, *, slow: bool) -> tuple[Status, bool]:
         """Write the rows of one cgroup; return the sample's status and whether a memory row was written."""
         row = np.zeros((), SAMPLE)
         memory_row = np.zeros((), MEMORY_ROW)
@@ -267,7 +267,7 @@ class ReferenceSampler:
         )
         return status, has_row
 
-    def _fill_cpu(self, row: NDArray[np.void], cpu: CpuStat, watched: _Watched) -> Has:
+    def _fill_cpu(self, row: NDArray[np.void], cpu: CpuStat, watched: _WatchedCgroup) -> Has:
         """Read cpu.stat and cpu.pressure into the sample; return what it has now."""
         has = Has(0)
         row["usage_usec"] = cpu.usage_usec
@@ -285,7 +285,9 @@ class ReferenceSampler:
                 has |= Has.FULL
         return has
 
-    def _read_memory_stat(self, watched: _Watched, cpu: CpuStat | Status, current_bytes: int) -> MemoryStat | Status:
+    def _read_memory_stat(
+        self, watched: _WatchedCgroup, cpu: CpuStat | Status, current_bytes: int
+    ) -> MemoryStat | Status:
         """Return what memory.stat says, or said while CPU time and memory were what they are now (see sampler.c)."""
         usage_usec = None if isinstance(cpu, Status) else cpu.usage_usec
         read = watched.stat
@@ -300,7 +302,7 @@ class ReferenceSampler:
     def _sample_slow(
         self,
         slot: int,
-        watched: _Watched,
+        watched: _WatchedCgroup,
         row: NDArray[np.void],
         *,
         cpu: CpuStat | Status,
@@ -358,7 +360,7 @@ class ReferenceSampler:
             memory_peak_seen_bytes=max(seen, current_bytes),
         )
 
-    def _read_cpu_stat(self, watched: _Watched) -> CpuStat | Status:
+    def _read_cpu_stat(self, watched: _WatchedCgroup) -> CpuStat | Status:
         """Read the file that every cgroup has: its failure is the sample's, and its absence the cgroup's end."""
         try:
             text = self._read(watched, "cpu.stat")
@@ -391,7 +393,7 @@ class ReferenceSampler:
 
     # ---- files ----
 
-    def _fetch(self, watched: _Watched, file: str, parse: Callable[[bytes], Parsed | None]) -> Parsed | Status:
+    def _fetch(self, watched: _WatchedCgroup, file: str, parse: Callable[[bytes], Parsed | None]) -> Parsed | Status:
         """Read and parse a file other than cpu.stat; a failure is counted and given as its status."""
         if file in watched.given_up:
             return Status.ABSENT
@@ -406,7 +408,7 @@ class ReferenceSampler:
             return Status.PARSE
         return parsed
 
-    def _note(self, watched: _Watched, file: str, error: OSError) -> Status:
+    def _note(self, watched: _WatchedCgroup, file: str, error: OSError) -> Status:
         """Count a failure to open or read a file other than cpu.stat; stop trying where trying is no use."""
         status = to_status(error)
         if status in (Status.GONE, Status.ABSENT):
@@ -423,7 +425,7 @@ class ReferenceSampler:
                 self._errors[file, "io"] += 1
         return status
 
-    def _read(self, watched: _Watched, file: str) -> bytes:
+    def _read(self, watched: _WatchedCgroup, file: str) -> bytes:
         """Read one file of a slot. Its descriptor is kept if there is room, else closed again."""
         fd = watched.files.get(file)
         if fd is not None:
@@ -490,7 +492,7 @@ class ReferenceSampler:
                 self._drop(watched, file)
         return self._open_files < before
 
-    def _drop(self, watched: _Watched, file: str) -> None:
+    def _drop(self, watched: _WatchedCgroup, file: str) -> None:
         fd = watched.files.pop(file, None)
         if fd is not None:
             os.close(fd)

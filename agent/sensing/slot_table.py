@@ -37,7 +37,7 @@ _HIGHEST_HEAD: Final = 2**48
 """More rows than anything has written since boot: 450,000 years at 20 Hz. Heads change too often for a checksum."""
 
 
-class _Found(NamedTuple):
+class _StoredSlot(NamedTuple):
     """A slot as the file has it."""
 
     slot: int
@@ -205,7 +205,7 @@ class SlotTable:
             return os.pread(self._fd, SLOT_HEADER.itemsize, begin)
         return self._memory[begin : begin + SLOT_HEADER.itemsize]
 
-    def _found(self) -> Iterator[_Found]:
+    def _found(self) -> Iterator[_StoredSlot]:
         """Return every slot that was ever used; with its path if it is in use and its checksum and heads are right."""
         for slot in range(self._geometry.max_slots):
             header = self._header_of(slot)
@@ -216,4 +216,4 @@ class SlotTable:
             is_right = zlib.crc32(header[_IDENTITY_OFFSET : _IDENTITY_OFFSET + _IDENTITY.size]) == checksum
             is_right &= all(struct.unpack_from("<Q", header, head)[0] < _HIGHEST_HEAD for head in _HEADS)
             is_good = state == _IN_USE and length <= _MAX_PATH_BYTES and is_right
-            yield _Found(slot, state != _FREE, os.fsdecode(path[:length]) if is_good else None, created_ns)
+            yield _StoredSlot(slot, state != _FREE, os.fsdecode(path[:length]) if is_good else None, created_ns)

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from agent.cli.simulate.csv_rows import csv_page
 from agent.cli.simulate.runs import simulate_policies
-from agent.cli.simulate.text import JUDGED, Simulated, judged_cells
+from agent.cli.simulate.text import JUDGED, SimulatedTrace, judged_cells
 from agent.core.numbers.units import GIB
 from agent.core.orders.policy_options import PolicyName
 from agent.core.recommender.simulation.figures import PolicyTotal, SimulatedResourceTotal, total, usage_course
@@ -187,10 +187,10 @@ def cadences(warm_up_seconds: float, reactions: Sequence[tuple[str, float | None
     ]
 
 
-def run(trace: TraceSet, cadence: Cadence) -> Simulated:
+def run(trace: TraceSet, cadence: Cadence) -> SimulatedTrace:
     """Run every policy over a trace, with all defaults, in the order of ``PolicyName``."""
     outcomes = simulate_policies(trace, list(PolicyName), Settings(), cadence.rules, on_progress=lambda _: None)
-    return Simulated(
+    return SimulatedTrace(
         path=f"{trace.name} {cadence.title}",
         notes=trace.notes,
         cpu_minutes=int(trace.has_cpu.sum()),
@@ -208,7 +208,7 @@ def _four(one: SimulatedResourceTotal) -> str:
     return " / ".join(judged_cells(one))
 
 
-def cpu_lines(trace: TraceSet, cadences: Sequence[Cadence], runs: Sequence[Simulated]) -> Iterator[str]:
+def cpu_lines(trace: TraceSet, cadences: Sequence[Cadence], runs: Sequence[SimulatedTrace]) -> Iterator[str]:
     """Give the blocks of CPU: all series under each cadence, the node, then each series at the first cadence."""
     days = trace.has_cpu.sum() / 1440
     yield f"CPU, {len(trace.containers)} series, {days:.0f} days in all; 100 % taken as {MACHINE_CORES} cores:"
@@ -229,7 +229,7 @@ def cpu_lines(trace: TraceSet, cadences: Sequence[Cadence], runs: Sequence[Simul
         yield _line(name, f"{trace.has_cpu[:, row].sum() / 1440:.0f}", *figures)
 
 
-def memory_lines(trace: TraceSet, cadences: Sequence[Cadence], runs: Sequence[Simulated]) -> Iterator[str]:
+def memory_lines(trace: TraceSet, cadences: Sequence[Cadence], runs: Sequence[SimulatedTrace]) -> Iterator[str]:
     """Give the block of memory."""
     hours = trace.minutes / 60
     yield (
@@ -240,7 +240,9 @@ def memory_lines(trace: TraceSet, cadences: Sequence[Cadence], runs: Sequence[Si
     yield from _table(cadences, runs, lambda one: f"{_four(one.memory)}; {one.kills:,}")
 
 
-def _table(cadences: Sequence[Cadence], runs: Sequence[Simulated], cell: Callable[[PolicyTotal], str]) -> Iterator[str]:
+def _table(
+    cadences: Sequence[Cadence], runs: Sequence[SimulatedTrace], cell: Callable[[PolicyTotal], str]
+) -> Iterator[str]:
     yield _line("policy", *(cadence.title for cadence in cadences))
     yield _line(*["---"] * (1 + len(cadences)))
     for place, outcome in enumerate(runs[0].outcomes):

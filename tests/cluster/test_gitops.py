@@ -18,7 +18,7 @@ import pytest
 import yaml
 
 from agent.cli.gitops.values_map import mapped_containers
-from agent.cli.gitops.written import Writing, written_text
+from agent.cli.gitops.written import PlannedWrite, written_text
 from agent.cli.main import main
 from agent.webhook.queries.workload_bodies import WorkloadBody
 from tests import yaml_texts
@@ -183,7 +183,7 @@ def test_what_workloads_writes_is_taken_by_kustomize_and_helm(tmp_path: Path) ->
     overlay.mkdir()
     other = msgspec.convert(workload_history("default/StatefulSet/not-there"), WorkloadBody)
     daemon = msgspec.convert(workload_history("default/DaemonSet/log"), WorkloadBody)
-    text, left = written_text([body, other, daemon], Writing(form="kustomize"))
+    text, left = written_text([body, other, daemon], PlannedWrite(form="kustomize"))
     assert left == ["left default/DaemonSet/log: pods of a DaemonSet are not sized by a template"]
     (component / "kustomization.yaml").write_text(text)
     (overlay / "kustomization.yaml").write_text("resources: [../podinfo/kustomize]\ncomponents: [../component]\n")
@@ -194,7 +194,7 @@ def test_what_workloads_writes_is_taken_by_kustomize_and_helm(tmp_path: Path) ->
     assert container["resources"]["limits"]["memory"] == wanted["limits"]["memory"]
 
     keys = mapped_containers({"values.yaml": {"default/Deployment/podinfo/podinfod": "resources"}})
-    text, _ = written_text([body], Writing(form="helm", mapped=keys))
+    text, _ = written_text([body], PlannedWrite(form="helm", mapped=keys))
     (tmp_path / "ours.yaml").write_text(text)
     chart, ours = str(tmp_path / "podinfo/charts/podinfo"), str(tmp_path / "ours.yaml")
     objects = list(yaml_texts.load_all(run("helm", "template", "one", chart, "--values", ours, *HELM)))
@@ -224,7 +224,7 @@ def test_what_workloads_writes_for_kubectl_changes_the_amounts_alone_on_a_real_s
     before = cluster.admin.get(path)
 
     body = msgspec.convert(workload_history(f"{namespace}/Deployment/web", ("app",)), WorkloadBody)
-    text, left = written_text([body], Writing(form="ssa"))
+    text, left = written_text([body], PlannedWrite(form="ssa"))
     assert left == []
     ours.write_text(text)
     told, *_ = text.splitlines()

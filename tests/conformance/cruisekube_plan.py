@@ -20,7 +20,7 @@ from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT
 from agent.core.orders.order import Mode, Orders, OrderSource, Ranking
 from agent.core.orders.plan_options import DaemonSetGrowth, FitRule, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
-from agent.core.plan.needs.demand import ContainerDemand, Demand, PodDemand, Reserved
+from agent.core.plan.needs.demand import ContainerDemand, Demand, PodDemand, ReservedReason
 from agent.core.plan.node_room import counted
 from agent.core.plan.plan import Plan
 from agent.core.plan.planner import build
@@ -125,15 +125,15 @@ def _ranking(pod: Mapping[str, Any]) -> Ranking:
     return Ranking.MEDIUM if pod.get("kind") == "StatefulSet" or pod.get("replicas") == 1 else Ranking.LOW
 
 
-def _reserved(pod: Mapping[str, Any]) -> Reserved | None:
+def _reserved(pod: Mapping[str, Any]) -> ReservedReason | None:
     sized = [one for one in pod["containers"] if _kind(one) is not ContainerKind.INIT]
     if pod.get("excluded"):
-        return Reserved.EXCLUDED
+        return ReservedReason.EXCLUDED
     if any(_parts(one.get(base)) is None for one in sized for base in ("cpu_base", "mem_base")):
-        return Reserved.NO_DATA
+        return ReservedReason.NO_DATA
     if pod.get("phase", "Running") != "Running":
-        return Reserved.NOT_RUNNING
-    return Reserved.UNKNOWN_OWNER if pod.get("optimizable") is False else None
+        return ReservedReason.NOT_RUNNING
+    return ReservedReason.UNKNOWN_OWNER if pod.get("optimizable") is False else None
 
 
 def _pod_demand(case: Mapping[str, Any]) -> PodDemand:

@@ -29,7 +29,7 @@ from agent.core.orders.startup_boost import parse_startup_boost
 from agent.core.plan.pod_change import Setting
 from agent.core.recommender import bounds
 from agent.core.recommender import rounding as vpa_bounds
-from agent.core.recommender.policy import LimitRule, Narration, Proposals, Stated
+from agent.core.recommender.policy import CurrentAmounts, LimitRule, Narration, Proposals
 from agent.core.recommender.vpa import (
     estimators as vpa_estimators,
 )
@@ -220,7 +220,7 @@ def _controlled_resources(case: dict[str, Any]) -> dict[str, Any]:
         memory_upward_only=no,
         limit_rule=LimitRule.PROPORTIONAL,
     )
-    stated = Stated(
+    stated = CurrentAmounts(
         cpu_request_millicores=some,
         has_cpu_request=no,
         cpu_limit_millicores=some,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.core.window.sweep_pace import ContentionPolicy, Skipped
+from agent.core.window.sweep_pace import ContentionPolicy, SkipReason
 from agent.node.sampling.listener import Listener
 from agent.node.sampling.loop import SamplingLoop, SamplingPolicy
 from agent.node.sampling.pods_file import NoPods
@@ -56,7 +56,7 @@ class Stamps(Listener):
     def swept(self, result: SweepResult, *, lateness_seconds: float | None) -> None:
         self.sweeps.release()
 
-    def skipped(self, reason: Skipped, count: int) -> None: ...
+    def skipped(self, reason: SkipReason, count: int) -> None: ...
 
     def changed(self, changes: Changes) -> None: ...
 

@@ -16,7 +16,7 @@ from agent.core.cluster.workload import Workload
 from agent.core.cost.prices import Prices
 from agent.core.history.minute.quality import QUALITY_FIELDS, WINDOWS
 from agent.core.history.reports.directive import Directives
-from agent.core.plan.needs.directives import Directed
+from agent.core.plan.needs.directives import NodeDirectives
 from agent.core.window.snapshot import PodStatus, UnitStatus
 from agent.metrics.acting_series import Trigger
 from agent.metrics.agent_series import Metrics, PodSource, PressureKind, PressureResource
@@ -78,7 +78,7 @@ def agent_families() -> dict[str, set[str]]:
     ProposingSeries(own)
     TaintAnswerSeries(own)
     metrics.register(own)
-    metrics.register(DirectiveSeries(lambda: Directed(directives=Directives(etag="e"), age_seconds=1.0)))
+    metrics.register(DirectiveSeries(lambda: NodeDirectives(directives=Directives(etag="e"), age_seconds=1.0)))
     figures = {name: 1 for family in FAMILIES for _, name in family.fields}
     metrics.publish_containers([ContainerSeries(labels=("a", "b", "c"), **cast(Any, figures))])
     judged = np.ones((len(WINDOWS), QUALITY_FIELDS))

@@ -42,7 +42,7 @@ from agent.webhook.http.access import Access
 from agent.webhook.http.routes import Call, Services, WebhookApp
 from agent.webhook.openapi import document
 from agent.webhook.queries.buffers import BufferQuestions
-from agent.webhook.queries.cost import Advising, CostParts, CostQuestions
+from agent.webhook.queries.cost import Adviser, CostParts, CostQuestions
 from agent.webhook.queries.effective_policy import Defaults
 from agent.webhook.queries.events import EventQuestions
 from agent.webhook.queries.forget import ForgetParts as ForgettingParts
@@ -310,7 +310,7 @@ def stack(
     act: ActOptions | None = None,
     server: Server | None = None,
     prices: Prices | None = None,
-    advice: Advising | None = None,
+    advice: Adviser | None = None,
     budgets: Callable[[], tuple[DisruptionBudget, ...] | str] = tuple,
     breathe: Callable[[], None] = lambda: None,
 ) -> Iterator[Stack]:

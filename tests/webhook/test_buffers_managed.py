@@ -7,13 +7,13 @@ from typing import Any
 
 from agent.core.buffers.buffer import Buffer, ManagedTemplate, OrderKind, Shape, ShapeSource, TemplateOrder
 from agent.webhook.buffers.managed_templates import WORTH_A_LIST, ManagedTemplates
-from agent.webhook.buffers.resolver import LIVE, Resolved
+from agent.webhook.buffers.resolver import LIVE, Resolution
 from agent.webhook.buffers.tables import SeenTemplate
 
 NAME = "capacitybuffer-b-pod-template"
 BUFFER = Buffer(namespace="shop", name="b", uid="u", generation=1, created_unix_seconds=0.0)
 SHAPE = Shape(content={"spec": {"a": 1}}, source=ShapeSource.LIVE_POD, source_name="pod web-0")
-LIVE_SHAPE = Resolved(shape=SHAPE, source=(LIVE, "web"))
+LIVE_SHAPE = Resolution(shape=SHAPE, source=(LIVE, "web"))
 
 
 def template(name: str = NAME, **more: Any) -> ManagedTemplate:

@@ -23,7 +23,7 @@ from agent.core.history.reports.directive import ContainerDirective
 from agent.core.history.reports.rollup import Report
 from agent.core.orders.policy_options import PolicyName
 from agent.webhook.store.entries.report_payload import decode_report
-from agent.webhook.store.shapes import Appended, NewReport
+from agent.webhook.store.shapes import AppendOutcome, NewReport
 from agent.webhook.store.store import Store
 from tests.webhook.report_bodies import distribution, report_body, row_body
 from tests.webhook.stack import GOOD, Stack, place, stack
@@ -49,15 +49,15 @@ class Log(Store):
         self.seen: set[tuple[str, str, int]] = set()
         self.waiting: list[tuple[Report, float]] = []
 
-    def append(self, entry: NewReport) -> Appended:
+    def append(self, entry: NewReport) -> AppendOutcome:
         key = entry.node, entry.incarnation, entry.sequence
         if key in self.seen:
-            return Appended(id=None, missing_reports=0, lost_reports=0)
+            return AppendOutcome(id=None, missing_reports=0, lost_reports=0)
         self.seen.add(key)
         if entry.pods is not None:
             self.pods[entry.node] = entry.pods
         self.waiting.append((decode_report(entry.payload), entry.received_unix_seconds))
-        return Appended(id=len(self.seen), missing_reports=0, lost_reports=0)
+        return AppendOutcome(id=len(self.seen), missing_reports=0, lost_reports=0)
 
     def pods_of(self, node: str) -> bytes | None:
         return self.pods.get(node)

@@ -23,7 +23,7 @@ from agent.webhook.http.routes import Call, HttpAnswer
 from agent.webhook.store.entries.import_entry import decode_import, is_import
 from agent.webhook.store.entries.report_payload import BadPayloadError
 from agent.webhook.store.entries.sketch_bytes import encode
-from agent.webhook.store.shapes import ForgetWish, Imported, StoredSketch
+from agent.webhook.store.shapes import ForgetWish, ImportOutcome, StoredSketch
 from agent.webhook.store.store import Store
 from agent.webhook.workloads.folder import Folder
 from agent.webhook.workloads.index import WorkloadIndex
@@ -60,7 +60,7 @@ def imported(
     )
 
 
-def take(store: Store, hours: list[ImportedHour]) -> Imported:
+def take(store: Store, hours: list[ImportedHour]) -> ImportOutcome:
     sketches = [
         StoredSketch(key=str(one.key), unix_hour=one.unix_hour, payload=encode(imported_sketch(one), one.unix_hour))
         for one in hours

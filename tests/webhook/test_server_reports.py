@@ -22,7 +22,7 @@ from agent.settings.webhook_sections import AccessSettings
 from agent.webhook.http.routes import Call, HttpAnswer
 from agent.webhook.reports.decoder import PIECE_ROWS
 from agent.webhook.store.entries.report_payload import decode_report
-from agent.webhook.store.shapes import Appended, NewReport, StoreAway
+from agent.webhook.store.shapes import AppendOutcome, NewReport, StoreAway
 from tests.vpas import vpa
 from tests.webhook.open_store import open_store
 from tests.webhook.report_bodies import distribution, packed, report_body, row_body
@@ -252,7 +252,7 @@ class AwayStore:
         self._store = open_store(url)
         self.is_away = False
 
-    def append(self, entry: NewReport) -> Appended:
+    def append(self, entry: NewReport) -> AppendOutcome:
         if self.is_away:
             raise StoreAway("database away: no answer")
         return self._store.append(entry)

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from agent.webhook.store.database.engine import StorePatience
-from agent.webhook.store.shapes import Appended, StoreAway
+from agent.webhook.store.shapes import AppendOutcome, StoreAway
 from agent.webhook.store.store import Store
 from tests.webhook.open_store import open_store
 from tests.webhook.postgres import PostgresServer
@@ -128,7 +128,7 @@ def test_mark_that_a_fold_drops_while_its_node_comes_back_is_made_again(postgres
     url = postgres.url(postgres.new_database())
     store = open_store(url)
     store.append(new_report(1))
-    answers: list[Appended] = []
+    answers: list[AppendOutcome] = []
     thread = threading.Thread(target=lambda: answers.append(store.append(new_report(2))))
     with psycopg.connect(url) as fold:
         fold.execute("DELETE FROM node_marks")

@@ -13,7 +13,7 @@ from agent.core.history.reports.rollup import NodeClass, Report
 from agent.core.orders.policy_options import CraneOptions, CruiseOptions, PolicyName, SizingOptions, VpaOptions
 from agent.webhook.workloads.estimates import PolicyAnswer
 from agent.webhook.workloads.index import WorkloadIndex
-from agent.webhook.workloads.policy_demand import Asked, Place
+from agent.webhook.workloads.policy_demand import AskedPolicies, Place
 from agent.webhook.workloads.shapes import IndexOptions
 from tests.webhook.workload_reports import DNS, HOUR, LARGE, MIB, NOON, SMALL, WEB, report, row
 
@@ -250,7 +250,7 @@ def test_what_somebody_waits_for_comes_first_and_then_what_was_done_longest_ago(
 
 
 def test_answers_of_twenty_thousand_containers_take_little_memory() -> None:
-    asked = Asked()
+    asked = AskedPolicies()
     workloads = [Workload(namespace="shop", kind="Deployment", name=f"web-{number}") for number in range(10_000)]
     tracemalloc.start()
     try:

@@ -16,7 +16,7 @@ from agent.cli.text.figures import counted
 from agent.core.cluster.workload import POD_KIND, REPLICA_SET_KIND, Workload
 from agent.core.history.workloads.hour_peaks import HOUR_SECONDS
 from agent.core.history.workloads.imported import ImportedHour
-from agent.core.history.workloads.scraped_hours import PodContainer, Scraped, ScrapedSeries, Signal, hours_of
+from agent.core.history.workloads.scraped_hours import PodContainer, ScrapedNamespace, ScrapedSeries, Signal, hours_of
 
 STEP_SECONDS: Final = 60
 SLICE_SECONDS: Final = 6 * HOUR_SECONDS
@@ -144,7 +144,7 @@ class HistoryWalk:
             throttled: Signal = {}
             if self._knows_waiting():
                 waiting, throttled = self._rates(_WAITING, part, owners), self._rates(_THROTTLED, part, owners)
-            scraped = Scraped(
+            scraped = ScrapedNamespace(
                 step_seconds=STEP_SECONDS,
                 cpu_cores=cpu,
                 waiting_ratio=waiting,

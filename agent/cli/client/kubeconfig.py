@@ -22,7 +22,7 @@ _FORBIDDEN: Final = 403
 
 
 @dataclass(frozen=True, slots=True)
-class Connected:
+class ClusterAccess:
     """The cluster, and who asks."""
 
     credentials: Credentials
@@ -47,7 +47,7 @@ def add_context(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--context", metavar="NAME", help="context of the kubeconfig (default: the current one)")
 
 
-def connected(arguments: argparse.Namespace) -> Connected:
+def connected(arguments: argparse.Namespace) -> ClusterAccess:
     """Return the cluster that kubectl would speak to; what cannot be used is one line and code 2."""
     from agent.kube.client.credentials import in_cluster
     from agent.kube.client.errors import CredentialsError
@@ -63,12 +63,12 @@ def connected(arguments: argparse.Namespace) -> Connected:
             own = in_cluster()
             if own is None:
                 fail(f"{arguments.verb}: no kubeconfig at {path}; allowed: --kubeconfig FILE, or KUBECONFIG")
-            return Connected(own, named or "default", named is not None)
+            return ClusterAccess(own, named or "default", named is not None)
         namespace = context_namespace(path, arguments.context)
         credentials = from_kubeconfig(path, arguments.context)
     except CredentialsError as error:
         fail(f"{arguments.verb}: {error}")
-    return Connected(credentials, named or namespace, named is not None)
+    return ClusterAccess(credentials, named or namespace, named is not None)
 
 
 @contextlib.contextmanager

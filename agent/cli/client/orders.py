@@ -15,7 +15,7 @@ from agent.cli.words.moments import span_argument
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from agent.node.orders.answers import Ordered
+    from agent.node.orders.answers import OrderAnswer
 
 
 def add_for(parser: argparse.ArgumentParser, without: str) -> None:
@@ -44,7 +44,7 @@ def one_or_all(arguments: argparse.Namespace, verb: str) -> bool:
 
 
 def order(
-    arguments: argparse.Namespace, verb: str, asked: Mapping[str, object], confirm: Callable[[Ordered], str]
+    arguments: argparse.Namespace, verb: str, asked: Mapping[str, object], confirm: Callable[[OrderAnswer], str]
 ) -> int:
     """Return an order to the agent and confirm it on one line; return the exit code."""
     from agent.node.orders.answers import ORDERED

@@ -27,7 +27,7 @@ Amounts = Mapping[str, Mapping[ResourceCell, int]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Writing:
+class PlannedWrite:
     """What is to be written."""
 
     form: str
@@ -44,7 +44,7 @@ def history_text(bodies: Sequence[WorkloadBody]) -> str:
     return msgspec.json.format(msgspec.json.encode({"workloads": bodies})).decode() + "\n"
 
 
-def written_text(bodies: Sequence[WorkloadBody], writing: Writing) -> tuple[str, list[str]]:
+def written_text(bodies: Sequence[WorkloadBody], writing: PlannedWrite) -> tuple[str, list[str]]:
     """Return the file for Kustomize, Helm or kubectl, and a line for each workload that has no amounts in it."""
     sized: list[tuple[WorkloadBody, Amounts]] = []
     left: list[str] = []

@@ -15,7 +15,7 @@ from agent.cli.text.csv_text import csv_table
 from agent.cli.text.spans import harmless
 from agent.cli.words.advice import SIDES
 from agent.cli.words.plan import KEPT_WORDS, changes_words, kept_words, share_of, step_words
-from agent.core.plan.needs.demand import Kept
+from agent.core.plan.needs.demand import KeptReason
 from agent.core.plan.plan import ContainerPlan, Plan, PlanStep, PodPlan, Share
 from agent.core.resize.patch import patch_of
 from agent.node.files.documents import PLAN
@@ -106,13 +106,13 @@ def patch_text(plan: Plan) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _waiting(plan: Plan) -> Iterator[tuple[PodPlan, Kept]]:
+def _waiting(plan: Plan) -> Iterator[tuple[PodPlan, KeptReason]]:
     """Return the pods that have to wait for the kubelet's answer to an earlier resize."""
     for pod in plan.pods:
         containers = pod.containers if pod.budget is None else (*pod.containers, pod.budget)
         shares = [share for container in containers for share in (container.cpu, container.memory) if share is not None]
         reasons = {reason for share in shares for reason in (share.kept, share.limit_kept)}
-        for reason in (Kept.DEFERRED, Kept.IN_FLIGHT):
+        for reason in (KeptReason.DEFERRED, KeptReason.IN_FLIGHT):
             if reason in reasons:
                 yield pod, reason
 

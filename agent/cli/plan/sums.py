@@ -11,11 +11,11 @@ from agent.cli.text.spans import Line, Span, Tone, line_text, pad
 from agent.cli.text.table import Cell, Column, render_table
 from agent.cli.words.plan import SIDE_OF, amount, headroom_words, share_of
 from agent.core.cluster.resource import Resource
-from agent.core.plan.needs.demand import Reserved
+from agent.core.plan.needs.demand import ReservedReason
 from agent.core.plan.plan import Plan, ResourcePlan
 from agent.core.recommender.recommendation import Withheld
 
-NOT_YET: Final = (Reserved.NO_DATA, Reserved.TOO_YOUNG, Reserved.NOT_RUNNING)
+NOT_YET: Final = (ReservedReason.NO_DATA, ReservedReason.TOO_YOUNG, ReservedReason.NOT_RUNNING)
 """Why a pod is left alone for a while only."""
 _NOT_PREDICTED_YET: Final = (Withheld.NO_DATA, Withheld.TOO_YOUNG, Withheld.GAPS, Withheld.STALE)
 _RESOURCES: Final = (Resource.MEMORY, Resource.CPU)

@@ -26,7 +26,7 @@ from agent.cli.words.plan import (
     step_words,
 )
 from agent.core.orders.order import Mode
-from agent.core.plan.needs.demand import Kept, Reserved
+from agent.core.plan.needs.demand import KeptReason, ReservedReason
 from agent.core.plan.plan import ContainerPlan, Eviction, Plan, PlanStep, PodPlan, Share
 from agent.core.plan.possible_savings import protected_savings
 
@@ -101,7 +101,7 @@ def _summary(plan: Plan, look: PlanLook, page: Page) -> Iterator[Line]:
     planned = sum(pod.reserved is None for pod in plan.pods)
     protected = sum(pod.reserved is None and pod.mode is Mode.PROTECT for pod in plan.pods)
     reasons = Counter(pod.reserved for pod in plan.pods if pod.reserved is not None)
-    advised = reasons.pop(Reserved.RECOMMEND, 0)
+    advised = reasons.pop(ReservedReason.RECOMMEND, 0)
     word = "planned" if look.is_what_if else "enforced"
     shown = f"{protected} protected, " if protected else ""
     yield from fact(
@@ -125,7 +125,9 @@ def _summary(plan: Plan, look: PlanLook, page: Page) -> Iterator[Line]:
         )
     unready = Counter(pod.reserved for pod in plan.pods if pod.mode.resizes and pod.reserved in NOT_YET)
     if not planned and unready:
-        why = ", ".join(f"{count} {RESERVED_WORDS[reason or Reserved.NO_DATA]}" for reason, count in unready.items())
+        why = ", ".join(
+            f"{count} {RESERVED_WORDS[reason or ReservedReason.NO_DATA]}" for reason, count in unready.items()
+        )
         yield from fact(
             "nothing yet",
             f"{counted(unready.total(), 'pod')} of mode protect or enforce cannot be planned so far: {why}; a pod is "
@@ -210,7 +212,7 @@ def _entries(rows: Sequence[PlanRow], glyphs: Glyphs) -> list[_Entry]:
 def _why_cell(row: PlanRow) -> Cell:
     if row.pod.is_evicted:
         is_given = any(
-            share is not None and share.kept is Kept.EVICTION_PENDING
+            share is not None and share.kept is KeptReason.EVICTION_PENDING
             for share in (row.container.cpu, row.container.memory)
         )
         return Cell("proposed for eviction" + (", has its part of what is free" if is_given else ""), Tone.NOTE)
@@ -282,7 +284,7 @@ def _reserved_lines(plan: Plan, width: int, glyphs: Glyphs) -> list[Line]:
         [
             Cell(harmless(str(pod.ref))),
             Cell(harmless(f"{pod.workload.kind}/{pod.workload.name}"), Tone.DIM),
-            Cell(reserved_words(pod.reserved or Reserved.OFF, pod.enforce_share), Tone.DIM),
+            Cell(reserved_words(pod.reserved or ReservedReason.OFF, pod.enforce_share), Tone.DIM),
             Cell(CPU.text(pod.cpu_counted_millicores)),
             Cell(MEMORY.text(pod.memory_counted_bytes)),
         ]
@@ -293,7 +295,7 @@ def _reserved_lines(plan: Plan, width: int, glyphs: Glyphs) -> list[Line]:
 
 
 def _by_reason(pod: PodPlan) -> tuple[str, str, str]:
-    return (RESERVED_WORDS[pod.reserved or Reserved.OFF], pod.ref.namespace, pod.ref.name)
+    return (RESERVED_WORDS[pod.reserved or ReservedReason.OFF], pod.ref.namespace, pod.ref.name)
 
 
 def _eviction_lines(evictions: Sequence[Eviction], page: Page) -> Iterator[Line]:

@@ -11,7 +11,7 @@ from agent.cli.words.advice import SIDES, AdviceSide
 from agent.cli.words.decisions import OUTCOME_TONES, what_text
 from agent.cli.words.plan import KEPT_WORDS, headroom_words, reserved_words, share_of, why_kept
 from agent.core.orders.order import Mode, OrderSource
-from agent.core.plan.needs.demand import Kept
+from agent.core.plan.needs.demand import KeptReason
 from agent.core.plan.plan import Share
 from agent.core.resize.decision import Decision, newest_outcomes
 from agent.core.resize.why import Acted, Why
@@ -88,7 +88,7 @@ def _share_text(side: AdviceSide, share: Share, page: Page) -> str:
     )
     if share.applied is not None and share.applied != share.request:
         sentence += f"; request {text(share.request)} {page.glyphs.becomes} {text(share.applied)}"
-        if share.kept is Kept.EVICTION_PENDING:
+        if share.kept is KeptReason.EVICTION_PENDING:
             sentence += f", as it {KEPT_WORDS[share.kept]}"
     elif share.possible is not None:
         sentence += f"; request of {text(share.request)} kept, {text(share.possible)} would be possible: mode protect"

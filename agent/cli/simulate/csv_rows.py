@@ -12,7 +12,7 @@ from agent.cli.text.csv_text import csv_table
 from agent.core.recommender.simulation.figures import PolicyTotal, SimulatedResourceTotal, total
 
 if TYPE_CHECKING:
-    from agent.cli.simulate.text import Simulated
+    from agent.cli.simulate.text import SimulatedTrace
     from agent.core.recommender.simulation.replay import ReplayRules
 
 _HEADER: Final = (
@@ -45,7 +45,7 @@ ALL_TRACES: Final = ""
 _Row = tuple[object, ...]
 
 
-def csv_page(simulated: Sequence[Simulated], alls: Sequence[PolicyTotal], rules: ReplayRules) -> str:
+def csv_page(simulated: Sequence[SimulatedTrace], alls: Sequence[PolicyTotal], rules: ReplayRules) -> str:
     """Return the page.
 
     ``scope`` is ``container``, ``sum`` (of all containers), ``node`` (they as one, by their requests) or
@@ -55,7 +55,7 @@ def csv_page(simulated: Sequence[Simulated], alls: Sequence[PolicyTotal], rules:
     return csv_table(_HEADER, _rows(simulated, alls, rules))
 
 
-def _rows(simulated: Sequence[Simulated], alls: Sequence[PolicyTotal], rules: ReplayRules) -> Iterator[_Row]:
+def _rows(simulated: Sequence[SimulatedTrace], alls: Sequence[PolicyTotal], rules: ReplayRules) -> Iterator[_Row]:
     for trace in simulated:
         for outcome in trace.outcomes:
             for row, container in enumerate(outcome.containers):

@@ -13,7 +13,7 @@ import numpy as np
 
 from agent.cli.simulate.text import (
     JUDGED,
-    Simulated,
+    SimulatedTrace,
     amount_text,
     judged_cells,
     ratio_text,
@@ -92,7 +92,7 @@ path.limit{stroke-dasharray:4 3;stroke-width:1.1}
 )
 
 
-def page(simulated: Sequence[Simulated], alls: Sequence[PolicyTotal], rules: str) -> str:
+def page(simulated: Sequence[SimulatedTrace], alls: Sequence[PolicyTotal], rules: str) -> str:
     """Return the page.
 
     Args:
@@ -230,7 +230,7 @@ class _Resource:
     has_usage: Bools
 
 
-def _containers(trace: Simulated, mark: str) -> list[str]:
+def _containers(trace: SimulatedTrace, mark: str) -> list[str]:
     cpu = _Resource(
         title="CPU",
         unit="core-hours",

@@ -31,7 +31,7 @@ WORST: Final = 10
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Simulated:
+class SimulatedTrace:
     """One trace and how every policy did on it; the trace itself is let go."""
 
     path: str
@@ -177,7 +177,7 @@ def moment_text(unix_minute: int) -> str:
     return datetime.fromtimestamp(unix_minute * 60, UTC).strftime("%Y-%m-%d %H:%M")
 
 
-def span_text(simulated: Simulated) -> str:
+def span_text(simulated: SimulatedTrace) -> str:
     """Return what a trace spans: from, to, how long, how much."""
     outcome = simulated.outcomes[0]
     first, after = outcome.start_unix_minute, outcome.start_unix_minute + outcome.minutes
@@ -295,7 +295,9 @@ def comparison_lines(totals: Sequence[PolicyTotal]) -> list[Line]:
 # For machines
 
 
-def report_json(simulated: Sequence[Simulated], alls: Sequence[PolicyTotal], rules: ReplayRules) -> dict[str, object]:
+def report_json(
+    simulated: Sequence[SimulatedTrace], alls: Sequence[PolicyTotal], rules: ReplayRules
+) -> dict[str, object]:
     """Return everything as plain values; every name carries its unit."""
     from agent.core.recommender.simulation.figures import total, undominated
 

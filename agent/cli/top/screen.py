@@ -132,7 +132,7 @@ class _TerminalGoneError(Exception):
 
 
 @dataclass(slots=True)
-class _Seen:
+class _SeenUnits:
     """CPU of each unit over the live pictures so far."""
 
     moments: deque[float] = field(default_factory=lambda: deque(maxlen=_TRAIL_LENGTH))
@@ -174,7 +174,7 @@ class _Screen:
         self._state = options.state
         self._snapshot = first
         self._taken_at = time.monotonic()
-        self._seen = _Seen()
+        self._seen = _SeenUnits()
         self._seen.add(first, self._taken_at)
         self._message: Line = ()
         self._typed: str | None = None

@@ -8,76 +8,80 @@ from typing import Final
 from agent.cli.text.spans import harmless
 from agent.cli.words.advice import CPU, MEMORY, WITHHELD_WORDS, AdviceSide
 from agent.core.cluster.resource import Resource
-from agent.core.plan.needs.demand import Kept, Reserved
+from agent.core.plan.needs.demand import KeptReason, ReservedReason
 from agent.core.plan.plan import ContainerPlan, Phase, PlanStep, ResourcePlan, Share
 from agent.core.plan.pod_change import Change, Setting
 from agent.core.resize.change_text import by_container
 
 RESERVED_WORDS: Final = {
-    Reserved.OFF: "mode off",
-    Reserved.RECOMMEND: "recommend only",
-    Reserved.NOT_IN_SHARE: "not in the enforced share",
-    Reserved.SHARE_TAKEN_BACK: "enforced share taken back",
-    Reserved.EXCLUDED: "excluded namespace",
-    Reserved.NAMESPACE_UNKNOWN: "namespace not known",
-    Reserved.FAULTY_ANNOTATION: "annotation or flag not understood",
-    Reserved.PINNED: "pinned",
-    Reserved.PLACEHOLDER: "keeps room for others",
-    Reserved.STATIC: "static pod",
-    Reserved.BARE: "no controller",
-    Reserved.JOB: "job, it ends",
-    Reserved.UNKNOWN_OWNER: "owner of another kind",
-    Reserved.GUARANTEED: "Guaranteed",
-    Reserved.BEST_EFFORT: "BestEffort, no request to resize",
-    Reserved.EXCLUSIVE_CPUS: "exclusive CPUs",
-    Reserved.DEVICES: "holds devices",
-    Reserved.WINDOWS: "Windows",
-    Reserved.TOO_YOUNG: "too young",
-    Reserved.NOT_RUNNING: "not running yet",
-    Reserved.TERMINATING: "terminating",
-    Reserved.NO_DATA: "nothing measured",
-    Reserved.HPA: "scaled by an HPA",
-    Reserved.VPA: "sized by a VPA",
-    Reserved.LEFT_OUT: "cannot be planned soundly",
+    ReservedReason.OFF: "mode off",
+    ReservedReason.RECOMMEND: "recommend only",
+    ReservedReason.NOT_IN_SHARE: "not in the enforced share",
+    ReservedReason.SHARE_TAKEN_BACK: "enforced share taken back",
+    ReservedReason.EXCLUDED: "excluded namespace",
+    ReservedReason.NAMESPACE_UNKNOWN: "namespace not known",
+    ReservedReason.FAULTY_ANNOTATION: "annotation or flag not understood",
+    ReservedReason.PINNED: "pinned",
+    ReservedReason.PLACEHOLDER: "keeps room for others",
+    ReservedReason.STATIC: "static pod",
+    ReservedReason.BARE: "no controller",
+    ReservedReason.JOB: "job, it ends",
+    ReservedReason.UNKNOWN_OWNER: "owner of another kind",
+    ReservedReason.GUARANTEED: "Guaranteed",
+    ReservedReason.BEST_EFFORT: "BestEffort, no request to resize",
+    ReservedReason.EXCLUSIVE_CPUS: "exclusive CPUs",
+    ReservedReason.DEVICES: "holds devices",
+    ReservedReason.WINDOWS: "Windows",
+    ReservedReason.TOO_YOUNG: "too young",
+    ReservedReason.NOT_RUNNING: "not running yet",
+    ReservedReason.TERMINATING: "terminating",
+    ReservedReason.NO_DATA: "nothing measured",
+    ReservedReason.HPA: "scaled by an HPA",
+    ReservedReason.VPA: "sized by a VPA",
+    ReservedReason.LEFT_OUT: "cannot be planned soundly",
 }
 KEPT_WORDS: Final = {
-    Kept.SMALL_CHANGE: "change too small",
-    Kept.COOL_DOWN: "cool-down after its last resize",
-    Kept.UPWARD_ONLY: "only upward for now",
-    Kept.GAPS: "no prediction",
-    Kept.QOS: "QoS class kept",
-    Kept.HPA: "scaled by an HPA",
-    Kept.NOT_STATED: "no request to resize",
-    Kept.NODE_FULL: "node is full",
-    Kept.RESTART_POLICY: "would restart it",
-    Kept.TOO_OLD: "API server or kubelet too old",
-    Kept.IN_USE: "too little over memory in use",
-    Kept.INFEASIBLE: "answered infeasible before",
-    Kept.IN_FLIGHT: "a resize is under way",
-    Kept.POD_LEVEL: "the pod's budget carries it",
-    Kept.NOT_APPLIED: "only looked at",
-    Kept.PAUSED: "paused",
-    Kept.BUDGET: "no resize left in this minute",
-    Kept.DEFERRED: "last resize deferred",
-    Kept.LIMIT_RANGE: "rejected before",
-    Kept.CALM: "falls are asked for calmly",
-    Kept.SMALL_FALL: "too small a fall while starvation is answered in seconds",
-    Kept.READ_AT_START: "not lowered: its runtime reads its limit at start",
-    Kept.HEAP: "not lowered: its runtime's fixed heap",
-    Kept.BOOSTED: "boosted while it starts",
-    Kept.WINDOW: "outside its windows",
-    Kept.PROTECT: "mode protect: never lowered",
-    Kept.TIER_FULL: "the QoS tier's memory limit",
-    Kept.EVICTION_PENDING: "shares what is free until the proposed evictions",
+    KeptReason.SMALL_CHANGE: "change too small",
+    KeptReason.COOL_DOWN: "cool-down after its last resize",
+    KeptReason.UPWARD_ONLY: "only upward for now",
+    KeptReason.GAPS: "no prediction",
+    KeptReason.QOS: "QoS class kept",
+    KeptReason.HPA: "scaled by an HPA",
+    KeptReason.NOT_STATED: "no request to resize",
+    KeptReason.NODE_FULL: "node is full",
+    KeptReason.RESTART_POLICY: "would restart it",
+    KeptReason.TOO_OLD: "API server or kubelet too old",
+    KeptReason.IN_USE: "too little over memory in use",
+    KeptReason.INFEASIBLE: "answered infeasible before",
+    KeptReason.IN_FLIGHT: "a resize is under way",
+    KeptReason.POD_LEVEL: "the pod's budget carries it",
+    KeptReason.NOT_APPLIED: "only looked at",
+    KeptReason.PAUSED: "paused",
+    KeptReason.BUDGET: "no resize left in this minute",
+    KeptReason.DEFERRED: "last resize deferred",
+    KeptReason.LIMIT_RANGE: "rejected before",
+    KeptReason.CALM: "falls are asked for calmly",
+    KeptReason.SMALL_FALL: "too small a fall while starvation is answered in seconds",
+    KeptReason.READ_AT_START: "not lowered: its runtime reads its limit at start",
+    KeptReason.HEAP: "not lowered: its runtime's fixed heap",
+    KeptReason.BOOSTED: "boosted while it starts",
+    KeptReason.WINDOW: "outside its windows",
+    KeptReason.PROTECT: "mode protect: never lowered",
+    KeptReason.TIER_FULL: "the QoS tier's memory limit",
+    KeptReason.EVICTION_PENDING: "shares what is free until the proposed evictions",
 }
 
 
-def reserved_words(reserved: Reserved, share: str | None) -> str:
+def reserved_words(reserved: ReservedReason, share: str | None) -> str:
     """Return why a pod is left alone; ``share`` is the enforced share of its workload, None = there is none."""
     words = RESERVED_WORDS[reserved]
-    if share is None or reserved not in (Reserved.NOT_IN_SHARE, Reserved.SHARE_TAKEN_BACK):
+    if share is None or reserved not in (ReservedReason.NOT_IN_SHARE, ReservedReason.SHARE_TAKEN_BACK):
         return words
-    return f"enforced share of {share} taken back" if reserved is Reserved.SHARE_TAKEN_BACK else f"{words} of {share}"
+    return (
+        f"enforced share of {share} taken back"
+        if reserved is ReservedReason.SHARE_TAKEN_BACK
+        else f"{words} of {share}"
+    )
 
 
 PHASE_WORDS: Final = {Phase.SHRINK: "shrink", Phase.GROW: "grow", Phase.LIMIT_DOWN: "limit down"}
@@ -149,12 +153,12 @@ def kept_words(container: ContainerPlan) -> str:
     return "; ".join(f"{' and '.join(subjects)}: {reason}" for reason, subjects in texts.items())
 
 
-def why_kept(reason: Kept, share: Share) -> str:
+def why_kept(reason: KeptReason, share: Share) -> str:
     """Return why a request is kept, and until when where that is known."""
     if share.waits_until_unix_seconds is None:
         return KEPT_WORDS[reason]
     moment = datetime.fromtimestamp(share.waits_until_unix_seconds, UTC)
-    day = f"{moment:%Y-%m-%d} " if reason is Kept.WINDOW else ""
+    day = f"{moment:%Y-%m-%d} " if reason is KeptReason.WINDOW else ""
     return f"{KEPT_WORDS[reason]}, waits until {day}{moment:%H:%M} UTC"
 
 

@@ -30,7 +30,7 @@ _TONES: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Admitted:
+class AdmittedPod:
     """One pod and what becomes of it."""
 
     namespace: str
@@ -39,7 +39,7 @@ class Admitted:
     has_annotations: bool
 
 
-def page_lines(pods: Sequence[Admitted], notes: Sequence[str], *, width: int, glyphs: Glyphs) -> list[Line]:
+def page_lines(pods: Sequence[AdmittedPod], notes: Sequence[str], *, width: int, glyphs: Glyphs) -> list[Line]:
     """Return the notes and a paragraph for each pod."""
     page = Page(width=width, glyphs=glyphs)
     lines: list[Line] = []
@@ -50,7 +50,7 @@ def page_lines(pods: Sequence[Admitted], notes: Sequence[str], *, width: int, gl
     return [clip_line(line, width, ellipsis=glyphs.ellipsis) for line in lines]
 
 
-def _pod_lines(pod: Admitted, page: Page) -> Iterator[Line]:
+def _pod_lines(pod: AdmittedPod, page: Page) -> Iterator[Line]:
     admission = pod.admission
     workload = admission.workload
     yield (
@@ -81,13 +81,13 @@ def _container_lines(container: ContainerAdmission, page: Page) -> Iterator[Line
         yield from fact("", f"left: {note}", page, Tone.DIM)
 
 
-def json_text(pods: Sequence[Admitted], notes: Sequence[str]) -> str:
+def json_text(pods: Sequence[AdmittedPod], notes: Sequence[str]) -> str:
     """Return all as JSON; ASCII, so no name can steer a terminal. What is not there is null."""
     document = {"pods": [_pod_document(pod) for pod in pods], "notes": list(notes)}
     return json.dumps(document, indent=2, allow_nan=False) + "\n"
 
 
-def _pod_document(pod: Admitted) -> Mapping[str, object]:
+def _pod_document(pod: AdmittedPod) -> Mapping[str, object]:
     admission, orders = pod.admission, pod.admission.orders
     workload = admission.workload
     return {

@@ -20,7 +20,7 @@ _PATCH = f'{{"spec":{{"recommenders":[{{"name":"{RECOMMENDER}"}}]}}}}'
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Migrating:
+class Migration:
     """One object, and what it would order."""
 
     namespace: str
@@ -38,7 +38,7 @@ class Migrating:
         return RECOMMENDER in self.recommenders
 
 
-def migrating_lines(migration: Migrating, page: Page) -> Iterator[Line]:
+def migrating_lines(migration: Migration, page: Page) -> Iterator[Line]:
     """Return an object as lines."""
     yield (Span(harmless(f"VPA {migration.namespace}/{migration.name}"), Tone.TITLE),)
     recommender = ", ".join(migration.recommenders) or "VPA's own"
@@ -128,7 +128,7 @@ class MigratingBody(Body, kw_only=True):
     not_honoured: list[str]
 
 
-def migrating_body(migration: Migrating) -> MigratingBody:
+def migrating_body(migration: Migration) -> MigratingBody:
     """Return an object as ``-o json`` has it."""
     orders = migration.orders
     known = {"namespace": migration.namespace, "name": migration.name}

@@ -35,7 +35,7 @@ class AdmissionOutcome(StrEnum):
     """Its pod limits contradict its own requests."""
 
 
-class Left(StrEnum):
+class LeftReason(StrEnum):
     """Why an amount is not what the history asks for."""
 
     NO_FIGURE = "no_figure"
@@ -71,24 +71,24 @@ class Left(StrEnum):
     """No node could run the pod."""
 
 
-LEFT_WORDS: Mapping[Left, str] = {
-    Left.NO_FIGURE: "the history has no figure",
-    Left.NOT_STATED: "no request to change",
-    Left.NOT_APPLIED: "left out by the configuration",
-    Left.HPA: "an HPA scales on it",
-    Left.DAEMON_SET: "DaemonSet: only its node's own history may change it",
-    Left.SMALL_CHANGE: "the change is too small",
-    Left.REQUEST_STAYS: "it moves with the request, which stays or nearly so",
-    Left.LIMIT: "held by the limit, which stays",
-    Left.QOS: "QoS class kept",
-    Left.LIMIT_RANGE: "held by a LimitRange",
-    Left.QUOTA: "held by a ResourceQuota",
-    Left.MAX_MEMORY: "held by the largest memory allowed",
-    Left.RUNTIME: "held up by its runtime's heap",
-    Left.UNFILLED: "its runtime would fill more of any limit, and never nearly reached this one",
-    Left.PROTECT: "mode protect: never lowered",
-    Left.NODE: "no node can allocate so much",
-    Left.POD_BUDGET: "held by the pod's own resources",
+LEFT_WORDS: Mapping[LeftReason, str] = {
+    LeftReason.NO_FIGURE: "the history has no figure",
+    LeftReason.NOT_STATED: "no request to change",
+    LeftReason.NOT_APPLIED: "left out by the configuration",
+    LeftReason.HPA: "an HPA scales on it",
+    LeftReason.DAEMON_SET: "DaemonSet: only its node's own history may change it",
+    LeftReason.SMALL_CHANGE: "the change is too small",
+    LeftReason.REQUEST_STAYS: "it moves with the request, which stays or nearly so",
+    LeftReason.LIMIT: "held by the limit, which stays",
+    LeftReason.QOS: "QoS class kept",
+    LeftReason.LIMIT_RANGE: "held by a LimitRange",
+    LeftReason.QUOTA: "held by a ResourceQuota",
+    LeftReason.MAX_MEMORY: "held by the largest memory allowed",
+    LeftReason.RUNTIME: "held up by its runtime's heap",
+    LeftReason.UNFILLED: "its runtime would fill more of any limit, and never nearly reached this one",
+    LeftReason.PROTECT: "mode protect: never lowered",
+    LeftReason.NODE: "no node can allocate so much",
+    LeftReason.POD_BUDGET: "held by the pod's own resources",
 }
 """The same for people."""
 
@@ -163,7 +163,7 @@ class Note:
 
     resource: Resource
     setting: Setting
-    left: Left
+    left: LeftReason
     by: str = ""
     """Who holds it: an HPA, a LimitRange, a quota; empty = nobody by name."""
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from agent.core.admission.answer import LEFT_WORDS, AdmissionFacts, Left
+from agent.core.admission.answer import LEFT_WORDS, AdmissionFacts, LeftReason
 from agent.core.admission.fit import Draft, fault_of, pods_of, with_drafts
 from agent.core.admission.limit_ranges import quota_fault
 from agent.core.admission.sizes import ContainerSide, SizingRules
@@ -32,7 +32,7 @@ _WHOLE_CORE: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Boosting:
+class BoostOutcome:
     """What becomes of a pod's order of a boost."""
 
     drafts: list[Draft]
@@ -65,7 +65,7 @@ class BoostGrounds:
 
 def with_boost(
     pod: Pod, drafts: list[Draft], order: StartupBoost | None, grounds: BoostGrounds, *, now_unix_seconds: float
-) -> Boosting:
+) -> BoostOutcome:
     """Return the containers with their boost.
 
     Args:
@@ -74,11 +74,11 @@ def with_boost(
         order: What is asked for; None = nothing is.
     """
     if order is None:
-        return Boosting(drafts=drafts)
+        return BoostOutcome(drafts=drafts)
     rules = grounds.rules
     fault = "its pods end by themselves" if grounds.is_run else _why_not(pod, grounds.facts, rules)
     if fault is not None:
-        return Boosting(drafts=drafts, words=f"{NOT_BOOSTED}: {fault}")
+        return BoostOutcome(drafts=drafts, words=f"{NOT_BOOSTED}: {fault}")
     given = GivenBoost(
         unix_seconds=now_unix_seconds,
         after_ready_seconds=order.after_ready_seconds,
@@ -100,11 +100,11 @@ def with_boost(
         obstacle = _fault(pod, tried, grounds.facts)
         if obstacle is None:
             boost = replace(given, changes=changes)
-            return Boosting(drafts=tried, boost=boost, words=_words(boost, fault))
+            return BoostOutcome(drafts=tried, boost=boost, words=_words(boost, fault))
         fault = fault or obstacle
     # Whatever stands in the way now: where starts are learnt, the node is told to learn this one as well.
     words = f"{NOT_BOOSTED}: {fault or _nothing_words(drafts, order, grounds)}"
-    return Boosting(drafts=drafts, boost=given if order.is_learnt else None, words=words)
+    return BoostOutcome(drafts=drafts, boost=given if order.is_learnt else None, words=words)
 
 
 def _nothing_words(drafts: Sequence[Draft], order: StartupBoost, grounds: BoostGrounds) -> str:
@@ -127,9 +127,9 @@ def _why_not(pod: Pod, facts: AdmissionFacts, rules: SizingRules) -> str | None:
     if facts.resizes_in_place is False:
         return NO_RESIZE
     if pod.resources is not None:
-        return LEFT_WORDS[Left.POD_BUDGET]
+        return LEFT_WORDS[LeftReason.POD_BUDGET]
     held = rules.held.get(Resource.CPU)
-    if held is not None and held[0] is not Left.HPA:
+    if held is not None and held[0] is not LeftReason.HPA:
         return LEFT_WORDS[held[0]]
     return None
 
@@ -138,8 +138,8 @@ def _left_words(rules: SizingRules) -> str:
     """Return why requests stay as they are."""
     held = rules.held.get(Resource.CPU)
     if held is None and rules.frozen.cpu_for is not None:
-        held = (Left.HPA, rules.frozen.cpu_for)
-    return LEFT_WORDS[Left.DAEMON_SET] if held is None else f"{LEFT_WORDS[held[0]]} ({held[1]})"
+        held = (LeftReason.HPA, rules.frozen.cpu_for)
+    return LEFT_WORDS[LeftReason.DAEMON_SET] if held is None else f"{LEFT_WORDS[held[0]]} ({held[1]})"
 
 
 def _may_be_boosted(draft: Draft, order: StartupBoost) -> bool:
@@ -228,7 +228,7 @@ def _fault(pod: Pod, tried: Sequence[Draft], facts: AdmissionFacts) -> str | Non
         return fault
     pods = pods_of(tried, facts)
     holders = (quota_fault(pod, after, facts.quotas, Resource.CPU, setting, pods=pods) for setting in Setting)
-    return next((f"{LEFT_WORDS[Left.QUOTA]} ({holder})" for holder in holders if holder is not None), None)
+    return next((f"{LEFT_WORDS[LeftReason.QUOTA]} ({holder})" for holder in holders if holder is not None), None)
 
 
 def _words(boost: GivenBoost, fault: str | None) -> str:

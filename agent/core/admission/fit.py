@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from agent.core.admission.answer import AdmissionFacts, ContainerAdmission, Left, Move
+from agent.core.admission.answer import AdmissionFacts, ContainerAdmission, LeftReason, Move
 from agent.core.admission.estimate import Estimate, NoEstimate
 from agent.core.admission.limit_ranges import UNIT_NANOS, quota_fault, range_fault
 from agent.core.admission.sizes import ContainerSide
@@ -134,7 +134,7 @@ def fit_pod_budget(pod: Pod, drafts: Sequence[Draft], budget: Requirements | Non
         held = stated.requests.get(resource.value, stated.limits.get(resource.value))
         if held is not None and container_requests(with_drafts(pod, drafts)).get(resource.value, 0) > held:
             for draft in drafts:
-                draft.sides[resource].revert_growth(Setting.REQUEST, Left.POD_BUDGET, POD_RESOURCES)
+                draft.sides[resource].revert_growth(Setting.REQUEST, LeftReason.POD_BUDGET, POD_RESOURCES)
 
 
 def fit_node(pod: Pod, drafts: Sequence[Draft], facts: AdmissionFacts, resources: Requirements | None = None) -> None:
@@ -149,15 +149,15 @@ def fit_node(pod: Pod, drafts: Sequence[Draft], facts: AdmissionFacts, resources
         # What is left out of one resource moves no request of the other.
         if requests.get(resource.value, 0) > most * UNIT_NANOS[resource]:
             for draft in drafts:
-                draft.sides[resource].revert_growth(Setting.REQUEST, Left.NODE, "")
+                draft.sides[resource].revert_growth(Setting.REQUEST, LeftReason.NODE, "")
         for draft in drafts:
             side = draft.sides[resource]
             if side.limit is None or side.limit <= max(most, side.limit_before or 0):
                 continue
             if most < (side.request or 0):
-                side.revert_growth(Setting.LIMIT, Left.NODE, "")
+                side.revert_growth(Setting.LIMIT, LeftReason.NODE, "")
             else:
-                side.note(Setting.LIMIT, Left.NODE)
+                side.note(Setting.LIMIT, LeftReason.NODE)
                 side.limit = max(most, side.limit_before or 0)
 
 
@@ -182,7 +182,7 @@ def cap_limits(drafts: Sequence[Draft], budget: Mapping[Resource, int]) -> None:
         for resource, most in budget.items():
             side = draft.sides[resource]
             if side.limit is not None and side.limit > most >= (side.request or 0):
-                side.note(Setting.LIMIT, Left.POD_BUDGET, POD_RESOURCES)
+                side.note(Setting.LIMIT, LeftReason.POD_BUDGET, POD_RESOURCES)
                 side.limit = most
 
 
@@ -197,12 +197,12 @@ def fit_namespace(
                 holder = quota_fault(pod, after, facts.quotas, resource, setting, pods=pods_of(drafts, facts))
                 if holder is not None:
                     for draft in drafts:
-                        draft.sides[resource].revert_growth(setting, Left.QUOTA, holder)
+                        draft.sides[resource].revert_growth(setting, LeftReason.QUOTA, holder)
     for resource in Resource if facts.limit_ranges else ():
         holder = range_fault(with_drafts(pod, drafts, resources), facts.limit_ranges, resource)
         if holder is not None:
             for draft in drafts:
-                draft.sides[resource].revert(Left.LIMIT_RANGE, holder)
+                draft.sides[resource].revert(LeftReason.LIMIT_RANGE, holder)
 
 
 def pods_of(drafts: Sequence[Draft], facts: AdmissionFacts) -> int:
@@ -236,16 +236,16 @@ def _take_back(drafts: Sequence[Draft], take_back: Callable[[ContainerSide, str]
 
 
 def _limits_that_grow(side: ContainerSide, by: str) -> None:
-    side.revert_growth(Setting.LIMIT, Left.QOS, by)
+    side.revert_growth(Setting.LIMIT, LeftReason.QOS, by)
 
 
 def _cpu(side: ContainerSide, by: str) -> None:
     if side.resource is Resource.CPU:
-        side.revert(Left.QOS, by)
+        side.revert(LeftReason.QOS, by)
 
 
 def _everything(side: ContainerSide, by: str) -> None:
-    side.revert(Left.QOS, by)
+    side.revert(LeftReason.QOS, by)
 
 
 _CLASS_TRIES: Final = (_limits_that_grow, _cpu)

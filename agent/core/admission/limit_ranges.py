@@ -38,7 +38,7 @@ _QUOTA_NAMES: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Allowed:
+class AllowedRange:
     """What the ranges for containers allow of one resource; millicores or bytes."""
 
     least: int = 0
@@ -69,10 +69,10 @@ class Allowed:
         return -(-limit * NANOS_PER_UNIT // self.ratio_nanos)
 
 
-ANYTHING: Final = Allowed()
+ANYTHING: Final = AllowedRange()
 
 
-def allowed_for(resource: Resource, ranges: Iterable[LimitRangeItem], quotas: Iterable[Quota]) -> Allowed:
+def allowed_for(resource: Resource, ranges: Iterable[LimitRangeItem], quotas: Iterable[Quota]) -> AllowedRange:
     """Combine what all ranges for containers say of a resource: the largest least, the smallest most.
 
     A limit stays where a range has a most, a ratio or a default for it (of a pod as a whole, too), or where a quota
@@ -100,7 +100,9 @@ def allowed_for(resource: Resource, ranges: Iterable[LimitRangeItem], quotas: It
             kept_for = kept_for or f"ResourceQuota {quota.name}"
     if not by and kept_for is None:
         return ANYTHING
-    return Allowed(least=least, most=most, ratio_nanos=ratio, limit_kept_for=kept_for, by=", ".join(dict.fromkeys(by)))
+    return AllowedRange(
+        least=least, most=most, ratio_nanos=ratio, limit_kept_for=kept_for, by=", ".join(dict.fromkeys(by))
+    )
 
 
 def _smaller(known: int | None, other: int) -> int:

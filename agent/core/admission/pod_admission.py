@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from agent.core.admission.answer import Admission, AdmissionFacts, AdmissionOutcome, Left
-from agent.core.admission.boost import BoostGrounds, Boosting, Starts, with_boost
+from agent.core.admission.answer import Admission, AdmissionFacts, AdmissionOutcome, LeftReason
+from agent.core.admission.boost import BoostGrounds, BoostOutcome, Starts, with_boost
 from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
 from agent.core.admission.fit import (
     POD_RESOURCES,
@@ -124,7 +124,7 @@ def admit(
     rules = _rules(pod, facts, orders, workload, settings)
     blanks = _drafts(pod, estimates if left is None else None, orders, settings)
     drafts, resources, pod_limits = _sized(pod, facts, rules, order, blanks, orders, settings)
-    boosting = Boosting(drafts=drafts)
+    boosting = BoostOutcome(drafts=drafts)
     # In mode protect nothing is given that would be taken back.
     if left is None and resources is None and orders.mode is not Mode.PROTECT:
         known = BoostGrounds(
@@ -314,9 +314,9 @@ def _limit_rule(policy: PolicyName, settings: AdmissionSettings) -> LimitRule:
 
 def _held(
     pod: Pod, facts: AdmissionFacts, settings: AdmissionSettings, *, is_guaranteed: bool
-) -> dict[Resource, tuple[Left, str]]:
+) -> dict[Resource, tuple[LeftReason, str]]:
     """Return the resources that are left in all containers, and for whom."""
-    held: dict[Resource, tuple[Left, str]] = {}
+    held: dict[Resource, tuple[LeftReason, str]] = {}
     controlled = settings.bounds.controlled_resources
     frozen = facts.frozen
     for resource, frozen_for, containers, other in (
@@ -324,12 +324,12 @@ def _held(
         (Resource.MEMORY, frozen.memory_for, frozen.memory_containers, ControlledResources.CPU),
     ):
         if frozen_for is not None and containers is None:
-            held[resource] = (Left.HPA, frozen_for)
+            held[resource] = (LeftReason.HPA, frozen_for)
         elif controlled is other or (resource is Resource.MEMORY and not settings.plan.memory_applied):
-            held[resource] = (Left.NOT_APPLIED, "")
+            held[resource] = (LeftReason.NOT_APPLIED, "")
         elif is_guaranteed and pod.has_pod_level_resources:
             # The pod's own resources make the class: its containers need not be pairs, and must not become too small.
-            held[resource] = (Left.POD_BUDGET, POD_RESOURCES)
+            held[resource] = (LeftReason.POD_BUDGET, POD_RESOURCES)
     return held
 
 
@@ -373,7 +373,7 @@ def _rules_for(container: str, rules: SizingRules, orders: Orders, settings: Adm
     frozen = rules.frozen
     for resource, frozen_for in ((Resource.CPU, frozen.cpu_for), (Resource.MEMORY, frozen.memory_for)):
         if frozen_for is not None and resource not in rules.held and frozen.holds(resource, container):
-            rules = replace(rules, held={**rules.held, resource: (Left.HPA, frozen_for)})
+            rules = replace(rules, held={**rules.held, resource: (LeftReason.HPA, frozen_for)})
     policy = orders.container_policies.of(container)
     if policy is NO_POLICY:
         return rules

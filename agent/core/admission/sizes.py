@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from agent.core.admission.answer import Left, Note
+from agent.core.admission.answer import LeftReason, Note
 from agent.core.admission.estimate import Estimate, EstimateSource
-from agent.core.admission.limit_ranges import ANYTHING, Allowed
+from agent.core.admission.limit_ranges import ANYTHING, AllowedRange
 from agent.core.admission.options import AdmissionOptions
 from agent.core.cluster.facts import FrozenAxes
 from agent.core.cluster.pod import Container
@@ -59,14 +59,14 @@ class ContainerSide:
         twin.request, twin.limit = self.request, self.limit
         return twin
 
-    def revert(self, left: Left, by: str = "") -> None:
+    def revert(self, left: LeftReason, by: str = "") -> None:
         """Leave everything as it came."""
         for setting, now, was in self._settings():
             if now != was:
                 self.note(setting, left, by)
         self.request, self.limit = self.request_before, self.limit_before
 
-    def revert_growth(self, setting: Setting, left: Left, by: str) -> None:
+    def revert_growth(self, setting: Setting, left: LeftReason, by: str) -> None:
         """Leave what would become more (a first limit, too) as it came; the rest follows so that it still holds."""
         is_pair = self.request == self.limit and self.request_before == self.limit_before
         if setting is Setting.REQUEST and (self.request or 0) > (self.request_before or 0):
@@ -82,7 +82,7 @@ class ContainerSide:
         elif self.limit is not None and self.request is not None:
             self.request = min(self.request, self.limit)
 
-    def note(self, setting: Setting, left: Left, by: str = "") -> None:
+    def note(self, setting: Setting, left: LeftReason, by: str = "") -> None:
         """Record why something is left."""
         self.notes.append(Note(resource=self.resource, setting=setting, left=left, by=by))
 
@@ -108,11 +108,11 @@ class SizingRules:
     is_daemon: bool
     grows_daemons: bool
     """DaemonSet pods are sized by the history of their node, or of nodes alike."""
-    held: Mapping[Resource, tuple[Left, str]] = field(default_factory=dict)
+    held: Mapping[Resource, tuple[LeftReason, str]] = field(default_factory=dict)
     """Resources that are left as a whole, why and by whom."""
     frozen: FrozenAxes = field(default_factory=FrozenAxes)
     """Whose requests an HPA divides by; of a resource whose requests all count ``held`` says it."""
-    allowed: Mapping[Resource, Allowed] = field(default_factory=dict)
+    allowed: Mapping[Resource, AllowedRange] = field(default_factory=dict)
     only_raises: bool = False
     """Mode protect: nothing becomes less than it came with, no limit is taken off, and none set for the first time."""
     budget: Mapping[Resource, int] = field(default_factory=dict)
@@ -152,9 +152,9 @@ def size_container(sides: Mapping[Resource, ContainerSide], estimate: Estimate, 
         if resource in rules.held:
             side.note(Setting.REQUEST, *rules.held[resource])
         elif not rules.policy.sizes(resource):
-            side.note(Setting.REQUEST, Left.NOT_APPLIED)
+            side.note(Setting.REQUEST, LeftReason.NOT_APPLIED)
         elif wanted is None:
-            side.note(Setting.REQUEST, Left.NO_FIGURE)
+            side.note(Setting.REQUEST, LeftReason.NO_FIGURE)
         else:
             _size(side, min(wanted, MOST), estimate, rules, is_strict=is_strict)
             if rules.only_raises:
@@ -169,7 +169,7 @@ def _keep_raised(side: ContainerSide) -> None:
     side.limit = None if side.limit_before is None else max(limit or 0, side.limit_before, side.request or 0)
     for setting, wished, now in ((Setting.REQUEST, request, side.request), (Setting.LIMIT, limit, side.limit)):
         if wished != now:
-            side.note(setting, Left.PROTECT)
+            side.note(setting, LeftReason.PROTECT)
 
 
 def cpu_wish(estimate: Estimate) -> int | None:
@@ -190,15 +190,15 @@ def memory_wish(estimate: Estimate, policy: ContainerPolicy = NO_POLICY) -> int 
 def _size(side: ContainerSide, wanted: int, estimate: Estimate, rules: SizingRules, *, is_strict: bool) -> None:
     amount = _with_heap(side, wanted, bounded(wanted, rules.edges[side.resource]), rules)
     if rules.is_guaranteed and rules.policy.are_limits_kept:
-        side.note(Setting.REQUEST, Left.QOS)  # the request alone may not part from its limit
+        side.note(Setting.REQUEST, LeftReason.QOS)  # the request alone may not part from its limit
         return
     if rules.is_guaranteed:
         _size_pair(side, amount, estimate, rules, is_strict=is_strict)
         return
     if side.request_before is None:
-        side.note(Setting.REQUEST, Left.NOT_STATED)
+        side.note(Setting.REQUEST, LeftReason.NOT_STATED)
     elif is_strict:
-        side.note(Setting.REQUEST, Left.DAEMON_SET)
+        side.note(Setting.REQUEST, LeftReason.DAEMON_SET)
     else:
         side.request = _request(side, amount, rules)
     if rules.policy.are_limits_kept:
@@ -220,7 +220,7 @@ def _with_heap(side: ContainerSide, wanted: int, amount: int, rules: SizingRules
     floor = side.runtime.request_floor_bytes(wanted)
     held = max(amount, bounded(floor, rules.edges[side.resource]) if floor else 0, min(floor, side.request_before or 0))
     if held > amount:
-        side.note(Setting.REQUEST, Left.RUNTIME, side.runtime.heap_source)
+        side.note(Setting.REQUEST, LeftReason.RUNTIME, side.runtime.heap_source)
     return held
 
 
@@ -250,14 +250,14 @@ def _not_above(side: ContainerSide, amount: int, most: int | None) -> int:
     """Return a limit that is not raised past what was never nearly reached."""
     if most is None or amount <= most:
         return amount
-    side.note(Setting.LIMIT, Left.UNFILLED)
+    side.note(Setting.LIMIT, LeftReason.UNFILLED)
     return most
 
 
 def _size_pair(side: ContainerSide, amount: int, estimate: Estimate, rules: SizingRules, *, is_strict: bool) -> None:
     """Set one amount as request and limit: it holds the peak, and what the limit should be, by itself."""
     if is_strict:
-        side.note(Setting.REQUEST, Left.DAEMON_SET)
+        side.note(Setting.REQUEST, LeftReason.DAEMON_SET)
         return
     is_memory = side.resource is Resource.MEMORY
     wish: int | None = _memory_kept(side, estimate)
@@ -272,13 +272,13 @@ def _request(side: ContainerSide, amount: int, rules: SizingRules) -> int:
     allowed, before = rules.allowed.get(side.resource, ANYTHING), side.request_before or 0
     request = allowed.within(amount)
     if request != amount:
-        side.note(Setting.REQUEST, Left.LIMIT_RANGE, allowed.by)
+        side.note(Setting.REQUEST, LeftReason.LIMIT_RANGE, allowed.by)
     if side.resource is Resource.CPU or request == before or not _is_small(request, before, rules):
         return request
     least, most = rules.ordered.get(side.resource, (None, None))
     if (least is not None and before < least) or (most is not None and before > most):
         return request
-    side.note(Setting.REQUEST, Left.SMALL_CHANGE)
+    side.note(Setting.REQUEST, LeftReason.SMALL_CHANGE)
     return before
 
 
@@ -326,10 +326,10 @@ def _stay_below_limit(side: ContainerSide, rules: SizingRules) -> None:
         return
     least = min(rules.allowed.get(side.resource, ANYTHING).least_request(limit), limit)
     if side.request > limit:
-        side.note(Setting.REQUEST, Left.LIMIT)
+        side.note(Setting.REQUEST, LeftReason.LIMIT)
         side.request = limit
     elif side.request < least:
-        side.note(Setting.REQUEST, Left.LIMIT_RANGE, rules.allowed[side.resource].by)
+        side.note(Setting.REQUEST, LeftReason.LIMIT_RANGE, rules.allowed[side.resource].by)
         side.request = least
 
 
@@ -339,9 +339,9 @@ def _take_limit_off(side: ContainerSide, rules: SizingRules) -> None:
         return
     allowed = rules.allowed.get(side.resource, ANYTHING)
     if not rules.options.cpu_limits_removed:
-        side.note(Setting.LIMIT, Left.NOT_APPLIED)
+        side.note(Setting.LIMIT, LeftReason.NOT_APPLIED)
     elif allowed.limit_kept_for is not None:
-        side.note(Setting.LIMIT, Left.LIMIT_RANGE, allowed.limit_kept_for)
+        side.note(Setting.LIMIT, LeftReason.LIMIT_RANGE, allowed.limit_kept_for)
     else:
         side.limit = None
         return
@@ -379,7 +379,7 @@ def _set_memory_limit(
         _stay_below_limit(side, rules)
         return
     if within != wish:
-        side.note(Setting.LIMIT, Left.MAX_MEMORY)
+        side.note(Setting.LIMIT, LeftReason.MAX_MEMORY)
     _put_limit(side, limit, rules)
 
 
@@ -392,21 +392,21 @@ def _memory_limit_wish(side: ContainerSide, amount: int, estimate: Estimate, rul
         return None
     needed = min(_runtime_limit(side, estimate), before or MOST)
     if needed > wish and side.runtime is not None:
-        side.note(Setting.LIMIT, Left.RUNTIME, side.runtime.hidden or side.runtime.heap_source)
+        side.note(Setting.LIMIT, LeftReason.RUNTIME, side.runtime.hidden or side.runtime.heap_source)
         wish = needed
     wish = min(-(-wish // unit) * unit, MOST)
     # What one node alone told may be true: then a limit that falls below it kills the busy one of unequal replicas.
     return max(wish, min(int((estimate.memory_alone_bytes or 0) * options.memory_limit_ratio), before or 0))
 
 
-def _left_limit(side: ContainerSide, limit: int, rules: SizingRules, *, is_strict: bool) -> Left | None:
+def _left_limit(side: ContainerSide, limit: int, rules: SizingRules, *, is_strict: bool) -> LeftReason | None:
     """Return why a memory limit stays as it came; None = it moves."""
     before = side.limit_before
     if is_strict or side.request is None or side.request_before is None:
         is_small = before is not None and _is_small(limit, before, rules)
-        return Left.SMALL_CHANGE if is_small else None
+        return LeftReason.SMALL_CHANGE if is_small else None
     stays = _is_small(side.request, side.request_before, rules) and (before is None or side.request <= before)
-    return Left.REQUEST_STAYS if stays else None
+    return LeftReason.REQUEST_STAYS if stays else None
 
 
 def _largest_seen(estimate: Estimate, rules: SizingRules) -> int | None:
@@ -421,11 +421,11 @@ def _put_limit(side: ContainerSide, wish: int, rules: SizingRules) -> None:
     limit = max(wish, allowed.least)
     most = allowed.most_limit(side.request or 0) if side.request is not None else allowed.most
     if most is not None and limit > most:
-        side.note(Setting.LIMIT, Left.LIMIT_RANGE, allowed.by)
+        side.note(Setting.LIMIT, LeftReason.LIMIT_RANGE, allowed.by)
         limit = most
     budget = rules.budget.get(side.resource)
     if budget is not None and limit > budget:
-        side.note(Setting.LIMIT, Left.POD_BUDGET)
+        side.note(Setting.LIMIT, LeftReason.POD_BUDGET)
         limit = budget
     side.limit = limit
     if side.request is not None and side.request > limit:

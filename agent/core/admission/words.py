@@ -11,7 +11,7 @@ from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
 from agent.core.cluster.pod import Pod
 from agent.core.orders.annotations import ADMISSION, ORIGINAL_RESOURCES, STARTUP_BOOSTED
 from agent.core.orders.order import Mode, Orders
-from agent.core.plan.needs.demand import Reserved
+from agent.core.plan.needs.demand import ReservedReason
 from agent.core.plan.needs.given_boost import GivenBoost, boost_from, boost_text
 from agent.core.resize.originals import Original, annotated_original, annotation_text, original_of, with_first
 
@@ -21,18 +21,18 @@ _DAY_SECONDS: Final = 86_400.0
 _HOUR_SECONDS: Final = 3600.0
 
 _RESERVED: Final = {
-    Reserved.EXCLUDED: "its namespace is one of act.excludedNamespaces",
-    Reserved.NAMESPACE_UNKNOWN: "what its namespace orders is not known",
-    Reserved.PLACEHOLDER: "a placeholder pod, which keeps room for a CapacityBuffer",
-    Reserved.STATIC: "a static pod",
-    Reserved.WINDOWS: "a Windows pod",
-    Reserved.BARE: "nothing controls it",
-    Reserved.JOB: "a job: it ends, and jobs.sized is false",
-    Reserved.UNKNOWN_OWNER: "its owner is of a kind that plan.managedKinds does not name",
-    Reserved.GUARANTEED: "of class Guaranteed, and not asked for (plimsoll.dev/guaranteed)",
-    Reserved.BEST_EFFORT: "of class BestEffort: it states no request",
-    Reserved.EXCLUSIVE_CPUS: "Guaranteed with whole cores, which may become CPUs of its own",
-    Reserved.DEVICES: "it holds devices",
+    ReservedReason.EXCLUDED: "its namespace is one of act.excludedNamespaces",
+    ReservedReason.NAMESPACE_UNKNOWN: "what its namespace orders is not known",
+    ReservedReason.PLACEHOLDER: "a placeholder pod, which keeps room for a CapacityBuffer",
+    ReservedReason.STATIC: "a static pod",
+    ReservedReason.WINDOWS: "a Windows pod",
+    ReservedReason.BARE: "nothing controls it",
+    ReservedReason.JOB: "a job: it ends, and jobs.sized is false",
+    ReservedReason.UNKNOWN_OWNER: "its owner is of a kind that plan.managedKinds does not name",
+    ReservedReason.GUARANTEED: "of class Guaranteed, and not asked for (plimsoll.dev/guaranteed)",
+    ReservedReason.BEST_EFFORT: "of class BestEffort: it states no request",
+    ReservedReason.EXCLUSIVE_CPUS: "Guaranteed with whole cores, which may become CPUs of its own",
+    ReservedReason.DEVICES: "it holds devices",
 }
 _NO_ESTIMATE: Final = {
     NoEstimate.UNKNOWN_WORKLOAD: "nothing was ever reported of it",
@@ -49,13 +49,13 @@ _SOURCE: Final = {
 }
 
 
-def reserved_words(reserved: Reserved, orders: Orders) -> str:
+def reserved_words(reserved: ReservedReason, orders: Orders) -> str:
     """Return why a pod is not sized."""
-    if reserved is Reserved.FAULTY_ANNOTATION:
+    if reserved is ReservedReason.FAULTY_ANNOTATION:
         return "; ".join(str(fault) for fault in orders.faults)
-    if reserved is Reserved.NOT_IN_SHARE:
+    if reserved is ReservedReason.NOT_IN_SHARE:
         return f"not in the enforced share of {orders.enforce_share} by the {orders.enforce_share_source}"
-    if reserved in (Reserved.OFF, Reserved.RECOMMEND):
+    if reserved in (ReservedReason.OFF, ReservedReason.RECOMMEND):
         sized = f"pods are sized in mode {Mode.ENFORCE}, upwards only in mode {Mode.PROTECT}"
         return f"mode {orders.mode} by the {orders.mode_source}; {sized}"
     return _RESERVED.get(reserved, reserved.replace("_", " "))

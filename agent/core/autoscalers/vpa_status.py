@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
-from agent.core.admission.answer import Admission, AdmissionOutcome, ContainerAdmission, Left
+from agent.core.admission.answer import Admission, AdmissionOutcome, ContainerAdmission, LeftReason
 from agent.core.admission.estimate import Estimate
 from agent.core.admission.sizes import cpu_wish, memory_wish
 from agent.core.autoscalers.vpa_orders import VpaOrders
@@ -41,7 +41,14 @@ TRUE, FALSE = "True", "False"
 _LONGEST_MESSAGE: Final = 2048
 _ANSWERED: Final = (AdmissionOutcome.PATCHED, AdmissionOutcome.NOOP)
 _NOT_RECOMMENDED: Final = frozenset(
-    {Left.NO_FIGURE, Left.NOT_STATED, Left.NOT_APPLIED, Left.HPA, Left.DAEMON_SET, Left.POD_BUDGET}
+    {
+        LeftReason.NO_FIGURE,
+        LeftReason.NOT_STATED,
+        LeftReason.NOT_APPLIED,
+        LeftReason.HPA,
+        LeftReason.DAEMON_SET,
+        LeftReason.POD_BUDGET,
+    }
 )
 """Why a request is none of ours: what a new pod requests then, its template says."""
 

@@ -26,7 +26,7 @@ from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
 from agent.core.orders.resolution import is_excluded, listed
 from agent.core.orders.windows import Disruption, Windows, wait_of
-from agent.core.plan.needs.demand import Reserved
+from agent.core.plan.needs.demand import ReservedReason
 from agent.core.plan.needs.reserved_reason import reserved_reason
 from agent.core.plan.node_room import counted
 from agent.core.plan.pod_change import actuated
@@ -37,18 +37,18 @@ HOLDING_ANNOTATIONS: Final[Mapping[str, str]] = {
 }
 """By which the autoscalers are told that a pod is not to be moved; who wrote one means every mover."""
 
-_STANDING: Final[Mapping[Reserved, Reason]] = {
-    Reserved.OFF: Reason.MODE,
-    Reserved.RECOMMEND: Reason.MODE,
-    Reserved.NOT_IN_SHARE: Reason.MODE,
-    Reserved.EXCLUDED: Reason.PROTECTED,
-    Reserved.NAMESPACE_UNKNOWN: Reason.FACTS_UNKNOWN,
-    Reserved.FAULTY_ANNOTATION: Reason.FAULTY_ANNOTATION,
-    Reserved.GUARANTEED: Reason.GUARANTEED,
-    Reserved.EXCLUSIVE_CPUS: Reason.GUARANTEED,
-    Reserved.TOO_YOUNG: Reason.TOO_YOUNG,
-    Reserved.NOT_RUNNING: Reason.NOT_RUNNING,
-    Reserved.TERMINATING: Reason.TERMINATING,
+_STANDING: Final[Mapping[ReservedReason, Reason]] = {
+    ReservedReason.OFF: Reason.MODE,
+    ReservedReason.RECOMMEND: Reason.MODE,
+    ReservedReason.NOT_IN_SHARE: Reason.MODE,
+    ReservedReason.EXCLUDED: Reason.PROTECTED,
+    ReservedReason.NAMESPACE_UNKNOWN: Reason.FACTS_UNKNOWN,
+    ReservedReason.FAULTY_ANNOTATION: Reason.FAULTY_ANNOTATION,
+    ReservedReason.GUARANTEED: Reason.GUARANTEED,
+    ReservedReason.EXCLUSIVE_CPUS: Reason.GUARANTEED,
+    ReservedReason.TOO_YOUNG: Reason.TOO_YOUNG,
+    ReservedReason.NOT_RUNNING: Reason.NOT_RUNNING,
+    ReservedReason.TERMINATING: Reason.TERMINATING,
 }
 """What ``reserved_reason`` says, in the words of a ruling; all else is what the pod is."""
 
@@ -243,15 +243,15 @@ def _by_orders(
     return None
 
 
-def _reserved_text(reserved: Reserved, pod: Pod, orders: Orders, workload: Workload, rules: ArbiterRules) -> str:
-    if reserved in (Reserved.OFF, Reserved.RECOMMEND):
+def _reserved_text(reserved: ReservedReason, pod: Pod, orders: Orders, workload: Workload, rules: ArbiterRules) -> str:
+    if reserved in (ReservedReason.OFF, ReservedReason.RECOMMEND):
         return f"mode {orders.mode}, by {orders.mode_source}"
-    if reserved is Reserved.NOT_IN_SHARE:
+    if reserved is ReservedReason.NOT_IN_SHARE:
         return f"not in the enforced share of {orders.enforce_share}, by {orders.enforce_share_source}"
-    if reserved is Reserved.FAULTY_ANNOTATION:
+    if reserved is ReservedReason.FAULTY_ANNOTATION:
         return "; ".join(str(fault) for fault in orders.faults)
-    if reserved is Reserved.NAMESPACE_UNKNOWN:
+    if reserved is ReservedReason.NAMESPACE_UNKNOWN:
         return f"namespace {pod.namespace} is not known yet"
-    if reserved is Reserved.TOO_YOUNG:
+    if reserved is ReservedReason.TOO_YOUNG:
         return f"younger than plan.minAgeSeconds, {rules.plan.min_age_seconds:g} s"
     return f"{reserved.value.replace('_', ' ')}; {workload.kind} {workload.name}"

@@ -68,7 +68,7 @@ class Verdict(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why, in one word from a closed set; a metric label. Reasons that ``Reserved`` has too are spelt alike."""
+    """Why, in one word from a closed set; a metric label. Reasons that ``ReservedReason`` has too are spelt alike."""
 
     EVICTED = "evicted"
     WOULD_EVICT = "would_evict"

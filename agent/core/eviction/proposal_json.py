@@ -15,7 +15,7 @@ _LONGEST_REASON: Final = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class ProposalAnswer:
     """The answer to one proposal, as the webhook worded it."""
 
     verdict: Verdict
@@ -48,7 +48,7 @@ def proposals_text(node: str, proposals: Sequence[Proposal]) -> str:
     )
 
 
-def answers_of(text: bytes) -> Mapping[str, Answered] | None:
+def answers_of(text: bytes) -> Mapping[str, ProposalAnswer] | None:
     """Read the answers, by the pod's uid; None = this is no answer. One that is not understood is left out."""
     try:
         document: object = json.loads(text)
@@ -64,7 +64,7 @@ def answers_of(text: bytes) -> Mapping[str, Answered] | None:
         uid, verdict, reason = (answer.get(key) for key in ("podUid", "verdict", "reason"))
         if isinstance(uid, str) and isinstance(reason, str) and isinstance(verdict, str) and verdict in _VERDICTS:
             word, _, detail = " ".join(reason.split())[:_LONGEST_REASON].partition(": ")
-            by_uid[uid] = Answered(verdict=Verdict(verdict), reason=word, detail=detail)
+            by_uid[uid] = ProposalAnswer(verdict=Verdict(verdict), reason=word, detail=detail)
     return by_uid
 
 

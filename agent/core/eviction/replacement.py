@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from agent.core.admission.answer import Admission, AdmissionOutcome, ContainerAdmission, Left
+from agent.core.admission.answer import Admission, AdmissionOutcome, ContainerAdmission, LeftReason
 from agent.core.admission.estimate import Estimate
 from agent.core.cluster.pod import CPU, MEMORY, Container, ContainerKind, Pod
 from agent.core.cluster.resource import Resource
@@ -63,6 +63,6 @@ def _sized(container: Container, answer: ContainerAdmission | None, resource: Re
         requests: Mapping[str, int] = {**stated, name: moves[0].after * unit_nanos}
         return replace(container, resources=replace(container.resources, requests=requests))
     for note in answer.notes:
-        if (note.resource, note.setting) == (resource, Setting.REQUEST) and note.left is not Left.SMALL_CHANGE:
+        if (note.resource, note.setting) == (resource, Setting.REQUEST) and note.left is not LeftReason.SMALL_CHANGE:
             return Ruling(reason=Reason.NO_ESTIMATE, detail=f"container {container.name}: admission would leave {note}")
     return container

@@ -47,7 +47,7 @@ from agent.core.machine.audit_targets import (
     tier_targets,
 )
 from agent.core.machine.cgroup_files import MEMORY_LOW, CgroupLevel, LiveCgroup, LiveTree
-from agent.core.machine.comparison import State, Wanted, compare
+from agent.core.machine.comparison import State, WantedValue, compare
 from agent.core.machine.memory_low import memory_low_by_path, memory_low_of
 from agent.core.machine.oom_score import OOM_SCORE_ADJ, OomScore, oom_score
 from agent.core.machine.pod_limits import pod_limits_order
@@ -291,10 +291,10 @@ class _Audit:
 
     # Values
 
-    def _values(self, subject: FindingSubject, live: LiveCgroup, targets: Iterable[Wanted]) -> Iterator[Finding]:
+    def _values(self, subject: FindingSubject, live: LiveCgroup, targets: Iterable[WantedValue]) -> Iterator[Finding]:
         low_bytes = self._memory_low.get(live.path)
         if low_bytes is not None:
-            low = Wanted(file=MEMORY_LOW, target=low_bytes)
+            low = WantedValue(file=MEMORY_LOW, target=low_bytes)
             targets = either(tuple(targets), (low,), BY_REQUESTS)
         for wanted in targets:
             outcome = compare(wanted, live.reading(wanted.file), is_systemd=self._rules.is_systemd)
@@ -354,13 +354,15 @@ def _parent(partition: Partition | None, qos: QosClass | None) -> str:
     return "/".join(names)
 
 
-def _annotated_limits(pod: Pod, rules: AuditRules) -> tuple[Wanted, ...]:
+def _annotated_limits(pod: Pod, rules: AuditRules) -> tuple[WantedValue, ...]:
     """Return what the agent may have set because the pod's annotation asks for it; nothing where none asks.
 
     On a cluster that knows pod-level resources it writes nothing new, but leaves what it wrote before an upgrade.
     """
     order = pod_limits_order(pod, cluster_knows_them=False, rules=rules.kubelet)
-    return () if order is None else tuple(Wanted(file=file, target=target) for file, target in order.wanted.items())
+    return (
+        () if order is None else tuple(WantedValue(file=file, target=target) for file, target in order.wanted.items())
+    )
 
 
 def _pod_presence(pod: Pod) -> tuple[_Presence, str]:

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from agent.core.cluster.pod import Partition, QosClass
 from agent.core.machine.cgroup_files import MEMORY_LOW, MEMORY_MIN, CgroupLevel, LiveCgroup
-from agent.core.machine.comparison import ComparisonOutcome, Formula, State, Target, Wanted
+from agent.core.machine.comparison import ComparisonOutcome, Formula, State, Target, WantedValue
 from agent.core.machine.oom_score import OomScore
 
 QOS_CLASS = "qosClass"
@@ -112,7 +112,7 @@ def formulas(report: AuditReport) -> Counter[Formula]:
     )
 
 
-def value_finding(subject: FindingSubject, wanted: Wanted, outcome: ComparisonOutcome) -> Finding:
+def value_finding(subject: FindingSubject, wanted: WantedValue, outcome: ComparisonOutcome) -> Finding:
     """Return the finding for a file that was compared."""
     return Finding(
         subject=subject,
@@ -127,7 +127,7 @@ def value_finding(subject: FindingSubject, wanted: Wanted, outcome: ComparisonOu
     )
 
 
-def _writer(level: CgroupLevel, wanted: Wanted) -> NextWriter:
+def _writer(level: CgroupLevel, wanted: WantedValue) -> NextWriter:
     if level is CgroupLevel.CONTAINER:
         return NextWriter.RUNTIME
     if not wanted.is_written:

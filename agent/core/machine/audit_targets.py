@@ -1,4 +1,4 @@
-"""What should be in the files of a kubelet's cgroups, one ``Wanted`` per file. Core, pure.
+"""What should be in the files of a kubelet's cgroups, one ``WantedValue`` per file. Core, pure.
 
 The arithmetic is in ``cgroup_values`` and ``qos_cgroups``; here it meets file names, defaults, and what an audit cannot
 know of the kubelet's configuration.
@@ -27,7 +27,7 @@ from agent.core.machine.cgroup_files import (
     hugetlb_page_size_bytes,
 )
 from agent.core.machine.cgroup_values import KubeletRules, ReservationPolicy, container_cgroup, memory_high, pod_cgroup
-from agent.core.machine.comparison import AcceptedValue, Wanted, Weights
+from agent.core.machine.comparison import AcceptedValue, WantedValue, Weights
 from agent.core.machine.cpu_knobs import DEFAULT_PERIOD_USEC, MIN_SHARES, CpuMax
 from agent.core.machine.qos_cgroups import QosLevels, QosRules, ReservedAmounts, kubepods_root, qos_levels
 from agent.core.numbers.units import to_units
@@ -75,7 +75,7 @@ class AuditRules:
     """What the kubelet measures requests by for oom_score_adj; None = not known, and no score is compared."""
 
 
-def pod_targets(pod: Pod, live: LiveCgroup, rules: AuditRules) -> tuple[Wanted, ...]:
+def pod_targets(pod: Pod, live: LiveCgroup, rules: AuditRules) -> tuple[WantedValue, ...]:
     """Return what should be in the files of a pod's cgroup."""
     values = pod_cgroup(pod, rules.kubelet)
     return (
@@ -89,7 +89,7 @@ def pod_targets(pod: Pod, live: LiveCgroup, rules: AuditRules) -> tuple[Wanted, 
     )
 
 
-def container_targets(pod: Pod, container: Container, rules: AuditRules) -> tuple[Wanted, ...]:
+def container_targets(pod: Pod, container: Container, rules: AuditRules) -> tuple[WantedValue, ...]:
     """Return what should be in the files of a container's cgroup."""
     values = container_cgroup(pod, container, rules.kubelet)
     weight = _weight(values.cpu_shares, takes_quadratic=True)
@@ -106,13 +106,13 @@ def container_targets(pod: Pod, container: Container, rules: AuditRules) -> tupl
         _memory_limit(MEMORY_MAX, values.memory_bytes, rules),
         *_reservations(request_bytes if is_guaranteed else 0, 0 if is_guaranteed else request_bytes, rules),
         _container_memory_high(pod, container, rules),
-        Wanted(file=MEMORY_OOM_GROUP, target=int(values.oom_group), hint="singleProcessOOMKill?"),
+        WantedValue(file=MEMORY_OOM_GROUP, target=int(values.oom_group), hint="singleProcessOOMKill?"),
     )
 
 
 def tier_targets(
     qos: QosClass, levels: QosLevels, live: LiveCgroup, rules: AuditRules, *, doubt: str | None
-) -> tuple[Wanted, ...]:
+) -> tuple[WantedValue, ...]:
     """Return what should be in the files of a tier's cgroup.
 
     Args:
@@ -122,7 +122,7 @@ def tier_targets(
     weight = _weight(levels.burstable_shares if is_burstable else levels.best_effort_shares, takes_quadratic=False)
     max_bytes = levels.burstable_memory_max_bytes if is_burstable else levels.best_effort_memory_max_bytes
     if max_bytes is None:
-        limit = Wanted(file=MEMORY_MAX, target=Unlimited.MAX, is_written=False, doubt=NO_QOS_RESERVED)
+        limit = WantedValue(file=MEMORY_MAX, target=Unlimited.MAX, is_written=False, doubt=NO_QOS_RESERVED)
     else:
         limit = replace(_memory_limit(MEMORY_MAX, max_bytes, rules), doubt=doubt, hint=SECOND_ATTEMPT)
     low_bytes = levels.burstable_memory_low_bytes if is_burstable else 0
@@ -134,14 +134,14 @@ def tier_targets(
         memory_min,
         replace(memory_low, doubt=doubt if low_bytes else None),
         *(
-            Wanted(file=file, target=UNBOUNDED_HUGETLB_BYTES, is_written=False, at_least=True)
+            WantedValue(file=file, target=UNBOUNDED_HUGETLB_BYTES, is_written=False, at_least=True)
             for file in sorted(live.readings)
             if hugetlb_page_size_bytes(file) is not None
         ),
     )
 
 
-def root_targets(levels: QosLevels, rules: AuditRules, *, doubt: str | None) -> tuple[Wanted, ...]:
+def root_targets(levels: QosLevels, rules: AuditRules, *, doubt: str | None) -> tuple[WantedValue, ...]:
     """Return what should be in the files of ``kubepods`` itself.
 
     Args:
@@ -157,11 +157,11 @@ def root_targets(levels: QosLevels, rules: AuditRules, *, doubt: str | None) -> 
     )
     memory_min, memory_low = _reservations(levels.root_memory_min_bytes, levels.root_memory_low_bytes, rules)
     return (
-        Wanted(file=CPU_WEIGHT, target=None, doubt=NO_CAPACITY_CPU)
+        WantedValue(file=CPU_WEIGHT, target=None, doubt=NO_CAPACITY_CPU)
         if rules.capacity_millicores is None
         else _weight(values.cpu_shares, takes_quadratic=False),
         _cpu_max(None, None),
-        Wanted(file=MEMORY_MAX, target=None, doubt=NO_CAPACITY_MEMORY)
+        WantedValue(file=MEMORY_MAX, target=None, doubt=NO_CAPACITY_MEMORY)
         if rules.capacity_memory_bytes is None
         else _memory_limit(MEMORY_MAX, values.memory_bytes, rules),
         replace(memory_min, doubt=doubt if levels.root_memory_min_bytes else None),
@@ -169,10 +169,10 @@ def root_targets(levels: QosLevels, rules: AuditRules, *, doubt: str | None) -> 
     )
 
 
-def partition_targets(rules: AuditRules) -> tuple[Wanted, ...]:
+def partition_targets(rules: AuditRules) -> tuple[WantedValue, ...]:
     """Return what should be in the files of ``kubepods/system``: of its arithmetic only the limit is published."""
     if rules.system_memory_bytes is None:
-        return (Wanted(file=MEMORY_MAX, target=None, doubt=NO_PARTITION_LIMIT),)
+        return (WantedValue(file=MEMORY_MAX, target=None, doubt=NO_PARTITION_LIMIT),)
     return (_memory_limit(MEMORY_MAX, rules.system_memory_bytes, rules),)
 
 
@@ -197,14 +197,14 @@ def levels_of(pods: Iterable[Pod], partition: Partition, namespaces: Collection[
     )
 
 
-def either(first: Sequence[Wanted], other: Sequence[Wanted], note: str) -> tuple[Wanted, ...]:
+def either(first: Sequence[WantedValue], other: Sequence[WantedValue], note: str) -> tuple[WantedValue, ...]:
     """Let the values of another computation pass too.
 
     Args:
         note: Said of a value that only the other one explains.
     """
     other_by_file = {wanted.file: wanted.target for wanted in other}
-    merged: list[Wanted] = []
+    merged: list[WantedValue] = []
     for wanted in first:
         target = other_by_file.get(wanted.file)
         if target is not None and target != wanted.target:
@@ -213,14 +213,14 @@ def either(first: Sequence[Wanted], other: Sequence[Wanted], note: str) -> tuple
     return tuple(merged)
 
 
-def _weight(shares: int, *, takes_quadratic: bool) -> Wanted:
-    return Wanted(file=CPU_WEIGHT, target=Weights(shares=shares, takes_quadratic=takes_quadratic))
+def _weight(shares: int, *, takes_quadratic: bool) -> WantedValue:
+    return WantedValue(file=CPU_WEIGHT, target=Weights(shares=shares, takes_quadratic=takes_quadratic))
 
 
-def _cpu_max(quota_usec: int | None, period_usec: int | None) -> Wanted:
+def _cpu_max(quota_usec: int | None, period_usec: int | None) -> WantedValue:
     # 0 and -1 both end as `max`.
     is_limited = quota_usec is not None and quota_usec > 0
-    return Wanted(
+    return WantedValue(
         file=CPU_MAX,
         target=CpuMax(
             quota_usec=quota_usec if is_limited else None,
@@ -230,8 +230,8 @@ def _cpu_max(quota_usec: int | None, period_usec: int | None) -> Wanted:
     )
 
 
-def _memory_limit(file: str, limit_bytes: int | None, rules: AuditRules) -> Wanted:
-    return Wanted(
+def _memory_limit(file: str, limit_bytes: int | None, rules: AuditRules) -> WantedValue:
+    return WantedValue(
         file=file,
         target=limit_bytes or Unlimited.MAX,
         is_written=bool(limit_bytes),
@@ -239,10 +239,10 @@ def _memory_limit(file: str, limit_bytes: int | None, rules: AuditRules) -> Want
     )
 
 
-def _reservations(min_bytes: int | None, low_bytes: int | None, rules: AuditRules) -> tuple[Wanted, Wanted]:
+def _reservations(min_bytes: int | None, low_bytes: int | None, rules: AuditRules) -> tuple[WantedValue, WantedValue]:
     is_tiered = rules.kubelet.reservation is ReservationPolicy.TIERED
     memory_min, memory_low = (
-        Wanted(
+        WantedValue(
             file=file,
             target=amount_bytes or 0,
             is_written=bool(amount_bytes),
@@ -254,7 +254,7 @@ def _reservations(min_bytes: int | None, low_bytes: int | None, rules: AuditRule
     return memory_min, memory_low
 
 
-def _memory_high(high_bytes: int | None, rules: AuditRules) -> Wanted:
+def _memory_high(high_bytes: int | None, rules: AuditRules) -> WantedValue:
     hint = NO_FACTOR_HINT if rules.throttling_factor is None else None
     return replace(_memory_limit(MEMORY_HIGH, high_bytes, rules), hint=hint)
 
@@ -273,7 +273,7 @@ def _pod_memory_high(pod: Pod, rules: AuditRules) -> int | None:
     )
 
 
-def _container_memory_high(pod: Pod, container: Container, rules: AuditRules) -> Wanted:
+def _container_memory_high(pod: Pod, container: Container, rules: AuditRules) -> WantedValue:
     limit_bytes = container.resources.memory_limit_bytes
     pod_limits_memory = pod.resources is not None and bool(pod.resources.limits.get(MEMORY))
     wanted = _memory_high(
@@ -294,11 +294,11 @@ def _container_memory_high(pod: Pod, container: Container, rules: AuditRules) ->
     return wanted
 
 
-def _hugepages(limit_bytes_by_size: Mapping[int, int], live: LiveCgroup) -> list[Wanted]:
+def _hugepages(limit_bytes_by_size: Mapping[int, int], live: LiveCgroup) -> list[WantedValue]:
     """Return a limit for each size that the pod requests or the host has; sizes not requested get 0."""
     sizes = {size for file in live.readings if (size := hugetlb_page_size_bytes(file)) is not None}
     return [
-        Wanted(
+        WantedValue(
             file=hugetlb_file(size),
             target=limit_bytes_by_size.get(size, 0),
             is_written=size in limit_bytes_by_size,
@@ -308,7 +308,7 @@ def _hugepages(limit_bytes_by_size: Mapping[int, int], live: LiveCgroup) -> list
     ]
 
 
-def _pids_max(rules: AuditRules) -> Wanted:
+def _pids_max(rules: AuditRules) -> WantedValue:
     if rules.pod_pids_limit is None:
-        return Wanted(file=PIDS_MAX, target=Unlimited.MAX, is_written=False, doubt=NO_PIDS_LIMIT)
-    return Wanted(file=PIDS_MAX, target=rules.pod_pids_limit)
+        return WantedValue(file=PIDS_MAX, target=Unlimited.MAX, is_written=False, doubt=NO_PIDS_LIMIT)
+    return WantedValue(file=PIDS_MAX, target=rules.pod_pids_limit)

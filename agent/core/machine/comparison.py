@@ -76,7 +76,7 @@ class AcceptedValue:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
+class WantedValue:
     """What should be in a file."""
 
     file: str
@@ -109,7 +109,7 @@ class ComparisonOutcome:
     note: str | None = None
 
 
-def compare(wanted: Wanted, reading: FileReading, *, is_systemd: bool) -> ComparisonOutcome | None:
+def compare(wanted: WantedValue, reading: FileReading, *, is_systemd: bool) -> ComparisonOutcome | None:
     """Compare a file with what should be in it; where systemd keeps the cgroups, a quota as it rounds is right too.
 
     Returns:
@@ -143,7 +143,7 @@ def compare(wanted: Wanted, reading: FileReading, *, is_systemd: bool) -> Compar
     )
 
 
-def _matches(target: Target, amount: Amount, wanted: Wanted, *, is_systemd: bool) -> bool:
+def _matches(target: Target, amount: Amount, wanted: WantedValue, *, is_systemd: bool) -> bool:
     if isinstance(target, Weights):
         return isinstance(amount, int) and target.formula_of(amount) is not None
     if isinstance(target, CpuMax):

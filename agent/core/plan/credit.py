@@ -17,7 +17,7 @@ from agent.core.cluster.node import Node
 from agent.core.cluster.versions import Gates
 from agent.core.orders.order import Mode
 from agent.core.orders.plan_options import ActOptions
-from agent.core.plan.needs.demand import FREE, Constraint, Kept, PodDemand, Reserved
+from agent.core.plan.needs.demand import FREE, Constraint, KeptReason, PodDemand, ReservedReason
 from agent.core.plan.needs.demands import Key
 from agent.core.plan.pod_facts import PodFacts
 from agent.core.recommender.credit import CPU_FULL_PRICE, CPU_IN_PLACE, Credit
@@ -29,7 +29,13 @@ MOST_INTERVAL_SECONDS: Final = 10.0
 MOST_WAITING_RATIO: Final = 0.5
 """Half of the time spent waiting is severe for whoever is served by it."""
 _NOT_ENFORCED = frozenset(
-    {Reserved.OFF, Reserved.RECOMMEND, Reserved.NOT_IN_SHARE, Reserved.SHARE_TAKEN_BACK, Reserved.EXCLUDED}
+    {
+        ReservedReason.OFF,
+        ReservedReason.RECOMMEND,
+        ReservedReason.NOT_IN_SHARE,
+        ReservedReason.SHARE_TAKEN_BACK,
+        ReservedReason.EXCLUDED,
+    }
 )
 
 
@@ -103,7 +109,7 @@ def _of_pod(demand: PodDemand, pod: PodFacts, constraint: Constraint, grounds: C
     reserved = demand.reserved
     if reserved in _NOT_ENFORCED or demand.orders.mode is not Mode.ENFORCE:
         return Credit.NOT_ENFORCED
-    if demand.is_cpu_frozen or reserved is Reserved.HPA:
+    if demand.is_cpu_frozen or reserved is ReservedReason.HPA:
         return Credit.HPA
     if reserved is not None or not pod.is_class_kept:
         return Credit.RESERVED
@@ -115,7 +121,7 @@ def _of_pod(demand: PodDemand, pod: PodFacts, constraint: Constraint, grounds: C
         return Credit.SLOW
     if pod.cpu.is_pod_level:
         return Credit.POD_BUDGET
-    if constraint.cpu_below_millicores is not None or constraint.urgent_grow not in (None, Kept.IN_FLIGHT):
+    if constraint.cpu_below_millicores is not None or constraint.urgent_grow not in (None, KeptReason.IN_FLIGHT):
         return Credit.REFUSED
     return Credit.NODE_PRESSED if grounds.is_overloaded else None
 

@@ -67,7 +67,7 @@ _NOTHING: Final = Requirements()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Examined:
+class Examination:
     """What a plan was found to be."""
 
     invariants: tuple[Invariant, ...]
@@ -80,7 +80,7 @@ def check(plan: Plan, state: NodeState) -> tuple[Invariant, ...]:
     return examine(plan, state).invariants
 
 
-def examine(plan: Plan, state: NodeState) -> Examined:
+def examine(plan: Plan, state: NodeState) -> Examination:
     """State every invariant of a plan as ``check`` does, and which pods break one by themselves."""
     faults = _Faults()
     for pod in plan.pods:
@@ -94,7 +94,7 @@ def examine(plan: Plan, state: NodeState) -> Examined:
     invariants = tuple(
         Invariant(name=name, holds=name not in faults.details, detail=faults.details.get(name, "")) for name in _NAMES
     )
-    return Examined(invariants=invariants, pods=faults.pods)
+    return Examination(invariants=invariants, pods=faults.pods)
 
 
 @dataclass(slots=True)
@@ -218,7 +218,7 @@ def _check_steps(plan: Plan, plans: Mapping[str, PodPlan], state: NodeState, fau
     allocatable = (node.allocatable_cpu_millicores, node.allocatable_memory_bytes)
     cpu = held_cpu = sum(pod.cpu_counted_millicores for pod in plan.pods)
     memory = held_memory = sum(pod.memory_counted_bytes for pod in plan.pods)
-    stepped: dict[str, Stepped] = {}
+    stepped: dict[str, SteppedPod] = {}
     for step in plan.steps:
         uid = step.ref.uid
         pod, pod_plan = pods.get(uid), plans.get(uid)
@@ -233,7 +233,7 @@ def _check_steps(plan: Plan, plans: Mapping[str, PodPlan], state: NodeState, fau
             faults.add(ONLY_RISES, f"{step.phase} of {step.ref}", uid)
         after = stepped.get(uid)
         if after is None:
-            after = stepped[uid] = Stepped(pod, (pod_plan.cpu_counted_millicores, pod_plan.memory_counted_bytes))
+            after = stepped[uid] = SteppedPod(pod, (pod_plan.cpu_counted_millicores, pod_plan.memory_counted_bytes))
         held = after.held
         for fault, detail in after.take(step):
             faults.add(_FAULTS[fault], f"{step.phase} of {step.ref}: {detail}", uid)
@@ -254,7 +254,7 @@ def _check_steps(plan: Plan, plans: Mapping[str, PodPlan], state: NodeState, fau
         _check_end(plans[uid], after, faults)
 
 
-def _check_end(pod: PodPlan, after: Stepped, faults: _Faults) -> None:
+def _check_end(pod: PodPlan, after: SteppedPod, faults: _Faults) -> None:
     containers = pod.containers if pod.budget is None else (*pod.containers, pod.budget)
     for container in containers:
         numbers = after.numbers.get(container.name, _NOTHING)
@@ -281,7 +281,7 @@ class Broken(StrEnum):
 _FAULTS: Final = {Broken.CHANGE: MEANINGFUL, Broken.LIMIT: LIMITS, Broken.QOS: QOS}
 
 
-class Stepped:
+class SteppedPod:
     """A pod between two steps, as if the kubelet had acted on all so far."""
 
     def __init__(self, pod: Pod, held: tuple[int, int]) -> None:

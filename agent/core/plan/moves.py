@@ -20,7 +20,7 @@ from agent.core.cluster.qos import pod_qos_class
 from agent.core.cluster.resource import Resource
 from agent.core.orders.plan_options import DaemonSetGrowth
 from agent.core.orders.windows import Disruption
-from agent.core.plan.needs.demand import Constraint, Kept
+from agent.core.plan.needs.demand import Constraint, KeptReason
 from agent.core.plan.pod_change import Setting
 from agent.core.plan.sizing.container_sizing import (
     Lowering,
@@ -60,7 +60,7 @@ def move(entries: Sequence[PodEntry], fit: Fit, room: Room, rules: PlanRules, *,
     for entry in entries:
         side = entry.side(resource)
         if stopped is not None or (entry.is_evicted and entry.is_infeasible):
-            _keep_all(side, stopped or Kept.NODE_FULL)
+            _keep_all(side, stopped or KeptReason.NODE_FULL)
             continue
         survivors.append((entry, side))
         for unit in side.units:
@@ -69,11 +69,11 @@ def move(entries: Sequence[PodEntry], fit: Fit, room: Room, rules: PlanRules, *,
             elif unit.fixed is not None:
                 unit.kept = unit.fixed
             elif unit.final < unit.pressing:
-                unit.kept = Kept.NODE_FULL
+                unit.kept = KeptReason.NODE_FULL
             elif unit.possible is not None:
-                unit.kept = Kept.PROTECT
+                unit.kept = KeptReason.PROTECT
             elif unit.is_lifted:
-                unit.kept = Kept.UPWARD_ONLY
+                unit.kept = KeptReason.UPWARD_ONLY
     if stopped is not None:
         return
     is_shared = any(entry.is_evicted for entry in entries)
@@ -86,15 +86,15 @@ def move(entries: Sequence[PodEntry], fit: Fit, room: Room, rules: PlanRules, *,
                 _settle_limit(entry, side, unit, unit.limit, rules, is_pressed=is_pressed)
 
 
-def _stopped(fit: Fit, rules: PlanRules) -> Kept | None:
+def _stopped(fit: Fit, rules: PlanRules) -> KeptReason | None:
     if not fit.is_applied:
-        return Kept.NOT_APPLIED
+        return KeptReason.NOT_APPLIED
     if not rules.gates.resize:
-        return Kept.TOO_OLD
-    return Kept.NODE_FULL if fit.is_infeasible else None
+        return KeptReason.TOO_OLD
+    return KeptReason.NODE_FULL if fit.is_infeasible else None
 
 
-def _keep_all(side: Side, reason: Kept) -> None:
+def _keep_all(side: Side, reason: KeptReason) -> None:
     for unit in side.units:
         unit.kept = unit.fixed or (reason if unit.final != unit.applied else None)
         if unit.limit_wish is not None and unit.limit_wish != unit.limit:
@@ -106,23 +106,23 @@ def _wish(
 ) -> None:
     before = unit.request
     if before is None:
-        unit.kept = Kept.NOT_STATED
+        unit.kept = KeptReason.NOT_STATED
         return
     if unit.final < before:
         reason = _why_not_fall(entry, unit)
         if reason is None and unit.final < unit.pressing:
             # Nothing is taken from who is short, even though the room could be claimed by others.
-            reason = Kept.NODE_FULL
+            reason = KeptReason.NODE_FULL
         if reason is None and unit.is_capped and before == unit.limit and unit.final == below_limit(before):
-            reason = Kept.QOS  # equal today, and no reason to part but that no plan makes them equal
+            reason = KeptReason.QOS  # equal today, and no reason to part but that no plan makes them equal
         if reason is None and unit.is_pair and unit.demand is not None and unit.demand.is_limit_young:
-            reason = Kept.UPWARD_ONLY
+            reason = KeptReason.UPWARD_ONLY
         if reason is None and unit.is_pair and side.resource is Resource.MEMORY:
             reason = why_not_lowered(unit.final, _in_use(unit), lowering(entry, unit, rules, is_pressed=is_pressed))
     else:
         reason = _why_not_rise(entry, unit, side.resource, Setting.REQUEST)
     if reason is None and is_small(before, unit.final, unit.edges or side.edges):
-        reason = Kept.SMALL_CHANGE
+        reason = KeptReason.SMALL_CHANGE
         if unit.final < before:
             small.append((side, unit))
     if reason is None and unit.final < before:
@@ -134,7 +134,7 @@ def _wish(
         unit.applied = unit.final
         side.is_moving = True
         if unit.final < unit.pressing:
-            unit.kept = Kept.NODE_FULL
+            unit.kept = KeptReason.NODE_FULL
 
 
 def _in_use(unit: Unit) -> int | None:
@@ -158,18 +158,18 @@ def lowering(entry: PodEntry, unit: Unit, rules: PlanRules, *, is_pressed: bool)
     )
 
 
-def _why_not_fall(entry: PodEntry, unit: Unit) -> Kept | None:
+def _why_not_fall(entry: PodEntry, unit: Unit) -> KeptReason | None:
     if entry.only_rises:
-        return Kept.PROTECT
+        return KeptReason.PROTECT
     if entry.constraint.shrink is not None:
         return entry.constraint.shrink
     if entry.is_evicted:
-        return Kept.EVICTION_PENDING
+        return KeptReason.EVICTION_PENDING
     is_held = entry.demand.is_shrink_barred or (unit.demand is not None and unit.demand.is_upward_only)
-    return Kept.UPWARD_ONLY if is_held else _why_not_now(entry, unit, Disruption.SHRINK)
+    return KeptReason.UPWARD_ONLY if is_held else _why_not_now(entry, unit, Disruption.SHRINK)
 
 
-def _why_not_now(entry: PodEntry, unit: Unit, disruption: Disruption | None = None) -> Kept | None:
+def _why_not_now(entry: PodEntry, unit: Unit, disruption: Disruption | None = None) -> KeptReason | None:
     """Return why a change waits for a time at which the pod may be disturbed so, or restarted where it would be."""
     kinds = [kind for kind in (disruption, Disruption.RESTART if unit.is_restarted else None) if kind is not None]
     waits = [entry.demand.waits[kind] for kind in kinds if kind in entry.demand.waits]
@@ -177,25 +177,25 @@ def _why_not_now(entry: PodEntry, unit: Unit, disruption: Disruption | None = No
         return None
     moments = [wait.until_unix_seconds for wait in waits if wait.until_unix_seconds is not None]
     unit.waits_until_seconds = max(moments) if len(moments) == len(waits) else None
-    return Kept.WINDOW
+    return KeptReason.WINDOW
 
 
-def _why_not_fall_yet(entry: PodEntry, unit: Unit, before: int) -> Kept | None:
+def _why_not_fall_yet(entry: PodEntry, unit: Unit, before: int) -> KeptReason | None:
     """Return why CPU with credit is not to fall yet; None = it may, or has no credit."""
     calm_falls = unit.demand.calm_falls if unit.demand is not None else None
     if calm_falls is None:
         return None
     if entry.constraint.calm_until_seconds is not None:
         unit.waits_until_seconds = entry.constraint.calm_until_seconds
-        return Kept.CALM
-    return None if calm_falls.is_worth(before, unit.final) else Kept.SMALL_FALL
+        return KeptReason.CALM
+    return None if calm_falls.is_worth(before, unit.final) else KeptReason.SMALL_FALL
 
 
-def _why_not_rise(entry: PodEntry, unit: Unit, resource: Resource, setting: Setting) -> Kept | None:
+def _why_not_rise(entry: PodEntry, unit: Unit, resource: Resource, setting: Setting) -> KeptReason | None:
     constraint: Constraint = entry.constraint
     if unit.demand is None or not unit.demand.is_urgent:
         return constraint.grow or _why_not_now(entry, unit)
-    return Kept.IN_FLIGHT if (unit.name, resource, setting) in constraint.rising else constraint.urgent_grow
+    return KeptReason.IN_FLIGHT if (unit.name, resource, setting) in constraint.rising else constraint.urgent_grow
 
 
 def _let_fall(
@@ -228,14 +228,14 @@ def _held_calmly(side: Side, *, is_shared: bool) -> int:
         return side.held_applied()
     amounts = []
     for unit in side.units:
-        is_part_kept = is_shared and unit.kept is Kept.SMALL_CHANGE
+        is_part_kept = is_shared and unit.kept is KeptReason.SMALL_CHANGE
         amount = max(unit.applied, unit.final) if is_part_kept else unit.applied
         given = unit.foresight + (unit.urgent if unit.origin is None else 0)
         amounts.append(amount - max(0, given + min(amount - unit.final, 0)))
     return side.held(amounts)
 
 
-_PASSING: Final = frozenset({Kept.SMALL_CHANGE, Kept.COOL_DOWN, Kept.IN_FLIGHT})
+_PASSING: Final = frozenset({KeptReason.SMALL_CHANGE, KeptReason.COOL_DOWN, KeptReason.IN_FLIGHT})
 """What keeps a pod from growing and passes by itself: its part of what is free is kept for it meanwhile."""
 
 
@@ -292,9 +292,9 @@ def _grant(survivors: Sequence[tuple[PodEntry, Side]], resource: Resource, room:
             below = entry.constraint.memory_below_bytes
         taken = max(0, side.held(_with_reserved(side, reserved)) - lowest)
         if below is not None and wished >= below:
-            _withhold(side, [min(unit.applied, unit.request or 0) for unit in side.units], Kept.INFEASIBLE)
+            _withhold(side, [min(unit.applied, unit.request or 0) for unit in side.units], KeptReason.INFEASIBLE)
         elif not _tier_grants(room, entry, wished - side.counted):
-            _withhold(side, [min(unit.applied, unit.request or 0) for unit in side.units], Kept.TIER_FULL)
+            _withhold(side, [min(unit.applied, unit.request or 0) for unit in side.units], KeptReason.TIER_FULL)
         elif taken > 0 and taken > left:
             left -= _grant_part(side, assured, reserved, lowest, max(0, left))
         else:
@@ -312,7 +312,7 @@ def _grant(survivors: Sequence[tuple[PodEntry, Side]], resource: Resource, room:
                 left -= taken
                 continue
         unit.applied = granted
-        unit.kept = unit.kept or Kept.NODE_FULL
+        unit.kept = unit.kept or KeptReason.NODE_FULL
 
 
 def _assured(wishing: Sequence[_Wish], left: int) -> tuple[list[_Wish], int]:
@@ -347,7 +347,7 @@ def _leave_small_parts(wishing: Sequence[_Wish]) -> None:
         for unit in wish.side.units:
             before = unit.request or 0
             if before < unit.applied < unit.final and is_small(before, unit.applied, wish.side.edges):
-                unit.applied, unit.kept = before, Kept.SMALL_CHANGE
+                unit.applied, unit.kept = before, KeptReason.SMALL_CHANGE
 
 
 def _at_level(wish: _Wish, level: int) -> list[int]:
@@ -377,7 +377,7 @@ def _grant_part(side: Side, assured: Sequence[int], reserved: Sequence[int], low
     The pod holds ``lowest`` by what is assured and reserved, and may hold ``left`` beyond that.
     """
     wishes = [unit.applied for unit in side.units]
-    _withhold(side, assured, Kept.NODE_FULL)
+    _withhold(side, assured, KeptReason.NODE_FULL)
     amounts = _with_reserved(side, reserved)
     for place, (unit, wish) in enumerate(zip(side.units, wishes, strict=True)):
         before = unit.applied
@@ -388,7 +388,7 @@ def _grant_part(side: Side, assured: Sequence[int], reserved: Sequence[int], low
             part -= part % side.edges.unit
         if part > before and not is_small(before, part, unit.edges or side.edges):
             unit.applied = amounts[place] = part
-            unit.kept = None if part == unit.final >= unit.pressing else Kept.NODE_FULL
+            unit.kept = None if part == unit.final >= unit.pressing else KeptReason.NODE_FULL
     return max(0, side.held(amounts) - lowest)
 
 
@@ -396,16 +396,16 @@ def _with_reserved(side: Side, reserved: Sequence[int]) -> list[int]:
     return [max(unit.applied, amount) for unit, amount in zip(side.units, reserved, strict=True)]
 
 
-def _withhold(side: Side, assured: Sequence[int], reason: Kept) -> None:
+def _withhold(side: Side, assured: Sequence[int], reason: KeptReason) -> None:
     for unit, amount in zip(side.units, assured, strict=True):
         if unit.applied > amount:
             unit.applied, unit.kept = amount, reason
 
 
 def _settle_limit(entry: PodEntry, side: Side, unit: Unit, limit: int, rules: PlanRules, *, is_pressed: bool) -> None:
-    is_freed = unit.fixed is Kept.HPA and unit.is_limit_raised
+    is_freed = unit.fixed is KeptReason.HPA and unit.is_limit_raised
     if (unit.fixed is not None and not is_freed) or unit.is_limit_fixed:
-        unit.limit_kept = unit.fixed if unit.fixed is not Kept.NOT_STATED else None
+        unit.limit_kept = unit.fixed if unit.fixed is not KeptReason.NOT_STATED else None
         return
     if unit.is_pair:
         unit.limit_applied = unit.applied
@@ -418,9 +418,9 @@ def _settle_limit(entry: PodEntry, side: Side, unit: Unit, limit: int, rules: Pl
     after = limit_wish(limit, wish, unit.applied, differs=differs)
     if after == limit:
         if unit.is_limit_protected:
-            unit.limit_kept = Kept.PROTECT
+            unit.limit_kept = KeptReason.PROTECT
         elif unit.demand is not None and unit.demand.is_limit_read:
-            unit.limit_kept = Kept.READ_AT_START
+            unit.limit_kept = KeptReason.READ_AT_START
         return
     # The request passes the limit, which has to follow whatever the amount.
     is_needed = limit_wish(limit, None, unit.applied, differs=differs) > limit
@@ -431,13 +431,13 @@ def _settle_limit(entry: PodEntry, side: Side, unit: Unit, limit: int, rules: Pl
         if reason is None and side.resource is Resource.MEMORY:
             reason = why_not_lowered(after, _in_use(unit), lowering(entry, unit, rules, is_pressed=is_pressed))
     if reason is None and not is_needed and is_little(limit, after, unit.edges or side.edges):
-        reason = Kept.SMALL_CHANGE
+        reason = KeptReason.SMALL_CHANGE
     unit.limit_kept = reason
     if reason is None:
         unit.limit_applied = after
 
 
-def _why_limit_stays(entry: PodEntry, unit: Unit, resource: Resource, rules: PlanRules) -> Kept | None:
+def _why_limit_stays(entry: PodEntry, unit: Unit, resource: Resource, rules: PlanRules) -> KeptReason | None:
     if entry.is_daemon and rules.options.daemon_set_growth is DaemonSetGrowth.NEVER:
-        return Kept.NOT_APPLIED
+        return KeptReason.NOT_APPLIED
     return _why_not_rise(entry, unit, resource, Setting.LIMIT)

@@ -16,7 +16,7 @@ from agent.core.cluster.workload import Workload
 from agent.core.history.reports.rollup import NodeSums, ResourceSums
 from agent.core.numbers.later_field import LATER
 from agent.core.orders.order import Mode, Ranking
-from agent.core.plan.needs.demand import Kept, Reserved
+from agent.core.plan.needs.demand import KeptReason, ReservedReason
 from agent.core.plan.pod_change import Change
 from agent.core.recommender.recommendation import Withheld
 
@@ -45,8 +45,8 @@ class Share:
     limit: int | None
     limit_applied: int | None
     """The limit after all steps."""
-    kept: Kept | None = None
-    limit_kept: Kept | None = None
+    kept: KeptReason | None = None
+    limit_kept: KeptReason | None = None
     withheld: Withheld | None = None
     """Why there is no prediction; then base, peak and final are the request."""
     urgent: int = 0
@@ -77,7 +77,7 @@ class PodPlan:
     workload: Workload
     mode: Mode
     ranking: Ranking
-    reserved: Reserved | None
+    reserved: ReservedReason | None
     cpu_counted_millicores: int
     """What it holds of the node now, as the scheduler counts: the largest of spec, allocated and actual."""
     memory_counted_bytes: int
@@ -238,7 +238,7 @@ def waiting_for_windows(plan: Plan) -> dict[PodRef, float | None]:
             share.waits_until_unix_seconds
             for container in containers
             for share in (container.cpu, container.memory)
-            if share is not None and Kept.WINDOW in (share.kept, share.limit_kept)
+            if share is not None and KeptReason.WINDOW in (share.kept, share.limit_kept)
         ]
         if moments:
             waiting[pod.ref] = min((moment for moment in moments if moment is not None), default=None)

@@ -24,9 +24,9 @@ from agent.core.numbers.amount_text import amount_text
 from agent.core.orders.order import Mode, Orders, Ranking
 from agent.core.orders.plan_options import HeadroomRule, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
-from agent.core.plan.invariants import Examined, examine
+from agent.core.plan.invariants import Examination, examine
 from agent.core.plan.moves import Room, move
-from agent.core.plan.needs.demand import FREE, Constraint, PodDemand, Reserved
+from agent.core.plan.needs.demand import FREE, Constraint, PodDemand, ReservedReason
 from agent.core.plan.needs.given_boost import without_boost
 from agent.core.plan.node_room import counted
 from agent.core.plan.plan import ContainerPlan, Eviction, Plan, PodPlan, ResourcePlan, Share
@@ -47,7 +47,7 @@ _TRUE: Final = "True"
 _TOLD: Final = 5
 """Pods that are left out, by name."""
 _STUCK: Final = "its resize is infeasible here, and it would go on asking for that"
-_RESERVED_BY_MODE: Final = {Mode.OFF: Reserved.OFF, Mode.RECOMMEND: Reserved.RECOMMEND}
+_RESERVED_BY_MODE: Final = {Mode.OFF: ReservedReason.OFF, Mode.RECOMMEND: ReservedReason.RECOMMEND}
 
 
 def build(
@@ -235,7 +235,7 @@ def _left_out_notes(reserved: Sequence[PodPlan], left_out: Mapping[str, str]) ->
     )
 
 
-def _checked(plan: Plan, examined: Examined) -> Plan:
+def _checked(plan: Plan, examined: Examination) -> Plan:
     invariants = examined.invariants
     failed = [invariant for invariant in invariants if not invariant.holds]
     if not failed:
@@ -299,7 +299,7 @@ def _sorted_out(
         if known is not None:
             reason = known.reserved or _RESERVED_BY_MODE.get(known.orders.mode)
             if reason is None and pod.ref.uid in left_out:
-                reason = Reserved.LEFT_OUT
+                reason = ReservedReason.LEFT_OUT
             if reason is None:
                 entries.append(entry_of(known, pod, constraints.get(pod.ref.uid, FREE), rules))
                 continue
@@ -317,13 +317,13 @@ def _lasting_cpu_millicores(facts: PodFacts, demand: PodDemand) -> int:
     return min(facts.in_force[0], counted(actuated(without_boost(facts.pod, demand.boost)))[0])
 
 
-def _reserved(facts: PodFacts, demand: PodDemand | None, reason: Reserved | None) -> PodPlan:
+def _reserved(facts: PodFacts, demand: PodDemand | None, reason: ReservedReason | None) -> PodPlan:
     return PodPlan(
         ref=facts.ref,
         workload=workload_of(facts.pod) if demand is None else demand.workload,
         mode=Mode.OFF if demand is None else demand.orders.mode,
         ranking=Ranking.NO_EVICTION if demand is None else demand.orders.ranking,
-        reserved=reason or Reserved.NO_DATA,
+        reserved=reason or ReservedReason.NO_DATA,
         cpu_counted_millicores=facts.counted[0],
         memory_counted_bytes=facts.counted[1],
         enforce_share=None if demand is None else _share_text(demand.orders),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from agent.core.cluster.resource import Resource
 from agent.core.orders.order import Mode
 from agent.core.orders.policy_options import BoundsOptions
-from agent.core.plan.needs.demand import Demand, PodDemand, Reserved
+from agent.core.plan.needs.demand import Demand, PodDemand, ReservedReason
 from agent.core.plan.plan import Plan
 from agent.core.plan.sizing.container_sizing import Edges, cpu_edges, memory_edges
 from agent.core.plan.sizing.unit_levels import lasting_peak
@@ -42,7 +42,7 @@ def possible_savings(plan: Plan, demands: Iterable[PodDemand], bounds: BoundsOpt
     """
     cpu = memory = 0
     for demand in demands:
-        if demand.reserved is not Reserved.RECOMMEND:
+        if demand.reserved is not ReservedReason.RECOMMEND:
             continue
         known = {container.name: container for container in demand.containers}
         for container in demand.pod.sized_containers():

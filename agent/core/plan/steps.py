@@ -19,7 +19,7 @@ from typing import Final
 
 from agent.core.cluster.resource import Resource
 from agent.core.plan.moves import Room
-from agent.core.plan.needs.demand import Kept
+from agent.core.plan.needs.demand import KeptReason
 from agent.core.plan.plan import Phase, PlanStep
 from agent.core.plan.pod_change import Change, Setting
 from agent.core.plan.sizing.entry import PodEntry, Side, Unit
@@ -135,7 +135,7 @@ def _sort_in(moves: _Moves, side: Side, unit: Unit) -> None:
         if after > before:
             moves.rises.append(change)
             moves.is_growing = True
-            moves.is_part = moves.is_part or unit.kept is Kept.EVICTION_PENDING
+            moves.is_part = moves.is_part or unit.kept is KeptReason.EVICTION_PENDING
             moves.grows_memory = moves.grows_memory or is_memory
         elif is_memory and unit.is_pair:
             moves.pair_falls.append(change)

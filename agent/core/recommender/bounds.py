@@ -22,7 +22,7 @@ from agent.core.cluster.resource import LARGEST, Resource
 from agent.core.cluster.runtime_profile import NEARLY_FULL_RATIO
 from agent.core.numbers.arrays import Bools, Floats, Ints
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
-from agent.core.recommender.policy import LimitRule, Proposals, Stated, Steps
+from agent.core.recommender.policy import CurrentAmounts, LimitRule, Proposals, Steps
 from agent.core.recommender.recommendation import Bound
 from agent.core.recommender.rounding import proportional_limits
 
@@ -47,7 +47,7 @@ _WORDS: Final = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounded:
+class BoundedAnswer:
     """The answer after the bounds. Shape ``(n,)`` each; whole numbers, 0 where the mask is False."""
 
     cpu_request_millicores: Floats
@@ -115,7 +115,9 @@ class _Side:
     """Where a heap was sized at the start, and the limit was never nearly reached: it is not raised; None = nowhere."""
 
 
-def apply(proposals: Proposals, stated: Stated, options: BoundsOptions, *, steps: Steps | None = None) -> Bounded:
+def apply(
+    proposals: Proposals, stated: CurrentAmounts, options: BoundsOptions, *, steps: Steps | None = None
+) -> BoundedAnswer:
     """Bound the answers of a policy; what is not finite counts as not known.
 
     Applying the result and asking again changes nothing more, as long as nothing else changes. A request or limit of 0
@@ -187,7 +189,7 @@ def apply(proposals: Proposals, stated: Stated, options: BoundsOptions, *, steps
     memory_request, memory_limit, has_memory_limit = _bounded(
         memory, has_memory, memory_edges, rule, guaranteed, memory_marks
     )
-    return Bounded(
+    return BoundedAnswer(
         cpu_request_millicores=cpu_request,
         has_cpu=has_cpu,
         cpu_limit_millicores=cpu_limit,
@@ -373,7 +375,7 @@ def _proportional(side: _Side, is_asked: Bools, value: Floats) -> Floats:
     return np.minimum(moved.astype(np.float64), LARGEST)
 
 
-def _heap_request(proposals: Proposals, stated: Stated, most: float) -> Floats | None:
+def _heap_request(proposals: Proposals, stated: CurrentAmounts, most: float) -> Floats | None:
     """Return the least request for a fixed heap and what is beside it: at least a quarter, or what was used beyond it.
 
     It raises a request no further than to the most allowed; one that is larger is not lowered below what it needs.

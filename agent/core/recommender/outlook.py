@@ -16,8 +16,8 @@ import numpy as np
 from agent.core.cluster.resource import LARGEST, Resource
 from agent.core.numbers.amount_text import amount_text
 from agent.core.orders.policy_options import BoundsOptions
-from agent.core.recommender.bounds import Bounded, apply
-from agent.core.recommender.policy import Proposals, Stated
+from agent.core.recommender.bounds import BoundedAnswer, apply
+from agent.core.recommender.policy import CurrentAmounts, Proposals
 from agent.core.recommender.recommendation import Advice, Bound, Recommendation, Withheld
 from agent.core.recommender.subject import Conditions, Subject
 
@@ -55,7 +55,7 @@ class Outlook:
     subject: Subject
     proposals: Proposals
     """Of this row alone."""
-    stated: Stated
+    stated: CurrentAmounts
     options: BoundsOptions
     conditions: Conditions
 
@@ -133,7 +133,7 @@ class Outlook:
         resources = self.subject.resources
         return resources.cpu_request_millicores if resource is Resource.CPU else resources.memory_request_bytes
 
-    def _applied(self, resource: Resource, advice: Advice, request: int) -> Stated | None:
+    def _applied(self, resource: Resource, advice: Advice, request: int) -> CurrentAmounts | None:
         """Return what is stated once the advice is in force; None = a resize cannot do that."""
         if not self._stated(resource):
             return None
@@ -144,7 +144,7 @@ class Outlook:
         limit = stated.memory_limit_bytes if advice.limit is None else limited
         return replace(stated, memory_request_bytes=requested, memory_limit_bytes=limit)
 
-    def _request_for(self, answer: float, resource: Resource, stated: Stated) -> int:
+    def _request_for(self, answer: float, resource: Resource, stated: CurrentAmounts) -> int:
         asked = np.full(1, float(answer))
         if resource is Resource.CPU:
             proposals = replace(self.proposals, cpu_request_millicores=asked)
@@ -178,7 +178,7 @@ class Outlook:
         return _request(apply(proposals, stated, options), resource)
 
 
-def _request(bounded: Bounded, resource: Resource) -> int:
+def _request(bounded: BoundedAnswer, resource: Resource) -> int:
     values = bounded.cpu_request_millicores if resource is Resource.CPU else bounded.memory_request_bytes
     return int(values[0])
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.numbers.arrays import Floats
-from agent.core.recommender.policy import Proposals, Stated, Steps
+from agent.core.recommender.policy import CurrentAmounts, Proposals, Steps
 from agent.core.window.pod_itself import PodItself
 
 _WORDS = "used by the pod in none of its containers"
@@ -63,7 +63,7 @@ def with_pod_itself(proposals: Proposals, borne: Sequence[PodItself | None], ste
     )
 
 
-def stated_with_pod_itself(stated: Stated, borne: Sequence[PodItself | None]) -> Stated:
+def stated_with_pod_itself(stated: CurrentAmounts, borne: Sequence[PodItself | None]) -> CurrentAmounts:
     """Return what is in use with what each row bears of its pod: a limit must not fall below both together."""
     if not any(borne):
         return stated

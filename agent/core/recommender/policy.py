@@ -59,7 +59,7 @@ class Present:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stated:
+class CurrentAmounts:
     """What the rows' containers request and may use now. Shape ``(len(rows),)`` each; whole numbers."""
 
     cpu_request_millicores: Floats

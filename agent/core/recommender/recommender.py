@@ -17,7 +17,7 @@ from agent.core.cluster.unit import UnitIdentity
 from agent.core.numbers.amount_text import amount_text
 from agent.core.numbers.arrays import Floats
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
-from agent.core.recommender.bounds import Bounded, apply, bounds_of
+from agent.core.recommender.bounds import BoundedAnswer, apply, bounds_of
 from agent.core.recommender.credit import CPU_IN_PLACE, CREDIT_WORDS, Credit
 from agent.core.recommender.other_nodes import raised_by_kills
 from agent.core.recommender.outlook import Outlook
@@ -44,7 +44,7 @@ _NOTHING_EXTRA: Final[Mapping[str, float]] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reasoned:
+class ReasonedRecommendation:
     """A recommendation with what led to it."""
 
     recommendation: Recommendation
@@ -147,7 +147,7 @@ def explain(
     now_unix_seconds: float,
     conditions: Conditions,
     options: BoundsOptions,
-) -> Reasoned:
+) -> ReasonedRecommendation:
     """Recommend for one container by the same code, telling each step and what would change the answer."""
     subjects, steps = (subject,), Steps()
     present, borne = present_of(subjects), (subject.pod_itself,)
@@ -170,7 +170,7 @@ def explain(
     _conclude(steps, Resource.CPU, answer.cpu_millicores, now.cpu_request_millicores, now.cpu_limit_millicores)
     _conclude(steps, Resource.MEMORY, answer.memory_bytes, now.memory_request_bytes, now.memory_limit_bytes)
     outlook = Outlook(subject, proposals, stated, options, conditions)
-    return Reasoned(
+    return ReasonedRecommendation(
         recommendation=answer,
         steps=tuple(steps.taken),
         changes=outlook.sentences(answer),
@@ -247,7 +247,7 @@ def _recommendations(
     subjects: Sequence[Subject],
     policy: str,
     proposals: Proposals,
-    bounded: Bounded,
+    bounded: BoundedAnswer,
     conditions: Conditions,
     options: BoundsOptions,
 ) -> list[Recommendation]:

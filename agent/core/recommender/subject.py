@@ -19,7 +19,7 @@ from agent.core.history.reports.directive import ContainerDirective
 from agent.core.numbers.arrays import Rows
 from agent.core.recommender.credit import Credit
 from agent.core.recommender.other_nodes import OWN_MINUTES, column, elsewhere_of
-from agent.core.recommender.policy import Present, Stated
+from agent.core.recommender.policy import CurrentAmounts, Present
 from agent.core.window.pod_itself import PodItself
 from agent.core.window.snapshot import CpuWindow, MemoryWindow, Missing
 
@@ -125,7 +125,7 @@ def present_of(subjects: Sequence[Subject]) -> Present:
     )
 
 
-def stated_of(subjects: Sequence[Subject]) -> Stated:
+def stated_of(subjects: Sequence[Subject]) -> CurrentAmounts:
     """Return what is requested and used now, shape ``(k,)`` each."""
     cpu_request, has_cpu_request = column([subject.resources.cpu_request_millicores for subject in subjects])
     cpu_limit, has_cpu_limit = column([subject.resources.cpu_limit_millicores for subject in subjects])
@@ -138,7 +138,7 @@ def stated_of(subjects: Sequence[Subject]) -> Stated:
     readers = [
         profile.runtime if profile is not None and profile.reads_limit_at_start else None for profile in runtimes
     ]
-    return Stated(
+    return CurrentAmounts(
         cpu_request_millicores=cpu_request,
         has_cpu_request=has_cpu_request,
         cpu_limit_millicores=cpu_limit,

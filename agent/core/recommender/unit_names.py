@@ -39,7 +39,7 @@ def chosen_by(
     workload (``web``, ``Deployment/web``) or the beginning of its name, too; or the last part of a cgroup's path, or
     all of it, for what has no pod.
     """
-    known = tuple(_Known(identity, workload_of(identity)) for identity in identities)
+    known = tuple(_KnownUnit(identity, workload_of(identity)) for identity in identities)
     wanted = tuple(name.split("/"))
     for is_meant in (_is_exactly(name, wanted), _is_of_workload(wanted), _fits(name, wanted), _begins(wanted)):
         matches = tuple(unit for unit in known if is_meant(unit))
@@ -59,7 +59,7 @@ def called(identity: UnitIdentity) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _KnownUnit:
     identity: UnitIdentity
     workload: Workload | None
 
@@ -71,7 +71,7 @@ class _Known:
         return {*filter(None, called(self.identity).split("/")), *workload}
 
 
-_Test = Callable[[_Known], bool]
+_Test = Callable[[_KnownUnit], bool]
 
 
 def _is_exactly(name: str, wanted: tuple[str, ...]) -> _Test:
@@ -79,7 +79,7 @@ def _is_exactly(name: str, wanted: tuple[str, ...]) -> _Test:
 
 
 def _is_of_workload(wanted: tuple[str, ...]) -> _Test:
-    def test(unit: _Known) -> bool:
+    def test(unit: _KnownUnit) -> bool:
         workload = unit.workload
         if workload is None:
             return False
@@ -101,7 +101,7 @@ def _begins(wanted: tuple[str, ...]) -> _Test:
     if "" in wanted:
         return lambda _: False  # everything begins with nothing
 
-    def test(unit: _Known) -> bool:
+    def test(unit: _KnownUnit) -> bool:
         pod = unit.identity.pod
         begun = (part for part in wanted if pod is not None and pod.startswith(part))
         return _goes_by(wanted, unit.identity, tuple(begun))
@@ -143,7 +143,7 @@ def _paths(identity: UnitIdentity) -> set[str]:
     return {identity.cgroup_path, identity.cgroup_path.rsplit("/", 1)[-1]} - {""}  # the root has no last part
 
 
-def _instead(name: str, known: Sequence[_Known]) -> str:
+def _instead(name: str, known: Sequence[_KnownUnit]) -> str:
     if not known:
         return ": nothing is watched"
     names = {called(unit.identity): unit.words() for unit in known}

@@ -9,7 +9,7 @@ import numpy as np
 
 from agent.core.cluster.pod import Pod
 from agent.core.orders.plan_options import ActOptions
-from agent.core.plan.needs.demand import FREE, Constraint, Kept
+from agent.core.plan.needs.demand import FREE, Constraint, KeptReason
 from agent.core.plan.plan import Phase, PlanStep
 from agent.core.plan.pod_change import changed_pod
 from agent.core.recommender.calm_falls import NEVER, calm_falls_of
@@ -19,9 +19,11 @@ from agent.core.resize.record import Flight, FlightState, PodRecord
 from agent.core.resize.refusal import requests_in_all
 from agent.core.resize.status import ResizeState, ResizeStatus, resize_status
 
-_IN_FLIGHT: Final = Constraint(shrink=Kept.IN_FLIGHT, grow=Kept.IN_FLIGHT, urgent_grow=Kept.IN_FLIGHT)
-_DEFERRED: Final = Constraint(shrink=Kept.DEFERRED, grow=Kept.DEFERRED, urgent_grow=Kept.DEFERRED)
-_INFEASIBLE: Final = Constraint(shrink=Kept.INFEASIBLE, grow=Kept.INFEASIBLE, urgent_grow=Kept.INFEASIBLE)
+_IN_FLIGHT: Final = Constraint(shrink=KeptReason.IN_FLIGHT, grow=KeptReason.IN_FLIGHT, urgent_grow=KeptReason.IN_FLIGHT)
+_DEFERRED: Final = Constraint(shrink=KeptReason.DEFERRED, grow=KeptReason.DEFERRED, urgent_grow=KeptReason.DEFERRED)
+_INFEASIBLE: Final = Constraint(
+    shrink=KeptReason.INFEASIBLE, grow=KeptReason.INFEASIBLE, urgent_grow=KeptReason.INFEASIBLE
+)
 
 
 def constraint_of(record: PodRecord | None, pod: Pod, act: ActOptions, now_seconds: float) -> Constraint:
@@ -54,7 +56,7 @@ def constraint_of(record: PodRecord | None, pod: Pod, act: ActOptions, now_secon
     changed = record.changed_seconds
     age_seconds = now_seconds - changed if changed is not None else None
     constraint = Constraint(
-        shrink=Kept.IN_FLIGHT if is_wanted else falls or _cooling(age_seconds, act.shrink_cool_down_seconds),
+        shrink=KeptReason.IN_FLIGHT if is_wanted else falls or _cooling(age_seconds, act.shrink_cool_down_seconds),
         grow=rises or _cooling(age_seconds, act.grow_cool_down_seconds),
         urgent_grow=rises,
         calm_until_seconds=_calm_until(record, act, now_seconds),
@@ -64,7 +66,7 @@ def constraint_of(record: PodRecord | None, pod: Pod, act: ActOptions, now_secon
     if flight is None or not is_topped:
         return constraint
     rising = frozenset(change.number for change in flight.step.changes if change.after > change.before)
-    return replace(constraint, shrink=Kept.IN_FLIGHT, grow=Kept.IN_FLIGHT, rising=rising)
+    return replace(constraint, shrink=KeptReason.IN_FLIGHT, grow=KeptReason.IN_FLIGHT, rising=rising)
 
 
 def may_be_topped(flight: Flight, status: ResizeStatus) -> bool:
@@ -90,14 +92,14 @@ def _calm_until(record: PodRecord, act: ActOptions, now_seconds: float) -> float
     return begin_seconds if begin_seconds > now_seconds else None
 
 
-def _cooling(age_seconds: float | None, cool_down_seconds: float) -> Kept | None:
+def _cooling(age_seconds: float | None, cool_down_seconds: float) -> KeptReason | None:
     is_cooling = age_seconds is not None and age_seconds < cool_down_seconds
-    return Kept.COOL_DOWN if is_cooling else None
+    return KeptReason.COOL_DOWN if is_cooling else None
 
 
 def kept_back(
     step: PlanStep, record: PodRecord | None, pod: Pod, act: ActOptions, now_seconds: float, action: Action
-) -> Kept | None:
+) -> KeptReason | None:
     """Return why a step may not be sent now; None = it may.
 
     A restore was asked for by a person, and waits only for a resize that gets on: one that the kubelet puts off, or
@@ -105,7 +107,7 @@ def kept_back(
     resize to end and for another try after a refusal, but for no cool-down: its time was set when the pod was made.
     """
     if action is Action.RESTORE:
-        return Kept.IN_FLIGHT if _is_getting_on(record.flight if record is not None else None, pod) else None
+        return KeptReason.IN_FLIGHT if _is_getting_on(record.flight if record is not None else None, pod) else None
     wanted = step_of(record, pod) if record is not None else None
     if record is not None and wanted is not None and wanted.changes == step.changes:
         return _held_up(record, wanted.phase, now_seconds)
@@ -114,7 +116,7 @@ def kept_back(
         return constraint.shrink
     if action is Action.UNBOOST:
         waiting = {} if record is None else _waiting(record, now_seconds)
-        return Kept.INFEASIBLE if constraint == _INFEASIBLE else waiting.get(step.phase)
+        return KeptReason.INFEASIBLE if constraint == _INFEASIBLE else waiting.get(step.phase)
     if any(change.after < change.before for change in step.changes) and constraint.shrink is not None:
         return constraint.shrink
     rises = [change for change in step.changes if change.after > change.before]
@@ -123,20 +125,20 @@ def kept_back(
         if reason is not None:
             return reason
     if any(change.number in constraint.rising for change in rises):
-        return Kept.IN_FLIGHT
+        return KeptReason.IN_FLIGHT
     before, after = requests_in_all(pod), requests_in_all(changed_pod(pod, step.changes))
     belows = (constraint.cpu_below_millicores, constraint.memory_below_bytes)
     for now, then, below in zip(before, after, belows, strict=True):
         if below is not None and then > now and then >= below:
-            return Kept.INFEASIBLE
+            return KeptReason.INFEASIBLE
     return None
 
 
-def _held_up(record: PodRecord, phase: Phase, now_seconds: float) -> Kept | None:
+def _held_up(record: PodRecord, phase: Phase, now_seconds: float) -> KeptReason | None:
     """Return why what must be put back cannot be sent yet: it has been sent, no answer to what was, or a refusal."""
     flight = record.flight
     is_held = flight is not None and (flight.state is FlightState.SENT or flight.action is Action.REVERT)
-    return Kept.IN_FLIGHT if is_held else _waiting(record, now_seconds).get(phase)
+    return KeptReason.IN_FLIGHT if is_held else _waiting(record, now_seconds).get(phase)
 
 
 def _is_getting_on(flight: Flight | None, pod: Pod) -> bool:
@@ -146,7 +148,7 @@ def _is_getting_on(flight: Flight | None, pod: Pod) -> bool:
     return flight is not None and flight.state not in (FlightState.DEFERRED, FlightState.FAILING)
 
 
-def _waiting(record: PodRecord, now_seconds: float) -> dict[Phase, Kept]:
+def _waiting(record: PodRecord, now_seconds: float) -> dict[Phase, KeptReason]:
     """Return the phases of which steps wait for another try, and as what that is told."""
     return {
         refusal.phase: refusal.kept

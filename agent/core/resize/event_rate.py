@@ -77,7 +77,7 @@ class PodEvent:
     """One sentence; cut to ``NOTE_BYTES`` when written."""
 
 
-class Paced(StrEnum):
+class EventPace(StrEnum):
     """What to do with an event."""
 
     WRITE = "write"
@@ -94,7 +94,7 @@ class Paced(StrEnum):
 class EventVerdict:
     """What to do, and with which Event."""
 
-    paced: Paced
+    paced: EventPace
     name: str = ""
     """Of the Event that is there; of COUNT_UP."""
     count: int = 1
@@ -130,12 +130,12 @@ class EventPacing:
             series.seen_seconds = now_seconds
             self._series.move_to_end(event)
             if now_seconds - series.written_seconds < COUNT_UP_SECONDS:
-                return EventVerdict(paced=Paced.COUNTED)
+                return EventVerdict(paced=EventPace.COUNTED)
             if not self._bucket.take(now_seconds):
-                return EventVerdict(paced=Paced.NO_BUDGET)
+                return EventVerdict(paced=EventPace.NO_BUDGET)
             series.written_seconds = now_seconds
-            return EventVerdict(paced=Paced.COUNT_UP, name=series.name, count=series.count)
-        return EventVerdict(paced=Paced.WRITE if self._bucket.take(now_seconds) else Paced.NO_BUDGET)
+            return EventVerdict(paced=EventPace.COUNT_UP, name=series.name, count=series.count)
+        return EventVerdict(paced=EventPace.WRITE if self._bucket.take(now_seconds) else EventPace.NO_BUDGET)
 
     def written(self, event: PodEvent, name: str, now_seconds: float) -> None:
         """Remember the Event that was made."""

@@ -12,7 +12,7 @@ from typing import Final
 from agent.core.cluster.node import Node
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.resource import Resource
-from agent.core.plan.needs.demand import Kept
+from agent.core.plan.needs.demand import KeptReason
 from agent.core.plan.plan import PlanStep
 from agent.core.plan.pod_change import Change, Setting, spec_text
 from agent.core.resize.decision import Action, Outcome
@@ -182,7 +182,7 @@ def _waiting(
     # What fails is allocated as a whole, and taken back as a whole.
     granted = _granted(flight, look.pod) if state is FlightState.DEFERRED else ()
     wanted = withdrawal(flight, f"{state} for {waited_seconds:.0f} s: back to what is allocated", granted=granted)
-    record = refused(replace(record, wanted=wanted), flight.step.phase, Kept.DEFERRED, look.now_seconds)
+    record = refused(replace(record, wanted=wanted), flight.step.phase, KeptReason.DEFERRED, look.now_seconds)
     news.append(_news(record, flight, look, Outcome.WITHHELD, WITHDRAWN, status.message))
     return record, tuple(news)
 

@@ -17,7 +17,7 @@ from agent.core.cluster.node import Node, NodeState
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.workload import Workload, workload_of
 from agent.core.orders.plan_options import ActOptions
-from agent.core.plan.needs.demand import Constraint, Kept
+from agent.core.plan.needs.demand import Constraint, KeptReason
 from agent.core.plan.plan import PlanStep
 from agent.core.plan.pod_change import changed_pod, spec_text
 from agent.core.resize.aftermath import READY, own_restarts, restarts_of
@@ -92,7 +92,9 @@ class Ledger:
             constraints[uid] = replace(constraints[uid], killed=killed)
         return constraints
 
-    def may_send(self, step: PlanStep, pod: Pod, now_seconds: float, action: Action = Action.RESIZE) -> Kept | None:
+    def may_send(
+        self, step: PlanStep, pod: Pod, now_seconds: float, action: Action = Action.RESIZE
+    ) -> KeptReason | None:
         """Return why a step may not be sent now; None = it may. What is wanted back may be sent over what is deferred.
 
         A restore is held up by a resize under way and by nothing else.
@@ -138,7 +140,7 @@ class Ledger:
         """
         record = self._records.get(pod.uid) or _new_record(pod)
         held = kept_back(step, record, pod, self._act, now_seconds, action)
-        if held is Kept.IN_FLIGHT:
+        if held is KeptReason.IN_FLIGHT:
             msg = f"{step.ref}: {held.replace('_', ' ')}, so no further step is sent"
             raise InFlightError(msg)
         wanted = step_of(record, pod)

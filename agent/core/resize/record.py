@@ -12,7 +12,7 @@ from typing import Final
 from agent.core.cluster.pod import PodRef
 from agent.core.cluster.workload import Workload
 from agent.core.numbers.later_field import LATER
-from agent.core.plan.needs.demand import Kept
+from agent.core.plan.needs.demand import KeptReason
 from agent.core.plan.plan import Phase, PlanStep
 from agent.core.plan.pod_change import Change
 from agent.core.resize.decision import Action, Outcome
@@ -74,7 +74,7 @@ class RefusedPhase:
     """Steps of one phase were refused, and wait for another try."""
 
     phase: Phase
-    kept: Kept
+    kept: KeptReason
     since_seconds: float
     delay_seconds: float
 

@@ -10,7 +10,7 @@ from agent.core.cluster.node import Node
 from agent.core.cluster.pod import CPU, MEMORY, Pod
 from agent.core.cluster.resource import Resource
 from agent.core.numbers.units import to_millis, to_units
-from agent.core.plan.needs.demand import Kept
+from agent.core.plan.needs.demand import KeptReason
 from agent.core.plan.node_room import counted
 from agent.core.plan.plan import Phase
 from agent.core.resize.answer import AnswerKind, ResizeAnswer
@@ -22,10 +22,10 @@ FIRST_DELAY_SECONDS: Final = 60.0
 LONGEST_DELAY_SECONDS: Final = 3600.0
 
 _KEPT: Final = {
-    AnswerKind.FEATURE_MISSING: Kept.TOO_OLD,
-    AnswerKind.FORBIDDEN: Kept.LIMIT_RANGE,
-    AnswerKind.REJECTED: Kept.LIMIT_RANGE,
-    AnswerKind.INVALID: Kept.LIMIT_RANGE,
+    AnswerKind.FEATURE_MISSING: KeptReason.TOO_OLD,
+    AnswerKind.FORBIDDEN: KeptReason.LIMIT_RANGE,
+    AnswerKind.REJECTED: KeptReason.LIMIT_RANGE,
+    AnswerKind.INVALID: KeptReason.LIMIT_RANGE,
 }
 """Answers that ask to wait with the same wish."""
 _NEVER_PASSES: Final = frozenset({AnswerKind.FEATURE_MISSING, AnswerKind.INVALID})
@@ -80,7 +80,7 @@ def accepted(record: PodRecord, flight: Flight, now_seconds: float) -> PodRecord
 def refused(
     record: PodRecord,
     phase: Phase,
-    reason: Kept,
+    reason: KeptReason,
     now_seconds: float,
     *,
     least_delay_seconds: float = FIRST_DELAY_SECONDS,

@@ -16,7 +16,7 @@ from agent.core.numbers.later_field import LATER
 from agent.core.numbers.units import to_units
 from agent.core.orders.order import Mode, Orders
 from agent.core.orders.startup_boost import WITHOUT_LIMIT
-from agent.core.plan.needs.demand import Reserved
+from agent.core.plan.needs.demand import ReservedReason
 from agent.core.plan.needs.given_boost import END_WORDS, boost_end, given_boost, standing_changes
 from agent.core.plan.plan import ContainerPlan, ResourcePlan
 from agent.core.recommender.explanation import Explanation, Explanations
@@ -30,7 +30,7 @@ class Acted:
     """What the node's plan makes of a container, and what was done to its pod lately."""
 
     orders: Orders
-    reserved: Reserved | None
+    reserved: ReservedReason | None
     """Why its requests stay as they are; None = the pod may be optimised."""
     planned: ContainerPlan | None
     """None = the plan says nothing of this container."""

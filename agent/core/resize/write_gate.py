@@ -21,7 +21,7 @@ from agent.core.numbers.units import to_units
 from agent.core.orders.order import Mode, Orders, Ranking
 from agent.core.orders.plan_options import DaemonSetGrowth, PlanOptions
 from agent.core.orders.windows import Disruption, Wait, Windows, wait_of
-from agent.core.plan.needs.demand import Kept, Reserved
+from agent.core.plan.needs.demand import KeptReason, ReservedReason
 from agent.core.plan.plan import PlanStep
 from agent.core.plan.pod_change import Change, Setting, changed_pod, pod_numbers, restarts, stated
 from agent.core.resize.decision import Action
@@ -40,7 +40,7 @@ class WriteAction(StrEnum):
     ADMIT_PATCH = "admit_patch"
 
 
-class Spared(StrEnum):
+class SparedReason(StrEnum):
     """Why a pod that may be optimised is spared this one write. Also a metric label."""
 
     DAEMON_SET = "daemon_set"
@@ -55,7 +55,7 @@ class Spared(StrEnum):
     """It would state what no pod may: a request above its limit, an amount of 0 or less, nothing at all."""
 
 
-Refusal = Reserved | Kept | Spared
+Refusal = ReservedReason | KeptReason | SparedReason
 
 _NOTHING_FROZEN: Final = FrozenAxes()
 _EVICTIONS: Final = frozenset({WriteAction.EVICT_CPU, WriteAction.EVICT_MEMORY, WriteAction.EVICT_OOM})
@@ -66,7 +66,7 @@ _OF_MEMORY: Final = frozenset({WriteAction.RESIZE_MEMORY, WriteAction.EVICT_MEMO
 def may_write(
     action: WriteAction,
     *,
-    reserved: Reserved | None,
+    reserved: ReservedReason | None,
     kind: str,
     ranking: Ranking,
     plan: PlanOptions,
@@ -79,15 +79,15 @@ def may_write(
     Whether a resize ``grows`` something may be unknown. An eviction ``has_prediction`` if each container has one.
     """
     if is_paused:
-        return Kept.PAUSED
+        return KeptReason.PAUSED
     if reserved is not None:
         return reserved
     if action in _OF_MEMORY and not plan.memory_applied:
-        return Kept.NOT_APPLIED
+        return KeptReason.NOT_APPLIED
     if action in _EVICTIONS:
         return _spared_of_eviction(kind, ranking, has_prediction=has_prediction)
     if action in _RESIZES.values() and kind == DAEMON_SET_KIND and grows is not False:
-        return Spared.DAEMON_SET if plan.daemon_set_growth is DaemonSetGrowth.NEVER else None
+        return SparedReason.DAEMON_SET if plan.daemon_set_growth is DaemonSetGrowth.NEVER else None
     return None
 
 
@@ -122,7 +122,7 @@ def may_resize(
     pod: Pod,
     orders: Orders,
     *,
-    reserved: Reserved | None,
+    reserved: ReservedReason | None,
     plan: PlanOptions,
     gates: Gates,
     memory_in_use_bytes: Mapping[str, int],
@@ -152,9 +152,9 @@ def may_resize(
         if refusal is not None:
             return refusal
         if not is_put_back and any(_is_held(change, frozen) for change in changes):
-            return Kept.HPA
+            return KeptReason.HPA
     if step.ref.uid != pod.uid or any(stated(pod, change) != change.before for change in step.changes):
-        return Spared.POD_CHANGED
+        return SparedReason.POD_CHANGED
     for change in step.changes:
         reason = _kept(change, pod, orders, plan, gates, memory_in_use_bytes)
         if reason is not None:
@@ -168,12 +168,12 @@ def _is_held(change: Change, frozen: FrozenAxes) -> bool:
     return frozen.holds(change.resource, change.container) and not is_freed
 
 
-def _spared_of_eviction(kind: str, ranking: Ranking, *, has_prediction: bool) -> Spared | None:
+def _spared_of_eviction(kind: str, ranking: Ranking, *, has_prediction: bool) -> SparedReason | None:
     if kind == DAEMON_SET_KIND:
-        return Spared.DAEMON_SET
+        return SparedReason.DAEMON_SET
     if ranking is Ranking.NO_EVICTION:
-        return Spared.NO_EVICTION
-    return None if has_prediction else Spared.NO_PREDICTION
+        return SparedReason.NO_EVICTION
+    return None if has_prediction else SparedReason.NO_PREDICTION
 
 
 def _kept(
@@ -183,7 +183,7 @@ def _kept(
     plan: PlanOptions,
     gates: Gates,
     memory_in_use_bytes: Mapping[str, int],
-) -> Kept | None:
+) -> KeptReason | None:
     is_restart = _restarts(change, pod)
     is_memory_limit_down = (
         change.resource is Resource.MEMORY and change.setting is Setting.LIMIT and change.after < change.before
@@ -195,16 +195,16 @@ def _kept(
     if is_memory_limit_down:
         is_gate_open &= gates.memory_limit_down or is_restart
     if not is_gate_open:
-        return Kept.TOO_OLD
+        return KeptReason.TOO_OLD
     if is_restart and not orders.is_restart_allowed:
-        return Kept.RESTART_POLICY
+        return KeptReason.RESTART_POLICY
     if not is_memory_limit_down or _is_in_force(change, pod):
         return None
     if not plan.memory_limits_lowered:
-        return Kept.NOT_APPLIED
+        return KeptReason.NOT_APPLIED
     in_use_bytes = memory_in_use_bytes.get(change.container)
     if in_use_bytes is None or change.after < math.ceil(in_use_bytes * plan.memory_limit_margin_ratio):
-        return Kept.IN_USE
+        return KeptReason.IN_USE
     return None
 
 
@@ -223,12 +223,12 @@ def _restarts(change: Change, pod: Pod) -> bool:
     return any(restarts(container, change) for container in pod.sized_containers())
 
 
-def _unsound(step: PlanStep, pod: Pod) -> Kept | Spared | None:
+def _unsound(step: PlanStep, pod: Pod) -> KeptReason | SparedReason | None:
     if not step.changes or any(change.after <= 0 for change in step.changes):
-        return Spared.UNSOUND
+        return SparedReason.UNSOUND
     after = changed_pod(pod, step.changes)
     for resources in pod_numbers(after).values():
         for name, limit in resources.limits.items():
             if limit and resources.requests.get(name, 0) > limit:
-                return Spared.UNSOUND
-    return Kept.QOS if computed_qos_class(after) is not pod_qos_class(pod) else None
+                return SparedReason.UNSOUND
+    return KeptReason.QOS if computed_qos_class(after) is not pod_qos_class(pod) else None

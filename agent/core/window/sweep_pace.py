@@ -18,7 +18,7 @@ SLOWEST_FACTOR: Final = 8
 """The rate is never halved more than three times: beyond that the window statistics would be too thin to use."""
 
 
-class Skipped(StrEnum):
+class SkipReason(StrEnum):
     """Why a sweep that was due did not happen. Also a metric label."""
 
     LATE = "late"
@@ -47,7 +47,7 @@ class Pace:
         return self.base_interval_ns * self.factor
 
 
-def after_sweep(pace: Pace, *, now_ns: int, cost_ns: int) -> tuple[Pace, dict[Skipped, int]]:
+def after_sweep(pace: Pace, *, now_ns: int, cost_ns: int) -> tuple[Pace, dict[SkipReason, int]]:
     """Set the next deadline after a sweep.
 
     Deadlines lie on a grid from the first one, so lateness never adds up; those already past are skipped, not made up
@@ -76,7 +76,7 @@ def after_sweep(pace: Pace, *, now_ns: int, cost_ns: int) -> tuple[Pace, dict[Sk
     if due_ns <= now_ns:
         late = (now_ns - due_ns) // interval_ns + 1
         due_ns += late * interval_ns
-    skipped = {Skipped.LATE: late * factor, Skipped.SLOWED: factor - 1}
+    skipped = {SkipReason.LATE: late * factor, SkipReason.SLOWED: factor - 1}
     following = replace(pace, factor=factor, due_ns=due_ns, overruns_in_a_row=overruns, calm_in_a_row=calm)
     return following, {reason: count for reason, count in skipped.items() if count}
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from agent.core.resize.event_rate import EventPacing, Paced, PodEvent, shortened_note
+from agent.core.resize.event_rate import EventPace, EventPacing, PodEvent, shortened_note
 from agent.kube.client.api import MERGE_PATCH, Api
 from agent.kube.client.errors import ApiError, KubeError
 from agent.kube.client.paths import EVENTS, namespaced_path
@@ -63,11 +63,11 @@ class EventWriter:
         """
         now = self._monotonic_seconds()
         verdict = self._pacing.next(event, now)
-        if verdict.paced in (Paced.COUNTED, Paced.NO_BUDGET):
+        if verdict.paced in (EventPace.COUNTED, EventPace.NO_BUDGET):
             self.held_back += 1
-            return verdict.paced is Paced.COUNTED
+            return verdict.paced is EventPace.COUNTED
         try:
-            if verdict.paced is Paced.COUNT_UP:
+            if verdict.paced is EventPace.COUNT_UP:
                 self._count_up(event, verdict.name, verdict.count)
             else:
                 self._pacing.written(event, self._create(event), now)

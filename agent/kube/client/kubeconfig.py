@@ -76,7 +76,7 @@ def context_namespace(path: Path, context: str | None = None) -> str:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Read:
+class _PathKind:
     """What a path stands for."""
 
     files: tuple[Path, ...]
@@ -90,7 +90,7 @@ class _Read:
         return len(self.files) == 1 and self.files[0].is_fifo()
 
 
-def _read(path: Path) -> _Read:
+def _read(path: Path) -> _PathKind:
     """Read a kubeconfig before the client does, which reads whatever it is given to the end.
 
     Raises:
@@ -100,7 +100,7 @@ def _read(path: Path) -> _Read:
     files = tuple(part for part in parts if len(parts) == 1 or not is_missing(part)) or (path,)
     try:
         texts = tuple(decoded(read_named(file, most_bytes=PAGE_MOST_BYTES)) for file in files)
-        return _Read(files=files, texts=texts, documents=tuple(yaml_values(text) for text in texts))
+        return _PathKind(files=files, texts=texts, documents=tuple(yaml_values(text) for text in texts))
     except OSError as error:
         raise CredentialsError(f"kubeconfig {path}: cannot be read: {error.strerror or error}") from error
     except DocumentTextError as error:
@@ -110,7 +110,7 @@ def _read(path: Path) -> _Read:
 # -- as it is ------------------------------------------------------------------------------------------------------
 
 
-def _plain_credentials(path: Path, read: _Read, context: str | None) -> Credentials:
+def _plain_credentials(path: Path, read: _PathKind, context: str | None) -> Credentials:
     top, chosen = _plain_top(read), _plain_context(read, context)
     cluster = _plain_entry(top, "clusters", "cluster", chosen.get("cluster"), _CLUSTER_KEYS)
     user = _plain_entry(top, "users", "user", chosen.get("user"), _USER_KEYS)
@@ -135,13 +135,13 @@ def _plain_credentials(path: Path, read: _Read, context: str | None) -> Credenti
     )
 
 
-def _plain_context(read: _Read, context: str | None) -> Mapping[str, object]:
+def _plain_context(read: _PathKind, context: str | None) -> Mapping[str, object]:
     top = _plain_top(read)
     name = top.get("current-context") if context is None else context
     return _plain_entry(top, "contexts", "context", name, _CONTEXT_KEYS)
 
 
-def _plain_top(read: _Read) -> Mapping[str, object]:
+def _plain_top(read: _PathKind) -> Mapping[str, object]:
     if len(read.documents) != 1 or len(read.documents[0]) != 1 or not isinstance(read.documents[0][0], dict):
         raise _NotPlainError
     return read.documents[0][0]
@@ -160,7 +160,7 @@ def _plain_entry(
     return contents[0]
 
 
-def _plain_file(read: _Read, entry: Mapping[str, object], key: str) -> Path | None:
+def _plain_file(read: _PathKind, entry: Mapping[str, object], key: str) -> Path | None:
     """Return the file that a key names, or one with what its ``-data`` holds; None = it has neither."""
     if f"{key}-data" in entry:
         data = entry[f"{key}-data"]

@@ -25,7 +25,7 @@ _OUTPUTS: Final = (1, 2)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Executed:
+class CommandEnd:
     """How a command ended."""
 
     code: int | None
@@ -44,7 +44,7 @@ def execute(
     container: str,
     command: Sequence[str],
     timeout_seconds: float,
-) -> Executed:
+) -> CommandEnd:
     """Run a command and wait for its end.
 
     Args:
@@ -86,7 +86,7 @@ def converse(
     show: Callable[[int, bytes], None],
     console: Console | None = None,
     connect_seconds: float = 20.0,
-) -> Executed:
+) -> CommandEnd:
     """Run a command for as long as it takes, and hand on what it writes as it comes.
 
     Args:
@@ -111,7 +111,7 @@ def converse(
         return _conversed(channels, show, console)
 
 
-def _conversed(channels: Channels, show: Callable[[int, bytes], None], console: Console | None) -> Executed:
+def _conversed(channels: Channels, show: Callable[[int, bytes], None], console: Console | None) -> CommandEnd:
     poll = select.poll()
     for descriptor in (channels.fileno(), *(console.descriptors() if console is not None else ())):
         poll.register(descriptor, select.POLLIN)
@@ -124,13 +124,13 @@ def _conversed(channels: Channels, show: Callable[[int, bytes], None], console: 
                 elif channel == _STATUS:
                     is_told = True
                     code, fault = _end_of(content)
-                    return Executed(code=code, output="", fault=fault)
+                    return CommandEnd(code=code, output="", fault=fault)
             if console is not None:
                 if (size := console.size()) is not None:
                     channels.send(_SIZE, json.dumps({"Width": size[0], "Height": size[1]}).encode())
                 typed = console.typed()
                 if typed is None:
-                    return Executed(code=None, output="", fault="the terminal went away")
+                    return CommandEnd(code=None, output="", fault="the terminal went away")
                 channels.send(_INPUT, typed)
             poll.poll()
     finally:
@@ -149,7 +149,7 @@ def _request(namespace: str, pod: str, container: str, command: Sequence[str]) -
     return namespaced_path(namespace, "pods", pod, "exec"), query
 
 
-def _read(channels: Channels) -> Executed:
+def _read(channels: Channels) -> CommandEnd:
     output = b""
     while True:
         channel, content = channels.receive()
@@ -157,7 +157,7 @@ def _read(channels: Channels) -> Executed:
             output = (output + content)[:LONGEST_OUTPUT_BYTES]
         elif channel == _STATUS:
             code, fault = _end_of(content)
-            return Executed(code=code, output=output.decode("utf-8", errors="replace"), fault=fault)
+            return CommandEnd(code=code, output=output.decode("utf-8", errors="replace"), fault=fault)
 
 
 def _end_of(status: bytes) -> tuple[int | None, str | None]:

@@ -27,7 +27,7 @@ from agent.core.history.minute.key import HistoryKey
 from agent.core.history.minute.minute_axis import DAY_MINUTES
 from agent.core.history.minute.minute_codec import Codes
 from agent.core.history.minute.minutes import Minutes, OutOfMemory, from_codes, to_codes
-from agent.core.history.minute.table import BLOCK_ROWS, RING_MINUTES, HistoryTable, KeyRow, Known
+from agent.core.history.minute.table import BLOCK_ROWS, RING_MINUTES, HistoryTable, KeyRow, KnownMinutes
 from agent.core.numbers.arrays import Bools, Floats, Ints, Rows
 from agent.named_file import open_named
 from agent.node.history.blocks import BlockFile, Chunk, any_along, begin_file
@@ -345,7 +345,7 @@ class HistoryFile:
         kills = [(row, kill) for row, entry in enumerate(entries) if entry is not None for kill in entry.kills]
         return tuple(sorted(kills, key=lambda each: (each[1].unix_seconds, each[0])))
 
-    def known(self) -> Known:
+    def known(self) -> KnownMinutes:
         """Return how much is known of each row."""
         with self._lock:
             return self._table.known()

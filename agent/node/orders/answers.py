@@ -13,7 +13,7 @@ from agent.node.orders.holds import Pause, Pin
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ordered:
+class OrderAnswer:
     """The answer to pause, resume, pin and unpin."""
 
     node: str
@@ -76,7 +76,7 @@ class Restored:
     notes: tuple[str, ...] = ()
 
 
-ORDERED: Final = Document(Ordered, "ordered", 1)
+ORDERED: Final = Document(OrderAnswer, "ordered", 1)
 UNPINNED: Final = Document(Unpinned, "unpinned", 1)
 HOLDING: Final = Document(HeldAnswer, "holding", 1)
 RESTORED: Final = Document(Restored, "restored", 1)

@@ -14,7 +14,7 @@ from agent.core.cluster.pod import Pod, PodRef, has_ended
 from agent.core.cluster.unit import UnitIdentity, UnitKind
 from agent.core.cluster.workload import Workload, workload_of
 from agent.core.orders.annotations import ORIGINAL_RESOURCES
-from agent.core.plan.needs.demand import Kept
+from agent.core.plan.needs.demand import KeptReason
 from agent.core.plan.plan import PlanStep
 from agent.core.recommender.unit_names import NoSuchUnit, chosen_by
 from agent.core.resize.decision import Action, Decision, Decisions, Outcome, newest_outcomes
@@ -26,7 +26,7 @@ from agent.node.orders.answers import (
     RESTORED,
     UNPINNED,
     HeldAnswer,
-    Ordered,
+    OrderAnswer,
     Restored,
     RestoredPod,
     Unpinned,
@@ -280,7 +280,7 @@ class HoldingVerbs:
         decisions: list[Decision] = []
         for step in steps:
             decision = self._send(pod, step)
-            if decision.outcome is Outcome.WITHHELD and decision.reason == Kept.IN_FLIGHT:
+            if decision.outcome is Outcome.WITHHELD and decision.reason == KeptReason.IN_FLIGHT:
                 decisions.append(self._promised(ref, step))
                 break
             decisions.append(decision)
@@ -319,7 +319,7 @@ class HoldingVerbs:
     ) -> Mapping[str, object]:
         self._changed()
         return ORDERED.to_json(
-            Ordered(
+            OrderAnswer(
                 node=self._node,
                 taken_unix_seconds=now,
                 ref=ref,

@@ -18,12 +18,12 @@ from agent.core.numbers.arrays import distinct
 from agent.core.orders.order import Orders
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
 from agent.core.orders.profile import profile_notes
-from agent.core.plan.needs.directives import NOTHING_TOLD, Directed
+from agent.core.plan.needs.directives import NOTHING_TOLD, NodeDirectives
 from agent.core.recommender.credit import Credit
 from agent.core.recommender.explanation import Explanation, Explanations, Trail
 from agent.core.recommender.hpa_advice import with_hpa_advice
 from agent.core.recommender.recommendation import Recommendation, Recommendations
-from agent.core.recommender.recommender import Reasoned, explain, in_spec_order, recommend
+from agent.core.recommender.recommender import ReasonedRecommendation, explain, in_spec_order, recommend
 from agent.core.recommender.subject import Conditions, Subject
 from agent.core.window.cold_file import asked_for, may_leave_out
 from agent.core.window.pod_itself import PodItself
@@ -53,7 +53,7 @@ class DecisionSources:
 
     orders_of: Callable[[UnitIdentity], Orders | None] = lambda identity: None
     """Returns the orders for a unit's pod; None = the settings hold."""
-    directed: Callable[[], Directed] = lambda: NOTHING_TOLD
+    directed: Callable[[], NodeDirectives] = lambda: NOTHING_TOLD
     quality_of: Callable[[int], QualityWindows | None] = lambda row: None
     """Returns how good the sizing of a row of the history was; None = not known."""
     borne: Callable[[], Mapping[str, PodItself]] = dict
@@ -249,7 +249,7 @@ class Decider:
     def _explanation(
         self,
         status: UnitStatus,
-        reasoned: Reasoned,
+        reasoned: ReasonedRecommendation,
         minutes: RowMinutes | None,
         kills: tuple[OutOfMemory, ...],
         trail: Trail | None,

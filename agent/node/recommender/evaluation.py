@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from agent.core.cluster.pod import QosClass
 from agent.core.cluster.unit import UnitIdentity
 from agent.core.cluster.workload import RUN_KINDS, Workload
-from agent.core.plan.needs.demands import Measured
+from agent.core.plan.needs.demands import Measurements
 from agent.core.plan.tier_room import TierMemory
 from agent.core.recommender.recommendation import Recommendations
 from agent.core.window.cold_file import asked_for
@@ -38,13 +38,13 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluated:
+class Evaluation:
     """What the newest evaluation gave: the data of a plan."""
 
     taken_monotonic_ns: int
     """When the readings were; CLOCK_MONOTONIC."""
     recommendations: Recommendations
-    measured: Measured
+    measured: Measurements
     waiting_ratios: tuple[float | None, ...]
     """Of every container over the newest seconds, PSI some, throttling taken out; None = not known."""
     tiers: Mapping[QosClass, TierMemory] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Evaluator:
         self._sampling, self._observer, self._pods = sampling, observer, pods
         self._learner, self._decider = learner, decider
         self._series, self._orders, self._start_ups = series, orders, start_ups
-        self.newest: Evaluated | None = None
+        self.newest: Evaluation | None = None
         """None = nothing has been evaluated yet."""
         self._was_root_gone = False
 
@@ -97,7 +97,7 @@ class Evaluator:
         borne = self._decider.sources.borne()
         decided = self._decider.decide(statuses, borne=borne)
         tiers = self._pods.tiers()
-        self.newest = Evaluated(
+        self.newest = Evaluation(
             taken_monotonic_ns=taken_ns,
             recommendations=decided,
             measured=to_measured(statuses, borne),
@@ -157,7 +157,7 @@ def short_life_rows(
     ]
 
 
-def to_measured(statuses: Iterable[UnitStatus], borne: Mapping[str, PodItself]) -> Measured:
+def to_measured(statuses: Iterable[UnitStatus], borne: Mapping[str, PodItself]) -> Measurements:
     """Return the newest figures as they are asked for, by pod uid and container, where both are known.
 
     Args:
@@ -180,7 +180,9 @@ def to_measured(statuses: Iterable[UnitStatus], borne: Mapping[str, PodItself]) 
             working_sets[identity.pod_uid, identity.container] = used
         if status.cpu.last_waiting_ratio is not None:
             cpu_pressure.add((identity.pod_uid, identity.container))
-    return Measured(memory_current_bytes=current, working_set_bytes=working_sets, cpu_pressure=frozenset(cpu_pressure))
+    return Measurements(
+        memory_current_bytes=current, working_set_bytes=working_sets, cpu_pressure=frozenset(cpu_pressure)
+    )
 
 
 def to_tier_memory(tiers: Iterable[UnitStatus]) -> dict[QosClass, TierMemory]:

@@ -18,8 +18,8 @@ from agent.core.orders.resolution import windows_unread
 from agent.core.orders.windows import Windows
 from agent.core.plan.credit import CreditGrounds, answers_soon, at_prices, credits_of, is_tainted, saved_millicores
 from agent.core.plan.needs.demand import Constraint, PodDemand, Urgent
-from agent.core.plan.needs.demands import NOTHING_MEASURED, DemandSettings, Key, Measured, demands
-from agent.core.plan.needs.directives import Directed
+from agent.core.plan.needs.demands import NOTHING_MEASURED, DemandSettings, Key, Measurements, demands
+from agent.core.plan.needs.directives import NodeDirectives
 from agent.core.plan.plan import Plan
 from agent.core.plan.planner import build
 from agent.core.plan.pod_facts import PodFactsCache
@@ -30,7 +30,7 @@ from agent.core.recommender.credit import Credit
 from agent.core.recommender.recommendation import Recommendation
 from agent.core.resize.ledger import Ledger
 from agent.node.orders.holds import Holds
-from agent.node.recommender.evaluation import Evaluated
+from agent.node.recommender.evaluation import Evaluation
 from agent.settings import Settings
 
 NOTHING_URGENT: Final[Mapping[Key, Urgent]] = {}
@@ -61,15 +61,15 @@ class Holding:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Planned:
+class PlannedNode:
     """A plan with what it was made of."""
 
     plan: Plan
     state: NodeState
     demands: Mapping[str, PodDemand]
     gates: Gates
-    measured: Measured
-    directed: Directed
+    measured: Measurements
+    directed: NodeDirectives
     """What the webhook had told."""
     credits: Mapping[Key, Credit]
     """Of containers whose policy knows what is answered within seconds."""
@@ -87,8 +87,8 @@ class Planner:
         *,
         settings: Settings,
         state: Callable[[], NodeState],
-        directed: Callable[[], Directed],
-        evaluated: Callable[[], Evaluated | None],  # Returns the newest recommendations; None = there are none yet
+        directed: Callable[[], NodeDirectives],
+        evaluated: Callable[[], Evaluation | None],  # Returns the newest recommendations; None = there are none yet
         wall_now: Callable[[], float],  # Unix seconds; the pods' ages are counted by it
         # Gives who tells what those who are recommended for demanded at the same time; None = nobody does
         together: Callable[[Sequence[Recommendation]], Together | None] = lambda items: None,
@@ -109,7 +109,7 @@ class Planner:
 
     def plan(
         self, holding: Holding, *, urgent: Mapping[Key, Urgent] = NOTHING_URGENT, as_enforced: bool = False
-    ) -> Planned:
+    ) -> PlannedNode:
         """Plan by the newest state; ``as_enforced``: as if every pod in mode recommend were enforced."""
         now, state, evaluated = self._wall_now(), self._state(), self._evaluated()
         directed = self._directed()
@@ -164,7 +164,7 @@ class Planner:
                 tiers=evaluated.tiers if evaluated is not None else NO_TIER_LIMITS,
                 together=self._together(items),
             )
-        return Planned(
+        return PlannedNode(
             plan=plan,
             state=state,
             demands={demand.pod.uid: demand for demand in needs},

@@ -17,7 +17,7 @@ from agent.core.orders.order import Orders
 from agent.core.orders.policy_options import PolicyName
 from agent.core.orders.resolution import orders_of
 from agent.core.orders.windows import Windows
-from agent.core.plan.needs.directives import Directed
+from agent.core.plan.needs.directives import NodeDirectives
 from agent.settings import Settings
 
 
@@ -29,7 +29,7 @@ class PodOrders:
         *,
         settings: Settings,
         state: Callable[[], NodeState],
-        directed: Callable[[], Directed],
+        directed: Callable[[], NodeDirectives],
         read_windows: Callable[[str], Windows],  # Reads when a pod may be disturbed, or raises WindowsError
     ) -> None:
         self.directed: Final = directed

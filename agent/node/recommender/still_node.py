@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 
 from agent.core.cluster.unit import UnitIdentity
-from agent.core.plan.needs.directives import NOTHING_TOLD, Directed
+from agent.core.plan.needs.directives import NOTHING_TOLD, NodeDirectives
 from agent.core.recommender.explanation import Explanations
 from agent.core.recommender.recommendation import Recommendations
 from agent.core.recommender.unit_names import chosen_by
@@ -63,7 +63,7 @@ class StillNode:
         capacity_millicores: int | None = None,  # CPU of the node; None = that of this machine
         source: str,  # What the answers say of where they come from
         notes: Sequence[str],  # What is degraded, one sentence each
-        directed: Callable[[], Directed] = lambda: NOTHING_TOLD,
+        directed: Callable[[], NodeDirectives] = lambda: NOTHING_TOLD,
     ) -> None:
         self._rows, self._units, self._notes = measured.rows, measured.units, tuple(notes)
         machine = Machine(node)

@@ -25,7 +25,7 @@ from agent.core.history.reports.directive_json import (
     is_restraint,
 )
 from agent.core.numbers.document_text import decoded, json_value
-from agent.core.plan.needs.directives import NOTHING_TOLD, Directed, by_workload
+from agent.core.plan.needs.directives import NOTHING_TOLD, NodeDirectives, by_workload
 from agent.named_file import DOCUMENT_MOST_BYTES, read_named
 from agent.node.files.atomic_write import replace_file
 
@@ -37,7 +37,7 @@ CONFIRMED_KEPT_SECONDS: Final = 900.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Told:
+class _DirectiveSet:
     """One set of directives; replaced whole, never changed."""
 
     directives: Directives
@@ -80,13 +80,13 @@ class Directions:
         """Return whether a webhook is configured that has told nothing yet: who may be touched is not known."""
         return self.is_expected and self._told is None
 
-    def now(self) -> Directed:
+    def now(self) -> NodeDirectives:
         """Return what holds, with its age at this moment."""
         directive_set = self._told
         if directive_set is None:
             return NOTHING_TOLD
         now = self._now()
-        return Directed(
+        return NodeDirectives(
             directives=directive_set.directives,
             age_seconds=max(0.0, now - directive_set.confirmed_unix_seconds),
             told_seconds=max(0.0, now - directive_set.told_unix_seconds),
@@ -141,7 +141,7 @@ class Directions:
             if directives is not None:
                 after = _told(_with_restraints_kept(directives, before), now, now)
             elif before is not None and etag == before.directives.etag:
-                after = _Told(
+                after = _DirectiveSet(
                     directives=before.directives,
                     by_workload=before.by_workload,
                     told_unix_seconds=before.told_unix_seconds,
@@ -173,7 +173,7 @@ class Directions:
 
     # -- the file --------------------------------------------------------------------------------------------------
 
-    def _keep(self, directive_set: _Told, now: float) -> bool:
+    def _keep(self, directive_set: _DirectiveSet, now: float) -> bool:
         """Write the file; False = the disk does not take it."""
         if self._path is None:
             return True
@@ -194,7 +194,7 @@ class Directions:
         self._kept_unix_seconds = now
         return True
 
-    def _read(self, path: Path) -> _Told | None:
+    def _read(self, path: Path) -> _DirectiveSet | None:
         """Read the file back; None = there is none, or none that can be believed."""
         try:
             directive_set = _from_file(json_value(decoded(read_named(path, most_bytes=DOCUMENT_MOST_BYTES))))
@@ -207,7 +207,7 @@ class Directions:
         return directive_set
 
 
-def _with_restraints_kept(directives: Directives, before: _Told | None) -> Directives:
+def _with_restraints_kept(directives: Directives, before: _DirectiveSet | None) -> Directives:
     """Keep the restraints told before of workloads that are not told of, where not all could be read."""
     if not directives.left_out or before is None:
         return directives
@@ -216,8 +216,8 @@ def _with_restraints_kept(directives: Directives, before: _Told | None) -> Direc
     return replace(directives, workloads=(*directives.workloads, *restraints))
 
 
-def _told(directives: Directives, told_unix_seconds: float, confirmed_unix_seconds: float) -> _Told:
-    return _Told(
+def _told(directives: Directives, told_unix_seconds: float, confirmed_unix_seconds: float) -> _DirectiveSet:
+    return _DirectiveSet(
         directives=directives,
         by_workload=by_workload(directives),
         told_unix_seconds=told_unix_seconds,
@@ -235,7 +235,7 @@ def _parts(answer: object) -> tuple[str, object]:
     return etag_from("" if etag is None and value is None else etag, "etag"), value
 
 
-def _from_file(document: object) -> _Told:
+def _from_file(document: object) -> _DirectiveSet:
     if not isinstance(document, Mapping):
         raise DirectiveTextError("not an object")
     if document.get("format") != "plimsoll-directives" or document.get("version") != DIRECTIVES_VERSION:

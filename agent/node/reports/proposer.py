@@ -18,7 +18,7 @@ from typing import Final, Protocol
 from agent.core.cluster.node import NodeState
 from agent.core.cluster.pod import PodRef
 from agent.core.eviction.proposal import Proposal, Verdict
-from agent.core.eviction.proposal_json import EVICTIONS_PATH, Answered, answers_of, proposals_text
+from agent.core.eviction.proposal_json import EVICTIONS_PATH, ProposalAnswer, answers_of, proposals_text
 from agent.core.eviction.proposals import ProposalStanding, ProposeOptions, proposals_of
 from agent.core.plan.plan import Plan
 from agent.core.plan.room_maker import room_maker
@@ -119,7 +119,7 @@ class Proposer:
         """Guards what follows."""
         self._standing = ProposalStanding(options)
         self._has_news = False
-        self._told: dict[str, tuple[Answered, float]] = {}
+        self._told: dict[str, tuple[ProposalAnswer, float]] = {}
         """What was told last of each pod, and when. Of the thread alone."""
         self._trouble: str | None = None
         self._hasten_due_seconds = 0.0
@@ -192,7 +192,7 @@ class Proposer:
                 self._audience.count(answer.verdict)
                 self._tell_of(proposal, answer, now)
 
-    def _ask(self, due: tuple[Proposal, ...]) -> tuple[float | None, Mapping[str, Answered]]:
+    def _ask(self, due: tuple[Proposal, ...]) -> tuple[float | None, Mapping[str, ProposalAnswer]]:
         """Return for how long the webhook asks to be left alone, and its answers."""
         try:
             answer = self._poster.post(EVICTIONS_PATH, proposals_text(self._node, due))
@@ -212,7 +212,7 @@ class Proposer:
             log.warning("evictions are not proposed", extra={"cause": trouble})
         self._trouble = trouble
 
-    def _tell_of(self, proposal: Proposal, answer: Answered, now_seconds: float) -> None:
+    def _tell_of(self, proposal: Proposal, answer: ProposalAnswer, now_seconds: float) -> None:
         entry = self._told.get(proposal.ref.uid)
         if entry is not None and (entry[0].verdict, entry[0].reason) == (answer.verdict, answer.reason):
             return

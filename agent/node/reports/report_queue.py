@@ -58,7 +58,7 @@ class Outgoing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class _Waiting:
+class _WaitingReport:
     numbering: Numbering
     sequence: int
     end: BootMoment
@@ -84,7 +84,7 @@ class ReportQueue:
     ) -> None:
         self._directory, self._boot, self._wall_now = directory, boot, wall_now
         self._max_bytes = max_bytes
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_WaitingReport] = deque()
         self._sent_newest: Path | None = None
         """A file that has been sent, and stays as the newest number could not be written."""
         self._kept = Numbering(incarnation=str(uuid.uuid4()))
@@ -125,7 +125,9 @@ class ReportQueue:
         self.size_bytes += new.size_bytes
         self._keep_bounds()
 
-    def _on_disk(self, text_of: Callable[[str, int], str], end: BootMoment, unix_seconds: float) -> _Waiting | None:
+    def _on_disk(
+        self, text_of: Callable[[str, int], str], end: BootMoment, unix_seconds: float
+    ) -> _WaitingReport | None:
         """Write a report's file; None = it cannot be."""
         if self._directory is None:
             return None
@@ -143,7 +145,7 @@ class ReportQueue:
             with suppress(OSError):
                 self._sent_newest.unlink(missing_ok=True)
             self._sent_newest = None
-        return _Waiting(
+        return _WaitingReport(
             numbering=self._kept,
             sequence=sequence,
             end=end,
@@ -152,10 +154,10 @@ class ReportQueue:
             path=path,
         )
 
-    def _in_memory(self, text_of: Callable[[str, int], str], end: BootMoment, unix_seconds: float) -> _Waiting:
+    def _in_memory(self, text_of: Callable[[str, int], str], end: BootMoment, unix_seconds: float) -> _WaitingReport:
         self._passing.sequence += 1
         packed = _packed(text_of(self._passing.incarnation, self._passing.sequence))
-        return _Waiting(
+        return _WaitingReport(
             numbering=self._passing,
             sequence=self._passing.sequence,
             end=end,
@@ -213,17 +215,17 @@ class ReportQueue:
         for report in self._named(outgoing):
             self._lose(report)
 
-    def _named(self, outgoing: Outgoing) -> list[_Waiting]:
+    def _named(self, outgoing: Outgoing) -> list[_WaitingReport]:
         name = (outgoing.incarnation, outgoing.sequence)
         return [report for report in self._waiting if (report.numbering.incarnation, report.sequence) == name]
 
-    def _lose(self, report: _Waiting) -> None:
+    def _lose(self, report: _WaitingReport) -> None:
         report.numbering.lost += 1
         self._remove(report)
         if report.numbering is self._kept:
             self._save_numbering()
 
-    def _age_seconds(self, report: _Waiting) -> float:
+    def _age_seconds(self, report: _WaitingReport) -> float:
         """Return how long ago a report's interval ended.
 
         Of this boot it is exact. Of an earlier one the wall clock tells, but it is at least as long as this boot.
@@ -233,7 +235,7 @@ class ReportQueue:
             return max(seconds, 0.0)
         return max(self._wall_now() - report.end_unix_seconds, self._boot.uptime_seconds())
 
-    def _remove(self, report: _Waiting) -> None:
+    def _remove(self, report: _WaitingReport) -> None:
         self._waiting.remove(report)
         self.size_bytes -= report.size_bytes
         if report.path is None:
@@ -291,7 +293,7 @@ class ReportQueue:
                 self._kept.sequence, self.newest_end = header.sequence, header.end
             other = Numbering(incarnation=header.incarnation)
             self._waiting.appendleft(
-                _Waiting(
+                _WaitingReport(
                     numbering=self._kept if is_own else others.setdefault(header.incarnation, other),
                     sequence=header.sequence,
                     end=header.end,
@@ -312,7 +314,7 @@ def _packed(text: str) -> bytes:
     return zlib.compress(text.encode(), 6)
 
 
-def _read(report: _Waiting) -> str | None:
+def _read(report: _WaitingReport) -> str | None:
     """Return the text of a report; None = it is not whole."""
     packed = report.packed
     try:

@@ -49,24 +49,24 @@ class _Owner:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Seen:
+class _SeenContainer:
     unit: WatchedUnit
     owner: _Owner
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Gone:
+class _GoneContainer:
     """A container that went within the interval: its slot is handed to the next, so its figures are taken at once."""
 
-    seen: _Seen
+    seen: _SeenContainer
     figures: RollupFigures
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Ended:
+class _EndedContainer:
     """A container that ended young: maybe before it was seen here."""
 
-    seen: _Seen
+    seen: _SeenContainer
     life: ShortLife
 
 
@@ -106,13 +106,13 @@ class Roller:
         """Until when it was told; None = not yet."""
         self._start_ns: int | None = None
         """Where the interval begins that is under way; None = not known yet."""
-        self._seen: dict[tuple[str, int], _Seen] = {}
+        self._seen: dict[tuple[str, int], _SeenContainer] = {}
         """By path and inode: who stands behind them, of containers watched at the last look."""
         self._starts: Mapping[str, float] = {}
         """When the boosted starts of pods are over, by the uid of their cgroups."""
-        self._gone: deque[_Gone] = deque(maxlen=MAX_GONE)
+        self._gone: deque[_GoneContainer] = deque(maxlen=MAX_GONE)
         self._short_lives = short_lives
-        self._ended: deque[_Ended] = deque(maxlen=MAX_GONE)
+        self._ended: deque[_EndedContainer] = deque(maxlen=MAX_GONE)
         self._heard: deque[_Kill] = deque(maxlen=MAX_KILLS)
         self._kills: list[_Kill] = []
 
@@ -155,7 +155,7 @@ class Roller:
                     self._starts = {**self._starts, **starts_of(pods)}
                 owner = _owner_of(identity, index)
                 if owner is not None:
-                    self._seen[key] = _Seen(unit=unit, owner=owner)
+                    self._seen[key] = _SeenContainer(unit=unit, owner=owner)
             else:
                 seen.unit = unit
         for key in self._seen.keys() - present:
@@ -170,14 +170,14 @@ class Roller:
         for life in lives:
             owner = _owner_of(life.unit.identity, index)
             if owner is not None and owner.workload.kind not in RUN_KINDS:  # of Jobs the runs tell
-                self._ended.append(_Ended(seen=_Seen(unit=life.unit, owner=owner), life=life))
+                self._ended.append(_EndedContainer(seen=_SeenContainer(unit=life.unit, owner=owner), life=life))
 
-    def _take_gone(self, seen: _Seen, now_ns: int) -> None:
+    def _take_gone(self, seen: _SeenContainer, now_ns: int) -> None:
         if self._start_ns is None:
             return
         figures = self._figures_of(seen.unit, self._policy(), self._start_ns, now_ns)
         if figures is not None:
-            self._gone.append(_Gone(seen=seen, figures=figures))
+            self._gone.append(_GoneContainer(seen=seen, figures=figures))
 
     def rows(self, start_ns: int, end_ns: int) -> tuple[RollupRow, ...]:
         """Return the rows of an interval, (start, end] of CLOCK_MONOTONIC, and begin the next one.
@@ -209,7 +209,7 @@ class Roller:
         self.begin(end_ns)
         return tuple(self._with_quality(sorted(rows, key=lambda row: (row.workload, row.pod, row.container)), end_ns))
 
-    def _found_gone(self, start_ns: int) -> list[tuple[_Seen, RollupFigures]]:
+    def _found_gone(self, start_ns: int) -> list[tuple[_SeenContainer, RollupFigures]]:
         """Record those that have gone, and those that ended young whether they were seen here or not."""
         by_instance = {_instance_of(gone.seen.unit): (gone.seen, gone.figures) for gone in self._gone}
         self._gone.clear()
@@ -301,7 +301,7 @@ def _with_share(row: RollupRow, shares: dict[tuple[str, str], ShareRow]) -> Roll
 
 
 def _row(
-    seen: _Seen, figures: RollupFigures, kills: Sequence[_Kill], end_ns: int, end_unix_seconds: float
+    seen: _SeenContainer, figures: RollupFigures, kills: Sequence[_Kill], end_ns: int, end_unix_seconds: float
 ) -> RollupRow:
     owner = seen.owner
     age = None if owner.created_unix_seconds is None else end_unix_seconds - owner.created_unix_seconds

@@ -74,7 +74,7 @@ class _Kill:
     memory_bytes: int | None
 
 
-class _Found(NamedTuple):
+class _EndedContainer(NamedTuple):
     """What is left of a container, and since when it is known here."""
 
     ended: EndedContainer
@@ -105,7 +105,7 @@ class RunTeller:
         self._kills: deque[_Kill] = deque(maxlen=MOST_WAITING)
         self._looked_at: Sequence[Pod] | None = None
         self._known: OrderedDict[str, Pod] = OrderedDict()
-        self._found: deque[_Found] = deque()
+        self._found: deque[_EndedContainer] = deque()
         self._waiting: deque[WaitingRun] = deque(file.read(), maxlen=MOST_WAITING)
         self._last: OrderedDict[tuple[Workload, str], deque[WaitingRun]] = OrderedDict()
         self._due_ns = self._clock_ns()
@@ -171,7 +171,7 @@ class RunTeller:
 
     def _take(self) -> None:
         found_ns = self._clock_ns()
-        self._found.extend(_Found(ended, found_ns) for ended in self._ends.take())
+        self._found.extend(_EndedContainer(ended, found_ns) for ended in self._ends.take())
 
     def _fold_all(self, now_ns: int) -> None:
         left = [container for container in self._found if not self._fold(container.ended, now_ns - container.found_ns)]

@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from agent.core.plan.needs.demand import Kept, Urgent
+from agent.core.plan.needs.demand import KeptReason, Urgent
 from agent.core.plan.needs.demands import Key
 from agent.core.plan.needs.given_boost import standing_boost
 from agent.core.plan.needs.urgent_needs import UrgentNeeds
@@ -24,7 +24,7 @@ from agent.core.resize.record import News
 from agent.metrics.acting_series import Trigger, kept_counts
 from agent.node.keepers.keeper import Keeper
 from agent.node.orders.restores import RestorePromises
-from agent.node.recommender.planner import Holding, Planned
+from agent.node.recommender.planner import Holding, PlannedNode
 from agent.node.resize.acting_parts import ActingParts
 from agent.node.resize.aftermath import Aftermath
 from agent.node.resize.barriers import DIRECTIVES, HISTORY, NO_API, PAUSED, Barrier, Barriers
@@ -95,11 +95,11 @@ class Actor:
         self.turns: Final = Turns(
             "acting", self._turn_if_due, failed=self._failed, counts=parts.turns, last=self._close_keepers
         )
-        self.followers: Final[list[Callable[[Planned], None]]] = []
+        self.followers: Final[list[Callable[[PlannedNode], None]]] = []
         """Are handed each new plan, on the thread ``acting``; appended to before it starts."""
         self.failure: str | None = None
         """Why the newest turn came to nothing; None = it did not."""
-        self.planned: Planned | None = None
+        self.planned: PlannedNode | None = None
         """The newest plan; None = there is none yet."""
 
     # -- asked from other threads ----------------------------------------------------------------------------------
@@ -256,7 +256,7 @@ class Actor:
         for uid, container in pressed:
             self._parts.ledger.pressed(uid, container, now)
 
-    def _plan(self, holding: Holding, trigger: Trigger) -> Planned:
+    def _plan(self, holding: Holding, trigger: Trigger) -> PlannedNode:
         started = time.perf_counter()
         self.planned = planned = self._parts.planner.plan(holding, urgent=self.remembered())
         self._parts.series.take_plan(planned.plan, trigger=trigger, seconds=time.perf_counter() - started)
@@ -264,7 +264,7 @@ class Actor:
         self._parts.series.set_possible_savings(planned.possible)
         return planned
 
-    def _tell_barrier(self, barrier: Barrier | None, planned: Planned) -> None:
+    def _tell_barrier(self, barrier: Barrier | None, planned: PlannedNode) -> None:
         """Report what stands in the way of the newest plan, here and to whoever asks ``may_write``."""
         barriers, series = self._barriers, self._parts.series
         if barrier is not None and barrier.reason == NO_API:
@@ -286,7 +286,7 @@ class Actor:
                 detail=f"{len(planned.plan.steps)} steps wait: {barrier.sentence}",
             )
 
-    def _send(self, planned: Planned, steps: Sequence[tuple[Action, PlanStep]]) -> None:
+    def _send(self, planned: PlannedNode, steps: Sequence[tuple[Action, PlanStep]]) -> None:
         """Send steps one by one; after a second, or for what is more urgent, the rest is left to the next turn."""
         until = self._clocks.monotonic() + TURN_SECONDS
         for action, step in steps:
@@ -298,17 +298,17 @@ class Actor:
             if result.asks_anew:
                 self.ask(Trigger.NEWS)
             if isinstance(result, StepsEnd):
-                if result.reason is Kept.BUDGET:
+                if result.reason is KeptReason.BUDGET:
                     self._tell_budget(planned, action, result.detail)
                 return
 
-    def _tell_budget(self, planned: Planned, action: Action, detail: str) -> None:
-        self._parts.series.set_blocked({**kept_counts(planned.plan), Kept.BUDGET: 1})
+    def _tell_budget(self, planned: PlannedNode, action: Action, detail: str) -> None:
+        self._parts.series.set_blocked({**kept_counts(planned.plan), KeptReason.BUDGET: 1})
         self._parts.journal.add(
             unix_seconds=self._clocks.wall_now(),
             action=action,
             outcome=Outcome.WITHHELD,
-            reason=Kept.BUDGET,
+            reason=KeptReason.BUDGET,
             detail=detail,
         )
         self._timing.replan_by(self._clocks.monotonic() + BUDGET_SECONDS)

@@ -16,10 +16,10 @@ import numpy as np
 from agent.core.cluster.unit import UnitKind
 from agent.core.numbers.arrays import Floats
 from agent.core.orders.plan_options import ActOptions
-from agent.core.plan.needs.demand import Reserved, Urgent
+from agent.core.plan.needs.demand import ReservedReason, Urgent
 from agent.core.plan.needs.urgent_needs import larger
 from agent.core.window.urgency import LEAST_ELAPSED_NS, Rows, memory_waiting, starvation, working_sets
-from agent.node.recommender.planner import Planned
+from agent.node.recommender.planner import PlannedNode
 from agent.node.resize.memory_shortages import MemoryShortages
 from agent.node.sampling.unit_table import UnitTable
 from agent.sensing.ring_file import RingFile
@@ -51,10 +51,10 @@ class AlarmContainer:
         return self.pod_uid, self.container
 
 
-def alarm_containers(planned: Planned, units: UnitTable) -> list[AlarmContainer]:
+def alarm_containers(planned: PlannedNode, units: UnitTable) -> list[AlarmContainer]:
     """Return the containers that a plan may move: they are looked at until the next plan."""
     # Of a pod of which nothing is predicted yet, hunger is seen all the same, and it may grow by that.
-    sized = (None, Reserved.NO_DATA)
+    sized = (None, ReservedReason.NO_DATA)
     managed = {uid: demand for uid, demand in planned.demands.items() if demand.reserved in sized}
     watched: list[AlarmContainer] = []
     for unit in units.all():
@@ -79,7 +79,7 @@ def alarm_containers(planned: Planned, units: UnitTable) -> list[AlarmContainer]
     return watched
 
 
-class _Looked:
+class _AlarmRows:
     """Those looked at, as arrays; made anew when they change."""
 
     def __init__(self, watched: Sequence[AlarmContainer], rings: RingFile) -> None:
@@ -113,7 +113,7 @@ class Alarms:
         self._rings, self._options, self._limit_ratio = rings, options, memory_limit_ratio
         self._capacity_millicores, self._on_alarm = capacity_millicores, on_alarm
         self._shortages = shortages
-        self._looked = _Looked((), rings)
+        self._looked = _AlarmRows((), rings)
         self._contended_ns: int | None = None
 
     def contended(self, since_ns: int) -> None:
@@ -126,7 +126,7 @@ class Alarms:
 
     def follow(self, watched: Sequence[AlarmContainer]) -> None:
         """Watch these from now on; any thread. The same ones again keep their last readings."""
-        fresh = _Looked(watched, self._rings)
+        fresh = _AlarmRows(watched, self._rings)
         looked = self._looked
         if fresh.slots == looked.slots:
             fresh.before, fresh.memory_before = looked.before, looked.memory_before
@@ -173,7 +173,7 @@ class Alarms:
         self._fell_short(looked, self._rings.newest_rows(looked.slots), alarms)
         self._tell(looked, alarms)
 
-    def _tell(self, looked: _Looked, alarms: dict[ContainerKey, Urgent]) -> None:
+    def _tell(self, looked: _AlarmRows, alarms: dict[ContainerKey, Urgent]) -> None:
         # A slot may have gone to another cgroup since the list was made; asked after reading, and only of those found.
         places = {container.key: container for container in looked.watched if container.key in alarms}
         alarms = {key: urgent for key, urgent in alarms.items() if self._is_there(places[key])}
@@ -185,7 +185,7 @@ class Alarms:
 
     def _starved(
         self,
-        looked: _Looked,
+        looked: _AlarmRows,
         before: Rows,
         rows: Rows,
         contended_ns: int | None,
@@ -200,7 +200,7 @@ class Alarms:
                 cpu_waiting_ratio=float(seen.waiting_ratio[index]),
             )
 
-    def _filled(self, looked: _Looked, rows: Rows, alarms: dict[ContainerKey, Urgent]) -> None:
+    def _filled(self, looked: _AlarmRows, rows: Rows, alarms: dict[ContainerKey, Urgent]) -> None:
         threshold = self._options.urgent_memory_ratio * looked.limit_bytes
         # The counter with all page cache first: it is at hand, and only what passes there can pass without the cache.
         if not (rows["memory_current_bytes"] >= threshold).any():
@@ -211,7 +211,7 @@ class Alarms:
             limit_bytes = math.ceil(self._limit_ratio * size)
             alarms[key] = replace(alarms.get(key, Urgent()), memory_bytes=size, memory_limit_bytes=limit_bytes)
 
-    def _stalled(self, looked: _Looked, alarms: dict[ContainerKey, Urgent]) -> None:
+    def _stalled(self, looked: _AlarmRows, alarms: dict[ContainerKey, Urgent]) -> None:
         """Report those that wait for memory; between two slow readings, as the rings have no quicker ones."""
         rows = self._rings.newest_memory_rows(looked.slots)
         before = looked.memory_before
@@ -227,7 +227,7 @@ class Alarms:
         if self._shortages is not None and (is_known & (waiting >= self._options.urgent_memory_waiting_ratio)).any():
             self._shortages.waited()
 
-    def _fell_short(self, looked: _Looked, rows: Rows, alarms: dict[ContainerKey, Urgent]) -> None:
+    def _fell_short(self, looked: _AlarmRows, rows: Rows, alarms: dict[ContainerKey, Urgent]) -> None:
         """Report those that are held back at memory.high, or wait for memory at their limit."""
         if self._shortages is None or self._shortages.is_quiet:
             return

@@ -39,7 +39,7 @@ from agent.node.orders.journal import FILE_NAME as JOURNAL_FILE
 from agent.node.orders.journal import Journal
 from agent.node.orders.restores import RestorePromises
 from agent.node.recommender.evaluation import Evaluator
-from agent.node.recommender.planner import Planned, Planner
+from agent.node.recommender.planner import PlannedNode, Planner
 from agent.node.recommender.pod_orders import PodOrders
 from agent.node.reports.directives_file import Directions
 from agent.node.resize.acting_parts import ActingClocks, ActingParts
@@ -385,7 +385,7 @@ class Acting:
             detail=sentence,
         )
 
-    def _follow(self, planned: Planned) -> None:
+    def _follow(self, planned: PlannedNode) -> None:
         """Watch, from now on, the containers that this plan may move; propose whom it wants evicted."""
         if self._proposer is not None:
             self._proposer.take(planned.plan)

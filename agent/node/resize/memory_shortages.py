@@ -23,7 +23,7 @@ takes to tell a share of the time."""
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _WaitingTimes:
     """Two readings of a container's waiting: the one to compare with, and the newest."""
 
     base: tuple[int, int]
@@ -44,7 +44,7 @@ class MemoryShortages:
         self._mount, self._options, self._limit_ratio, self._clock_ns = mount, options, limit_ratio, clock_ns
         self._held_ns: dict[str, int] = {}
         self._told_ns: dict[str, int] = {}
-        self._waiting: dict[str, _Waiting] = {}
+        self._waiting: dict[str, _WaitingTimes] = {}
         self._waiting_until_ns = 0
 
     def held(self, path: str) -> None:
@@ -101,7 +101,7 @@ class MemoryShortages:
             self._waiting.pop(path, None)
             return False
         now = (self._clock_ns(), some_usec)
-        waiting = self._waiting.setdefault(path, _Waiting(base=now, newest=now))
+        waiting = self._waiting.setdefault(path, _WaitingTimes(base=now, newest=now))
         ratio = waiting_ratio(waiting.base, now)
         if now[0] - waiting.base[0] >= NEWS_NS:
             waiting.base = waiting.newest

@@ -9,7 +9,7 @@ from agent.core.cluster.node import NodeState
 from agent.core.cluster.pod import Pod, QosClass, has_ended
 from agent.core.cluster.qos import pod_qos_class
 from agent.core.cluster.workload import workload_of
-from agent.core.plan.needs.demand import Reserved
+from agent.core.plan.needs.demand import ReservedReason
 from agent.core.plan.plan import PlanStep
 from agent.core.resize.decision import Action
 from agent.core.resize.originals import OriginalError, restore_steps
@@ -35,7 +35,7 @@ class ShareRestores:
             if taken_back is None or has_ended(pod) or pod.is_terminating:
                 continue
             share = self._parts.orders.of_pod(pod, state).share_in_force
-            if directed.reserved(workload, share) is not Reserved.SHARE_TAKEN_BACK:
+            if directed.reserved(workload, share) is not ReservedReason.SHARE_TAKEN_BACK:
                 continue
             steps = self._lacking(pod)
             if not steps:

@@ -12,7 +12,7 @@ from typing import Final
 from agent.core.cluster.node import NodeState
 from agent.core.cluster.pod import Pod, has_ended
 from agent.core.cluster.workload import workload_of
-from agent.core.plan.needs.demand import Kept
+from agent.core.plan.needs.demand import KeptReason
 from agent.core.plan.needs.given_boost import BoostEnd, GivenBoost, boost_end, end_unix_seconds, standing_boost
 from agent.core.plan.plan import PlanStep
 from agent.core.resize.change_text import changes_text
@@ -106,7 +106,7 @@ class StartupBoosts:
         end = boost_end(pod, boost, now_unix_seconds=wall_now, quiet=self._quiet(pod, boost))
         return _Standing(pod, boost, end)
 
-    def _tell_kept(self, step: PlanStep, obstacle: Kept, wall_now: float) -> None:
+    def _tell_kept(self, step: PlanStep, obstacle: KeptReason, wall_now: float) -> None:
         """Record why a boost that is over still stands."""
         self._journal.add(
             unix_seconds=wall_now,

@@ -13,7 +13,7 @@ from agent.core.cluster.node import NodeState
 from agent.core.cluster.pod import RUNNING, Pod
 from agent.core.cluster.workload import workload_of
 from agent.core.numbers.token_bucket import TokenBucket
-from agent.core.plan.needs.demand import Kept, Reserved
+from agent.core.plan.needs.demand import KeptReason, ReservedReason
 from agent.core.plan.needs.given_boost import given_boost, without_boost
 from agent.core.plan.needs.reserved_reason import reserved_reason
 from agent.core.plan.node_room import part_that_fits
@@ -24,7 +24,7 @@ from agent.core.resize.decision import Action, Decision, Outcome
 from agent.core.resize.event_rate import EventReason
 from agent.core.resize.write_gate import Refusal, lowers_protected, may_resize, window_wait
 from agent.node.orders.restores import RestorePromises
-from agent.node.recommender.planner import Planned
+from agent.node.recommender.planner import PlannedNode
 from agent.node.resize.acting_parts import ActingParts
 from agent.node.resize.barriers import Barriers
 from agent.node.resize.startup_boosts import StartupBoosts
@@ -84,7 +84,7 @@ class StepSender:
         self._parts, self._writer, self._barriers, self._teller = parts, writer, barriers, teller
         self._restoring, self._boosts, self._bucket = restoring, boosts, bucket
 
-    def send(self, step: PlanStep, planned: Planned, action: Action) -> StepResult:
+    def send(self, step: PlanStep, planned: PlannedNode, action: Action) -> StepResult:
         """Send one step if it may be sent now."""
         clocks = self._parts.clocks
         wall_now = clocks.wall_now()
@@ -102,17 +102,17 @@ class StepSender:
             log.debug("step left", extra={"pod": str(step.ref), "phase": step.phase, "reason": refusal})
             if action in (Action.RESTORE, Action.UNBOOST):  # somebody waits for it
                 self._left(step, action, refusal, wall_now)
-            return StepsEnd(reason=refusal) if refusal is Kept.PAUSED else StepWaits(reason=refusal)
+            return StepsEnd(reason=refusal) if refusal is KeptReason.PAUSED else StepWaits(reason=refusal)
         # What a person wants back is written whether there is room or not, as at once: the kubelet puts it off.
         fitting = step if action is Action.RESTORE else part_that_fits(state, step)
         if fitting is None or (fitting != step and action is Action.RESIZE):
             log.debug("step waits for room", extra={"pod": str(step.ref)})
             if action is not Action.RESIZE:
-                self._left(step, action, Kept.NODE_FULL, wall_now, ": waits for room")
-            return StepWaits(reason=Kept.NODE_FULL)
+                self._left(step, action, KeptReason.NODE_FULL, wall_now, ": waits for room")
+            return StepWaits(reason=KeptReason.NODE_FULL)
         shortage = self._shortage(fitting, action)
         if shortage is not None:
-            return StepsEnd(reason=Kept.BUDGET, detail=shortage)
+            return StepsEnd(reason=KeptReason.BUDGET, detail=shortage)
         decision, answer = self._writer.send(pod, fitting, action)
         if answer is None:
             return StepWaits(reason=decision.reason)
@@ -122,19 +122,19 @@ class StepSender:
         return self._result(fitting, action, decision, answer)
 
     def _refusal(
-        self, step: PlanStep, pod: Pod, state: NodeState, planned: Planned, action: Action, wall_now: float
+        self, step: PlanStep, pod: Pod, state: NodeState, planned: PlannedNode, action: Action, wall_now: float
     ) -> Refusal | None:
         """Return why the pod, as it is by now, must not get this step; None = it may."""
         parts = self._parts
         orders, workload = parts.orders.of_pod(pod, state), workload_of(pod)
         directed = parts.orders.directed()
         if lowers_protected(step, orders, action):
-            return Kept.PROTECT
+            return KeptReason.PROTECT
         if action is Action.RESIZE and orders.windows is not None:
             lasting_seconds = parts.settings.act.deferred_patience_seconds
             windows = parts.orders.read_windows(orders.windows)
             if window_wait(step, pod, windows, now_unix_seconds=wall_now, lasting_seconds=lasting_seconds) is not None:
-                return Kept.WINDOW
+                return KeptReason.WINDOW
         reserved, plan, is_unboost = None, parts.settings.plan, action is Action.UNBOOST
         judged = pod
         if is_unboost:
@@ -154,7 +154,7 @@ class StepSender:
                 is_namespace_known=pod.namespace not in state.unknown_namespaces,
                 by_cluster=None if is_unboost else directed.reserved(workload, orders.share_in_force),
             )
-        if action is Action.REVERT and reserved is Reserved.SHARE_TAKEN_BACK:
+        if action is Action.REVERT and reserved is ReservedReason.SHARE_TAKEN_BACK:
             reserved = None  # what is enforced no more gets back what it had
         return may_resize(
             step,

@@ -14,13 +14,13 @@ from agent.core.eviction.proposal import Want
 from agent.core.orders.annotations import unknown_keys
 from agent.core.orders.resolution import is_excluded
 from agent.core.orders.windows import waits_words
-from agent.core.plan.needs.demand import Kept
+from agent.core.plan.needs.demand import KeptReason
 from agent.core.plan.plan import Eviction, Plan, waiting_for_windows
 from agent.core.resize.change_text import changes_text
 from agent.core.resize.decision import Action, Outcome
 from agent.core.resize.event_rate import EventReason, PodEvent
 from agent.core.resize.record import News
-from agent.node.recommender.planner import Planned
+from agent.node.recommender.planner import PlannedNode
 from agent.node.resize.acting_parts import ActingParts
 from agent.node.resize.barriers import Barriers
 
@@ -89,7 +89,7 @@ class ActTeller:
         if event is not None:
             self.event(news.ref, event, news.detail or changes_text(news.changes))
 
-    def propose(self, planned: Planned) -> None:
+    def propose(self, planned: PlannedNode) -> None:
         """Report evictions that the plan asks for; nobody is evicted from here."""
         now = self._now()
         wanted = {(eviction.ref.uid, _want(eviction)) for eviction in planned.plan.evictions}
@@ -111,7 +111,7 @@ class ActTeller:
             )
             self.event(eviction.ref, EventReason.EVICTION_PROPOSED, eviction.reason)
 
-    def tell_faults(self, planned: Planned) -> None:
+    def tell_faults(self, planned: PlannedNode) -> None:
         """Report annotations that are not understood, once for each wording."""
         faulty = {
             uid: "; ".join(str(fault) for fault in demand.orders.faults)
@@ -134,7 +134,7 @@ class ActTeller:
         self._faults_told = faulty
         self._owners_told = {uid: text for uid, text in self._owners_told.items() if uid in faulty}
 
-    def _tell_unknown(self, planned: Planned) -> None:
+    def _tell_unknown(self, planned: PlannedNode) -> None:
         """Report once annotations under our prefix that nobody knows: a slip makes no pod ``off``, but it is one."""
         unknown = {uid: ", ".join(unknown_keys(demand.pod.annotations)) for uid, demand in planned.demands.items()}
         for uid, keys in unknown.items():
@@ -146,17 +146,17 @@ class ActTeller:
             self._notice("unknown_annotation", f"{keys}: not known, passed over", ref)
         self._unknown_told = unknown
 
-    def tell_windows(self, planned: Planned) -> None:
+    def tell_windows(self, planned: PlannedNode) -> None:
         """Report once for each pod until when what should fall, or would restart it, waits; tell how long of all."""
         waiting = waiting_for_windows(planned.plan)
         soonest = min((until for until in waiting.values() if until is not None), default=None)
         self._series.set_window_wait(None if soonest is None else max(0.0, soonest - planned.plan.taken_unix_seconds))
         for ref, until in waiting.items():
             if ref not in self._windows_told or self._windows_told[ref] != until:
-                self._notice(Kept.WINDOW, waits_words(planned.demands[ref.uid].waits), ref)
+                self._notice(KeptReason.WINDOW, waits_words(planned.demands[ref.uid].waits), ref)
         self._windows_told = waiting
 
-    def tell_gates(self, planned: Planned) -> None:
+    def tell_gates(self, planned: PlannedNode) -> None:
         """Report once each kind of step for which API server or kubelet are too old."""
         if not planned.state.is_complete:
             return

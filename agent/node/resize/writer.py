@@ -11,7 +11,7 @@ import threading
 from typing import Final
 
 from agent.core.cluster.pod import Pod, PodRef
-from agent.core.plan.needs.demand import Kept
+from agent.core.plan.needs.demand import KeptReason
 from agent.core.plan.plan import PlanStep
 from agent.core.resize.answer import AnswerKind, ResizeAnswer
 from agent.core.resize.decision import Action, Decision, Outcome
@@ -76,7 +76,7 @@ class StepWriter:
             if not self._holds.keep_original(pod, now_unix_seconds=self._wall_now()):
                 return self._put_down(step, action, Outcome.WITHHELD, "originals", NOT_KEPT), None
             if action is not Action.RESTORE and self._holds.is_paused(self._wall_now()):
-                return self._put_down(step, action, Outcome.WITHHELD, Kept.PAUSED, ""), None  # while this waited
+                return self._put_down(step, action, Outcome.WITHHELD, KeptReason.PAUSED, ""), None  # while this waited
             self._ledger.sent(step, pod, self._now(), action)
             if not self._keep():  # before it is sent: after a crash in between, what became of it is looked up
                 self._ledger.answered(step.ref.uid, ResizeAnswer(kind=AnswerKind.CONFLICT), self._now())

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from agent.core.cluster.unit import UnitKind
-from agent.core.window.sweep_pace import Skipped
+from agent.core.window.sweep_pace import SkipReason
 from agent.metrics.agent_series import Metrics
 from agent.sensing.cgroup_path import PathKind, parse_cgroup_path
 from agent.sensing.discovery import Changes
@@ -56,7 +56,7 @@ class Listener:
         self._turns.done()
         self._on_sweep()
 
-    def skipped(self, reason: Skipped, count: int) -> None:
+    def skipped(self, reason: SkipReason, count: int) -> None:
         """Count them."""
         self._metrics.count_skipped_sweeps(reason, count)
 

@@ -16,7 +16,7 @@ from agent.node.sampling.moved_events import MovedEvents
 from agent.node.sampling.pod_cgroups import PodCgroups
 from agent.node.sampling.run_ends import RunEnds
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit
-from agent.sensing.discovery import Changes, Discovery, Found
+from agent.sensing.discovery import Changes, Discovery, FoundCgroup
 from agent.sensing.memory_events import MemoryEvents, OomKill
 from agent.sensing.sampler_contract import CgroupGone, Sampler, SamplerError
 from agent.sensing.spot_readings import read_limits
@@ -59,7 +59,7 @@ class WatchedCgroups:
         """None = memory.events cannot be polled, or not yet."""
         self._moved = MovedEvents(sampler.rings)
         self._pods: set[str] = set()
-        self._refused: dict[str, Found] = {}
+        self._refused: dict[str, FoundCgroup] = {}
 
     @property
     def refused(self) -> int:
@@ -149,7 +149,7 @@ class WatchedCgroups:
             for path in (*self._pods, *(unit.identity.cgroup_path for unit in self.units.all())):
                 self.events.add(path)
 
-    def _watch(self, cgroup: Found, *, is_new: bool = False) -> None:
+    def _watch(self, cgroup: FoundCgroup, *, is_new: bool = False) -> None:
         relative_path = cgroup.path.lstrip("/")
         try:
             slot = self._attach(relative_path, cgroup.inode)
@@ -204,7 +204,7 @@ class WatchedCgroups:
         except OSError:
             return False
 
-    def _refuse(self, cgroup: Found, error: Exception) -> None:
+    def _refuse(self, cgroup: FoundCgroup, error: Exception) -> None:
         is_news = cgroup.path not in self._refused
         self._refused[cgroup.path] = cgroup
         if is_news:

@@ -125,7 +125,7 @@ class _Passed(Exception):  # noqa: N818
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
+class _PodCreation:
     """A pod that is being created."""
 
     pod: Pod
@@ -281,7 +281,7 @@ def _request_of(body: bytes) -> Mapping[str, object]:
     return _mapping(_mapping(document, "review").get("request"), "request")
 
 
-def _asked(request: Mapping[str, object]) -> _Asked:
+def _asked(request: Mapping[str, object]) -> _PodCreation:
     """Read the pod of a request.
 
     Raises:
@@ -305,7 +305,7 @@ def _asked(request: Mapping[str, object]) -> _Asked:
     }
     pod = pod_from_json({**document, "metadata": named, "status": None}, "request.object")
     annotations = metadata.get("annotations")
-    return _Asked(
+    return _PodCreation(
         pod=pod,
         node=node_named(document.get("spec")),
         annotations=annotations if isinstance(annotations, dict) else None,

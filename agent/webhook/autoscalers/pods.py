@@ -30,7 +30,7 @@ _NOT_FOUND: Final = 404
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class _ReadPod:
     uid: str
     pod: Pod | None
     """None = it is gone or not understood: asked each turn again, a hundred of them would leave no read for others."""
@@ -43,7 +43,7 @@ class WorkloadPods:
     def __init__(self, api: Api, facts: ClusterFacts, *, pause: Callable[[], None], clocks: Clocks) -> None:
         """Begin empty; ``pause`` is called before each read."""
         self._api, self._facts, self._pause, self._clock = api, facts, pause, clocks.monotonic
-        self._known: dict[Workload, _Read] = {}
+        self._known: dict[Workload, _ReadPod] = {}
 
     def read(self, workloads: Iterable[Workload]) -> dict[Workload, Pod | None]:
         """Return a pod of each; None = it has none. Those that could not be read yet, or not understood, are left out.
@@ -56,7 +56,7 @@ class WorkloadPods:
         missing = wanted - known.keys()
         places = self._facts.a_pod_of(missing) if missing else {}
         for workload, place in sorted(places.items(), key=lambda pair: pair[0])[:MOST_READS]:
-            known[workload] = self._known[workload] = _Read(place.uid, self._read(place), self._clock())
+            known[workload] = self._known[workload] = _ReadPod(place.uid, self._read(place), self._clock())
         understood = {workload: read.pod for workload, read in known.items() if read.pod is not None}
         return understood | dict.fromkeys(missing - places.keys())
 
@@ -65,7 +65,7 @@ class WorkloadPods:
         wanted = set(workloads)
         self._known = {workload: reading for workload, reading in self._known.items() if workload in wanted}
 
-    def _still(self, workload: Workload) -> _Read | None:
+    def _still(self, workload: Workload) -> _ReadPod | None:
         known = self._known.get(workload)
         if known is None or self._clock() - known.read_seconds > KEPT_SECONDS:
             return None

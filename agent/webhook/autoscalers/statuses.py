@@ -41,7 +41,7 @@ Asking = Callable[[Pod, bool], Admission]
 
 
 @dataclass(slots=True)
-class _Seen:
+class _SeenObject:
     """What was done about one object."""
 
     generation: int = -1
@@ -67,7 +67,7 @@ class VpaStatuses:
         self._api, self._facts, self._pods = api, facts, pods
         self._admission, self._may_write, self._pause = admission, may_write, pause
         self._clock, self._wall = clocks.monotonic, clocks.wall
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _SeenObject] = {}
         self.results: Final[Counter[str]] = Counter()
         """Looks at objects, by how they came out."""
 
@@ -78,7 +78,7 @@ class VpaStatuses:
             KubeError: The server is away.
         """
         every = self._facts.own_vpas()
-        self._seen = {orders.vpa.uid: self._seen.get(orders.vpa.uid, _Seen()) for orders in every}
+        self._seen = {orders.vpa.uid: self._seen.get(orders.vpa.uid, _SeenObject()) for orders in every}
         due = [orders for orders in every if self._is_due(orders.vpa)]
         if not due:
             return
@@ -107,7 +107,7 @@ class VpaStatuses:
         seen.written_seconds = self._clock()
         result = self._written(vpa, status)
         if result == CHANGED:
-            self._seen[vpa.uid] = _Seen()  # it is looked at again as soon as the watch has brought it
+            self._seen[vpa.uid] = _SeenObject()  # it is looked at again as soon as the watch has brought it
         self.results[result] += 1
 
     def _view(self, orders: VpaOrders, pod: Pod | None) -> VpaView:

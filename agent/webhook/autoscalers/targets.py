@@ -82,7 +82,7 @@ class HpaParts:
 
 
 @dataclass(slots=True)
-class _Seen:
+class _SeenTarget:
     """What was done about one HPA."""
 
     looked_seconds: float = float("-inf")
@@ -93,7 +93,7 @@ class _Seen:
 
 
 @dataclass(frozen=True, slots=True)
-class _Due:
+class _DueTarget:
     workload: Workload
     targets: MovableTargets
     is_only: bool
@@ -110,7 +110,7 @@ class HpaTargets:
         self._parts, self._clock = parts, clocks.monotonic
         self._stopping = threading.Event()
         self._turns = Turns("hpas", self._turn, failed=self._failed, counts=counts)
-        self._seen: dict[str, _Seen] = {}
+        self._seen: dict[str, _SeenTarget] = {}
         self._told: dict[tuple[str, Resource], str] = {}
         self._is_told = False
         self.results: Final[Counter[str]] = Counter()
@@ -162,8 +162,8 @@ class HpaTargets:
         Raises:
             KubeError: The server is away, or refuses what needs a right.
         """
-        every = [_Due(*target) for target in self._parts.facts.movable_targets()]
-        self._seen = {hpa.targets.uid: self._seen.get(hpa.targets.uid, _Seen()) for hpa in every}
+        every = [_DueTarget(*target) for target in self._parts.facts.movable_targets()]
+        self._seen = {hpa.targets.uid: self._seen.get(hpa.targets.uid, _SeenTarget()) for hpa in every}
         self._told = {key: why for key, why in self._told.items() if key[0] in self._seen}
         due = sorted((hpa for hpa in every if self._is_due(hpa)), key=self._turn_of)[:MOST_LOOKS]
         follows = self.options.preserve is Preserve.FOLLOW  # else no target is taken, so no pod is read
@@ -179,7 +179,7 @@ class HpaTargets:
                     self._seen[hpa.targets.uid].waits_seconds = CALM_SECONDS  # the others first
                 raise
 
-    def _is_due(self, hpa: _Due) -> bool:
+    def _is_due(self, hpa: _DueTarget) -> bool:
         """Return whether a target is to be written, by what the watch brought: memory alone, for each HPA each second.
 
         Limits are not known here, which is told by the pod that is read before the write.
@@ -191,14 +191,14 @@ class HpaTargets:
         moves = self._moves(hpa, hpa.targets, None).values()
         return any(move.is_urgent or not seen.is_calm or waited_seconds >= CALM_SECONDS for move in moves)
 
-    def _turn_of(self, hpa: _Due) -> tuple[bool, float]:
+    def _turn_of(self, hpa: _DueTarget) -> tuple[bool, float]:
         """Return what HPAs take turns by: first those whose requests move, then those not looked at for longest.
 
         Else some thousands of which no target can be taken are due again before the last of them was looked at.
         """
         return not hpa.targets.kept, self._seen[hpa.targets.uid].looked_seconds
 
-    def _moves(self, hpa: _Due, targets: MovableTargets, pod: Pod | None) -> dict[Resource, TargetMove]:
+    def _moves(self, hpa: _DueTarget, targets: MovableTargets, pod: Pod | None) -> dict[Resource, TargetMove]:
         if targets.fault:
             self._tell(hpa, None, f"annotation {HPA_PRESERVE}: {targets.fault}")
             return {}
@@ -221,7 +221,7 @@ class HpaTargets:
                 self._tell(hpa, resource, look.why_not)
         return moves
 
-    def _why_not(self, hpa: _Due, pod: Pod, resource: Resource) -> str:
+    def _why_not(self, hpa: _DueTarget, pod: Pod, resource: Resource) -> str:
         if not hpa.is_only:
             return "another HPA may scale the same workload"
         orders = self._parts.admission(written_pod(pod)).orders
@@ -229,7 +229,7 @@ class HpaTargets:
             return f"its pods are not sized: mode {'not known' if orders is None else orders.mode}"
         return why_not(pod, resource)
 
-    def _write(self, hpa: _Due, place: PodPlace | None) -> None:
+    def _write(self, hpa: _DueTarget, place: PodPlace | None) -> None:
         """Read one HPA and write what is to be written of it as it is now.
 
         Raises:
@@ -263,7 +263,7 @@ class HpaTargets:
 
     def _patch(
         self,
-        hpa: _Due,
+        hpa: _DueTarget,
         path: str,
         operations: Sequence[Mapping[str, object]],
         now: MovableTargets,
@@ -306,7 +306,7 @@ class HpaTargets:
             raise
         return self._parts.facts.with_top_owner(pod_from_json(document))
 
-    def _tell(self, hpa: _Due, resource: Resource | None, why: str) -> None:
+    def _tell(self, hpa: _DueTarget, resource: Resource | None, why: str) -> None:
         """Log once why a target is left."""
         for axis in Resource if resource is None else (resource,):
             key = hpa.targets.uid, axis

@@ -24,9 +24,9 @@ from agent.webhook.buffers.dedicated_pods import DedicatedPods
 from agent.webhook.buffers.dry_run import DryRun
 from agent.webhook.buffers.namespace_pass import (
     AgainError,
-    Looked,
     LostLeadError,
     NamespacePasses,
+    NamespaceVerdict,
     NamespaceView,
     WriteTerms,
 )
@@ -326,7 +326,7 @@ class BufferController:
             self._queue.succeeded(namespace)
         self._plan(namespace, looked)
 
-    def _look(self, namespace: str) -> Looked | None:
+    def _look(self, namespace: str) -> NamespaceVerdict | None:
         buffers = self._mine(namespace)
         if not buffers:
             self._passes.forget(namespace)
@@ -343,7 +343,7 @@ class BufferController:
                 self._resolver.changed(reference, None)
         return self._passes.look(namespace, buffers, period_seconds=self._periods[namespace][0])
 
-    def _plan(self, namespace: str, looked: Looked) -> None:
+    def _plan(self, namespace: str, looked: NamespaceVerdict) -> None:
         """Schedule another pass though nothing changes: by its schedule, by the clock."""
         now = self._clock()
         self._queue.later(namespace, max(self._periods[namespace][1] - now, 0.0))

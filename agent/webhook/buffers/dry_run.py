@@ -39,7 +39,7 @@ class NotTriedError(KubeError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shaped:
+class ShapedBuffer:
     """A shape after a dry run."""
 
     shape: Shape | Unresolved
@@ -62,7 +62,7 @@ class DryRun:
         """Return whether it was allowed when it was last tried."""
         return self._without_right_until is None
 
-    def shaped(self, shape: Shape, namespace: str) -> Shaped:
+    def shaped(self, shape: Shape, namespace: str) -> ShapedBuffer:
         """Return the shape as the server would have it; as it is, where dry runs are not wanted, allowed or possible.
 
         Raises:
@@ -70,7 +70,7 @@ class DryRun:
         """
         until, began = self._without_right_until, self._clock()
         if not self._is_wanted or (until is not None and began < until):
-            return Shaped(shape=shape)
+            return ShapedBuffer(shape=shape)
         self._check_rest(shape, namespace, began)
         path = namespaced_path(namespace, "pods")
         body = dry_run_pod(shape.content, namespace)
@@ -86,7 +86,7 @@ class DryRun:
         if self._without_right_until is not None:
             self._without_right_until = None
             log.info("chunks are shaped by dry runs again")
-        return Shaped(shape=after_dry_run(shape, {str(key): value for key, value in answer.items()}))
+        return ShapedBuffer(shape=after_dry_run(shape, {str(key): value for key, value in answer.items()}))
 
     def _check_rest(self, shape: Shape, namespace: str, now: float) -> None:
         until, why = self._resting.get(namespace, (now, ""))
@@ -100,7 +100,7 @@ class DryRun:
             self._resting[namespace] = (now + REST_SECONDS, why)
         return _not_tried(shape, why)
 
-    def _refused(self, error: ApiError, shape: Shape) -> Shaped | None:
+    def _refused(self, error: ApiError, shape: Shape) -> ShapedBuffer | None:
         if error.status == _FORBIDDEN and _NO_RIGHT in error.message:
             if self._without_right_until is None:
                 log.warning(
@@ -108,14 +108,14 @@ class DryRun:
                     extra={"cause": str(error)},
                 )
             self._without_right_until = self._clock() + WITHOUT_RIGHT_SECONDS
-            return Shaped(shape=shape)
+            return ShapedBuffer(shape=shape)
         if error.status == _FORBIDDEN and _QUOTA_FULL in error.message:
-            return Shaped(shape=shape, is_whole=False)  # for how many there is room, quotas are asked later
+            return ShapedBuffer(shape=shape, is_whole=False)  # for how many there is room, quotas are asked later
         if _NOT_SUPPORTED in error.message:
-            return Shaped(shape=shape)
+            return ShapedBuffer(shape=shape)
         if error.status in (_BAD_REQUEST, _FORBIDDEN, _NOT_FOUND, _INVALID):
             refusal = f"a pod of {shape.source_name} is refused: {error.message or error.reason}"
-            return Shaped(shape=Unresolved(reason=refusal))
+            return ShapedBuffer(shape=Unresolved(reason=refusal))
         return None
 
 

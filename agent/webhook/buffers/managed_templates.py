@@ -16,7 +16,7 @@ from typing import Final
 from agent.core.buffers.buffer import Buffer, Content, ManagedTemplate, OrderKind, Shape, TemplateOrder
 from agent.core.buffers.template import managed_template_name
 from agent.kube.objects.json_reader import ConvertError
-from agent.webhook.buffers.resolver import LIVE, Resolved
+from agent.webhook.buffers.resolver import LIVE, Resolution
 from agent.webhook.buffers.tables import SeenTemplate
 
 log = logging.getLogger(__name__)
@@ -132,7 +132,7 @@ class ManagedTemplates:
         return is_of_now and rewrite is not None and rewrite.source[:1] == (LIVE,)
 
     def unwritable(
-        self, namespace: str, resolved: Mapping[str, Resolved], templates: Mapping[str, ManagedTemplate]
+        self, namespace: str, resolved: Mapping[str, Resolution], templates: Mapping[str, ManagedTemplate]
     ) -> frozenset[str]:
         """Return the buffers whose template stays as it stands: nobody ordered another, or not all of it is known."""
         names = set()
@@ -160,7 +160,7 @@ class ManagedTemplates:
         key = (order.buffer.namespace, order.buffer.name)
         return standing is not None and self._wanted.get(key) == (_digest(order.content), standing.generation)
 
-    def wrote(self, order: TemplateOrder, template: ManagedTemplate, resolved: Resolved | None) -> None:
+    def wrote(self, order: TemplateOrder, template: ManagedTemplate, resolved: Resolution | None) -> None:
         """Record that an order was carried out."""
         namespace, name = order.buffer.namespace, order.template_name
         key = (namespace, order.buffer.name)

@@ -30,7 +30,7 @@ from agent.webhook.buffers.dedicated_pods import DedicatedPods
 from agent.webhook.buffers.dry_run import NotTriedError
 from agent.webhook.buffers.managed_templates import ManagedTemplates
 from agent.webhook.buffers.placeholders import Placeholders
-from agent.webhook.buffers.resolver import Resolved, Resolver, words_of
+from agent.webhook.buffers.resolver import Resolution, Resolver, words_of
 from agent.webhook.buffers.schedules import Schedules
 from agent.webhook.buffers.seams import RoomOutcome
 from agent.webhook.buffers.watches import BufferWatches
@@ -73,7 +73,7 @@ class NamespaceView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Looked:
+class NamespaceVerdict:
     """What is to be done about a namespace next."""
 
     view: NamespaceView
@@ -149,7 +149,7 @@ class NamespacePasses:
         self._tugs.pop(namespace, None)
         self._keeper.keep(namespace, (), {}, self._watches.version)
 
-    def look(self, namespace: str, buffers: Sequence[Buffer], *, period_seconds: float) -> Looked:
+    def look(self, namespace: str, buffers: Sequence[Buffer], *, period_seconds: float) -> NamespaceVerdict:
         """Reconcile a namespace; what is older than the period is found out anew.
 
         Raises:
@@ -199,7 +199,7 @@ class NamespacePasses:
             at_unix_seconds=now,
         )
         is_open = any(resolution.trouble is not None or not resolution.is_final for resolution in resolved.values())
-        return Looked(view=view, requeue=result.requeue or is_open, again_seconds=min(waits, default=None))
+        return NamespaceVerdict(view=view, requeue=result.requeue or is_open, again_seconds=min(waits, default=None))
 
     # -- finding out -----------------------------------------------------------------------------------------------
 
@@ -220,7 +220,7 @@ class NamespacePasses:
                 waits.append(activity.changes_in_seconds)
         return inactive, faults, min(waits, default=None)
 
-    def _resolve(self, buffer: Buffer, period_seconds: float) -> Resolved:
+    def _resolve(self, buffer: Buffer, period_seconds: float) -> Resolution:
         self._check_lead()
         is_held = self._managed.is_pod_held(buffer)
         try:
@@ -229,12 +229,12 @@ class NamespacePasses:
             is_provided = buffer.status.replicas is not None
             if is_provided and not _is_its_own(error):
                 raise  # a server that is away for a moment is no reason to give up what is provided for
-            return Resolved(shape=Unresolved(reason=words_of(error)), trouble=str(error), is_held=is_provided)
+            return Resolution(shape=Unresolved(reason=words_of(error)), trouble=str(error), is_held=is_provided)
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
     def _templates_written(
-        self, facts: NamespaceFacts, resolved: Mapping[str, Resolved]
+        self, facts: NamespaceFacts, resolved: Mapping[str, Resolution]
     ) -> tuple[NamespaceFacts, Pass]:
         """Carry orders out until there are none; what stands then, and what it comes to."""
         templates, written, faults = dict(facts.templates), set(facts.written), dict(facts.write_faults)
@@ -253,7 +253,7 @@ class NamespacePasses:
         templates: dict[str, ManagedTemplate],
         written: set[str],
         faults: dict[str, str],
-        resolved: Mapping[str, Resolved],
+        resolved: Mapping[str, Resolution],
     ) -> None:
         buffer, name = order.buffer, order.template_name
         if self._managed.is_as_written(order, templates.get(name)):

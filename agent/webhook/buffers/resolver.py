@@ -31,7 +31,7 @@ from agent.kube.client.paths import namespaced_path
 from agent.kube.objects.buffer_json import pod_template_from_json
 from agent.kube.objects.json_reader import ConvertError
 from agent.webhook.buffers.chunk_size import ALLOWED, AS_TEMPLATE, RECOMMENDED, SIZING
-from agent.webhook.buffers.dry_run import DryRun, NotTriedError, Shaped
+from agent.webhook.buffers.dry_run import DryRun, NotTriedError, ShapedBuffer
 from agent.webhook.buffers.seams import Sizer
 from agent.webhook.buffers.tables import SeenTemplate
 from agent.webhook.buffers.watches import Reference, is_newer
@@ -47,7 +47,7 @@ _LASTING: Final = frozenset({_BAD_REQUEST, _FORBIDDEN, _NOT_FOUND, _GONE, _INVAL
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resolved:
+class Resolution:
     """What a reference came to, and by what that would be told from another."""
 
     shape: Shape | Unresolved
@@ -76,7 +76,7 @@ class _Template:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Scaled:
+class _ScaledObject:
     """A scalable object as it was when it was looked at."""
 
     shape: Shape | Unresolved
@@ -105,7 +105,7 @@ class Resolver:
         self._api, self._kinds, self._dry_run, self._sizer = api, kinds, dry_run, sizer
         self._template_seen, self._clock = template_seen, clock
         self._templates: dict[tuple[str, str], _Template] = {}
-        self._scaled: dict[Reference, _Scaled] = {}
+        self._scaled: dict[Reference, _ScaledObject] = {}
         self._versions: dict[Reference, str | None] = {}
         """Of each scalable object, the resourceVersion that was read last."""
         self._dirty: set[Reference] = set()
@@ -147,7 +147,7 @@ class Resolver:
 
     # -- resolving -------------------------------------------------------------------------------------------------
 
-    def resolve(self, buffer: Buffer, *, not_before: float, is_pod_held: bool) -> Resolved:
+    def resolve(self, buffer: Buffer, *, not_before: float, is_pod_held: bool) -> Resolution:
         """Find out what the reference of a buffer comes to, whose strategy is ours.
 
         Args:
@@ -160,7 +160,7 @@ class Resolver:
         """
         sizing = buffer.annotations.get(SIZING, AS_TEMPLATE)
         if sizing not in (AS_TEMPLATE, RECOMMENDED):
-            return Resolved(
+            return Resolution(
                 shape=Unresolved(reason=f"annotation {SIZING}: {sizing[:60]!r} is not allowed; allowed: {ALLOWED}")
             )
         if buffer.scalable_ref is not None:
@@ -168,12 +168,12 @@ class Resolver:
         elif buffer.template_ref is not None:
             resolution = self._template(buffer.namespace, buffer.template_ref, not_before=not_before)
         else:
-            return Resolved(shape=Unresolved(reason="there is no reference"))
+            return Resolution(shape=Unresolved(reason="there is no reference"))
         if sizing == RECOMMENDED and isinstance(resolution.shape, Shape):
             return self._sized(buffer, resolution, resolution.shape)
         return resolution
 
-    def _sized(self, buffer: Buffer, resolution: Resolved, shape: Shape) -> Resolved:
+    def _sized(self, buffer: Buffer, resolution: Resolution, shape: Shape) -> Resolution:
         if self._sizer is None:
             return replace(resolution, sizing="not sized: this webhook has no history")
         sized = self._sizer(shape.content, buffer.namespace, buffer.scalable_ref)
@@ -187,11 +187,11 @@ class Resolver:
 
     # PodTemplates
 
-    def _template(self, namespace: str, name: str, *, not_before: float) -> Resolved:
+    def _template(self, namespace: str, name: str, *, not_before: float) -> Resolution:
         seen, key = self._template_seen(namespace, name), (namespace, name)
         if seen is None:
             self._templates.pop(key, None)
-            return Resolved(shape=template_shape(name, None))
+            return Resolution(shape=template_shape(name, None))
         known = self._templates.get(key)
         mark = (seen.uid, seen.generation)
         if known is None or not self._is_usable(known, not_before) or not _is_current(known.mark, mark):
@@ -199,15 +199,15 @@ class Resolver:
                 known = self._read_template(namespace, name)
             except KubeError as error:
                 if _is_lasting(error):
-                    return Resolved(shape=Unresolved(reason=words_of(error)))
+                    return Resolution(shape=Unresolved(reason=words_of(error)))
                 if known is None or isinstance(known.shape, Unresolved):
                     raise
-                return Resolved(shape=known.shape, source=("template", *known.mark), trouble=str(error))
+                return Resolution(shape=known.shape, source=("template", *known.mark), trouble=str(error))
             if known is None:
                 self._templates.pop(key, None)
-                return Resolved(shape=template_shape(name, None))
+                return Resolution(shape=template_shape(name, None))
             self._templates[key] = known
-        return Resolved(shape=known.shape, source=("template", *known.mark), is_whole=known.is_whole)
+        return Resolution(shape=known.shape, source=("template", *known.mark), is_whole=known.is_whole)
 
     def _read_template(self, namespace: str, name: str) -> _Template | None:
         path = namespaced_path(namespace, "podtemplates", name)
@@ -225,14 +225,14 @@ class Resolver:
         try:
             _, content = pod_template_from_json(document)
         except ConvertError as error:
-            shaped = Shaped(shape=Unresolved(reason=f"PodTemplate {name} is not understood: {error}"))
+            shaped = ShapedBuffer(shape=Unresolved(reason=f"PodTemplate {name} is not understood: {error}"))
         else:
             shaped = self._shaped(template_shape(name, content), namespace)
         return _Template(mark=mark, shape=shaped.shape, at_seconds=began, is_whole=shaped.is_whole)
 
     # Scalable objects
 
-    def _scalable(self, buffer: Buffer, ref: ScalableRef, *, not_before: float, is_pod_held: bool) -> Resolved:
+    def _scalable(self, buffer: Buffer, ref: ScalableRef, *, not_before: float, is_pod_held: bool) -> Resolution:
         reference = (ref.api_group, ref.kind, f"{buffer.namespace}/{ref.name}")
         known = self._scaled.get(reference)
         usable = known if known is not None and self._is_usable(known, not_before) else None
@@ -245,24 +245,26 @@ class Resolver:
             snapshot = self._read_scalable(buffer.namespace, ref, reference, usable, is_pod_held=is_pod_held)
         except KubeError as error:
             if _is_lasting(error):
-                return Resolved(shape=Unresolved(reason=words_of(error)))
+                return Resolution(shape=Unresolved(reason=words_of(error)))
             self._dirty.add(reference)
             if known is None or isinstance(known.shape, Unresolved):
                 raise
             return replace(_of_scaled(reference, known), trouble=str(error))
         except ConvertError as error:
-            snapshot = _Scaled(shape=Unresolved(reason=f"{ref} is not understood: {error}"), at_seconds=self._clock())
+            snapshot = _ScaledObject(
+                shape=Unresolved(reason=f"{ref} is not understood: {error}"), at_seconds=self._clock()
+            )
         self._scaled[reference] = snapshot
         return _of_scaled(reference, snapshot)
 
     def _read_scalable(
-        self, namespace: str, ref: ScalableRef, reference: Reference, known: _Scaled | None, *, is_pod_held: bool
-    ) -> _Scaled:
+        self, namespace: str, ref: ScalableRef, reference: Reference, known: _ScaledObject | None, *, is_pod_held: bool
+    ) -> _ScaledObject:
         began = self._clock() if known is None else known.at_seconds
         place = self._kinds.place(ref.api_group, ref.kind)
         self._places.pop(reference, None)
         if place is None:
-            return _Scaled(shape=Unresolved(reason=unknown_kind(ref)), at_seconds=began)
+            return _ScaledObject(shape=Unresolved(reason=unknown_kind(ref)), at_seconds=began)
         if place.has_scale or is_known_kind(ref.api_group, ref.kind):
             self._places[reference] = place
         scale: ReadScale | None = None
@@ -270,7 +272,9 @@ class Resolver:
             scale = read_scale(self._api, place, namespace, ref.name)
             self._versions[reference] = None if scale is None else scale.version
             if scale is None:
-                return _Scaled(shape=Unresolved(reason=f"{ref} does not exist in this namespace"), at_seconds=began)
+                return _ScaledObject(
+                    shape=Unresolved(reason=f"{ref} does not exist in this namespace"), at_seconds=began
+                )
         if scale is not None:
             live = self._live(namespace, ref, scale, known, is_pod_held=is_pod_held)
             if live is not None:
@@ -278,8 +282,8 @@ class Resolver:
         return self._of_spec(namespace, ref, reference, place, scale, known, began)
 
     def _live(
-        self, namespace: str, ref: ScalableRef, scale: ReadScale, known: _Scaled | None, *, is_pod_held: bool
-    ) -> _Scaled | None:
+        self, namespace: str, ref: ScalableRef, scale: ReadScale, known: _ScaledObject | None, *, is_pod_held: bool
+    ) -> _ScaledObject | None:
         selector = scale.facts.selector
         is_same = known is not None and known.pod is not None and known.selector == selector
         if known is not None and is_same and is_pod_held and scale.facts.replicas > 0:
@@ -291,7 +295,7 @@ class Resolver:
         if mark is None or pod is None:
             return None
         shape = scalable_shape(ref, scale=scale.facts, pods=(pod,), known=None)
-        return _Scaled(shape=shape, at_seconds=0.0, pod=mark, selector=selector)
+        return _ScaledObject(shape=shape, at_seconds=0.0, pod=mark, selector=selector)
 
     def _of_spec(
         self,
@@ -300,9 +304,9 @@ class Resolver:
         reference: Reference,
         place: KindPlace,
         scale: ReadScale | None,
-        known: _Scaled | None,
+        known: _ScaledObject | None,
         began: float,
-    ) -> _Scaled:
+    ) -> _ScaledObject:
         facts = None
         if is_known_kind(ref.api_group, ref.kind):
             read = read_scalable(self._api, place, namespace, ref.name, api_group=ref.api_group, kind=ref.kind)
@@ -310,22 +314,22 @@ class Resolver:
             self._versions[reference] = None if read is None else read.version
         shape = scalable_shape(ref, scale=None if scale is None else scale.facts, pods=(), known=facts)
         if isinstance(shape, Unresolved):
-            return _Scaled(shape=shape, at_seconds=began)
+            return _ScaledObject(shape=shape, at_seconds=began)
         digest = _digest(shape.content)
         if known is not None and known.digest == digest and known.is_whole and isinstance(known.shape, Shape):
             return replace(known, shape=replace(known.shape, scalable_replicas=shape.scalable_replicas))
         shaped = self._shaped(shape, namespace)
-        return _Scaled(shape=shaped.shape, at_seconds=began, digest=digest, is_whole=shaped.is_whole)
+        return _ScaledObject(shape=shaped.shape, at_seconds=began, digest=digest, is_whole=shaped.is_whole)
 
-    def _is_usable(self, known: _Template | _Scaled, not_before: float) -> bool:
+    def _is_usable(self, known: _Template | _ScaledObject, not_before: float) -> bool:
         """Return whether what was found out still holds if its source did not change."""
         if isinstance(known.shape, Unresolved) and known.at_seconds < self._clock() - REFUSED_SECONDS:
             return False  # what refused it may not be watched: a LimitRange, a PriorityClass, another webhook
         return known.at_seconds >= not_before
 
-    def _shaped(self, shape: Shape | Unresolved, namespace: str) -> Shaped:
+    def _shaped(self, shape: Shape | Unresolved, namespace: str) -> ShapedBuffer:
         if isinstance(shape, Unresolved) or not needs_dry_run(shape):
-            return Shaped(shape=shape)
+            return ShapedBuffer(shape=shape)
         return self._dry_run.shaped(shape, namespace)
 
 
@@ -335,17 +339,17 @@ def reference_of(buffer: Buffer) -> Reference | None:
     return None if ref is None else (ref.api_group, ref.kind, f"{buffer.namespace}/{ref.name}")
 
 
-def _of_scaled(reference: Reference, known: _Scaled) -> Resolved:
+def _of_scaled(reference: Reference, known: _ScaledObject) -> Resolution:
     # Any newest pod is one source: that another one became it is nobody's order. Another spec is somebody's.
     source = ("spec", *reference, known.digest) if known.digest else (LIVE, *reference)
-    return Resolved(shape=known.shape, source=source, is_whole=known.is_whole)
+    return Resolution(shape=known.shape, source=source, is_whole=known.is_whole)
 
 
 def _digest(content: Content) -> str:
     return hashlib.blake2b(json.dumps(content, sort_keys=True).encode(), digest_size=16).hexdigest()
 
 
-def _counted(known: _Scaled, scale: ReadScale) -> _Scaled:
+def _counted(known: _ScaledObject, scale: ReadScale) -> _ScaledObject:
     shape = known.shape
     if isinstance(shape, Shape):
         shape = replace(shape, scalable_replicas=max(0, scale.facts.replicas))

@@ -10,7 +10,7 @@ from agent.core.buffers.buffer import BufferQuota
 from agent.kube.objects.buffer_json import buffer_quota_from_json
 from agent.kube.objects.json_reader import Reader
 from agent.kube.watch.watched_objects import ReflectedObjects, WatchedEntry
-from agent.webhook.cluster.index import Indexed
+from agent.webhook.cluster.index import ReflectedIndex
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ def seen_quota(document: object) -> SeenQuota:
     return SeenQuota(namespace=namespace, quota=quota)
 
 
-class ByNamespace(Indexed[str, T], Generic[T]):
+class ByNamespace(ReflectedIndex[str, T], Generic[T]):
     """What a reflector knows, by namespace and name; tells which object became another."""
 
     def __init__(

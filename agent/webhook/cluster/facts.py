@@ -54,7 +54,7 @@ from agent.kube.objects.cluster_json import (
 from agent.kube.objects.pod_json import namespace_from_json
 from agent.kube.watch.reflector import Reflector, WatchCounts, WatchPace, WatchSource
 from agent.kube.watch.watched_objects import ReflectedObjects
-from agent.webhook.cluster.index import ByTarget, Doubted, Indexed
+from agent.webhook.cluster.index import ByTarget, DoubtedIndex, ReflectedIndex
 from agent.webhook.cluster.nodes import (
     all_resize,
     all_take_pod_resources,
@@ -146,16 +146,16 @@ class ClusterFacts:
         self._largest_allocatable: NodeAmounts | None = None
         self._smallest_capacity: NodeAmounts | None = None
         self._group_by, self._reads = tuple(group_by), reads
-        self._jobs = Indexed(owned_job_from_json, lambda job: (job.namespace, job.name))
+        self._jobs = ReflectedIndex(owned_job_from_json, lambda job: (job.namespace, job.name))
         read_place = partial(pod_place_from_json, group_by=self._group_by, job_owner=self.job_owner)
         self._pods = PodTable(time.monotonic, on_pod, read_place)
-        self._nodes = Indexed(node_facts_from_json, lambda node: node.name)
-        self._namespaces = Indexed(namespace_from_json, lambda namespace_object: namespace_object.name)
+        self._nodes = ReflectedIndex(node_facts_from_json, lambda node: node.name)
+        self._namespaces = ReflectedIndex(namespace_from_json, lambda namespace_object: namespace_object.name)
         self._hpas = ByTarget(autoscaler_from_json)
         self._vpas = ByTarget(partial(vertical_autoscaler_from_json, takes_own=reads.vpas))
-        self._their_admission = Indexed(named_from_json, lambda name: name)
-        self._limit_ranges = Doubted(limit_range_from_json, lambda limit_range: limit_range.namespace)
-        self._quotas = Doubted(quota_from_json, lambda namespace_quota: namespace_quota.namespace)
+        self._their_admission = ReflectedIndex(named_from_json, lambda name: name)
+        self._limit_ranges = DoubtedIndex(limit_range_from_json, lambda limit_range: limit_range.namespace)
+        self._quotas = DoubtedIndex(quota_from_json, lambda namespace_quota: namespace_quota.namespace)
         self._config = ReflectedObjects(config_from_json, lambda config, other: config == other)
         maps = f"/api/v1/namespaces/{namespace}/configmaps"
         by_name = {"fieldSelector": f"metadata.name={config_map}"}

@@ -19,7 +19,7 @@ class Faulty(Protocol):
         """Return what is not understood of it; None = all is."""
 
 
-class Aimed(Faulty, Protocol):
+class AimedAutoscaler(Faulty, Protocol):
     """An autoscaler of either kind."""
 
     @property
@@ -29,12 +29,12 @@ class Aimed(Faulty, Protocol):
 
 K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
-A = TypeVar("A", bound=Aimed)
+A = TypeVar("A", bound=AimedAutoscaler)
 F = TypeVar("F", bound=Faulty)
 _NOTHING: Mapping[str, Never] = MappingProxyType({})
 
 
-class Indexed(ReflectedObjects[T], Generic[K, T]):
+class ReflectedIndex(ReflectedObjects[T], Generic[K, T]):
     """What a reflector knows, by a key that a value has; to look one up takes no lock."""
 
     def __init__(self, read: Callable[[object], T], key_of: Callable[[T], K]) -> None:
@@ -103,7 +103,7 @@ class Indexed(ReflectedObjects[T], Generic[K, T]):
             self._found[key] = dict(sorted({**self._found.get(key, {}), name: value}.items()))
 
 
-class Doubted(Indexed[K, F]):
+class DoubtedIndex(ReflectedIndex[K, F]):
     """Objects that count although they are not wholly understood: each value says what is not, and that is told."""
 
     def entry(self, document: object) -> WatchedEntry[F]:
@@ -112,7 +112,7 @@ class Doubted(Indexed[K, F]):
         return entry if entry.value is None else replace(entry, fault=entry.value.fault)
 
 
-class ByTarget(Doubted[Workload | str, A]):
+class ByTarget(DoubtedIndex[Workload | str, A]):
     """Autoscalers by whom they are for. One that is not understood holds whom it may be for, and is told."""
 
     def __init__(self, read: Callable[[object], A]) -> None:

@@ -23,7 +23,7 @@ from agent.kube.watch.watched_objects import Gathering, ReflectedObjects, Watche
 V = TypeVar("V", bound=Hashable)
 
 
-class Interned(Generic[V]):
+class InternTable(Generic[V]):
     """Values by number and back; a number is free again when everybody who took it has given it back."""
 
     def __init__(self) -> None:
@@ -124,10 +124,10 @@ class PodTable(ReflectedObjects[PodPlace]):
         self._clock, self._on_pod = clock, on_pod
         self._guard = threading.Lock()
         self._records: dict[Uid, bytes] = {}
-        self._workloads: Interned[Workload] = Interned()
-        self._nodes: Interned[str] = Interned()
-        self._containers: Interned[_Template] = Interned()
-        self._placements: Interned[PodPlacement] = Interned()
+        self._workloads: InternTable[Workload] = InternTable()
+        self._nodes: InternTable[str] = InternTable()
+        self._containers: InternTable[_Template] = InternTable()
+        self._placements: InternTable[PodPlacement] = InternTable()
         self._templates: dict[int, dict[int, int]] = {}
         """How many pods have which containers: by the workload's number and that of the containers."""
         self._running: dict[int, tuple[int, int, int]] = {}

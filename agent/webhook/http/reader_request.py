@@ -43,7 +43,7 @@ class ListPage(Generic[T]):
     """What to ask for as ``after``; None = this is the last part."""
 
 
-class Asking:
+class QuestionDoor:
     """The door of questions."""
 
     def __init__(

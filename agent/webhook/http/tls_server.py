@@ -71,7 +71,7 @@ class _WholeAnswer:
             self._transport.write(held)
 
 
-class _Bounded(HttpToolsProtocol):
+class _BoundedConnection(HttpToolsProtocol):
     """A connection with what uvicorn leaves open: a head that never ends, in time or in size; and who is idle."""
 
     head_seconds = 10.0
@@ -219,7 +219,7 @@ class HttpsServer:
         self._server = _QuietServer(
             Config(
                 app.asgi,
-                http=type("Bounded", (_Bounded,), bounds),
+                http=type("Bounded", (_BoundedConnection,), bounds),
                 ws="none",
                 loop="asyncio",
                 lifespan="off",

@@ -67,7 +67,7 @@ class FileAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Served:
+class _ServedFile:
     body: bytes
     packed: bytes
     """gzip."""
@@ -147,8 +147,8 @@ def _read(path: Path) -> bytes:
     return path.read_bytes().replace(_BARE_IMPORT, b'from"./preact.mjs"')
 
 
-def _served(name: str, body: bytes, cache_control: str) -> _Served:
-    return _Served(
+def _served(name: str, body: bytes, cache_control: str) -> _ServedFile:
+    return _ServedFile(
         body=body,
         packed=gzip.compress(body, 9, mtime=0),
         etag=f'"{hashlib.sha256(body).hexdigest()[:_DIGEST_CHARACTERS]}"',

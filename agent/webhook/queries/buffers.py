@@ -21,7 +21,7 @@ from agent.webhook.buffers.controller import BufferController, ControllerStandin
 from agent.webhook.buffers.namespace_pass import NamespaceView
 from agent.webhook.buffers.seen_buffer import SeenBuffer
 from agent.webhook.http.access import Access, Scope
-from agent.webhook.http.reader_request import Asking, ListPage, page_of
+from agent.webhook.http.reader_request import ListPage, QuestionDoor, page_of
 from agent.webhook.http.routes import Call, HttpAnswer, fault
 from agent.webhook.queries.buffer_bodies import (
     BufferBody,
@@ -49,7 +49,7 @@ class BufferQuestions:
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         """Begin; ``replica`` is the name of this one in the election: in a cluster that of its pod."""
-        self._controller, self._asking = controller, Asking(access, metrics)
+        self._controller, self._asking = controller, QuestionDoor(access, metrics)
         self._replica, self._namespace = replica, namespace
         self._leader, self._wall_clock = leader, wall_clock
 

@@ -48,7 +48,7 @@ from agent.metrics.call_result import CallResult
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.webhook.cluster.facts import ClusterFacts
 from agent.webhook.http.access import Access, Denied, Scope
-from agent.webhook.http.reader_request import Asking, BadQuestionError, page_of
+from agent.webhook.http.reader_request import BadQuestionError, QuestionDoor, page_of
 from agent.webhook.http.routes import Call, HttpAnswer, fault
 from agent.webhook.queries.cost_bodies import (
     CostBody,
@@ -86,7 +86,7 @@ class CostBy(StrEnum):
     LABEL = "label"
 
 
-class Advising(Protocol):
+class Adviser(Protocol):
     """Who knows what containers need."""
 
     def estimate(
@@ -108,7 +108,7 @@ class CostParts:
     """What is asked."""
 
     access: Access
-    histories: Advising
+    histories: Adviser
     facts: ClusterFacts
     budgets: Callable[[], tuple[DisruptionBudget, ...] | str]
     """Disruption budgets, or why they are not known."""
@@ -187,7 +187,7 @@ class CostQuestions:
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._parts = parts
-        self._asking = Asking(parts.access, metrics)
+        self._asking = QuestionDoor(parts.access, metrics)
         self._applying = Applying(parts.facts, defaults)
         self._clock, self._wall_clock = clock, wall_clock
         self._making = threading.Lock()

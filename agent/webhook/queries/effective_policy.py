@@ -37,7 +37,7 @@ class Defaults:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Stated:
+class _StatedOrder:
     """An order as it is written somewhere."""
 
     value: str
@@ -158,23 +158,23 @@ class Applying:
         except ValueNotAllowed as error:
             return default, _fault(stated, error)
 
-    def _stated(self, key: str, workload: Workload, rules: ClusterRules) -> _Stated | None:
+    def _stated(self, key: str, workload: Workload, rules: ClusterRules) -> _StatedOrder | None:
         namespace = workload.namespace
         for place, stated in (
             ("annotation", self.annotations(namespace)),
             ("label", labelled(self._facts.namespace(namespace))),
         ):
             if key in stated:
-                return _Stated(value=stated[key], source=f"Namespace {namespace}, {place} {key}")
+                return _StatedOrder(value=stated[key], source=f"Namespace {namespace}, {place} {key}")
         vpa = self._facts.vpa_orders(workload)
         if vpa is not None and key in vpa.at_admission:
             alone = " (new pods alone)" if vpa.at_admission[key] != vpa.on_nodes.get(key) else ""
-            return _Stated(value=vpa.at_admission[key], source=f"{vpa.name}{alone}")
+            return _StatedOrder(value=vpa.at_admission[key], source=f"{vpa.name}{alone}")
         ruled = rule_of(rules, workload)
         if key not in ruled:
             return None
         number = _rule_number(rules, workload, key)
-        return _Stated(value=ruled[key], source=f"ConfigMap {self._defaults.config_map}, rule {number}")
+        return _StatedOrder(value=ruled[key], source=f"ConfigMap {self._defaults.config_map}, rule {number}")
 
 
 def _rule_number(rules: ClusterRules, workload: Workload, key: str) -> int:
@@ -182,5 +182,5 @@ def _rule_number(rules: ClusterRules, workload: Workload, key: str) -> int:
     return next(number for number, orders in enumerate(alone, 1) if orders)
 
 
-def _fault(stated: _Stated, error: ValueError) -> str:
+def _fault(stated: _StatedOrder, error: ValueError) -> str:
     return f"{stated.source}: {stated.value[:60]!r} is not allowed ({error}): pods are off"

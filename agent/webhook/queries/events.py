@@ -15,7 +15,7 @@ from agent.core.history.reports.rollup import SCHEMA_VERSION
 from agent.core.resize.decision import Action, Outcome
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.webhook.http.access import WHOLE_CLUSTER, Access, Scope
-from agent.webhook.http.reader_request import Asking, BadQuestionError, limit_of, tagged
+from agent.webhook.http.reader_request import BadQuestionError, QuestionDoor, limit_of, tagged
 from agent.webhook.http.routes import Call, HttpAnswer
 from agent.webhook.queries.ledger_bodies import ScopeBody, scope_body
 from agent.webhook.reports.bodies import Body, ChangeBody
@@ -76,7 +76,7 @@ class EventQuestions:
     def __init__(
         self, access: Access, store: Store, metrics: WebhookMetrics, *, wall_clock: Callable[[], float] = time.time
     ) -> None:
-        self._asking, self._store, self._wall_clock = Asking(access, metrics), store, wall_clock
+        self._asking, self._store, self._wall_clock = QuestionDoor(access, metrics), store, wall_clock
 
     def events(self, call: Call) -> HttpAnswer:
         """List decisions; a query chooses by what ``choice_of`` reads, ``limit=`` and ``after=`` page."""

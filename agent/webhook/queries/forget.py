@@ -22,7 +22,7 @@ from agent.core.history.workloads.sketch_key import parse_key
 from agent.metrics.call_result import CallKind
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.webhook.http.access import Access
-from agent.webhook.http.reader_request import Asking, BadQuestionError
+from agent.webhook.http.reader_request import BadQuestionError, QuestionDoor
 from agent.webhook.http.routes import Call, HttpAnswer, fault
 from agent.webhook.queries.workload_bodies import ForgottenBody, ForgottenWorkloadBody
 from agent.webhook.store.shapes import ForgetWish, Forgotten
@@ -58,7 +58,7 @@ class Forgetter:
         self, parts: ForgetParts, metrics: WebhookMetrics, *, wall_clock: Callable[[], float] = time.time
     ) -> None:
         self._parts, self._metrics, self._wall_clock = parts, metrics, wall_clock
-        self._asking = Asking(parts.access, metrics, kind=CallKind.FORGETTING, verb="delete")
+        self._asking = QuestionDoor(parts.access, metrics, kind=CallKind.FORGETTING, verb="delete")
 
     def forget(self, call: Call) -> HttpAnswer:
         """Forget what the path names: a workload, or a node's word."""

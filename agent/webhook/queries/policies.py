@@ -13,7 +13,7 @@ from agent.core.history.reports.rollup import SCHEMA_VERSION
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.webhook.cluster.facts import ClusterFacts
 from agent.webhook.http.access import Access, Scope
-from agent.webhook.http.reader_request import Asking, BadQuestionError, page_of, tagged
+from agent.webhook.http.reader_request import BadQuestionError, QuestionDoor, page_of, tagged
 from agent.webhook.http.routes import Call, HttpAnswer
 from agent.webhook.queries.effective_policy import Applying
 from agent.webhook.queries.ledger_bodies import ScopeBody, scope_body
@@ -62,7 +62,7 @@ class PolicyQuestions:
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         """Begin; ``applies`` says what holds for one workload."""
-        self._asking, self._histories, self._facts = Asking(access, metrics), histories, facts
+        self._asking, self._histories, self._facts = QuestionDoor(access, metrics), histories, facts
         self._applying, self._applies, self._wall_clock = applying, applies, wall_clock
 
     def policy(self, call: Call) -> HttpAnswer:

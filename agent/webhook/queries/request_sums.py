@@ -34,7 +34,7 @@ class RequestSums:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Kept:
+class _KeptSum:
     sums: RequestSums
     policy: PolicyName
     containers: tuple[str, ...]
@@ -60,7 +60,7 @@ class RequestSumBook:
         """Begin empty; ``estimate`` answers for a workload's container, by a policy, at a time."""
         self._estimate = estimate
         self._lock = threading.Lock()
-        self._kept: OrderedDict[Workload, _Kept] = OrderedDict()
+        self._kept: OrderedDict[Workload, _KeptSum] = OrderedDict()
 
     def of(self, seen: WorkloadSeen, policy: PolicyName, now_unix_seconds: float) -> RequestSums:
         """Return a workload's sums; those of which each container's figures are known are kept for a while."""
@@ -81,7 +81,7 @@ class RequestSumBook:
 
     def _keep(self, seen: WorkloadSeen, policy: PolicyName, sums: RequestSums, now_unix_seconds: float) -> None:
         share = hash(seen.workload) % _SHARES / _SHARES
-        entry = _Kept(
+        entry = _KeptSum(
             sums=sums,
             policy=policy,
             containers=tuple(seen.containers),

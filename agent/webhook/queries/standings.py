@@ -37,7 +37,7 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class WorkloadStanding:
     """One workload."""
 
     hour: LedgerHour | None
@@ -53,14 +53,14 @@ class Standings:
 
     unix_hour: int | None
     """None = the ledger has nothing yet."""
-    by_workload: Mapping[Workload, Standing]
+    by_workload: Mapping[Workload, WorkloadStanding]
 
-    def of(self, workload: Workload) -> Standing:
+    def of(self, workload: Workload) -> WorkloadStanding:
         """Return one; of one that is not in the hour nothing is known."""
         return self.by_workload.get(workload, _UNKNOWN)
 
 
-_UNKNOWN: Final = Standing(
+_UNKNOWN: Final = WorkloadStanding(
     hour=None, kills_week=0, severity=Severity.UNKNOWN, words="no whole hour of it is in the ledger yet"
 )
 
@@ -99,10 +99,10 @@ class StandingBook:
         )
 
 
-def standing_of(row: LedgerHour, *, kills_day: int, kills_week: int) -> Standing:
+def standing_of(row: LedgerHour, *, kills_day: int, kills_week: int) -> WorkloadStanding:
     """Judge a workload by an hour, and by its kills up to it."""
     severity, words = _judged(row, kills_day)
-    return Standing(hour=row, kills_week=kills_week, severity=severity, words=words)
+    return WorkloadStanding(hour=row, kills_week=kills_week, severity=severity, words=words)
 
 
 def _judged(row: LedgerHour, kills_day: int) -> tuple[Severity, str]:

@@ -16,7 +16,7 @@ from agent.core.numbers.units import GIB
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.webhook.cluster.facts import ClusterFacts
 from agent.webhook.http.access import Access, Scope
-from agent.webhook.http.reader_request import Asking, tagged
+from agent.webhook.http.reader_request import QuestionDoor, tagged
 from agent.webhook.http.routes import Call, HttpAnswer
 from agent.webhook.queries.effective_policy import Applying
 from agent.webhook.queries.events import EventBody, newest_events
@@ -147,7 +147,7 @@ class SummaryQuestions:
         wall_clock: Callable[[], float] = time.time,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._parts, self._asking = parts, Asking(parts.access, metrics)
+        self._parts, self._asking = parts, QuestionDoor(parts.access, metrics)
         self._wall_clock, self._clock = wall_clock, clock
         self._kept: dict[frozenset[str] | None, tuple[float, int | None, _Sums]] = {}
 

@@ -15,7 +15,7 @@ from agent.core.orders.order import Mode
 from agent.webhook.http.access import Scope
 from agent.webhook.http.reader_request import BadQuestionError, limit_of, page_of
 from agent.webhook.http.routes import Call
-from agent.webhook.queries.standings import Severity, Standing, Standings
+from agent.webhook.queries.standings import Severity, Standings, WorkloadStanding
 from agent.webhook.workloads.shapes import WorkloadSeen
 
 MOST_SOUGHT: Final = 100
@@ -60,7 +60,7 @@ class ListedWorkload:
     """One that a list shows."""
 
     seen: WorkloadSeen
-    standing: Standing
+    standing: WorkloadStanding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -190,7 +190,7 @@ def _sorted(
     return [entry for _, entry in known] + unknown
 
 
-def _amount(standing: Standing, sort: str) -> _Rank | None:
+def _amount(standing: WorkloadStanding, sort: str) -> _Rank | None:
     row = standing.hour
     if row is None:
         return None

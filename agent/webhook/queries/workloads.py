@@ -31,7 +31,7 @@ from agent.kube.objects.cluster_json import NodeFacts
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.webhook.cluster.facts import ClusterFacts
 from agent.webhook.http.access import Access, Scope
-from agent.webhook.http.reader_request import Asking, BadQuestionError, tagged
+from agent.webhook.http.reader_request import BadQuestionError, QuestionDoor, tagged
 from agent.webhook.http.routes import Call, HttpAnswer, fault
 from agent.webhook.queries import workload_list
 from agent.webhook.queries.cost import WorkloadCosts
@@ -125,7 +125,7 @@ class Questions:
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._parts = parts
-        self._asking = Asking(parts.access, metrics)
+        self._asking = QuestionDoor(parts.access, metrics)
         self.applying: Final = Applying(parts.facts, defaults)
         self.standings: Final = StandingBook(parts.store)
         self._request_sums = RequestSumBook(self._estimate)

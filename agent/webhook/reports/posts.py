@@ -63,7 +63,7 @@ from agent.webhook.reports.decoder import (
 from agent.webhook.reports.directives import NotKnownYet
 from agent.webhook.store.entries.remembered_pods import RememberedPods
 from agent.webhook.store.records.decisions import KEPT_SECONDS, MOST_A_DAY, DecisionLogState, StoredDecision
-from agent.webhook.store.shapes import Appended, NewReport, PodsRaced, PodsRead, StoreAway
+from agent.webhook.store.shapes import AppendOutcome, NewReport, PodsRaced, PodsRead, StoreAway
 from agent.webhook.store.store import Store
 from agent.webhook.workloads.shapes import NO_TURN
 
@@ -387,7 +387,7 @@ class Posts:
         if report.lost_reports > before:
             self._metrics.count_lost(report.lost_reports - before)
 
-    def _answer(self, call: Call, node: str, own: _OwnRows, appended: Appended) -> HttpAnswer:
+    def _answer(self, call: Call, node: str, own: _OwnRows, appended: AppendOutcome) -> HttpAnswer:
         etag = ""  # nothing to tell
         directives_json: dict[str, object] | None = None
         try:

@@ -109,7 +109,7 @@ class NewReport:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Appended:
+class AppendOutcome:
     """What became of a report."""
 
     id: int | None
@@ -218,7 +218,7 @@ class Forgotten:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
+class ImportOutcome:
     """What became of hours that were imported."""
 
     id: int | None

@@ -45,11 +45,11 @@ from agent.webhook.store.records import setbacks as workload_setbacks
 from agent.webhook.store.records.decisions import DecisionChoice, DecisionLogState, StoredDecision
 from agent.webhook.store.records.usage_ledger import LedgerSum
 from agent.webhook.store.shapes import (
-    Appended,
+    AppendOutcome,
     FoldRaced,
     ForgetWish,
     Forgotten,
-    Imported,
+    ImportOutcome,
     LogCutBack,
     LogFolded,
     LoggedReport,
@@ -128,7 +128,7 @@ class Store:
                 log.warning("the database is away: going on without", extra={"cause": str(error)})
         return self.is_prepared
 
-    def append(self, entry: NewReport) -> Appended:
+    def append(self, entry: NewReport) -> AppendOutcome:
         """Keep a report unless its node and incarnation had this sequence before: then nothing happens.
 
         Raises:
@@ -144,7 +144,7 @@ class Store:
             if mark is None:
                 assert before is not None  # noqa: S101 - only then there is nothing to move to
                 connection.rollback()
-                return Appended(id=None, missing_reports=before.missing_reports, lost_reports=before.lost_reports)
+                return AppendOutcome(id=None, missing_reports=before.missing_reports, lost_reports=before.lost_reports)
             if entry.builds_on is not None and self._pods_of(connection, entry.node) != entry.builds_on.pods:
                 raise PodsRaced(node=entry.node)
             # A fold may have dropped the mark of an old incarnation since it was read.
@@ -166,7 +166,7 @@ class Store:
             if entry.pods is not None:
                 pods = {"node": entry.node, "received_unix_seconds": entry.received_unix_seconds, "pods": entry.pods}
                 connection.execute(UPSERT_PODS.on(connection), pods)
-        return Appended(id=report_id, missing_reports=mark.missing_reports, lost_reports=mark.lost_reports)
+        return AppendOutcome(id=report_id, missing_reports=mark.missing_reports, lost_reports=mark.lost_reports)
 
     def pods_of(self, node: str) -> bytes | None:
         """Return the pods of a node's newest report; None = nothing is remembered."""
@@ -289,7 +289,7 @@ class Store:
 
     def take_imported(
         self, sketches: Iterable[StoredSketch], *, asked_by: str, now_unix_seconds: float, replaces: bool = True
-    ) -> Imported:
+    ) -> ImportOutcome:
         """Keep hours that were imported, and write into the log that they are new.
 
         Hours that stand there already as they are change nothing. No fold writes under their keys.
@@ -309,7 +309,7 @@ class Store:
             ]
             if not changed:
                 connection.rollback()
-                return Imported(id=None, changed=0)
+                return ImportOutcome(id=None, changed=0)
             upsert = UPSERT_SKETCH.on(connection)
             for piece in pieces(changed, PIECE):
                 connection.execute(
@@ -325,7 +325,7 @@ class Store:
                     "payload": encode_import(import_of(changed, asked_by)),
                 },
             )
-        return Imported(id=place, changed=len(changed))
+        return ImportOutcome(id=place, changed=len(changed))
 
     def take_runs(self, runs: Iterable[JobRun]) -> int:
         """Keep runs of Jobs, each merged with what is known of it; return the number of the post."""

@@ -40,7 +40,7 @@ class PolicyAnswer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class HistoryRows:
     """Rows of one table that are asked together, and the row of imported hours beside them; at least one of both."""
 
     table: RowTable
@@ -86,7 +86,7 @@ class Told:
 
 def cruise_estimate(
     source: EstimateSource,
-    history: Told,
+    history: HistoryRows,
     *,
     slots: Slots,
     options: CruiseOptions,
@@ -163,7 +163,7 @@ class RememberedKills:
 NO_KILLS: Final = RememberedKills()
 
 
-def remembered_kills(history: Told, options: CruiseOptions, now_unix_seconds: float) -> RememberedKills:
+def remembered_kills(history: HistoryRows, options: CruiseOptions, now_unix_seconds: float) -> RememberedKills:
     """Return the kills that are remembered."""
     table, since = history.table, now_unix_seconds - options.oom_retention_seconds
 
@@ -191,7 +191,7 @@ def row_history(
         pods=table.pods_of((row,)),
         cpu_base_millicores=_base(table, (row,), CPU),
         memory_base_bytes=_base(table, (row,), MEMORY),
-        hours=hour_peaks(Told(table=table, rows=(row,)), slots),
+        hours=hour_peaks(HistoryRows(table=table, rows=(row,)), slots),
         kills=tuple(
             OomHour(
                 newest_unix_seconds=float(kills.newest_unix_seconds),
@@ -203,7 +203,7 @@ def row_history(
     )
 
 
-def hour_peaks(history: Told, slots: Slots) -> tuple[HourPeak, ...]:
+def hour_peaks(history: HistoryRows, slots: Slots) -> tuple[HourPeak, ...]:
     """Return the peaks of rows together hour by hour, oldest first; hours in which nothing was known are absent."""
     if not history.every:
         return ()

@@ -63,7 +63,7 @@ class FoldOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class _Logged:
+class _LoggedReport:
     """A report of the log, as far as it counts."""
 
     report: StoredReport
@@ -82,7 +82,7 @@ class _Places:
     """Of the sketches."""
 
 
-class _Merged:
+class _MergedSketches:
     """What reports add to sketches, by hour and key."""
 
     def __init__(self) -> None:
@@ -195,7 +195,7 @@ class Folder:
         count = 0
         days: Days = {}
         changed_days: set[tuple[int, str]] = set()
-        merged = _Merged()
+        merged = _MergedSketches()
         while merged.has_room:
             logged_reports = self._store.tail(through, PIECE_REPORTS)
             reports = list(_due(logged_reports, now_unix_seconds, self._options.log_seconds))
@@ -235,7 +235,7 @@ class Folder:
             self._folded(hour, numbers)
         return count
 
-    def _merge(self, merged: _Merged) -> _Payloads:
+    def _merge(self, merged: _MergedSketches) -> _Payloads:
         """Merge what reports add with what the store has, and return the sketches by number as they are to be."""
         payloads = _Payloads()
         for block in merged.sketches.take():
@@ -283,9 +283,9 @@ class Folder:
 
     def _counted(
         self, reports: list[LoggedReport], forgettings: list[Forgetting], now_unix_seconds: float
-    ) -> list[_Logged]:
+    ) -> list[_LoggedReport]:
         """Return reports with the rows that count; those that a later entry of the log forgets do not."""
-        counted: list[_Logged] = []
+        counted: list[_LoggedReport] = []
         for logged in reports:
             if is_forgetting(logged.payload) or is_import(logged.payload):
                 continue
@@ -301,7 +301,7 @@ class Folder:
                 interval_seconds=report.interval_seconds,
             )
             rows = rows_left(report.rows, report.node, logged.id, interval.unix_hour, forgettings)
-            counted.append(_Logged(report, rows, interval))
+            counted.append(_LoggedReport(report, rows, interval))
         return counted
 
     def _stored(self, payload: bytes, hour: int, key: str) -> HourSketch:
@@ -313,7 +313,7 @@ class Folder:
             return HourSketch()
 
 
-def _add(counted: list[_Logged], merged: _Merged) -> dict[tuple[str, int], set[str]]:
+def _add(counted: list[_LoggedReport], merged: _MergedSketches) -> dict[tuple[str, int], set[str]]:
     """Add reports to what is merged already; return in which sketches each node had a part, by its name and hour."""
     places = _Places()
     keys_by_node: dict[tuple[str, int], set[str]] = defaultdict(set)

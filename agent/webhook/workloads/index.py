@@ -48,8 +48,8 @@ from agent.webhook.store.entries.forget_entry import Forgetting
 from agent.webhook.workloads.entries import ContainerEntry, Entries, WorkloadEntry
 from agent.webhook.workloads.estimates import (
     AS_TOLD,
+    HistoryRows,
     PolicyAnswer,
-    Told,
     cruise_estimate,
     hour_peaks,
     remembered_kills,
@@ -58,7 +58,7 @@ from agent.webhook.workloads.estimates import (
 )
 from agent.webhook.workloads.loader import LoadedSketches, SketchLoad
 from agent.webhook.workloads.others_seen import SeenContainer, others_saw, seen_container
-from agent.webhook.workloads.policy_demand import Asked, Key, Place, Preparation, Tables, due
+from agent.webhook.workloads.policy_demand import AskedPolicies, Key, Place, Preparation, Tables, due
 from agent.webhook.workloads.quality import MergedQuality, NodeQualities
 from agent.webhook.workloads.reporting_nodes import ReportingNodes
 from agent.webhook.workloads.runs import RunIndex
@@ -118,7 +118,7 @@ class WorkloadIndex:
         self._qualities = NodeQualities()
         self._rows_without_room = 0
         self._containers_left_out = 0
-        self._asked = Asked()
+        self._asked = AskedPolicies()
         self._is_loaded = False
         self._forgettings = 0
 
@@ -335,12 +335,12 @@ class WorkloadIndex:
             written=lambda: None if cluster is None else cluster.written(workload).get(container),
         )
 
-    def _told(self, container: ContainerEntry, workload: Workload) -> Told:
+    def _told(self, container: ContainerEntry, workload: Workload) -> HistoryRows:
         """Return all rows by class, with the imported one."""
         most = AS_TOLD
         if container.imported is not None:
             most = self.bounds(workload, container.name, NodeClaim(), NodeClaim())
-        return Told(table=self._by_class, rows=container.rows, imported=container.imported, imported_most=most)
+        return HistoryRows(table=self._by_class, rows=container.rows, imported=container.imported, imported_most=most)
 
     def _predicted(
         self,
@@ -387,7 +387,7 @@ class WorkloadIndex:
         source: EstimateSource,
         entry: WorkloadEntry,
         container: ContainerEntry,
-        history: Told,
+        history: HistoryRows,
         now_unix_seconds: float,
     ) -> Estimate:
         most = self._most(entry.workload, container)
@@ -437,24 +437,24 @@ class WorkloadIndex:
 
     def _sources(
         self, entry: WorkloadEntry, container: ContainerEntry, node: str | None, node_class: NodeClass | None
-    ) -> Iterator[tuple[EstimateSource, Told]]:
+    ) -> Iterator[tuple[EstimateSource, HistoryRows]]:
         """Return whose histories there are, the nearest first.
 
         An import does not tell on what nodes it was: of a DaemonSet, whose pods differ by where they run, it counts
         for the workload as a whole alone.
         """
         if node is not None and container.nodes is not None and node in container.nodes:
-            yield EstimateSource.NODE, Told(table=self._by_node, rows=(container.nodes[node],))
+            yield EstimateSource.NODE, HistoryRows(table=self._by_node, rows=(container.nodes[node],))
         alike = tuple(row for known, row in container.classes if known == node_class)
         whole = self._told(container, entry.workload)
         if alike:
             is_by_class = entry.workload.kind == DAEMON_SET_KIND
-            nearest = Told(table=self._by_class, rows=alike) if is_by_class else replace(whole, rows=alike)
+            nearest = HistoryRows(table=self._by_class, rows=alike) if is_by_class else replace(whole, rows=alike)
             yield EstimateSource.NODE_CLASS, nearest
         if whole.every:
             yield EstimateSource.WORKLOAD, whole
 
-    def _is_old_enough(self, history: Told, now_unix_seconds: float) -> bool:
+    def _is_old_enough(self, history: HistoryRows, now_unix_seconds: float) -> bool:
         """Return whether there is enough history in the last seven days: what is older is no part of any prediction."""
         table, rows = history.table, history.every
         if not rows:

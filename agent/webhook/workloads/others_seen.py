@@ -22,7 +22,7 @@ from agent.core.history.workloads.peak_rings import CPU, MEMORY, PEAKS, RING_HOU
 from agent.core.numbers.arrays import Bools
 from agent.core.orders.policy_options import CruiseOptions
 from agent.webhook.workloads.entries import ContainerEntry
-from agent.webhook.workloads.estimates import RememberedKills, Told, bytes_of, millicores_of, remembered_kills
+from agent.webhook.workloads.estimates import HistoryRows, RememberedKills, bytes_of, millicores_of, remembered_kills
 
 Bounds = Callable[[Workload, str, NodeClaim, NodeClaim], Most]
 """Up to what claims of CPU and of memory count, of a container of a workload."""
@@ -43,7 +43,7 @@ class SeenContainer:
 
 
 def seen_container(
-    workload: Workload, entry: ContainerEntry, history: Told, options: CruiseOptions, now_unix_seconds: float
+    workload: Workload, entry: ContainerEntry, history: HistoryRows, options: CruiseOptions, now_unix_seconds: float
 ) -> SeenContainer:
     """Copy what others are told of a container, but for its rows; ``history``: all rows. Under the histories' lock."""
     return SeenContainer(

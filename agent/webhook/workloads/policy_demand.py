@@ -66,7 +66,7 @@ Tables = list[tuple[PolicyName, list[Workload], list[AskedEntry]]]
 """Of each policy the workloads, and beside them what is kept of each."""
 
 
-class Asked:
+class AskedPolicies:
     """The workloads for which each policy is worked out, and the newest answer for each."""
 
     def __init__(self) -> None:

@@ -60,7 +60,7 @@ Row = tuple[Workload, str, NodeClass | None]
 """What a policy learns as one: a container of a workload and, of DaemonSets, the class of nodes."""
 
 
-class _Read(NamedTuple):
+class _ReadSketch(NamedTuple):
     """One sketch of an hour."""
 
     row: int
@@ -173,11 +173,11 @@ class Rebuilder:
 
     def _read(
         self, policy: PolicyName, places: Mapping[str, SketchKey], rows: Mapping[Row, int], now_unix_seconds: float
-    ) -> dict[int, list[_Read]]:
+    ) -> dict[int, list[_ReadSketch]]:
         """Read the sketches by hour; imported ones where no agent told of the hour of their container."""
         last = hour_of(now_unix_seconds)
         hours = range(last - self._days(policy) * DAY_HOURS, last + 1)
-        by_hour: dict[int, list[_Read]] = defaultdict(list)
+        by_hour: dict[int, list[_ReadSketch]] = defaultdict(list)
         own: set[tuple[Workload, str, int]] = set()
         imported: list[tuple[SketchKey, StoredSketch]] = []
         for stored in self._store.sketches_of(list(places), hours):
@@ -186,13 +186,13 @@ class Rebuilder:
                 imported.append((place, stored))
                 continue
             own.add((place.workload, place.container, stored.unix_hour))
-            by_hour[stored.unix_hour].append(_Read(rows[_row(place)], stored.payload, False))
+            by_hour[stored.unix_hour].append(_ReadSketch(rows[_row(place)], stored.payload, False))
         for place, stored in imported:
             if (place.workload, place.container, stored.unix_hour) not in own:
-                by_hour[stored.unix_hour].append(_Read(rows[_row(place)], stored.payload, True))
+                by_hour[stored.unix_hour].append(_ReadSketch(rows[_row(place)], stored.payload, True))
         return by_hour
 
-    def _most(self, by_hour: Mapping[int, Sequence[_Read]], rows: Sequence[Row]) -> list[Most]:
+    def _most(self, by_hour: Mapping[int, Sequence[_ReadSketch]], rows: Sequence[Row]) -> list[Most]:
         """Return up to what the claims of nodes count, by row: all hours and classes of nodes together bound them."""
         seen = [(Leaders(), Leaders()) for _ in rows]
         for sketches in by_hour.values():
@@ -251,7 +251,7 @@ def _largest(*amounts: int | None) -> int | None:
     return max((amount for amount in amounts if amount is not None), default=None)
 
 
-def _merged(hour: int, row_sketches: list[_Read]) -> dict[int, HourSketch]:
+def _merged(hour: int, row_sketches: list[_ReadSketch]) -> dict[int, HourSketch]:
     merged: dict[int, HourSketch] = {}
     for row, payload, _ in row_sketches:
         try:

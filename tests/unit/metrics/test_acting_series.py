@@ -11,7 +11,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from agent.core.cluster.resource import Resource
 from agent.core.orders.order import Mode
-from agent.core.plan.needs.demand import Kept, Reserved, Urgent
+from agent.core.plan.needs.demand import KeptReason, ReservedReason, Urgent
 from agent.core.plan.needs.given_boost import BoostEnd
 from agent.core.plan.plan import Invariant, JointSpike
 from agent.core.plan.pod_change import Setting
@@ -58,8 +58,8 @@ def test_closed_label_sets_stand_at_zero_from_the_start(acting: ActingSeries, re
                 series = f'plimsoll_resizes_total{{direction="{direction}",resource="{resource}",result="{result}"}}'
                 assert series in page
     for label, family, members in (
-        ("reason", "plimsoll_resize_blocked", Kept),
-        ("reason", "plimsoll_pods_reserved", Reserved),
+        ("reason", "plimsoll_resize_blocked", KeptReason),
+        ("reason", "plimsoll_pods_reserved", ReservedReason),
         ("mode", "plimsoll_pods", Mode),
         ("trigger", "plimsoll_plans_total", Trigger),
     ):
@@ -177,7 +177,7 @@ def test_a_plan_counts_pods_and_what_stands_in_the_way(acting: ActingSeries, reg
     assert page['plimsoll_pods_reserved{reason="excluded"}'] == 2
     assert page['plimsoll_pods_reserved{reason="recommend"}'] == 1
     assert page['plimsoll_resize_blocked{reason="cooldown"}'] == 1
-    acting.take_plan(plan(left_alone("x", Reserved.STATIC)), trigger=Trigger.NEWS, seconds=0.001)
+    acting.take_plan(plan(left_alone("x", ReservedReason.STATIC)), trigger=Trigger.NEWS, seconds=0.001)
     page = values(registry)
     assert page['plimsoll_pods{mode="enforce"}'] == 0
     assert page['plimsoll_pods_reserved{reason="excluded"}'] == 0
@@ -186,10 +186,10 @@ def test_a_plan_counts_pods_and_what_stands_in_the_way(acting: ActingSeries, reg
 
 
 def test_kept_counts_requests_limits_and_budgets() -> None:
-    both = share(1, 1, 1, kept=Kept.COOL_DOWN, limit_kept=Kept.IN_USE)
+    both = share(1, 1, 1, kept=KeptReason.COOL_DOWN, limit_kept=KeptReason.IN_USE)
     budget = container("", cpu=both, memory=None)
     found = kept_counts(plan(pod("a", container(cpu=both, memory=None), budget=budget), pod("b", container(cpu=None))))
-    assert found == {Kept.COOL_DOWN: 2, Kept.IN_USE: 2}
+    assert found == {KeptReason.COOL_DOWN: 2, KeptReason.IN_USE: 2}
 
 
 def test_an_unsound_plan_is_counted(acting: ActingSeries, registry: CollectorRegistry) -> None:
@@ -205,7 +205,7 @@ def test_the_rest_reaches_its_series(acting: ActingSeries, registry: CollectorRe
     acting.set_overload(is_overloaded=True, is_tainted=False)
     acting.set_annotation_faults(2)
     acting.set_pending_oldest(90.0)
-    acting.set_blocked({Kept.PAUSED: 7})
+    acting.set_blocked({KeptReason.PAUSED: 7})
     acting.set_startup_boosts(2)
     acting.count_startup_boost(BoostEnd.READY)
     page = values(registry)

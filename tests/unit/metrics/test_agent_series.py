@@ -13,7 +13,7 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from agent.core.window.snapshot import Gap
-from agent.core.window.sweep_pace import Skipped
+from agent.core.window.sweep_pace import SkipReason
 from agent.metrics.agent_series import (
     Feature,
     Metrics,
@@ -134,7 +134,7 @@ def test_page_closed_label_sets_stand_at_zero_from_the_start(metrics: Metrics) -
     page = values(metrics)
     for gap in Gap:
         assert page[f'plimsoll_samples_dropped_total{{reason="{gap}"}}'] == 0
-    for reason in Skipped:
+    for reason in SkipReason:
         assert page[f'plimsoll_sweeps_skipped_total{{reason="{reason}"}}'] == 0
     for feature in Feature:
         assert page[f'plimsoll_feature_enabled{{feature="{feature}"}}'] == 0
@@ -230,7 +230,7 @@ def test_take_read_errors_counts_growth_and_a_fresh_start(metrics: Metrics) -> N
 
 
 def test_counting_methods_reach_their_series(metrics: Metrics) -> None:
-    metrics.count_skipped_sweeps(Skipped.SLOWED, 2)
+    metrics.count_skipped_sweeps(SkipReason.SLOWED, 2)
     metrics.count_dropped_samples(Gap.CLOCK)
     metrics.count_counter_reset("cpu.stat")
     metrics.set_containers(tracked=7, unmatched=2, excluded=1)

@@ -4,13 +4,13 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from agent.core.cluster.workload import Workload
 from agent.core.history.reports.directive import WorkloadDirective
-from agent.core.plan.needs.directives import NOTHING_TOLD, Directed
+from agent.core.plan.needs.directives import NOTHING_TOLD, NodeDirectives
 from agent.metrics.agent_series import Metrics
 from agent.metrics.directive_series import DirectiveSeries
 from tests.directives import directed, directive
 
 
-def page(told: Directed) -> dict[str, float]:
+def page(told: NodeDirectives) -> dict[str, float]:
     metrics = Metrics(version="0", commit="", sampler="native")
     metrics.register(DirectiveSeries(lambda: told))
     found = {}

@@ -14,7 +14,7 @@ from agent.cli.verbs.cluster.webhook import SETTINGS_LISTER
 
 if TYPE_CHECKING:
     from agent.cli.workloads.admission_files import AskedPod, KnownContainer
-    from agent.cli.workloads.admission_view import Admitted
+    from agent.cli.workloads.admission_view import AdmittedPod
     from agent.core.admission.estimate import Estimate, NoEstimate
     from agent.core.admission.options import AdmissionSettings
     from agent.core.cluster.facts import NodeAmounts
@@ -131,8 +131,8 @@ def _admitted(
     nodes: dict[str, NodeAmounts],
     settings: AdmissionSettings,
     arguments: argparse.Namespace,
-) -> Admitted:
-    from agent.cli.workloads.admission_view import Admitted
+) -> AdmittedPod:
+    from agent.cli.workloads.admission_view import AdmittedPod
     from agent.core.admission.answer import AdmissionFacts
     from agent.core.admission.pod_admission import admit
     from agent.core.cluster.facts import largest_of
@@ -158,7 +158,7 @@ def _admitted(
     )
     metadata = asked.document.get("metadata")
     has_annotations = isinstance(metadata, dict) and isinstance(metadata.get("annotations"), dict)
-    return Admitted(namespace=pod.namespace, name=pod.name, admission=admission, has_annotations=has_annotations)
+    return AdmittedPod(namespace=pod.namespace, name=pod.name, admission=admission, has_annotations=has_annotations)
 
 
 def _as_enforced(
@@ -205,7 +205,7 @@ def _estimates(
     return estimate_of
 
 
-def _print(pods: Sequence[Admitted], notes: Sequence[str], arguments: argparse.Namespace) -> None:
+def _print(pods: Sequence[AdmittedPod], notes: Sequence[str], arguments: argparse.Namespace) -> None:
     from agent.cli.top.terminal import look_from, write_lines, write_text
     from agent.cli.workloads.admission_view import json_text, page_lines
 

@@ -13,7 +13,7 @@ from agent.cli.options.settings_options import fail, file_or_stdin
 from agent.cli.text.program_name import program_name
 
 if TYPE_CHECKING:
-    from agent.cli.workloads.migrate_view import Migrating
+    from agent.cli.workloads.migrate_view import Migration
     from agent.core.autoscalers.vpa_orders import VpaSurroundings
     from agent.kube.client.api import Api
 
@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _show(shown: Sequence[Migrating], arguments: argparse.Namespace) -> None:
+def _show(shown: Sequence[Migration], arguments: argparse.Namespace) -> None:
     from agent.cli.text.paragraphs import Page
     from agent.cli.text.spans import Line, Span
     from agent.cli.top.terminal import look_from, write_lines, write_text
@@ -138,8 +138,8 @@ def _found(api: Api, path: str) -> object | None:
         raise
 
 
-def _migrating(document: object, surroundings: VpaSurroundings) -> Migrating:
-    from agent.cli.workloads.migrate_view import Migrating
+def _migrating(document: object, surroundings: VpaSurroundings) -> Migration:
+    from agent.cli.workloads.migrate_view import Migration
     from agent.core.autoscalers.vpa_orders import vpa_orders
     from agent.kube.objects.json_reader import ConvertError
     from agent.kube.objects.vpa_json import recommenders_of, vpa_from_json
@@ -149,6 +149,6 @@ def _migrating(document: object, surroundings: VpaSurroundings) -> Migrating:
     namespace, name = str(head.get("namespace") or "default"), str(head.get("name") or "?")
     try:
         orders = vpa_orders(vpa_from_json(document), surroundings)
-        return Migrating(namespace=namespace, name=name, recommenders=recommenders_of(document), orders=orders)
+        return Migration(namespace=namespace, name=name, recommenders=recommenders_of(document), orders=orders)
     except ConvertError as error:
-        return Migrating(namespace=namespace, name=name, fault=str(error))
+        return Migration(namespace=namespace, name=name, fault=str(error))

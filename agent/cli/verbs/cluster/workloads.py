@@ -19,7 +19,7 @@ from agent.cli.verbs.cluster.webhook import SETTINGS_LISTER
 from agent.core.history.minute.quality import PRICE, Against, QualityWindow
 
 if TYPE_CHECKING:
-    from agent.cli.gitops.written import Writing
+    from agent.cli.gitops.written import PlannedWrite
     from agent.webhook.queries.workload_bodies import WorkloadBody, WorkloadLineBody
 
 WRITTEN = ("history", "kustomize", "helm", "ssa")
@@ -164,18 +164,18 @@ def _found_by_name(client: WebhookReader, namespace: str, name: str) -> list[str
     return [namespace, kinds[0], name]
 
 
-def _writing(arguments: argparse.Namespace) -> Writing:
+def _writing(arguments: argparse.Namespace) -> PlannedWrite:
     """Read what it takes to write workloads for other programs; what cannot be used is one line and code 2."""
-    from agent.cli.gitops.written import Writing
+    from agent.cli.gitops.written import PlannedWrite
 
     if arguments.output == "history":
-        return Writing(form=arguments.output)
+        return PlannedWrite(form=arguments.output)
     from agent.cli.verbs.cluster.gitops import admission_settings, mapped_of
 
-    return Writing(form=arguments.output, settings=admission_settings(arguments), mapped=mapped_of(arguments))
+    return PlannedWrite(form=arguments.output, settings=admission_settings(arguments), mapped=mapped_of(arguments))
 
 
-def _write(client: WebhookReader, arguments: argparse.Namespace, writing: Writing) -> int:
+def _write(client: WebhookReader, arguments: argparse.Namespace, writing: PlannedWrite) -> int:
     """Print workloads for other programs; of what has no amounts, why not, on stderr."""
     from agent.cli.gitops.known import whole_workload
     from agent.cli.gitops.written import history_text, written_text

@@ -11,7 +11,7 @@ from agent.cli.options.settings_options import add_options
 from agent.cli.text.spans import harmless
 
 if TYPE_CHECKING:
-    from agent.node.orders.answers import Ordered
+    from agent.node.orders.answers import OrderAnswer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -26,7 +26,7 @@ def run(arguments: argparse.Namespace) -> int:
     return order(arguments, "pause", {"for_seconds": arguments.for_seconds}, _confirm)
 
 
-def _confirm(answer: Ordered) -> str:
+def _confirm(answer: OrderAnswer) -> str:
     until = until_text(answer.until_unix_seconds, "until plimsoll resume")
     since = answer.held_since_unix_seconds
     before = "" if since is None else f" (it was paused since {moment_text(since)})"

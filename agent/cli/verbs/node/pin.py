@@ -11,7 +11,7 @@ from agent.cli.options.settings_options import add_options, fail
 from agent.cli.text.spans import harmless
 
 if TYPE_CHECKING:
-    from agent.node.orders.answers import Ordered
+    from agent.node.orders.answers import OrderAnswer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +36,7 @@ def run(arguments: argparse.Namespace) -> int:
     return _tell(arguments)
 
 
-def _confirm(answer: Ordered) -> str:
+def _confirm(answer: OrderAnswer) -> str:
     until = until_text(answer.until_unix_seconds, "until plimsoll unpin")
     since = answer.held_since_unix_seconds
     before = "" if since is None else f" (it was pinned since {moment_text(since)})"

@@ -11,7 +11,7 @@ from agent.cli.options.settings_options import add_options
 from agent.cli.text.spans import harmless
 
 if TYPE_CHECKING:
-    from agent.node.orders.answers import Ordered
+    from agent.node.orders.answers import OrderAnswer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +25,7 @@ def run(arguments: argparse.Namespace) -> int:
     return order(arguments, "resume", {}, _confirm)
 
 
-def _confirm(answer: Ordered) -> str:
+def _confirm(answer: OrderAnswer) -> str:
     node, since = harmless(answer.node), answer.held_since_unix_seconds
     if since is None:
         return f"{node} was not paused"

@@ -11,7 +11,7 @@ from agent.cli.options.settings_options import add_options
 from agent.cli.text.spans import harmless
 
 if TYPE_CHECKING:
-    from agent.node.orders.answers import Ordered
+    from agent.node.orders.answers import OrderAnswer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +44,7 @@ def _all(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _confirm(answer: Ordered) -> str:
+def _confirm(answer: OrderAnswer) -> str:
     pod, since = harmless(str(answer.ref)), answer.held_since_unix_seconds
     return f"{pod} was not pinned" if since is None else _freed(pod, since)
 

@@ -15,7 +15,7 @@ from agent.cli.text.output_files import OutputError, check_output, put_output
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from agent.cli.simulate.text import Simulated
+    from agent.cli.simulate.text import SimulatedTrace
     from agent.cli.text.spans import Line, Tone
     from agent.cli.top.look import TerminalLook
     from agent.core.recommender.simulation.figures import PolicyTotal
@@ -240,7 +240,7 @@ def _outputs(arguments: argparse.Namespace) -> list[tuple[str, Path]]:
 
 
 def _page(
-    flag: str, simulated: Sequence[Simulated], alls: Sequence[PolicyTotal], rules: ReplayRules, settings: Settings
+    flag: str, simulated: Sequence[SimulatedTrace], alls: Sequence[PolicyTotal], rules: ReplayRules, settings: Settings
 ) -> str:
     if flag == "--csv":
         from agent.cli.simulate.csv_rows import csv_page
@@ -281,9 +281,9 @@ def _given(flag: float | None, setting: float) -> float:
     return setting if flag is None else flag
 
 
-def _simulate(path: Path, arguments: argparse.Namespace, settings: Settings, rules: ReplayRules) -> Simulated:
+def _simulate(path: Path, arguments: argparse.Namespace, settings: Settings, rules: ReplayRules) -> SimulatedTrace:
     from agent.cli.simulate.runs import simulate_policies
-    from agent.cli.simulate.text import Simulated
+    from agent.cli.simulate.text import SimulatedTrace
     from agent.cli.simulate.trace_files import load_trace
     from agent.cli.text.progress import progress
     from agent.cli.text.spans import harmless
@@ -294,7 +294,7 @@ def _simulate(path: Path, arguments: argparse.Namespace, settings: Settings, rul
         trace = load_trace(path, on_progress=bar.show)
     with progress(sys.stderr, f"simulating {name}") as bar:
         outcomes = simulate_policies(trace, arguments.policy, settings, rules, on_progress=bar.show)
-    return Simulated(
+    return SimulatedTrace(
         path=str(path),
         notes=trace.notes,
         cpu_minutes=int(trace.has_cpu.sum()),
@@ -304,7 +304,9 @@ def _simulate(path: Path, arguments: argparse.Namespace, settings: Settings, rul
     )
 
 
-def _print_table(simulated: Sequence[Simulated], alls: Sequence[PolicyTotal], rules: str, look: TerminalLook) -> None:
+def _print_table(
+    simulated: Sequence[SimulatedTrace], alls: Sequence[PolicyTotal], rules: str, look: TerminalLook
+) -> None:
     from agent.cli.simulate.text import comparison_lines, front_text, series_lines, span_text
     from agent.cli.text.spans import Span, Tone, harmless
     from agent.cli.top.terminal import write_lines

@@ -40,7 +40,7 @@ class KeyRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Known:
+class KnownMinutes:
     """How much is known of each row; shape ``(rows,)`` each."""
 
     minutes: Ints
@@ -191,9 +191,9 @@ class HistoryTable:
         self._counts = np.maximum(self._counts - is_known.sum(axis=0), 0)
         self._first = np.where(self._first == _NEVER, _NEVER, np.maximum(self._first, oldest_unix_minute))
 
-    def known(self) -> Known:
+    def known(self) -> KnownMinutes:
         """Return how much is known of each row."""
-        return Known(minutes=self._counts.copy(), first_unix_minute=np.where(self._counts > 0, self._first, 0))
+        return KnownMinutes(minutes=self._counts.copy(), first_unix_minute=np.where(self._counts > 0, self._first, 0))
 
 
 def _kept(kills: tuple[OutOfMemory, ...]) -> tuple[OutOfMemory, ...]:

@@ -57,7 +57,7 @@ Signal = Mapping[PodContainer, ScrapedSeries]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Scraped:
+class ScrapedNamespace:
     """What was scraped of one namespace over some whole hours."""
 
     step_seconds: int
@@ -89,7 +89,7 @@ class _Container:
 _Place = tuple[Workload, str, int]
 
 
-def hours_of(scraped: Scraped, owners: Mapping[str, Workload]) -> list[ImportedHour]:
+def hours_of(scraped: ScrapedNamespace, owners: Mapping[str, Workload]) -> list[ImportedHour]:
     """Return the hours, in order; what belongs to pods without a known owner is left out.
 
     Args:
@@ -139,7 +139,7 @@ def _by_hour(
         yield (owner, where.container, int(hours[first])), part
 
 
-def _waiting(scraped: Scraped, where: PodContainer, unix_seconds: Ints) -> Floats:
+def _waiting(scraped: ScrapedNamespace, where: PodContainer, unix_seconds: Ints) -> Floats:
     waiting, throttled = scraped.waiting_ratio.get(where), scraped.throttled_ratio.get(where)
     if waiting is None:
         return np.zeros(unix_seconds.size)
@@ -148,7 +148,7 @@ def _waiting(scraped: Scraped, where: PodContainer, unix_seconds: Ints) -> Float
     return ratio
 
 
-def _killed_bytes(scraped: Scraped, where: PodContainer, hour: int) -> int | None:
+def _killed_bytes(scraped: ScrapedNamespace, where: PodContainer, hour: int) -> int | None:
     """Return the limit in force, at which it was killed; else the most that was seen of it in that hour."""
     limit = scraped.limit_bytes.get(where)
     series = scraped.memory_bytes.get(where)

@@ -21,7 +21,7 @@ from agent.core.recommender.recommendation import Withheld
 from agent.core.window.memory_shortage import MemoryShort
 
 
-class Reserved(StrEnum):
+class ReservedReason(StrEnum):
     """Why a pod may not be optimised: its requests are taken off the node as they stand. Also a metric label."""
 
     OFF = "off"
@@ -72,7 +72,7 @@ class Reserved(StrEnum):
     """It cannot be planned soundly as it is; the plan's notes say why, and the rest of the node goes on."""
 
 
-class Kept(StrEnum):
+class KeptReason(StrEnum):
     """Why a container's request or limit is not moved to what was planned. Also a metric label."""
 
     SMALL_CHANGE = "small_change"
@@ -209,7 +209,7 @@ class PodDemand:
     pod: Pod
     workload: Workload
     orders: Orders
-    reserved: Reserved | None
+    reserved: ReservedReason | None
     """None = it may be optimised."""
     containers: tuple[ContainerDemand, ...] = ()
     """In the spec's order, sidecars first; empty for a reserved pod that nothing is known of."""
@@ -231,11 +231,11 @@ class PodDemand:
 class Constraint:
     """What stands in the way of changing one pod at the moment; the plan keeps what it may not move."""
 
-    shrink: Kept | None = None
+    shrink: KeptReason | None = None
     """Why its requests and limits may not fall now; None = they may."""
-    grow: Kept | None = None
+    grow: KeptReason | None = None
     """Why they may not rise now."""
-    urgent_grow: Kept | None = None
+    urgent_grow: KeptReason | None = None
     """Why they may not rise even for an urgent demand (infeasible, or a resize that must come to its end first); a
     cool-down is no reason."""
     rising: frozenset[tuple[str, Resource, Setting]] = frozenset()

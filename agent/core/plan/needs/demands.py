@@ -16,8 +16,8 @@ from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
 from agent.core.orders.resolution import orders_of, windows_unread
 from agent.core.orders.windows import NO_WAITS, Waits, Windows, waits_of
-from agent.core.plan.needs.demand import ContainerDemand, Demand, PodDemand, Reserved, Urgent
-from agent.core.plan.needs.directives import NOTHING_TOLD, Directed
+from agent.core.plan.needs.demand import ContainerDemand, Demand, PodDemand, ReservedReason, Urgent
+from agent.core.plan.needs.directives import NOTHING_TOLD, NodeDirectives
 from agent.core.plan.needs.given_boost import standing_boost
 from agent.core.plan.needs.reserved_reason import reserved_reason
 from agent.core.recommender.calm_falls import CalmFalls, calm_falls_of
@@ -51,7 +51,7 @@ class DemandSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class Measurements:
     """What the sampler saw last, beside the recommendations; a container that is missing is not known."""
 
     memory_current_bytes: Mapping[Key, int] = field(default_factory=dict)
@@ -62,7 +62,7 @@ class Measured:
     """Containers whose cpu.pressure was read in the last seconds."""
 
 
-NOTHING_MEASURED: Final = Measured()
+NOTHING_MEASURED: Final = Measurements()
 
 
 def demands(
@@ -74,8 +74,8 @@ def demands(
     barred: Callable[[Workload], bool],
     now_unix_seconds: float,
     urgent: Mapping[Key, Urgent] = _NOTHING_URGENT,
-    measured: Measured = NOTHING_MEASURED,
-    directed: Directed = NOTHING_TOLD,
+    measured: Measurements = NOTHING_MEASURED,
+    directed: NodeDirectives = NOTHING_TOLD,
     limit_held: Callable[[Workload, str], bool] = lambda workload, container: False,
     as_enforced: bool = False,
     read_windows: Callable[[str], Windows] = windows_unread,
@@ -143,7 +143,7 @@ def demands(
             for container in (*(container for container in pod.init_containers if _runs_on(container)), *pod.containers)
         )
         if reserved is None and all(container.cpu is None and container.memory is None for container in containers):
-            reserved = Reserved.NO_DATA
+            reserved = ReservedReason.NO_DATA
         pod_demands.append(
             PodDemand(
                 pod=pod,
@@ -197,7 +197,7 @@ def _container_demand(
     container: Container,
     index: Mapping[Key, Recommendation],
     urgent: Mapping[Key, Urgent],
-    measured: Measured,
+    measured: Measurements,
     bounds: BoundsOptions,
     plan: PlanOptions,
     node: Node | None,

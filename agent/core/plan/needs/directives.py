@@ -25,7 +25,7 @@ from agent.core.history.reports.directive import AutoscalerDirective, ContainerD
 from agent.core.orders import annotations as names
 from agent.core.orders.enforce_share import EnforceShare, TakenBack
 from agent.core.orders.order import Mode
-from agent.core.plan.needs.demand import Reserved
+from agent.core.plan.needs.demand import ReservedReason
 
 STALE_SECONDS: Final = 86_400.0
 """Unsaid for longer, directives are old: it is told, and nothing is enforced any more on their word alone."""
@@ -39,7 +39,7 @@ _RESIZING: Final = frozenset(str(mode) for mode in Mode if mode.resizes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Directed:
+class NodeDirectives:
     """What a node was told, by workload, and how old it is at the moment."""
 
     directives: Directives | None = None
@@ -94,7 +94,7 @@ class Directed:
         }
         return {key: text for key, text in orders.items() if text is not None}
 
-    def reserved(self, workload: Workload, share: EnforceShare | None = None) -> Reserved | None:
+    def reserved(self, workload: Workload, share: EnforceShare | None = None) -> ReservedReason | None:
         """Return why a workload is left alone by what the cluster knows; None = it is not.
 
         ``share`` is the share of it that is to be enforced, None = all of it.
@@ -103,12 +103,12 @@ class Directed:
         if directive is None:
             return None
         if directive.left_alone_for is not None:
-            return Reserved.VPA
+            return ReservedReason.VPA
         taken_back = self.share_taken_back(workload)
         if share is not None and taken_back is not None and taken_back.concerns(share):
-            return Reserved.SHARE_TAKEN_BACK
+            return ReservedReason.SHARE_TAKEN_BACK
         has_both = is_whole_workload_left(self.frozen_axes(workload), freezes_axes=True)
-        return Reserved.HPA if has_both else None
+        return ReservedReason.HPA if has_both else None
 
     def share_taken_back(self, workload: Workload) -> TakenBack | None:
         """Return the share of a workload that is enforced no more; None = there is none."""
@@ -207,7 +207,7 @@ class Directed:
         return tuple(sentences)
 
 
-NOTHING_TOLD: Final = Directed()
+NOTHING_TOLD: Final = NodeDirectives()
 """No webhook, or it has not answered yet."""
 
 

@@ -17,7 +17,7 @@ from agent.core.orders.annotations import is_placeholder
 from agent.core.orders.order import Mode, Orders, RunningJobs
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.resolution import is_excluded, listed
-from agent.core.plan.needs.demand import Reserved
+from agent.core.plan.needs.demand import ReservedReason
 from agent.core.plan.needs.share_ticket import share_ticket
 
 _NATIVE_DOMAIN: Final = "kubernetes.io/"
@@ -33,30 +33,30 @@ def reserved_reason(
     act: ActOptions,
     is_pinned: bool,
     is_namespace_known: bool,
-    by_cluster: Reserved | None = None,
-) -> Reserved | None:
+    by_cluster: ReservedReason | None = None,
+) -> ReservedReason | None:
     """Return why a pod is only reserved for; None = it may be optimised, once something was measured of it.
 
     A pod of which nobody knows since when it runs is too young. ``by_cluster`` is what the webhook says of an HPA or
     VPA that sizes it.
     """
     if is_excluded(pod.namespace, act):
-        return Reserved.EXCLUDED
+        return ReservedReason.EXCLUDED
     if not is_namespace_known:
-        return Reserved.NAMESPACE_UNKNOWN
+        return ReservedReason.NAMESPACE_UNKNOWN
     if orders.faults:
-        return Reserved.FAULTY_ANNOTATION
+        return ReservedReason.FAULTY_ANNOTATION
     if orders.mode is Mode.OFF:
-        return Reserved.OFF
+        return ReservedReason.OFF
     lasting = _by_nature(pod, orders, workload, plan) or _by_class(pod, orders) or by_cluster
     if lasting is not None:
         return lasting
     if orders.mode is Mode.RECOMMEND:
-        return Reserved.RECOMMEND
+        return ReservedReason.RECOMMEND
     if orders.enforce_share is not None and not orders.enforce_share.holds(share_ticket(pod)):
-        return Reserved.NOT_IN_SHARE
+        return ReservedReason.NOT_IN_SHARE
     if is_pinned:
-        return Reserved.PINNED
+        return ReservedReason.PINNED
     if may_only_grow(orders, workload):  # else it would be over before it is old enough
         plan = replace(plan, min_age_seconds=0.0)
     return _for_now(pod, plan, now_unix_seconds)
@@ -67,29 +67,29 @@ def may_only_grow(orders: Orders, workload: Workload) -> bool:
     return workload.kind in RUN_KINDS and orders.jobs is RunningJobs.GROW
 
 
-def _by_nature(pod: Pod, orders: Orders, workload: Workload, plan: PlanOptions) -> Reserved | None:
+def _by_nature(pod: Pod, orders: Orders, workload: Workload, plan: PlanOptions) -> ReservedReason | None:
     if is_placeholder(pod):
-        return Reserved.PLACEHOLDER
+        return ReservedReason.PLACEHOLDER
     if pod.is_static:
-        return Reserved.STATIC
+        return ReservedReason.STATIC
     if pod.is_windows:
-        return Reserved.WINDOWS
+        return ReservedReason.WINDOWS
     if workload.kind in RUN_KINDS:  # whatever plan.managedKinds says
-        return None if may_only_grow(orders, workload) else Reserved.JOB
+        return None if may_only_grow(orders, workload) else ReservedReason.JOB
     if workload.kind in listed(plan.managed_kinds):
         return None
-    return Reserved.BARE if workload.kind == POD_KIND else Reserved.UNKNOWN_OWNER
+    return ReservedReason.BARE if workload.kind == POD_KIND else ReservedReason.UNKNOWN_OWNER
 
 
-def _by_class(pod: Pod, orders: Orders) -> Reserved | None:
+def _by_class(pod: Pod, orders: Orders) -> ReservedReason | None:
     qos = pod_qos_class(pod)
     if qos is QosClass.BEST_EFFORT:
-        return Reserved.BEST_EFFORT
+        return ReservedReason.BEST_EFFORT
     if qos is QosClass.GUARANTEED and not orders.is_guaranteed_allowed:
-        return Reserved.GUARANTEED
+        return ReservedReason.GUARANTEED
     if qos is QosClass.GUARANTEED and _has_whole_cores(pod):
-        return Reserved.EXCLUSIVE_CPUS
-    return Reserved.DEVICES if _has_devices(pod) else None
+        return ReservedReason.EXCLUSIVE_CPUS
+    return ReservedReason.DEVICES if _has_devices(pod) else None
 
 
 def _has_whole_cores(pod: Pod) -> bool:
@@ -112,11 +112,11 @@ def _has_devices(pod: Pod) -> bool:
     )
 
 
-def _for_now(pod: Pod, plan: PlanOptions, now_unix_seconds: float) -> Reserved | None:
+def _for_now(pod: Pod, plan: PlanOptions, now_unix_seconds: float) -> ReservedReason | None:
     if pod.is_terminating:
-        return Reserved.TERMINATING
+        return ReservedReason.TERMINATING
     if pod.phase != RUNNING:
-        return Reserved.NOT_RUNNING
+        return ReservedReason.NOT_RUNNING
     since = pod.started_unix_seconds if pod.started_unix_seconds is not None else pod.created_unix_seconds
     is_old = since is not None and now_unix_seconds - since >= plan.min_age_seconds
-    return None if is_old or not plan.min_age_seconds else Reserved.TOO_YOUNG
+    return None if is_old or not plan.min_age_seconds else ReservedReason.TOO_YOUNG

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from agent.core.orders.policy_options import BoundsOptions
-from agent.core.plan.needs.demand import Kept
+from agent.core.plan.needs.demand import KeptReason
 
 MOST: Final = (1 << 63) - 1
 """Of any amount, millicores or bytes: what Kubernetes holds. Amounts are whole here, so nothing is rounded below it."""
@@ -129,21 +129,21 @@ class Lowering:
     """What its fixed heap needs, bytes; 0 = it has none."""
 
 
-def why_not_lowered(limit: int, in_use: int | None, lowering: Lowering) -> Kept | None:
+def why_not_lowered(limit: int, in_use: int | None, lowering: Lowering) -> KeptReason | None:
     """Return why a memory limit does not fall to this; None = it may.
 
     What is in use includes the page cache, which counts when the kernel enforces the new limit; None = not known.
     """
     if not lowering.is_possible:
-        return Kept.TOO_OLD
+        return KeptReason.TOO_OLD
     if not lowering.is_wanted:
-        return Kept.NOT_APPLIED
+        return KeptReason.NOT_APPLIED
     if lowering.is_read_at_start:
-        return Kept.READ_AT_START
+        return KeptReason.READ_AT_START
     if limit < lowering.heap_floor:
-        return Kept.HEAP
+        return KeptReason.HEAP
     if in_use is None or lowering.is_pressed or limit <= in_use * lowering.margin_ratio:
-        return Kept.IN_USE
+        return KeptReason.IN_USE
     return None
 
 

@@ -16,7 +16,7 @@ from agent.core.cluster.versions import Gates
 from agent.core.cluster.workload import DAEMON_SET_KIND
 from agent.core.orders.order import Mode
 from agent.core.orders.plan_options import PlanOptions
-from agent.core.plan.needs.demand import Constraint, Demand, Kept, PodDemand
+from agent.core.plan.needs.demand import Constraint, Demand, KeptReason, PodDemand
 from agent.core.plan.pod_facts import PodFacts
 from agent.core.plan.sizing.container_sizing import Edges
 from agent.core.recommender.recommendation import Withheld
@@ -39,7 +39,7 @@ class Unit:
     """One request and limit of one resource."""
 
     # Defaults stand in the class: of the thousand units of a full node most never leave them.
-    fixed: Kept | None = None
+    fixed: KeptReason | None = None
     """Why it is not planned at all: it counts as it stands."""
     is_pair = False
     """Its request is its limit as well, and they move together."""
@@ -64,8 +64,8 @@ class Unit:
     """Without a prediction: what its base would be if it might fall."""
     headroom = 0
     urgent = 0
-    kept: Kept | None = None
-    limit_kept: Kept | None = None
+    kept: KeptReason | None = None
+    limit_kept: KeptReason | None = None
     waits_until_seconds: float | None = None
     """Until when its fall is held calmly, in Unix seconds; None = it is not."""
     granted: int | None = None

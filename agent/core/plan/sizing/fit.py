@@ -13,7 +13,7 @@ from agent.core.cluster.resource import Resource
 from agent.core.numbers.amount_text import amount_text
 from agent.core.orders.order import Ranking
 from agent.core.orders.plan_options import FitRule, PlanOptions
-from agent.core.plan.needs.demand import Kept
+from agent.core.plan.needs.demand import KeptReason
 from agent.core.plan.plan import Eviction, JointSpike
 from agent.core.plan.sizing.container_sizing import is_small
 from agent.core.plan.sizing.entry import PodEntry, Side, Unit
@@ -150,13 +150,13 @@ def share(
             _ask(pressed)
             return
         held = sum(side.held([unit.final for unit in side.units]) for side in sides)
-        room = _Left(min(left - fit.headroom, left_over), fit.room - held)
+        room = _RoomLeft(min(left - fit.headroom, left_over), fit.room - held)
         room = _lift(pressed, room)
         room = _fill_up(daemons, room)
         _foresee(foreseeing, sides, min(room) // 2)
 
 
-class _Left(NamedTuple):
+class _RoomLeft(NamedTuple):
     """What is left to grow into. The two differ where pods hold more than their containers request together.
 
     Below that growth takes nothing, of what is above the bases less than of what is above the finals. As a part that
@@ -235,7 +235,7 @@ def _foresee(foreseeing: Sequence[Side], sides: Sequence[Side], left: int) -> No
             amounts.append(amount)
         return amounts
 
-    level, _ = _highest(foreseeing, raised, _Left(left, left))
+    level, _ = _highest(foreseeing, raised, _RoomLeft(left, left))
     for side in foreseeing:
         for unit, amount in zip(side.units, raised(side, level), strict=True):
             unit.foresight = amount - unit.final
@@ -243,7 +243,7 @@ def _foresee(foreseeing: Sequence[Side], sides: Sequence[Side], left: int) -> No
             unit.peak = max(unit.peak, amount)
 
 
-def _lift(pressed: Sequence[Side], left: _Left) -> _Left:
+def _lift(pressed: Sequence[Side], left: _RoomLeft) -> _RoomLeft:
     """Raise who is short now by one common share of what is lacking, the largest that fits; return what is left then.
 
     Of the room that nobody else has a claim to: a burst moves nobody else. Like any level (``_fill_up``) the share does
@@ -285,7 +285,7 @@ def _lifted(side: Side, level: int) -> list[int]:
     return amounts
 
 
-def _fill_up(daemons: Sequence[Side], left: _Left) -> _Left:
+def _fill_up(daemons: Sequence[Side], left: _RoomLeft) -> _RoomLeft:
     """Raise DaemonSets to one common level, the highest that fits: a share of their bases, then of their spikes.
 
     A level does not depend on what was granted before, so planning again after any part of it was applied gives the
@@ -302,13 +302,13 @@ def _fill_up(daemons: Sequence[Side], left: _Left) -> _Left:
 
 
 def _highest(
-    sides: Sequence[Side], amounts_at: Callable[[Side, int], list[int]], left: _Left, *, most: int = LEVELS
-) -> tuple[int, _Left]:
+    sides: Sequence[Side], amounts_at: Callable[[Side, int], list[int]], left: _RoomLeft, *, most: int = LEVELS
+) -> tuple[int, _RoomLeft]:
     """Find the highest level at which no more is taken than what is left, and what is left then; at 0 nothing is."""
     bases = sum(side.held([unit.base for unit in side.units]) for side in sides)
     finals = sum(side.held([unit.final for unit in side.units]) for side in sides)
 
-    def rest_at(level: int) -> _Left:
+    def rest_at(level: int) -> _RoomLeft:
         above_bases, above_finals = left.above_bases + bases, left.above_finals + finals
         for side in sides:
             amounts = amounts_at(side, level)
@@ -316,7 +316,7 @@ def _highest(
             above_bases -= side.held(
                 [unit.base + amount - unit.final for unit, amount in zip(side.units, amounts, strict=True)]
             )
-        return _Left(above_bases, above_finals)
+        return _RoomLeft(above_bases, above_finals)
 
     level = highest_level(lambda level: -min(rest_at(level)), 0, most=most)
     return level, rest_at(level)
@@ -337,13 +337,13 @@ def _at_level(side: Side, level: int) -> list[int]:
 
 _STANDING: Final = frozenset(
     {
-        Kept.NODE_FULL,
-        Kept.TOO_OLD,
-        Kept.INFEASIBLE,
-        Kept.DEFERRED,
-        Kept.LIMIT_RANGE,
-        Kept.TIER_FULL,
-        Kept.EVICTION_PENDING,
+        KeptReason.NODE_FULL,
+        KeptReason.TOO_OLD,
+        KeptReason.INFEASIBLE,
+        KeptReason.DEFERRED,
+        KeptReason.LIMIT_RANGE,
+        KeptReason.TIER_FULL,
+        KeptReason.EVICTION_PENDING,
     }
 )
 """What does not pass by itself within the next turns; a cool-down or a resize under way does."""

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from agent.core.orders.plan_options import PlanOptions
-from agent.core.plan.needs.demand import Kept
+from agent.core.plan.needs.demand import KeptReason
 from agent.core.plan.plan import JointSpike
 from agent.core.plan.sizing.entry import PodEntry, Side, Unit
 from agent.core.plan.sizing.fit import Fit, share
@@ -77,9 +77,9 @@ class Interim:
         for unit, base, peak, headroom, urgent, foresight, final in self._planned:
             unit.base, unit.peak, unit.final = base, peak, final
             unit.headroom, unit.urgent, unit.foresight = headroom, urgent, foresight
-            is_raised = unit.kept is Kept.NODE_FULL and unit.applied > (unit.request or 0)
+            is_raised = unit.kept is KeptReason.NODE_FULL and unit.applied > (unit.request or 0)
             if is_raised or (unit.kept is None and unit.fixed is None and unit.applied != final):
-                unit.kept = Kept.EVICTION_PENDING
+                unit.kept = KeptReason.EVICTION_PENDING
 
 
 def _hold(side: Side) -> None:

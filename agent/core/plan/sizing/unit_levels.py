@@ -11,7 +11,7 @@ from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT
 from agent.core.orders.container_policies import NO_POLICY
 from agent.core.orders.plan_options import DaemonSetGrowth
 from agent.core.orders.policy_options import PolicyName
-from agent.core.plan.needs.demand import Constraint, ContainerDemand, Demand, Kept, PodDemand
+from agent.core.plan.needs.demand import Constraint, ContainerDemand, Demand, KeptReason, PodDemand
 from agent.core.plan.pod_facts import PodFacts, StatedSide
 from agent.core.plan.sizing.container_sizing import Edges, below_limit, bounded, pair
 from agent.core.plan.sizing.entry import PlanRules, PodEntry, Side, Unit
@@ -24,12 +24,12 @@ def entry_of(demand: PodDemand, facts: PodFacts, constraint: Constraint, rules: 
     """Read one pod that may be optimised: base, peak and spike of each unit, and what the pod holds by them."""
     entry = PodEntry(demand, facts, constraint)
     orders = demand.orders
-    fixed: Kept | None = None
+    fixed: KeptReason | None = None
     if facts.pod.resources is not None and not rules.gates.pod_level_resize:
-        fixed = Kept.TOO_OLD  # such an API server refuses to resize its containers as well
+        fixed = KeptReason.TOO_OLD  # such an API server refuses to resize its containers as well
     elif not facts.is_class_kept:
         # The API compares the class after a resize with the recorded one: where they differ already, nothing passes.
-        fixed = Kept.QOS
+        fixed = KeptReason.QOS
     reading = _Reading(entry, rules, facts.is_guaranteed, fixed)
     cpu_edges = rules.cpu.narrowed(orders.min_cpu_millicores, orders.max_cpu_millicores)
     memory_edges = rules.memory.narrowed(orders.min_memory_bytes, orders.max_memory_bytes)
@@ -42,7 +42,7 @@ class _Reading(NamedTuple):
     entry: PodEntry
     rules: PlanRules
     is_guaranteed: bool
-    fixed: Kept | None
+    fixed: KeptReason | None
 
 
 class _Levels(NamedTuple):
@@ -63,7 +63,7 @@ def _side(reading: _Reading, resource: Resource, edges: Edges, stated: StatedSid
     frozen = demand.cpu_frozen_containers if is_cpu else demand.memory_frozen_containers
     if fixed is None and (demand.is_cpu_frozen if is_cpu else demand.is_memory_frozen):
         if frozen is None or stated.is_pod_level:
-            fixed = Kept.HPA
+            fixed = KeptReason.HPA
     else:
         frozen = None
     is_restart_allowed = demand.orders.is_restart_allowed
@@ -108,19 +108,19 @@ def _side(reading: _Reading, resource: Resource, edges: Edges, stated: StatedSid
         if fixed is not None:
             unit.fixed = fixed
         elif frozen is not None and name in frozen:
-            unit.fixed = Kept.HPA
+            unit.fixed = KeptReason.HPA
         elif not policy.sizes(resource):
-            unit.fixed = Kept.NOT_APPLIED
+            unit.fixed = KeptReason.NOT_APPLIED
         elif restarts and not is_restart_allowed:
-            unit.fixed = Kept.RESTART_POLICY
+            unit.fixed = KeptReason.RESTART_POLICY
         unit.is_limit_fixed = policy.are_limits_kept
         unit.is_restarted = restarts
         boost = demand.boost if is_cpu else None
         is_boosted = boost is not None and any(change.container == name for change in boost.changes)
         if is_boosted:
-            unit.fixed = unit.fixed or Kept.BOOSTED
+            unit.fixed = unit.fixed or KeptReason.BOOSTED
         _read(unit, reading, edges, is_cpu=is_cpu)
-        if unit.fixed is Kept.HPA and is_cpu and policy.sizes(resource) and not is_boosted:
+        if unit.fixed is KeptReason.HPA and is_cpu and policy.sizes(resource) and not is_boosted:
             _free_limit(unit, reading)
         if unit.fixed is not None and unit.granted is not None:
             # It counts as it stands, and a wish does not stand.
@@ -189,10 +189,10 @@ def _read(unit: Unit, reading: _Reading, edges: Edges, *, is_cpu: bool) -> None:
     """Fill in base, peak and spike, and what becomes of the limit."""
     demand, request, limit = unit.demand, unit.request, unit.limit
     if demand is None:
-        unit.fixed = unit.fixed or Kept.GAPS
+        unit.fixed = unit.fixed or KeptReason.GAPS
     is_daemon = reading.entry.is_daemon
     if request is None and (demand is None or is_daemon):
-        unit.fixed = Kept.NOT_STATED
+        unit.fixed = KeptReason.NOT_STATED
     if unit.fixed is not None or demand is None:
         return
     if demand.held is not None and demand.held > edges.most:
@@ -215,7 +215,7 @@ def _read(unit: Unit, reading: _Reading, edges: Edges, *, is_cpu: bool) -> None:
         if unit.is_limit_fixed:
             wish = None
         if unit.is_limit_fixed and request == limit and reading.is_guaranteed:
-            unit.fixed = Kept.QOS  # the request alone may not part from its limit
+            unit.fixed = KeptReason.QOS  # the request alone may not part from its limit
             return
         if request == limit and (reading.is_guaranteed or (wish is not None and not is_cpu)):
             unit.is_pair = True
@@ -355,7 +355,7 @@ def is_cpu_limit_raised(reading: _Reading) -> bool:
     return reading.rules.options.cpu_limits_raised and reading.entry.demand.orders.policy in _SETS_NO_CPU_LIMIT
 
 
-def _read_pod_level(side: Side, resources: Requirements, reading: _Reading, fixed: Kept | None) -> None:
+def _read_pod_level(side: Side, resources: Requirements, reading: _Reading, fixed: KeptReason | None) -> None:
     """Read the pod's own budget in place of its containers, where it carries the resource.
 
     The containers share it: their bases in all, and the largest spike among them once. What they request inside stays,
@@ -371,7 +371,7 @@ def _read_pod_level(side: Side, resources: Requirements, reading: _Reading, fixe
     unknown = [unit for unit in inside if unit.demand is None]
     demands = [unit.demand for unit in inside if unit.demand is not None]
     for unit in inside:
-        _stand(unit, Kept.TOO_OLD if fixed is Kept.TOO_OLD else Kept.POD_LEVEL)
+        _stand(unit, KeptReason.TOO_OLD if fixed is KeptReason.TOO_OLD else KeptReason.POD_LEVEL)
     if name not in resources.requests:
         return  # the API fills in a request beside each limit: this is no pod from there, and counts as it stands
     request = -(-resources.requests[name] // nanos) or None
@@ -384,11 +384,11 @@ def _read_pod_level(side: Side, resources: Requirements, reading: _Reading, fixe
     budget = Unit("", ContainerKind.REGULAR, request, limit, None, None)
     side.inside, side.units, side.stages = inside, [budget], ()
     if request is None:
-        budget.fixed = Kept.NOT_STATED
+        budget.fixed = KeptReason.NOT_STATED
     elif fixed is not None:
         budget.fixed = fixed
     elif not demands:
-        budget.fixed = Kept.GAPS
+        budget.fixed = KeptReason.GAPS
         budget.withheld = unknown[0].withheld if unknown else Withheld.NO_DATA
     if budget.fixed is not None or request is None:
         return
@@ -411,7 +411,7 @@ def _read_pod_level(side: Side, resources: Requirements, reading: _Reading, fixe
             base, lasting, peak, pressing = min(base, most), min(lasting, most), min(peak, most), min(pressing, most)
             budget.is_capped = budget.is_limit_fixed = True
             if reading.is_guaranteed:
-                budget.fixed = Kept.RESTART_POLICY
+                budget.fixed = KeptReason.RESTART_POLICY
                 return
         elif reading.is_guaranteed:
             budget.is_pair = True
@@ -441,7 +441,7 @@ def _restarts_with_budget(reading: _Reading, name: str, *, is_cpu: bool) -> bool
     )
 
 
-def _stand(unit: Unit, reason: Kept) -> None:
+def _stand(unit: Unit, reason: KeptReason) -> None:
     unit.fixed = reason
     unit.base = unit.peak = unit.final = unit.request or 0
     unit.spike = unit.lasting_spike = unit.pressing = 0

@@ -57,7 +57,7 @@ class ExpectedDemand:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Beginning:
+class HourBeginning:
     """How one row's answer of an hour's beginning came about, at one price."""
 
     hour: int
@@ -84,7 +84,7 @@ class Beginning:
 
 
 @dataclass(frozen=True, slots=True)
-class _Opened:
+class _OpenedHour:
     """What holds for a whole hour, of all rows."""
 
     book: HourBook
@@ -104,7 +104,7 @@ class DemandMemory:
         self._last = LastMinutes(rows)
         self._ring = HourRing(rows)
         self._running: int | None = None
-        self._opened: _Opened | None = None
+        self._opened: _OpenedHour | None = None
         self._chain_hour: int | None = None
         self._chain = np.zeros((len(Price), rows))
         """Answers of the hour before ``_chain_hour``; 0 where the day begins with it."""
@@ -170,12 +170,12 @@ class DemandMemory:
             known_minutes=opened.book.known_ratio[rows].sum(axis=1) * MINUTES_PER_HOUR + running[rows],
         )
 
-    def beginning(self, row: int, price: Price, now_unix_seconds: float) -> Beginning:
+    def beginning(self, row: int, price: Price, now_unix_seconds: float) -> HourBeginning:
         """Return how the answer of the hour's beginning came about at a price."""
         opened, rows = self._open_at(hour_of(now_unix_seconds)), np.array([row])
         book, looks = opened.book, opened.looks[:, rows]
         weights = weigh(book, rows, looks, opened.has_looks[rows], book.hour * float(HOUR_SECONDS))
-        return Beginning(
+        return HourBeginning(
             hour=book.hour,
             looks=tuple(looks[:, 0].tolist()),
             has_looks=bool(opened.has_looks[row]),
@@ -189,7 +189,7 @@ class DemandMemory:
             answer_millicores=float(opened.answers[price, row]),
         )
 
-    def _open_at(self, hour: int) -> _Opened:
+    def _open_at(self, hour: int) -> _OpenedHour:
         """Return what holds for an hour; it is worked out once, or when a minute before it comes late."""
         if self._opened is None or self._opened.book.hour != hour:
             self._close()
@@ -197,7 +197,7 @@ class DemandMemory:
             book = open_book(self._ring, hour)
             looks, has_looks = self._ring.looks(hour) or (self._looks(hour), self._last.has_any)
             wanted, bases = self._wanted(book, looks, has_looks)
-            self._opened = _Opened(book, looks, has_looks, follow(self._chain, wanted), bases)
+            self._opened = _OpenedHour(book, looks, has_looks, follow(self._chain, wanted), bases)
         return self._opened
 
     def _follow_until(self, hour: int) -> None:

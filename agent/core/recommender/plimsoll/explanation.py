@@ -20,7 +20,7 @@ from agent.core.recommender.other_nodes import (
     say_week_elsewhere,
 )
 from agent.core.recommender.plimsoll.dead_band import FALL_RATIO
-from agent.core.recommender.plimsoll.demand import BASE_SHARE, Beginning, ExpectedDemand, Price
+from agent.core.recommender.plimsoll.demand import BASE_SHARE, ExpectedDemand, HourBeginning, Price
 from agent.core.recommender.plimsoll.likeness import FORMER_IMAGE
 from agent.core.recommender.plimsoll.memory_drift import LEAST_MARGIN, MOST_MARGIN, margin_of
 from agent.core.recommender.plimsoll.price import level_of_share, share_above
@@ -49,7 +49,7 @@ class PlimsollAccount:
     options: SizingOptions
     price: Price
     demand: ExpectedDemand
-    beginning: Beginning
+    beginning: HourBeginning
     cpu_window_millicores: Floats
     """Percentile of the window."""
     cpu_elsewhere_millicores: float | None

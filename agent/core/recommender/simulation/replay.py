@@ -33,7 +33,7 @@ from agent.core.orders.plan_options import ActOptions, HeadroomRule
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
 from agent.core.recommender import bounds
 from agent.core.recommender.calm_falls import NEVER, CalmFalls
-from agent.core.recommender.policy import Policy, Present, Proposals, Stated
+from agent.core.recommender.policy import CurrentAmounts, Policy, Present, Proposals
 from agent.core.recommender.simulation.figures import (
     CORE_HOUR,
     GIB_HOUR,
@@ -147,12 +147,12 @@ class _InForce:
         self._none = np.zeros(rows)
         self._no = np.zeros(rows, dtype=np.bool_)
 
-    def stated(self, memory_bytes: Floats, has_memory: Bools) -> Stated:
+    def stated(self, memory_bytes: Floats, has_memory: Bools) -> CurrentAmounts:
         """Return it as the bounds want it.
 
         A limit that follows from the request is not told: it would cap the request that it has to follow.
         """
-        return Stated(
+        return CurrentAmounts(
             cpu_request_millicores=self.cpu_request,
             has_cpu_request=self.has_cpu,
             cpu_limit_millicores=self._none,
@@ -188,7 +188,7 @@ class _InForce:
         return is_due | ~proposals.has_credit
 
     def change(
-        self, unix_minute: int, may_change: Bools, is_judged: Bools, proposals: Proposals, answer: bounds.Bounded
+        self, unix_minute: int, may_change: Bools, is_judged: Bools, proposals: Proposals, answer: bounds.BoundedAnswer
     ) -> None:
         """Make the changes that the answer asks for and the rules let pass."""
         is_cool = unix_minute - self._changed_minute >= self._cool_down_minutes
@@ -220,7 +220,7 @@ class _InForce:
         self.has_memory = had_memory | memory_changed
 
     def _limits(
-        self, memory: Floats, may_change: Bools, is_cool: Bools, proposals: Proposals, answer: bounds.Bounded
+        self, memory: Floats, may_change: Bools, is_cool: Bools, proposals: Proposals, answer: bounds.BoundedAnswer
     ) -> Floats:
         """Return the memory limits that go with new requests; notes which of them the policy names."""
         follows = np.ceil(memory * self._rules.memory_limit_ratio)

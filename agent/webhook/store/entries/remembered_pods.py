@@ -52,7 +52,7 @@ class _Remembered(msgspec.Struct, frozen=True, array_like=True):
     """Of its spec; None = not known (an older version wrote this)."""
 
 
-class _Kept(msgspec.Struct, frozen=True, array_like=True):
+class _KeptPods(msgspec.Struct, frozen=True, array_like=True):
     told_unix_seconds: float
     """End of the newest report."""
     pods: list[_Remembered]
@@ -61,7 +61,7 @@ class _Kept(msgspec.Struct, frozen=True, array_like=True):
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
-_decoder: Final = msgspec.msgpack.Decoder(_Kept)
+_decoder: Final = msgspec.msgpack.Decoder(_KeptPods)
 _older_decoder: Final = msgspec.msgpack.Decoder(list[_Remembered])
 
 
@@ -161,7 +161,9 @@ class RememberedPods:
             hour = self._interval.unix_hour
         # Of an hour before the one before this nothing more can come.
         covered = {key: coverage for key, coverage in self._covered.items() if coverage[0] >= hour - 1}
-        state = _Kept(told_unix_seconds=self._now if end is None else float(end), pods=remembered_pods, covered=covered)
+        state = _KeptPods(
+            told_unix_seconds=self._now if end is None else float(end), pods=remembered_pods, covered=covered
+        )
         return zlib.compress(_encoder.encode(state), _FAST)
 
     def _read(self) -> dict[str, _Remembered]:
@@ -181,7 +183,7 @@ def _key(row: RollupRow) -> bytes:
     return blake2b(f"{row.pod_uid}/{row.container}".encode(errors="surrogatepass"), digest_size=8).digest()
 
 
-def _decoded(payload: bytes | None) -> tuple[_Kept | None, list[_Remembered]]:
+def _decoded(payload: bytes | None) -> tuple[_KeptPods | None, list[_Remembered]]:
     """Read what was kept; what cannot be read is not remembered, and of older versions the pods alone are."""
     if payload is None:
         return None, []

@@ -9,7 +9,7 @@ import pytest
 from agent.cli.client import retire as retire_restoring
 from agent.cli.client.retire import BEGINNING_SECONDS, PAUSES_SECONDS, AgentPod, ClusterRestore
 from agent.kube.client.credentials import Credentials
-from agent.kube.client.pod_exec import Executed
+from agent.kube.client.pod_exec import CommandEnd
 from tests.fake_api import FakeApi
 
 AGENT = AgentPod(name="agent-x", uid="u", node="node-a", has_ended=False, is_ending=False, is_unready=False)
@@ -29,7 +29,9 @@ def test_an_agent_that_has_just_begun_is_waited_for_within_bounds(
     left = list(codes)
     paused: list[float] = []
     monkeypatch.setattr(retire_restoring, "agents_of", lambda *_: [AGENT])
-    monkeypatch.setattr(retire_restoring, "execute", lambda *_, **__: Executed(output="", code=left.pop(0), fault=None))
+    monkeypatch.setattr(
+        retire_restoring, "execute", lambda *_, **__: CommandEnd(output="", code=left.pop(0), fault=None)
+    )
     monkeypatch.setattr(time, "sleep", paused.append)
     restoring = ClusterRestore(
         FakeApi(lambda _: {}), Credentials(server="", origin=""), "plimsoll", time.monotonic() + 1e6
@@ -43,9 +45,9 @@ def test_an_agent_that_has_just_begun_is_waited_for_within_bounds(
 def test_one_that_cannot_be_reached_is_not_waited_for_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[int] = []
 
-    def broken(*_: object, **__: object) -> Executed:
+    def broken(*_: object, **__: object) -> CommandEnd:
         asked.append(1)
-        return Executed(output="", code=None, fault="cut off")
+        return CommandEnd(output="", code=None, fault="cut off")
 
     monkeypatch.setattr(retire_restoring, "agents_of", lambda *_: [AGENT])
     monkeypatch.setattr(retire_restoring, "execute", broken)

@@ -12,7 +12,7 @@ from agent.cli.text.spans import ASCII, UNICODE, Line, Tone, display_width, harm
 from agent.cli.words.plan import KEPT_WORDS, RESERVED_WORDS, headroom_words, kept_words
 from agent.core.cluster.resource import Resource
 from agent.core.orders.order import Mode
-from agent.core.plan.needs.demand import Kept, Reserved
+from agent.core.plan.needs.demand import KeptReason, ReservedReason
 from agent.core.plan.plan import Invariant, JointSpike, Plan, PodPlan
 from agent.core.recommender.recommendation import Withheld
 from tests.plans import MI, container, left_alone, mixed_plan, plan, pod, share, step, sums
@@ -52,7 +52,7 @@ def test_a_clock_behind_the_agents_shows_no_negative_age() -> None:
 
 
 def test_nothing_enforced_names_what_if_and_the_annotation() -> None:
-    advised = plan(left_alone("a", Reserved.RECOMMEND))
+    advised = plan(left_alone("a", ReservedReason.RECOMMEND))
     text = text_of(advised)
     assert "--what-if" in text
     assert "plimsoll.dev/mode: enforce" in text
@@ -60,8 +60,8 @@ def test_nothing_enforced_names_what_if_and_the_annotation() -> None:
     what_if = PlanLook(source="from the agent", now_unix_seconds=TAKEN_UNIX_SECONDS, is_what_if=True)
     assert "--what-if" not in text_of(advised, look=what_if)
     assert "as if every pod in mode recommend were enforced" in text_of(advised, look=what_if)
-    assert "--what-if" not in text_of(plan(pod("a", container()), left_alone("b", Reserved.RECOMMEND)))
-    assert "--what-if" not in text_of(plan(left_alone("b", Reserved.STATIC)))
+    assert "--what-if" not in text_of(plan(pod("a", container()), left_alone("b", ReservedReason.RECOMMEND)))
+    assert "--what-if" not in text_of(plan(left_alone("b", ReservedReason.STATIC)))
 
 
 # Sums
@@ -87,11 +87,11 @@ def test_a_sum_that_lacks_a_term_has_no_signs() -> None:
 @pytest.mark.parametrize(
     ("pods", "told"),
     [
-        ((pod("a", container()), left_alone("b", Reserved.STATIC)), "nothing is written for it"),
-        ((left_alone("a", Reserved.TOO_YOUNG),), "nothing is written for it yet: 1 pod has no prediction so far"),
+        ((pod("a", container()), left_alone("b", ReservedReason.STATIC)), "nothing is written for it"),
+        ((left_alone("a", ReservedReason.TOO_YOUNG),), "nothing is written for it yet: 1 pod has no prediction so far"),
         (
             (
-                left_alone("a", Reserved.NO_DATA),
+                left_alone("a", ReservedReason.NO_DATA),
                 pod("b", container(), container("c", cpu=share(1, 1, 1, withheld=Withheld.TOO_YOUNG))),
             ),
             "nothing is written for it yet: 2 pods have no prediction so far",
@@ -105,8 +105,10 @@ def test_a_node_that_does_not_fit_says_who_is_not_predicted_so_far(pods: tuple[P
 
 
 def test_enforced_pods_that_nothing_is_known_of_yet_are_not_called_not_enforced() -> None:
-    young = left_alone("b", Reserved.TOO_YOUNG, mode=Mode.ENFORCE)
-    waits = plan(left_alone("a", Reserved.NO_DATA, mode=Mode.ENFORCE), young, left_alone("c", Reserved.RECOMMEND))
+    young = left_alone("b", ReservedReason.TOO_YOUNG, mode=Mode.ENFORCE)
+    waits = plan(
+        left_alone("a", ReservedReason.NO_DATA, mode=Mode.ENFORCE), young, left_alone("c", ReservedReason.RECOMMEND)
+    )
     text = text_of(waits)
     assert "nothing yet" in text
     assert "2 pods of mode protect or enforce cannot be planned so far: 1 nothing measured, 1 too young" in text
@@ -196,29 +198,29 @@ def test_pods_that_are_left_alone_are_no_rows_and_tell_what_they_hold() -> None:
     ("fields", "told"),
     [
         ({}, ""),
-        ({"cpu": share(1, 1, 1, kept=Kept.SMALL_CHANGE)}, "CPU: change too small"),
+        ({"cpu": share(1, 1, 1, kept=KeptReason.SMALL_CHANGE)}, "CPU: change too small"),
         (
-            {"cpu": share(1, 1, 1, kept=Kept.COOL_DOWN), "memory": share(1, 1, 1, kept=Kept.COOL_DOWN)},
+            {"cpu": share(1, 1, 1, kept=KeptReason.COOL_DOWN), "memory": share(1, 1, 1, kept=KeptReason.COOL_DOWN)},
             "cool-down after its last resize",
         ),
         (
-            {"cpu": share(1, 1, 1, kept=Kept.QOS), "memory": share(1, 1, 1, limit_kept=Kept.QOS)},
+            {"cpu": share(1, 1, 1, kept=KeptReason.QOS), "memory": share(1, 1, 1, limit_kept=KeptReason.QOS)},
             "CPU and memory limit: QoS class kept",
         ),
         (
             {
-                "cpu": share(1, 1, 1, withheld=Withheld.GAPS, kept=Kept.GAPS),
-                "memory": share(1, 1, 1, limit_kept=Kept.IN_USE),
+                "cpu": share(1, 1, 1, withheld=Withheld.GAPS, kept=KeptReason.GAPS),
+                "memory": share(1, 1, 1, limit_kept=KeptReason.IN_USE),
             },
             "CPU: no prediction (gaps); memory limit: too little over memory in use",
         ),
         ({"cpu": None, "memory": None}, ""),
         (
-            {"cpu": share(1, 1, 1, kept=Kept.CALM, waits_until_unix_seconds=7.5 * 3600)},
+            {"cpu": share(1, 1, 1, kept=KeptReason.CALM, waits_until_unix_seconds=7.5 * 3600)},
             "CPU: falls are asked for calmly, waits until 07:30 UTC",
         ),
         (
-            {"cpu": share(1, 1, 1, kept=Kept.SMALL_FALL)},
+            {"cpu": share(1, 1, 1, kept=KeptReason.SMALL_FALL)},
             "CPU: too small a fall while starvation is answered in seconds",
         ),
     ],
@@ -235,7 +237,7 @@ def test_how_many_have_credit_is_told_where_some_have() -> None:
 
 
 def test_mode_protect_is_counted_and_what_it_holds_is_told() -> None:
-    fat = share(500, 500, 500, kept=Kept.PROTECT, possible=150)
+    fat = share(500, 500, 500, kept=KeptReason.PROTECT, possible=150)
     protected = pod("a", container(cpu=fat), mode=Mode.PROTECT)
     text = text_of(plan(protected, pod("b", container())))
     assert "2: 1 enforced, 1 protected, 0 recommend only, 0 left alone" in text
@@ -244,8 +246,8 @@ def test_mode_protect_is_counted_and_what_it_holds_is_told() -> None:
 
 
 def test_every_reason_has_words() -> None:
-    assert set(KEPT_WORDS) == set(Kept)
-    assert set(RESERVED_WORDS) == set(Reserved)
+    assert set(KEPT_WORDS) == set(KeptReason)
+    assert set(RESERVED_WORDS) == set(ReservedReason)
 
 
 # Evictions, steps, invariants
@@ -275,7 +277,7 @@ def test_steps_of_some_pods_keep_their_numbers() -> None:
     [
         (plan(pod("a", container())), "no steps: every request is as planned"),
         (plan(invariants=(Invariant(name="x", holds=False),)), "no steps: an invariant does not hold"),
-        (plan(left_alone("a", Reserved.OFF)), "no steps: no pod may be resized"),
+        (plan(left_alone("a", ReservedReason.OFF)), "no steps: no pod may be resized"),
     ],
 )
 def test_no_steps_says_why(answer: Plan, told: str) -> None:
@@ -321,7 +323,7 @@ def test_eighty_columns_keep_what_counts() -> None:
 @given(st.text(max_size=30))
 def test_names_cannot_steer_a_terminal(name: str) -> None:
     strange = plan(
-        pod(name, container(name)), left_alone(name, Reserved.OFF), steps=(step(name),), notes=(name,), node=name
+        pod(name, container(name)), left_alone(name, ReservedReason.OFF), steps=(step(name),), notes=(name,), node=name
     )
     for line in lines_of(strange):
         assert harmless(line_text(line)) == line_text(line)

@@ -12,7 +12,7 @@ from agent.core.machine.oom_score import OomScore
 from agent.core.orders.enforce_share import EnforceShare
 from agent.core.orders.order import Fault, Mode, Orders, OrderSource, Ranking
 from agent.core.orders.policy_options import PolicyName
-from agent.core.plan.needs.demand import Kept, Reserved
+from agent.core.plan.needs.demand import KeptReason, ReservedReason
 from agent.core.plan.plan import JointSpike
 from agent.core.recommender.recommendation import Withheld
 from agent.core.resize.decision import Outcome
@@ -52,7 +52,7 @@ def test_without_a_plan_there_is_no_section() -> None:
 
 
 def test_orders_and_why_a_pod_is_left_alone() -> None:
-    assert texts(acted(reserved=Reserved.TOO_YOUNG, planned=container())) == [
+    assert texts(acted(reserved=ReservedReason.TOO_YOUNG, planned=container())) == [
         "PLAN  mode enforce (namespace annotation), ranking medium",
         "  left as it is: too young",
     ]
@@ -74,7 +74,7 @@ def test_what_becomes_of_the_start_is_told() -> None:
 
 def test_the_last_runs_of_a_job_here_are_shown() -> None:
     run = "report-1, ended 3 min ago: took 3 s, memory 300MiB"
-    shown = texts(acted(reserved=Reserved.JOB, runs=(run,)))
+    shown = texts(acted(reserved=ReservedReason.JOB, runs=(run,)))
     assert shown[1:] == ["  left as it is: job, it ends", f"  run here: {run}"]
 
 
@@ -89,7 +89,7 @@ def test_the_share_is_told_with_what_comes_of_it() -> None:
         "  CPU: base 100m + 100m of the node's spike headroom = 200m; request 500m → 200m; limit 1000m → 4000m"
     )
     assert lines[3].endswith("= 64.0MiB; as requested")
-    part = container(cpu=share(500, 800, 100, 300, final=500, kept=Kept.EVICTION_PENDING))
+    part = container(cpu=share(500, 800, 100, 300, final=500, kept=KeptReason.EVICTION_PENDING))
     assert texts(acted(planned=part, is_evicted=True), Page(width=200, glyphs=UNICODE))[2].endswith(
         "request 100m → 300m, as it shares what is free until the proposed evictions"
     )
@@ -123,13 +123,15 @@ def test_a_score_of_before_a_resize_is_told() -> None:
 
 
 def test_a_fall_that_waits_says_until_when() -> None:
-    kept = share(100, 100, 200, 200, kept=Kept.CALM, waits_until_unix_seconds=11 * 3600.0)
+    kept = share(100, 100, 200, 200, kept=KeptReason.CALM, waits_until_unix_seconds=11 * 3600.0)
     _, cpu, _ = texts(acted(planned=container(cpu=kept)), Page(width=200, glyphs=UNICODE))
     assert cpu.endswith("request of 200m kept: falls are asked for calmly, waits until 11:00 UTC")
 
 
 def test_what_is_kept_has_its_reason() -> None:
-    kept = share(100, 100, 105, 105, kept=Kept.SMALL_CHANGE, limit=200, limit_applied=200, limit_kept=Kept.TOO_OLD)
+    kept = share(
+        100, 100, 105, 105, kept=KeptReason.SMALL_CHANGE, limit=200, limit_applied=200, limit_kept=KeptReason.TOO_OLD
+    )
     unknown = share(100, 100, 100, 100, withheld=Withheld.GAPS)
     _, *lines = texts(acted(planned=container(cpu=kept, memory=unknown)), Page(width=200, glyphs=UNICODE))
     cpu, memory = lines
@@ -138,7 +140,7 @@ def test_what_is_kept_has_its_reason() -> None:
 
 
 def test_mode_protect_says_what_it_holds_and_what_would_be_possible() -> None:
-    kept = share(500, 500, 500, 500, kept=Kept.PROTECT, possible=150)
+    kept = share(500, 500, 500, 500, kept=KeptReason.PROTECT, possible=150)
     found = acted(orders=replace(ORDERS, mode=Mode.PROTECT), planned=container(cpu=kept))
     _, held, cpu, _ = texts(found, Page(width=200, glyphs=UNICODE))
     assert held.startswith("  protect: it is given more when it is short")
@@ -147,7 +149,7 @@ def test_mode_protect_says_what_it_holds_and_what_would_be_possible() -> None:
 
 def test_windows_say_what_waits_and_what_is_never_held() -> None:
     words = "shrink waits until 2026-11-23 22:00 CET, Europe/Berlin; evict may be now; restart may be now"
-    kept = share(100, 100, 500, 500, kept=Kept.WINDOW, waits_until_unix_seconds=86_400.0 + 21 * 3600)
+    kept = share(100, 100, 500, 500, kept=KeptReason.WINDOW, waits_until_unix_seconds=86_400.0 + 21 * 3600)
     _, cpu, _, told = texts(acted(windows=words, planned=container(cpu=kept)), Page(width=300, glyphs=UNICODE))
     assert cpu.endswith("request of 500m kept: outside its windows, waits until 1970-01-02 21:00 UTC")
     assert told == f"  windows: {words}; what it is short of is given at any time (configuration)"
@@ -160,7 +162,7 @@ def test_faults_and_deeds_are_told() -> None:
     lines = texts(
         acted(
             orders=replace(ORDERS, mode=Mode.OFF, faults=(fault,)),
-            reserved=Reserved.FAULTY_ANNOTATION,
+            reserved=ReservedReason.FAULTY_ANNOTATION,
             decisions=(decision(1, outcome=Outcome.DEFERRED, detail="not enough cpu now", repeats=3),),
         ),
         Page(width=120, glyphs=ASCII),
@@ -178,8 +180,8 @@ def test_what_was_acted_goes_through_the_socket_unchanged() -> None:
 
 def test_a_pod_outside_the_enforced_share_is_told_of_that_share() -> None:
     orders = replace(ORDERS, enforce_share=EnforceShare(1000), enforce_share_source=OrderSource.POD)
-    assert texts(acted(orders=orders, reserved=Reserved.NOT_IN_SHARE)) == [
+    assert texts(acted(orders=orders, reserved=ReservedReason.NOT_IN_SHARE)) == [
         "PLAN  mode enforce (namespace annotation), ranking medium, enforced share 10 % (pod annotation)",
         "  left as it is: not in the enforced share of 10 %",
     ]
-    assert texts(acted(orders=orders, reserved=Reserved.SHARE_TAKEN_BACK))[1].endswith("share of 10 % taken back")
+    assert texts(acted(orders=orders, reserved=ReservedReason.SHARE_TAKEN_BACK))[1].endswith("share of 10 % taken back")

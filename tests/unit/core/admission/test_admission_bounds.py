@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.admission.answer import NOT_KNOWN, Admission, AdmissionFacts, AdmissionOutcome, Left
+from agent.core.admission.answer import NOT_KNOWN, Admission, AdmissionFacts, AdmissionOutcome, LeftReason
 from agent.core.admission.fit import fault_of
 from agent.core.admission.options import AdmissionSettings
 from agent.core.cluster.facts import NodeAmounts
@@ -188,6 +188,6 @@ def test_amounts_beyond_what_a_float_holds_exactly_are_minded_as_well() -> None:
     odd = estimate(cpu=1 << 60, memory_mb=None, memory_max_bytes=(1 << 60) + 1, oom_memory_bytes=1 << 61)
     done = resources(sized(new_pod(APP), odd))
     assert done["requests"] == {CPU: "500m", MEMORY: "300M"}
-    assert Left.NODE in {
+    assert LeftReason.NODE in {
         note.left for one in admitted(new_pod(APP), odd, facts=on(NODE)).containers for note in one.notes
     }

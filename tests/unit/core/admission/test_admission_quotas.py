@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.admission.answer import Admission, AdmissionFacts, AdmissionOutcome, Left
+from agent.core.admission.answer import Admission, AdmissionFacts, AdmissionOutcome, LeftReason
 from agent.core.admission.limit_ranges import RESERVED_PODS, counted_growth, with_growth
 from agent.core.cluster.effective_resources import pod_limits, pod_requests
 from agent.core.cluster.facts import Quota
@@ -100,7 +100,7 @@ def test_what_shrinks_and_other_resources_are_not_held_back() -> None:
     assert resources(done)["requests"] == {CPU: "300m", MEMORY: "1Gi"}
     assert resources(done, "other")["requests"] == {MEMORY: f"{900 * MB}"}
     assert admission.outcome is AdmissionOutcome.PATCHED
-    assert Left.QUOTA in {note.left for one in admission.containers for note in one.notes}
+    assert LeftReason.QUOTA in {note.left for one in admission.containers for note in one.notes}
 
 
 def test_room_is_kept_of_limits_as_well() -> None:

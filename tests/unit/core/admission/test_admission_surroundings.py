@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.admission.answer import Admission, AdmissionFacts, AdmissionOutcome, Left
+from agent.core.admission.answer import Admission, AdmissionFacts, AdmissionOutcome, LeftReason
 from agent.core.admission.fit import class_fault, fault_of
 from agent.core.admission.limit_ranges import ANYTHING, allowed_for, range_fault
 from agent.core.admission.options import AdmissionOptions, AdmissionSettings
@@ -49,7 +49,7 @@ def requirements(stated: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str,
     return {key: nanos(amounts) for key, amounts in stated.items()}
 
 
-def lefts(admission: Admission) -> set[Left]:
+def lefts(admission: Admission) -> set[LeftReason]:
     return {note.left for one in admission.containers for note in one.notes}
 
 
@@ -100,7 +100,7 @@ def test_a_cpu_limit_stays_where_a_range_wants_or_gives_one(rule: str, type_name
     facts = within(limit_range(type_name, **{rule: {CPU: "8"}}))
     admission = admitted(new_pod(BURSTABLE), facts=facts)
     assert resources(patched(new_pod(BURSTABLE), admission))["limits"][CPU] == "1"
-    assert Left.LIMIT_RANGE in lefts(admission)
+    assert LeftReason.LIMIT_RANGE in lefts(admission)
 
 
 def test_a_least_alone_does_not_keep_the_cpu_limit() -> None:
@@ -114,7 +114,7 @@ def test_limits_keep_their_ratio_to_requests() -> None:
         "requests": {CPU: "500m", MEMORY: f"{200 * MB}"},
         "limits": {CPU: "1", MEMORY: f"{400 * MB}"},
     }
-    assert Left.LIMIT_RANGE in lefts(admitted(new_pod(BURSTABLE), facts=within(twice)))
+    assert LeftReason.LIMIT_RANGE in lefts(admitted(new_pod(BURSTABLE), facts=within(twice)))
 
 
 def test_a_range_that_refuses_the_outcome_leaves_that_resource_alone() -> None:
@@ -206,7 +206,7 @@ def test_memory_limits_do_not_grow_beyond_a_quota() -> None:
         "requests": {CPU: "300m", MEMORY: f"{400 * MB}"},
         "limits": {MEMORY: "600M"},
     }
-    assert Left.QUOTA in lefts(admission)
+    assert LeftReason.QUOTA in lefts(admission)
     first = admitted(new_pod(UNLIMITED), estimate(300, 400), facts=within(quotas=(tight,)))
     assert resources(patched(new_pod(UNLIMITED), first))["limits"] == {}
 
@@ -249,7 +249,7 @@ def test_no_containers_limit_passes_the_pods_and_none_is_added_below_it() -> Non
     admission = admitted(document, {"app": estimate(300, 500), "other": estimate(None, 50)})
     done = patched(document, admission)
     assert resources(done)["limits"] == {MEMORY: f"{700 * MB}"}
-    assert lefts(admission) == {Left.POD_BUDGET}
+    assert lefts(admission) == {LeftReason.POD_BUDGET}
     equal = admitted(document, {"app": estimate(300, 350)})  # 2 x 350 MB are the pod's limit
     assert lefts(equal) == set()
     assert resources(done, "other")["limits"] == {}
@@ -260,7 +260,7 @@ def test_a_pod_that_is_guaranteed_by_its_own_resources_is_left() -> None:
     document = new_pod(BURSTABLE, orders={names.GUARANTEED: "true"}, resources={"requests": same, "limits": same})
     # Whole cores count by container: 500m is none.
     admission = admitted(document)
-    assert (admission.outcome, lefts(admission)) == (AdmissionOutcome.NOOP, {Left.POD_BUDGET})
+    assert (admission.outcome, lefts(admission)) == (AdmissionOutcome.NOOP, {LeftReason.POD_BUDGET})
 
 
 def test_what_must_hold_of_a_patched_pod_is_said_in_words() -> None:

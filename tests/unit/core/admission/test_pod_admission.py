@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.admission.answer import AdmissionFacts, AdmissionOutcome, Left
+from agent.core.admission.answer import AdmissionFacts, AdmissionOutcome, LeftReason
 from agent.core.admission.estimate import EstimateSource, NoEstimate, standing_in
 from agent.core.admission.options import AdmissionOptions, AdmissionSettings
 from agent.core.cluster.facts import FrozenAxes
@@ -45,7 +45,7 @@ def settings(**fields: Any) -> AdmissionSettings:
     return AdmissionSettings(**({"bounds": EXACT_BOUNDS} | fields))
 
 
-def lefts(admission: Any, name: str = "app") -> set[Left]:
+def lefts(admission: Any, name: str = "app") -> set[LeftReason]:
     return {note.left for one in admission.containers if one.name == name for note in one.notes}
 
 
@@ -94,11 +94,11 @@ def test_memory_changes_of_16_mb_and_less_are_not_made() -> None:
     small = admitted(new_pod(BURSTABLE), estimate(cpu=500, memory_mb=316, memory_max_bytes=450 * MB))
     # The limit would be 2 x 450 = 900 MB; it moves together with the request, or not at all.
     assert [str(move) for move in small.moves] == ["cpu limit 1000m -> none"]
-    assert lefts(small) == {Left.SMALL_CHANGE, Left.REQUEST_STAYS}
+    assert lefts(small) == {LeftReason.SMALL_CHANGE, LeftReason.REQUEST_STAYS}
     equal = admitted(new_pod(BURSTABLE), estimate(memory_mb=300))  # 2 x 300 = 600 MB, as it is
     assert lefts(equal) == set()
     stays = admitted(new_pod(BURSTABLE), estimate(memory_mb=300, memory_max_bytes=450 * MB))
-    assert lefts(stays) == {Left.REQUEST_STAYS}
+    assert lefts(stays) == {LeftReason.REQUEST_STAYS}
 
 
 @pytest.mark.parametrize(("memory_mb", "limit_mb"), [(317, 634), (283, 566)])
@@ -162,9 +162,9 @@ def test_only_what_is_stated_is_changed() -> None:
     assert after(no_request) == {"requests": {}, "limits": {MEMORY: f"{512 * MB}"}}
     nothing = new_pod(container("app", {CPU: "500m"}, {CPU: "1"}))
     assert after(nothing) == {"requests": {CPU: "300m"}, "limits": {}}
-    assert lefts(admitted(no_request)) == {Left.NOT_STATED}
+    assert lefts(admitted(no_request)) == {LeftReason.NOT_STATED}
     near = new_pod(container("app", None, {MEMORY: "500M"}))
-    assert lefts(admitted(near)) == {Left.NOT_STATED, Left.SMALL_CHANGE}
+    assert lefts(admitted(near)) == {LeftReason.NOT_STATED, LeftReason.SMALL_CHANGE}
 
 
 def test_a_first_memory_limit_is_added_beside_a_request() -> None:
@@ -192,7 +192,7 @@ def test_without_statistics_nothing_changes_and_the_cpu_limit_stays() -> None:
         assert patched(new_pod(BURSTABLE), admission) == new_pod(BURSTABLE)
     memory_only = admitted(new_pod(BURSTABLE), estimate(cpu=None))
     assert str(memory_only.moves[0]).startswith("memory ")
-    assert Left.NO_FIGURE in lefts(memory_only)
+    assert LeftReason.NO_FIGURE in lefts(memory_only)
     cpu_only = admitted(new_pod(BURSTABLE), estimate(memory_mb=None))
     assert [str(move) for move in cpu_only.moves] == ["cpu 500m -> 300m", "cpu limit 1000m -> none"]
 
@@ -368,7 +368,7 @@ def test_a_resource_that_an_hpa_scales_on_is_left_with_its_limit() -> None:
 def test_the_configuration_may_leave_a_resource_out(chosen: AdmissionSettings, changed: set[str]) -> None:
     admission = admitted(new_pod(BURSTABLE), settings=chosen)
     assert {move.resource.value for move in admission.moves} == changed
-    assert lefts(admission) == {Left.NOT_APPLIED}
+    assert lefts(admission) == {LeftReason.NOT_APPLIED}
 
 
 # DaemonSets
@@ -381,7 +381,7 @@ def test_a_daemon_sets_pod_is_sized_by_its_node_or_nodes_alike_only(source: Esti
     done = after(document, known)
     if source is EstimateSource.WORKLOAD:
         assert done == {"requests": AS_IT_CAME["requests"], "limits": {MEMORY: f"{800 * MB}"}}
-        assert Left.DAEMON_SET in lefts(admitted(document, known))
+        assert LeftReason.DAEMON_SET in lefts(admitted(document, known))
     else:
         assert done == {"requests": {CPU: "700m", MEMORY: f"{400 * MB}"}, "limits": {MEMORY: f"{800 * MB}"}}
 
@@ -432,7 +432,7 @@ def test_the_last_difference_that_makes_a_pod_burstable_is_kept() -> None:
     crane = settings(policy=PolicyName.CRANE)
     admission = admitted(new_pod(one), estimate(900, 900), settings=crane)
     assert (admission.outcome, admission.moves) == (AdmissionOutcome.NOOP, ())
-    assert Left.QOS in lefts(admission)
+    assert LeftReason.QOS in lefts(admission)
     both = container("app", {CPU: "400m", MEMORY: "200M"}, {CPU: "500m", MEMORY: "300M"})
     admission = admitted(new_pod(both), estimate(900, 900), settings=crane)
     assert [str(move) for move in admission.moves] == ["memory 190.7MiB -> 286.1MiB"]
@@ -456,7 +456,7 @@ def test_crane_leaves_limits_and_stays_below_them() -> None:
     }
     high = admitted(new_pod(BURSTABLE), estimate(1500, 500), settings=crane)
     assert str(high.moves[0]) == "cpu 500m -> 1000m"
-    assert Left.LIMIT in lefts(high)
+    assert LeftReason.LIMIT in lefts(high)
     unlimited = new_pod(container("app", {CPU: "500m", MEMORY: "300M"}))
     assert after(unlimited, settings=crane)["limits"] == {}
 
@@ -492,7 +492,7 @@ def test_cpu_limits_may_be_kept_and_are_raised_to_the_request() -> None:
     assert after(new_pod(BURSTABLE), settings=kept)["limits"][CPU] == "1"
     high = admitted(new_pod(BURSTABLE), estimate(1500), settings=kept)
     assert after(new_pod(BURSTABLE), estimate(1500), settings=kept)["limits"][CPU] == "1500m"
-    assert Left.NOT_APPLIED in lefts(high)
+    assert LeftReason.NOT_APPLIED in lefts(high)
     no_request = new_pod(container("app", {MEMORY: "300M"}, {CPU: "1"}))
     assert after(no_request, settings=kept)["limits"][CPU] == "1"
 
@@ -663,7 +663,7 @@ PROTECTED = {names.MODE: "protect"}
 def test_in_mode_protect_nothing_becomes_less_than_it_came_with() -> None:
     admission = admitted(new_pod(BURSTABLE, orders=PROTECTED), estimate())
     assert admission.outcome is AdmissionOutcome.NOOP
-    assert lefts(admission) == {Left.PROTECT}
+    assert lefts(admission) == {LeftReason.PROTECT}
     assert after(new_pod(BURSTABLE, orders=PROTECTED), estimate()) == AS_IT_CAME
 
 

@@ -20,7 +20,7 @@ from agent.core.orders.order import Mode
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.policy_options import PolicyName
 from agent.core.orders.resolution import orders_of
-from agent.core.plan.needs.demand import Reserved
+from agent.core.plan.needs.demand import ReservedReason
 from agent.core.plan.needs.reserved_reason import reserved_reason
 from tests import evictions
 from tests.admissions import admitted, estimate, new_pod
@@ -37,7 +37,7 @@ def labelled(labels: dict[str, str], **more: Any) -> dict[str, Any]:
     return document
 
 
-def standing(pod: Pod, *, plan: PlanOptions | None = None, act: ActOptions | None = None) -> Reserved | None:
+def standing(pod: Pod, *, plan: PlanOptions | None = None, act: ActOptions | None = None) -> ReservedReason | None:
     plan, act = plan or PlanOptions(min_age_seconds=0.0), act or ActOptions(mode=Mode.ENFORCE)
     return reserved_reason(
         pod,
@@ -58,17 +58,17 @@ def running(document: dict[str, Any]) -> Pod:
 def test_a_placeholder_is_reserved_whatever_kinds_are_managed() -> None:
     pod = read(placeholder_pod(shape_of(content()), "a"))
     assert is_placeholder(pod)
-    assert standing(pod) is Reserved.PLACEHOLDER
+    assert standing(pod) is ReservedReason.PLACEHOLDER
     managed = PlanOptions(min_age_seconds=0.0, managed_kinds="Deployment,CapacityBuffer")
-    assert standing(pod, plan=managed) is Reserved.PLACEHOLDER
+    assert standing(pod, plan=managed) is ReservedReason.PLACEHOLDER
     # What a person ordered is told first.
-    assert standing(pod, act=ActOptions(mode=Mode.OFF)) is Reserved.OFF
+    assert standing(pod, act=ActOptions(mode=Mode.OFF)) is ReservedReason.OFF
 
 
 @pytest.mark.parametrize("value", ["true", "false", ""])
 def test_who_puts_the_label_onto_his_own_pod_has_it_left_alone(value: str) -> None:
     assert standing(running(labelled({}))) is None
-    assert standing(running(labelled({PLACEHOLDER: value}))) is Reserved.PLACEHOLDER
+    assert standing(running(labelled({PLACEHOLDER: value}))) is ReservedReason.PLACEHOLDER
 
 
 def test_admission_leaves_a_placeholder_as_it_came() -> None:
@@ -102,7 +102,7 @@ def test_its_workload_is_its_buffer_which_is_nobodys_replica() -> None:
 
 
 def test_plans_say_why_in_words_and_its_annotation_is_no_slip() -> None:
-    assert RESERVED_WORDS[Reserved.PLACEHOLDER] == "keeps room for others"
+    assert RESERVED_WORDS[ReservedReason.PLACEHOLDER] == "keeps room for others"
     pod = read(placeholder_pod(shape_of(content()), "a"))
     assert names.PLACEHOLDER_SHAPE in pod.annotations
     assert unknown_keys(pod.annotations) == ()

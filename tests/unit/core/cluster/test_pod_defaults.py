@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.admission.answer import AdmissionFacts, AdmissionOutcome, Left
+from agent.core.admission.answer import AdmissionFacts, AdmissionOutcome, LeftReason
 from agent.core.admission.options import AdmissionOptions
 from agent.core.cluster.pod import QosClass
 from agent.core.cluster.pod_defaults import (
@@ -97,7 +97,7 @@ def test_a_first_memory_limit_that_would_make_the_pod_guaranteed_is_not_set() ->
     (app,) = after.containers
     assert app.resources.memory_limit_bytes is None
     assert app.resources.memory_request_bytes == 200_000_000  # the rest is sized all the same
-    (note,) = [note for note in admission.containers[0].notes if note.left is Left.QOS]
+    (note,) = [note for note in admission.containers[0].notes if note.left is LeftReason.QOS]
     assert str(note) == "memory limit: QoS class kept (spec.resources as the API server fills it in)"
 
 

@@ -10,7 +10,7 @@ import pytest
 from agent.core.cluster.pod import ContainerKind, PodRef
 from agent.core.cluster.resource import Resource
 from agent.core.eviction.proposal import MAX_PROPOSALS, PodAmounts, Proposal, Verdict, Want
-from agent.core.eviction.proposal_json import Answered, answers_of, proposals_text
+from agent.core.eviction.proposal_json import ProposalAnswer, answers_of, proposals_text
 from agent.core.eviction.proposals import ProposalStanding, ProposeOptions, proposals_of
 from agent.core.orders.order import Ranking
 from agent.core.plan.plan import Eviction, Invariant, Plan
@@ -219,8 +219,8 @@ def test_answers_are_read_one_by_one() -> None:
         }
     )
     assert answers_of(text.encode()) == {
-        "a": Answered(verdict=Verdict.LATER, reason="paused", detail="the release is on: wait"),
-        "b": Answered(verdict=Verdict.GRANTED, reason="evicted", detail=""),
+        "a": ProposalAnswer(verdict=Verdict.LATER, reason="paused", detail="the release is on: wait"),
+        "b": ProposalAnswer(verdict=Verdict.GRANTED, reason="evicted", detail=""),
     }
 
 

@@ -32,7 +32,7 @@ from agent.core.machine.cgroup_files import (
     UnreadFile,
 )
 from agent.core.machine.cgroup_values import KubeletRules, ReservationPolicy
-from agent.core.machine.comparison import Formula, State, Target, Wanted, Weights
+from agent.core.machine.comparison import Formula, State, Target, WantedValue, Weights
 from agent.core.machine.cpu_knobs import CpuMax
 from agent.core.machine.oom_score import OomScore
 from agent.core.machine.qos_cgroups import ReservedAmounts
@@ -745,7 +745,7 @@ rule_sets = st.builds(
 )
 
 
-def as_live(wanted: Wanted) -> Amount:
+def as_live(wanted: WantedValue) -> Amount:
     """Return what the kernel would show after the value was written."""
     target: Target | None = wanted.target
     if isinstance(target, Weights):

@@ -5,14 +5,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.machine.cgroup_files import Amount, FileReading, Unlimited, UnreadFile
-from agent.core.machine.comparison import AcceptedValue, ComparisonOutcome, Formula, State, Wanted, Weights, compare
+from agent.core.machine.comparison import (
+    AcceptedValue,
+    ComparisonOutcome,
+    Formula,
+    State,
+    WantedValue,
+    Weights,
+    compare,
+)
 from agent.core.machine.cpu_knobs import CpuMax, systemd_quota
 from agent.core.numbers.units import MIB
 
 MAX = Unlimited.MAX
 
 
-def outcome(wanted: Wanted, found: Amount, *, is_systemd: bool = False) -> ComparisonOutcome:
+def outcome(wanted: WantedValue, found: Amount, *, is_systemd: bool = False) -> ComparisonOutcome:
     result = compare(wanted, FileReading(amount=found), is_systemd=is_systemd)
     assert result is not None
     return result
@@ -41,7 +49,7 @@ def cpu_max(quota_usec: int | None, period_usec: int = 100_000) -> CpuMax:
 def test_weight_tells_which_formula_it_follows(
     shares: int, takes_quadratic: bool, found: int, formula: Formula | None
 ) -> None:
-    wanted = Wanted(file="cpu.weight", target=Weights(shares=shares, takes_quadratic=takes_quadratic))
+    wanted = WantedValue(file="cpu.weight", target=Weights(shares=shares, takes_quadratic=takes_quadratic))
 
     result = outcome(wanted, found)
 
@@ -50,7 +58,7 @@ def test_weight_tells_which_formula_it_follows(
 
 
 def test_weight_difference_is_to_the_nearest_formula() -> None:
-    wanted = Wanted(file="cpu.weight", target=Weights(shares=1024, takes_quadratic=True))
+    wanted = WantedValue(file="cpu.weight", target=Weights(shares=1024, takes_quadratic=True))
 
     assert outcome(wanted, 105).difference == 5  # 100 is nearer than 39
     assert outcome(wanted, 30).difference == -9
@@ -78,14 +86,14 @@ def test_weight_difference_is_to_the_nearest_formula() -> None:
     ],
 )
 def test_quota(target: CpuMax, found: Amount, is_systemd: bool, state: State, difference: float | None) -> None:
-    result = outcome(Wanted(file="cpu.max", target=target), found, is_systemd=is_systemd)
+    result = outcome(WantedValue(file="cpu.max", target=target), found, is_systemd=is_systemd)
 
     assert result.state is state
     assert result.difference == (None if difference is None else pytest.approx(difference))
 
 
 def test_quota_that_systemd_rounded_says_so() -> None:
-    result = outcome(Wanted(file="cpu.max", target=cpu_max(33_300)), cpu_max(34_000), is_systemd=True)
+    result = outcome(WantedValue(file="cpu.max", target=cpu_max(33_300)), cpu_max(34_000), is_systemd=True)
 
     assert "rounding" in (result.note or "")
 
@@ -93,7 +101,7 @@ def test_quota_that_systemd_rounded_says_so() -> None:
 @given(quota_usec=st.integers(1000, 10_000_000), period_usec=st.integers(1000, 1_000_000))
 def test_whatever_systemd_rounds_is_equal(quota_usec: int, period_usec: int) -> None:
     rounded = systemd_quota(quota_usec, period_usec).cpu_max_quota_usec
-    wanted = Wanted(file="cpu.max", target=cpu_max(quota_usec, period_usec))
+    wanted = WantedValue(file="cpu.max", target=cpu_max(quota_usec, period_usec))
 
     assert outcome(wanted, cpu_max(rounded, period_usec), is_systemd=True).state is State.EQUAL
 
@@ -113,7 +121,7 @@ def test_whatever_systemd_rounds_is_equal(quota_usec: int, period_usec: int) -> 
     ],
 )
 def test_memory_limit(target: Amount, found: Amount, state: State, difference: float | None) -> None:
-    result = outcome(Wanted(file="memory.max", target=target, granule_bytes=4096), found)
+    result = outcome(WantedValue(file="memory.max", target=target, granule_bytes=4096), found)
 
     assert result.state is state
     assert result.difference == difference
@@ -121,11 +129,11 @@ def test_memory_limit(target: Amount, found: Amount, state: State, difference: f
 
 @pytest.mark.parametrize(("found", "state"), [(1 << 62, State.EQUAL), (MAX, State.EQUAL), (0, State.DRIFTED)])
 def test_at_least(found: Amount, state: State) -> None:
-    assert outcome(Wanted(file="hugetlb.2MB.max", target=1 << 62, at_least=True), found).state is state
+    assert outcome(WantedValue(file="hugetlb.2MB.max", target=1 << 62, at_least=True), found).state is state
 
 
 def test_another_accepted_value_is_equal_and_says_why() -> None:
-    wanted = Wanted(file="memory.max", target=1, accepted=(AcceptedValue(target=2, note="asked for"),))
+    wanted = WantedValue(file="memory.max", target=1, accepted=(AcceptedValue(target=2, note="asked for"),))
 
     result = outcome(wanted, 2)
 
@@ -134,14 +142,14 @@ def test_another_accepted_value_is_equal_and_says_why() -> None:
 
 
 def test_doubt_turns_a_drift_into_unknown_but_leaves_what_is_equal() -> None:
-    wanted = Wanted(file="memory.max", target=1, doubt="who knows")
+    wanted = WantedValue(file="memory.max", target=1, doubt="who knows")
 
     assert outcome(wanted, 1).state is State.EQUAL
     assert (outcome(wanted, 2).state, outcome(wanted, 2).note) == (State.UNKNOWN, "who knows")
 
 
 def test_value_that_cannot_be_told_is_unknown_and_shown() -> None:
-    result = outcome(Wanted(file="memory.max", target=None, doubt="capacity"), 7)
+    result = outcome(WantedValue(file="memory.max", target=None, doubt="capacity"), 7)
 
     assert (result.state, result.target, result.found, result.note) == (State.UNKNOWN, None, 7, "capacity")
 
@@ -157,12 +165,12 @@ def test_value_that_cannot_be_told_is_unknown_and_shown() -> None:
     ],
 )
 def test_file_without_a_value_gives_its_reason(unread: UnreadFile, state: State) -> None:
-    result = compare(Wanted(file="memory.max", target=1), FileReading(unread=unread), is_systemd=False)
+    result = compare(WantedValue(file="memory.max", target=1), FileReading(unread=unread), is_systemd=False)
 
     assert result == ComparisonOutcome(state=state, target=1, found=None, note=unread)
 
 
 def test_missing_file_in_which_nothing_should_be_is_no_finding() -> None:
-    wanted = Wanted(file="memory.max", target=MAX, is_written=False)
+    wanted = WantedValue(file="memory.max", target=MAX, is_written=False)
 
     assert compare(wanted, FileReading(unread=UnreadFile.NO_CONTROLLER), is_systemd=False) is None

@@ -10,7 +10,7 @@ from agent.core.orders.annotations import ValueNotAllowed, enforce_share_from
 from agent.core.orders.cluster_rules import read_rules, rule_of
 from agent.core.orders.enforce_share import TICKETS, EnforceShare, TakenBack, counted_ticket, hashed_ticket
 from agent.core.orders.order import Mode, OrderSource
-from agent.core.plan.needs.directives import Directed
+from agent.core.plan.needs.directives import NodeDirectives
 from tests.unit.core.orders.test_resolution import orders
 
 WEB = Workload(namespace="shop", kind="Deployment", name="web")
@@ -89,7 +89,7 @@ def test_the_clusters_rules_may_order_a_share() -> None:
 
 
 def test_what_the_webhook_tells_of_a_share_is_read_as_a_rule() -> None:
-    told = Directed(by_workload={WEB: WorkloadDirective(workload=WEB, enforce_share="10%")})
+    told = NodeDirectives(by_workload={WEB: WorkloadDirective(workload=WEB, enforce_share="10%")})
     assert told.rule(WEB) == {names.ENFORCE_SHARE: "10%"}
 
 

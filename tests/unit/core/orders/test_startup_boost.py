@@ -12,7 +12,7 @@ from agent.core.orders.annotations import ValueNotAllowed, startup_boost_from
 from agent.core.orders.cluster_rules import read_rules, rule_of
 from agent.core.orders.order import Mode, OrderSource
 from agent.core.orders.startup_boost import StartupBoost, parse_startup_boost
-from agent.core.plan.needs.directives import Directed
+from agent.core.plan.needs.directives import NodeDirectives
 from tests.unit.core.orders.test_resolution import orders
 
 WEB = Workload(namespace="shop", kind="Deployment", name="web")
@@ -137,5 +137,5 @@ def test_the_clusters_rules_may_order_a_boost_and_nothing_else() -> None:
 
 
 def test_a_node_is_told_of_the_rule() -> None:
-    told = Directed(by_workload={WEB: WorkloadDirective(workload=WEB, startup_boost="factor 3")})
+    told = NodeDirectives(by_workload={WEB: WorkloadDirective(workload=WEB, startup_boost="factor 3")})
     assert told.rule(WEB) == {names.STARTUP_BOOST: "factor 3"}

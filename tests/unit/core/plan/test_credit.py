@@ -15,7 +15,7 @@ from agent.core.cluster.pod import QosClass
 from agent.core.orders.order import Mode
 from agent.core.orders.plan_options import ActOptions
 from agent.core.plan.credit import CreditGrounds, answers_soon, at_prices, credits_of, is_tainted, saved_millicores
-from agent.core.plan.needs.demand import Constraint, Kept, PodDemand, Reserved
+from agent.core.plan.needs.demand import Constraint, KeptReason, PodDemand, ReservedReason
 from agent.core.plan.needs.demands import Key
 from agent.core.plan.pod_facts import PodFactsCache
 from agent.core.recommender.credit import CPU_FULL_PRICE, CPU_IN_PLACE, CREDIT_WORDS, Credit
@@ -81,13 +81,13 @@ def test_an_enforced_pod_whose_pressure_is_read_has_credit_where_there_is_room()
     [
         (web(order={"mode": Mode.RECOMMEND}), Credit.NOT_ENFORCED),
         (web(order={"mode": Mode.OFF}), Credit.NOT_ENFORCED),
-        (web(reserved=Reserved.RECOMMEND), Credit.NOT_ENFORCED),
-        (web(reserved=Reserved.EXCLUDED), Credit.NOT_ENFORCED),
+        (web(reserved=ReservedReason.RECOMMEND), Credit.NOT_ENFORCED),
+        (web(reserved=ReservedReason.EXCLUDED), Credit.NOT_ENFORCED),
         (web(is_cpu_frozen=True), Credit.HPA),
-        (web(reserved=Reserved.HPA), Credit.HPA),
-        (web(reserved=Reserved.GUARANTEED), Credit.RESERVED),
-        (web(reserved=Reserved.EXCLUSIVE_CPUS), Credit.RESERVED),
-        (web(reserved=Reserved.PINNED), Credit.RESERVED),
+        (web(reserved=ReservedReason.HPA), Credit.HPA),
+        (web(reserved=ReservedReason.GUARANTEED), Credit.RESERVED),
+        (web(reserved=ReservedReason.EXCLUSIVE_CPUS), Credit.RESERVED),
+        (web(reserved=ReservedReason.PINNED), Credit.RESERVED),
         (web(pod={"recorded_qos": QosClass.GUARANTEED}), Credit.RESERVED),
         (web(pod={"resources": requirements(cpu=900)}), Credit.POD_BUDGET),
         (web(restarts_for_cpu=True), Credit.RESTARTS),
@@ -102,11 +102,14 @@ def test_what_a_pod_is_or_is_ordered_to_be_decides(demand: PodDemand, reason: Cr
     ("constraint", "reason"),
     [
         (Constraint(cpu_below_millicores=900), Credit.REFUSED),
-        (Constraint(urgent_grow=Kept.INFEASIBLE), Credit.REFUSED),
-        (Constraint(urgent_grow=Kept.DEFERRED), Credit.REFUSED),
-        (Constraint(urgent_grow=Kept.LIMIT_RANGE), Credit.REFUSED),
-        (Constraint(shrink=Kept.IN_FLIGHT, grow=Kept.IN_FLIGHT, urgent_grow=Kept.IN_FLIGHT), Credit.GRANTED),
-        (Constraint(shrink=Kept.COOL_DOWN, grow=Kept.COOL_DOWN), Credit.GRANTED),
+        (Constraint(urgent_grow=KeptReason.INFEASIBLE), Credit.REFUSED),
+        (Constraint(urgent_grow=KeptReason.DEFERRED), Credit.REFUSED),
+        (Constraint(urgent_grow=KeptReason.LIMIT_RANGE), Credit.REFUSED),
+        (
+            Constraint(shrink=KeptReason.IN_FLIGHT, grow=KeptReason.IN_FLIGHT, urgent_grow=KeptReason.IN_FLIGHT),
+            Credit.GRANTED,
+        ),
+        (Constraint(shrink=KeptReason.COOL_DOWN, grow=KeptReason.COOL_DOWN), Credit.GRANTED),
     ],
 )
 def test_a_growth_that_was_refused_decides_and_a_cool_down_does_not(constraint: Constraint, reason: Credit) -> None:

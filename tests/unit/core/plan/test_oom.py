@@ -14,7 +14,7 @@ from agent.core.numbers.units import MIB
 from agent.core.orders.order import Ranking
 from agent.core.orders.plan_options import PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
-from agent.core.plan.needs.demand import Constraint, Kept
+from agent.core.plan.needs.demand import Constraint, KeptReason
 from agent.core.plan.plan import Plan
 from tests.planning import EXACT, Situation, container, needs, node, pod_demand, requirements, wanted
 
@@ -34,7 +34,9 @@ def killed(name: str = "web", *, limit: int | None = 80, base: int = 128, **fiel
     )
 
 
-def stuck(names: str = "app", *, kept: Kept | None = Kept.INFEASIBLE, below: int | None = None) -> Constraint:
+def stuck(
+    names: str = "app", *, kept: KeptReason | None = KeptReason.INFEASIBLE, below: int | None = None
+) -> Constraint:
     return Constraint(grow=kept, urgent_grow=kept, memory_below_bytes=below, killed=frozenset({names}))
 
 
@@ -54,13 +56,13 @@ def test_who_was_killed_and_cannot_be_given_more_is_proposed_for_that() -> None:
     assert (proposal.want, proposal.ranking, proposal.needed.memory_bytes) == (Want.OUT_OF_MEMORY, "low", 192 * MIB)
 
 
-@pytest.mark.parametrize("kept", [Kept.DEFERRED, Kept.LIMIT_RANGE, Kept.INFEASIBLE])
-def test_what_does_not_pass_by_itself_counts(kept: Kept) -> None:
+@pytest.mark.parametrize("kept", [KeptReason.DEFERRED, KeptReason.LIMIT_RANGE, KeptReason.INFEASIBLE])
+def test_what_does_not_pass_by_itself_counts(kept: KeptReason) -> None:
     assert len(plan_of(constraint=stuck(kept=kept)).evictions) == 1
 
 
-@pytest.mark.parametrize("kept", [Kept.IN_FLIGHT, Kept.COOL_DOWN, None])
-def test_what_passes_by_itself_is_waited_for(kept: Kept | None) -> None:
+@pytest.mark.parametrize("kept", [KeptReason.IN_FLIGHT, KeptReason.COOL_DOWN, None])
+def test_what_passes_by_itself_is_waited_for(kept: KeptReason | None) -> None:
     assert plan_of(constraint=stuck(kept=kept)).evictions == ()
 
 
@@ -78,7 +80,7 @@ def test_servers_that_are_too_old_to_raise_anything_count() -> None:
 def test_a_limit_that_stays_too_low_counts_where_the_base_is_given() -> None:
     # It has its base of 64 MiB; its peak of 128 and a limit of 128 it cannot have.
     assert plan_of(killed(base=64, limit=100)).evictions[0].is_out_of_memory
-    assert plan_of(killed(base=64, limit=100), constraint=stuck(kept=Kept.COOL_DOWN)).evictions == ()
+    assert plan_of(killed(base=64, limit=100), constraint=stuck(kept=KeptReason.COOL_DOWN)).evictions == ()
 
 
 def test_who_would_come_back_with_as_small_a_request_stays() -> None:
@@ -89,7 +91,7 @@ def test_who_would_come_back_with_as_small_a_request_stays() -> None:
 
 def test_without_a_limit_what_the_request_lacks_counts() -> None:
     assert len(plan_of(killed(limit=None)).evictions) == 1
-    assert plan_of(killed(limit=None), constraint=stuck(kept=Kept.COOL_DOWN)).evictions == ()
+    assert plan_of(killed(limit=None), constraint=stuck(kept=KeptReason.COOL_DOWN)).evictions == ()
 
 
 @pytest.mark.parametrize(
@@ -107,7 +109,7 @@ def test_who_never_goes_does_not_go_for_this_either(changed: dict[str, Any]) -> 
 
 def test_somebody_else_who_was_not_killed_stays() -> None:
     assert plan_of(constraint=stuck("other")).evictions == ()
-    assert plan_of(constraint=Constraint(urgent_grow=Kept.INFEASIBLE, grow=Kept.INFEASIBLE)).evictions == ()
+    assert plan_of(constraint=Constraint(urgent_grow=KeptReason.INFEASIBLE, grow=KeptReason.INFEASIBLE)).evictions == ()
 
 
 def test_a_kill_in_a_pod_with_a_budget_of_its_own_is_of_the_budget() -> None:
@@ -162,7 +164,7 @@ def test_who_is_given_as_much_as_its_successor_would_have_is_not_proposed(side: 
         assert each.is_sound
         share = each.pods[1].containers[0].memory
         assert share is not None
-        assert (share.base, share.applied, share.kept) == (200 * MIB, 114 * MIB, Kept.NODE_FULL)
+        assert (share.base, share.applied, share.kept) == (200 * MIB, 114 * MIB, KeptReason.NODE_FULL)
     assert after.steps == ()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from agent.core.numbers.units import MIB
 from agent.core.orders.plan_options import ActOptions
-from agent.core.plan.needs.demand import Constraint, Kept, PodDemand
+from agent.core.plan.needs.demand import Constraint, KeptReason, PodDemand
 from agent.core.plan.plan import Plan, Share
 from agent.core.recommender.calm_falls import calm_falls_of
 from tests.planning import container, needs, node, pod_demand, wanted
@@ -31,7 +31,7 @@ def cpu_of(plan: Plan, name: str = "web") -> Share:
     return share
 
 
-def outcome(share: Share) -> tuple[int | None, Kept | None, float | None]:
+def outcome(share: Share) -> tuple[int | None, KeptReason | None, float | None]:
     return share.applied, share.kept, share.waits_until_unix_seconds
 
 
@@ -39,15 +39,15 @@ def outcome(share: Share) -> tuple[int | None, Kept | None, float | None]:
     ("base", "has_credit", "is_held", "expected"),
     [
         (700, True, False, (700, None, None)),
-        (701, True, False, (1000, Kept.SMALL_FALL, None)),
-        (700, True, True, (1000, Kept.CALM, 7200.0)),
+        (701, True, False, (1000, KeptReason.SMALL_FALL, None)),
+        (700, True, True, (1000, KeptReason.CALM, 7200.0)),
         (701, False, True, (701, None, None)),
         (1200, True, True, (1200, None, None)),  # a rise waits for nothing
         (1000, True, True, (1000, None, None)),
     ],
 )
 def test_a_fall_with_credit_waits_for_its_time_and_its_size(
-    base: int, has_credit: bool, is_held: bool, expected: tuple[int, Kept | None, float | None]
+    base: int, has_credit: bool, is_held: bool, expected: tuple[int, KeptReason | None, float | None]
 ) -> None:
     plan = node(web(base, has_credit=has_credit), constraints=HELD if is_held else {}).plan()
     share = cpu_of(plan)
@@ -57,11 +57,11 @@ def test_a_fall_with_credit_waits_for_its_time_and_its_size(
 
 
 def test_other_reasons_come_first() -> None:
-    held = {"uid-web": Constraint(shrink=Kept.COOL_DOWN, calm_until_seconds=7200.0)}
-    assert outcome(cpu_of(node(web(100), constraints=held).plan())) == (1000, Kept.COOL_DOWN, None)
+    held = {"uid-web": Constraint(shrink=KeptReason.COOL_DOWN, calm_until_seconds=7200.0)}
+    assert outcome(cpu_of(node(web(100), constraints=held).plan())) == (1000, KeptReason.COOL_DOWN, None)
     assert outcome(cpu_of(node(web(100, is_upward_only=True), constraints=HELD).plan())) == (
         1000,
-        Kept.UPWARD_ONLY,
+        KeptReason.UPWARD_ONLY,
         None,
     )
 

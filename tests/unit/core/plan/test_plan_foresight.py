@@ -9,7 +9,7 @@ import pytest
 
 from agent.core.numbers.units import MIB
 from agent.core.orders.plan_options import DaemonSetGrowth, PlanOptions
-from agent.core.plan.needs.demand import Constraint, Demand, Kept, PodDemand
+from agent.core.plan.needs.demand import Constraint, Demand, KeptReason, PodDemand
 from agent.core.plan.plan import Plan
 from tests.planning import Situation, container, needs, node, pod_demand, situation_of, wanted
 
@@ -80,12 +80,12 @@ def test_what_one_node_sees_is_granted_first_and_the_foresight_waits() -> None:
     held = pod_demand("held", containers=[container(cpu=3400, memory=64 * MIB)], demands=[needs("app", CPU, MEMORY)])
     own = pod_demand("own", demands=[needs("app", wanted(500), MEMORY)])
     situation = node(web(told(CPU, 900), MEMORY), held, own)
-    plan = replace(situation, constraints={"uid-held": Constraint(shrink=Kept.COOL_DOWN)}).plan()
+    plan = replace(situation, constraints={"uid-held": Constraint(shrink=KeptReason.COOL_DOWN)}).plan()
     assert plan.is_sound
     assert of_web(plan)[0] == 100
     (pod,) = [one for one in plan.pods if one.ref.name == "web"]
     assert pod.containers[0].cpu is not None
-    assert pod.containers[0].cpu.kept is Kept.NODE_FULL
+    assert pod.containers[0].cpu.kept is KeptReason.NODE_FULL
     assert [step.ref.name for step in plan.steps] == ["own"]
 
 

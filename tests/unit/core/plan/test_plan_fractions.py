@@ -14,7 +14,7 @@ from agent.core.cluster.qos import computed_qos_class
 from agent.core.cluster.resource import Resource
 from agent.core.numbers.units import MIB, NANOS_PER_MILLI, NANOS_PER_UNIT
 from agent.core.plan.invariants import QOS, examine
-from agent.core.plan.needs.demand import Demand, Reserved
+from agent.core.plan.needs.demand import Demand, ReservedReason
 from agent.core.plan.node_room import counted, holds_room
 from agent.core.plan.plan import Phase, PlanStep
 from agent.core.plan.pod_change import Change, Setting
@@ -99,7 +99,7 @@ def _held(pods: Iterable[Pod]) -> tuple[int, int]:
 def test_no_prefix_adds_to_a_node_that_starts_over_its_allocatable_and_nobody_is_left_out(situation: Situation) -> None:
     plan = situation.plan()
     assert plan.is_sound
-    assert not [pod for pod in plan.pods if pod.reserved is Reserved.LEFT_OUT]
+    assert not [pod for pod in plan.pods if pod.reserved is ReservedReason.LEFT_OUT]
     held = _held(one.pod for one in situation.demands)
     for length in range(1, len(plan.steps) + 1):
         now = _held(one.pod for one in situation.after(plan.steps[:length]).demands)
@@ -150,7 +150,7 @@ def test_growth_for_what_others_saw_takes_no_room_that_a_fall_has_given_to_other
     situation = node(big, web, held, cpu=1700)
     plan = situation.plan()
     assert plan.is_sound
-    assert not [pod for pod in plan.pods if pod.reserved is Reserved.LEFT_OUT]
+    assert not [pod for pod in plan.pods if pod.reserved is ReservedReason.LEFT_OUT]
     assert _held(one.pod for one in situation.after(plan.steps).demands)[0] == 300 + 500 + 600
 
 

@@ -10,7 +10,7 @@ import pytest
 from agent.core.cluster.effective_resources import CountingRule, pod_requests
 from agent.core.cluster.pod import CPU, MEMORY, RESIZE_PENDING, ContainerStatus, Pod, PodCondition, Reported
 from agent.core.numbers.units import MIB, NANOS_PER_MILLI, NANOS_PER_UNIT
-from agent.core.plan.needs.demand import Kept, PodDemand, Reserved
+from agent.core.plan.needs.demand import KeptReason, PodDemand, ReservedReason
 from agent.core.plan.node_room import counted, granted_pod, holds_room
 from agent.core.plan.plan import Plan, PlanStep
 from agent.core.plan.pod_change import actuated, changed_pod
@@ -72,7 +72,7 @@ def test_the_others_are_stepped_as_if_an_odd_pod_that_is_left_out_held_what_it_h
         planned = next((one for one in plan.pods if one.ref.name == ODD), None)
         if planned is None or planned.reserved is None:
             continue
-        if planned.reserved is Reserved.LEFT_OUT:
+        if planned.reserved is ReservedReason.LEFT_OUT:
             assert any(f"shop/{ODD} is left out" in note for note in plan.notes), seed
         in_force = counted(granted_pod(odd))
         if counted(odd) != in_force:
@@ -81,7 +81,9 @@ def test_the_others_are_stepped_as_if_an_odd_pod_that_is_left_out_held_what_it_h
             continue
         compared += 1
         # A plain pod in its place, which is off.
-        plain = pod_demand("plain", containers=[container(cpu=in_force[0], memory=in_force[1])], reserved=Reserved.OFF)
+        plain = pod_demand(
+            "plain", containers=[container(cpu=in_force[0], memory=in_force[1])], reserved=ReservedReason.OFF
+        )
         expected = replace(situation, demands=(*situation.demands[:-1], plain)).plan()
         assert _of_others(plan) == [*expected.steps], seed
     assert compared > 3
@@ -125,7 +127,7 @@ def test_an_infeasible_resize_without_figures_is_left_out_and_the_rest_goes_on()
     assert {step.ref.name for step in plan.steps} == {"grows", "shrinks"}
     assert plan.evictions == ()
     (big,) = [one for one in plan.pods if one.ref.name == "big"]
-    assert (big.reserved, big.cpu_counted_millicores) == (Reserved.LEFT_OUT, 100)
+    assert (big.reserved, big.cpu_counted_millicores) == (ReservedReason.LEFT_OUT, 100)
     assert [note for note in plan.notes if "shop/big is left out: its resize is infeasible" in note]
 
 
@@ -144,11 +146,11 @@ def test_a_deferred_wish_makes_nobody_go_and_nobody_shrink_less_and_growth_leave
     assert changes == {"shrinks": [("cpu", 100), ("memory", 64 * MIB)], "grows": [("memory", 200 * MIB)]}
     (grows,) = [one for one in plan.pods if one.ref.name == "grows"]
     assert grows.containers[0].cpu is not None
-    assert grows.containers[0].cpu.kept is Kept.NODE_FULL
+    assert grows.containers[0].cpu.kept is KeptReason.NODE_FULL
 
 
 def test_an_infeasible_resize_beside_an_empty_room_is_left_out_where_taking_it_back_needs_more_than_there_is() -> None:
-    full = pod_demand("full", containers=[container(cpu=3900, memory=64 * MIB)], reserved=Reserved.OFF)
+    full = pod_demand("full", containers=[container(cpu=3900, memory=64 * MIB)], reserved=ReservedReason.OFF)
     grows = _resizing("big", "Infeasible", cpu=900_000, granted=100, known=True)
     plan = node(full, grows, cpu=4000).plan()
     assert plan.is_sound

@@ -8,7 +8,7 @@ from agent.core.cluster.resource import Resource
 from agent.core.numbers.units import MIB
 from agent.core.orders.container_policies import ContainerPolicies, ContainerPolicy
 from agent.core.orders.order import OrderSource
-from agent.core.plan.needs.demand import Kept, PodDemand
+from agent.core.plan.needs.demand import KeptReason, PodDemand
 from agent.core.plan.plan import Plan, Share
 from tests.planning import container, needs, node, pod_demand, wanted
 
@@ -37,14 +37,14 @@ def share(plan: Plan, name: str, resource: Resource = Resource.CPU) -> Share:
 
 def test_a_container_that_is_off_stays_and_its_neighbour_is_sized() -> None:
     plan = node(pod(ContainerPolicy(container="app", is_off=True))).plan()
-    assert (share(plan, "app").applied, share(plan, "app").kept) == (100, Kept.NOT_APPLIED)
-    assert share(plan, "app", Resource.MEMORY).kept is Kept.NOT_APPLIED
+    assert (share(plan, "app").applied, share(plan, "app").kept) == (100, KeptReason.NOT_APPLIED)
+    assert share(plan, "app", Resource.MEMORY).kept is KeptReason.NOT_APPLIED
     assert (share(plan, "proxy").applied, share(plan, "proxy").kept) == (150, None)
 
 
 def test_a_resource_that_is_not_controlled_stays() -> None:
     plan = node(pod(ContainerPolicy(resources=(Resource.MEMORY,)))).plan()
-    assert {share(plan, name).kept for name in ("app", "proxy")} == {Kept.NOT_APPLIED}
+    assert {share(plan, name).kept for name in ("app", "proxy")} == {KeptReason.NOT_APPLIED}
     assert share(plan, "app", Resource.MEMORY).applied == 128 * MIB
 
 
@@ -72,5 +72,5 @@ def test_limits_that_are_kept_hold_the_request_below_them() -> None:
 def test_a_guaranteed_request_does_not_part_from_a_limit_that_is_kept() -> None:
     stated = {"cpu": 100, "memory": 64 * MIB, "cpu_limit": 100, "memory_limit": 64 * MIB}
     plan = node(pod(ContainerPolicy(are_limits_kept=True), **stated)).plan()
-    assert {share(plan, name).kept for name in ("app", "proxy")} == {Kept.QOS}
+    assert {share(plan, name).kept for name in ("app", "proxy")} == {KeptReason.QOS}
     assert plan.steps == ()

@@ -13,7 +13,7 @@ from agent.core.orders.container_policies import container_policies_of
 from agent.core.orders.order import Mode
 from agent.core.orders.plan_options import DaemonSetGrowth, PlanOptions
 from agent.core.orders.policy_options import PolicyName
-from agent.core.plan.needs.demand import Constraint, ContainerDemand, Demand, Kept, PodDemand, Reserved
+from agent.core.plan.needs.demand import Constraint, ContainerDemand, Demand, KeptReason, PodDemand, ReservedReason
 from agent.core.plan.plan import Phase, Plan, Share
 from agent.core.plan.possible_savings import PossibleSavings, possible_savings
 from tests.planning import (
@@ -58,8 +58,8 @@ def test_a_fat_pod_stays_and_what_it_could_do_without_is_told() -> None:
     plan = situation.plan()
     assert plan.steps == ()
     cpu, memory = share_of(plan), share_of(plan, Resource.MEMORY)
-    assert (cpu.final, cpu.applied, cpu.kept, cpu.possible) == (1000, 1000, Kept.PROTECT, 300)
-    assert (memory.applied, memory.kept, memory.possible) == (512 * MIB, Kept.PROTECT, 128 * MIB)
+    assert (cpu.final, cpu.applied, cpu.kept, cpu.possible) == (1000, 1000, KeptReason.PROTECT, 300)
+    assert (memory.applied, memory.kept, memory.possible) == (512 * MIB, KeptReason.PROTECT, 128 * MIB)
     assert plan.is_sound
     saved = PossibleSavings(cpu_millicores=700, memory_bytes=384 * MIB)
     assert possible_savings(plan, situation.demands, EXACT)[Mode.PROTECT] == saved
@@ -86,7 +86,7 @@ def test_growth_takes_free_room_alone_and_makes_nobody_go() -> None:
     plan = node(fat, web(short(3000), stated={"cpu": 1000})).plan()
     assert plan.evictions == ()
     assert share_of(plan).applied == 1500  # 4000 - 2500
-    assert share_of(plan).kept is Kept.NODE_FULL
+    assert share_of(plan).kept is KeptReason.NODE_FULL
 
 
 def test_who_is_short_gets_the_same_share_of_what_it_needs() -> None:
@@ -165,7 +165,7 @@ def test_a_limit_is_never_lowered_and_says_so() -> None:
     memory = wanted(128 * MIB, limit=256 * MIB, in_use=64 * MIB)
     plan = node(web(memory=memory, stated={"memory": 512 * MIB, "memory_limit": 600 * MIB})).plan()
     share = share_of(plan, Resource.MEMORY)
-    assert (share.limit_applied, share.limit_kept) == (600 * MIB, Kept.PROTECT)
+    assert (share.limit_applied, share.limit_kept) == (600 * MIB, KeptReason.PROTECT)
     assert plan.steps == ()
 
 
@@ -192,7 +192,7 @@ def test_a_wish_that_is_not_granted_is_no_reason_to_lower() -> None:
     for need in (wanted(100), short(600)):
         plan = node(web(need, pod={"statuses": granted}, stated={"cpu": 1000})).plan()
         assert plan.steps == ()
-        assert (share_of(plan).applied, share_of(plan).kept) == (1000, Kept.PROTECT)
+        assert (share_of(plan).applied, share_of(plan).kept) == (1000, KeptReason.PROTECT)
         assert plan.is_sound
 
 
@@ -242,7 +242,7 @@ def test_mode_recommend_tells_what_it_could_save_too() -> None:
             ContainerDemand(name="side", kind=ContainerKind.SIDECAR, cpu=wanted(10), memory=wanted(256 * MIB)),
         ],
         order={"mode": Mode.RECOMMEND},
-        reserved=Reserved.RECOMMEND,
+        reserved=ReservedReason.RECOMMEND,
     )
     situation = node(advised, web(wanted(1000), wanted(512 * MIB)))
     savings = possible_savings(situation.plan(), situation.demands, EXACT)
@@ -275,7 +275,7 @@ def test_what_would_not_be_lowered_in_mode_enforce_either_saves_nothing(
         containers=[container(cpu=1000, memory=512 * MIB)],
         demands=[needs("app", wanted(100), wanted(64 * MIB))],
         order=order,
-        reserved=Reserved.RECOMMEND,
+        reserved=ReservedReason.RECOMMEND,
         **fields,
     )
     situation = node(advised)

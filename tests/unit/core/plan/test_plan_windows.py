@@ -12,7 +12,7 @@ from agent.core.cluster.pod import PodRef
 from agent.core.cluster.resource import Resource
 from agent.core.numbers.units import MIB
 from agent.core.orders.windows import Disruption, Wait
-from agent.core.plan.needs.demand import Demand, Kept, PodDemand
+from agent.core.plan.needs.demand import Demand, KeptReason, PodDemand
 from agent.core.plan.plan import Plan, Share, waiting_for_windows
 from agent.core.plan.pod_change import Change, Setting
 from agent.core.resize.write_gate import window_wait
@@ -40,7 +40,7 @@ def share_of(plan: Plan, resource: Resource = Resource.CPU) -> Share:
 def test_a_fall_waits_for_its_window_and_growth_does_not() -> None:
     plan = node(web(wanted(500), wanted(600 * MIB), waits=SHRINK)).plan()
     cpu = share_of(plan)
-    assert (cpu.applied, cpu.kept, cpu.waits_until_unix_seconds) == (1000, Kept.WINDOW, NIGHT)
+    assert (cpu.applied, cpu.kept, cpu.waits_until_unix_seconds) == (1000, KeptReason.WINDOW, NIGHT)
     assert share_of(plan, Resource.MEMORY).applied == 600 * MIB
     assert waiting_for_windows(plan) == {PodRef(namespace="shop", name="web", uid="uid-web"): NIGHT}
     assert plan.is_sound
@@ -49,7 +49,7 @@ def test_a_fall_waits_for_its_window_and_growth_does_not() -> None:
 
 def test_without_a_time_in_sight_it_waits_and_names_none() -> None:
     plan = node(web(wanted(500), waits=NEVER)).plan()
-    assert (share_of(plan).kept, share_of(plan).waits_until_unix_seconds) == (Kept.WINDOW, None)
+    assert (share_of(plan).kept, share_of(plan).waits_until_unix_seconds) == (KeptReason.WINDOW, None)
     assert list(waiting_for_windows(plan).values()) == [None]
 
 
@@ -61,16 +61,16 @@ def test_who_starves_outside_its_windows_is_given_more_at_once() -> None:
 @pytest.mark.parametrize(
     ("memory", "waits", "kept", "until"),
     [
-        (wanted(600 * MIB), RESTART, Kept.WINDOW, LATER),
+        (wanted(600 * MIB), RESTART, KeptReason.WINDOW, LATER),
         (wanted(600 * MIB), SHRINK, None, None),
         (wanted(600 * MIB, is_urgent=True), RESTART, None, None),
-        (wanted(300 * MIB), SHRINK | RESTART, Kept.WINDOW, LATER),  # both have to be open
-        (wanted(300 * MIB), SHRINK, Kept.WINDOW, NIGHT),
-        (wanted(300 * MIB), NEVER | RESTART, Kept.WINDOW, None),
+        (wanted(300 * MIB), SHRINK | RESTART, KeptReason.WINDOW, LATER),  # both have to be open
+        (wanted(300 * MIB), SHRINK, KeptReason.WINDOW, NIGHT),
+        (wanted(300 * MIB), NEVER | RESTART, KeptReason.WINDOW, None),
     ],
 )
 def test_a_change_that_restarts_waits_for_that_as_well(
-    memory: Demand, waits: dict[Disruption, Wait], kept: Kept | None, until: float | None
+    memory: Demand, waits: dict[Disruption, Wait], kept: KeptReason | None, until: float | None
 ) -> None:
     stated = {"memory": 512 * MIB, "restarts_for_memory": True}
     plan = node(web(memory=memory, stated=stated, waits=waits, order={"is_restart_allowed": True})).plan()
@@ -82,7 +82,7 @@ def test_a_limit_waits_too() -> None:
     memory = wanted(128 * MIB, limit=256 * MIB, in_use=64 * MIB)
     plan = node(web(memory=memory, stated={"memory": 128 * MIB, "memory_limit": 600 * MIB}, waits=SHRINK)).plan()
     share = share_of(plan, Resource.MEMORY)
-    assert (share.limit_applied, share.limit_kept) == (600 * MIB, Kept.WINDOW)
+    assert (share.limit_applied, share.limit_kept) == (600 * MIB, KeptReason.WINDOW)
     assert list(waiting_for_windows(plan).values()) == [NIGHT]
 
 
@@ -96,7 +96,7 @@ def test_a_budget_waits_too_and_its_request_restarts_nobody() -> None:
     grown = node(web(memory=wanted(550 * MIB), **fields)).plan()
     assert share_of(grown, Resource.MEMORY).applied == 550 * MIB
     fallen = node(web(memory=wanted(200 * MIB), **fields)).plan()
-    assert share_of(fallen, Resource.MEMORY).kept is Kept.WINDOW
+    assert share_of(fallen, Resource.MEMORY).kept is KeptReason.WINDOW
     assert list(waiting_for_windows(fallen).values()) == [NIGHT]
 
 

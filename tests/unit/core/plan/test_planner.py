@@ -18,8 +18,8 @@ from agent.core.orders.order import Mode, Ranking
 from agent.core.orders.plan_options import DaemonSetGrowth, FitRule, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources, PolicyName
 from agent.core.plan import planner as planner
-from agent.core.plan.invariants import Examined
-from agent.core.plan.needs.demand import Constraint, Kept, PodDemand, Reserved
+from agent.core.plan.invariants import Examination
+from agent.core.plan.needs.demand import Constraint, KeptReason, PodDemand, ReservedReason
 from agent.core.plan.plan import (
     MOST_TOLD_BYTES,
     MOST_TOLD_MILLICORES,
@@ -125,8 +125,8 @@ def test_spikes_of_2_1_and_1_cores_share_the_largest() -> None:
 def test_what_others_hold_is_not_available_and_what_has_ended_holds_nothing() -> None:
     plan = node(
         app("a", 200),
-        app("off", reserved=Reserved.OFF),
-        app("leaving", reserved=Reserved.TERMINATING, pod={"is_terminating": True}),
+        app("off", reserved=ReservedReason.OFF),
+        app("leaving", reserved=ReservedReason.TERMINATING, pod={"is_terminating": True}),
         app("done", pod={"phase": "Failed"}),
         cpu=1000,
     ).plan()
@@ -138,7 +138,7 @@ def test_what_others_hold_is_not_available_and_what_has_ended_holds_nothing() ->
 
 def test_a_reserved_pod_counts_with_the_largest_of_spec_allocated_and_actual() -> None:
     status = ContainerStatus(name="app", allocated=amounts(300, 64 * MIB))
-    plan = node(app("off", reserved=Reserved.OFF, pod={"statuses": (status,)}), cpu=1000).plan()
+    plan = node(app("off", reserved=ReservedReason.OFF, pod={"statuses": (status,)}), cpu=1000).plan()
     assert plan.cpu.reserved == 300
 
 
@@ -169,7 +169,7 @@ def test_a_pod_that_nobody_speaks_of_is_reserved() -> None:
     situation = node(app("a"))
     state = replace(situation.state, pods=(*situation.state.pods, app("b").pod))
     plan = situation.plan_of(state)
-    assert pod_of(plan, "b").reserved is Reserved.NO_DATA
+    assert pod_of(plan, "b").reserved is ReservedReason.NO_DATA
     assert plan.cpu.reserved == 100
 
 
@@ -178,8 +178,10 @@ def test_a_demand_for_a_pod_that_is_gone_is_passed_over() -> None:
     assert len(situation.plan_of(replace(situation.state, pods=situation.state.pods[:1])).pods) == 1
 
 
-@pytest.mark.parametrize(("mode", "reason"), [(Mode.OFF, Reserved.OFF), (Mode.RECOMMEND, Reserved.RECOMMEND)])
-def test_a_pod_that_is_not_enforced_is_reserved_whoever_forgot_to_say_so(mode: Mode, reason: Reserved) -> None:
+@pytest.mark.parametrize(
+    ("mode", "reason"), [(Mode.OFF, ReservedReason.OFF), (Mode.RECOMMEND, ReservedReason.RECOMMEND)]
+)
+def test_a_pod_that_is_not_enforced_is_reserved_whoever_forgot_to_say_so(mode: Mode, reason: ReservedReason) -> None:
     plan = node(app("a", 500, order={"mode": mode})).plan()
     assert pod_of(plan, "a").reserved is reason
     assert plan.steps == ()
@@ -212,19 +214,19 @@ def test_a_container_without_a_prediction_counts_with_its_request_and_stays() ->
     demand = pod_demand(demands=[needs("app", None, wanted(32 * MIB))])
     plan = node(demand).plan()
     share = cpu_of(plan)
-    assert (share.base, share.peak, share.final, share.kept) == (100, 100, 100, Kept.GAPS)
+    assert (share.base, share.peak, share.final, share.kept) == (100, 100, 100, KeptReason.GAPS)
     assert told(plan.steps[0]) == [("app", "memory", "request", 64 * MIB, 32 * MIB)]
 
 
 def test_a_container_that_nobody_speaks_of_stays_and_is_said_to_be_without_data() -> None:
     share = cpu_of(node(pod_demand(demands=[needs("other", CPU, MEMORY)])).plan())
-    assert (share.kept, share.withheld) == (Kept.GAPS, Withheld.NO_DATA)
+    assert (share.kept, share.withheld) == (KeptReason.GAPS, Withheld.NO_DATA)
 
 
 def test_a_prediction_that_may_only_raise_has_no_claim_to_a_spike() -> None:
     plan = node(app("low", 30, 500, is_upward_only=True), app("high", 250, 900, is_upward_only=True)).plan()
     low, high = cpu_of(plan, "low"), cpu_of(plan, "high")
-    assert (low.base, low.peak, low.applied, low.kept) == (100, 100, 100, Kept.UPWARD_ONLY)
+    assert (low.base, low.peak, low.applied, low.kept) == (100, 100, 100, KeptReason.UPWARD_ONLY)
     assert (high.base, high.peak, high.applied, high.kept) == (250, 250, 250, None)
     assert plan.cpu.headroom == 0
 
@@ -234,7 +236,7 @@ def test_a_request_that_is_not_stated_is_never_added_but_its_need_counts() -> No
         pod_demand(containers=[container(memory=64 * MIB)], demands=[needs("app", wanted(300), MEMORY)]), cpu=1000
     ).plan()
     share = cpu_of(plan)
-    assert (share.request, share.final, share.applied, share.kept) == (None, 300, None, Kept.NOT_STATED)
+    assert (share.request, share.final, share.applied, share.kept) == (None, 300, None, KeptReason.NOT_STATED)
     assert plan.cpu.base_total == 300
     assert plan.cpu.applied_total == 0
     assert plan.steps == ()
@@ -293,7 +295,7 @@ def test_an_infeasible_resource_does_not_hold_up_the_other() -> None:
     plan = node(*(pod_demand(name, demands=both, ranking=Ranking.NO_EVICTION) for name in "ab"), cpu=1000).plan()
     assert (plan.cpu.is_infeasible, plan.memory.is_infeasible) == (True, False)
     assert {change.resource for step in plan.steps for change in step.changes} == {Resource.MEMORY}
-    assert cpu_of(plan, "a").kept is Kept.NODE_FULL
+    assert cpu_of(plan, "a").kept is KeptReason.NODE_FULL
 
 
 def test_a_pod_whose_successor_would_ask_for_no_more_stays() -> None:
@@ -301,7 +303,7 @@ def test_a_pod_whose_successor_would_ask_for_no_more_stays() -> None:
     plan = node(full, app("b", 500, 1000), app("c", 500, 1000), cpu=1500).plan()
     assert [one.ref.name for one in plan.evictions] == ["b"]
     # It is not shrunk either while others go: with less than its peak it would be the next to go instead of them.
-    assert (cpu_of(plan, "a").applied, cpu_of(plan, "a").kept) == (1000, Kept.EVICTION_PENDING)
+    assert (cpu_of(plan, "a").applied, cpu_of(plan, "a").kept) == (1000, KeptReason.EVICTION_PENDING)
 
 
 @pytest.mark.parametrize(
@@ -342,7 +344,7 @@ def test_memory_that_is_only_looked_at_makes_nobody_go_and_is_not_written() -> N
     ).plan()
     assert plan.evictions == ()
     assert (plan.memory.is_infeasible, plan.memory.is_applied) == (False, False)
-    assert memory_of(plan, "a").kept is Kept.NOT_APPLIED
+    assert memory_of(plan, "a").kept is KeptReason.NOT_APPLIED
     assert {change.resource for step in plan.steps for change in step.changes} == {Resource.CPU}
 
 
@@ -413,7 +415,7 @@ def test_a_daemon_set_that_states_nothing_has_no_claim() -> None:
 # What stands in the way.
 
 
-def kept(demand: Any, **fields: Any) -> Kept | None:
+def kept(demand: Any, **fields: Any) -> KeptReason | None:
     plan = node(demand, **fields).plan()
     assert plan.steps == ()
     return cpu_of(plan, demand.pod.name).kept
@@ -421,7 +423,7 @@ def kept(demand: Any, **fields: Any) -> Kept | None:
 
 def test_a_small_change_is_not_made() -> None:
     bounds = BoundsOptions()
-    assert kept(app("a", 109), bounds=bounds) is Kept.SMALL_CHANGE
+    assert kept(app("a", 109), bounds=bounds) is KeptReason.SMALL_CHANGE
     assert node(app("a", 110), bounds=bounds).plan().steps != ()
 
 
@@ -435,28 +437,28 @@ def test_small_shrinks_are_made_where_others_need_their_room_the_largest_first()
     # Kept, they would hold 300 + 110 of 405: the largest of the three, 8, is enough.
     plan = node(*pods, cpu=405, bounds=BoundsOptions()).plan()
     assert order(plan) == [("shrink", "a"), ("grow", "d")]
-    assert cpu_of(plan, "b").kept is Kept.SMALL_CHANGE
+    assert cpu_of(plan, "b").kept is KeptReason.SMALL_CHANGE
     # Of 397 two are needed.
     plan = node(*pods, cpu=397, bounds=BoundsOptions()).plan()
     assert order(plan) == [("shrink", "a"), ("shrink", "b"), ("grow", "d")]
 
 
 def test_small_shrinks_that_are_not_enough_are_all_made() -> None:
-    held = Constraint(shrink=Kept.COOL_DOWN)
+    held = Constraint(shrink=KeptReason.COOL_DOWN)
     pods = [app("a", 92), app("b", 10), app("c", 180)]
     plan = node(*pods, cpu=300, bounds=BoundsOptions(), constraints={"uid-b": held}).plan()
     assert order(plan) == [("shrink", "a")]
-    assert cpu_of(plan, "c").kept is Kept.NODE_FULL
+    assert cpu_of(plan, "c").kept is KeptReason.NODE_FULL
 
 
 def test_a_pod_that_may_not_shrink_keeps_what_it_has_and_growth_waits_in_order() -> None:
-    held = Constraint(shrink=Kept.COOL_DOWN)
+    held = Constraint(shrink=KeptReason.COOL_DOWN)
     pods = [app("big", 100, containers=[container(cpu=800, memory=64 * MIB)]), app("x", 250), app("y", 200)]
     plan = node(*pods, cpu=1150, constraints={"uid-big": held}).plan()
     # 800 + 100 + 100 are held: 150 are free for x, and then nothing for y.
     assert order(plan) == [("grow", "x")]
-    assert cpu_of(plan, "big").kept is Kept.COOL_DOWN
-    assert cpu_of(plan, "y").kept is Kept.NODE_FULL
+    assert cpu_of(plan, "big").kept is KeptReason.COOL_DOWN
+    assert cpu_of(plan, "y").kept is KeptReason.NODE_FULL
     assert plan.cpu.applied_total == 1150
     assert order(node(*pods, cpu=1149, constraints={"uid-big": held}).plan()) == [("grow", "y")]
     urgent = [pods[0], pods[1], app("y", 200, is_urgent=True)]
@@ -464,38 +466,40 @@ def test_a_pod_that_may_not_shrink_keeps_what_it_has_and_growth_waits_in_order()
 
 
 def test_a_pod_in_cool_down_does_not_grow_unless_it_is_urgent() -> None:
-    held = {"uid-a": Constraint(grow=Kept.COOL_DOWN)}
-    assert kept(app("a", 300), constraints=held) is Kept.COOL_DOWN
+    held = {"uid-a": Constraint(grow=KeptReason.COOL_DOWN)}
+    assert kept(app("a", 300), constraints=held) is KeptReason.COOL_DOWN
     plan = node(app("a", 300, is_urgent=True), constraints=held).plan()
     assert (plan.steps[0].is_urgent, plan.steps[0].reason) == (True, "it is short now")
-    flight = {"uid-a": Constraint(grow=Kept.COOL_DOWN, urgent_grow=Kept.IN_FLIGHT)}
-    assert kept(app("a", 300, is_urgent=True), constraints=flight) is Kept.IN_FLIGHT
+    flight = {"uid-a": Constraint(grow=KeptReason.COOL_DOWN, urgent_grow=KeptReason.IN_FLIGHT)}
+    assert kept(app("a", 300, is_urgent=True), constraints=flight) is KeptReason.IN_FLIGHT
 
 
 def test_what_a_resize_under_way_raises_already_is_not_raised_further_and_the_rest_is() -> None:
     under_way = Constraint(
-        shrink=Kept.IN_FLIGHT, grow=Kept.IN_FLIGHT, rising=frozenset({("app", Resource.MEMORY, Setting.REQUEST)})
+        shrink=KeptReason.IN_FLIGHT,
+        grow=KeptReason.IN_FLIGHT,
+        rising=frozenset({("app", Resource.MEMORY, Setting.REQUEST)}),
     )
     memory = wanted(100 * MIB, is_urgent=True, short=MemoryShort.HELD, limit=256 * MIB)
     plan = node(
         limited(wanted(300, is_urgent=True), memory, memory_limit=128 * MIB), constraints={"uid-web": under_way}
     ).plan()
-    assert memory_of(plan).kept is Kept.IN_FLIGHT
+    assert memory_of(plan).kept is KeptReason.IN_FLIGHT
     assert [told(step) for step in plan.steps] == [
         [("app", "cpu", "request", 100, 300), ("app", "memory", "limit", 128 * MIB, 256 * MIB)]
     ]
 
 
 def test_as_much_as_was_infeasible_is_not_asked_for_again() -> None:
-    assert kept(app("a", 300), constraints={"uid-a": Constraint(cpu_below_millicores=300)}) is Kept.INFEASIBLE
+    assert kept(app("a", 300), constraints={"uid-a": Constraint(cpu_below_millicores=300)}) is KeptReason.INFEASIBLE
     assert node(app("a", 299), constraints={"uid-a": Constraint(cpu_below_millicores=300)}).plan().steps != ()
     more = pod_demand("a", demands=[needs("app", CPU, wanted(100 * MIB))])
     below = {"uid-a": Constraint(memory_below_bytes=100 * MIB)}
-    assert memory_of(node(more, constraints=below).plan(), "a").kept is Kept.INFEASIBLE
+    assert memory_of(node(more, constraints=below).plan(), "a").kept is KeptReason.INFEASIBLE
 
 
 def test_a_barred_workload_only_grows() -> None:
-    assert kept(app("a", 50, is_shrink_barred=True)) is Kept.UPWARD_ONLY
+    assert kept(app("a", 50, is_shrink_barred=True)) is KeptReason.UPWARD_ONLY
     assert node(app("a", 150, is_shrink_barred=True)).plan().steps != ()
 
 
@@ -506,7 +510,7 @@ def test_a_resource_that_an_hpa_scales_on_counts_as_it_stands(resource: str, fla
     plan = node(both).plan()
     assert resource not in [change.resource.value for step in plan.steps for change in step.changes]
     share = cpu_of(plan) if resource == "cpu" else memory_of(plan)
-    assert share.kept is Kept.HPA
+    assert share.kept is KeptReason.HPA
     assert share.final == share.request
 
 
@@ -522,7 +526,7 @@ def test_a_resource_of_one_container_that_an_hpa_scales_on_leaves_the_others_fre
     changed = {(change.container, change.resource.value) for step in plan.steps for change in step.changes}
     assert changed == {("app", "cpu"), ("app", "memory"), ("proxy", "cpu"), ("proxy", "memory")} - {("app", resource)}
     share = cpu_of(plan) if resource == "cpu" else memory_of(plan)
-    assert (share.kept, share.final) == (Kept.HPA, share.request)
+    assert (share.kept, share.final) == (KeptReason.HPA, share.request)
 
 
 def scaled(**fields: Any) -> PodDemand:
@@ -536,7 +540,7 @@ def test_where_an_hpa_keeps_the_cpu_request_the_limit_is_put_out_of_the_way() ->
     plan = node(scaled()).plan()
     assert [told(step) for step in plan.steps] == [[("app", "cpu", "limit", 200, 4000)]]
     share = cpu_of(plan)
-    assert (share.kept, share.applied, share.limit_applied, share.limit_kept) == (Kept.HPA, 100, 4000, None)
+    assert (share.kept, share.applied, share.limit_applied, share.limit_kept) == (KeptReason.HPA, 100, 4000, None)
     urgent = node(scaled(cpu=wanted(900, is_urgent=True), order={"mode": Mode.PROTECT})).plan()
     assert [told(step) for step in urgent.steps] == [[("app", "cpu", "limit", 200, 4000)]]
     equal = scaled(stated={"cpu": 200})
@@ -561,26 +565,26 @@ def test_where_an_hpa_keeps_the_cpu_request_the_limit_is_put_out_of_the_way() ->
 def test_the_limit_of_a_request_that_an_hpa_divides_by_stays_where_any_limit_would(fields: dict[str, Any]) -> None:
     plan = node(scaled(**fields)).plan()
     assert [change for step in plan.steps for change in step.changes if change.resource is Resource.CPU] == []
-    assert cpu_of(plan).kept is Kept.HPA
+    assert cpu_of(plan).kept is KeptReason.HPA
 
 
 def test_a_budget_stays_where_an_hpa_scales_on_one_of_its_containers() -> None:
     one = budgeted(is_cpu_frozen=True, cpu_frozen_containers=("other",))
-    assert budget_of(node(one).plan()).kept is Kept.HPA
+    assert budget_of(node(one).plan()).kept is KeptReason.HPA
 
 
 def test_a_container_that_would_restart_is_left_alone_unless_that_is_allowed() -> None:
     restarting = [container(cpu=100, memory=64 * MIB, restarts_for_cpu=True)]
-    assert kept(app("a", 300, containers=restarting)) is Kept.RESTART_POLICY
+    assert kept(app("a", 300, containers=restarting)) is KeptReason.RESTART_POLICY
     allowed = app("a", 300, containers=restarting, order={"is_restart_allowed": True})
     assert node(allowed).plan().steps != ()
     memory = [container(cpu=100, memory=64 * MIB, restarts_for_memory=True)]
     share = memory_of(node(pod_demand(containers=memory, demands=[needs("app", CPU, wanted(MIB))])).plan())
-    assert share.kept is Kept.RESTART_POLICY
+    assert share.kept is KeptReason.RESTART_POLICY
 
 
 def test_a_pod_whose_recorded_class_is_not_what_its_spec_says_is_left_alone() -> None:
-    assert kept(app("a", 300, pod={"recorded_qos": QosClass.GUARANTEED})) is Kept.QOS
+    assert kept(app("a", 300, pod={"recorded_qos": QosClass.GUARANTEED})) is KeptReason.QOS
 
 
 def test_nothing_is_resized_where_server_or_kubelet_is_too_old_and_the_plan_says_so() -> None:
@@ -590,7 +594,7 @@ def test_nothing_is_resized_where_server_or_kubelet_is_too_old_and_the_plan_says
     plan = node(app("a", 300), gates=old).plan()
     assert plan.steps == ()
     assert plan.notes == ("too old",)
-    assert (cpu_of(plan, "a").final, cpu_of(plan, "a").kept) == (300, Kept.TOO_OLD)
+    assert (cpu_of(plan, "a").final, cpu_of(plan, "a").kept) == (300, KeptReason.TOO_OLD)
 
 
 # Limits.
@@ -629,7 +633,7 @@ def test_a_request_equal_to_a_limit_that_stays_is_not_parted_from_it_for_one_uni
         )
     ).plan()
     assert plan.steps == ()
-    assert cpu_of(plan).kept is Kept.QOS
+    assert cpu_of(plan).kept is KeptReason.QOS
 
 
 def test_a_cpu_limit_of_the_policy_s_own_rises_and_falls_with_the_request() -> None:
@@ -658,17 +662,17 @@ def test_a_memory_limit_rises_with_the_growth_and_falls_by_itself_at_the_end() -
 @pytest.mark.parametrize(
     ("fields", "in_use", "expected"),
     [
-        ({}, None, Kept.IN_USE),
-        ({}, 60 * MIB, Kept.IN_USE),  # x 1.25 is above 64 MiB
-        ({"conditions": {"MemoryPressure": "True"}}, MIB, Kept.IN_USE),
-        ({"gates": replace(OPEN, memory_limit_down=False)}, MIB, Kept.TOO_OLD),
-        ({"options": PlanOptions(memory_limits_lowered=False)}, MIB, Kept.NOT_APPLIED),
-        ({"constraints": {"uid-web": Constraint(shrink=Kept.COOL_DOWN)}}, MIB, Kept.COOL_DOWN),
-        ({"bounds": BoundsOptions(smallest_memory_change_bytes=70 * MIB)}, MIB, Kept.SMALL_CHANGE),
+        ({}, None, KeptReason.IN_USE),
+        ({}, 60 * MIB, KeptReason.IN_USE),  # x 1.25 is above 64 MiB
+        ({"conditions": {"MemoryPressure": "True"}}, MIB, KeptReason.IN_USE),
+        ({"gates": replace(OPEN, memory_limit_down=False)}, MIB, KeptReason.TOO_OLD),
+        ({"options": PlanOptions(memory_limits_lowered=False)}, MIB, KeptReason.NOT_APPLIED),
+        ({"constraints": {"uid-web": Constraint(shrink=KeptReason.COOL_DOWN)}}, MIB, KeptReason.COOL_DOWN),
+        ({"bounds": BoundsOptions(smallest_memory_change_bytes=70 * MIB)}, MIB, KeptReason.SMALL_CHANGE),
     ],
 )
 def test_a_memory_limit_is_not_lowered_where_it_may_not(
-    fields: dict[str, Any], in_use: int | None, expected: Kept
+    fields: dict[str, Any], in_use: int | None, expected: KeptReason
 ) -> None:
     demand = limited(memory=wanted(64 * MIB, limit=64 * MIB, in_use=in_use), memory_limit=128 * MIB)
     plan = node(demand, **fields).plan()
@@ -677,12 +681,12 @@ def test_a_memory_limit_is_not_lowered_where_it_may_not(
 
 
 def test_a_limit_does_not_rise_in_a_cool_down_nor_for_a_daemon_set_that_may_not_grow() -> None:
-    plan = node(limited(cpu_limit=200), constraints={"uid-web": Constraint(grow=Kept.COOL_DOWN)}).plan()
-    assert (cpu_of(plan).limit_kept, plan.steps) == (Kept.COOL_DOWN, ())
+    plan = node(limited(cpu_limit=200), constraints={"uid-web": Constraint(grow=KeptReason.COOL_DOWN)}).plan()
+    assert (cpu_of(plan).limit_kept, plan.steps) == (KeptReason.COOL_DOWN, ())
     never = PlanOptions(daemon_set_growth=DaemonSetGrowth.NEVER)
     held = daemon("d", 100, 100, containers=[container(cpu=100, cpu_limit=200, memory=64 * MIB)])
     plan = node(held, options=never).plan()
-    assert (cpu_of(plan, "d").limit_kept, plan.steps) == (Kept.NOT_APPLIED, ())
+    assert (cpu_of(plan, "d").limit_kept, plan.steps) == (KeptReason.NOT_APPLIED, ())
 
 
 def test_a_memory_limit_that_stays_caps_the_request() -> None:
@@ -702,7 +706,7 @@ def test_a_memory_request_equal_to_its_limit_moves_with_it_to_what_the_limit_sho
     assert [(step.phase, len(step.changes)) for step in plan.steps] == [(Phase.SHRINK, 2)]
     blind = limited(memory=wanted(10 * MIB, limit=32 * MIB), memory_limit=64 * MIB)
     share = memory_of(node(blind).plan())
-    assert (share.applied, share.kept, share.limit_kept) == (64 * MIB, Kept.IN_USE, Kept.IN_USE)
+    assert (share.applied, share.kept, share.limit_kept) == (64 * MIB, KeptReason.IN_USE, KeptReason.IN_USE)
 
 
 def test_a_guaranteed_pod_moves_request_and_limit_together_and_holds_its_peak_by_itself() -> None:
@@ -746,7 +750,7 @@ def test_a_budget_is_planned_for_its_containers_bases_and_the_largest_spike_amon
     assert (share.base, share.peak, share.applied) == (400, 600, 600)
     assert [told(step) for step in plan.steps] == [[("", "cpu", "request", 1000, 600)]]
     assert plan.steps[0].changes[0].kind is None
-    assert cpu_of(plan).kept is Kept.POD_LEVEL
+    assert cpu_of(plan).kept is KeptReason.POD_LEVEL
     assert pod_of(plan, "web").budget is not None
     assert pod_of(plan, "web").containers[0].memory is not None
 
@@ -759,18 +763,18 @@ def test_a_budget_is_never_below_what_its_containers_request() -> None:
 
 def test_a_budget_is_left_where_it_cannot_be_resized() -> None:
     plan = node(budgeted(), gates=replace(OPEN, pod_level_resize=False)).plan()
-    assert (budget_of(plan).kept, budget_of(plan).base, plan.steps) == (Kept.TOO_OLD, 1000, ())
+    assert (budget_of(plan).kept, budget_of(plan).base, plan.steps) == (KeptReason.TOO_OLD, 1000, ())
 
 
 def test_a_budget_of_which_nothing_or_only_a_part_is_known_does_not_fall() -> None:
     partly = node(budgeted(None)).plan()
-    assert (budget_of(partly).applied, budget_of(partly).kept) == (1000, Kept.UPWARD_ONLY)
+    assert (budget_of(partly).applied, budget_of(partly).kept) == (1000, KeptReason.UPWARD_ONLY)
     nothing = pod_demand(demands=[needs("app", None, MEMORY)], pod={"resources": requirements(1000)})
-    assert budget_of(node(nothing).plan()).kept is Kept.GAPS
+    assert budget_of(node(nothing).plan()).kept is KeptReason.GAPS
 
 
 def test_a_budget_is_frozen_by_an_hpa_and_never_stated_first() -> None:
-    assert budget_of(node(budgeted(is_cpu_frozen=True)).plan()).kept is Kept.HPA
+    assert budget_of(node(budgeted(is_cpu_frozen=True)).plan()).kept is KeptReason.HPA
     zero = budgeted(resources=Requirements(requests=amounts(0), limits={}))
     budget = pod_of(node(zero).plan(), "web").budget
     assert budget is not None
@@ -780,7 +784,7 @@ def test_a_budget_is_frozen_by_an_hpa_and_never_stated_first() -> None:
 def test_a_budget_with_a_limit_alone_counts_as_it_stands() -> None:
     plan = node(budgeted(resources=requirements(cpu_limit=1000))).plan()
     assert pod_of(plan, "web").budget is None
-    assert (cpu_of(plan).final, cpu_of(plan).kept) == (100, Kept.POD_LEVEL)
+    assert (cpu_of(plan).final, cpu_of(plan).kept) == (100, KeptReason.POD_LEVEL)
 
 
 def test_a_budget_s_limits_follow_its_requests() -> None:
@@ -803,7 +807,7 @@ def test_a_guaranteed_budget_moves_with_its_limit_and_holds_the_peak() -> None:
     plan = node(budgeted(resources=requirements(1000, 200 * MIB, 1000, 200 * MIB))).plan()
     share = budget_of(plan)
     assert (share.base, share.applied, share.limit_applied) == (600, 600, 600)
-    assert budget_of(plan, Resource.MEMORY).kept is Kept.IN_USE  # what is in use is not known
+    assert budget_of(plan, Resource.MEMORY).kept is KeptReason.IN_USE  # what is in use is not known
     known = budgeted(memory=wanted(64 * MIB, in_use=MIB), resources=requirements(1000, 200 * MIB, 1000, 200 * MIB))
     both = replace(
         known,
@@ -821,7 +825,7 @@ def test_a_budget_s_limit_that_would_restart_a_container_stays() -> None:
     assert (share.applied, share.limit_applied) == (1499, 1500)
     whole = requirements(1000, 200 * MIB, 1000, 200 * MIB)
     guaranteed = replace(base, pod=replace(pod, resources=whole))
-    assert budget_of(node(guaranteed).plan()).kept is Kept.RESTART_POLICY
+    assert budget_of(node(guaranteed).plan()).kept is KeptReason.RESTART_POLICY
     allowed = replace(guaranteed, orders=replace(guaranteed.orders, is_restart_allowed=True))
     assert budget_of(node(allowed).plan()).applied == 2200
 
@@ -879,7 +883,7 @@ def test_the_memory_limit_alone_of_who_is_short_by_it_is_raised_first_and_in_coo
     memory = wanted(64 * MIB, is_urgent=True, short=short, limit=256 * MIB)
     held = limited(memory=memory, memory_limit=128 * MIB)
     other = app("a", 300)
-    plan = node(other, held, constraints={"uid-web": Constraint(grow=Kept.COOL_DOWN)}).plan()
+    plan = node(other, held, constraints={"uid-web": Constraint(grow=KeptReason.COOL_DOWN)}).plan()
     assert [(step.ref.name, step.phase, step.is_urgent) for step in plan.steps] == [
         ("web", Phase.GROW, True),
         ("a", Phase.GROW, False),
@@ -935,13 +939,13 @@ def test_what_is_not_complete_or_not_understood_stops_every_step() -> None:
 
 
 def test_a_plan_that_breaks_its_own_invariants_is_not_carried_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def found(plan: Plan, state: NodeState) -> Examined:
+    def found(plan: Plan, state: NodeState) -> Examination:
         invariants = (
             Invariant(name="one", holds=True),
             Invariant(name="two", holds=False, detail="here"),
             Invariant(name="three", holds=False),
         )
-        return Examined(invariants=invariants, pods={})
+        return Examination(invariants=invariants, pods={})
 
     monkeypatch.setattr(planner, "examine", found)
     plan = crowded().plan()
@@ -977,7 +981,7 @@ def test_a_burst_makes_nobody_go_and_is_given_what_is_left() -> None:
     assert plan.evictions == ()
     share = cpu_of(plan, "p0")
     assert (share.base, share.headroom, share.urgent, share.final, share.peak) == (700, 20, 900, 1620, 2000)
-    assert (share.applied, share.kept) == (1620, Kept.NODE_FULL)
+    assert (share.applied, share.kept) == (1620, KeptReason.NODE_FULL)
     assert [cpu_of(plan, f"p{place}").final for place in range(1, 5)] == [720] * 4
     assert plan.cpu.final_total == plan.cpu.available == 4500
     assert plan.is_sound
@@ -1000,17 +1004,17 @@ def test_a_burst_without_room_takes_nothing_from_who_is_short() -> None:
     # It requests 500 more than is sustained, wants more than that, and nothing is left: it keeps what it has.
     plan = node(burst("a", 100, 2000, request=600, spike=0), calm_pod("b", 400, 400, 400), cpu=500).plan()
     share = cpu_of(plan, "a")
-    assert (share.final, share.applied, share.kept) == (100, 600, Kept.NODE_FULL)
+    assert (share.final, share.applied, share.kept) == (100, 600, KeptReason.NODE_FULL)
 
 
 def test_starved_pods_are_granted_as_much_as_the_node_has_now() -> None:
-    held = {"uid-big": Constraint(shrink=Kept.COOL_DOWN)}
+    held = {"uid-big": Constraint(shrink=KeptReason.COOL_DOWN)}
     pods = [calm_pod("big", 100, 100, 800), app("x", 250), app("y", 400, is_urgent=True)]
     plan = node(*pods, cpu=1150, constraints=held).plan()
     # 800 + 100 + 100 are held: 150 are free, of 300 that y wants; nothing is left for x.
     assert order(plan) == [("grow", "y")]
     share = cpu_of(plan, "y")
-    assert (share.final, share.applied, share.kept) == (400, 250, Kept.NODE_FULL)
+    assert (share.final, share.applied, share.kept) == (400, 250, KeptReason.NODE_FULL)
     rounded = node(*pods, cpu=1150, constraints=held, bounds=replace(EXACT, round_cpu_millicores=20)).plan()
     assert cpu_of(rounded, "y").applied == 240
     # Not for less than the smallest change.
@@ -1032,12 +1036,12 @@ def test_a_part_is_given_to_the_units_that_are_urgent_one_after_the_other() -> N
         needs("b", wanted(200, is_urgent=True), wanted(MIB)),
         needs("c", wanted(300, is_urgent=True), wanted(MIB)),
     ]
-    held = {"uid-big": Constraint(shrink=Kept.COOL_DOWN)}
+    held = {"uid-big": Constraint(shrink=KeptReason.COOL_DOWN)}
     pods = [calm_pod("big", 100, 100, 800), pod_demand("w", containers=containers, demands=demands)]
     plan = node(*pods, cpu=1250, constraints=held).plan()
     shares = [cpu_of(plan, "w", place) for place in range(3)]
     assert [share.applied for share in shares] == [100, 200, 150]
-    assert [share.kept for share in shares] == [Kept.NODE_FULL, None, Kept.NODE_FULL]
+    assert [share.kept for share in shares] == [KeptReason.NODE_FULL, None, KeptReason.NODE_FULL]
 
 
 def test_a_part_below_the_floor_of_an_init_container_costs_nothing() -> None:
@@ -1048,7 +1052,7 @@ def test_a_part_below_the_floor_of_an_init_container_costs_nothing() -> None:
         needs("log", wanted(200, is_urgent=True), wanted(MIB), ContainerKind.SIDECAR),
         needs("app", wanted(800, is_urgent=True), MEMORY),
     ]
-    held = {"uid-big": Constraint(shrink=Kept.COOL_DOWN)}
+    held = {"uid-big": Constraint(shrink=KeptReason.COOL_DOWN)}
     pods = [
         calm_pod("big", 100, 100, 900),
         pod_demand("w", containers=[init, sidecar, last, container()], demands=demands),
@@ -1088,7 +1092,7 @@ def test_what_was_seen_without_a_prediction_is_given_as_far_as_there_is_room_and
 def test_a_burst_makes_no_small_change_worth_making() -> None:
     pods = [calm_pod("a", 92, 92, 100), burst("b", 100, 900, request=100, spike=0)]
     plan = node(*pods, cpu=500, bounds=BoundsOptions()).plan()
-    assert cpu_of(plan, "a").kept is Kept.SMALL_CHANGE
+    assert cpu_of(plan, "a").kept is KeptReason.SMALL_CHANGE
     # 500 - 92 - 100 are left for it, and 8 of them are held by a.
     assert (cpu_of(plan, "b").final, cpu_of(plan, "b").applied) == (408, 400)
 
@@ -1107,7 +1111,7 @@ def test_a_burst_of_a_budget_s_container_is_the_budget_s() -> None:
     share = budget_of(node(budgeted(seen), cpu=2000).plan())
     # 300 + 100 are sustained, and 200 once; 3000 + 100 press.
     assert (share.base, share.spike, share.final, share.urgent) == (400, 200, 2000, 1400)
-    assert share.kept is Kept.NODE_FULL
+    assert share.kept is KeptReason.NODE_FULL
 
 
 # What cannot be.
@@ -1124,7 +1128,7 @@ def test_a_pod_with_a_budget_is_left_alone_by_servers_that_cannot_resize_budgets
         for one in (*every.containers, *((every.budget,) if every.budget else ()))
         for share in (one.cpu, one.memory)
     ]
-    assert {share.kept for share in shares if share is not None} == {Kept.TOO_OLD}
+    assert {share.kept for share in shares if share is not None} == {KeptReason.TOO_OLD}
     assert all(share.final == share.request for share in shares if share is not None)
     assert node(demand).plan().steps != ()
 
@@ -1184,7 +1188,7 @@ def test_a_young_guaranteed_pod_keeps_its_memory_limit_and_an_older_one_does_not
         one = plan.pods[0].budget if is_pod_level else plan.pods[0].containers[0]
         assert one is not None
         assert one.memory is not None
-        assert one.memory.kept is (Kept.UPWARD_ONLY if is_young else None)
+        assert one.memory.kept is (KeptReason.UPWARD_ONLY if is_young else None)
         return one.memory.limit_applied
 
     assert limit_after(is_young=True) == 512 * MIB
@@ -1205,14 +1209,17 @@ def of_java(**profile: Any) -> Any:
 @pytest.mark.parametrize(
     ("profile", "expected"),
     [
-        ({"limit_share_ratio": 0.25}, (64 * MIB, Kept.READ_AT_START, Kept.READ_AT_START)),
-        ({"heap_bytes": 30 * MIB}, (64 * MIB, Kept.HEAP, Kept.HEAP)),  # 37.5 MiB with a quarter, and 32 are not
+        ({"limit_share_ratio": 0.25}, (64 * MIB, KeptReason.READ_AT_START, KeptReason.READ_AT_START)),
+        (
+            {"heap_bytes": 30 * MIB},
+            (64 * MIB, KeptReason.HEAP, KeptReason.HEAP),
+        ),  # 37.5 MiB with a quarter, and 32 are not
         ({"heap_bytes": 20 * MIB}, (32 * MIB, None, None)),
         ({}, (32 * MIB, None, None)),
     ],
 )
 def test_a_memory_limit_is_not_lowered_below_a_heap_nor_where_it_was_read_at_start(
-    profile: dict[str, Any], expected: tuple[int, Kept | None, Kept | None]
+    profile: dict[str, Any], expected: tuple[int, KeptReason | None, KeptReason | None]
 ) -> None:
     share = memory_of(node(of_java(**profile)).plan())
 
@@ -1223,11 +1230,11 @@ def test_a_memory_limit_is_not_lowered_below_a_heap_nor_where_it_was_read_at_sta
     ("profile", "kept"),
     [
         (None, None),
-        (RuntimeProfile(runtime=LanguageRuntime.JAVA, limit_share_ratio=0.25), Kept.READ_AT_START),
+        (RuntimeProfile(runtime=LanguageRuntime.JAVA, limit_share_ratio=0.25), KeptReason.READ_AT_START),
     ],
 )
 def test_the_limit_of_a_whole_pod_is_not_lowered_where_one_of_its_containers_read_it(
-    profile: RuntimeProfile | None, kept: Kept | None
+    profile: RuntimeProfile | None, kept: KeptReason | None
 ) -> None:
     known = budgeted(memory=wanted(64 * MIB, in_use=MIB), resources=requirements(1000, 200 * MIB, 1000, 200 * MIB))
     app = replace(known.pod.containers[0], runtime=profile)
@@ -1242,7 +1249,7 @@ def test_the_limit_of_a_whole_pod_is_not_lowered_where_one_of_its_containers_rea
 
 
 def test_a_limit_that_would_fall_had_it_not_been_read_at_start_says_why_it_stays() -> None:
-    for is_read, kept in ((True, Kept.READ_AT_START), (False, None)):
+    for is_read, kept in ((True, KeptReason.READ_AT_START), (False, None)):
         down = wanted(32 * MIB, in_use=MIB, is_limit_read=is_read)
         share = memory_of(node(limited(memory=down, memory_limit=128 * MIB)).plan())
         assert (share.applied, share.limit_applied, share.limit_kept) == (32 * MIB, 128 * MIB, kept)

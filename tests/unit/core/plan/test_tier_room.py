@@ -9,7 +9,7 @@ import pytest
 
 from agent.core.cluster.pod import QosClass
 from agent.core.numbers.units import GIB, MIB
-from agent.core.plan.needs.demand import Kept, PodDemand
+from agent.core.plan.needs.demand import KeptReason, PodDemand
 from agent.core.plan.plan import Plan, Share
 from agent.core.plan.planner import build
 from agent.core.plan.tier_room import TierMemory, TierRoom
@@ -97,7 +97,7 @@ def test_of_two_burstable_pods_the_second_waits_for_its_tier() -> None:
 
     assert [memory_of(free, name).applied for name in "ab"] == [128 * MIB, 128 * MIB]
     assert [memory_of(held, name).applied for name in "ab"] == [128 * MIB, 64 * MIB]
-    assert [memory_of(held, name).kept for name in "ab"] == [None, Kept.TIER_FULL]
+    assert [memory_of(held, name).kept for name in "ab"] == [None, KeptReason.TIER_FULL]
     assert [note for note in held.notes if "QoS tiers" in note] == [
         "memory requests do not rise past the limits of the QoS tiers (Burstable 200MiB with 0B in use): 1 wait"
     ]
@@ -107,7 +107,7 @@ def test_of_two_burstable_pods_the_second_waits_for_its_tier() -> None:
 
 def test_a_burstable_pod_does_not_grow_onto_what_besteffort_uses() -> None:
     plan = planned(growing("a", 128), tiers={BEST_EFFORT: tier(300, 250)})
-    assert (memory_of(plan, "a").applied, memory_of(plan, "a").kept) == (64 * MIB, Kept.TIER_FULL)
+    assert (memory_of(plan, "a").applied, memory_of(plan, "a").kept) == (64 * MIB, KeptReason.TIER_FULL)
 
 
 def test_requests_that_fall_are_not_asked_about() -> None:

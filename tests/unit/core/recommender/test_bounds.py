@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from agent.core.cluster.resource import LARGEST
 from agent.core.cluster.runtime_profile import LanguageRuntime
 from agent.core.orders.policy_options import BoundsOptions, ControlledResources
-from agent.core.recommender.bounds import Bounded, apply, bounds_of
-from agent.core.recommender.policy import LimitRule, Proposals, Stated, Steps
+from agent.core.recommender.bounds import BoundedAnswer, apply, bounds_of
+from agent.core.recommender.policy import CurrentAmounts, LimitRule, Proposals, Steps
 from agent.core.recommender.recommendation import Bound
 from tests.examples import examples
 from tests.subjects import MI, floats, proposals, stated
@@ -38,7 +38,7 @@ def joined(kind: Any, values: list[Any], **others: Any) -> Any:
     return kind(**{name: np.concatenate([getattr(value, name) for value in values]) for name in names}, **others)
 
 
-def cpu(answer: Bounded) -> tuple[float | None, float | None, tuple[Bound, ...]]:
+def cpu(answer: BoundedAnswer) -> tuple[float | None, float | None, tuple[Bound, ...]]:
     return (
         answer.cpu_request_millicores[0] if answer.has_cpu[0] else None,
         answer.cpu_limit_millicores[0] if answer.has_cpu_limit[0] else None,
@@ -46,7 +46,7 @@ def cpu(answer: Bounded) -> tuple[float | None, float | None, tuple[Bound, ...]]
     )
 
 
-def memory(answer: Bounded) -> tuple[float | None, float | None, tuple[Bound, ...]]:
+def memory(answer: BoundedAnswer) -> tuple[float | None, float | None, tuple[Bound, ...]]:
     return (
         answer.memory_request_bytes[0] if answer.has_memory[0] else None,
         answer.memory_limit_bytes[0] if answer.has_memory_limit[0] else None,
@@ -332,7 +332,7 @@ def test_resource_that_is_not_controlled_gets_no_answer(
 @pytest.mark.parametrize("nonsense", [float("nan"), float("inf"), float("-inf")])
 def test_answer_that_is_not_finite_counts_as_none_and_harms_no_other_row(nonsense: float) -> None:
     broken = joined(Proposals, [proposals(cpu=nonsense), proposals(cpu=300)], limit_rule=LimitRule.KEEP)
-    now = joined(Stated, [stated(cpu=100), stated(cpu=100)])
+    now = joined(CurrentAmounts, [stated(cpu=100), stated(cpu=100)])
 
     answer = apply(broken, now, PLAIN)
 
@@ -385,7 +385,7 @@ maybe = st.none() | amounts
 
 
 @st.composite
-def statements(draw: st.DrawFn) -> Stated:
+def statements(draw: st.DrawFn) -> CurrentAmounts:
     """What the API would let stand: requests up to their limits; a Guaranteed pod states all four, equal."""
     is_guaranteed = draw(st.booleans())
     figures: dict[str, Any] = {}
@@ -429,7 +429,7 @@ rules = st.builds(
 )
 
 
-def after(now: Stated, answer: Bounded) -> Stated:
+def after(now: CurrentAmounts, answer: BoundedAnswer) -> CurrentAmounts:
     """Return what is stated once the answer is applied as a resize can: nothing is added."""
     fields: dict[str, Any] = {}
     for name, unit in (("cpu", "millicores"), ("memory", "bytes")):
@@ -444,7 +444,7 @@ def after(now: Stated, answer: Bounded) -> Stated:
 @given(answers(), statements(), rules)
 @examples(600)
 def test_applying_an_applied_answer_changes_nothing(
-    proposed: Proposals, now: Stated, given_options: BoundsOptions
+    proposed: Proposals, now: CurrentAmounts, given_options: BoundsOptions
 ) -> None:
     first = apply(proposed, now, given_options)
     second = apply(proposed, after(now, first), given_options)
@@ -459,7 +459,7 @@ def test_applying_an_applied_answer_changes_nothing(
 @given(answers(), statements(), rules)
 @examples(600)
 def test_answer_is_whole_and_within_bounds_and_what_results_is_valid(
-    proposed: Proposals, now: Stated, given_options: BoundsOptions
+    proposed: Proposals, now: CurrentAmounts, given_options: BoundsOptions
 ) -> None:
     answer = apply(proposed, now, given_options)
     then = after(now, answer)
@@ -504,17 +504,17 @@ def test_answer_rises_with_the_proposal_where_nothing_is_stated(
 
 @given(st.lists(st.tuples(answers(), statements()), min_size=1, max_size=6), rules, st.sampled_from(LimitRule))
 def test_rows_do_not_depend_on_each_other(
-    rows: list[tuple[Proposals, Stated]], given_options: BoundsOptions, rule: LimitRule
+    rows: list[tuple[Proposals, CurrentAmounts]], given_options: BoundsOptions, rule: LimitRule
 ) -> None:
     together = apply(
         joined(Proposals, [proposed for proposed, _ in rows], limit_rule=rule),
-        joined(Stated, [now for _, now in rows]),
+        joined(CurrentAmounts, [now for _, now in rows]),
         given_options,
     )
 
     for index, (proposed, now) in enumerate(rows):
         alone = apply(replace(proposed, limit_rule=rule), now, given_options)
-        for field in fields(Bounded):
+        for field in fields(BoundedAnswer):
             assert getattr(together, field.name)[index] == getattr(alone, field.name)[0], field.name
 
 
@@ -667,7 +667,7 @@ def test_what_was_seen_is_asked_of_each_row_by_itself() -> None:
     rows = [proposals(memory=300, memory_limit=5000, rule=LimitRule.RAISE) for _ in range(3)]
     asked = joined(Proposals, rows, limit_rule=LimitRule.RAISE, memory_seen_bytes=floats(100, 3900, 100))
     plain = [stated(memory=2000, memory_limit=4000, current=10)] * 3
-    now = joined(Stated, plain, limit_readers=[LanguageRuntime.JAVA, LanguageRuntime.JAVA, None])
+    now = joined(CurrentAmounts, plain, limit_readers=[LanguageRuntime.JAVA, LanguageRuntime.JAVA, None])
 
     assert apply(asked, now, PLAIN).memory_limit_bytes.tolist() == [0, 5000, 5000]
 

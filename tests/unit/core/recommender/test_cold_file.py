@@ -14,7 +14,7 @@ from agent.core.orders.policy_options import BoundsOptions
 from agent.core.recommender.bounds import apply
 from agent.core.recommender.policy import LimitRule
 from agent.core.recommender.recommendation import Bound
-from agent.core.recommender.recommender import Reasoned, explain, recommend
+from agent.core.recommender.recommender import ReasonedRecommendation, explain, recommend
 from agent.core.recommender.subject import Conditions
 from agent.core.window.cold_file import asked_for, may_leave_out
 from agent.core.window.snapshot import ColdFile
@@ -32,7 +32,9 @@ def cold(active_bytes: int, *, is_left_out: bool) -> ColdFile:
     )  # fmt: skip
 
 
-def told(found: ColdFile | None, policy: TimesPolicy, resources: UnitResources, **memory: Any) -> Reasoned:
+def told(
+    found: ColdFile | None, policy: TimesPolicy, resources: UnitResources, **memory: Any
+) -> ReasonedRecommendation:
     """What is recommended for 900 MiB of working set, by both ways that lead there."""
     one = subject(
         memory=asked_for(memory_window(900 * MI, cold_file=found, **memory)),

@@ -8,7 +8,7 @@ from typing import Any
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.orders.policy_options import BoundsOptions
 from agent.core.recommender.pod_itself import bearers
-from agent.core.recommender.recommender import Reasoned, explain, recommend
+from agent.core.recommender.recommender import ReasonedRecommendation, explain, recommend
 from agent.core.recommender.subject import Conditions
 from agent.core.window.pod_itself import PodItself
 from tests.subjects import MI, TimesPolicy, bools, cpu_window, floats, identity, memory_window, subject
@@ -23,7 +23,7 @@ CONDITIONS = Conditions(min_span_seconds=600.0, max_age_seconds=15.0)
 EXACT = BoundsOptions(min_memory_bytes=MI, smallest_memory_change_bytes=0, smallest_change_ratio=0.0)
 
 
-def told(itself: PodItself | None, policy: TimesPolicy | None = None, **fields: Any) -> Reasoned:
+def told(itself: PodItself | None, policy: TimesPolicy | None = None, **fields: Any) -> ReasonedRecommendation:
     one = subject(pod_itself=itself, **fields)
     asked = {"now_unix_seconds": 1e9, "conditions": CONDITIONS, "options": EXACT}
     reasoned = explain(one, policy or TimesPolicy(1.0), **asked)  # type: ignore[arg-type]

@@ -12,10 +12,10 @@ from agent.core.resize.event_rate import (
     NOTE_BYTES,
     REMEMBERED,
     SERIES_SECONDS,
+    EventPace,
     EventPacing,
     EventReason,
     EventVerdict,
-    Paced,
     PodEvent,
     shortened_note,
 )
@@ -23,7 +23,7 @@ from agent.core.resize.event_rate import (
 EVENT = PodEvent(
     ref=PodRef(namespace="shop", name="web", uid="u"), reason=EventReason.RESIZED, note="CPU from 100m to 200m"
 )
-NEWS = EventVerdict(paced=Paced.WRITE)
+NEWS = EventVerdict(paced=EventPace.WRITE)
 
 
 def pacing(per_minute: int = 10) -> EventPacing:
@@ -34,18 +34,18 @@ def test_the_same_is_counted_and_its_count_written_once_a_minute() -> None:
     paces = pacing()
     assert paces.next(EVENT, 0.0) == NEWS
     paces.written(EVENT, "web.1", 0.0)
-    assert paces.next(EVENT, 1.0).paced is Paced.COUNTED
-    assert paces.next(EVENT, COUNT_UP_SECONDS - 0.1).paced is Paced.COUNTED
+    assert paces.next(EVENT, 1.0).paced is EventPace.COUNTED
+    assert paces.next(EVENT, COUNT_UP_SECONDS - 0.1).paced is EventPace.COUNTED
     # The first, two that were only counted, and this one.
-    assert paces.next(EVENT, COUNT_UP_SECONDS) == EventVerdict(paced=Paced.COUNT_UP, name="web.1", count=4)
-    assert paces.next(EVENT, COUNT_UP_SECONDS + 1.0).paced is Paced.COUNTED
-    assert paces.next(EVENT, 2 * COUNT_UP_SECONDS) == EventVerdict(paced=Paced.COUNT_UP, name="web.1", count=6)
+    assert paces.next(EVENT, COUNT_UP_SECONDS) == EventVerdict(paced=EventPace.COUNT_UP, name="web.1", count=4)
+    assert paces.next(EVENT, COUNT_UP_SECONDS + 1.0).paced is EventPace.COUNTED
+    assert paces.next(EVENT, 2 * COUNT_UP_SECONDS) == EventVerdict(paced=EventPace.COUNT_UP, name="web.1", count=6)
 
 
 def test_the_same_after_ten_quiet_minutes_is_news() -> None:
     paces = pacing()
     paces.written(EVENT, "web.1", 0.0)
-    assert paces.next(EVENT, SERIES_SECONDS).paced is Paced.COUNT_UP
+    assert paces.next(EVENT, SERIES_SECONDS).paced is EventPace.COUNT_UP
     assert paces.next(EVENT, 2 * SERIES_SECONDS + 0.1) == NEWS
 
 
@@ -76,8 +76,8 @@ def test_what_could_not_be_written_or_is_gone_is_news_again() -> None:
 def test_a_minute_sees_no_more_writes_than_its_budget() -> None:
     paces = pacing(2)
     events = [replace(EVENT, note=str(index)) for index in range(3)]
-    assert [paces.next(event, 0.0).paced for event in events] == [Paced.WRITE, Paced.WRITE, Paced.NO_BUDGET]
-    assert paces.next(events[2], 60.0).paced is Paced.WRITE
+    assert [paces.next(event, 0.0).paced for event in events] == [EventPace.WRITE, EventPace.WRITE, EventPace.NO_BUDGET]
+    assert paces.next(events[2], 60.0).paced is EventPace.WRITE
 
 
 def test_count_that_found_no_budget_is_written_later_in_full() -> None:
@@ -85,8 +85,8 @@ def test_count_that_found_no_budget_is_written_later_in_full() -> None:
     assert paces.next(EVENT, 0.0) == NEWS
     paces.written(EVENT, "web.1", 0.0)
     assert paces.next(replace(EVENT, note="other"), 60.0) == NEWS
-    assert paces.next(EVENT, 61.0).paced is Paced.NO_BUDGET
-    assert paces.next(EVENT, 120.0) == EventVerdict(paced=Paced.COUNT_UP, name="web.1", count=3)
+    assert paces.next(EVENT, 61.0).paced is EventPace.NO_BUDGET
+    assert paces.next(EVENT, 120.0) == EventVerdict(paced=EventPace.COUNT_UP, name="web.1", count=3)
 
 
 def test_what_is_remembered_is_bounded_and_the_longest_unseen_goes_first() -> None:
@@ -94,9 +94,9 @@ def test_what_is_remembered_is_bounded_and_the_longest_unseen_goes_first() -> No
     events = [replace(EVENT, note=str(index)) for index in range(REMEMBERED)]
     for event in events:
         paces.written(event, "e", 0.0)
-    assert paces.next(events[0], 1.0).paced is Paced.COUNTED
+    assert paces.next(events[0], 1.0).paced is EventPace.COUNTED
     paces.written(EVENT, "e", 1.0)
-    assert paces.next(events[0], 2.0).paced is Paced.COUNTED
+    assert paces.next(events[0], 2.0).paced is EventPace.COUNTED
     assert paces.next(events[1], 2.0) == NEWS
 
 
@@ -107,9 +107,9 @@ def test_no_sequence_writes_more_than_the_budget_in_a_minute(per_minute: int, sa
         now += pause
         event = replace(EVENT, note=str(which))
         verdict = paces.next(event, now)
-        if verdict.paced in (Paced.WRITE, Paced.COUNT_UP):
+        if verdict.paced in (EventPace.WRITE, EventPace.COUNT_UP):
             writes.append(now)
-        if verdict.paced is Paced.WRITE:
+        if verdict.paced is EventPace.WRITE:
             paces.written(event, "e", now)
     for first in writes:
         assert sum(first <= one < first + 59.99 for one in writes) <= per_minute

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent.core.cluster.resource import Resource
-from agent.core.plan.needs.demand import FREE, Constraint, Kept
+from agent.core.plan.needs.demand import FREE, Constraint, KeptReason
 from agent.core.plan.plan import Phase, PlanStep
 from agent.core.plan.pod_change import Setting
 from agent.core.resize.answer import AnswerKind, ResizeAnswer
@@ -17,10 +17,10 @@ from agent.core.resize.record import LedgerState
 from agent.node.files.documents import Document
 from tests.ledgers import MI, WEB, Amounts, Desk, FakePod, amounts_after, step
 
-IN_FLIGHT = Constraint(shrink=Kept.IN_FLIGHT, grow=Kept.IN_FLIGHT, urgent_grow=Kept.IN_FLIGHT)
-DEFERRED = Constraint(shrink=Kept.DEFERRED, grow=Kept.DEFERRED, urgent_grow=Kept.DEFERRED)
+IN_FLIGHT = Constraint(shrink=KeptReason.IN_FLIGHT, grow=KeptReason.IN_FLIGHT, urgent_grow=KeptReason.IN_FLIGHT)
+DEFERRED = Constraint(shrink=KeptReason.DEFERRED, grow=KeptReason.DEFERRED, urgent_grow=KeptReason.DEFERRED)
 CPU_RISES = Constraint(
-    shrink=Kept.IN_FLIGHT, grow=Kept.IN_FLIGHT, rising=frozenset({("app", Resource.CPU, Setting.REQUEST)})
+    shrink=KeptReason.IN_FLIGHT, grow=KeptReason.IN_FLIGHT, rising=frozenset({("app", Resource.CPU, Setting.REQUEST)})
 )
 """Under way: what is short now may be asked for all the same, but for CPU."""
 
@@ -38,7 +38,7 @@ def test_a_resize_is_in_flight_from_the_patch_until_it_is_in_force() -> None:
     assert desk.may(wish) is None
     desk.send(wish)
     assert desk.constraint == CPU_RISES
-    assert desk.may(step(desk.fake, cpu=700)) is Kept.IN_FLIGHT
+    assert desk.may(step(desk.fake, cpu=700)) is KeptReason.IN_FLIGHT
     assert desk.look(0.5) == []  # the kubelet has not looked yet
     desk.fake.say("PodResizeInProgress", "")
     assert desk.look(0.5) == []
@@ -61,13 +61,13 @@ def test_cool_downs_begin_when_a_resize_is_in_force() -> None:
     desk.resize(cpu=600)
     shrink, grow = step(desk.fake, Phase.SHRINK, cpu=400), step(desk.fake, cpu=700)
     urgent = step(desk.fake, cpu=700, urgent=True)
-    assert desk.constraint == Constraint(shrink=Kept.COOL_DOWN, grow=Kept.COOL_DOWN)
-    assert (desk.may(shrink), desk.may(grow), desk.may(urgent)) == (Kept.COOL_DOWN, Kept.COOL_DOWN, None)
+    assert desk.constraint == Constraint(shrink=KeptReason.COOL_DOWN, grow=KeptReason.COOL_DOWN)
+    assert (desk.may(shrink), desk.may(grow), desk.may(urgent)) == (KeptReason.COOL_DOWN, KeptReason.COOL_DOWN, None)
     desk.look(30.0)
-    assert desk.constraint == Constraint(shrink=Kept.COOL_DOWN)
-    assert (desk.may(shrink), desk.may(grow)) == (Kept.COOL_DOWN, None)
+    assert desk.constraint == Constraint(shrink=KeptReason.COOL_DOWN)
+    assert (desk.may(shrink), desk.may(grow)) == (KeptReason.COOL_DOWN, None)
     desk.look(269.0)
-    assert desk.may(shrink) is Kept.COOL_DOWN
+    assert desk.may(shrink) is KeptReason.COOL_DOWN
     desk.look(1.0)
     assert desk.constraint == FREE
     assert desk.may(shrink) is None
@@ -84,10 +84,10 @@ def test_a_person_may_restore_through_every_cool_down_but_not_through_a_flight()
     desk = Desk()
     desk.resize(cpu=600)
     back = step(desk.fake, Phase.SHRINK, cpu=500)
-    assert desk.may(back) is Kept.COOL_DOWN
+    assert desk.may(back) is KeptReason.COOL_DOWN
     assert desk.may(back, Action.RESTORE) is None
     desk.send(back, action=Action.RESTORE)
-    assert desk.may(back, Action.RESTORE) is Kept.IN_FLIGHT
+    assert desk.may(back, Action.RESTORE) is KeptReason.IN_FLIGHT
     desk.fake.actuate()
     assert [news.action for news in desk.look(1.0)] == [Action.RESTORE]
 
@@ -100,7 +100,7 @@ def test_a_resize_that_somebody_else_began_is_in_flight_too_and_starts_the_cool_
     desk.fake.actuate()
     desk.look(1.0)
     # From the moment in which it was seen, a second ago.
-    assert desk.constraint == Constraint(shrink=Kept.COOL_DOWN, grow=Kept.COOL_DOWN)
+    assert desk.constraint == Constraint(shrink=KeptReason.COOL_DOWN, grow=KeptReason.COOL_DOWN)
     desk.look(300.0)
     assert desk.constraint == FREE
 
@@ -110,7 +110,7 @@ def test_an_unknown_answer_keeps_the_pod_in_flight_until_it_shows_the_wish() -> 
     wish = step(desk.fake, cpu=600)
     desk.send(wish, AnswerKind.UNKNOWN)
     assert desk.look(60.0) == []
-    assert desk.may(wish) is Kept.IN_FLIGHT
+    assert desk.may(wish) is KeptReason.IN_FLIGHT
     desk.fake.take(Amounts(cpu=600))  # it was done after all
     (news,) = desk.look(1.0)
     assert (news.outcome, news.reason) == (Outcome.ACCEPTED, "seen_in_pod")
@@ -135,7 +135,7 @@ def test_what_an_old_view_lacks_proves_nothing() -> None:
     desk.send(wish, AnswerKind.UNKNOWN)
     desk.state_fields = {"age_seconds": 600.0}
     assert desk.look(600.0) == []
-    assert desk.may(wish) is Kept.IN_FLIGHT
+    assert desk.may(wish) is KeptReason.IN_FLIGHT
     desk.state_fields = {"age_seconds": 0.5}
     assert [news.reason for news in desk.look(0.0)] == ["not_done"]
 
@@ -147,7 +147,7 @@ def test_a_pod_read_anew_tells_at_once_whether_a_wish_was_taken() -> None:
     desk.send(wish, AnswerKind.UNKNOWN)
     # The patch names this very version of the pod: a slow server may still come to it.
     assert desk.ledger.confirmed(desk.fake.pod, desk.now + 1) == ()
-    assert desk.may(wish) is Kept.IN_FLIGHT
+    assert desk.may(wish) is KeptReason.IN_FLIGHT
     moved_on = replace(desk.fake.pod, resource_version="another")
     assert [news.reason for news in desk.ledger.confirmed(moved_on, desk.now + 1)] == ["not_done"]
     assert desk.may(wish) is None
@@ -165,7 +165,7 @@ def test_what_a_person_asked_for_does_not_wait_for_a_step_that_the_kubelet_does_
     desk.send(step(desk.fake, cpu=600), action=Action.RESTORE)
     desk.look(0.0)
     rest = step(desk.fake, Phase.LIMIT_DOWN, limit=300)
-    assert desk.may(rest, Action.RESTORE) is Kept.IN_FLIGHT
+    assert desk.may(rest, Action.RESTORE) is KeptReason.IN_FLIGHT
     getattr(desk.fake, state)()
     desk.look(1.0)
     assert desk.may(rest, Action.RESTORE) is None
@@ -175,7 +175,7 @@ def test_what_a_person_asked_for_does_not_wait_for_what_was_refused_before() -> 
     desk = Desk()
     desk.send(step(desk.fake, cpu=600), AnswerKind.INVALID)
     again = step(desk.fake, cpu=600)
-    assert desk.may(again) is Kept.LIMIT_RANGE
+    assert desk.may(again) is KeptReason.LIMIT_RANGE
     assert desk.may(again, Action.RESTORE) is None
 
 
@@ -183,11 +183,11 @@ def test_what_a_person_asks_for_comes_in_the_place_of_what_is_deferred_and_of_no
     desk = Desk()
     desk.send(step(desk.fake, cpu=900))
     back = step(desk.fake, cpu=400)
-    assert desk.may(back, Action.RESTORE) is Kept.IN_FLIGHT
+    assert desk.may(back, Action.RESTORE) is KeptReason.IN_FLIGHT
     desk.fake.defer()
     desk.look(1.0)
     back = step(desk.fake, cpu=400)
-    assert desk.may(back) is Kept.DEFERRED
+    assert desk.may(back) is KeptReason.DEFERRED
     assert desk.may(back, Action.RESTORE) is None
     desk.send(back, action=Action.RESTORE)
     desk.fake.actuate()
@@ -199,7 +199,7 @@ def test_what_a_person_asked_for_waits_for_somebody_elses_resize() -> None:
     desk.look(0.0)
     desk.fake.take(Amounts(cpu=900))
     desk.look(1.0)
-    assert desk.may(step(desk.fake, cpu=400), Action.RESTORE) is Kept.IN_FLIGHT
+    assert desk.may(step(desk.fake, cpu=400), Action.RESTORE) is KeptReason.IN_FLIGHT
     desk.fake.actuate()
     desk.look(1.0)
     assert desk.may(step(desk.fake, cpu=400), Action.RESTORE) is None
@@ -221,7 +221,7 @@ def test_a_wish_that_others_replaced_is_over() -> None:
     assert (news.outcome, news.reason) == (Outcome.CONFLICT, "changed_by_others")
     desk.fake.actuate()
     desk.look(1.0)
-    assert desk.constraint == Constraint(shrink=Kept.COOL_DOWN, grow=Kept.COOL_DOWN)
+    assert desk.constraint == Constraint(shrink=KeptReason.COOL_DOWN, grow=KeptReason.COOL_DOWN)
 
 
 def test_a_wish_that_others_put_back_is_over() -> None:
@@ -240,7 +240,7 @@ def test_an_accepted_wish_is_awaited_in_a_view_that_lags_behind() -> None:
     after, desk.fakes = desk.fakes, [FakePod()]
     assert desk.fake.pod == before
     assert desk.look(1.0) == []
-    assert desk.may(wish) is Kept.IN_FLIGHT
+    assert desk.may(wish) is KeptReason.IN_FLIGHT
     desk.fakes = after
     desk.fake.actuate()
     assert [news.reason for news in desk.look(1.0)] == ["applied"]
@@ -254,7 +254,7 @@ def test_a_deferred_resize_is_told_once_and_lands_by_itself() -> None:
     assert (news.outcome, news.reason) == (Outcome.DEFERRED, "deferred")
     assert news.detail == "Node didn't have enough resource: cpu"
     assert desk.constraint == DEFERRED
-    assert desk.may(step(desk.fake, cpu=700)) is Kept.DEFERRED
+    assert desk.may(step(desk.fake, cpu=700)) is KeptReason.DEFERRED
     assert desk.look(599.0) == []
     desk.fake.say("PodResizeInProgress", "")
     assert desk.look(0.5) == []
@@ -295,9 +295,11 @@ def test_a_deferred_resize_is_taken_back_when_patience_ends() -> None:
     (news,) = desk.look(1.0)
     assert (news.reason, news.action) == ("applied", Action.REVERT)
     # Nothing in that direction for a minute, not even for pressure; later twice as long.
-    assert desk.constraint == Constraint(shrink=Kept.COOL_DOWN, grow=Kept.DEFERRED, urgent_grow=Kept.DEFERRED)
+    assert desk.constraint == Constraint(
+        shrink=KeptReason.COOL_DOWN, grow=KeptReason.DEFERRED, urgent_grow=KeptReason.DEFERRED
+    )
     desk.look(60.0)
-    assert desk.constraint == Constraint(shrink=Kept.COOL_DOWN)
+    assert desk.constraint == Constraint(shrink=KeptReason.COOL_DOWN)
     desk.send(step(desk.fake, cpu=600))
     desk.fake.defer()
     desk.look(1.0)
@@ -305,7 +307,7 @@ def test_a_deferred_resize_is_taken_back_when_patience_ends() -> None:
     desk.send(desk.ledger.wanted(desk.now)[0])
     desk.fake.actuate()
     desk.look(61.0)
-    assert desk.constraint.grow is Kept.DEFERRED
+    assert desk.constraint.grow is KeptReason.DEFERRED
     desk.look(60.0)
     assert desk.constraint.grow is None
 
@@ -541,14 +543,14 @@ def test_what_is_short_now_goes_on_top_of_a_resize_that_asked_for_something_else
     first = step(desk.fake, cpu=600, urgent=True)
     desk.send(first)
     held = step(desk.fake, memory=300, limit=1024, urgent=True)
-    assert desk.may(replace(held, is_urgent=False)) is Kept.IN_FLIGHT
-    assert desk.may(step(desk.fake, cpu=700, urgent=True)) is Kept.IN_FLIGHT  # CPU is on its way
-    assert desk.may(step(desk.fake, limit=400, urgent=True)) is Kept.IN_FLIGHT  # nothing falls on top
+    assert desk.may(replace(held, is_urgent=False)) is KeptReason.IN_FLIGHT
+    assert desk.may(step(desk.fake, cpu=700, urgent=True)) is KeptReason.IN_FLIGHT  # CPU is on its way
+    assert desk.may(step(desk.fake, limit=400, urgent=True)) is KeptReason.IN_FLIGHT  # nothing falls on top
     assert desk.may(held) is None
     desk.fake.say("PodResizeInProgress", "")
     assert desk.may(held) is None
     desk.send(held)
-    assert desk.may(step(desk.fake, limit=2048, urgent=True)) is Kept.IN_FLIGHT  # all of it is on its way by now
+    assert desk.may(step(desk.fake, limit=2048, urgent=True)) is KeptReason.IN_FLIGHT  # all of it is on its way by now
     assert desk.look(1.0) == []
     desk.fake.actuate()
     (news,) = desk.look(1.0)
@@ -576,11 +578,11 @@ def test_nothing_goes_on_top_of_what_is_not_answered_put_off_failing_or_somebody
     deferred.fake.defer()
     failing.fake.fail()
     for desk, kept in (
-        (unanswered, Kept.IN_FLIGHT),
-        (deferred, Kept.DEFERRED),
-        (failing, Kept.IN_FLIGHT),
-        (others, Kept.IN_FLIGHT),
-        (restored, Kept.IN_FLIGHT),
+        (unanswered, KeptReason.IN_FLIGHT),
+        (deferred, KeptReason.DEFERRED),
+        (failing, KeptReason.IN_FLIGHT),
+        (others, KeptReason.IN_FLIGHT),
+        (restored, KeptReason.IN_FLIGHT),
     ):
         desk.look(1.0)
         assert desk.may(step(desk.fake, limit=1024, urgent=True)) is kept
@@ -647,12 +649,12 @@ def test_what_takes_a_boost_back_waits_for_no_cool_down_but_for_a_flight_and_aft
     desk = Desk()
     desk.resize(memory=300)
     back = step(desk.fake, Phase.SHRINK, cpu=400)
-    assert (desk.may(back), desk.may(back, Action.UNBOOST)) == (Kept.COOL_DOWN, None)
+    assert (desk.may(back), desk.may(back, Action.UNBOOST)) == (KeptReason.COOL_DOWN, None)
     desk.send(back, AnswerKind.INVALID, action=Action.UNBOOST)
     assert desk.may(back, Action.UNBOOST) is not None
     desk.look(3600.0)
     desk.send(back, action=Action.UNBOOST)
-    assert desk.may(back, Action.UNBOOST) is Kept.IN_FLIGHT
+    assert desk.may(back, Action.UNBOOST) is KeptReason.IN_FLIGHT
     desk.fake.actuate()
     assert [news.action for news in desk.look(1.0)] == [Action.UNBOOST]
 
@@ -663,7 +665,7 @@ def test_a_boost_that_a_kubelet_cannot_take_back_is_not_given_a_second_time() ->
     never.fake.refuse()
     assert [news.outcome for news in never.look(1.0)] == ["infeasible"]
     assert never.ledger.wanted(never.now) == ()
-    assert never.may(step(never.fake, Phase.SHRINK, cpu=300), Action.UNBOOST) is Kept.INFEASIBLE
+    assert never.may(step(never.fake, Phase.SHRINK, cpu=300), Action.UNBOOST) is KeptReason.INFEASIBLE
     later = Desk()
     later.send(step(later.fake, Phase.SHRINK, cpu=400), action=Action.UNBOOST)
     later.fake.defer()

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from agent.core.cluster.resource import Resource
-from agent.core.plan.needs.demand import Kept
+from agent.core.plan.needs.demand import KeptReason
 from agent.core.plan.plan import Phase
 from agent.core.plan.pod_change import Setting
 from agent.core.resize.answer import AnswerKind
@@ -37,7 +37,7 @@ def test_a_kill_or_pressure_soon_after_a_shrink_puts_memory_back_and_bars_the_wo
     assert desk.may(back) is None
     assert desk.ledger.wanted(desk.now) == (back,)
     # Where there is no room for all of it, a plan may help with what there is; it must not shrink the pod meanwhile.
-    assert (desk.constraint.shrink, desk.constraint.urgent_grow) == (Kept.IN_FLIGHT, None)
+    assert (desk.constraint.shrink, desk.constraint.urgent_grow) == (KeptReason.IN_FLIGHT, None)
     desk.send(back)  # whoever sends it under whatever name
     desk.fake.actuate()
     assert [news.action for news in desk.look(1.0)] == [Action.REVERT]
@@ -99,7 +99,7 @@ def test_what_is_to_be_put_back_waits_for_the_answer_to_what_was_sent_before() -
     desk.send(step(desk.fake, cpu=600), AnswerKind.UNKNOWN)
     back = desk.ledger.killed(desk.fake.uid, "app", desk.now)
     assert back is not None
-    assert desk.may(back) is Kept.IN_FLIGHT
+    assert desk.may(back) is KeptReason.IN_FLIGHT
     assert desk.ledger.wanted(desk.now) == ()
     desk.look(120.0)  # it was not done
     assert desk.ledger.wanted(desk.now) == (back,)
@@ -114,7 +114,7 @@ def test_a_kill_while_a_shrink_is_failing_puts_it_back_at_once() -> None:
     assert back is not None
     assert desk.may(back) is None  # over the shrink that is still on its way
     desk.send(back)
-    assert desk.may(back) is Kept.IN_FLIGHT  # once
+    assert desk.may(back) is KeptReason.IN_FLIGHT  # once
 
 
 def test_a_revert_that_is_refused_is_tried_again_later() -> None:
@@ -122,7 +122,7 @@ def test_a_revert_that_is_refused_is_tried_again_later() -> None:
     back = desk.ledger.killed(desk.fake.uid, "app", desk.now)
     assert back is not None
     desk.send(back, AnswerKind.REJECTED)
-    assert desk.may(back) is Kept.LIMIT_RANGE
+    assert desk.may(back) is KeptReason.LIMIT_RANGE
     assert desk.ledger.wanted(desk.now) == ()
     desk.look(60.0)
     assert desk.ledger.wanted(desk.now) == (back,)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from agent.core.plan.needs.demand import Constraint, Kept
+from agent.core.plan.needs.demand import Constraint, KeptReason
 from agent.core.plan.plan import Phase, PlanStep
 from agent.core.resize.answer import AnswerKind, ResizeAnswer
 from agent.core.resize.decision import Action
@@ -19,8 +19,8 @@ from agent.node.files.documents import Document
 from tests.examples import examples
 from tests.ledgers import Amounts, Desk, FakePod, amounts_after, step
 
-IN_FLIGHT = Constraint(shrink=Kept.IN_FLIGHT, grow=Kept.IN_FLIGHT, urgent_grow=Kept.IN_FLIGHT)
-DEFERRED = Constraint(shrink=Kept.DEFERRED, grow=Kept.DEFERRED, urgent_grow=Kept.DEFERRED)
+IN_FLIGHT = Constraint(shrink=KeptReason.IN_FLIGHT, grow=KeptReason.IN_FLIGHT, urgent_grow=KeptReason.IN_FLIGHT)
+DEFERRED = Constraint(shrink=KeptReason.DEFERRED, grow=KeptReason.DEFERRED, urgent_grow=KeptReason.DEFERRED)
 CLOSED = (IN_FLIGHT, DEFERRED)
 cpus = st.sampled_from([300, 500, 700])
 memories = st.sampled_from([128, 256, 384])

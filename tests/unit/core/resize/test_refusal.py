@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from agent.core.cluster.resource import Resource
-from agent.core.plan.needs.demand import FREE, Constraint, Kept
+from agent.core.plan.needs.demand import FREE, Constraint, KeptReason
 from agent.core.plan.plan import Phase
 from agent.core.resize.answer import AnswerKind
 from agent.core.resize.decision import Outcome
@@ -11,7 +11,7 @@ from agent.core.resize.refusal import infeasible_as_stated
 from tests.ledgers import MI, Amounts, Desk, node, step
 from tests.pods import container, make_pod
 
-FULLY = Constraint(shrink=Kept.INFEASIBLE, grow=Kept.INFEASIBLE, urgent_grow=Kept.INFEASIBLE)
+FULLY = Constraint(shrink=KeptReason.INFEASIBLE, grow=KeptReason.INFEASIBLE, urgent_grow=KeptReason.INFEASIBLE)
 
 
 @pytest.mark.parametrize("kind", [AnswerKind.CONFLICT, AnswerKind.NO_CHANGE, AnswerKind.GONE])
@@ -27,10 +27,10 @@ def test_a_refusal_waits_twice_as_long_each_time_from_a_minute_to_an_hour() -> N
     delays = [60, 120, 240, 480, 960, 1920, 3600, 3600]
     for delay in delays:
         desk.send(step(desk.fake, cpu=600), AnswerKind.REJECTED)
-        assert desk.constraint == Constraint(grow=Kept.LIMIT_RANGE, urgent_grow=Kept.LIMIT_RANGE)
-        assert desk.may(step(desk.fake, cpu=601, urgent=True)) is Kept.LIMIT_RANGE
+        assert desk.constraint == Constraint(grow=KeptReason.LIMIT_RANGE, urgent_grow=KeptReason.LIMIT_RANGE)
+        assert desk.may(step(desk.fake, cpu=601, urgent=True)) is KeptReason.LIMIT_RANGE
         desk.look(delay - 1.0)
-        assert desk.may(step(desk.fake, cpu=600)) is Kept.LIMIT_RANGE
+        assert desk.may(step(desk.fake, cpu=600)) is KeptReason.LIMIT_RANGE
         desk.look(1.0)
         assert desk.may(step(desk.fake, cpu=600)) is None
 
@@ -38,12 +38,12 @@ def test_a_refusal_waits_twice_as_long_each_time_from_a_minute_to_an_hour() -> N
 @pytest.mark.parametrize(
     ("kind", "kept", "delay"),
     [
-        (AnswerKind.FORBIDDEN, Kept.LIMIT_RANGE, 60),
-        (AnswerKind.INVALID, Kept.LIMIT_RANGE, 3600),  # the same wish never passes
-        (AnswerKind.FEATURE_MISSING, Kept.TOO_OLD, 3600),
+        (AnswerKind.FORBIDDEN, KeptReason.LIMIT_RANGE, 60),
+        (AnswerKind.INVALID, KeptReason.LIMIT_RANGE, 3600),  # the same wish never passes
+        (AnswerKind.FEATURE_MISSING, KeptReason.TOO_OLD, 3600),
     ],
 )
-def test_what_is_refused_decides_how_long_the_wait_is(kind: AnswerKind, kept: Kept, delay: int) -> None:
+def test_what_is_refused_decides_how_long_the_wait_is(kind: AnswerKind, kept: KeptReason, delay: int) -> None:
     desk = Desk()
     desk.send(step(desk.fake, Phase.LIMIT_DOWN, limit=400), kind)
     assert desk.constraint == Constraint(shrink=kept)
@@ -67,7 +67,7 @@ def test_a_refusal_is_forgotten_when_the_same_way_succeeds_or_others_change_the_
     desk.fake.take(Amounts(cpu=550))
     desk.fake.actuate()
     desk.look(1.0)
-    assert desk.constraint == Constraint(shrink=Kept.COOL_DOWN, grow=Kept.COOL_DOWN)
+    assert desk.constraint == Constraint(shrink=KeptReason.COOL_DOWN, grow=KeptReason.COOL_DOWN)
 
 
 def test_a_refusal_long_past_begins_with_a_minute_again() -> None:
@@ -83,7 +83,7 @@ def test_an_infeasible_wish_is_followed_only_by_less() -> None:
     desk = Desk()
     desk.send(step(desk.fake, cpu=9000, memory=300), AnswerKind.INFEASIBLE, resources=(Resource.CPU,))
     assert desk.constraint == Constraint(cpu_below_millicores=9000)  # memory was not the matter
-    assert desk.may(step(desk.fake, cpu=9000)) is Kept.INFEASIBLE
+    assert desk.may(step(desk.fake, cpu=9000)) is KeptReason.INFEASIBLE
     assert desk.may(step(desk.fake, cpu=8999, memory=4000)) is None
     desk.send(step(desk.fake, memory=9000), AnswerKind.INFEASIBLE)
     assert desk.constraint == Constraint(memory_below_bytes=9000 * MI)
@@ -99,7 +99,7 @@ def test_a_shrink_that_is_infeasible_is_no_matter_of_amounts() -> None:
     desk = Desk()
     desk.send(step(desk.fake, Phase.SHRINK, memory=200), AnswerKind.INFEASIBLE)
     assert desk.constraint == FULLY
-    assert desk.may(step(desk.fake, Phase.SHRINK, cpu=100)) is Kept.INFEASIBLE
+    assert desk.may(step(desk.fake, Phase.SHRINK, cpu=100)) is KeptReason.INFEASIBLE
 
 
 def test_infeasible_is_forgotten_on_a_larger_node_and_when_others_change_the_pod() -> None:
@@ -129,11 +129,13 @@ def test_infeasible_as_a_condition_is_remembered_and_the_wish_taken_back() -> No
     assert (news.outcome, news.reason) == (Outcome.INFEASIBLE, "infeasible")
     (back,) = desk.ledger.wanted(desk.now)
     assert [(one.before, one.after) for one in back.changes] == [(9000, 500)]
-    assert desk.constraint.grow is Kept.IN_FLIGHT  # nothing else until it is back
+    assert desk.constraint.grow is KeptReason.IN_FLIGHT  # nothing else until it is back
     desk.send(back)
     desk.fake.actuate()
     desk.look(1.0)
-    assert desk.constraint == Constraint(shrink=Kept.COOL_DOWN, grow=Kept.COOL_DOWN, cpu_below_millicores=9000)
+    assert desk.constraint == Constraint(
+        shrink=KeptReason.COOL_DOWN, grow=KeptReason.COOL_DOWN, cpu_below_millicores=9000
+    )
     desk.restart()
     desk.look(1000.0)
     assert desk.constraint == Constraint(cpu_below_millicores=9000)

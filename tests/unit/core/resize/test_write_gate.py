@@ -13,11 +13,11 @@ from agent.core.cluster.workload import Workload
 from agent.core.orders.order import Mode, Orders, OrderSource, Ranking
 from agent.core.orders.plan_options import DaemonSetGrowth, PlanOptions
 from agent.core.orders.policy_options import PolicyName
-from agent.core.plan.needs.demand import Kept, Reserved
+from agent.core.plan.needs.demand import KeptReason, ReservedReason
 from agent.core.plan.plan import Phase, PlanStep
 from agent.core.plan.pod_change import Change, Setting
 from agent.core.resize.decision import Action
-from agent.core.resize.write_gate import Refusal, Spared, WriteAction, lowers_protected, may_resize, may_write
+from agent.core.resize.write_gate import Refusal, SparedReason, WriteAction, lowers_protected, may_resize, may_write
 from tests.pods import container, make_pod
 
 MI = 1 << 20
@@ -50,8 +50,8 @@ def write(action: WriteAction, **fields: Any) -> Refusal | None:
 @pytest.mark.parametrize("action", WriteAction)
 def test_an_ordinary_pod_may_be_written_to_and_a_paused_or_reserved_one_never(action: WriteAction) -> None:
     assert write(action) is None
-    assert write(action, is_paused=True, reserved=Reserved.OFF) is Kept.PAUSED
-    for reserved in Reserved:
+    assert write(action, is_paused=True, reserved=ReservedReason.OFF) is KeptReason.PAUSED
+    for reserved in ReservedReason:
         assert write(action, reserved=reserved) is reserved
 
 
@@ -59,14 +59,14 @@ def test_an_ordinary_pod_may_be_written_to_and_a_paused_or_reserved_one_never(ac
 def test_memory_that_is_not_applied_is_neither_resized_nor_a_reason_to_evict(action: WriteAction) -> None:
     is_of_memory = action in (WriteAction.RESIZE_MEMORY, WriteAction.EVICT_MEMORY, WriteAction.EVICT_OOM)
     refusal = write(action, plan=PlanOptions(memory_applied=False))
-    assert refusal is (Kept.NOT_APPLIED if is_of_memory else None)
+    assert refusal is (KeptReason.NOT_APPLIED if is_of_memory else None)
 
 
 @pytest.mark.parametrize("action", WriteAction)
 def test_no_eviction_spares_of_evictions_only(action: WriteAction) -> None:
     is_eviction = action in EVICTIONS
-    assert write(action, ranking=Ranking.NO_EVICTION) is (Spared.NO_EVICTION if is_eviction else None)
-    assert write(action, has_prediction=False) is (Spared.NO_PREDICTION if is_eviction else None)
+    assert write(action, ranking=Ranking.NO_EVICTION) is (SparedReason.NO_EVICTION if is_eviction else None)
+    assert write(action, has_prediction=False) is (SparedReason.NO_PREDICTION if is_eviction else None)
 
 
 @pytest.mark.parametrize("action", WriteAction)
@@ -74,11 +74,13 @@ def test_daemon_sets_are_never_evicted_and_grow_only_where_they_may(action: Writ
     never = PlanOptions(daemon_set_growth=DaemonSetGrowth.NEVER)
     is_resize = action in (WriteAction.RESIZE_CPU, WriteAction.RESIZE_MEMORY)
     is_eviction = action in EVICTIONS
-    assert write(action, kind="DaemonSet") is (Spared.DAEMON_SET if is_eviction else None)
+    assert write(action, kind="DaemonSet") is (SparedReason.DAEMON_SET if is_eviction else None)
     for grows in (True, None):  # what is not known may grow
         refusal = write(action, kind="DaemonSet", plan=never, grows=grows)
-        assert refusal is (Spared.DAEMON_SET if is_eviction or is_resize else None)
-    assert write(action, kind="DaemonSet", plan=never, grows=False) is (Spared.DAEMON_SET if is_eviction else None)
+        assert refusal is (SparedReason.DAEMON_SET if is_eviction or is_resize else None)
+    assert write(action, kind="DaemonSet", plan=never, grows=False) is (
+        SparedReason.DAEMON_SET if is_eviction else None
+    )
 
 
 def cpu(before: int, after: int, name: str = "app", setting: Setting = Setting.REQUEST) -> Change:
@@ -123,34 +125,34 @@ def test_a_sound_step_may_be_sent() -> None:
 
 
 def test_a_step_is_held_to_all_that_any_write_is() -> None:
-    assert resize(cpu(250, 300), reserved=Reserved.PINNED) is Reserved.PINNED
-    assert resize(cpu(250, 300), is_paused=True) is Kept.PAUSED
-    assert resize(cpu(250, 300), memory(64, 80), plan=PlanOptions(memory_applied=False)) is Kept.NOT_APPLIED
+    assert resize(cpu(250, 300), reserved=ReservedReason.PINNED) is ReservedReason.PINNED
+    assert resize(cpu(250, 300), is_paused=True) is KeptReason.PAUSED
+    assert resize(cpu(250, 300), memory(64, 80), plan=PlanOptions(memory_applied=False)) is KeptReason.NOT_APPLIED
     never = PlanOptions(daemon_set_growth=DaemonSetGrowth.NEVER)
-    assert resize(cpu(250, 300), memory(64, 60), kind="DaemonSet", plan=never) is Spared.DAEMON_SET
+    assert resize(cpu(250, 300), memory(64, 60), kind="DaemonSet", plan=never) is SparedReason.DAEMON_SET
     assert resize(cpu(250, 200), memory(64, 60), kind="DaemonSet", plan=never) is None
 
 
 def test_an_axis_that_an_hpa_scales_by_is_put_back_but_never_moved() -> None:
     cpu_alone = FrozenAxes(cpu_for="HPA")
-    assert resize(cpu(250, 300), frozen=cpu_alone) is Kept.HPA
-    assert resize(cpu(250, 300), memory(64, 100), frozen=cpu_alone) is Kept.HPA
+    assert resize(cpu(250, 300), frozen=cpu_alone) is KeptReason.HPA
+    assert resize(cpu(250, 300), memory(64, 100), frozen=cpu_alone) is KeptReason.HPA
     assert resize(memory(64, 100), frozen=cpu_alone) is None
     memory_alone = FrozenAxes(memory_for="HPA")
-    assert resize(memory(128, 160, setting=Setting.LIMIT), frozen=memory_alone) is Kept.HPA
+    assert resize(memory(128, 160, setting=Setting.LIMIT), frozen=memory_alone) is KeptReason.HPA
     limited = make_pod(container("app", {"cpu": "250m", "memory": "64Mi"}, {"cpu": "500m"}))
     assert resize(cpu(500, 4000, setting=Setting.LIMIT), pod=limited, frozen=cpu_alone) is None
-    assert resize(cpu(500, 400, setting=Setting.LIMIT), pod=limited, frozen=cpu_alone) is Kept.HPA
+    assert resize(cpu(500, 400, setting=Setting.LIMIT), pod=limited, frozen=cpu_alone) is KeptReason.HPA
     assert resize(cpu(250, 300), frozen=cpu_alone, is_put_back=True) is None
-    assert resize(cpu(250, 300), frozen=FrozenAxes(cpu_for="HPA", cpu_containers=("app",))) is Kept.HPA
+    assert resize(cpu(250, 300), frozen=FrozenAxes(cpu_for="HPA", cpu_containers=("app",))) is KeptReason.HPA
     assert resize(cpu(250, 300), frozen=FrozenAxes(cpu_for="HPA", cpu_containers=("proxy",))) is None
 
 
 def test_a_step_for_another_state_of_the_pod_is_not_sent() -> None:
-    assert resize(cpu(240, 300)) is Spared.POD_CHANGED
-    assert resize(cpu(250, 300), uid="uid-before") is Spared.POD_CHANGED
-    assert resize(cpu(0, 300, setting=Setting.LIMIT)) is Spared.POD_CHANGED  # a limit is not added either
-    assert resize(cpu(0, 300, "gone")) is Spared.POD_CHANGED
+    assert resize(cpu(240, 300)) is SparedReason.POD_CHANGED
+    assert resize(cpu(250, 300), uid="uid-before") is SparedReason.POD_CHANGED
+    assert resize(cpu(0, 300, setting=Setting.LIMIT)) is SparedReason.POD_CHANGED  # a limit is not added either
+    assert resize(cpu(0, 300, "gone")) is SparedReason.POD_CHANGED
 
 
 @pytest.mark.parametrize("gate", ["resize", "memory_limit_down", "pod_level_resize", "init_containers"])
@@ -170,7 +172,7 @@ def test_a_closed_gate_holds_up_the_steps_that_need_it(gate: str) -> None:
         "pod_level_resize": {"up", "down", "budget", "init"},  # 1.34 refuses every resize of such a pod
         "init_containers": {"init"},
     }
-    assert {name for name, refusal in held.items() if refusal is Kept.TOO_OLD} == needing[gate]
+    assert {name for name, refusal in held.items() if refusal is KeptReason.TOO_OLD} == needing[gate]
     assert all(refusal is None for name, refusal in held.items() if name not in needing[gate])
 
 
@@ -178,7 +180,7 @@ def test_a_container_is_not_restarted_unless_that_is_allowed() -> None:
     pod = make_pod({**APP, **POLICY})
     allowed = replace(ORDERS, is_restart_allowed=True)
     assert resize(cpu(250, 300), pod=pod) is None
-    assert resize(memory(64, 80), pod=pod) is Kept.RESTART_POLICY
+    assert resize(memory(64, 80), pod=pod) is KeptReason.RESTART_POLICY
     assert resize(memory(64, 80), pod=pod, orders=allowed) is None
     # Where it restarts anyway, an old server lowers its memory limit as well.
     old = replace(OPEN, memory_limit_down=False)
@@ -191,7 +193,7 @@ def test_a_container_that_goes_by_the_pods_limit_restarts_with_it() -> None:
     inheriting = make_pod({**container("app", {"cpu": "250m"}), **POLICY}, resources=budget)
     raised = memory(256, 300, "", Setting.LIMIT)
     assert resize(raised, pod=own_limit) is None
-    assert resize(raised, pod=inheriting) is Kept.RESTART_POLICY
+    assert resize(raised, pod=inheriting) is KeptReason.RESTART_POLICY
     assert resize(memory(64, 80, ""), pod=inheriting) is None
 
 
@@ -199,10 +201,10 @@ def test_a_memory_limit_falls_only_with_margin_over_what_is_in_use() -> None:
     # 40 MiB in use x 1.25 is 50 MiB.
     pod = make_pod(container("app", {"cpu": "250m", "memory": "32Mi"}, {"memory": "128Mi"}))
     assert resize(memory(128, 50, setting=Setting.LIMIT), pod=pod) is None
-    assert resize(memory(128, 49, setting=Setting.LIMIT), pod=pod) is Kept.IN_USE
-    assert resize(memory(128, 50, setting=Setting.LIMIT), pod=pod, memory_in_use_bytes={}) is Kept.IN_USE
+    assert resize(memory(128, 49, setting=Setting.LIMIT), pod=pod) is KeptReason.IN_USE
+    assert resize(memory(128, 50, setting=Setting.LIMIT), pod=pod, memory_in_use_bytes={}) is KeptReason.IN_USE
     off = PlanOptions(memory_limits_lowered=False)
-    assert resize(memory(128, 50, setting=Setting.LIMIT), pod=pod, plan=off) is Kept.NOT_APPLIED
+    assert resize(memory(128, 50, setting=Setting.LIMIT), pod=pod, plan=off) is KeptReason.NOT_APPLIED
 
 
 def test_a_rise_that_never_came_into_force_is_taken_back_without_margin() -> None:
@@ -212,23 +214,23 @@ def test_a_rise_that_never_came_into_force_is_taken_back_without_margin() -> Non
         status={"containerStatuses": [held]},
     )
     assert resize(memory(128, 45, setting=Setting.LIMIT), pod=pod) is None
-    assert resize(memory(128, 44, setting=Setting.LIMIT), pod=pod) is Kept.IN_USE
+    assert resize(memory(128, 44, setting=Setting.LIMIT), pod=pod) is KeptReason.IN_USE
 
 
 def test_what_no_pod_may_state_is_not_sent() -> None:
-    assert resize() is Spared.UNSOUND
-    assert resize(cpu(250, 0)) is Spared.UNSOUND
-    assert resize(memory(64, 129)) is Spared.UNSOUND  # above its limit of 128
+    assert resize() is SparedReason.UNSOUND
+    assert resize(cpu(250, 0)) is SparedReason.UNSOUND
+    assert resize(memory(64, 129)) is SparedReason.UNSOUND  # above its limit of 128
     budget = make_pod(APP, resources={"requests": {"cpu": "1"}, "limits": {"cpu": "2"}})
-    assert resize(cpu(1000, 2001, ""), pod=budget) is Spared.UNSOUND
+    assert resize(cpu(1000, 2001, ""), pod=budget) is SparedReason.UNSOUND
 
 
 def test_the_qos_class_never_changes() -> None:
     pod = make_pod(container("app", {"cpu": "250m", "memory": "64Mi"}, {"cpu": "500m", "memory": "64Mi"}))
-    assert resize(cpu(250, 500), pod=pod) is Kept.QOS  # it would be Guaranteed
+    assert resize(cpu(250, 500), pod=pod) is KeptReason.QOS  # it would be Guaranteed
     pair = {"cpu": "250m", "memory": "64Mi"}
     guaranteed = make_pod(container("app", pair, pair))
-    assert resize(cpu(250, 300), cpu(250, 301, setting=Setting.LIMIT), pod=guaranteed) is Kept.QOS
+    assert resize(cpu(250, 300), cpu(250, 301, setting=Setting.LIMIT), pod=guaranteed) is KeptReason.QOS
     assert resize(cpu(250, 300), cpu(250, 300, setting=Setting.LIMIT), pod=guaranteed) is None
 
 

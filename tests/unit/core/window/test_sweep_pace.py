@@ -15,7 +15,7 @@ from agent.core.window.sweep_pace import (
     ContentionPolicy,
     LaneWatch,
     Pace,
-    Skipped,
+    SkipReason,
     after_sweep,
     next_on_grid,
     watch_lanes,
@@ -42,7 +42,7 @@ def test_a_sweep_in_time_is_followed_one_interval_after_its_deadline() -> None:
 def test_deadlines_that_have_passed_are_skipped_and_counted(late_ns: int, due_seconds: int, late: int) -> None:
     pace, skipped = after_sweep(PACE, now_ns=100 * SECOND + late_ns, cost_ns=1_000)
     assert pace.due_ns == due_seconds * SECOND
-    assert skipped.get(Skipped.LATE, 0) == late
+    assert skipped.get(SkipReason.LATE, 0) == late
 
 
 def test_overruns_in_a_row_halve_the_rate_down_to_the_slowest() -> None:
@@ -67,7 +67,7 @@ def test_calm_sweeps_double_the_rate_again_and_count_what_was_left_out() -> None
     slowed = 0
     for _ in range(CALM_SWEEPS_TO_DOUBLE):
         pace, skipped = after_sweep(pace, now_ns=pace.due_ns + 1, cost_ns=1_000_000)
-        slowed += skipped.get(Skipped.SLOWED, 0)
+        slowed += skipped.get(SkipReason.SLOWED, 0)
     assert pace.factor == 1
     assert slowed == CALM_SWEEPS_TO_DOUBLE - 1  # at half the rate one base sweep is left out between two
 

@@ -22,7 +22,7 @@ import pytest
 from agent.kube.client.credentials import Credentials
 from agent.kube.client.errors import ApiError, Unreachable
 from agent.kube.client.pod_channels import PROTOCOL, open_channels
-from agent.kube.client.pod_exec import LONGEST_OUTPUT_BYTES, Executed, execute
+from agent.kube.client.pod_exec import LONGEST_OUTPUT_BYTES, CommandEnd, execute
 from tests.webhook_server import authority
 
 PATIENCE_SECONDS = 60.0
@@ -120,7 +120,7 @@ def credentials_of(at: Server, **changes: object) -> Credentials:
     return Credentials(**{**known, **changes})  # type: ignore[arg-type]
 
 
-def run(at: Server, *, timeout_seconds: float = PATIENCE_SECONDS, **changes: object) -> Executed:
+def run(at: Server, *, timeout_seconds: float = PATIENCE_SECONDS, **changes: object) -> CommandEnd:
     return execute(
         credentials_of(at, **changes),
         namespace="plimsoll",
@@ -141,7 +141,7 @@ def test_command_and_token_are_sent_and_the_outputs_come_in_their_order() -> Non
         frame(SUCCESS),
     )  # fmt: skip
     with api_server(sending(*frames)) as server:
-        assert run(server) == Executed(code=0, output="one\ntwo\nthree\n\ufffd\n", fault=None)
+        assert run(server) == CommandEnd(code=0, output="one\ntwo\nthree\n\ufffd\n", fault=None)
     [head] = server.heads
     words = "container=agent&stdout=true&stderr=true&command=plimsoll&command=restore&command=--all"
     assert head.startswith(f"GET /api/v1/namespaces/plimsoll/pods/agent-1/exec?{words} HTTP/1.1\r\n")
@@ -216,7 +216,7 @@ def test_a_ping_is_answered() -> None:
 )
 def test_a_status_says_how_it_ended(status: object, code: int | None, fault: str) -> None:
     with api_server(sending(frame(b"\x03" + json.dumps(status).encode()))) as server:
-        assert run(server) == Executed(code=code, output="", fault=fault)
+        assert run(server) == CommandEnd(code=code, output="", fault=fault)
 
 
 def test_output_is_cut_and_read_to_its_end() -> None:

@@ -14,7 +14,7 @@ from agent.core.plan.pod_change import changed_pod
 from agent.core.resize.decision import Action, Decision, Outcome
 from agent.core.resize.originals import ref_of
 from agent.node.files.documents import DECISIONS
-from agent.node.orders.answers import HOLDING, ORDERED, RESTORED, UNPINNED, Ordered, Restored
+from agent.node.orders.answers import HOLDING, ORDERED, RESTORED, UNPINNED, OrderAnswer, Restored
 from agent.node.orders.arguments import LONGEST_SECONDS
 from agent.node.orders.holds import Holds
 from agent.node.orders.journal import Journal
@@ -83,7 +83,7 @@ class Room:
             pod=step.ref,
         )
 
-    def order(self, verb: str, **arguments: object) -> Ordered:
+    def order(self, verb: str, **arguments: object) -> OrderAnswer:
         return ORDERED.from_json(dict(self.verbs.verbs()[verb](arguments)))
 
     def restore(self, **arguments: object) -> Restored:
@@ -103,7 +103,7 @@ def room() -> Room:
 
 def test_pause_holds_at_once_and_is_put_down(room: Room) -> None:
     answer = room.order("pause", for_seconds=1800)
-    assert answer == Ordered(
+    assert answer == OrderAnswer(
         node="worker-7",
         taken_unix_seconds=NOW,
         ref=None,

@@ -9,7 +9,7 @@ from agent.core.cluster.unit import UnitIdentity, UnitKind
 from agent.core.orders.order import Mode, OrderSource
 from agent.core.orders.plan_options import ActOptions
 from agent.core.orders.policy_options import PolicyName
-from agent.core.plan.needs.demand import Reserved, Urgent
+from agent.core.plan.needs.demand import ReservedReason, Urgent
 from agent.core.plan.needs.demands import NOTHING_MEASURED
 from agent.node.recommender.planner import Holding, Planner
 from agent.node.recommender.pod_orders import PodOrders
@@ -68,7 +68,7 @@ def test_nothing_recommended_yet_moves_nobody() -> None:
     planned = planner.plan(holding())
     assert planned.plan.steps == ()
     assert planned.measured is NOTHING_MEASURED
-    assert {one.reserved for one in planned.demands.values()} == {Reserved.NO_DATA}
+    assert {one.reserved for one in planned.demands.values()} == {ReservedReason.NO_DATA}
     urgent = {(uid_of("a"), "app"): Urgent(cpu_millicores=900)}
     assert [step.ref.name for step in planner.plan(holding(), urgent=urgent).plan.steps] == ["a"]
 

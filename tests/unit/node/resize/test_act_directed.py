@@ -10,7 +10,7 @@ import pytest
 from agent.core.cluster.workload import Workload
 from agent.core.orders.order import OrderSource, Ranking
 from agent.core.orders.plan_options import ActOptions
-from agent.core.plan.needs.demand import Kept, Reserved
+from agent.core.plan.needs.demand import KeptReason, ReservedReason
 from agent.metrics.acting_series import Trigger
 from agent.node.orders.holds import Holds
 from tests.directives import directive
@@ -40,7 +40,7 @@ def told(*directives: Any, **fields: Any) -> Turns:
     return turns
 
 
-def kept(turns: Turns, name: str = "a") -> tuple[Kept | None, Kept | None]:
+def kept(turns: Turns, name: str = "a") -> tuple[KeptReason | None, KeptReason | None]:
     planned = turns.plans[-1][1].plan
     (pod,) = [one for one in planned.pods if one.ref.uid == uid_of(name)]
     (app,) = pod.containers
@@ -73,11 +73,11 @@ def test_what_was_told_before_a_restart_is_enough(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("fields", "reserved"),
     [
-        ({"left_alone_for": "VerticalPodAutoscaler shop/a"}, Reserved.VPA),
-        ({"cpu_frozen_for": HPA, "memory_frozen_for": HPA}, Reserved.HPA),
+        ({"left_alone_for": "VerticalPodAutoscaler shop/a"}, ReservedReason.VPA),
+        ({"cpu_frozen_for": HPA, "memory_frozen_for": HPA}, ReservedReason.HPA),
     ],
 )
-def test_a_pod_that_an_autoscaler_sizes_is_left_alone(fields: dict[str, str], reserved: Reserved) -> None:
+def test_a_pod_that_an_autoscaler_sizes_is_left_alone(fields: dict[str, str], reserved: ReservedReason) -> None:
     turns = told(of("a", **fields))
     turns.turn()
     assert turns.server.writes == ["resize b"]
@@ -88,7 +88,7 @@ def test_a_frozen_axis_stays_and_the_other_moves() -> None:
     turns = told(of("a", cpu_frozen_for=HPA))
     turns.turn()
     assert (turns.server.cpu("a"), turns.server.requests("a")["memory"]) == ("500m", str(100 * MI))
-    assert kept(turns)[0] is Kept.HPA
+    assert kept(turns)[0] is KeptReason.HPA
 
 
 def test_a_frozen_axis_does_not_grow_for_a_pod_that_starves() -> None:
@@ -125,7 +125,7 @@ def test_after_a_kill_elsewhere_a_workload_only_grows_until_its_time_is_up() -> 
     turns = told(of("a", stop_shrinking_seconds=HOUR))
     turns.turn()
     assert turns.server.writes == ["resize b"]
-    assert kept(turns) == (Kept.UPWARD_ONLY, Kept.UPWARD_ONLY)
+    assert kept(turns) == (KeptReason.UPWARD_ONLY, KeptReason.UPWARD_ONLY)
     turns.need("a", 800, 256)
     turns.turn(after=1.0)
     assert turns.server.cpu("a") == "800m"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent.core.plan.needs.demand import Reserved
+from agent.core.plan.needs.demand import ReservedReason
 from tests.turns import Turns, two_pods, uid_of
 
 LOST = {"shop": "not understood"}
@@ -14,7 +14,7 @@ def test_nothing_is_sent_for_pods_of_a_namespace_that_is_not_known() -> None:
     turns.turn()
     assert turns.server.writes == []
     demands = turns.plans[-1][1].demands
-    assert {demands[uid_of(name)].reserved for name in ("a", "b")} == {Reserved.NAMESPACE_UNKNOWN}
+    assert {demands[uid_of(name)].reserved for name in ("a", "b")} == {ReservedReason.NAMESPACE_UNKNOWN}
     turns.state_fields["unknown_namespaces"] = {}
     turns.turn(after=60.0)
     assert turns.server.writes[:2] == ["resize a", "resize b"]

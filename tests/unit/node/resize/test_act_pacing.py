@@ -13,7 +13,7 @@ from agent.core.plan.plan import PlanStep
 from agent.core.resize.decision import Action
 from agent.kube.client.errors import ApiError, Unreachable
 from agent.metrics.acting_series import Trigger
-from agent.node.recommender.planner import Planned
+from agent.node.recommender.planner import PlannedNode
 from agent.node.resize.actor import FAILED_SECONDS, Actor
 from tests.turns import BOOTED, Turns, uid_of
 
@@ -83,7 +83,7 @@ def test_turn_that_fails_does_not_end_the_thread_and_is_not_tried_at_once(caplog
     plan, failing = turns.planner.plan, [True, True]
     failures: list[str | None] = []
 
-    def fail(*positional: Any, **named: Any) -> Planned:
+    def fail(*positional: Any, **named: Any) -> PlannedNode:
         if failing:
             failing.pop()
             raise RuntimeError("a fault of Plimsoll's own")

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.orders.order import Mode, Ranking
-from agent.core.plan.needs.demand import Kept, Reserved
+from agent.core.plan.needs.demand import KeptReason, ReservedReason
 from agent.core.plan.plan import Phase, Plan, Share
 from agent.core.recommender.recommendation import Withheld
 from agent.core.resize.decision import Action, Decision, Decisions, Outcome
 from agent.node.files.documents import DECISION, DECISIONS, PLAN, Document, DocumentFormatError
-from agent.node.orders.answers import HOLDING, ORDERED, RESTORED, HeldAnswer, Ordered, Restored, RestoredPod
+from agent.node.orders.answers import HOLDING, ORDERED, RESTORED, HeldAnswer, OrderAnswer, Restored, RestoredPod
 from agent.node.orders.holds import Pause, Pin
 from tests.plans import change, container, decision, decisions, left_alone, mixed_plan, plan, pod, ref, step
 
@@ -52,7 +52,7 @@ def test_answers_of_the_holding_verbs_come_back_equal() -> None:
     pin = Pin(ref=ref(), since_unix_seconds=now, until_unix_seconds=now + 1)
     holding = HeldAnswer(node="n", taken_unix_seconds=now, pause=pause, pins=(pin,))
     assert through_text(HOLDING, holding) == holding
-    ordered = Ordered(
+    ordered = OrderAnswer(
         node="n", taken_unix_seconds=now, ref=ref(), until_unix_seconds=None, held_since_unix_seconds=now, notes=("a",)
     )
     assert through_text(ORDERED, ordered) == ordered
@@ -73,22 +73,22 @@ shares = st.builds(
     applied=st.none() | amounts,
     limit=st.none() | amounts,
     limit_applied=st.none() | amounts,
-    kept=st.none() | st.sampled_from(Kept),
-    limit_kept=st.none() | st.sampled_from(Kept),
+    kept=st.none() | st.sampled_from(KeptReason),
+    limit_kept=st.none() | st.sampled_from(KeptReason),
     withheld=st.none() | st.sampled_from(Withheld),
 )
 
 
 @given(
     cpu=st.none() | shares,
-    reserved=st.sampled_from(Reserved),
+    reserved=st.sampled_from(ReservedReason),
     mode=st.sampled_from(Mode),
     ranking=st.sampled_from(Ranking),
     phase=st.sampled_from(Phase),
     name=st.text(max_size=9),
 )
 def test_any_plan_comes_back_equal(
-    cpu: Share | None, reserved: Reserved, mode: Mode, ranking: Ranking, phase: Phase, name: str
+    cpu: Share | None, reserved: ReservedReason, mode: Mode, ranking: Ranking, phase: Phase, name: str
 ) -> None:
     original = plan(
         pod(name, container(name, cpu=cpu), mode=mode, ranking=ranking, budget=container("", memory=cpu)),

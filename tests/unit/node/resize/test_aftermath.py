@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent.core.orders.guard_options import GuardOptions
-from agent.core.plan.needs.demand import Kept, Reserved
+from agent.core.plan.needs.demand import KeptReason, ReservedReason
 from agent.core.resize.decision import Action
 from agent.core.window.cpu import absent_cpu_window
 from agent.core.window.snapshot import CpuWindow, Missing
@@ -62,7 +62,7 @@ def test_a_pod_that_waits_for_cpu_after_its_shrink_gets_it_back_once_it_can_be_t
     assert turns.server.cpu("a") == "500m"
     (pod,) = turns.plans[-1][1].plan.pods
     assert pod.containers[0].cpu is not None
-    assert pod.containers[0].cpu.kept is Kept.UPWARD_ONLY
+    assert pod.containers[0].cpu.kept is KeptReason.UPWARD_ONLY
 
 
 def test_a_pod_that_fares_as_before_keeps_its_size() -> None:
@@ -127,7 +127,7 @@ def share(directory: Path | None = None) -> Turns:
     return turns
 
 
-def reserved(turns: Turns) -> Reserved | None:
+def reserved(turns: Turns) -> ReservedReason | None:
     return turns.plans[-1][1].plan.pods[0].reserved
 
 
@@ -137,7 +137,7 @@ def test_only_who_is_in_the_share_is_resized() -> None:
     turns.server.order("a", **{"enforce-share": "0.05%"})
     turns.need("a", cpu=400)
     turns.turn(after=600.0)
-    assert (turns.server.cpu("a"), reserved(turns)) == ("200m", Reserved.NOT_IN_SHARE)
+    assert (turns.server.cpu("a"), reserved(turns)) == ("200m", ReservedReason.NOT_IN_SHARE)
     assert turns.plans[-1][1].plan.pods[0].enforce_share == "0.05 %"
     assert turns.figure("pods_reserved", reason="not_in_share") == 1
 
@@ -148,7 +148,7 @@ def test_a_share_that_is_taken_back_gives_its_pods_what_they_had_until_another_i
     turns.directions.take(answer(of("a", share_taken_back="10 %", share_taken_back_for=reason), etag="two"))
     turns.start()  # an agent that begins anew knows it as well
     turns.turn(after=1.0)
-    assert (turns.server.cpu("a"), reserved(turns)) == ("500m", Reserved.SHARE_TAKEN_BACK)
+    assert (turns.server.cpu("a"), reserved(turns)) == ("500m", ReservedReason.SHARE_TAKEN_BACK)
     assert turns.newest().action is Action.REVERT
     turns.server.actuate("a")
     for _ in range(3):

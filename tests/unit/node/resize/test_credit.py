@@ -8,8 +8,8 @@ from typing import Final
 
 from agent.core.orders.order import Mode
 from agent.core.orders.plan_options import ActOptions
-from agent.core.plan.needs.demand import Kept
-from agent.core.plan.needs.demands import Measured
+from agent.core.plan.needs.demand import KeptReason
+from agent.core.plan.needs.demands import Measurements
 from agent.core.plan.plan import Share
 from agent.core.recommender.credit import CPU_FULL_PRICE, CPU_IN_PLACE, Credit
 from agent.metrics.acting_series import Trigger
@@ -31,7 +31,7 @@ def one_pod(directory: Path | None = None, act: ActOptions | None = None) -> Tur
     """Return a node with a pod that requests 1000m, needs 600 m at the full price and 300 with credit."""
     turns = Turns(directory, act=act)
     turns.server.add("web", cpu=1000)
-    turns.measured = Measured(cpu_pressure=frozenset({KEY}))
+    turns.measured = Measurements(cpu_pressure=frozenset({KEY}))
     need(turns, full=600, in_place=300)
     return turns
 
@@ -79,7 +79,7 @@ def test_mode_recommend_overload_and_unread_pressure_ask_for_the_full_price() ->
     assert settled(turns) == "600m"
     assert (credit(turns), share(turns).has_credit) == (Credit.NODE_PRESSED, False)
     turns = one_pod()
-    turns.measured = Measured()
+    turns.measured = Measurements()
     assert settled(turns) == "600m"
     assert credit(turns) is Credit.NO_PRESSURE
 
@@ -110,20 +110,20 @@ def test_falls_wait_for_the_next_hour_and_for_their_size() -> None:
     fell = turns.wall
     need(turns, full=600, in_place=150)
     assert settled(turns, after=400.0) == "300m"
-    assert share(turns).kept is Kept.CALM
+    assert share(turns).kept is KeptReason.CALM
     waits_until = share(turns).waits_until_unix_seconds
     assert waits_until == fell - fell % HOUR + HOUR
     turns.sleep(waits_until - turns.wall)
     need(turns, full=600, in_place=250)
     assert settled(turns) == "300m"
-    assert (share(turns).kept, share(turns).waits_until_unix_seconds) == (Kept.SMALL_FALL, None)
+    assert (share(turns).kept, share(turns).waits_until_unix_seconds) == (KeptReason.SMALL_FALL, None)
     need(turns, full=600, in_place=150)
     assert settled(turns) == "150m"
 
 
 def test_without_credit_falls_come_as_ever() -> None:
     turns = one_pod()
-    turns.measured = Measured()
+    turns.measured = Measurements()
     assert settled(turns) == "600m"
     need(turns, full=500, in_place=150)
     assert settled(turns, after=301.0) == "500m"
@@ -154,7 +154,7 @@ def test_a_fall_that_is_held_gives_way_where_others_need_its_room() -> None:
     turns.server.actuate("web")
     turns.turn(after=1.0)
     turns.turn(after=2 * HOUR)
-    assert (turns.server.cpu("web"), share(turns).kept) == ("3000m", Kept.CALM)
+    assert (turns.server.cpu("web"), share(turns).kept) == ("3000m", KeptReason.CALM)
     turns.server.add("other", cpu=900)
     turns.need("other", cpu=2000)
     turns.turn(after=60.0)

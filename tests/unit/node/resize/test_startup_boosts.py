@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agent.core.orders.plan_options import PlanOptions
-from agent.core.plan.needs.demand import Kept
+from agent.core.plan.needs.demand import KeptReason
 from agent.core.resize.decision import Action
 from agent.core.resize.originals import annotated_original, restore_steps
 from agent.kube.client.errors import ApiError, Unreachable
@@ -233,7 +233,7 @@ def test_the_plan_leaves_a_boost_alone_and_sizes_the_pod_after_it() -> None:
     turns.turn(after=1.0)
     share = turns.plans[-1][1].plan.pods[0].containers[0].cpu
     assert share is not None
-    assert share.kept is Kept.BOOSTED
+    assert share.kept is KeptReason.BOOSTED
     assert turns.server.writes == []
     ready(turns)
     turns.turn(after=60.0)

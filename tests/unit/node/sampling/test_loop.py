@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from agent.core.cluster.unit import UnitIdentity, UnitResources
-from agent.core.window.sweep_pace import Skipped
+from agent.core.window.sweep_pace import SkipReason
 from agent.node.sampling.heartbeat import SweepHeartbeat
 from agent.node.sampling.listener import Listener
 from agent.node.sampling.loop import SamplingLoop, SamplingPolicy
@@ -48,7 +48,7 @@ class Heard(Listener):
     """A listener that keeps what it hears."""
 
     lateness_seconds: list[float | None] = field(default_factory=list)
-    skipped_sweeps: dict[Skipped, int] = field(default_factory=dict)
+    skipped_sweeps: dict[SkipReason, int] = field(default_factory=dict)
     changes: list[Changes] = field(default_factory=list)
     kills: list[OomKill] = field(default_factory=list)
     contentions: list[tuple[str, ...]] = field(default_factory=list)
@@ -71,7 +71,7 @@ class Heard(Listener):
             self.lateness_seconds.append(lateness_seconds)
             self.news.notify_all()
 
-    def skipped(self, reason: Skipped, count: int) -> None:
+    def skipped(self, reason: SkipReason, count: int) -> None:
         self.skipped_sweeps[reason] = self.skipped_sweeps.get(reason, 0) + count
 
     def changed(self, changes: Changes) -> None:
@@ -247,7 +247,7 @@ def test_a_loop_that_comes_late_skips_what_has_passed_and_keeps_the_grid(world: 
     world.pass_seconds(2)
     assert world.sweeps_at()[:4] == [0.0, 3.5, 4.0, 5.0]
     assert world.heard.lateness_seconds[1] == pytest.approx(2.5)
-    assert world.heard.skipped_sweeps == {Skipped.LATE: 2}
+    assert world.heard.skipped_sweeps == {SkipReason.LATE: 2}
 
 
 def test_sweeps_that_overrun_halve_the_rate_and_are_counted(world: World) -> None:
@@ -258,7 +258,7 @@ def test_sweeps_that_overrun_halve_the_rate_and_are_counted(world: World) -> Non
     assert world.sweeps_at()[:7] == [0.0, 1.0, 2.0, 4.0, 6.0, 8.0, 12.0][: len(world.sampler.sweeps)]
     assert world.loop.heartbeat.overruns == len(world.sampler.sweeps)
     assert world.loop.heartbeat.interval_seconds == 4.0
-    assert world.heard.skipped_sweeps[Skipped.SLOWED] >= 2
+    assert world.heard.skipped_sweeps[SkipReason.SLOWED] >= 2
 
 
 def test_sweeps_that_others_hold_up_are_late_and_no_overrun(world: World) -> None:
@@ -267,7 +267,7 @@ def test_sweeps_that_others_hold_up_are_late_and_no_overrun(world: World) -> Non
     world.pass_seconds(9)
     assert (world.loop.heartbeat.overruns, world.loop.heartbeat.interval_seconds) == (0, 1.0)
     assert world.sweeps_at()[:3] == [0.0, 2.0, 4.0]
-    assert set(world.heard.skipped_sweeps) == {Skipped.LATE}
+    assert set(world.heard.skipped_sweeps) == {SkipReason.LATE}
 
 
 def test_slow_files_are_read_each_ten_seconds_and_absent_ones_retried_each_minute(world: World) -> None:

@@ -16,8 +16,8 @@ from agent.kube.objects.cluster_json import pod_place_from_json
 from agent.kube.objects.json_reader import Reader
 from agent.kube.watch.watched_objects import WatchedEntry
 from agent.webhook.cluster import pods as cluster_pods
-from agent.webhook.cluster.index import Indexed
-from agent.webhook.cluster.pods import GONE_SECONDS, Interned, PodTable
+from agent.webhook.cluster.index import ReflectedIndex
+from agent.webhook.cluster.pods import GONE_SECONDS, InternTable, PodTable
 from tests.examples import examples
 
 UIDS = [str(uuid.UUID(int=number)) for number in (0, 1, 2**127, 2**128 - 1)] + [
@@ -185,7 +185,7 @@ class IndexMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.index: Indexed[str, str] = Indexed(read, lambda value: value)
+        self.index: ReflectedIndex[str, str] = ReflectedIndex(read, lambda value: value)
         self.expected: dict[str, object] = {}
 
     @rule(name=st.sampled_from("abc"), group=GROUPS)
@@ -222,7 +222,7 @@ TestIndex = IndexMachine.TestCase
 
 
 def test_a_number_is_free_again_when_its_last_user_is_gone() -> None:
-    numbers: Interned[str] = Interned()
+    numbers: InternTable[str] = InternTable()
     assert [numbers.take(one) for one in ("a", "b", "a")] == [0, 1, 0]
     numbers.give_back(0)
     assert numbers.value(0) == "a"

@@ -10,7 +10,7 @@ from agent.kube.client.api import JSON, Stream
 from agent.kube.client.errors import ApiError, Unreachable
 from agent.kube.objects.cluster_json import VerticalAutoscaler, vertical_autoscaler_from_json
 from agent.kube.watch.reflector import Reflector, WatchPace, WatchSource
-from agent.webhook.cluster.index import Indexed
+from agent.webhook.cluster.index import ReflectedIndex
 from agent.webhook.cluster.optional_watch import OptionalWatch
 from tests.cluster.processes import wait_for
 from tests.fake_api import Call, FakeApi
@@ -52,7 +52,7 @@ class Server(FakeApi):
 
 @contextlib.contextmanager
 def asking(server: Server) -> Iterator[tuple[OptionalWatch[VerticalAutoscaler], list[int]]]:
-    kept = Indexed(vertical_autoscaler_from_json, lambda one: one.target)
+    kept = ReflectedIndex(vertical_autoscaler_from_json, lambda one: one.target)
     made: list[int] = []
 
     def make() -> Reflector[VerticalAutoscaler]:

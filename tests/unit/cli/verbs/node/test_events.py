@@ -13,7 +13,7 @@ from agent.cli.main import main
 from agent.cli.plan.events_view import page_lines
 from agent.cli.text.spans import ASCII, UNICODE, display_width, harmless, line_text
 from agent.cli.words.decisions import OUTCOME_TONES
-from agent.core.plan.needs.demand import Kept
+from agent.core.plan.needs.demand import KeptReason
 from agent.core.resize.decision import Action, Decisions, Outcome
 from agent.node.files.documents import DECISIONS
 from agent.node.orders.journal import Journal
@@ -271,7 +271,7 @@ def test_eighty_columns_keep_what_was_done_what_came_of_it_and_how_long_it_took(
 
 
 def test_a_reason_of_an_enum_has_words() -> None:
-    assert "node is full" in text_of(decision(reason=Kept.NODE_FULL, outcome=Outcome.WITHHELD))
+    assert "node is full" in text_of(decision(reason=KeptReason.NODE_FULL, outcome=Outcome.WITHHELD))
 
 
 @pytest.mark.parametrize(

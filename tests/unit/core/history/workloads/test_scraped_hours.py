@@ -9,7 +9,7 @@ import pytest
 
 from agent.core.cluster.workload import Workload
 from agent.core.history.workloads.imported import ImportedKill
-from agent.core.history.workloads.scraped_hours import PodContainer, Scraped, ScrapedSeries, hours_of
+from agent.core.history.workloads.scraped_hours import PodContainer, ScrapedNamespace, ScrapedSeries, hours_of
 
 pytestmark = pytest.mark.covers_core
 WEB = Workload(namespace="shop", kind="Deployment", name="web")
@@ -23,7 +23,7 @@ def series(values: list[float], *, first: int = START + 60) -> ScrapedSeries:
     return ScrapedSeries(first + 60 * np.arange(len(values), dtype=np.int64), np.array(values))
 
 
-def scraped(**changes: Any) -> Scraped:
+def scraped(**changes: Any) -> ScrapedNamespace:
     fields: dict[str, Any] = {
         "step_seconds": 60,
         "cpu_cores": {ONE: series([0.1] * 60)},
@@ -33,7 +33,7 @@ def scraped(**changes: Any) -> Scraped:
         "kill_seconds": {},
         "limit_bytes": {},
     }
-    return Scraped(**{**fields, **changes})
+    return ScrapedNamespace(**{**fields, **changes})
 
 
 def test_an_hour_weighs_as_much_as_one_of_an_agent() -> None:

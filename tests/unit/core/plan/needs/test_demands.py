@@ -17,9 +17,9 @@ from agent.core.orders.order import Mode, OrderSource, Ranking
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
 from agent.core.orders.windows import Disruption
-from agent.core.plan.needs.demand import ContainerDemand, Demand, PodDemand, Reserved, Urgent
-from agent.core.plan.needs.demands import DemandSettings, Measured, demands
-from agent.core.plan.needs.directives import Directed
+from agent.core.plan.needs.demand import ContainerDemand, Demand, PodDemand, ReservedReason, Urgent
+from agent.core.plan.needs.demands import DemandSettings, Measurements, demands
+from agent.core.plan.needs.directives import NodeDirectives
 from agent.core.recommender.calm_falls import calm_falls_of
 from agent.core.recommender.recommendation import Bound, Recommendation, Withheld
 from tests.directives import directed, directive
@@ -59,7 +59,7 @@ def asked(*pods: Pod, items: list[Recommendation] | None = None, **fields: Any) 
     return demands(state, [recommendation("web")] if items is None else items, **{**known, **fields})
 
 
-def told(**fields: Any) -> Directed:
+def told(**fields: Any) -> NodeDirectives:
     return directed(*(directive(Workload(namespace="shop", kind=kind, name="web"), **fields) for kind in KINDS))
 
 
@@ -77,7 +77,7 @@ def test_base_and_peak_come_from_the_policy_before_bounds_and_are_rounded_up() -
         memory=128 * MI,
         memory_fields={"base": 1000.0, "peak": 2000.5, "limit": 256 * MI, "is_upward_only": True},
     )
-    app = only(asked(items=[item], measured=Measured(memory_current_bytes={("uid-shop-web", "app"): 4242})))
+    app = only(asked(items=[item], measured=Measurements(memory_current_bytes={("uid-shop-web", "app"): 4242})))
     assert app.cpu == Demand(base=101, peak=180)  # the last is float noise
     assert app.memory == Demand(base=1000, peak=2001, limit=256 * MI, in_use=4242, is_upward_only=True)
     assert (app.cpu_withheld, app.memory_withheld) == (None, None)
@@ -121,17 +121,17 @@ def test_a_pod_whose_namespace_is_not_known_is_reserved_for_whatever_is_configur
     (known,) = asked(pod(metadata=metadata), settings=enforced, unknown_namespaces={"other": "not told"})
     assert known.reserved is None
     (unknown,) = asked(pod(metadata=metadata), settings=enforced, unknown_namespaces={"shop": "not told"})
-    assert unknown.reserved is Reserved.NAMESPACE_UNKNOWN
+    assert unknown.reserved is ReservedReason.NAMESPACE_UNKNOWN
     (still,) = asked(pod(), unknown_namespaces={"shop": "not told"}, as_enforced=True)
-    assert still.reserved is Reserved.NAMESPACE_UNKNOWN
+    assert still.reserved is ReservedReason.NAMESPACE_UNKNOWN
 
 
 def test_a_pod_of_which_nothing_is_known_is_reserved_for() -> None:
     (found,) = asked(items=[])
-    assert found.reserved is Reserved.NO_DATA
+    assert found.reserved is ReservedReason.NO_DATA
     assert only((found,)).cpu_withheld is Withheld.NO_DATA
     (young,) = asked(items=[recommendation("web", cpu=Withheld.TOO_YOUNG, memory=Withheld.TOO_YOUNG)])
-    assert young.reserved is Reserved.NO_DATA
+    assert young.reserved is ReservedReason.NO_DATA
     assert only((young,)).memory_withheld is Withheld.TOO_YOUNG
 
 
@@ -172,7 +172,7 @@ def test_a_static_pod_is_joined_by_its_configurations_hash() -> None:
     item = recommendation("web")
     item = replace(item, identity=replace(item.identity, pod_uid=CONFIG_HASH))
     (found,) = asked(one, items=[item])
-    assert found.reserved is Reserved.STATIC
+    assert found.reserved is ReservedReason.STATIC
     assert found.containers[0].cpu is not None  # shown, and reserved for
 
 
@@ -183,7 +183,7 @@ def test_urgent_need_raises_base_and_peak() -> None:
     assert app.cpu == Demand(base=900, peak=900, is_urgent=True, sustained=125, sustained_peak=250)
     assert app.memory == Demand(base=400 * MI, peak=400 * MI, limit=600 * MI, is_urgent=True, **calm)
     # What is in use is there, pressed or not.
-    in_use = only(asked(urgent=urgent, measured=Measured(working_set_bytes={("uid-shop-web", "app"): 200 * MI})))
+    in_use = only(asked(urgent=urgent, measured=Measurements(working_set_bytes={("uid-shop-web", "app"): 200 * MI})))
     assert in_use.memory is not None
     assert in_use.memory.sustained == in_use.memory.sustained_peak == 200 * MI
 
@@ -241,7 +241,7 @@ def test_the_working_set_is_needed_whatever_the_prediction_says() -> None:
         bounds=BoundsOptions(memory_in_use_ratio=1.5),
         policy=PolicyName.CRUISE,
     )
-    measured = Measured(working_set_bytes={("uid-shop-web", "app"): 100 * MI})
+    measured = Measurements(working_set_bytes={("uid-shop-web", "app"): 100 * MI})
     app = only(asked(settings=settings, measured=measured))
     assert app.memory == Demand(base=150 * MI, peak=150 * MI, held=150 * MI)
 
@@ -259,26 +259,26 @@ def test_orders_come_from_the_namespace_and_replicas_from_who_knows() -> None:
         Ranking.LOW,
     ]
     (pinned,) = asked(pinned=frozenset({"uid-shop-web"}))
-    assert pinned.reserved is Reserved.PINNED
+    assert pinned.reserved is ReservedReason.PINNED
 
 
 def test_what_the_webhook_told_leaves_pods_alone_freezes_axes_and_bars_shrinking() -> None:
-    def found(**fields: Any) -> tuple[Reserved | None, bool, bool, bool]:
+    def found(**fields: Any) -> tuple[ReservedReason | None, bool, bool, bool]:
         (one,) = asked(directed=told(**fields))
         return one.reserved, one.is_cpu_frozen, one.is_memory_frozen, one.is_shrink_barred
 
     hpa = "HorizontalPodAutoscaler shop/web"
     assert found() == (None, False, False, False)
-    assert found(left_alone_for="VerticalPodAutoscaler shop/web")[0] is Reserved.VPA
+    assert found(left_alone_for="VerticalPodAutoscaler shop/web")[0] is ReservedReason.VPA
     assert found(cpu_frozen_for=hpa) == (None, True, False, False)
     assert found(memory_frozen_for=hpa) == (None, False, True, False)
-    assert found(cpu_frozen_for=hpa, memory_frozen_for=hpa) == (Reserved.HPA, True, True, False)
+    assert found(cpu_frozen_for=hpa, memory_frozen_for=hpa) == (ReservedReason.HPA, True, True, False)
     assert found(stop_shrinking_seconds=60.0) == (None, False, False, True)
     # What an operator ordered is told first; an order that lifts with a word comes after what lasts.
     (off,) = asked(pod(mode="off"), directed=told(left_alone_for="VPA"))
-    assert off.reserved is Reserved.OFF
+    assert off.reserved is ReservedReason.OFF
     (recommended,) = asked(pod(mode="recommend"), directed=told(left_alone_for="VPA"))
-    assert recommended.reserved is Reserved.VPA
+    assert recommended.reserved is ReservedReason.VPA
 
 
 def test_a_job_that_may_grow_is_planned_upwards_alone_and_never_goes() -> None:
@@ -288,7 +288,7 @@ def test_a_job_that_may_grow_is_planned_upwards_alone_and_never_goes() -> None:
         for word in ("keep", "grow")
     )
     (found,) = asked(kept)
-    assert (found.reserved, found.is_shrink_barred) == (Reserved.JOB, True)
+    assert (found.reserved, found.is_shrink_barred) == (ReservedReason.JOB, True)
     (found,) = asked(grows)
     assert (found.reserved, found.is_shrink_barred) == (None, True)
     assert (found.orders.ranking, found.orders.ranking_source) == (Ranking.NO_EVICTION, OrderSource.RULE)
@@ -301,16 +301,22 @@ def test_the_cluster_s_rules_come_after_annotations() -> None:
     (annotated,) = asked(pod(mode="recommend"), directed=told(mode="enforce"))
     assert (annotated.orders.mode, annotated.orders.mode_source) == (Mode.RECOMMEND, OrderSource.POD)
     (strange,) = asked(pod(mode="enforce"), directed=told(policy="magic"))
-    assert strange.reserved is Reserved.FAULTY_ANNOTATION
+    assert strange.reserved is ReservedReason.FAULTY_ANNOTATION
     assert str(strange.orders.faults[0]).startswith("cluster rule plimsoll.dev/policy: 'magic' is not allowed")
 
 
 def test_recommend_can_be_looked_at_as_if_enforced_and_off_cannot() -> None:
     recommended, off = pod(mode="recommend"), pod(name="off", mode="off")
     items = [recommendation("web"), recommendation("off")]
-    assert [one.reserved for one in asked(recommended, off, items=items)] == [Reserved.RECOMMEND, Reserved.OFF]
+    assert [one.reserved for one in asked(recommended, off, items=items)] == [
+        ReservedReason.RECOMMEND,
+        ReservedReason.OFF,
+    ]
     what_if = asked(recommended, off, items=items, as_enforced=True)
-    assert [(one.reserved, one.orders.mode) for one in what_if] == [(None, Mode.ENFORCE), (Reserved.OFF, Mode.OFF)]
+    assert [(one.reserved, one.orders.mode) for one in what_if] == [
+        (None, Mode.ENFORCE),
+        (ReservedReason.OFF, Mode.OFF),
+    ]
 
 
 figures = st.one_of(st.none(), st.floats(allow_nan=True, allow_infinity=True))
@@ -326,7 +332,7 @@ def test_any_figures_give_a_base_between_0_and_the_peak(
         asked(
             items=[recommendation("web", cpu_fields=fields, memory_fields=fields)],
             urgent={key: Urgent(cpu_millicores=urgent, memory_bytes=urgent)},
-            measured=Measured(working_set_bytes={key: working_set}),
+            measured=Measurements(working_set_bytes={key: working_set}),
         )
     )
     for demand in (app.cpu, app.memory):
@@ -478,4 +484,4 @@ def test_windows_say_until_when_what_waits_by_the_moment_of_the_plan() -> None:
     assert second.waits is first.waits  # worked out once
     assert first.orders.windows == text
     (unread,) = asked(pods[0])
-    assert unread.reserved is Reserved.FAULTY_ANNOTATION
+    assert unread.reserved is ReservedReason.FAULTY_ANNOTATION

@@ -10,7 +10,7 @@ from agent.core.cluster.workload import Workload
 from agent.core.history.reports.directive import AutoscalerDirective
 from agent.core.orders import annotations as names
 from agent.core.orders.enforce_share import EnforceShare
-from agent.core.plan.needs.demand import Reserved
+from agent.core.plan.needs.demand import ReservedReason
 from agent.core.plan.needs.directives import (
     NOTHING_TOLD,
     PEAKS_BELIEVED_SECONDS,
@@ -41,9 +41,9 @@ def test_a_workload_of_which_nothing_weighty_is_said() -> None:
 def test_both_axes_frozen_reserve_the_pod_and_one_does_not() -> None:
     cpu, both = directive(cpu_frozen_for=HPA), directive(cpu_frozen_for=HPA, memory_frozen_for=HPA)
     assert (directed(cpu).reserved(WEB), directed(cpu).frozen(WEB)) == (None, frozenset({Resource.CPU}))
-    assert (directed(both).reserved(WEB), directed(both).frozen(WEB)) == (Reserved.HPA, frozenset(Resource))
+    assert (directed(both).reserved(WEB), directed(both).frozen(WEB)) == (ReservedReason.HPA, frozenset(Resource))
     alone = directive(left_alone_for="VerticalPodAutoscaler shop/web", cpu_frozen_for=HPA, memory_frozen_for=HPA)
-    assert directed(alone).reserved(WEB) is Reserved.VPA
+    assert directed(alone).reserved(WEB) is ReservedReason.VPA
 
 
 def test_requests_whose_hpa_follows_are_free_as_long_as_that_is_said() -> None:
@@ -56,7 +56,7 @@ def test_requests_whose_hpa_follows_are_free_as_long_as_that_is_said() -> None:
         f"memory requests kept: {HPA} scales by them",
     )
     old = directed(said, age=PRESERVED_SECONDS + 1)
-    assert (old.reserved(WEB), old.frozen(WEB)) == (Reserved.HPA, frozenset(Resource))
+    assert (old.reserved(WEB), old.frozen(WEB)) == (ReservedReason.HPA, frozenset(Resource))
 
 
 def test_a_container_whose_requests_an_hpa_divides_by_leaves_the_pod_free() -> None:
@@ -96,7 +96,7 @@ def test_what_lets_lapses_after_a_day_and_what_restrains_stays() -> None:
     assert directed(directive(mode="off"), age=old).rule(WEB) == {names.MODE: "off"}
     stays = directed(directive(cpu_frozen_for=HPA, left_alone_for="VPA"), age=30 * 86_400.0, pause="upgrade")
     assert (stays.is_stale, stays.pause_reason) == (True, "upgrade")
-    assert (stays.reserved(WEB), stays.frozen(WEB)) == (Reserved.VPA, frozenset({Resource.CPU}))
+    assert (stays.reserved(WEB), stays.frozen(WEB)) == (ReservedReason.VPA, frozenset({Resource.CPU}))
 
 
 def test_an_autoscalers_object_orders_as_annotations_would_and_its_enforce_lapses_too() -> None:
@@ -161,7 +161,7 @@ def test_of_two_for_one_workload_the_first_counts() -> None:
 
 def test_a_share_that_is_taken_back_reserves_whoever_it_is_ordered_for() -> None:
     told = directed(directive(share_taken_back="10 %", share_taken_back_for="more restarts: 4 of 2 pods"))
-    assert told.reserved(WEB, EnforceShare(1000)) is Reserved.SHARE_TAKEN_BACK
+    assert told.reserved(WEB, EnforceShare(1000)) is ReservedReason.SHARE_TAKEN_BACK
     assert told.reserved(WEB, EnforceShare(2000)) is None, "a person's new word"
     assert told.reserved(WEB) is None
     assert told.sentences(WEB) == ("the enforced share of 10 % is taken back: more restarts: 4 of 2 pods",)

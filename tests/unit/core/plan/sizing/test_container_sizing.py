@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.orders.policy_options import BoundsOptions
-from agent.core.plan.needs.demand import Kept
+from agent.core.plan.needs.demand import KeptReason
 from agent.core.plan.sizing.container_sizing import (
     Edges,
     Lowering,
@@ -94,18 +94,18 @@ def lowering(**fields: object) -> Lowering:
     ("in_use", "fields", "expected"),
     [
         (79, {}, None),
-        (80, {}, Kept.IN_USE),  # 80 x 1.25 is 100: reached
-        (None, {}, Kept.IN_USE),
-        (10, {"is_pressed": True}, Kept.IN_USE),
-        (10, {"is_wanted": False}, Kept.NOT_APPLIED),
-        (10, {"is_possible": False}, Kept.TOO_OLD),
-        (10, {"is_read_at_start": True}, Kept.READ_AT_START),
-        (10, {"heap_floor": 101}, Kept.HEAP),
+        (80, {}, KeptReason.IN_USE),  # 80 x 1.25 is 100: reached
+        (None, {}, KeptReason.IN_USE),
+        (10, {"is_pressed": True}, KeptReason.IN_USE),
+        (10, {"is_wanted": False}, KeptReason.NOT_APPLIED),
+        (10, {"is_possible": False}, KeptReason.TOO_OLD),
+        (10, {"is_read_at_start": True}, KeptReason.READ_AT_START),
+        (10, {"heap_floor": 101}, KeptReason.HEAP),
         (10, {"heap_floor": 100}, None),
     ],
 )
 def test_a_memory_limit_falls_to_100_only_with_margin_and_where_it_may(
-    in_use: int | None, fields: dict[str, object], expected: Kept | None
+    in_use: int | None, fields: dict[str, object], expected: KeptReason | None
 ) -> None:
     assert why_not_lowered(100, in_use, lowering(**fields)) is expected
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from agent.core.cluster.pod import ContainerKind, Pod, PodCondition
 from agent.core.numbers.units import MIB
 from agent.core.orders.order import Ranking
-from agent.core.plan.needs.demand import Constraint, Demand, Kept, PodDemand
+from agent.core.plan.needs.demand import Constraint, Demand, KeptReason, PodDemand
 from agent.core.plan.plan import Plan, Share
 from tests.examples import examples
 from tests.planning import (
@@ -97,8 +97,8 @@ def test_where_the_bases_fit_and_the_spike_does_not_all_have_their_bases() -> No
     # The plan's own figures are those of its end, without a: 2 x 500 and the spike of 500 shared by two.
     assert [(share.final, share.kept) for share in shares(plan).values()] == [
         (500, None),
-        (750, Kept.EVICTION_PENDING),
-        (750, Kept.EVICTION_PENDING),
+        (750, KeptReason.EVICTION_PENDING),
+        (750, KeptReason.EVICTION_PENDING),
     ]
     assert plan.notes == (
         "1 pod is proposed for eviction: until it goes, what is free is shared over all that lack it",
@@ -113,7 +113,7 @@ def test_where_the_bases_do_not_fit_all_have_the_same_part_of_them() -> None:
     situation = node(app("a", 500, 1000), app("b", 500, 1000), app("c", 1000, 1100), cpu=1200)
     plan = situation.plan()
     assert (going(plan), applied(plan)) == (["a", "b"], [300, 300, 600])
-    assert {share.kept for share in shares(plan).values()} == {Kept.EVICTION_PENDING}
+    assert {share.kept for share in shares(plan).values()} == {KeptReason.EVICTION_PENDING}
     assert plan.notes[0].startswith("2 pods are proposed for eviction: until they go, ")
     assert stays(situation)
 
@@ -191,7 +191,7 @@ def test_one_that_is_proposed_does_not_fall() -> None:
     memory = plan.pods[0].containers[0].memory
     assert (going(plan), memory is not None and (memory.applied, memory.kept)) == (
         ["a"],
-        (400 * MIB, Kept.EVICTION_PENDING),
+        (400 * MIB, KeptReason.EVICTION_PENDING),
     )
     assert stays(situation)
 
@@ -202,7 +202,7 @@ def test_one_that_others_go_for_gives_what_is_above_its_peak() -> None:
     situation = node(app("a", 500, 1000, request=1400), app("b", 500, 1000), app("c", 500, 1000), cpu=1600)
     plan = situation.plan()
     assert (going(plan), applied(plan)) == (["b"], [1000, 300, 300])
-    assert shares(plan)["a"].kept is Kept.EVICTION_PENDING
+    assert shares(plan)["a"].kept is KeptReason.EVICTION_PENDING
     assert stays(situation)
 
 
@@ -267,14 +267,19 @@ def test_what_is_kept_for_a_container_that_has_to_wait_is_not_given_to_one_besid
     ]
     demands = [needs("one", wanted(400), wanted(MIB)), needs("two", helped(200, 600), wanted(MIB))]
     p = pod_demand("p", containers=parts, demands=demands, ranking=Ranking.NO_EVICTION)
-    situation = node(app("a", 500, 1000), p, cpu=1100, constraints={"uid-p": Constraint(grow=Kept.COOL_DOWN)})
+    situation = node(app("a", 500, 1000), p, cpu=1100, constraints={"uid-p": Constraint(grow=KeptReason.COOL_DOWN)})
     plan = situation.plan()
     assert (going(plan), applied(plan)[0]) == (["a"], 500)
     by_name = {part.name: part.cpu for part in plan.pods[1].containers}
     one, two = by_name["one"], by_name["two"]
     assert one is not None
     assert two is not None
-    assert (one.applied, one.kept, two.applied, two.kept) == (100, Kept.COOL_DOWN, 200, Kept.EVICTION_PENDING)
+    assert (one.applied, one.kept, two.applied, two.kept) == (
+        100,
+        KeptReason.COOL_DOWN,
+        200,
+        KeptReason.EVICTION_PENDING,
+    )
     assert stays(situation)
     assert leads_to_one_end(situation)
 
@@ -305,7 +310,7 @@ def test_while_an_eviction_is_refused_for_hours_a_node_comes_to_rest(seed: int) 
     waiting: dict[str, int] = {}
     written = []
     for turn in range(200):
-        cooling = Constraint(grow=Kept.COOL_DOWN, shrink=Kept.COOL_DOWN)
+        cooling = Constraint(grow=KeptReason.COOL_DOWN, shrink=KeptReason.COOL_DOWN)
         held = {uid: cooling for uid, until in waiting.items() if turn < until}
         plan = replace(situation, constraints=held).plan()
         assert plan.is_sound
@@ -340,8 +345,8 @@ def harmed(plan: Plan) -> list[str]:
 # What stands in the way.
 
 
-@pytest.mark.parametrize("reason", [Kept.COOL_DOWN, Kept.IN_FLIGHT])
-def test_the_part_of_one_that_has_to_wait_is_kept_for_it(reason: Kept) -> None:
+@pytest.mark.parametrize("reason", [KeptReason.COOL_DOWN, KeptReason.IN_FLIGHT])
+def test_the_part_of_one_that_has_to_wait_is_kept_for_it(reason: KeptReason) -> None:
     situation = node(*(app(name, 500, 1000) for name in "abc"), cpu=1200)
     held = replace(situation, constraints={"uid-c": Constraint(grow=reason)})
     assert applied(held.plan()) == [400, 400, 100]
@@ -354,7 +359,7 @@ def test_the_part_of_one_that_was_refused_as_much_is_not_given_to_others_either(
     situation = node(*(app(name, 500, 1000) for name in "abc"), cpu=1200)
     refused = replace(situation, constraints={"uid-c": Constraint(cpu_below_millicores=300)})
     plan = refused.plan()
-    assert (applied(plan), shares(plan)["c"].kept) == ([400, 400, 100], Kept.INFEASIBLE)
+    assert (applied(plan), shares(plan)["c"].kept) == ([400, 400, 100], KeptReason.INFEASIBLE)
 
 
 def test_a_part_that_is_a_small_change_is_left_and_kept() -> None:
@@ -364,14 +369,14 @@ def test_a_part_that_is_a_small_change_is_left_and_kept() -> None:
         app("a", 500, 1000), app("b", 500, 1000, request=370), app("c", 500, 1000), cpu=1200, bounds=bounds
     )
     plan = situation.plan()
-    assert (applied(plan), shares(plan)["b"].kept) == ([400, 370, 400], Kept.SMALL_CHANGE)
+    assert (applied(plan), shares(plan)["b"].kept) == ([400, 370, 400], KeptReason.SMALL_CHANGE)
     assert stays(situation)
 
 
 def test_one_whose_resize_is_infeasible_is_left_alone_while_it_is_proposed() -> None:
     pending = PodCondition(type="PodResizePending", status="True", reason="Infeasible")
     plan = node(app("a", 500, 1000, pod={"conditions": (pending,)}), app("b", 500, 900), cpu=1100).plan()
-    assert (going(plan), applied(plan)[0], shares(plan)["a"].kept) == (["a"], 100, Kept.NODE_FULL)
+    assert (going(plan), applied(plan)[0], shares(plan)["a"].kept) == (["a"], 100, KeptReason.NODE_FULL)
 
 
 def test_a_resource_that_is_infeasible_is_not_shared_out() -> None:
@@ -414,7 +419,7 @@ def test_a_rest_too_small_to_be_asked_for_by_itself_holds_up_nothing() -> None:
     pod = pod_demand("a", containers=both, demands=demands, ranking=Ranking.NO_EVICTION)
     late = app("c", 100, request=190, ranking=Ranking.NO_EVICTION)
     situation = node(pod, app("b", 500, 1000), late, cpu=1640, bounds=bounds)
-    held = replace(situation, constraints={"uid-c": Constraint(shrink=Kept.COOL_DOWN)})
+    held = replace(situation, constraints={"uid-c": Constraint(shrink=KeptReason.COOL_DOWN)})
     assert stays(held)
 
 
