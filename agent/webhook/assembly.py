@@ -437,7 +437,7 @@ class Webhook:
             loop_works=self._precedence.loop_works,
         )
         self.metrics.read(
-            *own_series.of_history(self.index, self.tailer, self._folder, self._sizes, lambda: self._store.is_prepared),
+            *own_series.of_history(self.index, self.tailer, self._folder, self._sizes, self._takes_reports),
             *own_series.of_directives(director),
             *own_series.of_prices(self._prices),
             *own_series.of_shares(self.shares),
@@ -484,6 +484,9 @@ class Webhook:
             options,
             counts=None if options.preserve is Preserve.OFF else self.metrics.loops.begin("hpas"),
         )
+
+    def _takes_reports(self) -> bool:
+        return self._store.is_prepared and not self._store.refuses_writes
 
     def _may_write(self) -> bool:
         return self.lease.is_leader and self.facts.rules().pause_reason is None

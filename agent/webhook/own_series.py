@@ -115,7 +115,9 @@ def of_history(
             "kind",
         ),
         gauge_reading(
-            "plimsoll_store_up", "1 = the database answered last time.", lambda: _one(is_open() and not tailer.is_away)
+            "plimsoll_store_up",
+            "1 = the database answered last time, and had room for what was written.",
+            lambda: _one(is_open() and not tailer.is_away),
         ),
         gauge_reading("plimsoll_store_bytes", "What the database takes on disk.", lambda: _known(sizes.size_bytes)),
     )

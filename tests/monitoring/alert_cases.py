@@ -442,7 +442,7 @@ WEBHOOK: Final = (
         fires=17,
         quiet_too=35,
         labels=AT_HOOK,
-        summary="Replica w1 of the webhook cannot reach its database",
+        summary="Replica w1 of the webhook cannot reach its database, or finds no room there",
     ),
     Case(
         alert="PlimsollStoreUnreadable",

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import gc
 import json
+import sqlite3
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from sqlalchemy import event
 
 from agent.webhook.assembly import Webhook
 from agent.webhook.settings import WebhookSettings
+from agent.webhook.store.shapes import StoreAway
 from tests.webhook.open_store import new_file
+from tests.webhook.reports import new_report
 
 
 @pytest.fixture
@@ -44,6 +48,26 @@ def webhook(tmp_path: Path) -> Iterator[Webhook]:
 def is_up(webhook: Webhook) -> bool:
     """Return what the critical alert goes by."""
     return "\nplimsoll_store_up 1.0\n" in webhook.metrics.page().body.decode()
+
+
+def test_a_database_that_takes_nothing_more_is_told_by_its_series(webhook: Webhook) -> None:
+    """A full volume lets read: reports are refused, and nothing else would tell."""
+    webhook._follow()
+    store = webhook._store
+
+    def limit(connection: sqlite3.Connection, _entry: object) -> None:
+        connection.execute("PRAGMA max_page_count = 1")
+
+    store.close()
+    event.listen(store._engine.engine, "connect", limit)
+    with pytest.raises(StoreAway, match="database or disk is full"):
+        store.append(new_report(1, payload_bytes=300_000))
+    webhook._follow()
+    assert not is_up(webhook)
+    event.remove(store._engine.engine, "connect", limit)
+    store.close()
+    store.append(new_report(1))
+    assert is_up(webhook)
 
 
 def test_a_database_that_goes_while_the_webhook_runs_is_told_by_its_series(webhook: Webhook, tmp_path: Path) -> None:

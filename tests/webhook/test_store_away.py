@@ -25,6 +25,11 @@ from tests.webhook.reports import new_report
 SOON = StorePatience(lock_seconds=0.2, retry_seconds=0.0)
 
 
+def refuses_writes(store: Store) -> bool:
+    """Ask anew each time."""
+    return store.refuses_writes
+
+
 @pytest.fixture
 def restartable(postgres: PostgresServer) -> Iterator[PostgresServer]:
     """The server, running again afterwards whatever a test did to it."""
@@ -165,9 +170,11 @@ def test_read_only_server_is_away(postgres: PostgresServer) -> None:
     with pytest.raises(StoreAway, match="read-only transaction"):
         store.append(new_report(1))
     assert store.tail(0, 1) == []
+    assert refuses_writes(store)
     postgres.execute(f"ALTER DATABASE {database} SET default_transaction_read_only = off")
     store.close()
     assert store.append(new_report(1)).id == 1
+    assert not refuses_writes(store)
     store.close()
 
 
@@ -250,6 +257,7 @@ def test_file_that_somebody_else_writes_is_busy_and_then_not(tmp_path: Path) -> 
     other.execute("BEGIN IMMEDIATE")
     with pytest.raises(StoreAway, match="is away: database is locked"):
         store.append(new_report(1))
+    assert not refuses_writes(store), "for a moment"
     assert store.tail(0, 1) == [], "reading goes on"
     other.execute("ROLLBACK")
     other.close()
@@ -307,9 +315,30 @@ def test_full_disk_is_away_until_there_is_room(tmp_path: Path) -> None:
     event.listen(store._engine.engine, "connect", limit)
     with pytest.raises(StoreAway, match="database or disk is full"):
         store.append(new_report(1, payload_bytes=300_000))
+    assert store.tail(0, 1) == []
+    assert refuses_writes(store), "which to read does not tell"
     event.remove(store._engine.engine, "connect", limit)
     store.close()
     assert store.append(new_report(1, payload_bytes=300_000)).id == 1
+    assert not refuses_writes(store)
+    store.close()
+
+
+def test_a_file_that_may_only_be_read_is_away(tmp_path: Path) -> None:
+    store = open_store(str(tmp_path / "plimsoll.db"))
+
+    def read_only(connection: sqlite3.Connection, _entry: object) -> None:
+        connection.execute("PRAGMA query_only = on")
+
+    store.close()
+    event.listen(store._engine.engine, "connect", read_only)
+    with pytest.raises(StoreAway, match="readonly database"):
+        store.append(new_report(1))
+    assert refuses_writes(store)
+    event.remove(store._engine.engine, "connect", read_only)
+    store.close()
+    assert store.append(new_report(1)).id == 1
+    assert not refuses_writes(store)
     store.close()
 
 

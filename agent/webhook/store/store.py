@@ -105,6 +105,11 @@ class Store:
         """Whether the tables are there; until then everything else raises StoreAway."""
         return self._engine.is_prepared
 
+    @property
+    def refuses_writes(self) -> bool:
+        """Whether what was to be written last found no room, or a database that only lets read."""
+        return self._engine.refuses_writes
+
     def prepare(self) -> None:
         """Make or migrate the tables, safe with other replicas doing the same; to be tried again after StoreAway.
 

@@ -52,6 +52,9 @@ _BEGIN: Final = "plimsoll_begin"
 INSUFFICIENT_PRIVILEGE: Final = "42501"
 """A SQLSTATE, as UNDEFINED_TABLE; appendix A of PostgreSQL's manual."""
 UNDEFINED_TABLE: Final = "42P01"
+_NO_ROOM: Final = ("53100", "25006")
+"""The server's disk is full; it is read-only."""
+_NO_ROOM_ON_FILE: Final = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR)
 _AWAY_FOR_NOW: Final = (INSUFFICIENT_PRIVILEGE, UNDEFINED_TABLE)
 """Somebody took away rights or tables under us: theirs to mend, and no fault of the statement."""
 
@@ -91,6 +94,8 @@ class StoreEngine:
         self._monotonic_seconds: Final = monotonic_seconds
         self._away: tuple[float, str] | None = None
         self._told_weakness: str | None = None
+        self.refuses_writes = False
+        """What was to be written last was refused for want of room, or as all is read-only; to read goes on."""
         # SQLite's own waiting is sleeping and trying: the threads of one process take turns here instead.
         self._writer: Final = threading.Lock()
         is_sqlite = self.is_sqlite
@@ -131,15 +136,17 @@ class StoreEngine:
         with self._translated(), self._writers_place(), self._connection(is_setup=is_setup) as connection:
             if self.is_sqlite:
                 connection = connection.execution_options(**{_BEGIN: "BEGIN IMMEDIATE"})
-            connection.begin()
-            if is_long:
-                self._allow_long_statements(connection)
             try:
+                connection.begin()
+                if is_long:
+                    self._allow_long_statements(connection)
                 yield connection
                 connection.commit()
-            except BaseException:
+            except BaseException as error:
+                self.refuses_writes = self.refuses_writes or _has_no_room(error)
                 connection.rollback()
                 raise
+        self.refuses_writes = False
 
     def close(self) -> None:
         """Close the connections that nobody uses; later calls open new ones."""
@@ -317,6 +324,14 @@ def _is_away(error: exc.DBAPIError) -> bool:
         return "no such table" in str(error.orig)
     # What remains of these is a fault of ours, and waiting mends none. A damaged file is a plain DatabaseError.
     return not isinstance(error, (exc.IntegrityError, exc.DataError, exc.ProgrammingError, exc.NotSupportedError))
+
+
+def _has_no_room(error: BaseException) -> bool:
+    if not isinstance(error, exc.DBAPIError):
+        return False
+    if isinstance(error.orig, sqlite3.Error):
+        return error.orig.sqlite_errorcode & 0xFF in _NO_ROOM_ON_FILE
+    return sqlstate_of(error) in _NO_ROOM
 
 
 def _let_us_begin(engine: Engine) -> None:
