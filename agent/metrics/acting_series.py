@@ -349,11 +349,11 @@ def kept_counts(plan: Plan) -> dict[KeptReason, int]:
     counts: Tally[KeptReason] = Tally()
     for pod in plan.pods:
         for container in (*pod.containers, *(() if pod.budget is None else (pod.budget,))):
-            counts.update(_kept(container))
+            counts.update(_kept_reasons(container))
     return dict(counts)
 
 
-def _kept(container: ContainerPlan) -> Iterable[KeptReason]:
+def _kept_reasons(container: ContainerPlan) -> Iterable[KeptReason]:
     for share in (container.cpu, container.memory):
         if share is not None:
             yield from (reason for reason in (share.kept, share.limit_kept) if reason is not None)

@@ -73,7 +73,7 @@ class SlotTable:
     def adopt(self) -> None:
         """Load what the file holds; free the slots that cannot be trusted."""
         newest: dict[str, tuple[int, int]] = {}
-        entries = list(self._found()) if self._fd is not None else []
+        entries = list(self._stored_slots()) if self._fd is not None else []
         for each in entries:
             if each.path is not None:
                 # Killed between giving a namesake its slot and freeing the old one: the younger counts.
@@ -135,11 +135,11 @@ class SlotTable:
 
     def stored_by_path(self) -> dict[str, int]:
         """Return path -> slot as the file has it now: for who did not adopt it."""
-        return {each.path: each.slot for each in self._found() if each.path is not None}
+        return {each.path: each.slot for each in self._stored_slots() if each.path is not None}
 
     def stored_used(self) -> tuple[int, ...]:
         """Return the slots that the file tells were ever used."""
-        return tuple(each.slot for each in self._found())
+        return tuple(each.slot for each in self._stored_slots())
 
     def inode(self, slot: int) -> int:
         """Return the inode of the cgroup behind a slot in use."""
@@ -205,7 +205,7 @@ class SlotTable:
             return os.pread(self._fd, SLOT_HEADER.itemsize, begin)
         return self._memory[begin : begin + SLOT_HEADER.itemsize]
 
-    def _found(self) -> Iterator[_StoredSlot]:
+    def _stored_slots(self) -> Iterator[_StoredSlot]:
         """Return every slot that was ever used; with its path if it is in use and its checksum and heads are right."""
         for slot in range(self._geometry.max_slots):
             header = self._header_of(slot)

@@ -61,11 +61,11 @@ class StoreSize:
 
 
 def of_history(
-    index: WorkloadIndex, tailer: Tailer, folder: Folder, sizes: StoreSize, is_open: Callable[[], bool]
+    index: WorkloadIndex, tailer: Tailer, folder: Folder, sizes: StoreSize, takes_reports: Callable[[], bool]
 ) -> tuple[FamilyReading, ...]:
     """Return the families of what nodes learnt and where it is kept."""
 
-    def kept() -> Values:
+    def entries() -> Values:
         size = index.size()
         return [
             (("workloads",), size.workloads),
@@ -76,10 +76,10 @@ def of_history(
         ]
 
     return (
-        gauge_reading("plimsoll_history_entries", "What is in memory, by kind.", kept, "kind"),
-        gauge_reading("plimsoll_history_workloads", "Workloads in memory.", lambda: _one(index.size().workloads)),
+        gauge_reading("plimsoll_history_entries", "What is in memory, by kind.", entries, "kind"),
+        gauge_reading("plimsoll_history_workloads", "Workloads in memory.", lambda: _single(index.size().workloads)),
         gauge_reading(
-            "plimsoll_history_bytes", "Memory of the rings of history.", lambda: _one(index.size().array_bytes)
+            "plimsoll_history_bytes", "Memory of the rings of history.", lambda: _single(index.size().array_bytes)
         ),
         gauge_reading(
             "plimsoll_history_age_seconds",
@@ -87,23 +87,23 @@ def of_history(
             lambda: _known(tailer.age_seconds(time.time())),
         ),
         gauge_reading(
-            "plimsoll_history_loaded", "1 = the history of the database is loaded.", lambda: _one(index.is_loaded)
+            "plimsoll_history_loaded", "1 = the history of the database is loaded.", lambda: _single(index.is_loaded)
         ),
         counter_reading(
             "plimsoll_history_rows_without_room",
             "Rows of reports that found no room in memory; the database has them.",
-            lambda: _one(index.size().rows_without_room),
+            lambda: _single(index.size().rows_without_room),
         ),
         counter_reading(
             "plimsoll_history_containers_left_out",
             "Rows of reports whose container is beyond the 200 that are kept of a workload.",
-            lambda: _one(index.size().containers_left_out),
+            lambda: _single(index.size().containers_left_out),
         ),
         counter_reading(
-            "plimsoll_reports_followed", "Reports read from the log into memory.", lambda: _one(tailer.taken_reports)
+            "plimsoll_reports_followed", "Reports read from the log into memory.", lambda: _single(tailer.taken_reports)
         ),
         counter_reading(
-            "plimsoll_reports_folded", "Reports put into hourly sketches.", lambda: _one(folder.folded_reports)
+            "plimsoll_reports_folded", "Reports put into hourly sketches.", lambda: _single(folder.folded_reports)
         ),
         counter_reading(
             "plimsoll_store_unreadable",
@@ -117,7 +117,7 @@ def of_history(
         gauge_reading(
             "plimsoll_store_up",
             "1 = the database answered last time, and had room for what was written.",
-            lambda: _one(is_open() and not tailer.is_away),
+            lambda: _single(takes_reports() and not tailer.is_away),
         ),
         gauge_reading("plimsoll_store_bytes", "What the database takes on disk.", lambda: _known(sizes.size_bytes)),
     )
@@ -129,7 +129,7 @@ def of_directives(director: Director) -> tuple[FamilyReading, ...]:
         counter_reading(
             "plimsoll_directives_containers_left_out",
             "Containers whose figures a node was not told, as its answer would have been too long.",
-            lambda: _one(director.left_out),
+            lambda: _single(director.left_out),
         ),
     )
 
@@ -139,15 +139,20 @@ def of_prices(prices: Prices) -> tuple[FamilyReading, ...]:
     source = PriceSource.LIST if prices.has_list_rates else PriceSource.RATES
     cpu, memory = (float(prices.month(hourly)) for hourly in prices.reference)
 
-    def told(price: float) -> Callable[[], Values]:
+    def price_reading(price: float) -> Callable[[], Values]:
         return lambda: [((prices.currency, source), price)]
 
     labels = ("currency", "source")
     return (
         gauge_reading(
-            "plimsoll_price_core_month", "What a core costs a month, by settings or a list.", told(cpu), *labels
+            "plimsoll_price_core_month",
+            "What a core costs a month, by settings or a list.",
+            price_reading(cpu),
+            *labels,
         ),
-        gauge_reading("plimsoll_price_gib_month", "What a GiB of memory costs a month.", told(memory), *labels),
+        gauge_reading(
+            "plimsoll_price_gib_month", "What a GiB of memory costs a month.", price_reading(memory), *labels
+        ),
     )
 
 
@@ -157,7 +162,7 @@ def of_shares(shares: WorkloadShares) -> tuple[FamilyReading, ...]:
         gauge_reading(
             "plimsoll_shares_taken_back",
             "Workloads whose enforced share was taken back, as its pods fared worse than the others.",
-            lambda: _one(shares.taken_back_count()),
+            lambda: _single(shares.taken_back_count()),
         ),
     )
 
@@ -165,7 +170,9 @@ def of_shares(shares: WorkloadShares) -> tuple[FamilyReading, ...]:
 def of_cluster(facts: ClusterFacts, lease: LeaderLease) -> tuple[FamilyReading, ...]:
     """Return the families of what the API server tells, and of who leads."""
     return (
-        gauge_reading("plimsoll_leader", "1 = this replica does what only one may do.", lambda: _one(lease.is_leader)),
+        gauge_reading(
+            "plimsoll_leader", "1 = this replica does what only one may do.", lambda: _single(lease.is_leader)
+        ),
         gauge_reading(
             "plimsoll_cluster_objects",
             "Objects of the cluster in memory, by kind.",
@@ -189,15 +196,17 @@ def of_cluster(facts: ClusterFacts, lease: LeaderLease) -> tuple[FamilyReading, 
         gauge_reading(
             "plimsoll_cluster_faults",
             "Objects that are not understood, the ConfigMap of the rules among them.",
-            lambda: _one(len(facts.faults())),
+            lambda: _single(len(facts.faults())),
         ),
         gauge_reading(
-            "plimsoll_cluster_tainted_nodes", "Nodes with the overload taint.", lambda: _one(len(facts.tainted_nodes()))
+            "plimsoll_cluster_tainted_nodes",
+            "Nodes with the overload taint.",
+            lambda: _single(len(facts.tainted_nodes())),
         ),
         gauge_reading(
             "plimsoll_cluster_paused",
             "1 = the cluster is paused: nothing is written anywhere.",
-            lambda: _one(facts.rules().pause_reason is not None),
+            lambda: _single(facts.rules().pause_reason is not None),
         ),
     )
 
@@ -218,10 +227,10 @@ def of_certificate(certificates: Certificates) -> tuple[FamilyReading, ...]:
         gauge_reading(
             "plimsoll_webhook_cert_fault",
             "1 = something is wrong with the certificate or its registration; the log says what.",
-            lambda: _one(certificates.status().fault is not None),
+            lambda: _single(certificates.status().fault is not None),
         ),
         counter_reading(
-            "plimsoll_webhook_cert_reloads", "Certificates taken up.", lambda: _one(certificates.status().reloads)
+            "plimsoll_webhook_cert_reloads", "Certificates taken up.", lambda: _single(certificates.status().reloads)
         ),
     )
 
@@ -258,7 +267,7 @@ def of_buffers(controller: BufferController) -> tuple[FamilyReading, ...]:
 
     return (
         gauge_reading(
-            "plimsoll_buffers", "CapacityBuffers that are known.", lambda: _one(controller.watches.buffers.count())
+            "plimsoll_buffers", "CapacityBuffers that are known.", lambda: _single(controller.watches.buffers.count())
         ),
         gauge_reading(
             "plimsoll_buffer_wanted_chunks",
@@ -287,17 +296,17 @@ def of_buffers(controller: BufferController) -> tuple[FamilyReading, ...]:
         gauge_reading(
             "plimsoll_buffer_namespaces_waiting",
             "Namespaces with CapacityBuffers that are to be looked at, most of them by the clock.",
-            lambda: _one(controller.waiting()),
+            lambda: _single(controller.waiting()),
         ),
         gauge_reading(
             "plimsoll_buffer_namespaces_failing",
             "Namespaces of which the last look failed.",
-            lambda: _one(controller.faults()),
+            lambda: _single(controller.faults()),
         ),
         gauge_reading(
             "plimsoll_buffers_contested",
             "1 = another controller writes the status of CapacityBuffers, and this one steps back.",
-            lambda: _one(controller.standing().contested_by is not None or controller.is_fought()),
+            lambda: _single(controller.standing().contested_by is not None or controller.is_fought()),
         ),
         counter_reading(
             "plimsoll_buffer_reconciles",
@@ -398,7 +407,7 @@ def of_taints(cap: TaintCap, most: Callable[[], int]) -> tuple[FamilyReading, ..
             "plimsoll_taints_judged", "Nodes that asked for the overload taint, by the answer.", read, "reason"
         ),
         gauge_reading(
-            "plimsoll_cluster_tainted_nodes_limit", "Nodes that may have the overload taint.", lambda: _one(most())
+            "plimsoll_cluster_tainted_nodes_limit", "Nodes that may have the overload taint.", lambda: _single(most())
         ),
     )
 
@@ -406,7 +415,7 @@ def of_taints(cap: TaintCap, most: Callable[[], int]) -> tuple[FamilyReading, ..
 def of_connections(connections: Connections) -> tuple[FamilyReading, ...]:
     """Return the families of who is connected."""
     return (
-        gauge_reading("plimsoll_webhook_connections", "Connections open now.", lambda: _one(len(connections))),
+        gauge_reading("plimsoll_webhook_connections", "Connections open now.", lambda: _single(len(connections))),
         counter_reading(
             "plimsoll_webhook_connections_closed",
             "Connections closed by the webhook: idle beyond the bound of one address (idle), for newcomers' sake "
@@ -417,9 +426,9 @@ def of_connections(connections: Connections) -> tuple[FamilyReading, ...]:
     )
 
 
-def _one(value: float) -> Values:
+def _single(value: float) -> Values:
     return [((), value)]
 
 
 def _known(value: float | None) -> Values:
-    return [] if value is None else _one(value)
+    return [] if value is None else _single(value)

@@ -203,7 +203,7 @@ def test_a_reader_is_shown_the_runs_that_count(desk: Stack) -> None:
     post(desk, [told(number, a_run(number, exit_code=0, memory_peak_bytes=320 * MIB)) for number in range(2)])
     post(desk, [told(2, a_run(2, need_mib=None, memory_at_kill_bytes=400 * MIB, exit_code=137))])
     desk.follow()
-    answer = desk.questions._one(
+    answer = desk.questions._workload(
         Call(
             path="/v1/workloads/shop/CronJob/report", names={"namespace": "shop", "kind": "CronJob", "name": "report"}
         ),
@@ -261,7 +261,7 @@ def test_from_the_second_start_on_pods_begin_with_what_the_last_ones_used(desk: 
     desk.follow()
     assert admitted(desk, starting_pod(web))[CPU] == "1800m"
     assert CPU not in admitted(desk, starting_pod(replace(web, name="other")))
-    answer = desk.questions._one(
+    answer = desk.questions._workload(
         Call(path="/v1/workloads/shop/x", names={"namespace": "shop", "kind": web.kind, "name": web.name}),
         WHOLE_CLUSTER,
     )

@@ -164,7 +164,7 @@ class HistoryWalk:
     def _owners(self, day: Day) -> dict[str, Workload]:
         pod = self._options.names.pod
         owners: dict[str, Workload] = {}
-        pod_owners = self._told("kube_pod_owner", (pod, "owner_kind", "owner_name"), day)
+        pod_owners = self._label_rows("kube_pod_owner", (pod, "owner_kind", "owner_name"), day)
         kinds = {kind for _, kind, _ in pod_owners}
         above: dict[tuple[str, str], tuple[str, str]] = {}
         for kind, metric, label in (
@@ -172,7 +172,7 @@ class HistoryWalk:
             (_JOB_KIND, "kube_job_owner", "job_name"),
         ):
             if kind in kinds:
-                for name, owner_kind, owner_name in self._told(metric, (label, "owner_kind", "owner_name"), day):
+                for name, owner_kind, owner_name in self._label_rows(metric, (label, "owner_kind", "owner_name"), day):
                     above[kind, name] = owner_kind, owner_name
         for name, kind, owner in pod_owners:
             workload = _top_owner(day.namespace, name, kind, owner, above)
@@ -184,7 +184,7 @@ class HistoryWalk:
                 owners.setdefault(name, workload)
         return owners
 
-    def _told(self, metric: str, labels: tuple[str, ...], day: Day) -> list[tuple[str, ...]]:
+    def _label_rows(self, metric: str, labels: tuple[str, ...], day: Day) -> list[tuple[str, ...]]:
         selector = f"{self._named(metric, day.namespace)}[{day.end_seconds - day.start_seconds}s]"
         query = f"max by ({','.join(labels)}) (max_over_time({selector}))"
         by_labels = self._reader.now(query, labels, unix_seconds=day.end_seconds)

@@ -61,7 +61,7 @@ class Checkout:
         if not directory.is_dir():
             raise CheckoutError(f"{directory}: is no directory; allowed: a checkout")
         charts: list[str] = []
-        for path, is_of_chart in self._found("", in_chart=False):
+        for path, is_of_chart in self._manifest_paths("", in_chart=False):
             if is_of_chart:
                 charts.append(path)
             else:
@@ -74,7 +74,7 @@ class Checkout:
             why = "templates of a Helm chart are not edited; allowed: its values, by --map"
             self.left.append(LeftAlone(what=chart or ".", where="", why=why))
 
-    def _found(self, directory: str, *, in_chart: bool) -> Iterator[tuple[str, bool]]:
+    def _manifest_paths(self, directory: str, *, in_chart: bool) -> Iterator[tuple[str, bool]]:
         """Return files below a directory, and the directories of charts, which count as one each."""
         if directory.count("/") >= _MOST_DEEP:
             self.left.append(LeftAlone(what=directory, where="", why=f"more than {_MOST_DEEP} directories deep"))
@@ -94,7 +94,7 @@ class Checkout:
                 continue
             if entry.is_dir(follow_symlinks=False):
                 if not (_is_skipped(entry.name) or (is_chart and entry.name in _CHART_PARTS)):
-                    yield from self._found(path, in_chart=is_chart)
+                    yield from self._manifest_paths(path, in_chart=is_chart)
             elif entry.is_file(follow_symlinks=False) and (entry.name.endswith(_SUFFIXES) or entry.name in FILE_NAMES):
                 yield path, False
 

@@ -175,13 +175,13 @@ class Kustomizations:
             else:
                 self._patch_inline(file, entry, None, instances)
         for entry in _items(top, "patches"):
-            self._one(entry, directory, file, instances)
+            self._add_entry(entry, directory, file, instances)
 
     def _patch_late(self, top: YamlNode, directory: str, file: ManifestFile, instances: list[Instance]) -> None:
         for entry in _items(top, "patchesJson6902"):
-            self._one(entry, directory, file, instances)
+            self._add_entry(entry, directory, file, instances)
 
-    def _one(self, entry: YamlNode, directory: str, file: ManifestFile, instances: list[Instance]) -> None:
+    def _add_entry(self, entry: YamlNode, directory: str, file: ManifestFile, instances: list[Instance]) -> None:
         if entry.shape is not YamlShape.MAPPING:
             _doubt(instances, f"{file.path}:{file.text.line_of(entry)}: a patch that is not understood")
             return

@@ -365,7 +365,7 @@ def plain(node: YamlNode, most_values: int = MOST_YAML_VALUES) -> object:
     anchors = {inner.anchor: inner for inner in walk(node) if inner.anchor is not None}
     left = most_values
 
-    def made(inner: YamlNode, depth: int) -> object:
+    def plain_value(inner: YamlNode, depth: int) -> object:
         nonlocal left
         left -= 1
         if left < 0 or depth > 2 * MOST_DEPTH:
@@ -373,21 +373,21 @@ def plain(node: YamlNode, most_values: int = MOST_YAML_VALUES) -> object:
         if inner.shape is YamlShape.ALIAS:
             if inner.value not in anchors:
                 raise YamlTextError(f"line {inner.line + 1}: *{inner.value} is not defined")
-            return made(anchors[inner.value], depth + 1)
+            return plain_value(anchors[inner.value], depth + 1)
         if inner.shape is YamlShape.SEQUENCE:
-            return [made(item, depth + 1) for item in inner.items]
+            return [plain_value(item, depth + 1) for item in inner.items]
         if inner.shape is YamlShape.SCALAR:
             return _scalar(inner)
         defaults: dict[str, object] = {}
         for key, value in inner.pairs:
             if _merges(key):
-                merged = made(value, depth + 1)
+                merged = plain_value(value, depth + 1)
                 for base in merged if isinstance(merged, list) else [merged]:
                     defaults.update((name, content) for name, content in _mapping(base).items() if name not in defaults)
-        own = {key.value: made(value, depth + 1) for key, value in inner.pairs if not _merges(key)}
+        own = {key.value: plain_value(value, depth + 1) for key, value in inner.pairs if not _merges(key)}
         return {**defaults, **own}
 
-    return made(node, 0)
+    return plain_value(node, 0)
 
 
 def _merges(key: YamlNode) -> bool:

@@ -129,18 +129,18 @@ def sums_text(body: CostBody) -> str:
     """Return what all of it costs, and what sizing is worth."""
     total = body.total
 
-    def told(text: str) -> str:
+    def monthly(text: str) -> str:
         return money(text, is_list_price=body.is_list_price)
 
     if total.nodes is None or total.cost_month is None or total.idle_month is None:
         words = "the namespaces seen" if body.scope is None else body.scope.words
-        whole = f"{words}: {counted(total.pods, 'pod')} {told(total.pods_month)}"
+        whole = f"{words}: {counted(total.pods, 'pod')} {monthly(total.pods_month)}"
     else:
-        nodes, pods = f"{counted(total.nodes, 'node')} {told(total.cost_month)}", told(total.pods_month)
-        whole = f"cluster: {nodes} = pods {pods} + idle {told(total.idle_month)}"
+        nodes, pods = f"{counted(total.nodes, 'node')} {monthly(total.cost_month)}", monthly(total.pods_month)
+        whole = f"cluster: {nodes} = pods {pods} + idle {monthly(total.idle_month)}"
     return (
-        f"{whole}; freed {told(total.freed_month)}, still possible {told(total.possible_month)}, "
-        f"needed {told(total.needed_month)} (three figures: none is taken from another)"
+        f"{whole}; freed {monthly(total.freed_month)}, still possible {monthly(total.possible_month)}, "
+        f"needed {monthly(total.needed_month)} (three figures: none is taken from another)"
     )
 
 

@@ -139,8 +139,8 @@ def weekly(answers: Answers, *, taken_unix_seconds: float) -> WeeklyBody:
         freed_by_day=[day for day in summary.days if day.unix_day > newest_day - DAYS],
         short=len(short),
         shortest=short[:_MOST],
-        failed=_told(answers.failed.events)[:_MOST],
-        ordered=_told(answers.ordered.events)[:_MOST],
+        failed=_event_bodies(answers.failed.events)[:_MOST],
+        ordered=_event_bodies(answers.ordered.events)[:_MOST],
         worst=worst_first(answers.lines, Against.APPLIED)[:_MOST],
         cost=msgspec.structs.replace(answers.cost, rows=possible[:_MOST], next=None),
     )
@@ -178,7 +178,7 @@ def _changed(events: Iterable[EventBody]) -> list[ChangedWorkloadBody]:
     return sorted(bodies.values(), key=lambda entry: (-entry.resizes, entry.namespace, entry.kind, entry.workload))
 
 
-def _told(events: Iterable[EventBody]) -> list[ToldBody]:
+def _event_bodies(events: Iterable[EventBody]) -> list[ToldBody]:
     """Return decisions by what they were and why; events come newest first."""
     bodies: dict[tuple[str, str, str, str | None], ToldBody] = {}
     workloads: dict[tuple[str, str, str, str | None], set[tuple[str | None, ...]]] = {}

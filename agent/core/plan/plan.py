@@ -208,15 +208,15 @@ def node_sums(plan: Plan) -> NodeSums:
     """Return how full the node is by a plan, for who looks at many nodes."""
 
     def sums(resource: ResourcePlan, requested: int, most: int) -> ResourceSums:
-        def told(amount: int) -> int:  # a pod may state any amount
+        def bounded_amount(amount: int) -> int:  # a pod may state any amount
             return min(max(amount, 0), most)
 
         return ResourceSums(
-            allocatable=told(resource.allocatable),
-            requested=told(requested),
-            reserved=told(resource.reserved),
-            base=told(resource.base_total),
-            planned=told(resource.final_total),
+            allocatable=bounded_amount(resource.allocatable),
+            requested=bounded_amount(requested),
+            reserved=bounded_amount(resource.reserved),
+            base=bounded_amount(resource.base_total),
+            planned=bounded_amount(resource.final_total),
             is_infeasible=resource.is_infeasible,
         )
 

@@ -71,7 +71,7 @@ class TierRoom:
         """Return why growth was refused, in a sentence; None = none was."""
         if not self.withheld:
             return None
-        limits = ", ".join(_told(qos, tier) for qos, tier in self._tiers.items())
+        limits = ", ".join(_tier_text(qos, tier) for qos, tier in self._tiers.items())
         return f"memory requests do not rise past the limits of the QoS tiers ({limits}): {self.withheld} wait"
 
     def _stands(self, tier: QosClass, growth_bytes: int) -> bool:
@@ -79,7 +79,7 @@ class TierRoom:
         return used is not None and self._limits[tier] - growth_bytes >= used
 
 
-def _told(qos: QosClass, tier: TierMemory) -> str:
+def _tier_text(qos: QosClass, tier: TierMemory) -> str:
     limit = f"{qos.value} {amount_text(tier.limit_bytes, BYTES)}"
     used = tier.working_set_bytes
     return limit if used is None else f"{limit} with {amount_text(used, BYTES)} in use"

@@ -156,7 +156,7 @@ def may_resize(
     if step.ref.uid != pod.uid or any(stated(pod, change) != change.before for change in step.changes):
         return SparedReason.POD_CHANGED
     for change in step.changes:
-        reason = _kept(change, pod, orders, plan, gates, memory_in_use_bytes)
+        reason = _kept_reason(change, pod, orders, plan, gates, memory_in_use_bytes)
         if reason is not None:
             return reason
     return _unsound(step, pod)
@@ -176,7 +176,7 @@ def _spared_of_eviction(kind: str, ranking: Ranking, *, has_prediction: bool) ->
     return None if has_prediction else SparedReason.NO_PREDICTION
 
 
-def _kept(
+def _kept_reason(
     change: Change,
     pod: Pod,
     orders: Orders,

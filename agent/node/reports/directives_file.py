@@ -139,7 +139,7 @@ class Directions:
         with self._lock:
             before, now = self._told, self._now()
             if directives is not None:
-                after = _told(_with_restraints_kept(directives, before), now, now)
+                after = _directive_set(_with_restraints_kept(directives, before), now, now)
             elif before is not None and etag == before.directives.etag:
                 after = _DirectiveSet(
                     directives=before.directives,
@@ -216,7 +216,7 @@ def _with_restraints_kept(directives: Directives, before: _DirectiveSet | None) 
     return replace(directives, workloads=(*directives.workloads, *restraints))
 
 
-def _told(directives: Directives, told_unix_seconds: float, confirmed_unix_seconds: float) -> _DirectiveSet:
+def _directive_set(directives: Directives, told_unix_seconds: float, confirmed_unix_seconds: float) -> _DirectiveSet:
     return _DirectiveSet(
         directives=directives,
         by_workload=by_workload(directives),
@@ -247,4 +247,4 @@ def _from_file(document: object) -> _DirectiveSet:
             raise DirectiveTextError(f"{key}: {value!r} is not Unix seconds")
         seconds.append(float(value))
     directives = directives_from_json(document.get("directives"), etag=etag_from(document.get("etag"), "etag"))
-    return _told(directives, *seconds)
+    return _directive_set(directives, *seconds)

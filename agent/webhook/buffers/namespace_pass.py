@@ -185,7 +185,7 @@ class NamespacePasses:
         for buffer in result.passed_over:
             self._check_lead()
             self._writer.tell_unknown_strategy(buffer, _ALLOWED)
-        room, result = self._kept(namespace, facts, result)
+        room, result = self._kept_room(namespace, facts, result)
         waits = [wait for wait in (again, room.again_seconds) if wait is not None]
         view = NamespaceView(
             outcomes=result.outcomes,
@@ -309,7 +309,7 @@ class NamespacePasses:
                 extra={"buffer": f"{buffer.namespace}/{buffer.name}", "cause": f"{cause}{words}"},
             )
 
-    def _kept(self, namespace: str, facts: NamespaceFacts, result: Pass) -> tuple[RoomOutcome, Pass]:
+    def _kept_room(self, namespace: str, facts: NamespaceFacts, result: Pass) -> tuple[RoomOutcome, Pass]:
         self._check_lead()
         room = self._keeper.keep(namespace, result.outcomes, facts.templates, self._watches.version)
         if room.provisioning != self._provisioning.get(namespace, {}):

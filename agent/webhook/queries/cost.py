@@ -254,7 +254,7 @@ class CostQuestions:
             again = self._views.get(label_key)
             if again is not None and again is not known:
                 return again
-            view = self._made(label_key)
+            view = self._build_view(label_key)
             # Of labels only the newest view is kept: each may have as many groups as there are pods.
             other_key = None if label is not None else next((key for key in self._views if key is not None), None)
             self._views = {key: self._views[key] for key in (other_key, None) if key in self._views} | {label_key: view}
@@ -285,7 +285,7 @@ class CostQuestions:
             return WorkloadCosts(prices=prices, allocation=None, fault="what pods cost is being worked out")
         return WorkloadCosts(prices=prices, allocation=known.allocation)
 
-    def _made(self, label_key: _ViewKey | None) -> CostView:
+    def _build_view(self, label_key: _ViewKey | None) -> CostView:
         facts, now = self._parts.facts, self._clock()
         nodes = [_cost_node(node) for node in facts.nodes_known()]
         if label_key is not None:

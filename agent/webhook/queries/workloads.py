@@ -140,7 +140,7 @@ class Questions:
 
     def workload(self, call: Call) -> HttpAnswer:
         """Return one workload whole; ``policy=`` tries another policy."""
-        return self._asking.scoped(call, self._one, namespace=call.names.get("namespace"))
+        return self._asking.scoped(call, self._workload, namespace=call.names.get("namespace"))
 
     def nodes(self, call: Call) -> HttpAnswer:
         """List the nodes that report, and the others of the cluster."""
@@ -251,7 +251,7 @@ class Questions:
 
     # One workload
 
-    def _one(self, call: Call, scope: Scope) -> HttpAnswer:
+    def _workload(self, call: Call, scope: Scope) -> HttpAnswer:
         now = self._wall_clock()
         parts = call.names
         workload = Workload(namespace=parts["namespace"], kind=parts["kind"], name=parts["name"])

@@ -263,12 +263,12 @@ class Posts:
         with self._turns[node_number(node) % len(self._turns)]:
             for _ in range(TRIES):
                 try:
-                    return self._kept(call, caller, node, decoded, received, started)
+                    return self._store_report(call, caller, node, decoded, received, started)
                 except PodsRaced as raced:
                     reason = str(raced)
         raise Denied(503, CallResult.STORE_AWAY, reason, retry_after_seconds=READY_RETRY_SECONDS)
 
-    def _kept(
+    def _store_report(
         self, call: Call, caller: Caller, node: str, decoded: DecodedReport, received: float, started: float
     ) -> tuple[CallResult, HttpAnswer]:
         store = self._parts.store

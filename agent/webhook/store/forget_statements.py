@@ -81,7 +81,7 @@ def days_of(connection: Connection, days: set[int], nodes: set[str]) -> list[Nod
 
 def looked_for(connection: Connection, wish: ForgetWish) -> Forgotten:
     """Return what would go."""
-    hours, is_known = _found(connection, wish)
+    hours, is_known = _stored_hours(connection, wish)
     rows = _each(connection, hours, is_deleted=False)
     report_count = _of_log(connection, wish, hours)
     return Forgotten(id=None, hours=hours, rows=rows, reports=report_count, is_known=is_known or report_count > 0)
@@ -90,7 +90,7 @@ def looked_for(connection: Connection, wish: ForgetWish) -> Forgotten:
 def forgotten(connection: Connection, wish: ForgetWish, now_unix_seconds: float) -> Forgotten:
     """Delete it, and write the entry; in a transaction that writes."""
     connection.execute(_STAND_IN_LINE)
-    hours, is_known = _found(connection, wish)
+    hours, is_known = _stored_hours(connection, wish)
     rows = _each(connection, hours, is_deleted=True)
     if wish.workload is not None:
         is_known |= forget_runs(connection, wish.workload) > 0
@@ -120,7 +120,7 @@ def forgotten(connection: Connection, wish: ForgetWish, now_unix_seconds: float)
     return Forgotten(id=place, hours=hours, rows=rows, reports=report_count, is_known=is_known or report_count > 0)
 
 
-def _found(connection: Connection, wish: ForgetWish) -> tuple[Hours, bool]:
+def _stored_hours(connection: Connection, wish: ForgetWish) -> tuple[Hours, bool]:
     if wish.workload is not None:
         hours = _of_workload(connection, wish)
         return hours, bool(hours)

@@ -335,7 +335,7 @@ class WorkloadIndex:
             written=lambda: None if cluster is None else cluster.written(workload).get(container),
         )
 
-    def _told(self, container: ContainerEntry, workload: Workload) -> HistoryRows:
+    def _all_rows(self, container: ContainerEntry, workload: Workload) -> HistoryRows:
         """Return all rows by class, with the imported one."""
         most = AS_TOLD
         if container.imported is not None:
@@ -369,7 +369,7 @@ class WorkloadIndex:
         """Return the estimate by the nearest answer; of DaemonSets there is one for each class of nodes."""
         if not is_ordered and is_stood_in_for(policy) and not self._asked.is_answered(policy, entry.workload):
             return NoEstimate.NOT_LOADED  # who stands in says whether the history is old enough
-        whole = self._told(container, entry.workload)
+        whole = self._all_rows(container, entry.workload)
         if not self._is_old_enough(whole, now_unix_seconds):
             return NoEstimate.TOO_YOUNG
         if is_ordered:
@@ -400,7 +400,7 @@ class WorkloadIndex:
             source, history, slots=self._slots, options=self._cruise, most=own, now_unix_seconds=now_unix_seconds
         )
         # A kill counts wherever it was: as the agents are told.
-        kills = remembered_kills(self._told(container, entry.workload), self._cruise, now_unix_seconds)
+        kills = remembered_kills(self._all_rows(container, entry.workload), self._cruise, now_unix_seconds)
         largest = max(nearest.oom_memory_bytes or 0, kills.largest_bytes(most) or 0) or None
         return nearest if largest == nearest.oom_memory_bytes else replace(nearest, oom_memory_bytes=largest)
 
@@ -446,7 +446,7 @@ class WorkloadIndex:
         if node is not None and container.nodes is not None and node in container.nodes:
             yield EstimateSource.NODE, HistoryRows(table=self._by_node, rows=(container.nodes[node],))
         alike = tuple(row for known, row in container.classes if known == node_class)
-        whole = self._told(container, entry.workload)
+        whole = self._all_rows(container, entry.workload)
         if alike:
             is_by_class = entry.workload.kind == DAEMON_SET_KIND
             nearest = HistoryRows(table=self._by_class, rows=alike) if is_by_class else replace(whole, rows=alike)
@@ -504,7 +504,7 @@ class WorkloadIndex:
             with self._lock:
                 week = self._slots.week(now_unix_seconds)
                 for place, container in every[start : start + COPIED_AT_ONCE]:
-                    history = self._told(container, workloads[place])
+                    history = self._all_rows(container, workloads[place])
                     if history.every:  # else forgotten meanwhile
                         owners.append(place)
                         rows += history.rows
@@ -531,7 +531,7 @@ class WorkloadIndex:
         with self._lock:
             entry = self._entries.known.get(workload)
             for container in () if entry is None else entry.containers:
-                for row in self._told(container, workload).every:
+                for row in self._all_rows(container, workload).every:
                     for kills in self._by_class.kills_of(row):
                         newest = max(newest or 0.0, float(kills.newest_unix_seconds))
         return newest
@@ -559,7 +559,7 @@ class WorkloadIndex:
     def _merged(self, workload: Workload, container: ContainerEntry) -> ContainerHistory:
         with self._lock:
             classes, nodes = container.classes, sorted((container.nodes or {}).items())
-            hours = hour_peaks(self._told(container, workload), self._slots)
+            hours = hour_peaks(self._all_rows(container, workload), self._slots)
             imported = None
             if container.imported is not None:
                 imported = row_history(self._by_class, container.imported, self._slots)
@@ -644,7 +644,7 @@ class WorkloadIndex:
                     entry = self._entries.known.get(workload)
                     containers = () if entry is None else entry.containers
                     if entry is not None and any(
-                        self._is_old_enough(self._told(container, workload), now_unix_seconds)
+                        self._is_old_enough(self._all_rows(container, workload), now_unix_seconds)
                         for container in containers
                     ):
                         self._asked.require(policy, entry.workload)

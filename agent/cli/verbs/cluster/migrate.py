@@ -119,15 +119,15 @@ def _of_cluster(kubeconfig: Path | None) -> tuple[list[object], bool]:
     api = HttpApi(credentials)
     registrations = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
     try:
-        answer = _found(api, f"{GROUP_PATH}/{VPAS}")
+        answer = _object_at(api, f"{GROUP_PATH}/{VPAS}")
         items = answer.get("items") if isinstance(answer, dict) else None
-        theirs = _found(api, f"{registrations}/{THEIR_ADMISSION}") is not None
+        theirs = _object_at(api, f"{registrations}/{THEIR_ADMISSION}") is not None
         return (list(items) if isinstance(items, list) else []), theirs
     finally:
         api.close()
 
 
-def _found(api: Api, path: str) -> object | None:
+def _object_at(api: Api, path: str) -> object | None:
     from agent.kube.client.errors import ApiError
 
     try:

@@ -110,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output == "csv":
         fail("events: -o csv is of all nodes; allowed: with --cluster, or -o json")
     try:
-        decisions = _found(arguments)
+        decisions = _read_decisions(arguments)
     except NoAnswerError as error:
         return no_answer("events", error)
     if arguments.output == "json":
@@ -165,7 +165,7 @@ def _of_cluster(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _found(arguments: argparse.Namespace) -> Decisions:
+def _read_decisions(arguments: argparse.Namespace) -> Decisions:
     from agent.node.files.documents import DECISIONS
 
     given = overrides_from(arguments)

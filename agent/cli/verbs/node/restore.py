@@ -64,12 +64,12 @@ def run(arguments: argparse.Namespace) -> int:
         print(f"nothing to restore: no pod of {harmless(answer.node)} was resized by this agent")
     if is_all and not arguments.dry_run:
         return _each(arguments, answer)
-    code = _told(answer)
+    code = _print_outcome(answer)
     warn("restore", answer.notes)
     return code
 
 
-def _told(answer: Restored, number: str = "") -> int:
+def _print_outcome(answer: Restored, number: str = "") -> int:
     """Print what became of pods; return the exit code."""
     has_failed = False
     for item in answer.items:
@@ -202,7 +202,7 @@ class _Walk:
             if not outcomes or self._is_there(item):
                 if outcomes == {Outcome.CONFLICT} and not is_last:
                     return False
-                self.code = max(self.code, _told(answer, mark))
+                self.code = max(self.code, _print_outcome(answer, mark))
                 if not outcomes:
                     self._taken[item.ref.uid] = number, item
                 return True

@@ -103,7 +103,7 @@ def run(arguments: argparse.Namespace) -> int:
         except PictureError as error:
             fail(f"why: --png {error}")
     try:
-        whys = _found(arguments)
+        whys = _read_whys(arguments)
     except UnknownName as error:
         fail(f"why: {error}")
     except SizingError as error:
@@ -130,7 +130,7 @@ def _draw(whys: Whys, path: Path) -> int:
     return 0
 
 
-def _found(arguments: argparse.Namespace) -> Whys:
+def _read_whys(arguments: argparse.Namespace) -> Whys:
     seconds = arguments.since
     if seconds is None and (arguments.plot or arguments.png is not None):
         seconds = _since(_DEFAULT_SINCE)

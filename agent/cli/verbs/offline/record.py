@@ -170,7 +170,7 @@ def _record(measured: MeasuredNode, arguments: argparse.Namespace, settings: Set
     except RecordingError as error:
         print(f"plimsoll record: {error}", file=sys.stderr)
         return 3
-    print(_told(recorder, arguments.output, size))
+    print(_summary(recorder, arguments.output, size))
     return 0
 
 
@@ -189,7 +189,7 @@ def _follow(recorder: Recorder, arguments: argparse.Namespace, stop: Stop) -> No
                 recorder.poll()
 
 
-def _told(recorder: Recorder, path: Path, size_bytes: int) -> str:
+def _summary(recorder: Recorder, path: Path, size_bytes: int) -> str:
     from agent.cli.text.figures import age_text, bytes_text
     from agent.cli.text.spans import harmless
 

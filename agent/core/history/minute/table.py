@@ -153,7 +153,7 @@ class HistoryTable:
         if entry is None:
             msg = f"row {row} of the history stands for nobody"
             raise ValueError(msg)
-        self._entries[row] = replace(entry, kills=_kept((*entry.kills, kill)))
+        self._entries[row] = replace(entry, kills=_kills_to_keep((*entry.kills, kill)))
         self._changed.add(row)
 
     def changed(self) -> list[tuple[int, KeyRow]]:
@@ -196,7 +196,7 @@ class HistoryTable:
         return KnownMinutes(minutes=self._counts.copy(), first_unix_minute=np.where(self._counts > 0, self._first, 0))
 
 
-def _kept(kills: tuple[OutOfMemory, ...]) -> tuple[OutOfMemory, ...]:
+def _kills_to_keep(kills: tuple[OutOfMemory, ...]) -> tuple[OutOfMemory, ...]:
     """Return the kills worth keeping, oldest first."""
     newest_seconds = max(kill.unix_seconds for kill in kills)
     recent = [kill for kill in kills if kill.unix_seconds > newest_seconds - KILL_SECONDS_KEPT]

@@ -291,11 +291,11 @@ class ToldRun:
 
 def runs_text(node: str, runs: Sequence[ToldRun]) -> str:
     """Return the body of a post of runs, JSON."""
-    document = {"schema": RUNS_SCHEMA, "node": node, "runs": [_told(run) for run in runs]}
+    document = {"schema": RUNS_SCHEMA, "node": node, "runs": [_run_to_json(run) for run in runs]}
     return json.dumps(document, separators=(",", ":"), allow_nan=False)
 
 
-def _told(run: ToldRun) -> dict[str, object]:
+def _run_to_json(run: ToldRun) -> dict[str, object]:
     row = run.row
     known: dict[str, object] = {
         "cpuSeconds": _rounded(row.cpu_seconds),

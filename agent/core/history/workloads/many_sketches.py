@@ -112,7 +112,7 @@ class ManySketches:
         self._histograms.settle()
         self._pods.settle()
         for block, start in enumerate(range(0, self._size, BLOCK)):
-            sketches = self._made(block, range(start, min(start + BLOCK, self._size)))
+            sketches = self._sketches_of(block, range(start, min(start + BLOCK, self._size)))
             for number, sketch in sketches:
                 odd = self._odd.pop(number, None)
                 if odd is not None:
@@ -145,7 +145,7 @@ class ManySketches:
         self._tops[here] = np.maximum(known_tops, tops)
         self._seconds[here] = np.where(are_same, np.maximum(known_seconds, seconds), np.maximum(of_first, other))
 
-    def _made(self, block: int, numbers: range) -> list[tuple[int, HourSketch]]:
+    def _sketches_of(self, block: int, numbers: range) -> list[tuple[int, HourSketch]]:
         at = slice(numbers.start, numbers.stop)
         tops, nodes = (self._tops[at] >> _HASH_BITS).tolist(), (self._tops[at] & _HASH_MASK).tolist()
         return [
@@ -286,13 +286,13 @@ class _PodTable:
         for block, (start, end) in enumerate(pairwise(edges)):
             if start < end:
                 known_keys, known_sums = self._known[block]
-                self._known[block] = self._kept(
+                self._known[block] = self._summed(
                     np.concatenate([known_keys, keys[start:end]]),
                     np.concatenate([known_sums, sums[order[start:end]]]),
                 )
                 self._known_pods += self._known[block][0].size - known_keys.size
 
-    def _kept(self, keys: Ints, sums: Ints) -> tuple[Ints, Ints]:
+    def _summed(self, keys: Ints, sums: Ints) -> tuple[Ints, Ints]:
         """Return pods with the sums of equal ones added up, of each sketch those with the smallest hashes."""
         order = np.argsort(keys, kind="stable")
         keys = keys[order]

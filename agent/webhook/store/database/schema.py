@@ -35,7 +35,7 @@ def prepare(store: StoreEngine, *, schema: str = SCHEMA) -> None:
         _make_file(store.place)
     try:
         with store.reading(is_setup=True) as connection:
-            is_there = _found(connection, store) == schema
+            is_there = _present_schema(connection, store) == schema
         if not is_there:
             _migrate(store, schema)
     except StoreAway as error:
@@ -53,11 +53,11 @@ def _migrate(store: StoreEngine, schema: str) -> None:
             connection.execute(text("SET LOCAL lock_timeout = 0"))  # another replica's migration takes its time
             connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
         # Looked at again: the one before us in the queue may have done it.
-        if _found(connection, store) != schema:
+        if _present_schema(connection, store) != schema:
             _upgrade(connection, schema)
 
 
-def _found(connection: Connection, store: StoreEngine) -> str | None:
+def _present_schema(connection: Connection, store: StoreEngine) -> str | None:
     names = set(inspect(connection).get_table_names())
     if store.is_sqlite:
         mark: int = connection.execute(text("PRAGMA application_id")).scalar_one()
