@@ -20,7 +20,7 @@ from agent.core.history.workloads.usage_ledger import (
 from agent.webhook.store.entries.report_payload import encode_report
 from agent.webhook.store.records import usage_ledger as stored
 from agent.webhook.store.records.usage_ledger import LedgerMargins
-from agent.webhook.store.shapes import ForgetWish, NewReport
+from agent.webhook.store.shapes import ForgetWish, NewReport, StoreAway
 from agent.webhook.store.store import Store
 from agent.webhook.workloads.folder import Folder, FoldOptions
 from agent.webhook.workloads.usage_ledger import OVER_SECONDS, LedgerParts, UsageLedger
@@ -121,6 +121,28 @@ def test_report_that_comes_late_is_added_and_counts_once(world: World) -> None:
     assert (found.pods_milli, found.cpu.requested) == (167, 33)
     (total,) = world.store.ledger_sums(HOUR).values()
     assert total.cpu.requested == 33
+
+
+@pytest.mark.parametrize("is_whole", [False, True], ids=["some workloads", "a whole hour"])
+def test_a_late_report_is_not_lost_where_the_database_goes_meanwhile(
+    world: World, monkeypatch: pytest.MonkeyPatch, is_whole: bool
+) -> None:
+    world.take(told())
+    world.turn()
+    world.take(told(), node="node-b", at=OVER, age=OVER - NOON - 600)
+    if is_whole:
+        monkeypatch.setattr("agent.webhook.workloads.usage_ledger.MOST_LATE", 0)
+
+    def away(*_: object, **__: object) -> None:
+        raise StoreAway("database away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.store, "write_ledger_hour", away)
+        with pytest.raises(StoreAway):
+            world.turn(OVER + 60)
+    world.turn(OVER + 90)
+    (found,) = world.rows()
+    assert found.cpu.requested == 33
 
 
 def test_what_was_recommended_then_stays(world: World) -> None:

@@ -21,7 +21,7 @@ from agent.core.history.workloads.usage_ledger import LedgerContainer, LedgerHou
 from agent.webhook.store.entries.node_hours import DAY_HOURS
 from agent.webhook.store.entries.sketch_bytes import BadSketchError, decode
 from agent.webhook.store.records.usage_ledger import MOST_AN_HOUR
-from agent.webhook.store.shapes import StoredSketch
+from agent.webhook.store.shapes import StoreAway, StoredSketch
 from agent.webhook.store.store import Store
 
 log = logging.getLogger(__name__)
@@ -101,7 +101,11 @@ class UsageLedger:
             return True  # the next hour, or the day
         late = self._take_late(through)
         if late is not None:
-            self._put_down(late[0], late[1], over)
+            try:
+                self._put_down(late[0], late[1], over)
+            except StoreAway:
+                self._put_back(*late)  # nobody else knows of it
+                raise
             self._days.add(late[0] // DAY_HOURS)
             return True
         for day in sorted(self._days):
@@ -128,6 +132,11 @@ class UsageLedger:
         with self._lock:
             hour = next((hour for hour in sorted(self._late) if hour <= through), None)
             return None if hour is None else (hour, self._late.pop(hour))
+
+    def _put_back(self, hour: int, workloads: set[Workload] | None) -> None:
+        with self._lock:
+            since = self._late.get(hour, set())
+            self._late[hour] = None if since is None or workloads is None else since | workloads
 
     def _put_down(self, hour: int, workloads: set[Workload] | None, over: int) -> None:
         store = self._parts.store
