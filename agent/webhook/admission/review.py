@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import logging
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -45,7 +46,11 @@ _MOST_WARNINGS: Final = 5
 _LONGEST_WARNING: Final = 250
 """Characters; an API server cuts those beyond 256, and all together at 4096."""
 _NO_NAME: Final = "unnamed"
+_LONGEST_NAME: Final = 253
 _MOST_TOLD: Final = 100
+"""Reasons that are logged within TOLD_SECONDS: anybody may send reviews, and make up more."""
+TOLD_SECONDS: Final = 3600.0
+"""After which a reason is logged once more: who is called by the alert finds it in the log of the day."""
 _MOST_ANNOTATION_BYTES: Final = 256 * 1024
 """Of names and texts together; an API server refuses an object with more."""
 
@@ -158,24 +163,28 @@ class Reviewer:
         self._clock, self._count = clock, count
         self._growth: Final = growth if growth is not None else RecentGrowth(time.monotonic)
         self._taken_back, self._tickets = taken_back, ShareTickets(facts.replicas)
-        self._told: set[str] = set()
+        self._told: dict[str, float] = {}
+        """Reasons, and when they were logged."""
+        self._telling = threading.Lock()
 
     def review(self, body: bytes, peer: str = "") -> bytes:
         """Return the answer to whatever came: a complete AdmissionReview, with the request's uid if one is found."""
         started = time.perf_counter()
-        uid, outcome = "", AdmissionOutcome.ERROR
+        uid, outcome, whose = "", AdmissionOutcome.ERROR, ""
         response: dict[str, object] = {}
         try:
             request = _request_of(body)
+            whose = _whose(request)
             uid = bounded_uid(request.get("uid"))
-            outcome, response = self._answer(request, peer)
+            outcome, response = self._answer(request, peer, whose)
         except _Passed as passed:
             outcome = AdmissionOutcome.NOOP
             log.debug("review passed over", extra={"reason": str(passed)})
         except ConvertError as error:
-            self._tell("a pod is not understood and admitted as it came", str(error))
+            self._tell("a pod is not understood and admitted as it came", str(error), whose)
         except Exception as error:  # noqa: BLE001  # whatever breaks, the pod is admitted as it came
-            self._tell("an admission failed and the pod is admitted as it came", f"{type(error).__name__}: {error}")
+            reason = f"{type(error).__name__}: {error}"
+            self._tell("an admission failed and the pod is admitted as it came", reason, whose)
         written = answer(uid or uid_of(body), response)
         self._count(outcome, time.perf_counter() - started)
         return written
@@ -236,7 +245,9 @@ class Reviewer:
             now_unix_seconds=now,
         )
 
-    def _answer(self, request: Mapping[str, object], peer: str) -> tuple[AdmissionOutcome, dict[str, object]]:
+    def _answer(
+        self, request: Mapping[str, object], peer: str, whose: str
+    ) -> tuple[AdmissionOutcome, dict[str, object]]:
         """Return how it came out and what the response says besides uid and allowed."""
         asked = _asked(request)
         if not self._facts.is_complete:
@@ -248,7 +259,8 @@ class Reviewer:
         response: dict[str, object] = {}
         operations = patch_operations(admission, has_annotations=asked.annotations is not None)
         if operations and _bytes_of({**(asked.annotations or {}), **admission.annotations}) > _MOST_ANNOTATION_BYTES:
-            self._tell("a pod is admitted as it came", "with what it was sized from it would have too many annotations")
+            reason = "with what it was sized from it would have too many annotations"
+            self._tell("a pod is admitted as it came", reason, whose)
             return AdmissionOutcome.ERROR, {}
         if operations:
             patch = base64.b64encode(msgspec.json.encode(operations)).decode("ascii")
@@ -260,14 +272,18 @@ class Reviewer:
         if admission.warnings:
             response["warnings"] = [_warning(text) for text in admission.warnings[:_MOST_WARNINGS]]
         if admission.outcome is AdmissionOutcome.ERROR:
-            self._tell("a pod is admitted as it came", admission.why)
+            self._tell("a pod is admitted as it came", admission.why, whose)
         return admission.outcome, response
 
-    def _tell(self, message: str, reason: str) -> None:
-        """Log a reason once; the metric counts the rest."""
-        if reason not in self._told and len(self._told) < _MOST_TOLD:
-            self._told.add(reason)
-            log.warning(message, extra={"reason": reason[:_LONGEST_WARNING]})
+    def _tell(self, message: str, reason: str, whose: str) -> None:
+        """Log a reason with the first pod of which it is, once in a while; the metric counts the rest."""
+        now = self._clock()
+        with self._telling:
+            self._told = {known: at for known, at in self._told.items() if 0.0 <= now - at < TOLD_SECONDS}
+            if reason in self._told or len(self._told) >= _MOST_TOLD:
+                return
+            self._told[reason] = now
+        log.warning(message, extra={"reason": reason[:_LONGEST_WARNING], "pod": whose})
 
 
 def _request_of(body: bytes) -> Mapping[str, object]:
@@ -279,6 +295,15 @@ def _request_of(body: bytes) -> Mapping[str, object]:
     except (msgspec.MsgspecError, ValueError) as error:
         raise ConvertError(f"a review of {len(body)} bytes is no JSON: {error}") from error
     return _mapping(_mapping(document, "review").get("request"), "request")
+
+
+def _whose(request: Mapping[str, object]) -> str:
+    """Return which pod a review is of, for the log; of what it says of itself nothing is believed."""
+    namespace, name, document = request.get("namespace"), request.get("name"), request.get("object")
+    metadata = document.get("metadata") if isinstance(document, dict) else None
+    if not name and isinstance(metadata, dict):
+        name = metadata.get("name") or metadata.get("generateName")
+    return f"{str(namespace or '')[:_LONGEST_NAME]}/{str(name or '')[:_LONGEST_NAME]}"
 
 
 def _asked(request: Mapping[str, object]) -> _PodCreation:
