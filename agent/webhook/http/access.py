@@ -4,8 +4,9 @@ Webhook. A node speaks for itself alone and only of containers of pods that run 
 within what the node has, and of no time twice. A workload that has one of its pods there may be on other nodes too: for
 these a lie counts up to four times what any of them saw, or up to what the pods request as written where that is more
 (``core.workload_claims``). What one stolen token can bend beyond its node is that, a stop of shrinking for a day after
-an invented kill, and nothing of workloads that have no pod there. People read with a token of the same audience, and as
-far as RBAC lets them ``get`` the path, or of the namespaces whose pods they may list.
+an invented kill, how the pods of an enforced share compare with the others, and nothing of workloads that have no pod
+there. People read with a token of the same audience, and as far as RBAC lets them ``get`` the path, or of the
+namespaces whose pods they may list.
 """
 
 from __future__ import annotations

@@ -98,8 +98,8 @@ class WorkloadShares:
 
     def _judge(self, workload: Workload, ended: float) -> None:
         groups, key = self._groups[workload], (workload, SetbackKind.SHARE)
-        before = self._unkept.get(key) or self._known.get(key)
-        if groups.share is None or (before is not None and before.share == groups.share):
+        before, share = self._unkept.get(key) or self._known.get(key), groups.share
+        if share is None or (before is not None and before.share == share):
             return
         reason = groups.why_taken_back(self._options)
         if reason is not None:
@@ -108,7 +108,7 @@ class WorkloadShares:
                 kind=SetbackKind.SHARE,
                 at_unix_seconds=ended,
                 reason=f"its pods fared worse: {reason}",
-                share=groups.share,
+                share=share,
             )
 
     # -- what others ask -------------------------------------------------------------------------------------------

@@ -55,20 +55,20 @@ def share_sample(row: SampledRow, unix_seconds: float) -> ShareSample | None:
 
 
 class ShareGroups:
-    """The samples of one workload within the seconds that are compared, of the share that is in force."""
+    """The samples of one workload within the seconds that are compared; the share in force is that of most pods.
+
+    Each pod has one share, the last that it was told under. So no node says for others under which share their pods
+    are: another one, whose pods it has not heard of yet or claims, does not end the comparison of the rest.
+    """
 
     def __init__(self) -> None:
         self._samples: deque[ShareSample] = deque(maxlen=MOST_ROWS)
         self._last_unix_seconds = 0.0
 
     def take(self, sample: ShareSample, *, window_seconds: float) -> None:
-        """Add a row, and forget those that are too old, and all of an earlier share: groups are others then."""
-        if sample.unix_seconds < self.last_unix_seconds:
-            is_told_late = sample.unix_seconds <= self.last_unix_seconds - window_seconds
-            if is_told_late or sample.share != self.share:
-                return
-        elif sample.share != self.share:
-            self._samples.clear()
+        """Add a row, and forget those that are too old."""
+        if sample.unix_seconds <= self._last_unix_seconds - window_seconds:
+            return  # told late
         self._samples.append(sample)
         self._last_unix_seconds = max(self._last_unix_seconds, sample.unix_seconds)
         while self._samples[0].unix_seconds <= self._last_unix_seconds - window_seconds:
@@ -76,8 +76,17 @@ class ShareGroups:
 
     @property
     def share(self) -> str | None:
-        """Return the share, as it was ordered; None = nothing is known."""
-        return self._samples[-1].share if self._samples else None
+        """Return the share, as it was ordered; None = nothing is known. Of two with as many pods the newer one."""
+        last: dict[str, ShareSample] = {}
+        for sample in self._samples:
+            known = last.get(sample.pod_uid)
+            if known is None or known.unix_seconds <= sample.unix_seconds:
+                last[sample.pod_uid] = sample
+        pods: dict[str, tuple[int, float]] = {}
+        for sample in last.values():
+            count, newest = pods.get(sample.share, (0, 0.0))
+            pods[sample.share] = count + 1, max(newest, sample.unix_seconds)
+        return max(pods, key=pods.__getitem__, default=None)
 
     @property
     def last_unix_seconds(self) -> float:
@@ -86,9 +95,11 @@ class ShareGroups:
 
     def fares(self) -> tuple[GroupFare, ...]:
         """Return how the groups fared, the enforced one first; a group without pods is left out."""
-        group_fares = []
+        group_fares, share = [], self.share
         for is_enforced in (True, False):
-            samples = [sample for sample in self._samples if sample.is_enforced is is_enforced]
+            samples = [
+                sample for sample in self._samples if sample.share == share and sample.is_enforced is is_enforced
+            ]
             if samples:
                 pods = len({sample.pod_uid for sample in samples})
                 fare = together(sample.fare for sample in samples)

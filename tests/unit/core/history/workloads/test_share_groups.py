@@ -90,6 +90,29 @@ def test_old_rows_and_those_of_another_share_are_forgotten() -> None:
     assert (made.share, len(made.fares())) == ("20 %", 1)
 
 
+def test_what_one_node_says_of_the_share_is_of_its_own_pods_alone() -> None:
+    """Else one report of another share, every few minutes, keeps one that harms from ever being taken back."""
+    slow: dict[str, Any] = {"waiting_seconds": 90.0}
+    honest = (sample("a", True, **slow), sample("b", False), sample("c", False))
+    lies = (sample("d", False, NOON + 1, share="99 %"), sample("d", False, NOON + 2, share="98 %"))
+    made = groups(*honest, *lies)
+    assert made.share == "10 %"
+    assert made.why_taken_back(OPTIONS) == "waiting for CPU 30% of the time, 0% in the other pods"
+    assert made.fares()[1].pods == 2
+    made = groups(*lies, *honest)
+    assert (made.share, made.fares()[1].pods) == ("10 %", 2)
+
+
+def test_another_share_is_in_force_when_most_pods_are_under_it() -> None:
+    made = groups(*(sample(pod, pod == "a", share="10 %") for pod in "abc"))
+    for pod, share in (("a", "10 %"), ("b", "20 %"), ("c", "20 %")):
+        assert made.share == "10 %"
+        made.take(sample(pod, pod == "a", NOON + 300, share=share), window_seconds=900.0)
+    assert made.share == "20 %"
+    made.take(sample("c", False, NOON + 100, share="10 %"), window_seconds=900.0)
+    assert made.share == "20 %", "what is told late is of before"
+
+
 def test_rows_that_waited_somewhere_do_not_turn_back_the_clock() -> None:
     made = groups(sample("a", True, NOON))
     made.take(sample("b", False, NOON - 300), window_seconds=900.0)
