@@ -96,7 +96,7 @@ def unanswered(pod: Pod) -> Pod:
     """
     if not any(condition.type == RESIZE_PENDING for condition in pod.conditions):
         return pod
-    return replace(pod, conditions=tuple(one for one in pod.conditions if one.type != RESIZE_PENDING))
+    return replace(pod, conditions=tuple(condition for condition in pod.conditions if condition.type != RESIZE_PENDING))
 
 
 def spec_text(pod: Pod) -> str:

@@ -110,7 +110,7 @@ class Decider:
     def listing(self, statuses: Iterable[UnitStatus], notes: Sequence[str] = ()) -> Recommendations:
         """Recommend as ``decide`` does, for people: containers of one pod stand in the order of its spec."""
         decided = self.decide(statuses, notes)
-        items = in_spec_order(decided.items, lambda one: self._learner.place_of(one).belonging.container_place)
+        items = in_spec_order(decided.items, lambda item: self._learner.place_of(item).belonging.container_place)
         return replace(decided, items=items)
 
     def _answers(self, subjects: Sequence[Subject]) -> list[Recommendation]:
