@@ -134,6 +134,7 @@ def test_a_database_that_was_put_back_to_an_earlier_state_is_read_again_and_foll
     for sequence in range(1, 8):
         append(store, report(row(cpu=100.0 * sequence, pod="a"), sequence=sequence), NOON + sequence)
     follow(tailer, NOON + 10)
+    tailer.offer(4, report(row(cpu=5000.0, pod="a")))  # logged here, and lost before it was followed
     with store._engine.writing() as connection:
         connection.execute(text("DELETE FROM reports WHERE id > 3"))
         connection.execute(text("UPDATE counters SET value = 3 WHERE name = 'last_id'"))

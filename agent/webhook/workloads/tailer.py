@@ -122,6 +122,8 @@ class Tailer:
             return True
         except LogCutBack as error:
             log.warning("the database is not as it was: reading it again", extra={"reason": str(error)})
+            with self._taken_lock:
+                self._taken.clear()  # their numbers are given anew
             self._position = None
             return True
         except StoreAway as error:
