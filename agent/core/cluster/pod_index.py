@@ -113,7 +113,7 @@ def belonging(identity: UnitIdentity, index: PodIndex) -> Belonging:
         runtime=None if container is None else container.runtime,
         has_pod_level_requests=pod.has_pod_level_requests,
         container_place=next(
-            (place for place, one in enumerate(pod.sized_containers()) if one.name == identity.container), None
+            (place for place, sized in enumerate(pod.sized_containers()) if sized.name == identity.container), None
         ),
     )
 
