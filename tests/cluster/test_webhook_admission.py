@@ -398,6 +398,17 @@ def test_every_answer_was_counted(room: Room) -> None:
     assert counted["error"] == 0
 
 
+@pytest.mark.parametrize(("bytes_left", "cpu_request"), [(20_000, "300m"), (100, "500m")])
+def test_a_pod_whose_annotations_would_be_too_many_with_ours_is_made_as_it_came(
+    room: Room, bytes_left: int, cpu_request: str
+) -> None:
+    full = {**ENFORCE, "note": ""}
+    full["note"] = "x" * (256 * 1024 - sum(len(name) + len(text) for name, text in full.items()) - bytes_left)
+    made = room.admitted(owned("web", "Deployment", sized(), annotations=full))
+    assert resources(made)["requests"]["cpu"] == cpu_request
+    assert (made["metadata"]["annotations"] == full) is (cpu_request == "500m")
+
+
 def test_one_lying_node_sizes_no_new_pod_of_a_workload_that_an_honest_one_hosts(room: Room) -> None:
     """The attack of one stolen token: of ten terabytes, of invented containers, of the last week, and within bounds."""
     cluster, (_, liar, honest) = room.cluster, room.nodes  # of the last nothing was told yet, so hours ago may be
