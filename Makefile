@@ -3,7 +3,8 @@ SHELL := /bin/bash
 .SHELLFLAGS := -eu -o pipefail -c
 .DEFAULT_GOAL := help
 
-PYTHON ?= python3
+# Which Python the virtual environment is made with; unless named, `.ci/python` chooses.
+PYTHON ?=
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.plimsoll
@@ -119,7 +120,7 @@ test-tools: $(STAMP)/dev
 
 # The virtual environment; python3-venv and python3-dev are put in place where they are missing and we may.
 $(BIN)/python:
-	@.ci/python $(PYTHON) $(VENV)
+	@.ci/python $(VENV) $(PYTHON)
 
 $(STAMP)/run: $(BIN)/python pyproject.toml $(NATIVE)
 	@echo "plimsoll: installing into $(VENV)"
