@@ -30,6 +30,7 @@ class VerbModule(Protocol):
 
 _CHOICE: Final = re.compile(r"(?P<where>[^:]+): invalid choice: (?P<given>.*) \(choose from (?P<allowed>.*)\)", re.S)
 """As argparse words it."""
+_BARE: Final = re.compile(r"--[a-z-]+=--")
 _SPAN: Final = re.compile(r"(?:\d+[smhd])+")
 """What stands after ``--for``."""
 
@@ -89,6 +90,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     verb = next((word for word in words if not word.startswith("-")), None)
     parser = build_parser(verb)
+    bare = next((word for word in words if _BARE.fullmatch(word)), None)
+    if bare is not None:  # what argparse makes of it is different by version: an empty list, or the two dashes
+        parser.error(f"argument {bare.partition('=')[0]}: expected one argument")
     arguments, unknown = parser.parse_known_args(words)
     if unknown:
         refuse: Callable[[Sequence[str]], NoReturn] = getattr(arguments, "refuse", parser.refuse_unknown)

@@ -216,11 +216,12 @@ class Journal:
                 self._file = None
 
     def _read_back(self, path: Path) -> None:
-        try:
-            lines = _lines(path)
-        except OSError as error:
-            log.warning("decision log cannot be read", extra={"path": str(path), "reason": error.strerror})
-            return
+        lines: list[bytes] = []
+        for file in _files(path):
+            try:
+                lines = _lines(file) + lines
+            except OSError as error:  # what the other has is kept: numbers must not begin anew
+                log.warning("decision log cannot be read", extra={"path": str(file), "reason": error.strerror})
         decisions, newest, unreadable = _decoded(lines, self._most)
         self._next_sequence = newest + 1
         for decision in reversed(decisions):
@@ -284,7 +285,8 @@ def read_journal(path: Path) -> tuple[Decision, ...]:
     Raises:
         OSError: A file is there and cannot be read.
     """
-    decisions, _, _ = _decoded(_lines(path), None)
+    newer, older = (_lines(file) for file in _files(path))
+    decisions, _, _ = _decoded(older + newer, None)
     return tuple(decisions)
 
 
@@ -317,14 +319,16 @@ def _older(path: Path) -> Path:
     return path.with_name(f"{path.name}.1")
 
 
-def _lines(path: Path) -> list[bytes]:
-    """Return the whole lines of both files, oldest first; what follows the last newline of a file was torn."""
-    lines: list[bytes] = []
-    # The newer one first: exchanged between the two, it is read twice, not missed.
-    for file in (path, _older(path)):
-        with contextlib.suppress(FileNotFoundError):
-            lines = read_named(file, most_bytes=DOCUMENT_MOST_BYTES).split(b"\n")[:-1] + lines
-    return lines
+def _files(path: Path) -> tuple[Path, Path]:
+    """Return both files, the newer one first: exchanged between the two readings, it is read twice, not missed."""
+    return path, _older(path)
+
+
+def _lines(file: Path) -> list[bytes]:
+    """Return the whole lines of a file, none where it is missing; what follows the last newline was torn."""
+    with contextlib.suppress(FileNotFoundError):
+        return read_named(file, most_bytes=DOCUMENT_MOST_BYTES).split(b"\n")[:-1]
+    return []
 
 
 def _decoded(lines: list[bytes], most: int | None) -> tuple[list[Decision], int, int]:

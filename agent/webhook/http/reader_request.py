@@ -15,6 +15,7 @@ from typing import Final, Generic, TypeVar
 
 from agent.metrics.call_result import CallKind, CallResult
 from agent.metrics.webhook_series import WebhookMetrics
+from agent.webhook.entity_tag import is_held
 from agent.webhook.http.access import Access, Denied, Scope
 from agent.webhook.http.routes import Call, HttpAnswer, fault
 from agent.webhook.store.shapes import StoreAway
@@ -106,9 +107,8 @@ def tagged(call: Call, body: bytes, now_unix_seconds: float) -> HttpAnswer:
         return match[1] + b"%d" % round(now_unix_seconds + (seconds if match[1] in _LEFT else -seconds))
 
     tag = f'W/"{hashlib.blake2b(_AGES.sub(moment, body), digest_size=12).hexdigest()}"'
-    held = (part.strip() for part in (call.if_none_match or "").split(","))
     headers = {"ETag": tag}
-    if tag.removeprefix("W/") in {held_tag.removeprefix("W/") for held_tag in held}:
+    if is_held(call.if_none_match, tag):
         return HttpAnswer(status=304, headers=headers)
     return HttpAnswer(body=body, headers=headers)
 

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from agent.webhook.entity_tag import is_held
+
 STATIC: Final = Path(__file__).parent / "static"
 INDEX: Final = "index.html"
 MODULES: Final = ("base", "figures", "route", "client", "parts", "plots", "workloads", "screens", "app")
@@ -117,7 +119,7 @@ class PageFiles:
                 headers=_FENCE,
             )
         headers = {**_FENCE, "ETag": served.etag, "Cache-Control": served.cache_control, "Vary": "Accept-Encoding"}
-        if if_none_match is not None and served.etag in (tag.strip() for tag in if_none_match.split(",")):
+        if is_held(if_none_match, served.etag):
             return FileAnswer(status=304, content_type=served.content_type, headers=headers)
         body = served.body
         if "gzip" in (coding.partition(";")[0].strip() for coding in accept_encoding.split(",")):

@@ -47,6 +47,7 @@ from agent.kube.objects.cluster_json import NodeFacts
 from agent.metrics.call_result import CallResult
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.webhook.cluster.facts import ClusterFacts
+from agent.webhook.entity_tag import is_held
 from agent.webhook.http.access import Access, Denied, Scope
 from agent.webhook.http.reader_request import BadQuestionError, QuestionDoor, page_of
 from agent.webhook.http.routes import Call, HttpAnswer, fault
@@ -229,7 +230,7 @@ class CostQuestions:
         content = msgspec.json.encode(body)
         etag = f'W/"{hashlib.sha256(content).hexdigest()[:32]}"'
         headers = {"ETag": etag, "Age": str(int(max(self._clock() - view.made_monotonic_seconds, 0.0)))}
-        if call.if_none_match is not None and etag in (part.strip() for part in call.if_none_match.split(",")):
+        if is_held(call.if_none_match, etag):
             return HttpAnswer(status=304, headers=headers)
         return HttpAnswer(body=content, headers=headers)
 

@@ -33,6 +33,7 @@ from agent.metrics.call_result import CallKind, CallResult
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.settings.webhook_sections import AccessSettings
 from agent.webhook.cluster.facts import ClusterFacts
+from agent.webhook.entity_tag import is_held
 from agent.webhook.http.access import NEW_POD_SECONDS, Access, Caller, Denied, Sender, workload_of
 from agent.webhook.http.routes import Call, HttpAnswer, fault
 from agent.webhook.reports.bodies import (
@@ -393,7 +394,7 @@ class Posts:
         try:
             directives = self._parts.directives(node)
             etag = directives.etag
-            if etag != _etag_of(call.if_none_match):
+            if not is_held(call.if_none_match, f'"{etag}"'):
                 directives_json = directives_to_json(directives)
         except NotKnownYet as error:
             log.debug("no directives yet", extra={"node": node, "cause": str(error)})
@@ -666,9 +667,3 @@ def _check_media(call: Call) -> None:
 
 def _amounts(body: AmountsBody) -> PodAmounts:
     return PodAmounts(cpu_millicores=body.cpu_millicores, memory_bytes=body.memory_bytes)
-
-
-def _etag_of(header: str | None) -> str | None:
-    if header is None:
-        return None
-    return header.strip().removeprefix("W/").strip('"')

@@ -67,6 +67,7 @@ def test_unknown_verb_is_one_line_that_names_it_and_the_allowed_ones(capsys: pyt
         (("settings", "--set", "no.such=1"), "no.such"),
         (("settings", "--port", "eighty"), "serving.port"),
         (("settings", "--port", "70000"), "65535"),
+        (("settings", "--settings=--"), "--settings"),
         (("settings", "--settings", "/plimsoll/not/there.yaml"), "/plimsoll/not/there.yaml"),
     ],
 )

@@ -359,6 +359,28 @@ def test_a_file_that_somebody_emptied_is_gone_on_with(tmp_path: Path) -> None:
     assert [one.sequence for one in read_journal(path)] == [3, 2]
 
 
+@pytest.mark.parametrize("unreadable", ["decisions", "decisions.1"])
+def test_numbers_go_on_where_one_file_cannot_be_read(
+    tmp_path: Path, unreadable: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "decisions"
+    before = Journal(path, max_bytes=1000)
+    for at in range(6):
+        add(before, at, pod=ref(f"pod-{at}"))
+    before.close()
+    numbers = {name: [line["sequence"] for line in lines_of(tmp_path / name)] for name in ("decisions", "decisions.1")}
+    (tmp_path / unreadable).unlink()
+    (tmp_path / unreadable).mkdir()
+
+    after = Journal(path)
+
+    [other] = numbers.keys() - {unreadable}
+    assert [one.sequence for one in after.newest()] == numbers[other][::-1]
+    assert after.last_sequence == numbers[other][-1]
+    [record] = caplog.records
+    assert (record.message, vars(record)["path"]) == ("decision log cannot be read", str(tmp_path / unreadable))
+
+
 def test_no_directory_is_said_and_nobody_is_stopped(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "none" / "decisions")
     assert add(journal).sequence == 1
