@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -242,6 +242,41 @@ def test_the_chart_follows_its_namespace() -> None:
     assert "system:serviceaccount:elsewhere:plimsoll-agent" in text
     assert "plimsoll-webhook.elsewhere.svc" in text
     assert '"namespace": "plimsoll"' not in text
+
+
+def test_a_namespace_and_a_release_that_look_like_numbers_are_names_everywhere() -> None:
+    values = {
+        "namespace": {"create": True},
+        "buffers": {"enabled": True},
+        "monitoring": {part: {"enabled": True} for part in ("podMonitor", "serviceMonitor", "rules", "dashboards")},
+        "webhook": {
+            **POSTGRESQL["webhook"],
+            "report": {"enabled": True},
+            "certificate": {"source": "cert-manager", "issuerRef": {"name": "ours"}},
+        },
+    }
+    kinds = ("PodMonitor", "ServiceMonitor", "PrometheusRule")
+    known = [word for kind in kinds for word in ("--api-versions", f"monitoring.coreos.com/v1/{kind}")]
+
+    text = helm(
+        "template", "123", str(chart.CHART), "--namespace=456", f"--kube-version={KUBERNETES}", "--values=-", *known,
+        stdin=json.dumps(values),
+    )  # fmt: skip
+    objects = [found for found in yaml_texts.load_all(text) if found is not None]
+
+    assert {found["kind"] for found in objects} >= {"Namespace", "Certificate", *kinds}
+    assert "456" in str(objects)
+    assert [value for value in _values(objects) if value in (123, 456)] == []
+
+
+def _values(value: Any) -> Iterator[Any]:
+    """Give whatever stands in objects, names of fields left out."""
+    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    if parts is None:
+        yield value
+    else:
+        for part in parts:
+            yield from _values(part)
 
 
 def test_replicas_follow_the_database() -> None:

@@ -4,9 +4,9 @@ are another's) instead of resizing the same pods against the first.
 */}}
 {{- define "plimsoll.labels" -}}
 app.kubernetes.io/name: plimsoll
-app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .Release.Service }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
 helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- with .Values.labels }}
 {{ toYaml . }}
