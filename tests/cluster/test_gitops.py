@@ -22,6 +22,7 @@ from agent.cli.gitops.written import PlannedWrite, written_text
 from agent.cli.main import main
 from agent.webhook.queries.workload_bodies import WorkloadBody
 from tests import yaml_texts
+from tests.archives import extract_all
 from tests.cluster.binaries import require
 from tests.cluster.control_plane import ControlPlane
 from tests.workload_histories import MIB, advice, workload_history
@@ -129,7 +130,7 @@ def test_a_public_tree_gets_its_recommendation_and_nothing_else(
 ) -> None:
     tree = TREES[name]
     with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(tmp_path, filter="data")
+        extract_all(archive, tmp_path)
     top = tmp_path / tree.folder
     before, untouched = texts(top), tree.rendered(top)
     known = {
@@ -174,7 +175,7 @@ def test_a_public_tree_gets_its_recommendation_and_nothing_else(
 
 def test_what_workloads_writes_is_taken_by_kustomize_and_helm(tmp_path: Path) -> None:
     with tarfile.open(ARCHIVE) as archive:
-        archive.extractall(tmp_path, filter="data")
+        extract_all(archive, tmp_path)
     body = msgspec.convert(workload_history("default/Deployment/podinfo", ("podinfod",)), WorkloadBody)
     wanted = {"requests": {"cpu": "137m", "memory": "97Mi"}, "limits": {"memory": "489Mi"}}
 

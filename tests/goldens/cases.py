@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from tests.archives import extract_all
 from tests.goldens.places import DATA, INPUTS
 from tests.goldens.servers import make_certificate
 from tests.vpas import vpa_json
@@ -77,7 +78,7 @@ def prepare(folder: Path) -> None:
         if file.suffix in (".json", ".plimsoll"):
             shutil.copy(file, folder / file.name)
     with tarfile.open(INPUTS / "state.tar.gz") as archive:
-        archive.extractall(folder / "state", filter="data")
+        extract_all(archive, folder / "state")
     (folder / "token").write_text("good\n", encoding="utf-8")
     (folder / "junk").write_text("not what is expected\n", encoding="utf-8")
     (folder / "settings.yaml").write_text(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from tests.archives import extract_all
 from tests.cluster.processes import Process
 from tests.image.layout import Image
 
@@ -68,7 +69,7 @@ def unpack(image: Image, root: Path) -> None:
     manifest = document(image, json.loads((image.layout / "index.json").read_text())["manifests"][0])
     for layer in manifest["layers"]:
         with tarfile.open(place(image, layer), "r:gz") as tar:
-            tar.extractall(root, filter="tar")
+            extract_all(tar, root, "tar")
 
 
 def place(image: Image, descriptor: Json) -> Path:

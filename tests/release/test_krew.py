@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from agent.version import installed_version
+from tests.archives import extract_all
 from tests.release.krew import PROGRAM, archive, faults, manifest
 
 ROOT = Path(__file__).parents[2]
@@ -61,7 +62,7 @@ def test_what_krew_refuses_is_found(path: tuple[str | int, ...], value: object) 
 @pytest.mark.parametrize(("runner", "words"), [("uvx", "--quiet --from"), ("pipx", "run --spec")])
 def test_the_launcher_hands_all_on_to_the_same_version(tmp_path: Path, runner: str, words: str) -> None:
     with tarfile.open(fileobj=io.BytesIO(archive(installed_version(), ROOT))) as packed:
-        packed.extractall(tmp_path, filter="data")
+        extract_all(packed, tmp_path)
     tools = tmp_path / "tools"
     tools.mkdir()
     launcher = ["/bin/sh", str(tmp_path / PROGRAM), "why", "shop/web", "--context", "a b"]
