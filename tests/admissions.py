@@ -87,9 +87,9 @@ def new_pod(
 def mirror(*containers: Mapping[str, Any], orders: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Return the JSON of a static pod's mirror ``web`` in ``shop``, as the kubelet of ``node-1`` makes it."""
     document = new_pod(*containers, nodeName="node-1")
-    made = mirror_metadata("node-1", **(orders or {}))
-    made["annotations"] |= document["metadata"]["annotations"]
-    document["metadata"] |= made
+    metadata = mirror_metadata("node-1", **(orders or {}))
+    metadata["annotations"] |= document["metadata"]["annotations"]
+    document["metadata"] |= metadata
     return document
 
 
@@ -133,7 +133,7 @@ def resources(document: Mapping[str, Any], name: str = "app") -> dict[str, dict[
     """Return what a container states; requests and limits are there, be they empty."""
     spec = document["spec"]
     everyone = [*spec.get("initContainers", ()), *spec["containers"]]
-    stated = next(one for one in everyone if one["name"] == name).get("resources", {})
+    stated = next(container for container in everyone if container["name"] == name).get("resources", {})
     return {key: dict(stated.get(key) or {}) for key in ("requests", "limits")}
 
 

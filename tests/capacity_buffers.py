@@ -121,4 +121,4 @@ def read_again(facts: NamespaceFacts, result: Pass) -> NamespaceFacts:
 
 def with_statuses(buffers: Iterable[Buffer], statuses: Mapping[str, Any]) -> tuple[Buffer, ...]:
     """Return the buffers with new statuses, by name."""
-    return tuple(replace(one, status=statuses.get(one.name, one.status)) for one in buffers)
+    return tuple(replace(buffer, status=statuses.get(buffer.name, buffer.status)) for buffer in buffers)

@@ -67,6 +67,6 @@ class CgroupFiles:
 
     def replace(self, relative_path: str) -> int:
         """Put another cgroup under the same path; give its inode, which is never the former one's."""
-        kept = self.root.parent / f"{self.root.name}-former-{self.inode(relative_path)}"  # so that its number is taken
-        (self.root / relative_path).rename(kept)
+        path = self.root.parent / f"{self.root.name}-former-{self.inode(relative_path)}"  # so that its number is taken
+        (self.root / relative_path).rename(path)
         return self.make(relative_path)

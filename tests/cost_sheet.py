@@ -147,8 +147,8 @@ def sheet_nodes() -> list[CostNode]:
     """Return the nodes as the rules take them."""
     facts = [node_facts_from_json(document) for document in node_documents()]
     return [
-        CostNode(name=one.name, capacity=one.capacity, allocatable=one.allocatable, placement=one.placement)
-        for one in facts
+        CostNode(name=node.name, capacity=node.capacity, allocatable=node.allocatable, placement=node.placement)
+        for node in facts
     ]
 
 

@@ -59,7 +59,7 @@ def minute_cron(expression: str) -> MinuteCron:
 
 def _parsed(field: str, number: int) -> set[int]:
     low, high = _RANGES[number]
-    found: set[int] = set()
+    field_values: set[int] = set()
     for part in field.split(","):
         term, _, step = part.partition("/")
         first, dash, last = term.partition("-")
@@ -69,8 +69,8 @@ def _parsed(field: str, number: int) -> set[int]:
             ends = _number(first, number), _number(last, number) if dash else high if step else _number(first, number)
         if not low <= ends[0] <= ends[1] <= high or step == "0":
             raise ValueError(f"not understood: {_FIELDS[number]}")
-        found.update(range(ends[0], ends[1] + 1, int(step or 1)))
-    return found
+        field_values.update(range(ends[0], ends[1] + 1, int(step or 1)))
+    return field_values
 
 
 def _number(text: str, number: int) -> int:

@@ -28,10 +28,10 @@ def peaks(container: str = "app", *, hours: dict[int, tuple[int, int]] | None = 
 
 
 def directed(
-    *told: WorkloadDirective, age: float = 0.0, told_seconds: float = 0.0, pause: str | None = None
+    *workloads: WorkloadDirective, age: float = 0.0, told_seconds: float = 0.0, pause: str | None = None
 ) -> NodeDirectives:
     """Return what a node was told, so long ago."""
-    directives = Directives(etag="e", pause_reason=pause, workloads=told)
+    directives = Directives(etag="e", pause_reason=pause, workloads=workloads)
     return NodeDirectives(
         directives=directives, age_seconds=age, told_seconds=told_seconds, by_workload=by_workload(directives)
     )

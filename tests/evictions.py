@@ -160,5 +160,5 @@ class Admissions:
         facts = replace(self.facts, namespace=Namespace(name=pod.namespace))
         return admit(pod, facts=facts, estimates=self._estimate, settings=self.settings, now_unix_seconds=NOW)
 
-    def _estimate(self, one: Container, policy: PolicyName) -> Estimate | NoEstimate:
-        return self.estimates.get(one.name, NoEstimate.UNKNOWN_CONTAINER)
+    def _estimate(self, pod_container: Container, policy: PolicyName) -> Estimate | NoEstimate:
+        return self.estimates.get(pod_container.name, NoEstimate.UNKNOWN_CONTAINER)

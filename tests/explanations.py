@@ -31,9 +31,9 @@ def trail(minutes: int = 60, **courses: Any) -> Trail:
     return Trail(**{**known, **courses})
 
 
-def explanation(one: Subject | None = None, *, policy: TimesPolicy | None = None, **changes: Any) -> Why:
+def explanation(container: Subject | None = None, *, policy: TimesPolicy | None = None, **changes: Any) -> Why:
     """Return one of a container of shop/web that needs twice of what it uses, measured for an hour."""
-    about = one if one is not None else subject(cpu=cpu_window(), memory=memory_window())
+    about = container if container is not None else subject(cpu=cpu_window(), memory=memory_window())
     reasoned = explain(
         about,
         policy or TimesPolicy(),
@@ -41,7 +41,7 @@ def explanation(one: Subject | None = None, *, policy: TimesPolicy | None = None
         conditions=Conditions(min_span_seconds=600.0, max_age_seconds=60.0),
         options=BoundsOptions(),
     )
-    made = Why(
+    why = Why(
         taken_unix_seconds=float(NOW),
         source="agent",
         recommendation=reasoned.recommendation,
@@ -57,4 +57,4 @@ def explanation(one: Subject | None = None, *, policy: TimesPolicy | None = None
         kills=(OutOfMemory(unix_seconds=NOW - 7200.0, usage_bytes=None, limit_bytes=300 * MI),),
         trail=trail(),
     )
-    return replace(made, **changes)
+    return replace(why, **changes)

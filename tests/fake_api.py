@@ -61,9 +61,9 @@ def in_turn(*answers: object) -> Callable[[Call], object]:
     left = list(answers)
 
     def answer(_: Call) -> object:
-        one = left.pop(0)
-        if isinstance(one, Exception):
-            raise one
-        return one
+        reply = left.pop(0)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
 
     return answer

@@ -112,24 +112,26 @@ RECIPES: Final[Mapping[str, Callable[[np.random.Generator, int], Load]]] = {
 def load(recipe: str, *, days: float, seed: int = 0) -> Load:
     """Cook one recipe; CPU and memory in whole numbers, psi to a thousandth."""
     minutes = round(days * DAY)
-    made = RECIPES[recipe](np.random.default_rng([seed, sorted(RECIPES).index(recipe)]), minutes)
+    usage = RECIPES[recipe](np.random.default_rng([seed, sorted(RECIPES).index(recipe)]), minutes)
     return Load(
-        np.round(made.cpu_millicores), np.ceil(made.memory_bytes), None if made.psi is None else np.round(made.psi, 3)
+        np.round(usage.cpu_millicores),
+        np.ceil(usage.memory_bytes),
+        None if usage.psi is None else np.round(usage.psi, 3),
     )
 
 
 def trace(recipes: Mapping[str, Load], *, name: str = "generated") -> TraceSet:
     """Lay loads of one length side by side; psi is 0 where a load has none."""
     loads = list(recipes.values())
-    cpu = np.stack([one.cpu_millicores for one in loads], axis=1).astype(np.float32)
-    psi = np.stack([np.zeros(cpu.shape[0]) if one.psi is None else one.psi for one in loads], axis=1)
+    cpu = np.stack([usage.cpu_millicores for usage in loads], axis=1).astype(np.float32)
+    psi = np.stack([np.zeros(cpu.shape[0]) if usage.psi is None else usage.psi for usage in loads], axis=1)
     return TraceSet(
         name=name,
         containers=tuple(recipes),
         start_unix_minute=START_UNIX_MINUTE,
         cpu_millicores=cpu,
         has_cpu=np.ones(cpu.shape, dtype=np.bool_),
-        memory_bytes=np.stack([one.memory_bytes for one in loads], axis=1),
+        memory_bytes=np.stack([usage.memory_bytes for usage in loads], axis=1),
         has_memory=np.ones(cpu.shape, dtype=np.bool_),
         psi=psi.astype(np.float32),
     )
@@ -164,12 +166,12 @@ def _rows(loads: Mapping[str, Load]) -> list[dict[str, str | float | None]]:
         {
             "time": (START_UNIX_MINUTE + minute) * 60,
             "container": name,
-            "cpu_millicores": int(one.cpu_millicores[minute]),
-            "memory_bytes": int(one.memory_bytes[minute]),
-            "psi": None if one.psi is None else float(one.psi[minute]),
+            "cpu_millicores": int(usage.cpu_millicores[minute]),
+            "memory_bytes": int(usage.memory_bytes[minute]),
+            "psi": None if usage.psi is None else float(usage.psi[minute]),
         }
         for minute in range(minutes)
-        for name, one in loads.items()
+        for name, usage in loads.items()
     ]
 
 

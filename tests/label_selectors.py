@@ -40,13 +40,13 @@ def matches_selector(selector: str, labels: Mapping[str, str]) -> bool:
     place = 0
     verdict = True
     while True:
-        found = _REQUIREMENT.match(selector, place)
-        if found is None:
+        match = _REQUIREMENT.match(selector, place)
+        if match is None:
             msg = f"{selector!r} is not a label selector ({_ALLOWED})"
             raise SelectorError(msg)
-        verdict = _is_met(found, labels) and verdict
-        place = found.end()
-        if found["end"] == "":
+        verdict = _is_met(match, labels) and verdict
+        place = match.end()
+        if match["end"] == "":
             return verdict
 
 

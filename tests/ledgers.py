@@ -164,7 +164,7 @@ class Desk:
 
     @property
     def state(self) -> NodeState:
-        return NodeState(node=self.node, pods=tuple(one.pod for one in self.fakes), **self.state_fields)
+        return NodeState(node=self.node, pods=tuple(fake.pod for fake in self.fakes), **self.state_fields)
 
     def look(self, after: float = 0.0) -> list[News]:
         self.now += after

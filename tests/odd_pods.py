@@ -44,13 +44,13 @@ def odd_demand(random: Random) -> PodDemand:
     if random.random() < 0.3:
         kind = random.choice([ContainerKind.INIT, ContainerKind.SIDECAR])
         containers.insert(0, _container(random, "i0", kind))
-    made = pod_demand(
+    demand = pod_demand(
         ODD,
         containers=containers,
         demands=[
-            ContainerDemand(name=one.name, kind=one.kind, cpu=_demand(random, 600), memory=_demand(random, 60 * MIB))
-            for one in containers
-            if one.kind is not ContainerKind.INIT and random.random() < 0.8
+            ContainerDemand(name=spec.name, kind=spec.kind, cpu=_demand(random, 600), memory=_demand(random, 60 * MIB))
+            for spec in containers
+            if spec.kind is not ContainerKind.INIT and random.random() < 0.8
         ],
         kind=random.choice(["Deployment", "StatefulSet", "DaemonSet"]),
         order={
@@ -62,20 +62,20 @@ def odd_demand(random: Random) -> PodDemand:
             "is_guaranteed_allowed": True,
         },
     )
-    return replace(made, pod=_odd(random, made.pod))
+    return replace(demand, pod=_odd(random, demand.pod))
 
 
 def _odd(random: Random, pod: Pod) -> Pod:
     if random.random() < 0.25:
         floor = {
-            name: sum(one.resources.requests.get(name, 0) for one in pod.sized_containers()) for name in (CPU, MEMORY)
+            name: sum(spec.resources.requests.get(name, 0) for spec in pod.sized_containers()) for name in (CPU, MEMORY)
         }
         pod = replace(pod, resources=Requirements(requests=floor if random.random() < 0.7 else {CPU: floor[CPU]}))
     statuses = tuple(
         ContainerStatus(
-            name=one.name, allocated=_reported(random, one), actual=Reported(requests=_reported(random, one))
+            name=spec.name, allocated=_reported(random, spec), actual=Reported(requests=_reported(random, spec))
         )
-        for one in pod.sized_containers()
+        for spec in pod.sized_containers()
         if random.random() < 0.8
     )
     conditions = []

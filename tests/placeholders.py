@@ -35,9 +35,9 @@ def container(name: str, limits: dict[str, str] | None = None, /, **requests: st
 
 
 def shape_of(template: Json, options: PlaceholderOptions = OPTIONS, buffer: Buffer = BUFFER) -> PlaceholderShape:
-    found = placeholder_of(template, pod_of_template(template), buffer, options)
-    assert found is not None
-    return found
+    shape = placeholder_of(template, pod_of_template(template), buffer, options)
+    assert shape is not None
+    return shape
 
 
 def placeholder_pod(shape: PlaceholderShape, name: str, *, metadata: Json | None = None, **status: Any) -> Json:

@@ -121,12 +121,12 @@ def pod_demand(
         "namespace": "shop",
         "name": name,
         "phase": "Running",
-        "containers": tuple(one for one in everyone if one.kind is ContainerKind.REGULAR),
-        "init_containers": tuple(one for one in everyone if one.kind is not ContainerKind.REGULAR),
+        "containers": tuple(spec for spec in everyone if spec.kind is ContainerKind.REGULAR),
+        "init_containers": tuple(spec for spec in everyone if spec.kind is not ContainerKind.REGULAR),
     }
-    made = Pod(**{**known, **(pod or {})})
+    running_pod = Pod(**{**known, **(pod or {})})
     return PodDemand(
-        pod=made,
+        pod=running_pod,
         workload=Workload(namespace="shop", kind=kind, name=name),
         orders=orders(ranking=ranking, **(order or {})),
         reserved=reserved,
@@ -182,7 +182,7 @@ class Situation:
         for step in steps:
             pod = changed_pod(pods[step.ref.uid], step.changes)
             pods[step.ref.uid] = actuated(pod) if is_actuated else pod
-        return replace(self, demands=tuple(replace(one, pod=pods[one.pod.uid]) for one in self.demands))
+        return replace(self, demands=tuple(replace(demand, pod=pods[demand.pod.uid]) for demand in self.demands))
 
 
 def node(*demands: PodDemand, **fields: Any) -> Situation:
@@ -265,12 +265,12 @@ def calm(situation: Situation) -> Situation:
         situation,
         demands=tuple(
             replace(
-                one,
+                demand,
                 containers=tuple(
-                    replace(each, cpu=calmed(each.cpu), memory=calmed(each.memory)) for each in one.containers
+                    replace(each, cpu=calmed(each.cpu), memory=calmed(each.memory)) for each in demand.containers
                 ),
             )
-            for one in situation.demands
+            for demand in situation.demands
         ),
     )
 
@@ -308,10 +308,10 @@ def _pod_level(random: Random, containers: Sequence[Container]) -> Requirements:
     for name, amount, nanos in ((CPU, _cpu, NANOS_PER_MILLI), (MEMORY, _memory, NANOS_PER_UNIT)):
         if _one_in(random, 3):
             continue
-        request = sum(one.resources.requests.get(name, 0) for one in containers) + amount(random) * nanos
+        request = sum(spec.resources.requests.get(name, 0) for spec in containers) + amount(random) * nanos
         requests[name] = request
         if _one_in(random, 2):
-            least = max([request, *(one.resources.limits.get(name, 0) for one in containers)])
+            least = max([request, *(spec.resources.limits.get(name, 0) for spec in containers)])
             limits[name] = least + (0 if _one_in(random, 2) else amount(random) * nanos)
     return Requirements(requests=requests, limits=limits)
 
@@ -343,9 +343,9 @@ def _pod_demand(random: Random, name: str) -> PodDemand:
     if _one_in(random, 2):
         pod = replace(pod, statuses=_settled(pod))
     demands = [
-        ContainerDemand(name=one.name, kind=one.kind, cpu=_demand(random, _cpu), memory=_demand(random, _memory))
-        for one in pod.sized_containers()
-        if one.kind is not ContainerKind.INIT and not _one_in(random, 20)
+        ContainerDemand(name=spec.name, kind=spec.kind, cpu=_demand(random, _cpu), memory=_demand(random, _memory))
+        for spec in pod.sized_containers()
+        if spec.kind is not ContainerKind.INIT and not _one_in(random, 20)
     ]
     return PodDemand(
         pod=pod,
@@ -376,7 +376,8 @@ def _pod_demand(random: Random, name: str) -> PodDemand:
 def _settled(pod: Pod) -> tuple[ContainerStatus, ...]:
     """Return statuses of a pod that the kubelet has acted on, in another order than the spec's."""
     return tuple(
-        ContainerStatus(name=one.name, allocated=one.resources.requests) for one in reversed([*pod.sized_containers()])
+        ContainerStatus(name=spec.name, allocated=spec.resources.requests)
+        for spec in reversed([*pod.sized_containers()])
     )
 
 
@@ -431,15 +432,17 @@ def situation_of(seed: int) -> Situation:
 def protected(situation: Situation) -> Situation:
     """Return the node with each pod that is sized in mode protect instead; every third was killed lately."""
     killed = {
-        demand.pod.uid: frozenset(one.name for one in demand.pod.containers)
+        demand.pod.uid: frozenset(spec.name for spec in demand.pod.containers)
         for demand in situation.demands[::3]
         if demand.orders.mode is Mode.ENFORCE
     }
     return replace(
         situation,
         demands=tuple(
-            replace(one, orders=replace(one.orders, mode=Mode.PROTECT)) if one.orders.mode is Mode.ENFORCE else one
-            for one in situation.demands
+            replace(demand, orders=replace(demand.orders, mode=Mode.PROTECT))
+            if demand.orders.mode is Mode.ENFORCE
+            else demand
+            for demand in situation.demands
         ),
         constraints={
             uid: replace(situation.constraints.get(uid, FREE), killed=killed.get(uid, frozenset()))
@@ -456,9 +459,9 @@ def lowered(situation: Situation) -> list[str]:
     plan = situation.plan()
     modes = {pod.ref.uid: pod.mode for pod in plan.pods}
     return [
-        *(f"unsound: {one.name} {one.detail}" for one in plan.invariants if not one.holds),
+        *(f"unsound: {invariant.name} {invariant.detail}" for invariant in plan.invariants if not invariant.holds),
         *(note for note in plan.notes if " does not hold for it " in note),
-        *(f"{one.ref} is evicted" for one in plan.evictions if modes[one.ref.uid] is Mode.PROTECT),
+        *(f"{eviction.ref} is evicted" for eviction in plan.evictions if modes[eviction.ref.uid] is Mode.PROTECT),
         *(
             f"{step.ref} {change}"
             for step in plan.steps

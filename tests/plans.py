@@ -126,7 +126,7 @@ def plan(*pods: PodPlan, **fields: Any) -> Plan:
             Invariant(name="at most one eviction per pod", holds=True),
         ),
     }
-    return Plan(**{**known, "pods": tuple(sorted(pods, key=lambda one: one.ref)), **fields})
+    return Plan(**{**known, "pods": tuple(sorted(pods, key=lambda pod_plan: pod_plan.ref)), **fields})
 
 
 def mixed_plan() -> Plan:

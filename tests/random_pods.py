@@ -36,9 +36,9 @@ def random_budget(rng: random.Random) -> Json:
     budget: Json = {}
     for key in ("requests", "limits"):
         amounts = {"cpu": rng.choice(("500m", "1", "6", "8")), "memory": rng.choice(("1G", "6G", "8G"))}
-        kept = {name: amount for name, amount in amounts.items() if rng.random() < 0.5}
-        if kept:
-            budget[key] = kept
+        subset = {name: amount for name, amount in amounts.items() if rng.random() < 0.5}
+        if subset:
+            budget[key] = subset
     return budget
 
 

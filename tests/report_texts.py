@@ -8,5 +8,5 @@ from agent.core.history.reports.rollup_json import kept_text, sent_text
 
 def report_text(report: Report, *, agent: str) -> str:
     """Return the whole report."""
-    kept = kept_text(report, agent=agent)
-    return sent_text(kept, end_age_seconds=report.end_age_seconds, lost_reports=report.lost_reports)
+    text = kept_text(report, agent=agent)
+    return sent_text(text, end_age_seconds=report.end_age_seconds, lost_reports=report.lost_reports)

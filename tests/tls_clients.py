@@ -31,8 +31,8 @@ def _serve(listener: socket.socket, context: ssl.SSLContext) -> None:
             connection, _ = listener.accept()
         except OSError:
             return
-        with connection, contextlib.suppress(OSError), context.wrap_socket(connection, server_side=True) as one:
-            one.sendall(b"hi")
+        with connection, contextlib.suppress(OSError), context.wrap_socket(connection, server_side=True) as channel:
+            channel.sendall(b"hi")
 
 
 def served(port: int, bundle_pem: bytes, name: str | None) -> x509.Certificate:
@@ -46,10 +46,10 @@ def served(port: int, bundle_pem: bytes, name: str | None) -> x509.Certificate:
     context.load_verify_locations(cadata=bundle_pem.decode())
     with (
         socket.create_connection(("127.0.0.1", port), timeout=5.0) as connection,
-        context.wrap_socket(connection, server_hostname=name) as one,
+        context.wrap_socket(connection, server_hostname=name) as channel,
     ):
-        der = one.getpeercert(binary_form=True)
-        assert one.recv(2) == b"hi"
+        der = channel.getpeercert(binary_form=True)
+        assert channel.recv(2) == b"hi"
     assert der is not None
     return x509.load_der_x509_certificate(der)
 

@@ -176,11 +176,11 @@ class Server(FakeApi):
         metadata = document["metadata"]
         if body["metadata"]["resourceVersion"] != metadata["resourceVersion"]:
             raise ApiError("PATCH", status=409, reason="Conflict", message="the object has been modified")
-        [wanted], [one] = body["spec"]["containers"], document["spec"]["containers"]
-        before = deepcopy(one)
+        [wanted], [entry] = body["spec"]["containers"], document["spec"]["containers"]
+        before = deepcopy(entry)
         for kind, amounts in wanted["resources"].items():
-            one["resources"][kind].update(amounts)
-        if one == before:
+            entry["resources"][kind].update(amounts)
+        if entry == before:
             return deepcopy(document)
         metadata["resourceVersion"] = str(int(metadata["resourceVersion"]) + 1)
         metadata["generation"] += 1
@@ -189,12 +189,12 @@ class Server(FakeApi):
     @property
     def writes(self) -> list[str]:
         """What was written: ``resize web``, ``event``."""
-        told = []
+        writes = []
         for call in self.calls:
             if call.method == "GET" or call.path in (REVIEWS_PATH, SELF_PATH):
                 continue
-            told.append(f"resize {call.path.split('/')[-2]}" if call.path.endswith("/resize") else "event")
-        return told
+            writes.append(f"resize {call.path.split('/')[-2]}" if call.path.endswith("/resize") else "event")
+        return writes
 
     @property
     def events(self) -> list[tuple[str, str, str]]:
@@ -247,9 +247,9 @@ class Hours(threading.Condition):
         due = self._turns.clock + timeout
         later = self._turns.later
         if later and later[0].at <= due:
-            one = later.pop(0)
-            self._turns.sleep(max(0.0, one.at - self._turns.clock))
-            one.do()
+            event = later.pop(0)
+            self._turns.sleep(max(0.0, event.at - self._turns.clock))
+            event.do()
             return True
         self._turns.sleep(timeout)
         return False
@@ -419,9 +419,9 @@ class Turns:
         return NodeState(node=self.node, pods=pods, **self.state_fields)
 
     def evaluated(self) -> Evaluation:
-        made = recommendations.node(*self.recommended.values())
+        sizes = recommendations.node(*self.recommended.values())
         return Evaluation(
-            recommendations=made, measured=self.measured, waiting_ratios=(), taken_monotonic_ns=round(self.clock * 1e9)
+            recommendations=sizes, measured=self.measured, waiting_ratios=(), taken_monotonic_ns=round(self.clock * 1e9)
         )
 
     def keep(self) -> bool:
@@ -465,7 +465,7 @@ class Turns:
     def at(self, seconds: float, do: Callable[[], None]) -> None:
         """Have something happen so many seconds after the start, while ``run`` waits."""
         self.later.append(_Later(BOOTED + seconds, do))
-        self.later.sort(key=lambda one: one.at)
+        self.later.sort(key=lambda event: event.at)
 
     def run(self, until: float) -> list[tuple[float, Trigger]]:
         """Run the thread's loop, on this thread, so many seconds from the start; give its turns, seconds from then."""
@@ -485,8 +485,8 @@ class Turns:
     def log(self) -> list[tuple[str, str, str, str]]:
         """Return the decision log, oldest first: action, outcome, reason, pod."""
         return [
-            (one.action, one.outcome, one.reason, "" if one.pod is None else one.pod.name)
-            for one in reversed(self.journal.newest())
+            (decision.action, decision.outcome, decision.reason, "" if decision.pod is None else decision.pod.name)
+            for decision in reversed(self.journal.newest())
         ]
 
     def newest(self) -> Decision:

@@ -28,17 +28,17 @@ class Authority:
 def authority(name: str) -> Authority:
     """Make one; the same name gives the same again."""
     directory = Path(mkdtemp(prefix="plimsoll-tls-"))
-    made = Authority(certificate=directory / "tls.crt", key=directory / "tls.key")
+    pair = Authority(certificate=directory / "tls.crt", key=directory / "tls.key")
     subprocess.run(
         [
             *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"),
             *("-days", "2", "-subj", f"/CN={name}", "-addext", "subjectAltName=IP:127.0.0.1"),
-            *("-keyout", str(made.key), "-out", str(made.certificate)),
+            *("-keyout", str(pair.key), "-out", str(pair.certificate)),
         ],
         check=True,
         capture_output=True,
     )
-    return made
+    return pair
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,8 +82,8 @@ class WebhookServer:
         self.connections = 0
         self._behave = behave
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        made = authority(name)
-        context.load_cert_chain(made.certificate, made.key)
+        pair = authority(name)
+        context.load_cert_chain(pair.certificate, pair.key)
         self._server = _Server(("127.0.0.1", port), _handler_of(self), context)
         self.port = self._server.server_address[1]
         self.url = f"https://127.0.0.1:{self.port}"

@@ -103,7 +103,7 @@ def first_time(free: Sequence[Interval], moment: float, lasting: float) -> float
 @cache
 def _changes(zone_name: str) -> Sequence[float]:
     """Return the moments at which clocks are changed, to the minute."""
-    zone, found = ZoneInfo(zone_name), []
+    zone, moments = ZoneInfo(zone_name), []
 
     def offset(moment: float) -> timedelta | None:
         return datetime.fromtimestamp(moment, zone).utcoffset()
@@ -112,8 +112,8 @@ def _changes(zone_name: str) -> Sequence[float]:
         start = _FIRST_SECONDS + hour * 3600
         if offset(start) != offset(start + 3600):
             minutes = (start + minute * 60 for minute in range(1, 61))
-            found.append(next(moment for moment in minutes if offset(moment) != offset(start)))
-    return found
+            moments.append(next(moment for moment in minutes if offset(moment) != offset(start)))
+    return moments
 
 
 def _daily(random: Random) -> Daily:
@@ -128,17 +128,17 @@ def _daily(random: Random) -> Daily:
 
 def differences(moments: int, seed: int = 0) -> list[str]:
     """Return where the product's answer is another than the intervals'."""
-    random, read, found = Random(seed), ReadWindows(), []
+    random, read, faults = Random(seed), ReadWindows(), []
     seen = 0
     while seen < moments:
         allowed = [_daily(random) for _ in range(random.choice((0, 1, 1, 2)))]
         denied = [_daily(random) for _ in range(random.choice((0, 0, 1)) if allowed else 1)]
-        parts = [*(f"shrink: {one.text}" for one in allowed), *(f"deny: {one.text}" for one in denied)]
+        parts = [*(f"shrink: {rule.text}" for rule in allowed), *(f"deny: {rule.text}" for rule in denied)]
         windows = read("; ".join(parts))
-        free = merged(part for one in allowed for part in one.intervals()) if allowed else [_SPAN]
-        free = without(free, merged(part for one in denied for part in one.intervals()))
+        free = merged(part for rule in allowed for part in rule.intervals()) if allowed else [_SPAN]
+        free = without(free, merged(part for rule in denied for part in rule.intervals()))
         changes = [
-            at for one in (*allowed, *denied) for at in _changes(one.zone) if _FIRST_SECONDS <= at < _LAST_SECONDS
+            at for rule in (*allowed, *denied) for at in _changes(rule.zone) if _FIRST_SECONDS <= at < _LAST_SECONDS
         ]
         changes = changes or [_FIRST_SECONDS + 30 * 86_400]
         for _ in range(min(250, moments - seen)):
@@ -151,16 +151,16 @@ def differences(moments: int, seed: int = 0) -> list[str]:
             if expected is not None and expected > moment + 25 * 86_400:
                 expected = answer  # beyond what is written down
             if answer != expected:
-                found.append(f"{windows.text!r} at {moment} for {lasting} s: {answer} instead of {expected}")
-    return found
+                faults.append(f"{windows.text!r} at {moment} for {lasting} s: {answer} instead of {expected}")
+    return faults
 
 
 def main() -> int:
     """Compare; print what differs and return 1 if anything does."""
     moments = int(sys.argv[1]) if len(sys.argv) > 1 else MOMENTS
-    found = differences(moments, int(sys.argv[2]) if len(sys.argv) > 2 else 0)
-    print("\n".join((*found[:20], f"{moments} moments: {len(found)} differ")))
-    return 1 if found else 0
+    faults = differences(moments, int(sys.argv[2]) if len(sys.argv) > 2 else 0)
+    print("\n".join((*faults[:20], f"{moments} moments: {len(faults)} differ")))
+    return 1 if faults else 0
 
 
 if __name__ == "__main__":

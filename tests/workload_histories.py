@@ -32,7 +32,7 @@ def workload_history(
 ) -> dict[str, Any]:
     """Return ``NAMESPACE/KIND/NAME`` as ``/v1/workloads/...`` has it."""
     namespace, kind, name = place.split("/")
-    advised = containers if isinstance(containers, Mapping) else {one: advice() for one in containers}
+    advised = containers if isinstance(containers, Mapping) else {container: advice() for container in containers}
     return {
         "namespace": namespace,
         "kind": kind,
@@ -54,7 +54,7 @@ def workload_history(
             **applies,
         },
         "containers": [
-            {"container": one, "advice": dict(figures), "hours": [], "classes": [], "nodes": []}
-            for one, figures in advised.items()
+            {"container": container, "advice": dict(figures), "hours": [], "classes": [], "nodes": []}
+            for container, figures in advised.items()
         ],
     }

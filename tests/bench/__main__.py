@@ -206,8 +206,8 @@ def main(words: list[str]) -> int:
         measured: dict[str, float] = {}
         meter = LoadMeter()
         try:
-            for found in PARTS[part]():
-                measured |= found
+            for part_figures in PARTS[part]():
+                measured |= part_figures
                 write(figures | measured | meter.load().figures(part))
         except Exception:  # noqa: BLE001 - one part's fault costs no figure of another's, and none of its own so far
             traceback.print_exc()

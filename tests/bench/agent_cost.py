@@ -62,11 +62,11 @@ def measure(count: int, *, seconds: float = SECONDS) -> dict[str, float]:
     ):
         paths = make_containers(tree, count)
         before_percent = _preads_percent(program, tree.mount, paths)
-        found = _run_agent(tree, Path(scratch), rings, count, seconds)
+        figures = _run_agent(tree, Path(scratch), rings, count, seconds)
         preads_percent = (before_percent + _preads_percent(program, tree.mount, paths)) / 2
-        return found | {
+        return figures | {
             f"preads_cpu_percent_of_core_{count}": round(preads_percent, 3),
-            f"agent_ratio_to_preads_{count}": round(found[f"agent_cpu_percent_of_core_{count}"] / preads_percent, 2),
+            f"agent_ratio_to_preads_{count}": round(figures[f"agent_cpu_percent_of_core_{count}"] / preads_percent, 2),
         }
 
 

@@ -156,9 +156,9 @@ def _webhook(folder: Path) -> Iterator[list[str]]:
     server = Server(users={"good": user("importer")}, creatable=frozenset({"/v1/history"}))
     (folder / "token").write_text("good\n")
     name = "plimsoll-webhook.plimsoll.svc"
-    with stack(folder, server=server) as one:
-        one.follow()
-        with running(one.services, folder, names=(name,)) as served:
+    with stack(folder, server=server) as webhook:
+        webhook.follow()
+        with running(webhook.services, folder, names=(name,)) as served:
             host, port = served.address
             where = f"--webhook=https://{host}:{port}"
             yield [where, f"--ca-file={served.authority}", f"--token-file={folder / 'token'}"]

@@ -65,11 +65,11 @@ def hour_at_full_width(folder: Path, rows: Rows, *, nodes: int) -> tuple[list[St
     figures = {f"fortnight_{stage}_percent_of_core": percent for stage, percent in run.percent_of_core().items()}
     run.fold_rest()
     hour = hour_of(BEGUN_UNIX_SECONDS)
-    sketches = [one for one in run.store.sketches(hour) if one.unix_hour == hour]
+    sketches = [sketch for sketch in run.store.sketches(hour) if sketch.unix_hour == hour]
     run.store.close()
     figures |= {
         "fortnight_sketches_of_an_hour": len(sketches),
-        "fortnight_sketch_bytes": sum(len(one.payload) for one in sketches) / len(sketches),
+        "fortnight_sketch_bytes": sum(len(sketch.payload) for sketch in sketches) / len(sketches),
         "fortnight_report_text_bytes": run.text_bytes / run.reports,
     }
     return sketches, figures
@@ -105,7 +105,7 @@ def write_fortnight(url: str, hour: Sequence[StoredSketch], *, newest_unix_hour:
     store = open_store(url)
     try:
         for unix_hour in range(newest_unix_hour - HOURS + 1, newest_unix_hour + 1):
-            moved = (StoredSketch(key=one.key, unix_hour=unix_hour, payload=one.payload) for one in hour)
+            moved = (StoredSketch(key=sketch.key, unix_hour=unix_hour, payload=sketch.payload) for sketch in hour)
             store.fold(0, moved, 0, base_id=0)
         oldest, open_hour = newest_unix_hour - HOURS + 1, newest_unix_hour + 2 - OPEN_HOURS
         while store.keep_heads(oldest, open_hour, length=HEAD_BYTES):  # as the leader did, hour by hour
@@ -117,8 +117,8 @@ def write_fortnight(url: str, hour: Sequence[StoredSketch], *, newest_unix_hour:
 
 def forget_file(path: Path) -> None:
     """Have the kernel drop what it holds of a file in memory: a pod that starts elsewhere has none of it."""
-    for one in path.parent.glob(f"{path.name}*"):
-        file = os.open(one, os.O_RDONLY)
+    for file_path in path.parent.glob(f"{path.name}*"):
+        file = os.open(file_path, os.O_RDONLY)
         try:
             os.fdatasync(file)
             os.posix_fadvise(file, 0, 0, os.POSIX_FADV_DONTNEED)
@@ -129,9 +129,9 @@ def forget_file(path: Path) -> None:
 def peak_rss_mib(pid: int) -> float:
     """Return the most memory that a process ever had."""
     status = Path(f"/proc/{pid}/status").read_text()
-    found = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.M)
-    assert found is not None
-    return int(found[1]) / 1024
+    match = re.search(r"^VmHWM:\s+(\d+) kB$", status, re.M)
+    assert match is not None
+    return int(match[1]) / 1024
 
 
 def start_up(hook: WebhookProcess, began: float) -> dict[str, float]:
@@ -175,7 +175,7 @@ def start_up(hook: WebhookProcess, began: float) -> dict[str, float]:
 def _nodes(stack: ExitStack, folder: Path, rows: Rows, count: int) -> Iterator[tuple[ControlPlane, list[Node]]]:
     plane = stack.enter_context(control_plane(KUBERNETES, directory=folder / "plane", with_controllers=False))
     print(f"fortnight: {count} pods and their tokens are made", file=sys.stderr)
-    yield plane, [Reporter(one, rows) for one in cluster_of_nodes(plane, count)]
+    yield plane, [Reporter(node, rows) for node in cluster_of_nodes(plane, count)]
 
 
 def with_fortnight(
@@ -184,7 +184,7 @@ def with_fortnight(
     """Start the webhook on a whole fortnight, and let the nodes report to it."""
     figures: dict[str, float] = {}
     with ExitStack() as stack:
-        plane, made = stack.enter_context(_nodes(stack, folder, rows, nodes))
+        plane, reporters = stack.enter_context(_nodes(stack, folder, rows, nodes))
         for database in databases:
             suffix = "" if database == "sqlite" else f"_{database}"
             with ExitStack() as own:
@@ -194,22 +194,22 @@ def with_fortnight(
                     url = server.tcp_url(server.new_database())
                 print(f"fortnight: {HOURS} hours are written, {database}", file=sys.stderr)
                 size = write_fortnight(url, hour, newest_unix_hour=hour_of(time.time()) - 1)
-                found = {"database_mib": size / MIB}
+                database_figures = {"database_mib": size / MIB}
                 if database == "sqlite":
                     forget_file(Path(path))
                 began = time.monotonic()
                 arguments = ("--set=act.excludedNamespaces=kube-system",)
                 with webhook_started(plane, folder, database=url, arguments=arguments) as hook:
-                    found |= start_up(hook, began)
+                    database_figures |= start_up(hook, began)
                     if seconds > 0:
                         print(f"fortnight: every node reports, {database}", file=sys.stderr)
-                        found |= fill(hook, plane, made)
-                        found |= loaded(hook, plane, made, seconds)
-                        found["webhook_peak_rss_mib"] = peak_rss_mib(hook.process.pid)
-                        found["reports_folded"] = hook.series("plimsoll_reports_folded_total")
-                figures |= {f"fortnight_{key}{suffix}": value for key, value in found.items()}
-                for one in folder.glob("fortnight.db*"):
-                    one.unlink()
+                        database_figures |= fill(hook, plane, reporters)
+                        database_figures |= loaded(hook, plane, reporters, seconds)
+                        database_figures["webhook_peak_rss_mib"] = peak_rss_mib(hook.process.pid)
+                        database_figures["reports_folded"] = hook.series("plimsoll_reports_folded_total")
+                figures |= {f"fortnight_{key}{suffix}": value for key, value in database_figures.items()}
+                for file_path in folder.glob("fortnight.db*"):
+                    file_path.unlink()
     return figures
 
 

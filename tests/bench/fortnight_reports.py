@@ -48,7 +48,7 @@ def _profile(number: int, intervals: int) -> list[str]:
     length = _LEAD_SECONDS + intervals * int(ROLLUP_SECONDS) + 10
     raw, memory = rings_of(number, length)
     policy = WindowPolicy(capacity_millicores=CPUS * 1000)
-    made: list[str] = []
+    texts: list[str] = []
     for interval in range(intervals):
         start_ns = START_NS + (_LEAD_SECONDS + interval * int(ROLLUP_SECONDS)) * NS
         figures = rollup_figures(
@@ -70,8 +70,8 @@ def _profile(number: int, intervals: int) -> list[str]:
         )
         document = json.loads(kept_text(_report("", "", 1, (row,)), agent="bench"))["rows"][0]
         figures_only = {name: value for name, value in document.items() if name not in _SHARED}
-        made.append(json.dumps(figures_only, separators=(",", ":"))[1:-1])
-    return made
+        texts.append(json.dumps(figures_only, separators=(",", ":"))[1:-1])
+    return texts
 
 
 def _report(node: str, incarnation: str, sequence: int, rows: tuple[RollupRow, ...]) -> Report:
@@ -124,10 +124,10 @@ class NodeReports:
 class Reporter(Node):
     """A node of ``bench.webhook`` that says what those of this module say."""
 
-    def __init__(self, made: Node, rows: Rows) -> None:
+    def __init__(self, node: Node, rows: Rows) -> None:
         """Take the place of one that was made."""
-        super().__init__(made.number, made.uid, made.token)
-        self._reports = NodeReports(made.number, rows, uid=made.uid)
+        super().__init__(node.number, node.uid, node.token)
+        self._reports = NodeReports(node.number, rows, uid=node.uid)
 
     def body(self, seconds_ago: float) -> bytes:
         """Make its next report."""

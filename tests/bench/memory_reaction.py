@@ -32,14 +32,14 @@ def measure() -> Iterator[dict[str, float]]:
     with tempfile.TemporaryDirectory(prefix="plimsoll-bench-") as folder, ThreadPoolExecutor(1) as pool:
         exchange = Path(folder) / "exchange"
         guest = pool.submit(_run_guest, exchange)
-        told: list[Outcome] = []
+        last_outcomes: list[Outcome] = []
         is_over = False
         while not is_over:
             is_over = bool(wait([guest], LOOK_SECONDS).done)  # asked first: what the last run wrote is read then
             outcomes = read_outcomes(exchange / NAME)
-            if len(outcomes) > len(told):
-                told = outcomes
-                yield figures("memory_reaction", told, patience_seconds=DEADLINE_SECONDS)
+            if len(outcomes) > len(last_outcomes):
+                last_outcomes = outcomes
+                yield figures("memory_reaction", last_outcomes, patience_seconds=DEADLINE_SECONDS)
         guest.result()
 
 

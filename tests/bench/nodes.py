@@ -69,12 +69,12 @@ def _outcomes(node: TraceSet, headroom: HeadroomRule, policies: Sequence[PolicyN
 
 
 def _cells(outcome: SimulatedOutcome) -> tuple[str, str]:
-    one = total([outcome])
-    return _three(one.node_cpu), _three(one.node_planned_cpu)
+    policy_total = total([outcome])
+    return _three(policy_total.node_cpu), _three(policy_total.node_planned_cpu)
 
 
-def _three(one: SimulatedResourceTotal) -> str:
-    return " / ".join(judged_cells(one)[:3])
+def _three(resource: SimulatedResourceTotal) -> str:
+    return " / ".join(judged_cells(resource)[:3])
 
 
 def _line(*cells: str) -> str:

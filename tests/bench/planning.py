@@ -81,12 +81,12 @@ def _drifted(settled: Situation) -> Situation:
         settled,
         demands=tuple(
             replace(
-                one,
+                pod,
                 containers=tuple(
-                    replace(each, cpu=moved(each.cpu), memory=moved(each.memory)) for each in one.containers
+                    replace(each, cpu=moved(each.cpu), memory=moved(each.memory)) for each in pod.containers
                 ),
             )
-            for one in settled.demands
+            for pod in settled.demands
         ),
     )
 

@@ -204,8 +204,8 @@ def _line(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _four(one: SimulatedResourceTotal) -> str:
-    return " / ".join(judged_cells(one))
+def _four(resource: SimulatedResourceTotal) -> str:
+    return " / ".join(judged_cells(resource))
 
 
 def cpu_lines(trace: TraceSet, cadences: Sequence[Cadence], runs: Sequence[SimulatedTrace]) -> Iterator[str]:
@@ -213,11 +213,11 @@ def cpu_lines(trace: TraceSet, cadences: Sequence[Cadence], runs: Sequence[Simul
     days = trace.has_cpu.sum() / 1440
     yield f"CPU, {len(trace.containers)} series, {days:.0f} days in all; 100 % taken as {MACHINE_CORES} cores:"
     yield ""
-    yield from _table(cadences, runs, lambda one: _four(one.cpu))
+    yield from _table(cadences, runs, lambda policy_total: _four(policy_total.cpu))
     yield ""
     yield "The same series as if they were one node: set aside and not used / share of time short / deficit, of used:"
     yield ""
-    yield from _table(cadences, runs, lambda one: " / ".join(judged_cells(one.node_cpu)[:3]))
+    yield from _table(cadences, runs, lambda policy_total: " / ".join(judged_cells(policy_total.node_cpu)[:3]))
     yield ""
     yield f"Each series, {cadences[0].title}:"
     yield ""
@@ -237,7 +237,7 @@ def memory_lines(trace: TraceSet, cadences: Sequence[Cadence], runs: Sequence[Si
         "four the would-be out-of-memory kills:"
     )
     yield ""
-    yield from _table(cadences, runs, lambda one: f"{_four(one.memory)}; {one.kills:,}")
+    yield from _table(cadences, runs, lambda policy_total: f"{_four(policy_total.memory)}; {policy_total.kills:,}")
 
 
 def _table(

@@ -24,7 +24,7 @@ def figures(prefix: str, outcomes: Sequence[Outcome], *, patience_seconds: float
     """Return p50, p99 and extremes of the times, seconds, and how many runs of which kind there were."""
     left_out = outcomes.count(Odd.EARLY)
     late = outcomes.count(Odd.LATE)
-    told = {
+    counts = {
         f"{prefix}_runs": float(len(outcomes) - left_out),
         f"{prefix}_runs_left_out": float(left_out),
         f"{prefix}_runs_late": float(late),
@@ -32,11 +32,11 @@ def figures(prefix: str, outcomes: Sequence[Outcome], *, patience_seconds: float
     timed = [outcome for outcome in outcomes if not isinstance(outcome, Odd)]
     seconds = sorted([*timed, *[patience_seconds] * late])
     if not seconds:
-        return told
+        return counts
     return {
         f"{prefix}_min_seconds": seconds[0],
         f"{prefix}_p50_seconds": statistics.median(seconds),
         f"{prefix}_p99_seconds": seconds[-1] if len(seconds) < 100 else seconds[int(len(seconds) * 0.99)],
         f"{prefix}_max_seconds": seconds[-1],
-        **told,
+        **counts,
     }

@@ -143,7 +143,7 @@ def measure() -> dict[str, float]:
             marks.append(("send", time.process_time()))
             taken_ms.append({name: (at - before) * 1e3 for (_, before), (name, at) in pairwise(marks)})
     figures = {
-        f"report_{part}_cpu_ms_{CONTAINERS}": round(sorted(one[part] for one in taken_ms)[2], 2) for part in taken_ms[0]
+        f"report_{part}_cpu_ms_{CONTAINERS}": round(sorted(run[part] for run in taken_ms)[2], 2) for part in taken_ms[0]
     }
     return {
         f"report_gzip_kib_{CONTAINERS}": round(len(packed) / 1024, 1),

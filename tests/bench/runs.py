@@ -67,7 +67,7 @@ def _days(folder: Path) -> Iterator[dict[str, float]]:
         for interval in range(DAYS * INTERVALS_A_DAY):
             now = begun + (interval + 1) * INTERVAL_SECONDS
             due = RUNS_A_DAY * (interval + 1) // INTERVALS_A_DAY
-            runs = [_run(one, now - random.uniform(0, INTERVAL_SECONDS), random) for one in range(number, due)]
+            runs = [_run(serial, now - random.uniform(0, INTERVAL_SECONDS), random) for serial in range(number, due)]
             number = due
             started = time.process_time()
             for run in runs:
@@ -114,8 +114,8 @@ def _filled(folder: Path) -> Iterator[dict[str, float]]:
         index_bytes, started = process.memory_info().rss - rss, time.process_time()
         known = index.workloads()[:1000]
         for workload in known:
-            found = index.estimate(workload, "main", policy=PolicyName.CRUISE, now_unix_seconds=now)
-            assert isinstance(found, Estimate), found
+            estimate = index.estimate(workload, "main", policy=PolicyName.CRUISE, now_unix_seconds=now)
+            assert isinstance(estimate, Estimate), estimate
         estimate_seconds = (time.process_time() - started) / len(known)
         started = time.process_time()
         index.expire(now)

@@ -86,7 +86,7 @@ def _tree(pid: int) -> list[int]:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except OSError:
         return []
-    return [pid, *(one for child in children for one in _tree(int(child)))]
+    return [pid, *(descendant for child in children for descendant in _tree(int(child)))]
 
 
 def _pss_kib(pid: int) -> int:

@@ -93,9 +93,9 @@ def measure() -> Iterator[dict[str, float]]:
         for count in COUNTS:
             with CgroupTree() as tree:
                 paths = make_containers(tree, count)
-                found = _measure_tree(program, tree.mount, paths)
-            figures |= found
-            yield found
+                tree_figures = _measure_tree(program, tree.mount, paths)
+            figures |= tree_figures
+            yield tree_figures
     # Linear growth: cost per container at the largest count against that at 250; 1.0 = exactly linear.
     per_250 = figures["sweep_us_250"] / 250
     yield {"sweep_growth_2000_to_250": round(figures["sweep_us_2000"] / 2000 / per_250, 3)}

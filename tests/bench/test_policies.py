@@ -39,9 +39,9 @@ def test_main_without_traces_says_so_in_one_line_and_gives_2(
 ) -> None:
     monkeypatch.setenv("PLIMSOLL_TRACES", str(tmp_path / "none"))
     assert policies.main() == 2
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.splitlines() == [
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.splitlines() == [
         f"bench-policies: no real traces in {tmp_path / 'none'}; PLIMSOLL_TRACES names another directory"
     ]
 
@@ -56,10 +56,10 @@ def test_main_runs_all_policies_and_writes_the_tables(
     monkeypatch.setattr(policies, "_WARM_DAY_SECONDS", 0.0)
     monkeypatch.setattr(policies, "_WARM_MEMORY_SECONDS", 0.0)
     assert policies.main() == 0
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     text = (directory / "build" / "table.md").read_text(encoding="utf-8")
-    nodes = told.removeprefix(text)
-    assert len(nodes) < len(told)
+    nodes = output.removeprefix(text)
+    assert len(nodes) < len(output)
     assert [line.split(" | ")[1] for line in nodes.splitlines() if line.startswith("| of equal means | ")] == [
         *(f"`{name}`" for name in PolicyName),
         "`plimsoll`, largest spike",

@@ -22,9 +22,9 @@ def test_early_runs_are_left_out_and_late_ones_count_with_all_the_patience() -> 
 
 @pytest.mark.parametrize("outcomes", [[], [Odd.EARLY]], ids=["none", "only early ones"])
 def test_no_run_that_counts_gives_counts_alone(outcomes: list[Outcome]) -> None:
-    told = figures("reaction", outcomes, patience_seconds=30.0)
+    counts = figures("reaction", outcomes, patience_seconds=30.0)
 
-    assert told == {
+    assert counts == {
         "reaction_runs": 0.0,
         "reaction_runs_left_out": float(len(outcomes)),
         "reaction_runs_late": 0.0,

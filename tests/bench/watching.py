@@ -79,8 +79,8 @@ def large_pod(name: str) -> dict[str, Any]:
     """Return a pod as long as real ones are: probes, variables, volumes, and a sidecar."""
     containers = [
         {
-            "name": one,
-            "image": f"registry.example.com/team/{one}:1.27.3",
+            "name": container_name,
+            "image": f"registry.example.com/team/{container_name}:1.27.3",
             "command": ["/bin/server", "--listen=0.0.0.0:8080", "--config=/etc/server/config.yaml"],
             "env": [{"name": f"SETTING_{index}", "value": f"value of setting number {index}"} for index in range(20)],
             "ports": [{"containerPort": 8080, "name": "http"}],
@@ -89,7 +89,7 @@ def large_pod(name: str) -> dict[str, Any]:
             "readinessProbe": {"httpGet": {"path": "/readyz", "port": 8080}, "periodSeconds": 5},
             "volumeMounts": [{"name": "config", "mountPath": "/etc/server"}],
         }
-        for one in ("app", "proxy")
+        for container_name in ("app", "proxy")
     ]
     volumes = [{"name": "config", "configMap": {"name": "config"}}, {"name": "cache", "emptyDir": {}}]
     labels = {"app.kubernetes.io/name": "app", "app.kubernetes.io/instance": name, "pod-template-hash": "5d4f8c7b9"}
@@ -103,8 +103,8 @@ def fill(plane: ControlPlane, pods: int) -> int:
     create_node(plane.admin, NODE, cpu="64", memory="256Gi")
     length = 0
     for index in range(pods):
-        made = plane.admin.create(pod_path("default"), large_pod(f"web-{index:03}"))
-        written = write_pod_status(plane.admin, "default", f"web-{index:03}", running_status(made), pod=made)
+        document = plane.admin.create(pod_path("default"), large_pod(f"web-{index:03}"))
+        written = write_pod_status(plane.admin, "default", f"web-{index:03}", running_status(document), pod=document)
         length = len(json.dumps(written))
     return length
 

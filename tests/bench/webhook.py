@@ -250,7 +250,7 @@ def fill(hook: WebhookProcess, plane: ControlPlane, nodes: Sequence[Node]) -> di
 
     with ThreadPoolExecutor(SENDERS) as pool:
         shares = [range(index, len(nodes), SENDERS) for index in range(SENDERS)]
-        failures = [failure for found in pool.map(work, shares) for failure in found]
+        failures = [failure for share_failures in pool.map(work, shares) for failure in share_failures]
     tell_of_odd(failures, len(nodes), "reports")
     return {
         "webhook_reports_per_second_most": round((len(nodes) - len(failures)) / (time.monotonic() - begun), 1),
@@ -266,10 +266,10 @@ def tell_of_odd(failures: Sequence[object], sent: int, what: str) -> None:
     """
     if not failures:
         return
-    told = f"{len(failures)} of {sent} {what} were odd; the first: {failures[0]}"
+    message = f"{len(failures)} of {sent} {what} were odd; the first: {failures[0]}"
     if len(failures) > MOST_LEFT_OUT_RATIO * sent:
-        raise RuntimeError(told)
-    print(f"webhook: {told}", file=sys.stderr, flush=True)
+        raise RuntimeError(message)
+    print(f"webhook: {message}", file=sys.stderr, flush=True)
 
 
 def _paced(seconds: float, per_second: float, work: Callable[[int, float], None], until: threading.Event) -> int:
@@ -331,8 +331,8 @@ def admissions(port: int, authority: Path, seconds: float, nodes: int, shape: Sh
         asked = [
             pool.submit(asker.ask, begin + line / ADMISSIONS_PER_SECOND, seconds) for line, asker in enumerate(askers)
         ]
-    for one in asked:
-        one.result()  # raises where the webhook is gone
+    for future in asked:
+        future.result()  # raises where the webhook is gone
     answered = [(took, _response(answer)) for asker in askers for took, answer in asker.answers]
     allowed = [(took, response) for took, response in answered if response["allowed"]]
     failures = [text for asker in askers for text in asker.failures]
@@ -429,9 +429,9 @@ class _Reports:
             sent: list[Future[None]] = []
             _paced(1e9, self._per_second, lambda number, _: sent.append(pool.submit(self._report, number)), self._done)
             self._sent = len(sent)
-            for one in sent:
+            for future in sent:
                 try:
-                    one.result()
+                    future.result()
                 except ReportFailedError as error:
                     self.failures.append(error)
 
@@ -566,17 +566,17 @@ def measure_viewed(*, nodes: int = VIEWED_NODES, seconds: float = LOADED_SECONDS
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="plimsoll-bench-")))
         plane = stack.enter_context(control_plane(KUBERNETES, directory=folder / "plane", with_controllers=False))
         print(f"page: {nodes} pods and their tokens are made", flush=True)
-        made = cluster_of_nodes(plane, nodes, VIEWED)
+        cluster = cluster_of_nodes(plane, nodes, VIEWED)
         token = reader_token(plane)
         with webhook(plane, folder, arguments=_ARGUMENTS) as hook:
-            fill(hook, plane, made)
+            fill(hook, plane, cluster)
             hook.process.wait_until(
                 lambda: hook.get("/v1/nodes", token).status == 200, "the role of the page's reader holds"
             )
-            first = loaded(hook, plane, made, seconds)
-            alone = loaded(hook, plane, made, seconds)
+            first = loaded(hook, plane, cluster, seconds)
+            alone = loaded(hook, plane, cluster, seconds)
             with Viewers(hook, plane.authority, token) as viewers:
-                viewed = loaded(hook, plane, made, seconds)
+                viewed = loaded(hook, plane, cluster, seconds)
     rss = [run["webhook_rss_mib"] for run in (first, alone, viewed)]
     yield {
         **{f"unviewed_{key}": alone[key] for key in _COMPARED},
@@ -606,7 +606,7 @@ def measure(
         folder = Path(stack.enter_context(TemporaryDirectory(prefix="plimsoll-bench-")))
         plane = stack.enter_context(control_plane(KUBERNETES, directory=folder / "plane", with_controllers=False))
         print(f"webhook: {nodes} pods and their tokens are made", flush=True)
-        made = [Reporter(one, rows) for one in cluster_of_nodes(plane, nodes)]
+        reporters = [Reporter(node, rows) for node in cluster_of_nodes(plane, nodes)]
         for database in databases:
             url = None
             if database == "postgresql":
@@ -614,13 +614,13 @@ def measure(
                 url = server.tcp_url(server.new_database())
             with webhook(plane, folder, database=url, arguments=_ARGUMENTS) as hook:
                 print(f"webhook: every node reports, {database}", flush=True)
-                found = fill(hook, plane, made)
+                figures = fill(hook, plane, reporters)
                 print(f"webhook: nodes report at their pace, {database}", flush=True)
-                found |= reporting(hook, plane, made, alone_seconds)
+                figures |= reporting(hook, plane, reporters, alone_seconds)
                 print(f"webhook: admissions beside them, {database}", flush=True)
-                found |= loaded(hook, plane, made, seconds)
+                figures |= loaded(hook, plane, reporters, seconds)
             suffix = "" if database == "sqlite" else f"_{database}"
-            yield {f"{key}{suffix}": value for key, value in found.items()}
+            yield {f"{key}{suffix}": value for key, value in figures.items()}
 
 
 if __name__ == "__main__":

@@ -89,6 +89,6 @@ def measure() -> dict[str, float]:
                 before = time.process_time()
                 work()
                 times[name].append((time.process_time() - before) * 1e3)
-        for name, found in times.items():
-            figures[name] = round(sorted(found[1:])[2], 2)  # the first finds caches cold
+        for name, durations_ms in times.items():
+            figures[name] = round(sorted(durations_ms[1:])[2], 2)  # the first finds caches cold
     return figures

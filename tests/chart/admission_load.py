@@ -57,14 +57,14 @@ def load(release: Release) -> Iterator[Load]:
     create_namespace(release.plane, namespace)
     account = f"/api/v1/namespaces/{namespace}/serviceaccounts/default"
     wait_for(lambda: admin.exists(account), "pods may be made there")
-    made = Load(release, namespace)
-    threads = [threading.Thread(target=made.run) for _ in range(MAKERS)]
+    pods = Load(release, namespace)
+    threads = [threading.Thread(target=pods.run) for _ in range(MAKERS)]
     for thread in threads:
         thread.start()
     try:
-        yield made
+        yield pods
     finally:
-        made.stopping.set()
+        pods.stopping.set()
         for thread in threads:
             thread.join()
         admin.delete(f"/api/v1/namespaces/{namespace}")

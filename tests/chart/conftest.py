@@ -18,8 +18,8 @@ from tests.cluster.control_plane import ControlPlane, control_plane
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """Of the version that TESTED_KUBERNETES names; with controllers, without a scheduler, so that no pod is bound."""
     version = version_under_test()
-    with control_plane(version, directory=tmp_path_factory.mktemp("chart")) as made:
-        yield made
+    with control_plane(version, directory=tmp_path_factory.mktemp("chart")) as cluster:
+        yield cluster
 
 
 @pytest.fixture(scope="module")

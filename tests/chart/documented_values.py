@@ -55,9 +55,9 @@ def _comments(text: str) -> Iterator[tuple[tuple[str, ...], str]]:
         if line.strip().startswith("#"):
             lines.append(line.strip().lstrip("#").strip())
             continue
-        found = _KEY.match(line)
-        if found:
-            depth = len(found["indent"]) // 2
-            path[depth:] = [found["key"]]
+        match = _KEY.match(line)
+        if match:
+            depth = len(match["indent"]) // 2
+            path[depth:] = [match["key"]]
             yield tuple(path), " ".join(lines)
         lines.clear()

@@ -25,7 +25,7 @@ def schema_text() -> str:
 
 def value_table() -> str:
     """Return the table of all values."""
-    rows = [f"| `{one.key}` | {_default(one.default)} | {one.text} |" for one in documented_values()]
+    rows = [f"| `{entry.key}` | {_default(entry.default)} | {entry.text} |" for entry in documented_values()]
     return "\n".join(["| value | default | what it does |", "|---|---|---|", *rows])
 
 
@@ -44,7 +44,7 @@ def readme_text(text: str) -> str:
 def settings_text() -> str:
     """Return SETTINGS.md: every setting of both programs."""
     agent, webhook = describe_settings(), describe_settings(WebhookSettings)
-    shared = {one.key for one in agent} & {one.key for one in webhook}
+    shared = {entry.key for entry in agent} & {entry.key for entry in webhook}
     lines = [
         "# Settings",
         "",
@@ -60,17 +60,17 @@ def settings_text() -> str:
         "## Webhook",
         "",
         "Beside these, the webhook goes by the agent's sections "
-        f"{', '.join(f'`{one}`' for one in sorted({key.partition('.')[0] for key in shared}))}, with the same keys.",
+        f"{', '.join(f'`{name}`' for name in sorted({key.partition('.')[0] for key in shared}))}, with the same keys.",
         "",
-        *_settings_table([one for one in webhook if one.key not in shared]),
+        *_settings_table([entry for entry in webhook if entry.key not in shared]),
     ]
     return "\n".join(lines) + "\n"
 
 
 def _settings_table(settings: Iterable[SettingDoc]) -> list[str]:
     rows = [
-        f"| `{one.key}` | `{one.default}`{one.by_profile} | {one.allowed} | {one.text} |".replace("``", "`")
-        for one in settings
+        f"| `{entry.key}` | `{entry.default}`{entry.by_profile} | {entry.allowed} | {entry.text} |".replace("``", "`")
+        for entry in settings
     ]
     return ["| setting | default | allowed | what it does |", "|---|---|---|---|", *rows]
 

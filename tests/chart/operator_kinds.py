@@ -71,7 +71,7 @@ def ensure_definitions(progress: Progress = lambda _line: None) -> list[dict[str
     Raises:
         BinaryError: There is no Go, or the proxy does not give the module, or gives another one.
     """
-    return [one for module in MODULES for one in definitions_of(module, progress)]
+    return [definition for module in MODULES for definition in definitions_of(module, progress)]
 
 
 def definitions_of(module: Module, progress: Progress = lambda _line: None) -> list[dict[str, Any]]:
@@ -111,11 +111,11 @@ def fetch(module: Module, target: Path, progress: Progress) -> None:
             raise BinaryError(f"cluster: {module.path}@{module.version}: {answer.get('Error') or done.stderr.strip()}")
         if answer["Sum"] != module.sum:
             raise BinaryError(f"cluster: {module.path}@{module.version} is {answer['Sum']} and not {module.sum}")
-        made = Path(unfinished) / "made"
-        made.mkdir()
+        folder = Path(unfinished) / "made"
+        folder.mkdir()
         for file in module.files:
-            shutil.copyfile(Path(answer["Dir"]) / file, made / Path(file).name)
-        made.rename(target)
+            shutil.copyfile(Path(answer["Dir"]) / file, folder / Path(file).name)
+        folder.rename(target)
 
 
 def main() -> int:

@@ -88,7 +88,7 @@ def kinds_of(api: Api) -> Iterator[tuple[str, str, str, bool]]:
 
     A group whose definitions were made or taken away a moment ago is named before, or after, it is served: it has none.
     """
-    groups = ["/api/v1", *(f"/apis/{one['preferredVersion']['groupVersion']}" for one in api.get("/apis")["groups"])]
+    groups = ["/api/v1", *(f"/apis/{row['preferredVersion']['groupVersion']}" for row in api.get("/apis")["groups"])]
     for group in groups:
         try:
             resources = api.get(group)["resources"]
@@ -96,10 +96,10 @@ def kinds_of(api: Api) -> Iterator[tuple[str, str, str, bool]]:
             if error.status != 404:
                 raise
             continue
-        for one in resources:
-            if "list" in one["verbs"] and "/" not in one["name"] and one["name"] not in _PASSING:
+        for resource in resources:
+            if "list" in resource["verbs"] and "/" not in resource["name"] and resource["name"] not in _PASSING:
                 version = group.removeprefix("/apis/").removeprefix("/api/")
-                yield version, one["kind"], f"{group}/{one['name']}", one["namespaced"]
+                yield version, resource["kind"], f"{group}/{resource['name']}", resource["namespaced"]
 
 
 def listed(api: Api, path: str) -> list[Json]:
@@ -116,7 +116,7 @@ def listed(api: Api, path: str) -> list[Json]:
 
 def everything(api: Api) -> set[ObjectKey]:
     """Return all that the cluster holds, but for what comes and goes by itself."""
-    found: set[ObjectKey] = set()
+    keys: set[ObjectKey] = set()
     for _, _, path, _ in kinds_of(api):
         try:
             items = listed(api, path)
@@ -124,5 +124,5 @@ def everything(api: Api) -> set[ObjectKey]:
             if error.status not in (404, 405):
                 raise
             continue
-        found |= {(path, one["metadata"].get("namespace", ""), one["metadata"]["name"]) for one in items}
-    return {one for one in found if _LEFT not in one[2] and _LEFT not in one[0]}
+        keys |= {(path, document["metadata"].get("namespace", ""), document["metadata"]["name"]) for document in items}
+    return {key for key in keys if _LEFT not in key[2] and _LEFT not in key[0]}

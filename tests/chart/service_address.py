@@ -61,8 +61,8 @@ class ServiceAddress:
 
 def _relay(client: socket.socket, server: socket.socket) -> None:
     with client, server:
-        for one in (client, server):
-            one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for connection in (client, server):
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         back = threading.Thread(target=_pass_on, args=(server, client), daemon=True)
         back.start()
         _pass_on(client, server)
@@ -76,9 +76,9 @@ def _pass_on(source: socket.socket, target: socket.socket) -> None:
         target.shutdown(socket.SHUT_WR)
     except OSError:
         # Cut off, not ended: neither side goes on.
-        for one in (source, target):
+        for connection in (source, target):
             with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(socket.SHUT_RDWR)
 
 
 @contextlib.contextmanager
@@ -87,14 +87,14 @@ def service_address(address: str, port: int = 443) -> Iterator[ServiceAddress]:
     subprocess.run(["ip", "addr", "add", f"{address}/32", "dev", "lo"], capture_output=True, check=True)
     try:
         with socket.create_server((address, port), backlog=128) as listener:
-            made = ServiceAddress(listener)
-            thread = threading.Thread(target=made.run, daemon=True)
+            service = ServiceAddress(listener)
+            thread = threading.Thread(target=service.run, daemon=True)
             thread.start()
             try:
-                yield made
+                yield service
             finally:
                 listener.shutdown(socket.SHUT_RDWR)
                 thread.join()
-                made.end()
+                service.end()
     finally:
         subprocess.run(["ip", "addr", "del", f"{address}/32", "dev", "lo"], capture_output=True, check=False)

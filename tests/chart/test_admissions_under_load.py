@@ -102,11 +102,11 @@ def loaded(release: Release, folder: Path, *, replicas: int, is_shared: bool = T
 def answered(release: Release, folder: Path) -> Iterator[Scene]:
     """Have two replicas serve and pods be made inside the block; the webhook must have judged each."""
     with loaded(release, folder, replicas=SHARED["webhook"]["replicas"]) as scene:
-        first, made = asked(release), scene.pods.made
+        first, pods_before = asked(release), scene.pods.made
         yield scene
         scene.pods.stopping.set()
         last = asked(release)
-        assert last["request_total"] - first["request_total"] >= scene.pods.made - made - MAKERS
+        assert last["request_total"] - first["request_total"] >= scene.pods.made - pods_before - MAKERS
         assert last["fail_open_count"] == first["fail_open_count"], (first, last)
 
 
@@ -174,9 +174,9 @@ def test_no_admission_fails_or_goes_unanswered_while_certificate_and_authority_a
 
         def are_both_trusted() -> bool:
             # Read before the bundle: what is served has been trusted before it was.
-            found = served()
+            certificates = served()
             bundle = registered(empty)
-            assert found == {old_leaf} or bundle.count("BEGIN") == 2, "a new certificate before its authority"
+            assert certificates == {old_leaf} or bundle.count("BEGIN") == 2, "a new certificate before its authority"
             return old_bundle in bundle and bundle.count("BEGIN") == 2
 
         wait_for(are_both_trusted, "the new authority is trusted beside the old one")

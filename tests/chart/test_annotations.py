@@ -31,20 +31,20 @@ def documented() -> set[str]:
 
 def in_the_program() -> set[str]:
     """Return every constant of a module that is a name of ours."""
-    found = set()
+    names = set()
     for module in pkgutil.walk_packages(agent.__path__, "agent."):
         # Programs, and what alembic alone may load, name none.
         if module.name.endswith("__main__") or ".migrations." in module.name:
             continue
         for value in vars(importlib.import_module(module.name)).values():
             if isinstance(value, str) and re.fullmatch(re.escape(PREFIX) + r"[a-z-]+", value):
-                found.add(value.removeprefix(PREFIX))
-    return found
+                names.add(value.removeprefix(PREFIX))
+    return names
 
 
 def test_the_table_has_every_annotation_and_no_other() -> None:
     assert documented() == in_the_program() - NO_ANNOTATIONS.keys()
-    assert {one.removeprefix(PREFIX) for one in KNOWN} <= documented()
+    assert {name.removeprefix(PREFIX) for name in KNOWN} <= documented()
 
 
 def test_what_is_called_no_annotation_is_there() -> None:

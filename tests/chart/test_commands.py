@@ -33,9 +33,9 @@ def commands(page: Path, program: str) -> Iterator[str]:
     blocks = re.findall(r"^```\n(.*?)^```$", text, re.M | re.S)
     lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
     for line in [*lines, *re.findall(r"`([^`]+)`", re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S))]:
-        found = re.search(rf"(?:^|-- |\$ |\| )({program} .*)$", " ".join(line.split("  #")[0].split()))
-        if found:
-            yield found[1].partition(" | ")[0]
+        match = re.search(rf"(?:^|-- |\$ |\| )({program} .*)$", " ".join(line.split("  #")[0].split()))
+        if match:
+            yield match[1].partition(" | ")[0]
 
 
 def bare(command: str) -> list[str]:
@@ -46,8 +46,8 @@ def bare(command: str) -> list[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=FILES)
 def test_commands_of_plimsoll_are_understood(page: Path) -> None:
-    found = [bare(one) for one in commands(page, "plimsoll")]
-    asked = [words for words in found if words and words[0] in VERBS]
+    word_lists = [bare(command) for command in commands(page, "plimsoll")]
+    asked = [words for words in word_lists if words and words[0] in VERBS]
     assert len(asked) >= 3
     for words in asked:
         try:

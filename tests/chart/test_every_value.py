@@ -175,14 +175,14 @@ def merged(values: Values, more: Values) -> Values:
 
 
 def nested(key: str, value: Any) -> Values:
-    made: Any = value
+    tree: Any = value
     for word in reversed(key.split(".")):
-        made = {word: made}
-    return dict(made)
+        tree = {word: tree}
+    return dict(tree)
 
 
 def test_no_value_is_left_out_and_none_is_set_to_its_default() -> None:
-    defaults = {one.key: one.default for one in documented_values()}
+    defaults = {entry.key: entry.default for entry in documented_values()}
     assert CHANGES.keys() == defaults.keys()
     assert [key for key, (value, _) in CHANGES.items() if value == defaults[key]] == []
 

@@ -158,8 +158,8 @@ CERTIFICATES: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("source", [*CERTIFICATES, "built-in"])
 def test_right_over_the_registration_is_there_where_it_is_used(source: str) -> None:
     parts = rendered({"webhook": {"certificate": CERTIFICATES.get(source, {})}})
-    [role] = [one for one in parts["webhook/rights"] if one["kind"] == "ClusterRole"]
-    verbs = [one["verbs"] for one in role["rules"] if "mutatingwebhookconfigurations" in one.get("resources", ())]
+    [role] = [manifest for manifest in parts["webhook/rights"] if manifest["kind"] == "ClusterRole"]
+    verbs = [rule["verbs"] for rule in role["rules"] if "mutatingwebhookconfigurations" in rule.get("resources", ())]
     assert verbs == ([["list", "watch", "patch"]] if source == "built-in" else [])
 
 
@@ -206,8 +206,8 @@ def test_program_evicts_and_not_where_it_is_protected(opened: Release, webhook: 
     program = HttpApi(credentials)
     answers = {}
     for namespace in ("default", "kube-system", NAMESPACE):
-        made = opened.plane.admin.create(objects.pod_path(namespace), objects.pod(fresh_name("sp"), None))
-        ref = PodRef(namespace=namespace, name=made["metadata"]["name"], uid=made["metadata"]["uid"])
+        pod = opened.plane.admin.create(objects.pod_path(namespace), objects.pod(fresh_name("sp"), None))
+        ref = PodRef(namespace=namespace, name=pod["metadata"]["name"], uid=pod["metadata"]["uid"])
         answers[namespace] = evict(program, ref)
         is_there = opened.plane.admin.exists(objects.pod_path(namespace, ref.name))
         assert is_there == (namespace != "default")

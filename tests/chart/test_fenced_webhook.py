@@ -103,9 +103,9 @@ def why_not(call: Callable[[], object]) -> str:
 
 
 def test_placeholder_is_made_resized_and_removed(webhook: Api) -> None:
-    made = make(webhook, placeholder())
-    name = made["metadata"]["name"]
-    assert (made["spec"]["priority"], made["spec"]["preemptionPolicy"]) == (-10, "Never")
+    pod = make(webhook, placeholder())
+    name = pod["metadata"]["name"]
+    assert (pod["spec"]["priority"], pod["spec"]["preemptionPolicy"]) == (-10, "Never")
     objects.resize(webhook, "default", name, objects.resize_body(room={"requests": {"cpu": "200m"}}))
     webhook.delete(objects.pod_path("default", name), gracePeriodSeconds="0")
 
@@ -131,8 +131,8 @@ def test_every_real_shape_is_made(webhook: Api) -> None:
         content(container("app", {"cpu": "1", "memory": "64Mi"}, cpu="1", memory="64Mi")),
         content(os={"name": "windows"}, nodeSelector={"kubernetes.io/os": "windows"}),
     ):
-        made = make(webhook, placeholder(template))
-        webhook.delete(objects.pod_path("default", made["metadata"]["name"]), gracePeriodSeconds="0")
+        pod = make(webhook, placeholder(template))
+        webhook.delete(objects.pod_path("default", pod["metadata"]["name"]), gracePeriodSeconds="0")
 
 
 def test_placeholder_of_another_image_may_be_resized_and_removed(room: Release, webhook: Api) -> None:
@@ -270,13 +270,13 @@ def test_placeholder_passes_with_what_servers_and_other_webhooks_add(room: Relea
     )
     manifest["metadata"]["labels"]["team"] = "platform"
     manifest["metadata"]["annotations"]["example.com/seen"] = "true"
-    made = make(webhook, manifest)
-    spec = made["spec"]
+    pod = make(webhook, manifest)
+    spec = pod["spec"]
     assert spec["containers"][0]["resources"]["limits"] == {"cpu": "1", "memory": "1Gi"}
-    assert "kubernetes.io/limit-ranger" in made["metadata"]["annotations"]
-    assert {"node.kubernetes.io/not-ready", "pool"} <= {one["key"] for one in spec["tolerations"]}
+    assert "kubernetes.io/limit-ranger" in pod["metadata"]["annotations"]
+    assert {"node.kubernetes.io/not-ready", "pool"} <= {toleration["key"] for toleration in spec["tolerations"]}
     assert (spec["serviceAccountName"], spec["imagePullSecrets"]) == ("default", [{"name": "registry"}])
-    webhook.delete(objects.pod_path("default", made["metadata"]["name"]), gracePeriodSeconds="0")
+    webhook.delete(objects.pod_path("default", pod["metadata"]["name"]), gracePeriodSeconds="0")
     admin.delete(f"{ranges}/range")
     admin.patch(account, {"imagePullSecrets": None}, MERGE)
 
@@ -295,18 +295,18 @@ def test_server_finds_no_fault_in_the_expressions(room: Release) -> None:
 
     def unchecked() -> list[str]:
         return [
-            one["metadata"]["name"]
-            for one in room.plane.admin.items(path)
-            if "typeChecking" not in one.get("status", {})
+            policy["metadata"]["name"]
+            for policy in room.plane.admin.items(path)
+            if "typeChecking" not in policy.get("status", {})
         ]
 
     wait_for(lambda: not unchecked(), "all policies are checked")
-    found = room.plane.admin.items(path)
+    policies = room.plane.admin.items(path)
     parts = rendered(ROOM)
-    fences = [one["metadata"]["name"] for name in parts if name.startswith("fence/") for one in parts[name][:1]]
-    assert sorted(one["metadata"]["name"] for one in found) == sorted(fences)
+    fences = [policy["metadata"]["name"] for name in parts if name.startswith("fence/") for policy in parts[name][:1]]
+    assert sorted(policy["metadata"]["name"] for policy in policies) == sorted(fences)
     assert [
-        one["status"]["typeChecking"] for one in found if one["status"]["typeChecking"].get("expressionWarnings")
+        rule["status"]["typeChecking"] for rule in policies if rule["status"]["typeChecking"].get("expressionWarnings")
     ] == []
 
 

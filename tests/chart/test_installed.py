@@ -98,24 +98,24 @@ def test_server_takes_every_object(release: Release, variant: str) -> None:
     parts = rendered(VARIANTS[variant])
     assert len(parts) > 8
     for template, manifests in parts.items():
-        for one in manifests:
-            collection = release.collection(one)
-            assert collection is not None, (template, one["kind"])
+        for manifest in manifests:
+            collection = release.collection(manifest)
+            assert collection is not None, (template, manifest["kind"])
             query = {"dryRun": "All", "fieldManager": "tests", "fieldValidation": "Strict", "force": "true"}
-            path = f"{collection}/{one['metadata']['name']}"
-            taken = release.plane.admin.patch(path, one, "application/apply-patch+yaml", **query)
+            path = f"{collection}/{manifest['metadata']['name']}"
+            taken = release.plane.admin.patch(path, manifest, "application/apply-patch+yaml", **query)
             assert taken["metadata"]["labels"]["app.kubernetes.io/name"] == "plimsoll"
 
 
 def test_cert_manager_makes_the_certificate_and_puts_the_bundle_in() -> None:
     issuer = {"name": "ours", "kind": "ClusterIssuer"}
     parts = rendered({"webhook": {"certificate": {"source": "cert-manager", "issuerRef": issuer}}})
-    [made] = parts["webhook/certificate"]
-    assert made["spec"]["issuerRef"] == {**issuer, "group": "cert-manager.io"}
-    assert made["spec"]["secretName"] == "plimsoll-webhook-tls"
+    [certificate] = parts["webhook/certificate"]
+    assert certificate["spec"]["issuerRef"] == {**issuer, "group": "cert-manager.io"}
+    assert certificate["spec"]["secretName"] == "plimsoll-webhook-tls"
     [registration] = parts["webhook/registration"]
     assert registration["metadata"]["annotations"] == {"cert-manager.io/inject-ca-from": "plimsoll/plimsoll-webhook"}
-    assert sorted(one["kind"] for one in parts["webhook/kept"]) == ["ConfigMap", "Lease"]
+    assert sorted(manifest["kind"] for manifest in parts["webhook/kept"]) == ["ConfigMap", "Lease"]
 
 
 # Security: what a pod of the chart may
@@ -124,9 +124,9 @@ def test_cert_manager_makes_the_certificate_and_puts_the_bundle_in() -> None:
 def pods_of(values: dict[str, Any]) -> dict[str, Json]:
     parts = rendered(values)
     return {
-        one["metadata"]["name"]: one["spec"]["template"]["spec"]
+        manifest["metadata"]["name"]: manifest["spec"]["template"]["spec"]
         for template in ("agent/daemonset", "webhook/deployment")
-        for one in parts.get(template, [])
+        for manifest in parts.get(template, [])
     }
 
 
@@ -149,16 +149,16 @@ def test_pods_have_no_more_than_they_need(variant: str) -> None:
             assert "privileged" not in own
             added = own["capabilities"].get("add", [])
             assert added == (["CHOWN"] if container["name"] in ("own-state", "own-rings") else [])
-        host_paths = {one["name"]: one["hostPath"]["path"] for one in spec["volumes"] if "hostPath" in one}
+        host_paths = {volume["name"]: volume["hostPath"]["path"] for volume in spec["volumes"] if "hostPath" in volume}
         assert host_paths.keys() <= {"cgroup", "state", "rings"}
         assert ("rings" in host_paths) is ("state" in host_paths)
         assert ("state" in host_paths) is (variant != "no-volume" and name.startswith("plimsoll-agent"))
         for container in spec["containers"]:
-            mounts = {one["name"]: one for one in container["volumeMounts"]}
+            mounts = {mount["name"]: mount for mount in container["volumeMounts"]}
             if "cgroup" in mounts:
                 assert bool(mounts["cgroup"].get("readOnly")) is not writes
         for container in spec.get("initContainers", []):
-            assert [one["name"] for one in container["volumeMounts"]] == [container["name"].removeprefix("own-")]
+            assert [mount["name"] for mount in container["volumeMounts"]] == [container["name"].removeprefix("own-")]
 
 
 # Installed
@@ -174,7 +174,7 @@ class Nodes:
             objects.create_node(plane.admin, node)
             path = f"/api/v1/nodes/{node}/status"
             plane.admin.patch(path, {"status": {"allocatable": room, "capacity": room}})
-        self.agent_a, self.agent_b, self.unbound = (fence.agent_api(plane, one) for one in (self.a, self.b, None))
+        self.agent_a, self.agent_b, self.unbound = (fence.agent_api(plane, name) for name in (self.a, self.b, None))
         self.webhook = plane.api_with_token(node_bound_token(plane, NAMESPACE, "plimsoll-webhook", None))
 
 
@@ -195,9 +195,9 @@ def installed(release: Release, before: set[tuple[str, str, str]]) -> Iterator[R
 
 @pytest.fixture(scope="module")
 def nodes(installed: Release) -> Nodes:
-    made = Nodes(installed.plane)
-    pod = make_pod(installed, "default", made.a)
-    attempt = partial(resize, made.unbound, "default", pod, dryRun="All")
+    pair = Nodes(installed.plane)
+    pod = make_pod(installed, "default", pair.a)
+    attempt = partial(resize, pair.unbound, "default", pod, dryRun="All")
 
     def is_fenced() -> bool:
         try:
@@ -207,7 +207,7 @@ def nodes(installed: Release) -> Nodes:
         return False
 
     wait_for(is_fenced, "the fence is in force")
-    return made
+    return pair
 
 
 def make_pod(installed: Release, namespace: str, node: str, **annotations: str) -> str:
@@ -271,14 +271,14 @@ def test_pods_of_which_nothing_says_a_mode_are_resized_only_where_the_release_en
     installed: Release, nodes: Nodes
 ) -> None:
     """In mode recommend the policy asks for an annotation; `fence.unannotated` says otherwise."""
-    silent, told = make_pod(installed, "default", nodes.a), make_pod(installed, "default", nodes.a, mode="enforce")
+    silent, volunteer = make_pod(installed, "default", nodes.a), make_pod(installed, "default", nodes.a, mode="enforce")
     raised = make_pod(installed, "default", nodes.a, mode="protect")
-    kept = json.dumps({"containers": {"app": {"requests": {"cpu": "50m"}, "limits": {}}}})
-    sized = make_pod(installed, "default", nodes.a, **{"original-resources": kept})
+    resources = json.dumps({"containers": {"app": {"requests": {"cpu": "50m"}, "limits": {}}}})
+    sized = make_pod(installed, "default", nodes.a, **{"original-resources": resources})
     off = make_pod(installed, "default", nodes.a, mode="off")
     attempt = partial(resize, nodes.agent_a, "default", silent, "200m", dryRun="All")
     assert "mode is unannotated (fence.unannotated)" in refusal(attempt)
-    resize(nodes.agent_a, "default", told)
+    resize(nodes.agent_a, "default", volunteer)
     resize(nodes.agent_a, "default", sized, "50m")
     assert "mode is off" in refusal(lambda: resize(nodes.agent_a, "default", off))
     resize(nodes.agent_a, "default", raised, "200m")
@@ -328,8 +328,8 @@ def kinds(installed: Release) -> Iterator[tuple[str, str, str, bool]]:
 
 def test_requests_of_agents_fall_into_their_own_priority_level(installed: Release, nodes: Nodes) -> None:
     schemas = {
-        one["metadata"]["uid"]: one["metadata"]["name"]
-        for one in installed.plane.admin.items("/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas")
+        schema["metadata"]["uid"]: schema["metadata"]["name"]
+        for schema in installed.plane.admin.items("/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas")
     }
 
     def schema_of(api: Api, path: str, method: str = "GET", body: Json | None = None) -> str:
@@ -369,7 +369,7 @@ def test_webhook_makes_what_the_chart_keeps_for_it_and_helm_lets_it_be(
 ) -> None:
     """The webhook as a process under the chart's settings file, with its own account's token: no right too few."""
     admin = installed.plane.admin
-    [file] = [one["data"]["settings.yaml"] for one in rendered()["webhook/settings"]]
+    [file] = [manifest["data"]["settings.yaml"] for manifest in rendered()["webhook/settings"]]
     (tmp_path / "settings.yaml").write_text(file)
     own = kubeconfig(nodes.webhook, tmp_path / "kubeconfig")
     (port,) = free_ports(1, "127.0.0.1")
@@ -387,16 +387,16 @@ def test_webhook_makes_what_the_chart_keeps_for_it_and_helm_lets_it_be(
         process.stop()
     log = (tmp_path / "webhook.log").read_text()
     assert "cannot" not in log, log
-    made = admin.get(SECRET)["data"], bundle(admin)
-    assert base64.b64decode(made[1]) == base64.b64decode(made[0]["ca.crt"])
-    assert admin.get(AUTHORITY_MAP)["data"] == {"ca.crt": base64.b64decode(made[1]).decode()}
+    secret_and_bundle = admin.get(SECRET)["data"], bundle(admin)
+    assert base64.b64decode(secret_and_bundle[1]) == base64.b64decode(secret_and_bundle[0]["ca.crt"])
+    assert admin.get(AUTHORITY_MAP)["data"] == {"ca.crt": base64.b64decode(secret_and_bundle[1]).decode()}
     transitions = admin.get(LEASE)["spec"]["leaseTransitions"]
     # A person's pause, and a person's rule: no upgrade may end them.
     admin.patch(RULES, {"data": {"pause": "incident 12"}})
     installed.upgrade({"mode": "enforce"})
-    assert (admin.get(SECRET)["data"], bundle(admin)) == made
+    assert (admin.get(SECRET)["data"], bundle(admin)) == secret_and_bundle
     installed.rollback()
-    assert (admin.get(SECRET)["data"], bundle(admin)) == made
+    assert (admin.get(SECRET)["data"], bundle(admin)) == secret_and_bundle
     assert admin.get(LEASE)["spec"]["leaseTransitions"] == transitions
     assert admin.get(RULES)["data"] == {"pause": "incident 12"}
 
@@ -414,8 +414,8 @@ def read_from_outside(installed: Release, port: int) -> None:
 
 
 def bundle(admin: Api) -> str:
-    found: object = admin.get(REGISTRATION)["webhooks"][0]["clientConfig"].get("caBundle", "")
-    return str(found)
+    ca_bundle: object = admin.get(REGISTRATION)["webhooks"][0]["clientConfig"].get("caBundle", "")
+    return str(ca_bundle)
 
 
 def agent_template(installed: Release) -> Json:
@@ -476,9 +476,9 @@ def test_notes_say_how_everything_is_stopped_and_left(installed: Release, nodes:
 
 def test_uninstall_leaves_no_object(installed: Release, nodes: Nodes, before: set[tuple[str, str, str]]) -> None:
     admin = installed.plane.admin
-    for one in admin.items("/api/v1/pods"):
-        if one["metadata"]["name"].startswith("web-"):
-            path = objects.pod_path(one["metadata"]["namespace"], one["metadata"]["name"])
+    for pod in admin.items("/api/v1/pods"):
+        if pod["metadata"]["name"].startswith("web-"):
+            path = objects.pod_path(pod["metadata"]["namespace"], pod["metadata"]["name"])
             admin.delete(path, gracePeriodSeconds="0")
     for node in (nodes.a, nodes.b):
         admin.delete(f"/api/v1/nodes/{node}")
@@ -488,9 +488,9 @@ def test_uninstall_leaves_no_object(installed: Release, nodes: Nodes, before: se
     def left() -> set[tuple[str, str, str]]:
         tests_own = {"second"}
         return {
-            one
-            for one in everything(admin) - before
-            if not tests_own & {one[1], one[2]} and "serviceaccounts" not in one[0]
+            key
+            for key in everything(admin) - before
+            if not tests_own & {key[1], key[2]} and "serviceaccounts" not in key[0]
         }
 
     wait_for(lambda: not left(), f"nothing of the release is left; {sorted(left())[:5]}")

@@ -56,15 +56,15 @@ def served(release: Release) -> Iterator[Release]:
     if RELEASE in helm("list", "-q", f"--kubeconfig={release.plane.kubeconfig}", f"--namespace={NAMESPACE}"):
         release.uninstall()
     admin, definitions = release.plane.admin, ensure_definitions()
-    for one in definitions:
-        admin.create(DEFINITIONS, one)
+    for definition in definitions:
+        admin.create(DEFINITIONS, definition)
     own = Release(release.plane)
     for manifest in examples(definitions):
         wait_for(lambda manifest=manifest: own.collection(manifest) is not None, "the kind is known")  # type: ignore[misc]
         listed(admin, str(own.collection(manifest)))
     yield own
-    for one in definitions:
-        path = f"{DEFINITIONS}/{one['metadata']['name']}"
+    for definition in definitions:
+        path = f"{DEFINITIONS}/{definition['metadata']['name']}"
         admin.delete(path)
         wait_for(lambda path=path: not admin.exists(path), "the kind is gone")  # type: ignore[misc]
 
@@ -73,12 +73,12 @@ def examples(definitions: list[Json]) -> list[Json]:
     """Return something of each kind."""
     return [
         {
-            "apiVersion": f"{one['spec']['group']}/{version['name']}",
-            "kind": one["spec"]["names"]["kind"],
+            "apiVersion": f"{definition['spec']['group']}/{version['name']}",
+            "kind": definition["spec"]["names"]["kind"],
             "metadata": {"namespace": NAMESPACE},
         }
-        for one in definitions
-        for version in one["spec"]["versions"]
+        for definition in definitions
+        for version in definition["spec"]["versions"]
     ]
 
 
@@ -89,7 +89,7 @@ def made(values: dict[str, Any]) -> list[Json]:
         "template", RELEASE, str(CHART), f"--namespace={NAMESPACE}", f"--kube-version={KUBERNETES}", *known,
         "--values=-", stdin=json.dumps(values),
     )  # fmt: skip
-    return [one for one in yaml_texts.load_all(text) if one is not None and one["kind"] in KINDS]
+    return [manifest for manifest in yaml_texts.load_all(text) if manifest is not None and manifest["kind"] in KINDS]
 
 
 def tried(release: Release, manifest: Json) -> Json:
@@ -101,22 +101,22 @@ def tried(release: Release, manifest: Json) -> Json:
 
 @pytest.mark.parametrize("values", [ON, OTHERWISE], ids=["defaults", "everything-set"])
 def test_server_takes_every_object_of_other_peoples_kinds(served: Release, values: dict[str, Any]) -> None:
-    found = made(values)
-    assert sorted(one["kind"] for one in found) == sorted(KINDS)
-    for one in found:
-        assert tried(served, one)["spec"].keys() >= one["spec"].keys(), one["kind"]
+    manifests = made(values)
+    assert sorted(manifest["kind"] for manifest in manifests) == sorted(KINDS)
+    for manifest in manifests:
+        assert tried(served, manifest)["spec"].keys() >= manifest["spec"].keys(), manifest["kind"]
 
 
 def test_a_field_that_the_kind_has_not_is_refused(served: Release) -> None:
-    for one in made(ON):
-        one["spec"]["nonsense"] = True
+    for manifest in made(ON):
+        manifest["spec"]["nonsense"] = True
         with pytest.raises(ApiError, match="nonsense"):
-            tried(served, one)
+            tried(served, manifest)
 
 
 def test_helm_installs_and_removes_them(served: Release) -> None:
     served.install(ON)
-    paths = [f"{served.collection(one)}/{one['metadata']['name']}" for one in made(ON)]
+    paths = [f"{served.collection(manifest)}/{manifest['metadata']['name']}" for manifest in made(ON)]
     assert [path for path in paths if not served.plane.admin.exists(path)] == []
     served.uninstall()
     assert [path for path in paths if served.plane.admin.exists(path)] == []

@@ -67,8 +67,8 @@ class Step:
     def found(self) -> Found:
         every = [self.state, *self.state.rglob("*")]
         return {
-            str(one.relative_to(self.state)): (one.lstat().st_uid, one.lstat().st_gid, one.lstat().st_mode & 0o7777)
-            for one in every
+            str(path.relative_to(self.state)): (path.lstat().st_uid, path.lstat().st_gid, path.lstat().st_mode & 0o7777)
+            for path in every
         }
 
     def owners(self) -> set[int]:
@@ -202,8 +202,8 @@ def test_agent_becomes_root_and_nobody_again(step: Step) -> None:
     step.own(AGENT)
     for _ in range(2):
         assert step.run(CGROUPS).returncode == 0
-    found = step.found()
-    assert {found[name][0] for name in (".", "rings", DIRECTORY_NAME, f"{DIRECTORY_NAME}/{NUMBERING_NAME}")} == {0}
+    entries = step.found()
+    assert {entries[name][0] for name in (".", "rings", DIRECTORY_NAME, f"{DIRECTORY_NAME}/{NUMBERING_NAME}")} == {0}
     for _ in range(2):
         assert step.run().returncode == 0
     assert step.owners() == {AGENT}

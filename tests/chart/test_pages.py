@@ -17,21 +17,21 @@ README: Final = CHART / "README.md"
 RUNBOOK: Final = CHART / "RUNBOOK.md"
 RULES: Final = sorted((CHART / "files/rules").glob("*.yaml"))
 PAGES: Final = (README, RUNBOOK, *RULES)
-DOCUMENTATION: Final = {one.key: one.text for one in documented_values()}
+DOCUMENTATION: Final = {entry.key: entry.text for entry in documented_values()}
 
 
 def refused_settings() -> set[str]:
     """Return the settings that the chart keeps to itself, as templates/checks.yaml lists them."""
     checks = (CHART / "templates/checks.yaml").read_text()
     [agent, webhook] = re.findall(r"range \$key, \$instead := dict\n(.*?)-}}", checks, re.S)
-    found = {name for part in (agent, webhook) for name in re.findall(r'^  "([\w.]+)" "', part, re.M)}
-    assert {"arbiter.mode", "state.directory"} <= found
-    return found
+    settings = {name for part in (agent, webhook) for name in re.findall(r'^  "([\w.]+)" "', part, re.M)}
+    assert {"arbiter.mode", "state.directory"} <= settings
+    return settings
 
 
 def section(page: Path, heading: str) -> str:
-    [found] = re.findall(rf"^## {heading}\n(.*?)(?=^## |\Z)", page.read_text(), re.M | re.S)
-    return str(found)
+    [body] = re.findall(rf"^## {heading}\n(.*?)(?=^## |\Z)", page.read_text(), re.M | re.S)
+    return str(body)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.name for page in PAGES])
@@ -59,7 +59,7 @@ def test_nobody_is_promised_that_agents_stop_sooner_than_they_hear_of_it() -> No
 
 
 def test_helm_is_told_to_wait_longer_than_the_hook_may_take() -> None:
-    [job] = [one for one in rendered({"uninstall": {"restore": True}})["uninstall/retire"] if one["kind"] == "Job"]
+    [job] = [hook for hook in rendered({"uninstall": {"restore": True}})["uninstall/retire"] if hook["kind"] == "Job"]
     for text in (section(README, "Leaving"), DOCUMENTATION["uninstall.restore"]):
         [minutes] = re.findall(r"helm uninstall plimsoll -n plimsoll --timeout (\d+)m", text)
         assert int(minutes) * 60 > job["spec"]["activeDeadlineSeconds"]
@@ -85,12 +85,12 @@ def test_every_first_install_names_an_image_that_can_be_pulled(page: Path) -> No
     text = " ".join(page.read_text().split())
     commands = re.findall(r"helm (?:install|template) plimsoll charts/plimsoll [^`|]*", text)
     assert commands
-    assert [one for one in commands if "image.repository=REGISTRY/plimsoll" not in one] == []
+    assert [command for command in commands if "image.repository=REGISTRY/plimsoll" not in command] == []
 
 
 def test_agents_that_enforce_are_called_by_their_name() -> None:
     daemon_sets = rendered({"mode": "enforce", "enforceNodes": {"pool": "canary"}})["agent/daemonset"]
-    names = {one["metadata"]["name"] for one in daemon_sets}
+    names = {daemon_set["metadata"]["name"] for daemon_set in daemon_sets}
     assert len(names) == 2
     for page in (README, RUNBOOK):
         assert set(re.findall(r"ds/(plimsoll-agent[a-z-]*)", page.read_text())) == names, page
@@ -98,8 +98,8 @@ def test_agents_that_enforce_are_called_by_their_name() -> None:
 
 def test_runbook_finds_every_agent_by_a_label_of_both_kinds() -> None:
     label = re.findall(r"get pods -l (\S+)=(\S+)", RUNBOOK.read_text())[0]
-    for one in rendered({"mode": "enforce", "enforceNodes": {"pool": "canary"}})["agent/daemonset"]:
-        assert one["spec"]["template"]["metadata"]["labels"][label[0]] == label[1]
+    for daemon_set in rendered({"mode": "enforce", "enforceNodes": {"pool": "canary"}})["agent/daemonset"]:
+        assert daemon_set["spec"]["template"]["metadata"]["labels"][label[0]] == label[1]
 
 
 def test_alert_of_forbidden_evictions_names_the_value_that_gives_the_right() -> None:

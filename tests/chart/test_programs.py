@@ -137,7 +137,7 @@ def sent_by_report(release: Release, folder: Path, port: int) -> str:
 
 def here(word: str, places: Mapping[str, str]) -> str:
     """Return a word of a pod's command with the pod's paths and addresses as they are on this machine."""
-    return re.sub("|".join(map(re.escape, places)), lambda found: places[found[0]], word)
+    return re.sub("|".join(map(re.escape, places)), lambda match: places[match[0]], word)
 
 
 def volume_of(release: Release, volume: Json, account: str, folder: Path) -> Path:

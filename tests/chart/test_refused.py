@@ -214,7 +214,7 @@ def test_state_goes_into_no_directory_of_somebody_else(path: str) -> None:
 @pytest.mark.parametrize("path", OWN)
 def test_state_goes_into_a_directory_of_its_own(path: str) -> None:
     [daemon_set] = rendered({"agent": {"state": {"hostPath": path}}})["agent/daemonset"]
-    volumes = {one["name"]: one for one in daemon_set["spec"]["template"]["spec"]["volumes"]}
+    volumes = {volume["name"]: volume for volume in daemon_set["spec"]["template"]["spec"]["volumes"]}
     assert volumes["state"]["hostPath"]["path"] == path
 
 

@@ -14,8 +14,8 @@ MAILER = {"name": "x", "image": "mailer", "args": ["/report/week.html"], "volume
 
 def report(**values: Any) -> list[dict[str, Any]]:
     """Return the CronJob and its NetworkPolicy."""
-    found = rendered({"webhook": {"report": {"enabled": True, **values}}})["webhook/report"]
-    return sorted(found, key=lambda one: str(one["kind"]))
+    manifests = rendered({"webhook": {"report": {"enabled": True, **values}}})["webhook/report"]
+    return sorted(manifests, key=lambda manifest: str(manifest["kind"]))
 
 
 def pod_of(job: dict[str, Any]) -> dict[str, Any]:
@@ -34,7 +34,7 @@ def test_it_asks_as_the_reader_and_has_no_other_token() -> None:
     assert job["spec"]["schedule"] == "0 6 * * 1"
     assert (pod["serviceAccountName"], pod["automountServiceAccountToken"]) == ("plimsoll-webhook-reader", False)
     parts = rendered()
-    reader = [one for one in parts["webhook/reader"] if one["kind"] == "ClusterRole"]
+    reader = [manifest for manifest in parts["webhook/reader"] if manifest["kind"] == "ClusterRole"]
     assert [rule["verbs"] for role in reader for rule in role["rules"]] == [["get"]]
     tokens = [
         source["serviceAccountToken"]["audience"]

@@ -104,14 +104,14 @@ class Scene:
         return subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=120)
 
     def are_there(self) -> list[bool]:
-        return [self.plane.admin.exists(objects.pod_path(NAMESPACE, one)) for one in self.pods]
+        return [self.plane.admin.exists(objects.pod_path(NAMESPACE, pod)) for pod in self.pods]
 
     def close(self) -> None:
         self.plane.admin.delete(f"{DAEMON_SETS}/plimsoll-agent")
-        for one in self.pods:
+        for pod in self.pods:
             with contextlib.suppress(ApiError):  # it is gone
-                self.let_go(one)
-            self.remove(one)
+                self.let_go(pod)
+            self.remove(pod)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -127,9 +127,9 @@ def nothing_left(release: Release) -> Iterator[None]:
 @pytest.fixture
 def scene(release: Release, tmp_path: Path) -> Iterator[Scene]:
     with exec_kubelet(release.plane, lambda _path, _command: Reply()) as kubelet:
-        made = Scene(release, kubelet, tmp_path)
-        yield made
-        made.close()
+        stage = Scene(release, kubelet, tmp_path)
+        yield stage
+        stage.close()
 
 
 EXECS: dict[str, tuple[str, tuple[str, ...], str]] = {
@@ -146,7 +146,7 @@ EXECS: dict[str, tuple[str, tuple[str, ...], str]] = {
 @pytest.mark.parametrize("what", EXECS)
 def test_account_runs_nothing_but_the_restore(scene: Scene, what: str) -> None:
     container, command, more = EXECS[what]
-    words = "".join(f"&command={quote(one, safe='')}" for one in command)
+    words = "".join(f"&command={quote(word, safe='')}" for word in command)
     path = f"{objects.pod_path(NAMESPACE, scene.pods[0], 'exec')}?stdout=true&container={container}{words}{more}"
     assert "only `plimsoll restore --all` may be run" in exec_refusal(scene, path)
 
@@ -155,7 +155,7 @@ def test_account_runs_nothing_beside_other_pods(scene: Scene) -> None:
     """The webhook's pod above all: a shell there would be the webhook."""
     manifest = objects.pod("plimsoll-webhook-0", scene.node_of(scene.pods[0]), objects.container("agent"))
     scene.plane.admin.create(objects.pod_path(NAMESPACE), manifest)
-    words = "".join(f"&command={one}" for one in COMMAND)
+    words = "".join(f"&command={word}" for word in COMMAND)
     path = f"{objects.pod_path(NAMESPACE, 'plimsoll-webhook-0', 'exec')}?stdout=true&container=agent{words}"
     assert "only beside an agent" in exec_refusal(scene, path)
     scene.remove("plimsoll-webhook-0")
@@ -182,8 +182,8 @@ def test_uninstall_that_fails_leaves_no_account(release: Release) -> None:
     admin = release.plane.admin
     if not admin.exists(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default"):
         create_service_account(release.plane, NAMESPACE, "default")
-    for one in ("serviceaccounts", "rbac.authorization.k8s.io/roles", "rbac.authorization.k8s.io/rolebindings"):
-        admin.delete(namespaced(one))  # other tests' of this file
+    for resource in ("serviceaccounts", "rbac.authorization.k8s.io/roles", "rbac.authorization.k8s.io/rolebindings"):
+        admin.delete(namespaced(resource))  # other tests' of this file
     for fence in chart.rendered(RESTORE)["fence/retire"]:
         admin.delete(path_of(fence))
     release.install(RESTORE)
@@ -194,8 +194,8 @@ def test_uninstall_that_fails_leaves_no_account(release: Release) -> None:
             return admin.items(objects.pod_path(NAMESPACE), labelSelector="app.kubernetes.io/component=retire")
 
         wait_for(lambda: bool(pods()), "the hook's pod is made")
-        for one in pods():
-            admin.patch(objects.pod_path(NAMESPACE, one["metadata"]["name"], "status"), {"status": {"phase": "Failed"}})
+        for pod in pods():
+            admin.patch(objects.pod_path(NAMESPACE, pod["metadata"]["name"], "status"), {"status": {"phase": "Failed"}})
 
     with ThreadPoolExecutor(1) as pool:
         failing = pool.submit(fail)
@@ -300,7 +300,7 @@ def test_an_agent_that_ends_while_it_is_asked_is_awaited_and_so_is_the_next(scen
     done = scene.run("--timeout=60s")
     assert done.returncode == 0, done.stderr
     new = scene.pods[2]
-    assert [one for one in scene.asked() if one != scene.pods[1]] == [old, old, new, new]
+    assert [pod for pod in scene.asked() if pod != scene.pods[1]] == [old, old, new, new]
     assert "shop/web: restored and pinned" in done.stdout
 
 
@@ -328,8 +328,8 @@ def test_a_node_that_is_not_ready_is_named_and_nothing_ends(scene: Scene) -> Non
     node = scene.cut_off(scene.pods[0])
     done = scene.run("--timeout=4s")
     assert done.returncode == 1
-    told, counted, last = done.stderr.splitlines()
-    assert told.startswith(
+    node_line, counted, last = done.stderr.splitlines()
+    assert node_line.startswith(
         f"{node}: not restored: the agent cannot be reached, and its pod is not ready: look at the node: GET "
     )
     assert counted == f"plimsoll retire: 1 agents cannot be reached: {node}: see --skip-unreachable"
@@ -354,7 +354,7 @@ def test_a_node_that_is_not_ready_is_gone_on_without_where_one_says_so(scene: Sc
 def test_a_right_that_is_missing_is_no_node_out_of_reach(scene: Scene) -> None:
     role = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{NAMESPACE}/roles/plimsoll-retire"
     rules = scene.plane.admin.get(role)["rules"]
-    left = [one for one in rules if one["resources"] != ["pods/exec"]]
+    left = [rule for rule in rules if rule["resources"] != ["pods/exec"]]
     scene.plane.admin.patch(role, {"rules": left}, "application/merge-patch+json")
     api = scene.plane.api_with_token(node_bound_token(scene.plane, NAMESPACE, "plimsoll-retire", None))
 
@@ -406,8 +406,8 @@ def test_hook_is_there_only_where_it_has_something_to_do() -> None:
     tainting = chart.rendered({"settings": {"overload": {"taint": True}}})["uninstall/retire"]
     assert "--restore" not in str(tainting)
     assert "pods/exec" not in str(tainting)
-    for one in chart.rendered(RESTORE)["uninstall/retire"]:
-        assert one["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
-        policies = one["metadata"]["annotations"]["helm.sh/hook-delete-policy"].split(",")
+    for manifest in chart.rendered(RESTORE)["uninstall/retire"]:
+        assert manifest["metadata"]["annotations"]["helm.sh/hook"] == "pre-delete"
+        policies = manifest["metadata"]["annotations"]["helm.sh/hook-delete-policy"].split(",")
         assert policies[:2] == ["before-hook-creation", "hook-succeeded"]
-        assert policies[2:] == ([] if one["kind"] == "Job" else ["hook-failed"])
+        assert policies[2:] == ([] if manifest["kind"] == "Job" else ["hook-failed"])

@@ -33,7 +33,7 @@ POSTGRESQL: dict[str, Any] = {"webhook": {"postgresql": {"existingSecret": "data
 
 
 def test_every_value_is_documented() -> None:
-    assert [one.key for one in documented_values() if len(one.text) < 10] == []
+    assert [entry.key for entry in documented_values() if len(entry.text) < 10] == []
 
 
 def test_schema_and_table_are_as_the_generator_writes_them() -> None:
@@ -44,23 +44,23 @@ def test_schema_and_table_are_as_the_generator_writes_them() -> None:
 
 
 def test_every_rule_is_about_a_value() -> None:
-    assert set(RULES) <= {one.key for one in documented_values()}
+    assert set(RULES) <= {entry.key for entry in documented_values()}
 
 
 def test_every_object_of_the_schema_is_closed_but_for_kubernetes_own() -> None:
     schema = json.loads(generate.SCHEMA.read_text())
     open_ones = sorted(_open_objects(schema, ""))
     own = {"global", "affinity", "topologySpreadConstraints", "metricsFrom", "valueFrom", "send"}
-    assert [one for one in open_ones if not own & set(one.split("/"))] == []
+    assert [path for path in open_ones if not own & set(path.split("/"))] == []
 
 
 def _open_objects(schema: Any, path: str) -> list[str]:
     if isinstance(schema, list):
-        return [found for index, one in enumerate(schema) for found in _open_objects(one, f"{path}/{index}")]
+        return [place for index, part in enumerate(schema) for place in _open_objects(part, f"{path}/{index}")]
     if not isinstance(schema, dict):
         return []
     here = [path] if schema.get("type") == "object" and "additionalProperties" not in schema else []
-    return [*here, *(found for key, one in schema.items() for found in _open_objects(one, f"{path}/{key}"))]
+    return [*here, *(place for key, part in schema.items() for place in _open_objects(part, f"{path}/{key}"))]
 
 
 # Defaults
@@ -82,9 +82,9 @@ def differences(given: Any, default: Any, root: type) -> dict[str, Any]:
 def settings_file(
     template: str, folder: Path, values: Mapping[str, Any] | None = None, name: str = "settings.yaml"
 ) -> Path:
-    [one] = rendered(values)[template]
+    [config_map] = rendered(values)[template]
     file = folder / f"{template.replace('/', '-')}-{name}"
-    file.write_text(one["data"][name])
+    file.write_text(config_map["data"][name])
     return file
 
 
@@ -125,10 +125,10 @@ def test_every_agent_looks_for_the_clusters_pause_where_the_kubelet_puts_it(
     assert rules["data"] == {"pause": "incident 12"}
     for agent in documents["agent/daemonset"]:
         spec = agent["spec"]["template"]["spec"]
-        [variable] = [one for one in spec["containers"][0]["env"] if one["name"] == "PLIMSOLL_SETTINGS_FILE"]
+        [variable] = [row for row in spec["containers"][0]["env"] if row["name"] == "PLIMSOLL_SETTINGS_FILE"]
         settings = agent_settings(tmp_path, values, Path(variable["value"]).name)
-        [volume] = [one for one in spec["volumes"] if one.get("configMap", {}).get("name") == rules["metadata"]["name"]]
-        [mount] = [one for one in spec["containers"][0]["volumeMounts"] if one["name"] == volume["name"]]
+        [volume] = [row for row in spec["volumes"] if row.get("configMap", {}).get("name") == rules["metadata"]["name"]]
+        [mount] = [row for row in spec["containers"][0]["volumeMounts"] if row["name"] == volume["name"]]
         [item] = volume["configMap"]["items"]
         assert item["key"] == "pause"
         assert settings.cluster_pause_file == Path(mount["mountPath"], item["path"])
@@ -141,9 +141,9 @@ def test_every_agent_looks_for_the_clusters_pause_where_the_kubelet_puts_it(
 
 def test_the_profile_is_of_agent_and_webhook_alike(tmp_path: Path) -> None:
     values = {"settings": {"profile": "document", "cruise": {"neighbourHours": 2}}}
-    for made in (agent_settings(tmp_path, values), webhook_settings(tmp_path, values)):
-        assert (made.profile, made.cruise.neighbour_hours) == (Profile.DOCUMENT, 2)
-        assert made.plan.fit_rule is FitRule.LITERAL
+    for settings in (agent_settings(tmp_path, values), webhook_settings(tmp_path, values)):
+        assert (settings.profile, settings.cruise.neighbour_hours) == (Profile.DOCUMENT, 2)
+        assert settings.plan.fit_rule is FitRule.LITERAL
 
 
 def test_webhook_has_the_programs_defaults(tmp_path: Path) -> None:
@@ -209,7 +209,7 @@ def test_some_nodes_enforce_and_new_pods_wait_for_the_rest(tmp_path: Path) -> No
     assert agent_settings(tmp_path, values, "enforce.yaml").act.mode == "enforce"
     assert webhook_settings(tmp_path, values).act.mode == "recommend"
     rest, canary = rendered(values)["agent/daemonset"]
-    terms = [_node_terms(one) for one in (canary, rest)]
+    terms = [_node_terms(daemon_set) for daemon_set in (canary, rest)]
     assert terms[0] == [[("pool", "In", "canary"), ("zone", "In", "a")]]
     assert terms[1] == [[("pool", "NotIn", "canary")], [("zone", "NotIn", "a")]]
     assert rest["spec"]["selector"] != canary["spec"]["selector"]
@@ -218,7 +218,7 @@ def test_some_nodes_enforce_and_new_pods_wait_for_the_rest(tmp_path: Path) -> No
 def _node_terms(daemon_set: Any) -> list[list[tuple[str, str, str]]]:
     affinity = daemon_set["spec"]["template"]["spec"]["affinity"]["nodeAffinity"]
     terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"]["nodeSelectorTerms"]
-    return [[(one["key"], one["operator"], *one["values"]) for one in term["matchExpressions"]] for term in terms]
+    return [[(rule["key"], rule["operator"], *rule["values"]) for rule in term["matchExpressions"]] for term in terms]
 
 
 def test_excluded_namespaces_reach_everything_that_would_touch_a_pod(tmp_path: Path) -> None:
@@ -262,9 +262,9 @@ def test_a_namespace_and_a_release_that_look_like_numbers_are_names_everywhere()
         "template", "123", str(chart.CHART), "--namespace=456", f"--kube-version={KUBERNETES}", "--values=-", *known,
         stdin=json.dumps(values),
     )  # fmt: skip
-    objects = [found for found in yaml_texts.load_all(text) if found is not None]
+    objects = [manifest for manifest in yaml_texts.load_all(text) if manifest is not None]
 
-    assert {found["kind"] for found in objects} >= {"Namespace", "Certificate", *kinds}
+    assert {manifest["kind"] for manifest in objects} >= {"Namespace", "Certificate", *kinds}
     assert "456" in str(objects)
     assert [value for value in _values(objects) if value in (123, 456)] == []
 
@@ -302,10 +302,10 @@ def test_only_the_forgetter_may_have_history_forgotten_and_is_there_when_asked_f
 
     def may_forget(values: dict[str, Any]) -> set[str]:
         return {
-            one["metadata"]["name"]
+            manifest["metadata"]["name"]
             for parts in rendered(values).values()
-            for one in parts
-            for rule in one.get("rules") or ()
+            for manifest in parts
+            for rule in manifest.get("rules") or ()
             if "delete" in rule.get("verbs", ())
             and all(any(fnmatchcase(path, url) for url in rule.get("nonResourceURLs", ())) for path in forgotten)
         }
@@ -319,10 +319,10 @@ def test_only_the_forgetter_may_have_history_forgotten_and_is_there_when_asked_f
 def test_only_the_importer_may_hand_over_history_and_is_there_when_asked_for() -> None:
     def may_import(values: dict[str, Any]) -> set[str]:
         return {
-            one["metadata"]["name"]
+            manifest["metadata"]["name"]
             for parts in rendered(values).values()
-            for one in parts
-            for rule in one.get("rules") or ()
+            for manifest in parts
+            for rule in manifest.get("rules") or ()
             if any(fnmatchcase("/v1/history", url) for url in rule.get("nonResourceURLs", ()))
         }
 
@@ -342,12 +342,12 @@ def test_empty_sections_of_settings_are_as_if_they_were_not_there() -> None:
 def test_further_kinds_of_buffers_may_be_read_and_watched() -> None:
     def rules(**buffers: Any) -> list[Any]:
         values = {"buffers": {"enabled": True, **buffers}}
-        [found] = [one["rules"] for one in rendered(values)["webhook/rights-buffers"] if one["kind"] == "ClusterRole"]
-        return list(found)
+        [rights] = [row["rules"] for row in rendered(values)["webhook/rights-buffers"] if row["kind"] == "ClusterRole"]
+        return list(rights)
 
     rollouts = {"apiGroup": "argoproj.io", "resource": "rollouts"}
     with_them = rules(scalables=[rollouts, {"apiGroup": "x.io", "resource": "sets"}])
-    added = [one for one in with_them if one not in rules()]
+    added = [rule for rule in with_them if rule not in rules()]
     assert added == [
         {"apiGroups": ["argoproj.io"], "resources": ["rollouts"], "verbs": ["get", "list", "watch"]},
         {"apiGroups": ["x.io"], "resources": ["sets"], "verbs": ["get", "list", "watch"]},
@@ -367,7 +367,7 @@ def test_names_are_asked_for_at_the_ports_of_every_distributions_dns() -> None:
 def test_cert_managers_secret_stands_in_nobodys_way() -> None:
     """It outlives the release; under the name of the chart's own none with built-in could be installed later."""
     issued: dict[str, Any] = {"webhook": {"certificate": {"source": "cert-manager", "issuerRef": {"name": "ours"}}}}
-    own = [one["metadata"]["name"] for one in rendered()["webhook/kept"] if one["kind"] == "Secret"]
+    own = [manifest["metadata"]["name"] for manifest in rendered()["webhook/kept"] if manifest["kind"] == "Secret"]
     [certificate] = rendered(issued)["webhook/certificate"]
     assert [certificate["spec"]["secretName"]] != own
     [settings] = rendered(issued)["webhook/settings"]
@@ -377,8 +377,8 @@ def test_cert_managers_secret_stands_in_nobodys_way() -> None:
     }
     [read] = [
         rule["resourceNames"]
-        for one in rendered(issued)["webhook/rights"]
-        for rule in one.get("rules", [])
+        for manifest in rendered(issued)["webhook/rights"]
+        for rule in manifest.get("rules", [])
         if rule.get("resources") == ["secrets"]
     ]
     assert read == [certificate["spec"]["secretName"]]
@@ -390,7 +390,7 @@ def test_every_setting_may_be_set_to_its_own_default(tmp_path: Path) -> None:
     settings = Settings()
     values = {
         name: {key.rpartition(".")[2]: plain for key, plain in _plain_values(settings, name).items()}
-        for name in (one.name for one in fields(settings))
+        for name in (field.name for field in fields(settings))
         if name not in closed and is_dataclass(getattr(settings, name))
     }
     sections = {_camel(name): content for name, content in values.items()}
@@ -399,9 +399,9 @@ def test_every_setting_may_be_set_to_its_own_default(tmp_path: Path) -> None:
 
 
 def _plain_values(settings: Settings, section: str) -> dict[str, Any]:
-    made = settings.to_dict()[_camel(section)]
-    assert isinstance(made, dict)
-    return {key: value for key, value in made.items() if value is not None}
+    content = settings.to_dict()[_camel(section)]
+    assert isinstance(content, dict)
+    return {key: value for key, value in content.items() if value is not None}
 
 
 def _camel(name: str) -> str:

@@ -43,22 +43,22 @@ def values_schema() -> Schema:
 
 def settings_schema(root: type) -> Schema:
     """Return the schema of a program's settings file."""
-    made = _closed()
+    schema = _closed()
     for name, key in keys(root).items():
         section, dot, last = name.rpartition(".")
-        place = made["properties"].setdefault(section, _closed()) if dot else made
+        place = schema["properties"].setdefault(section, _closed()) if dot else schema
         made_of = setting_schema(key)
         place["properties"][last] = made_of | ({"pattern": _IN_POLICIES[name]} if name in _IN_POLICIES else {})
-    return made
+    return schema
 
 
 def setting_schema(key: Key) -> Schema:
     """Return the schema of one setting: what ``Key.to_value`` takes from a file."""
-    one = _typed(key)
+    schema = _typed(key)
     if key.unset is None:
-        return one
+        return schema
     words: list[Any] = [None, "auto", *(["none"] if key.unset.none_means else [])]
-    return {"anyOf": [one, {"enum": words}]}
+    return {"anyOf": [schema, {"enum": words}]}
 
 
 def _typed(key: Key) -> Schema:

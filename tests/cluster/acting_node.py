@@ -108,15 +108,15 @@ class ActingNode:
             lambda: self.pod(name, namespace)["status"].get("phase") == "Running",
             f"pod {name} runs",
         )
-        made = self.pod(name, namespace)
-        for container in objects.lasting_containers(made["spec"]):
-            path = self.cgroup_of(made, container["name"])
+        pod = self.pod(name, namespace)
+        for container in objects.lasting_containers(pod["spec"]):
+            path = self.cgroup_of(pod, container["name"])
             if load is not None:
                 self.tree.spawn(path, load)
             else:
                 self.tree.make(path)
-        self._pods[name] = made
-        return made
+        self._pods[name] = pod
+        return pod
 
     def starve(self, *names: str) -> None:
         """Give pods something to do, and others beside them, more than there are CPUs, that take the CPU.
@@ -172,8 +172,8 @@ class ActingNode:
     ) -> str | None:
         """What a pod's spec says now."""
         spec = self.pod(name)["spec"]
-        found = next(one for one in spec["containers"] if one["name"] == container)
-        amount: str | None = found["resources"].get(kind, {}).get(resource)
+        container_spec = next(entry for entry in spec["containers"] if entry["name"] == container)
+        amount: str | None = container_spec["resources"].get(kind, {}).get(resource)
         return amount
 
     def touch(self, *names: str) -> None:
@@ -208,7 +208,7 @@ class ActingNode:
     def told(self, name: str) -> list[str]:
         """Reasons of the Kubernetes Events about a pod."""
         events = self.plane.admin.items(f"/apis/events.k8s.io/v1/namespaces/{self.namespace}/events")
-        return [one["reason"] for one in events if one["regarding"]["name"] == name]
+        return [event["reason"] for event in events if event["regarding"]["name"] == name]
 
     def start_agent(self, **settings: object) -> AgentProcess:
         """Start the agent with its own account's token, bound to this node; ``act__mode="off"`` sets ``act.mode``."""
@@ -233,7 +233,7 @@ class ActingNode:
 
     def planned(self, name: str, *, what_if: bool = False) -> Json | None:
         """What the agent plans for a pod now; None = its plan does not know it."""
-        return next((one for one in self.ask("plan", what_if=what_if)["pods"] if one["ref"]["name"] == name), None)
+        return next((pod for pod in self.ask("plan", what_if=what_if)["pods"] if pod["ref"]["name"] == name), None)
 
     def kept(self, name: str) -> str | None:
         """Why the first container's CPU request is not moved to what was planned; None also while nothing is known."""
@@ -270,13 +270,13 @@ class ActingNode:
 
     def outcomes(self, name: str | None = None, action: str = "resize") -> list[str]:
         """What came of the agent's resizes, oldest first."""
-        found = self.events(actions=[action], **({} if name is None else {"pod": name}))
-        return [one["outcome"] for one in reversed(found)]
+        events = self.events(actions=[action], **({} if name is None else {"pod": name}))
+        return [event["outcome"] for event in reversed(events)]
 
     def metric(self, line: str) -> float | None:
         """One figure of the metrics page, by name and labels as they stand there."""
         page = self.agent.get("/metrics")[1]
-        return next((float(one.split()[-1]) for one in page.splitlines() if one.startswith(f"{line} ")), None)
+        return next((float(row.split()[-1]) for row in page.splitlines() if row.startswith(f"{line} ")), None)
 
     def ask(self, verb: str, **arguments: object) -> dict[str, Any]:
         """Ask the agent; one that does not answer is made to say what its threads are at."""
@@ -314,25 +314,25 @@ class ActingNode:
             {
                 "name": pod["ref"]["name"],
                 "reserved": pod["reserved"],
-                "cpu": [one["cpu"] and {key: one["cpu"][key] for key in _SAID} for one in pod["containers"]],
+                "cpu": [entry["cpu"] and {key: entry["cpu"][key] for key in _SAID} for entry in pod["containers"]],
             }
             for pod in plan["pods"]
         ]
-        told = [
-            " ".join(str(one[key]) for key in ("action", "outcome", "reason", "detail"))
-            + f" {one['pod'] and one['pod']['name']}"
-            for one in events
+        event_lines = [
+            " ".join(str(event[key]) for key in ("action", "outcome", "reason", "detail"))
+            + f" {event['pod'] and event['pod']['name']}"
+            for event in events
         ]
         ledger = self.agent.state / "ledger"
         if ledger.exists():
-            told.append(f"ledger: {ledger.read_text()[:4000]}")
+            event_lines.append(f"ledger: {ledger.read_text()[:4000]}")
         return "\n".join(
             [
                 log,
                 *map(json.dumps, pods),
                 f"steps: {json.dumps(plan['steps'])[:3000]}",
                 f"notes: {plan['notes']}",
-                *told,
+                *event_lines,
             ]
         )
 
@@ -368,13 +368,13 @@ def acting_node(plane: ControlPlane, namespace: str, name: str, directory: Path,
     """Make a node whose kubelet is played; the agent is started by ``start_agent`` and ended here in any case."""
     objects.create_node(plane.admin, name, kubelet_version=f"v{plane.version}", **node)
     with CgroupTree() as tree:
-        made = ActingNode(plane, namespace, name, directory, tree)
-        with KubeletPlay(plane, name) as made.kubelet:
+        machine = ActingNode(plane, namespace, name, directory, tree)
+        with KubeletPlay(plane, name) as machine.kubelet:
             try:
-                yield made
+                yield machine
             finally:
-                if hasattr(made, "agent"):
-                    made.agent.__exit__(None, None, None)
+                if hasattr(machine, "agent"):
+                    machine.agent.__exit__(None, None, None)
 
 
 @contextlib.contextmanager
@@ -382,7 +382,9 @@ def fresh_node(plane: ControlPlane, directory: Path, **node: Any) -> Iterator[Ac
     """Make such a node under a name that nothing has, with a namespace for its pods; both are removed at the end."""
     namespace, name = fresh_name("test"), fresh_name("node")
     create_namespace(plane, namespace)
-    with acting_node(plane, namespace, name, directory, **node) as made:
-        yield made
-    remove_namespace(plane, namespace)
-    plane.admin.delete(f"/api/v1/nodes/{name}")
+    try:
+        with acting_node(plane, namespace, name, directory, **node) as machine:
+            yield machine
+    finally:
+        remove_namespace(plane, namespace)
+        plane.admin.delete(f"/api/v1/nodes/{name}")

@@ -83,24 +83,24 @@ class Room:
         self.sequence += 1
         refused: list[str] = []
         for node in self.nodes[:2]:
-            there = {name: one for name, one in self.pods.items() if self.node_of(one) == node}
-            rows = [row for name, one in there.items() for row in self._rows(name, one)]
+            there = {name: live_pod for name, live_pod in self.pods.items() if self.node_of(live_pod) == node}
+            rows = [row for name, live_pod in there.items() for row in self._rows(name, live_pod)]
             body = report_body(*rows, node=node, sequence=self.sequence, endAgeSeconds=age_seconds)
             body["nodeClass"] = {"instanceType": None, "cpus": 4}
             answer = answer_of(self.hook.post("/v1/report", body, agent_token(self.cluster, node)))
             refused += answer["refused"]
         return refused
 
-    def node_of(self, one: Running) -> str:
-        return self.nodes[1 if one.on_second_node else 0]
+    def node_of(self, live_pod: Running) -> str:
+        return self.nodes[1 if live_pod.on_second_node else 0]
 
-    def _rows(self, name: str, one: Running) -> Iterator[Json]:
+    def _rows(self, name: str, live_pod: Running) -> Iterator[Json]:
         uid = self.cluster.admin.get(pod_path(self.namespace, running(name)))["metadata"]["uid"]
-        for container, (millicores, memory) in one.uses.items():
-            is_killed = container == "app" and one.kill_bytes is not None
+        for container, (millicores, memory) in live_pod.uses.items():
+            is_killed = container == "app" and live_pod.kill_bytes is not None
             yield row_body(
                 namespace=self.namespace,
-                kind=one.kind,
+                kind=live_pod.kind,
                 workload=workload(name),
                 container=container,
                 pod=running(name),
@@ -108,7 +108,7 @@ class Room:
                 cpu=steady(CPU_BUCKETS, millicores),
                 cpuAdjusted=steady(CPU_BUCKETS, millicores),
                 memory=steady(MEMORY_BUCKETS, memory),
-                oomKills=[[10.0, one.kill_bytes]] if is_killed else [],
+                oomKills=[[10.0, live_pod.kill_bytes]] if is_killed else [],
             )
 
 
@@ -157,8 +157,8 @@ def bound_for(node: str) -> Json:
 
 
 def resources(document: Json, index: int = 0, where: str = "containers") -> Json:
-    found: Json = document["spec"][where][index]["resources"]
-    return found
+    amounts: Json = document["spec"][where][index]["resources"]
+    return amounts
 
 
 def told(document: Json, container: str = "app") -> Json:
@@ -188,31 +188,39 @@ def admission_room(
         create_node(cluster.admin, node)
     own = kubeconfig(identity, folder / "webhook.kubeconfig")
     with webhook(cluster, folder, kubeconfig=own, arguments=(BY_CRUISE, *arguments)) as hook:
-        made = Room(cluster, hook, namespace, nodes, pods)
-        for name, one in pods.items():
+        room = Room(cluster, hook, namespace, nodes, pods)
+        for name, live_pod in pods.items():
             # Made before the webhook is registered, as on a cluster that ran before it came. Owners that are not there
             # would have the pods collected: the collector is told to wait.
             document = owned(
                 workload(name),
-                one.kind,
-                *(sized(container) for container in one.uses),
-                node=made.node_of(one),
+                live_pod.kind,
+                *(sized(container) for container in live_pod.uses),
+                node=room.node_of(live_pod),
                 pod_name=running(name),
             )
             document["metadata"]["finalizers"] = ["plimsoll.test/keep"]
             cluster.admin.create(pod_path(namespace), document)
-        wait_for(lambda: not made.report(age_seconds=7200.0), "the webhook knows the pods, and takes what is told")
-        assert not made.report(age_seconds=30.0)
-        register(made)
-        wait_for(lambda: is_sized(made), "the webhook has taken the history in, and is asked")
-        yield made
-    cluster.admin.delete(f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{namespace}")
-    for name in pods:
-        path = pod_path(namespace, running(name))
-        cluster.admin.patch(path, {"metadata": {"finalizers": None}}, "application/merge-patch+json")
-    remove_namespace(cluster, namespace)
-    for node in nodes:
-        cluster.admin.delete(f"/api/v1/nodes/{node}")
+        wait_for(lambda: not room.report(age_seconds=7200.0), "the webhook knows the pods, and takes what is told")
+        assert not room.report(age_seconds=30.0)
+        register(room)
+        try:
+            wait_for(lambda: is_sized(room), "the webhook has taken the history in, and is asked")
+            yield room
+        finally:
+            _remove(room)
+
+
+def _remove(room: Room) -> None:
+    """Take away what was made for a room."""
+    admin = room.cluster.admin
+    admin.delete(f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{room.namespace}")
+    for name in room.pods:
+        path = pod_path(room.namespace, running(name))
+        admin.patch(path, {"metadata": {"finalizers": None}}, "application/merge-patch+json")
+    remove_namespace(room.cluster, room.namespace)
+    for node in room.nodes:
+        admin.delete(f"/api/v1/nodes/{node}")
 
 
 def register(room: Room, authority: Path | None = None) -> None:
@@ -221,5 +229,5 @@ def register(room: Room, authority: Path | None = None) -> None:
 
 
 def is_sized(room: Room) -> bool:
-    made = room.admitted(owned("web", "Deployment", sized()))
-    return "cpu" in resources(made).get("requests", {}) and resources(made)["requests"]["cpu"] != "500m"
+    document = room.admitted(owned("web", "Deployment", sized()))
+    return "cpu" in resources(document).get("requests", {}) and resources(document)["requests"]["cpu"] != "500m"

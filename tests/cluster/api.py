@@ -128,7 +128,7 @@ class Api:
 
     def apply_all(self, manifests: Iterable[Json]) -> list[Json]:
         """Apply objects in their order."""
-        return [self.apply(one) for one in manifests]
+        return [self.apply(manifest) for manifest in manifests]
 
     def request(
         self,

@@ -236,9 +236,9 @@ def build(program: Program, progress: Progress) -> Path:
         started = time.monotonic()
         # Beside the final place, so that the last step is one rename.
         with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=target.parent) as unfinished:
-            made = Path(unfinished) / program.name
+            binary = Path(unfinished) / program.name
             done = subprocess.run(
-                program.command(go, made),
+                program.command(go, binary),
                 cwd=module,
                 env=go_environment(),
                 stdout=subprocess.PIPE,
@@ -249,7 +249,7 @@ def build(program: Program, progress: Progress) -> Path:
             if done.returncode != 0:
                 tail = "\n".join(f"  {line}" for line in done.stdout.splitlines()[-LAST_LINES:])
                 raise BinaryError(f"cluster: {program.name} {program.version} does not build ({go}):\n{tail}")
-            made.rename(target)
+            binary.rename(target)
     progress(f"{program.name} {program.version} built in {time.monotonic() - started:.0f} s: {target}")
     return target
 

@@ -97,20 +97,20 @@ class Buffers:
         return self.admin.get(buffers_path(self.namespace, name))
 
     def status(self, name: str) -> Json:
-        found: Json = self.get(name).get("status") or {}
-        return found
+        status: Json = self.get(name).get("status") or {}
+        return status
 
     def condition(self, name: str, kind: str = "ReadyForProvisioning") -> Json | None:
         conditions = self.status(name).get("conditions") or []
-        return next((one for one in conditions if one["type"] == kind), None)
+        return next((condition for condition in conditions if condition["type"] == kind), None)
 
     def managed(self, name: str) -> Json:
         return self.admin.get(managed(self.namespace, name))
 
     def chunk(self, name: str) -> Json:
         """Return what the first container of a buffer's managed template requests."""
-        found: Json = self.managed(name)["template"]["spec"]["containers"][0]["resources"]["requests"]
-        return found
+        requests: Json = self.managed(name)["template"]["spec"]["containers"][0]["resources"]["requests"]
+        return requests
 
     def await_status(self, name: str, holds: Callable[[Json], bool], what: str, seconds: float = 30.0) -> Json:
         """Wait until a buffer's status is as it should be."""
@@ -141,8 +141,8 @@ class Buffers:
 
         def says(status: Json) -> bool:
             return any(
-                one["type"] == "ReadyForProvisioning" and one["status"] == "False" and words in one["message"]
-                for one in status.get("conditions") or []
+                row["type"] == "ReadyForProvisioning" and row["status"] == "False" and words in row["message"]
+                for row in status.get("conditions") or []
             )
 
         return self.await_status(name, says, f"{name} is not ready: {words}", seconds)
@@ -150,7 +150,7 @@ class Buffers:
 
 def is_ready(status: Json) -> bool:
     return any(
-        one["type"] == "ReadyForProvisioning" and one["status"] == "True" for one in status.get("conditions") or []
+        row["type"] == "ReadyForProvisioning" and row["status"] == "True" for row in status.get("conditions") or []
     )
 
 
@@ -170,7 +170,7 @@ def controller(
 ) -> Iterator[BufferController]:
     """Run a controller inside the block."""
     api = HttpApi(from_kubeconfig(kubeconfig or cluster.kubeconfig), user_agent="plimsoll-tests-buffers")
-    made = BufferController(
+    buffer_controller = BufferController(
         api,
         options=BufferOptions(mode=mode, dry_run=dry_run, resync_seconds=resync_seconds, ask_seconds=ask_seconds),
         permission=permission,
@@ -179,10 +179,10 @@ def controller(
         pace=PROMPT,
         **more,
     )
-    made._queue.spacing_seconds = spacing_seconds
-    made.start()
+    buffer_controller._queue.spacing_seconds = spacing_seconds
+    buffer_controller.start()
     try:
-        yield made
+        yield buffer_controller
     finally:
-        made.stop()
+        buffer_controller.stop()
         api.close()

@@ -86,11 +86,11 @@ def parts(*names: str, values: Mapping[str, Any] | None = None, namespace: str =
     Raises:
         KeyError: A template renders nothing with these values.
     """
-    found = rendered({"namespace": {"create": True}, **(values or {})}, namespace=namespace)
-    return [one for name in names for one in found[name]]
+    by_template = rendered({"namespace": {"create": True}, **(values or {})}, namespace=namespace)
+    return [manifest for name in names for manifest in by_template[name]]
 
 
 def only(kind: str, *names: str, values: Mapping[str, Any] | None = None) -> Json:
     """Return the one object of a kind among some templates'."""
-    [one] = [one for one in parts(*names, values=values) if one["kind"] == kind]
-    return one
+    [manifest] = [part for part in parts(*names, values=values) if part["kind"] == kind]
+    return manifest

@@ -86,23 +86,23 @@ def node_name(cluster: ControlPlane) -> Iterator[str]:
 @pytest.fixture
 def node(fenced: ControlPlane, tmp_path: Path) -> Iterator[ActingNode]:
     """A node of the test's own, for an agent that the test starts."""
-    with fresh_node(fenced, tmp_path) as made:
-        yield made
+    with fresh_node(fenced, tmp_path) as machine:
+        yield machine
 
 
 @pytest.fixture(scope="session")
 def first_minutes(fenced: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FirstMinutes]:
     """Agents that live through their first minute; see ``first_minute``."""
-    made = FirstMinutes(fenced, tmp_path_factory.mktemp("minutes"))
-    yield made
-    made.close()
+    minutes = FirstMinutes(fenced, tmp_path_factory.mktemp("minutes"))
+    yield minutes
+    minutes.close()
 
 
 @pytest.fixture(scope="session", autouse=True)
 def begun_early(request: pytest.FixtureRequest) -> None:
     """Begin first what takes a minute, where this worker is sure to run the tests of it: nobody waits for it then."""
     is_only_worker = "PYTEST_XDIST_WORKER" not in os.environ
-    is_wanted = any("first_minutes" in getattr(one, "fixturenames", ()) for one in request.session.items)
+    is_wanted = any("first_minutes" in getattr(test, "fixturenames", ()) for test in request.session.items)
     if is_only_worker and is_wanted and why_not() is None:
         with contextlib.suppress(Exception):  # raised again where it is asked for: it is those tests' fault, not all's
             request.getfixturevalue("first_minutes")

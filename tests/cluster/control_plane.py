@@ -134,8 +134,8 @@ class ControlPlane:
         """
         self.admin.delete(f"/api/v1/namespaces/{name}")  # nothing is created in it any more; begun only 5 s later
         first, end = (_text(key) for key in _ALL_KEYS)
-        found = self._ask_etcd("/v3/kv/range", {"key": first, "range_end": end, "keys_only": True})
-        keys = [one["key"] for one in found.get("kvs", []) if _is_of_namespace(base64.b64decode(one["key"]), name)]
+        answer = self._ask_etcd("/v3/kv/range", {"key": first, "range_end": end, "keys_only": True})
+        keys = [pair["key"] for pair in answer.get("kvs", []) if _is_of_namespace(base64.b64decode(pair["key"]), name)]
         for begin in range(0, len(keys), _DELETES_AT_ONCE):
             some = keys[begin : begin + _DELETES_AT_ONCE]
             self._ask_etcd("/v3/kv/txn", {"success": [{"request_delete_range": {"key": key}} for key in some]})

@@ -32,9 +32,9 @@ class Wire:
         """Break every connection; new ones go through."""
         with self._lock:
             broken = list(self._open)
-        for one in broken:
+        for connection in broken:
             with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(socket.SHUT_RDWR)
 
     @contextlib.contextmanager
     def down(self) -> Iterator[None]:
@@ -73,16 +73,16 @@ class Wire:
                 continue
             with self._lock:
                 self._open |= {near, far}
-            for one, other in ((near, far), (far, near)):
-                threading.Thread(target=self._pump, args=(one, other), daemon=True).start()
+            for source, other in ((near, far), (far, near)):
+                threading.Thread(target=self._pump, args=(source, other), daemon=True).start()
 
     def _pump(self, source: socket.socket, target: socket.socket) -> None:
         with contextlib.suppress(OSError):
             while piece := source.recv(_PIECE_BYTES):
                 target.sendall(piece)
-        for one in (source, target):
+        for connection in (source, target):
             with contextlib.suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+                connection.shutdown(socket.SHUT_RDWR)
         with self._lock:
             self._open.discard(source)
         source.close()
@@ -91,8 +91,8 @@ class Wire:
 @contextlib.contextmanager
 def wire(url: str) -> Iterator[Wire]:
     """Have a wire to a server inside the block."""
-    one = Wire(url)
+    link = Wire(url)
     try:
-        yield one
+        yield link
     finally:
-        one.close()
+        link.close()

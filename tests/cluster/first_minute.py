@@ -82,8 +82,8 @@ def node_of_every_kind(plane: ControlPlane, directory: Path) -> Iterator[ActingN
         node.wait(lambda: node.ask("plan")["pods"], "the plan knows the pods")
         node.ask("pin", name="pinned")
         yield node
-    for one in others.values():
-        remove_namespace(plane, one)
+    for namespace in others.values():
+        remove_namespace(plane, namespace)
 
 
 def populate(node: ActingNode, others: dict[str, str]) -> None:

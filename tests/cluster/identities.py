@@ -25,7 +25,7 @@ def create_namespace(
 
     Its default account is made here: the controller manager makes it too, but after an outage only half a minute later.
     """
-    made = plane.admin.create(
+    namespace = plane.admin.create(
         "/api/v1/namespaces",
         {"metadata": {"name": name, "annotations": annotations or {}, "labels": labels or {}}},
     )
@@ -34,7 +34,7 @@ def create_namespace(
     except ApiError as error:
         if error.status != CONFLICT:
             raise  # else the controller manager was quicker
-    return made
+    return namespace
 
 
 def remove_namespace(plane: ControlPlane, name: str) -> None:
@@ -84,8 +84,8 @@ def granted(plane: ControlPlane, manifests: Iterable[Json]) -> Iterator[None]:
     try:
         yield
     finally:
-        for one in reversed(applied):
-            plane.admin.delete(path_of(one))
+        for manifest in reversed(applied):
+            plane.admin.delete(path_of(manifest))
 
 
 def node_bound_token(

@@ -115,7 +115,7 @@ class KubeletPlay:
     def oom_kill(self, namespace: str, name: str, container: str = "app") -> None:
         """Report that a container was killed for want of memory and runs again."""
         pod = self._admin.get(objects.pod_path(namespace, name))
-        before = next(one for one in pod["status"]["containerStatuses"] if one["name"] == container)
+        before = next(status for status in pod["status"]["containerStatuses"] if status["name"] == container)
         restarts = before["restartCount"] + 1
         killed = {"reason": "OOMKilled", "exitCode": 137, "containerID": before["containerID"]}
         times = {"startedAt": objects.now(), "finishedAt": objects.now()}
@@ -130,16 +130,16 @@ class KubeletPlay:
 
     def wait_settled(self, namespace: str, name: str) -> Json:
         """Wait until a pod runs and its last resize is done, and give the pod."""
-        found: list[Json] = []
+        pods: list[Json] = []
 
         def settled() -> bool:
             # Not as the kubelet: the Node authorizer learns of a pod's node a moment after the pod is there.
             pod = self._admin.get(objects.pod_path(namespace, name))
-            found[:] = [pod]
+            pods[:] = [pod]
             return is_settled(pod, tells_generations=self._tells_generations)
 
         wait_for(settled, f"pod {namespace}/{name} settled")
-        return found[0]
+        return pods[0]
 
     # What comes in
 
@@ -253,7 +253,7 @@ class KubeletPlay:
         status = pod.get("status", {})
         if status.get("phase") == "Running" and status.get("containerStatuses"):
             reported = [*status["containerStatuses"], *status.get("initContainerStatuses", [])]
-            resources = {one["name"]: one.get("resources") or {} for one in reported}
+            resources = {container["name"]: container.get("resources") or {} for container in reported}
             if pod["spec"].get("resources"):
                 resources[""] = status.get("resources") or pod["spec"]["resources"]
             self._allocated[uid] = self._actual[uid] = resources
@@ -275,12 +275,12 @@ class KubeletPlay:
     def _lacking(self, pod: Json) -> str | None:
         """Name the resource for which the node has no room beside what the other pods have been allocated."""
         allocatable = self.api.get(f"/api/v1/nodes/{self._node}").get("status", {}).get("allocatable", {})
-        others = [one for one in self._pods.values() if uid_of(one) != uid_of(pod)]
+        others = [neighbour for neighbour in self._pods.values() if uid_of(neighbour) != uid_of(pod)]
         for resource in ("cpu", "memory"):
             taken = sum(
-                requested_nanos(one, self._allocated.get(uid_of(one), {}), resource)
-                for one in others
-                if one.get("status", {}).get("phase") not in TERMINAL
+                requested_nanos(neighbour, self._allocated.get(uid_of(neighbour), {}), resource)
+                for neighbour in others
+                if neighbour.get("status", {}).get("phase") not in TERMINAL
             )
             wanted = requested_nanos(pod, desired_of(pod), resource)
             if wanted > requested_nanos(
@@ -294,10 +294,10 @@ class KubeletPlay:
         uid = uid_of(pod)
         status = self._status(pod, uid, conditions)
         stale = [
-            {"type": one["type"], "$patch": "delete"}
-            for one in pod.get("status", {}).get("conditions", [])
-            if one["type"] in (objects.RESIZE_PENDING, objects.RESIZE_IN_PROGRESS)
-            and one["type"] not in [new["type"] for new in conditions]
+            {"type": condition["type"], "$patch": "delete"}
+            for condition in pod.get("status", {}).get("conditions", [])
+            if condition["type"] in (objects.RESIZE_PENDING, objects.RESIZE_IN_PROGRESS)
+            and condition["type"] not in [new["type"] for new in conditions]
         ]
         if not stale and is_reported(pod, status):
             return
@@ -316,11 +316,11 @@ class KubeletPlay:
             if pod["spec"].get(containers):
                 status[statuses] = [
                     {
-                        "name": one["name"],
-                        "resources": actual.get(one["name"], {}),
-                        "allocatedResources": allocated.get(one["name"], {}).get("requests", {}),
+                        "name": container["name"],
+                        "resources": actual.get(container["name"], {}),
+                        "allocatedResources": allocated.get(container["name"], {}).get("requests", {}),
                     }
-                    for one in pod["spec"][containers]
+                    for container in pod["spec"][containers]
                 ]
         now = objects.pod_level(with_resources(pod["spec"], actual))
         status["resources"] = now["resources"]
@@ -352,7 +352,7 @@ def desired_of(pod: Json) -> Resources:
     """Return what the spec asks for."""
     spec = pod["spec"]
     every = [*spec["containers"], *spec.get("initContainers", [])]
-    resources = {one["name"]: copy.deepcopy(one.get("resources") or {}) for one in every}
+    resources = {container["name"]: copy.deepcopy(container.get("resources") or {}) for container in every}
     if spec.get("resources"):
         resources[""] = copy.deepcopy(spec["resources"])
     return resources
@@ -361,8 +361,8 @@ def desired_of(pod: Json) -> Resources:
 def with_resources(spec: Json, resources: Resources) -> Json:
     """Return a spec whose resources are others."""
     changed = copy.deepcopy(spec)
-    for one in [*changed["containers"], *changed.get("initContainers", [])]:
-        one["resources"] = resources.get(one["name"], {})
+    for container in [*changed["containers"], *changed.get("initContainers", [])]:
+        container["resources"] = resources.get(container["name"], {})
     if "" in resources:
         changed["resources"] = resources[""]
     return changed
@@ -385,10 +385,10 @@ def is_reported(pod: Json, status: Json) -> bool:
                 return False
             continue
         name = "type" if key == "conditions" else "name"
-        have = {one[name]: one for one in there.get(key, [])}
-        for one in wanted:
-            known = have.get(one[name], {})
-            fields = {field: value for field, value in one.items() if field != "lastTransitionTime"}
+        have = {entry[name]: entry for entry in there.get(key, [])}
+        for entry in wanted:
+            known = have.get(entry[name], {})
+            fields = {field: value for field, value in entry.items() if field != "lastTransitionTime"}
             if any((known.get(field) or None) != (value or None) for field, value in fields.items()):
                 return False
     return True
@@ -401,8 +401,8 @@ def is_settled(pod: Json, *, tells_generations: bool = True) -> bool:
         return False
     if tells_generations and status.get("observedGeneration", 0) != generation_of(pod):
         return False
-    kinds = {one["type"] for one in status.get("conditions", []) if one["status"] == "True"}
+    kinds = {condition["type"] for condition in status.get("conditions", []) if condition["status"] == "True"}
     if kinds & {objects.RESIZE_PENDING, objects.RESIZE_IN_PROGRESS}:
         return False
     desired = desired_of(pod)
-    return all((one.get("resources") or {}) == desired[one["name"]] for one in status.get("containerStatuses", []))
+    return all((row.get("resources") or {}) == desired[row["name"]] for row in status.get("containerStatuses", []))

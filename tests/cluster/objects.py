@@ -147,9 +147,9 @@ def write_pod_status(api: Api, namespace: str, name: str, status: Json, *, pod: 
     body = dict(status)
     for key in ("containerStatuses", "initContainerStatuses"):
         if key in status:
-            changes = {one["name"]: one for one in status[key]}
-            kept = [one | changes.pop(one["name"], {}) for one in there.get(key) or []]
-            body[key] = [*kept, *changes.values()]
+            changes = {entry["name"]: entry for entry in status[key]}
+            statuses = [entry | changes.pop(entry["name"], {}) for entry in there.get(key) or []]
+            body[key] = [*statuses, *changes.values()]
     return api.patch(f"{path}/status", {"status": body})
 
 
@@ -196,11 +196,11 @@ def running_status(pod: Json) -> Json:
             condition(type_, generation=generation)
             for type_ in ("PodReadyToStartContainers", "PodScheduled", "Initialized", "ContainersReady", "Ready")
         ],
-        "containerStatuses": [container_status(pod, one) for one in spec["containers"]],
+        "containerStatuses": [container_status(pod, manifest) for manifest in spec["containers"]],
         **pod_level(spec),
     }
     if spec.get("initContainers"):
-        status["initContainerStatuses"] = [container_status(pod, one) for one in spec["initContainers"]]
+        status["initContainerStatuses"] = [container_status(pod, manifest) for manifest in spec["initContainers"]]
     return status
 
 
@@ -214,7 +214,7 @@ def pod_level(spec: Json) -> Json:
         pod-level status of Kubernetes 1.37.1, seen on a real node; servers older than 1.35 drop the fields.
     """
     own = spec.get("resources") or {}
-    containers = [one.get("resources", {}) for one in lasting_containers(spec)]
+    containers = [manifest.get("resources", {}) for manifest in lasting_containers(spec)]
     requests, limits = (
         {
             resource: own.get(kind, {}).get(resource) or total(containers, kind, resource)
@@ -232,13 +232,13 @@ def pod_level(spec: Json) -> Json:
 
 def lasting_containers(spec: Json) -> list[Json]:
     """Return the containers that run as long as the pod: regular ones and sidecars."""
-    sidecars = [one for one in spec.get("initContainers", []) if one.get("restartPolicy") == "Always"]
+    sidecars = [sidecar for sidecar in spec.get("initContainers", []) if sidecar.get("restartPolicy") == "Always"]
     return [*spec["containers"], *sidecars]
 
 
 def total(resources: Iterable[Json], kind: str, resource: str) -> str | None:
     """Sum one resource over containers; None = none has it, or, of limits, not all have it."""
-    amounts = [one.get(kind, {}).get(resource) for one in resources]
+    amounts = [container_resources.get(kind, {}).get(resource) for container_resources in resources]
     present = [parse_quantity(amount) for amount in amounts if amount is not None]
     if not present or (kind == "limits" and len(present) < len(amounts)):
         return None

@@ -77,18 +77,18 @@ class Room:
 
     def pods(self) -> list[Json]:
         """All placeholders, by name."""
-        found = self.plane.admin.items(pod_path(self.namespace), labelSelector=PLACEHOLDER)
-        return sorted(found, key=lambda one: str(one["metadata"]["name"]))
+        pods = self.plane.admin.items(pod_path(self.namespace), labelSelector=PLACEHOLDER)
+        return sorted(pods, key=lambda placeholder: str(placeholder["metadata"]["name"]))
 
     def running(self) -> list[Json]:
-        return [one for one in self.pods() if one["status"]["phase"] == "Running"]
+        return [placeholder for placeholder in self.pods() if placeholder["status"]["phase"] == "Running"]
 
     def is_bound(self, name: str) -> bool:
         return bool(self.plane.admin.get(pod_path(self.namespace, name))["spec"].get("nodeName"))
 
     def provisioning(self, name: str = "spare") -> tuple[str, str, str]:
-        found = self.buffers.condition(name, "Provisioning") or {}
-        return found.get("status", ""), found.get("reason", ""), found.get("message", "")
+        condition = self.buffers.condition(name, "Provisioning") or {}
+        return condition.get("status", ""), condition.get("reason", ""), condition.get("message", "")
 
     def await_provisioning(self, reason: str, words: str = "", name: str = "spare") -> str:
         def is_so() -> bool:
@@ -102,8 +102,8 @@ class Room:
 
     def ready(self, name: str = "spare") -> str | None:
         annotations = self.buffers.get(name)["metadata"].get("annotations") or {}
-        found: str | None = annotations.get(READY_REPLICAS)
-        return found
+        replicas: str | None = annotations.get(READY_REPLICAS)
+        return replicas
 
     @contextlib.contextmanager
     def kept(
@@ -123,12 +123,12 @@ class Room:
 
 
 def summary(pods: list[Json]) -> list[tuple[str, str, str | None]]:
-    return [(one["metadata"]["name"], one["status"]["phase"], one["spec"].get("nodeName")) for one in pods]
+    return [(entry["metadata"]["name"], entry["status"]["phase"], entry["spec"].get("nodeName")) for entry in pods]
 
 
 def uids(pods: list[Json]) -> set[str]:
-    return {one["metadata"]["uid"] for one in pods}
+    return {entry["metadata"]["uid"] for entry in pods}
 
 
 def cpu_of(pods: list[Json]) -> list[str]:
-    return [one["spec"]["containers"][0]["resources"]["requests"]["cpu"] for one in pods]
+    return [entry["spec"]["containers"][0]["resources"]["requests"]["cpu"] for entry in pods]

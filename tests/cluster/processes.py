@@ -134,16 +134,16 @@ def free_ports(count: int, address: str) -> list[int]:
     the kernel gives to who asks for any, to any connection. So they are taken from below those, each under a lock.
     """
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
-    found: list[int] = []
-    while len(found) < count:
+    ports: list[int] = []
+    while len(ports) < count:
         port = secrets.choice(_PORTS)
         if port in _TAKEN or not _lock(port):
             continue
         _TAKEN.add(port)
         with socket.socket(family, socket.SOCK_STREAM) as tried, contextlib.suppress(OSError):
             tried.bind((address, port))
-            found.append(port)
-    return found
+            ports.append(port)
+    return ports
 
 
 def _lock(port: int) -> bool:

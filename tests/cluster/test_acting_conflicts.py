@@ -76,14 +76,14 @@ def test_a_resize_by_somebody_else_keeps_what_the_agent_does_not_order(node: Act
     node.wait(lambda: node.request_of("web") == "300m", "it is grown again")
     # As long as the other's is under way the agent's own is put off, which may be told too.
     node.wait(
-        lambda: [one for one in node.outcomes("web") if one != "withheld"] == ["accepted", "applied"] * 2,
+        lambda: [outcome for outcome in node.outcomes("web") if outcome != "withheld"] == ["accepted", "applied"] * 2,
         "it is applied",
     )
     node.settle()
     assert node.request_of("web", "memory") == "96Mi"
     assert len(node.resizes("web")) == 2
     [original] = node.ask("restore", name="web", dry_run=True)["items"]
-    assert [one["after"] for one in original["changes"]] == [100, 64 << 20]
+    assert [change["after"] for change in original["changes"]] == [100, 64 << 20]
 
 
 def test_a_kill_in_the_middle_of_several_loses_nothing_and_repeats_nothing(node: ActingNode) -> None:
@@ -103,7 +103,7 @@ def test_a_kill_in_the_middle_of_several_loses_nothing_and_repeats_nothing(node:
     again = [name for name in PODS if len(node.resizes(name)) > 1]
     assert len(again) <= 1, node.write_calls()
     assert all(len(node.resizes(name, refused=False)) <= 1 for name in PODS), node.write_calls()
-    known = {one["ref"]["name"] for one in node.ask("restore", all=True, dry_run=True)["items"]}
+    known = {original["ref"]["name"] for original in node.ask("restore", all=True, dry_run=True)["items"]}
     assert known == set(PODS) >= at_kill
 
 

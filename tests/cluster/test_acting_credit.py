@@ -55,8 +55,8 @@ def write_history(node: ActingNode, *names: str) -> None:
 def recommended_millicores(node: ActingNode, name: str) -> float | None:
     """Return the request that is recommended for a pod's one container."""
     items = {item["identity"]["pod"]: item for item in node.ask("recommend")["items"]}
-    found: float | None = items[name]["cpu_millicores"]["request"] if name in items else None
-    return found
+    millicores: float | None = items[name]["cpu_millicores"]["request"] if name in items else None
+    return millicores
 
 
 def test_a_burst_that_is_answered_in_place_is_not_requested_while_the_node_has_room(node: ActingNode) -> None:

@@ -31,11 +31,11 @@ AWAY = "https://127.0.0.1:1"
 """Nobody listens there."""
 
 
-def tell(node: ActingNode, told: dict[str, dict[str, Any]], *, pause: str | None = None) -> None:
+def tell(node: ActingNode, by_rollout: dict[str, dict[str, Any]], *, pause: str | None = None) -> None:
     """Put down what the webhook told just now, by the names of Rollouts."""
     workloads = tuple(
         directive(Workload(namespace=node.namespace, kind="Rollout", name=name), **fields)
-        for name, fields in sorted(told.items())
+        for name, fields in sorted(by_rollout.items())
     )
     state = node.directory / "state"
     state.mkdir(exist_ok=True)
@@ -61,12 +61,12 @@ def test_frozen_and_left_alone_pods_get_no_patch_and_none_is_sent_before_the_web
 
     node.kill_agent()
     frozen, alone = f"HorizontalPodAutoscaler {node.namespace}/frozen", f"VerticalPodAutoscaler {node.namespace}/alone"
-    told: dict[str, dict[str, Any]] = {
+    by_rollout: dict[str, dict[str, Any]] = {
         "frozen": {"cpu_frozen_for": frozen},
         "alone": {"left_alone_for": alone},
         "ruled": {"mode": "recommend"},
     }
-    tell(node, told)
+    tell(node, by_rollout)
     node.agent.start()
     node.wait(lambda: node.request_of("free") == "300m", "who is free is sized")
     node.wait(lambda: node.kept("frozen") == "hpa", "who is frozen is known")

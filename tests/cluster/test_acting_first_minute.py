@@ -75,7 +75,7 @@ def test_what_differs_by_little_is_left(node: ActingNode) -> None:
 
 def test_a_pod_that_orders_a_least_of_nothing_stops_nobody_on_its_node(node: ActingNode) -> None:
     assert node.request_of("least-of-nothing") == "1m"
-    assert all(one["holds"] for one in node.ask("plan")["invariants"])
+    assert all(invariant["holds"] for invariant in node.ask("plan")["invariants"])
 
 
 @pytest.mark.parametrize(
@@ -118,7 +118,7 @@ def test_a_pods_own_budget_is_resized_where_it_carries_the_request(node: ActingN
         pytest.skip("pod-level resources are resized from 1.36 on")
     spec = node.pod("budgeted")["spec"]
     assert spec["resources"]["requests"]["cpu"] == "2m", "two containers of 1m each"
-    assert not any(one.get("resources") for one in spec["containers"])
+    assert not any(container.get("resources") for container in spec["containers"])
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_who_is_not_to_be_sized_is_left_and_the_plan_says_why(node: ActingNode, 
 
 
 def test_a_jobs_pod_is_left(node: ActingNode) -> None:
-    [pod] = [one for one in node.ask("plan")["pods"] if one["ref"]["name"].startswith("job-")]
+    [pod] = [entry for entry in node.ask("plan")["pods"] if entry["ref"]["name"].startswith("job-")]
     assert (pod["reserved"], pod["workload"]["kind"]) == ("job", "Job")
     assert not node.resizes(pod["ref"]["name"])
 
@@ -157,7 +157,7 @@ def test_a_container_that_would_be_restarted_is_left_unless_that_is_allowed(node
 
 def test_a_malformed_annotation_is_told_once_and_counted(node: ActingNode) -> None:
     notices = node.events(pod="malformed")
-    assert [one["reason"] for one in notices] == ["faulty_annotation"]
+    assert [notice["reason"] for notice in notices] == ["faulty_annotation"]
     assert "plimsoll.dev/min-cpu" in notices[0]["detail"]
     assert "'lots'" in notices[0]["detail"]
     assert node.metric("plimsoll_annotation_faults") == 1.0
@@ -178,7 +178,7 @@ def test_everything_the_agent_wrote_was_a_resize_or_an_event(node: ActingNode) -
 
 def test_what_if_shows_what_recommended_pods_would_be_given(node: ActingNode) -> None:
     steps = node.ask("plan", what_if=True)["steps"]
-    names = {one["ref"]["name"] for one in steps}
+    names = {step["ref"]["name"] for step in steps}
     assert {"recommended", "of-recommended"} <= names
     assert not names & {"off", "pinned", "malformed", "of-excluded", "bare"}
 
@@ -197,7 +197,7 @@ def test_after_kill_nothing_is_sent_again_and_originals_are_known(node: ActingNo
     assert [call for call in node.write_calls() if "events" not in call] == [
         call for call in before if "events" not in call
     ]
-    items = {one["ref"]["name"]: one for one in node.ask("restore", all=True, dry_run=True)["items"]}
+    items = {original["ref"]["name"]: original for original in node.ask("restore", all=True, dry_run=True)["items"]}
     assert {"web", "floor", "meshed", "may-be-sized", "limited"} <= items.keys()
     assert not items.keys() & {"near", "off", "pinned", "bare", "restarting"}
     assert items["web"]["changes"][0]["after"] == 400
@@ -205,7 +205,7 @@ def test_after_kill_nothing_is_sent_again_and_originals_are_known(node: ActingNo
 
 def test_a_pod_is_restored_pinned_and_sized_again_when_it_is_unpinned(node: ActingNode) -> None:
     restored = node.ask("restore", name="web")["items"]
-    assert [one["outcome"] for one in restored] == ["accepted"]
+    assert [original["outcome"] for original in restored] == ["accepted"]
     assert node.request_of("web") == "400m"
     node.settle(2)
     assert node.request_of("web") == "400m"
@@ -220,7 +220,7 @@ def test_a_pod_is_restored_pinned_and_sized_again_when_it_is_unpinned(node: Acti
 
 def test_all_pods_are_restored_at_once_also_while_paused(node: ActingNode) -> None:
     node.ask("pause")
-    restored = {one["ref"]["name"]: one["outcome"] for one in node.ask("restore", all=True)["items"]}
+    restored = {original["ref"]["name"]: original["outcome"] for original in node.ask("restore", all=True)["items"]}
     assert restored["web"] == "accepted"
     assert set(restored.values()) <= {"accepted", None}, restored
     for name in ("web", "floor", "ceiling", "vpa", "crane", "limited", "meshed", "may-restart"):
@@ -261,7 +261,7 @@ def test_evictions_are_proposed_where_a_node_is_too_small_and_nobody_is_evicted(
     assert proposed["reason"] == "cpu"
     assert proposed["pod"]["name"] == "first"
     assert "of cpu are lacking" in proposed["detail"]
-    assert [one["ref"]["name"] for one in node.ask("plan")["evictions"]] == ["first"]
+    assert [eviction["ref"]["name"] for eviction in node.ask("plan")["evictions"]] == ["first"]
     node.settle(4)
     assert node.metric('plimsoll_evictions_proposed_total{resource="cpu"}') == 1.0, "said once, not each turn"
     node.wait(lambda: node.told("first"), "its owner is told")
@@ -301,9 +301,9 @@ def test_what_a_node_measures_is_known_and_what_it_is_told_holds(reporting: Repo
     (container,) = workload["containers"]
     assert container["container"] == "app"
     assert "HorizontalPodAutoscaler" in json.dumps(workload["applies"])
-    told = node.ask("cluster")
-    assert told["reporting"]["trouble"] is None
-    assert told["directives_age_seconds"] is not None
+    answer = node.ask("cluster")
+    assert answer["reporting"]["trouble"] is None
+    assert answer["directives_age_seconds"] is not None
     # The pod is ordered more: but the HPA divides by its CPU request, so it stays.
     node.wait(lambda: '"hpa"' in json.dumps(node.ask("plan")), "the plan tells of the HPA")
     resources = node.pod("web")["spec"]["containers"][0]["resources"]
@@ -328,9 +328,9 @@ def test_what_a_node_measures_is_known_and_what_it_is_told_holds(reporting: Repo
     ]
     # Killed, the agent goes on with its numbers.
     node.kill_agent()
-    (mine,) = [one for one in answer_of(hook.get("/v1/nodes", reader))["nodes"] if one["node"] == node.name]
+    (mine,) = [entry for entry in answer_of(hook.get("/v1/nodes", reader))["nodes"] if entry["node"] == node.name]
     assert mine["sequence"] >= 1
     assert (mine["lostReports"], mine["workloads"]) == (0, 1)
-    kept = json.loads((node.agent.state / "reports" / "numbering").read_text())
-    assert kept["sequence"] - mine["sequence"] in (0, 1)  # 1: killed in the middle of a report
-    assert (kept["incarnation"], kept["lost"]) == (mine["incarnation"], 0)
+    numbering = json.loads((node.agent.state / "reports" / "numbering").read_text())
+    assert numbering["sequence"] - mine["sequence"] in (0, 1)  # 1: killed in the middle of a report
+    assert (numbering["incarnation"], numbering["lost"]) == (mine["incarnation"], 0)

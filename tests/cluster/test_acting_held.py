@@ -31,10 +31,10 @@ PODS = [f"pod-{index}" for index in range(6)]
 @pytest.fixture(scope="module")
 def enforcing(fenced: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ActingNode]:
     directory = tmp_path_factory.mktemp("held")
-    with fresh_node(fenced, directory) as made:
-        pause_file(made).parent.mkdir()
-        made.start_agent(clusterPauseFile=pause_file(made), clusterPauseConfigMap=f"{NAMESPACE}/plimsoll")
-        yield made
+    with fresh_node(fenced, directory) as machine:
+        pause_file(machine).parent.mkdir()
+        machine.start_agent(clusterPauseFile=pause_file(machine), clusterPauseConfigMap=f"{NAMESPACE}/plimsoll")
+        yield machine
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def paused(node: ActingNode) -> bool:
 
 def stepping(node: ActingNode) -> list[str]:
     """Who would be resized, by the plan of now."""
-    return sorted(one["ref"]["name"] for one in node.ask("plan")["steps"])
+    return sorted(step["ref"]["name"] for step in node.ask("plan")["steps"])
 
 
 def grown(node: ActingNode) -> list[str]:
@@ -72,7 +72,7 @@ def test_recommend_by_configuration_writes_nothing_and_what_if_shows_the_steps(n
     node.start_agent(act__mode="recommend")
 
     def steps() -> set[str]:
-        return {one["ref"]["name"] for one in node.ask("plan", what_if=True)["steps"]}
+        return {step["ref"]["name"] for step in node.ask("plan", what_if=True)["steps"]}
 
     node.wait(lambda: steps() == {"web", "hungry"}, "there would be steps")
     node.wait_for_sweeps(5)
@@ -81,7 +81,7 @@ def test_recommend_by_configuration_writes_nothing_and_what_if_shows_the_steps(n
     assert not node.ask("plan")["steps"]
     assert not node.write_calls()
     assert node.metric('plimsoll_pods{mode="recommend"}') == 2.0
-    assert [one["reason"] for one in node.events(pod="malformed")] == ["faulty_annotation"]
+    assert [event["reason"] for event in node.events(pod="malformed")] == ["faulty_annotation"]
 
 
 def test_off_by_configuration_writes_nothing_but_for_who_asks_for_it(node: ActingNode) -> None:
@@ -126,7 +126,7 @@ def test_a_pause_of_the_cluster_that_the_kubelet_mounts_stops_every_write_withou
     node.settle()
     assert node.writes() == []
     assert paused(node)
-    [note] = [one for one in node.ask("plan")["notes"] if "paused" in one]
+    [note] = [text for text in node.ask("plan")["notes"] if "paused" in text]
     assert note.endswith("the whole cluster is, by its ConfigMap: incident 12")
     node.ask("resume")  # which nobody can from here
     node.settle()
@@ -263,7 +263,7 @@ def test_a_pin_ends_by_itself_or_when_it_is_taken_away(shared: ActingNode) -> No
     node.ask("resume")
     node.wait(lambda: node.request_of("free") == "300m", "who is not pinned is sized")
     node.wait(lambda: node.request_of("brief") == "300m", "its time is up")
-    assert [one["reason"] for one in node.events(actions=["unpin"], pod="brief")] == ["time is up"]
+    assert [event["reason"] for event in node.events(actions=["unpin"], pod="brief")] == ["time is up"]
     assert (node.planned("long") or {})["reserved"] == "pinned"
     assert not node.resizes("long")
     node.ask("unpin", name="long")

@@ -25,12 +25,12 @@ pytestmark = [
 
 
 def taints(node: ActingNode) -> list[Json]:
-    found: list[Json] = node.plane.admin.get(f"/api/v1/nodes/{node.name}")["spec"].get("taints", [])
-    return found
+    node_taints: list[Json] = node.plane.admin.get(f"/api/v1/nodes/{node.name}")["spec"].get("taints", [])
+    return node_taints
 
 
 def keys(node: ActingNode) -> list[str]:
-    return [one["key"] for one in taints(node)]
+    return [taint["key"] for taint in taints(node)]
 
 
 def assert_nobody_goes(node: ActingNode) -> None:
@@ -77,14 +77,14 @@ def test_an_overloaded_node_is_tainted_until_its_agent_ends_and_what_one_left_is
         node.starve("busy")
         node.wait(lambda: fence.TAINT_KEY in keys(node), "the taint is set")
         assert keys(node) == ["example.com/theirs", fence.TAINT_KEY]
-        assert [one["effect"] for one in taints(node)] == ["PreferNoSchedule", "NoSchedule"]
+        assert [taint["effect"] for taint in taints(node)] == ["PreferNoSchedule", "NoSchedule"]
         assert node.events(actions=["taint"])[0]["outcome"] == "done"
         assert node.metric("plimsoll_overload_tainted") == 1.0
         recovered.wait(lambda: fence.TAINT_KEY not in keys(recovered), "it is gone with the load")
         assert keys(recovered) == ["example.com/theirs"]
-        assert [one["reason"] for one in recovered.events(actions=["untaint"])] == ["recovered"]
+        assert [event["reason"] for event in recovered.events(actions=["untaint"])] == ["recovered"]
         node.agent.end()
         assert keys(node) == ["example.com/theirs"]
         node.tree.kill()
         node.agent.start()
-        assert [one["reason"] for one in node.events(actions=["untaint"])] == ["exit"]
+        assert [event["reason"] for event in node.events(actions=["untaint"])] == ["exit"]

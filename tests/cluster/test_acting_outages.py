@@ -47,8 +47,8 @@ def fragile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 
 @pytest.fixture
 def node(fragile: ControlPlane, tmp_path: Path) -> Iterator[ActingNode]:
-    with fresh_node(fragile, tmp_path) as made:
-        yield made
+    with fresh_node(fragile, tmp_path) as machine:
+        yield machine
 
 
 def run_hungry(node: ActingNode) -> None:
@@ -139,7 +139,7 @@ def test_a_frozen_server_gets_no_second_patch_for_a_wish_that_it_may_have_taken(
     node.settle()
     assert node.generation("hungry") == 1 + len(node.resizes("hungry", refused=False))
     changes = [call.body and call.body["spec"] for call in node.resizes("hungry", refused=False)]
-    assert all(one != other for one, other in pairwise(changes)), changes
+    assert all(change != other for change, other in pairwise(changes)), changes
 
 
 def test_a_cut_watch_goes_on_and_one_whose_version_is_forgotten_lists_anew(node: ActingNode) -> None:
@@ -171,8 +171,8 @@ def test_while_the_server_is_away_the_mounted_pause_counts_and_afterwards_the_wa
     node.plane.admin.create(maps, {"metadata": {"name": "plimsoll"}, "data": {"pause": "before"}})
 
     def reason() -> str | None:
-        found: str | None = node.ask("cluster")["cluster_pause"]
-        return found
+        pause: str | None = node.ask("cluster")["cluster_pause"]
+        return pause
 
     try:
         with wire(node.plane.url) as line:

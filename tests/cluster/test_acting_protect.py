@@ -47,4 +47,4 @@ def test_outside_its_windows_a_starved_pod_grows_and_a_fat_one_waits(node: Actin
     node.wait(lambda: node.request_of("starved") != "1m", "who starves is given more all the same")
     assert node.request_of("fat") == "900m"
     assert {call.name for call in node.resizes()} == {"starved"}
-    assert "window" in {one["reason"] for one in node.events(actions=["notice"])}
+    assert "window" in {notice["reason"] for notice in node.events(actions=["notice"])}

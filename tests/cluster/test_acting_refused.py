@@ -25,16 +25,16 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def patient(fenced: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ActingNode]:
-    with fresh_node(fenced, tmp_path_factory.mktemp("patient"), cpu="2") as made:
-        made.start_agent()
-        yield made
+    with fresh_node(fenced, tmp_path_factory.mktemp("patient"), cpu="2") as machine:
+        machine.start_agent()
+        yield machine
 
 
 @pytest.fixture(scope="module")
 def hasty(fenced: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ActingNode]:
-    with fresh_node(fenced, tmp_path_factory.mktemp("hasty"), cpu="2") as made:
-        made.start_agent(act__deferredPatienceSeconds=1)
-        yield made
+    with fresh_node(fenced, tmp_path_factory.mktemp("hasty"), cpu="2") as machine:
+        machine.start_agent(act__deferredPatienceSeconds=1)
+        yield machine
 
 
 @pytest.fixture
@@ -53,7 +53,7 @@ def hasty_node(hasty: ActingNode) -> ActingNode:
 
 def reasons(node: ActingNode, name: str) -> list[tuple[str, str]]:
     """Outcome and reason of all that was decided of a pod, oldest first."""
-    return [(one["outcome"], one["reason"]) for one in reversed(node.events(pod=name))]
+    return [(event["outcome"], event["reason"]) for event in reversed(node.events(pod=name))]
 
 
 def test_a_deferred_resize_waits_and_lands_when_room_appears(node: ActingNode) -> None:
@@ -97,8 +97,8 @@ def test_what_the_kubelet_calls_infeasible_is_taken_back_and_never_repeated(node
     node.wait(lambda: node.kept("never") == "infeasible", "it is wished for, and held back")
     node.settle()
     assert len(node.resizes("never")) == 2, node.said()
-    [told] = node.events(pod="never", outcomes=["infeasible"])
-    assert "Guaranteed Pods alongside CPU Manager static policy" in told["detail"]
+    [event] = node.events(pod="never", outcomes=["infeasible"])
+    assert "Guaranteed Pods alongside CPU Manager static policy" in event["detail"]
     node.kill_agent()
     node.agent.start()
     node.wait(lambda: node.kept("never") == "infeasible", "it is wished for, and held back")

@@ -42,12 +42,12 @@ SCENES: Final = (*WITHHELD, "no events", "fenced")
 def nodes(fenced: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, ActingNode]]:
     """A node for each scene, with one pod that wants more and an agent that has heard everything."""
     with contextlib.ExitStack() as stack:
-        made: dict[str, ActingNode] = {}
+        by_scene: dict[str, ActingNode] = {}
         for scene in SCENES:
-            made[scene] = stack.enter_context(scene_of(fenced, scene, tmp_path_factory.mktemp("rights")))
-        for node in made.values():
+            by_scene[scene] = stack.enter_context(scene_of(fenced, scene, tmp_path_factory.mktemp("rights")))
+        for node in by_scene.values():
             await_decision(node)
-        yield made
+        yield by_scene
 
 
 @contextlib.contextmanager
@@ -92,7 +92,7 @@ def account_without(plane: ControlPlane, node: ActingNode, resources: set[str]) 
     role = chart.only("ClusterRole", *chart.AGENT, values=fence.ACTING)
     name = f"{node.namespace}-agent"
     rules: list[Json] = [
-        {**rule, "resources": kept} for rule in role["rules"] if (kept := sorted(set(rule["resources"]) - resources))
+        {**rule, "resources": rest} for rule in role["rules"] if (rest := sorted(set(rule["resources"]) - resources))
     ]
     plane.admin.apply({**role, "metadata": {"name": name}, "rules": rules})
     plane.admin.apply(
@@ -118,7 +118,7 @@ def await_decision(node: ActingNode) -> None:
 
 def notices(node: ActingNode, reason: str = "rights") -> list[str]:
     """Return what an operator is told; an older server has some of its versions beside."""
-    return [one["detail"] for one in node.events(actions=["notice"]) if one["reason"] == reason]
+    return [notice["detail"] for notice in node.events(actions=["notice"]) if notice["reason"] == reason]
 
 
 @pytest.mark.parametrize("scene", WITHHELD)
@@ -126,7 +126,7 @@ def test_what_stands_in_the_way_is_named_and_nothing_is_written(nodes: dict[str,
     node = nodes[scene]
     assert not node.write_calls()
     assert node.request_of("web") == "100m"
-    assert {one["outcome"] for one in node.events()} == {"withheld"}
+    assert {event["outcome"] for event in node.events()} == {"withheld"}
     assert any(WITHHELD[scene] in note for note in node.ask("plan")["notes"])
     assert node.metric("plimsoll_dry_run") == 1.0
     assert node.agent.stderr.read_text().count(WITHHELD[scene]) in (1, 2)  # as missing, and as the barrier
@@ -183,5 +183,5 @@ def test_a_refusal_by_the_fence_is_told_and_not_repeated_at_once(nodes: dict[str
     refused = [call for call in node.audit.calls(fence.USER) if call.name == "web" and call.namespace == node.namespace]
     assert [(call.resource, call.code) for call in refused if call.is_write] == [("pods/resize", 403)]
     assert node.request_of("web") == "100m"
-    [told] = node.events(outcomes=["rejected"])
-    assert "only pods of the own node may be resized" in told["detail"]
+    [event] = node.events(outcomes=["rejected"])
+    assert "only pods of the own node may be resized" in event["detail"]

@@ -66,5 +66,5 @@ def test_two_of_twenty_pods_are_resized_and_get_back_what_they_had_when_the_shar
     node.settle()
     assert {node.request_of(name) for name in names()} == {"100m"}
     assert (node.planned(next(iter(expected))) or {})["reserved"] == "share_taken_back"
-    assert "revert" in {one["action"] for one in node.events()}
+    assert "revert" in {event["action"] for event in node.events()}
     assert node.pod(others)["metadata"]["annotations"][f"{PREFIX}enforce-share"] == "10%"

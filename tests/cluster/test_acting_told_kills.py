@@ -27,7 +27,7 @@ def limit_bytes(node: ActingNode, name: str) -> int:
 
 
 def notices(node: ActingNode) -> list[dict[str, Any]]:
-    return [one for one in node.events() if one["reason"] == REASON]
+    return [event for event in node.events() if event["reason"] == REASON]
 
 
 def test_a_kill_while_no_agent_looked_raises_the_limit_and_is_learnt_once(node: ActingNode) -> None:

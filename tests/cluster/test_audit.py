@@ -43,56 +43,56 @@ class Log:
 
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Log]:
-    made = Log(tmp_path / "audit.log")
-    yield made
-    for timer in made.timers:
+    writer = Log(tmp_path / "audit.log")
+    yield writer
+    for timer in writer.timers:
         timer.join()
 
 
-def names(found: AuditLog) -> list[str]:
-    return [call.name for call in found.calls("agent")]
+def names(audit_log: AuditLog) -> list[str]:
+    return [call.name for call in audit_log.calls("agent")]
 
 
 def test_the_line_of_a_write_that_has_come_is_waited_for(log: Log) -> None:
-    found = AuditLog(log.file)
+    audit_log = AuditLog(log.file)
     log.write("RequestReceived", "a")
     log.write_later("ResponseComplete", "a")  # its effect is seen by now
-    assert names(found) == ["a"]
+    assert names(audit_log) == ["a"]
 
 
 def test_what_had_come_before_is_no_part_of_a_new_log(log: Log) -> None:
     log.write("RequestReceived", "a")
     log.write_later("ResponseComplete", "a")
-    found = AuditLog(log.file)
-    assert names(found) == []
+    audit_log = AuditLog(log.file)
+    assert names(audit_log) == []
     log.write("RequestReceived", "b")
     log.write("ResponseComplete", "b")
-    assert names(found) == ["b"]
+    assert names(audit_log) == ["b"]
     assert names(AuditLog(log.file, from_start=True)) == ["a", "b"]
 
 
 def test_a_line_that_is_being_written_is_neither_lost_nor_cut(log: Log) -> None:
     log.write("ResponseComplete", "a")
     log.write("ResponseComplete", "b", end="")
-    found = AuditLog(log.file)
-    assert names(found) == []
+    audit_log = AuditLog(log.file)
+    assert names(audit_log) == []
     with log.file.open("a") as file:
         file.write("\n")
-    assert names(found) == ["b"]
+    assert names(audit_log) == ["b"]
 
 
 def test_a_server_that_was_killed_is_waited_for_once(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(audit, "UNANSWERED_SECONDS", 0.05)
     monkeypatch.setattr(audit, "_GIVEN_UP", set())
-    found = AuditLog(log.file)
+    audit_log = AuditLog(log.file)
     log.write("RequestReceived", "a")
-    assert names(found) == []
+    assert names(audit_log) == []
     monkeypatch.setattr(audit, "UNANSWERED_SECONDS", 1e9)
-    assert names(found) == []
+    assert names(audit_log) == []
     assert names(AuditLog(log.file, from_start=True)) == [], "nor by anybody else"
     log.write("RequestReceived", "b")
     log.write_later("ResponseComplete", "b")
-    assert names(found) == ["b"]
+    assert names(audit_log) == ["b"]
 
 
 def test_a_line_that_was_cut_when_the_server_was_killed_costs_no_other(log: Log) -> None:
@@ -102,17 +102,17 @@ def test_a_line_that_was_cut_when_the_server_was_killed_costs_no_other(log: Log)
     log.write("ResponseComplete", "b")
     log.write("ResponseComplete", "c")
     assert names(AuditLog(log.file, from_start=True)) == ["a", "b", "c"]
-    found = AuditLog(log.file)
+    audit_log = AuditLog(log.file)
     log.write("ResponseComplete", "d")
-    assert names(found) == ["d"]
+    assert names(audit_log) == ["d"]
 
 
 def test_a_watch_counts_when_it_began_and_reads_are_not_waited_for(log: Log) -> None:
-    found = AuditLog(log.file, from_start=True)
+    audit_log = AuditLog(log.file, from_start=True)
     log.write("ResponseStarted", "w", verb="watch")
     log.write("ResponseComplete", "w", verb="watch")
     log.write("ResponseComplete", "r", verb="get")
-    assert names(found) == ["w", "r"]
+    assert names(audit_log) == ["w", "r"]
 
 
 def test_a_write_that_came_and_was_never_answered_is_told_apart(log: Log, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,8 +35,8 @@ PROMPT_SECONDS = 60.0
 @pytest.fixture(scope="module")
 def running(cluster: ControlPlane) -> Iterator[BufferController]:
     install_crd(cluster)
-    with controller(cluster) as one:
-        yield one
+    with controller(cluster) as buffer_controller:
+        yield buffer_controller
 
 
 @pytest.fixture
@@ -99,7 +99,7 @@ def test_a_raised_quota_and_a_changed_buffer_are_followed(room: Buffers) -> None
     room.await_replicas("b", 3, PROMPT_SECONDS)
     room.change("b", replicas=7, limits={"cpu": "6"})
     status = room.await_replicas("b", 6, PROMPT_SECONDS)
-    assert {one["type"]: (one["status"], one["observedGeneration"]) for one in status["conditions"]} == {
+    assert {entry["type"]: (entry["status"], entry["observedGeneration"]) for entry in status["conditions"]} == {
         "ReadyForProvisioning": ("True", 2),
         "LimitedByQuotas": ("False", 2),
     }
@@ -153,7 +153,7 @@ def test_a_rollout_brings_the_shape_of_its_pods(room: Buffers) -> None:
     template = room.managed("b")["template"]
     assert template["metadata"]["labels"]["app"] == "web"
     assert "nodeName" not in template["spec"]
-    assert not [one for one in template["spec"].get("volumes", []) if one["name"].startswith("kube-api-access")]
+    assert not [entry for entry in template["spec"].get("volumes", []) if entry["name"].startswith("kube-api-access")]
 
 
 def rack(room: Buffers, kind: str, *, has_scale: bool = True) -> str:
@@ -257,7 +257,7 @@ def test_a_missing_template_is_told_and_mended(room: Buffers) -> None:
     room.admin.delete(templates_path(room.namespace, "shape"))
     status = room.await_not_ready("b", "PodTemplate shape does not exist", PROMPT_SECONDS)
     assert not {"replicas", "podTemplateRef", "podTemplateGeneration"} & set(status)
-    assert [one["type"] for one in status["conditions"]] == ["ReadyForProvisioning"]  # quotas are told of no more
+    assert [entry["type"] for entry in status["conditions"]] == ["ReadyForProvisioning"]  # quotas are told of no more
 
 
 def test_a_missing_deployment_is_told_and_mended(room: Buffers) -> None:
@@ -318,7 +318,7 @@ def test_a_sizing_that_nobody_knows_is_told_and_mended(room: Buffers) -> None:
 
 
 def _statuses_written(log: AuditLog, namespace: str) -> set[str]:
-    return {one.name for one in log.writes() if one.namespace == namespace and one.resource == "capacitybuffers/status"}
+    return {row.name for row in log.writes() if row.namespace == namespace and row.resource == "capacitybuffers/status"}
 
 
 def test_bad_buffers_cost_no_loop(room: Buffers, cluster: ControlPlane, running: BufferController) -> None:
@@ -337,10 +337,10 @@ def test_bad_buffers_cost_no_loop(room: Buffers, cluster: ControlPlane, running:
     other.await_replicas("good", 1)
     other.change("good", replicas=2)
     other.await_replicas("good", 2)
-    calls = [one for one in log.calls() if one.user_agent == "plimsoll-tests-buffers" and one.verb != "watch"]
-    writes = [one for one in calls if one.is_write and one.namespace == room.namespace]
-    assert {one.name for one in writes if one.resource.startswith("capacitybuffers")} == {"good"}
-    assert len([one for one in calls if one.resource == "" and "nobody.test" in one.uri]) <= 2
+    calls = [call for call in log.calls() if call.user_agent == "plimsoll-tests-buffers" and call.verb != "watch"]
+    writes = [call for call in calls if call.is_write and call.namespace == room.namespace]
+    assert {write.name for write in writes if write.resource.startswith("capacitybuffers")} == {"good"}
+    assert len([call for call in calls if call.resource == "" and "nobody.test" in call.uri]) <= 2
 
 
 # Managed templates
@@ -399,8 +399,8 @@ def test_nothing_is_written_where_nothing_changed(room: Buffers, cluster: Contro
     with controller(cluster) as second:  # as after a restart: all is found out anew
         wait_for(lambda: second.view(room.namespace) is not None, "it was looked at")
     assert room.get("b")["metadata"]["resourceVersion"] == before
-    mine = [one for one in log.writes() if one.namespace == room.namespace]
-    assert mine == [], [str(one) for one in mine]
+    mine = [write for write in log.writes() if write.namespace == room.namespace]
+    assert mine == [], [str(write) for write in mine]
 
 
 # Strategies, and others who write
@@ -412,7 +412,7 @@ def test_a_strategy_that_nobody_serves_is_told_once_per_generation(room: Buffers
     events = f"/apis/events.k8s.io/v1/namespaces/{room.namespace}/events"
 
     def told() -> list[Json]:
-        return [one for one in room.admin.items(events) if one["regarding"]["name"] == "b"]
+        return [event for event in room.admin.items(events) if event["regarding"]["name"] == "b"]
 
     wait_for(lambda: len(told()) == 1, "it is told")
     assert told()[0]["reason"] == "UnknownStrategy"

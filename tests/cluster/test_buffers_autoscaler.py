@@ -50,11 +50,11 @@ def kept(served: ControlPlane) -> Iterator[None]:
     if int(served.version.split(".")[1]) < 36:
         pytest.skip(f"MutatingAdmissionPolicies are there from 1.36 on; this run is against {served.version}")
     documents = chart.rendered(VALUES)["fence/buffer-status"]
-    for one in documents:
-        served.admin.apply(one)
+    for document in documents:
+        served.admin.apply(document)
     yield
-    for one in documents:
-        served.admin.delete(path_of(one))
+    for document in documents:
+        served.admin.delete(path_of(document))
 
 
 def patched(room: Buffers, name: str) -> Json:
@@ -65,7 +65,7 @@ def patched(room: Buffers, name: str) -> Json:
 
 
 def entries_of_status(buffer: Json) -> list[Json]:
-    return [one for one in buffer["metadata"]["managedFields"] if one.get("subresource") == "status"]
+    return [entry for entry in buffer["metadata"]["managedFields"] if entry.get("subresource") == "status"]
 
 
 def await_policy(room: Buffers) -> None:
@@ -89,13 +89,13 @@ def test_where_the_policy_holds_an_autoscaler_is_answered_with_what_plimsoll_com
         room.create("b", podTemplateRef={"name": "shape"}, replicas=2)
         before = room.await_replicas("b", 2)
         answer = patched(room, "b")
-        kinds = {one["type"]: one for one in answer["status"]["conditions"]}
+        kinds = {condition["type"]: condition for condition in answer["status"]["conditions"]}
         assert kinds["Provisioning"] == PROVISIONING
         assert {key: answer["status"][key] for key in ("replicas", "podTemplateRef", "podTemplateGeneration")} == {
             key: before[key] for key in ("replicas", "podTemplateRef", "podTemplateGeneration")
         }
         assert kinds["ReadyForProvisioning"]["reason"] == "AttributesSetSuccessfully"
-        assert all(one["manager"] == "plimsoll-buffers" for one in entries_of_status(answer))
+        assert all(entry["manager"] == "plimsoll-buffers" for entry in entries_of_status(answer))
         # A second write of the same changes nothing at all: nobody is woken by it.
         assert patched(room, "b")["metadata"]["resourceVersion"] == answer["metadata"]["resourceVersion"]
         assert ours.standing().contested_by is None
@@ -115,7 +115,7 @@ def test_what_nobody_has_computed_yet_an_autoscaler_does_not_either(room: Buffer
     await_policy(room)
     room.create("b", podTemplateRef={"name": "shape"}, replicas=2)
     patched(room, "b")
-    assert [one["type"] for one in room.status("b")["conditions"]] == ["Provisioning"]
+    assert [condition["type"] for condition in room.status("b")["conditions"]] == ["Provisioning"]
     assert "podTemplateRef" not in room.status("b")
     with controller(room.cluster) as ours:
         room.await_replicas("b", 2)
@@ -144,4 +144,4 @@ def test_a_status_of_our_own_strategy_is_not_fought_over_for_ever(
         # What is kept free goes by what ours computed all the same.
         [outcome] = view.outcomes
         assert (outcome.status.replicas, room.status("b")["replicas"]) == (2, 7)
-        assert sum("again and again" in one.getMessage() for one in caplog.records) == 1
+        assert sum("again and again" in record.getMessage() for record in caplog.records) == 1

@@ -39,8 +39,8 @@ def process(served: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> I
     with granted(served, chart.parts("webhook/rights-buffers", values=RIGHTS)):
         buffers = partial(is_allowed, own, "watch", "capacitybuffers", group="autoscaling.x-k8s.io")
         wait_for(buffers, "its rights are in force")
-        with webhook(served, folder, kubeconfig=kubeconfig(own, folder / "webhook.kubeconfig")) as one:
-            yield one
+        with webhook(served, folder, kubeconfig=kubeconfig(own, folder / "webhook.kubeconfig")) as hook:
+            yield hook
 
 
 def plimsoll(served: ControlPlane, process: WebhookProcess, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -76,15 +76,15 @@ def test_the_charts_rights_suffice_and_the_face_says_why(
     room.create("other", podTemplateRef={"name": "shape"}, replicas=1, provisioningStrategy="other.test/warm")
     room.await_replicas("share", 2)
     room.await_replicas("fixed", 2)
-    refused = [str(one) for one in log.calls(USER) if one.is_denied]
+    refused = [str(call) for call in log.calls(USER) if call.is_denied]
     assert refused == []
 
     # 5Gi are five times 1Gi; of 1500m three pods of 10m leave room for two times 500m.
-    one = plimsoll(served, process, f"{namespace}/fixed", "--no-color", "--width=120")
-    assert one.returncode == 0, one.stderr
-    assert "PodTemplate shape" in one.stdout
-    assert "cpu 500m, memory 1Gi" in one.stdout
-    lines = {line.split()[0]: line for line in one.stdout.splitlines() if line.strip()}
+    answer = plimsoll(served, process, f"{namespace}/fixed", "--no-color", "--width=120")
+    assert answer.returncode == 0, answer.stderr
+    assert "PodTemplate shape" in answer.stdout
+    assert "cpu 500m, memory 1Gi" in answer.stdout
+    lines = {line.split()[0]: line for line in answer.stdout.splitlines() if line.strip()}
     assert lines["replicas"].split()[1] == "3"
     assert lines["limits"].split()[1] == "5"
     assert lines["quotas"].split()[1] == "2"
@@ -92,13 +92,13 @@ def test_the_charts_rights_suffice_and_the_face_says_why(
     assert "fit into quota tight" in lines["quotas"]
 
     every = plimsoll(served, process, "-n", namespace, "-o", "json")
-    found: Json = json.loads(every.stdout)
-    by_name = {buffer["name"]: buffer for buffer in found["buffers"]}
+    document: Json = json.loads(every.stdout)
+    by_name = {buffer["name"]: buffer for buffer in document["buffers"]}
     assert by_name["share"]["why"]["byPercentage"] == 2
     assert by_name["share"]["why"]["scalableReplicas"] == 3
     assert by_name["other"]["leftAlone"] == "its strategy is not served by Plimsoll"
     assert by_name["fixed"]["why"]["decidedBy"] == "quotas"
-    assert found["controller"]["leads"]
+    assert document["controller"]["leads"]
 
     table = plimsoll(served, process, "-n", namespace, "--no-color", "--width=140")
     assert [line.split()[1] for line in table.stdout.splitlines()[1:4]] == ["fixed", "other", "share"]

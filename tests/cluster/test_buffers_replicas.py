@@ -54,8 +54,8 @@ def replica(cluster: ControlPlane, namespace: str, name: str) -> Iterator[tuple[
     lease = LeaderLease(api, namespace=namespace, name="buffers", identity=name)
     lease.start()
     try:
-        with controller(cluster, permission=WritePermission(is_leader=lambda: lease.is_leader)) as one:
-            yield lease, one
+        with controller(cluster, permission=WritePermission(is_leader=lambda: lease.is_leader)) as loop:
+            yield lease, loop
     finally:
         lease.stop()
         api.close()
@@ -91,9 +91,9 @@ def test_without_the_right_to_create_pods_only_limits_make_requests(
     create_service_account(served, namespace, "few")
     rules = [
         rule
-        for one in chart.parts("webhook/rights", "webhook/rights-buffers", values=RIGHTS)
-        if one["kind"] == "ClusterRole"
-        for rule in one["rules"]
+        for manifest in chart.parts("webhook/rights", "webhook/rights-buffers", values=RIGHTS)
+        if manifest["kind"] == "ClusterRole"
+        for rule in manifest["rules"]
         if rule.get("resources") != ["pods"]
     ]
     name = fresh_name("few")
@@ -110,11 +110,11 @@ def test_without_the_right_to_create_pods_only_limits_make_requests(
     path = f"/api/v1/namespaces/{namespace}/limitranges"
     served.admin.create(path, {"metadata": {"name": "usual"}, "spec": {"limits": [item]}})
     room.template("shape", template)
-    with controller(served, kubeconfig=kubeconfig(api, tmp_path / "few.kubeconfig")) as one:
+    with controller(served, kubeconfig=kubeconfig(api, tmp_path / "few.kubeconfig")) as loop:
         room.create("b", podTemplateRef={"name": "shape"}, limits={"cpu": "9"})
         room.await_replicas("b", 4)
         assert room.chunk("b") == {"cpu": "2"}  # no memory: the range was not asked
-        assert not one.standing().has_dry_run
+        assert not loop.standing().has_dry_run
         generation = room.managed("b")["metadata"]["generation"]
         room.change("b", limits={"cpu": "7"})
         room.await_replicas("b", 3)
@@ -135,7 +135,7 @@ def test_a_recommended_size_is_admissions_and_a_new_one_waits_for_the_next_full_
         container = {**given["spec"]["containers"][0], "resources": {"requests": dict(wanted)}}
         return SizedChunk(content={**given, "spec": {**given["spec"], "containers": [container]}}, words="by history")
 
-    with controller(served, collaborators=asking(sizer)) as one:
+    with controller(served, collaborators=asking(sizer)) as loop:
         room.create(
             "b",
             annotations={"plimsoll.dev/buffer-sizing": "recommended"},
@@ -146,8 +146,8 @@ def test_a_recommended_size_is_admissions_and_a_new_one_waits_for_the_next_full_
         assert room.chunk("b") == {"cpu": "300m"}
         assert (namespace, ScalableRef(api_group="apps", kind="Deployment", name="web")) in asked
         # The status is written in the midst of a look; what the look came to is told at its end.
-        wait_for(lambda: one.view(namespace) is not None, "the look is over")
-        view = one.view(namespace)
+        wait_for(lambda: loop.view(namespace) is not None, "the look is over")
+        view = loop.view(namespace)
         assert view is not None
         assert view.sizing == {"b": "by history"}
         wanted["cpu"] = "200m"
@@ -174,18 +174,18 @@ def bare(fragile: ControlPlane) -> Iterator[tuple[ControlPlane, str]]:
 
 def test_before_there_are_buffers_only_that_is_asked(bare: tuple[ControlPlane, str]) -> None:
     plane, shop = bare
-    with controller(plane, dry_run=False, ask_seconds=0.2) as one:
-        wait_for(lambda: sum(one.api.calls().values()) >= 6, "it asks now and then")
-        assert {resource for _, resource in one.api.calls()} == {"discovery"}
+    with controller(plane, dry_run=False, ask_seconds=0.2) as loop:
+        wait_for(lambda: sum(loop.api.calls().values()) >= 6, "it asks now and then")
+        assert {resource for _, resource in loop.api.calls()} == {"discovery"}
         install_crd(plane)
-        wait_for(lambda: ("list", "capacitybuffers") in one.api.calls(), "they are watched")
-        assert {resource for _, resource in one.api.calls()} == {"discovery", "capacitybuffers"}
+        wait_for(lambda: ("list", "capacitybuffers") in loop.api.calls(), "they are watched")
+        assert {resource for _, resource in loop.api.calls()} == {"discovery", "capacitybuffers"}
         room = Buffers(plane, shop)
         room.template("shape")
         room.create("b", podTemplateRef={"name": "shape"}, replicas=2)
         room.await_replicas("b", 2)
         room.delete("b")
-        wait_for(lambda: one.view(shop) is None, "it is forgotten")
+        wait_for(lambda: loop.view(shop) is None, "it is forgotten")
 
 
 def test_a_cluster_that_is_paused_is_written_to_by_nobody(served: ControlPlane, namespace: str) -> None:
@@ -194,18 +194,18 @@ def test_a_cluster_that_is_paused_is_written_to_by_nobody(served: ControlPlane, 
     with controller(
         served,
         permission=WritePermission(is_leader=lambda: True, pause_reason=lambda: reasons[0] if reasons else None),
-    ) as one:
+    ) as loop:
         room.create("b", podTemplateRef={"name": "shape"}, replicas=2)
-        wait_for(lambda: one.watches.is_listed and len(one.watches.buffers.find(namespace)) == 1, "it is seen")
+        wait_for(lambda: loop.watches.is_listed and len(loop.watches.buffers.find(namespace)) == 1, "it is seen")
         room.template("another")  # something happens there, and is seen as well
-        wait_for(lambda: one.watches.templates.named(namespace, "another") is not None, "that is seen")
+        wait_for(lambda: loop.watches.templates.named(namespace, "another") is not None, "that is seen")
         # How often it reads is nothing to a pause: what the server serves is asked now and then.
         reading = {"get", "list", "watch"}
-        assert {verb for verb, _ in one.api.calls()} <= reading
-        assert one.standing().pause_reason == "maintenance"
+        assert {verb for verb, _ in loop.api.calls()} <= reading
+        assert loop.standing().pause_reason == "maintenance"
         reasons.clear()
         room.await_replicas("b", 2)
-        assert not {verb for verb, _ in one.api.calls()} <= reading
+        assert not {verb for verb, _ in loop.api.calls()} <= reading
 
 
 def test_without_any_right_it_says_so_once(
@@ -215,17 +215,17 @@ def test_without_any_right_it_says_so_once(
     api = served.api_with_token(node_bound_token(served, namespace, "none", None))
     room = Buffers(served, namespace)
     room.create("b", replicas=2)
-    with controller(served, kubeconfig=kubeconfig(api, tmp_path / "none.kubeconfig")) as one:
-        wait_for(lambda: one.api.errors().get(("list", "capacitybuffers"), 0) >= 4, "it was refused again and again")
-        assert any("403" in trouble for trouble in one.standing().troubles)
-    told = [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
-    assert len(told) == 1, [record.getMessage() for record in told]
+    with controller(served, kubeconfig=kubeconfig(api, tmp_path / "none.kubeconfig")) as loop:
+        wait_for(lambda: loop.api.errors().get(("list", "capacitybuffers"), 0) >= 4, "it was refused again and again")
+        assert any("403" in trouble for trouble in loop.standing().troubles)
+    records = [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
+    assert len(records) == 1, [record.getMessage() for record in records]
 
 
 def test_a_server_that_has_the_older_version_alone(bare: tuple[ControlPlane, str]) -> None:
     plane, shop = bare
     (document,) = yaml_texts.load_all(CRDS.read_text())
-    (older,) = [one for one in document["spec"]["versions"] if one["name"] == "v1alpha1"]
+    (older,) = [version for version in document["spec"]["versions"] if version["name"] == "v1alpha1"]
     document["spec"]["versions"] = [{**older, "storage": True}]
     plane.admin.create(CRD_PATH, document)
     path = buffers_path(shop, version="v1alpha1")
@@ -248,12 +248,12 @@ def test_an_outage_leaves_statuses_and_is_caught_up_with(bare: tuple[ControlPlan
     install_crd(plane)
     room = Buffers(plane, shop)
     room.template("shape")
-    with controller(plane, dry_run=False) as one:
+    with controller(plane, dry_run=False) as loop:
         room.create("b", podTemplateRef={"name": "shape"}, replicas=2)
         status = room.await_replicas("b", 2)
         with plane.outage():
-            wait_for(lambda: bool(one.standing().troubles), "it notices")
-            one.wake(shop)
+            wait_for(lambda: bool(loop.standing().troubles), "it notices")
+            loop.wake(shop)
         assert room.status("b") == status
         room.change("b", replicas=3)
         room.await_replicas("b", 3, 60.0)

@@ -15,7 +15,7 @@ from tests.cluster.control_plane import ControlPlane
 pytestmark = pytest.mark.cluster
 
 VECTORS = Path(__file__).parents[1] / "data/vectors/capacity_buffer.json"
-CASES = [one for one in json.loads(VECTORS.read_text())["cases"] if one["input"]["fn"] == "validate_spec"]
+CASES = [case for case in json.loads(VECTORS.read_text())["cases"] if case["input"]["fn"] == "validate_spec"]
 NEEDS_SIZE = "If X is set, replicas or limits must also be set"
 TEMPLATE = {"podTemplateRef": {"name": "t"}}
 SCALABLE = {"scalableRef": {"apiGroup": "apps", "kind": "Deployment", "name": "d"}}
@@ -40,7 +40,7 @@ def refused(cluster: ControlPlane, namespace: str, spec: Json, *, version: str =
     return caught.value.message
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda one: one["id"])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case["id"])
 @pytest.mark.parametrize("version", ["v1beta1", "v1alpha1"])
 def test_public_cases(served: ControlPlane, namespace: str, case: Json, version: str) -> None:
     spec, expected = case["input"]["spec"], case["expected"]

@@ -27,8 +27,8 @@ NODE = "node-of-sets"
 def example() -> list[Json]:
     """Return the objects of the README's example."""
     text = (CHART / "README.md").read_text()
-    [found] = [block for block in re.findall(r"```yaml\n(.*?)```", text, re.S) if "name: llm-worker" in block]
-    return list(yaml_texts.load_all(found))
+    [source] = [block for block in re.findall(r"```yaml\n(.*?)```", text, re.S) if "name: llm-worker" in block]
+    return list(yaml_texts.load_all(source))
 
 
 @pytest.fixture(scope="module")

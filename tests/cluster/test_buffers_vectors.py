@@ -26,8 +26,8 @@ STILL_CONTROLLERS: Final = ",".join(
     (
         QUIET_CONTROLLERS,
         *(
-            f"-{one}-controller"
-            for one in ("deployment", "replicaset", "statefulset", "replicationcontroller", "job", "resourcequota")
+            f"-{resource}-controller"
+            for resource in ("deployment", "replicaset", "statefulset", "replicationcontroller", "job", "resourcequota")
         ),
     )
 )
@@ -41,7 +41,7 @@ COLLECTIONS: Final = {
 
 
 def cases(function: str) -> list[Any]:
-    return [pytest.param(one, id=one["id"]) for one in CASES if one["input"]["fn"] == function]
+    return [pytest.param(case, id=case["id"]) for case in CASES if case["input"]["fn"] == function]
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +88,7 @@ def _room(plane: ControlPlane) -> Iterator[Buffers]:
 def full(template: Json, labels: Json | None = None) -> Json:
     """Fill in what a real server asks of a template and the vectors leave out."""
     spec = dict(template["spec"])
-    spec["containers"] = [{"image": "registry.example/app:1", **one} for one in spec["containers"]]
+    spec["containers"] = [{"image": "registry.example/app:1", **container} for container in spec["containers"]]
     metadata = dict(template.get("metadata") or {})
     if labels:
         metadata["labels"] = labels
@@ -107,27 +107,27 @@ def quota(room: Buffers, name: str, spec: Json, status: Json) -> None:
 def test_translate(room: Buffers, case: Json) -> None:
     given, expected = case["input"], case["expected"]
     cluster = given["cluster"]
-    for one in cluster["podTemplates"]:
-        room.template(one["metadata"]["name"], full(one["template"]))
-    for one in cluster["scalables"]:
-        labels = {"app": one["metadata"]["name"]}
-        spec = {**one["spec"], "template": full(one["spec"]["template"], labels)}
-        if one["kind"] == "ReplicationController":
+    for entry in cluster["podTemplates"]:
+        room.template(entry["metadata"]["name"], full(entry["template"]))
+    for entry in cluster["scalables"]:
+        labels = {"app": entry["metadata"]["name"]}
+        spec = {**entry["spec"], "template": full(entry["spec"]["template"], labels)}
+        if entry["kind"] == "ReplicationController":
             spec["selector"] = labels
-        elif one["kind"] != "Job":
+        elif entry["kind"] != "Job":
             spec["selector"] = {"matchLabels": labels}
-        path = COLLECTIONS[one["kind"]].format(room.namespace)
-        room.admin.create(path, {"metadata": {"name": one["metadata"]["name"]}, "spec": spec})
-    for one in cluster["pods"]:
+        path = COLLECTIONS[entry["kind"]].format(room.namespace)
+        room.admin.create(path, {"metadata": {"name": entry["metadata"]["name"]}, "spec": spec})
+    for entry in cluster["pods"]:
         # In the order of the case, each a second later: the server sets the time itself.
-        metadata = {key: one["metadata"][key] for key in ("name", "labels")}
-        spec = {**full({"spec": one["spec"]})["spec"], "nodeName": "none"}
-        made = room.admin.create(pod_path(room.namespace), {"metadata": metadata, "spec": spec})
-        await_later_second(room, made)
-    for one in cluster["scales"]:
-        path = f"{COLLECTIONS[one['kind']].format(room.namespace)}/{one['name']}"
-        room.admin.patch(f"{path}/status", {"status": {"replicas": one["status"]["replicas"]}}, MERGE)
-        assert room.admin.get(f"{path}/scale")["status"] == one["status"]
+        metadata = {key: entry["metadata"][key] for key in ("name", "labels")}
+        spec = {**full({"spec": entry["spec"]})["spec"], "nodeName": "none"}
+        pod = room.admin.create(pod_path(room.namespace), {"metadata": metadata, "spec": spec})
+        await_later_second(room, pod)
+    for entry in cluster["scales"]:
+        path = f"{COLLECTIONS[entry['kind']].format(room.namespace)}/{entry['name']}"
+        room.admin.patch(f"{path}/status", {"status": {"replicas": entry["status"]["replicas"]}}, MERGE)
+        assert room.admin.get(f"{path}/scale")["status"] == entry["status"]
     buffer = given["buffer"]
     name = buffer["metadata"]["name"]
     if case["id"] == "tt-no-size":  # the schema is before the controller: a template needs a size
@@ -138,9 +138,9 @@ def test_translate(room: Buffers, case: Json) -> None:
     ready = expected["ReadyForProvisioning"]
 
     def is_right(status: Json) -> bool:
-        found: Json = next((one for one in status.get("conditions") or [] if one["type"] == "ReadyForProvisioning"), {})
+        state: Json = next((row for row in status.get("conditions") or [] if row["type"] == "ReadyForProvisioning"), {})
         return (
-            (found.get("status"), found.get("reason")) == (ready["status"], ready["reason"])
+            (state.get("status"), state.get("reason")) == (ready["status"], ready["reason"])
             and status.get("replicas") == expected["replicas"]
             and status.get("podTemplateRef") == expected["podTemplateRef"]
         )
@@ -148,18 +148,18 @@ def test_translate(room: Buffers, case: Json) -> None:
     status = room.await_status(name, is_right, f"{case['id']}: {expected}")
     assert status.get("podTemplateGeneration") == expected["podTemplateGeneration"]
     assert status["provisioningStrategy"] == expected["provisioningStrategy"]
-    found: Json = next(one for one in status["conditions"] if one["type"] == "ReadyForProvisioning")
+    condition: Json = next(row for row in status["conditions"] if row["type"] == "ReadyForProvisioning")
     if "message" in ready:
-        assert found["message"] == ready["message"]
-    assert found["message"].startswith(ready.get("message_starts_with", ""))
-    assert found["observedGeneration"] == 1
+        assert condition["message"] == ready["message"]
+    assert condition["message"].startswith(ready.get("message_starts_with", ""))
+    assert condition["observedGeneration"] == 1
     if "managed_requests" in expected:
         assert room.chunk(name) == expected["managed_requests"]
 
 
-def await_later_second(room: Buffers, made: Json) -> None:
+def await_later_second(room: Buffers, predecessor: Json) -> None:
     """Wait until what is made next is younger: the API's times are of whole seconds."""
-    first = made["metadata"]["creationTimestamp"]
+    first = predecessor["metadata"]["creationTimestamp"]
     path = f"/api/v1/namespaces/{room.namespace}/configmaps"
     document = {"metadata": {"generateName": "now-"}, "data": {}}
 
@@ -172,25 +172,25 @@ def await_later_second(room: Buffers, made: Json) -> None:
 @pytest.mark.parametrize("case", cases("allocate_quotas"))
 def test_allocate_quotas(room: Buffers, case: Json) -> None:
     given = case["input"]
-    for one in given["quotas"]:
-        quota(room, one["name"], one["spec"], one["status"])
-    for one in given["buffers"]:
-        room.template(one["name"], full(one["template"]))
-        spec: Json = {"podTemplateRef": {"name": one["name"]}}
-        if one["replicas"] is None:  # without a number by a limit that names nothing
+    for entry in given["quotas"]:
+        quota(room, entry["name"], entry["spec"], entry["status"])
+    for entry in given["buffers"]:
+        room.template(entry["name"], full(entry["template"]))
+        spec: Json = {"podTemplateRef": {"name": entry["name"]}}
+        if entry["replicas"] is None:  # without a number by a limit that names nothing
             spec["limits"] = {"example.com/none": "1"}
         else:
-            spec["replicas"] = one["replicas"]
-        await_later_second(room, room.create(one["name"], **spec))
-    for one, expected in zip(given["buffers"], case["expected"]["buffers"], strict=True):
+            spec["replicas"] = entry["replicas"]
+        await_later_second(room, room.create(entry["name"], **spec))
+    for entry, expected in zip(given["buffers"], case["expected"]["buffers"], strict=True):
         wanted = expected["LimitedByQuotas"]
 
         def is_right(status: Json, expected: Json = expected, wanted: Json | None = wanted) -> bool:
-            found = next((one for one in status.get("conditions") or [] if one["type"] == "LimitedByQuotas"), None)
-            seen = None if found is None else {key: found[key] for key in ("status", "reason", "message")}
+            condition = next((row for row in status.get("conditions") or [] if row["type"] == "LimitedByQuotas"), None)
+            seen = None if condition is None else {key: condition[key] for key in ("status", "reason", "message")}
             return bool(status.get("conditions")) and status.get("replicas") == expected["replicas"] and seen == wanted
 
-        room.await_status(one["name"], is_right, f"{case['id']}: {expected}")
+        room.await_status(entry["name"], is_right, f"{case['id']}: {expected}")
 
 
 @pytest.mark.parametrize("case", cases("pod_matches_quota_scope"))
@@ -216,20 +216,20 @@ def test_pod_matches_quota_scope(room: Buffers, case: Json) -> None:
 def create_in_one_second(room: Buffers, buffers: list[Json]) -> Json:
     """Create buffers of one creation time, and return the last: anew where a second was over between two of them."""
     while True:
-        made = [
+        documents = [
             room.create(
-                one["name"],
+                buffer["name"],
                 podTemplateRef={"name": "chunk"},
-                replicas=one["replicas"],
-                provisioningStrategy=one["provisioningStrategy"],
+                replicas=buffer["replicas"],
+                provisioningStrategy=buffer["provisioningStrategy"],
             )
-            for one in buffers
+            for buffer in buffers
         ]
-        if len({one["metadata"]["creationTimestamp"] for one in made}) == 1:
-            return made[-1]
-        for one in buffers:
-            room.delete(one["name"])
-        await_later_second(room, made[-1])
+        if len({document["metadata"]["creationTimestamp"] for document in documents}) == 1:
+            return documents[-1]
+        for buffer in buffers:
+            room.delete(buffer["name"])
+        await_later_second(room, documents[-1])
 
 
 @pytest.mark.parametrize("case", cases("reconcile_sequence"))
@@ -243,26 +243,26 @@ def test_reconcile_sequence(counted: Buffers, case: Json) -> None:
     for step, expected in zip(given["steps"], case["expected"]["after_each_step"], strict=True):
         if "set_quota_cpu" in step:
             room.admin.patch(f"{path}/q", {"spec": {"hard": {"cpu": step["set_quota_cpu"]}}}, MERGE)
-        wanted = {one["name"]: one for one in step.get("set_buffers", there.values())}
-        for name in [one for one in there if one not in wanted]:
+        wanted = {buffer["name"]: buffer for buffer in step.get("set_buffers", there.values())}
+        for name in [key for key in there if key not in wanted]:
             room.delete(name)
-        for name in [one for one in wanted if one in there]:
+        for name in [key for key in wanted if key in there]:
             room.change(name, replicas=wanted[name]["replicas"])
-        made: Json | None = None
-        new = [one for name, one in wanted.items() if name not in there]
-        for _, group in groupby(new, key=lambda one: one["creationTimestamp"]):
-            if made is not None:
-                await_later_second(room, made)
-            made = create_in_one_second(room, list(group))
+        last_buffer: Json | None = None
+        new = [buffer for name, buffer in wanted.items() if name not in there]
+        for _, group in groupby(new, key=lambda buffer: buffer["creationTimestamp"]):
+            if last_buffer is not None:
+                await_later_second(room, last_buffer)
+            last_buffer = create_in_one_second(room, list(group))
         there = wanted
         for name, result in expected.items():
 
             def is_right(status: Json, result: Json = result) -> bool:
                 limited = next(
-                    (one["status"] for one in status.get("conditions") or [] if one["type"] == "LimitedByQuotas"), None
+                    (row["status"] for row in status.get("conditions") or [] if row["type"] == "LimitedByQuotas"), None
                 )
-                told = None if result["limited"] is None else str(result["limited"])
-                return status.get("replicas") == result["replicas"] and limited == told
+                expected_status = None if result["limited"] is None else str(result["limited"])
+                return status.get("replicas") == result["replicas"] and limited == expected_status
 
             room.await_status(name, is_right, f"{case['id']}: {name}: {result}")
 

@@ -50,8 +50,8 @@ def hook(
     own = cluster.api_with_token(node_bound_token(cluster, NAMESPACE, "plimsoll-webhook", None))
     with granted(cluster, chart.parts("webhook/rights-buffers", values={"buffers": {"enabled": True}})):
         wait_for(partial(is_allowed, own, "create", "pods"), "its rights are in force")
-        with webhook(cluster, folder, kubeconfig=kubeconfig(own, folder / "webhook.kubeconfig")) as one:
-            yield one
+        with webhook(cluster, folder, kubeconfig=kubeconfig(own, folder / "webhook.kubeconfig")) as process:
+            yield process
     cluster.admin.delete(f"/api/v1/nodes/{node}")
 
 
@@ -148,8 +148,8 @@ def deaf(cluster: ControlPlane) -> Iterator[int]:
         yield listener.getsockname()[1]
         listener.shutdown(socket.SHUT_RDWR)
         thread.join(5.0)
-    for one in taken:
-        one.close()
+    for client in taken:
+        client.close()
 
 
 @contextlib.contextmanager
@@ -164,8 +164,8 @@ def another(room: Buffers, port: int, *, policy: str, seconds: int = 2) -> Json:
     """Return the registration of somebody else's webhook."""
     document = registration(port, room.namespace, room.cluster.authority)
     document["metadata"]["name"] = f"{room.namespace}-another"
-    one = document["webhooks"][0]
-    document["webhooks"] = [{**one, "name": "pods.another.test", "failurePolicy": policy, "timeoutSeconds": seconds}]
+    entry = document["webhooks"][0]
+    document["webhooks"] = [{**entry, "name": "pods.another.test", "failurePolicy": policy, "timeoutSeconds": seconds}]
     return document
 
 
@@ -188,7 +188,7 @@ def is_waiting(room: Buffers) -> bool:
 
 
 def dry_runs(log: AuditLog, room: Buffers) -> int:
-    return sum(one.namespace == room.namespace and one.is_dry_run for one in log.calls(USER))
+    return sum(call.namespace == room.namespace and call.is_dry_run for call in log.calls(USER))
 
 
 def test_a_webhook_that_is_down_and_may_be_passed_over_stops_nothing(room: Buffers) -> None:
@@ -233,9 +233,9 @@ def told(log: AuditLog, room: Buffers, name: str) -> list[str]:
 
     The namespaces of earlier tests are being removed meanwhile: their buffers lose their templates, and are told so.
     """
-    writes = [one for one in log.writes(USER) if (one.namespace, one.name) == (room.namespace, name)]
-    calls = [one for one in writes if one.resource == "capacitybuffers/status"]
-    return [(one.body or {})["status"]["conditions"][0]["message"] for one in calls]
+    writes = [write for write in log.writes(USER) if (write.namespace, write.name) == (room.namespace, name)]
+    calls = [write for write in writes if write.resource == "capacitybuffers/status"]
+    return [(call.body or {})["status"]["conditions"][0]["message"] for call in calls]
 
 
 def test_a_webhook_that_is_down_and_must_be_asked_is_told_and_mended(room: Buffers) -> None:

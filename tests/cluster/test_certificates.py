@@ -85,13 +85,13 @@ class Site:
         """Run replicas; the one that ``leader`` names leads."""
         chosen = CertificateOptions(secret=SECRET, configuration=self.name, **options)  # type: ignore[arg-type]
         running = [self._replica(name, chosen) for name in names]
-        for one in running:
-            one.start()
+        for replica in running:
+            replica.start()
         try:
             yield running
         finally:
-            for one in running:
-                one.stop()
+            for replica in running:
+                replica.stop()
 
     def _replica(self, name: str, options: CertificateOptions) -> Certificates:
         return Certificates(
@@ -107,27 +107,27 @@ class Site:
 
 @pytest.fixture
 def site(cluster: ControlPlane, namespace: str) -> Iterator[Site]:
-    found = Site(cluster, namespace, fresh_name("webhook"))
-    found.create_configuration()
-    yield found
-    cluster.admin.delete(f"{PATH}/{found.name}")
+    webhook_site = Site(cluster, namespace, fresh_name("webhook"))
+    webhook_site.create_configuration()
+    yield webhook_site
+    cluster.admin.delete(f"{PATH}/{webhook_site.name}")
 
 
 def settled(site: Site, *replicas: Certificates) -> None:
     """Wait until all serve the Secret's certificate, and its authorities are registered."""
 
     def is_settled() -> bool:
-        statuses = [one.status() for one in replicas]
+        statuses = [replica.status() for replica in replicas]
         return (
-            all(one.wait(0.0) for one in replicas)
-            and all((one.is_registered, one.fault) == (True, None) for one in statuses)
-            and len({one.expires_unix_seconds for one in statuses}) == 1
+            all(replica.wait(0.0) for replica in replicas)
+            and all((status.is_registered, status.fault) == (True, None) for status in statuses)
+            and len({status.expires_unix_seconds for status in statuses}) == 1
         )
 
     try:
         wait_for(is_settled, "all serve one certificate that is registered")
     except TimeoutError as error:
-        raise AssertionError(f"{error}: {[one.status() for one in replicas]}") from error
+        raise AssertionError(f"{error}: {[replica.status() for replica in replicas]}") from error
 
 
 def made(site: Site, *, days: float = 90.0, host: str | None = None) -> Material:
@@ -152,8 +152,8 @@ def without_authorities(material: Material) -> dict[str, bytes]:
 
 def await_told(site: Site, bundle: bytes) -> None:
     """Wait until agents are told to trust these authorities."""
-    told = {"ca.crt": bundle.decode(), "kept": "by somebody"}
-    wait_for(lambda: site.told() == told, "agents are told whom to trust")
+    content = {"ca.crt": bundle.decode(), "kept": "by somebody"}
+    wait_for(lambda: site.told() == content, "agents are told whom to trust")
 
 
 # -- built in --------------------------------------------------------------------------------------------------------
@@ -164,8 +164,8 @@ def test_the_leader_makes_one_certificate_for_all_and_registers_its_authority_al
     with site.replicas("a", "b", "c", further_names="127.0.0.1") as replicas:
         settled(site, *replicas)
         certificates = set()
-        for one in replicas:
-            with serving(one.served_context()) as port:
+        for replica in replicas:
+            with serving(replica.served_context()) as port:
                 for name in (site.host, "127.0.0.1", "plimsoll-webhook"):
                     certificates.add(served(port, site.bundle(), name))
         assert len(certificates) == 1
@@ -198,7 +198,7 @@ def test_the_leaf_is_renewed_in_its_time_and_every_replica_takes_it_up(site: Sit
         site.now_offset_seconds = 0.0
         wait_for(lambda: served(port, bundle, site.host) != old, "the new one is served")
         settled(site, *replicas)
-        assert [one.status().reloads for one in replicas] == [2, 2]
+        assert [replica.status().reloads for replica in replicas] == [2, 2]
         assert site.bundle() == bundle
 
 
@@ -233,13 +233,13 @@ def test_the_authority_is_replaced_while_every_client_that_knows_the_registratio
         thread.join()
         assert not failures
         assert handshakes >= 3  # with the old one, with both, with the new one; hundreds on a quiet machine
-        assert any(old in one and one.count(b"BEGIN") == 2 for one in seen)  # both were trusted in between
+        assert any(old in bundle and bundle.count(b"BEGIN") == 2 for bundle in seen)  # both were trusted in between
         assert not is_trusted(port, old, site.host)
 
 
 def test_what_an_upgrade_takes_away_from_the_registration_is_put_back(site: Site) -> None:
-    with site.replicas("a") as (one,):
-        settled(site, one)
+    with site.replicas("a") as (replica,):
+        settled(site, replica)
         bundle = site.bundle()
         for value in ("", base64.b64encode(made(site).bundle_pem).decode()):
             body = [{"op": "replace", "path": "/webhooks/0/clientConfig/caBundle", "value": value}]
@@ -249,11 +249,11 @@ def test_what_an_upgrade_takes_away_from_the_registration_is_put_back(site: Site
 
 def test_a_missing_registration_is_told_and_mended_when_it_comes(site: Site) -> None:
     site.cluster.admin.delete(f"{PATH}/{site.name}")
-    with site.replicas("a") as (one,):
-        wait_for(lambda: one.wait(0.0) and "no MutatingWebhookConf" in (one.status().fault or ""), "it is told")
-        assert one.status().is_served
+    with site.replicas("a") as (replica,):
+        wait_for(lambda: replica.wait(0.0) and "no MutatingWebhookConf" in (replica.status().fault or ""), "it is told")
+        assert replica.status().is_served
         site.create_configuration()
-        settled(site, one)
+        settled(site, replica)
 
 
 @pytest.mark.parametrize("what", ["removed", "spoilt", "foreign"])
@@ -285,9 +285,9 @@ def test_a_missing_right_is_told(cluster: ControlPlane, namespace: str) -> None:
     site.create_configuration()
     site.api = webhook_api(cluster, fresh(cluster), everywhere=[], own=own_rules())
     try:
-        with site.replicas("a") as (one,):
-            wait_for(lambda: "Forbidden" in (one.status().fault or ""), "the refusal is told")
-            assert not one.wait(0.0)
+        with site.replicas("a") as (replica,):
+            wait_for(lambda: "Forbidden" in (replica.status().fault or ""), "the refusal is told")
+            assert not replica.wait(0.0)
     finally:
         cluster.admin.delete(f"{PATH}/{site.name}")
 
@@ -306,20 +306,20 @@ def fresh(cluster: ControlPlane) -> str:
 def test_a_secret_of_somebody_else_is_taken_up_and_never_written(site: Site) -> None:
     first, second = made(site), made(site)
     secrets = f"/api/v1/namespaces/{site.namespace}/secrets"
-    with site.replicas("a", source=CertificateSource.SECRET) as (one,):
-        assert not one.wait(0.05)
+    with site.replicas("a", source=CertificateSource.SECRET) as (replica,):
+        assert not replica.wait(0.05)
         empty = {"tls.crt": "", "tls.key": ""}
         site.cluster.admin.create(secrets, {"metadata": {"name": SECRET}, "type": "kubernetes.io/tls", "data": empty})
-        with serving(one.served_context()) as port:
+        with serving(replica.served_context()) as port:
             site.write_secret(secret_of(first))
-            assert one.wait(10.0)
+            assert replica.wait(10.0)
             assert is_trusted(port, first.bundle_pem, site.host)
             site.write_secret(secret_of(made(site, host="elsewhere.svc")))
-            wait_for(lambda: "is not for" in (one.status().fault or ""), "the wrong one is told")
+            wait_for(lambda: "is not for" in (replica.status().fault or ""), "the wrong one is told")
             assert is_trusted(port, first.bundle_pem, site.host)
             site.write_secret(secret_of(second))
             wait_for(lambda: is_trusted(port, second.bundle_pem, site.host), "the next is served")
-        status = one.status()
+        status = replica.status()
         assert (status.fault, status.is_registered, status.reloads) == (None, None, 2)
         assert site.bundle() == b""
         assert site.secret() == secret_of(second)
@@ -348,17 +348,17 @@ def test_a_secret_without_authorities_is_served_and_told_until_it_has_them(site:
 
 def test_authorities_that_somebody_else_tells_agents_are_left_alone_and_judged(site: Site) -> None:
     first, second = made(site), made(site)
-    told = {"ca.crt": second.bundle_pem.decode(), "kept": "by somebody"}
-    site.cluster.admin.patch(site.authority_path, {"data": told}, MERGE)
+    content = {"ca.crt": second.bundle_pem.decode(), "kept": "by somebody"}
+    site.cluster.admin.patch(site.authority_path, {"data": content}, MERGE)
     version = site.cluster.admin.get(site.authority_path)["metadata"]["resourceVersion"]
     site.create_secret(without_authorities(first))
-    with site.replicas("a", source=CertificateSource.SECRET) as (one,):
+    with site.replicas("a", source=CertificateSource.SECRET) as (replica,):
         fault = (
             f"Secret {SECRET} has no ca.crt: ConfigMap plimsoll-webhook-authority tells agents to trust somebody else"
         )
-        wait_for(lambda: one.status().fault == fault, "it is told")
+        wait_for(lambda: replica.status().fault == fault, "it is told")
         site.write_secret(without_authorities(second))
-        wait_for(lambda: one.status().fault is None, "they are those of what is served now")
-        assert (one.status().is_served, one.status().reloads) == (True, 2)
+        wait_for(lambda: replica.status().fault is None, "they are those of what is served now")
+        assert (replica.status().is_served, replica.status().reloads) == (True, 2)
     after = site.cluster.admin.get(site.authority_path)
-    assert (after["data"], after["metadata"]["resourceVersion"]) == (told, version)
+    assert (after["data"], after["metadata"]["resourceVersion"]) == (content, version)

@@ -47,20 +47,20 @@ def api(cluster: ControlPlane, own: str) -> HttpApi:
 
 @contextlib.contextmanager
 def watching(api: HttpApi, own: str, **more: Any) -> Iterator[ClusterFacts]:
-    found = ClusterFacts(api, namespace=own, pace=QUICK, ask_seconds=0.1, **more)
-    found.start()
+    cluster_facts = ClusterFacts(api, namespace=own, pace=QUICK, ask_seconds=0.1, **more)
+    cluster_facts.start()
     try:
-        yield found
+        yield cluster_facts
     finally:
-        found.stop()
+        cluster_facts.stop()
 
 
 @pytest.fixture(scope="module")
 def facts(api: HttpApi, own: str) -> Iterator[ClusterFacts]:
-    with watching(api, own) as found:
-        assert found.rules().pause_reason == NOT_READ or found.is_complete
-        wait_for(lambda: found.is_complete, "everything has been listed")
-        yield found
+    with watching(api, own) as cluster_facts:
+        assert cluster_facts.rules().pause_reason == NOT_READ or cluster_facts.is_complete
+        wait_for(lambda: cluster_facts.is_complete, "everything has been listed")
+        yield cluster_facts
 
 
 def told(facts: ClusterFacts, condition: Callable[[], bool], what: str) -> None:
@@ -107,8 +107,8 @@ def test_pods_are_followed_from_their_making_to_their_end(
     first, second = facts.pods_on(node_name)
     assert first.workload == second.workload == web
     assert (first.is_running, first.is_terminating, facts.replicas(web)) == (False, False, 0)
-    for one in (first, second):
-        write_pod_status(cluster.admin, namespace, one.name, {"phase": "Running"})
+    for place in (first, second):
+        write_pod_status(cluster.admin, namespace, place.name, {"phase": "Running"})
     told(facts, lambda: facts.replicas(web) == 2, "both run")
     assert facts.pod(first.uid) == PodPlace(
         uid=first.uid,
@@ -137,9 +137,9 @@ def test_pods_come_in_pages_and_those_that_go_between_two_lists_are_taken_away(
         cluster.admin.create(pod_path(namespace), pod(f"one-{index}", node_name))
     with watching(api, own) as facts:
         told(facts, lambda: facts.is_complete, "all pages were read")
-        assert [one.name for one in facts.pods_on(node_name)] == [f"one-{index}" for index in range(5)]
+        assert [place.name for place in facts.pods_on(node_name)] == [f"one-{index}" for index in range(5)]
         assert facts.pods_on(node_name)[0].workload == Workload(namespace=namespace, kind="Pod", name="one-0")
-        pods = next(one for one in facts.statuses() if one.name == "pods")
+        pods = next(kind for kind in facts.statuses() if kind.name == "pods")
         assert pods.counts.lists == 1
         cluster.admin.delete(pod_path(namespace, "one-3"), gracePeriodSeconds="0")
         told(facts, lambda: len(facts.pods_on(node_name)) == 4, "the removed pod is gone")
@@ -162,8 +162,8 @@ def test_a_namespace_is_known_with_its_labels_and_annotations(
     cluster: ControlPlane, facts: ClusterFacts, namespace: str
 ) -> None:
     def stated() -> list[str | None]:
-        found = facts.namespace(namespace)
-        return [] if found is None else [part.get("plimsoll.dev/mode") for part in (found.labels, found.annotations)]
+        entry = facts.namespace(namespace)
+        return [] if entry is None else [part.get("plimsoll.dev/mode") for part in (entry.labels, entry.annotations)]
 
     def change(part: str, mode: str) -> None:
         body = {"metadata": {part: {"plimsoll.dev/mode": mode}}}
@@ -250,7 +250,7 @@ def test_a_vpa_that_acts_is_seen_as_soon_as_the_cluster_has_the_kind(
     cluster: ControlPlane, facts: ClusterFacts, namespace: str
 ) -> None:
     crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-    status = next(one for one in facts.statuses() if one.name == "vpas")
+    status = next(kind for kind in facts.statuses() if kind.name == "vpas")
     assert (status.is_listed, status.objects, status.trouble) == (True, 0, None)
     cluster.admin.create(crds, CRD)
     vpas = f"/apis/autoscaling.k8s.io/v1/namespaces/{namespace}/verticalpodautoscalers"
@@ -371,10 +371,10 @@ def test_a_missing_right_is_named_and_nothing_is_taken_for_complete(cluster: Con
     with watching(api, namespace) as facts:
 
         def listed() -> set[str]:
-            return {one.name for one in facts.statuses() if one.is_listed}
+            return {kind.name for kind in facts.statuses() if kind.is_listed}
 
-        everything = {one.name for one in facts.statuses()}
+        everything = {kind.name for kind in facts.statuses()}
         told(facts, lambda: listed() == everything - {"hpas"}, "all else is listed")
-        told(facts, lambda: any("horizontalpodautoscalers" in (one.trouble or "") for one in facts.statuses()), "why")
+        told(facts, lambda: any("horizontalpodautoscalers" in (kind.trouble or "") for kind in facts.statuses()), "why")
         assert not facts.is_complete
         assert facts.age_seconds is None

@@ -131,7 +131,7 @@ def test_a_connection_is_kept_for_the_next_request_and_not_beyond_an_outage(clus
     def connections() -> set[int]:
         mine = psutil.Process().net_connections("inet")
         port = int(cluster.url.rpartition(":")[2])
-        return {one.laddr.port for one in mine if one.status == psutil.CONN_ESTABLISHED and one.raddr.port == port}
+        return {link.laddr.port for link in mine if link.status == psutil.CONN_ESTABLISHED and link.raddr.port == port}
 
     cluster.admin.get("/readyz")
     before = connections()
@@ -149,11 +149,11 @@ def test_a_namespace_goes_at_once_with_all_in_it_and_with_nothing_else(cluster: 
     for each in (namespace, other):
         cluster.admin.create(f"/api/v1/namespaces/{each}/configmaps", {"metadata": {"name": namespace}})
         cluster.admin.create(objects.pod_path(each), objects.pod("web", None))
-    with cluster.admin.watch(objects.pod_path(other)) as told:
+    with cluster.admin.watch(objects.pod_path(other)) as events:
         remove_namespace(cluster, other)
-        assert "DELETED" in (event["type"] for event in told)
+        assert "DELETED" in (event["type"] for event in events)
     wait_for(lambda: not cluster.admin.exists(f"/api/v1/namespaces/{other}"), "the namespace is gone")
-    there = {one["metadata"]["namespace"] for one in cluster.admin.items("/api/v1/pods")}
+    there = {pod["metadata"]["namespace"] for pod in cluster.admin.items("/api/v1/pods")}
     assert (namespace in there, other in there) == (True, False)
     assert not cluster.admin.exists(f"/api/v1/namespaces/{other}/configmaps/{namespace}")
     assert cluster.admin.exists(f"/api/v1/namespaces/{namespace}/configmaps/{namespace}")

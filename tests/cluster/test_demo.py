@@ -68,12 +68,12 @@ class Demo:
 
 @pytest.fixture
 def demo(tmp_path: Path) -> Iterator[Demo]:
-    made = Demo(tmp_path / "said", "--webhook")
+    demonstration = Demo(tmp_path / "said", "--webhook")
     try:
-        yield made
+        yield demonstration
     finally:
-        made.process.terminate()
-        made.process.wait(PATIENCE_SECONDS)
+        demonstration.process.terminate()
+        demonstration.process.wait(PATIENCE_SECONDS)
 
 
 def run_in(environment: Path, command: str) -> str:

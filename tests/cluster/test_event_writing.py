@@ -26,9 +26,9 @@ def _fenced(cluster: ControlPlane) -> None:
 
 @pytest.fixture
 def scene(cluster: ControlPlane, namespace: str, node_name: str) -> Iterator[Scene]:
-    made = scene_of(cluster, namespace, node_name)
-    yield made
-    made.agent.close()
+    stage = scene_of(cluster, namespace, node_name)
+    yield stage
+    stage.agent.close()
 
 
 class Clock:
@@ -70,8 +70,8 @@ def test_every_reason_and_the_longest_note_are_taken(scene: Scene) -> None:
     for reason in EventReason:
         clock.seconds += 1.0
         assert writer.send(PodEvent(ref=ref, reason=reason, note="\u00fc" * 2 * NOTE_BYTES)), reason
-    found = {event["reason"]: event["type"] for event in events_of(scene, ref)}
-    assert found == {reason.value: "Warning" if reason.is_warning else "Normal" for reason in EventReason}
+    types = {event["reason"]: event["type"] for event in events_of(scene, ref)}
+    assert types == {reason.value: "Warning" if reason.is_warning else "Normal" for reason in EventReason}
 
 
 def test_the_same_again_is_one_event_with_a_count(scene: Scene) -> None:
@@ -81,9 +81,9 @@ def test_the_same_again_is_one_event_with_a_count(scene: Scene) -> None:
     for _ in range(5):
         assert writer.send(event)
         clock.seconds += 20.0
-    [made] = events_of(scene, ref)
+    [document] = events_of(scene, ref)
     # Written at 0 s; at 20 and 40 s only counted; at 60 s the fourth.
-    assert made["series"] == {"count": 4, "lastObservedTime": "2027-01-15T08:01:00.123456Z"}
+    assert document["series"] == {"count": 4, "lastObservedTime": "2027-01-15T08:01:00.123456Z"}
     assert [write.verb for write in log.writes(fence.USER)] == ["create", "patch"]
 
 
@@ -97,8 +97,8 @@ def test_event_deleted_meanwhile_is_made_anew(scene: Scene) -> None:
     clock.seconds += 100.0
     assert not writer.send(event)
     assert writer.send(event)
-    [made] = events_of(scene, ref)
-    assert "series" not in made
+    [document] = events_of(scene, ref)
+    assert "series" not in document
 
 
 def test_pod_with_the_longest_name_has_events_too(scene: Scene) -> None:

@@ -42,10 +42,10 @@ class Place:
     def pod(self, app: str) -> PodRef:
         """Create a running, ready pod."""
         manifest = objects.pod(fresh_name(app), self.node, labels={"app": app}, terminationGracePeriodSeconds=30)
-        made = self.plane.admin.create(objects.pod_path(self.namespace), manifest)
-        name = made["metadata"]["name"]
-        objects.write_pod_status(self.plane.admin, self.namespace, name, objects.running_status(made))
-        return PodRef(namespace=self.namespace, name=name, uid=made["metadata"]["uid"])
+        pod = self.plane.admin.create(objects.pod_path(self.namespace), manifest)
+        name = pod["metadata"]["name"]
+        objects.write_pod_status(self.plane.admin, self.namespace, name, objects.running_status(pod))
+        return PodRef(namespace=self.namespace, name=name, uid=pod["metadata"]["uid"])
 
     def budget(self, name: str, app: str, minimum: int) -> str:
         """Create a disruption budget and wait until the controller has counted."""
@@ -75,9 +75,9 @@ class Place:
 @pytest.fixture
 def place(cluster: ControlPlane, namespace: str, node_name: str) -> Iterator[Place]:
     objects.create_node(cluster.admin, node_name)
-    made = Place(cluster, namespace, node_name)
-    yield made
-    made.evictor.close()
+    stage = Place(cluster, namespace, node_name)
+    yield stage
+    stage.evictor.close()
 
 
 def test_evicted_pod_goes_and_its_status_says_why(place: Place) -> None:
@@ -86,7 +86,7 @@ def test_evicted_pod_goes_and_its_status_says_why(place: Place) -> None:
     assert (answer.kind, answer.message) == (EvictionKind.ACCEPTED, "")
     pod = place.read(ref)
     assert pod["metadata"]["deletionGracePeriodSeconds"] == 7
-    [target] = [one for one in pod["status"]["conditions"] if one["type"] == "DisruptionTarget"]
+    [target] = [condition for condition in pod["status"]["conditions"] if condition["type"] == "DisruptionTarget"]
     assert (target["status"], target["reason"]) == ("True", "EvictionByEvictionAPI")
     # Asked again while it is going, nothing more happens.
     assert evict(place.evictor, ref).kind is EvictionKind.ACCEPTED

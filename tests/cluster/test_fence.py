@@ -157,8 +157,8 @@ def test_pod_switched_off_may_be_given_its_original_resources_back_and_no_others
 ) -> None:
     needs_falling_memory_limits(cluster)
     # Spelt otherwise than the API does, and with the spaces of a person: 0.1 = 100m, 65536Ki = 64Mi.
-    kept = '{"containers": {"app": {"requests": {"cpu": "0.1", "memory": "65536Ki"}, "limits": {"memory": "128Mi"}}}}'
-    pod = make_pod(cluster, namespace, two.node_a, original_resources=kept)
+    text = '{"containers": {"app": {"requests": {"cpu": "0.1", "memory": "65536Ki"}, "limits": {"memory": "128Mi"}}}}'
+    pod = make_pod(cluster, namespace, two.node_a, original_resources=text)
     path = objects.pod_path(namespace, pod)
     objects.resize(
         two.agent_a,
@@ -198,12 +198,12 @@ def test_restore_counts_every_container_and_the_pod_level(
     )
     path = objects.pod_path(namespace, name)
     # The annotation as the agent's own code writes it: what one writes the other must find.
-    made = pod_from_json(admin.create(objects.pod_path(namespace), manifest))
-    kept = annotation_text(original_of(made, kept_unix_seconds=0.0))
+    pod = pod_from_json(admin.create(objects.pod_path(namespace), manifest))
+    text = annotation_text(original_of(pod, kept_unix_seconds=0.0))
     proxy_up: Json = {"initContainers": [{"name": "proxy", "resources": {"requests": {"cpu": "60m"}}}]}
     pod_up: Json = {"resources": {"requests": {"cpu": "1200m"}}}
     objects.resize(admin, namespace, name, {"spec": proxy_up | pod_up})
-    admin.patch(path, {"metadata": {"annotations": {"plimsoll.dev/mode": "off", ORIGINAL_RESOURCES: kept}}})
+    admin.patch(path, {"metadata": {"annotations": {"plimsoll.dev/mode": "off", ORIGINAL_RESOURCES: text}}})
 
     proxy_back: Json = {"initContainers": [{"name": "proxy", "resources": {"requests": {"cpu": "50m"}}}]}
     for wrong in (
@@ -341,8 +341,8 @@ def test_amounts_of_the_pod_level_count_too(
 
 
 def test_what_a_pod_came_with_is_put_back_over_any_factor(cluster: ControlPlane, two: Two, namespace: str) -> None:
-    kept = '{"containers":{"app":{"requests":{"cpu":"20"}}}}'
-    name = leaping_pod(cluster, two, namespace, {"cpu": "100m"}, original_resources=kept)
+    text = '{"containers":{"app":{"requests":{"cpu":"20"}}}}'
+    name = leaping_pod(cluster, two, namespace, {"cpu": "100m"}, original_resources=text)
     objects.resize(two.agent_a, namespace, name, objects.resize_body(app={"requests": {"cpu": "20"}}))
 
 
@@ -384,8 +384,8 @@ def test_agent_reads_what_it_needs_and_writes_events(cluster: ControlPlane, two:
     pods = two.agent_a.items("/api/v1/pods", fieldSelector=f"spec.nodeName={two.node_a}")
     assert namespace in {pod["metadata"]["namespace"] for pod in pods}
     for kind, name in (("nodes", two.node_a), ("namespaces", namespace)):
-        [found] = two.agent_a.items(f"/api/v1/{kind}", fieldSelector=f"metadata.name={name}")
-        assert found["metadata"]["name"] == name
+        [document] = two.agent_a.items(f"/api/v1/{kind}", fieldSelector=f"metadata.name={name}")
+        assert document["metadata"]["name"] == name
     path = fence.event_path(namespace)
     two.agent_a.create(path, fence.event("told", namespace, two.node_a))
     again = {"count": 2, "lastObservedTime": "2026-01-01T00:01:00.000000Z"}
@@ -446,9 +446,9 @@ def test_nothing_is_told_in_protected_namespaces(two: Two, protected: str) -> No
 
 def test_fence_lists_the_reasons_and_actions_that_the_agent_has() -> None:
     policy = chart.rendered()["fence/events"][0]
-    [listed] = [one["expression"] for one in policy["spec"]["validations"] if "object.?reason" in one["expression"]]
-    lists = [set(re.findall(r"'(\w+)'", one)) for one in re.findall(r"\[[^]]*\]", listed)]
-    assert lists == [{str(one) for one in EventReason}, {one.action for one in EventReason}]
+    [listed] = [rule["expression"] for rule in policy["spec"]["validations"] if "object.?reason" in rule["expression"]]
+    lists = [set(re.findall(r"'(\w+)'", literal)) for literal in re.findall(r"\[[^]]*\]", listed)]
+    assert lists == [{str(reason) for reason in EventReason}, {reason.action for reason in EventReason}]
 
 
 # Beside CPU and memory
@@ -579,8 +579,8 @@ def test_pods_of_many_containers_stay_within_the_servers_budget(
     give_room(cluster, two)
     names = [f"container-number-{at}-of-{count}" for at in range(count)]
     amounts = {"requests": {"cpu": "10m", "memory": "16Mi"}, "limits": {"cpu": "20m", "memory": "32Mi"}}
-    kept = {name: {"requests": {"cpu": "12m", "memory": "16Mi"}, "limits": {"cpu": "20m"}} for name in names}
-    text = json.dumps({"containers": kept}, separators=(",", ":"))
+    originals = {name: {"requests": {"cpu": "12m", "memory": "16Mi"}, "limits": {"cpu": "20m"}} for name in names}
+    text = json.dumps({"containers": originals}, separators=(",", ":"))
     annotations = {
         ORIGINAL_RESOURCES: text,
         "plimsoll.dev/mode": "off" if is_restore else "enforce",
@@ -630,8 +630,8 @@ def test_controllers_make_pods_of_the_class_for_the_release_alone(
     wait_for(lambda: made(fence.NAMESPACE), "the release's own pods are made")
 
     def refused() -> bool:
-        told = cluster.admin.items(f"/api/v1/namespaces/{namespace}/events", fieldSelector="reason=FailedCreate")
-        return any("PriorityClass plimsoll is for" in one["message"] for one in told)
+        events = cluster.admin.items(f"/api/v1/namespaces/{namespace}/events", fieldSelector="reason=FailedCreate")
+        return any("PriorityClass plimsoll is for" in event["message"] for event in events)
 
     wait_for(refused, "the controller is refused elsewhere")
     assert not made(namespace)
@@ -640,9 +640,9 @@ def test_controllers_make_pods_of_the_class_for_the_release_alone(
 
 
 def make_classes(cluster: ControlPlane) -> None:
-    for one in chart.rendered()["cluster/priorities"]:
-        path = f"/apis/scheduling.k8s.io/v1/priorityclasses/{one['metadata']['name']}"
-        cluster.admin.patch(path, one, APPLY, fieldManager="tests", force="true")
+    for priority_class in chart.rendered()["cluster/priorities"]:
+        path = f"/apis/scheduling.k8s.io/v1/priorityclasses/{priority_class['metadata']['name']}"
+        cluster.admin.patch(path, priority_class, APPLY, fieldManager="tests", force="true")
 
 
 def tenant(cluster: ControlPlane, namespace: str) -> Api:
@@ -655,9 +655,9 @@ def tenant(cluster: ControlPlane, namespace: str) -> Api:
     subjects = [{"kind": "ServiceAccount", "name": "tenant", "namespace": namespace}]
     reference = {"apiGroup": group, "kind": "Role", "name": "tenant"}
     cluster.admin.apply({**head, "kind": "RoleBinding", "roleRef": reference, "subjects": subjects})
-    found = cluster.api_with_token(node_bound_token(cluster, namespace, "tenant", None))
-    wait_for(lambda: is_allowed(found, "create", "pods", namespace=namespace), "the tenant may make pods")
-    return found
+    api = cluster.api_with_token(node_bound_token(cluster, namespace, "tenant", None))
+    wait_for(lambda: is_allowed(api, "create", "pods", namespace=namespace), "the tenant may make pods")
+    return api
 
 
 # The taint

@@ -93,13 +93,13 @@ def run(program: str, *words: str) -> str:
 
 def workloads(objects: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any], list[str]]]:
     """Return place, object and containers of what is sized."""
-    for one in objects:
-        if one["kind"] in KINDS:
-            spec = one["spec"]["jobTemplate"]["spec"] if one["kind"] == "CronJob" else one["spec"]
+    for document in objects:
+        if document["kind"] in KINDS:
+            spec = document["spec"]["jobTemplate"]["spec"] if document["kind"] == "CronJob" else document["spec"]
             containers = [container["name"] for container in spec["template"]["spec"]["containers"]]
             yield (
-                f"{one['metadata'].get('namespace', 'default')}/{one['kind']}/{one['metadata']['name']}",
-                one,
+                f"{document['metadata'].get('namespace', 'default')}/{document['kind']}/{document['metadata']['name']}",
+                document,
                 containers,
             )
 
@@ -135,7 +135,7 @@ def test_a_public_tree_gets_its_recommendation_and_nothing_else(
     before, untouched = texts(top), tree.rendered(top)
     known = {
         place: workload_history(
-            place, {one: advice(137 + 20 * index, (97 + 60 * index) * MIB) for index, one in enumerate(containers)}
+            place, {app: advice(137 + 20 * index, (97 + 60 * index) * MIB) for index, app in enumerate(containers)}
         )
         for place, _, containers in workloads(untouched)
         if not tree.chart or tree.keys.keys() >= set(containers)
@@ -145,7 +145,7 @@ def test_a_public_tree_gets_its_recommendation_and_nothing_else(
     history.write_text(json.dumps({"workloads": list(known.values())}))
     words = ["gitops", str(top), "--history", str(history), "-n", "default", "--min-change", "0", *SET]
     if tree.chart:
-        keys = {f"{place}/{one}": tree.keys[one] for place, _, (one,) in workloads(untouched) if place in known}
+        keys = {f"{place}/{app}": tree.keys[app] for place, _, (app,) in workloads(untouched) if place in known}
         mapped.write_text(yaml.safe_dump({f"{tree.chart}/{tree.values}": keys}))
         words += ["--map", str(mapped)]
 
@@ -156,12 +156,12 @@ def test_a_public_tree_gets_its_recommendation_and_nothing_else(
     assert lines
     assert all(RESOURCE_LINE.match(line) for line in lines if not line.startswith("?")), lines
     rendered = tree.rendered(top)
-    assert [without_amounts(one) for one in rendered] == [without_amounts(one) for one in untouched]
+    assert [without_amounts(document) for document in rendered] == [without_amounts(document) for document in untouched]
     assert rendered != untouched
 
     # Whoever creates pods of what is rendered now is given exactly that.
     capsys.readouterr()
-    sized = [one for place, one, _ in workloads(rendered) if one["kind"] != "CronJob" and place in known]
+    sized = [document for place, document, _ in workloads(rendered) if document["kind"] != "CronJob" and place in known]
     asked.write_text(yaml.safe_dump_all(sized))
     assert main(["admission", "--pod", str(asked), "--history", str(history), "--what-if", "-o", "json", *SET]) == 0
     answers = json.loads(capsys.readouterr().out)["pods"]
@@ -199,7 +199,7 @@ def test_what_workloads_writes_is_taken_by_kustomize_and_helm(tmp_path: Path) ->
     (tmp_path / "ours.yaml").write_text(text)
     chart, ours = str(tmp_path / "podinfo/charts/podinfo"), str(tmp_path / "ours.yaml")
     objects = list(yaml_texts.load_all(run("helm", "template", "one", chart, "--values", ours, *HELM)))
-    (_, rendered, _), *_ = workloads([one for one in objects if one])
+    (_, rendered, _), *_ = workloads([document for document in objects if document])
     (container,) = rendered["spec"]["template"]["spec"]["containers"]
     assert container["resources"] == wanted
 
@@ -228,15 +228,15 @@ def test_what_workloads_writes_for_kubectl_changes_the_amounts_alone_on_a_real_s
     text, left = written_text([body], PlannedWrite(form="ssa"))
     assert left == []
     ours.write_text(text)
-    told, *_ = text.splitlines()
-    words = told.removeprefix("# kubectl ").replace("FILE", str(ours)).split()
+    comment, *_ = text.splitlines()
+    words = comment.removeprefix("# kubectl ").replace("FILE", str(ours)).split()
     kubectl(*words)
     after = cluster.admin.get(path)
-    (app, side), (_, same) = (one["spec"]["template"]["spec"]["containers"] for one in (after, before))
+    (app, side), (_, same) = (deployment["spec"]["template"]["spec"]["containers"] for deployment in (after, before))
     assert app["resources"] == {"requests": {"cpu": "137m", "memory": "97Mi"}, "limits": {"memory": "489Mi"}}
     assert side == same
     assert without_amounts(after["spec"]) == without_amounts(before["spec"])
-    (entry,) = [one for one in after["metadata"]["managedFields"] if one["manager"] == "plimsoll"]
+    (entry,) = [fields for fields in after["metadata"]["managedFields"] if fields["manager"] == "plimsoll"]
     held = entry["fieldsV1"]["f:spec"]["f:template"]["f:spec"]["f:containers"]
     assert set(held) == {'k:{"name":"app"}'}
     assert set(held['k:{"name":"app"}']) == {".", "f:name", "f:resources"}
@@ -293,7 +293,7 @@ def test_layers_of_kustomize_are_followed_as_kubectl_builds_them(
     before = list(yaml_texts.load_all(run("kubectl", "kustomize", str(top / "prod"))))
     known = {
         place: workload_history(
-            place, {one: advice(137 + 20 * index, (97 + 60 * index) * MIB) for index, one in enumerate(containers)}
+            place, {app: advice(137 + 20 * index, (97 + 60 * index) * MIB) for index, app in enumerate(containers)}
         )
         for place, _, containers in workloads(before)
     }
@@ -309,7 +309,7 @@ def test_layers_of_kustomize_are_followed_as_kubectl_builds_them(
     for note in ("# part", "# inline", "'137m' # merged"):
         assert any(note in text for text in texts(top).values()), note
     rendered = list(yaml_texts.load_all(run("kubectl", "kustomize", str(top / "prod"))))
-    assert [without_amounts(one) for one in rendered] == [without_amounts(one) for one in before]
+    assert [without_amounts(document) for document in rendered] == [without_amounts(document) for document in before]
     asked.write_text(yaml.safe_dump_all(rendered))
     assert main(["admission", "--pod", str(asked), "--history", str(history), "--what-if", "-o", "json"]) == 0
     answers = json.loads(capsys.readouterr().out)["pods"]

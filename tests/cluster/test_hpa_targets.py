@@ -47,11 +47,11 @@ class Scene:
         return f"{every}/{self.name}"
 
     def hpa(self) -> Json:
-        found: Json = self.room.cluster.admin.get(self.path)
-        return found
+        document: Json = self.room.cluster.admin.get(self.path)
+        return document
 
     def percent(self) -> int:
-        targets = [one["resource"]["target"] for one in self.hpa()["spec"]["metrics"]]
+        targets = [metric["resource"]["target"] for metric in self.hpa()["spec"]["metrics"]]
         (share,) = [target for target in targets if target["type"] == "Utilization"]
         return int(share["averageUtilization"])
 
@@ -82,15 +82,15 @@ class Scene:
         resize(self.room.cluster.admin, self.room.namespace, running(self.name), body)
 
     def new_request(self) -> str:
-        made = self.room.admitted(owned(self.name, "Deployment", sized()))
-        return str(resources(made)["requests"]["cpu"])
+        pod = self.room.admitted(owned(self.name, "Deployment", sized()))
+        return str(resources(pod)["requests"]["cpu"])
 
     def told(self) -> Json:
         self.room.sequence += 1
         body = report_body(node=self.room.node, sequence=self.room.sequence, endAgeSeconds=30.0)
         answer = answer_of(self.room.hook.post("/v1/report", body, agent_token(self.room.cluster, self.room.node)))
-        found: Json = next(one for one in answer["directives"]["workloads"] if one["name"] == self.name)
-        return found
+        directive: Json = next(entry for entry in answer["directives"]["workloads"] if entry["name"] == self.name)
+        return directive
 
     @contextlib.contextmanager
     def other_webhook(self, setting: str) -> Iterator[WebhookProcess]:
@@ -127,25 +127,25 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 @pytest.fixture(scope="module")
 def scene(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
     """A webhook that follows, and a pod of 500m + 500m whose HPA wants 70 %: 700m."""
-    for one in chart.rendered(RIGHTS)["webhook/rights-hpas"]:
-        cluster.admin.apply(one)
+    for manifest in chart.rendered(RIGHTS)["webhook/rights-hpas"]:
+        cluster.admin.apply(manifest)
     folder = tmp_path_factory.mktemp("hpas")
     with admission_room(cluster, folder, {"web": Running(), "scaled": Running()}, (FOLLOW,)) as room:
-        made = Scene(room, folder)
-        status = pod_path(room.namespace, running(made.name), "status")
+        hpa_scene = Scene(room, folder)
+        status = pod_path(room.namespace, running(hpa_scene.name), "status")
         cluster.admin.patch(status, {"status": {"phase": "Running"}}, MERGE)
         document = {
             "apiVersion": "autoscaling/v2",
             "kind": "HorizontalPodAutoscaler",
-            "metadata": {"name": made.name},
+            "metadata": {"name": hpa_scene.name},
             "spec": {
-                "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": made.name},
+                "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": hpa_scene.name},
                 "maxReplicas": 5,
                 "metrics": [*AMOUNTS, {"type": "Resource", "resource": {"name": "cpu", "target": cpu_at(70)}}],
             },
         }
-        cluster.admin.create(made.path.rpartition("/")[0], document)
-        yield made
+        cluster.admin.create(hpa_scene.path.rpartition("/")[0], document)
+        yield hpa_scene
 
 
 def test_a_target_moves_once_with_the_requests_and_a_persons_counts_anew(
@@ -154,14 +154,14 @@ def test_a_target_moves_once_with_the_requests_and_a_persons_counts_anew(
     wait_for(lambda: scene.kept() == (70, 1000, 70), "the original is kept before any request moves")
     assert (scene.percent(), scene.is_at(1)) == (70, True)
     wait_for(lambda: scene.new_request() == "300m", "the requests are free")
-    told = scene.told()
-    assert told["cpuFrozenFor"] == f"HorizontalPodAutoscaler {scene.room.namespace}/scaled"
-    assert told["cpuPreserved"] == "70 % of 1000m CPU is kept: the target is 70 %"
+    directive = scene.told()
+    assert directive["cpuFrozenFor"] == f"HorizontalPodAutoscaler {scene.room.namespace}/scaled"
+    assert directive["cpuPreserved"] == "70 % of 1000m CPU is kept: the target is 70 %"
     scene.resize("300m")
     wait_for(lambda: scene.percent() == 88, "the target follows: 70 % of 1000m is 88 % of 800m")
     assert (scene.kept(), scene.is_at(2)) == ((70, 1000, 88), True)
     metrics = scene.hpa()["spec"]["metrics"]
-    assert [one for one in metrics if one["resource"]["target"]["type"] == "AverageValue"] == AMOUNTS
+    assert [metric for metric in metrics if metric["resource"]["target"]["type"] == "AverageValue"] == AMOUNTS
     arguments = [f"--webhook=https://127.0.0.1:{scene.room.hook.port}", f"--kubeconfig={scene.room.cluster.kubeconfig}"]
     named = f"{scene.room.namespace}/Deployment/scaled"
     assert main(["policy", named, *arguments, f"--ca-file={scene.room.cluster.authority}"]) == 0

@@ -47,10 +47,10 @@ def cpu_request(amount: str) -> Json:
 def resize_conditions(pod: Json, *, tells_generations: bool) -> dict[str, str]:
     """Return the resize conditions of a pod: type to reason; each must be about the present generation."""
     kinds = (objects.RESIZE_PENDING, objects.RESIZE_IN_PROGRESS)
-    found = [one for one in pod["status"].get("conditions", []) if one["type"] in kinds]
+    conditions = [condition for condition in pod["status"].get("conditions", []) if condition["type"] in kinds]
     about = pod["metadata"]["generation"] if tells_generations else None
-    assert [one.get("observedGeneration") for one in found] == [about] * len(found)
-    return {one["type"]: one.get("reason", "") for one in found}
+    assert [condition.get("observedGeneration") for condition in conditions] == [about] * len(conditions)
+    return {condition["type"]: condition.get("reason", "") for condition in conditions}
 
 
 def wait_conditions(cluster: ControlPlane, namespace: str, name: str, expected: dict[str, str]) -> Json:
@@ -98,7 +98,7 @@ def test_resize_is_allocated_in_progress_and_then_actual(
     # A change is seen by others before the server has written its line.
     wait_for(lambda: len(log.writes(user)) == 2, "both writes are in the audit log")
     first, last = [call.body["status"]["conditions"] for call in log.writes(user) if call.body is not None]
-    assert [one["type"] for one in first] == ["PodResizeInProgress"]
+    assert [condition["type"] for condition in first] == ["PodResizeInProgress"]
     assert last == [{"type": "PodResizeInProgress", "$patch": "delete"}]
 
 
@@ -151,7 +151,7 @@ def test_infeasible_carries_its_message(
     kubelet.answer(namespace, "web", Answer.INFEASIBLE, "not here")
     objects.resize(cluster.admin, namespace, "web", cpu_request("600m"))
     pod = wait_conditions(cluster, namespace, "web", {"PodResizePending": "Infeasible"})
-    assert "not here" in [one.get("message") for one in pod["status"]["conditions"]]
+    assert "not here" in [condition.get("message") for condition in pod["status"]["conditions"]]
 
 
 def test_error_in_progress_is_cleared_by_patching_back(

@@ -56,39 +56,39 @@ def api(cluster: ControlPlane, namespace: str) -> HttpApi:
 @contextlib.contextmanager
 def standing(api: Api, namespace: str, *names: str) -> Iterator[list[LeaderLease]]:
     replicas = [LeaderLease(api, namespace=namespace, name="lease", identity=name, timing=BRISK) for name in names]
-    for one in replicas:
-        one.start()
+    for replica in replicas:
+        replica.start()
     try:
         yield replicas
     finally:
-        for one in replicas:
-            one.stop()
+        for replica in replicas:
+            replica.stop()
 
 
 def path(namespace: str) -> str:
     return f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases/lease"
 
 
-def leads(one: LeaderLease) -> Callable[[], bool]:
-    return lambda: one.is_leader
+def leads(replica: LeaderLease) -> Callable[[], bool]:
+    return lambda: replica.is_leader
 
 
 def test_one_of_three_leads_and_the_next_follows_as_soon_as_it_ends(
     cluster: ControlPlane, api: HttpApi, namespace: str
 ) -> None:
     with standing(api, namespace, "a", "b", "c") as replicas:
-        wait_for(lambda: any(one.is_leader for one in replicas), "somebody leads")
-        (first,) = [one for one in replicas if one.is_leader]
-        rest = [one for one in replicas if one is not first]
+        wait_for(lambda: any(replica.is_leader for replica in replicas), "somebody leads")
+        (first,) = [replica for replica in replicas if replica.is_leader]
+        rest = [replica for replica in replicas if replica is not first]
         spec = cluster.admin.get(path(namespace))["spec"]
         assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == (first.identity, 2)
-        wait_for(lambda: all(one.holder == first.identity for one in rest), "the others know who leads")
+        wait_for(lambda: all(replica.holder == first.identity for replica in rest), "the others know who leads")
         first.stop()
         assert not first.is_leader
         # Given back, so well before its two seconds are over: the server's own record says when.
-        wait_for(lambda: any(one.is_leader for one in rest), "another leads")
+        wait_for(lambda: any(replica.is_leader for replica in rest), "another leads")
         assert cluster.admin.get(path(namespace))["spec"]["leaseTransitions"] >= 1
-        assert len([one for one in rest if one.is_leader]) == 1
+        assert len([replica for replica in rest if replica.is_leader]) == 1
 
 
 def test_who_is_cut_off_stops_leading_before_the_other_begins(

@@ -53,27 +53,27 @@ VALUES: Final = {"buffers": {"enabled": True, "placeholders": True}}
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     version = version_under_test()
     directory = tmp_path_factory.mktemp("scheduled")
-    with control_plane(version, directory=directory, with_scheduler=True, audit=False) as found:
-        install_crd(found)
-        for one in chart.rendered()["cluster/priorities"]:
-            path = f"/apis/scheduling.k8s.io/v1/priorityclasses/{one['metadata']['name']}"
-            found.admin.patch(path, one, APPLY, fieldManager="tests", force="true")
-        yield found
+    with control_plane(version, directory=directory, with_scheduler=True, audit=False) as cluster:
+        install_crd(cluster)
+        for priority_class in chart.rendered()["cluster/priorities"]:
+            path = f"/apis/scheduling.k8s.io/v1/priorityclasses/{priority_class['metadata']['name']}"
+            cluster.admin.patch(path, priority_class, APPLY, fieldManager="tests", force="true")
+        yield cluster
 
 
 @pytest.fixture(scope="module")
 def api(plane: ControlPlane) -> Iterator[HttpApi]:
     """The API as the webhook's own account, with the chart's rights for buffers and its fence in force."""
     create_namespace(plane, chart.NAMESPACE)
-    for one in chart.parts(*PARTS, values=VALUES):
-        plane.admin.apply(one)
+    for manifest in chart.parts(*PARTS, values=VALUES):
+        plane.admin.apply(manifest)
     token = node_bound_token(plane, chart.NAMESPACE, "plimsoll-webhook", None)
-    found = HttpApi(Credentials(server=plane.url, origin="tests", ca_file=plane.authority, token=token))
+    client = HttpApi(Credentials(server=plane.url, origin="tests", ca_file=plane.authority, token=token))
     # Rights and policies hold a moment after they were given.
-    wait_for(lambda: "plimsoll" in refusal(found, "default", pod("any", None)), "the fence holds", SECONDS)
+    wait_for(lambda: "plimsoll" in refusal(client, "default", pod("any", None)), "the fence holds", SECONDS)
     plane.admin.delete(pod_path("default", "any"))  # made before the fence held; it would take room of a test's node
-    yield found
-    found.close()
+    yield client
+    client.close()
 
 
 def refusal(api: HttpApi, namespace: str, body: Json, **query: str) -> str:
@@ -93,8 +93,8 @@ def room(plane: ControlPlane, api: HttpApi) -> Iterator[Room]:
     create_node(plane.admin, node, cpu="4", memory="8Gi")
     with KubeletPlay(plane, node):
         yield Room(plane=plane, api=api, buffers=Buffers(plane, namespace), node=node)
-        for one in plane.admin.items(buffers_path(namespace)):
-            plane.admin.delete(buffers_path(namespace, one["metadata"]["name"]))
+        for buffer in plane.admin.items(buffers_path(namespace)):
+            plane.admin.delete(buffers_path(namespace, buffer["metadata"]["name"]))
     remove_namespace(plane, namespace)
     plane.admin.delete(f"/api/v1/nodes/{node}")
 
@@ -110,13 +110,13 @@ def test_placeholders_are_scheduled_run_and_are_told_of(room: Room) -> None:
         wait_for(lambda: room.ready() == "3", "the annotation says so", SECONDS)
     pods = room.pods()
     assert len(pods) == 3
-    for one in pods:
-        spec = one["spec"]
+    for live_pod in pods:
+        spec = live_pod["spec"]
         assert (spec["nodeName"], spec["priority"], spec["preemptionPolicy"]) == (room.node, -10, "Never")
         assert spec["containers"][0]["resources"]["requests"] == {"cpu": "1", "memory": "64Mi"}
         assert "env" not in spec["containers"][0]
         assert not spec.get("volumes")
-        assert "app" not in one["metadata"]["labels"]
+        assert "app" not in live_pod["metadata"]["labels"]
     status = room.buffers.status("spare")
     assert (status["replicas"], status["provisioningStrategy"]) == (3, STRATEGY)
 
@@ -223,7 +223,7 @@ def test_one_gives_way_to_a_pod_of_its_node_that_grows_and_nobody_is_evicted(roo
 
 def resize_reason(room: Room, path: str) -> str | None:
     conditions = room.plane.admin.get(path)["status"].get("conditions") or []
-    return next((one.get("reason") for one in conditions if one["type"] == "PodResizePending"), None)
+    return next((condition.get("reason") for condition in conditions if condition["type"] == "PodResizePending"), None)
 
 
 def test_a_real_pod_preempts_them_and_they_come_back_when_there_is_room(room: Room) -> None:
@@ -379,7 +379,7 @@ def test_a_pod_of_somebody_elses_with_the_label_is_left_alone(room: Room) -> Non
         room.await_provisioning("RoomKept")
         room.buffers.change("spare", replicas=0)
         room.await_provisioning("BufferIsEmpty")
-        assert [one["metadata"]["name"] for one in room.pods()] == ["strange"]
+        assert [live_pod["metadata"]["name"] for live_pod in room.pods()] == ["strange"]
 
 
 # -- quotas, replicas of the controller, schedules -----------------------------------------------------------------
@@ -397,8 +397,8 @@ def test_a_buffer_does_not_shrink_because_its_own_pods_fill_the_quota(room: Room
     room.buffer(4)
 
     def used() -> str:
-        found: str = room.plane.admin.get(f"{quotas}/cpu")["status"]["used"]["requests.cpu"]
-        return found
+        cpu: str = room.plane.admin.get(f"{quotas}/cpu")["status"]["used"]["requests.cpu"]
+        return cpu
 
     with room.kept() as keeper:
         room.await_provisioning("RoomKept", "3 of 3")
@@ -410,7 +410,8 @@ def test_a_buffer_does_not_shrink_because_its_own_pods_fill_the_quota(room: Room
         room.buffers.await_status(
             "spare",
             lambda status: any(
-                one["type"] == "LimitedByQuotas" and one["status"] == "False" for one in status["conditions"]
+                condition["type"] == "LimitedByQuotas" and condition["status"] == "False"
+                for condition in status["conditions"]
             ),
             "three are not limited",
         )

@@ -40,11 +40,11 @@ def stored(cluster: ControlPlane, namespace: str, document: Json) -> Json | None
     """Return the pod as the server would store it; None = it takes none like that."""
     metadata = {**document["metadata"], "namespace": namespace}
     metadata.pop("uid", None)
-    metadata["ownerReferences"] = [{"apiVersion": "apps/v1", **one} for one in metadata["ownerReferences"]]
+    metadata["ownerReferences"] = [{"apiVersion": "apps/v1", **owner} for owner in metadata["ownerReferences"]]
     spec = {**document["spec"]}
     for key in ("containers", "initContainers"):
         if key in spec:
-            spec[key] = [{"image": "plimsoll.test/none:1", **one} for one in spec[key]]
+            spec[key] = [{"image": "plimsoll.test/none:1", **container} for container in spec[key]]
     body = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
     try:
         return cluster.admin.create(pod_path(namespace), body, dryRun="All")
@@ -66,14 +66,14 @@ def test_what_the_server_fills_in_and_the_class_that_it_gives_are_known(cluster:
     taken = filled = 0
     for _ in range(PODS):
         document = random_pod(rng)
-        made = stored(cluster, namespace, document)
-        if made is None:
+        pod = stored(cluster, namespace, document)
+        if pod is None:
             continue
         taken += 1
         expected = defaulted(pod_from_json(document), defaulting).resources
-        assert own(made) == (expected and (dict(expected.requests), dict(expected.limits))), document
-        assert made["status"]["qosClass"] == class_at_creation(pod_from_json(document), defaulting), document
-        filled += own(made) != own(document)
+        assert own(pod) == (expected and (dict(expected.requests), dict(expected.limits))), document
+        assert pod["status"]["qosClass"] == class_at_creation(pod_from_json(document), defaulting), document
+        filled += own(pod) != own(document)
     assert taken > PODS / 3
     assert filled > PODS / 20
 
@@ -97,8 +97,8 @@ def test_a_pod_that_is_sized_is_taken_and_keeps_the_class_that_the_server_gives(
         after = stored(cluster, namespace, patched(document, admission))
         assert after is not None, (document, admission.moves)
         # By a budget of its own a pod may come to another class, and whoever creates it is told which.
-        told = re.search(r"QoS class (\w+) instead of", " ".join(admission.warnings))
-        qos = before["status"]["qosClass"] if told is None else told[1]
+        match = re.search(r"QoS class (\w+) instead of", " ".join(admission.warnings))
+        qos = before["status"]["qosClass"] if match is None else match[1]
         assert after["status"]["qosClass"] == qos, (document, admission.moves)
         sized += 1
     assert sized > PODS / 10

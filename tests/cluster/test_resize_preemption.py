@@ -71,9 +71,9 @@ class FullNode:
     def run(self, name: str, cpu: str, **spec: Any) -> None:
         app = objects.container(requests={"cpu": cpu, "memory": "64Mi"})
         more: dict[str, Any] = {"terminationGracePeriodSeconds": 30, **spec}
-        made = self.plane.admin.create(objects.pod_path(self.namespace), objects.pod(name, self.name, app, **more))
-        status = objects.running_status(made)
-        objects.write_pod_status(self.plane.admin, self.namespace, name, status, pod=made)
+        pod = self.plane.admin.create(objects.pod_path(self.namespace), objects.pod(name, self.name, app, **more))
+        status = objects.running_status(pod)
+        objects.write_pod_status(self.plane.admin, self.namespace, name, status, pod=pod)
 
     def defer(self, *conditions: Json, **spec: Any) -> None:
         """Run both, have the one ask for more than there is, and say of it what a kubelet says."""
@@ -83,17 +83,21 @@ class FullNode:
         asked = objects.resize(
             admin, self.namespace, self.vital, objects.resize_body(app={"requests": {"cpu": "1500m"}})
         )
-        told = [objects.deferred(asked["metadata"]["generation"]), *conditions]
-        objects.write_pod_status(admin, self.namespace, self.vital, {"conditions": told}, pod=asked)
+        pod_conditions = [objects.deferred(asked["metadata"]["generation"]), *conditions]
+        objects.write_pod_status(admin, self.namespace, self.vital, {"conditions": pod_conditions}, pod=asked)
 
     def pods(self) -> Json:
         listed = self.plane.admin.get("/api/v1/pods", fieldSelector=f"spec.nodeName={self.name}")
-        return {**listed, "kind": "List", "items": [{"kind": "Pod", **one} for one in listed["items"]]}
+        return {**listed, "kind": "List", "items": [{"kind": "Pod", **pod} for pod in listed["items"]]}
 
     def is_preempted(self) -> bool:
         """Return whether the scheduler has begun to take the other pod away."""
         pod = self.plane.admin.get(objects.pod_path(self.namespace, self.low))
-        reasons = {one.get("reason") for one in pod["status"]["conditions"] if one["type"] == "DisruptionTarget"}
+        reasons = {
+            condition.get("reason")
+            for condition in pod["status"]["conditions"]
+            if condition["type"] == "DisruptionTarget"
+        }
         assert reasons <= {"PreemptionByScheduler"}
         return bool(reasons and "deletionTimestamp" in pod["metadata"])
 
@@ -130,10 +134,10 @@ def test_the_scheduler_makes_room_and_nobody_is_evicted_beside(
     finally:
         scheduler.resume()
     wait_for(node.is_preempted, "the scheduler preempts the low pod")
-    told = f"the scheduler makes it (shop/{node.low} goes for it), and no eviction is proposed"
-    assert told in node.plan_notes(tmp_path, capsys)
+    explanation = f"the scheduler makes it (shop/{node.low} goes for it), and no eviction is proposed"
+    assert explanation in node.plan_notes(tmp_path, capsys)
     # However long the pod takes to go.
-    assert told in (node.held(later_seconds=600.0) or "")
+    assert explanation in (node.held(later_seconds=600.0) or "")
     gated.admin.delete(objects.pod_path("shop", node.low), gracePeriodSeconds="0")
     vital = gated.admin.get(objects.pod_path("shop", node.vital))
     done = {**objects.running_status(vital), "conditions": [{"type": objects.RESIZE_PENDING, "$patch": "delete"}]}

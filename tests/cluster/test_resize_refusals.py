@@ -45,9 +45,9 @@ def _fenced(cluster: ControlPlane) -> None:
 
 @pytest.fixture
 def scene(cluster: ControlPlane, namespace: str, node_name: str) -> Iterator[Scene]:
-    made = scene_of(cluster, namespace, node_name)
-    yield made
-    made.agent.close()
+    node_scene = scene_of(cluster, namespace, node_name)
+    yield node_scene
+    node_scene.agent.close()
 
 
 def refused(scene: Scene, pod: Pod, *changes: Change, api: HttpApi | None = None) -> ResizeAnswer:
@@ -167,8 +167,8 @@ def test_node_of_another_platform_is_a_missing_feature(control_plane_1_37: Contr
 def test_kubelet_that_reports_no_resources_is_a_missing_feature(scene: Scene) -> None:
     pod = scene.make()
     status = objects.running_status(scene.plane.admin.get(scene.path(pod)))
-    for one in status["containerStatuses"]:
-        del one["resources"]
+    for container_status in status["containerStatuses"]:
+        del container_status["resources"]
     answer = refused(scene, scene.write_status(pod, status), cpu(200))
     assert answer.kind is AnswerKind.FEATURE_MISSING
     assert "node without support for resize" in answer.message

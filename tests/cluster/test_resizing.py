@@ -28,9 +28,9 @@ def _fenced(cluster: ControlPlane) -> None:
 
 @pytest.fixture
 def scene(cluster: ControlPlane, namespace: str, node_name: str) -> Iterator[Scene]:
-    made = scene_of(cluster, namespace, node_name)
-    yield made
-    made.agent.close()
+    node_scene = scene_of(cluster, namespace, node_name)
+    yield node_scene
+    node_scene.agent.close()
 
 
 def amounts(pod: Pod, name: str = "app") -> tuple[int | None, int | None, int | None, int | None]:
@@ -156,7 +156,7 @@ def test_writer_is_named_and_sends_nothing_but_the_patch(scene: Scene) -> None:
         "spec": {"containers": [{"name": "app", "resources": {"requests": {"cpu": "250m"}}}]},
     }
     managers = scene.plane.admin.get(scene.path(pod))["metadata"]["managedFields"]
-    assert [one["manager"] for one in managers if one.get("subresource") == "resize"] == [FIELD_MANAGER]
+    assert [entry["manager"] for entry in managers if entry.get("subresource") == "resize"] == [FIELD_MANAGER]
 
 
 # The pod is another one than was thought

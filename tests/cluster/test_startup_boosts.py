@@ -55,15 +55,17 @@ def test_an_agent_that_begins_in_the_midst_of_a_boost_takes_it_back_when_the_sta
     node.wait(lambda: node.metric("plimsoll_startup_boosts") == 1.0, "the boost is known")
     # Where the memory controller is v1's nothing of it is measured but CPU, and that of its start does not count.
     node.wait(lambda: is_left_alone(node), "the plan leaves it alone")
-    assert [one["outcome"] for one in node.events(actions=["boost"])] == ["done"]
+    assert [event["outcome"] for event in node.events(actions=["boost"])] == ["done"]
     assert node.request_of("web") == "1500m"
     node.kill_agent()
     ready_since(node, HOUR_SECONDS + 60)
     node.agent.start()
     # By what was measured since, it may be given more again within a second: what it requests then says nothing.
     node.wait(lambda: "applied" in node.outcomes("web", "unboost"), "the kubelet has it in force")
-    taken_back = next(one for one in node.events(actions=["unboost"]) if one["outcome"] == "applied")
-    assert [(one["resource"], one["before"], one["after"]) for one in taken_back["changes"]] == [("cpu", 1500, 10)]
+    taken_back = next(event for event in node.events(actions=["unboost"]) if event["outcome"] == "applied")
+    assert [(change["resource"], change["before"], change["after"]) for change in taken_back["changes"]] == [
+        ("cpu", 1500, 10)
+    ]
     assert node.metric('plimsoll_startup_boosts_ended_total{reason="ready"}') == 1.0
     assert node.request_of("web", "memory") == "64Mi"
     assert "deletionTimestamp" not in node.pod("web")["metadata"]

@@ -77,8 +77,8 @@ class Scene:
         return manifest
 
     def make(self, api: Api, manifest: Json, namespace: str) -> Json:
-        made: Json = api.create(objects.pod_path(namespace), manifest)
-        return made
+        document: Json = api.create(objects.pod_path(namespace), manifest)
+        return document
 
     def report(self, pod: Json) -> None:
         """Report the pod's containers, as the kubelet does of what it runs."""
@@ -97,15 +97,15 @@ class Scene:
 
         wait_for(reported, "the kubelet reports")
 
-    def seen(self, made: Json, *, running: bool = False) -> Pod:
-        found: list[Pod] = []
+    def seen(self, document: Json, *, running: bool = False) -> Pod:
+        pods: list[Pod] = []
 
         def is_seen() -> bool:
-            found[:] = [pod for pod in self.view.state().pods if pod.uid == made["metadata"]["uid"]]
-            return bool(found) and (not running or any(one.container_id for one in found[0].statuses))
+            pods[:] = [pod for pod in self.view.state().pods if pod.uid == document["metadata"]["uid"]]
+            return bool(pods) and (not running or any(status.container_id for status in pods[0].statuses))
 
         wait_for(is_seen, "the agent sees the pod")
-        return found[0]
+        return pods[0]
 
     def named(self, uid: str, container_of: Json) -> UnitIdentity:
         """Name a container's cgroup as the agent does: by the id of the pod in its path, and its own."""
@@ -136,12 +136,12 @@ def scene(fenced: ControlPlane, namespace: str, node_name: str) -> Iterator[Scen
     )
     view = ClusterView(api, node_name, pace=QUICK)
     view.start()
-    made = Scene(fenced, node, namespace, tenants, fenced.api_as(tenants), victim, view)
-    made.report(victim)
-    made.seen(victim, running=True)
+    tenant_scene = Scene(fenced, node, namespace, tenants, fenced.api_as(tenants), victim, view)
+    tenant_scene.report(victim)
+    tenant_scene.seen(victim, running=True)
     wait_for(lambda: view.state().is_complete, "everything has been listed")
     try:
-        yield made
+        yield tenant_scene
     finally:
         view.stop()
         api.close()
@@ -223,17 +223,17 @@ def _written(view: ClusterView, directory: Path, uid: str) -> dict[str, str]:
     """Let the writer of limits look at what the agent sees, where the id in question has a cgroup; give its files."""
     files = KubeletFiles(directory / "cgroup", Driver.CGROUPFS)
     cgroup = files.pod(QosClass.BURSTABLE, uid, {"memory.current": "0"})
-    told: list[object] = []
+    decisions: list[object] = []
     writer = PodLimitsWriter(
         limits=CgroupLimits(files.mount, directory / "limits"),
         options=PodLimitsOptions(write_cgroups=True),
         pod_paths=lambda: {uid: files.pod_path(QosClass.BURSTABLE, uid)},
         margin_ratio=1.25,
-        terms=KeeperTerms(may_write=lambda: None, tell=lambda **decision: told.append(decision)),
+        terms=KeeperTerms(may_write=lambda: None, tell=lambda **decision: decisions.append(decision)),
     )
     state = view.state()
     assert state.node is not None
     # As where neither knows pod-level resources: elsewhere nothing is written at all.
     writer.tick(replace(state, server_version="v1.33.4"), 0.0)
-    assert told == []
+    assert decisions == []
     return {file: (cgroup / file).read_text() for file in ("cpu.max", "memory.max")}

@@ -44,8 +44,8 @@ def hook(fenced: ControlPlane, tmp_path: Path) -> Iterator[WebhookProcess]:
         create_service_account(fenced, NAMESPACE, "plimsoll-agent")
     (tmp_path / "webhook").mkdir()
     options = ["--set=arbiter.taintedNodesRatio=0.001", "--set=arbiter.taintGrantSeconds=30"]
-    with webhook(fenced, tmp_path / "webhook", arguments=options) as one:
-        yield one
+    with webhook(fenced, tmp_path / "webhook", arguments=options) as replica:
+        yield replica
 
 
 class OverloadedNode:
@@ -85,7 +85,7 @@ class OverloadedNode:
         return Node(
             name=self.name,
             resource_version=document["metadata"]["resourceVersion"],
-            taints=tuple(Taint(key=one["key"], effect=one["effect"]) for one in taints),
+            taints=tuple(Taint(key=taint["key"], effect=taint["effect"]) for taint in taints),
         )
 
     def turn(self) -> bool:

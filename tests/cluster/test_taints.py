@@ -58,8 +58,8 @@ def client(cluster: ControlPlane, token: str) -> HttpApi:
 
 
 def taints(cluster: ControlPlane, path: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = cluster.admin.get(path)["spec"].get("taints") or []
-    return found
+    node_taints: list[dict[str, Any]] = cluster.admin.get(path)["spec"].get("taints") or []
+    return node_taints
 
 
 def put(api: Api, name: str, *, wanted: bool = True) -> TaintResult:
@@ -254,11 +254,11 @@ def test_the_keeper_taints_waits_out_an_outage_and_takes_away_at_recovery_and_at
     cluster: ControlPlane, agent: HttpApi, node_name: str, path: str
 ) -> None:
     load = [2.0]
-    told: list[tuple[str, str, str]] = []
+    decisions: list[tuple[str, str, str]] = []
     seen = [node_value(cluster.admin.get(path))]
 
     def tell(**decision: Any) -> None:
-        told.append((decision["action"], decision["outcome"], decision["reason"]))
+        decisions.append((decision["action"], decision["outcome"], decision["reason"]))
 
     keeper = OverloadKeeper(
         api=agent,
@@ -285,7 +285,7 @@ def test_the_keeper_taints_waits_out_an_outage_and_takes_away_at_recovery_and_at
         assert keeper.is_tainted is False
     turns(30)
     assert taints(cluster, path) == [*KEPT, OURS]
-    assert told == [("taint", "error", "overloaded"), ("taint", "done", "overloaded")]
+    assert decisions == [("taint", "error", "overloaded"), ("taint", "done", "overloaded")]
 
     seen[0] = node_value(cluster.admin.get(path))
     load[0] = 0.5
@@ -298,4 +298,8 @@ def test_the_keeper_taints_waits_out_an_outage_and_takes_away_at_recovery_and_at
     assert taints(cluster, path) == [*KEPT, OURS]
     keeper.remove_at_exit()
     assert taints(cluster, path) == KEPT
-    assert told[2:] == [("untaint", "done", "recovered"), ("taint", "done", "overloaded"), ("untaint", "done", "exit")]
+    assert decisions[2:] == [
+        ("untaint", "done", "recovered"),
+        ("taint", "done", "overloaded"),
+        ("untaint", "done", "exit"),
+    ]

@@ -6,6 +6,7 @@ The webhook is the real process, as the chart's account with the chart's rights 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -53,17 +54,18 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
 @pytest.fixture(scope="module")
 def room(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
     """A webhook that takes such objects, and has learnt of some workloads."""
-    definitions = [one for one in yaml_texts.load_all(CRD_FILE.read_text()) if one]
-    for one in definitions:
-        wait_for(lambda one=one: is_awaited(lambda: cluster.admin.create(CRDS, one), 409), "no other test's kind")  # type: ignore[misc]
-    for one in chart.rendered(ON)["webhook/rights-vpas"]:
-        cluster.admin.apply(one)
+    definitions = [definition for definition in yaml_texts.load_all(CRD_FILE.read_text()) if definition]
+    for definition in definitions:
+        create = partial(cluster.admin.create, CRDS, definition)
+        wait_for(partial(is_awaited, create, 409), "no other test's kind")
+    for manifest in chart.rendered(ON)["webhook/rights-vpas"]:
+        cluster.admin.apply(manifest)
     try:
-        with admission_room(cluster, tmp_path_factory.mktemp("vpas"), PODS, SETTINGS) as made:
-            yield made
+        with admission_room(cluster, tmp_path_factory.mktemp("vpas"), PODS, SETTINGS) as webhook_room:
+            yield webhook_room
     finally:
-        for one in definitions:
-            cluster.admin.delete(f"{CRDS}/{one['metadata']['name']}")
+        for manifest in definitions:
+            cluster.admin.delete(f"{CRDS}/{manifest['metadata']['name']}")
 
 
 def path(room: Room, name: str = "") -> str:
@@ -88,21 +90,21 @@ def create(room: Room, name: str, update_mode: str, **spec: Any) -> None:
 
 
 def status(room: Room, name: str) -> Json:
-    found: Json = room.cluster.admin.get(path(room, name)).get("status") or {}
-    return found
+    vpa_status: Json = room.cluster.admin.get(path(room, name)).get("status") or {}
+    return vpa_status
 
 
 def condition(room: Room, name: str, kind: str) -> tuple[str, str]:
-    found = [one for one in status(room, name).get("conditions") or [] if one["type"] == kind]
-    return (found[0]["status"], found[0]["reason"]) if found else ("", "")
+    conditions = [entry for entry in status(room, name).get("conditions") or [] if entry["type"] == kind]
+    return (conditions[0]["status"], conditions[0]["reason"]) if conditions else ("", "")
 
 
 def new_requests(room: Room, name: str, annotations: dict[str, str] | None = None) -> Json:
     """Return what a new pod requests, as the API server would keep it; without annotations unless told."""
     document = owned(name, "Deployment", sized(), annotations=annotations or {})
-    made = room.cluster.admin.create(pod_path(room.namespace), document, dryRun="All")
-    found: Json = resources(made)["requests"]
-    return found
+    pod = room.cluster.admin.create(pod_path(room.namespace), document, dryRun="All")
+    requests: Json = resources(pod)["requests"]
+    return requests
 
 
 def directives(room: Room) -> dict[str, Json]:
@@ -110,19 +112,23 @@ def directives(room: Room) -> dict[str, Json]:
     room.sequence += 1
     body = report_body(node=room.node, sequence=room.sequence, endAgeSeconds=30.0)
     answer = answer_of(room.hook.post("/v1/report", body, agent_token(room.cluster, room.node)))
-    return {one["name"]: one for one in answer["directives"]["workloads"] if one["namespace"] == room.namespace}
+    return {
+        directive["name"]: directive
+        for directive in answer["directives"]["workloads"]
+        if directive["namespace"] == room.namespace
+    }
 
 
 def test_an_objects_status_is_what_a_new_pod_will_request(room: Room) -> None:
     policies = [{"containerName": "app", "minAllowed": {"cpu": "320m"}}, {"containerName": "proxy", "mode": "Off"}]
     create(room, "web", "InPlace", resourcePolicy={"containerPolicies": policies})
     wait_for(lambda: "recommendation" in status(room, "web"), "the status is written")
-    found = status(room, "web")
-    (app,) = found["recommendation"]["containerRecommendations"]
+    vpa_status = status(room, "web")
+    (app,) = vpa_status["recommendation"]["containerRecommendations"]
     assert (app["containerName"], app["target"]) == ("app", {"cpu": "320m", "memory": MEMORY})
     assert app["uncappedTarget"]["cpu"] == "300m"
     assert app["lowerBound"].keys() == app["upperBound"].keys() == {"cpu", "memory"}
-    assert found["observedGeneration"] == 1
+    assert vpa_status["observedGeneration"] == 1
     assert condition(room, "web", "RecommendationProvided") == ("True", "Recommended")
     # The pod that runs has an annotation of its own, which wins.
     assert condition(room, "web", "SizedByPlimsoll") == ("True", "ModeEnforce")
@@ -140,9 +146,9 @@ def test_orders_of_an_object_hold_at_admission_and_are_told_to_nodes_and_annotat
     wait_for(lambda: new_requests(room, "ordered") != AS_WRITTEN, "the object is seen")
     assert new_requests(room, "ordered") == {"cpu": "600m", "memory": MEMORY}
     assert new_requests(room, "ordered", {"plimsoll.dev/mode": "off"}) == AS_WRITTEN
-    told = directives(room)["ordered"]
-    assert told["leftAloneFor"] is None
-    assert told["autoscaler"] == {
+    directive = directives(room)["ordered"]
+    assert directive["leftAloneFor"] is None
+    assert directive["autoscaler"] == {
         "name": f"VPA {room.namespace}/ordered",
         "mode": "recommend",
         "startupBoost": "factor 2",
@@ -172,7 +178,7 @@ def test_where_vpas_own_admission_is_registered_pods_are_left_to_it_and_the_stat
         assert directives(room)["theirs"]["leftAloneFor"].startswith(f"VPA {room.namespace}/theirs, by VPA's own")
         wait_for(lambda: condition(room, "theirs", "SizedByPlimsoll") == ("False", "LeftToVpa"), "it is told")
         targets = status(room, "theirs")["recommendation"]["containerRecommendations"]
-        assert {one["containerName"]: one["target"]["cpu"] for one in targets} == {"app": "300m", "proxy": "50m"}
+        assert {entry["containerName"]: entry["target"]["cpu"] for entry in targets} == {"app": "300m", "proxy": "50m"}
     finally:
         room.cluster.admin.delete(f"{REGISTRATIONS}/vpa-webhook-config")
     wait_for(lambda: new_requests(room, "theirs", enforced) != AS_WRITTEN, "their end is seen")
@@ -181,9 +187,9 @@ def test_where_vpas_own_admission_is_registered_pods_are_left_to_it_and_the_stat
 def test_an_enforced_workload_without_an_object_is_published(room: Room) -> None:
     name = "plimsoll-deployment-published"
     wait_for(lambda: room.cluster.admin.exists(path(room, name)), "the object is made", MINUTES)
-    made = room.cluster.admin.get(path(room, name))
-    assert made["metadata"]["labels"]["plimsoll.dev/managed"] == "true"
-    assert made["spec"]["updatePolicy"] == {"updateMode": "InPlace"}
+    vpa = room.cluster.admin.get(path(room, name))
+    assert vpa["metadata"]["labels"]["plimsoll.dev/managed"] == "true"
+    assert vpa["spec"]["updatePolicy"] == {"updateMode": "InPlace"}
     wait_for(lambda: "recommendation" in status(room, name), "its status is written")
     assert directives(room)["published"].get("autoscaler") is None, "it orders nothing"
     # It may have been looked at before people made one.
@@ -199,10 +205,10 @@ def test_checkpoints_that_the_server_keeps_size_the_first_pod_and_a_right_that_i
     admin, group = room.cluster.admin, "autoscaling.k8s.io"
     admin.apply_all(chart.parts("webhook/reader", values={"webhook": {"importer": {"enabled": True}}}))
     create(room, "learnt", "Off", recommenders=None)
-    kept = {**checkpoint("learnt"), "metadata": {"name": "learnt-app"}}
-    kept |= {"apiVersion": f"{group}/v1", "kind": "VerticalPodAutoscalerCheckpoint"}
+    document = {**checkpoint("learnt"), "metadata": {"name": "learnt-app"}}
+    document |= {"apiVersion": f"{group}/v1", "kind": "VerticalPodAutoscalerCheckpoint"}
     checkpoints = path(room).replace("verticalpodautoscalers", "verticalpodautoscalercheckpoints")
-    wait_for(lambda: is_awaited(lambda: admin.create(checkpoints, kept), 404), "the kind is served")
+    wait_for(lambda: is_awaited(lambda: admin.create(checkpoints, document), 404), "the kind is served")
     create_service_account(room.cluster, room.namespace, "learner")
     learner = room.cluster.api_with_token(node_bound_token(room.cluster, room.namespace, "learner", None))
     arguments = ["backfill", "--vpa-checkpoints", f"--namespace={room.namespace}"]
@@ -242,6 +248,6 @@ def test_checkpoints_that_the_server_keeps_size_the_first_pod_and_a_right_that_i
     assert main([*arguments, f"--ca-file={room.cluster.authority}"]) == 0
     assert capsys.readouterr().out == "imported: 1 namespace, 1 workload, 1 container, 24 hours (24 new)\n"
     # 0.7076 cores and 177.1 MB, and a tenth more, as told of the checkpoint.
-    made = new_requests(room, "learnt", enforced)
-    assert int(made["cpu"].removesuffix("m")) == pytest.approx(778.4, rel=0.02)
-    assert int(made["memory"]) == pytest.approx(1.1 * 177.1e6, rel=0.02)
+    requests = new_requests(room, "learnt", enforced)
+    assert int(requests["cpu"].removesuffix("m")) == pytest.approx(778.4, rel=0.02)
+    assert int(requests["memory"]) == pytest.approx(1.1 * 177.1e6, rel=0.02)

@@ -111,17 +111,17 @@ def complete(view: ClusterView) -> ClusterView:
 
 
 def names(view: ClusterView) -> list[str]:
-    return [one.name for one in view.state().pods]
+    return [live_pod.name for live_pod in view.state().pods]
 
 
 def only_pod(view: ClusterView) -> Pod:
-    (found,) = view.state().pods
-    return found
+    (live_pod,) = view.state().pods
+    return live_pod
 
 
 def create_pod(cluster: ControlPlane, namespace: str, manifest: Json) -> Json:
-    made: Json = cluster.admin.create(pod_path(namespace), manifest)
-    return made
+    document: Json = cluster.admin.create(pod_path(namespace), manifest)
+    return document
 
 
 def delete_pod(cluster: ControlPlane, namespace: str, name: str) -> None:
@@ -129,7 +129,7 @@ def delete_pod(cluster: ControlPlane, namespace: str, name: str) -> None:
 
 
 def counts(view: ClusterView, name: str = "pods") -> dict[str, int]:
-    return next(dataclasses.asdict(one.counts) for one in view.statuses() if one.name == name)
+    return next(dataclasses.asdict(status.counts) for status in view.statuses() if status.name == name)
 
 
 # -- what is seen ----------------------------------------------------------------------------------------------------
@@ -215,8 +215,8 @@ def test_a_real_pod_is_read_with_every_field(cluster: ControlPlane, api: HttpApi
         volumes=[{"name": "cache", "emptyDir": {"medium": "Memory"}}],
         resources={"requests": {"cpu": "500m", "memory": "256Mi"}},
     )
-    made = create_pod(cluster, namespace, manifest)
-    status = running_status(made)
+    document = create_pod(cluster, namespace, manifest)
+    status = running_status(document)
     status["containerStatuses"][0] |= {
         "restartCount": 1,
         "lastState": {
@@ -229,17 +229,17 @@ def test_a_real_pod_is_read_with_every_field(cluster: ControlPlane, api: HttpApi
         },
     }
     status["conditions"].append(deferred(1, "not now"))
-    write_pod_status(cluster.admin, namespace, "web", status, pod=made)
+    write_pod_status(cluster.admin, namespace, "web", status, pod=document)
     with watching(api, node) as view:
         seen = only_pod(complete(view))
     now = time.time()
-    assert seen.uid == made["metadata"]["uid"]
+    assert seen.uid == document["metadata"]["uid"]
     assert (seen.namespace, seen.node_name, seen.phase) == (namespace, node, "Running")
     assert (seen.phase, seen.is_terminating) == (RUNNING, False)
-    told = 1 if cluster.tells_generations else None
-    assert (seen.generation, seen.observed_generation) == (1, told)
+    generation = 1 if cluster.tells_generations else None
+    assert (seen.generation, seen.observed_generation) == (1, generation)
     assert seen.resource_version is not None
-    assert int(seen.resource_version) > int(made["metadata"]["resourceVersion"])
+    assert int(seen.resource_version) > int(document["metadata"]["resourceVersion"])
     assert seen.created_unix_seconds == pytest.approx(now, abs=300)
     assert seen.started_unix_seconds == pytest.approx(now, abs=300)
     assert (seen.labels, seen.annotations) == ({"app": "web"}, {"note": "x"})
@@ -259,7 +259,7 @@ def test_a_real_pod_is_read_with_every_field(cluster: ControlPlane, api: HttpApi
             image_hash=image_hash_of(app["image"]),
         ),
     )
-    assert [(one.name, one.kind) for one in seen.init_containers] == [
+    assert [(init_container.name, init_container.kind) for init_container in seen.init_containers] == [
         ("setup", ContainerKind.INIT),
         ("proxy", ContainerKind.SIDECAR),
     ]
@@ -279,7 +279,7 @@ def test_a_real_pod_is_read_with_every_field(cluster: ControlPlane, api: HttpApi
     assert (ended.state, ended.termination.reason) == (ContainerState.TERMINATED, "Completed")
     pending = seen.condition("PodResizePending")
     assert pending is not None
-    assert (pending.reason, pending.message, pending.observed_generation) == ("Deferred", "not now", told)
+    assert (pending.reason, pending.message, pending.observed_generation) == ("Deferred", "not now", generation)
     assert pending.last_transition_unix_seconds == pytest.approx(now, abs=300)
 
 
@@ -289,13 +289,13 @@ def test_the_view_names_containers_as_a_pods_file_does(
     with watching(api, node) as view:
         complete(view)
         view.refresh()
-        made = create_pod(cluster, namespace, pod("web", node))
-        status = running_status(made)
-        write_pod_status(cluster.admin, namespace, "web", status, pod=made)
+        document = create_pod(cluster, namespace, pod("web", node))
+        status = running_status(document)
+        write_pod_status(cluster.admin, namespace, "web", status, pod=document)
         identity_of_path = UnitIdentity(
             cgroup_path="/kubepods/x",
             kind=UnitKind.CONTAINER,
-            pod_uid=made["metadata"]["uid"],
+            pod_uid=document["metadata"]["uid"],
             container_id=status["containerStatuses"][0]["containerID"].removeprefix("containerd://"),
         )
         wait_for(lambda: view.name(identity_of_path)[0].container == "app", "the container has its name")
@@ -312,8 +312,8 @@ def test_the_view_names_containers_as_a_pods_file_does(
 def test_a_change_that_nobody_reads_wakes_nobody(
     cluster: ControlPlane, api: HttpApi, node: str, namespace: str
 ) -> None:
-    made = create_pod(cluster, namespace, pod("web", node))
-    write_pod_status(cluster.admin, namespace, "web", running_status(made), pod=made)
+    document = create_pod(cluster, namespace, pod("web", node))
+    write_pod_status(cluster.admin, namespace, "web", running_status(document), pod=document)
     with watching(api, node) as view:
         complete(view)
         wait_for(lambda: counts(view)["watches"] == 1, "pods are watched")
@@ -332,8 +332,8 @@ def test_a_change_that_nobody_reads_wakes_nobody(
 def test_the_answer_to_a_patch_is_in_the_view_at_once_and_stays(
     cluster: ControlPlane, token: str, node: str, namespace: str
 ) -> None:
-    made = create_pod(cluster, namespace, pod("web", node, container(requests={"cpu": "100m"})))
-    write_pod_status(cluster.admin, namespace, "web", running_status(made), pod=made)
+    document = create_pod(cluster, namespace, pod("web", node, container(requests={"cpu": "100m"})))
+    write_pod_status(cluster.admin, namespace, "web", running_status(document), pod=document)
     metadata = {"annotations": {"plimsoll.dev/mode": "enforce"}}
     old = cluster.admin.patch(pod_path(namespace, "web"), {"metadata": metadata}, MERGE)
     direct = client(cluster, token)
@@ -373,11 +373,11 @@ def test_a_cut_watch_goes_on_where_it_was_without_a_new_list(
         with line.down():
             delete_pod(cluster, namespace, "goes")
             create_pod(cluster, namespace, pod("comes", node))
-            wait_for(lambda: all(one.trouble for one in view.statuses()), "every watch knows that it is cut")
+            wait_for(lambda: all(status.trouble for status in view.statuses()), "every watch knows that it is cut")
             assert names(view) == ["goes", "stays"]
             assert view.state().is_complete
         wait_for(lambda: names(view) == ["comes", "stays"], "what happened meanwhile is seen")
-        wait_for(lambda: not any(one.trouble for one in view.statuses()), "every watch is back")
+        wait_for(lambda: not any(status.trouble for status in view.statuses()), "every watch is back")
         assert counts(view)["lists"] == 1
         assert counts(view)["expired"] == 0
 
@@ -402,7 +402,9 @@ def test_state_stays_through_an_outage_and_is_right_after_it(fragile: ControlPla
         complete(view)
         with fragile.outage():
             refused = f"no answer from {fragile.url}: Connection refused"
-            wait_for(lambda: all(refused in (one.trouble or "") for one in view.statuses()), "the outage is noticed")
+            wait_for(
+                lambda: all(refused in (status.trouble or "") for status in view.statuses()), "the outage is noticed"
+            )
             assert names(view) == ["one", "two"]
             age = view.state().age_seconds
             assert age is not None
@@ -438,14 +440,15 @@ def test_a_frozen_server_neither_empties_the_view_nor_holds_up_the_stop(fragile:
         with fragile.freeze():
             patient.start()
             wait_for(
-                lambda: all("timed out" in (one.trouble or "") for one in view.statuses()), "the silence is noticed"
+                lambda: all("timed out" in (status.trouble or "") for status in view.statuses()),
+                "the silence is noticed",
             )
             assert names(view) == ["web"]
             patient.stop()
             assert not any(
-                one.join(0.0) for _, one in patient._all
+                reflector.join(0.0) for _, reflector in patient._all
             )  # it did not wait for them: they hang in connections
-        wait_for(lambda: not any(one.trouble for one in view.statuses()), "every watch is back")
+        wait_for(lambda: not any(status.trouble for status in view.statuses()), "every watch is back")
 
 
 # -- who asks --------------------------------------------------------------------------------------------------------
@@ -481,16 +484,16 @@ def test_a_refused_token_is_told_without_being_shown(cluster: ControlPlane, node
     assert (refused.value.status, refused.value.reason) == (401, "Unauthorized")
     assert str(refused.value) == "GET /api/v1/pods: 401 Unauthorized: Unauthorized"
     with watching(api, node) as view:
-        wait_for(lambda: all(one.trouble for one in view.statuses()), "every watch knows")
+        wait_for(lambda: all(status.trouble for status in view.statuses()), "every watch knows")
         assert not view.state().is_complete
-        assert "very-secret-token" not in " ".join(str(one) for one in view.statuses())
+        assert "very-secret-token" not in " ".join(str(status) for status in view.statuses())
 
 
 def test_missing_rights_are_named_one_by_one(cluster: ControlPlane, api: HttpApi, node: str, namespace: str) -> None:
     assert missing_permissions(api) == ()
     create_service_account(cluster, namespace, "nobody")
     nobody = client(cluster, node_bound_token(cluster, namespace, "nobody", node))
-    assert [str(one.permission) for one in missing_permissions(nobody)] == [
+    assert [str(refusal.permission) for refusal in missing_permissions(nobody)] == [
         "list pods",
         "watch pods",
         "list nodes",
@@ -504,7 +507,7 @@ def test_missing_rights_are_named_one_by_one(cluster: ControlPlane, api: HttpApi
         "patch events (events.k8s.io)",
     ]
     with watching(nobody, node) as view:
-        wait_for(lambda: all(one.trouble for one in view.statuses()), "every watch knows")
+        wait_for(lambda: all(status.trouble for status in view.statuses()), "every watch knows")
         trouble = view.statuses()[0].trouble
         assert trouble is not None
         assert trouble.startswith("GET /api/v1/pods: 403 Forbidden: pods is forbidden: User ")
@@ -538,8 +541,8 @@ def test_a_server_that_is_not_trusted_gets_no_request(cluster: ControlPlane, tok
 def test_refusals_come_with_reason_causes_and_message(
     cluster: ControlPlane, api: HttpApi, node: str, namespace: str
 ) -> None:
-    made = create_pod(cluster, namespace, pod("web", node, container(requests={"cpu": "100m"})))
-    write_pod_status(cluster.admin, namespace, "web", running_status(made), pod=made)
+    document = create_pod(cluster, namespace, pod("web", node, container(requests={"cpu": "100m"})))
+    write_pod_status(cluster.admin, namespace, "web", running_status(document), pod=document)
     path = pod_path(namespace, "web", "resize")
     body = {"metadata": {"resourceVersion": "1"}} | resize_body(app={"requests": {"cpu": "110m"}})
     with pytest.raises(ApiError) as stale:

@@ -34,8 +34,8 @@ def served(fenced: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> It
     fenced.admin.apply_all(chart.parts(*chart.WEBHOOK))
     own = fenced.api_with_token(node_bound_token(fenced, NAMESPACE, "plimsoll-webhook", None))
     file = kubeconfig(own, folder / "kubeconfig")
-    with webhook(fenced, folder, kubeconfig=file, arguments=["--set=access.refusalSeconds=0"]) as one:
-        yield one
+    with webhook(fenced, folder, kubeconfig=file, arguments=["--set=access.refusalSeconds=0"]) as replica:
+        yield replica
 
 
 @pytest.fixture
@@ -53,8 +53,8 @@ def other_node(fenced: ControlPlane) -> Iterator[str]:
 
 
 def bare_pod(plane: ControlPlane, namespace: str, node: str | None, name: str = "web-0") -> Json:
-    made: Json = plane.admin.create(objects.pod_path(namespace), objects.pod(name, node))
-    return made
+    pod: Json = plane.admin.create(objects.pod_path(namespace), objects.pod(name, node))
+    return pod
 
 
 def row_of(pod: Json) -> Json:
@@ -93,7 +93,7 @@ def test_a_node_reports_its_own_pods(served: WebhookProcess, fenced: ControlPlan
     answer = seen(served, node, token, pod)
     assert answer["refused"] == []
     assert answer["directives"]["pauseReason"] is None
-    assert [one["name"] for one in answer["directives"]["workloads"]] == ["web-0"]
+    assert [directive["name"] for directive in answer["directives"]["workloads"]] == ["web-0"]
     assert results(served, "accepted") > before
 
 
@@ -173,7 +173,7 @@ def test_a_pod_of_another_node_is_refused_as_a_row_and_counted(
     answer = answer_of(served.post("/v1/report", body, token))
     assert answer["taken"] == 1
     assert answer["refused"][0] == {"row": 0, "reason": f"podUid: the pod is not on node {node}"}
-    assert [one["row"] for one in answer["refused"]] == [0, 2]
+    assert [refusal["row"] for refusal in answer["refused"]] == [0, 2]
     assert served.series('plimsoll_report_rows_total{result="foreign"}') == before + 2
 
 
@@ -244,12 +244,12 @@ def test_what_a_node_holds_is_not_sent_again(
 
 def test_a_node_has_so_many_reports_a_minute(fenced: ControlPlane, node: str, tmp_path: Path) -> None:
     token = agent_token(fenced, node)
-    with webhook(fenced, tmp_path, arguments=["--set=access.requestsPerMinute=2", "--replica=b"]) as one:
+    with webhook(fenced, tmp_path, arguments=["--set=access.requestsPerMinute=2", "--replica=b"]) as replica:
         statuses = [
-            one.post("/v1/report", report_body(node=node, sequence=number), token).status for number in (1, 2, 3)
+            replica.post("/v1/report", report_body(node=node, sequence=number), token).status for number in (1, 2, 3)
         ]
         assert statuses == [200, 200, 429]
-        reply = one.post("/v1/report", report_body(node=node, sequence=3), token)
+        reply = replica.post("/v1/report", report_body(node=node, sequence=3), token)
         assert 1 <= int(reply.headers["retry-after"]) <= 60
 
 
@@ -289,12 +289,12 @@ def test_people_read_as_far_as_rbac_lets_them(
     fenced.admin.create(f"{rbac}/clusterrolebindings", binding)
     try:
         wait_for(lambda: served.get(path, token).status == 200, "the role holds")
-        found = answer_of(served.get(path, token))
-        assert (found["namespace"], found["kind"], found["name"]) == (namespace, "Pod", "web-0")
-        assert found["applies"]["mode"] == {"value": "recommend", "source": "setting act.mode"}
-        assert [one["container"] for one in found["containers"]] == ["app"]
+        workload = answer_of(served.get(path, token))
+        assert (workload["namespace"], workload["kind"], workload["name"]) == (namespace, "Pod", "web-0")
+        assert workload["applies"]["mode"] == {"value": "recommend", "source": "setting act.mode"}
+        assert [container["container"] for container in workload["containers"]] == ["app"]
         nodes = answer_of(served.get("/v1/nodes", token))["nodes"]
-        assert node in [one["node"] for one in nodes]
+        assert node in [entry["node"] for entry in nodes]
         assert served.get("/v1/workloads", token).status == 403
     finally:
         fenced.admin.delete(f"{rbac}/clusterroles/{role}")
@@ -344,10 +344,10 @@ def test_who_may_list_the_pods_of_a_namespace_reads_that_namespace_alone(
     assert (summary["workloads"]["total"], summary["nodes"]) == (1, None)
     assert served.get(f"/v1/workloads/{other}/Pod/vault-0", token).status == 403
     for path in ("/v1/events", "/v1/workloads", "/v1/summary", "/v1/nodes", "/v1/policy"):
-        found = served.get(path, token)
-        assert found.status == 200
-        assert other.encode() not in found.body
-        assert b"vault" not in found.body
+        reply = served.get(path, token)
+        assert reply.status == 200
+        assert other.encode() not in reply.body
+        assert b"vault" not in reply.body
     remove_namespace(fenced, other)
 
 
@@ -360,8 +360,8 @@ def _may_list(plane: ControlPlane, namespace: str) -> bool:
             "resourceAttributes": {"verb": "list", "resource": "pods", "namespace": namespace},
         },
     }
-    found: Json = plane.admin.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
-    return bool(found["status"]["allowed"])
+    answer: Json = plane.admin.create("/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+    return bool(answer["status"]["allowed"])
 
 
 # The whole of it: reported, restarted, admitted alike
@@ -373,14 +373,14 @@ def test_the_last_minutes_of_a_pod_that_went_while_no_webhook_ran_are_taken(
     pod = bare_pod(fenced, namespace, node)
     token = agent_token(fenced, node)
     arguments = ["--set=cluster.lease=away-meanwhile", "--replica=e"]
-    with webhook(fenced, tmp_path, arguments=arguments) as one:
-        seen(one, node, token, pod)
+    with webhook(fenced, tmp_path, arguments=arguments) as replica:
+        seen(replica, node, token, pod)
     fenced.admin.delete(objects.pod_path(namespace, "web-0"), gracePeriodSeconds="0")
     other = bare_pod(fenced, namespace, node, "web-1")  # of which no report told before it went
     fenced.admin.delete(objects.pod_path(namespace, "web-1"), gracePeriodSeconds="0")
-    with webhook(fenced, tmp_path, arguments=arguments) as one:
+    with webhook(fenced, tmp_path, arguments=arguments) as replica:
         body = report_body(row_of(pod), row_of(other), node=node, incarnation=fresh_name("i"))
-        answer = answer_of(one.post("/v1/report", body, token))
+        answer = answer_of(replica.post("/v1/report", body, token))
     assert answer["taken"] == 1
     assert answer["refused"] == [{"row": 1, "reason": f"podUid: no pod {other['metadata']['uid']} is known"}]
 
@@ -427,30 +427,32 @@ def test_a_restart_forgets_nothing(fenced: ControlPlane, node: str, tmp_path: Pa
         "--replica=c",
         "--set=cluster.lease=restarted",
     ]
-    with webhook(fenced, tmp_path, arguments=arguments) as one:
-        wait_for(lambda: _is_taken(one, body, token), "the watch brings the pod")
-        wait_for(lambda: "patch" in _response(one, review), "the report is in memory")
-        first = _response(one, review)
-        assert one.series('plimsoll_webhook_requests_total{result="patched"}') >= 1
+    with webhook(fenced, tmp_path, arguments=arguments) as replica:
+        wait_for(lambda: _is_taken(replica, body, token), "the watch brings the pod")
+        wait_for(lambda: "patch" in _response(replica, review), "the report is in memory")
+        first = _response(replica, review)
+        assert replica.series('plimsoll_webhook_requests_total{result="patched"}') >= 1
     patch = json.loads(base64.b64decode(first["patch"]))
     assert {"/spec/containers/0/resources/requests/cpu"} <= {step["path"] for step in patch}
-    with webhook(fenced, tmp_path, arguments=arguments) as one:
-        second = _response(one, review)
-        assert answer_of(one.post("/v1/report", body, token))["repeated"] is True
+    with webhook(fenced, tmp_path, arguments=arguments) as replica:
+        second = _response(replica, review)
+        assert answer_of(replica.post("/v1/report", body, token))["repeated"] is True
     assert first["allowed"] is True
     assert second["uid"] == "705ab4f5"
     assert _without_ages(json.loads(base64.b64decode(second["patch"]))) == _without_ages(patch)
     remove_namespace(fenced, namespace)
 
 
-def _is_taken(one: WebhookProcess, body: Json, token: str) -> bool:
+def _is_taken(replica: WebhookProcess, body: Json, token: str) -> bool:
     body["sequence"] += 1  # a report is taken once, whatever rows were refused
-    return bool(answer_of(one.post("/v1/report", body, token))["taken"] == 1)
+    return bool(answer_of(replica.post("/v1/report", body, token))["taken"] == 1)
 
 
-def _response(one: WebhookProcess, review: bytes) -> Json:
-    found: Json = answer_of(one.ask("POST", "/mutate?timeout=2s", review, Content_Type="application/json"))["response"]
-    return found
+def _response(replica: WebhookProcess, review: bytes) -> Json:
+    answer: Json = answer_of(replica.ask("POST", "/mutate?timeout=2s", review, Content_Type="application/json"))[
+        "response"
+    ]
+    return answer
 
 
 def _without_ages(patch: list[Json]) -> list[Json]:
@@ -465,22 +467,22 @@ def test_without_its_database_a_webhook_is_not_ready_answers_all_the_same_and_re
     arguments = ["--set=cluster.lease=away", "--replica=d"]
     nowhere = "postgresql://nobody@127.0.0.1:1/none"
 
-    def readiness(one: WebhookProcess) -> tuple[int, bytes]:
+    def readiness(process: WebhookProcess) -> tuple[int, bytes]:
         try:
-            reply = one.get("/readyz")
+            reply = process.get("/readyz")
         except OSError:  # it does not listen yet
             return 0, b""
         return reply.status, reply.body
 
-    with webhook_started(fenced, tmp_path, database=nowhere, arguments=arguments) as one:
-        wait_for(lambda: b"the history is not loaded yet" in readiness(one)[1], "all else is read")
-        status, words = readiness(one)
+    with webhook_started(fenced, tmp_path, database=nowhere, arguments=arguments) as replica:
+        wait_for(lambda: b"the history is not loaded yet" in readiness(replica)[1], "all else is read")
+        status, words = readiness(replica)
         assert (status, words.partition(b")")[2]) == (503, b": the database is away\n")
-        assert _response(one, json.dumps(review).encode()) == {"uid": "u-1", "allowed": True}
-        reply = one.post("/v1/report", report_body(node=node), agent_token(fenced, node))
+        assert _response(replica, json.dumps(review).encode()) == {"uid": "u-1", "allowed": True}
+        reply = replica.post("/v1/report", report_body(node=node), agent_token(fenced, node))
         assert (reply.status, reply.json()) == (503, {"error": "the database is away"})
         assert int(reply.headers["retry-after"]) == 10
-        assert one.series("plimsoll_store_up") == 0
+        assert replica.series("plimsoll_store_up") == 0
     assert '"message": "ended"' in (tmp_path / "webhook.log").read_text()
 
 

@@ -58,22 +58,23 @@ PODS = {
 @pytest.fixture(scope="module")
 def room(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
     """A webhook that has learnt of some workloads; of the DaemonSet on two nodes of one class."""
-    with admission_room(cluster, tmp_path_factory.mktemp("admission"), PODS) as made:
-        yield made
+    with admission_room(cluster, tmp_path_factory.mktemp("admission"), PODS) as webhook_room:
+        yield webhook_room
 
 
 def test_a_pod_starts_with_what_its_workload_needs(room: Room) -> None:
-    made = room.admitted(owned("web", "Deployment", sized(limits={"cpu": "1", "memory": "600M"}), sized("proxy")))
-    assert resources(made) == {
+    new_pod = room.admitted(owned("web", "Deployment", sized(limits={"cpu": "1", "memory": "600M"}), sized("proxy")))
+    assert resources(new_pod) == {
         "requests": {"cpu": "300m", "memory": mebibytes_above(200 * MB)},
         "limits": {"memory": mebibytes_above(512 * MB)},
     }
-    assert resources(made, 1)["requests"] == {"cpu": "50m", "memory": mebibytes_above(80 * MB)}
-    originals = json.loads(made["metadata"]["annotations"]["plimsoll.dev/original-resources"])
+    assert resources(new_pod, 1)["requests"] == {"cpu": "50m", "memory": mebibytes_above(80 * MB)}
+    originals = json.loads(new_pod["metadata"]["annotations"]["plimsoll.dev/original-resources"])
     assert originals["containers"]["app"]["requests"] == {"cpu": "500m", "memory": "300000000"}
     assert originals["containers"]["app"]["limits"] == {"cpu": "1000m", "memory": "600000000"}
     assert any(
-        key.startswith("plimsoll.dev/") and "cruise" in value for key, value in made["metadata"]["annotations"].items()
+        key.startswith("plimsoll.dev/") and "cruise" in value
+        for key, value in new_pod["metadata"]["annotations"].items()
     )
 
 
@@ -86,9 +87,9 @@ def test_a_pod_of_a_workload_that_no_agent_saw_starts_with_what_prometheus_did(
     assert resources(before)["requests"]["cpu"] == "500m"
 
     def play(path: str, fields: Mapping[str, str]) -> Any:
-        found: Any = sound(path, fields).replace(b'"db-0"', b'"past-0"').replace(b'"db"', b'"app"')
-        found = found.replace(b'"owner_name": "app"', b'"owner_name": "past"').replace(b'"0.5"', b'"0.25"')
-        return found.replace(b'"0.25"', b'"2e8"') if "working_set" in fields["query"] else found
+        answer: Any = sound(path, fields).replace(b'"db-0"', b'"past-0"').replace(b'"db"', b'"app"')
+        answer = answer.replace(b'"owner_name": "app"', b'"owner_name": "past"').replace(b'"0.5"', b'"0.25"')
+        return answer.replace(b'"0.25"', b'"2e8"') if "working_set" in fields["query"] else answer
 
     arguments = [f"--webhook=https://127.0.0.1:{room.hook.port}", f"--kubeconfig={room.cluster.kubeconfig}"]
     arguments += [f"--ca-file={room.cluster.authority}", f"--namespace={room.namespace}", "--queries-per-second=1000"]
@@ -96,8 +97,8 @@ def test_a_pod_of_a_workload_that_no_agent_saw_starts_with_what_prometheus_did(
         assert main(["backfill", f"--prometheus={url}", "--days=1", *arguments]) == 0
     assert capsys.readouterr().out.startswith("imported: 1 namespace, 1 workload, 1 container, ")
     # 250m and 200 MB, and a tenth more.
-    made = room.admitted(owned("past", "StatefulSet", sized()))
-    assert resources(made)["requests"] == {"cpu": "275m", "memory": mebibytes_above(220 * MB)}
+    new_pod = room.admitted(owned("past", "StatefulSet", sized()))
+    assert resources(new_pod)["requests"] == {"cpu": "275m", "memory": mebibytes_above(220 * MB)}
     body = {"schema": 1, "source": "prometheus", "rows": []}
     assert room.hook.post("/v1/history", body, agent_token(room.cluster, room.node)).status == 403
 
@@ -123,28 +124,29 @@ UNCHANGED: dict[str, Callable[[], Json]] = {
 def test_what_is_not_to_be_sized_is_admitted_as_it_is(room: Room, what: str) -> None:
     document = UNCHANGED[what]()
     asked = deepcopy(document)
-    made = room.admitted(document)
-    assert [one["resources"] for one in made["spec"]["containers"]] == [
-        {key: value for key, value in one["resources"].items() if value} for one in asked["spec"]["containers"]
+    new_pod = room.admitted(document)
+    assert [container["resources"] for container in new_pod["spec"]["containers"]] == [
+        {key: value for key, value in container["resources"].items() if value}
+        for container in asked["spec"]["containers"]
     ]
-    assert made["metadata"].get("annotations", {}) == asked["metadata"]["annotations"]
+    assert new_pod["metadata"].get("annotations", {}) == asked["metadata"]["annotations"]
 
 
 def test_only_requests_that_are_there_are_changed(room: Room) -> None:
-    made = room.admitted(owned("web", "Deployment", sized(cpu="500m")))
-    assert resources(made) == {"requests": {"cpu": "300m"}}
+    new_pod = room.admitted(owned("web", "Deployment", sized(cpu="500m")))
+    assert resources(new_pod) == {"requests": {"cpu": "300m"}}
 
 
 def test_a_small_change_of_memory_is_not_worth_making(room: Room) -> None:
-    made = room.admitted(owned("web", "Deployment", sized(cpu="500m", memory="210M")))
-    assert resources(made)["requests"] == {"cpu": "300m", "memory": "210M"}
+    new_pod = room.admitted(owned("web", "Deployment", sized(cpu="500m", memory="210M")))
+    assert resources(new_pod)["requests"] == {"cpu": "300m", "memory": "210M"}
 
 
 def test_init_containers_stay_and_sidecars_are_sized(room: Room) -> None:
     plain, sidecar = sized("prepare"), {**sized("proxy"), "restartPolicy": "Always"}
-    made = room.admitted(owned("web", "Deployment", sized(), initContainers=[plain, sidecar]))
-    assert resources(made, 0, "initContainers")["requests"] == {"cpu": "500m", "memory": "300M"}
-    assert resources(made, 1, "initContainers")["requests"] == {"cpu": "50m", "memory": mebibytes_above(80 * MB)}
+    new_pod = room.admitted(owned("web", "Deployment", sized(), initContainers=[plain, sidecar]))
+    assert resources(new_pod, 0, "initContainers")["requests"] == {"cpu": "500m", "memory": "300M"}
+    assert resources(new_pod, 1, "initContainers")["requests"] == {"cpu": "50m", "memory": mebibytes_above(80 * MB)}
 
 
 def test_an_hpa_on_cpu_keeps_the_cpu_request(room: Room) -> None:
@@ -170,8 +172,8 @@ def test_an_hpa_on_cpu_keeps_the_cpu_request(room: Room) -> None:
     )
 
     def requests() -> Json:
-        found: Json = resources(room.admitted(owned("scaled", "Deployment", sized())))["requests"]
-        return found
+        amounts: Json = resources(room.admitted(owned("scaled", "Deployment", sized())))["requests"]
+        return amounts
 
     wait_for(lambda: requests()["cpu"] == "500m", "the webhook has seen the HPA")
     assert requests() == {"cpu": "500m", "memory": mebibytes_above(200 * MB)}
@@ -188,34 +190,34 @@ def test_an_hpa_on_cpu_keeps_the_cpu_request(room: Room) -> None:
 def test_a_pod_of_a_daemon_set_is_sized_by_the_node_that_it_is_bound_for_or_by_nodes_alike(
     room: Room, number: int, cpu: str, memory: int, source: str
 ) -> None:
-    made = room.admitted(owned("driver", "DaemonSet", sized(), affinity=bound_for(room.nodes[number])))
-    assert resources(made)["requests"] == {"cpu": cpu, "memory": mebibytes_above(memory)}
-    assert told(made) == {"policy": "cruise", "source": source}
+    new_pod = room.admitted(owned("driver", "DaemonSet", sized(), affinity=bound_for(room.nodes[number])))
+    assert resources(new_pod)["requests"] == {"cpu": cpu, "memory": mebibytes_above(memory)}
+    assert told(new_pod) == {"policy": "cruise", "source": source}
 
 
 def test_a_pod_is_not_sized_past_what_the_node_can_allocate_that_it_is_bound_for(room: Room) -> None:
     document = owned("hog", "StatefulSet", sized(), sized("proxy"), affinity=bound_for(room.node))
-    made = room.admitted(document)
-    assert [resources(made, number)["requests"] for number in (0, 1)] == [
+    new_pod = room.admitted(document)
+    assert [resources(new_pod, number)["requests"] for number in (0, 1)] == [
         {"cpu": "300m", "memory": "300M"},
         {"cpu": "50m", "memory": "300M"},
     ]
-    assert [resources(made, number)["limits"] for number in (0, 1)] == [{"memory": str(8 << 30)}] * 2
+    assert [resources(new_pod, number)["limits"] for number in (0, 1)] == [{"memory": str(8 << 30)}] * 2
     alone = owned("hog", "StatefulSet", sized(), affinity=bound_for(room.node))
     assert int(resources(room.admitted(alone))["requests"]["memory"]) > 4900 * MB
 
 
 def test_a_first_memory_limit_stays_within_twice_the_largest_memory_allowed(room: Room) -> None:
     bounded = {**ENFORCE, "plimsoll.dev/max-memory": "200Mi"}
-    made = room.admitted(owned("web", "Deployment", sized(), annotations=bounded))
-    assert resources(made)["limits"] == {"memory": str(400 << 20)}
+    new_pod = room.admitted(owned("web", "Deployment", sized(), annotations=bounded))
+    assert resources(new_pod)["limits"] == {"memory": str(400 << 20)}
 
 
 @pytest.mark.usefixtures("pods_have_resources")
 def test_pod_limits_become_the_pods_own_resources(room: Room) -> None:
     limits = {**ENFORCE, "plimsoll.dev/pod-limits": '{"limits": {"cpu": "2", "memory": "2Gi"}}'}
-    made = room.admitted(owned("web", "Deployment", sized(), annotations=limits))
-    assert made["spec"]["resources"]["limits"] == {"cpu": "2", "memory": "2Gi"}
+    new_pod = room.admitted(owned("web", "Deployment", sized(), annotations=limits))
+    assert new_pod["spec"]["resources"]["limits"] == {"cpu": "2", "memory": "2Gi"}
 
 
 def test_pod_limits_that_contradict_themselves_are_refused_with_the_numbers(room: Room) -> None:
@@ -260,10 +262,10 @@ def test_containers_that_state_nothing_share_a_budget_whatever_the_mode(
         {"name": "tools", **BARE},
         annotations={**mode, **budget(limits=limits, requests=requests)},
     )
-    made = room.admitted(document)
-    assert made["spec"]["resources"] == {"limits": limits, "requests": given}
-    assert [one["resources"] for one in made["spec"]["containers"]] == [{}, {}]
-    assert made["status"]["qosClass"] == qos
+    new_pod = room.admitted(document)
+    assert new_pod["spec"]["resources"] == {"limits": limits, "requests": given}
+    assert [container["resources"] for container in new_pod["spec"]["containers"]] == [{}, {}]
+    assert new_pod["status"]["qosClass"] == qos
     said = room.kubectl("create", "--dry-run=server", "-f", "-", stdin=document).stderr
     assert f"QoS class {qos} instead of BestEffort" in said
 
@@ -273,21 +275,21 @@ def test_an_older_server_stores_a_pod_with_a_budget_as_it_came_for_the_agent_to_
         pytest.skip(f"an API server of {room.cluster.version} keeps spec.resources")
     both = {"cpu": "1", "memory": "1Gi"}
     document = owned("web", "Deployment", {"name": "app", **BARE}, annotations=budget(limits=both, requests=both))
-    made = room.admitted(document)
-    assert "resources" not in made["spec"]
+    new_pod = room.admitted(document)
+    assert "resources" not in new_pod["spec"]
     assert (
-        made["metadata"]["annotations"]["plimsoll.dev/pod-limits"]
+        new_pod["metadata"]["annotations"]["plimsoll.dev/pod-limits"]
         == budget(limits=both, requests=both)["plimsoll.dev/pod-limits"]
     )
-    assert made["status"]["qosClass"] == "BestEffort"
+    assert new_pod["status"]["qosClass"] == "BestEffort"
     assert "QoS class" not in room.kubectl("create", "--dry-run=server", "-f", "-", stdin=document).stderr
 
 
 def test_a_pod_in_mode_off_gets_no_budget(room: Room) -> None:
     off = {"plimsoll.dev/mode": "off", **budget(limits={"cpu": "2"})}
-    made = room.admitted(owned("web", "Deployment", {"name": "app", **BARE}, annotations=off))
-    assert "resources" not in made["spec"]
-    assert made["status"]["qosClass"] == "BestEffort"
+    new_pod = room.admitted(owned("web", "Deployment", {"name": "app", **BARE}, annotations=off))
+    assert "resources" not in new_pod["spec"]
+    assert new_pod["status"]["qosClass"] == "BestEffort"
 
 
 @pytest.mark.usefixtures("pods_have_resources")
@@ -328,8 +330,8 @@ def test_a_limit_range_that_would_refuse_the_patch_is_minded(room: Room) -> None
         document = owned("store", "StatefulSet", sized(limits={"memory": "350M"}))
 
         def requests() -> Json:
-            found: Json = resources(room.admitted(document))
-            return found
+            amounts: Json = resources(room.admitted(document))
+            return amounts
 
         # Were it not minded, the API server would refuse the pod: 300m and a limit of 512M are out of its range.
         wait_for(lambda: requests()["requests"]["cpu"] == "400m", "the webhook has seen the range")
@@ -356,17 +358,17 @@ def test_a_quota_that_would_refuse_the_patch_is_minded(room: Room) -> None:
 def created(room: Room) -> Json:
     """Create a pod for good, and take it away again; what was kept."""
     document = owned("web", "Deployment", sized(), pod_name=fresh_name("web"))
-    made = room.cluster.admin.create(pod_path(room.namespace), document)
-    room.cluster.admin.delete(pod_path(room.namespace, made["metadata"]["name"]))
-    return made
+    new_pod = room.cluster.admin.create(pod_path(room.namespace), document)
+    room.cluster.admin.delete(pod_path(room.namespace, new_pod["metadata"]["name"]))
+    return new_pod
 
 
 def test_pods_are_created_while_the_webhook_sleeps_and_are_sized_after_it(room: Room) -> None:
     assert resources(created(room))["requests"]["cpu"] == "300m"
     room.hook.process.pause()
     try:
-        made = created(room)  # after the two seconds of the registration
-        assert resources(made)["requests"] == {"cpu": "500m", "memory": "300M"}
+        new_pod = created(room)  # after the two seconds of the registration
+        assert resources(new_pod)["requests"] == {"cpu": "500m", "memory": "300M"}
     finally:
         room.hook.process.resume()
     wait_for(lambda: resources(created(room))["requests"]["cpu"] == "300m", "it answers again")
@@ -404,9 +406,9 @@ def test_a_pod_whose_annotations_would_be_too_many_with_ours_is_made_as_it_came(
 ) -> None:
     full = {**ENFORCE, "note": ""}
     full["note"] = "x" * (256 * 1024 - sum(len(name) + len(text) for name, text in full.items()) - bytes_left)
-    made = room.admitted(owned("web", "Deployment", sized(), annotations=full))
-    assert resources(made)["requests"]["cpu"] == cpu_request
-    assert (made["metadata"]["annotations"] == full) is (cpu_request == "500m")
+    new_pod = room.admitted(owned("web", "Deployment", sized(), annotations=full))
+    assert resources(new_pod)["requests"]["cpu"] == cpu_request
+    assert (new_pod["metadata"]["annotations"] == full) is (cpu_request == "500m")
 
 
 def test_one_lying_node_sizes_no_new_pod_of_a_workload_that_an_honest_one_hosts(room: Room) -> None:
@@ -436,9 +438,9 @@ def test_one_lying_node_sizes_no_new_pod_of_a_workload_that_an_honest_one_hosts(
         return answer
 
     def requests() -> Json:
-        made = room.admitted(owned("bent", "StatefulSet", sized(), pod_name="bent-new"))
-        found: Json = resources(made)["requests"]
-        return found
+        new_pod = room.admitted(owned("bent", "StatefulSet", sized(), pod_name="bent-new"))
+        amounts: Json = resources(new_pod)["requests"]
+        return amounts
 
     sound = (300.0, 200.0 * MB)
     fresh = {"incarnation": fresh_name("bent")}
@@ -454,7 +456,7 @@ def test_one_lying_node_sizes_no_new_pod_of_a_workload_that_an_honest_one_hosts(
         told_by(liar, "lying", 903, sound, container="invented", **fresh),
         told_by(liar, "lying", 904, sound, endAgeSeconds=6 * 86_400.0, **fresh),
     ]
-    assert [one["taken"] for one in huge] == [0, 0, 0, 0]
+    assert [reply["taken"] for reply in huge] == [0, 0, 0, 0]
     assert requests() == wanted
     # Within what its node has it is taken, and counts up to four times the honest node's or what was written.
     assert told_by(liar, "lying", 905, (3900.0, 3000.0 * MB), oomKills=[[1.0, 10**13]], **fresh)["taken"] == 1
@@ -492,11 +494,11 @@ def test_the_fourth_run_of_a_cron_job_requests_what_the_last_three_needed(room: 
     def next_run() -> Json:
         return resources(room.admitted(owned(f"report-{minutes + 1}", "Job", sized())))
 
-    def is_taken(told: list[Json]) -> bool:
+    def is_taken(job_runs: list[Json]) -> bool:
         next_run()  # takes its time: a node may call thirty times a minute
-        body = {"schema": 1, "node": room.node, "runs": told}
+        body = {"schema": 1, "node": room.node, "runs": job_runs}
         answer = room.hook.post("/v1/runs", body, agent_token(room.cluster, room.node))
-        return answer.status == 200 and answer_of(answer)["taken"] == len(told)
+        return answer.status == 200 and answer_of(answer)["taken"] == len(job_runs)
 
     assert next_run()["requests"] == {"cpu": "500m", "memory": "300M"}
     wait_for(lambda: is_taken([runs[0]] * 3), "the watch has brought the pod, and its run is taken")

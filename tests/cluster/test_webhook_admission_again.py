@@ -52,7 +52,7 @@ class Injector(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["request"]
         response: Json = {"uid": request["uid"], "allowed": True}
-        if all(one["name"] != SIDECAR["name"] for one in request["object"]["spec"]["containers"]):
+        if all(container["name"] != SIDECAR["name"] for container in request["object"]["spec"]["containers"]):
             patch = json.dumps([{"op": "add", "path": "/spec/containers/-", "value": SIDECAR}]).encode()
             response |= {"patchType": "JSONPatch", "patch": base64.b64encode(patch).decode()}
         answer = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": response}
@@ -86,8 +86,8 @@ def serving(pair: KeyPair) -> Iterator[int]:
 
 @pytest.fixture(scope="module")
 def room(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
-    with admission_room(cluster, tmp_path_factory.mktemp("again"), {"web": Running()}) as made:
-        yield made
+    with admission_room(cluster, tmp_path_factory.mktemp("again"), {"web": Running()}) as webhook_room:
+        yield webhook_room
 
 
 @pytest.fixture(scope="module")
@@ -121,12 +121,12 @@ def admitted(room: Room, **more: Any) -> Json:
 
 
 def requests(pod: Json) -> Json:
-    return {one["name"]: one["resources"]["requests"] for one in pod["spec"]["containers"]}
+    return {container["name"]: container["resources"]["requests"] for container in pod["spec"]["containers"]}
 
 
 def originals(pod: Json) -> Json:
-    found: Json = json.loads(pod["metadata"]["annotations"]["plimsoll.dev/original-resources"])["containers"]
-    return found
+    containers: Json = json.loads(pod["metadata"]["annotations"]["plimsoll.dev/original-resources"])["containers"]
+    return containers
 
 
 @pytest.mark.parametrize(
@@ -143,10 +143,10 @@ def test_what_the_pod_was_written_with_is_kept_whoever_puts_a_sidecar_in_and_whe
     with registered(room, injector, order, policy):
         expected = WRITTEN_REQUESTS | {name: SIZED[name] for name in sized_there}
         wait_for(lambda: requests(admitted(room)) == expected, "both are asked")
-        made = admitted(room)
-        assert originals(made) == {name: WRITTEN[name] for name in sized_there}
+        pod = admitted(room)
+        assert originals(pod) == {name: WRITTEN[name] for name in sized_there}
         # What came out is created once more: what was sized stays, and so do its originals.
-        again = room.admitted({key: made[key] for key in ("apiVersion", "kind", "metadata", "spec")})
+        again = room.admitted({key: pod[key] for key in ("apiVersion", "kind", "metadata", "spec")})
         assert (requests(again), originals(again)) == (SIZED, WRITTEN)
 
 
@@ -156,14 +156,14 @@ def test_originals_that_a_template_brings_along_are_written_anew(room: Room, inj
         "plimsoll.dev/admission": '{"unixSeconds": 1700000000, "policy": "cruise"}',
     }
     with registered(room, injector, "after", "IfNeeded"):
-        made: Json = {}
+        pod: Json = {}
 
         def is_sized() -> bool:
-            made.update(admitted(room, annotations={**ENFORCE, **forged}))
-            return requests(made) == SIZED
+            pod.update(admitted(room, annotations={**ENFORCE, **forged}))
+            return requests(pod) == SIZED
 
         wait_for(is_sized, "both are asked")
-        assert originals(made) == WRITTEN
+        assert originals(pod) == WRITTEN
 
 
 LIMITED = {**ENFORCE, "plimsoll.dev/pod-limits": '{"limits": {"cpu": "3", "memory": "3Gi"}}'}
@@ -174,10 +174,10 @@ LIMITED = {**ENFORCE, "plimsoll.dev/pod-limits": '{"limits": {"cpu": "3", "memor
 def test_resources_that_the_pod_is_given_hold_the_sidecar_too(room: Room, injector: int, order: str) -> None:
     with registered(room, injector, order, "IfNeeded"):
         wait_for(lambda: len(admitted(room)["spec"]["containers"]) == 2, "both are asked")
-        made = admitted(room, annotations=LIMITED)
-        assert requests(made) == SIZED
-        assert made["spec"]["resources"]["limits"] == {"cpu": "3", "memory": "3Gi"}
-        assert made["spec"]["resources"]["requests"] == summed(SIZED)
+        pod = admitted(room, annotations=LIMITED)
+        assert requests(pod) == SIZED
+        assert pod["spec"]["resources"]["limits"] == {"cpu": "3", "memory": "3Gi"}
+        assert pod["spec"]["resources"]["requests"] == summed(SIZED)
 
 
 @pytest.mark.usefixtures("pods_have_resources")
@@ -194,6 +194,6 @@ def test_not_asked_again_we_leave_a_request_for_the_whole_pod_that_the_sidecar_p
 
 
 def summed(requested: Json) -> Json:
-    cpu = sum(int(one["cpu"].removesuffix("m")) for one in requested.values())
-    memory_bytes = sum(int(one["memory"]) for one in requested.values())
+    cpu = sum(int(amounts["cpu"].removesuffix("m")) for amounts in requested.values())
+    memory_bytes = sum(int(amounts["memory"]) for amounts in requested.values())
     return {"cpu": f"{cpu}m", "memory": f"{memory_bytes >> 20}Mi"}

@@ -63,15 +63,15 @@ def room(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Ite
     """A webhook that has learnt of some workloads, on a cluster that knows VerticalPodAutoscalers."""
     wait_for(lambda: is_awaited(lambda: cluster.admin.create(CRDS, CRD), 409), "another test's kind is gone")
     try:
-        with admission_room(cluster, tmp_path_factory.mktemp("orders"), PODS, AT_ONCE) as made:
-            yield made
+        with admission_room(cluster, tmp_path_factory.mktemp("orders"), PODS, AT_ONCE) as webhook_room:
+            yield webhook_room
     finally:
         cluster.admin.delete(f"{CRDS}/{CRD['metadata']['name']}")
 
 
 def requests(room: Room, name: str = "web", **more: Any) -> Json:
-    found: Json = resources(room.admitted(owned(name, "Deployment", sized(), **more)))["requests"]
-    return found
+    amounts: Json = resources(room.admitted(owned(name, "Deployment", sized(), **more)))["requests"]
+    return amounts
 
 
 AS_WRITTEN = {"cpu": "500m", "memory": "300M"}
@@ -81,9 +81,9 @@ def test_a_pod_is_boosted_for_its_start_from_its_history_or_from_what_it_states(
     orders = ENFORCE | {"plimsoll.dev/startup-boost": "factor 3 for 60s after ready"}
     # 300 millicores by the history; a workload that nobody has told of runs with the half core that it states.
     assert requests(room, annotations=orders)["cpu"] == "900m"
-    made = room.admitted(owned("unknown", "Deployment", sized(), annotations=orders))
-    assert resources(made)["requests"] == {"cpu": "1500m", "memory": "300M"}
-    boost = json.loads(made["metadata"]["annotations"]["plimsoll.dev/startup-boosted"])
+    pod = room.admitted(owned("unknown", "Deployment", sized(), annotations=orders))
+    assert resources(pod)["requests"] == {"cpu": "1500m", "memory": "300M"}
+    boost = json.loads(pod["metadata"]["annotations"]["plimsoll.dev/startup-boosted"])
     assert boost["containers"] == {"app": {"requestMillicores": [500, 1500]}}
 
 
@@ -118,8 +118,8 @@ def test_an_hpa_on_memory_keeps_the_memory_request(room: Room) -> None:
         },
     )
     wait_for(lambda: requests(room, "remembering")["memory"] == "300M", "the webhook has seen the HPA")
-    made = room.admitted(owned("remembering", "Deployment", sized(limits={"cpu": "1", "memory": "600M"})))
-    assert resources(made) == {"requests": {"cpu": "300m", "memory": "300M"}, "limits": {"memory": "600M"}}
+    pod = room.admitted(owned("remembering", "Deployment", sized(limits={"cpu": "1", "memory": "600M"})))
+    assert resources(pod) == {"requests": {"cpu": "300m", "memory": "300M"}, "limits": {"memory": "600M"}}
 
 
 # -- the ConfigMap ---------------------------------------------------------------------------------------------------
@@ -161,20 +161,20 @@ def test_a_rule_of_the_config_map_has_another_policy_worked_out_before_all_pods_
     by_vpa = {"policy": "vpa", "source": "workload"}
     wait_for(lambda: told_of_web(room) == by_vpa, "it is sized by the other policy")
     assert told(room.admitted(owned("advised", "Deployment", sized()))) == by_vpa, "nobody asked about it before"
-    made = resources(room.admitted(owned("web", "Deployment", sized(limits={"cpu": "1"}))))
+    amounts = resources(room.admitted(owned("web", "Deployment", sized(limits={"cpu": "1"}))))
     # The P90 is in the bucket of 300m, at most 5 % above, plus 15 %; the limit keeps its ratio of two.
-    millicores = int(made["requests"]["cpu"].removesuffix("m"))
+    millicores = int(amounts["requests"]["cpu"].removesuffix("m"))
     assert 300 * 1.15 <= millicores <= 300 * 1.15 * 1.11
-    assert made["limits"]["cpu"] == f"{2 * millicores}m"
+    assert amounts["limits"]["cpu"] == f"{2 * millicores}m"
 
 
 def test_under_plimsoll_cruise_stands_in_until_it_is_worked_out(room: Room, ordered: Any) -> None:
     seen: set[str] = set()
 
     def by() -> str:
-        found = json.loads(room.admitted(owned("web", "Deployment", sized()))["metadata"]["annotations"][ADMISSION])
-        seen.add(str(found["containers"]["app"].get("by", found["policy"])))
-        return str(found["policy"])
+        admission = json.loads(room.admitted(owned("web", "Deployment", sized()))["metadata"]["annotations"][ADMISSION])
+        seen.add(str(admission["containers"]["app"].get("by", admission["policy"])))
+        return str(admission["policy"])
 
     assert by() == "cruise"
     ordered(rules=f"- {{namespace: {room.namespace}, policy: plimsoll}}")
@@ -193,15 +193,15 @@ def test_a_daemon_set_under_another_policy_is_sized_by_nodes_alike(room: Room) -
     path = pod_path(room.namespace, running("driver"))
     room.cluster.admin.patch(path, {"metadata": {"annotations": vpa}}, MERGE)
     wait_for(lambda: ADMISSION in made()["metadata"]["annotations"], "it is worked out")
-    found = made()
-    assert told(found) == {"policy": "vpa", "source": "node_class"}
+    pod = made()
+    assert told(pod) == {"policy": "vpa", "source": "node_class"}
     # Half of all samples of the class are at 700m, on the other node.
-    assert 700 * 1.15 <= int(resources(found)["requests"]["cpu"].removesuffix("m")) <= 700 * 1.15 * 1.11
+    assert 700 * 1.15 <= int(resources(pod)["requests"]["cpu"].removesuffix("m")) <= 700 * 1.15 * 1.11
 
 
 def told_of_web(room: Room) -> Json:
-    made = room.admitted(owned("web", "Deployment", sized()))
-    return told(made) if ADMISSION in made["metadata"]["annotations"] else {"policy": None}
+    pod = room.admitted(owned("web", "Deployment", sized()))
+    return told(pod) if ADMISSION in pod["metadata"]["annotations"] else {"policy": None}
 
 
 # -- the pod's own class and budget ----------------------------------------------------------------------------------
@@ -209,43 +209,43 @@ def told_of_web(room: Room) -> Json:
 
 def test_a_guaranteed_pod_that_asks_for_it_is_sized_and_stays_guaranteed(room: Room) -> None:
     container = sized(limits={"cpu": "500m", "memory": "300M"}, cpu="500m", memory="300M")
-    made = room.admitted(
+    pod = room.admitted(
         owned("web", "Deployment", container, annotations={**ENFORCE, "plimsoll.dev/guaranteed": "true"})
     )
     # The one amount of memory holds the limit, too: twice the largest seen.
     both = {"cpu": "300m", "memory": mebibytes_above(400 * MB)}
-    assert resources(made) == {"requests": both, "limits": both}
-    assert made["status"]["qosClass"] == "Guaranteed"
+    assert resources(pod) == {"requests": both, "limits": both}
+    assert pod["status"]["qosClass"] == "Guaranteed"
 
 
 @pytest.mark.usefixtures("pods_have_resources")
 def test_the_containers_of_a_pod_with_resources_of_its_own_are_sized_within_them(room: Room) -> None:
     own = {"requests": {"cpu": "1", "memory": "1G"}, "limits": {"cpu": "2", "memory": "2G"}}
-    made = room.admitted(owned("web", "Deployment", sized(), resources=deepcopy(own)))
-    assert made["spec"]["resources"] == own
-    assert resources(made) == {"requests": SIZED}, "no first limit: the pod has one"
+    pod = room.admitted(owned("web", "Deployment", sized(), resources=deepcopy(own)))
+    assert pod["spec"]["resources"] == own
+    assert resources(pod) == {"requests": SIZED}, "no first limit: the pod has one"
     # The API server refuses containers that request more than their pod.
     tight = {"requests": {"cpu": "200m", "memory": "1G"}, "limits": {"cpu": "2", "memory": "2G"}}
-    made = room.admitted(owned("web", "Deployment", sized(cpu="100m", memory="300M"), resources=deepcopy(tight)))
-    assert made["spec"]["resources"] == tight
-    assert resources(made)["requests"]["cpu"] == "100m"
-    assert resources(made)["requests"]["memory"] == SIZED["memory"]
+    pod = room.admitted(owned("web", "Deployment", sized(cpu="100m", memory="300M"), resources=deepcopy(tight)))
+    assert pod["spec"]["resources"] == tight
+    assert resources(pod)["requests"]["cpu"] == "100m"
+    assert resources(pod)["requests"]["memory"] == SIZED["memory"]
 
 
 def test_a_cpu_limit_stays_where_the_qos_class_hangs_on_it(room: Room) -> None:
-    made = room.admitted(owned("web", "Deployment", sized(limits={"cpu": "1"}, cpu="0")))
-    assert resources(made) == {"requests": {"cpu": "0"}, "limits": {"cpu": "1"}}
-    assert made["status"]["qosClass"] == "Burstable"
+    pod = room.admitted(owned("web", "Deployment", sized(limits={"cpu": "1"}, cpu="0")))
+    assert resources(pod) == {"requests": {"cpu": "0"}, "limits": {"cpu": "1"}}
+    assert pod["status"]["qosClass"] == "Burstable"
     assert room.hook.series('plimsoll_webhook_requests_total{result="error"}') == 0, "left with care, not taken back"
     # With a request the class hangs on that, and the limit goes.
-    made = room.admitted(owned("web", "Deployment", sized(limits={"cpu": "1"}, cpu="500m")))
-    assert resources(made) == {"requests": {"cpu": "300m"}}
+    pod = room.admitted(owned("web", "Deployment", sized(limits={"cpu": "1"}, cpu="500m")))
+    assert resources(pod) == {"requests": {"cpu": "300m"}}
 
 
 def test_what_was_too_little_at_a_kill_counts_in_request_and_limit(room: Room) -> None:
-    made = room.admitted(owned("killed", "Deployment", sized(limits={"memory": "600M"})))
+    pod = room.admitted(owned("killed", "Deployment", sized(limits={"memory": "600M"})))
     request = int(mebibytes_above(700 * MB))
-    assert resources(made) == {
+    assert resources(pod) == {
         "requests": {"cpu": "300m", "memory": str(request)},
         "limits": {"memory": str(2 * request)},
     }
@@ -278,29 +278,33 @@ def test_under_another_policy_the_first_pod_of_each_workload_is_sized_once_the_r
     filled = open_store(database)
     try:
         for sequence, received in enumerate((now - 7200.0, now - 60.0)):
-            append(filled, report(*(row(one, cpu=[300.0] * 30) for one in workloads), sequence=sequence), received)
+            append(
+                filled,
+                report(*(row(workload, cpu=[300.0] * 30) for workload in workloads), sequence=sequence),
+                received,
+            )
         Folder(filled, FoldOptions(log_seconds=0.0)).fold_once(True, now_unix_seconds=now)
     finally:
         filled.close()
     arguments = ("--set=recommend.policy=vpa", "--replica=another")
     with webhook(room.cluster, tmp_path, database=database, arguments=arguments) as hook:
-        for one in workloads:
-            document = owned(one.name, one.kind, sized())
-            document["metadata"]["namespace"] = one.namespace
+        for workload in workloads:
+            document = owned(workload.name, workload.kind, sized())
+            document["metadata"]["namespace"] = workload.namespace
             asked = {
                 "apiVersion": "admission.k8s.io/v1",
                 "kind": "AdmissionReview",
                 "request": {
-                    "uid": one.name,
+                    "uid": workload.name,
                     "operation": "CREATE",
                     "resource": {"group": "", "version": "v1", "resource": "pods"},
-                    "namespace": one.namespace,
+                    "namespace": workload.namespace,
                     "object": document,
                 },
             }
             reply = hook.ask("POST", "/mutate", json.dumps(asked).encode(), Content_Type="application/json")
             response = answer_of(reply)["response"]
             assert response["allowed"] is True
-            assert "patch" in response, f"{one.name} is admitted as it came"
+            assert "patch" in response, f"{workload.name} is admitted as it came"
             patch = base64.b64decode(response["patch"]).decode()
             assert '\\"policy\\":\\"vpa\\"' in patch

@@ -140,8 +140,8 @@ class Place:
         return place is not None and place.is_running
 
     def pods(self) -> list[Json]:
-        found = self.plane.admin.items(objects.pod_path(self.namespace))
-        return sorted(found, key=lambda pod: str(pod["metadata"]["name"]))
+        pods = self.plane.admin.items(objects.pod_path(self.namespace))
+        return sorted(pods, key=lambda pod: str(pod["metadata"]["name"]))
 
     def proposal(self, pod: Json) -> Proposal:
         metadata = pod["metadata"]
@@ -176,25 +176,25 @@ def rights(fenced: ControlPlane) -> Iterator[ControlPlane]:
     with granted(fenced, chart.parts(*chart.EVICTIONS, values=EVICTING)):
         own = fenced.api_with_token(node_bound_token(fenced, fence.NAMESPACE, ACCOUNT, None))
         wait_for(lambda: is_allowed(own, "create", "pods", subresource="eviction"), "its rights are in force")
-        kept = partial(is_allowed, own, "list", "configmaps", namespace=fence.NAMESPACE, name="plimsoll")
-        wait_for(kept, "the role too")
+        may_list = partial(is_allowed, own, "list", "configmaps", namespace=fence.NAMESPACE, name="plimsoll")
+        wait_for(may_list, "the role too")
         yield fenced
 
 
 @pytest.fixture
 def place(rights: ControlPlane, namespace: str, node_name: str, tmp_path: Path) -> Iterator[Place]:
     objects.create_node(rights.admin, node_name, cpu="16", memory="32Gi")
-    made = Place(rights, namespace, node_name, tmp_path / "plimsoll.db")
-    made.start()
-    yield made
-    made.close()
+    eviction_place = Place(rights, namespace, node_name, tmp_path / "plimsoll.db")
+    eviction_place.start()
+    yield eviction_place
+    eviction_place.close()
 
 
 def test_by_default_it_is_only_said_who_would_be_evicted(place: Place) -> None:
     proposals = place.workload()
     replies = place.arbiter(RECOMMEND).decide(place.node, proposals)
     assert [reply.ruling.verdict for reply in replies] == [Verdict.RECOMMENDED] * 4
-    assert all(place.is_there(one) for one in proposals)
+    assert all(place.is_there(proposal) for proposal in proposals)
 
 
 def test_pod_goes_and_the_next_waits_for_its_replacement(place: Place) -> None:
@@ -221,12 +221,12 @@ def test_disruption_budget_refuses_and_the_whole_workload_is_left_alone(place: P
     assert place.is_there(first)
     place.later(60.0)
     assert place.decide(place.arbiter(), second) == [Reason.DISRUPTION_BUDGET]
-    assert all(place.is_there(one) for one in (first, second))
+    assert all(place.is_there(proposal) for proposal in (first, second))
 
 
 def test_successor_of_the_same_name_stays(place: Place) -> None:
     first, *_ = place.workload("StatefulSet", replicas=2)
-    kept = place.store()
+    store = place.store()
 
     def succeed() -> None:
         """Between the look at the pod and the eviction another one gets its name."""
@@ -234,47 +234,47 @@ def test_successor_of_the_same_name_stays(place: Place) -> None:
         place.plane.admin.delete(path, gracePeriodSeconds="0")
         wait_for(lambda: len(place.pods()) == 2, "its successor is there")
 
-    begin_and(kept, succeed)
-    arbiter = place.arbiter(store=kept)
+    begin_and(store, succeed)
+    arbiter = place.arbiter(store=store)
     # The server takes a uid that differs for a conflict and tries for ten seconds, longer than anybody here waits.
     assert place.decide(arbiter, first) in ([Reason.UNDER_WAY], [Reason.GONE])
     place.later(61.0)
     arbiter.settle_old()
-    assert kept.newest(1)[0].state is not EvictionState.BEGUN
+    assert store.newest(1)[0].state is not EvictionState.BEGUN
     assert [pod["metadata"]["name"] for pod in place.pods()] == ["web-0", "web-1"]
     assert not any("deletionTimestamp" in pod["metadata"] for pod in place.pods())
 
 
-def begin_and(kept: EvictionStore, act: Callable[[], None]) -> None:
+def begin_and(store: EvictionStore, act: Callable[[], None]) -> None:
     """Have something happen once tokens are taken and before the API server is asked."""
-    begin = kept.begin
+    begin = store.begin
 
     def begin_then(*arguments: Any, **fields: Any) -> Any:
         taken = begin(*arguments, **fields)
         act()
         return taken
 
-    kept.begin = begin_then  # type: ignore[method-assign]
+    store.begin = begin_then  # type: ignore[method-assign]
 
 
 def test_answer_that_never_came_is_found_out_from_the_pod(place: Place) -> None:
     first, *_ = place.workload()
-    kept = place.store()
-    begin_and(kept, place.plane.pause_apiserver)
+    store = place.store()
+    begin_and(store, place.plane.pause_apiserver)
     try:
-        [reply] = place.arbiter(store=kept).decide(place.node, [first])
+        [reply] = place.arbiter(store=store).decide(place.node, [first])
     finally:
         place.plane.resume_apiserver()
     assert (reply.ruling.reason, reply.ruling.verdict) == (Reason.UNDER_WAY, Verdict.LATER)
-    assert kept.newest(1)[0].state is EvictionState.BEGUN
+    assert store.newest(1)[0].state is EvictionState.BEGUN
     # The server takes it up where it stood or drops it with its connection: seen from the pod, either is found out.
     other = place.arbiter()
     assert place.decide(other, first)[0] in (Reason.UNDER_WAY, Reason.UNKNOWN_POD, Reason.GONE)
     place.later(61.0)
     other.settle_old()
-    if kept.newest(1)[0].state is EvictionState.VOID:
+    if store.newest(1)[0].state is EvictionState.VOID:
         assert place.decide(other, first) == [Reason.EVICTED]
-    assert kept.newest(1)[0].state is EvictionState.EVICTED
+    assert store.newest(1)[0].state is EvictionState.EVICTED
     assert not place.is_there(first)
 
 
@@ -333,7 +333,7 @@ def test_what_the_webhook_may_do(place: Place) -> None:
         {"verb": "patch", "group": "policy", "resource": "poddisruptionbudgets"},
         {"verb": "impersonate", "resource": "users"},
     ],
-    ids=lambda one: "-".join(one.values()),
+    ids=lambda request: "-".join(request.values()),
 )
 def test_what_the_webhook_may_not_do(place: Place, forbidden: dict[str, str]) -> None:
     assert not is_allowed(place.account, **forbidden)
@@ -356,7 +356,7 @@ def test_account_cannot_delete_what_it_may_evict(place: Place) -> None:
 def test_whole_way_from_a_nodes_plan_to_the_eviction(place: Place, tmp_path: Path) -> None:
     """All doors: the agent's proposer and token, the webhook's TLS, reports, admission, arbiter and rights."""
     first, *_ = place.workload()
-    plane, counted, told = place.plane, list[Verdict](), list[str]()
+    plane, counted, details = place.plane, list[Verdict](), list[str]()
     own = plane.api_with_token(node_bound_token(plane, fence.NAMESPACE, ACCOUNT, None))
     settings = ("arbiter.mode=enforce", "plan.minAgeSeconds=0")
     token = agent_token(plane, place.node)
@@ -367,7 +367,7 @@ def test_whole_way_from_a_nodes_plan_to_the_eviction(place: Place, tmp_path: Pat
         node=place.node,
         may_propose=lambda: None,
         audience=ProposalAudience(
-            tell=lambda **decision: told.append(decision["detail"]), event=lambda *_: None, count=counted.append
+            tell=lambda **decision: details.append(decision["detail"]), event=lambda *_: None, count=counted.append
         ),
         reports=AllReported(),
     )
@@ -375,7 +375,7 @@ def test_whole_way_from_a_nodes_plan_to_the_eviction(place: Place, tmp_path: Pat
         plane,
         tmp_path,
         kubeconfig=kubeconfig(own, tmp_path / "kubeconfig"),
-        arguments=[f"--set={one}" for one in settings],
+        arguments=[f"--set={setting}" for setting in settings],
     ) as served:
         poster = WebhookClient(
             f"https://127.0.0.1:{served.port}",
@@ -385,7 +385,7 @@ def test_whole_way_from_a_nodes_plan_to_the_eviction(place: Place, tmp_path: Pat
         )
         propose(proposer_of(poster=poster), first)
         assert counted == [Verdict.REFUSED]
-        assert "its replacement would be left as it comes" in told[0]  # nobody has told of its history yet
+        assert "its replacement would be left as it comes" in details[0]  # nobody has told of its history yet
         report = report_body(*(row_of(pod) for pod in place.pods()), node=place.node)
         assert answer_of(served.post("/v1/report", report, token))["taken"] == 4
         wait_for(lambda: propose(proposer_of(poster=poster), first) and Verdict.GRANTED in counted, "it is granted")

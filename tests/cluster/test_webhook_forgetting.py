@@ -73,7 +73,7 @@ def shop(fenced: ControlPlane) -> Iterator[tuple[str, dict[str, Json]]]:
         fenced.admin.delete(f"/api/v1/nodes/{node}")
 
 
-def reports(plane: ControlPlane, one: WebhookProcess, node: str, pod: Json, memory_bytes: int) -> None:
+def reports(plane: ControlPlane, replica: WebhookProcess, node: str, pod: Json, memory_bytes: int) -> None:
     metadata = pod["metadata"]
     row = row_body(
         namespace=metadata["namespace"],
@@ -88,17 +88,17 @@ def reports(plane: ControlPlane, one: WebhookProcess, node: str, pod: Json, memo
 
     def is_taken() -> bool:
         body = report_body(row, node=node, incarnation=fresh_name("i"))
-        return bool(answer_of(one.post("/v1/report", body, token))["taken"] == 1)
+        return bool(answer_of(replica.post("/v1/report", body, token))["taken"] == 1)
 
     wait_for(is_taken, "the watch brings the pod")
 
 
-def memory_of(one: WebhookProcess, path: str, token: str) -> int | None:
-    reply = one.get(path, token)
+def memory_of(replica: WebhookProcess, path: str, token: str) -> int | None:
+    reply = replica.get(path, token)
     if reply.status == 404:
         return None
-    found: int | None = answer_of(reply)["containers"][0]["advice"].get("memoryRequestBytes")
-    return found
+    request_bytes: int | None = answer_of(reply)["containers"][0]["advice"].get("memoryRequestBytes")
+    return request_bytes
 
 
 def test_a_lie_is_undone_in_all_replicas_by_who_may_and_by_nobody_else(
@@ -108,7 +108,7 @@ def test_a_lie_is_undone_in_all_replicas_by_who_may_and_by_nobody_else(
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
 ) -> None:
-    one, other, database = replicas
+    replica, other, database = replicas
     namespace, placed = shop
     (honest, good_pod), (stolen, bad_pod) = placed.items()
     path = f"/v1/workloads/{namespace}/Deployment/web"
@@ -118,31 +118,33 @@ def test_a_lie_is_undone_in_all_replicas_by_who_may_and_by_nobody_else(
     )
 
     def in_both(expected: int | None) -> bool:
-        return [memory_of(each, path, reader) for each in (one, other)] == [expected, expected]
+        return [memory_of(each, path, reader) for each in (replica, other)] == [expected, expected]
 
-    reports(fenced, one, honest, good_pod, 64 * MIB)
-    wait_for(lambda: None not in (memory_of(one, path, reader), memory_of(other, path, reader)), "both know it")
-    before = memory_of(one, path, reader)
+    reports(fenced, replica, honest, good_pod, 64 * MIB)
+    wait_for(lambda: None not in (memory_of(replica, path, reader), memory_of(other, path, reader)), "both know it")
+    before = memory_of(replica, path, reader)
     assert before is not None
     assert before < 100 * MIB
     reports(fenced, other, stolen, bad_pod, 3000 * MIB)
-    wait_for(lambda: all((memory_of(each, path, reader) or 0) > before for each in (one, other)), "both were lied to")
+    wait_for(
+        lambda: all((memory_of(each, path, reader) or 0) > before for each in (replica, other)), "both were lied to"
+    )
 
     for token, status in ((reader, 403), (agent_token(fenced, stolen), 403), ("nonsense", 401)):
         for where in (path, f"/v1/nodes/{stolen}", f"/v1/nodes/{stolen}?dryRun=true"):
-            assert one.ask("DELETE", where, Authorization=f"Bearer {token}").status == status
-    assert one.ask("DELETE", path).status == 401
+            assert replica.ask("DELETE", where, Authorization=f"Bearer {token}").status == status
+    assert replica.ask("DELETE", path).status == 401
 
-    looked = answer_of(one.ask("DELETE", f"/v1/nodes/{stolen}?dryRun=true", Authorization=f"Bearer {forgetter}"))
+    looked = answer_of(replica.ask("DELETE", f"/v1/nodes/{stolen}?dryRun=true", Authorization=f"Bearer {forgetter}"))
     assert (looked["dryRun"], [work["name"] for work in looked["workloads"]]) == (True, ["web"])
     assert not in_both(before)
 
-    arguments = [f"--webhook=https://127.0.0.1:{one.port}", f"--kubeconfig={fenced.kubeconfig}"]
+    arguments = [f"--webhook=https://127.0.0.1:{replica.port}", f"--kubeconfig={fenced.kubeconfig}"]
     arguments += [f"--ca-file={fenced.authority}"]
     assert main(["workloads", "--forget", "--node", stolen, "--yes", "-o", "json", *arguments]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["dryRun"], told["node"], told["reports"] >= 1, told["inMemoryToo"]) == (False, stolen, True, True)
-    assert memory_of(one, path, reader) == before, "the replica that answers has forgotten by then"
+    reply = json.loads(capsys.readouterr().out)
+    assert (reply["dryRun"], reply["node"], reply["reports"] >= 1, reply["inMemoryToo"]) == (False, stolen, True, True)
+    assert memory_of(replica, path, reader) == before, "the replica that answers has forgotten by then"
     wait_for(lambda: in_both(before), "the other replica forgets too")
 
     late = tmp_path / "late"
@@ -158,4 +160,4 @@ def test_a_lie_is_undone_in_all_replicas_by_who_may_and_by_nobody_else(
     assert main(["workloads", "--forget", f"{namespace}/web", "--yes", *arguments]) == 0
     assert capsys.readouterr().out.startswith(f"forgotten: Deployment {namespace}/web: 1 workload")
     wait_for(lambda: in_both(None), "all of it is gone")
-    assert one.series('plimsoll_forget_orders_received_total{result="accepted"}') >= 3
+    assert replica.series('plimsoll_forget_orders_received_total{result="accepted"}') >= 3

@@ -79,19 +79,21 @@ class Shop:
         self.cluster.admin.patch(path, {"spec": {"replicas": replicas}}, MERGE)
 
     def pods(self) -> list[Json]:
-        found: list[Json] = self.cluster.admin.get(pod_path(self.namespace))["items"]
-        return found
+        pods: list[Json] = self.cluster.admin.get(pod_path(self.namespace))["items"]
+        return pods
 
     def memory_requests(self) -> list[int]:
         """Return what the pods request, by size, in bytes."""
-        texts = [one["spec"]["containers"][0]["resources"]["requests"]["memory"] for one in self.pods()]
+        texts = [live_pod["spec"]["containers"][0]["resources"]["requests"]["memory"] for live_pod in self.pods()]
         return sorted(parse_quantity(text) // 10**9 for text in texts)
 
     def run_all(self) -> None:
         """Play the kubelet for pods that are not running yet."""
-        for one in self.pods():
-            if one["status"].get("phase") != "Running":
-                write_pod_status(self.cluster.admin, self.namespace, one["metadata"]["name"], running_status(one))
+        for live_pod in self.pods():
+            if live_pod["status"].get("phase") != "Running":
+                write_pod_status(
+                    self.cluster.admin, self.namespace, live_pod["metadata"]["name"], running_status(live_pod)
+                )
 
     def report(self, *, age_seconds: float) -> Any:
         """Tell of five minutes of the first pod; what was refused."""
@@ -121,8 +123,8 @@ class Shop:
         own = container(requests={"cpu": "100m", "memory": "1Gi"})
         document = pod(fresh_name("web"), self.node, own, *beside)
         document["metadata"] |= metadata | {"annotations": ENFORCE}
-        made = self.cluster.admin.create(pod_path(self.namespace), document, dryRun="All")
-        text = made["spec"]["containers"][0]["resources"]["requests"]["memory"]
+        new_pod = self.cluster.admin.create(pod_path(self.namespace), document, dryRun="All")
+        text = new_pod["spec"]["containers"][0]["resources"]["requests"]["memory"]
         return parse_quantity(text) // 10**9
 
     def limit(self, memory: str) -> None:
@@ -173,14 +175,14 @@ def shop(cluster: ControlPlane, tmp_path: Path) -> Iterator[Shop]:
     create_namespace(cluster, namespace)
     create_node(cluster.admin, name)
     with webhook(cluster, tmp_path, kubeconfig=kubeconfig(identity, tmp_path / "webhook.kubeconfig")) as hook:
-        made = Shop(cluster, hook, namespace, name)
-        made.deploy()
-        made.run_all()
-        wait_for(lambda: not made.report(age_seconds=7200.0), "the webhook knows the pod")
-        assert not made.report(age_seconds=30.0)
+        web_shop = Shop(cluster, hook, namespace, name)
+        web_shop.deploy()
+        web_shop.run_all()
+        wait_for(lambda: not web_shop.report(age_seconds=7200.0), "the webhook knows the pod")
+        assert not web_shop.report(age_seconds=30.0)
         cluster.admin.apply(registration(hook.port, namespace, cluster.authority))
-        wait_for(lambda: made.tried() == USED_BYTES, "the webhook has taken the history in, and is asked")
-        yield made
+        wait_for(lambda: web_shop.tried() == USED_BYTES, "the webhook has taken the history in, and is asked")
+        yield web_shop
     cluster.admin.delete(f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{namespace}")
     remove_namespace(cluster, namespace)
     cluster.admin.delete(f"/api/v1/nodes/{name}")
@@ -241,13 +243,13 @@ def test_room_is_kept_for_as_many_pods_as_run(shop: Shop) -> None:
 @pytest.fixture
 def facts(cluster: ControlPlane, namespace: str) -> Iterator[ClusterFacts]:
     api = webhook_api(cluster, namespace, everywhere=CLUSTER_RULES, own=own_rules())
-    found = ClusterFacts(api, namespace=namespace, pace=QUICK)
-    found.start()
+    cluster_facts = ClusterFacts(api, namespace=namespace, pace=QUICK)
+    cluster_facts.start()
     try:
-        wait_for(lambda: found.is_complete, "everything has been listed")
-        yield found
+        wait_for(lambda: cluster_facts.is_complete, "everything has been listed")
+        yield cluster_facts
     finally:
-        found.stop()
+        cluster_facts.stop()
 
 
 @pytest.fixture

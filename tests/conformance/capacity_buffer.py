@@ -57,7 +57,7 @@ def _buffer_replicas(case: dict[str, Any]) -> dict[str, Any]:
 def _translate(case: dict[str, Any]) -> dict[str, Any]:
     buffer = buffer_from_json(case["buffer"])
     cluster = case["cluster"]
-    templates = {one["metadata"]["name"]: one for one in cluster.get("podTemplates") or ()}
+    templates = {template["metadata"]["name"]: template for template in cluster.get("podTemplates") or ()}
     managed_name = managed_template_name(buffer.name)
     generation = case.get("managed_template_generation", 1)
     standing = {}
@@ -93,8 +93,8 @@ def _shape(buffer: Buffer, cluster: dict[str, Any], templates: dict[str, Any]) -
         meant = {"apiGroup": entry.get("apiGroup"), "kind": entry["kind"], "name": name}
         return buffer_from_json({"metadata": {"name": "case"}, "spec": {"scalableRef": meant}}).scalable_ref == ref
 
-    found = next(filter(is_meant, cluster.get("scales") or ()), None)
-    scale = None if found is None else scale_from_json(found)
+    document = next(filter(is_meant, cluster.get("scales") or ()), None)
+    scale = None if document is None else scale_from_json(document)
     pods = [
         live_pod_from_json(pod)
         for pod in cluster.get("pods") or ()
@@ -164,26 +164,28 @@ def _quota(quota: dict[str, Any]) -> Any:
 
 
 def _allocate_quotas(case: dict[str, Any]) -> dict[str, Any]:
-    claims = [QuotaClaim(wanted=one["replicas"], chunk=_chunk(one["template"])) for one in case["buffers"]]
+    claims = [QuotaClaim(wanted=buffer["replicas"], chunk=_chunk(buffer["template"])) for buffer in case["buffers"]]
     shapes = {
-        one["name"]: template_shape("case", one["template"]) if one["replicas"] is not None else Unresolved(reason="")
-        for one in case["buffers"]
+        buffer["name"]: template_shape("case", buffer["template"])
+        if buffer["replicas"] is not None
+        else Unresolved(reason="")
+        for buffer in case["buffers"]
     }
-    allocations = allocate(claims, [_quota(one) for one in case["quotas"]])
+    allocations = allocate(claims, [_quota(quota) for quota in case["quotas"]])
     # The words of the condition are those of a whole pass; it gives the same numbers.
     buffers = [
         buffer_from_json(
             {
                 "metadata": {
-                    "name": one["name"],
+                    "name": buffer["name"],
                     "creationTimestamp": f"2026-01-01T{place // 60:02}:{place % 60:02}:00Z",
                 },
-                "spec": {"podTemplateRef": {"name": "case"}, "replicas": one["replicas"]},
+                "spec": {"podTemplateRef": {"name": "case"}, "replicas": buffer["replicas"]},
             }
         )
-        for place, one in enumerate(case["buffers"])
+        for place, buffer in enumerate(case["buffers"])
     ]
-    result, _ = _passed(buffers, shapes, {}, quotas=[_quota(one) for one in case["quotas"]])
+    result, _ = _passed(buffers, shapes, {}, quotas=[_quota(quota) for quota in case["quotas"]])
     for outcome, allocation in zip(result.outcomes, allocations.buffers, strict=True):
         assert outcome.explanation.allocation == allocation
     return {
@@ -214,16 +216,19 @@ def _reconcile_sequence(case: dict[str, Any]) -> dict[str, Any]:
     for step in case["steps"]:
         quota_cpu = step.get("set_quota_cpu", quota_cpu)
         if "set_buffers" in step:
-            buffers = [_stepped(one) for one in step["set_buffers"]]
+            buffers = [_stepped(buffer) for buffer in step["set_buffers"]]
         result, templates = _passed(
-            [replace(one, status=statuses.get(one.name, BufferStatus())) for one in buffers],
-            {one.name: template_shape("case", case["template"]) for one in buffers},
+            [replace(buffer, status=statuses.get(buffer.name, BufferStatus())) for buffer in buffers],
+            {buffer.name: template_shape("case", case["template"]) for buffer in buffers},
             templates,
             quotas=[_quota({"name": "quota", "status": {"hard": {"cpu": quota_cpu}}})] if quota_cpu else [],
         )
         statuses = {outcome.buffer.name: outcome.status for outcome in result.outcomes}
         after.append(
-            {one.name: _step_result(statuses[one.name]) if one.name in statuses else _UNTOUCHED for one in buffers}
+            {
+                buffer.name: _step_result(statuses[buffer.name]) if buffer.name in statuses else _UNTOUCHED
+                for buffer in buffers
+            }
         )
     return {"after_each_step": after}
 
@@ -257,16 +262,16 @@ def _inject_fake_pods(case: dict[str, Any]) -> dict[str, Any]:
             strategies=case["allowed_strategies"],
             force_safe_to_evict=case.get("force_safe_to_evict", False),
         )
-    pods = [pod for one in provisions.values() for pod in one.pods]
+    pods = [pod for outcome in provisions.values() for pod in outcome.pods]
     return {
         "count": len(pods),
         "provisioning": {
-            name: None if one.status is None else {"status": one.status, "reason": one.reason}
-            for name, one in provisions.items()
+            name: None if outcome.status is None else {"status": outcome.status, "reason": outcome.reason}
+            for name, outcome in provisions.items()
         },
         "names": [pod.name for pod in pods],
         "uids": [pod.uid for pod in pods],
-        "annotations": next((dict(one.annotations) for one in provisions.values() if one.pods), {}),
+        "annotations": next((dict(outcome.annotations) for outcome in provisions.values() if outcome.pods), {}),
     }
 
 

@@ -50,7 +50,7 @@ def is_as_expected(expected: Any, got: Any, tolerance: Tolerance) -> bool:
         return (
             isinstance(got, list | tuple)
             and len(got) == len(expected)
-            and all(is_as_expected(one, other, tolerance) for one, other in zip(expected, got, strict=True))
+            and all(is_as_expected(item, other, tolerance) for item, other in zip(expected, got, strict=True))
         )
     if expected is None and isinstance(got, Mapping):
         # An object that says nothing of anything is as good as none.

@@ -108,7 +108,7 @@ def _specification_parse(case: dict[str, Any]) -> dict[str, Any]:
         parsed = parse_specifications(case["text"])
     except SpecificationError:
         return _ERROR
-    return {"specifications": [[one.cpu_cores, one.memory_gib] for one in parsed]}
+    return {"specifications": [[specification.cpu_cores, specification.memory_gib] for specification in parsed]}
 
 
 def _specification_normalise(case: dict[str, Any]) -> dict[str, Any]:
@@ -150,7 +150,7 @@ def _recommend(case: dict[str, Any]) -> dict[str, Any]:
     unknown = [None] * (rows.count - len(asked))
     length = max(map(len, (*cpu, *memory)), default=0)
     for index in range(length):
-        now = ([series[index] if index < len(series) else None for series in one] + unknown for one in (cpu, memory))
+        now = ([series[index] if index < len(series) else None for series in axis] + unknown for axis in (cpu, memory))
         policy.fold(make_minutes(_NOW_MINUTE - length + index, *now))
     for place, record in zip(places, records, strict=True):
         at = _NOW_UNIX_SECONDS - record["age_s"]
@@ -174,7 +174,7 @@ def _recommend(case: dict[str, Any]) -> dict[str, Any]:
 def _options(case: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a case says of the options: by their own names or, as vectors spell seconds, ending in ``_s``."""
     given = {**case, **(case.get("config") or {})}
-    by_spelling = {spelt: one.name for one in fields(CraneOptions) for spelt in (one.name, _in_short(one.name))}
+    by_spelling = {spelt: field.name for field in fields(CraneOptions) for spelt in (field.name, _in_short(field.name))}
     return {name: given[spelt] for spelt, name in by_spelling.items() if given.get(spelt) is not None}
 
 

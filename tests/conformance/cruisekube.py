@@ -44,20 +44,20 @@ def _unix_seconds(moment: float | str) -> float:
 
 
 def _known(samples: Iterable[Sequence[Any]]) -> list[Sequence[Any]]:
-    return [one for one in samples if one[1] is not None and math.isfinite(one[1])]
+    return [point for point in samples if point[1] is not None and math.isfinite(point[1])]
 
 
 def _series(samples: Iterable[Sequence[Any]]) -> tuple[Floats, Floats]:
     known = _known(samples)
-    moments = np.array([_unix_seconds(one[0]) for one in known], dtype=np.float64)
-    return moments, np.array([one[1] for one in known], dtype=np.float64)
+    moments = np.array([_unix_seconds(point[0]) for point in known], dtype=np.float64)
+    return moments, np.array([point[1] for point in known], dtype=np.float64)
 
 
 def _window_base(case: dict[str, Any]) -> dict[str, Any]:
     samples = _known(case["samples"])
     moments, values = _series(samples)
     if case.get("psi"):
-        waiting = [one[2] if len(one) > 2 else None for one in samples]
+        waiting = [point[2] if len(point) > 2 else None for point in samples]
         values = np.array(
             [adjusted_demand(float(value), wait or 0.0) for value, wait in zip(values, waiting, strict=True)]
         )

@@ -57,7 +57,7 @@ def _default_ranking(case: dict[str, Any]) -> dict[str, Any]:
         replicas = statistics.median(replicas) if replicas else None
     if replicas is None:
         given = (case.get(key) for key in ("spec_replicas", "replicas", "specified_replicas"))
-        replicas = next((one for one in given if one is not None), None)
+        replicas = next((number for number in given if number is not None), None)
     count = None if replicas is None else int(replicas)
     override = case.get("override")
     orders = orders_of(

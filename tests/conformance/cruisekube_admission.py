@@ -97,7 +97,7 @@ def _webhook(case: dict[str, Any]) -> dict[str, Any]:
             "ownerReferences": [{"kind": kind, "name": "web", "uid": "owner", "controller": True}],
         },
     )
-    hpa = [HpaMetric(type="Resource", resource=one) for one in case.get("hpa_frozen", ())]
+    hpa = [HpaMetric(type="Resource", resource=resource) for resource in case.get("hpa_frozen", ())]
     answer = admit(
         pod,
         facts=AdmissionFacts(namespace=Namespace(name=_NAMESPACE), frozen=frozen_axes("HorizontalPodAutoscaler", hpa)),
@@ -127,14 +127,19 @@ def _webhook(case: dict[str, Any]) -> dict[str, Any]:
 def _hpa_freeze(case: dict[str, Any]) -> dict[str, Any]:
     blank = HpaMetric(type="")
     metrics = [
-        replace(blank, type=one["type"], resource=one.get("resource"), target_type=one.get("target_type", UTILIZATION))
-        for one in case["metrics"]
+        replace(
+            blank,
+            type=metric["type"],
+            resource=metric.get("resource"),
+            target_type=metric.get("target_type", UTILIZATION),
+        )
+        for metric in case["metrics"]
     ]
     frozen = frozen_axes("HorizontalPodAutoscaler", metrics)
     switches = [value for key, value in case.items() if key != "metrics" and isinstance(value, bool)]
     freezes_axes = all(switches)
     return {
-        "frozen": sorted(one.value for one in frozen_resources(metrics)) if freezes_axes else [],
+        "frozen": sorted(resource.value for resource in frozen_resources(metrics)) if freezes_axes else [],
         "skip": is_whole_workload_left(frozen, freezes_axes=freezes_axes),
     }
 

@@ -22,9 +22,9 @@ def _node_overload(case: dict[str, Any]) -> dict[str, Any]:
     verdict = judge_overload(
         # The cases' series come from scrapes a minute apart and know no pressure: each reading speaks for its time.
         [
-            LoadReading(seconds=_unix_seconds(one[0]), load_per_cpu=one[1])
-            for one in case["samples"]
-            if one[1] is not None
+            LoadReading(seconds=_unix_seconds(sample[0]), load_per_cpu=sample[1])
+            for sample in case["samples"]
+            if sample[1] is not None
         ],
         OverloadOptions(
             load_per_cpu_threshold=threshold,

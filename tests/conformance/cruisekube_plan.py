@@ -126,10 +126,10 @@ def _ranking(pod: Mapping[str, Any]) -> Ranking:
 
 
 def _reserved(pod: Mapping[str, Any]) -> ReservedReason | None:
-    sized = [one for one in pod["containers"] if _kind(one) is not ContainerKind.INIT]
+    sized = [container for container in pod["containers"] if _kind(container) is not ContainerKind.INIT]
     if pod.get("excluded"):
         return ReservedReason.EXCLUDED
-    if any(_parts(one.get(base)) is None for one in sized for base in ("cpu_base", "mem_base")):
+    if any(_parts(container.get(base)) is None for container in sized for base in ("cpu_base", "mem_base")):
         return ReservedReason.NO_DATA
     if pod.get("phase", "Running") != "Running":
         return ReservedReason.NOT_RUNNING
@@ -143,21 +143,23 @@ def _pod_demand(case: Mapping[str, Any]) -> PodDemand:
     sidecars: list[Container] = []
     regular: list[Container] = []
     demands: list[ContainerDemand] = []
-    for one in case["containers"]:
-        cpu, memory = _amounts(one, "cpu"), _amounts(one, "mem")
-        container_kind = _kind(one)
+    for container in case["containers"]:
+        cpu, memory = _amounts(container, "cpu"), _amounts(container, "mem")
+        container_kind = _kind(container)
         if container_kind is ContainerKind.INIT:
             resources = _requirements(cpu.request or 0, memory.request or 0)
-            inits.append(Container(name=one["name"], kind=container_kind, resources=resources))
+            inits.append(Container(name=container["name"], kind=container_kind, resources=resources))
             continue
         cpu_demand, memory_demand = cpu.demand(is_daemon=is_daemon), memory.demand(is_daemon=is_daemon)
-        demands.append(ContainerDemand(name=one["name"], kind=container_kind, cpu=cpu_demand, memory=memory_demand))
+        demands.append(
+            ContainerDemand(name=container["name"], kind=container_kind, cpu=cpu_demand, memory=memory_demand)
+        )
         resources = _requirements(
             cpu.stated(is_daemon=is_daemon, is_reserved=reserved is not None),
             memory.stated(is_daemon=is_daemon, is_reserved=reserved is not None),
         )
         place = sidecars if container_kind is ContainerKind.SIDECAR else regular
-        place.append(Container(name=one["name"], kind=container_kind, resources=resources))
+        place.append(Container(name=container["name"], kind=container_kind, resources=resources))
     if any(_floor(case)):
         inits.append(Container(name="floor", kind=ContainerKind.INIT, resources=_requirements(*_floor(case))))
     orders = Orders(
@@ -208,7 +210,7 @@ def _optimize_node(case: dict[str, Any]) -> dict[str, Any]:
     }
     reserved = {pod.ref.name for pod in plan.pods if pod.reserved is not None}
     return {
-        "evicted": [{"pod": one.ref.name, "resource": one.resource.value} for one in plan.evictions],
+        "evicted": [{"pod": eviction.ref.name, "resource": eviction.resource.value} for eviction in plan.evictions],
         "finals": finals,
         "infeasible": {"cpu": plan.cpu.is_infeasible, "memory": plan.memory.is_infeasible},
         "headroom": {"cpu_cores": plan.cpu.headroom / _PARTS, "memory_mb": plan.memory.headroom / _PARTS},
@@ -226,7 +228,9 @@ def _writes(plan: Plan, case: Mapping[str, Any]) -> bool:
         for resource, key in (("cpu", "cpu_request"), ("memory", "mem_request"))
         if one.get(key) is not None
     }
-    changed = {(step.ref.name, one.container, one.resource.value) for step in plan.steps for one in step.changes}
+    changed = {
+        (step.ref.name, amount.container, amount.resource.value) for step in plan.steps for amount in step.changes
+    }
     return bool(changed & stated)
 
 

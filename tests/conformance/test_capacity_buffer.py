@@ -23,16 +23,16 @@ INT32_MIN = -INT32_MAX - 1
 def spec_schema(version: str) -> dict[str, Any]:
     crd = yaml.safe_load(CRD.read_text(encoding="utf-8"))
     assert (crd["spec"]["group"], crd["spec"]["names"]["kind"]) == (GROUP, BUFFER_KIND)
-    (served,) = [one for one in crd["spec"]["versions"] if one["name"] == version]
+    (served,) = [entry for entry in crd["spec"]["versions"] if entry["name"] == version]
     schema: dict[str, Any] = served["schema"]["openAPIV3Schema"]["properties"]["spec"]
     return schema
 
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1alpha1"])
 def test_rules_over_several_fields_say_the_same_words(version: str) -> None:
-    told = [rule["message"] for rule in spec_schema(version)["x-kubernetes-validations"]]
+    messages = [rule["message"] for rule in spec_schema(version)["x-kubernetes-validations"]]
     both = {"podTemplateRef": {"name": "t"}, "scalableRef": {"kind": "Job", "name": "j"}}
-    assert list(spec_faults(both, version)) == told == [SIZE_MISSING, ONE_REFERENCE[version]]
+    assert list(spec_faults(both, version)) == messages == [SIZE_MISSING, ONE_REFERENCE[version]]
 
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1alpha1"])

@@ -62,14 +62,14 @@ def read(words: Sequence[str], environment: Mapping[str, str]) -> int | None:
 )
 def test_java_takes_the_heap_that_is_read_from_its_flags(flags: str, environment: dict[str, str]) -> None:
     words = ["java", *flags.split(), "-XX:+PrintFlagsFinal", "-version"]
-    found = _JAVA_HEAP.search(said(words, environment))
+    match = _JAVA_HEAP.search(said(words, environment))
 
     expected = read(words, environment)
     if expected is None:
-        assert found is None, "it does not start"
+        assert match is None, "it does not start"
     else:
-        assert found is not None
-        assert 0 <= int(found[1]) - expected <= ALIGNED_BYTES
+        assert match is not None
+        assert 0 <= int(match[1]) - expected <= ALIGNED_BYTES
 
 
 @pytest.mark.skipif(shutil.which("node") is None, reason="no node here: apt-get install nodejs")
@@ -86,13 +86,13 @@ def test_java_takes_the_heap_that_is_read_from_its_flags(flags: str, environment
 )
 def test_node_takes_the_heap_that_is_read_from_its_flags(flags: str, options: str) -> None:
     words = ["node", *flags.split(), "-e", _NODE_HEAP]
-    found = said(words, {"NODE_OPTIONS": options}).strip()
+    heap = said(words, {"NODE_OPTIONS": options}).strip()
 
     expected = read(words, {"NODE_OPTIONS": options})
     if expected is None:
-        assert not found.isdigit(), "it does not start"
+        assert not heap.isdigit(), "it does not start"
     else:
-        assert 0 <= int(found) - expected <= NODE_YOUNG_MIB * MIB
+        assert 0 <= int(heap) - expected <= NODE_YOUNG_MIB * MIB
 
 
 @pytest.mark.slow

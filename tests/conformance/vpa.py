@@ -196,8 +196,11 @@ def _min_resources(case: dict[str, Any]) -> dict[str, Any]:
     memory = int(vpa_estimators.memory_minimums(case["min_memory_mb"], count))
     return {
         "containers": {
-            one["name"]: {"cpu_milli": max(one["cpu_milli"], cpu), "memory_bytes": max(one["memory_bytes"], memory)}
-            for one in case["containers"]
+            container["name"]: {
+                "cpu_milli": max(container["cpu_milli"], cpu),
+                "memory_bytes": max(container["memory_bytes"], memory),
+            }
+            for container in case["containers"]
         }
     }
 
@@ -236,9 +239,9 @@ def _controlled_resources(case: dict[str, Any]) -> dict[str, Any]:
         is_guaranteed=no,
     )
     # One by one: a list may be empty, which no setting of the agent's is.
-    listed = [ControlledResources.BOTH] if controlled is None else [ControlledResources(one) for one in controlled]
-    bounded = [bounds.apply(proposals, stated, BoundsOptions(controlled_resources=one)) for one in listed]
-    has_cpu, has_memory = any(one.has_cpu[0] for one in bounded), any(one.has_memory[0] for one in bounded)
+    listed = [ControlledResources.BOTH] if controlled is None else [ControlledResources(name) for name in controlled]
+    bounded = [bounds.apply(proposals, stated, BoundsOptions(controlled_resources=resources)) for resources in listed]
+    has_cpu, has_memory = any(answer.has_cpu[0] for answer in bounded), any(answer.has_memory[0] for answer in bounded)
     return {"resources": ["cpu"] * has_cpu + ["memory"] * has_memory}
 
 
@@ -329,7 +332,7 @@ def _expiry(case: dict[str, Any]) -> dict[str, Any]:
 
 
 def _integer_cpu(case: dict[str, Any]) -> dict[str, Any]:
-    names = [one["name"] for one in case["containers"]]
+    names = [container["name"] for container in case["containers"]]
     containers = tuple(Container(name=name, kind=ContainerKind.REGULAR) for name in names)
     pod = Pod(uid="u", namespace="n", name="p", containers=containers, annotations=case.get("annotations") or {})
     index = PodIndex([pod])
@@ -340,11 +343,11 @@ def _integer_cpu(case: dict[str, Any]) -> dict[str, Any]:
 
     return {
         "containers": {
-            one["name"]: {
-                kind: int(vpa_bounds.whole_cores(millicores, wants(one["name"])))
-                for kind, millicores in (one.get("cpu_milli") or {}).items()
+            container["name"]: {
+                kind: int(vpa_bounds.whole_cores(millicores, wants(container["name"])))
+                for kind, millicores in (container.get("cpu_milli") or {}).items()
             }
-            for one in case["containers"]
+            for container in case["containers"]
         }
     }
 
@@ -410,11 +413,11 @@ def _cap_pod_range(case: dict[str, Any]) -> dict[str, Any]:
     given, recommendations = case["limit_range"] or {}, case["recommendations"]
     containers = [
         FittedAmounts(
-            request=one.get("request") or 0,
-            limit=one.get("limit") or 0,
-            recommendation=recommendations.get(one["name"]),
+            request=container.get("request") or 0,
+            limit=container.get("limit") or 0,
+            recommendation=recommendations.get(container["name"]),
         )
-        for one in case["containers"]
+        for container in case["containers"]
     ]
     if case.get("fill_missing", True):
         containers = vpa_limit_range.with_requests(containers)
@@ -427,7 +430,7 @@ def _cap_pod_range(case: dict[str, Any]) -> dict[str, Any]:
         ),
         min_rounding=Rounding.UP if case["resource"] == "cpu" else Rounding.DOWN,
     )
-    names = [one["name"] for one in case["containers"]]
+    names = [container["name"] for container in case["containers"]]
     return {"recommendations": {name: amount for name, amount in zip(names, capped, strict=True) if amount is not None}}
 
 

@@ -53,15 +53,15 @@ def main() -> int:
         if namespace.is_outside():  # inside nothing can be fetched
             parts.ensure(lambda line: print(f"e2e: {line}", flush=True), with_old=with_old)
         namespace.enter()
-        made = parts.ensure(with_old=with_old)
+        kit = parts.ensure(with_old=with_old)
         tables = []
         if arguments.only in {None, "plain", "agent"}:
-            tables += [table for driver in arguments.driver for table in run_driver(made, driver, arguments)]
+            tables += [table for driver in arguments.driver for table in run_driver(kit, driver, arguments)]
         if arguments.only in {None, "budgets"}:
-            tables += [run_budgets(made, driver, arguments) for driver in arguments.driver]
+            tables += [run_budgets(kit, driver, arguments) for driver in arguments.driver]
         for part, run in _ON_FIRST_DRIVER.items():
             if arguments.only in {None, part}:
-                tables.append(run(made, arguments.driver[0], arguments))
+                tables.append(run(kit, arguments.driver[0], arguments))
         tables = [table for table in tables if table.rows]
     except (GuestError, BinaryError, ClusterError, NodeError) as error:
         print(error, file=sys.stderr)
@@ -142,7 +142,7 @@ class Scene:
 
 @contextmanager
 def scene(
-    made: parts.Parts,
+    kit: parts.Parts,
     driver: Driver,
     arguments: argparse.Namespace,
     *,
@@ -180,7 +180,7 @@ def scene(
             create_namespace(plane, NAMESPACE)
             if has_fence:
                 fence.install(plane)
-            with node(made, plane, directory / "node", driver=driver, kubelet=kubelet) as guest:
+            with node(kit, plane, directory / "node", driver=driver, kubelet=kubelet) as guest:
                 yield Scene(
                     directory=directory,
                     tree=tree,
@@ -198,10 +198,10 @@ def scene(
         shutil.rmtree(directory, ignore_errors=True)
 
 
-def run_driver(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> list[Steps]:
+def run_driver(kit: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> list[Steps]:
     """Resize by hand, then have the agent act."""
     tables = []
-    with scene(made, driver, arguments, name=driver) as at:
+    with scene(kit, driver, arguments, name=driver) as at:
         tables.append(Steps(f"node, cgroup driver {driver}"))
         tables[-1].mark("control plane with scheduler is ready", at.plane_seconds)
         for mark, seconds in at.node.marks.items():
@@ -215,69 +215,69 @@ def run_driver(made: parts.Parts, driver: Driver, arguments: argparse.Namespace)
     return tables
 
 
-def run_budgets(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> Steps:
+def run_budgets(kit: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> Steps:
     """Have the agent keep limits of whole pods on a kubelet that knows no resources of them."""
-    if made.old_kubelet is None:
+    if kit.old_kubelet is None:
         raise NodeError("e2e: no older kubelet was built")
-    old = replace(made, programs={**made.programs, "kubelet": made.old_kubelet})
+    old = replace(kit, programs={**kit.programs, "kubelet": kit.old_kubelet})
     steps = Steps(f"limits of whole pods, kubelet {OLDEST}, cgroup driver {driver}")
     with scene(old, driver, arguments, name=f"budgets-{driver}", server=parts.OLD_SERVER) as at:
         BudgetScenario(at.node, at.tree).run(steps)
     return steps
 
 
-def run_chart(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> Steps:
+def run_chart(kit: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> Steps:
     """Install the chart."""
     steps = Steps(f"the chart, cgroup driver {driver}")
-    with scene(made, driver, arguments, name="chart", has_fence=False) as at:
+    with scene(kit, driver, arguments, name="chart", has_fence=False) as at:
         ChartScenario(at.node, at.release, at.addresses).run(steps)
     return steps
 
 
-def run_jobs(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> Steps:
+def run_jobs(kit: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> Steps:
     """Install the chart and run Jobs."""
     steps = Steps(f"runs of jobs, cgroup driver {driver}")
-    with scene(made, driver, arguments, name="jobs", has_fence=False) as at:
+    with scene(kit, driver, arguments, name="jobs", has_fence=False) as at:
         JobScenario(at.node, at.release, at.addresses, arguments.runs).run(steps)
     return steps
 
 
-def run_boost(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> Steps:
+def run_boost(kit: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> Steps:
     """Install the chart and start pods that are boosted."""
     steps = Steps(f"CPU of starting pods, cgroup driver {driver}")
-    with scene(made, driver, arguments, name="boost", has_fence=False) as at:
+    with scene(kit, driver, arguments, name="boost", has_fence=False) as at:
         BoostScenario(at.node, at.release, at.addresses).run(steps)
     return steps
 
 
-def run_protect(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> Steps:
+def run_protect(kit: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> Steps:
     """Have the agent protect pods."""
     steps = Steps(f"mode protect, cgroup driver {driver}")
-    with scene(made, driver, arguments, name="protect") as at:
+    with scene(kit, driver, arguments, name="protect") as at:
         ProtectScenario(at.node, at.settings).run(steps)
     return steps
 
 
-def run_memory(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> Steps:
+def run_memory(kit: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> Steps:
     """Have the agent act under a kubelet that sets memory.high."""
     steps = Steps(f"MemoryQoS, cgroup driver {driver}")
-    with scene(made, driver, arguments, name="memory", kubelet=KUBELET) as at:
+    with scene(kit, driver, arguments, name="memory", kubelet=KUBELET) as at:
         MemoryQosScenario(at.node, at.settings).run(steps)
     return steps
 
 
-def run_soak(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> Steps:
+def run_soak(kit: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> Steps:
     """Let the agent live through minutes of a bad day."""
     steps = Steps(f"a bad day's minutes, cgroup driver {driver}")
-    with scene(made, driver, arguments, name="soak") as at:
+    with scene(kit, driver, arguments, name="soak") as at:
         SoakScenario(at.node, at.settings).run(steps)
     return steps
 
 
-def run_experiment(made: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> Steps:
+def run_experiment(kit: parts.Parts, driver: Driver, arguments: argparse.Namespace) -> Steps:
     """Measure split against shared limits for a moment."""
     steps = Steps(f"the experiment for a moment, cgroup driver {driver}")
-    with scene(made, driver, arguments, name="experiment", has_fence=False, prepare=sources.write) as at:
+    with scene(kit, driver, arguments, name="experiment", has_fence=False, prepare=sources.write) as at:
         smoke.run(at.node, at.tree, at.directory / sources.FOLDER, steps)
     return steps
 

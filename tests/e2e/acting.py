@@ -83,7 +83,7 @@ class ActingScenario:
         """Return the end of the agent's log, and what it decided last."""
         lines = self.agent.log().splitlines()
         try:
-            lines += [decision_words(one) for one in self.agent.ask("events", 20.0, limit=12)["items"]]
+            lines += [decision_words(decision) for decision in self.agent.ask("events", 20.0, limit=12)["items"]]
         except (NodeError, OSError, ValueError, LookupError) as error:
             lines.append(str(error))
         return "".join(f"      {line}\n" for line in lines)
@@ -381,13 +381,15 @@ def requested_millicores(pod: Json) -> int:
     if own is not None:
         return millicores(own)
     containers = pod["spec"]["containers"]
-    return sum(millicores(one.get("resources", {}).get("requests", {}).get("cpu", "0")) for one in containers)
+    return sum(
+        millicores(container.get("resources", {}).get("requests", {}).get("cpu", "0")) for container in containers
+    )
 
 
 def was_killed(workload: Workload) -> bool:
     """Return whether a container of it ended for want of memory."""
     statuses = workload.pod()["status"]["containerStatuses"]
-    ends = [one.get(state, {}).get("terminated", {}) for one in statuses for state in ("state", "lastState")]
+    ends = [status.get(state, {}).get("terminated", {}) for status in statuses for state in ("state", "lastState")]
     return any(end.get("reason") == "OOMKilled" for end in ends)
 
 

@@ -193,9 +193,9 @@ class AgentPod:
     def metric(self, name: str, labels: str = "") -> float | None:
         """Return a series' value; the labels as the page writes them, a part is enough. None = there is none."""
         for line in self.page().splitlines():
-            found = re.fullmatch(r"([a-z0-9_]+)(?:\{(.*)\})? (\S+)(?: \S+)?", line)
-            if found and found[1] == name and labels in (found[2] or ""):
-                return float(found[3])
+            match = re.fullmatch(r"([a-z0-9_]+)(?:\{(.*)\})? (\S+)(?: \S+)?", line)
+            if match and match[1] == name and labels in (match[2] or ""):
+                return float(match[3])
         return None
 
 
@@ -226,7 +226,7 @@ def agent_spec(node: Node, settings: Mapping[str, str], writes_cgroups: bool, st
     uid = 0 if writes_cgroups else UID
     port = node.plane.url.rpartition(":")[2]
     given = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
-    kept = {"emptyDir": {}} if state_folder is None else {"hostPath": {"path": state_folder, "type": "Directory"}}
+    volume = {"emptyDir": {}} if state_folder is None else {"hostPath": {"path": state_folder, "type": "Directory"}}
     arguments: Sequence[str] = (
         *("agent", "--node", "$(NODE_NAME)", "--cgroup-mount", "/host/sys/fs/cgroup"),
         *("--state-dir", STATE, "--socket", SOCKET, "--address", GUEST_ADDRESS, "--port", str(METRICS_PORT)),
@@ -272,7 +272,7 @@ def agent_spec(node: Node, settings: Mapping[str, str], writes_cgroups: bool, st
         "volumes": [
             {"name": "cgroup", "hostPath": {"path": "/sys/fs/cgroup", "type": "Directory"}},
             {"name": "identity", "projected": {"sources": identity_sources()}},
-            {"name": "state", **kept},
+            {"name": "state", **volume},
             {"name": "socket", "emptyDir": {}},
             {"name": "tmp", "emptyDir": {}},
         ],

@@ -147,13 +147,13 @@ class BoostScenario:
     def tell_slow(self, workload: Workload, seconds: float) -> None:
         """Print what the agent decided of a pod, and what it said, while that kept its boost for too long."""
         pod = workload.pod()
-        decisions = [one for one in self.agent.ask("events", limit=100)["items"] if one.get("pod")]
+        decisions = [decision for decision in self.agent.ask("events", limit=100)["items"] if decision.get("pod")]
         lines = [
             f"{workload.name} had its boost {seconds:.2f} s too long; load {self.node.read('/proc/loadavg')}",
             *(
-                f"{decision_words(one)} ({one['repeats']} times)"
-                for one in decisions
-                if one["pod"]["uid"] == pod["metadata"]["uid"]
+                f"{decision_words(decision)} ({decision['repeats']} times)"
+                for decision in decisions
+                if decision["pod"]["uid"] == pod["metadata"]["uid"]
             ),
             *self.agent.log(seconds + SLOW_SECONDS).splitlines(),
         ]
@@ -200,36 +200,36 @@ class BoostScenario:
         with_boost: list[float] = []
         without: list[float] = []
         for turn in range(TURNS):
-            for found, order in ((without, None), (with_boost, LONG)):
+            for times, order in ((without, None), (with_boost, LONG)):
                 name = f"start-{'steady' if order is None else 'boosted'}-{turn}"
                 workload = self.start(name, order, probe="readinessProbe")
                 self.node.wait(lambda: is_ready(workload.pod()), f"{name} is ready", START_SECONDS)  # noqa: B023
                 seconds = self.served_seconds(workload)
                 assert seconds is not None
-                found.append(seconds)
+                times.append(seconds)
                 workload.remove()
         ratio = statistics.median(without) / statistics.median(with_boost)
-        shown = [", ".join(f"{one:.1f}" for one in found) for found in (without, with_boost)]
+        shown = [", ".join(f"{start_seconds:.1f}" for start_seconds in times) for times in (without, with_boost)]
         assert ratio > 1.5, shown
         return f"{shown[0]} s without, {shown[1]} s with factor {FACTOR}: {ratio:.2f} times as fast"
 
     def learnt(self) -> str:
         """Make one pod after the other, until one is boosted by what was learnt of those before."""
         order = f"auto for {AFTER_READY_SECONDS}s after ready"
-        made: list[Json] = []
+        pods: list[Json] = []
 
         def is_boosted() -> bool:
             workload = self.start("auto", order, probe="readinessProbe")
             self.wait_quickly(lambda: is_ready(workload.pod()), "it is ready")
-            made.append(workload.pod())
+            pods.append(workload.pod())
             time.sleep(AFTER_READY_SECONDS + TOLD_SECONDS)  # until its start is over, and told
             workload.remove()
-            return cpu_of(made[-1])[0] > STEADY_CPU[0]
+            return cpu_of(pods[-1])[0] > STEADY_CPU[0]
 
         self.node.wait(is_boosted, "a pod is boosted by what was learnt", START_SECONDS, poll_seconds=1.0)
-        assert len(made) > 2, "boosted before there was anything to learn by"
-        assert cpu_of(made[0]) == STEADY_CPU, cpu_of(made[0])
-        return f"pod {len(made)}: {STEADY_CPU[0]}m -> {cpu_of(made[-1])[0]}m"
+        assert len(pods) > 2, "boosted before there was anything to learn by"
+        assert cpu_of(pods[0]) == STEADY_CPU, cpu_of(pods[0])
+        return f"pod {len(pods)}: {STEADY_CPU[0]}m -> {cpu_of(pods[-1])[0]}m"
 
     def served_seconds(self, workload: Workload) -> float | None:
         """Return how long its server took from its first to its last line of start; None = it has not served."""
@@ -242,10 +242,10 @@ class BoostScenario:
 
     def told(self) -> str:
         """Look back."""
-        entries = [one for one in self.agent.ask("events", limit=200)["items"] if one["action"] == "unboost"]
-        assert any(one["outcome"] == "applied" for one in entries), entries
+        entries = [entry for entry in self.agent.ask("events", limit=200)["items"] if entry["action"] == "unboost"]
+        assert any(entry["outcome"] == "applied" for entry in entries), entries
         # A conflict is another matter: the kubelet wrote the pod's status while the patch was on its way.
-        assert all(one["outcome"] in ("accepted", "applied", "conflict") for one in entries), entries
+        assert all(entry["outcome"] in ("accepted", "applied", "conflict") for entry in entries), entries
         lines = self.agent.page().splitlines()
         writes = AuditLog(self.node.plane.audit_log, from_start=True).writes(WEBHOOK_USER)
         evicted = [call for call in writes if "eviction" in call.resource]
@@ -263,7 +263,7 @@ STEADY_CPU: Final = (100, 200, 20)
 
 def cpu_of(pod: Json) -> tuple[int, int, int]:
     """Return what the two containers state."""
-    stated = {one["name"]: one["resources"] for one in pod["spec"]["containers"]}
+    stated = {container["name"]: container["resources"] for container in pod["spec"]["containers"]}
     return (
         millicores(stated["app"]["requests"]["cpu"]),
         millicores(stated["app"]["limits"]["cpu"]),

@@ -134,11 +134,11 @@ class BudgetScenario:
 
     def contents(self, places: dict[str, str]) -> dict[str, str]:
         """Return what the files hold, byte for byte."""
-        found = {}
+        texts = {}
         for name, place in places.items():
             for file in FILES:
-                found[f"{name}/{file}"] = self.node.run(f"cat {shlex.quote(f'{place}/{file}')}")
-        return found
+                texts[f"{name}/{file}"] = self.node.run(f"cat {shlex.quote(f'{place}/{file}')}")
+        return texts
 
     def lows(self) -> dict[str, int]:
         """Return memory.low of the pod, its containers, and the cgroups above, in MiB."""
@@ -197,9 +197,9 @@ class BudgetScenario:
         process = self.node.read(f"{place}/cgroup.procs").split()[0]
         in_kernel = int(self.node.read(f"/proc/{process}/oom_score_adj"))
         name = self.shared.pod()["metadata"]["name"]
-        told = [one for one in audit(self.node, self.tree)["oom_scores"] if one["pod"] == name]
-        assert [one["container"] for one in told] == ["app"], told
-        scores: tuple[int, int] = told[0]["found_oom_score_adj"], told[0]["after_restart_oom_score_adj"]
+        rows = [row for row in audit(self.node, self.tree)["oom_scores"] if row["pod"] == name]
+        assert [row["container"] for row in rows] == ["app"], rows
+        scores: tuple[int, int] = rows[0]["found_oom_score_adj"], rows[0]["after_restart_oom_score_adj"]
         capacity = int(self.node.object()["status"]["capacity"]["memory"].removesuffix("Ki")) << 10
         expected = tuple(1000 - 1000 * mebibytes * MIB // capacity for mebibytes in (REQUESTED_MIB, GROWN_MIB))
         assert scores == expected, (scores, expected)

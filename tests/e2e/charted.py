@@ -108,7 +108,10 @@ class ChartScenario:
         lines = self.release.words().splitlines()
         try:
             decisions = self.agent.ask("events", 20.0, limit=12)["items"]
-            lines += [f"{one['action']} {one['outcome']}: {one['reason']} {one['detail']}" for one in decisions]
+            lines += [
+                f"{decision['action']} {decision['outcome']}: {decision['reason']} {decision['detail']}"
+                for decision in decisions
+            ]
         except Exception as error:  # noqa: BLE001 - words about a failure
             lines.append(str(error))
         return lines
@@ -131,25 +134,25 @@ class ChartScenario:
 
     def confined(self) -> str:
         """Ask the kernel who they are."""
-        found = []
+        figures = []
         for name, pod in (("agent", self.agent.pod()), ("webhook", self.release.webhook_pod())):
             pids = self.node.read(f"{self.node.cgroup_of(pod, name)}/cgroup.procs").split()
             pid = min(map(int, pids))
             lines = self.node.read(f"/proc/{pid}/status").splitlines()
             status = {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
             assert set(status["Uid"].split()) == {str(UID)}, (name, status["Uid"])
-            sets = {int(status[one], 16) for one in ("CapPrm", "CapEff", "CapBnd", "CapAmb")}
+            sets = {int(status[field], 16) for field in ("CapPrm", "CapEff", "CapBnd", "CapAmb")}
             assert sets == {0}, (name, status)
             assert (status["NoNewPrivs"], status["Seccomp"]) == ("1", "2"), (name, status)
             code, _ = self.node.try_run(f"touch /proc/{pid}/root/written")
             assert code != 0, f"the root of the {name} can be written to"
             spec = pod["spec"]
-            assert not any(spec.get(one) for one in ("hostNetwork", "hostPID", "hostIPC")), name
+            assert not any(spec.get(field) for field in ("hostNetwork", "hostPID", "hostIPC")), name
             current = self.node.read(f"{self.node.cgroup_of(pod, name)}/memory.current")
-            found.append(
+            figures.append(
                 f"{name} {int(current) // MIB} MiB, {pod['status']['containerStatuses'][0]['restartCount']} restarts"
             )
-        return "; ".join(found)
+        return "; ".join(figures)
 
     def looked_at_inside(self) -> str:
         """``kubectl exec ds/plimsoll-agent -- plimsoll ...``, without a path to anything."""
@@ -198,11 +201,11 @@ class ChartScenario:
             known = {pod["metadata"]["uid"] for pod in fresh.pods()}
             self.scale("fresh", 2)
             self.node.wait(lambda: len(fresh.pods()) == 2, "a second pod is made")
-            made = next(pod for pod in fresh.pods() if pod["metadata"]["uid"] not in known)
-            tried.append(made)
+            new_pod = next(pod for pod in fresh.pods() if pod["metadata"]["uid"] not in known)
+            tried.append(new_pod)
             # The first report may know its memory alone: a rate takes longer.
-            request = made["spec"]["containers"][0]["resources"]["requests"]
-            return ADMISSION in made["metadata"].get("annotations", {}) and millicores(request["cpu"]) < FRESH_CPU
+            request = new_pod["spec"]["containers"][0]["resources"]["requests"]
+            return ADMISSION in new_pod["metadata"].get("annotations", {}) and millicores(request["cpu"]) < FRESH_CPU
 
         self.node.wait(is_sized, "a new pod is sized", REPORT_SECONDS, poll_seconds=10.0)
         pod = tried[-1]
@@ -220,7 +223,7 @@ class ChartScenario:
             command = [sys.executable, "-m", "agent", "workloads", kubeconfig, "-o", "json"]
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=SECONDS)
             assert done.returncode == 0, done.stderr
-            names = {one["name"] for one in json.loads(done.stdout)}
+            names = {workload["name"] for workload in json.loads(done.stdout)}
             assert {"fresh", "stays"} <= names, names
         with (
             self.release.port_forward(f"daemonset/{AGENT}", f":{METRICS_PORT}") as port,
@@ -259,7 +262,7 @@ class ChartScenario:
             said("resume", node)
         assert self.agent.ask("holds")["pause"] is None
         assert "no-such-pod" in said("why", f"{NAMESPACE}/no-such-pod", code=2)
-        listed = {one["name"] for one in json.loads(said("workloads", "-o", "json"))}
+        listed = {workload["name"] for workload in json.loads(said("workloads", "-o", "json"))}
         assert "stays" in listed, listed
         return f"8 verbs; {len(listed)} workloads"
 
@@ -340,7 +343,7 @@ class ChartScenario:
 
     def reported(self) -> str:
         """Who sends it finds the whole page, with what was done here."""
-        page, told = self.week("send")
+        page, words = self.week("send")
         assert page.startswith("<!doctype html>"), page[:200]
         assert page.rstrip().endswith("</html>"), page[-200:]
         for text in ("What changed", "What it freed", "Who is short", "Worst sizing"):
@@ -348,7 +351,7 @@ class ChartScenario:
         workloads = re.search(r"\d+ of (\d+) workloads (?:is|are) short", page)
         assert workloads is not None, page[:3000]
         assert int(workloads[1]) >= len(LOADS), page[:3000]
-        return f"of {workloads[1]} workloads; {told}"
+        return f"of {workloads[1]} workloads; {words}"
 
     def free_mib(self) -> int:
         """Return the allocatable memory that no pod's spec requests; what an ended one did is free."""
@@ -415,7 +418,9 @@ def requested_bytes(pod: Json) -> int:
     """Return the memory that a pod's containers request by its spec, or its first steps if those request more."""
 
     def of(containers: list[Json]) -> list[int]:
-        return [bytes_of(one.get("resources", {}).get("requests", {}).get("memory", "0")) for one in containers]
+        return [
+            bytes_of(container.get("resources", {}).get("requests", {}).get("memory", "0")) for container in containers
+        ]
 
     return max([sum(of(pod["spec"]["containers"])), *of(pod["spec"].get("initContainers", []))])
 
@@ -427,7 +432,7 @@ def amounts(requests: Json) -> tuple[int, int]:
 
 def restarts(pod: Json) -> int:
     """Count the restarts of a pod's containers."""
-    return sum(one["restartCount"] for one in pod["status"]["containerStatuses"])
+    return sum(status["restartCount"] for status in pod["status"]["containerStatuses"])
 
 
 def seconds_since(moment: str) -> float:

@@ -99,17 +99,17 @@ class JobScenario:
 
     def first_runs(self) -> str:
         """Run it three times, one after the other."""
-        told = []
+        delays = []
         for number in range(LEAST_RUNS):
             [pod] = self.ended([self.start(number)])
             assert ADMISSION not in pod["metadata"].get("annotations", {}), pod["metadata"]
-            told.append(self.wait_known("CronJob", CRON_JOB, number + 1))
+            delays.append(self.wait_known("CronJob", CRON_JOB, number + 1))
             self.remove([number])
         [shown, *_] = self.history("CronJob", CRON_JOB)["runs"]
         peak = shown["memoryPeakBytes"] // MIB
         assert PEAK_MIB <= peak <= PEAK_MIB + 16, shown
         assert shown["exitCode"] == 0, shown
-        return f"peak {peak} MiB, took {shown['durationSeconds']:.1f} s, known {max(told):.1f} s after the Job's end"
+        return f"peak {peak} MiB, took {shown['durationSeconds']:.1f} s, known {max(delays):.1f} s after the Job's end"
 
     def many_runs(self) -> str:
         """Run it often, some at a time, and look at what each was admitted with."""
@@ -136,18 +136,18 @@ class JobScenario:
         cron_jobs = f"{BATCH}/cronjobs/{CRON_JOB}"
         known = {job["metadata"]["name"] for job in self.node.plane.admin.items(f"{BATCH}/jobs")}
         self.node.plane.admin.patch(cron_jobs, {"spec": {"suspend": False}})
-        found: list[str] = []
+        new_jobs: list[str] = []
 
         def is_made() -> bool:
             names = {job["metadata"]["name"] for job in self.node.plane.admin.items(f"{BATCH}/jobs")}
-            found[:] = sorted(names - known)
-            return bool(found)
+            new_jobs[:] = sorted(names - known)
+            return bool(new_jobs)
 
         self.node.wait(is_made, "the controller makes a Job", 2 * TOLD_SECONDS)
         self.node.plane.admin.patch(cron_jobs, {"spec": {"suspend": True}})
-        pods = self.ended(found)
+        pods = self.ended(new_jobs)
         assert all(PEAK_MIB <= request_mib(pod) <= MOST_MIB for pod in pods), pods
-        return f"{found[0]}: {request_mib(pods[0])} MiB"
+        return f"{new_jobs[0]}: {request_mib(pods[0])} MiB"
 
     def by_hand(self) -> str:
         """``kubectl create job --from=cronjob/NAME``: its name tells nothing, its owner does."""
@@ -200,15 +200,15 @@ class JobScenario:
         killed = time.monotonic()
         self.ended([name])
         down_seconds = time.monotonic() - killed
-        found: list[Json] = []
+        runs: list[Json] = []
 
         def is_known() -> bool:
-            found[:] = [run for run in self.history("CronJob", CRON_JOB)["runs"] if run["run"] == name]
-            return bool(found)
+            runs[:] = [run for run in self.history("CronJob", CRON_JOB)["runs"] if run["run"] == name]
+            return bool(runs)
 
         self.node.wait(is_known, "the run is known", SECONDS)
-        peak = found[0]["memoryPeakBytes"] // MIB
-        assert PEAK_MIB <= peak <= PEAK_MIB + 16, found
+        peak = runs[0]["memoryPeakBytes"] // MIB
+        assert PEAK_MIB <= peak <= PEAK_MIB + 16, runs
         self.remove([number])
         return f"it ended {down_seconds:.0f} s after the kill, peak {peak} MiB, after {time.monotonic() - begun:.0f} s"
 
@@ -297,8 +297,8 @@ class JobScenario:
         if done.returncode:
             raise LookupError(done.stderr.strip())
         [container] = json.loads(done.stdout)["containers"]
-        found: Json = container
-        return found
+        container_history: Json = container
+        return container_history
 
     def wait_known(self, kind: str, name: str, count: int) -> float:
         """Wait until so many runs are known; give the seconds."""
@@ -379,7 +379,9 @@ def workflow_pod(owner: Json) -> Json:
 def has_ended(job: Json) -> bool:
     """Return whether a Job is complete or has failed."""
     conditions = job.get("status", {}).get("conditions", [])
-    return any(one["type"] in {"Complete", "Failed"} and one["status"] == "True" for one in conditions)
+    return any(
+        condition["type"] in {"Complete", "Failed"} and condition["status"] == "True" for condition in conditions
+    )
 
 
 def has_succeeded(pod: Json) -> bool:

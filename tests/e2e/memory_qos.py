@@ -91,7 +91,7 @@ class MemoryQosScenario:
         self.node.wait(lambda: len(self.agent.ask("plan")["pods"]) >= RUNS, "the agent has planned with the pods")
         times = [self.timed(self.workload(number)) for number in range(RUNS)]
         accepted, followed = zip(*times, strict=True)
-        each = "; ".join(f"{one:.2f}, {then:.2f}" for one, then in times)
+        each = "; ".join(f"{acceptance:.2f}, {then:.2f}" for acceptance, then in times)
         return (
             f"accepted after {statistics.median(accepted):.2f} s (most {max(accepted):.2f}), "
             f"in the kernel after {statistics.median(followed):.2f} s (most {max(followed):.2f}); each: {each}"

@@ -153,7 +153,7 @@ class Node:
     def is_ready(self) -> bool:
         """Return whether the API has the node as Ready."""
         conditions = self.object()["status"].get("conditions", [])
-        return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+        return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
     def last_words(self) -> str:
         """Return the ends of the guest's logs."""
@@ -172,10 +172,10 @@ def container_id(pod: dict[str, Any], container: str) -> str:
         NodeError: The kubelet has not told of it yet.
     """
     statuses = [*pod["status"].get("containerStatuses", []), *pod["status"].get("initContainerStatuses", [])]
-    found = next((str(one.get("containerID", "")) for one in statuses if one["name"] == container), "")
-    if not found:
+    full_id = next((str(status.get("containerID", "")) for status in statuses if status["name"] == container), "")
+    if not full_id:
         raise NodeError(f"e2e: {pod['metadata']['name']}: {container} is not made yet")
-    return found.rpartition("/")[2]
+    return full_id.rpartition("/")[2]
 
 
 @contextmanager

@@ -94,7 +94,7 @@ def ensure(progress: Progress = lambda _line: None, *, with_old: bool = True) ->
         old_kubelet = binaries.ensure(("kubelet",), binaries.OLDEST, progress)["kubelet"].resolve()
     runc, origin = ensure_runc(progress)
     plugins = ensure_network_plugins(progress)
-    made = ensure_images(progress)
+    image_folder = ensure_images(progress)
     own = ensure_own_image(progress)
     return Parts(
         kernel=guest_kernel,
@@ -103,10 +103,10 @@ def ensure(progress: Progress = lambda _line: None, *, with_old: bool = True) ->
         network_plugins=plugins,
         programs={name: programs[name].resolve() for name in PROGRAMS},
         old_kubelet=old_kubelet,
-        images=(*sorted(made.glob("*.tar")), own.archive),
+        images=(*sorted(image_folder.glob("*.tar")), own.archive),
         own_image=own.reference,
-        ask=made / "ask",
-        forward=made / "forward",
+        ask=image_folder / "ask",
+        forward=image_folder / "forward",
     )
 
 
@@ -149,13 +149,13 @@ def ensure_from_package(package: str, name: str, files: Sequence[str], progress:
         kernel.run(["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", package], folder=folder)
         archive = next(folder.glob("*.deb"))
         kernel.run(["dpkg-deb", "-x", str(archive), str(folder / "root")])
-        made = folder / "made"
-        made.mkdir()
+        part_folder = folder / "made"
+        part_folder.mkdir()
         for file in files:
-            shutil.move(folder / "root" / file, made / Path(file).name)
+            shutil.move(folder / "root" / file, part_folder / Path(file).name)
         digest = hashlib.sha256(archive.read_bytes()).hexdigest()
-        (made / "origin").write_text(f"{archive.stem} sha256:{digest[:16]}\n")
-        return finished(made, f"{name}-{digest[:12]}")
+        (part_folder / "origin").write_text(f"{archive.stem} sha256:{digest[:16]}\n")
+        return finished(part_folder, f"{name}-{digest[:12]}")
 
 
 def ensure_images(progress: Progress) -> Path:
@@ -168,20 +168,20 @@ def ensure_images(progress: Progress) -> Path:
     if not folder.is_dir():
         progress("writing the images of pause and load")
         with unfinished_folder() as work:
-            made = work / "made"
-            made.mkdir()
+            image_folder = work / "made"
+            image_folder.mkdir()
             busybox = shutil.which("busybox", path=f"/bin:/usr/bin:{kernel.SYSTEM_PATH}")
             if busybox is None:
                 raise GuestError("e2e: busybox not found; apt-get install -y busybox-static")
             pause = {"pause": compiled(work, "pause")}
             load = {"load": compiled(work, "load"), "bin/busybox": Path(busybox).read_bytes()}
-            write_image(made / "pause.tar", PAUSE_IMAGE, pause, {}, ["/pause"])
+            write_image(image_folder / "pause.tar", PAUSE_IMAGE, pause, {}, ["/pause"])
             links = {f"bin/{applet}": "busybox" for applet in APPLETS}
-            write_image(made / "load.tar", LOAD_IMAGE, load, links, ["/load"])
+            write_image(image_folder / "load.tar", LOAD_IMAGE, load, links, ["/load"])
             for name_of_program in ("ask", "forward"):
-                (made / name_of_program).write_bytes(compiled(work, name_of_program))
-                (made / name_of_program).chmod(0o755)
-            folder = finished(made, name)
+                (image_folder / name_of_program).write_bytes(compiled(work, name_of_program))
+                (image_folder / name_of_program).chmod(0o755)
+            folder = finished(image_folder, name)
     return folder
 
 
@@ -200,9 +200,9 @@ def ensure_own_image(progress: Progress) -> Image:
         image = layout.write_image(layers, architecture, folder)
     except ImageError as error:
         raise GuestError(str(error)) from error
-    older = sorted(cache_root().glob("own-*"), key=lambda one: one.stat().st_mtime, reverse=True)
-    for one in older[KEPT_OWN_IMAGES:]:
-        shutil.rmtree(one, ignore_errors=True)
+    older = sorted(cache_root().glob("own-*"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for path in older[KEPT_OWN_IMAGES:]:
+        shutil.rmtree(path, ignore_errors=True)
     return image
 
 
@@ -276,11 +276,11 @@ def unfinished_folder() -> Iterator[Path]:
         yield Path(folder)
 
 
-def finished(made: Path, name: str) -> Path:
+def finished(folder: Path, name: str) -> Path:
     """Put a complete folder into its place by one rename; another run may have been faster."""
     target = cache_root() / name
     try:
-        made.rename(target)
+        folder.rename(target)
     except OSError:
         if not target.is_dir():
             raise

@@ -104,12 +104,12 @@ def wait_without_drift(node: Node, tree: Path) -> str:
     first: list[str] | None = None
     while True:
         document = audit(node, tree)
-        found = drifts(document)
-        first = found if first is None else first
-        if not found:
+        drift_lines = drifts(document)
+        first = drift_lines if first is None else first
+        if not drift_lines:
             break
-        late = [one for one in document["findings"] if one["next_writer"] == "kubelet, within a minute"]
-        assert len(late) >= len(found), "\n".join(found)
-        assert time.monotonic() - begun < TIER_SECONDS, "\n".join(found)
+        late = [finding for finding in document["findings"] if finding["next_writer"] == "kubelet, within a minute"]
+        assert len(late) >= len(drift_lines), "\n".join(drift_lines)
+        assert time.monotonic() - begun < TIER_SECONDS, "\n".join(drift_lines)
     counts = ", ".join(f"{count} {state}" for state, count in document["summary"].items() if count)
     return f"{counts}; at first {'; '.join(first)}" if first else counts

@@ -83,7 +83,7 @@ class ProtectScenario:
     def last_words(self) -> str:
         """Return the end of the agent's log, and what it decided last."""
         lines = self.agent.log().splitlines()
-        lines += [decision_words(one) for one in self.agent.ask("events", 20.0, limit=12)["items"]]
+        lines += [decision_words(decision) for decision in self.agent.ask("events", 20.0, limit=12)["items"]]
         return "".join(f"      {line}\n" for line in lines)
 
     def start(self) -> str:
@@ -114,11 +114,11 @@ class ProtectScenario:
     def share(self, name: str, resource: str) -> Json:
         """Return what the newest plan says of a resource of a load's container."""
         pod = self.workload(name).pod()["metadata"]["name"]
-        plan = next(one for one in self.agent.ask("plan")["pods"] if one["ref"]["name"] == pod)
-        found: Json | None = plan["containers"][0][resource]
-        if found is None:
+        plan = next(pod_plan for pod_plan in self.agent.ask("plan")["pods"] if pod_plan["ref"]["name"] == pod)
+        share: Json | None = plan["containers"][0][resource]
+        if share is None:
             raise LookupError(f"nothing is known of {name}'s {resource}")
-        return found
+        return share
 
     def starved(self) -> str:
         """Two want more CPU than there is; the one that Plimsoll may help gets a larger request and weight."""

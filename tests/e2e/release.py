@@ -131,15 +131,15 @@ class Release:
         where = (f"--kubeconfig={plane.kubeconfig}", f"--namespace={chart.NAMESPACE}")
         log = self.folder / f"port-forward-{target.replace('/', '-')}.log"
         process = Process("kubectl port-forward", [plane.kubectl, *where, "port-forward", target, ports], log)
-        found: list[str] = []
+        local_ports: list[str] = []
 
         def is_led() -> bool:
-            found[:] = re.findall(r"127\.0\.0\.1:(\d+) ->", log.read_text())
-            return bool(found)
+            local_ports[:] = re.findall(r"127\.0\.0\.1:(\d+) ->", log.read_text())
+            return bool(local_ports)
 
         try:
             process.wait_until(is_led, "a port leads there")
-            yield int(found[0])
+            yield int(local_ports[0])
         finally:
             process.stop()
 
@@ -171,17 +171,20 @@ class PodOfRelease(AgentPod):
 
 def is_ready(pod: Json) -> bool:
     """Return whether a pod is Ready."""
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions", []))
+    return any(
+        condition["type"] == "Ready" and condition["status"] == "True"
+        for condition in pod["status"].get("conditions", [])
+    )
 
 
 def nested(settings: Mapping[str, str]) -> dict[str, dict[str, Any]]:
     """Return ``a.b: "5"`` as the chart's values have it, numbers and truths as such."""
-    found: dict[str, dict[str, Any]] = {}
+    chart_values: dict[str, dict[str, Any]] = {}
     for key, text in settings.items():
         section, _, name = key.partition(".")
         try:
             value = json.loads(text)
         except ValueError:
             value = text
-        found.setdefault(section, {})[name] = value
-    return found
+        chart_values.setdefault(section, {})[name] = value
+    return chart_values

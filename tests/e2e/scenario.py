@@ -101,7 +101,7 @@ class PlainScenario:
         }
         assert expected <= names, expected - names
         assert document["not_in_pods_file"] == [], document["not_in_pods_file"]
-        missing = [one for one in drifts(document) if "/cgroup:" in one]
+        missing = [drift for drift in drifts(document) if "/cgroup:" in drift]
         assert not missing, missing
         assert document["driver"] == self.node.driver.value
         return f"{len(expected)} pods below {document['kubepods_path']}"
@@ -235,13 +235,13 @@ class PlainScenario:
         before = self.node.read(file)
         self.node.run(f"echo 77 >{shlex.quote(file)}")
         try:
-            found = drifts(audit(self.node, self.tree))
+            drift_lines = drifts(audit(self.node, self.tree))
         finally:
             self.node.run(f"echo {before} >{shlex.quote(file)}")
-        assert len(found) == 1, found
-        assert self.web.pod()["metadata"]["name"] in found[0], found
-        assert "cpu.weight" in found[0], found
-        return found[0].replace(self.web.pod()["metadata"]["name"], "web")
+        assert len(drift_lines) == 1, drift_lines
+        assert self.web.pod()["metadata"]["name"] in drift_lines[0], drift_lines
+        assert "cpu.weight" in drift_lines[0], drift_lines
+        return drift_lines[0].replace(self.web.pod()["metadata"]["name"], "web")
 
 
 def static_pod() -> Json:

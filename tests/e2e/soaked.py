@@ -197,16 +197,16 @@ class SoakScenario:
 
     def is_withheld(self) -> bool:
         """Return whether its newest decisions say that something was not done for the disk's sake."""
-        return any(one["reason"] in WITHHELD for one in self.agent.ask("events", limit=20)["items"])
+        return any(decision["reason"] in WITHHELD for decision in self.agent.ask("events", limit=20)["items"])
 
     # -- the evening -------------------------------------------------------------------------------------------------
 
     def originals(self) -> str:
         """Find what was written for each pod."""
-        kept = kept_originals(self.read_json(HOLDS))
-        faults = [lost_original(pod, self.workload(name).pod(), kept) for name, pod in self.pods.items()]
+        originals = kept_originals(self.read_json(HOLDS))
+        faults = [lost_original(pod, self.workload(name).pod(), originals) for name, pod in self.pods.items()]
         must([fault for fault in faults if fault is not None], "pods lost them")
-        return f"{len(kept)} kept of {len(self.pods)} pods"
+        return f"{len(originals)} kept of {len(self.pods)} pods"
 
     def restored(self) -> str:
         """Give all of them back."""
@@ -227,8 +227,8 @@ class SoakScenario:
         calls = [*log.calls(fence.USER), *(call for call in log.unanswered() if call.user == fence.USER)]
         self.patches = [patch_of(call) for call in calls if call.resource == "pods/resize" and not call.is_dry_run]
         copied = self.copied(DECISIONS, f"{DECISIONS}.1")
-        decided = [one for decision in read_journal(copied) if (one := decided_of(decision)) is not None]
-        found = matched(
+        decided = [answer for decision in read_journal(copied) if (answer := decided_of(decision)) is not None]
+        tally = matched(
             self.patches,
             Witnesses(
                 decided=decided[::-1],
@@ -237,10 +237,10 @@ class SoakScenario:
                 disk_full=self.disk_full,
             ),
         )
-        must(found.faults, "do not match")
+        must(tally.faults, "do not match")
         return (
-            f"{sum(patch.is_done for patch in self.patches)} taken: {found.by_decision} by the decision log, "
-            f"{found.by_ledger} by a ledger, {found.by_log} by the log; {found.refused} refused"
+            f"{sum(patch.is_done for patch in self.patches)} taken: {tally.by_decision} by the decision log, "
+            f"{tally.by_ledger} by a ledger, {tally.by_log} by the log; {tally.refused} refused"
         )
 
     def rules(self, log: AuditLog) -> str:

@@ -45,7 +45,7 @@ class SpareRoom:
         reference = {"name": "chunk"}
         buffer = buffer_json(BUFFER, provisioningStrategy=PLACEHOLDER_PODS, podTemplateRef=reference, replicas=CHUNKS)
         admin.create(buffers_path(NAMESPACE), buffer)
-        made = self.await_kept()
+        keep_seconds = self.await_kept()
         before = {pod["metadata"]["uid"] for pod in self.pods()}
         for pod in self.pods():
             # What runs there is as large as a chunk, as the kernel has it.
@@ -61,7 +61,7 @@ class SpareRoom:
         assert all(bytes_of(_memory(pod)) == CHUNK_MIB * MIB for pod in self.pods())
         admin.delete(buffers_path(NAMESPACE, BUFFER))
         self.node.wait(lambda: not self.pods(), "placeholders go with their buffer", SECONDS)
-        return f"kept after {made:.0f} s; a pod in it after {landed:.0f} s; back after {back:.0f} s"
+        return f"kept after {keep_seconds:.0f} s; a pod in it after {landed:.0f} s; back after {back:.0f} s"
 
     def pods(self) -> list[Json]:
         """Return the placeholder pods."""
@@ -73,7 +73,9 @@ class SpareRoom:
 
         def is_kept() -> bool:
             conditions = self.node.plane.admin.get(path).get("status", {}).get("conditions") or []
-            return any((one["type"], one["reason"]) == ("Provisioning", "RoomKept") for one in conditions)
+            return any(
+                (condition["type"], condition["reason"]) == ("Provisioning", "RoomKept") for condition in conditions
+            )
 
         return self.node.wait(is_kept, "the room is kept", SECONDS)
 
@@ -90,5 +92,5 @@ class SpareRoom:
 
 
 def _memory(pod: Json) -> str:
-    found: str = pod["spec"]["containers"][0]["resources"]["requests"]["memory"]
-    return found
+    quantity: str = pod["spec"]["containers"][0]["resources"]["requests"]["memory"]
+    return quantity

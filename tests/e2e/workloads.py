@@ -80,8 +80,8 @@ class Workload:
     def is_running(self) -> bool:
         """Return whether all its containers run."""
         pod = self.pod()
-        states = [one["state"] for one in pod["status"].get("containerStatuses", [])]
-        return pod["status"].get("phase") == "Running" and bool(states) and all("running" in one for one in states)
+        states = [container_status["state"] for container_status in pod["status"].get("containerStatuses", [])]
+        return pod["status"].get("phase") == "Running" and bool(states) and all("running" in state for state in states)
 
     def wait_running(self) -> Json:
         """Wait until it runs and give its pod."""
@@ -113,7 +113,7 @@ class Workload:
     def resources(self, container: str = "app") -> Json:
         """Return what the spec says of a container."""
         resources: Json = next(
-            one.get("resources", {}) for one in self.pod()["spec"]["containers"] if one["name"] == container
+            entry.get("resources", {}) for entry in self.pod()["spec"]["containers"] if entry["name"] == container
         )
         return resources
 
@@ -128,25 +128,29 @@ class Workload:
 
     def restarts(self) -> int:
         """Count the restarts of all its containers."""
-        return sum(one["restartCount"] for one in self.pod()["status"]["containerStatuses"])
+        return sum(container_status["restartCount"] for container_status in self.pod()["status"]["containerStatuses"])
 
     def condition(self, type_: str) -> Json | None:
         """Return a condition of the pod."""
-        found = (one for one in self.pod()["status"].get("conditions", []) if one["type"] == type_)
-        return next(found, None)
+        conditions = (
+            condition for condition in self.pod()["status"].get("conditions", []) if condition["type"] == type_
+        )
+        return next(conditions, None)
 
     def is_settled(self) -> bool:
         """Return whether the kubelet has done all that the spec asks for and says so."""
         pod = self.pod()
         status = pod["status"]
-        if any(one["type"] in RESIZE_CONDITIONS for one in status.get("conditions", [])):
+        if any(condition["type"] in RESIZE_CONDITIONS for condition in status.get("conditions", [])):
             return False
         if status.get("observedGeneration", 0) < pod["metadata"]["generation"]:
             return False
-        actual = {one["name"]: one for one in status.get("containerStatuses", [])}
+        actual = {
+            container_status["name"]: container_status for container_status in status.get("containerStatuses", [])
+        }
         return all(
-            same(one.get("resources", {}), actual[one["name"]].get("resources", {}))
-            for one in pod["spec"]["containers"]
+            same(container.get("resources", {}), actual[container["name"]].get("resources", {}))
+            for container in pod["spec"]["containers"]
         )
 
     def follow(self, expected: Mapping[tuple[str | None, str], str], sent: float) -> Resized:

@@ -93,14 +93,14 @@ def order(text: str) -> tuple[Arm, ...]:
     return arms
 
 
-def run(made: parts.Parts, arguments: argparse.Namespace) -> None:
+def run(kit: parts.Parts, arguments: argparse.Namespace) -> None:
     """Bring up control plane, webhook, node and agent, and run the blocks."""
     out: Path = arguments.out
     out.mkdir(parents=True, exist_ok=False)
     directory = Path(tempfile.mkdtemp(prefix="plimsoll-experiment-"))
     try:
         version = parts.OLD_SERVER if Arm.WRITTEN in arguments.order else KUBERNETES
-        with experiment_node(chosen(made, arguments.order), directory, version) as (guest, tree, payload):
+        with experiment_node(chosen(kit, arguments.order), directory, version) as (guest, tree, payload):
             terms = Terms(pods=arguments.pods, counts=TRIAL, rest_seconds=arguments.rest, stagger_seconds=4.0)
             schedule = Schedule(drop_seconds=arguments.drop, window_seconds=arguments.window)
             experiment = Experiment(guest, tree, payload, terms, schedule, say)
@@ -112,7 +112,7 @@ def run(made: parts.Parts, arguments: argparse.Namespace) -> None:
             facts = {
                 "Kubernetes": guest.object()["status"]["nodeInfo"]["kubeletVersion"],
                 "kernel": guest.object()["status"]["nodeInfo"]["kernelVersion"],
-                "runc": made.runc_origin,
+                "runc": kit.runc_origin,
                 "order": ",".join(arguments.order),
                 "window": f"{arguments.window:.0f}",
                 "drop": f"{arguments.drop:.0f}",
@@ -149,17 +149,17 @@ def needs_agent(arms: Sequence[Arm]) -> bool:
     return any(arm in ACTING for arm in arms)
 
 
-def chosen(made: parts.Parts, arms: Sequence[Arm]) -> parts.Parts:
+def chosen(kit: parts.Parts, arms: Sequence[Arm]) -> parts.Parts:
     """Give the parts with the older kubelet for B2, and without Plimsoll's image where nothing of it runs in a pod."""
-    if Arm.WRITTEN in arms and made.old_kubelet is not None:  # it was asked for
-        made = replace(made, programs={**made.programs, "kubelet": made.old_kubelet})
+    if Arm.WRITTEN in arms and kit.old_kubelet is not None:  # it was asked for
+        kit = replace(kit, programs={**kit.programs, "kubelet": kit.old_kubelet})
     if not needs_agent(arms):
-        made = replace(made, images=tuple(image for image in made.images if image.name in {"load.tar", "pause.tar"}))
-    return made
+        kit = replace(kit, images=tuple(image for image in kit.images if image.name in {"load.tar", "pause.tar"}))
+    return kit
 
 
 @contextmanager
-def experiment_node(made: parts.Parts, directory: Path, version: str) -> Iterator[tuple[Node, Path, Path]]:
+def experiment_node(kit: parts.Parts, directory: Path, version: str) -> Iterator[tuple[Node, Path, Path]]:
     """Have a node with the webhook in front of its API server; gives it, Plimsoll's tree and the payload."""
     tree, payload = copy_program(directory), sources.write(directory)
     with control_plane(
@@ -167,7 +167,7 @@ def experiment_node(made: parts.Parts, directory: Path, version: str) -> Iterato
     ) as plane:
         create_namespace(plane, NAMESPACE)
         fence.install(plane)
-        with node(made, plane, directory / "node") as guest, webhook(plane, directory) as hook:
+        with node(kit, plane, directory / "node") as guest, webhook(plane, directory) as hook:
             plane.admin.create(WEBHOOKS, registration(hook.port, NAMESPACE, plane.authority))
             yield guest, tree, payload
 

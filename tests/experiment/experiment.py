@@ -146,17 +146,21 @@ class Experiment:
         after = pods.snapshot()
         pods.end()
         done, loads = pods.collected(number)
-        kept = [one for one in done if before.uptime_seconds <= one.begun < after.uptime_seconds]
-        kept += [one for one in loads if started.uptime_seconds <= one.begun < before.uptime_seconds]
+        operations = [
+            operation for operation in done if before.uptime_seconds <= operation.begun < after.uptime_seconds
+        ]
+        operations += [
+            operation for operation in loads if started.uptime_seconds <= operation.begun < before.uptime_seconds
+        ]
         block = records.block_of(before, after, arm=arm.value, number=number, cpus=NODE_CPUS, containers=CONTAINERS)
-        self.operations += kept
+        self.operations += operations
         self.blocks.append(block)
-        builds = [one.seconds for one in kept if one.name == "build"]
+        builds = [operation.seconds for operation in operations if operation.name == "build"]
         middle = f"{statistics.median(builds):.1f} s" if builds else "-"
         self.say(
             f"block {number}, arm {arm}: {len(builds)} builds, median {middle}; node CPU {block.cpu_ratio:.0%}, "
             f"throttled {block.throttled_ratio:.0%}, kills {block.oom_kills}, "
-            f"bad {sum(not one.is_good for one in kept)}; {time.monotonic() - begun:.0f} s"
+            f"bad {sum(not operation.is_good for operation in operations)}; {time.monotonic() - begun:.0f} s"
         )
 
     def pause(self, wanted: bool) -> None:
@@ -170,8 +174,8 @@ class Experiment:
         """Learn on this machine, as busy as it is, how much of each operation makes up its CPU time."""
         workload = Workload(self.node, "calibration")
         own: dict[str, Any] = {"counts": dict(TRIAL)}
-        made = container("calibrate", self.payload, own, {})
-        workload.start(made, volumes=volumes(self.payload))
+        calibrator = container("calibrate", self.payload, own, {})
+        workload.start(calibrator, volumes=volumes(self.payload))
         trial = Spaces(self.node, self.payload, Arm.SPLIT, self.terms, workloads=[workload])
         try:
             self.node.wait(workload.is_running, "the calibration runs", START_SECONDS)
@@ -200,7 +204,7 @@ class Experiment:
         wanted = f"{quota_usec(BUDGET_MILLICORES)} 100000"
         for workload in pods.workloads:
             self.node.wait(
-                lambda one=workload: one.read("cpu.max", None) == wanted,  # type: ignore[misc]
+                lambda deployment=workload: deployment.read("cpu.max", None) == wanted,  # type: ignore[misc]
                 f"cpu.max of {workload.name} is written",
             )
 
@@ -219,10 +223,10 @@ class Experiment:
 
     def linking(self, pods: Spaces, arm: Arm) -> str:
         """Link with 400 MiB while the siblings are idle, and where that passes also while they hold 700 MiB."""
-        told = []
+        sentences = []
         some = pods.workloads[:3]
         idle = [self.link(workload, pods) for workload in some]
-        told.append(f"siblings idle: {idle.count('killed')} of {len(idle)} killed")
+        sentences.append(f"siblings idle: {idle.count('killed')} of {len(idle)} killed")
         if arm in SHARED:
             some = some[:2]  # what they hold they keep
             for workload in some:
@@ -230,8 +234,8 @@ class Experiment:
                     pods.touch(f"hold-{role}", [workload], str(HELD_MIB // len(SERVERS)))
                     pods.wait_for(f"held-{role}", [workload])
             busy = [self.link(workload, pods) for workload in some]
-            told.append(f"siblings hold {HELD_MIB} MiB: {busy.count('killed')} of {len(busy)} killed")
-        return "; ".join(told)
+            sentences.append(f"siblings hold {HELD_MIB} MiB: {busy.count('killed')} of {len(busy)} killed")
+        return "; ".join(sentences)
 
     def link(self, workload: Workload, pods: Spaces) -> str:
         """Have one pod link; give what became of it: ``passed`` or ``killed``."""
@@ -269,13 +273,13 @@ class Experiment:
     def room(self, pods: Spaces) -> str:
         """Count the pods that fit beside those that run, of the size that those have now."""
         sized = [requests_of(workload.pod()) for workload in pods.workloads]
-        cpu = statistics.median(one[0] for one in sized)
-        memory = statistics.median(one[1] for one in sized)
+        cpu = statistics.median(amounts[0] for amounts in sized)
+        memory = statistics.median(amounts[1] for amounts in sized)
         stated = requests_in(shape_of(Arm.POD).resources)
         fits_stated, fits_sized = self.fitting(*stated), self.fitting(int(cpu), int(memory))
         return (
             f"a pod requested {stated[0]}m and {stated[1] // MIB} MiB, now {cpu:.0f}m and {memory / MIB:.0f} MiB "
-            f"(all {sum(one[0] for one in sized)}m, {sum(one[1] for one in sized) // MIB} MiB); "
+            f"(all {sum(amounts[0] for amounts in sized)}m, {sum(amounts[1] for amounts in sized) // MIB} MiB); "
             f"{fits_stated} more fit as stated, {fits_sized} as sized"
         )
 
@@ -305,12 +309,12 @@ class Experiment:
         )
 
         def is_decided() -> bool:
-            made = room.pods()
-            return len(made) == FIT_REPLICAS and all(is_placed(one) is not None for one in made)
+            pods = room.pods()
+            return len(pods) == FIT_REPLICAS and all(is_placed(pod) is not None for pod in pods)
 
         try:
             self.node.wait(is_decided, "the scheduler has decided on every pod")
-            return sum(is_placed(one) is True for one in room.pods())
+            return sum(is_placed(pod) is True for pod in room.pods())
         finally:
             self.node.plane.admin.delete(f"{path}/room", propagationPolicy="Background")
             self.node.wait(lambda: not room.pods(), "the pods of the room are gone", START_SECONDS)
@@ -329,12 +333,12 @@ def sums(pods: Spaces, findings: Iterable[Json]) -> str:
         AssertionError: It is not.
     """
     cpu, memory = quota_usec(BUDGET_MILLICORES), BUDGET_MIB * MIB
-    found = {(one["pod"], one["container"], one["value"]): str(one["found"]) for one in findings}
+    texts = {(finding["pod"], finding["container"], finding["value"]): str(finding["found"]) for finding in findings}
     for workload in pods.workloads:
         name = workload.pod()["metadata"]["name"]
         of = (None,) if pods.arm in SHARED else CONTAINERS
-        quotas = [int(found[name, one, "cpu.max"].split()[0]) for one in of]
-        limits = [int(found[name, one, "memory.max"]) for one in of]
+        quotas = [int(texts[name, container_name, "cpu.max"].split()[0]) for container_name in of]
+        limits = [int(texts[name, container_name, "memory.max"]) for container_name in of]
         assert (sum(quotas), sum(limits)) == (cpu, memory), (name, quotas, limits)
     return f"{cpu} us in 100 ms and {memory} bytes in each of {len(pods.workloads)} pods"
 
@@ -351,13 +355,13 @@ def kills(workload: Workload) -> int:
 
 def requests_in(resources: Mapping[str, Mapping[str, Mapping[str, str]]]) -> tuple[int, int]:
     """Return the sum of the containers' requests, millicores and bytes."""
-    every = [one.get("requests", {}) for one in resources.values()]
-    return sum(millicores(one["cpu"]) for one in every), sum(bytes_of(one["memory"]) for one in every)
+    every = [container_resources.get("requests", {}) for container_resources in resources.values()]
+    return sum(millicores(request["cpu"]) for request in every), sum(bytes_of(request["memory"]) for request in every)
 
 
 def requests_of(pod: Json) -> tuple[int, int]:
     """Return what a pod requests now, by its own resources or by its containers', millicores and bytes."""
-    by_containers = requests_in({one["name"]: one["resources"] for one in pod["spec"]["containers"]})
+    by_containers = requests_in({entry["name"]: entry["resources"] for entry in pod["spec"]["containers"]})
     own = pod["spec"].get("resources", {}).get("requests", {})
     return (
         millicores(own["cpu"]) if "cpu" in own else by_containers[0],
@@ -369,5 +373,5 @@ def is_placed(pod: Json) -> bool | None:
     """Return whether the scheduler has placed a pod; None = it has not decided yet."""
     if pod["spec"].get("nodeName"):
         return True
-    conditions = {one["type"]: one for one in pod["status"].get("conditions", [])}
+    conditions = {condition["type"]: condition for condition in pod["status"].get("conditions", [])}
     return False if conditions.get("PodScheduled", {}).get("reason") == "Unschedulable" else None

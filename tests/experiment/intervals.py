@@ -39,11 +39,11 @@ def median(groups: Groups) -> Estimate | None:
 
 def quantile(groups: Groups, level: float) -> Estimate | None:
     """Return a quantile of all values; None = there is none."""
-    kept = _kept(groups)
-    if not kept:
+    arrays = _kept(groups)
+    if not arrays:
         return None
-    value = float(np.quantile(np.concatenate(kept), level))
-    return _estimate(value, _resampled(kept, SEED, level), sum(map(len, kept)))
+    value = float(np.quantile(np.concatenate(arrays), level))
+    return _estimate(value, _resampled(arrays, SEED, level), sum(map(len, arrays)))
 
 
 def ratio_of_medians(above: Groups, below: Groups) -> Estimate | None:

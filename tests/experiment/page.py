@@ -24,14 +24,14 @@ PROPOSAL_CPU: Final = "50 %, 70 %"
 PICTURE_WIDTH: Final = 50
 
 
-def seconds(one: Operation) -> float:
+def seconds(operation: Operation) -> float:
     """Return how long an operation took, seconds of the guest."""
-    return one.seconds
+    return operation.seconds
 
 
-def stretch(one: Operation) -> float:
+def stretch(operation: Operation) -> float:
     """Return the seconds it took for each CPU-second of its work: no slower machine changes that, but a limit does."""
-    return one.seconds / one.cpu_seconds
+    return operation.seconds / operation.cpu_seconds
 
 
 def groups_of(
@@ -39,9 +39,9 @@ def groups_of(
 ) -> Groups:
     """Return a measure of an operation in an arm, by pod and block; what went wrong is left out."""
     groups: dict[tuple[int, str], list[float]] = {}
-    for one in done:
-        if (one.arm, one.name, one.is_good) == (arm, name, True) and one.cpu_seconds > 0.0:
-            groups.setdefault((one.block, one.pod), []).append(measure(one))
+    for operation in done:
+        if (operation.arm, operation.name, operation.is_good) == (arm, name, True) and operation.cpu_seconds > 0.0:
+            groups.setdefault((operation.block, operation.pod), []).append(measure(operation))
     return list(groups.values())
 
 
@@ -63,10 +63,10 @@ def table(done: Sequence[Operation], blocks: Sequence[Block]) -> str:
     heads = ["operation", "proposal: split, shared", "ratio", *(f"{arm}, s" for arm in arms), f"A / {shared}"]
     rows = []
     for name in (*OPERATIONS, *LOADS):
-        told, ratio = PROPOSAL.get(name, ("-", "-"))
+        proposal, ratio = PROPOSAL.get(name, ("-", "-"))
         cells = [text_of(median(groups_of(done, arm.value, name))) for arm in arms]
         gain = ratio_of_medians(groups_of(done, Arm.SPLIT.value, name), groups_of(done, shared.value, name))
-        rows.append([name, told, ratio, *cells, text_of(gain)])
+        rows.append([name, proposal, ratio, *cells, text_of(gain)])
     return markdown([heads, *rows])
 
 
@@ -91,8 +91,8 @@ def node_table(done: Sequence[Operation], blocks: Sequence[Block]) -> str:
     rows = []
     for arm in arms_of(blocks):
         some = [block for block in blocks if block.arm == arm.value]
-        builds = [one for one in done if (one.arm, one.name) == (arm.value, "build")]
-        cost = median([[one.cpu_seconds for one in builds if one.is_good]])
+        builds = [operation for operation in done if (operation.arm, operation.name) == (arm.value, "build")]
+        cost = median([[build.cpu_seconds for build in builds if build.is_good]])
         rows.append(
             [
                 f"{arm}: {MEANING[arm]}",
@@ -115,8 +115,8 @@ def picture(done: Sequence[Operation], blocks: Sequence[Block], names: Sequence[
     """Return bars of the medians, the longest of an operation as wide as the picture; ``|`` are the interval's ends."""
     lines = []
     for name in names:
-        found = {arm: median(groups_of(done, arm.value, name)) for arm in arms_of(blocks)}
-        present = {arm: estimate for arm, estimate in found.items() if estimate is not None}
+        estimates = {arm: median(groups_of(done, arm.value, name)) for arm in arms_of(blocks)}
+        present = {arm: estimate for arm, estimate in estimates.items() if estimate is not None}
         longest = max((estimate.high for estimate in present.values()), default=0.0)
         lines += [name, *(f"  {arm:2} {bar(estimate, longest)}" for arm, estimate in present.items())]
     return "\n".join(lines)

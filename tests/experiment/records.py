@@ -84,12 +84,12 @@ def told(log: str) -> list[dict[str, Any]]:
 
     A line that the kubelet cut in two (``P``) is none of ours: they are short.
     """
-    found = []
+    documents = []
     for line in log.splitlines():
         words = line.split(" ", 3)
         if len(words) == 4 and words[1:3] == ["stdout", "F"] and words[3].startswith("{"):
-            found.append(json.loads(words[3]))
-    return found
+            documents.append(json.loads(words[3]))
+    return documents
 
 
 def operations(lines: Iterable[Mapping[str, Any]], *, arm: str, block: int, pod: str) -> list[Operation]:

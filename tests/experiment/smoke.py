@@ -39,8 +39,8 @@ def run(guest: Node, tree: Path, payload: Path, steps: Steps) -> None:
 
     def measured(arm: Arm) -> str:
         experiment.measure(arm)
-        found = {name: groups_of(experiment.operations, arm.value, name) for name in (*OPERATIONS, LOADS[0])}
-        missing = [name for name, groups in found.items() if not groups]
+        by_name = {name: groups_of(experiment.operations, arm.value, name) for name in (*OPERATIONS, LOADS[0])}
+        missing = [name for name, groups in by_name.items() if not groups]
         assert not missing, f"not one of: {', '.join(missing)}"
         assert not experiment.blocks[-1].oom_kills
         return f"throttled {experiment.blocks[-1].throttled_ratio:.0%}"

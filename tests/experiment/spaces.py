@@ -94,16 +94,18 @@ class Spaces:
 
     def clear(self, *names: str) -> None:
         """Remove files from the control folders."""
-        self.node.run("\n".join(f"cd {control_folder(one)} && rm -f {' '.join(names)}" for one in self.workloads))
+        self.node.run(
+            "\n".join(f"cd {control_folder(workload)} && rm -f {' '.join(names)}" for workload in self.workloads)
+        )
 
     def touch(self, name: str, workloads: Sequence[Workload] | None = None, content: str = "") -> None:
         """Write a file into the control folders."""
-        folders = [control_folder(one) for one in workloads or self.workloads]
+        folders = [control_folder(workload) for workload in workloads or self.workloads]
         self.node.run("\n".join(f"printf %s {shlex.quote(content)} >{folder}/{name}" for folder in folders))
 
     def wait_for(self, name: str, workloads: Sequence[Workload] | None = None, seconds: float = START_SECONDS) -> None:
         """Wait until each control folder has a file."""
-        tests = " && ".join(f"test -e {control_folder(one)}/{name}" for one in workloads or self.workloads)
+        tests = " && ".join(f"test -e {control_folder(workload)}/{name}" for workload in workloads or self.workloads)
         self.node.wait(
             lambda: self.node.try_run(tests)[0] == 0, f"{name} in every pod", seconds, poll_seconds=POLL_SECONDS
         )
@@ -144,7 +146,7 @@ class Spaces:
         for workload in self.workloads:
             name = workload.name
             self.node.wait(
-                lambda one=workload: not one.pods(),  # type: ignore[misc]
+                lambda deployment=workload: not deployment.pods(),  # type: ignore[misc]
                 f"{name} is gone",
                 START_SECONDS,
                 poll_seconds=POLL_SECONDS,

@@ -43,10 +43,10 @@ def compare(before: Path, after: Path, lines: int) -> int:
         if old == new:
             continue
         differing += 1
-        told = list(difflib.unified_diff(old, new, f"before/{name}", f"after/{name}", lineterm="", n=1))
-        print("\n".join(told[:lines] if lines else told))
-        if lines and len(told) > lines:
-            print(f"... {len(told) - lines} lines more; --lines 0 shows all")
+        diff = list(difflib.unified_diff(old, new, f"before/{name}", f"after/{name}", lineterm="", n=1))
+        print("\n".join(diff[:lines] if lines else diff))
+        if lines and len(diff) > lines:
+            print(f"... {len(diff) - lines} lines more; --lines 0 shows all")
     print(f"goldens: {differing} of {len(names)} files differ")
     return int(differing > 0)
 
@@ -67,9 +67,9 @@ def main() -> int:
     comparing.add_argument("after", type=Path)
     comparing.add_argument("--lines", type=int, default=_SHOWN_LINES, help="of one file at most; 0 = all")
     accepting = verbs.add_parser("accept", help=f"take the tree's surface for the wanted one: {SURFACE}")
-    for one in (writing, accepting):
-        one.add_argument("--tree", type=Path, default=ROOT, help="a checkout (default: this one)")
-        one.add_argument("--python", type=Path, help="the interpreter (default: .venv/bin/python of the checkout)")
+    for command in (writing, accepting):
+        command.add_argument("--tree", type=Path, default=ROOT, help="a checkout (default: this one)")
+        command.add_argument("--python", type=Path, help="the interpreter (default: .venv/bin/python of the checkout)")
     given = parser.parse_args()
     if given.verb == "compare":
         return compare(given.before, given.after, given.lines)

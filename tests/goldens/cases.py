@@ -91,7 +91,7 @@ def prepare(folder: Path) -> None:
     _write_vpas(folder / "vpas.json")
     write_cgroups(folder / "cgroup")
     other = json.loads((folder / "socket.json").read_text(encoding="utf-8"))["recommend"]
-    other["items"] = [{**one, "identity": {**one["identity"]}} for one in other["items"]]
+    other["items"] = [{**advice, "identity": {**advice["identity"]}} for advice in other["items"]]
     (folder / "recommendations.json").write_text(json.dumps(other), encoding="utf-8")
     shutil.copy(DATA.parent / "traces" / "changes.csv.gz", folder / "changes.csv.gz")
 
@@ -268,7 +268,9 @@ def _file_cases() -> list[Case]:
         Case(name=f"replay-why-{policy}", words=(*replay, "why", "web/app", "--policy", policy, *_YOUNG))
         for policy in POLICIES
     ]
-    asked += [Case(name=f"state-recommend-{one}", words=("recommend", *_STATE, "--policy", one)) for one in POLICIES]
+    asked += [
+        Case(name=f"state-recommend-{policy}", words=("recommend", *_STATE, "--policy", policy)) for policy in POLICIES
+    ]
     return [
         *_forms("replay", replay, "table", "json"),
         *_forms("replay-recommend", (*replay, "recommend", *_YOUNG), "table", "yaml", "csv", "html", "patch"),

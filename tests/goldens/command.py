@@ -92,17 +92,17 @@ def tree_of(root: Path, python: Path | None = None) -> Tree:
         SystemExit: The interpreter loads the agent of another tree.
     """
     chosen = python or (root / ".venv/bin/python")
-    found = Tree(root.resolve(), chosen.absolute())
-    place = found.script("import agent; print(agent.__file__)", Path.cwd()).strip()
-    if not place.startswith(f"{found.root}/"):
-        sys.exit(f"goldens: {chosen} loads {place}, which is not below {found.root}")
-    return found
+    tree = Tree(root.resolve(), chosen.absolute())
+    place = tree.script("import agent; print(agent.__file__)", Path.cwd()).strip()
+    if not place.startswith(f"{tree.root}/"):
+        sys.exit(f"goldens: {chosen} loads {place}, which is not below {tree.root}")
+    return tree
 
 
 def normalised(text: str, folder: Path, tree: Tree) -> str:
     """Replace what differs from run to run: folders, ports, this machine's name, processes."""
-    for found, name in ((str(folder.resolve()), "$WORK"), (str(folder), "$WORK"), (str(tree.root), "$TREE")):
-        text = text.replace(found, name)
+    for path, name in ((str(folder.resolve()), "$WORK"), (str(folder), "$WORK"), (str(tree.root), "$TREE")):
+        text = text.replace(path, name)
     text = re.sub(r"(127\.0\.0\.1|port=?)([:=]\s*)\d{4,5}\b", r"\1\2$PORT", text)
     text = re.sub(rf"\b{re.escape(socket.gethostname())}\b", "$HOST", text)
     text = re.sub(r"\bprocess \d+\b", "process $PID", text)
@@ -121,7 +121,7 @@ def told(
 ) -> str:
     """Write down one command: what was asked, the exit code, both streams, and the files it left."""
     parts = [f"$ plimsoll {' '.join(words)}", f"exit code {done.returncode}"]
-    parts += [f"asked {one}" for one in asked]
+    parts += [f"asked {question}" for question in asked]
     for name, text in (("stdout", done.stdout), ("stderr", done.stderr)):
         if text:
             parts += [f"--- {name}", text.rstrip("\n")]
@@ -141,22 +141,22 @@ def _content(file: Path) -> str:
 
 def field_paths(document: Any, place: str = "") -> dict[str, set[str]]:
     """Return each field of a JSON document by its path, with the types of its values; ``[]`` is any item of a list."""
-    found: dict[str, set[str]] = {}
+    kinds_by_path: dict[str, set[str]] = {}
 
     def walk(value: Any, at: str) -> None:
         if isinstance(value, Mapping):
-            found.setdefault(at or ".", set()).add("object")
+            kinds_by_path.setdefault(at or ".", set()).add("object")
             for key, inner in value.items():
                 walk(inner, f"{at}.{key}")
         elif isinstance(value, list):
-            found.setdefault(at or ".", set()).add("list")
+            kinds_by_path.setdefault(at or ".", set()).add("list")
             for inner in value:
                 walk(inner, f"{at}[]")
         else:
-            found.setdefault(at, set()).add(_type_of(value))
+            kinds_by_path.setdefault(at, set()).add(_type_of(value))
 
     walk(document, place)
-    return found
+    return kinds_by_path
 
 
 def _type_of(value: object) -> str:
@@ -169,8 +169,8 @@ def _type_of(value: object) -> str:
 
 def path_lines(document: Any) -> str:
     """Return the paths of a document as lines, sorted."""
-    found = field_paths(document)
-    return "".join(f"{path} {'|'.join(sorted(kinds))}\n" for path, kinds in sorted(found.items()))
+    kinds_by_path = field_paths(document)
+    return "".join(f"{path} {'|'.join(sorted(kinds))}\n" for path, kinds in sorted(kinds_by_path.items()))
 
 
 def json_of(text: str) -> Any:

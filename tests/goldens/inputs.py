@@ -78,7 +78,7 @@ def container_id(pod: int, number: int) -> str:
 
 
 def a_pod(number: int, name: str, owner: tuple[str, str], *containers: Json, **annotations: str) -> Json:
-    names = [one["name"] for one in containers]
+    names = [spec["name"] for spec in containers]
     kind, owner_name = owner
     return pod_json(
         *containers,
@@ -97,11 +97,11 @@ def a_pod(number: int, name: str, owner: tuple[str, str], *containers: Json, **a
             "startTime": STARTED,
             "containerStatuses": [
                 {
-                    "name": one,
+                    "name": container_name,
                     "containerID": f"containerd://{container_id(number, at)}",
                     "state": {"running": {"startedAt": STARTED}},
                 }
-                for at, one in enumerate(names)
+                for at, container_name in enumerate(names)
             ],
         },
         nodeName="worker-7",
@@ -254,15 +254,15 @@ def socket_answers() -> Mapping[str, object]:
 def webhook_answers(folder: Path) -> Json:
     """Answer as a webhook does that knows one workload and one CapacityBuffer."""
     answers: Json = {}
-    with stack(folder) as one:
-        one.report(packed(report_body(row_body(0), row_body(1))), content_encoding="gzip")
-        one.follow()
-        answers["/v1/workloads"] = json.loads(one.ask("/v1/workloads").body)
+    with stack(folder) as webhook:
+        webhook.report(packed(report_body(row_body(0), row_body(1))), content_encoding="gzip")
+        webhook.follow()
+        answers["/v1/workloads"] = json.loads(webhook.ask("/v1/workloads").body)
         names = {"namespace": "shop", "kind": "Deployment", "name": "web"}
         answers["/v1/workloads/shop/Deployment/web"] = json.loads(
-            one.ask("/v1/workloads/shop/Deployment/web", names=names).body
+            webhook.ask("/v1/workloads/shop/Deployment/web", names=names).body
         )
-        answers["/v1/nodes"] = json.loads(one.ask("/v1/nodes").body)
+        answers["/v1/nodes"] = json.loads(webhook.ask("/v1/nodes").body)
     buffers = json.loads(msgspec.json.encode(body(buffer(why(CUT)), buffer(None, name="other", trouble="no answer"))))
     answers["/v1/buffers"] = buffers
     answers["/v1/buffers/shop/room"] = {**buffers, "buffers": buffers["buffers"][:1], "total": 1}
@@ -271,12 +271,12 @@ def webhook_answers(folder: Path) -> Json:
 
 def glance_answers(folder: Path) -> Json:
     """Answer the questions after the cluster as a whole, of a week in which something of everything was done."""
-    with stack(folder, prices=Prices(), advice=cost_sheet.Advice()) as one:
-        Desk(one)
-        put_week(one)
-        put_sheet(one)
-        answers = {path: json.loads(one.ask(path).body) for path in ("/v1/summary", "/v1/events")}
-        cost = one.services.cost(Call(path="/v1/cost", authorization="Bearer good", query={"by": "workload"}))
+    with stack(folder, prices=Prices(), advice=cost_sheet.Advice()) as webhook:
+        Desk(webhook)
+        put_week(webhook)
+        put_sheet(webhook)
+        answers = {path: json.loads(webhook.ask(path).body) for path in ("/v1/summary", "/v1/events")}
+        cost = webhook.services.cost(Call(path="/v1/cost", authorization="Bearer good", query={"by": "workload"}))
         return {**answers, "/v1/cost": json.loads(cost.body)}
 
 

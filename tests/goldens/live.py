@@ -135,10 +135,10 @@ def metric_lines(page: str) -> str:
             kinds[name] = kind
         elif line and not line.startswith("#"):
             name, _, rest = line.partition("{")
-            found = set(re.findall(r'(?:^|,)([a-zA-Z_]\w*)="', rest))
-            labels.setdefault(name.split()[0], set()).update(found)
+            label_names = set(re.findall(r'(?:^|,)([a-zA-Z_]\w*)="', rest))
+            labels.setdefault(name.split()[0], set()).update(label_names)
     lines = [f"family {name} {kind}: {helps.get(name, '')}" for name, kind in kinds.items()]
-    lines += [f"series {name} {{{','.join(sorted(found))}}}" for name, found in labels.items()]
+    lines += [f"series {name} {{{','.join(sorted(names))}}}" for name, names in labels.items()]
     return "\n".join(sorted(lines)) + "\n"
 
 
@@ -232,9 +232,9 @@ def _write_running(name: str, tree: Tree, folder: Path, out: Path, answers: Clus
         asked.append(f"? {verb} {json.dumps(arguments, sort_keys=True)}\n{said}")
     (out / f"live-agent-{name}-socket.txt").write_text(normalised("\n".join(asked), folder, tree), encoding="utf-8")
     (out / f"live-agent-{name}-metrics.txt").write_text(metric_lines(fetch(f"{base}/metrics")), encoding="utf-8")
-    told = [_told_live(tree, folder, (*words, "--socket", str(path))) for words in _TOLD]
-    told.append(_told_live(tree, folder, ("record", "-o", "live.plimsoll", "--state-dir", str(folder / "kept"))))
-    (out / f"live-agent-{name}-verbs.txt").write_text("\n".join(told), encoding="utf-8")
+    transcripts = [_told_live(tree, folder, (*words, "--socket", str(path))) for words in _TOLD]
+    transcripts.append(_told_live(tree, folder, ("record", "-o", "live.plimsoll", "--state-dir", str(folder / "kept"))))
+    (out / f"live-agent-{name}-verbs.txt").write_text("\n".join(transcripts), encoding="utf-8")
     for verb in ("top", "recommend", "plan", "events"):
         once = ["--once"] if verb == "top" else []
         done = tree.run([verb, *once, "-o", "json", "--socket", str(path)], folder, stops_clock=False)
@@ -283,13 +283,13 @@ def _timeless(text: str) -> str:
 
 def _log_lines(text: str, chosen: set[str]) -> str:
     """Return the fields of log lines by message; only of those that each run has."""
-    found: dict[str, set[str]] = {}
+    keys_by_message: dict[str, set[str]] = {}
     for line in text.splitlines():
         with contextlib.suppress(ValueError):
             entry = json.loads(line)
             if entry.get("message") in chosen:
-                found.setdefault(str(entry["message"]), set()).update(entry)
-    return "".join(f"{message}: {' '.join(sorted(keys))}\n" for message, keys in sorted(found.items()))
+                keys_by_message.setdefault(str(entry["message"]), set()).update(entry)
+    return "".join(f"{message}: {' '.join(sorted(keys))}\n" for message, keys in sorted(keys_by_message.items()))
 
 
 # The webhook
@@ -358,7 +358,7 @@ def write_webhook(tree: Tree, out: Path, scratch: Path) -> None:
         )
         client.ask("POST", "/v1/report", report())
         wait_for(lambda: "shop" in client.ask("GET", "/v1/workloads")[1], "a webhook that knows a workload")
-        parts = [_asked(client, *one) for one in _questions()]
+        parts = [_asked(client, *question) for question in _questions()]
         (out / "live-webhook-answers.txt").write_text(_timeless(normalised("\n".join(parts), folder, tree)))
         (out / "live-webhook-metrics.txt").write_text(metric_lines(client.ask("GET", "/metrics")[1]), encoding="utf-8")
         (out / "live-webhook-api.txt").write_text(_calls(answers), encoding="utf-8")
@@ -379,7 +379,7 @@ def _questions() -> list[tuple[str, str, object, str | None]]:
         "kind": "AdmissionReview",
         "request": {"uid": "u-1", "operation": "CREATE", "namespace": "shop", "object": pod},
     }
-    one = "/v1/workloads/shop/Deployment/web"
+    workload_path = "/v1/workloads/shop/Deployment/web"
     return [
         ("POST", "/v1/report", report(), TOKEN),
         ("POST", "/v1/report", {"schema": 1}, TOKEN),
@@ -391,9 +391,9 @@ def _questions() -> list[tuple[str, str, object, str | None]]:
         ("GET", "/v1/workloads", None, TOKEN),
         ("GET", "/v1/workloads?limit=x", None, TOKEN),
         ("GET", "/v1/workloads?colour=red", None, TOKEN),
-        ("GET", one, None, TOKEN),
-        ("GET", f"{one}?policy=vpa", None, TOKEN),
-        ("GET", f"{one}?policy=best", None, TOKEN),
+        ("GET", workload_path, None, TOKEN),
+        ("GET", f"{workload_path}?policy=vpa", None, TOKEN),
+        ("GET", f"{workload_path}?policy=best", None, TOKEN),
         ("GET", "/v1/workloads/shop/Job/nix", None, TOKEN),
         ("GET", "/v1/nodes", None, TOKEN),
         ("GET", "/v1/nodes", None, None),
@@ -405,7 +405,7 @@ def _questions() -> list[tuple[str, str, object, str | None]]:
         ("POST", "/mutate", review, None),
         ("POST", "/mutate", "{", None),
         ("POST", "/mutate", {"request": {"uid": "u-2"}}, None),
-        ("DELETE", one, None, TOKEN),
+        ("DELETE", workload_path, None, TOKEN),
         ("DELETE", "/v1/nodes/worker-7?since=1h", None, TOKEN),
     ]
 

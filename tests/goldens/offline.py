@@ -75,13 +75,13 @@ class Forker:
 def _forkers(tree: Tree, folder: Path) -> Iterator[queue.SimpleQueue[Forker]]:
     begun = [Forker(tree, folder) for _ in range(_AT_ONCE)]
     free: queue.SimpleQueue[Forker] = queue.SimpleQueue()
-    for one in begun:
-        free.put(one)
+    for forker in begun:
+        free.put(forker)
     try:
         yield free
     finally:
-        for one in begun:
-            one.close()
+        for forker in begun:
+            forker.close()
 
 
 def _write_case(

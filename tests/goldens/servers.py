@@ -146,8 +146,8 @@ class WebhookAnswers:
 
     def __call__(self, exchange: Exchange) -> tuple[int, object]:
         self.asked.append(f"{exchange.method} {exchange.path}")
-        found = self.answers.get(urlsplit(exchange.path).path)
-        return (200, found) if found is not None else (404, {"error": "nothing is known of it"})
+        answer = self.answers.get(urlsplit(exchange.path).path)
+        return (200, answer) if answer is not None else (404, {"error": "nothing is known of it"})
 
 
 class ClusterAnswers:
@@ -198,7 +198,7 @@ class ClusterAnswers:
         return self._found(path)
 
     def _found(self, path: str) -> tuple[int, object]:
-        for item in (one for items in self.lists.values() for one in items):
+        for item in (entry for items in self.lists.values() for entry in items):
             if path.endswith(f"/{item['metadata']['name']}"):
                 return 200, item
         if path.rpartition("/")[2].endswith("s"):  # a kind of which there is nothing

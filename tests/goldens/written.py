@@ -59,20 +59,20 @@ def enumerations(root: Path) -> str:
 
 def own_names(root: Path) -> str:
     """Return the annotations, labels, taints, formats and other names of the product's own that the code holds."""
-    found: set[str] = set()
+    names: set[str] = set()
     for module in _parsed(root, "plimsoll"):
         for node in ast.walk(module):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 text = node.value
                 if text.startswith(("plimsoll", "PLIMSOLL")) and " " not in text and len(text) < 80:
-                    found.add(text)
-                found.update(_KEY.findall(text))
-    return "\n".join(sorted(found)) + "\n"
+                    names.add(text)
+                names.update(_KEY.findall(text))
+    return "\n".join(sorted(names)) + "\n"
 
 
 def strings(root: Path) -> str:
     """Give every sentence and word in the code that is no docstring: what a program can say. For people to compare."""
-    found: set[str] = set()
+    literals: set[str] = set()
     for module in _parsed(root):
         docstrings = {
             id(node.value)
@@ -80,8 +80,8 @@ def strings(root: Path) -> str:
             if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
         }
         parts = (node for node in ast.walk(module) if isinstance(node, ast.Constant) and id(node) not in docstrings)
-        found.update(repr(node.value) for node in parts if isinstance(node.value, str) and node.value.strip())
-    return "\n".join(sorted(found)) + "\n"
+        literals.update(repr(node.value) for node in parts if isinstance(node.value, str) and node.value.strip())
+    return "\n".join(sorted(literals)) + "\n"
 
 
 def helm_of(home: Path) -> Path | None:

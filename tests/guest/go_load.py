@@ -36,8 +36,8 @@ def ensure_go_load(progress: Callable[[str], None]) -> Path:
         program.parent.mkdir(parents=True, exist_ok=True)
         go = find_go(_NEEDED, cache_root(), progress)
         with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=program.parent) as unfinished:
-            made = Path(unfinished) / program.name
+            binary = Path(unfinished) / program.name
             environment = {**go_environment(), "GOFLAGS": "", "HOME": os.environ.get("HOME", unfinished)}
-            subprocess.run([str(go), "build", "-o", str(made), str(_SOURCE)], env=environment, check=True)
-            made.rename(program)
+            subprocess.run([str(go), "build", "-o", str(binary), str(_SOURCE)], env=environment, check=True)
+            binary.rename(program)
     return program

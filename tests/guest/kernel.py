@@ -85,10 +85,10 @@ def ensure(
     check_host_programs()
     root = cache_root()
     digest = recipe_digest(modules, series)
-    found = find_prepared(root, digest)
-    if found is not None:
-        progress(f"guest kernel {found.release} ({found.origin}) found in {found.vmlinuz.parent}")
-        return found
+    kernel = find_prepared(root, digest)
+    if kernel is not None:
+        progress(f"guest kernel {kernel.release} ({kernel.origin}) found in {kernel.vmlinuz.parent}")
+        return kernel
     root.mkdir(parents=True, exist_ok=True)
     # Beside the final place, so that the last step is one rename; an interrupted run leaves only this folder.
     with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=root) as unfinished:

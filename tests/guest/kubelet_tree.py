@@ -22,7 +22,7 @@ def make(path: str) -> None:
 def remove(path: str) -> None:
     """Remove a cgroup and all below it, deepest first."""
     top = MOUNT / path.strip("/")
-    for directory in sorted((found for found in top.rglob("*") if found.is_dir()), reverse=True):
+    for directory in sorted((entry for entry in top.rglob("*") if entry.is_dir()), reverse=True):
         directory.rmdir()
     if top.exists():
         top.rmdir()

@@ -63,9 +63,9 @@ class Agent:
         with urlopen(self.metrics_url, timeout=DEADLINE_SECONDS) as answer:  # noqa: S310 - our own agent on loopback
             page = answer.read().decode()
         for line in page.splitlines():
-            found = re.fullmatch(r"([a-z0-9_]+)(?:\{(.*)\})? (\S+)(?: \S+)?", line)
-            if found and found[1] == name and labels in (found[2] or ""):
-                return float(found[3])
+            match = re.fullmatch(r"([a-z0-9_]+)(?:\{(.*)\})? (\S+)(?: \S+)?", line)
+            if match and match[1] == name and labels in (match[2] or ""):
+                return float(match[3])
         return None
 
 
@@ -85,8 +85,8 @@ def running_agent(log: Path, *arguments: str, socket: str = "none", node: str | 
 
         def address() -> str | None:
             assert process.exit_code() is None, log.read_text()
-            found = re.search(r"http://[0-9.]+:\d+/metrics", log.read_text())
-            return found[0] if found else None
+            match = re.search(r"http://[0-9.]+:\d+/metrics", log.read_text())
+            return match[0] if match else None
 
         wait_for(lambda: address() is not None, f"the agent's address in {log}")
         yield Agent(str(address()))

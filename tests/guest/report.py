@@ -25,7 +25,7 @@ def parse_report(text: str, output: str) -> InnerRun:
     for case in ET.fromstring(text).iter("testcase"):  # noqa: S314 - written by our own pytest a moment ago
         name = f"{case.get('classname', '').rpartition('.')[2]}::{case.get('name', '').partition('[')[0]}"
         ran.add(name)
-        for bad in (found for kind in ("failure", "error", "skipped") for found in case.findall(kind)):
+        for bad in (outcome for kind in ("failure", "error", "skipped") for outcome in case.findall(kind)):
             words = f"{case.get('name')}: {bad.tag}: {bad.text or bad.get('message')}"
             failures[name] = f"{failures.get(name, '')}{words}\n"
     return InnerRun(failures, frozenset(ran), output)

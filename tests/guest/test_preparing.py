@@ -121,13 +121,13 @@ def test_guest_that_does_not_end_in_time_is_killed_and_says_so() -> None:
 
 def running_commands() -> list[str]:
     """Return the command lines of all processes."""
-    found = []
+    commands = []
     for file in Path("/proc").glob("[0-9]*/cmdline"):
         try:
-            found.append(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+            commands.append(file.read_bytes().replace(b"\0", b" ").decode(errors="replace"))
         except OSError:  # it ended meanwhile
             continue
-    return found
+    return commands
 
 
 def test_report_without_a_test_counts_as_none_ran() -> None:

@@ -76,16 +76,16 @@ class Apt:
             ImageError: apt knows no such package.
         """
         answer = self._run("apt-cache", "show", "--no-all-versions", *names)
-        found = {}
+        offers = {}
         for block in answer.split("\n\n"):
             fields = dict(line.partition(": ")[::2] for line in block.splitlines() if ": " in line)
             if fields:
                 path = fields["Filename"]
                 archive = "debian-security" if path.startswith(SECURITY_POOL) else "debian"
-                found[fields["Package"]] = Offer(
+                offers[fields["Package"]] = Offer(
                     version=fields["Version"], place=f"{archive}/{path}", sha256=fields["SHA256"]
                 )
-        return found
+        return offers
 
     def dependencies(self, name: str) -> list[str]:
         """Return the names that a package depends on."""

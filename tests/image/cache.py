@@ -49,10 +49,10 @@ def folder_made(target: Path, fill: Callable[[Path], None]) -> Path:
         if target.is_dir():
             return target
         with tempfile.TemporaryDirectory(prefix=".unfinished-", dir=target.parent) as unfinished:
-            made = Path(unfinished) / "made"
-            made.mkdir()
-            fill(made)
-            made.rename(target)
+            folder = Path(unfinished) / "made"
+            folder.mkdir()
+            fill(folder)
+            folder.rename(target)
     return target
 
 
@@ -67,8 +67,8 @@ def locked(target: Path) -> Iterator[None]:
 
 def drop_old(folder: Path, keep: int) -> None:
     """Remove all but the newest folders below ``folder``."""
-    found = sorted(folder.glob("[!.]*"), key=lambda one: one.stat().st_mtime, reverse=True)
-    for old in found[keep:]:
+    folders = sorted(folder.glob("[!.]*"), key=lambda path: path.stat().st_mtime, reverse=True)
+    for old in folders[keep:]:
         shutil.rmtree(old, ignore_errors=True)
         old.with_name(f".{old.name}.lock").unlink(missing_ok=True)
 

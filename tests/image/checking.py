@@ -40,20 +40,20 @@ def build_again(architecture: str, progress: Progress, *, only_locked: bool = Fa
                 os.environ["XDG_CACHE_HOME"] = before
         if first.digest != second.digest:
             names = [
-                f"  {one.name}/{name}"
-                for one, other in zip(first_layers, second_layers, strict=True)
-                for name in differing(one.tree, other.tree)
+                f"  {layer.name}/{name}"
+                for layer, other in zip(first_layers, second_layers, strict=True)
+                for name in differing(layer.tree, other.tree)
             ]
             listed = "\n".join(names[:20]) or "  (the same files: archives or configuration)"
             raise ImageError(f"image: built again it differs, {first.digest} and {second.digest}:\n{listed}")
     return f"{first.digest} both times"
 
 
-def differing(one: Path, other: Path) -> list[str]:
+def differing(folder: Path, other: Path) -> list[str]:
     """Return the paths below two folders that are not the same file in both."""
-    found = []
-    for name in sorted({str(path.relative_to(tree)) for tree in (one, other) for path in tree.rglob("*")}):
-        left, right = one / name, other / name
+    names = []
+    for name in sorted({str(path.relative_to(tree)) for tree in (folder, other) for path in tree.rglob("*")}):
+        left, right = folder / name, other / name
         if left.is_symlink() or right.is_symlink():
             same = left.is_symlink() and right.is_symlink() and os.readlink(left) == os.readlink(right)
         elif left.is_file() and right.is_file():
@@ -61,5 +61,5 @@ def differing(one: Path, other: Path) -> list[str]:
         else:
             same = left.is_dir() and right.is_dir()
         if not same:
-            found.append(name)
-    return found
+            names.append(name)
+    return names

@@ -63,7 +63,7 @@ def unpacked(image: Image) -> Path:
     """Unpack an image, once."""
     roots = cache_root() / "roots"
     name = image.digest.removeprefix("sha256:")[:16]
-    folder = folder_made(roots / name, lambda made: unpack(image, made / "root"))
+    folder = folder_made(roots / name, lambda directory: unpack(image, directory / "root"))
     drop_old(roots, KEPT_ROOTS)
     return folder / "root"
 
@@ -71,8 +71,8 @@ def unpacked(image: Image) -> Path:
 @pytest.fixture(scope="session")
 def container(image: Image, root: Path) -> Iterator[Container]:
     """A way to run it; skipped where we are not root."""
-    with container_of(image, root) as found:
-        yield found
+    with container_of(image, root) as image_container:
+        yield image_container
 
 
 @contextmanager

@@ -107,7 +107,7 @@ def read_lock(architecture: str, text: str | None = None) -> tuple[Package, ...]
     Raises:
         ImageError: A line is not like that, or has no checksum for the architecture.
     """
-    found = []
+    packages = []
     lines = (LOCK.read_text() if text is None else text).splitlines()
     for number, line in enumerate(lines, start=1):
         words = line.split("#", 1)[0].split()
@@ -118,8 +118,8 @@ def read_lock(architecture: str, text: str | None = None) -> tuple[Package, ...]
             wanted = f"NAME VERSION PLACE ... {architecture}=SHA256"
             raise ImageError(f"image: {LOCK.name}:{number}: {line!r} is not {wanted}")
         place = words[2].replace("{architecture}", architecture)
-        found.append(Package(name=words[0], version=words[1], place=place, sha256=sums[architecture]))
-    return tuple(found)
+        packages.append(Package(name=words[0], version=words[1], place=place, sha256=sums[architecture]))
+    return tuple(packages)
 
 
 def snapshot_moment(text: str) -> str:
@@ -149,21 +149,21 @@ def ensure_packages(text: str, architecture: str, progress: Progress) -> Mapping
         ImageError: Debian is not reached, or gives other bytes.
     """
     wanted = read_lock(architecture, text)
-    missing = [one for one in wanted if not place_of(one).is_file()]
+    missing = [package for package in wanted if not place_of(package).is_file()]
     if missing:
         place_of(missing[0]).parent.mkdir(parents=True, exist_ok=True)
         progress(f"fetching {len(missing)} packages of Debian {RELEASE_NUMBER} for {architecture}")
     gone = []
-    for one in missing:
-        why = fetch(f"{MIRROR}/{one.place}", place_of(one), one.sha256)
+    for package in missing:
+        why = fetch(f"{MIRROR}/{package.place}", place_of(package), package.sha256)
         if why and NOT_FOUND not in why:
             raise ImageError(f"image: {MIRROR} is not reached: {why}")
         if why:
-            gone.append(one)
+            gone.append(package)
     if gone:
         progress(f"Debian's mirror has {len(gone)} of them no longer; asking its snapshot of {snapshot_moment(text)}")
         ensure_from_snapshot(gone, snapshot_moment(text))
-    return {one.name: place_of(one) for one in wanted}
+    return {package.name: place_of(package) for package in wanted}
 
 
 def ensure_from_snapshot(gone: Sequence[Package], moment: str) -> None:
@@ -172,11 +172,11 @@ def ensure_from_snapshot(gone: Sequence[Package], moment: str) -> None:
     Raises:
         StaleLockError: The snapshot has it not either, or is not reachable from here.
     """
-    for one in gone:
-        archive, _, path = one.place.partition("/")
-        why = fetch(f"{SNAPSHOT}/{archive}/{moment}/{path}", place_of(one), one.sha256)
+    for package in gone:
+        archive, _, path = package.place.partition("/")
+        why = fetch(f"{SNAPSHOT}/{archive}/{moment}/{path}", place_of(package), package.sha256)
         if why:
-            first = f"{one.name} {one.version}" + (f" and {len(gone) - 1} more" if len(gone) > 1 else "")
+            first = f"{package.name} {package.version}" + (f" and {len(gone) - 1} more" if len(gone) > 1 else "")
             raise StaleLockError(
                 f"image: tests/image/{LOCK.name} is out of date: Debian no longer has {first} (nor {SNAPSHOT}: "
                 f"{why}); take what Debian has now: python -m tests.image lock"

@@ -66,8 +66,8 @@ def requirements_of(architecture: str) -> Path:
 
 def read_requirements(text: str) -> dict[str, tuple[str, str]]:
     """Return version and SHA-256 by name."""
-    found = re.findall(r"^([\w.-]+)==(\S+) --hash=sha256:([0-9a-f]{64})$", text, re.M)
-    return {name: (version, digest) for name, version, digest in found}
+    requirements = re.findall(r"^([\w.-]+)==(\S+) --hash=sha256:([0-9a-f]{64})$", text, re.M)
+    return {name: (version, digest) for name, version, digest in requirements}
 
 
 def installed(requirements: Path, architecture: str, target: Path) -> None:
@@ -116,11 +116,11 @@ def pruned(folder: Path) -> None:
 
 def sources() -> list[Path]:
     """Return every file that the wheel is made of, without what was built or is nobody's."""
-    found: list[Path] = []
+    files: list[Path] = []
     for name in SOURCES:
         path = REPOSITORY / name
-        found += [path] if path.is_file() else [one for one in path.rglob("*") if one.is_file()]
-    return sorted(one for one in found if one.suffix not in {".pyc", ".so", ".o"} and one.name != "_sampler.c")
+        files += [path] if path.is_file() else [file for file in path.rglob("*") if file.is_file()]
+    return sorted(file for file in files if file.suffix not in {".pyc", ".so", ".o"} and file.name != "_sampler.c")
 
 
 def source_digest() -> str:
@@ -224,8 +224,8 @@ def install_tools(target: Path) -> None:
 
 def read_metadata(folder: Path) -> list[Message]:
     """Return the metadata of every distribution below ``folder``, by name."""
-    found = [email.message_from_bytes(path.read_bytes()) for path in sorted(folder.glob("*.dist-info/METADATA"))]
-    return sorted(found, key=lambda one: str(one["Name"]).lower())
+    metadata = [email.message_from_bytes(path.read_bytes()) for path in sorted(folder.glob("*.dist-info/METADATA"))]
+    return sorted(metadata, key=lambda message: str(message["Name"]).lower())
 
 
 def interpreter(root: Path, architecture: str) -> list[str]:

@@ -59,8 +59,8 @@ class Layer:
 
     def components(self) -> list[Json]:
         """Return its part of the bill of materials."""
-        found: list[Json] = json.loads((self.folder / "components.json").read_text())
-        return found
+        components: list[Json] = json.loads((self.folder / "components.json").read_text())
+        return components
 
     def archive(self) -> Archive:
         """Return the layer as a compressed tar, written at the first question."""
@@ -176,7 +176,7 @@ def system_layer_of(lock: str, architecture: str, own: str, progress: Progress) 
         finish_root(tree)
         python = tree if own == architecture else system_layer(own, own, progress).tree
         distributions.compiled(distributions.interpreter(python, own), tree, python)
-        write_components(folder, debian_components(tree, {one.name: one.sha256 for one in packages}))
+        write_components(folder, debian_components(tree, {package.name: package.sha256 for package in packages}))
         (folder / debian.LOCK.name).write_text(lock)
 
     return layer("debian", digest_of(code_digest(), architecture, lock), fill)

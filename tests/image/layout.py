@@ -54,15 +54,15 @@ class Image:
 def version() -> str:
     """Return Plimsoll's version from its one home."""
     with (REPOSITORY / "pyproject.toml").open("rb") as file:
-        found: str = tomllib.load(file)["project"]["version"]
-    return found
+        release: str = tomllib.load(file)["project"]["version"]
+    return release
 
 
 def description() -> str:
     """Return the project's one line."""
     with (REPOSITORY / "pyproject.toml").open("rb") as file:
-        found: str = tomllib.load(file)["project"]["description"]
-    return found
+        summary: str = tomllib.load(file)["project"]["description"]
+    return summary
 
 
 def created(environment: Mapping[str, str] = os.environ) -> str:
@@ -77,13 +77,13 @@ def labels(revision: str | None) -> dict[str, str]:
     Args:
         revision: The commit, where it is known.
     """
-    found = {
+    image_labels = {
         "org.opencontainers.image.title": "Plimsoll",
         "org.opencontainers.image.description": description(),
         "org.opencontainers.image.version": version(),
         "org.opencontainers.image.licenses": "Apache-2.0",
     }
-    return found if revision is None else {**found, "org.opencontainers.image.revision": revision}
+    return image_labels if revision is None else {**image_labels, "org.opencontainers.image.revision": revision}
 
 
 def configuration(layers: Sequence[tuple[Layer, Archive]], architecture: str, revision: str | None) -> Json:
@@ -114,7 +114,7 @@ def write_image(layers: Sequence[Layer], architecture: str, folder: Path, revisi
         folder: Made where it is missing.
         revision: The commit, for the labels.
     """
-    parts = [(one, one.archive()) for one in layers]
+    parts = [(layer, layer.archive()) for layer in layers]
     layout = folder / "oci"
     shutil.rmtree(layout, ignore_errors=True)
     blobs = layout / "blobs" / "sha256"

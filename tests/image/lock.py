@@ -94,7 +94,7 @@ def newest_packages(architectures: Sequence[str]) -> str:
     moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     text = HEADER.format(number=RELEASE_NUMBER, release=RELEASE, moment=moment)
     for name, (version, place, sums) in sorted(newest.items()):
-        text += " ".join([name, version, place, *(f"{one}={digest}" for one, digest in sums.items())]) + "\n"
+        text += " ".join([name, version, place, *(f"{arch}={digest}" for arch, digest in sums.items())]) + "\n"
     return text
 
 
@@ -134,22 +134,22 @@ def runtime_requirements() -> list[str]:
     with (REPOSITORY / "pyproject.toml").open("rb") as file:
         project = tomllib.load(file)["project"]
     wanted = [*project["dependencies"], *project["optional-dependencies"]["webhook"]]
-    names = {one: re.split(r"[\s<>=~!\[;]", one, maxsplit=1)[0] for one in wanted}
-    return [one for one in wanted if names[one] not in distributions.NOT_IN_A_POD]
+    names = {requirement: re.split(r"[\s<>=~!\[;]", requirement, maxsplit=1)[0] for requirement in wanted}
+    return [requirement for requirement in wanted if names[requirement] not in distributions.NOT_IN_A_POD]
 
 
 def build_tools() -> dict[str, tuple[str, set[str]]]:
     """Return what builds the wheel, by any Python that runs the builder, on both machines: cffi has parts in C."""
-    found: dict[str, tuple[str, set[str]]] = {}
+    pins: dict[str, tuple[str, set[str]]] = {}
     for python in BUILDERS:
         for machine in distributions.MACHINES.values():
             options = ["--platform", f"manylinux_2_17_{machine}", "--platform", f"manylinux2014_{machine}"]
             options += ["--python-version", python, "--implementation", "cp"]
             options += [word for abi in (f"cp{python.replace('.', '')}", "abi3", "none") for word in ("--abi", abi)]
-            wanted = [f"{name}=={version}" for name, (version, _) in found.items()] or list(BUILD_TOOLS)
+            wanted = [f"{name}=={version}" for name, (version, _) in pins.items()] or list(BUILD_TOOLS)
             for name, (version, sums) in resolved(wanted, options).items():
-                found.setdefault(name, (version, set()))[1].update(sums)
-    return found
+                pins.setdefault(name, (version, set()))[1].update(sums)
+    return pins
 
 
 def resolved(wanted: list[str], options: list[str]) -> dict[str, tuple[str, set[str]]]:
@@ -158,16 +158,16 @@ def resolved(wanted: list[str], options: list[str]) -> dict[str, tuple[str, set[
         words = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed", "--report", "-"]
         words += ["--disable-pip-version-check", "--only-binary", ":all:", "--target", folder, *options]
         report = json.loads(run([*words, *wanted], Path(folder)))
-    found: dict[str, tuple[str, set[str]]] = {}
+    pins: dict[str, tuple[str, set[str]]] = {}
     for item in report["install"]:
         hashes = item["download_info"]["archive_info"]["hashes"]
-        found[normal(item["metadata"]["name"])] = (item["metadata"]["version"], {hashes["sha256"]})
-    return dict(sorted(found.items()))
+        pins[normal(item["metadata"]["name"])] = (item["metadata"]["version"], {hashes["sha256"]})
+    return dict(sorted(pins.items()))
 
 
-def write(path: Path, found: dict[str, tuple[str, set[str]]]) -> None:
+def write(path: Path, pins: dict[str, tuple[str, set[str]]]) -> None:
     """Write a lock as pip reads it."""
     lines = ["# Written by `python -m tests.image lock`.\n"]
-    for name, (version, sums) in found.items():
-        lines.append(" ".join([f"{name}=={version}", *(f"--hash=sha256:{one}" for one in sorted(sums))]) + "\n")
+    for name, (version, sums) in pins.items():
+        lines.append(" ".join([f"{name}=={version}", *(f"--hash=sha256:{digest}" for digest in sorted(sums))]) + "\n")
     path.write_text("".join(lines))

@@ -80,8 +80,8 @@ def place(image: Image, descriptor: Json) -> Path:
 
 def document(image: Image, descriptor: Json) -> Json:
     """Read a blob that is JSON."""
-    found: Json = json.loads(place(image, descriptor).read_text())
-    return found
+    content: Json = json.loads(place(image, descriptor).read_text())
+    return content
 
 
 def configuration(image: Image) -> Json:
@@ -92,8 +92,8 @@ def configuration(image: Image) -> Json:
 
 def manifest_platform(image: Image) -> Json:
     """Return what the index says of the machine that the image is for."""
-    found: Json = json.loads((image.layout / "index.json").read_text())["manifests"][0]["platform"]
-    return found
+    platform: Json = json.loads((image.layout / "index.json").read_text())["manifests"][0]["platform"]
+    return platform
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,8 +116,8 @@ class Container:
             binds: Folder of this machine to its place inside, read-only unless that ends in ``:rw``.
             env: Beside the image's.
         """
-        made = self.folder / name
-        made.mkdir()
+        bundle = self.folder / name
+        bundle.mkdir()
         user, _, group = self.config["config"]["User"].partition(":")
         mounts: list[Json] = [
             {"destination": "/proc", "type": "proc", "source": "proc"},
@@ -145,8 +145,8 @@ class Container:
             "mounts": mounts,
             "linux": {"namespaces": [{"type": kind} for kind in NAMESPACES]},
         }
-        (made / "config.json").write_text(json.dumps(document))
-        return made
+        (bundle / "config.json").write_text(json.dumps(document))
+        return bundle
 
     def command(self, verb: str, *words: str | Path) -> list[str | Path]:
         """Return a command of runc."""
@@ -207,5 +207,5 @@ class Container:
     def process_ids(self, name: str) -> list[int]:
         """Return the process ids of a running container, this machine's counting."""
         done = subprocess.run(self.command("ps", "--format", "json", name), capture_output=True, text=True, check=True)
-        found: list[int] = json.loads(done.stdout)
-        return found
+        process_ids: list[int] = json.loads(done.stdout)
+        return process_ids

@@ -48,7 +48,7 @@ def document(main: Json, components: Iterable[Json], architecture: str) -> str:
         components: All others.
         architecture: Of the image, by Debian's name.
     """
-    others = sorted(components, key=lambda one: str(one["bom-ref"]))
+    others = sorted(components, key=lambda entry: str(entry["bom-ref"]))
     image: Json = {
         **main,
         "type": "container",
@@ -66,7 +66,7 @@ def document(main: Json, components: Iterable[Json], architecture: str) -> str:
         "components": others,
         "dependencies": [
             {"ref": image["bom-ref"], "dependsOn": [main["bom-ref"]]},
-            {"ref": main["bom-ref"], "dependsOn": [one["bom-ref"] for one in others]},
+            {"ref": main["bom-ref"], "dependsOn": [other["bom-ref"] for other in others]},
         ],
     }
     return json.dumps(whole, indent=2) + "\n"
@@ -79,15 +79,15 @@ def debian_components(root: Path, sums: Mapping[str, str]) -> list[Json]:
         root: With ``var/lib/dpkg/status.d``.
         sums: SHA-256 of the archive by package.
     """
-    found = []
+    components = []
     for note in sorted((root / "var/lib/dpkg/status.d").iterdir()):
         fields = dict(line.partition(": ")[::2] for line in note.read_text().splitlines() if re.match(r"[A-Z]", line))
         name, version, architecture = fields["Package"], fields["Version"], fields["Architecture"]
         purl = f"pkg:deb/debian/{quote(name)}@{quote(version)}?arch={architecture}&distro=debian-12"
         file = root / "usr/share/doc" / name / "copyright"
         names = licences_of(file.read_text(errors="replace")) if file.is_file() else []
-        found.append(component(name, version, purl, [licence(one) for one in names], sums.get(name)))
-    return found
+        components.append(component(name, version, purl, [licence(text) for text in names], sums.get(name)))
+    return components
 
 
 def licences_of(text: str) -> list[str]:
@@ -106,12 +106,12 @@ def python_components(metadata: Iterable[Message], sums: Mapping[str, tuple[str,
         sums: Version and SHA-256 of the wheel by name, as in the lock.
     """
     known = {normal(name): digest for name, (_version, digest) in sums.items()}
-    found = []
-    for one in metadata:
-        name, version = str(one["Name"]), str(one["Version"])
+    components = []
+    for message in metadata:
+        name, version = str(message["Name"]), str(message["Version"])
         purl = f"pkg:pypi/{normal(name)}@{quote(version)}"
-        found.append(component(name, version, purl, python_licences(one), known.get(normal(name))))
-    return found
+        components.append(component(name, version, purl, python_licences(message), known.get(normal(name))))
+    return components
 
 
 def python_licences(metadata: Message) -> list[Json]:
@@ -122,9 +122,9 @@ def python_licences(metadata: Message) -> list[Json]:
     text = str(metadata["License"] or "").strip()
     if text and "\n" not in text and len(text) <= 60:
         return [licence(text)]
-    marks = [str(one) for one in metadata.get_all("Classifier", []) if str(one).startswith("License ::")]
-    names = [one.rpartition(" :: ")[2] for one in marks]
-    return [licence(one) for one in names if one != "OSI Approved"]
+    marks = [str(mark) for mark in metadata.get_all("Classifier", []) if str(mark).startswith("License ::")]
+    names = [mark.rpartition(" :: ")[2] for mark in marks]
+    return [licence(name) for name in names if name != "OSI Approved"]
 
 
 def licence(name: str) -> Json:
@@ -140,9 +140,9 @@ def normal(name: str) -> str:
 
 def component(name: str, version: str, purl: str, licences: list[Json], digest: str | None) -> Json:
     """Return one entry."""
-    found: Json = {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl}
+    entry: Json = {"type": "library", "bom-ref": purl, "name": name, "version": version, "purl": purl}
     if licences:
-        found["licenses"] = licences
+        entry["licenses"] = licences
     if digest is not None:
-        found["hashes"] = [{"alg": "SHA-256", "content": digest}]
-    return found
+        entry["hashes"] = [{"alg": "SHA-256", "content": digest}]
+    return entry

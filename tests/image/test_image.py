@@ -81,7 +81,7 @@ def test_umoci_reads_it(image: Image) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    assert len([one for one in json.loads(done.stdout)["history"] if not one.get("empty_layer")]) == 3
+    assert len([entry for entry in json.loads(done.stdout)["history"] if not entry.get("empty_layer")]) == 3
 
 
 def test_the_archive_is_read_by_containerd_and_by_docker(image: Image) -> None:
@@ -89,9 +89,9 @@ def test_the_archive_is_read_by_containerd_and_by_docker(image: Image) -> None:
         names = tar.getnames()
         listing = tar.extractfile("manifest.json")
         assert listing is not None
-        (one,) = json.loads(listing.read())
-    assert {"oci-layout", "index.json", one["Config"], *one["Layers"]} <= set(names)
-    assert one["RepoTags"] == [f"plimsoll:{version()}"]
+        (manifest,) = json.loads(listing.read())
+    assert {"oci-layout", "index.json", manifest["Config"], *manifest["Layers"]} <= set(names)
+    assert manifest["RepoTags"] == [f"plimsoll:{version()}"]
     index = json.loads((image.layout / "index.json").read_text())
     names_given = index["manifests"][0]["annotations"]
     assert names_given["io.containerd.image.name"] == f"docker.io/library/plimsoll:{version()}"
@@ -166,7 +166,7 @@ def test_every_program_and_library_finds_the_libraries_it_names(root: Path) -> N
 
 
 def test_the_locks_hold_what_the_project_asks_for() -> None:
-    wanted = {normal(re.split(r"[\s<>=~!\[;]", one, maxsplit=1)[0]) for one in runtime_requirements()}
+    wanted = {normal(re.split(r"[\s<>=~!\[;]", requirement, maxsplit=1)[0]) for requirement in runtime_requirements()}
     assert "kubernetes" not in wanted
     for architecture in debian.ARCHITECTURES:
         locked = distributions.read_requirements(distributions.requirements_of(architecture).read_text())
@@ -174,16 +174,16 @@ def test_the_locks_hold_what_the_project_asks_for() -> None:
         assert len(debian.read_lock(architecture)) >= 20
     with (REPOSITORY / "pyproject.toml").open("rb") as file:
         requires = tomllib.load(file)["build-system"]["requires"]
-    names = {re.split(r"[<>=]", one, maxsplit=1)[0] for one in requires}
+    names = {re.split(r"[<>=]", requirement, maxsplit=1)[0] for requirement in requires}
     assert names <= {normal(line.split("==")[0]) for line in distributions.BUILD_REQUIREMENTS.read_text().splitlines()}
 
 
 def test_both_architectures_have_the_same_versions() -> None:
-    one, other = (
-        {name: found for name, (found, _) in distributions.read_requirements(path.read_text()).items()}
+    versions, other = (
+        {name: release for name, (release, _) in distributions.read_requirements(path.read_text()).items()}
         for path in map(distributions.requirements_of, debian.ARCHITECTURES)
     )
-    assert one == other
+    assert versions == other
 
 
 def test_the_dockerfile_says_the_same(image: Image) -> None:
@@ -206,8 +206,8 @@ def test_the_dockerfile_says_the_same(image: Image) -> None:
 
 def test_the_docker_context_holds_what_the_wheel_is_made_of() -> None:
     lines = (REPOSITORY / ".dockerignore").read_text().splitlines()
-    kept = {line.removeprefix("!") for line in lines if line.startswith("!")}
-    assert set(distributions.SOURCES) | {"tests/image"} == kept
+    exceptions = {line.removeprefix("!") for line in lines if line.startswith("!")}
+    assert set(distributions.SOURCES) | {"tests/image"} == exceptions
 
 
 def test_licences_are_in_the_image(root: Path) -> None:

@@ -63,9 +63,9 @@ def test_the_pool_is_asked_for_the_file_itself(mirror: Path) -> None:
 def test_what_the_pool_has_dropped_is_in_the_snapshot_of_the_moment_of_the_lock(mirror: Path) -> None:
     archive, _, path = PLACE.partition("/")
     put(mirror / "snapshot" / archive / "20260102T030405Z" / path)
-    told: list[str] = []
-    assert debian.ensure_packages(TEXT, "amd64", told.append)["libssl3"].read_bytes() == CONTENT
-    assert "has 1 of them no longer" in told[-1]
+    messages: list[str] = []
+    assert debian.ensure_packages(TEXT, "amd64", messages.append)["libssl3"].read_bytes() == CONTENT
+    assert "has 1 of them no longer" in messages[-1]
 
 
 def test_what_is_nowhere_is_named_with_the_command_that_mends_it(mirror: Path) -> None:
@@ -95,11 +95,11 @@ def test_what_was_taken_in_place_of_a_stale_lock_is_kept(mirror: Path, monkeypat
     answers = iter([TEXT.replace("3.0-1", "3.0-2"), TEXT.replace("3.0-1", "3.0-3")])
     monkeypatch.setattr(lock, "newest_packages", lambda _architectures: next(answers))
     stale = debian.StaleLockError("image: it is old")
-    told: list[str] = []
+    messages: list[str] = []
     put(mirror / "mirror" / PLACE.replace("3.0-1", "3.0-2"))
-    taken = [lock.substitute("amd64", stale, told.append) for _ in range(2)]
+    taken = [lock.substitute("amd64", stale, messages.append) for _ in range(2)]
     assert ["3.0-2" in text for text in taken] == [True, True]
-    assert told.count("WARNING: it is old") == 2
+    assert messages.count("WARNING: it is old") == 2
     # It goes the way of the lock before it; unless it was fetched, the next one takes its place.
     next((cache_root() / "packages").iterdir()).unlink()
     (mirror / "mirror" / PLACE.replace("3.0-1", "3.0-2")).unlink()
@@ -117,9 +117,9 @@ def test_a_lock_that_lacks_a_checksum_is_refused(line: str) -> None:
 def test_the_lock_names_every_package_by_a_place_that_is_its_own() -> None:
     assert debian.snapshot_moment(debian.LOCK.read_text())
     for architecture in debian.ARCHITECTURES:
-        for one in debian.read_lock(architecture):
-            archive, _, path = one.place.partition("/")
+        for package in debian.read_lock(architecture):
+            archive, _, path = package.place.partition("/")
             assert archive in apt.suites_of(apt.RELEASE)
-            assert (archive == "debian-security") == path.startswith(apt.SECURITY_POOL), one
-            release = one.version.partition(":")[2] or one.version
-            assert path.rpartition("/")[2] in {f"{one.name}_{release}_{kind}.deb" for kind in (architecture, "all")}
+            assert (archive == "debian-security") == path.startswith(apt.SECURITY_POOL), package
+            release = package.version.partition(":")[2] or package.version
+            assert path.rpartition("/")[2] in {f"{package.name}_{release}_{kind}.deb" for kind in (architecture, "all")}

@@ -19,8 +19,8 @@ ELF_MACHINES = {"amd64": 62, "arm64": 183}
 
 @pytest.fixture(scope="module")
 def other() -> str:
-    (found,) = set(debian.ARCHITECTURES) - {native_architecture()}
-    return found
+    (architecture,) = set(debian.ARCHITECTURES) - {native_architecture()}
+    return architecture
 
 
 @pytest.fixture(scope="module")
@@ -31,8 +31,8 @@ def foreign(other: str, tmp_path_factory: pytest.TempPathFactory) -> Image:
 
 @pytest.fixture(scope="module")
 def emulated(foreign: Image) -> Iterator[Container]:
-    with container_of(foreign, unpacked(foreign)) as found:
-        yield found
+    with container_of(foreign, unpacked(foreign)) as container:
+        yield container
 
 
 def test_it_says_what_it_is_for(foreign: Image, other: str) -> None:

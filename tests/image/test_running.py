@@ -165,7 +165,7 @@ def test_the_agent_measures_this_machine(container: Container, short: Path) -> N
             assert is_confined(status_of(container, "agent"))
             code, output = container.inside("agent", "top", "--once", "-o", "json", "--socket", SOCKET)
             assert code == 0, output
-            paths = [one["identity"]["cgroup_path"] for one in json.loads(output)["units"]]
+            paths = [unit["identity"]["cgroup_path"] for unit in json.loads(output)["units"]]
             assert f"/{tree.name}/{container_path(1)}" in paths
         assert list((short / "state").iterdir()) != []
 

@@ -23,28 +23,28 @@ def test_it_names_everything_by_version_and_checksum(
     image: Image, root: Path, packages: tuple[debian.Package, ...]
 ) -> None:
     whole = json.loads(image.sbom.read_text())
-    found = {one["purl"].split("?")[0]: one for one in whole["components"]}
+    components = {component["purl"].split("?")[0]: component for component in whole["components"]}
     for package in packages:
-        names = [one for one in found.values() if one["name"] == package.name]
-        assert [one["version"] for one in names] == [package.version]
+        names = [component for component in components.values() if component["name"] == package.name]
+        assert [component["version"] for component in names] == [package.version]
         assert names[0]["hashes"] == [{"alg": "SHA-256", "content": package.sha256}]
     folders = {path.name for path in (root / distributions.PLACE).glob("*.dist-info")}
     locked = distributions.read_requirements(distributions.requirements_of(native_architecture()).read_text())
     assert len(folders) == len(locked) + 1
     for name, (release, digest) in locked.items():
-        one = found[f"pkg:pypi/{normal(name)}@{release}"]
-        assert one["hashes"][0]["content"] == digest
-        assert one["licenses"], name
+        component = components[f"pkg:pypi/{normal(name)}@{release}"]
+        assert component["hashes"][0]["content"] == digest
+        assert component["licenses"], name
     assert whole["metadata"]["component"]["components"][0]["purl"] == f"pkg:pypi/plimsoll@{version()}"
 
 
 def test_the_same_contents_have_the_same_number_and_others_another() -> None:
     main = {"type": "library", "bom-ref": "a", "name": "a", "version": "1", "purl": "pkg:pypi/a@1"}
     other = {**main, "bom-ref": "b", "name": "b"}
-    one, again, changed = (
+    number, again, changed = (
         json.loads(document(main, parts, "amd64"))["serialNumber"] for parts in ([main, other], [other, main], [main])
     )
-    assert one == again != changed
+    assert number == again != changed
 
 
 def test_licences_are_read_where_they_are_written_down() -> None:

@@ -67,13 +67,13 @@ class CgroupTree:
     """A context manager that owns one directory of real cgroups and the processes it put there."""
 
     def __init__(self, mount: Path | None = None) -> None:
-        found = mount or cgroup2_mount()
-        if found is None:
+        hierarchy = mount or cgroup2_mount()
+        if hierarchy is None:
             msg = "no cgroup v2 mount on this machine"
             raise RuntimeError(msg)
-        self.mount = found
+        self.mount = hierarchy
         self.name = f"plimsoll-test-{os.getpid()}-{secrets.token_hex(4)}"
-        self.base = found / self.name
+        self.base = hierarchy / self.name
         self._processes: list[subprocess.Popen[bytes]] = []
         self._lock: int | None = None
 

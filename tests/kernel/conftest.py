@@ -18,5 +18,5 @@ def tree() -> Iterator[CgroupTree]:
     reason = _why_not()
     if reason is not None:
         pytest.skip(reason)
-    with CgroupTree() as made:
-        yield made
+    with CgroupTree() as cgroup_tree:
+        yield cgroup_tree

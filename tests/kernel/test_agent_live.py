@@ -36,15 +36,15 @@ def directory() -> Iterator[Path]:
 @pytest.fixture
 def agents(tree: CgroupTree, directory: Path) -> Iterator[list[AgentProcess]]:
     """Agents that a test made, ended in any case."""
-    made: list[AgentProcess] = []
-    yield made
-    for agent in made:
+    processes: list[AgentProcess] = []
+    yield processes
+    for agent in processes:
         agent.__exit__(None, None, None)
 
 
-def agent_on(tree: CgroupTree, directory: Path, made: list[AgentProcess], *words: str) -> AgentProcess:
+def agent_on(tree: CgroupTree, directory: Path, processes: list[AgentProcess], *words: str) -> AgentProcess:
     agent = AgentProcess(directory, *words, cgroup_root=f"/{tree.name}")
-    made.append(agent)
+    processes.append(agent)
     return agent
 
 
@@ -296,9 +296,9 @@ def test_corrupt_state_file_is_set_aside_told_and_replaced(
     (aside,) = agent.state.glob("rings.set-aside-*")
     with aside.open("rb") as file:
         assert file.read(4096) == bytes(damaged)
-    told = [json.loads(line) for line in agent.stderr.read_text().splitlines()]
+    lines = [json.loads(line) for line in agent.stderr.read_text().splitlines()]
     # A busy machine may be warned of besides: a sweep that came late, a slow turn.
-    (warning,) = [line for line in told if "kept_as" in line]
+    (warning,) = [line for line in lines if "kept_as" in line]
     assert warning["level"] == "warning"
     assert warning["kept_as"] == str(aside)
     assert "checksum" in warning["reason"]

@@ -54,8 +54,8 @@ class Demo:
 
     def recommended_millicores(self) -> dict[str, int]:
         """What containers should request by now, by container; those without a recommendation are left out."""
-        found = {unit["identity"]["container"]: (unit["advice"] or {}) for unit in self.units()}
-        requests = {name: advice.get("cpu_request_millicores") for name, advice in found.items()}
+        by_container = {unit["identity"]["container"]: (unit["advice"] or {}) for unit in self.units()}
+        requests = {name: advice.get("cpu_request_millicores") for name, advice in by_container.items()}
         return {name: millicores for name, millicores in requests.items() if millicores is not None}
 
     def wait_until_it_runs(self) -> None:
@@ -66,15 +66,15 @@ class Demo:
 
     def processes(self) -> list[str]:
         """Command lines of all processes that name the demo's tree: loads and janitor."""
-        found = []
+        commands = []
         for path in Path("/proc").glob("[0-9]*/cmdline"):
             try:
                 words = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
             except OSError:
                 continue  # it ended meanwhile
             if self._name in words:
-                found.append(words)
-        return found
+                commands.append(words)
+        return commands
 
     def assert_nothing_is_left(self) -> None:
         wait_for(lambda: not self.trees(), "the cgroups are removed")
@@ -92,9 +92,9 @@ def demos() -> Iterator[list[Demo]]:
     reason = why_not()
     if reason is not None:
         pytest.skip(reason)
-    made: list[Demo] = []
-    yield made
-    for demo in made:
+    runs: list[Demo] = []
+    yield runs
+    for demo in runs:
         demo.clean()
 
 

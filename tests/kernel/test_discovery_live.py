@@ -41,13 +41,13 @@ class Watched:
         pytest.fail("inotify told nothing more")
 
     def appeared(self, changes: Changes) -> list[str]:
-        return [found.path.removeprefix(self.prefix) for found in changes.appeared]
+        return [cgroup.path.removeprefix(self.prefix) for cgroup in changes.appeared]
 
     def vanished(self, changes: Changes) -> list[str]:
         return [path.removeprefix(self.prefix) for path in changes.vanished]
 
     def units(self) -> list[str]:
-        return [found.path.removeprefix(self.prefix) for found in self.discovery.units()]
+        return [cgroup.path.removeprefix(self.prefix) for cgroup in self.discovery.units()]
 
 
 @pytest.fixture

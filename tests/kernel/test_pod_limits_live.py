@@ -22,14 +22,15 @@ def test_a_cgroup_without_controllers_is_told_once_and_left_alone(tree: CgroupTr
     directory = tree.make(f"kubepods-pod{UID}")
     if (directory / "memory.max").exists():
         pytest.skip("this kernel's cgroups have the memory controller; the guest tests write there")
-    told: list[tuple[str, str]] = []
+    decisions: list[tuple[str, str]] = []
     writer = PodLimitsWriter(
         limits=CgroupLimits(tree.base.parent, tmp_path / "limits"),
         options=PodLimitsOptions(write_cgroups=True),
         pod_paths=lambda: {UID: f"/{tree.base.name}/kubepods-pod{UID}"},
         margin_ratio=1.25,
         terms=KeeperTerms(
-            may_write=lambda: None, tell=lambda **decision: told.append((str(decision["outcome"]), decision["reason"]))
+            may_write=lambda: None,
+            tell=lambda **decision: decisions.append((str(decision["outcome"]), decision["reason"])),
         ),
     )
     pod = make_pod(
@@ -42,7 +43,7 @@ def test_a_cgroup_without_controllers_is_told_once_and_left_alone(tree: CgroupTr
     for second in (0.0, 100.0):
         writer.tick(state, second)
 
-    assert told == [("withheld", "no_file")]
+    assert decisions == [("withheld", "no_file")]
     assert not (tmp_path / "limits").exists()
 
 
@@ -54,13 +55,13 @@ def test_a_pod_that_calls_itself_static_reaches_no_cgroup_of_another(
     directory = tree.make(f"kubepods/burstable/pod{UID}")
     files = ("cpu.max", "memory.max")
     before = {file: (directory / file).read_text() for file in files if (directory / file).exists()}
-    told: list[object] = []
+    decisions: list[object] = []
     writer = PodLimitsWriter(
         limits=CgroupLimits(tree.base.parent, tmp_path / "limits"),
         options=PodLimitsOptions(write_cgroups=True),
         pod_paths=lambda: {UID: victim_path},
         margin_ratio=1.25,
-        terms=KeeperTerms(may_write=lambda: None, tell=lambda **decision: told.append(decision)),
+        terms=KeeperTerms(may_write=lambda: None, tell=lambda **decision: decisions.append(decision)),
     )
     victim = make_pod(
         container("app", {"cpu": "100m"}),
@@ -83,6 +84,6 @@ def test_a_pod_that_calls_itself_static_reaches_no_cgroup_of_another(
     for second, pods in ((0.0, (victim, evil)), (100.0, (evil, victim)), (200.0, (evil,))):
         writer.tick(NodeState(node=node, pods=pods, server_version="v1.33.0"), second)
 
-    assert told == []  # not even that there are no such files: they are not looked for
+    assert decisions == []  # not even that there are no such files: they are not looked for
     assert {file: (directory / file).read_text() for file in before} == before
     assert not (tmp_path / "limits").exists()

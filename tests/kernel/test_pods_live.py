@@ -53,9 +53,9 @@ def agent(tree: CgroupTree) -> Iterator[AgentProcess]:
         pods.write_text(json.dumps({"kind": "List", "items": [pod]}))
         tree.make(ONE)
         tree.spawn(TWO)
-        made = AgentProcess(Path(name), "--pods", str(pods), *QUICK, cgroup_root=f"/{tree.name}")
-        with made:
-            yield made
+        process = AgentProcess(Path(name), "--pods", str(pods), *QUICK, cgroup_root=f"/{tree.name}")
+        with process:
+            yield process
 
 
 def pod_of(agent: AgentProcess) -> Json:
@@ -70,7 +70,7 @@ def test_a_pod_is_measured_as_a_whole_and_what_runs_in_none_of_its_containers_ap
     tree.spawn(f"{POD}/helper", "busy")  # what no runtime knows as a container
 
     pod = wait_for(
-        lambda: found if ((found := pod_of(agent))["itself_cpu_millicores"] or 0) > 5 else {}, "the pod's own CPU"
+        lambda: figures if ((figures := pod_of(agent))["itself_cpu_millicores"] or 0) > 5 else {}, "the pod's own CPU"
     )
 
     identity = pod["whole"]["identity"]
@@ -94,8 +94,8 @@ def test_a_pod_is_measured_as_a_whole_and_what_runs_in_none_of_its_containers_ap
     wanted = ("plimsoll_pod_itself_cpu_usage_cores", "plimsoll_pod_cpu_usage_cores", "plimsoll_tier_cpu_usage_cores")
     page = wait_for(
         lambda: (
-            found
-            if (found := metrics_of(agent)) and all(any(name.startswith(part) for name in found) for part in wanted)
+            series
+            if (series := metrics_of(agent)) and all(any(name.startswith(part) for name in series) for part in wanted)
             else {}
         ),
         "series of the pod and of tiers",
@@ -109,9 +109,9 @@ def test_cpu_of_a_container_is_its_own_and_not_its_pods(tree: CgroupTree, agent:
 
     pod = wait_for(
         lambda: (
-            found
-            if (found := pod_of(agent))["itself_cpu_millicores"] is not None
-            and (found["whole"]["cpu"]["usage_peak_millicores"] or 0) > 5
+            figures
+            if (figures := pod_of(agent))["itself_cpu_millicores"] is not None
+            and (figures["whole"]["cpu"]["usage_peak_millicores"] or 0) > 5
             else {}
         ),
         "the pod's CPU",
@@ -129,7 +129,7 @@ def test_a_container_that_ends_leaves_its_pod_no_time_of_its(tree: CgroupTree, a
     wait_for(lambda: len(agent.snapshot()["units"]) == 1, "the container has gone")
 
     pod = wait_for(
-        lambda: found if (found := pod_of(agent))["itself_cpu_millicores"] is not None else {}, "readings anew"
+        lambda: figures if (figures := pod_of(agent))["itself_cpu_millicores"] is not None else {}, "readings anew"
     )
 
     assert pod["itself_cpu_millicores"] < 20

@@ -63,8 +63,8 @@ def pods(directory: Path) -> Path:
 def agent(tree: CgroupTree, directory: Path, pods: Path) -> Iterator[AgentProcess]:
     tree.spawn(BUSY, "busy")
     tree.spawn(IDLE)
-    with AgentProcess(directory, *QUICK, "--pods", str(pods), cgroup_root=f"/{tree.name}") as made:
-        yield made
+    with AgentProcess(directory, *QUICK, "--pods", str(pods), cgroup_root=f"/{tree.name}") as process:
+        yield process
 
 
 def recommend(*words: str) -> subprocess.CompletedProcess[str]:
@@ -106,8 +106,8 @@ def test_a_running_agent_recommends_within_seconds_and_the_patch_names_what_diff
 ) -> None:
     asked = ("--socket", str(agent.socket))
     # The first looks come too early for an answer: why, is told.
-    found = wait_for(lambda: both_answered(items_of(*asked)), "recommendations for both")
-    busy, idle = found["busy"], found["idle"]
+    recommendations = wait_for(lambda: both_answered(items_of(*asked)), "recommendations for both")
+    busy, idle = recommendations["busy"], recommendations["idle"]
     assert busy["cpu_millicores"]["request"] > 10
     assert busy["cpu_millicores"]["severity"] in ("short", "very_short")
     assert (busy["workload"]["kind"], busy["resources"]["cpu_request_millicores"]) == ("Pod", 10)
@@ -122,7 +122,7 @@ def test_a_running_agent_recommends_within_seconds_and_the_patch_names_what_diff
     (command,) = (line for line in done.stdout.splitlines() if line.startswith("kubectl "))
     words = shlex.split(command)
     assert words[:8] == ["kubectl", "patch", "pod", "web", "--namespace", "shop", "--subresource", "resize"]
-    patched = {one["name"]: one["resources"] for one in json.loads(words[-1])["spec"]["containers"]}
+    patched = {spec["name"]: spec["resources"] for spec in json.loads(words[-1])["spec"]["containers"]}
     assert patched["busy"]["requests"]["cpu"].endswith("m")
 
     # Other options are tried on the agent's own state, under its settings and with its names.
@@ -163,17 +163,17 @@ def test_a_stopped_agent_leaves_enough_to_recommend_by_any_policy(
         wait_for(lambda: unit_named(agent, "busy")["cpu"]["usage_p75_millicores"] is not None, "a rate")
         assert agent.end() == 0
 
-    kept = ("--state-dir", str(state), "--pods", str(pods), *SHORT)
-    (own,) = items_of(*kept).values()
+    options = ("--state-dir", str(state), "--pods", str(pods), *SHORT)
+    (own,) = items_of(*options).values()
     assert (own["policy"], own["basis"]["history_minutes"]) == ("plimsoll", HISTORY_MINUTES)
     # It sleeps now; its peak of the last hour is 300 m, which the history's rounding keeps to half a percent.
     assert own["cpu_millicores"]["request"] == pytest.approx(USED_MILLICORES, rel=0.01)
 
-    (vpa,) = items_of(*kept, "--policy", "vpa").values()
+    (vpa,) = items_of(*options, "--policy", "vpa").values()
     assert vpa["policy"] == "vpa"
     # P90 of samples that are all 300 m is the end of their bucket, at most 5 % above; then come 15 % of margin.
     assert USED_MILLICORES * 1.15 <= vpa["cpu_millicores"]["request"] <= USED_MILLICORES * 1.15 * 1.05 + 1
-    (median,) = items_of(*kept, "--policy", "vpa", "--vpa-recommendation-margin-fraction", "0").values()
+    (median,) = items_of(*options, "--policy", "vpa", "--vpa-recommendation-margin-fraction", "0").values()
     assert median["cpu_millicores"]["request"] < vpa["cpu_millicores"]["request"]
 
 

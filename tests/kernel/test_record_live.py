@@ -42,9 +42,9 @@ def agent(tree: CgroupTree, directory: Path) -> Iterator[AgentProcess]:
     """An agent that watches a busy container and an idle one."""
     tree.spawn(ONE, "busy")
     tree.spawn(TWO)
-    with AgentProcess(directory, *WINDOWS, cgroup_root=f"/{tree.name}") as made:
-        wait_for(lambda: made.get("/readyz")[0] == 200, "a whole rate window")
-        yield made
+    with AgentProcess(directory, *WINDOWS, cgroup_root=f"/{tree.name}") as process:
+        wait_for(lambda: process.get("/readyz")[0] == 200, "a whole rate window")
+        yield process
 
 
 def plimsoll(*words: str) -> subprocess.CompletedProcess[str]:
@@ -86,11 +86,11 @@ def test_a_replay_at_the_moment_of_an_answer_gives_that_answer(agent: AgentProce
         at = datetime.fromtimestamp(float(live["taken_unix_seconds"]), UTC)
         replayed = answer(path, "--at", at.isoformat(), "recommend", "--set", "recommend.minSpanSeconds=1")
         assert abs(replayed["taken_unix_seconds"] - live["taken_unix_seconds"]) < 0.001
-        found, expected = ([figures(item) for item in doc["items"]] for doc in (replayed, live))
+        items, expected = ([figures(item) for item in doc["items"]] for doc in (replayed, live))
         assert len(expected) == 2
-        assert [item["identity"] for item in found] == [item["identity"] for item in expected]
+        assert [item["identity"] for item in items] == [item["identity"] for item in expected]
         assert all(item["cpu_millicores"]["request"] for item in expected)
-        return found == expected
+        return items == expected
 
     wait_for(is_the_same, "a replay with the figures of the agent")
 
@@ -116,7 +116,7 @@ def test_a_recorder_beside_an_agent_takes_every_row_of_who_comes_and_goes(
     with Recording(path) as recording:
         manifest = recording.manifest
         rows = {
-            unit: np.concatenate([its for one, its in recording.all_rows(RowKind.RAW) if one == unit])
+            unit: np.concatenate([piece for index, piece in recording.all_rows(RowKind.RAW) if index == unit])
             for unit in range(len(manifest.units))
         }
     assert manifest.source == "agent"

@@ -70,9 +70,9 @@ class Watch:
 
 @pytest.fixture(params=KINDS)
 def watch(request: pytest.FixtureRequest, tree: CgroupTree) -> Iterator[Watch]:
-    made = Watch(tree, request.param)
-    yield made
-    made.close()
+    watcher = Watch(tree, request.param)
+    yield watcher
+    watcher.close()
 
 
 def counters(row: np.void) -> tuple[int, ...]:
@@ -241,20 +241,20 @@ def test_two_thousand_groups_made_and_removed_during_sampling(tree: CgroupTree) 
     slot_of_stays = watch.add("stays")
     files_before = len(os.listdir("/proc/self/fd"))
     kept_before = watch.sampler.stats().open_files
-    made: queue.Queue[tuple[str, int] | None] = queue.Queue(maxsize=ALIVE)
+    directories: queue.Queue[tuple[str, int] | None] = queue.Queue(maxsize=ALIVE)
 
     def churn() -> None:
         alive: list[str] = []
         for number in range(CHURNED):
             path = f"churn/{number % (CHURNED // 2)}"  # every name comes twice
             directory = tree.make(path)
-            made.put((path, directory.stat().st_ino))
+            directories.put((path, directory.stat().st_ino))
             alive.append(path)
             if len(alive) > ALIVE:
                 tree.absolute(alive.pop(0)).rmdir()
         for path in alive:
             tree.absolute(path).rmdir()
-        made.put(None)
+        directories.put(None)
 
     worker = threading.Thread(target=churn)
     worker.start()
@@ -266,7 +266,7 @@ def test_two_thousand_groups_made_and_removed_during_sampling(tree: CgroupTree) 
         assert time.monotonic() < deadline
         for _ in range(10):
             try:
-                item = made.get(block=False)
+                item = directories.get(block=False)
             except queue.Empty:
                 break
             if item is None:

@@ -150,6 +150,17 @@ AGENT: Final = (
         summary=f"Agent on {ON} has heard nothing of the API server for 19m 0s",
     ),
     Case(
+        alert="PlimsollPodListNeverRead",
+        series=(
+            level("plimsoll_containers", "30x80", more='state="tracked"'),
+            level("plimsoll_pod_source_age_seconds", "3x10 _x70", more='source="watch"'),
+        ),
+        quiet=24,
+        fires=32,
+        labels={**AT_NODE, "state": "tracked"},
+        summary=f"Agent on {ON} has not read the list of its pods once",
+    ),
+    Case(
         alert="PlimsollAgentMemoryHigh",
         series=(
             BUILD,

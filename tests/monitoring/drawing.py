@@ -95,27 +95,27 @@ def draw(asked: Prometheus, file: Path, out: Path) -> None:
 
 
 def _of_rows(panels: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    selection: list[dict[str, Any]] = []
     is_chosen = False
     for panel in panels:
         if panel["type"] == "row":
             is_chosen = panel["title"] in ROWS
         if is_chosen:
-            found.append(panel)
-    return found
+            selection.append(panel)
+    return selection
 
 
 def _answers(asked: Prometheus, panel: Mapping[str, Any]) -> list[tuple[str, Series]]:
     """Return every series of a panel with its legend."""
-    found = []
+    curves = []
     for target in panel["targets"]:
         for series in asked.series(substituted(target["expr"], VALUES), step_seconds=float(SCRAPE_SECONDS)):
             labels = series["metric"]
             words = re.split(r"\{\{\s*(\w+)\s*\}\}", target["legendFormat"])
             # Every second one is a label's name.
             legend = "".join(labels.get(word, "") if place % 2 else word for place, word in enumerate(words))
-            found.append((_short(legend), series))
-    return found
+            curves.append((_short(legend), series))
+    return curves
 
 
 def _short(legend: str) -> str:

@@ -89,9 +89,9 @@ def agent_families() -> dict[str, set[str]]:
 
 def webhook_families() -> dict[str, set[str]]:
     """Return the webhook's samples by name, each with its own labels."""
-    metrics = WebhookMetrics(version="0", commit="", admission_results=[str(one) for one in AdmissionOutcome])
+    metrics = WebhookMetrics(version="0", commit="", admission_results=[str(outcome) for outcome in AdmissionOutcome])
     metrics.loops.begin("follow")
-    found = _samples(metrics.page().body.decode())
+    labels_by_name = _samples(metrics.page().body.decode())
     nobody = cast(Any, _Nobody())  # a reading has its name and labels before anything is read
     readings: Iterable[FamilyReading] = (
         *telling.of_history(nobody, nobody, nobody, nobody, nobody),
@@ -107,9 +107,9 @@ def webhook_families() -> dict[str, set[str]]:
         *telling.of_hpas(nobody, nobody),
         *telling.of_connections(nobody),
     )
-    for one in readings:
-        found[f"{one.name}_total" if one.is_counter else one.name] = set(one.labels)
-    return found
+    for reading in readings:
+        labels_by_name[f"{reading.name}_total" if reading.is_counter else reading.name] = set(reading.labels)
+    return labels_by_name
 
 
 def families() -> Mapping[str, set[str]]:
@@ -126,8 +126,8 @@ class _Nobody:
 
 
 def _samples(page: str) -> dict[str, set[str]]:
-    found: dict[str, set[str]] = {}
+    labels_by_name: dict[str, set[str]] = {}
     for family in parse_text(page):
         for sample in family.samples:
-            found.setdefault(sample.name, set()).update(sample.labels)
-    return found
+            labels_by_name.setdefault(sample.name, set()).update(sample.labels)
+    return labels_by_name

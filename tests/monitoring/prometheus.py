@@ -75,16 +75,16 @@ class Prometheus:
 
     def series(self, expr: str, *, step_seconds: float = 1.0) -> list[dict[str, Any]]:
         """Evaluate over the whole life of this Prometheus; series without one number are left out."""
-        found = self.get(
+        answer = self.get(
             "query_range", query=expr, start=f"{self.began_seconds}", end=f"{time.time()}", step=f"{step_seconds}"
         )
-        series: list[dict[str, Any]] = found["result"]
-        return [one for one in series if any(math.isfinite(float(value)) for _, value in one["values"])]
+        series: list[dict[str, Any]] = answer["result"]
+        return [curve for curve in series if any(math.isfinite(float(value)) for _, value in curve["values"])]
 
     def now(self, expr: str) -> list[dict[str, Any]]:
         """Evaluate at this moment."""
-        found: list[dict[str, Any]] = self.get("query", query=expr)["result"]
-        return found
+        vector: list[dict[str, Any]] = self.get("query", query=expr)["result"]
+        return vector
 
 
 @contextlib.contextmanager
@@ -109,9 +109,9 @@ def prometheus(
         "--log.level=warn",
     ]
     process = Process("prometheus", command, folder / "prometheus.log")
-    one = Prometheus(process, port)
+    server = Prometheus(process, port)
     try:
-        process.wait_until(one.is_ready, f"127.0.0.1:{port} is ready")
-        yield one
+        process.wait_until(server.is_ready, f"127.0.0.1:{port} is ready")
+        yield server
     finally:
         process.stop(kill=True)  # its data is not looked at again

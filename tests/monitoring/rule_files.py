@@ -28,9 +28,9 @@ def rules() -> list[dict[str, Any]]:
 
 def alerts() -> dict[str, dict[str, Any]]:
     """Return the alerts by name; a name that is used twice fails."""
-    found = [rule for rule in rules() if "alert" in rule]
-    by_name = {rule["alert"]: rule for rule in found}
-    assert len(by_name) == len(found)
+    alert_rules = [rule for rule in rules() if "alert" in rule]
+    by_name = {rule["alert"]: rule for rule in alert_rules}
+    assert len(by_name) == len(alert_rules)
     return by_name
 
 

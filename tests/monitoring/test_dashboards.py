@@ -33,18 +33,18 @@ def test_the_picture_is_small_and_stays_out_of_the_release() -> None:
 
 @each
 def test_ids_are_unique_and_panels_do_not_overlap(file: Path) -> None:
-    found = dashboard(file)["panels"]
-    assert len({panel["id"] for panel in found}) == len(found) > 8
-    places = [panel["gridPos"] for panel in found]
+    panel_list = dashboard(file)["panels"]
+    assert len({panel["id"] for panel in panel_list}) == len(panel_list) > 8
+    places = [panel["gridPos"] for panel in panel_list]
     assert all(place["x"] + place["w"] <= 24 for place in places)
-    for one, other in combinations(places, 2):
+    for place, other in combinations(places, 2):
         apart = (
-            one["x"] + one["w"] <= other["x"]
-            or other["x"] + other["w"] <= one["x"]
-            or one["y"] + one["h"] <= other["y"]
-            or other["y"] + other["h"] <= one["y"]
+            place["x"] + place["w"] <= other["x"]
+            or other["x"] + other["w"] <= place["x"]
+            or place["y"] + place["h"] <= other["y"]
+            or other["y"] + other["h"] <= place["y"]
         )
-        assert apart, (one, other)
+        assert apart, (place, other)
 
 
 @each

@@ -85,8 +85,8 @@ class Scene:
 
 def run_pod(node: ActingNode, tree: PlayedTree, name: str, load: Load, **more: Any) -> None:
     """Run a pod whose one container does something."""
-    made = node.run_pod(name, objects.container(**more.pop("resources")), load=None, **more)
-    tree.play(ActingNode.cgroup_of(made), load)
+    pod = node.run_pod(name, objects.container(**more.pop("resources")), load=None, **more)
+    tree.play(ActingNode.cgroup_of(pod), load)
 
 
 @pytest.fixture(scope="module")
@@ -195,8 +195,8 @@ class Scraped:
         return self._newest() > self._before
 
     def _newest(self) -> float:
-        found = self._asked.now('timestamp(up{job="webhook"})')
-        return float(found[0]["value"][1]) if found else 0.0
+        vector = self._asked.now('timestamp(up{job="webhook"})')
+        return float(vector[0]["value"][1]) if vector else 0.0
 
 
 def write_history(state: Path, *workloads: str) -> None:
@@ -219,7 +219,7 @@ def write_history(state: Path, *workloads: str) -> None:
 
 
 def test_every_target_is_up(scene: Scene) -> None:
-    assert {one["metric"]["job"]: one["value"][1] for one in scene.prometheus.now("up")} == {
+    assert {sample["metric"]["job"]: sample["value"][1] for sample in scene.prometheus.now("up")} == {
         "agents": "1",
         "webhook": "1",
     }
@@ -227,8 +227,8 @@ def test_every_target_is_up(scene: Scene) -> None:
 
 def test_every_loop_of_both_is_there_and_comes_round(scene: Scene) -> None:
     ages = {
-        (one["metric"]["job"], one["metric"]["loop"]): float(one["value"][1])
-        for one in scene.prometheus.now("plimsoll_loop_turn_age_seconds")
+        (sample["metric"]["job"], sample["metric"]["loop"]): float(sample["value"][1])
+        for sample in scene.prometheus.now("plimsoll_loop_turn_age_seconds")
     }
     agent = {("agents", loop) for loop in ("sampling", "control", "acting", "report", "runs", "decisions", "auditing")}
     webhook = ("follow", "fold", "ledger", "rebuild", "sizes", "settle", "certificates", "buffers")
@@ -241,7 +241,8 @@ def test_every_loop_of_both_is_there_and_comes_round(scene: Scene) -> None:
 
 def test_a_kill_after_a_shrink_is_told_of_and_one_without_is_not(scene: Scene) -> None:
     firing = {
-        one["metric"]["alertname"]: one["metric"] for one in scene.prometheus.series('ALERTS{alertstate="firing"}')
+        alert["metric"]["alertname"]: alert["metric"]
+        for alert in scene.prometheus.series('ALERTS{alertstate="firing"}')
     }
     assert firing["PlimsollOomKillAfterShrink"]["node"] == NODE
     assert scene.node.metric('plimsoll_oom_kills_total{resized_recently="true"}') == 1
@@ -266,7 +267,7 @@ def test_how_good_sizing_was_outlives_the_agent_and_reaches_the_webhook(
 ) -> None:
     """600m used where 500m was recommended and 1000m applied, as an agent before this one judged it."""
     series = 'plimsoll_workload_risk_ratio{{against="{}",resource="cpu",window="1d",workload="large"}}'
-    assert [float(scene.prometheus.now(series.format(one))[0]["value"][1]) for one in Against] == [1.0, 0.0]
+    assert [float(scene.prometheus.now(series.format(against))[0]["value"][1]) for against in Against] == [1.0, 0.0]
     plane = scene.node.plane
     create_service_account(plane, NAMESPACE, "plimsoll-webhook-reader")
     head = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": "quality-reader"}}
@@ -279,10 +280,10 @@ def test_how_good_sizing_was_outlives_the_agent_and_reaches_the_webhook(
     options = [f"--webhook=https://127.0.0.1:{scene.hook.port}", f"--kubeconfig={plane.kubeconfig}"]
     options += [f"--ca-file={plane.authority}", "-o", "json"]
     assert main(["workloads", "--worst", *options]) == 0
-    told = {workload["name"]: workload["quality"] for workload in json.loads(capsys.readouterr().out)}
-    assert {"busy", "later", "large"} <= told.keys()
-    assert told["large"]["nodes"] == 1
-    recommended, peak = told["large"]["cpu"]["recommended"], told["large"]["cpu"]["peak"]
+    qualities = {workload["name"]: workload["quality"] for workload in json.loads(capsys.readouterr().out)}
+    assert {"busy", "later", "large"} <= qualities.keys()
+    assert qualities["large"]["nodes"] == 1
+    recommended, peak = qualities["large"]["cpu"]["recommended"], qualities["large"]["cpu"]["peak"]
     assert (recommended["judgedMinutes"], recommended["riskRatio"]) == (130, 1.0)
     assert recommended["deficitRatio"] == pytest.approx(1 / 6, rel=1e-3)
     assert (peak["judgedHours"], peak["overRatio"]) == (2, 0.0)
@@ -313,9 +314,9 @@ def test_every_variable_of_the_dashboards_has_values(scene: Scene) -> None:
 
 def test_every_rule_is_evaluated_without_an_error(scene: Scene) -> None:
     groups = scene.prometheus.get("rules")["groups"]
-    found = [rule for group in groups for rule in group["rules"]]
-    assert len(found) == len(rules())
-    assert [(rule["name"], rule.get("lastError")) for rule in found if rule["health"] != "ok"] == []
+    live_rules = [rule for group in groups for rule in group["rules"]]
+    assert len(live_rules) == len(rules())
+    assert [(rule["name"], rule.get("lastError")) for rule in live_rules if rule["health"] != "ok"] == []
 
 
 def test_everything_that_rules_ask_for_is_there(scene: Scene) -> None:
@@ -326,5 +327,5 @@ def test_everything_that_rules_ask_for_is_there(scene: Scene) -> None:
         for selector in re.findall(r"(?:\bplimsoll:\w+:\w+|\b(?:plimsoll|process)_\w+)(?:\{[^}]*\})?", rule["expr"])
     }
     assert len(selectors) > 50
-    empty = {one for one in selectors | recorded if not scene.prometheus.series(one)}
+    empty = {selector for selector in selectors | recorded if not scene.prometheus.series(selector)}
     assert empty == EMPTY_SELECTORS.keys()

@@ -45,8 +45,10 @@ def test_what_an_agent_measures_here_is_on_the_node_s_dashboard(tmp_path: Path) 
         with AgentProcess(tmp_path, *words, cgroup_root=f"/{tree.name}") as agent:
             target = Target(job="agents", address=agent.metrics_url.split("/")[2], labels={"node": "here"})
             with prometheus(tmp_path, [target]) as asked:
-                queries = [one for one in panel_queries(CHART / "files/dashboards/node.json") if one.panel in MEASURED]
-                assert {one.panel for one in queries} == MEASURED
+                queries = [
+                    query for query in panel_queries(CHART / "files/dashboards/node.json") if query.panel in MEASURED
+                ]
+                assert {query.panel for query in queries} == MEASURED
                 for query in queries:
                     wait_for(partial(asked.series, substituted(query.expr, VALUES)), str(query), seconds=60)
                 used = f'plimsoll_container_cpu_usage_cores{{container="{7:064x}",quantile="1"}} > 0.05'

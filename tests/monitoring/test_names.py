@@ -34,22 +34,22 @@ def named_in(text: str) -> Iterator[tuple[str, set[str]]]:
 
 
 def test_rules_select_series_and_labels_that_are_there(known: Mapping[str, set[str]]) -> None:
-    found = [(rule["expr"], name, labels) for rule in rules() for name, labels in named_in(rule["expr"])]
-    assert len(found) > 60
-    for expr, name, labels in found:
+    selections = [(rule["expr"], name, labels) for rule in rules() for name, labels in named_in(rule["expr"])]
+    assert len(selections) > 60
+    for expr, name, labels in selections:
         assert name in known, expr
         assert labels <= known[name], expr
 
 
 def test_dashboards_select_series_and_labels_that_are_there(known: Mapping[str, set[str]]) -> None:
-    found = [
+    selections = [
         (str(query), name, labels)
         for file in DASHBOARD_FILES
         for query in panel_queries(file)
         for name, labels in named_in(query.expr)
     ]
-    assert len(found) > 100
-    for query, name, labels in found:
+    assert len(selections) > 100
+    for query, name, labels in selections:
         assert name in known, query
         if ":" not in name:
             assert labels <= known[name] | TARGET_LABELS, query
@@ -58,7 +58,7 @@ def test_dashboards_select_series_and_labels_that_are_there(known: Mapping[str, 
 def test_what_is_grouped_by_and_shown_in_legends_is_a_label_of_the_series(known: Mapping[str, set[str]]) -> None:
     queries = [query for file in DASHBOARD_FILES for query in panel_queries(file)]
     rows = [(query.expr, query.legend) for query in queries] + [(rule["expr"], "") for rule in rules()]
-    found = 0
+    count = 0
     for expr, legend in rows:
         named = [name for name, _ in named_in(expr)]
         if any(":" in name for name in named):
@@ -67,8 +67,8 @@ def test_what_is_grouped_by_and_shown_in_legends_is_a_label_of_the_series(known:
         wanted |= set(LEGEND.findall(legend))
         there = set().union(TARGET_LABELS, {"le", "quantile"}, *(known[name] for name in named))
         assert wanted <= there, (expr, legend, wanted - there)
-        found += len(wanted)
-    assert found > 100
+        count += len(wanted)
+    assert count > 100
 
 
 def test_variables_ask_for_series_and_labels_that_are_there(known: Mapping[str, set[str]]) -> None:
@@ -88,5 +88,5 @@ def test_variables_ask_for_series_and_labels_that_are_there(known: Mapping[str, 
 def test_pages_name_series_that_are_there(known: Mapping[str, set[str]], page: Path) -> None:
     for name, labels in named_in(page.read_text(encoding="utf-8")):
         # A page may name a family without `_total`, or a stem that several begin with.
-        assert name in known or any(one.startswith(name) for one in known), name
+        assert name in known or any(series.startswith(name) for series in known), name
         assert labels <= known.get(name, labels) | TARGET_LABELS, name

@@ -30,11 +30,11 @@ def render(monitoring: dict[str, Any], *, kinds: tuple[str, ...] = KINDS, **valu
         "--values=-",
         stdin=json.dumps({"monitoring": monitoring, **values}),
     )
-    return [one for one in yaml_texts.load_all(text) if one is not None]
+    return [manifest for manifest in yaml_texts.load_all(text) if manifest is not None]
 
 
 def of_kind(objects: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
-    return [one for one in objects if one["kind"] == kind]
+    return [manifest for manifest in objects if manifest["kind"] == kind]
 
 
 @pytest.fixture(scope="module")
@@ -47,9 +47,9 @@ def selects(selector: dict[str, str], labels: dict[str, str]) -> bool:
 
 
 def test_by_default_there_is_nothing_of_it() -> None:
-    found = render({}, kinds=())
-    assert not [one for one in found if one["kind"] in KINDS]
-    assert not [one for one in found if "grafana_dashboard" in one["metadata"].get("labels", {})]
+    manifests = render({}, kinds=())
+    assert not [manifest for manifest in manifests if manifest["kind"] in KINDS]
+    assert not [manifest for manifest in manifests if "grafana_dashboard" in manifest["metadata"].get("labels", {})]
 
 
 def test_pod_monitor_selects_every_agent_and_a_port_that_it_has(objects: list[dict[str, Any]]) -> None:
@@ -73,27 +73,29 @@ def test_service_monitor_selects_the_webhook_and_believes_its_certificate(object
     (monitor,) = of_kind(objects, "ServiceMonitor")
     (endpoint,) = monitor["spec"]["endpoints"]
     services = [
-        one
-        for one in of_kind(objects, "Service")
-        if selects(monitor["spec"]["selector"]["matchLabels"], one["metadata"]["labels"])
+        manifest
+        for manifest in of_kind(objects, "Service")
+        if selects(monitor["spec"]["selector"]["matchLabels"], manifest["metadata"]["labels"])
     ]
     (service,) = services
     assert endpoint["port"] in [port["name"] for port in service["spec"]["ports"]]
     assert endpoint["scheme"] == "https"
     assert endpoint["tlsConfig"]["serverName"] == f"{service['metadata']['name']}.{NAMESPACE}.svc"
     authority = endpoint["tlsConfig"]["ca"]["configMap"]
-    (made,) = [one for one in of_kind(objects, "ConfigMap") if one["metadata"]["name"] == authority["name"]]
-    assert made["metadata"]["namespace"] == monitor["metadata"]["namespace"]
+    (config_map,) = [
+        manifest for manifest in of_kind(objects, "ConfigMap") if manifest["metadata"]["name"] == authority["name"]
+    ]
+    assert config_map["metadata"]["namespace"] == monitor["metadata"]["namespace"]
     for agent in of_kind(objects, "DaemonSet"):  # which believe the same
-        sources = [one for volume in agent["spec"]["template"]["spec"]["volumes"] for one in _sources(volume)]
-        assert [one["items"] for one in sources if one["name"] == authority["name"]] == [
+        sources = [source for volume in agent["spec"]["template"]["spec"]["volumes"] for source in _sources(volume)]
+        assert [source["items"] for source in sources if source["name"] == authority["name"]] == [
             [{"key": authority["key"], "path": "ca.crt"}]
         ]
 
 
 def _sources(volume: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the ConfigMaps of a projected volume."""
-    return [one["configMap"] for one in volume.get("projected", {}).get("sources", ()) if "configMap" in one]
+    return [source["configMap"] for source in volume.get("projected", {}).get("sources", ()) if "configMap" in source]
 
 
 def test_without_the_webhook_nothing_looks_for_it() -> None:
@@ -101,22 +103,22 @@ def test_without_the_webhook_nothing_looks_for_it() -> None:
 
 
 def test_rule_object_has_every_rule_with_the_runbook_where_it_is(objects: list[dict[str, Any]], tmp_path: Path) -> None:
-    (made,) = of_kind(objects, "PrometheusRule")
-    found = [rule for group in made["spec"]["groups"] for rule in group["rules"]]
-    assert len(found) == len(rules())
+    (rule_object,) = of_kind(objects, "PrometheusRule")
+    chart_rules = [rule for group in rule_object["spec"]["groups"] for rule in group["rules"]]
+    assert len(chart_rules) == len(rules())
     base = "https://example.org/docs/RUNBOOK.md"
     values = {**ALL, "rules": {"enabled": True, "runbookUrl": base, "disabled": ["PlimsollFlapping"]}}
-    (made,) = of_kind(render(values), "PrometheusRule")
-    found = [rule for group in made["spec"]["groups"] for rule in group["rules"]]
-    names = {rule["alert"] for rule in found if "alert" in rule}
+    (rule_object,) = of_kind(render(values), "PrometheusRule")
+    chart_rules = [rule for group in rule_object["spec"]["groups"] for rule in group["rules"]]
+    names = {rule["alert"] for rule in chart_rules if "alert" in rule}
     assert names == alerts().keys() - {"PlimsollFlapping"}
-    for rule in found:
+    for rule in chart_rules:
         if "alert" in rule:
             assert rule["annotations"]["runbook_url"] == f"{base}#{rule['alert'].lower()}"
             assert rule["annotations"]["summary"] == alerts()[rule["alert"]]["annotations"]["summary"]
     if shutil.which("promtool"):
         file = tmp_path / "rules.yaml"
-        file.write_text(json.dumps(made["spec"]), encoding="utf-8")
+        file.write_text(json.dumps(rule_object["spec"]), encoding="utf-8")
         done = subprocess.run(["promtool", "check", "rules", str(file)], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
 
@@ -142,21 +144,25 @@ def test_without_a_limit_nothing_is_said_of_the_agents_memory(limits: dict[str, 
 
 
 def memory_alerts(resources: dict[str, Any]) -> list[dict[str, Any]]:
-    (made,) = of_kind(render({"rules": {"enabled": True}}, agent={"resources": resources}), "PrometheusRule")
-    found = [rule for group in made["spec"]["groups"] for rule in group["rules"]]
-    assert len(found) >= len(rules()) - 1
-    return [rule for rule in found if rule.get("alert") == "PlimsollAgentMemoryHigh"]
+    (rule_object,) = of_kind(render({"rules": {"enabled": True}}, agent={"resources": resources}), "PrometheusRule")
+    chart_rules = [rule for group in rule_object["spec"]["groups"] for rule in group["rules"]]
+    assert len(chart_rules) >= len(rules()) - 1
+    return [rule for rule in chart_rules if rule.get("alert") == "PlimsollAgentMemoryHigh"]
 
 
 def test_dashboards_come_unchanged_in_maps_that_grafana_s_sidecar_takes(objects: list[dict[str, Any]]) -> None:
-    maps = [one for one in of_kind(objects, "ConfigMap") if one["metadata"]["labels"].get("grafana_dashboard") == "1"]
-    found = {name: json.loads(text) for one in maps for name, text in one["data"].items()}
-    assert found == {f"plimsoll-{file.name}": json.loads(file.read_text()) for file in DASHBOARD_FILES}
+    maps = [
+        config_map
+        for config_map in of_kind(objects, "ConfigMap")
+        if config_map["metadata"]["labels"].get("grafana_dashboard") == "1"
+    ]
+    dashboards = {name: json.loads(text) for config_map in maps for name, text in config_map["data"].items()}
+    assert dashboards == {f"plimsoll-{file.name}": json.loads(file.read_text()) for file in DASHBOARD_FILES}
 
 
 def test_labels_and_annotations_are_handed_on() -> None:
     labels = {"release": "prometheus"}
-    found = render(
+    manifests = render(
         {
             "podMonitor": {"enabled": True, "labels": labels},
             "serviceMonitor": {"enabled": True, "labels": labels},
@@ -164,9 +170,11 @@ def test_labels_and_annotations_are_handed_on() -> None:
             "dashboards": {"enabled": True, "labels": labels, "annotations": {"grafana_folder": "Plimsoll"}},
         }
     )
-    marked = [one for one in found if one["metadata"].get("labels", {}).get("release") == "prometheus"]
-    assert sorted(one["kind"] for one in marked) == sorted([*KINDS, *["ConfigMap"] * 3])
-    folders = [one["metadata"]["annotations"] for one in marked if one["kind"] == "ConfigMap"]
+    marked = [
+        manifest for manifest in manifests if manifest["metadata"].get("labels", {}).get("release") == "prometheus"
+    ]
+    assert sorted(manifest["kind"] for manifest in marked) == sorted([*KINDS, *["ConfigMap"] * 3])
+    folders = [manifest["metadata"]["annotations"] for manifest in marked if manifest["kind"] == "ConfigMap"]
     assert folders == [{"grafana_folder": "Plimsoll"}] * 3
 
 

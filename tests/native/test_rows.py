@@ -43,12 +43,12 @@ def test_sums_have_the_layout_of_the_c_struct(dtype: np.dtype[np.void], c_name: 
 
 def layout_of(dtype: np.dtype[np.void]) -> list[object]:
     """Name, offset and kind of each figure, those of nested records in turn."""
-    found: list[object] = []
+    layout: list[object] = []
     for name in dtype.names or ():
         assert dtype.fields is not None
         kind, at = dtype.fields[name][:2]
-        found.append((name, at, layout_of(kind) if kind.names else kind.char))
-    return found
+        layout.append((name, at, layout_of(kind) if kind.names else kind.char))
+    return layout
 
 
 def layout_in_c(c_name: str) -> list[object]:

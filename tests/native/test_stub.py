@@ -14,15 +14,15 @@ STUB = ast.parse((ROOT / "agent" / "sensing" / "_sampler.pyi").read_text(encodin
 
 def members(class_name: str) -> dict[str, ast.stmt]:
     """What a class of the stub declares, by name."""
-    found: dict[str, ast.stmt] = {}
+    declarations: dict[str, ast.stmt] = {}
     for node in ast.walk(STUB):
         if isinstance(node, ast.ClassDef) and node.name == class_name:
             for member in node.body:
                 if isinstance(member, ast.AnnAssign) and isinstance(member.target, ast.Name):
-                    found[member.target.id] = member
+                    declarations[member.target.id] = member
                 elif isinstance(member, ast.FunctionDef):
-                    found[member.name] = member
-    return found
+                    declarations[member.name] = member
+    return declarations
 
 
 def test_stub_lib_names_what_the_compiled_lib_has() -> None:

@@ -131,9 +131,9 @@ def test_c_agrees_with_core_on_gaps_resets_failed_reads_and_missing_signals(
     seed: int, steps: int, memory_steps: int, back: int
 ) -> None:
     # Rings shorter than that: rows wrap around their end. The window's end lies anywhere in the last rows, or later.
-    random, made = np.random.default_rng(seed), Made()
+    random, rig = np.random.default_rng(seed), Made()
     raw, memory = raw_rows(random, steps), memory_rows(random, memory_steps)
-    made.write(raw, memory)
+    rig.write(raw, memory)
     policy = dataclasses.replace(
         POLICY,
         capacity_millicores=int(random.choice([500, 2000])),
@@ -146,7 +146,7 @@ def test_c_agrees_with_core_on_gaps_resets_failed_reads_and_missing_signals(
     for rows in (raw, memory):
         if rows.size:
             end_ns = int(rows["monotonic_ns"][max(rows.size - 1 - back, 0)]) + int(random.choice([-1, 0, 1, 7 * NS]))
-            made.must_agree(policy, end_ns=end_ns, rows=int(random.choice([3, 50, 1000])))
+            rig.must_agree(policy, end_ns=end_ns, rows=int(random.choice([3, 50, 1000])))
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2, 3, 700])
@@ -228,10 +228,10 @@ def test_any_bytes_in_the_rings_do_no_harm(made: Made) -> None:
 
 
 def test_rings_outlive_the_reader_and_the_reader_the_name_of_the_rings() -> None:
-    made = Made()
-    made.write(raw_rows(np.random.default_rng(3), 100), np.zeros(0, dtype=MEMORY_ROW))
-    rings, reader, slot = made.rings, made.reader, made.slot
-    del made
+    rig = Made()
+    rig.write(raw_rows(np.random.default_rng(3), 100), np.zeros(0, dtype=MEMORY_ROW))
+    rings, reader, slot = rig.rings, rig.reader, rig.slot
+    del rig
     rings.close()
     del rings
     gc.collect()

@@ -50,8 +50,8 @@ class Seen:
     def unusable(self) -> list[Any]:
         """Return what axe finds."""
         self.page.evaluate(AXE.read_text())
-        found: list[Any] = self.page.evaluate(_RUN_AXE)
-        return found
+        violations: list[Any] = self.page.evaluate(_RUN_AXE)
+        return violations
 
     def text(self) -> str:
         return self.page.inner_text("main")

@@ -100,25 +100,25 @@ def ledger_hour(role: Role, unix_hour: int) -> LedgerHour:
     )
 
 
-def decisions(told: str) -> list[StoredDecision]:
-    """What the nodes did lately; ``told`` is put among their words."""
-    made: list[StoredDecision] = []
+def decisions(detail: str) -> list[StoredDecision]:
+    """What the nodes did lately; ``detail`` is put among their words."""
+    log: list[StoredDecision] = []
 
     def add(age_seconds: float, action: str, outcome: str, reason: str, role: Role | None, **more: object) -> None:
         changes = more.pop("changes", [])
         given: dict[str, object] = {"detail": "", "asked_by": None, "seconds": None, **more}
-        made.append(
+        log.append(
             StoredDecision(
                 node="node-a",
                 incarnation="i",
-                sequence=len(made) + 1,
+                sequence=len(log) + 1,
                 unix_seconds=time.time() - age_seconds,
                 action=action,
                 outcome=outcome,
                 reason=reason,
                 workload=None if role is None else role.workload,
-                pod=None if role is None else f"{role.name}-7c9f-{len(made)}",
-                pod_uid=None if role is None else f"uid-of-{len(made)}",
+                pod=None if role is None else f"{role.name}-7c9f-{len(log)}",
+                pod_uid=None if role is None else f"uid-of-{len(log)}",
                 changes=json.dumps(changes),
                 repeats=1,
                 **given,  # type: ignore[arg-type]  # the three above
@@ -135,8 +135,8 @@ def decisions(told: str) -> list[StoredDecision]:
     add(9000, "pause", "done", "upgrade of the kernel", None, asked_by="root (uid 0)")
     add(5400, "resume", "done", "", None, asked_by="root (uid 0)")
     add(700, "resize", "deferred", "starved of CPU", catalogue, changes=[cpu(500, 700)], detail="not enough CPU now")
-    add(45, "resize", "applied", "starved of CPU", web, changes=[cpu(450, 520)], seconds=0.4, detail=told)
-    return made
+    add(45, "resize", "applied", "starved of CPU", web, changes=[cpu(450, 520)], seconds=0.4, detail=detail)
+    return log
 
 
 SHOP_PRICES: Final = Prices(cpu_core_hour=Decimal("0.034"), memory_gib_hour=Decimal("0.0045"))
@@ -155,8 +155,8 @@ PENDING: Final = [
 
 def pods_of(roles: Sequence[Role], nodes: Sequence[str]) -> dict[str, PodPlace]:
     """Return their pods as the API has them, by uid: with what they request now, and what was written."""
-    found = {}
-    for number, (role, pod) in enumerate((one, pod) for one in roles for pod in range(one.pods)):
+    places = {}
+    for number, (role, pod) in enumerate((each, index) for each in roles for index in range(each.pods)):
         row = ledger_hour(role, LAST_HOUR)
 
         def amounts(cpu: int | None, memory: int | None, role: Role = role) -> dict[str, str]:
@@ -183,8 +183,8 @@ def pods_of(roles: Sequence[Role], nodes: Sequence[str]) -> dict[str, PodPlace]:
             "status": {"phase": "Running", "conditions": PENDING if (role.name, pod) == ("catalogue", 1) else []},
         }
         place_of_it = pod_place_from_json(document)
-        found[place_of_it.uid] = place_of_it
-    return found
+        places[place_of_it.uid] = place_of_it
+    return places
 
 
 class ShopAdvice:
@@ -227,8 +227,8 @@ def row_of(pod: PodPlace) -> dict[str, object]:
 
 def plan_body(pods: Sequence[PodPlace], advice: ShopAdvice, amounts: NodeAmounts) -> dict[str, object]:
     """Return what a node of these pods tells of its plan; a tenth of what is recommended is headroom."""
-    found = [advice.estimate(pod.workload, "app") for pod in pods]
-    told = [one for one in found if isinstance(one, Estimate)]
+    answers = [advice.estimate(pod.workload, "app") for pod in pods]
+    estimates = [answer for answer in answers if isinstance(answer, Estimate)]
 
     def sums(unit: str, allocatable: int, requested: int, planned: int) -> dict[str, object]:
         reserved = allocatable // 20
@@ -247,13 +247,13 @@ def plan_body(pods: Sequence[PodPlace], advice: ShopAdvice, amounts: NodeAmounts
             "Millicores",
             amounts.cpu_millicores,
             sum(pod.cpu_request_millicores for pod in pods),
-            sum(one.cpu_request_millicores or 0 for one in told),
+            sum(estimate.cpu_request_millicores or 0 for estimate in estimates),
         ),
         "memory": sums(
             "Bytes",
             amounts.memory_bytes,
             sum(pod.memory_request_bytes for pod in pods),
-            sum(one.memory_request_bytes or 0 for one in told),
+            sum(estimate.memory_request_bytes or 0 for estimate in estimates),
         ),
     }
 
@@ -264,8 +264,8 @@ class ShopFacts(Facts):
     def _of(self, workload: Workload) -> Sequence[PodPlace]:
         if self._found is None or self._found[0] is not self.places or self._found[1] != len(self.places):
             by_workload: dict[Workload, list[PodPlace]] = {}
-            for one in self.places.values():
-                by_workload.setdefault(one.workload, []).append(one)
+            for pod in self.places.values():
+                by_workload.setdefault(pod.workload, []).append(pod)
             self._found = self.places, len(self.places), by_workload
         return self._found[2].get(workload, ())
 
@@ -277,18 +277,18 @@ class ShopFacts(Facts):
     def pods_of(
         self, workload: Workload, most: int, pause: Callable[[], None] = lambda: None
     ) -> tuple[int, tuple[PodPlace, ...]]:
-        found = sorted(self._of(workload), key=lambda one: (one.resize_pending is None, one.name))
-        return len(found), tuple(found[:most])
+        pods = sorted(self._of(workload), key=lambda pod: (pod.resize_pending is None, pod.name))
+        return len(pods), tuple(pods[:most])
 
     def written(self, workload: Workload) -> Mapping[str, WrittenContainer]:
-        return {container.name: container for one in self._of(workload) for container in one.containers or ()}
+        return {container.name: container for pod in self._of(workload) for container in pod.containers or ()}
 
 
 class HostileFacts(ShopFacts):
     """A cluster in which people with little right wrote what they could."""
 
     def _of(self, workload: Workload) -> Sequence[PodPlace]:
-        return [replace(one, name=f"{one.name}{HOSTILE}", resize_pending=HOSTILE) for one in super()._of(workload)]
+        return [replace(pod, name=f"{pod.name}{HOSTILE}", resize_pending=HOSTILE) for pod in super()._of(workload)]
 
     def node_class(self, node: str) -> NodeClass | None:
         return NodeClass(instance_type=HOSTILE, cpus=8)
@@ -307,7 +307,7 @@ def report_of(workloads: Sequence[Workload], facts: Facts, *, sequence: int) -> 
 
 def report_many(served: Filled, workloads: int, nodes: int = 300) -> None:
     """Let the nodes tell of so many more workloads of two pods each, and the ledger know an hour of each."""
-    one = served.stack
+    webhook = served.stack
     roles = [
         Role(
             f"team-{number % 40}",
@@ -319,15 +319,15 @@ def report_many(served: Filled, workloads: int, nodes: int = 300) -> None:
         )
         for number in range(workloads)
     ]
-    one.facts.namespaces |= {role.namespace: Namespace(name=role.namespace) for role in roles}
+    webhook.facts.namespaces |= {role.namespace: Namespace(name=role.namespace) for role in roles}
     for number, start in enumerate(range(0, workloads, 250), 50):
         chosen = [role.workload for role in roles[start : start + 250]]
-        answer = one.report(report_of(chosen, one.facts, sequence=number), content_encoding="gzip")
+        answer = webhook.report(report_of(chosen, webhook.facts, sequence=number), content_encoding="gzip")
         assert answer.status == 200, answer.body
-    one.follow()
-    one.store.write_ledger_hour(LAST_HOUR, [ledger_hour(role, LAST_HOUR) for role in roles], gone=())
-    one.facts.node_names = tuple(f"node-{number}" for number in range(nodes))
-    one.facts.places = pods_of(roles, one.facts.node_names)
+    webhook.follow()
+    webhook.store.write_ledger_hour(LAST_HOUR, [ledger_hour(role, LAST_HOUR) for role in roles], gone=())
+    webhook.facts.node_names = tuple(f"node-{number}" for number in range(nodes))
+    webhook.facts.places = pods_of(roles, webhook.facts.node_names)
     assert served.advice is not None
     served.advice.roles |= {role.workload: role for role in roles}
 
@@ -381,54 +381,54 @@ def filled(folder: Path, *, days: int, is_hostile: bool = False) -> Iterator[Fil
     server = Server(users={"good": user()}, readable=READABLE | paths)
     access = AccessSettings(requests_per_minute=100_000, reviews_per_minute=1_000_000)
     advice = ShopAdvice()
-    with stack(folder, server=server, access=access, prices=SHOP_PRICES, advice=advice) as one:
-        one.facts.amounts = NodeAmounts(cpu_millicores=8_000, memory_bytes=32 * GIB)
-        one.facts.__class__ = HostileFacts if is_hostile else ShopFacts
-        one.facts.node_names = SHOP_NODES
+    with stack(folder, server=server, access=access, prices=SHOP_PRICES, advice=advice) as webhook:
+        webhook.facts.amounts = NodeAmounts(cpu_millicores=8_000, memory_bytes=32 * GIB)
+        webhook.facts.__class__ = HostileFacts if is_hostile else ShopFacts
+        webhook.facts.node_names = SHOP_NODES
         if is_hostile:
-            one.facts.told = ClusterRules(pause_reason=HOSTILE)
-        one.facts.namespaces = {role.namespace: Namespace(name=role.namespace) for role in ROLES}
-        pods = one.facts.places = pods_of(ROLES, SHOP_NODES)
+            webhook.facts.told = ClusterRules(pause_reason=HOSTILE)
+        webhook.facts.namespaces = {role.namespace: Namespace(name=role.namespace) for role in ROLES}
+        pods = webhook.facts.places = pods_of(ROLES, SHOP_NODES)
         for node in SHOP_NODES:
             # The hostile cluster has nodes that are too small, and one that has not reported to this replica.
             if not (is_hostile and node == SHOP_NODES[-1]):
-                amounts = replace(one.facts.amounts, cpu_millicores=1500) if is_hostile else one.facts.amounts
+                amounts = replace(webhook.facts.amounts, cpu_millicores=1500) if is_hostile else webhook.facts.amounts
                 here = [pod for pod in pods.values() if pod.node == node]
                 server.users[node] = user(**{NODE_NAME_CLAIM: node})
                 body = report_body(*map(row_of, here), node=node, plan=plan_body(here, advice, amounts))
-                answer = one.report(packed(body), token=node, content_encoding="gzip")
+                answer = webhook.report(packed(body), token=node, content_encoding="gzip")
                 assert json.loads(answer.body)["refused"] == [], answer.body
-        one.follow()
-        one.index.loaded()
+        webhook.follow()
+        webhook.index.loaded()
         for unix_hour in range(LAST_HOUR - 24 * days, LAST_HOUR + 1):
             if not LAST_HOUR - 30 < unix_hour < LAST_HOUR - 24:  # the webhook was away
-                one.store.write_ledger_hour(unix_hour, [ledger_hour(role, unix_hour) for role in ROLES], gone=())
+                webhook.store.write_ledger_hour(unix_hour, [ledger_hour(role, unix_hour) for role in ROLES], gone=())
         for unix_day in range(LAST_HOUR // 24 - days, LAST_HOUR // 24 + 1):
-            one.store.write_ledger_day(unix_day)
+            webhook.store.write_ledger_day(unix_day)
         state = DecisionLogState(
             node="node-a", incarnation="i", agent="0.2.0", dropped=0, received_unix_seconds=time.time()
         )
-        one.store.take_decisions(state, decisions(HOSTILE if is_hostile else "waited 34 % of the time"))
-        with _served(one, folder, advice) as served:
+        webhook.store.take_decisions(state, decisions(HOSTILE if is_hostile else "waited 34 % of the time"))
+        with _served(webhook, folder, advice) as served:
             yield served
 
 
 @contextmanager
 def priced(folder: Path) -> Iterator[Filled]:
     """Serve a webhook that knows the sheet worked out by hand, and a door to it."""
-    with stack(folder, prices=PRICES, advice=Advice()) as one:
-        put_sheet(one)
-        with _served(one, folder) as served:
+    with stack(folder, prices=PRICES, advice=Advice()) as webhook:
+        put_sheet(webhook)
+        with _served(webhook, folder) as served:
             yield served
 
 
 @contextmanager
-def _served(one: Stack, folder: Path, advice: ShopAdvice | None = None) -> Iterator[Filled]:
-    with running(one.services, folder, names=(NAME,)) as https:
+def _served(webhook: Stack, folder: Path, advice: ShopAdvice | None = None) -> Iterator[Filled]:
+    with running(webhook.services, folder, names=(NAME,)) as https:
         way = Way(folder, https)
         door = PageDoor(way)
         door.start()
         try:
-            yield Filled(one, way, door, folder, advice)
+            yield Filled(webhook, way, door, folder, advice)
         finally:
             door.close()

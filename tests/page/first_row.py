@@ -34,9 +34,9 @@ def measure() -> dict[str, float]:
             with looking(browser, origin) as first:
                 first.page.goto(webhook.door.url)
                 first.page.wait_for_url("**/ui/")
-                kept = first.page.context.storage_state()
+                state = first.page.context.storage_state()
             for _ in range(TIMES):
-                with looking(browser, origin, storage_state=kept) as seen:
+                with looking(browser, origin, storage_state=state) as seen:
                     seen.page.goto(f"{origin}/ui/#/workloads")
                     taken.append(seen.page.evaluate(_FIRST_ROW))
                     expect(seen.page.locator("main tbody tr")).to_have_count(ROWS)

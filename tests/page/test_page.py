@@ -27,14 +27,14 @@ SETTLED = "main :is(table, .empty, .refused, .notice, .card)"
 
 @pytest.fixture(scope="module")
 def webhook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Filled]:
-    with filled(tmp_path_factory.mktemp("page"), days=2, is_hostile=True) as one:
-        yield one
+    with filled(tmp_path_factory.mktemp("page"), days=2, is_hostile=True) as site:
+        yield site
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with chromium() as one:
-        yield one
+    with chromium() as chrome:
+        yield chrome
 
 
 @pytest.fixture(scope="module")
@@ -44,21 +44,21 @@ def entered(webhook: Filled, browser: Browser) -> StorageState:
         seen.page.goto(webhook.door.url)
         seen.page.wait_for_url("**/ui/")
         expect(seen.page.locator("header")).to_contain_text("Plimsoll")
-        kept = seen.page.context.storage_state()
-        assert [(one["httpOnly"], one["sameSite"]) for one in kept["cookies"]] == [(True, "Strict")]
+        state = seen.page.context.storage_state()
+        assert [(cookie["httpOnly"], cookie["sameSite"]) for cookie in state["cookies"]] == [(True, "Strict")]
         assert seen.page.evaluate("document.cookie + localStorage.length + sessionStorage.length") == "00"
         assert not seen.faults()
     with looking(browser, f"http://{webhook.door.host}") as other:
         other.page.goto(webhook.door.url)
         expect(other.page.locator("#said")).to_contain_text("used already")
-    return kept
+    return state
 
 
 @pytest.fixture
 def seen(webhook: Filled, browser: Browser, entered: StorageState) -> Iterator[Seen]:
-    with looking(browser, f"http://{webhook.door.host}", storage_state=entered) as one:
-        yield one
-        assert not one.faults()
+    with looking(browser, f"http://{webhook.door.host}", storage_state=entered) as visit:
+        yield visit
+        assert not visit.faults()
 
 
 def look(seen: Seen, screen: str) -> None:
@@ -84,27 +84,27 @@ def test_an_address_that_changes_right_after_the_first_drawing_is_shown(seen: Se
 
 
 def test_screens_fit_and_everybody_can_use_them(seen: Seen) -> None:
-    found: list[Any] = []
+    violations: list[Any] = []
     for screen in SCREENS:
         look(seen, screen)
         for scheme in SCHEMES:
             seen.page.emulate_media(color_scheme=scheme)
-            found += [(screen, scheme, one) for one in seen.unusable()]
+            violations += [(screen, scheme, violation) for violation in seen.unusable()]
         for size in (NARROW, WIDE):
             seen.page.set_viewport_size(size)
             assert seen.page.evaluate("document.documentElement.scrollWidth") <= size["width"], (screen, size)
-    assert found == []
+    assert violations == []
 
 
 def test_a_node_is_drawn_by_its_plan_and_read_without_the_drawing(seen: Seen) -> None:
     look(seen, "nodes")
-    told = seen.page.locator("main td[data-label='CPU']").all_inner_texts()
+    cells = seen.page.locator("main td[data-label='CPU']").all_inner_texts()
     # 1500 millicores of which a twentieth is reserved: 75. Seven pods of ten workloads need more than is left.
-    assert "does not fit" in told[0]
-    assert "too much of 1.5 cores" in told[0]
-    assert "reserved 75m, base " in told[0]
-    assert "requested now" in told[0]
-    assert "no plan: this replica of the webhook has no report of it yet" in told[-1]
+    assert "does not fit" in cells[0]
+    assert "too much of 1.5 cores" in cells[0]
+    assert "reserved 75m, base " in cells[0]
+    assert "requested now" in cells[0]
+    assert "no plan: this replica of the webhook has no report of it yet" in cells[-1]
 
 
 def test_pods_of_a_workload_are_listed_with_why_a_resize_is_pending(seen: Seen) -> None:
@@ -227,8 +227,8 @@ def test_money_is_to_the_cent_what_was_worked_out_by_hand_and_what_the_command_l
     """The API's own figures are held to the same sheet in tests/webhook/test_cost.py."""
     by_hand = {key: [month_text(Decimal(text)) for text in texts] for key, texts in WORKLOADS.items()}
     dearest = sorted(by_hand, key=lambda key: -Decimal(by_hand[key][0]))
-    with priced(tmp_path) as one, looking(browser, f"http://{one.door.host}") as seen:
-        seen.page.goto(one.door.url)
+    with priced(tmp_path) as site, looking(browser, f"http://{site.door.host}") as seen:
+        seen.page.goto(site.door.url)
         seen.page.wait_for_url("**/ui/")
         look(seen, "workloads?sort=cost")
         cells = seen.page.locator("main td[data-label='A month']")
@@ -246,15 +246,16 @@ def test_money_is_to_the_cent_what_was_worked_out_by_hand_and_what_the_command_l
             [f"{text} USD" for text in by_hand["shop/Deployment/web"]]
         )
         look(seen, "cost?by=workload")
-        told = seen.page.locator("main [aria-label='Cost'] td[data-label='A month']").all_inner_texts()
-        assert told == [f"{by_hand[key][0]} USD" for key in dearest]
+        amounts = seen.page.locator("main [aria-label='Cost'] td[data-label='A month']").all_inner_texts()
+        assert amounts == [f"{by_hand[key][0]} USD" for key in dearest]
         totals = ["569.40 USD", "184.87 USD", "384.53 USD", "54.75 USD", "27.38 USD", "26.46 USD"]
         expect(seen.page.locator(".tiles .big")).to_have_text(totals)
         assert not seen.faults()
-        host, port = one.way.server.address
+        host, port = site.way.server.address
         options = [f"--webhook=https://{host}:{port}", f"--token-file={tmp_path / 'token-of-good'}"]
         assert (
-            main(["cost", "--by", "workload", "--width", "120", *options, f"--ca-file={one.way.server.authority}"]) == 0
+            main(["cost", "--by", "workload", "--width", "120", *options, f"--ca-file={site.way.server.authority}"])
+            == 0
         )
     table = {"/".join(words[:3]): words for words in map(str.split, capsys.readouterr().out.splitlines())}
     for key, (cost, *worth) in by_hand.items():

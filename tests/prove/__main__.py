@@ -75,12 +75,12 @@ def parse() -> argparse.Namespace:
 def seconds(text: str) -> float:
     """Read how long something takes: a second at least."""
     try:
-        found = float(text)
+        duration_seconds = float(text)
     except ValueError:
-        found = math.nan
-    if not 1.0 <= found <= 86_400.0:
+        duration_seconds = math.nan
+    if not 1.0 <= duration_seconds <= 86_400.0:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds from 1 to 86400")
-    return found
+    return duration_seconds
 
 
 def order(text: str) -> tuple[Arm, ...]:
@@ -91,7 +91,7 @@ def order(text: str) -> tuple[Arm, ...]:
         raise argparse.ArgumentTypeError(f"{error}; one of {', '.join(Arm)}") from error
 
 
-def run(made: parts.Parts, arguments: argparse.Namespace) -> None:
+def run(guest_parts: parts.Parts, arguments: argparse.Namespace) -> None:
     """Bring up control plane and node, and play the blocks."""
     out: Path = arguments.out
     out.mkdir(parents=True, exist_ok=True)
@@ -106,7 +106,7 @@ def run(made: parts.Parts, arguments: argparse.Namespace) -> None:
         ) as plane:
             create_namespace(plane, NAMESPACE)
             fence.install(plane)
-            with node(made, plane, directory / "node") as guest:
+            with node(guest_parts, plane, directory / "node") as guest:
                 info = guest.object()["status"]["nodeInfo"]
                 (out / HOW).write_text(
                     f"Kubernetes {info['kubeletVersion']}, kernel {info['kernelVersion']}, {NODE_CPUS} emulated CPUs "

@@ -120,25 +120,25 @@ class Player:
 
     def _start_pods(self) -> None:
         for name, role in ROLES.items():
-            made = self._server() if name == SERVER else load(CONTAINER)
-            made["resources"] = {"requests": dict(role.requests), "limits": dict(role.limits)}
+            container = self._server() if name == SERVER else load(CONTAINER)
+            container["resources"] = {"requests": dict(role.requests), "limits": dict(role.limits)}
             volumes = self._volumes() if name == SERVER else {}
             if role.kind is Kind.DAEMON_SET:
-                start_daemon_set(self.node, name, role.annotations, pod_spec(made))
+                start_daemon_set(self.node, name, role.annotations, pod_spec(container))
             else:
-                Workload(self.node, name).start(made, annotations=role.annotations, **volumes)
+                Workload(self.node, name).start(container, annotations=role.annotations, **volumes)
         asking = self._python("client.py", str(PORT), name=CONTAINER)
         asking["resources"] = {"requests": dict(CLIENT_REQUESTS)}
         Workload(self.node, CLIENT).start(asking, annotations=LEFT_ALONE, **self._volumes())
         for workload in self._workloads().values():
-            self.node.wait(lambda one=workload: one.pods() and one.is_running(), f"{workload.name} runs", START_SECONDS)  # type: ignore[misc]
+            self.node.wait(lambda app=workload: app.pods() and app.is_running(), f"{workload.name} runs", START_SECONDS)  # type: ignore[misc]
 
     def _is_recommending(self) -> bool:
         """Return whether the past is learnt, and every role's pod has a CPU request that is recommended."""
-        told = self.agent.ask("recommend")
-        if HISTORY_UNREAD in told["notes"]:
+        answer = self.agent.ask("recommend")
+        if HISTORY_UNREAD in answer["notes"]:
             return False
-        pods = [item["identity"]["pod"] for item in told["items"] if item["cpu_millicores"]["request"] is not None]
+        pods = [item["identity"]["pod"] for item in answer["items"] if item["cpu_millicores"]["request"] is not None]
         return all(any(pod.startswith(f"{role}-") for pod in pods) for role in ROLES)
 
     def _server(self) -> Json:
@@ -160,8 +160,8 @@ class Player:
 
     def _volumes(self) -> dict[str, Any]:
         folders = {"usr": "/usr", "lib": "/usr/lib", "lib64": "/usr/lib64", "payload": str(self.payload)}
-        made = [{"name": key, "hostPath": {"path": path, "type": "Directory"}} for key, path in folders.items()]
-        return {"volumes": [*made, {"name": "control", "emptyDir": {}}]}
+        volumes = [{"name": key, "hostPath": {"path": path, "type": "Directory"}} for key, path in folders.items()]
+        return {"volumes": [*volumes, {"name": "control", "emptyDir": {}}]}
 
     def _workloads(self) -> dict[str, Workload]:
         return {name: Workload(self.node, name) for name in (*ROLES, CLIENT)}
@@ -231,8 +231,8 @@ class Player:
     def _keep(self, name: str) -> Json:
         """Write down what the agent decided, what it plans now, and what it said; give the plan."""
         plan = self.agent.ask("plan")
-        found = {"events": self.agent.ask("events", limit=400)["items"], "plan": plan}
-        (self.out / f"decisions-{name}.json").write_text(json.dumps(found, indent=1) + "\n")
+        decisions = {"events": self.agent.ask("events", limit=400)["items"], "plan": plan}
+        (self.out / f"decisions-{name}.json").write_text(json.dumps(decisions, indent=1) + "\n")
         (self.out / f"agent-{name}.log").write_text(self.agent.log(self.schedule.seconds + START_SECONDS))
         return plan
 
@@ -240,18 +240,18 @@ class Player:
         """Return what the client told of the requests of the window, and how many of them were never answered."""
         pod = Workload(self.node, CLIENT).pod()
         logs = f"/var/log/pods/{NAMESPACE}_{pod['metadata']['name']}_{pod['metadata']['uid']}/*/*.log"
-        told: list[Json] = []
+        statements: list[Json] = []
 
         def has_ended() -> bool:
-            told[:] = counted.told(self.node.run(f"cat {logs}", timeout_seconds=120))
-            return bool(told) and str(told[-1]["event"]) == "ended"
+            statements[:] = counted.told(self.node.run(f"cat {logs}", timeout_seconds=120))
+            return bool(statements) and str(statements[-1]["event"]) == "ended"
 
         with contextlib.suppress(NodeError):  # those of whom nothing is told are counted
             self.node.wait(has_ended, "the client has its answers", START_SECONDS, poll_seconds=POLL_SECONDS)
         first, last = self.schedule.drop_seconds, self.schedule.seconds
-        pairs = [pair for line in told if line["event"] == "answers" for pair in line["answers"]]
-        kept = [(sent, took) for sent, took in pairs if first <= sent < last]
-        return kept, sum(first <= moment < last for moment in arrivals(seed, last)) - len(kept)
+        pairs = [pair for line in statements if line["event"] == "answers" for pair in line["answers"]]
+        answers = [(sent, took) for sent, took in pairs if first <= sent < last]
+        return answers, sum(first <= moment < last for moment in arrivals(seed, last)) - len(answers)
 
     def _block(
         self,
@@ -307,7 +307,7 @@ class Player:
                 api.delete(path, propagationPolicy="Background")
         api.delete(f"/apis/apps/v1/namespaces/{fence.NAMESPACE}/daemonsets/{AGENT}", propagationPolicy="Background")
         for name, workload in self._workloads().items():
-            self.node.wait(lambda one=workload: not one.pods(), f"{name} is gone", START_SECONDS)  # type: ignore[misc]
+            self.node.wait(lambda app=workload: not app.pods(), f"{name} is gone", START_SECONDS)  # type: ignore[misc]
         where = f"/api/v1/namespaces/{fence.NAMESPACE}/pods"
         self.node.wait(lambda: not api.items(where), "the agent is gone", START_SECONDS)
 
@@ -356,8 +356,10 @@ def start_daemon_set(node: Node, name: str, annotations: Mapping[str, str], spec
 
 def requests_of(pod: Json) -> tuple[int, int]:
     """Return what the containers of a pod request together, millicores and bytes."""
-    every = [one.get("resources", {}).get("requests", {}) for one in pod["spec"]["containers"]]
-    return sum(millicores(one.get("cpu", "0")) for one in every), sum(bytes_of(one.get("memory", "0")) for one in every)
+    every = [container.get("resources", {}).get("requests", {}) for container in pod["spec"]["containers"]]
+    return sum(millicores(request.get("cpu", "0")) for request in every), sum(
+        bytes_of(request.get("memory", "0")) for request in every
+    )
 
 
 def is_beside(pod: Json) -> bool:

@@ -46,12 +46,12 @@ def mean_of(blocks: Sequence[Block], value: Callable[[Block], float]) -> float:
 
 def requested_cores(block: Block) -> float:
     """Return what was requested in the mean of the window."""
-    return fmean(one.cpu_millicores for one in block.requested) / 1000.0
+    return fmean(request.cpu_millicores for request in block.requested) / 1000.0
 
 
 def requested_gib(block: Block) -> float:
     """Return what was requested in the mean of the window."""
-    return fmean(one.memory_bytes for one in block.requested) / GIB
+    return fmean(request.memory_bytes for request in block.requested) / GIB
 
 
 def rows(blocks: Sequence[Block]) -> list[list[str]]:
@@ -64,14 +64,14 @@ def rows(blocks: Sequence[Block]) -> list[list[str]]:
         return [name, *(cell(some[arm]) for arm in arms)]
 
     def figure(name: str, value: Callable[[Block], float], decimals: int) -> list[str]:
-        return line(name, lambda found: f"{mean_of(found, value):.{decimals}f}")
+        return line(name, lambda arm_blocks: f"{mean_of(arm_blocks, value):.{decimals}f}")
 
     def base(name: str, value: Callable[[Block], int | None], unit: int) -> list[str]:
-        known = {arm: [asked for one in some[arm] if (asked := value(one)) is not None] for arm in arms}
+        known = {arm: [asked for block in some[arm] if (asked := value(block)) is not None] for arm in arms}
         return [name, *(f"{fmean(known[arm]) / unit:.2f}" if known[arm] else "-" for arm in arms)]
 
     def total(name: str, value: Callable[[Block], int]) -> list[str]:
-        return line(name, lambda found: str(sum(value(block) for block in found)))
+        return line(name, lambda arm_blocks: str(sum(value(block) for block in arm_blocks)))
 
     def latency(name: str, level: float) -> list[str]:
         return [name, *(text_of(quantile(answers(blocks, arm), level)) for arm in arms)]
@@ -81,29 +81,31 @@ def rows(blocks: Sequence[Block]) -> list[list[str]]:
         ["", *(MEANING[arm] for arm in arms)],
         figure("requested, cores", requested_cores, 2),
         figure("requested, GiB", requested_gib, 2),
-        base("of them without headroom at the end, cores", lambda one: one.base_millicores, 1000),
-        base("of them without headroom at the end, GiB", lambda one: one.base_bytes, GIB),
-        figure("free for others, cores", lambda one: one.allocatable_millicores / 1000.0 - requested_cores(one), 2),
-        figure("free for others, GiB", lambda one: one.allocatable_bytes / GIB - requested_gib(one), 2),
+        base("of them without headroom at the end, cores", lambda block: block.base_millicores, 1000),
+        base("of them without headroom at the end, GiB", lambda block: block.base_bytes, GIB),
+        figure(
+            "free for others, cores", lambda block: block.allocatable_millicores / 1000.0 - requested_cores(block), 2
+        ),
+        figure("free for others, GiB", lambda block: block.allocatable_bytes / GIB - requested_gib(block), 2),
         latency("server, p99, ms", P99),
         latency("server, p99.9, ms", P999),
-        ["p99 against as written", *(text_of(one, 2) for one in against)],
-        total("requests unanswered", lambda one: one.unanswered),
-        figure("server waited for CPU, %", lambda one: 100.0 * one.uses[SERVER].waiting_ratio, 1),
+        ["p99 against as written", *(text_of(ratio, 2) for ratio in against)],
+        total("requests unanswered", lambda block: block.unanswered),
+        figure("server waited for CPU, %", lambda block: 100.0 * block.uses[SERVER].waiting_ratio, 1),
         figure(
             "all waited for CPU, % (mean of pods)",
-            lambda one: 100.0 * fmean(one.uses[role].waiting_ratio for role in ROLES),
+            lambda block: 100.0 * fmean(block.uses[role].waiting_ratio for role in ROLES),
             1,
         ),
-        figure("throttled, s", lambda one: sum(one.uses[role].throttled_seconds for role in ROLES), 1),
-        total("killed for memory", lambda one: sum(one.uses[role].oom_kills for role in ROLES)),
-        total("restarts", lambda one: one.restarts),
-        total("resizes", lambda one: one.resizes),
-        total("resizes refused", lambda one: one.refused),
-        total("evictions", lambda one: one.evictions),
-        figure("node's CPU used, %", lambda one: 100.0 * one.node_cpu_ratio, 0),
-        figure("agent, m of the node's CPU", lambda one: one.agent_millicores, 0),
-        figure("agent, MiB", lambda one: one.agent_rss_mib, 0),
+        figure("throttled, s", lambda block: sum(block.uses[role].throttled_seconds for role in ROLES), 1),
+        total("killed for memory", lambda block: sum(block.uses[role].oom_kills for role in ROLES)),
+        total("restarts", lambda block: block.restarts),
+        total("resizes", lambda block: block.resizes),
+        total("resizes refused", lambda block: block.refused),
+        total("evictions", lambda block: block.evictions),
+        figure("node's CPU used, %", lambda block: 100.0 * block.node_cpu_ratio, 0),
+        figure("agent, m of the node's CPU", lambda block: block.agent_millicores, 0),
+        figure("agent, MiB", lambda block: block.agent_rss_mib, 0),
     ]
 
 

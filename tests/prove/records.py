@@ -77,8 +77,8 @@ def _block(value: dict[str, Any]) -> Block:
     return Block(
         **{
             **value,
-            "requested": [Requested(**one) for one in value["requested"]],
-            "uses": {role: Use(**one) for role, one in value["uses"].items()},
+            "requested": [Requested(**fields) for fields in value["requested"]],
+            "uses": {role: Use(**fields) for role, fields in value["uses"].items()},
             "answers": [(sent, took) for sent, took in value["answers"]],
         }
     )

@@ -63,8 +63,8 @@ class Role:
 def rates(seconds: int) -> Floats:
     """Return how many requests a second the client sends, by second."""
     phase = np.arange(seconds) * (2 * np.pi / WAVE_SECONDS)
-    found: Floats = LEAST_RATE + (MOST_RATE - LEAST_RATE) * (1 - np.cos(phase)) / 2
-    return found
+    by_second: Floats = LEAST_RATE + (MOST_RATE - LEAST_RATE) * (1 - np.cos(phase)) / 2
+    return by_second
 
 
 def arrivals(seed: int, seconds: int) -> list[float]:
@@ -188,12 +188,12 @@ def course_of(role: str, seed: int, seconds: int) -> Course:
 
 def changes(course: Course) -> list[tuple[int, int, int]]:
     """Return the seconds in which something changes, with the millicores and the MiB from then on."""
-    found: list[tuple[int, int, int]] = []
+    steps: list[tuple[int, int, int]] = []
     for second, (cpu, memory) in enumerate(zip(course.cpu_millicores, course.memory_mib, strict=True)):
         wanted = round(float(cpu)), round(float(memory))
-        if not found or found[-1][1:] != wanted:
-            found.append((second, *wanted))
-    return found
+        if not steps or steps[-1][1:] != wanted:
+            steps.append((second, *wanted))
+    return steps
 
 
 def past(first_unix_minute: int, count: int, seed: int) -> list[Minutes]:

@@ -40,8 +40,8 @@ def block(arm: Arm, number: int, *, took: float, cores: int, kills: int = 0) -> 
 
 def test_blocks_come_back_as_they_were(tmp_path: Path) -> None:
     blocks = [block(Arm.WRITTEN, 1, took=0.2, cores=1200), block(Arm.PLIMSOLL, 2, took=0.1, cores=600, kills=2)]
-    for one in blocks:
-        records.append(tmp_path / "records.jsonl", one)
+    for record in blocks:
+        records.append(tmp_path / "records.jsonl", record)
     assert records.read(tmp_path / "records.jsonl") == blocks
 
 
@@ -51,8 +51,8 @@ def test_a_record_without_bases_is_read_too(tmp_path: Path) -> None:
     value = json.loads(old.read_text())
     del value["base_millicores"], value["base_bytes"]
     old.write_text(json.dumps(value) + "\n")
-    (found,) = records.read(old)
-    assert (found.arm, found.base_millicores, found.base_bytes) == ("vpa", None, None)
+    (record,) = records.read(old)
+    assert (record.arm, record.base_millicores, record.base_bytes) == ("vpa", None, None)
 
 
 def test_the_table_has_an_arm_a_column_in_their_order() -> None:

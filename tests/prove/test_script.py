@@ -33,17 +33,17 @@ AVAILABLE_MILLICORES = 1440
 
 @pytest.mark.parametrize("role", ROLES)
 def test_a_seed_gives_the_same_hour_again(role: str) -> None:
-    one, again = course_of(role, 3, 600), course_of(role, 3, 600)
-    assert np.array_equal(one.cpu_millicores, again.cpu_millicores)
-    assert np.array_equal(one.memory_mib, again.memory_mib)
-    assert (one.cpu_millicores >= 0).all()
-    assert one.cpu_millicores.shape == one.memory_mib.shape == (600,)
+    course, again = course_of(role, 3, 600), course_of(role, 3, 600)
+    assert np.array_equal(course.cpu_millicores, again.cpu_millicores)
+    assert np.array_equal(course.memory_mib, again.memory_mib)
+    assert (course.cpu_millicores >= 0).all()
+    assert course.cpu_millicores.shape == course.memory_mib.shape == (600,)
 
 
 def test_another_seed_gives_another_hour_of_the_same_kind() -> None:
-    one, other = course_of("bursts", 3, 3600), course_of("bursts", 4, 3600)
-    assert not np.array_equal(one.cpu_millicores, other.cpu_millicores)
-    assert one.cpu_millicores.mean() == pytest.approx(other.cpu_millicores.mean(), rel=0.4)
+    course, other = course_of("bursts", 3, 3600), course_of("bursts", 4, 3600)
+    assert not np.array_equal(course.cpu_millicores, other.cpu_millicores)
+    assert course.cpu_millicores.mean() == pytest.approx(other.cpu_millicores.mean(), rel=0.4)
 
 
 def test_clients_ask_as_often_as_the_wave_says() -> None:
@@ -60,7 +60,7 @@ def test_the_server_is_requested_too_little_and_the_others_too_much() -> None:
     def used(role: str) -> float:
         return float(course_of(role, 1, 3600).cpu_millicores.mean())
 
-    requested = {role: millicores(one.requests["cpu"]) for role, one in ROLES.items()}
+    requested = {role: millicores(spec.requests["cpu"]) for role, spec in ROLES.items()}
     assert used(SERVER) == pytest.approx((LEAST_RATE + MOST_RATE) / 2 * REQUEST_CPU_SECONDS * 1000, rel=0.05)
     assert requested[SERVER] < used(SERVER) / 2
     assert all(requested[role] > 2 * used(role) for role in ("bursts", "leak", "heap", "steady"))
@@ -70,14 +70,14 @@ def test_whatever_is_used_at_once_can_be_requested() -> None:
     def peak(role: str) -> float:
         return float(course_of(role, 1, 3600).cpu_millicores.max())
 
-    asked = [min(peak(role), millicores(one.annotations.get(MAX_CPU, "9"))) for role, one in ROLES.items()]
-    assert sum(asked) < sum(millicores(one.requests["cpu"]) for one in ROLES.values()) <= AVAILABLE_MILLICORES
+    asked = [min(peak(role), millicores(spec.annotations.get(MAX_CPU, "9"))) for role, spec in ROLES.items()]
+    assert sum(asked) < sum(millicores(spec.requests["cpu"]) for spec in ROLES.values()) <= AVAILABLE_MILLICORES
 
 
 def test_who_leaks_passes_its_limit_and_nobody_else_does() -> None:
-    for role, one in ROLES.items():
+    for role, spec in ROLES.items():
         most = course_of(role, 1, 3600).memory_mib.max() * MIB
-        assert (most > bytes_of(one.limits["memory"])) == (role == "leak") if one.limits else True, role
+        assert (most > bytes_of(spec.limits["memory"])) == (role == "leak") if spec.limits else True, role
 
 
 def test_changes_are_those_alone() -> None:
@@ -90,11 +90,11 @@ def test_changes_are_those_alone() -> None:
 
 def test_the_past_is_minutes_of_such_hours() -> None:
     minutes = past(1000, 90, seed=1)
-    assert [one.unix_minute for one in minutes] == [*range(1000, 1090)]
+    assert [minute.unix_minute for minute in minutes] == [*range(1000, 1090)]
     roles = [*ROLES]
-    peaks = np.max([one.cpu_peak_millicores for one in minutes], axis=0)
+    peaks = np.max([minute.cpu_peak_millicores for minute in minutes], axis=0)
     assert peaks[roles.index("bursts")] == BURST_MILLICORES
-    for one in minutes:
-        assert (one.cpu_peak_millicores >= one.cpu_usage_millicores).all()
-        assert one.working_set_bytes[roles.index("heap")] == 200 * MIB
+    for minute in minutes:
+        assert (minute.cpu_peak_millicores >= minute.cpu_usage_millicores).all()
+        assert minute.working_set_bytes[roles.index("heap")] == 200 * MIB
     assert Random("x").random() == Random("x").random()  # a text is a seed on any machine

@@ -50,32 +50,34 @@ def main() -> int:
     )
     parser.add_argument("--python", nargs="+", type=Path, metavar="PATH", help="interpreters (default: those found)")
     arguments = parser.parse_args()
-    told = told_versions(ROOT)
-    faults = disagreements(told)
+    versions = told_versions(ROOT)
+    faults = disagreements(versions)
     try:
         with tempfile.TemporaryDirectory(prefix="plimsoll-release-") as name:
             folder = Path(name)
             sdist = make_sdist(folder)
             wheel = make_wheel(sdist, folder)
-            found = WHEEL.fullmatch(wheel.name)
-            if found is None or found["version"] != told[HOME]:
+            match = WHEEL.fullmatch(wheel.name)
+            if match is None or match["version"] != versions[HOME]:
                 faults.append(f"the wheel is called {wheel.name}")
             for python in arguments.python or pythons():
-                check_install(python, wheel, folder, told[HOME])
+                check_install(python, wheel, folder, versions[HOME])
             if arguments.keep is not None:
                 arguments.keep.mkdir(parents=True, exist_ok=True)
                 for file in (sdist, wheel):
                     print(f"release: kept {shutil.copy(file, arguments.keep)}")
                 if arguments.krew is not None:
-                    packed = krew.archive(told[HOME], ROOT)
+                    packed = krew.archive(versions[HOME], ROOT)
                     (arguments.keep / arguments.krew.rpartition("/")[2]).write_bytes(packed)
-                    (arguments.keep / f"{krew.NAME}.yaml").write_text(krew.manifest(told[HOME], arguments.krew, packed))
+                    (arguments.keep / f"{krew.NAME}.yaml").write_text(
+                        krew.manifest(versions[HOME], arguments.krew, packed)
+                    )
                     print(f"release: kept krew's archive and {krew.NAME}.yaml")
     except (ReleaseError, OSError) as error:
         faults.append(str(error))
     for fault in faults:
         print(f"release: {fault}", file=sys.stderr)
-    print(f"release: {told[HOME]}: {f'{len(faults)} faults' if faults else 'all well'}")
+    print(f"release: {versions[HOME]}: {f'{len(faults)} faults' if faults else 'all well'}")
     return 1 if faults else 0
 
 
@@ -148,10 +150,10 @@ def locked_pins(text: str) -> list[str]:
 
 
 def _only(folder: Path, pattern: str) -> Path:
-    found = list(folder.glob(pattern))
-    if len(found) != 1:
-        raise ReleaseError(f"{folder}: {len(found)} files {pattern}, not one")
-    return found[0]
+    files = list(folder.glob(pattern))
+    if len(files) != 1:
+        raise ReleaseError(f"{folder}: {len(files)} files {pattern}, not one")
+    return files[0]
 
 
 def _run(command: Sequence[str], folder: Path) -> str:

@@ -43,14 +43,14 @@ def archive(version: str, root: Path) -> bytes:
     """Return the archive, the same bytes each time."""
     launcher = _LAUNCHER.format(version=version, program=PROGRAM).encode()
     packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as made:
+    with tarfile.open(fileobj=packed, mode="w") as tar:
         for name, content, mode in (
             (PROGRAM, launcher, 0o755),
             ("LICENSE", (root / "LICENSE").read_bytes(), 0o644),
         ):
             member = tarfile.TarInfo(name)
             member.size, member.mode = len(content), mode
-            made.addfile(member, io.BytesIO(content))
+            tar.addfile(member, io.BytesIO(content))
     return gzip.compress(packed.getvalue(), mtime=0)
 
 
@@ -83,7 +83,7 @@ def manifest(version: str, url: str, content: bytes) -> str:
 def faults(document: Mapping[str, Any]) -> list[str]:
     """Return what krew would refuse in a manifest, a line each."""
     metadata, spec = document.get("metadata") or {}, document.get("spec") or {}
-    found = [
+    refusals = [
         f"{what} is {value!r}"
         for what, value, is_right in (
             ("apiVersion", document.get("apiVersion"), document.get("apiVersion") == API_VERSION),
@@ -102,7 +102,7 @@ def faults(document: Mapping[str, Any]) -> list[str]:
     for platform in spec.get("platforms") or ():
         labels = (platform.get("selector") or {}).get("matchLabels") or {}
         pairs = [(file.get("from"), file.get("to")) for file in platform.get("files", [{}])]
-        found += [
+        refusals += [
             f"{what} is {platform.get(what)!r}"
             for what, is_right in (
                 ("uri", str(platform.get("uri", "")).startswith("https://")),
@@ -113,4 +113,4 @@ def faults(document: Mapping[str, Any]) -> list[str]:
             )
             if not is_right
         ]
-    return found
+    return refusals

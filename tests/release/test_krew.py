@@ -29,7 +29,7 @@ def test_a_manifest_is_what_krew_takes_and_names_this_very_archive() -> None:
     assert platform["sha256"] == hashlib.sha256(content).hexdigest()
     with tarfile.open(fileobj=io.BytesIO(content)) as packed:
         names = set(packed.getnames())
-    assert {one["from"] for one in platform["files"]} == names == {PROGRAM, "LICENSE"}
+    assert {file["from"] for file in platform["files"]} == names == {PROGRAM, "LICENSE"}
     assert document["spec"]["version"] == "v1.2.3"
 
 

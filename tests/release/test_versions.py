@@ -29,9 +29,9 @@ def test_newest_heading_is_the_changelogs_version(heading: str, tmp_path: Path) 
 
 
 def test_each_place_that_is_behind_has_its_line(tmp_path: Path) -> None:
-    told = told_versions(tree(tmp_path, heading="## 1.2.2 (unreleased)", chart="1.2.1", app="1.2.0"))
+    versions = told_versions(tree(tmp_path, heading="## 1.2.2 (unreleased)", chart="1.2.1", app="1.2.0"))
 
-    assert disagreements(told) == [
+    assert disagreements(versions) == [
         "charts/plimsoll/Chart.yaml version says 1.2.1, pyproject.toml 1.2.3",
         "charts/plimsoll/Chart.yaml appVersion says 1.2.0, pyproject.toml 1.2.3",
         "CHANGELOG.md says 1.2.2, pyproject.toml 1.2.3",

@@ -30,6 +30,10 @@ def told_versions(root: Path) -> dict[str, str]:
     }
 
 
-def disagreements(told: Mapping[str, str]) -> list[str]:
+def disagreements(versions: Mapping[str, str]) -> list[str]:
     """Return a line for each place that tells another version than pyproject.toml."""
-    return [f"{place} says {version}, {HOME} {told[HOME]}" for place, version in told.items() if version != told[HOME]]
+    return [
+        f"{place} says {version}, {HOME} {versions[HOME]}"
+        for place, version in versions.items()
+        if version != versions[HOME]
+    ]

@@ -59,17 +59,17 @@ class Bounds:
     def __init__(self) -> None:
         self.failures = 0
 
-    def at_most(self, what: str, found: float, most: float) -> None:
+    def at_most(self, what: str, figure: float, most: float) -> None:
         """Find no more than so many."""
-        self._tell(what, found, f"at most {most:g}", found <= most)
+        self._tell(what, figure, f"at most {most:g}", figure <= most)
 
-    def exactly(self, what: str, found: float, wanted: float) -> None:
+    def exactly(self, what: str, figure: float, wanted: float) -> None:
         """Find just as many."""
-        self._tell(what, found, f"exactly {wanted:g}", found == wanted)
+        self._tell(what, figure, f"exactly {wanted:g}", figure == wanted)
 
-    def _tell(self, what: str, found: float, allowed: str, is_met: bool) -> None:
+    def _tell(self, what: str, figure: float, allowed: str, is_met: bool) -> None:
         self.failures += not is_met
-        print(f"  {what:<66} {found:>10g}  {allowed}{'' if is_met else '  MISSED'}", flush=True)
+        print(f"  {what:<66} {figure:>10g}  {allowed}{'' if is_met else '  MISSED'}", flush=True)
 
 
 class Scale:
@@ -89,8 +89,8 @@ class Scale:
 
     def order(self, word: str) -> dict[str, int]:
         """Have all agents do something; give the sums."""
-        answers = each(self._agents, lambda one: one.order(word))
-        return {key: sum(one[key] for one in answers) for key in answers[0]}
+        answers = each(self._agents, lambda process: process.order(word))
+        return {key: sum(answer[key] for answer in answers) for key in answers[0]}
 
     def start(self) -> None:
         """All agents start within two seconds, as after a rollout of everything at once."""
@@ -141,11 +141,11 @@ class Scale:
         most = math.ceil(seconds / WatchPace().watch_seconds[0])
         for kind in ("pods", "nodes", "namespaces", "configmaps"):
             bounds.at_most(f"watches of {kind} by any node", calls.most_of_a_node(f"watch {kind}"), most)
-        lists = [one for one in calls.of_agents if one.verb == "list"]
+        lists = [call for call in calls.of_agents if call.verb == "list"]
         bounds.exactly("lists by agents", len(lists), 0)
         per_minute = len(calls.of_agents) / count / (seconds / 60)
         bounds.at_most("calls per node and minute by agents", round(per_minute, 3), 1.0)
-        reviews = sum(one.resource == "tokenreviews" for one in calls.of_webhook)
+        reviews = sum(call.resource == "tokenreviews" for call in calls.of_webhook)
         bounds.at_most("token reviews by the webhook, for each report", round(reviews / reports, 3), 1)
         rest = len(calls.of_webhook) - reviews
         # Its election renews a Lease each few seconds; its watches are as long as the agents'.
@@ -169,10 +169,10 @@ class Scale:
             begun = time.monotonic()
             self._plane.admin.patch(CONFIG_MAP_PATH, {"data": {"pause": reason}}, MERGE)
             self._await_paused(len(self._seats) if reason else 0)
-            last = max(one["seconds"] for one in each(self._agents, lambda one: one.order("heard")))
+            last = max(answer["seconds"] for answer in each(self._agents, lambda process: process.order("heard")))
             print(f"  {reason or 'its end'}: heard by the last of them {last - begun:.2f} s after it was written")
         calls, after = Calls(log), FlowControl(self._plane)
-        lists = sum(one.verb == "list" for one in calls.of_agents)
+        lists = sum(call.verb == "list" for call in calls.of_agents)
         self._bounds.exactly("lists by agents, who hear it by their watches", lists, 0)
         self._bounds.exactly("calls put off by flow control", after.rejected() - flow.rejected(), 0)
         self._always(calls)
@@ -218,16 +218,18 @@ class Scale:
         return self.order("look")["events"] >= events
 
     def _pods(self) -> int:
-        return sum(len(one.pods) + 1 for one in self._seats)
+        return sum(len(seat.pods) + 1 for seat in self._seats)
 
     def _always(self, calls: Calls) -> None:
         """Bound what must not be at any time."""
         self._bounds.exactly("calls that reach past the own node", len(calls.elsewhere()), 0)
         refused = calls.refused()
-        for one in refused[:5]:
-            print(f"  refused: {one} {one.user}")
+        for call in refused[:5]:
+            print(f"  refused: {call} {call.user}")
         self._bounds.exactly("calls answered with an error", len(refused), 0)
-        self._bounds.exactly("writes by agents, which only watch here", sum(one.is_write for one in calls.of_agents), 0)
+        self._bounds.exactly(
+            "writes by agents, which only watch here", sum(call.is_write for call in calls.of_agents), 0
+        )
 
     @staticmethod
     def _tell(calls: Calls) -> None:
@@ -271,8 +273,8 @@ def cluster(folder: Path, arguments: Any, say: Callable[[str], None]) -> Iterato
             )
             for number in range(arguments.processes)
         ]
-        for one in agents:
-            stack.callback(one.stop)
+        for process in agents:
+            stack.callback(process.stop)
         yield Scale(plane, hook, seats, agents)
 
 

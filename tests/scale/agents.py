@@ -93,8 +93,8 @@ class Agent:
 
     def post(self) -> tuple[int, int]:
         """Report the pods that the API server tells of; give how many rows were taken and how many refused."""
-        pods = [one for one in self.view.state().pods if one.namespace == SHOP]
-        text = kept_text(self._report([(one.name, one.uid) for one in pods]), agent="scale")
+        pods = [pod for pod in self.view.state().pods if pod.namespace == SHOP]
+        text = kept_text(self._report([(pod.name, pod.uid) for pod in pods]), agent="scale")
         for _ in range(60):
             answer = self._answer(sent_text(text, end_age_seconds=5.0, lost_reports=0))
             if answer is not None and answer.status not in (429, 503):
@@ -149,13 +149,15 @@ class Agents:
     def __init__(self, file: Path) -> None:
         document = json.loads(file.read_text())
         where = {"server": document["server"], "webhook": document["webhook"]}
-        seats = [Seat(**{**one, "pods": tuple(map(tuple, one["pods"]))}) for one in document["seats"]]
-        self._agents = [Agent(one, authority=Path(document["authority"]), folder=file.parent, **where) for one in seats]
+        seats = [Seat(**{**fields, "pods": tuple(map(tuple, fields["pods"]))}) for fields in document["seats"]]
+        self._agents = [
+            Agent(seat, authority=Path(document["authority"]), folder=file.parent, **where) for seat in seats
+        ]
 
     def start(self) -> dict[str, Any]:
         """Begin to watch and to ask; nothing is awaited."""
-        for one in self._agents:
-            one.view.start()
+        for agent in self._agents:
+            agent.view.start()
         threading.Thread(target=self._turns, daemon=True).start()
         return {}
 
@@ -167,14 +169,14 @@ class Agents:
 
     def look(self) -> dict[str, Any]:
         """Return how all fare."""
-        statuses = [status for one in self._agents for status in one.view.statuses()]
+        statuses = [status for agent in self._agents for status in agent.view.statuses()]
         troubles = [status.trouble for status in statuses]
-        troubles += [one.view.pause.trouble for one in self._agents if one.view.pause is not None]
+        troubles += [agent.view.pause.trouble for agent in self._agents if agent.view.pause is not None]
         return {
             "agents": len(self._agents),
-            "complete": sum(one.is_complete for one in self._agents),
-            "pods": sum(len(one.view.state().pods) for one in self._agents),
-            "paused": sum(one.paused is not None for one in self._agents),
+            "complete": sum(agent.is_complete for agent in self._agents),
+            "pods": sum(len(agent.view.state().pods) for agent in self._agents),
+            "paused": sum(agent.paused is not None for agent in self._agents),
             "troubles": sum(cause is not None for cause in troubles),
             "events": sum(status.counts.events for status in statuses),
             "lists": sum(status.counts.lists for status in statuses),
@@ -183,7 +185,7 @@ class Agents:
 
     def heard(self) -> dict[str, Any]:
         """Return when the last of all heard of the cluster's pause, or of its end."""
-        return {"seconds": max(one.heard_seconds for one in self._agents)}
+        return {"seconds": max(agent.heard_seconds for agent in self._agents)}
 
     def post(self) -> dict[str, Any]:
         """Let each report once."""

@@ -27,25 +27,25 @@ class Calls:
 
     def __init__(self, log: AuditLog) -> None:
         calls = log.calls()
-        self.of_agents: Final = [one for one in calls if one.user == AGENT]
-        self.of_webhook: Final = [one for one in calls if one.user == WEBHOOK]
+        self.of_agents: Final = [call for call in calls if call.user == AGENT]
+        self.of_webhook: Final = [call for call in calls if call.user == WEBHOOK]
 
     def by_node(self) -> Counter[str]:
         """Count the agents' by the node that the token names, but for those put off."""
-        return Counter(one.node or "?" for one in self.of_agents if not _is_put_off(one))
+        return Counter(call.node or "?" for call in self.of_agents if not _is_put_off(call))
 
     def most_of_a_node(self, kind: str) -> int:
         """Return the most calls of a kind (``watch pods``) by any node."""
-        return max(Counter(one.node for one in self.of_agents if kind_of(one) == kind).values(), default=0)
+        return max(Counter(call.node for call in self.of_agents if kind_of(call) == kind).values(), default=0)
 
     def elsewhere(self) -> list[Call]:
         """Return the agents' calls that reach past their own node: all pods, all nodes, other ConfigMaps."""
         held = ("pods", "nodes", "configmaps")
-        return [one for one in self.of_agents if one.resource in held and not _is_of_own_node(one)]
+        return [call for call in self.of_agents if call.resource in held and not _is_of_own_node(call)]
 
     def put_off(self) -> list[Call]:
         """Return the agents' calls that were told to come again, by flow control or by a server that was too slow."""
-        return [one for one in self.of_agents if _is_put_off(one)]
+        return [call for call in self.of_agents if _is_put_off(call)]
 
     def refused(self) -> list[Call]:
         """Return what was answered with an error.
@@ -54,9 +54,12 @@ class Calls:
         are kinds here that need not be (404).
         """
         return [
-            one
-            for one in (*self.of_agents, *self.of_webhook)
-            if one.code >= 400 and one.code != 410 and not _is_put_off(one) and (one.code, one.resource) != (404, "")
+            call
+            for call in (*self.of_agents, *self.of_webhook)
+            if call.code >= 400
+            and call.code != 410
+            and not _is_put_off(call)
+            and (call.code, call.resource) != (404, "")
         ]
 
 
@@ -103,7 +106,7 @@ class FlowControl:
     def sum(self, name: str, **labels: str) -> float:
         """Sum one family over the series with these labels."""
         wanted = labels.items()
-        return sum(value for found, has, value in self._samples if found == name and wanted <= has.items())
+        return sum(value for family, has, value in self._samples if family == name and wanted <= has.items())
 
     def dispatched(self) -> float:
         """Return how many requests of Plimsoll's level were served."""

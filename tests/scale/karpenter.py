@@ -128,20 +128,23 @@ def karpenter(plane: ControlPlane, *, buffers: bool, user: str = USER) -> Iterat
 def nodes(plane: ControlPlane) -> set[str]:
     """Return the names of the nodes that are ready and not going."""
     return {
-        one["metadata"]["name"]
-        for one in plane.admin.items(NODES)
-        if "deletionTimestamp" not in one["metadata"] and not one["spec"].get("taints") and _is_ready(one)
+        node["metadata"]["name"]
+        for node in plane.admin.items(NODES)
+        if "deletionTimestamp" not in node["metadata"] and not node["spec"].get("taints") and _is_ready(node)
     }
 
 
 def _is_ready(node: Json) -> bool:
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in node["status"].get("conditions") or [])
+    return any(
+        condition["type"] == "Ready" and condition["status"] == "True"
+        for condition in node["status"].get("conditions") or []
+    )
 
 
 def why_kept(plane: ControlPlane, node: str) -> set[str]:
     """Return why Karpenter, having looked at a node, does not consolidate it, in its own words (Events)."""
-    found = plane.admin.items("/api/v1/events", fieldSelector=f"involvedObject.kind=Node,involvedObject.name={node}")
-    return {one["message"] for one in found if one["reason"] == "Unconsolidatable"}
+    events = plane.admin.items("/api/v1/events", fieldSelector=f"involvedObject.kind=Node,involvedObject.name={node}")
+    return {event["message"] for event in events if event["reason"] == "Unconsolidatable"}
 
 
 def is_consolidatable(plane: ControlPlane, node: str) -> bool:
@@ -164,19 +167,19 @@ def standing(plane: ControlPlane) -> list[tuple[str, object]]:
     """Return nodes and their taints, claims and what is true of them: for words."""
     claims = [
         (
-            one["metadata"]["name"],
-            {each["type"]: each["status"] for each in one.get("status", {}).get("conditions", [])},
+            claim["metadata"]["name"],
+            {each["type"]: each["status"] for each in claim.get("status", {}).get("conditions", [])},
         )
-        for one in plane.admin.items(CLAIMS)
+        for claim in plane.admin.items(CLAIMS)
     ]
-    return [*((one["metadata"]["name"], one["spec"].get("taints")) for one in plane.admin.items(NODES)), *claims]
+    return [*((node["metadata"]["name"], node["spec"].get("taints")) for node in plane.admin.items(NODES)), *claims]
 
 
 def remove_all(plane: ControlPlane) -> None:
     """Take all nodes away, while no Karpenter runs that would wait for something."""
     for path in (CLAIMS, NODES):
-        for one in plane.admin.items(path):
-            item = f"{path}/{one['metadata']['name']}"
+        for resource in plane.admin.items(path):
+            item = f"{path}/{resource['metadata']['name']}"
             plane.admin.patch(item, {"metadata": {"finalizers": None}}, MERGE)
             if plane.admin.exists(item):
                 plane.admin.delete(item)
@@ -189,28 +192,28 @@ def _is_empty(plane: ControlPlane, path: str) -> bool:
 
 def bound(plane: ControlPlane, namespace: str, selector: str) -> dict[str, str]:
     """Return the nodes of the pods of a selector that have one, by name."""
-    found = plane.admin.items(pod_path(namespace), labelSelector=selector)
-    return {one["metadata"]["name"]: one["spec"]["nodeName"] for one in found if one["spec"].get("nodeName")}
+    pods = plane.admin.items(pod_path(namespace), labelSelector=selector)
+    return {pod["metadata"]["name"]: pod["spec"]["nodeName"] for pod in pods if pod["spec"].get("nodeName")}
 
 
 def writers(buffer: Json) -> dict[str, set[str]]:
     """Return what each manager owns of a buffer's status: fields, and conditions by their types."""
-    found: dict[str, set[str]] = {}
+    by_manager: dict[str, set[str]] = {}
     for entry in buffer["metadata"].get("managedFields") or []:
         status = entry["fieldsV1"].get("f:status") if entry.get("subresource") == "status" else None
         if status is None:
             continue
         fields = {key.removeprefix("f:") for key in status if key != "f:conditions"}
         kinds = {yaml.safe_load(key[2:])["type"] for key in status.get("f:conditions", {}) if key.startswith("k:")}
-        found.setdefault(entry["manager"], set()).update(fields | kinds)
-    return found
+        by_manager.setdefault(entry["manager"], set()).update(fields | kinds)
+    return by_manager
 
 
 def await_or_tell(
-    condition: Callable[[], bool], what: str, told: Callable[[], object], seconds: float = SECONDS
+    condition: Callable[[], bool], what: str, state: Callable[[], object], seconds: float = SECONDS
 ) -> None:
     """Wait; an end of patience says how it stands."""
     try:
         wait_for(condition, what, seconds)
     except TimeoutError as error:
-        raise AssertionError(f"{error}; {told()}") from error
+        raise AssertionError(f"{error}; {state()}") from error

@@ -83,7 +83,7 @@ def populate(plane: ControlPlane, *, nodes: int, pods_of_node: int) -> list[Seat
     agents = each(names, lambda name: _uid(plane, NAMESPACE, _agent_pod(name)))
     others = each(range(nodes * pods_of_node), lambda number: _shop_pod(plane, names[number % nodes], number))
     wait_for(lambda: _all_run(plane), "all pods run", DEADLINE_SECONDS)
-    tokens = each(zip(names, agents, strict=True), lambda one: _tokens(plane, *one))
+    tokens = each(zip(names, agents, strict=True), lambda pair: _tokens(plane, *pair))
     return [
         Seat(node=name, pods=tuple(others[number::nodes]), api_token=api, webhook_token=webhook)
         for number, (name, (api, webhook)) in enumerate(zip(names, tokens, strict=True))

@@ -28,9 +28,9 @@ PATIENCE_SECONDS = 600.0
 @pytest.fixture(scope="module")
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     version = version_under_test()
-    with control_plane(version, directory=tmp_path_factory.mktemp("many")) as one:
-        install_crd(one)
-        yield one
+    with control_plane(version, directory=tmp_path_factory.mktemp("many")) as cluster:
+        install_crd(cluster)
+        yield cluster
 
 
 def fill(room: Buffers) -> None:
@@ -56,7 +56,7 @@ def allowed_seconds() -> float:
 
 def all_ready(plane: ControlPlane) -> bool:
     items = plane.admin.items("/apis/autoscaling.x-k8s.io/v1beta1/capacitybuffers")
-    return len(items) == NAMESPACES * EACH and all(is_ready(one.get("status") or {}) for one in items)
+    return len(items) == NAMESPACES * EACH and all(is_ready(buffer.get("status") or {}) for buffer in items)
 
 
 def told(what: str, seconds: float, calls: dict[tuple[str, str], int]) -> None:
@@ -79,8 +79,8 @@ def test_five_hundred_buffers_are_looked_after_anew_within_half_a_minute(plane: 
         told("first time", time.monotonic() - began, first.api.calls())
     assert all_ready(plane)
     versions = {
-        (one["metadata"]["namespace"], one["metadata"]["name"]): one["metadata"]["resourceVersion"]
-        for one in plane.admin.items("/apis/autoscaling.x-k8s.io/v1beta1/capacitybuffers")
+        (buffer["metadata"]["namespace"], buffer["metadata"]["name"]): buffer["metadata"]["resourceVersion"]
+        for buffer in plane.admin.items("/apis/autoscaling.x-k8s.io/v1beta1/capacitybuffers")
     }
 
     began = time.monotonic()
@@ -91,23 +91,24 @@ def test_five_hundred_buffers_are_looked_after_anew_within_half_a_minute(plane: 
     # One template and one dry run of it; three scales, lists of pods, and pods; the managed templates in one list:
     # twelve for each namespace; and what finds and begins the watches.
     assert sum(calls.values()) <= NAMESPACES * 12 + 100, calls
-    assert not {one for one in calls if one[0] in ("patch", "update")}
+    assert not {call for call in calls if call[0] in ("patch", "update")}
     assert calls["create", "pods"] == NAMESPACES  # dry runs: one for each shape, not for each buffer
     after = plane.admin.items("/apis/autoscaling.x-k8s.io/v1beta1/capacitybuffers")
     assert {
-        (one["metadata"]["namespace"], one["metadata"]["name"]): one["metadata"]["resourceVersion"] for one in after
+        (buffer["metadata"]["namespace"], buffer["metadata"]["name"]): buffer["metadata"]["resourceVersion"]
+        for buffer in after
     } == versions
 
 
 def test_a_quiet_hour_costs_next_to_nothing(plane: ControlPlane) -> None:
-    with controller(plane, spacing_seconds=SPACING_SECONDS) as one:
-        wait_for(lambda: len(one.views()) == NAMESPACES, "every namespace was looked at", PATIENCE_SECONDS)
-        before = Counter(one.api.calls())
+    with controller(plane, spacing_seconds=SPACING_SECONDS) as reconciler:
+        wait_for(lambda: len(reconciler.views()) == NAMESPACES, "every namespace was looked at", PATIENCE_SECONDS)
+        before = Counter(reconciler.api.calls())
         # What changes in one namespace costs that one namespace's scale, and nobody else anything.
         path = "/apis/apps/v1/namespaces/many-00/deployments/one/scale"
         plane.admin.patch(path, {"spec": {"replicas": 3}}, "application/merge-patch+json")
         room = Buffers(plane, "many-00")
         room.await_replicas("share-0", 2, 20.0)
-        spent = Counter(one.api.calls()) - before
+        spent = Counter(reconciler.api.calls()) - before
         told("one deployment scaled by one", 0.0, spent)
         assert sum(spent.values()) <= 40, spent

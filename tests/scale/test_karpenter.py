@@ -48,14 +48,14 @@ OURS, THEIRS = "plimsoll-buffers", "karpenter"
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     version = version_under_test()
     directory = tmp_path_factory.mktemp("karpenter")
-    with control_plane(version, directory=directory, with_scheduler=True, controllers="*") as one:
-        install_crd(one)
-        install(one)
+    with control_plane(version, directory=directory, with_scheduler=True, controllers="*") as cluster:
+        install_crd(cluster)
+        install(cluster)
         for each in chart.rendered()["cluster/priorities"]:
             path = f"/apis/scheduling.k8s.io/v1/priorityclasses/{each['metadata']['name']}"
-            one.admin.patch(path, each, APPLY, fieldManager="tests", force="true")
-        with kubelets(one):
-            yield one
+            cluster.admin.patch(path, each, APPLY, fieldManager="tests", force="true")
+        with kubelets(cluster):
+            yield cluster
 
 
 @pytest.fixture
@@ -66,8 +66,8 @@ def room(plane: ControlPlane) -> Iterator[Buffers]:
     room = Buffers(plane, namespace)
     room.template("small", content(cpu="1", memory="64Mi"))
     yield room
-    for one in plane.admin.items(f"/apis/autoscaling.x-k8s.io/v1beta1/namespaces/{namespace}/capacitybuffers"):
-        room.delete(one["metadata"]["name"])
+    for buffer in plane.admin.items(f"/apis/autoscaling.x-k8s.io/v1beta1/namespaces/{namespace}/capacitybuffers"):
+        room.delete(buffer["metadata"]["name"])
     plane.admin.delete(f"/api/v1/namespaces/{namespace}")
     wait_for(lambda: not plane.admin.items(pod_path(namespace)), "its pods are gone", SECONDS)
     remove_all(plane)
@@ -86,8 +86,8 @@ def deploy(room: Buffers, name: str, replicas: int, *, cpu: str = "1") -> None:
 
 
 def provisioning(room: Buffers, name: str) -> tuple[str, str]:
-    found = room.condition(name, "Provisioning") or {}
-    return found.get("status", ""), found.get("reason", "")
+    condition = room.condition(name, "Provisioning") or {}
+    return condition.get("status", ""), condition.get("reason", "")
 
 
 def await_room(room: Buffers, name: str) -> None:
@@ -101,7 +101,7 @@ def await_room(room: Buffers, name: str) -> None:
 
 def waits(plane: ControlPlane, namespace: str) -> list[str]:
     """Return what the scheduler said of pods that it had no node for."""
-    return [one["message"] for one in events(plane, namespace) if one["reason"] == "FailedScheduling"]
+    return [event["message"] for event in events(plane, namespace) if event["reason"] == "FailedScheduling"]
 
 
 def events(plane: ControlPlane, namespace: str) -> list[Json]:
@@ -118,7 +118,7 @@ def test_where_karpenter_translates_ours_steps_back_and_pods_land_in_its_room(
         with karpenter(plane, buffers=True):
             await_room(room, "spare")
             wait_for(lambda: ours.standing().contested_by == f"karpenter (of {room.namespace}/spare)", "it is told")
-            assert any("another controller writes the status" in one.getMessage() for one in caplog.records)
+            assert any("another controller writes the status" in record.getMessage() for record in caplog.records)
             has = writers(room.get("spare"))
             print(has)
             assert {"podTemplateRef", "ReadyForProvisioning", "Provisioning"} <= has[THEIRS]
@@ -152,10 +152,12 @@ def test_placeholders_have_nodes_made_that_stay_and_are_replaced_with_the_room_k
     plane: ControlPlane, room: Buffers
 ) -> None:
     api = HttpApi(from_kubeconfig(plane.kubeconfig))
-    kept = Room(plane=plane, api=api, buffers=room, node="")
-    with kept.kept(), karpenter(plane, buffers=False):
-        kept.buffer(3)
-        await_or_tell(lambda: kept.provisioning()[1] == "RoomKept", "the room is there", kept.provisioning)
+    placeholders = Room(plane=plane, api=api, buffers=room, node="")
+    with placeholders.kept(), karpenter(plane, buffers=False):
+        placeholders.buffer(3)
+        await_or_tell(
+            lambda: placeholders.provisioning()[1] == "RoomKept", "the room is there", placeholders.provisioning
+        )
         assert set(writers(room.get("spare"))) == {OURS}
         [first] = await_nodes(plane, 1)
         await_or_tell(
@@ -175,20 +177,24 @@ def test_placeholders_have_nodes_made_that_stay_and_are_replaced_with_the_room_k
         )
         assert set(bound(plane, room.namespace, "app=web").values()) == {first}
         await_nodes(plane, 2)  # the other is for those that gave way
-        await_or_tell(lambda: kept.provisioning()[1] == "RoomKept", "the room is there again", kept.provisioning)
+        await_or_tell(
+            lambda: placeholders.provisioning()[1] == "RoomKept", "the room is there again", placeholders.provisioning
+        )
 
         [second] = nodes(plane) - {first}
-        [claim] = [one for one in plane.admin.items(CLAIMS) if one["status"].get("nodeName") == second]
+        [claim] = [
+            node_claim for node_claim in plane.admin.items(CLAIMS) if node_claim["status"].get("nodeName") == second
+        ]
         plane.admin.delete(f"{CLAIMS}/{claim['metadata']['name']}")
 
         def is_replaced() -> bool:
-            where = {one["spec"]["nodeName"] for one in kept.running()}
-            return len(kept.running()) == 3 and second not in where | nodes(plane) and where <= nodes(plane)
+            where = {pod["spec"]["nodeName"] for pod in placeholders.running()}
+            return len(placeholders.running()) == 3 and second not in where | nodes(plane) and where <= nodes(plane)
 
         await_or_tell(
-            lambda: is_replaced() and kept.provisioning()[1] == "RoomKept",
+            lambda: is_replaced() and placeholders.provisioning()[1] == "RoomKept",
             "its node is replaced, and the room is kept",
-            lambda: (standing(plane), kept.provisioning(), summary(kept.pods())),
+            lambda: (standing(plane), placeholders.provisioning(), summary(placeholders.pods())),
         )
     api.close()
 
@@ -197,11 +203,11 @@ def test_placeholders_have_nodes_made_that_stay_and_are_replaced_with_the_room_k
 def policy(plane: ControlPlane) -> Iterator[None]:
     """The chart's policy over what Karpenter writes of a status."""
     documents = chart.rendered({"buffers": {"enabled": True, "keepStatusFrom": [USER]}})["fence/buffer-status"]
-    for one in documents:
-        plane.admin.apply(one)
+    for document in documents:
+        plane.admin.apply(document)
     yield
-    for one in documents:
-        plane.admin.delete(path_of(one))
+    for document in documents:
+        plane.admin.delete(path_of(document))
 
 
 @pytest.mark.usefixtures("policy")
@@ -249,13 +255,14 @@ def test_with_its_gate_open_placeholders_are_kept_and_its_status_is_left_to_it(
     plane: ControlPlane, room: Buffers, caplog: pytest.LogCaptureFixture
 ) -> None:
     api = HttpApi(from_kubeconfig(plane.kubeconfig))
-    kept = Room(plane=plane, api=api, buffers=room, node="")
-    with kept.kept(), karpenter(plane, buffers=True):
-        kept.buffer(2)
+    placeholders = Room(plane=plane, api=api, buffers=room, node="")
+    with placeholders.kept(), karpenter(plane, buffers=True):
+        placeholders.buffer(2)
         await_or_tell(
-            lambda: len(kept.running()) == 2 and any("again and again" in one.getMessage() for one in caplog.records),
+            lambda: len(placeholders.running()) == 2
+            and any("again and again" in record.getMessage() for record in caplog.records),
             "placeholders run, and the status is left to Karpenter",
-            lambda: (kept.provisioning(), summary(kept.pods()), room.status("spare")),
+            lambda: (placeholders.provisioning(), summary(placeholders.pods()), room.status("spare")),
         )
         has = writers(room.get("spare"))
         assert {"podTemplateRef", "ReadyForProvisioning"} <= has[THEIRS]

@@ -68,16 +68,16 @@ ROUNDS = 3
 def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     version = version_under_test()
     directory = tmp_path_factory.mktemp("karpenter-vpa")
-    with control_plane(version, directory=directory, with_scheduler=True, controllers="*") as one:
+    with control_plane(version, directory=directory, with_scheduler=True, controllers="*") as cluster:
         for each in yaml.safe_load_all(CRD_FILE.read_text()):
             if each:
-                one.admin.create(CRDS, each)
-        install(one)
-        create_namespace(one, NAMESPACE)
-        create_service_account(one, NAMESPACE, "plimsoll-agent")
-        one.admin.apply_all(chart.parts(*chart.WEBHOOK))
-        with kubelets(one):
-            yield one
+                cluster.admin.create(CRDS, each)
+        install(cluster)
+        create_namespace(cluster, NAMESPACE)
+        create_service_account(cluster, NAMESPACE, "plimsoll-agent")
+        cluster.admin.apply_all(chart.parts(*chart.WEBHOOK))
+        with kubelets(cluster):
+            yield cluster
 
 
 @dataclass(kw_only=True)
@@ -92,11 +92,11 @@ class Shop:
     """Nodes that were there at some time."""
 
     def pods(self) -> list[Json]:
-        found: list[Json] = self.plane.admin.items(pod_path(self.namespace), labelSelector="app=web")
-        return [one for one in found if "deletionTimestamp" not in one["metadata"]]
+        pods: list[Json] = self.plane.admin.items(pod_path(self.namespace), labelSelector="app=web")
+        return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
 
     def requested(self) -> list[str]:
-        return sorted(one["spec"]["containers"][0]["resources"]["requests"]["cpu"] for one in self.pods())
+        return sorted(pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] for pod in self.pods())
 
     def deploy(self) -> None:
         container = {
@@ -114,8 +114,8 @@ class Shop:
         taken = True
         for age_seconds in (7200.0, 30.0):
             self.sequence += 1
-            for node in sorted({one["spec"]["nodeName"] for one in self.pods()}):
-                rows = [self._row(one) for one in self.pods() if one["spec"]["nodeName"] == node]
+            for node in sorted({pod["spec"]["nodeName"] for pod in self.pods()}):
+                rows = [self._row(pod) for pod in self.pods() if pod["spec"]["nodeName"] == node]
                 body = report_body(*rows, node=node, sequence=self.sequence, endAgeSeconds=age_seconds)
                 reply = self.hook.post("/v1/report", body, agent_token(self.plane, node))
                 if reply.status == TOO_MANY_REQUESTS:
@@ -123,13 +123,13 @@ class Shop:
                 taken = taken and not answer_of(reply)["refused"]
         return taken
 
-    def _row(self, one: Json) -> Json:
+    def _row(self, pod: Json) -> Json:
         cpu, memory = steady(CPU_BUCKETS, USED_MILLICORES), steady(MEMORY_BUCKETS, 48.0 * MB)
         return row_body(
             namespace=self.namespace,
             workload="web",
-            pod=one["metadata"]["name"],
-            podUid=one["metadata"]["uid"],
+            pod=pod["metadata"]["name"],
+            podUid=pod["metadata"]["uid"],
             cpu=cpu,
             cpuAdjusted=cpu,
             memory=memory,
@@ -144,24 +144,24 @@ class Shop:
         self.seen |= nodes(self.plane)
         if not self.are_running() or len(self.plane.admin.items(NODES)) != len(nodes(self.plane)):
             return
-        for one in self.pods():
-            is_large = one["spec"]["containers"][0]["resources"]["requests"]["cpu"] != SMALL
-            if is_large and one["status"].get("phase") == "Running":
-                name, small = one["metadata"]["name"], {"requests": {"cpu": SMALL}}
+        for pod in self.pods():
+            is_large = pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] != SMALL
+            if is_large and pod["status"].get("phase") == "Running":
+                name, small = pod["metadata"]["name"], {"requests": {"cpu": SMALL}}
                 try:
                     # kwok tells no resources; without them a kubelet is taken for one that cannot resize.
-                    self._tell_resources(one)
+                    self._tell_resources(pod)
                     resized = resize(self.plane.admin, self.namespace, name, resize_body(app=small))
                     self._tell_resources(resized)
                 except ApiError as error:
                     if error.status not in (404, 409):  # it went meanwhile, or was written
                         raise
 
-    def _tell_resources(self, one: Json) -> None:
+    def _tell_resources(self, pod: Json) -> None:
         """Write into a pod's status that it has what its spec says."""
-        stated = one["spec"]["containers"][0]["resources"]
-        told = {"name": "app", "resources": stated, "allocatedResources": stated["requests"]}
-        write_pod_status(self.plane.admin, self.namespace, one["metadata"]["name"], {"containerStatuses": [told]})
+        stated = pod["spec"]["containers"][0]["resources"]
+        status = {"name": "app", "resources": stated, "allocatedResources": stated["requests"]}
+        write_pod_status(self.plane.admin, self.namespace, pod["metadata"]["name"], {"containerStatuses": [status]})
 
     def is_at_rest(self) -> bool:
         """Return whether all pods run, and all are small."""
@@ -170,25 +170,25 @@ class Shop:
 
     def are_running(self) -> bool:
         """Return whether all pods run."""
-        return [one["status"].get("phase") for one in self.pods()] == ["Running"] * REPLICAS
+        return [pod["status"].get("phase") for pod in self.pods()] == ["Running"] * REPLICAS
 
     def told(self) -> object:
         """Return how it stands, for words."""
         pods = [
             (
-                one["metadata"]["name"],
-                one["spec"].get("nodeName"),
-                one["status"].get("phase"),
-                one["spec"]["containers"][0]["resources"]["requests"]["cpu"],
+                pod["metadata"]["name"],
+                pod["spec"].get("nodeName"),
+                pod["status"].get("phase"),
+                pod["spec"]["containers"][0]["resources"]["requests"]["cpu"],
             )
-            for one in self.pods()
+            for pod in self.pods()
         ]
         return pods, standing(self.plane), sorted(self.seen)
 
     def unscheduled(self) -> int:
         """Return how many pods were without a node for a time."""
-        found = self.plane.admin.items(f"/api/v1/namespaces/{self.namespace}/events")
-        return len({one["involvedObject"]["name"] for one in found if one["reason"] == "FailedScheduling"})
+        events = self.plane.admin.items(f"/api/v1/namespaces/{self.namespace}/events")
+        return len({event["involvedObject"]["name"] for event in events if event["reason"] == "FailedScheduling"})
 
 
 @contextlib.contextmanager
@@ -199,13 +199,13 @@ def shop(plane: ControlPlane, folder: Path, publish: str) -> Iterator[Shop]:
     identity = plane.api_with_token(node_bound_token(plane, NAMESPACE, "plimsoll-webhook", None))
     own = kubeconfig(identity, folder / "webhook.kubeconfig")
     on: dict[str, Any] = {"webhook": {"vpa": {"enabled": True, "publish": publish}}}
-    for one in chart.rendered(on)["webhook/rights-vpas"]:
-        plane.admin.apply(one)
+    for document in chart.rendered(on)["webhook/rights-vpas"]:
+        plane.admin.apply(document)
     arguments = (BY_CRUISE, "--set=vpaObjects.enabled=true", f"--set=vpaObjects.publish={publish}")
     with webhook(plane, folder, kubeconfig=own, arguments=arguments) as hook:
-        made = Shop(plane=plane, namespace=namespace, hook=hook)
+        market = Shop(plane=plane, namespace=namespace, hook=hook)
         try:
-            yield made
+            yield market
         finally:
             plane.admin.delete(f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{namespace}")
             plane.admin.delete(f"/api/v1/namespaces/{namespace}")
@@ -213,57 +213,57 @@ def shop(plane: ControlPlane, folder: Path, publish: str) -> Iterator[Shop]:
             remove_all(plane)
 
 
-def grow(made: Shop) -> set[str]:
+def grow(market: Shop) -> set[str]:
     """Bring it to where each pod was made large, on two nodes, with Karpenter running; give the nodes."""
-    made.deploy()
-    await_nodes(made.plane, 1)
-    await_or_tell(made.are_running, "all run as written", made.told)
-    wait_for(made.report, "the webhook knows them, and takes what is told", SECONDS)
-    made.plane.admin.apply(registration(made.hook.port, made.namespace, made.plane.authority))
-    restart(made)
+    market.deploy()
+    await_nodes(market.plane, 1)
+    await_or_tell(market.are_running, "all run as written", market.told)
+    wait_for(market.report, "the webhook knows them, and takes what is told", SECONDS)
+    market.plane.admin.apply(registration(market.hook.port, market.namespace, market.plane.authority))
+    restart(market)
     await_or_tell(
-        lambda: made.are_running() and made.requested() == [LARGE] * REPLICAS and len(nodes(made.plane)) == 2,
+        lambda: market.are_running() and market.requested() == [LARGE] * REPLICAS and len(nodes(market.plane)) == 2,
         "all were made large, on two nodes",
-        made.told,
+        market.told,
     )
-    made.seen = nodes(made.plane)
-    return set(made.seen)
+    market.seen = nodes(market.plane)
+    return set(market.seen)
 
 
-def restart(made: Shop) -> None:
+def restart(market: Shop) -> None:
     """Make every pod again."""
-    for one in made.pods():
-        made.plane.admin.delete(f"{pod_path(made.namespace)}/{one['metadata']['name']}")
+    for pod in market.pods():
+        market.plane.admin.delete(f"{pod_path(market.namespace)}/{pod['metadata']['name']}")
 
 
 def forget_events(plane: ControlPlane) -> None:
     """Take away what was said of nodes so far: what is there later was said later."""
-    for one in plane.admin.items("/api/v1/events", fieldSelector="involvedObject.kind=Node"):
-        where = one["metadata"]
+    for event in plane.admin.items("/api/v1/events", fieldSelector="involvedObject.kind=Node"):
+        where = event["metadata"]
         plane.admin.delete(f"/api/v1/namespaces/{where['namespace']}/events/{where['name']}")
 
 
-def come_round(made: Shop, turn: int, first: set[str]) -> None:
+def come_round(market: Shop, turn: int, first: set[str]) -> None:
     """Wait until Karpenter took a node away, had to make another, and all pods are small again; so often in all."""
 
     def has_come_round() -> bool:
-        return made.is_at_rest() and len(made.seen) >= len(first) + turn and len(nodes(made.plane)) == len(first)
+        return market.is_at_rest() and len(market.seen) >= len(first) + turn and len(nodes(market.plane)) == len(first)
 
     await_or_tell(
         has_come_round,
         f"round {turn}: a node went, another came, and all pods are small again",
-        made.told,
+        market.told,
         3 * SECONDS,
     )
 
 
 def test_without_a_status_it_takes_a_node_away_again_and_again(plane: ControlPlane, tmp_path: Path) -> None:
-    with shop(plane, tmp_path, "off") as made, karpenter(plane, buffers=False):
-        first, waited = grow(made), made.unscheduled()
+    with shop(plane, tmp_path, "off") as market, karpenter(plane, buffers=False):
+        first, waited = grow(market), market.unscheduled()
         for turn in range(1, ROUNDS + 1):
-            come_round(made, turn, first)
-        lost = made.unscheduled() - waited
-        print(f"without a status: {len(made.seen)} nodes made for 2, {lost} pods waited for one")
+            come_round(market, turn, first)
+        lost = market.unscheduled() - waited
+        print(f"without a status: {len(market.seen)} nodes made for 2, {lost} pods waited for one")
         assert lost >= ROUNDS
 
 
@@ -271,26 +271,26 @@ def test_karpenter_1_15_never_asks_for_our_status_and_takes_a_node_away_all_the_
     plane: ControlPlane, tmp_path: Path
 ) -> None:
     log = AuditLog(plane.audit_log)
-    with shop(plane, tmp_path, "enforced") as made, karpenter(plane, buffers=False):
-        first, waited = grow(made), made.unscheduled()
-        objects = f"/apis/autoscaling.k8s.io/v1/namespaces/{made.namespace}/verticalpodautoscalers"
+    with shop(plane, tmp_path, "enforced") as market, karpenter(plane, buffers=False):
+        first, waited = grow(market), market.unscheduled()
+        objects = f"/apis/autoscaling.k8s.io/v1/namespaces/{market.namespace}/verticalpodautoscalers"
 
         def targets() -> list[str]:
             return [
-                one["target"]["cpu"]
+                advice["target"]["cpu"]
                 for each in plane.admin.items(objects)
-                for one in each.get("status", {}).get("recommendation", {}).get("containerRecommendations", [])
+                for advice in each.get("status", {}).get("recommendation", {}).get("containerRecommendations", [])
             ]
 
         await_or_tell(lambda: targets() == [LARGE], "the object tells what a new pod requests", targets, 2 * SECONDS)
         # Karpenter looks anew when pods come or go, or after five minutes: a resize alone does not make it.
-        await_or_tell(made.is_at_rest, "all are small", made.told)
-        made.plane.admin.delete(f"{pod_path(made.namespace)}/{made.pods()[0]['metadata']['name']}")
-        come_round(made, 1, first)
+        await_or_tell(market.is_at_rest, "all are small", market.told)
+        market.plane.admin.delete(f"{pod_path(market.namespace)}/{market.pods()[0]['metadata']['name']}")
+        come_round(market, 1, first)
         assert targets() == [LARGE]
         asked = log.count(USER)
-        lost = made.unscheduled() - waited
-        print(f"with our status: {len(made.seen)} nodes made for 2, {lost} pods waited for one; it asked for {asked}")
+        lost = market.unscheduled() - waited
+        print(f"with our status: {len(market.seen)} nodes made for 2, {lost} pods waited for one; it asked for {asked}")
         assert lost
         assert any("nodepools" in question for question in asked), "the log tells what it asks for"
         assert not [question for question in asked if "verticalpodautoscalers" in question]
@@ -301,20 +301,20 @@ def test_with_consolidation_of_empty_nodes_alone_both_nodes_stay(plane: ControlP
     before = plane.admin.get(pool)["spec"]["disruption"]["consolidationPolicy"]
     plane.admin.patch(pool, policy("WhenEmpty"), MERGE)
     try:
-        with shop(plane, tmp_path, "enforced") as made, karpenter(plane, buffers=False):
-            first, waited = grow(made), made.unscheduled()
-            await_or_tell(made.is_at_rest, "all are small", made.told)
+        with shop(plane, tmp_path, "enforced") as market, karpenter(plane, buffers=False):
+            first, waited = grow(market), market.unscheduled()
+            await_or_tell(market.is_at_rest, "all are small", market.told)
             forget_events(plane)
             await_or_tell(
-                lambda: all(is_consolidatable(plane, one) and why_kept(plane, one) for one in first),
+                lambda: all(is_consolidatable(plane, node) and why_kept(plane, node) for node in first),
                 "it looked at both nodes and left them",
-                lambda: (made.told(), {one: why_kept(plane, one) for one in first}),
+                lambda: (market.told(), {node: why_kept(plane, node) for node in first}),
                 3 * SECONDS,
             )
-            print(f"of empty nodes alone: {[sorted(why_kept(plane, one)) for one in sorted(first)]}")
-            assert made.is_at_rest()
+            print(f"of empty nodes alone: {[sorted(why_kept(plane, node)) for node in sorted(first)]}")
+            assert market.is_at_rest()
             assert nodes(plane) == first
-            assert made.unscheduled() == waited
+            assert market.unscheduled() == waited
             assert len(plane.admin.items(CLAIMS)) == len(first)
     finally:
         plane.admin.patch(pool, policy(before), MERGE)

@@ -39,8 +39,8 @@ def node(tmp_path: Path) -> Iterator[ActingNode]:
     with control_plane(version, directory=tmp_path / "plane") as plane:
         fence.install(plane)
         (tmp_path / "node").mkdir()
-        with fresh_node(plane, tmp_path / "node") as made:
-            yield made
+        with fresh_node(plane, tmp_path / "node") as acting_node:
+            yield acting_node
 
 
 def run(node: ActingNode, name: str, ticket: int) -> None:
@@ -82,6 +82,6 @@ def test_a_slowdown_of_the_enforced_pods_takes_the_share_back_within_five_minute
         assert hook.series("plimsoll_shares_taken_back") == 1
     assert (node.planned("web-0") or {})["reserved"] == "share_taken_back"
     (why,) = node.ask("why", name="web-0")["items"]
-    assert any("taken back: its pods fared worse: waiting for CPU" in told for told in why["acted"]["told"])
+    assert any("taken back: its pods fared worse: waiting for CPU" in sentence for sentence in why["acted"]["told"])
     assert {node.request_of(name) for name in OTHERS} == {"100m"}
     assert {call.name for call in node.resizes()} == {"web-0"}

@@ -82,12 +82,12 @@ def parse() -> argparse.Namespace:
 def minutes(text: str) -> float:
     """Read the length of a run."""
     try:
-        found = float(text)
+        length_minutes = float(text)
     except ValueError:
-        found = math.nan
-    if not 1.0 <= found <= 1440.0:
+        length_minutes = math.nan
+    if not 1.0 <= length_minutes <= 1440.0:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of minutes from 1 to 1440")
-    return found
+    return length_minutes
 
 
 def count(text: str) -> int:
@@ -104,7 +104,7 @@ def begin(out: Path) -> None:
         SoakError: It is somebody else's, or cannot be made.
     """
     try:
-        if out.is_dir() and not {one.name for one in out.iterdir()} <= {RECORDS, PAGE, LOGS}:
+        if out.is_dir() and not {entry.name for entry in out.iterdir()} <= {RECORDS, PAGE, LOGS}:
             raise SoakError(
                 f"soak: --out {out} holds more than a soak's findings; allowed: a new folder or a soak's own"
             )
@@ -137,31 +137,31 @@ def run(arguments: argparse.Namespace) -> int:
             control_plane(
                 directory=folder / "plane", controllers=CONTROLLERS, apiserver_arguments=APISERVER_ARGUMENTS
             ) as plane,
-            stage(plane, folder) as made,
+            stage(plane, folder) as scene,
             state_disk(folder / "state", DISK_MIB) as disk,
         ):
             began = time.monotonic()
             clock = folder / "clock"
             set_clock(clock, 0.0)
-            with WebhookLives(plane, folder, made.webhook_kubeconfig, began=began) as hook:
+            with WebhookLives(plane, folder, scene.webhook_kubeconfig, began=began) as hook:
                 hook.hook.process.wait_until(hook.hook.is_ready, "the webhook is ready")
                 register(plane, hook.port)
-                settings = {**made.agent_settings, "report.url": f"https://127.0.0.1:{hook.port}"}
+                settings = {**scene.agent_settings, "report.url": f"https://127.0.0.1:{hook.port}"}
                 began = time.monotonic()
                 agent = AgentLives(
-                    folder, state=disk.folder, clock=clock, words=made.agent_words, settings=settings, began=began
+                    folder, state=disk.folder, clock=clock, words=scene.agent_words, settings=settings, began=began
                 )
                 hook.began = began
                 day = Day(
                     plane=plane,
-                    tree=made.tree,
+                    tree=scene.tree,
                     folder=folder,
                     disk=disk,
                     agent=agent,
                     hook=hook,
                     clock=clock,
                     sources=(older, REPOSITORY),
-                    rings=made.rings,
+                    rings=scene.rings,
                     say=lambda line: say(f"{day.second / seconds * 24.0:5.1f} h  {line}"),
                     began=began,
                 )
@@ -169,7 +169,7 @@ def run(arguments: argparse.Namespace) -> int:
                     day.play(events, seconds)
                     say("the day is over")
                     steps = Steps(heading)
-                    counts = verdicts.Evening(day=day, stage=made, events=events, seconds=seconds, steps=steps).run(
+                    counts = verdicts.Evening(day=day, stage=scene, events=events, seconds=seconds, steps=steps).run(
                         out / LOGS
                     )
                 finally:
@@ -203,12 +203,12 @@ def write(out: Path, events: Sequence[Event], day: Day, steps: Steps, counts: di
     (out / PAGE).write_text(verdicts.page(steps, counts, heading) + "\n")
 
 
-def keep_logs(folder: Path, kept: Path) -> None:
+def keep_logs(folder: Path, logs: Path) -> None:
     """Keep what programs wrote, of the parts that are ours and of the API server."""
-    kept.mkdir(parents=True, exist_ok=True)
+    logs.mkdir(parents=True, exist_ok=True)
     for file in [*folder.glob("*.log"), *(folder / "plane").glob("*.log")]:
         if file.name != "audit.log" or os.stat(file).st_size < 1 << 28:
-            shutil.copyfile(file, kept / file.name)
+            shutil.copyfile(file, logs / file.name)
 
 
 def say(line: str) -> None:

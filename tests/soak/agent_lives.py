@@ -150,8 +150,8 @@ def sample_of(pid: int, second: float, age_seconds: float) -> Sample | None:
         return None
     names = (_opened(f"/proc/{pid}/fd/{number}") for number in numbers)
     # Files of cgroups come and go with their containers; what is open of one that is gone reads "(deleted)".
-    kept = sum(not name.startswith(CGROUPS) or name.endswith(GONE) for name in names)
-    return Sample(second=second, age_seconds=age_seconds, rss_bytes=pages * PAGE_BYTES, descriptors=kept)
+    descriptors = sum(not name.startswith(CGROUPS) or name.endswith(GONE) for name in names)
+    return Sample(second=second, age_seconds=age_seconds, rss_bytes=pages * PAGE_BYTES, descriptors=descriptors)
 
 
 def _opened(link: str) -> str:

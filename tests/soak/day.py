@@ -221,12 +221,12 @@ class Day:
         wanted = document(event.pod, event.role)
         namespace = wanted_namespace(event.role)
         try:
-            made = self.plane.admin.create(objects.pod_path(namespace), wanted)
+            answer = self.plane.admin.create(objects.pod_path(namespace), wanted)
         except ApiError as error:
             if error.status != CONFLICT:
                 raise
-            made = self.plane.admin.get(objects.pod_path(namespace, event.pod))  # its server was killed in between
-        pod = born(event.role, wanted, made)
+            answer = self.plane.admin.get(objects.pod_path(namespace, event.pod))  # its server was killed in between
+        pod = born(event.role, wanted, answer)
         self.happened.pods[pod.uid] = pod
         self.happened.born_seconds[pod.pod] = self.second
         self.happened.sized_at_admission += pod.was_sized
@@ -273,7 +273,7 @@ class Day:
         self._hog.close()
 
     def _squeezed(self) -> Path:
-        pod = next(one for one in self.happened.pods.values() if one.pod == f"{NAMESPACE}/{SQUEEZED}")
+        pod = next(candidate for candidate in self.happened.pods.values() if candidate.pod == f"{NAMESPACE}/{SQUEEZED}")
         return self.tree.absolute(ActingNode.cgroup_of(self.pod(pod)))
 
     def _upgrade(self) -> None:
@@ -365,22 +365,22 @@ def register(plane: ControlPlane, port: int) -> None:
 
 def settled_outcomes(counts: Counter[tuple[str, Outcome]]) -> dict[str, int]:
     """Return how often each outcome was logged, whatever the pod."""
-    found: Counter[str] = Counter()
+    by_outcome: Counter[str] = Counter()
     for (_, outcome), count in counts.items():
-        found[str(outcome)] += count
-    return dict(sorted(found.items()))
+        by_outcome[str(outcome)] += count
+    return dict(sorted(by_outcome.items()))
 
 
 def jumps_minutes(events: Sequence[Event]) -> list[int]:
     """Return by how many minutes the clock was set forwards, each time."""
-    found: list[int] = []
+    minutes: list[int] = []
     offset = 0.0
     for event in events:
         if event.kind is Kind.CLOCK_SET:
             if event.offset_seconds > offset:
-                found.append(round((event.offset_seconds - offset) / 60.0))
+                minutes.append(round((event.offset_seconds - offset) / 60.0))
             offset = event.offset_seconds
-    return found
+    return minutes
 
 
 def as_record(kind: str, content: Any) -> str:

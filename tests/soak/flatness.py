@@ -65,10 +65,10 @@ class Growth:
 
 def growth(lives: Sequence[Sequence[Sample]], figure: str, *, warm_up_seconds: float, least: float) -> Growth:
     """Return how a figure (``rss_bytes``, ``descriptors``) grew."""
-    kept = [[sample for sample in life if sample.age_seconds >= warm_up_seconds] for life in lives]
-    kept = [life for life in kept if len(life) >= FEWEST]
+    warm_lives = [[sample for sample in life if sample.age_seconds >= warm_up_seconds] for life in lives]
+    warm_lives = [life for life in warm_lives if len(life) >= FEWEST]
     slopes, lengths, distances = [], [], []
-    for life in kept:
+    for life in warm_lives:
         values = np.array([float(getattr(sample, figure)) for sample in life])
         seconds = np.array([sample.second for sample in life])
         half = len(life) // 2
@@ -76,7 +76,7 @@ def growth(lives: Sequence[Sequence[Sample]], figure: str, *, warm_up_seconds: f
         lengths.append(seconds[-1] - seconds[0])
         distances.extend(np.abs(values - np.median(values)).tolist())
     return Growth(
-        lives=len(kept),
+        lives=len(warm_lives),
         slope_per_hour=median(slopes),
         life_seconds=float(np.median(lengths)) if lengths else 0.0,
         scatter=float(np.median(distances)) if distances else 0.0,

@@ -48,11 +48,11 @@ def node_history(file: Path) -> tuple[Mapping[str, list[int]], str | None]:
         HistoryError: It cannot be read.
     """
     with HistoryFile.open_readonly(file) as history:
-        found = {}
+        minutes_by_key = {}
         for key, row in history.keys().items():
             known = history.minutes(row)
-            found[str(key)] = known.unix_minutes[known.has_cpu].tolist()
-        return found, history.damage
+            minutes_by_key[str(key)] = known.unix_minutes[known.has_cpu].tolist()
+        return minutes_by_key, history.damage
 
 
 def database_fault(file: Path) -> str | None:

@@ -116,8 +116,8 @@ def patch_of(call: Call) -> Patch:
 def amounts_of(body: Mapping[str, Any]) -> Amounts:
     """Read the body of a resize."""
     spec = body.get("spec") or {}
-    stated = [(one["name"], one.get("resources") or {}) for one in spec.get("containers", [])]
-    stated += [(one["name"], one.get("resources") or {}) for one in spec.get("initContainers", [])]
+    stated = [(entry["name"], entry.get("resources") or {}) for entry in spec.get("containers", [])]
+    stated += [(entry["name"], entry.get("resources") or {}) for entry in spec.get("initContainers", [])]
     stated += [("", spec["resources"])] if spec.get("resources") else []
     return frozenset(
         (container, resource, setting.removesuffix("s"), amount_of(resource, text))
@@ -153,13 +153,13 @@ def decided_of(decision: Decision) -> Decided | None:
 
 def under_way_of(ledger: Mapping[str, Any]) -> list[Decided]:
     """Return what a ledger's file says is sent and not answered."""
-    found = []
+    decisions = []
     for record in ledger.get("pods", []):
         flight = record.get("flight")
         if not flight or flight["state"] != "sent":
             continue
         step = flight["step"]
-        found.append(
+        decisions.append(
             Decided(
                 pod=f"{step['ref']['namespace']}/{step['ref']['name']}",
                 uid=step["ref"]["uid"],
@@ -170,7 +170,7 @@ def under_way_of(ledger: Mapping[str, Any]) -> list[Decided]:
                 outcome=Outcome.ERROR,
             )
         )
-    return found
+    return decisions
 
 
 def matched(patches: Sequence[Patch], witnesses: Witnesses) -> Matched:
@@ -232,8 +232,8 @@ class _Decisions:
 
     def __init__(self, decided: Iterable[Decided]) -> None:
         self._open: dict[str, list[tuple[Decided, int]]] = defaultdict(list)
-        for one in decided:
-            self._open[one.uid].append((one, one.count))
+        for decision in decided:
+            self._open[decision.uid].append((decision, decision.count))
 
     def take(self, patch: Patch, outcomes: Sequence[Outcome]) -> bool:
         """Find the decision behind a patch and count it out; the outcomes are tried in their order."""
@@ -269,8 +269,8 @@ def _is_within(moment: float, spans: Sequence[tuple[float, float]]) -> bool:
 
 
 def _words(amounts: Amounts) -> str:
-    told = sorted(
+    phrases = sorted(
         f"{container or 'pod'} {resource} {setting} {amount}{'m' if resource == 'cpu' else ''}"
         for container, resource, setting, amount in amounts
     )
-    return ", ".join(told) or "nothing that is noted"
+    return ", ".join(phrases) or "nothing that is noted"

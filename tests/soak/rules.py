@@ -33,9 +33,9 @@ class Born:
     """The webhook sized it at its admission."""
 
 
-def born(role: str, document: Json, made: Json) -> Born:
+def born(role: str, document: Json, answer: Json) -> Born:
     """Take down a pod: what was written, and what the API server made of it."""
-    metadata = made["metadata"]
+    metadata = answer["metadata"]
     return Born(
         pod=f"{metadata['namespace']}/{metadata['name']}",
         uid=metadata["uid"],
@@ -94,14 +94,14 @@ def strange_writes(calls: Sequence[Call], allowed: frozenset[str]) -> list[str]:
 def kept_originals(holds: Mapping[str, Any]) -> dict[str, Amounts]:
     """Return what an agent's file of holds says that pods had, by uid."""
     return {
-        one["ref"]["uid"]: frozenset(
+        original["ref"]["uid"]: frozenset(
             (amounts["container"], resource, setting, amounts[f"{resource}_{setting}_{unit}"])
-            for amounts in one["amounts"]
+            for amounts in original["amounts"]
             for resource, unit in (("cpu", "millicores"), ("memory", "bytes"))
             for setting in ("request", "limit")
             if amounts[f"{resource}_{setting}_{unit}"] is not None
         )
-        for one in holds.get("originals", [])
+        for original in holds.get("originals", [])
     }
 
 
@@ -118,13 +118,13 @@ def annotated_originals(pod: Json) -> Amounts | None:
     )
 
 
-def lost_original(pod: Born, now: Json, kept: Mapping[str, Amounts]) -> str | None:
+def lost_original(pod: Born, now: Json, originals: Mapping[str, Amounts]) -> str | None:
     """Return why what was written for a pod cannot be found any more; None = it can.
 
     Args:
         pod: As it was created.
         now: As it is.
-        kept: See ``kept_originals``.
+        originals: See ``kept_originals``.
     """
     annotated = annotated_originals(now)
     if annotated is not None:
@@ -133,10 +133,10 @@ def lost_original(pod: Born, now: Json, kept: Mapping[str, Amounts]) -> str | No
         )
     if not differing(pod.written, amounts_of(now)):
         return None
-    found = kept.get(pod.uid)
-    if found is None:
+    original = originals.get(pod.uid)
+    if original is None:
         return f"{pod.pod}: its requests changed, and the originals are kept nowhere"
-    return None if found == pod.written else f"{pod.pod}: the originals that are kept are not what was written"
+    return None if original == pod.written else f"{pod.pod}: the originals that are kept are not what was written"
 
 
 def not_restored(pod: Born, now: Json) -> str | None:

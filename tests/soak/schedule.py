@@ -161,12 +161,12 @@ def _moments(random: Random, seconds: float) -> list[Event]:
 
 def spans(events: Sequence[Event], begun: Kind, ended: Kind, seconds: float) -> list[tuple[float, float]]:
     """Return from when to when something lasted; what never ended lasts to the end of the run."""
-    found: list[tuple[float, float]] = []
+    periods: list[tuple[float, float]] = []
     since: float | None = None
     for event in events:
         if event.kind is begun and since is None:
             since = event.second
         elif event.kind is ended and since is not None:
-            found.append((since, event.second))
+            periods.append((since, event.second))
             since = None
-    return found if since is None else [*found, (since, seconds)]
+    return periods if since is None else [*periods, (since, seconds)]

@@ -29,28 +29,28 @@ def of_memory(*lives: list[Sample]) -> Growth:
 
 
 def test_noise_is_flat_and_so_is_a_warm_up() -> None:
-    found = of_memory(*(life(seed, warm_up=8.0 * MIB) for seed in range(1, 5)))
-    assert found.lives == 4
-    assert found.is_flat
-    assert found.slope_per_hour is not None
-    assert found.slope_per_hour.low < 0.0 < found.slope_per_hour.high
+    memory_growth = of_memory(*(life(seed, warm_up=8.0 * MIB) for seed in range(1, 5)))
+    assert memory_growth.lives == 4
+    assert memory_growth.is_flat
+    assert memory_growth.slope_per_hour is not None
+    assert memory_growth.slope_per_hour.low < 0.0 < memory_growth.slope_per_hour.high
 
 
 def test_a_leak_of_a_few_pages_a_second_is_not_flat() -> None:
     # 16 KiB a second are 3.4 MiB in the 218 s of a life after its warm-up.
-    found = of_memory(*(life(seed, leak_per_second=16 * 1024.0) for seed in range(1, 5)))
-    assert not found.is_flat
+    memory_growth = of_memory(*(life(seed, leak_per_second=16 * 1024.0) for seed in range(1, 5)))
+    assert not memory_growth.is_flat
 
 
 def test_one_jump_is_no_slope() -> None:
     jumped = [
         Sample(
-            second=one.second,
-            age_seconds=one.age_seconds,
-            rss_bytes=one.rss_bytes + (4 * MIB if one.age_seconds > 200 else 0),
-            descriptors=one.descriptors,
+            second=sample.second,
+            age_seconds=sample.age_seconds,
+            rss_bytes=sample.rss_bytes + (4 * MIB if sample.age_seconds > 200 else 0),
+            descriptors=sample.descriptors,
         )
-        for one in life(1)
+        for sample in life(1)
     ]
     assert of_memory(jumped, life(2), life(3)).is_flat
 
@@ -61,13 +61,13 @@ def test_descriptors_are_counted_likewise() -> None:
     leaking = [
         [
             Sample(second=s.second, age_seconds=s.age_seconds, rss_bytes=0, descriptors=60 + int(s.age_seconds // 20))
-            for s in one
+            for s in samples
         ]
-        for one in lives
+        for samples in lives
     ]
     assert not growth(leaking, "descriptors", warm_up_seconds=20.0, least=2.0).is_flat
 
 
 def test_lives_too_short_tell_nothing_and_that_is_not_flat() -> None:
-    found = of_memory(life(1, seconds=30))
-    assert (found.lives, found.slope_per_hour, found.is_flat) == (0, None, False)
+    memory_growth = of_memory(life(1, seconds=30))
+    assert (memory_growth.lives, memory_growth.slope_per_hour, memory_growth.is_flat) == (0, None, False)

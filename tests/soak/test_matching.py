@@ -27,8 +27,8 @@ def witnesses(*decided: Decided, **more: Any) -> Witnesses:
 
 
 def test_a_patch_and_its_decision_match() -> None:
-    found = matched([PATCH], witnesses(DECIDED))
-    assert (found.by_decision, found.faults) == (1, ())
+    tally = matched([PATCH], witnesses(DECIDED))
+    assert (tally.by_decision, tally.faults) == (1, ())
 
 
 def test_a_patch_that_nobody_decided_is_a_fault_and_so_is_a_decision_without_a_patch() -> None:
@@ -64,8 +64,8 @@ def test_what_a_killed_agent_had_under_way_stands_in_its_ledger() -> None:
             {"flight": {"state": "accepted", "step": None}},
         ]
     }
-    found = matched([PATCH], witnesses(under_way=under_way_of(ledger)))
-    assert (found.by_ledger, found.faults) == (1, ())
+    tally = matched([PATCH], witnesses(under_way=under_way_of(ledger)))
+    assert (tally.by_ledger, tally.faults) == (1, ())
 
 
 def test_a_patch_whose_answer_was_lost_is_put_down_as_an_error() -> None:
@@ -98,8 +98,8 @@ def test_a_patch_of_which_nobody_knows_what_became_must_have_been_decided_too() 
 def test_what_the_server_refused_must_be_known_to_the_agent() -> None:
     refused = replace(PATCH, code=409)
     known = {("soak/web-1", Outcome.CONFLICT): 1}
-    found = matched([refused], witnesses(logged=known))
-    assert (found.refused, found.faults) == (1, ())
+    tally = matched([refused], witnesses(logged=known))
+    assert (tally.refused, tally.faults) == (1, ())
     assert len(matched([refused], witnesses()).faults) == 1
     assert len(matched([], witnesses(logged=known)).faults) == 1
     assert matched([refused], witnesses(under_way=[replace(DECIDED, outcome=Outcome.ERROR)])).faults == ()
@@ -173,7 +173,7 @@ def test_a_decision_counts_if_it_answers_a_patch(changes: dict[str, Any], is_ans
         pod=PodRef(namespace="soak", name="web-1", uid="u-1"),
         changes=(change,),
     )
-    found = decided_of(replace(decision, **changes))
-    assert (found is not None) == is_answer
+    answer = decided_of(replace(decision, **changes))
+    assert (answer is not None) == is_answer
     if is_answer and not changes:
-        assert found == DECIDED
+        assert answer == DECIDED

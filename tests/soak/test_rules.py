@@ -62,11 +62,11 @@ def test_what_the_webhook_sized_is_given_back_when_a_person_asks_and_nothing_els
     back = replace(PATCH, amounts=frozenset(amount for amount in written.written if amount[2] == "request"))
     assert back.amounts
     assert broken_rules([back], {"u-1": written}, restored_unix=1.0) == []
-    told = ["soak/bounded-1: resized, and a pod of role job may not be"]
-    assert broken_rules([back], {"u-1": written}, restored_unix=1.5) == told
-    assert broken_rules([back], {"u-1": written}) == told
-    assert broken_rules([back], {"u-1": replace(written, was_sized=False)}, restored_unix=1.0) == told
-    assert broken_rules([PATCH], {"u-1": written}, restored_unix=1.0)[0] == told[0]
+    faults = ["soak/bounded-1: resized, and a pod of role job may not be"]
+    assert broken_rules([back], {"u-1": written}, restored_unix=1.5) == faults
+    assert broken_rules([back], {"u-1": written}) == faults
+    assert broken_rules([back], {"u-1": replace(written, was_sized=False)}, restored_unix=1.0) == faults
+    assert broken_rules([PATCH], {"u-1": written}, restored_unix=1.0)[0] == faults[0]
 
 
 def holds(cpu_millicores: int) -> dict[str, Any]:
@@ -84,8 +84,8 @@ def test_what_was_written_stands_in_the_pod_in_its_annotation_or_in_the_agents_f
     (pod,) = pods().values()
     assert lost_original(pod, made(), {}) is None
     assert lost_original(pod, made(cpu="120m"), kept_originals(holds(200))) is None
-    told = {"containers": {"app": {"requests": {"cpu": "200m", "memory": "67108864"}, "limits": {}}}}
-    annotation = {"plimsoll.dev/original-resources": json.dumps(told)}
+    original = {"containers": {"app": {"requests": {"cpu": "200m", "memory": "67108864"}, "limits": {}}}}
+    annotation = {"plimsoll.dev/original-resources": json.dumps(original)}
     assert lost_original(pod, made(cpu="120m", annotations=annotation), {}) is None
     assert born("bounded", document("bounded-1", "bounded"), made(annotations=annotation)).was_sized
 
@@ -94,8 +94,8 @@ def test_an_original_that_is_gone_or_another_is_told() -> None:
     (pod,) = pods().values()
     assert "kept nowhere" in str(lost_original(pod, made(cpu="120m"), {}))
     assert "not what was written" in str(lost_original(pod, made(cpu="120m"), kept_originals(holds(120))))
-    told = {"containers": {"app": {"requests": {"cpu": "120m"}}}}
-    other = made(cpu="120m", annotations={"plimsoll.dev/original-resources": json.dumps(told)})
+    original = {"containers": {"app": {"requests": {"cpu": "120m"}}}}
+    other = made(cpu="120m", annotations={"plimsoll.dev/original-resources": json.dumps(original)})
     assert "annotation tells of other amounts" in str(lost_original(pod, other, kept_originals(holds(200))))
 
 

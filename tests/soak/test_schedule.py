@@ -75,8 +75,8 @@ def test_kills_come_at_all_times_but_in_the_calm_after_the_upgrade() -> None:
 
 def test_more_kills_move_nothing_else() -> None:
     def others(kills: int) -> list[Event]:
-        made = schedule(seed=1, seconds=600.0, pods=100, kills=kills)
-        return [event for event in made if event.kind is not Kind.AGENT_KILLED]
+        events = schedule(seed=1, seconds=600.0, pods=100, kills=kills)
+        return [event for event in events if event.kind is not Kind.AGENT_KILLED]
 
     assert others(3) == others(9)
 
@@ -94,4 +94,4 @@ def test_a_role_is_a_pod_with_its_owner_and_its_orders() -> None:
     assert document("stranger-1", "stranger")["spec"]["nodeName"] == ELSEWHERE
     assert "ownerReferences" not in document("bare-1", "bare")["metadata"]
     assert history_key("store") == "workload:soak/StatefulSet/store/app"
-    assert {role for role, one in ROLES.items() if not one.may_be_resized} >= {"system", "stranger", "off", "job"}
+    assert {role for role, traits in ROLES.items() if not traits.may_be_resized} >= {"system", "stranger", "off", "job"}

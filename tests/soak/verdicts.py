@@ -108,12 +108,12 @@ class Evening:
         must([f"{count} x {kind}" for kind, count in missing.items() if count], "did not happen")
         late = self.day.happened.most_late_seconds
         lives = zip(self.day.agent.logs, self.day.agent.began_unix, strict=True)
-        off = [one for one in (logs.clock_off(log, began_unix) for log, began_unix in lives) if one is not None]
+        off = [span for span in (logs.clock_off(log, began_unix) for log, began_unix in lives) if span is not None]
         ahead, behind = max(most for most, _ in off), min(least for _, least in off)
         must([] if ahead > CLEARLY_OFF_SECONDS else [f"never an hour ahead, {ahead:+.0f} s"], "clock of the agent")
         must([] if behind < -CLEARLY_OFF_SECONDS else [f"never an hour behind, {behind:+.0f} s"], "clock of the agent")
-        told = f"{behind:+.0f} to {ahead:+.0f} s"
-        return f"{planned.total()} events, none later than {late:.1f} s; the agent's clock was {told} off"
+        drift = f"{behind:+.0f} to {ahead:+.0f} s"
+        return f"{planned.total()} events, none later than {late:.1f} s; the agent's clock was {drift} off"
 
     def _is_up_to_date(self) -> str:
         agent = self.day.agent
@@ -124,18 +124,18 @@ class Evening:
     # (1) Originals
 
     def _originals(self) -> str:
-        living, kept = self.day.living(), self.day.kept()
-        faults = [fault for pod, now in living if (fault := lost_original(pod, now, kept)) is not None]
+        living, originals = self.day.living(), self.day.kept()
+        faults = [fault for pod, now in living if (fault := lost_original(pod, now, originals)) is not None]
         must([*self.day.happened.lost_originals, *faults], "pods lost them")
         return f"{len(self.day.happened.pods)} pods looked at when they went, {len(living)} of them here at the end"
 
     def _restored(self) -> str:
         self._plimsoll("pause")  # who was not resized yet would be meanwhile
         self.restored_unix = time.time()
-        told = self._plimsoll("restore", "--all")
+        output = self._plimsoll("restore", "--all")
         living = [(pod, now) for pod, now in self.day.living() if ROLES[pod.role].node == HERE]
         must([fault for pod, now in living if (fault := not_restored(pod, now)) is not None], "have others")
-        lines = sum("restored and pinned" in line for line in told.splitlines())
+        lines = sum("restored and pinned" in line for line in output.splitlines())
         return f"{lines} pods restored; all {len(living)} of the node request what was written"
 
     def _plimsoll(self, *words: str) -> str:
@@ -155,20 +155,22 @@ class Evening:
         resizes = [call for call in self.calls if call.user == fence.USER and call.resource == "pods/resize"]
         self.patches = [patch_of(call) for call in resizes if not call.is_dry_run]
         agent = self.day.agent
-        decided = [one for _, decision in sorted(agent.decisions.items()) if (one := decided_of(decision)) is not None]
+        decided = [
+            witness for _, decision in sorted(agent.decisions.items()) if (witness := decided_of(decision)) is not None
+        ]
         spans = [
             (since - FULL_MARGIN_SECONDS, until + FULL_MARGIN_SECONDS) for since, until in self.day.happened.disk_full
         ]
-        found = matched(
+        tally = matched(
             self.patches,
             Witnesses(decided=decided, under_way=agent.under_way, logged=logs.sent(agent.logs), disk_full=spans),
         )
-        must(found.faults, "do not match")
+        must(tally.faults, "do not match")
         taken = sum(patch.is_done for patch in self.patches)
         must([] if taken else ["no resize at all"], "so nothing was compared")
         return (
-            f"{taken} taken: {found.by_decision} by the decision log, {found.by_ledger} by the ledger of a "
-            f"killed agent, {found.by_log} by the log; {found.refused} refused"
+            f"{taken} taken: {tally.by_decision} by the decision log, {tally.by_ledger} by the ledger of a "
+            f"killed agent, {tally.by_log} by the log; {tally.refused} refused"
         )
 
     def _rules(self) -> str:
@@ -252,9 +254,9 @@ class Evening:
             who: growth(some, figure, warm_up_seconds=WARM_UP_SECONDS[who], least=least[who])
             for who, some in lives.items()
         }
-        told = [f"{who}: {growth_words(one, unit, name)}" for who, one in grown.items()]
-        must([words for words, one in zip(told, grown.values(), strict=True) if not one.is_flat], "is not flat")
-        return "; ".join(told)
+        phrases = [f"{who}: {growth_words(trend, unit, name)}" for who, trend in grown.items()]
+        must([words for words, trend in zip(phrases, grown.values(), strict=True) if not trend.is_flat], "is not flat")
+        return "; ".join(phrases)
 
     # (5) Logs
 
@@ -286,18 +288,18 @@ class Evening:
 
 def logged_total(logged: Counter[tuple[str, Outcome]], outcome: Outcome) -> int:
     """Return how often an outcome was logged."""
-    return sum(count for (_, one), count in logged.items() if one is outcome)
+    return sum(count for (_, logged_outcome), count in logged.items() if logged_outcome is outcome)
 
 
-def growth_words(one: Growth, unit: float, name: str) -> str:
+def growth_words(trend: Growth, unit: float, name: str) -> str:
     """Return a growth in one line, with the noise that it is held against."""
-    if one.slope_per_hour is None or one.over_a_life is None:
+    if trend.slope_per_hour is None or trend.over_a_life is None:
         return "no life was long enough"
-    slope = one.slope_per_hour
+    slope = trend.slope_per_hour
     return (
         f"{slope.value / unit:+.1f} ({slope.low / unit:+.1f} to {slope.high / unit:+.1f}) {name} an hour over "
-        f"{one.lives} lives of {one.life_seconds:.0f} s, {one.over_a_life / unit:+.2f} of them sure in a life, "
-        f"noise {one.noise / unit:.2f}"
+        f"{trend.lives} lives of {trend.life_seconds:.0f} s, {trend.over_a_life / unit:+.2f} of them sure in a life, "
+        f"noise {trend.noise / unit:.2f}"
     )
 
 
@@ -311,5 +313,5 @@ def must(faults: Sequence[str], words: str) -> None:
 def page(steps: Steps, counts: dict[str, Any], heading: str) -> str:
     """Return the verdicts and the counts as a short page."""
     rows = [f"| {row.title} | {'PASS' if row.outcome == 'ok' else 'FAIL'} | {row.note} |" for row in steps.rows]
-    told = [f"- {name.replace('_', ' ')}: {json.dumps(value)}" for name, value in counts.items()]
-    return "\n".join([f"# {heading}", "", "| what must hold | verdict | seen |", "|---|---|---|", *rows, "", *told])
+    bullets = [f"- {name.replace('_', ' ')}: {json.dumps(value)}" for name, value in counts.items()]
+    return "\n".join([f"# {heading}", "", "| what must hold | verdict | seen |", "|---|---|---|", *rows, "", *bullets])

@@ -24,8 +24,8 @@ def trace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         stream.write("time,container,cpu_millicores,memory_bytes\n")
         for minute in range(MINUTES):
             stream.writelines(
-                f"{1_700_006_400 + 60 * minute},c{one},{100 + (minute * 7 + one) % 50},{(one + 1) << 20}\n"
-                for one in range(CONTAINERS)
+                f"{1_700_006_400 + 60 * minute},c{index},{100 + (minute * 7 + index) % 50},{(index + 1) << 20}\n"
+                for index in range(CONTAINERS)
             )
     return path
 
@@ -46,7 +46,7 @@ def read_until(descriptor: int, what: bytes) -> bytes:
 
 def processes_of(pgid: int) -> list[str]:
     """List the processes of a group that are no zombies."""
-    found = []
+    pids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
@@ -54,8 +54,8 @@ def processes_of(pgid: int) -> list[str]:
             except OSError:
                 continue  # it ended meanwhile
             if int(stat[2]) == pgid and stat[0] != "Z":
-                found.append(entry.name)
-    return found
+                pids.append(entry.name)
+    return pids
 
 
 def test_ctrl_c_wipes_the_bar_and_ends_every_process_with_130(trace: Path) -> None:

@@ -108,8 +108,8 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Pty]]:
         return started[-1]
 
     yield begin
-    for one in started:
-        one.end()
+    for terminal in started:
+        terminal.end()
 
 
 HOW = pytest.mark.parametrize("how", ["signal", "no signal", "ignored"])

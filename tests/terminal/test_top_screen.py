@@ -75,8 +75,8 @@ class Pane:
     def child(self) -> int:
         """Return the process that draws."""
         shell = self.tmux("list-panes", "-F", "#{pane_pid}").strip()
-        found = subprocess.run(["pgrep", "-P", shell], check=True, capture_output=True, text=True)
-        return int(found.stdout.split()[0])
+        answer = subprocess.run(["pgrep", "-P", shell], check=True, capture_output=True, text=True)
+        return int(answer.stdout.split()[0])
 
     def kill(self) -> None:
         subprocess.run(["tmux", "-L", self._server, "kill-server"], check=False, capture_output=True)
@@ -84,9 +84,9 @@ class Pane:
 
 @pytest.fixture
 def pane() -> Iterator[Pane]:
-    made = Pane()
-    yield made
-    made.kill()
+    tmux_pane = Pane()
+    yield tmux_pane
+    tmux_pane.kill()
 
 
 def rows(text: str) -> list[str]:
@@ -102,9 +102,9 @@ def rows(text: str) -> list[str]:
 
 
 def ticks(text: str) -> int:
-    found = re.search(r"ticking \s+\S*\s+(70\d\d)m", text) or re.search(r"\b(70\d\d)m", text)
-    assert found is not None
-    return int(found.group(1))
+    match = re.search(r"ticking \s+\S*\s+(70\d\d)m", text) or re.search(r"\b(70\d\d)m", text)
+    assert match is not None
+    return int(match.group(1))
 
 
 def test_live_table_moves_sorts_filters_and_leaves(pane: Pane) -> None:

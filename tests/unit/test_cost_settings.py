@@ -70,5 +70,5 @@ def test_a_file_is_read_or_said_to_be_none(tmp_path: Path) -> None:
     with pytest.raises(PriceError, match=r"cost\.file .*prices\.csv line 1: the columns are not those of OpenCost"):
         read_prices(CostSettings(file=file))
     file.write_text(f"{','.join(COLUMNS)}\n,n1,,node,metadata.name,,0.5,\n")
-    found = read_prices(CostSettings(file=file)).sheet.hourly(name="n1", labels={}, provider_id="")
-    assert found == Decimal("0.5")
+    price = read_prices(CostSettings(file=file)).sheet.hourly(name="n1", labels={}, provider_id="")
+    assert price == Decimal("0.5")

@@ -41,15 +41,15 @@ def block(arm: str, cpu_ratio: float = 0.5) -> Block:
 
 
 def test_of_equal_values_the_interval_is_the_value() -> None:
-    found = median([[4.0, 4.0], [4.0, 4.0, 4.0]])
-    assert found == Estimate(value=4.0, low=4.0, high=4.0, count=5)
+    estimate = median([[4.0, 4.0], [4.0, 4.0, 4.0]])
+    assert estimate == Estimate(value=4.0, low=4.0, high=4.0, count=5)
 
 
 def test_the_median_is_of_all_values_and_lies_in_its_interval() -> None:
-    found = median([[1.0, 2.0, 3.0], [4.0, 5.0], [6.0]])
-    assert found is not None
-    assert (found.value, found.count) == (3.5, 6)
-    assert 1.0 <= found.low < 3.5 < found.high <= 6.0
+    estimate = median([[1.0, 2.0, 3.0], [4.0, 5.0], [6.0]])
+    assert estimate is not None
+    assert (estimate.value, estimate.count) == (3.5, 6)
+    assert 1.0 <= estimate.low < 3.5 < estimate.high <= 6.0
 
 
 def test_pods_that_differ_widen_the_interval_more_than_repetitions_do() -> None:
@@ -65,15 +65,15 @@ def test_the_interval_holds_the_true_median_nineteen_times_of_twenty() -> None:
     random = np.random.default_rng(5)
     held = 0
     for _ in range(20):
-        found = median([list(random.normal(10.0, 1.0, size=8)) for _ in range(8)])
-        assert found is not None
-        held += found.low <= 10.0 <= found.high
+        estimate = median([list(random.normal(10.0, 1.0, size=8)) for _ in range(8)])
+        assert estimate is not None
+        held += estimate.low <= 10.0 <= estimate.high
     assert held >= 17  # 19 expected of 20; eight pods are few
 
 
 def test_a_ratio_has_the_interval_of_both_arms() -> None:
-    found = ratio_of_medians([[8.0, 8.0]], [[2.0, 2.0], [2.0]])
-    assert found == Estimate(value=4.0, low=4.0, high=4.0, count=2)
+    estimate = ratio_of_medians([[8.0, 8.0]], [[2.0, 2.0], [2.0]])
+    assert estimate == Estimate(value=4.0, low=4.0, high=4.0, count=2)
     wide = ratio_of_medians([[6.0, 8.0, 10.0]], [[2.0, 2.5], [1.5]])
     assert wide is not None
     assert wide.value == 4.0
@@ -140,10 +140,10 @@ def snapshot(uptime: float, root_usec: int, pod_usec: int, throttled: int) -> re
 
 
 def test_a_snapshot_has_each_cgroups_counters_and_no_strangers() -> None:
-    found = snapshot(50.0, 7, 5, 3)
-    assert found.root == Counters(usage_usec=7)
-    assert set(found.cgroups) == {"space-0", "space-0/ide"}
-    pod = found.cgroups["space-0"]
+    cgroup_snapshot = snapshot(50.0, 7, 5, 3)
+    assert cgroup_snapshot.root == Counters(usage_usec=7)
+    assert set(cgroup_snapshot.cgroups) == {"space-0", "space-0/ide"}
+    pod = cgroup_snapshot.cgroups["space-0"]
     assert (pod.waiting_usec, pod.oom_kills, pod.memory_peak_bytes, pod.nr_throttled) == (500000, 1, 4096, None)
 
 
@@ -154,7 +154,7 @@ def test_a_snapshot_without_a_time_is_refused() -> None:
 
 def test_a_block_is_what_grew_between_two_snapshots() -> None:
     # 12 s of 2 CPUs in 10 s are 60 %; the pod's 5 s are 500m.
-    found = records.block_of(
+    growth = records.block_of(
         snapshot(50.0, 0, 0, 0),
         snapshot(60.0, 12_000_000, 5_000_000, 40),
         arm="A",
@@ -162,9 +162,9 @@ def test_a_block_is_what_grew_between_two_snapshots() -> None:
         cpus=2,
         containers=["ide"],
     )
-    assert (found.pods, found.window_seconds, found.cpu_ratio, found.pods_millicores) == (1, 10.0, 0.6, 500.0)
-    assert found.throttled_ratio == 0.0  # no period was counted between the two
-    assert found.oom_kills == 0
+    assert (growth.pods, growth.window_seconds, growth.cpu_ratio, growth.pods_millicores) == (1, 10.0, 0.6, 500.0)
+    assert growth.throttled_ratio == 0.0  # no period was counted between the two
+    assert growth.oom_kills == 0
 
 
 def test_lines_are_read_as_they_were_written(tmp_path: Path) -> None:
@@ -181,9 +181,9 @@ def test_lines_are_read_as_they_were_written(tmp_path: Path) -> None:
 
 
 def test_the_split_limits_add_up_to_the_budget() -> None:
-    limits = [one["limits"] for one in shape_of(Arm.SPLIT).resources.values()]
-    assert sum(int(one["cpu"].removesuffix("m")) for one in limits) == BUDGET_MILLICORES
-    assert sum(int(one["memory"].removesuffix("Mi")) for one in limits) == BUDGET_MIB
+    limits = [requirements["limits"] for requirements in shape_of(Arm.SPLIT).resources.values()]
+    assert sum(int(limit["cpu"].removesuffix("m")) for limit in limits) == BUDGET_MILLICORES
+    assert sum(int(limit["memory"].removesuffix("Mi")) for limit in limits) == BUDGET_MIB
 
 
 @pytest.mark.parametrize("arm", list(Arm))

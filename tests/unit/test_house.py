@@ -32,7 +32,9 @@ def constructors() -> Iterator[tuple[str, ast.FunctionDef]]:
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef):
                 yield from (
-                    (node.name, one) for one in node.body if isinstance(one, ast.FunctionDef) and one.name == "__init__"
+                    (node.name, method)
+                    for method in node.body
+                    if isinstance(method, ast.FunctionDef) and method.name == "__init__"
                 )
 
 
@@ -61,8 +63,8 @@ def test_a_public_class_has_its_name_to_itself() -> None:
 
 def test_no_constructor_takes_too_many_parameters() -> None:
     counts = [
-        (name, len(one.args.posonlyargs) + len(one.args.args) - 1 + len(one.args.kwonlyargs))
-        for name, one in constructors()
+        (name, len(constructor.args.posonlyargs) + len(constructor.args.args) - 1 + len(constructor.args.kwonlyargs))
+        for name, constructor in constructors()
     ]
     assert counts
     assert [(name, count) for name, count in counts if count > MOST_PARAMETERS] == []

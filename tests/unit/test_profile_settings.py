@@ -26,8 +26,8 @@ CONTAINER = container("app", {"cpu": "500m", "memory": "300M"}, {"memory": "600M
 
 
 def test_the_document_changes_these_settings_of_the_agent_and_no_other() -> None:
-    usual, found = load_settings(None, environment={}), load_settings(None, environment={}, overrides=DOCUMENT)
-    assert found == dataclasses.replace(
+    usual, settings = load_settings(None, environment={}), load_settings(None, environment={}, overrides=DOCUMENT)
+    assert settings == dataclasses.replace(
         usual,
         profile=Profile.DOCUMENT,
         recommend=RecommendSettings(policy=PolicyName.CRUISE),
@@ -76,15 +76,15 @@ def test_a_setting_of_its_own_wins_over_the_profile_wherever_both_stand(tmp_path
         else:
             overrides["cruise.neighbourHours"] = "1"
     sources: dict[str, str] = {}
-    found = load_settings(file, environment=environment, overrides=overrides, sources=sources)
-    assert (found.cruise.neighbour_hours, found.plan.fit_rule) == (1, FitRule.LITERAL)
+    settings = load_settings(file, environment=environment, overrides=overrides, sources=sources)
+    assert (settings.cruise.neighbour_hours, settings.plan.fit_rule) == (1, FitRule.LITERAL)
     assert sources["cruise.neighbourHours"] == (str(file) if where == "file" else where)
     assert (sources["profile"], sources["plan.fitRule"]) == ("environment", "profile document")
-    assert {one.key: one.source for one in found.of_profile()}["cruise.neighbourHours"] == "setting"
+    assert {setting.key: setting.source for setting in settings.of_profile()}["cruise.neighbourHours"] == "setting"
 
 
 def test_a_profile_that_is_none_and_one_that_contradicts_a_setting_end_the_start() -> None:
-    for overrides, told in (
+    for overrides, message in (
         ({"profile": "doc"}, "command line: profile: 'doc' is not allowed; allowed: default, document"),
         (
             DOCUMENT | {"windows.cpuWindowSeconds": "120"},
@@ -94,12 +94,12 @@ def test_a_profile_that_is_none_and_one_that_contradicts_a_setting_end_the_start
     ):
         with pytest.raises(SettingsError) as refused:
             load_settings(None, environment={}, overrides=overrides)
-        assert refused.value.errors == (told,)
+        assert refused.value.errors == (message,)
 
 
 def test_the_list_of_settings_tells_what_a_profile_sets() -> None:
-    told = {one.key: one.by_profile for one in describe_settings() if one.by_profile}
-    assert told == {
+    notes = {setting.key: setting.by_profile for setting in describe_settings() if setting.by_profile}
+    assert notes == {
         "windows.rateWindowSeconds": "; profile document: 300",
         "recommend.policy": "; profile document: cruise",
         "cruise.neighbourHours": "; profile document: 0",
@@ -141,9 +141,9 @@ def test_another_profile_is_tried_on_an_agents_state_with_the_agents_own_setting
         words = argparse.Namespace(assignments=list(assignments), settings_file=None)
         return _own_settings(words, answer, Path("/socket"))
 
-    found = tried("profile=document")
-    assert (found.cruise.neighbour_hours, found.plan.fit_rule) == (0, FitRule.LITERAL)
-    assert (found.windows.rate_window_seconds, found.cruise.history_days) == (30.0, 3)
+    settings = tried("profile=document")
+    assert (settings.cruise.neighbour_hours, settings.plan.fit_rule) == (0, FitRule.LITERAL)
+    assert (settings.windows.rate_window_seconds, settings.cruise.history_days) == (30.0, 3)
     assert tried("profile=default").cruise == own.cruise
     answer["settings"] = tried("profile=document").to_dict()
     assert tried("profile=default").plan.fit_rule is FitRule.SHARED

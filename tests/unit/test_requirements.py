@@ -15,11 +15,11 @@ _MAKE = "made anew as its first lines say"
 
 
 def _locked(text: str) -> dict[str, tuple[str, list[str]]]:
-    found: dict[str, tuple[str, list[str]]] = {}
+    locks: dict[str, tuple[str, list[str]]] = {}
     for block in re.split(r"^(?=[a-z0-9])", text, flags=re.M)[1:]:
         name, version = block.split()[0].split("==")
-        found[canonicalize_name(name.partition("[")[0])] = (version, re.findall(r"--hash=sha256:([0-9a-f]{64})", block))
-    return found
+        locks[canonicalize_name(name.partition("[")[0])] = (version, re.findall(r"--hash=sha256:([0-9a-f]{64})", block))
+    return locks
 
 
 def test_everything_that_developers_install_is_locked_by_hashes() -> None:
@@ -28,8 +28,10 @@ def test_everything_that_developers_install_is_locked_by_hashes() -> None:
     extras = project["project"]["optional-dependencies"]
     texts = [*project["build-system"]["requires"], *project["project"]["dependencies"], *chain(*extras.values())]
     asked = [Requirement(text) for text in texts]
-    for one in asked:
-        if one.name != "plimsoll":
-            version, _ = locked[canonicalize_name(one.name)]
-            assert one.specifier.contains(version), f"{one} is locked at {version}: .ci/requirements-dev.txt is {_MAKE}"
+    for requirement in asked:
+        if requirement.name != "plimsoll":
+            version, _ = locked[canonicalize_name(requirement.name)]
+            assert requirement.specifier.contains(version), (
+                f"{requirement} is locked at {version}: .ci/requirements-dev.txt is {_MAKE}"
+            )
     assert all(hashes for _, hashes in locked.values())

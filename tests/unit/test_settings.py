@@ -159,8 +159,8 @@ def test_a_key_that_nothing_is_near_to_names_the_nearest_of_hundreds() -> None:
     with pytest.raises(SettingsError) as caught:
         load_settings(None, environment={}, overrides={"a": "b"})
     (line,) = caught.value.errors
-    told = r"command line: a: unknown key; allowed: \d{3} keys \(plimsoll settings\), \S+ is nearest"
-    assert re.fullmatch(told, line)
+    pattern = r"command line: a: unknown key; allowed: \d{3} keys \(plimsoll settings\), \S+ is nearest"
+    assert re.fullmatch(pattern, line)
 
 
 @pytest.mark.parametrize(
@@ -303,8 +303,8 @@ def test_the_price_of_being_short_is_a_word_or_a_number(tmp_path: Path, raw: str
     path = write(tmp_path, f"sizing: {{price: {raw}}}\n")
     assert load_settings(path, environment={}, overrides={}).sizing.price == price
     assert load_settings(None, environment={"PLIMSOLL_SIZING_PRICE": raw}, overrides={}).sizing.price == price
-    told = "'cheap' is not allowed; allowed: a number from 1 to 1000, lean (10), balanced (60), safe (200)"
-    assert errors_of(path, {}, {"sizing.price": "cheap"}) == (f"command line: sizing.price: {told}",)
+    message = "'cheap' is not allowed; allowed: a number from 1 to 1000, lean (10), balanced (60), safe (200)"
+    assert errors_of(path, {}, {"sizing.price": "cheap"}) == (f"command line: sizing.price: {message}",)
 
 
 def test_a_policy_that_is_no_more_is_refused_with_those_there_are() -> None:

@@ -75,7 +75,7 @@ def test_the_owner_is_told_inside_the_except_block() -> None:
 
     turns = Turns("owner", turn, failed=failed)
     turns.run()
-    assert [type(one) for one in seen] == [OSError]  # so that log.exception has the traceback
+    assert [type(exception) for exception in seen] == [OSError]  # so that log.exception has the traceback
 
 
 def test_done_and_failed_turns_are_counted() -> None:
@@ -218,14 +218,14 @@ def test_join_tells_of_a_thread_that_hangs_in_its_turn() -> None:
 
 
 def test_the_thread_is_a_daemon_under_its_name() -> None:
-    found: list[tuple[str, bool]] = []
+    threads: list[tuple[str, bool]] = []
 
     def turn() -> None:
         thread = threading.current_thread()
-        found.append((thread.name, thread.daemon))
+        threads.append((thread.name, thread.daemon))
         turns.stop()
 
     turns = Turns("watch-pods", turn, failed=lambda _: 0.0)
     turns.start()
     assert turns.join(PATIENCE_SECONDS)
-    assert found == [("watch-pods", True)]
+    assert threads == [("watch-pods", True)]

@@ -49,9 +49,9 @@ class Running:
         return ssl.create_default_context(cafile=str(self.authority))
 
     def connect(self) -> http.client.HTTPSConnection:
-        made = http.client.HTTPSConnection(*self.address, context=self.context(), timeout=60)
-        self.connections.append(made)
-        return made
+        connection = http.client.HTTPSConnection(*self.address, context=self.context(), timeout=60)
+        self.connections.append(connection)
+        return connection
 
     def plain(self) -> ssl.SSLSocket:
         """A TLS connection to write anything into."""
@@ -135,21 +135,21 @@ def running(given: Services, folder: Path, *, names: Sequence[str] = (), **setti
     """Serve inside the block, with a certificate for loopback and further names; at its end the server has ended."""
     listening = ListeningSettings(address="127.0.0.1", port=0, **{"end_seconds": 5, **settings})
     authority = Authority(folder / "tls")
-    made = context_of(authority.server("webhook", ["127.0.0.1", "localhost", *names]))
+    context = context_of(authority.server("webhook", ["127.0.0.1", "localhost", *names]))
     listener = socket.create_server(("127.0.0.1", 0))
     app = WebhookApp(given, listening)
-    server = HttpsServer(app, listener, made, listening)
+    server = HttpsServer(app, listener, context, listening)
     thread = threading.Thread(target=server.run, name="server")
     thread.start()
-    one = Running(server, app, listener.getsockname()[:2], authority.certificate, thread)
+    running_server = Running(server, app, listener.getsockname()[:2], authority.certificate, thread)
     try:
         until = time.monotonic() + 60.0
         while not server._server.started:
             assert time.monotonic() < until
             time.sleep(0.005)
-        yield one
+        yield running_server
     finally:
-        for connection in one.connections:  # else the server waits for each to ask once more
+        for connection in running_server.connections:  # else the server waits for each to ask once more
             connection.close()
         server.stop()
         thread.join(30)

@@ -40,10 +40,10 @@ def postgres_programs() -> Path:
     Raises:
         PostgresError: There is none.
     """
-    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[4]))
+    paths = sorted(Path("/usr/lib/postgresql").glob("*/bin/initdb"), key=lambda path: int(path.parts[4]))
     in_path = shutil.which("initdb")
-    if found:
-        return found[-1].parent
+    if paths:
+        return paths[-1].parent
     if in_path:
         return Path(in_path).parent
     raise PostgresError("no PostgreSQL server here: .ci/tools, or apt-get install postgresql")

@@ -49,10 +49,10 @@ class Signer:
     def _sign(self, signed: bytes) -> bytes:
         digest = _DIGESTS[self.algorithm[2:]]
         if self.algorithm.startswith("RS"):
-            made: bytes = self.key.sign(signed, padding.PKCS1v15(), digest)
-            return made
+            signature: bytes = self.key.sign(signed, padding.PKCS1v15(), digest)
+            return signature
         size = (self.key.curve.key_size + 7) // 8
-        return b"".join(one.to_bytes(size) for one in decode_dss_signature(self.key.sign(signed, ec.ECDSA(digest))))
+        return b"".join(part.to_bytes(size) for part in decode_dss_signature(self.key.sign(signed, ec.ECDSA(digest))))
 
     def published(self) -> dict[str, str]:
         head = {"use": "sig", "kid": self.key_id, "alg": self.algorithm}
@@ -60,7 +60,7 @@ class Signer:
         if self.algorithm.startswith("RS"):
             return {**head, "kty": "RSA", "n": number(numbers.n), "e": number(numbers.e)}
         size = (self.key.curve.key_size + 7) // 8
-        x, y = (encoded(one.to_bytes(size)) for one in (numbers.x, numbers.y))
+        x, y = (encoded(coordinate.to_bytes(size)) for coordinate in (numbers.x, numbers.y))
         return {**head, "kty": "EC", "crv": _CURVES[self.algorithm][0], "x": x, "y": y}
 
 

@@ -132,15 +132,15 @@ class Facts(ClusterFacts):
         return 0.0
 
     def pods_on(self, node: str) -> tuple[PodPlace, ...]:
-        return tuple(one for one in self.places.values() if one.node == node)
+        return tuple(pod for pod in self.places.values() if pod.node == node)
 
     def pods_of(
         self, workload: Workload, most: int, pause: Callable[[], None] = lambda: None
     ) -> tuple[int, tuple[PodPlace, ...]]:
         pause()
-        found = [one for one in self.places.values() if one.workload == workload]
-        found.sort(key=lambda one: (one.resize_pending is None, one.name))
-        return len(found), tuple(found[:most])
+        pods = [pod for pod in self.places.values() if pod.workload == workload]
+        pods.sort(key=lambda pod: (pod.resize_pending is None, pod.name))
+        return len(pods), tuple(pods[:most])
 
     def namespace_names(self) -> tuple[str, ...]:
         return tuple(sorted(self.namespaces))
@@ -178,9 +178,9 @@ class Facts(ClusterFacts):
     def written(self, workload: Workload) -> Mapping[str, WrittenContainer]:
         return {
             container.name: container
-            for one in self.places.values()
-            if one.workload == workload
-            for container in one.containers or ()
+            for pod in self.places.values()
+            if pod.workload == workload
+            for container in pod.containers or ()
         }
 
     def namespace(self, name: str) -> Namespace | None:
@@ -324,8 +324,8 @@ def stack(
     metrics = WebhookMetrics(
         version="0",
         commit="0",
-        admission_results=[str(one) for one in AdmissionOutcome],
-        unread_reasons=[str(one) for one in Unread],
+        admission_results=[str(outcome) for outcome in AdmissionOutcome],
+        unread_reasons=[str(reason) for reason in Unread],
     )
     index = WorkloadIndex(IndexOptions(), Settings(), min_age_seconds=0.0, cluster=facts)
     tailer = Tailer(opened, index)

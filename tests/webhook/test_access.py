@@ -57,10 +57,10 @@ class Server:
         spec = call.body["spec"]
         if call.path == TOKEN_REVIEWS_PATH:
             assert spec["audiences"] == [AUDIENCE]
-            found = self.users.get(spec["token"])
-            if found is None:
+            account = self.users.get(spec["token"])
+            if account is None:
                 return {"status": {"error": "no"}}
-            return {"status": {"authenticated": True, "user": found, "audiences": list(self.audiences)}}
+            return {"status": {"authenticated": True, "user": account, "audiences": list(self.audiences)}}
         assert call.path == ACCESS_REVIEWS_PATH
         if "resourceAttributes" in spec:
             pods = spec["resourceAttributes"]
@@ -305,8 +305,10 @@ def test_each_node_has_its_own_budget_of_each_kind() -> None:
 
 def fault(scene: Scene, **changes: object) -> str | None:
     caller, node = scene.access.sender("Bearer good")
-    told = replace(row(), **changes)  # type: ignore[arg-type]
-    return scene.access.row_fault(caller, node, told, scene.access.place_of(told.pod_uid, scene.places.remembered.get))
+    pod_row = replace(row(), **changes)  # type: ignore[arg-type]
+    return scene.access.row_fault(
+        caller, node, pod_row, scene.access.place_of(pod_row.pod_uid, scene.places.remembered.get)
+    )
 
 
 def test_a_row_of_a_pod_of_the_node_is_taken() -> None:
@@ -327,12 +329,12 @@ def test_the_last_row_of_a_pod_that_no_watch_knows_any_more_is_taken_where_it_wa
 def test_a_pod_younger_than_what_was_last_heard_is_waited_for() -> None:
     scene = Scene(places=Places(age_seconds=200.0))
     caller, _ = scene.access.sender("Bearer good")
-    told = replace(row(), pod_age_seconds=150.0)
+    pod_row = replace(row(), pod_age_seconds=150.0)
     with pytest.raises(Denied, match="is not known yet"):
-        scene.access.check_known(caller, [told], end_age_seconds=79.0)
-    scene.access.check_known(caller, [told], end_age_seconds=81.0)
+        scene.access.check_known(caller, [pod_row], end_age_seconds=79.0)
+    scene.access.check_known(caller, [pod_row], end_age_seconds=81.0)
     scene.places.age_seconds = 0.0
-    scene.access.check_known(caller, [told], end_age_seconds=0.0)
+    scene.access.check_known(caller, [pod_row], end_age_seconds=0.0)
 
 
 def test_a_row_of_no_known_pod_is_refused() -> None:

@@ -167,9 +167,9 @@ class Scene:
 
 @pytest.fixture
 def scene(store_url: str) -> Any:
-    made = Scene(store_url)
-    yield made
-    for store in made.stores:
+    new_scene = Scene(store_url)
+    yield new_scene
+    for store in new_scene.stores:
         store.close()
 
 
@@ -190,8 +190,8 @@ def test_by_default_nobody_is_evicted_and_it_is_said_who_would_be(scene: Scene) 
 
 def test_an_object_of_ours_has_a_say_in_who_goes(scene: Scene) -> None:
     def decided(update_mode: str, **policy: Any) -> list[Reason]:
-        one = vpa(update_mode, updatePolicy={"updateMode": update_mode, **policy})
-        orders = vpa_orders(one, VpaSurroundings(are_evictions_on=True))
+        vpa_object = vpa(update_mode, updatePolicy={"updateMode": update_mode, **policy})
+        orders = vpa_orders(vpa_object, VpaSurroundings(are_evictions_on=True))
         scene.cluster.vpas = {WEB: orders}
         scene.admissions.facts = replace(scene.admissions.facts, autoscaler=orders.at_admission)
         # Without an annotation: the object says that it is enforced.
@@ -236,7 +236,7 @@ def test_pod_that_may_go_is_evicted_by_uid_and_kept_in_mind(scene: Scene, caplog
     [record] = scene.store().newest(10)
     assert (record.state, record.node, record.workload, record.want) == (EvictionState.EVICTED, NODE, WEB, Want.CPU)
     assert record.done_unix_seconds == NOW
-    [line] = [one for one in caplog.records if one.message == "eviction asked for"]
+    [line] = [log_record for log_record in caplog.records if log_record.message == "eviction asked for"]
     assert (line.__dict__["pod"], line.__dict__["answer"]) == ("shop/web", "accepted")
 
 
@@ -263,20 +263,20 @@ def test_replicas_at_once_never_take_more_of_a_workload_than_its_share(scene: Sc
     # Half of ten are five, however many replicas are asked at the same time.
     proposals = [scene.pod(f"web-{index}") for index in range(10)]
     arbiters = [scene.arbiter() for _ in range(3)]
-    barrier, found = threading.Barrier(3), Counter[Reason]()
+    barrier, counts = threading.Barrier(3), Counter[Reason]()
 
     def ask(arbiter: Arbiter) -> None:
         barrier.wait()
         for asked in proposals:
-            found.update(scene.decide(arbiter, asked))
+            counts.update(scene.decide(arbiter, asked))
 
-    threads = [threading.Thread(target=ask, args=(one,)) for one in arbiters]
+    threads = [threading.Thread(target=ask, args=(arbiter,)) for arbiter in arbiters]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join(60.0)
-    assert len(scene.server.evicted) == len(set(scene.server.evicted)) == found[Reason.EVICTED] == 5
-    assert sum(found.values()) == 30
+    assert len(scene.server.evicted) == len(set(scene.server.evicted)) == counts[Reason.EVICTED] == 5
+    assert sum(counts.values()) == 30
 
 
 def test_share_counts_pods_that_do_not_run_and_lets_go_once_replacements_have_warmed_up(scene: Scene) -> None:
@@ -308,7 +308,7 @@ def test_each_budget_is_told_by_its_name(scene: Scene) -> None:
 def test_proposals_are_judged_in_the_nodes_order(scene: Scene) -> None:
     late, early = replace(scene.pod("late"), order=7), replace(scene.pod("early"), order=1)
     replies = scene.arbiter(replace(ENFORCE, evictions_per_minute=1)).decide(NODE, [late, early])
-    assert [(one.pod_uid, one.ruling.reason) for one in replies] == [
+    assert [(reply.pod_uid, reply.ruling.reason) for reply in replies] == [
         ("uid-early", Reason.EVICTED),
         ("uid-late", Reason.CLUSTER_BUDGET),
     ]
@@ -437,16 +437,16 @@ def test_paused_cluster_evicts_nobody(scene: Scene) -> None:
 
 
 def test_pause_that_comes_between_the_tokens_and_the_eviction_holds(scene: Scene) -> None:
-    asked, kept = scene.pod(), scene.store()
-    begin = kept.begin
+    asked, store = scene.pod(), scene.store()
+    begin = store.begin
 
     def pausing(*arguments: Any, **fields: Any) -> Any:
         taken = begin(*arguments, **fields)
         scene.cluster.cluster_rules = ClusterRules(pause_reason="now")
         return taken
 
-    kept.begin = pausing  # type: ignore[method-assign]
-    assert scene.decide(scene.arbiter(store=kept), asked) == [Reason.PAUSED]
+    store.begin = pausing  # type: ignore[method-assign]
+    assert scene.decide(scene.arbiter(store=store), asked) == [Reason.PAUSED]
     assert scene.server.evictions_asked_for() == 0
     assert scene.store().newest(1)[0].state is EvictionState.VOID
 
@@ -565,13 +565,13 @@ def test_database_that_is_away_evicts_nobody(scene: Scene) -> None:
 
 
 def test_database_that_goes_away_after_the_eviction_leaves_it_counted_until_it_is_seen(scene: Scene) -> None:
-    kept = scene.store()
+    store = scene.store()
     asked = scene.pod()
-    assert scene.decide(scene.arbiter(store=AwayStore(kept, {"settle"})), asked) == [Reason.EVICTED]
-    assert kept.newest(1)[0].state is EvictionState.BEGUN
+    assert scene.decide(scene.arbiter(store=AwayStore(store, {"settle"})), asked) == [Reason.EVICTED]
+    assert store.newest(1)[0].state is EvictionState.BEGUN
     scene.later(61.0)
-    scene.arbiter(store=kept).settle_old()
-    assert kept.newest(1)[0].state is EvictionState.EVICTED
+    scene.arbiter(store=store).settle_old()
+    assert store.newest(1)[0].state is EvictionState.EVICTED
 
 
 # -- what the API server answers
@@ -708,29 +708,29 @@ def test_what_cannot_be_seen_goes_on_counting(scene: Scene) -> None:
 
 
 def test_replica_that_stood_still_for_long_does_not_evict_any_more(scene: Scene) -> None:
-    asked, kept = scene.pod(), scene.store()
-    begin = kept.begin
+    asked, store = scene.pod(), scene.store()
+    begin = store.begin
 
     def slow(*arguments: Any, **fields: Any) -> Any:
         taken = begin(*arguments, **fields)
         scene.later(31.0)
         return taken
 
-    kept.begin = slow  # type: ignore[method-assign]
-    assert scene.decide(scene.arbiter(store=kept), asked) == [Reason.OUT_OF_TIME]
+    store.begin = slow  # type: ignore[method-assign]
+    assert scene.decide(scene.arbiter(store=store), asked) == [Reason.OUT_OF_TIME]
     assert scene.server.evictions_asked_for() == 0
     assert scene.store().newest(1)[0].state is EvictionState.VOID
 
 
 def test_wish_of_a_pod_with_nothing_said_is_put_down_without_words(scene: Scene) -> None:
-    kept = scene.store()
-    kept.begin(
+    store = scene.store()
+    store.begin(
         EvictionWish(ref=proposal().ref, workload=WEB, node=NODE, want=Want.CPU),
         lambda _: None,
         missing_seconds=1.0,
         now_unix_seconds=NOW,
     )
-    assert kept.newest(1)[0].detail == ""
+    assert store.newest(1)[0].detail == ""
 
 
 # -- bounds

@@ -36,8 +36,8 @@ def replicas(store_url: str) -> Iterator[list[Store]]:
     """Several stores on one database, as several replicas have."""
     stores = [open_store(store_url) for _ in range(REPLICAS)]
     yield stores
-    for one in stores:
-        one.close()
+    for store in stores:
+        store.close()
 
 
 def wish(name: str = "web", workload: Workload = WEB, node: str = NODE) -> EvictionWish:
@@ -49,13 +49,13 @@ def allow(_: Spent) -> None:
     return None
 
 
-def begin(kept: EvictionStore, of: EvictionWish, now: float = NOW) -> Spent:
-    spent = kept.begin(of, allow, missing_seconds=MISSING_SECONDS, now_unix_seconds=now)
+def begin(store: EvictionStore, of: EvictionWish, now: float = NOW) -> Spent:
+    spent = store.begin(of, allow, missing_seconds=MISSING_SECONDS, now_unix_seconds=now)
     assert isinstance(spent, Spent)
     return spent
 
 
-def look(kept: EvictionStore, of: EvictionWish, now: float = NOW) -> Spent:
+def look(store: EvictionStore, of: EvictionWish, now: float = NOW) -> Spent:
     """What is spent as a next eviction would see it; nothing is taken."""
     seen: list[Spent] = []
 
@@ -63,19 +63,19 @@ def look(kept: EvictionStore, of: EvictionWish, now: float = NOW) -> Spent:
         seen.append(spent)
         return Ruling(reason=Reason.PAUSED, detail="")
 
-    kept.begin(of, judge, missing_seconds=MISSING_SECONDS, now_unix_seconds=now)
+    store.begin(of, judge, missing_seconds=MISSING_SECONDS, now_unix_seconds=now)
     return seen[0]
 
 
 def settle(
-    kept: EvictionStore,
+    store: EvictionStore,
     of: EvictionWish,
     state: EvictionState,
     now: float = NOW,
     back_off: BackOff | None = None,
     begun: float = NOW,
 ) -> None:
-    kept.settle(
+    store.settle(
         of.ref.uid, of.workload, state, "told", begun_unix_seconds=begun, now_unix_seconds=now, back_off=back_off
     )
 
@@ -205,8 +205,8 @@ def test_only_old_ones_that_were_never_settled_are_to_be_looked_into(kept: Evict
     for name, at in (("old", NOW - 100), ("settled", NOW - 100), ("young", NOW - 10), ("ahead", NOW + 1000)):
         begin(kept, wish(name), at)
     settle(kept, wish("settled"), EvictionState.EVICTED, begun=NOW - 100)
-    found = kept.unsettled(NOW - 60, NOW + 60)
-    assert sorted(record.ref.name for record in found) == ["ahead", "old"]
+    records = kept.unsettled(NOW - 60, NOW + 60)
+    assert sorted(record.ref.name for record in records) == ["ahead", "old"]
     assert kept.unsettled(NOW - 200, NOW + 2000) == []
 
 
@@ -255,11 +255,11 @@ def test_replicas_that_ask_at_once_take_no_more_tokens_than_there_are(replicas: 
     granted: list[str] = []
     start = threading.Barrier(REPLICAS)
 
-    def evict(kept: EvictionStore, share: range) -> None:
+    def evict(store: EvictionStore, share: range) -> None:
         start.wait()
         for index in share:
             of = wish(f"web-{index}", replace(WEB, name=f"web-{index}"))
-            taken = kept.begin(
+            taken = store.begin(
                 of,
                 lambda spent: budget_ruling(spent, Replicas(wanted=9, available=9), options),
                 missing_seconds=MISSING_SECONDS,
@@ -268,7 +268,7 @@ def test_replicas_that_ask_at_once_take_no_more_tokens_than_there_are(replicas: 
             if isinstance(taken, Spent):
                 granted.append(of.ref.name)
 
-    run_all([(evict, EvictionStore(one), range(place, PODS, REPLICAS)) for place, one in enumerate(replicas)])
+    run_all([(evict, EvictionStore(replica), range(place, PODS, REPLICAS)) for place, replica in enumerate(replicas)])
     assert len(granted) == 5
 
 
@@ -276,10 +276,10 @@ def test_replicas_that_ask_for_one_pod_at_once_begin_it_once(replicas: list[Stor
     begun: list[int] = []
     start = threading.Barrier(REPLICAS)
 
-    def evict(kept: EvictionStore, share: range) -> None:
+    def evict(store: EvictionStore, share: range) -> None:
         start.wait()
         for _ in range(5):
-            taken = kept.begin(
+            taken = store.begin(
                 wish(),
                 lambda spent: budget_ruling(spent, Replicas(wanted=9, available=9), ArbiterOptions()),
                 missing_seconds=MISSING_SECONDS,
@@ -290,7 +290,7 @@ def test_replicas_that_ask_for_one_pod_at_once_begin_it_once(replicas: list[Stor
             else:
                 assert taken.reason is Reason.UNDER_WAY
 
-    run_all([(evict, EvictionStore(one), range(place, place + 1)) for place, one in enumerate(replicas)])
+    run_all([(evict, EvictionStore(replica), range(place, place + 1)) for place, replica in enumerate(replicas)])
     assert len(begun) == 1
 
 
@@ -298,31 +298,31 @@ def test_budgets_hold_over_replicas_whose_clocks_differ(replicas: list[Store]) -
     """The database has the one clock; without it each of these would have a minute of its own."""
     options = ArbiterOptions(evictions_per_minute=3, namespace_evictions_per_minute=3)
     many = Replicas(wanted=99, available=99)
-    told = []
+    answers = []
     for number in range(12):
-        kept = EvictionStore(replicas[number % REPLICAS], clock=database_now)
-        told.append(
-            kept.begin(
+        store = EvictionStore(replicas[number % REPLICAS], clock=database_now)
+        answers.append(
+            store.begin(
                 wish(f"web-{number}", replace(WEB, name=f"web-{number}")),
                 lambda spent: budget_ruling(spent, many, options),
                 missing_seconds=MISSING_SECONDS,
                 now_unix_seconds=NOW + 3600.0 * number,
             )
         )
-    assert [isinstance(one, Spent) for one in told] == [True] * 3 + [False] * 9
-    kept = EvictionStore(replicas[0], clock=database_now)
-    now = kept.now(NOW)
+    assert [isinstance(answer, Spent) for answer in answers] == [True] * 3 + [False] * 9
+    store = EvictionStore(replicas[0], clock=database_now)
+    now = store.now(NOW)
     assert now == pytest.approx(time.time(), abs=60.0)
-    assert all(now - one.requested_unix_seconds < 60.0 for one in kept.newest(9))
-    settle(kept, wish("web-0"), EvictionState.EVICTED, begun=NOW)
-    (settled,) = [one for one in kept.newest(9) if one.ref.name == "web-0"]
+    assert all(now - record.requested_unix_seconds < 60.0 for record in store.newest(9))
+    settle(store, wish("web-0"), EvictionState.EVICTED, begun=NOW)
+    (settled,) = [record for record in store.newest(9) if record.ref.name == "web-0"]
     assert settled.done_unix_seconds == pytest.approx(now, abs=60.0)
 
 
 def run_all(jobs: list[tuple[Callable[[EvictionStore, range], None], EvictionStore, range]]) -> None:
     """Run jobs at once, and fail with the first that failed."""
     with ThreadPoolExecutor(len(jobs)) as pool:
-        for done in [pool.submit(job, kept, share) for job, kept, share in jobs]:
+        for done in [pool.submit(job, store, share) for job, store, share in jobs]:
             done.result(60.0)
 
 

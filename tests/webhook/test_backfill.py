@@ -135,12 +135,12 @@ def served(tmp_path: Path) -> Iterator[tuple[Stack, list[str]]]:
         creatable=frozenset({"/v1/history"}),
     )
     (tmp_path / "token").write_text("good\n")
-    with stack(tmp_path, server=server) as one:
-        one.follow()
-        with running(one.services, tmp_path, names=("plimsoll-webhook.plimsoll.svc",)) as running_server:
+    with stack(tmp_path, server=server) as webhook:
+        webhook.follow()
+        with running(webhook.services, tmp_path, names=("plimsoll-webhook.plimsoll.svc",)) as running_server:
             host, port = running_server.address
             options = [f"--webhook=https://{host}:{port}", f"--token-file={tmp_path / 'token'}"]
-            yield one, [*options, f"--ca-file={running_server.authority}", "--queries-per-second=1000"]
+            yield webhook, [*options, f"--ca-file={running_server.authority}", "--queries-per-second=1000"]
 
 
 def new_pod() -> Any:
@@ -167,12 +167,12 @@ def code_of(*arguments: str) -> int:
 def test_the_first_pod_is_sized_from_a_real_prometheus(
     past: str, served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    one, options = served
+    webhook, options = served
     arguments = [f"--prometheus={past}", "--days=1", "--label=cluster=prod", *options]
     assert code_of(*arguments, "--dry-run") == 0
     out, _ = capsys.readouterr()
     assert out.startswith(f"would be imported: 1 namespace, 1 workload, 1 container, {HOURS} hours; ")
-    assert one.index.workloads() == ()
+    assert webhook.index.workloads() == ()
     progress = f"--progress={tmp_path / 'done'}"
     assert code_of(*arguments, progress) == 0
     out, error = capsys.readouterr()
@@ -181,21 +181,21 @@ def test_the_first_pod_is_sized_from_a_real_prometheus(
     assert "left out: 1 pod that nobody owns" in error
 
     web = Workload(namespace="shop", kind="Deployment", name="web")
-    found = one.index.estimate(
+    estimate = webhook.index.estimate(
         web, "app", policy=PolicyName.CRUISE, node=None, node_class=None, now_unix_seconds=NOW_HOUR * HOUR + 10.0
     )
-    assert isinstance(found, Estimate)
+    assert isinstance(estimate, Estimate)
     # 0.6 cores that wait 0.3 of the time are 0.78, and a tenth more for what scrapes miss is 858m; 150 MiB are 165.
-    assert found.cpu_request_millicores == pytest.approx(858, rel=0.01)
-    assert found.memory_request_bytes == pytest.approx(165 * MIB, rel=0.001)
-    assert (found.oom_memory_bytes, found.imported_hours, found.pods) == (256 * MIB, HOURS, 2)
+    assert estimate.cpu_request_millicores == pytest.approx(858, rel=0.01)
+    assert estimate.memory_request_bytes == pytest.approx(165 * MIB, rel=0.001)
+    assert (estimate.oom_memory_bytes, estimate.imported_hours, estimate.pods) == (256 * MIB, HOURS, 2)
 
     # What agents would have seen: both pods' seconds, each counted; they wait half as much as they use.
     seconds = np.arange(HOUR)
     levels = (seconds // 600 + 1) * 100.0
     both = np.concatenate([levels, levels * 0.5])
-    for kept in one.store.sketches(0):
-        sketch = decode(kept.payload, kept.unix_hour)
+    for row in webhook.store.sketches(0):
+        sketch = decode(row.payload, row.unix_hour)
         assert sketch.cpu.count == 2 * HOUR
         working_set = np.concatenate([(100 + 10 * (seconds // 600)) * MIB * share for share in PODS.values()])
         for samples, direct, scheme in (
@@ -209,21 +209,21 @@ def test_the_first_pod_is_sized_from_a_real_prometheus(
                 assert bucket is not None
                 expected = int(scheme.find(np.array([np.quantile(direct, ratio, method="inverted_cdf")]))[0])
                 assert abs(bucket - expected) <= 1, (ratio, bucket, expected)
-    assert sum(decode(kept.payload, kept.unix_hour).kills.count for kept in one.store.sketches(0)) == 1
+    assert sum(decode(row.payload, row.unix_hour).kills.count for row in webhook.store.sketches(0)) == 1
 
     assert main(["workloads", "shop/Deployment/web", *options[:3]]) == 0
     assert f"{HOURS} hours of seven days were imported: peaks between scrapes are not seen" in capsys.readouterr().out
 
-    patch = admitted(one, new_pod())
+    patch = admitted(webhook, new_pod())
     # A pod of it that is created now: the peak as above; its CPU limit goes, its memory limit is twice what was killed.
     assert patch["/spec/containers/0/resources/requests/cpu"] in ("858m", "859m")
     assert int(patch["/spec/containers/0/resources/requests/memory"]) >= 256 * MIB
     assert int(patch["/spec/containers/0/resources/limits/memory"]) >= 2 * 256 * MIB
 
-    before = {(kept.key, kept.unix_hour): kept.payload for kept in one.store.sketches(0)}
+    before = {(row.key, row.unix_hour): row.payload for row in webhook.store.sketches(0)}
     assert code_of(*arguments) == 0
     assert f"{HOURS} hours (0 new)" in capsys.readouterr().out
-    assert {(kept.key, kept.unix_hour): kept.payload for kept in one.store.sketches(0)} == before
+    assert {(row.key, row.unix_hour): row.payload for row in webhook.store.sketches(0)} == before
     assert code_of(*arguments, progress) == 0
     assert "done before" in capsys.readouterr().out
     assert code_of(*arguments, progress, "--label-name=pod=pod_name") == 2
@@ -247,12 +247,12 @@ def test_a_prometheus_without_what_is_needed_changes_nothing(
     more: tuple[str, ...],
     words: str,
 ) -> None:
-    one, options = served
+    webhook, options = served
     assert code_of(f"--prometheus={past}", "--days=1", *options, *more) == 1
     last = capsys.readouterr().err.splitlines()[-1]
     assert words in last
     assert last.endswith("; nothing was sent")
-    assert list(one.store.sketches(0)) == []
+    assert list(webhook.store.sketches(0)) == []
 
 
 # -- one that lies --------------------------------------------------------------------------------
@@ -271,11 +271,11 @@ def playing(play: Play) -> Iterator[tuple[str, list[Mapping[str, str]]]]:
             size = int(self.headers["Content-Length"])
             fields = dict(urllib.parse.parse_qsl(self.rfile.read(size).decode()))
             heard.append(dict(self.headers))
-            found = play(self.path, fields)
-            if callable(found):
-                found(self)
+            reply = play(self.path, fields)
+            if callable(reply):
+                reply(self)
                 return
-            status, body = found if isinstance(found, tuple) else (200, found)
+            status, body = reply if isinstance(reply, tuple) else (200, reply)
             self.send_response(status)
             if 300 <= status < 400:
                 self.send_header("Location", "http://127.0.0.1:1/")
@@ -424,22 +424,22 @@ TWICE = {"metric": {"pod": "db-0"}, "values": []}
 def test_a_prometheus_that_lies_is_one_line_and_changes_nothing(
     served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str], play: Play, words: str
 ) -> None:
-    one, options = served
+    webhook, options = served
     patience = 1 if "takes longer" in words or words == "no answer: " else 60  # 64 MiB take a busy machine a while
     with playing(play) as (url, _):
         assert code_of(f"--prometheus={url}", "--days=1", f"--timeout={patience}", *options) == 1
     out, error = capsys.readouterr()
     assert out == ""
-    (told,) = [line for line in error.splitlines() if not line.startswith("to read: ")]
-    assert words in told
-    assert told.endswith("; nothing was sent")
-    assert list(one.store.sketches(0)) == []
+    (message,) = [line for line in error.splitlines() if not line.startswith("to read: ")]
+    assert words in message
+    assert message.endswith("; nothing was sent")
+    assert list(webhook.store.sketches(0)) == []
 
 
 def test_what_breaks_off_leaves_whole_days_and_goes_on_from_there(
     served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    one, options = served
+    webhook, options = served
     asked: list[str] = []
 
     def play(path: str, fields: Mapping[str, str]) -> Any:
@@ -454,27 +454,27 @@ def test_what_breaks_off_leaves_whole_days_and_goes_on_from_there(
         assert code_of(*arguments) == 1
         first = capsys.readouterr().err.splitlines()[-1]
         assert "whole hours sent before; --progress goes on from there" in first or "1 whole hour sent" in first
-        sent = len(list(one.store.sketches(0)))
+        sent = len(list(webhook.store.sketches(0)))
         assert sent > 0
         assert code_of(*arguments) == 0
         out = capsys.readouterr().out
         assert "1 day done before" in out
         assert asked[1] == asked[2], "the day that broke off is read again, the one before is not"
-        both = {(kept.key, kept.unix_hour): kept.payload for kept in one.store.sketches(0)}
+        both = {(row.key, row.unix_hour): row.payload for row in webhook.store.sketches(0)}
         assert len(both) > sent
         # All of it once more, uninterrupted, is the same.
         assert code_of(arguments[0], arguments[1], *options) == 0
         assert " (0 new); " in capsys.readouterr().out
-    assert {(kept.key, kept.unix_hour): kept.payload for kept in one.store.sketches(0)} == both
+    assert {(row.key, row.unix_hour): row.payload for row in webhook.store.sketches(0)} == both
 
 
 def test_what_the_webhook_refuses_is_told(served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str]) -> None:
-    one, options = served
+    webhook, options = served
     with playing(bent(valued("9e12"), "container_cpu_usage")) as (url, _):
         assert code_of(f"--prometheus={url}", "--days=1", *options) == 1
         assert "the webhook refused" in capsys.readouterr().err
-    one.server.creatable = frozenset()
-    one.server.users["other"] = user("reader")
+    webhook.server.creatable = frozenset()
+    webhook.server.users["other"] = user("reader")
     token = Path(options[1].removeprefix("--token-file="))
     token.write_text("other\n")
     with playing(sound) as (url, _):
@@ -528,7 +528,7 @@ def checkpoint(name: str, **status: Any) -> Any:
     def at(seconds_ago: float) -> str:
         return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - seconds_ago))
 
-    told = {
+    defaults = {
         "version": "v3",
         "firstSampleStart": at(8 * 24 * HOUR),
         "lastSampleStart": at(60),
@@ -540,7 +540,7 @@ def checkpoint(name: str, **status: Any) -> Any:
     return {
         "metadata": {"namespace": "shop", "name": f"{name}-app"},
         "spec": {"vpaObjectName": name, "containerName": "app"},
-        "status": {**told, **status},
+        "status": {**defaults, **status},
     }
 
 
@@ -560,9 +560,9 @@ def api_server(folder: Path, *checkpoints: Any) -> Iterator[str]:
                 "/apis/autoscaling.k8s.io/v1/verticalpodautoscalercheckpoints": checkpoints,
             }
             known = path in lists and bool(checkpoints)
-            found = {"kind": "VerticalPodAutoscalerList", "metadata": {}, "items": list(lists.get(path, ()))}
+            listing = {"kind": "VerticalPodAutoscalerList", "metadata": {}, "items": list(lists.get(path, ()))}
             missing: Any = {"kind": "Status", "message": "not found", "code": 404}
-            body = json.dumps(found if known else missing).encode()
+            body = json.dumps(listing if known else missing).encode()
             self.send_response(200 if known else 404)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(body)))
@@ -596,22 +596,22 @@ def api_server(folder: Path, *checkpoints: Any) -> Iterator[str]:
 def test_checkpoints_of_the_vertical_pod_autoscaler_size_the_first_pod_too(
     served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    one, options = served
+    webhook, options = served
     odd = (checkpoint("other"), checkpoint("web", version="v2"))
     with api_server(tmp_path, *odd, checkpoint("web")) as kubeconfig:
         arguments = ["--vpa-checkpoints", kubeconfig, *options]
         assert code_of(*arguments, "--dry-run") == 0
         assert "would be imported: 1 namespace, 1 workload, 1 container, 24 hours\n" in capsys.readouterr().out
-        assert list(one.store.sketches(0)) == []
+        assert list(webhook.store.sketches(0)) == []
         assert code_of(*arguments) == 0
         out, error = capsys.readouterr()
         assert out == "imported: 1 namespace, 1 workload, 1 container, 24 hours (24 new)\n"
         assert "left out: 1 checkpoint such as shop/other-app: no VerticalPodAutoscaler that names a workload" in error
         assert "left out: 1 checkpoint such as shop/web-app: checkpoint of version 'v2': 'v3' is allowed\n" in error
-        before = {(kept.key, kept.unix_hour): kept.payload for kept in one.store.sketches(0)}
+        before = {(row.key, row.unix_hour): row.payload for row in webhook.store.sketches(0)}
         assert len(before) == 24
         # 0.7076 cores, and a tenth more, are 778.4m; bucket 12 ends at 1e7 x (1.05^13 - 1) / 0.05 = 177.1 MB.
-        patch = admitted(one, new_pod())
+        patch = admitted(webhook, new_pod())
         cpu = str(patch["/spec/containers/0/resources/requests/cpu"])
         assert int(cpu.removesuffix("m")) == pytest.approx(778.4, rel=0.02)
         memory = int(patch["/spec/containers/0/resources/requests/memory"])
@@ -621,7 +621,7 @@ def test_checkpoints_of_the_vertical_pod_autoscaler_size_the_first_pod_too(
     with api_server(tmp_path, checkpoint("web", memoryHistogram={})) as kubeconfig:
         # What Prometheus told would be replaced by a guess: what stands there stays.
         assert code_of("--vpa-checkpoints", kubeconfig, *options) == 0
-    assert {(kept.key, kept.unix_hour): kept.payload for kept in one.store.sketches(0)} == before
+    assert {(row.key, row.unix_hour): row.payload for row in webhook.store.sketches(0)} == before
 
 
 def test_an_api_server_without_checkpoints_is_one_line(
@@ -742,17 +742,17 @@ def test_what_is_put_off_is_asked_again_and_not_for_ever() -> None:
 def test_a_webhook_that_has_no_time_is_asked_again(
     served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, options = served
+    webhook, options = served
     waits: list[float] = []
     monkeypatch.setattr("agent.cli.verbs.cluster.backfill.sleep", waits.append)
-    taken = one.services.history
+    taken = webhook.services.history
     puts_off = [fault(503, "busy", retry_after_seconds=7.0), fault(429, "too many", retry_after_seconds=9.0)]
 
     def take(call: Call) -> HttpAnswer:
         return puts_off.pop() if puts_off else taken(call)
 
     folder, name = Path(options[1].removeprefix("--token-file=")).parent / "busy", "plimsoll-webhook.plimsoll.svc"
-    with running(replace(one.services, history=take), folder, names=(name,)) as busy, playing(sound) as (url, _):
+    with running(replace(webhook.services, history=take), folder, names=(name,)) as busy, playing(sound) as (url, _):
         host, port = busy.address
         arguments = [f"--webhook=https://{host}:{port}", f"--ca-file={busy.authority}", options[1], options[3]]
         assert code_of(f"--prometheus={url}", "--days=1", *arguments) == 0

@@ -33,7 +33,8 @@ UNIT = 10**9
 def document(buffer: Buffer, *managers: str) -> dict[str, Any]:
     """Return a buffer as the server has it; others wrote its status."""
     written = [
-        {"manager": one, "subresource": "status", "fieldsV1": {"f:status": {"f:replicas": {}}}} for one in managers
+        {"manager": manager, "subresource": "status", "fieldsV1": {"f:status": {"f:replicas": {}}}}
+        for manager in managers
     ]
     size = buffer.size
     spec: dict[str, Any] = {
@@ -111,23 +112,23 @@ class Replica:
         )
 
     def see(self, *documents: dict[str, Any]) -> None:
-        kept = self.controller.watches.buffers
-        kept.replace_all([kept.entry(one) for one in documents], now_seconds=0.0, is_newest=True)
+        buffers = self.controller.watches.buffers
+        buffers.replace_all([buffers.entry(manifest) for manifest in documents], now_seconds=0.0, is_newest=True)
 
     def look(self, *buffers: Buffer, **more: Any) -> None:
         """Have looked at the namespace, with a quota of two cores; the watch shows the same."""
         result, _ = settled(facts_of(*buffers, quotas=(make_quota("tight", cpu=2),)))
         view = NamespaceView(outcomes=result.outcomes, at_unix_seconds=NOW - 3, **more)
         self.controller._views["shop"] = view
-        self.see(*(document(one) for one in buffers))
+        self.see(*(document(buffer) for buffer in buffers))
 
     def list(self, **query: Any) -> BuffersBody:
         return decoded(self.answer("/v1/buffers", **query))
 
     def one(self, name: str = "web") -> BufferBody:
         answer = self.answer(f"/v1/buffers/shop/{name}", names={"namespace": "shop", "name": name})
-        (found,) = decoded(answer).buffers
-        return found
+        (buffer,) = decoded(answer).buffers
+        return buffer
 
     def answer(
         self,
@@ -156,13 +157,13 @@ def said(answer: HttpAnswer) -> tuple[int, str]:
 def test_who_leads_says_what_was_asked_what_was_given_and_what_settled_it() -> None:
     replica = Replica()
     replica.look(make_buffer(size=SizeSpec(replicas=3, limits={"cpu": cores(5)})), sizing={"web": "as recommended"})
-    found = replica.one()
-    assert (found.namespace, found.name, found.reference) == ("shop", "web", "PodTemplate small")
-    assert (found.replicas, found.percentage, found.limits, found.chunks) == (3, None, {"cpu": "5"}, 2)
-    assert (found.template, found.template_generation) == ("capacitybuffer-web-pod-template", 4)
-    assert (found.age_seconds, found.conditions[0].age_seconds) == (NOW - 1_800_000_000, 30.0)
-    assert (found.left_alone, found.trouble) == (None, None)
-    why = found.why
+    buffer = replica.one()
+    assert (buffer.namespace, buffer.name, buffer.reference) == ("shop", "web", "PodTemplate small")
+    assert (buffer.replicas, buffer.percentage, buffer.limits, buffer.chunks) == (3, None, {"cpu": "5"}, 2)
+    assert (buffer.template, buffer.template_generation) == ("capacitybuffer-web-pod-template", 4)
+    assert (buffer.age_seconds, buffer.conditions[0].age_seconds) == (NOW - 1_800_000_000, 30.0)
+    assert (buffer.left_alone, buffer.trouble) == (None, None)
+    why = buffer.why
     assert why is not None
     assert (why.decided_by, why.by_replicas, why.by_limits, why.limiting_resource) == ("quotas", 3, 5, "cpu")
     assert (why.wanted, why.allowed, why.by_quota, why.limiting_quotas) == (3, 2, {"tight": 2}, ["tight"])
@@ -179,13 +180,13 @@ def test_who_leads_says_what_was_asked_what_was_given_and_what_settled_it() -> N
 def test_who_does_not_lead_gives_the_statuses_and_names_who_knows() -> None:
     replica = Replica(leads=False)
     replica.see(document(make_buffer()))
-    found = replica.list()
-    assert (found.controller.leads, found.controller.leader, found.controller.replica) == (
+    body = replica.list()
+    assert (body.controller.leads, body.controller.leader, body.controller.replica) == (
         False,
         "webhook-0",
         "webhook-1",
     )
-    (buffer,) = found.buffers
+    (buffer,) = body.buffers
     assert (buffer.chunks, buffer.why, buffer.left_alone) == (2, None, None)
     assert Replica(leads=False, leader=None).list().controller.leader is None
 
@@ -206,7 +207,7 @@ def test_buffers_that_are_left_alone_say_for_whom() -> None:
     own, other = make_buffer("own", strategy="plimsoll.dev/placeholder-pods"), make_buffer("web")
     replica.see(document(own), document(other, "cluster-autoscaler"), document(make_buffer("x", strategy="other.test")))
     replica.controller._follow_others(replica.controller.seen())
-    by_name = {one.name: one.left_alone for one in replica.list().buffers}
+    by_name = {buffer.name: buffer.left_alone for buffer in replica.list().buffers}
     contested = "cluster-autoscaler (of shop/web) writes statuses; buffers.mode: on takes over"
     assert by_name == {"own": None, "web": contested, "x": "its strategy is not served by Plimsoll"}
     assert replica.list().controller.contested_by == "cluster-autoscaler (of shop/web)"
@@ -221,9 +222,9 @@ def test_what_an_autoscaler_will_make_of_a_status_is_told(monkeypatch: pytest.Mo
     monkeypatch.setattr(BufferWatches, "is_listed", True)
 
     def told() -> tuple[str | None, str, int, str | None]:
-        found = replica.one().autoscaler
-        assert found is not None
-        return found.status, found.reason, found.virtual_pods, found.first_pod
+        autoscaler = replica.one().autoscaler
+        assert autoscaler is not None
+        return autoscaler.status, autoscaler.reason, autoscaler.virtual_pods, autoscaler.first_pod
 
     assert told() == ("False", "FailedToGetPodTemplate", 0, None)
     templates = replica.controller.watches.templates
@@ -244,11 +245,15 @@ def test_a_list_comes_in_pages_and_by_namespace() -> None:
     replica = Replica()
     replica.see(*(document(make_buffer(name, namespace=where)) for where in ("bank", "shop") for name in ("a", "b")))
     first = replica.list(limit="3")
-    assert [(one.namespace, one.name) for one in first.buffers] == [("bank", "a"), ("bank", "b"), ("shop", "a")]
+    assert [(buffer.namespace, buffer.name) for buffer in first.buffers] == [
+        ("bank", "a"),
+        ("bank", "b"),
+        ("shop", "a"),
+    ]
     assert (first.total, first.next) == (4, "shop/a")
     rest = replica.list(limit="3", after="shop/a")
-    assert ([one.name for one in rest.buffers], rest.total, rest.next) == (["b"], 4, None)
-    assert [one.namespace for one in replica.list(namespace="bank").buffers] == ["bank", "bank"]
+    assert ([buffer.name for buffer in rest.buffers], rest.total, rest.next) == (["b"], 4, None)
+    assert [buffer.namespace for buffer in replica.list(namespace="bank").buffers] == ["bank", "bank"]
     assert (replica.list(namespace="nobody").buffers, replica.list(after="z/z").buffers) == ([], [])
 
 
@@ -294,14 +299,14 @@ def test_who_sees_a_part_is_told_of_its_buffers_and_nothing_of_others() -> None:
     named = {"namespace": "shop", "name": "web"}
     single = replica.answer("/v1/buffers/shop/web", names=named, who="ann")
     for answer in (listed, single, replica.answer("/v1/buffers", who="ann", after="bank/vault")):
-        found = decoded(answer)
-        assert ([one.name for one in found.buffers], found.total) == (["web"], 1)
-        assert (found.scope.words, found.scope.names) == ("1 of 2 namespaces is yours", ["shop"])  # type: ignore[union-attr]
-        assert found.controller.contested_by == "another controller"
+        body = decoded(answer)
+        assert ([buffer.name for buffer in body.buffers], body.total) == (["web"], 1)
+        assert (body.scope.words, body.scope.names) == ("1 of 2 namespaces is yours", ["shop"])  # type: ignore[union-attr]
+        assert body.controller.contested_by == "another controller"
         for secret in (b"bank", b"vault", b"karpenter", b"webhook-", b"ops"):
             assert secret not in answer.body, secret
     everything = decoded(replica.answer("/v1/buffers"))
-    assert [one.namespace for one in everything.buffers] == ["bank", "shop"]
+    assert [buffer.namespace for buffer in everything.buffers] == ["bank", "shop"]
     assert everything.controller.contested_by == "karpenter (of bank/vault)"
 
 

@@ -31,9 +31,11 @@ class Server:
         self.known = ManagedTemplates(lambda _, name: self.shown.get(name), self._read, self._list)
         self.known.begin("shop", 1.0)
 
-    def put(self, one: ManagedTemplate, uid: str = "t") -> None:
-        self.stands[one.name] = one
-        self.shown[one.name] = SeenTemplate(namespace="shop", name=one.name, uid=uid, generation=one.generation)
+    def put(self, managed_template: ManagedTemplate, uid: str = "t") -> None:
+        self.stands[managed_template.name] = managed_template
+        self.shown[managed_template.name] = SeenTemplate(
+            namespace="shop", name=managed_template.name, uid=uid, generation=managed_template.generation
+        )
 
     def standing(self, *buffers: Buffer) -> dict[str, ManagedTemplate]:
         return self.known.standing("shop", buffers or (BUFFER,))
@@ -89,8 +91,8 @@ def test_what_was_written_stands_before_the_watch_shows_it_but_not_for_ever() ->
 def test_after_a_restart_many_are_read_together() -> None:
     server = Server()
     buffers = [replace(BUFFER, name=f"b{index}") for index in range(WORTH_A_LIST)]
-    for one in buffers:
-        server.put(template(f"capacitybuffer-{one.name}-pod-template"))
+    for buffer in buffers:
+        server.put(template(f"capacitybuffer-{buffer.name}-pod-template"))
     assert len(server.standing(*buffers)) == WORTH_A_LIST
     assert (server.lists, server.reads) == (1, 0)
 
@@ -98,8 +100,10 @@ def test_after_a_restart_many_are_read_together() -> None:
 def test_one_of_somebody_else_is_read_by_itself() -> None:
     server = Server()
     buffers = [replace(BUFFER, name=f"b{index}") for index in range(WORTH_A_LIST)]
-    for one in buffers:
-        server.put(template(f"capacitybuffer-{one.name}-pod-template", owner_uid=None if one.name == "b0" else "u"))
+    for buffer in buffers:
+        server.put(
+            template(f"capacitybuffer-{buffer.name}-pod-template", owner_uid=None if buffer.name == "b0" else "u")
+        )
     server.standing(*buffers)
     assert (server.lists, server.reads) == (1, 1)
 

@@ -114,36 +114,36 @@ def refusal(status: int, message: str) -> ApiError:
 
 def test_without_the_right_it_is_not_tried_again_at_once() -> None:
     words = 'pods is forbidden: User "x" cannot create resource "pods" in API group "" in the namespace "shop"'
-    one, api = dry_run(refusal(403, words))
-    assert one.shaped(SHAPE, "shop").shape == SHAPE
-    assert one.shaped(SHAPE, "shop").shape == SHAPE
-    assert (len(api.calls), one.has_right) == (1, False)
+    trial, api = dry_run(refusal(403, words))
+    assert trial.shaped(SHAPE, "shop").shape == SHAPE
+    assert trial.shaped(SHAPE, "shop").shape == SHAPE
+    assert (len(api.calls), trial.has_right) == (1, False)
 
 
 def test_a_full_quota_says_nothing_of_the_shape() -> None:
-    one, _ = dry_run(refusal(403, 'pods "fake-pod-x" is forbidden: exceeded quota: q, requested: cpu=1'))
-    shaped = one.shaped(SHAPE, "shop")
-    assert (shaped.shape, shaped.is_whole, one.has_right) == (SHAPE, False, True)
+    trial, _ = dry_run(refusal(403, 'pods "fake-pod-x" is forbidden: exceeded quota: q, requested: cpu=1'))
+    shaped = trial.shaped(SHAPE, "shop")
+    assert (shaped.shape, shaped.is_whole, trial.has_right) == (SHAPE, False, True)
 
 
 def test_a_webhook_that_cannot_be_tried_leaves_the_shape() -> None:
-    one, _ = dry_run(refusal(400, "admission webhook x does not support dry run"))
-    assert one.shaped(SHAPE, "shop").shape == SHAPE
+    trial, _ = dry_run(refusal(400, "admission webhook x does not support dry run"))
+    assert trial.shaped(SHAPE, "shop").shape == SHAPE
 
 
 @pytest.mark.parametrize("status", [400, 403, 404, 422])
 def test_a_refusal_is_told_in_the_servers_words(status: int) -> None:
-    one, _ = dry_run(refusal(status, "no PriorityClass with name x was found"))
-    shape = one.shaped(SHAPE, "shop").shape
+    trial, _ = dry_run(refusal(status, "no PriorityClass with name x was found"))
+    shape = trial.shaped(SHAPE, "shop").shape
     assert isinstance(shape, Unresolved)
     assert shape.reason == "a pod of PodTemplate small is refused: no PriorityClass with name x was found"
 
 
 @pytest.mark.parametrize("status", [409, 429, 500, 504])
 def test_what_says_nothing_of_the_shape_is_raised(status: int) -> None:
-    one, _ = dry_run(refusal(status, "later"))
+    trial, _ = dry_run(refusal(status, "later"))
     with pytest.raises(NotTriedError, match=r"^a pod of PodTemplate small could not be tried out: later$"):
-        one.shaped(SHAPE, "shop")
+        trial.shaped(SHAPE, "shop")
 
 
 def test_where_a_dry_run_failed_slowly_none_is_tried_for_a_while() -> None:
@@ -154,16 +154,16 @@ def test_where_a_dry_run_failed_slowly_none_is_tried_for_a_while() -> None:
         raise Unreachable("no answer")
 
     api = FakeApi(answer)
-    one = DryRun(api, is_wanted=True, clock=lambda: clock.seconds)
+    trial = DryRun(api, is_wanted=True, clock=lambda: clock.seconds)
     words = []
     for namespace in ("shop", "shop", "other"):
         with pytest.raises(NotTriedError) as raised:
-            one.shaped(SHAPE, namespace)
+            trial.shaped(SHAPE, namespace)
         words.append(str(raised.value))
     assert len(set(words)) == 1  # they stand in statuses, which are written when they change
     assert [call.path.split("/")[4] for call in api.calls] == ["shop", "other"]
     clock.advance(REST_SECONDS)
     for _ in range(2):  # the next one failed at once: no reason to wait
         with pytest.raises(NotTriedError):
-            one.shaped(SHAPE, "shop")
+            trial.shaped(SHAPE, "shop")
     assert len(api.calls) == 4

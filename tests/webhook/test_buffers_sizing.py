@@ -63,8 +63,8 @@ def sizer(history: History | None = None, *, is_ready: bool = True) -> Admission
     return AdmissionSizer(reviewer.admission, is_ready=lambda: is_ready)
 
 
-def requests(found: Any) -> Any:
-    return found["spec"]["containers"][0]["resources"]["requests"]
+def requests(template: Any) -> Any:
+    return template["spec"]["containers"][0]["resources"]["requests"]
 
 
 def test_the_chunk_of_an_enforced_workload_has_the_size_of_a_new_pod() -> None:

@@ -90,8 +90,8 @@ CUT = ChunkExplanation(
 )
 
 
-def shown(found: BuffersBody, width: int = 110) -> list[str]:
-    return [line_text(line).rstrip() for line in buffer_lines(found, width=width, glyphs=ASCII)]
+def shown(answer: BuffersBody, width: int = 110) -> list[str]:
+    return [line_text(line).rstrip() for line in buffer_lines(answer, width=width, glyphs=ASCII)]
 
 
 def body(*buffers: BufferBody, **more: Any) -> BuffersBody:
@@ -158,8 +158,8 @@ def test_what_keeps_the_controller_from_its_work_comes_first(more: dict[str, Any
 
 
 def test_the_list_has_a_line_for_each_buffer() -> None:
-    found = body(buffer(why(CUT)), buffer(None, name="other", conditions=[], chunks=None))
-    lines = [line_text(line).rstrip() for line in list_lines(found, width=140, glyphs=ASCII, has_colour=False)]
+    answer = body(buffer(why(CUT)), buffer(None, name="other", conditions=[], chunks=None))
+    lines = [line_text(line).rstrip() for line in list_lines(answer, width=140, glyphs=ASCII, has_colour=False)]
     assert lines[0].split()[:3] == ["NAMESPACE", "NAME", "OF"]
     assert lines[1].split()[:2] == ["shop", "room"]
     assert "quotas" in lines[1]
@@ -179,8 +179,8 @@ def faulty(number: int, fault: str) -> BufferBody:
 
 
 def test_the_list_says_of_the_first_that_are_not_ready_why() -> None:
-    found = body(*(faulty(number, f"PodTemplate t{number} does not exist") for number in range(12)), buffer(why(CUT)))
-    lines = [line_text(line).rstrip() for line in list_lines(found, width=140, glyphs=ASCII, has_colour=False)]
+    answer = body(*(faulty(number, f"PodTemplate t{number} does not exist") for number in range(12)), buffer(why(CUT)))
+    lines = [line_text(line).rstrip() for line in list_lines(answer, width=140, glyphs=ASCII, has_colour=False)]
     said = lines[14:]
     assert said[0] == "shop/b00: PodTemplate t0 does not exist"
     assert said[9:] == [

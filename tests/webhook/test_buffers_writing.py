@@ -30,8 +30,8 @@ def writer(*answers: object) -> tuple[BufferWriter, FakeApi]:
 
 def conflict(*managers: str) -> ApiError:
     causes = tuple(
-        Cause(reason="FieldManagerConflict", field=".status.replicas", message=f'conflict with "{one}" using v1')
-        for one in managers
+        Cause(reason="FieldManagerConflict", field=".status.replicas", message=f'conflict with "{manager}" using v1')
+        for manager in managers
     )
     return ApiError("PATCH", status=409, reason="Conflict", causes=causes)
 
@@ -41,8 +41,8 @@ def standing(**status: Any) -> dict[str, Any]:
 
 
 def test_a_status_is_applied_with_the_uid_and_our_own_conditions() -> None:
-    one, api = writer(standing())
-    assert one.write_status(BUFFER, STATUS, may_take_over=False) == standing()
+    buffer_writer, api = writer(standing())
+    assert buffer_writer.write_status(BUFFER, STATUS, may_take_over=False) == standing()
     (call,) = api.calls
     assert call.path == "/apis/autoscaling.x-k8s.io/v1beta1/namespaces/shop/capacitybuffers/room/status"
     assert call.content_type == "application/apply-patch+yaml"
@@ -53,48 +53,48 @@ def test_a_status_is_applied_with_the_uid_and_our_own_conditions() -> None:
 
 
 def test_another_controllers_status_is_not_overwritten() -> None:
-    one, api = writer(conflict("cluster-autoscaler", "kubectl-edit"))
+    buffer_writer, api = writer(conflict("cluster-autoscaler", "kubectl-edit"))
     with pytest.raises(OthersStatusError, match="cluster-autoscaler writes its status"):
-        one.write_status(BUFFER, STATUS, may_take_over=False)
+        buffer_writer.write_status(BUFFER, STATUS, may_take_over=False)
     assert len(api.calls) == 1
 
 
 def test_it_is_where_that_is_wanted() -> None:
-    one, api = writer(conflict("cluster-autoscaler"), standing())
-    one.write_status(BUFFER, STATUS, may_take_over=True)
+    buffer_writer, api = writer(conflict("cluster-autoscaler"), standing())
+    buffer_writer.write_status(BUFFER, STATUS, may_take_over=True)
     assert api.calls[1].query == {"fieldManager": "plimsoll-buffers", "force": "true"}
 
 
 def test_who_takes_it_back_each_time_is_left_to_it_for_ten_minutes() -> None:
     times = [0.0, 1.0, 2.0, 3.0, 599.0, 600.0]
     api = FakeApi(in_turn(*[conflict("karpenter"), standing()] * 4, *[conflict("karpenter")] * 2, standing()))
-    one = BufferWriter(api, version=lambda: "v1beta1", instance="me", wall_clock=lambda: times.pop(0))
+    buffer_writer = BufferWriter(api, version=lambda: "v1beta1", instance="me", wall_clock=lambda: times.pop(0))
     for _ in range(4):
-        one.write_status(BUFFER, STATUS, may_take_over=True)
+        buffer_writer.write_status(BUFFER, STATUS, may_take_over=True)
     with pytest.raises(TugError, match="karpenter writes its status anew each time it is taken over"):
-        one.write_status(BUFFER, STATUS, may_take_over=True)
-    one.write_status(BUFFER, STATUS, may_take_over=True)
+        buffer_writer.write_status(BUFFER, STATUS, may_take_over=True)
+    buffer_writer.write_status(BUFFER, STATUS, may_take_over=True)
     assert len(api.calls) == 11
-    one.forget(frozenset())
-    assert one._taken_over == {}
+    buffer_writer.forget(frozenset())
+    assert buffer_writer._taken_over == {}
 
 
 def test_what_people_wrote_is_overwritten() -> None:
-    one, api = writer(conflict("kubectl-edit", "kubectl"), standing())
-    assert one.write_status(BUFFER, STATUS, may_take_over=False) == standing()
+    buffer_writer, api = writer(conflict("kubectl-edit", "kubectl"), standing())
+    assert buffer_writer.write_status(BUFFER, STATUS, may_take_over=False) == standing()
     assert api.calls[1].query == {"fieldManager": "plimsoll-buffers", "force": "true"}
 
 
 def test_a_buffer_that_is_gone_or_another_one_now_is_left() -> None:
     for status in (404, 409):
-        one, _ = writer(ApiError("PATCH", status=status))
-        assert one.write_status(BUFFER, STATUS, may_take_over=False) is None
+        buffer_writer, _ = writer(ApiError("PATCH", status=status))
+        assert buffer_writer.write_status(BUFFER, STATUS, may_take_over=False) is None
 
 
 def test_what_others_left_behind_is_taken_away() -> None:
     limited, foreign = {"type": "LimitedByQuotas"}, {"type": "Provisioning"}
-    one, api = writer(standing(replicas=9, conditions=[limited, foreign]), standing())
-    one.write_status(BUFFER, STATUS, may_take_over=True)
+    buffer_writer, api = writer(standing(replicas=9, conditions=[limited, foreign]), standing())
+    buffer_writer.write_status(BUFFER, STATUS, may_take_over=True)
     assert api.calls[1].content_type == "application/merge-patch+json"
     assert api.calls[1].body == {
         "metadata": {"resourceVersion": "7"},
@@ -128,36 +128,36 @@ def named(name: str, uid: str) -> dict[str, Any]:
 
 
 def test_a_template_of_a_buffer_of_that_name_that_is_gone_is_taken_over() -> None:
-    one, api = writer(named("room", "u-0"), named("room", "u-1"))
-    found = one.read_template(BUFFER, "capacitybuffer-room-pod-template")
-    assert found is not None
-    assert found.owner_uid == "u-1"
+    buffer_writer, api = writer(named("room", "u-0"), named("room", "u-1"))
+    template = buffer_writer.read_template(BUFFER, "capacitybuffer-room-pod-template")
+    assert template is not None
+    assert template.owner_uid == "u-1"
     assert api.calls[1].body[0] == {"op": "replace", "path": "/metadata/resourceVersion", "value": "5"}
     assert api.calls[1].body[1]["value"][0]["uid"] == "u-1"
 
 
 def test_a_template_of_another_buffer_is_not() -> None:
-    one, api = writer(named("room-of-a-longer-name", "u-0"))
-    found = one.read_template(BUFFER, "capacitybuffer-room-pod-template")
-    assert found is not None
-    assert (found.owner_uid, len(api.calls)) == ("u-0", 1)
+    buffer_writer, api = writer(named("room-of-a-longer-name", "u-0"))
+    template = buffer_writer.read_template(BUFFER, "capacitybuffer-room-pod-template")
+    assert template is not None
+    assert (template.owner_uid, len(api.calls)) == ("u-0", 1)
 
 
 @pytest.mark.parametrize(
     ("kind", "status"), [(OrderKind.CREATE, 409), (OrderKind.REPLACE, 409), (OrderKind.REPLACE, 404)]
 )
 def test_somebody_who_was_quicker_is_no_failure(kind: OrderKind, status: int) -> None:
-    one, _ = writer(ApiError("x", status=status))
+    buffer_writer, _ = writer(ApiError("x", status=status))
     order = TemplateOrder(kind=kind, buffer=BUFFER, template_name="t", content={"spec": {}}, resource_version="5")
-    assert one.write_template(order) is None
+    assert buffer_writer.write_template(order) is None
 
 
 def test_a_replacement_leaves_the_metadata_to_others() -> None:
-    one, api = writer(TEMPLATE)
+    buffer_writer, api = writer(TEMPLATE)
     order = TemplateOrder(
         kind=OrderKind.REPLACE, buffer=BUFFER, template_name="t", content={"spec": {"a": 1}}, resource_version="5"
     )
-    one.write_template(order)
+    buffer_writer.write_template(order)
     assert api.calls[0].body == [
         {"op": "replace", "path": "/metadata/resourceVersion", "value": "5"},
         {"op": "replace", "path": "/template", "value": {"spec": {"a": 1}}},
@@ -165,13 +165,13 @@ def test_a_replacement_leaves_the_metadata_to_others() -> None:
 
 
 def test_a_strategy_is_told_of_once_and_again_where_nobody_answered() -> None:
-    one, api = writer(Unreachable("away"), {}, {})
-    one.tell_unknown_strategy(BUFFER, "ours")
-    one.tell_unknown_strategy(BUFFER, "ours")
-    one.tell_unknown_strategy(BUFFER, "ours")
+    buffer_writer, api = writer(Unreachable("away"), {}, {})
+    buffer_writer.tell_unknown_strategy(BUFFER, "ours")
+    buffer_writer.tell_unknown_strategy(BUFFER, "ours")
+    buffer_writer.tell_unknown_strategy(BUFFER, "ours")
     assert len(api.calls) == 2
     assert api.calls[0].body["metadata"]["name"] == api.calls[1].body["metadata"]["name"]
     assert "'other/x'" in api.calls[1].body["note"]
-    one.forget(frozenset())
-    one.tell_unknown_strategy(BUFFER, "ours")
+    buffer_writer.forget(frozenset())
+    buffer_writer.tell_unknown_strategy(BUFFER, "ours")
     assert len(api.calls) == 3

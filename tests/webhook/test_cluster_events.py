@@ -44,7 +44,7 @@ def decision(sequence: int) -> StoredDecision:
 def options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
     folder = tmp_path_factory.mktemp("events")
     (folder / "token").write_text("good\n")
-    with stack(folder) as made:
+    with stack(folder) as webhook:
         log = DecisionLogState(node="node-a", incarnation="i", agent="1", dropped=7, received_unix_seconds=time.time())
         about_node = replace(
             decision(601),
@@ -58,9 +58,9 @@ def options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
             reason="asked for",
         )
         for first in range(1, 601, 200):
-            made.store.take_decisions(log, [decision(number) for number in range(first, first + 200)])
-        made.store.take_decisions(log, [about_node])
-        with running(made.services, folder, names=("plimsoll-webhook.plimsoll.svc",)) as server:
+            webhook.store.take_decisions(log, [decision(number) for number in range(first, first + 200)])
+        webhook.store.take_decisions(log, [about_node])
+        with running(webhook.services, folder, names=("plimsoll-webhook.plimsoll.svc",)) as server:
             host, port = server.address
             reach = [f"--webhook=https://{host}:{port}", f"--token-file={folder / 'token'}"]
             yield ["--cluster", *reach, f"--ca-file={server.authority}"]

@@ -43,13 +43,13 @@ from tests.webhook.stack import READABLE, Stack, stack
 from tests.webhook.test_access import Server, user
 
 
-def put_sheet(one: Stack) -> None:
+def put_sheet(webhook: Stack) -> None:
     """Let the webhook know that cluster, and each node report its pods."""
     places = [pod_place_from_json(document) for document in cost_sheet.pod_documents()]
-    one.facts.places = {place.uid: place for place in places}
-    one.facts.known_nodes = tuple(node_facts_from_json(document) for document in cost_sheet.node_documents())
-    for node in one.facts.known_nodes:
-        one.server.users[node.name] = user(**{NODE_NAME_CLAIM: node.name})
+    webhook.facts.places = {place.uid: place for place in places}
+    webhook.facts.known_nodes = tuple(node_facts_from_json(document) for document in cost_sheet.node_documents())
+    for node in webhook.facts.known_nodes:
+        webhook.server.users[node.name] = user(**{NODE_NAME_CLAIM: node.name})
         rows = [
             row_body(
                 namespace=place.namespace,
@@ -63,9 +63,9 @@ def put_sheet(one: Stack) -> None:
             if place.node == node.name
         ]
         body = packed(report_body(*rows, node=node.name))
-        answer = one.report(body, token=node.name, content_encoding="gzip")
+        answer = webhook.report(body, token=node.name, content_encoding="gzip")
         assert json.loads(answer.body)["refused"] == [], answer.body
-    one.follow()
+    webhook.follow()
 
 
 @pytest.fixture(scope="module")
@@ -73,12 +73,12 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, li
     """A webhook of that cluster, and the options to reach it."""
     folder = tmp_path_factory.mktemp("cost")
     (folder / "token").write_text("good\n")
-    with stack(folder, prices=PRICES, advice=Advice()) as one:
-        put_sheet(one)
-        with running(one.services, folder, names=("plimsoll-webhook.plimsoll.svc",)) as server:
+    with stack(folder, prices=PRICES, advice=Advice()) as webhook:
+        put_sheet(webhook)
+        with running(webhook.services, folder, names=("plimsoll-webhook.plimsoll.svc",)) as server:
             host, port = server.address
             options = [f"--webhook=https://{host}:{port}", f"--token-file={folder / 'token'}"]
-            yield one, [*options, f"--ca-file={server.authority}"]
+            yield webhook, [*options, f"--ca-file={server.authority}"]
 
 
 @pytest.fixture
@@ -90,80 +90,82 @@ def scoped(tmp_path: Path) -> Iterator[Stack]:
         denied=frozenset({"ann"}),
         listable={"ann": frozenset({"shop"})},
     )
-    with stack(tmp_path, prices=PRICES, advice=Advice(), server=server) as one:
-        put_sheet(one)
-        one.facts.namespaces = {name: Namespace(name=name) for name in ("bank", "kube-system", "shop")}
-        lost = next(place for place in one.facts.places.values() if place.name == "batch-1")
-        one.facts.places |= {
+    with stack(tmp_path, prices=PRICES, advice=Advice(), server=server) as webhook:
+        put_sheet(webhook)
+        webhook.facts.namespaces = {name: Namespace(name=name) for name in ("bank", "kube-system", "shop")}
+        lost = next(place for place in webhook.facts.places.values() if place.name == "batch-1")
+        webhook.facts.places |= {
             "uid-w": replace(lost, uid="uid-w", name="waits", node=None),
             "uid-g": replace(lost, uid="uid-g", name="gone", node="n9"),
         }
-        one.facts.known_nodes = (
-            *one.facts.known_nodes,
-            replace(one.facts.known_nodes[0], name="n8", capacity=None, allocatable=None),
+        webhook.facts.known_nodes = (
+            *webhook.facts.known_nodes,
+            replace(webhook.facts.known_nodes[0], name="n8", capacity=None, allocatable=None),
         )
-        yield one
+        yield webhook
 
 
-def asked(one: Stack, *, tag: str | None = None, account: str = "good", **query: str) -> Any:
-    return one.services.cost(Call(path="/v1/cost", authorization=f"Bearer {account}", query=query, if_none_match=tag))
+def asked(webhook: Stack, *, tag: str | None = None, account: str = "good", **query: str) -> Any:
+    return webhook.services.cost(
+        Call(path="/v1/cost", authorization=f"Bearer {account}", query=query, if_none_match=tag)
+    )
 
 
-def body(one: Stack, **query: str) -> Any:
-    answer = asked(one, **query)
+def body(webhook: Stack, **query: str) -> Any:
+    answer = asked(webhook, **query)
     assert answer.status == 200, answer.body
     return json.loads(answer.body)
 
 
 def test_the_api_tells_what_was_worked_out_by_hand(served: tuple[Stack, list[str]]) -> None:
-    one, _ = served
-    found = body(one, by="namespace")
-    assert {row["namespace"]: row["costMonth"] for row in found["rows"]} == NAMESPACES
-    total = found["total"]
+    webhook, _ = served
+    costs = body(webhook, by="namespace")
+    assert {row["namespace"]: row["costMonth"] for row in costs["rows"]} == NAMESPACES
+    total = costs["total"]
     assert (total["costMonth"], total["podsMonth"], total["idleMonth"]) == (TOTAL, PODS, IDLE)
     assert (total["freedMonth"], total["possibleMonth"], total["neededMonth"]) == (FREED, POSSIBLE, NEEDED)
-    assert (total["pods"], total["podsWithoutAdvice"], found["isListPrice"], found["listPriceNote"]) == (
+    assert (total["pods"], total["podsWithoutAdvice"], costs["isListPrice"], costs["listPriceNote"]) == (
         12,
         5,
         False,
         "",
     )
-    by_node = body(one, by="node")
+    by_node = body(webhook, by="node")
     assert {row["node"]: (row["costMonth"], row["idleMonth"]) for row in by_node["rows"]} == NODES
     assert [row["priceSource"] for row in by_node["rows"]] == [
         "cost.nodes rule 1",
         "cost.file",
         "cost.cpuCoreHour and cost.memoryGibHour",
     ]
-    assert {row["value"]: row["costMonth"] for row in body(one, by="label", label="team")["rows"]} == LABELS
+    assert {row["value"]: row["costMonth"] for row in body(webhook, by="label", label="team")["rows"]} == LABELS
 
 
 def test_what_rows_cost_and_what_is_idle_are_what_nodes_cost_exactly(served: tuple[Stack, list[str]]) -> None:
-    one, _ = served
-    nodes = sum(Decimal(row["costMonth"]) for row in body(one, by="node")["rows"])
+    webhook, _ = served
+    nodes = sum(Decimal(row["costMonth"]) for row in body(webhook, by="node")["rows"])
     for query in ({"by": "namespace"}, {"by": "workload"}, {"by": "label", "label": "team"}):
-        found = body(one, **query)
-        assert sum(Decimal(row["costMonth"]) for row in found["rows"]) + Decimal(found["total"]["idleMonth"]) == nodes
+        costs = body(webhook, **query)
+        assert sum(Decimal(row["costMonth"]) for row in costs["rows"]) + Decimal(costs["total"]["idleMonth"]) == nodes
 
 
 def test_workloads_tell_the_same_of_each_other_and_of_themselves(served: tuple[Stack, list[str]]) -> None:
-    one, _ = served
-    by_cost = body(one, by="workload")["rows"]
+    webhook, _ = served
+    by_cost = body(webhook, by="workload")["rows"]
     names = ("costMonth", "freedMonth", "possibleMonth", "neededMonth")
     assert {row["key"]: tuple(row[name] for name in names) for row in by_cost} == WORKLOADS
     # Listed in the order of money, as one waits for it: 65.70, 45.625, 36.50, 22.8125, 14.235.
-    listed = json.loads(one.ask("/v1/workloads", sort="cost").body)
+    listed = json.loads(webhook.ask("/v1/workloads", sort="cost").body)
     assert [row["name"] for row in listed["workloads"]] == ["db", "web", "cart", "batch", "agent"]
-    possible = json.loads(one.ask("/v1/workloads", sort="cost-possible").body)["workloads"]
+    possible = json.loads(webhook.ask("/v1/workloads", sort="cost-possible").body)["workloads"]
     assert [row["name"] for row in possible[:2]] == ["web", "db"]
     assert listed["pricing"] == {"currency": "USD", "monthHours": "730", "listPriceNote": "", "fault": None}
     same = [field for field in by_cost[0] if field in listed["workloads"][0]["cost"]]
     assert len(same) == 9
     for row in listed["workloads"]:
-        (its,) = (one for one in by_cost if one["key"] == f"{row['namespace']}/{row['kind']}/{row['name']}")
-        assert row["cost"] == {field: its[field] for field in same}
+        (cost,) = (entry for entry in by_cost if entry["key"] == f"{row['namespace']}/{row['kind']}/{row['name']}")
+        assert row["cost"] == {field: cost[field] for field in same}
     web = {"namespace": "shop", "kind": "Deployment", "name": "web"}
-    whole = json.loads(one.ask("/v1/workloads/shop/Deployment/web", names=web).body)
+    whole = json.loads(webhook.ask("/v1/workloads/shop/Deployment/web", names=web).body)
     assert (whole["cost"]["costMonth"], whole["pricing"]["currency"]) == (WORKLOADS["shop/Deployment/web"][0], "USD")
 
 
@@ -179,11 +181,11 @@ def test_the_table_has_the_same_to_the_cent(
         ["shop", "5", "82.12"],
         ["kube-system", "3", "14.24"],
     ]
-    told = " ".join(lines[5:])
-    assert "cluster: 3 nodes 569.40 = pods 184.87 + idle 384.53; freed 54.75, still possible 27.38" in told
-    assert "needed 26.46" in told
-    assert "1 of 3 nodes could go if all pods requested what is recommended, 350.40 a month: n3" in told
-    assert "5 pods have no recommendation yet" in told
+    summary = " ".join(lines[5:])
+    assert "cluster: 3 nodes 569.40 = pods 184.87 + idle 384.53; freed 54.75, still possible 27.38" in summary
+    assert "needed 26.46" in summary
+    assert "1 of 3 nodes could go if all pods requested what is recommended, 350.40 a month: n3" in summary
+    assert "5 pods have no recommendation yet" in summary
 
 
 def test_the_csv_has_the_same_to_the_cent(served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str]) -> None:
@@ -205,8 +207,8 @@ def test_json_holds_all_rows_with_their_schema(
     served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["cost", "--by", "workload", "--namespace", "shop", "-o", "json", *served[1]]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["schema"], [row["key"] for row in found["rows"]], found["fit"]) == (
+    costs = json.loads(capsys.readouterr().out)
+    assert (costs["schema"], [row["key"] for row in costs["rows"]], costs["fit"]) == (
         1,
         ["shop/Deployment/cart", "shop/Deployment/web"],
         None,
@@ -217,9 +219,9 @@ def test_json_holds_all_rows_with_their_schema(
 
 def test_by_node_each_that_stays_says_why(served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["cost", "--by", "node", "--width", "200", *served[1]]) == 0
-    told = capsys.readouterr().out
-    assert "n1 stays: pod bank/db-0 fits on no other node: 1 have no room for it" in told
-    assert "n2 stays: " in told
+    output = capsys.readouterr().out
+    assert "n1 stays: pod bank/db-0 fits on no other node: 1 have no room for it" in output
+    assert "n2 stays: " in output
 
 
 @pytest.mark.parametrize(
@@ -256,34 +258,34 @@ def test_a_question_that_is_not_understood_is_told(
 
 
 def test_pages_and_tags(served: tuple[Stack, list[str]]) -> None:
-    one, _ = served
-    first = body(one, limit="2")
+    webhook, _ = served
+    first = body(webhook, limit="2")
     assert ([row["key"] for row in first["rows"]], first["next"]) == (["bank", "kube-system"], "kube-system")
-    second = body(one, limit="2", after="kube-system")
+    second = body(webhook, limit="2", after="kube-system")
     assert ([row["key"] for row in second["rows"]], second["next"], second["fit"]) == (["shop"], None, None)
-    labels = body(one, by="label", label="team", limit="1")
+    labels = body(webhook, by="label", label="team", limit="1")
     assert ([row["key"] for row in labels["rows"]], labels["next"]) == ([""], "")
-    assert [row["key"] for row in body(one, by="label", label="team", after="")["rows"]] == ["data", "shop"]
-    answer = asked(one)
+    assert [row["key"] for row in body(webhook, by="label", label="team", after="")["rows"]] == ["data", "shop"]
+    answer = asked(webhook)
     assert int(answer.headers["Age"]) >= 0
-    again = asked(one, tag=answer.headers["ETag"])
+    again = asked(webhook, tag=answer.headers["ETag"])
     assert (again.status, again.body, again.headers["ETag"]) == (304, b"", answer.headers["ETag"])
-    assert asked(one, tag='W/"other"').status == 200
-    assert asked(one, account="bad").status == 401
+    assert asked(webhook, tag='W/"other"').status == 200
+    assert asked(webhook, account="bad").status == 401
 
 
 def test_without_prices_every_figure_is_marked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "token").write_text("good\n")
-    with stack(tmp_path, prices=Prices(), advice=Advice()) as one:
-        put_sheet(one)
-        found = body(one)
-        assert found["isListPrice"]
-        assert found["listPriceNote"] == "list price (OpenCost's reference), not your bill"
-        assert all(row["isListPrice"] for row in found["rows"])
-        listed = json.loads(one.ask("/v1/workloads").body)
-        assert listed["pricing"]["listPriceNote"] == found["listPriceNote"]
+    with stack(tmp_path, prices=Prices(), advice=Advice()) as webhook:
+        put_sheet(webhook)
+        costs = body(webhook)
+        assert costs["isListPrice"]
+        assert costs["listPriceNote"] == "list price (OpenCost's reference), not your bill"
+        assert all(row["isListPrice"] for row in costs["rows"])
+        listed = json.loads(webhook.ask("/v1/workloads").body)
+        assert listed["pricing"]["listPriceNote"] == costs["listPriceNote"]
         assert all(row["cost"]["isListPrice"] for row in listed["workloads"])
-        with running(one.services, tmp_path, names=("plimsoll-webhook.plimsoll.svc",)) as server:
+        with running(webhook.services, tmp_path, names=("plimsoll-webhook.plimsoll.svc",)) as server:
             host, port = server.address
             options = [f"--webhook=https://{host}:{port}", f"--token-file={tmp_path / 'token'}"]
             assert main(["cost", "--width", "120", *options, f"--ca-file={server.authority}"]) == 0
@@ -293,10 +295,10 @@ def test_without_prices_every_figure_is_marked(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_what_is_not_read_yet_is_no_answer(tmp_path: Path) -> None:
-    with stack(tmp_path) as one:
-        one.facts.is_complete = False
-        answer = asked(one)
-        listed = json.loads(one.ask("/v1/workloads").body)
+    with stack(tmp_path) as webhook:
+        webhook.facts.is_complete = False
+        answer = asked(webhook)
+        listed = json.loads(webhook.ask("/v1/workloads").body)
     assert (answer.status, answer.headers["Retry-After"]) == (503, "5")
     assert listed["pricing"]["fault"] == "nodes and pods are not read yet from the API server"
 
@@ -309,32 +311,32 @@ def test_a_list_waits_for_money_no_longer_than_it_may_and_keeps_what_was_found(t
         assert let_go.wait(60)
         return ()
 
-    with stack(tmp_path, prices=PRICES, advice=Advice(), budgets=budgets) as one:
-        put_sheet(one)
-        first = json.loads(one.ask("/v1/workloads").body)
+    with stack(tmp_path, prices=PRICES, advice=Advice(), budgets=budgets) as webhook:
+        put_sheet(webhook)
+        first = json.loads(webhook.ask("/v1/workloads").body)
         assert first["pricing"]["fault"] == "what pods cost is being worked out"
         assert first["workloads"][0]["cost"] is None
         assert begun.wait(60)
         let_go.set()
-        dearest = json.loads(one.ask("/v1/workloads", sort="cost", limit="1").body)  # waits
+        dearest = json.loads(webhook.ask("/v1/workloads", sort="cost", limit="1").body)  # waits
         assert dearest["workloads"][0]["cost"]["costMonth"] == "65.7"
-        again = json.loads(one.ask("/v1/workloads").body)
+        again = json.loads(webhook.ask("/v1/workloads").body)
     assert (again["pricing"]["fault"], again["workloads"][0]["cost"]["costMonth"]) == (None, "22.8125")
 
 
 def test_closed_budgets_and_unknown_ones_keep_nodes(tmp_path: Path) -> None:
     closed = DisruptionBudget(namespace="bank", name="db", selector=cost_sheet.selector(app="db"), allows=0)
-    with stack(tmp_path, prices=PRICES, advice=Advice(), budgets=lambda: (closed,)) as one:
-        put_sheet(one)
-        fit = body(one)["fit"]
+    with stack(tmp_path, prices=PRICES, advice=Advice(), budgets=lambda: (closed,)) as webhook:
+        put_sheet(webhook)
+        fit = body(webhook)["fit"]
     assert fit["couldGo"] == 1  # n2: all of web-3, cart-1 and batch-1 finds room on n3
     assert [row["node"] for row in fit["go"]] == ["n2"]
     assert fit["stay"][0] == {"node": "n1", "reason": "pod bank/db-0: PodDisruptionBudget db allows no disruption now"}
     with stack(
         tmp_path, prices=PRICES, advice=Advice(), budgets=lambda: "disruption budgets cannot be read: no"
-    ) as one:
-        put_sheet(one)
-        fit = body(one)["fit"]
+    ) as webhook:
+        put_sheet(webhook)
+        fit = body(webhook)["fit"]
     assert (fit["couldGo"], fit["go"], fit["fault"]) == (0, [], "disruption budgets cannot be read: no")
 
 
@@ -362,18 +364,18 @@ def test_rows_and_sums_hold_nothing_of_others(scoped: Stack) -> None:
     amounts = (TOTAL, PODS, IDLE, NEEDED, NAMESPACES["bank"], NAMESPACES["kube-system"], LABELS["data"])
     months = tuple(month for pair in NODES.values() for month in pair)
     everything = "".join(asked(scoped, **query).body.decode() for query in QUESTIONS)
-    assert [one for one in (*secrets, *amounts, *months) if one not in everything] == []
+    assert [text for text in (*secrets, *amounts, *months) if text not in everything] == []
     # In both orders: what was worked out for who sees all is not handed to who does not.
     for query in (*QUESTIONS, *reversed(QUESTIONS)):
-        told = asked(scoped, account="ann", **query).body.decode()
-        assert [one for one in (*secrets, *amounts, *months) if one in told] == [], query
+        answer = asked(scoped, account="ann", **query).body.decode()
+        assert [text for text in (*secrets, *amounts, *months) if text in answer] == [], query
 
 
 def test_sums_of_a_part_are_those_of_its_pods_and_no_nodes(scoped: Stack) -> None:
-    found = json.loads(asked(scoped, account="ann", by="workload").body)
-    assert [row["key"] for row in found["rows"]] == ["shop/Deployment/cart", "shop/Deployment/web"]
+    costs = json.loads(asked(scoped, account="ann", by="workload").body)
+    assert [row["key"] for row in costs["rows"]] == ["shop/Deployment/cart", "shop/Deployment/web"]
     # cart: 0.075 freed; web: 0.03 possible, 0.00625 needed; x 730
-    assert found["total"] == {
+    assert costs["total"] == {
         "nodes": None,
         "pods": 5,
         "costMonth": None,
@@ -387,7 +389,7 @@ def test_sums_of_a_part_are_those_of_its_pods_and_no_nodes(scoped: Stack) -> Non
         "unpricedPods": 0,
         "unplacedPods": 0,
     }
-    assert (found["fit"], found["scope"]["names"]) == (None, ["shop"])
+    assert (costs["fit"], costs["scope"]["names"]) == (None, ["shop"])
     labels = json.loads(asked(scoped, account="ann", by="label", label="team").body)
     assert {row["value"]: row["costMonth"] for row in labels["rows"]} == {"shop": LABELS["shop"]}
     assert json.loads(asked(scoped, account="ann", by="node").body)["rows"] == []
@@ -428,9 +430,9 @@ def test_who_waits_too_long_for_anothers_view_comes_again(scoped: Stack, monkeyp
 
 
 def test_metrics_tell_what_cores_and_gib_cost_and_name_nobody() -> None:
-    told = {one.name: list(one.read()) for one in of_prices(PRICES)}
+    samples = {family.name: list(family.read()) for family in of_prices(PRICES)}
     # 0.04 and 0.005 an hour, x 730
     source = ("USD", "cost.cpuCoreHour and cost.memoryGibHour")
-    assert told == {"plimsoll_price_core_month": [(source, 29.2)], "plimsoll_price_gib_month": [(source, 3.65)]}
-    listed = [labels for one in of_prices(Prices(currency="EUR")) for labels, _ in one.read()]
+    assert samples == {"plimsoll_price_core_month": [(source, 29.2)], "plimsoll_price_gib_month": [(source, 3.65)]}
+    listed = [labels for family in of_prices(Prices(currency="EUR")) for labels, _ in family.read()]
     assert listed == [("EUR", "list price")] * 2

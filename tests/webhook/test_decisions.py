@@ -31,7 +31,7 @@ STATE = DecisionLogState(node="node-a", incarnation="i", agent="1.0", dropped=0,
 
 
 def row(sequence: int = 1, **fields: Any) -> StoredDecision:
-    made = StoredDecision(
+    record = StoredDecision(
         node="node-a",
         incarnation="i",
         sequence=sequence,
@@ -48,11 +48,11 @@ def row(sequence: int = 1, **fields: Any) -> StoredDecision:
         repeats=1,
         asked_by=None,
     )
-    return replace(made, **fields)
+    return replace(record, **fields)
 
 
 def sequences(store: Store, limit: int = 100, **choice: Any) -> list[int]:
-    return [one.sequence for one in store.decisions(DecisionChoice(**choice), limit)]
+    return [record.sequence for record in store.decisions(DecisionChoice(**choice), limit)]
 
 
 def test_decision_told_twice_is_there_once(store: Store) -> None:
@@ -65,9 +65,9 @@ def test_newer_wording_takes_the_place_of_the_older_and_an_older_one_does_not(st
     store.take_decisions(STATE, [row(1, repeats=2, detail="twice", unix_seconds=NOW)])
     store.take_decisions(STATE, [row(1, repeats=3, detail="thrice", unix_seconds=NOW + 5, pod="other", workload=API)])
     store.take_decisions(STATE, [row(1, repeats=2, detail="late")])
-    (one,) = store.decisions(DecisionChoice(), 10)
-    assert (one.detail, one.repeats, one.unix_seconds) == ("thrice", 3, NOW + 5)
-    assert (one.pod, one.workload) == ("web-1", WEB), "whose it is no later wording changes"
+    (record,) = store.decisions(DecisionChoice(), 10)
+    assert (record.detail, record.repeats, record.unix_seconds) == ("thrice", 3, NOW + 5)
+    assert (record.pod, record.workload) == ("web-1", WEB), "whose it is no later wording changes"
 
 
 def test_logs_and_nodes_with_the_same_numbers_are_told_apart(store: Store) -> None:
@@ -75,7 +75,7 @@ def test_logs_and_nodes_with_the_same_numbers_are_told_apart(store: Store) -> No
     store.take_decisions(replace(STATE, incarnation="j", dropped=4), [row(1, incarnation="j")])
     store.take_decisions(replace(STATE, node="node-b"), [row(1, node="node-b")])
     assert len(store.decisions(DecisionChoice(), 10)) == 3
-    assert [(one.node, one.incarnation, one.dropped) for one in store.decision_logs()] == [
+    assert [(log.node, log.incarnation, log.dropped) for log in store.decision_logs()] == [
         ("node-a", "j", 4),
         ("node-b", "i", 0),
     ]
@@ -110,18 +110,18 @@ def test_choices(store: Store) -> None:
 
 def test_pages_hold_each_decision_once_where_several_are_of_one_moment(store: Store) -> None:
     store.take_decisions(STATE, [row(number, unix_seconds=NOW - number // 3) for number in range(1, 12)])
-    found: list[int] = []
+    numbers: list[int] = []
     after = None
     while page := store.decisions(DecisionChoice(after=after), 2):
-        found += [one.sequence for one in page]
+        numbers += [record.sequence for record in page]
         after = DecisionPlace(unix_seconds=page[-1].unix_seconds, id=page[-1].id)
-    assert sorted(found) == list(range(1, 12))
+    assert sorted(numbers) == list(range(1, 12))
 
 
 def test_newest_of_each_workload(store: Store) -> None:
     store.take_decisions(STATE, [row(1), row(2), row(3, workload=API)])
-    found = store.last_decisions([WEB, API, replace(WEB, name="none")])
-    assert {workload.name: one.sequence for workload, one in found.items()} == {"web": 1, "api": 3}
+    by_workload = store.last_decisions([WEB, API, replace(WEB, name="none")])
+    assert {workload.name: record.sequence for workload, record in by_workload.items()} == {"web": 1, "api": 3}
 
 
 def test_old_ones_go_and_of_too_many_the_oldest(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -155,9 +155,9 @@ def test_what_is_forgotten_of_a_workload_goes_with_it(store: Store) -> None:
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Stack]:
-    with stack(tmp_path) as made:
-        made.facts.places["uid-b"] = place(77, node="node-b")
-        yield made
+    with stack(tmp_path) as webhook:
+        webhook.facts.places["uid-b"] = place(77, node="node-b")
+        yield webhook
 
 
 def told(**fields: Any) -> dict[str, Any]:
@@ -187,9 +187,9 @@ def test_posted_decision_is_kept_as_it_was_told(desk: Stack) -> None:
         desk, told(detail="why", changes=[change], seconds=1.5, repeats=2, by="root (uid 0)"), dropped=3
     )
     assert (status, answer) == (200, {"taken": 1, "refused": []})
-    (kept,) = desk.store.decisions(DecisionChoice(), 10)
-    assert (kept.node, kept.workload, kept.pod, kept.asked_by) == ("node-a", WEB, "web-1", "root (uid 0)")
-    assert json.loads(kept.changes) == [change]
+    (record,) = desk.store.decisions(DecisionChoice(), 10)
+    assert (record.node, record.workload, record.pod, record.asked_by) == ("node-a", WEB, "web-1", "root (uid 0)")
+    assert json.loads(record.changes) == [change]
     (log,) = desk.store.decision_logs()
     assert (log.agent, log.dropped) == ("1.2", 3)
 
@@ -208,21 +208,21 @@ def test_posted_decision_is_kept_as_it_was_told(desk: Stack) -> None:
 def test_node_decides_for_its_own_pods_alone(desk: Stack, fields: dict[str, Any], reason: str) -> None:
     status, answer = post(desk, told(**fields), told(sequence=2))
     assert (status, answer) == (200, {"taken": 1, "refused": [{"row": 0, "reason": reason}]})
-    assert [one.sequence for one in desk.store.decisions(DecisionChoice(), 10)] == [2]
+    assert [record.sequence for record in desk.store.decisions(DecisionChoice(), 10)] == [2]
 
 
 def test_whose_pod_it_is_the_webhook_knows_and_the_node_does_not_say(desk: Stack) -> None:
     desk.facts.places["uid-1"] = replace(place(1), workload=Workload(namespace="shop", kind="StatefulSet", name="db"))
     post(desk, told(kind="Deployment", workload="bank"))
-    (kept,) = desk.store.decisions(DecisionChoice(), 10)
-    assert kept.workload == Workload(namespace="shop", kind="StatefulSet", name="db")
+    (record,) = desk.store.decisions(DecisionChoice(), 10)
+    assert record.workload == Workload(namespace="shop", kind="StatefulSet", name="db")
 
 
 def test_decision_about_the_node_names_no_pod(desk: Stack) -> None:
     status, answer = post(desk, told(namespace=None, pod=None, podUid=None, action="pause", outcome="done"))
     assert (status, answer["taken"]) == (200, 1)
-    (kept,) = desk.store.decisions(DecisionChoice(), 10)
-    assert (kept.node, kept.workload, kept.pod) == ("node-a", None, None)
+    (record,) = desk.store.decisions(DecisionChoice(), 10)
+    assert (record.node, record.workload, record.pod) == ("node-a", None, None)
 
 
 def test_pod_that_began_a_moment_ago_is_waited_for(desk: Stack) -> None:
@@ -239,8 +239,8 @@ def test_node_speaks_for_itself_alone(desk: Stack) -> None:
 
 def test_nothing_in_a_text_steers_a_terminal_or_upsets_a_database(desk: Stack) -> None:
     post(desk, told(reason="a\x1b[31m", detail="b\x00c\n\u202ed", by="\x07x"), agent="1\x00")
-    (kept,) = desk.store.decisions(DecisionChoice(), 10)
-    assert (kept.reason, kept.detail, kept.asked_by) == ("a [31m", "b c  d", " x")
+    (record,) = desk.store.decisions(DecisionChoice(), 10)
+    assert (record.reason, record.detail, record.asked_by) == ("a [31m", "b c  d", " x")
     assert desk.store.decision_logs()[0].agent == "1 "
 
 

@@ -36,17 +36,17 @@ API = Workload(namespace="shop", kind="Deployment", name="api")
 def honest(node: str, hours: int, *, pod: str = "", workload: Workload = WEB, cpu: float = 100.0) -> Iterator[Any]:
     """One report in each hour from noon on, of one pod."""
     for hour in range(hours):
-        one = report(row(workload, pod=pod or f"of-{node}", cpu=cpu + hour), node=node, sequence=hour)
-        yield NOON + hour * HOUR + 900, one
+        node_report = report(row(workload, pod=pod or f"of-{node}", cpu=cpu + hour), node=node, sequence=hour)
+        yield NOON + hour * HOUR + 900, node_report
 
 
 def lie(node: str = "node-b", *, at: float = NOON + 4 * HOUR + 1200, sequence: int = 90) -> tuple[float, Report]:
     return at, report(row(pod=f"of-{node}", **LIE), node=node, sequence=sequence)  # type: ignore[arg-type]
 
 
-def taken(store: Store, made: Iterable[tuple[float, Report]]) -> None:
-    for received, one in made:
-        append(store, one, received)
+def taken(store: Store, reports: Iterable[tuple[float, Report]]) -> None:
+    for received, node_report in reports:
+        append(store, node_report, received)
 
 
 def fold(store: Store, now: float = NOW) -> int:
@@ -58,13 +58,13 @@ def forget(store: Store, **wish: Any) -> Forgotten:
 
 
 def memory_of(index: WorkloadIndex, workload: Workload = WEB, now: float = NOW) -> int | NoEstimate | None:
-    found = index.estimate(workload, "app", policy=PolicyName.CRUISE, node=None, node_class=None, now_unix_seconds=now)
-    return found.memory_request_bytes if isinstance(found, Estimate) else found
+    answer = index.estimate(workload, "app", policy=PolicyName.CRUISE, node=None, node_class=None, now_unix_seconds=now)
+    return answer.memory_request_bytes if isinstance(answer, Estimate) else answer
 
 
 def has_lie(index: WorkloadIndex) -> bool:
-    found = memory_of(index)
-    return isinstance(found, int) and found > 128 * MIB
+    memory_bytes = memory_of(index)
+    return isinstance(memory_bytes, int) and memory_bytes > 128 * MIB
 
 
 def started(store: Store, now: float = NOW) -> WorkloadIndex:
@@ -97,9 +97,9 @@ def test_a_lie_of_one_node_is_undone_in_every_replica_and_stays_undone(store_url
     for index, tailer in replicas:
         follow(tailer, NOW)
         assert memory_of(index) == 64 * MIB
-        found = index.estimate(WEB, "app", policy=PolicyName.CRUISE, node=None, node_class=None, now_unix_seconds=NOW)
-        assert isinstance(found, Estimate)
-        assert (found.cpu_request_millicores, found.oom_memory_bytes) == (
+        answer = index.estimate(WEB, "app", policy=PolicyName.CRUISE, node=None, node_class=None, now_unix_seconds=NOW)
+        assert isinstance(answer, Estimate)
+        assert (answer.cpu_request_millicores, answer.oom_memory_bytes) == (
             104 if folded != "with the lie" else 103,
             None,
         )
@@ -132,15 +132,18 @@ def test_after_a_workload_is_forgotten_only_what_comes_later_counts(store: Store
     for fold_too in (False, True):
         if fold_too:
             fold(store)
-        for one in (index, started(store)):
+        for workload_index in (index, started(store)):
             follow(tailer, NOW + HOUR)
-            assert memory_of(one, now=NOW + HOUR) == 32 * MIB
-    assert [one.workload for one in started(store).workloads()] == [API, WEB]
+            assert memory_of(workload_index, now=NOW + HOUR) == 32 * MIB
+    assert [line.workload for line in started(store).workloads()] == [API, WEB]
 
 
 def test_others_hours_of_a_forgotten_node_go_and_their_other_hours_and_classes_stay(store: Store) -> None:
     taken(store, [*honest("node-a", 5), *honest("node-b", 2), *honest("node-c", 5, workload=API, pod="api-1")])
-    large = [(at, report(*one.rows, node="node-d", node_class=LARGE, sequence=at)) for at, one in honest("node-d", 5)]
+    large = [
+        (at, report(*node_report.rows, node="node-d", node_class=LARGE, sequence=at))
+        for at, node_report in honest("node-d", 5)
+    ]
     taken(store, large)
     fold(store)
     index, tailer = replica(store)
@@ -165,14 +168,16 @@ def test_a_daemon_sets_history_by_node_goes_with_the_node_alone(store: Store) ->
     follow(tailer, NOW)
     forget(store, node="node-b")
     follow(tailer, NOW)
-    for one in (index, started(store)):
-        merged = one.merged(DNS)
+    for workload_index in (index, started(store)):
+        merged = workload_index.merged(DNS)
         assert merged is not None
         (container,) = merged.containers
         assert ([row.node for row in container.nodes], container.classes) == (["node-a"], ())
-        found = one.estimate(DNS, "app", policy=PolicyName.CRUISE, node="node-a", node_class=None, now_unix_seconds=NOW)
-        assert isinstance(found, Estimate)
-        assert found.source is EstimateSource.NODE
+        answer = workload_index.estimate(
+            DNS, "app", policy=PolicyName.CRUISE, node="node-a", node_class=None, now_unix_seconds=NOW
+        )
+        assert isinstance(answer, Estimate)
+        assert answer.source is EstimateSource.NODE
     assert index.workloads_on("node-b") == ()
 
 
@@ -184,9 +189,9 @@ def test_a_fold_that_read_before_brings_nothing_back(store: Store, what: str) ->
 
     class Slow(Dying):
         def sketches_of(self, keys: Iterable[str], unix_hours: Iterable[int]) -> Iterable[StoredSketch]:
-            found = list(self._store.sketches_of(keys, unix_hours))
+            sketches = list(self._store.sketches_of(keys, unix_hours))
             forget(self._store, **wish)
-            return found
+            return sketches
 
     leader = Folder(Slow(store, "none"), AT_ONCE)  # type: ignore[arg-type]
     assert leader.fold_once(True, now_unix_seconds=NOW) == 0
@@ -252,18 +257,18 @@ def test_prepared_policies_are_worked_out_again_without_the_lie(store: Store) ->
         """The order comes while sketches are read."""
 
         def sketches_of(self, keys: Iterable[str], unix_hours: Iterable[int]) -> Iterable[StoredSketch]:
-            found = list(self._store.sketches_of(keys, unix_hours))
+            sketches = list(self._store.sketches_of(keys, unix_hours))
             forget(self._store, node="node-b", since_unix_hour=NOON // HOUR + 4)
             follow(tailer, NOW)
-            return found
+            return sketches
 
     index.answer(PolicyName.VPA, WEB, None, now_unix_seconds=NOW - 90 * HOUR)
     Rebuilder(Slow(store, "none"), index, Policies(), RebuildOptions()).rebuild(NOW)  # type: ignore[arg-type]
     assert asked() is NoEstimate.NOT_LOADED
     assert rebuilder.rebuild(NOW) == 1
-    told = asked()
-    assert isinstance(told, Estimate)
-    assert (told.memory_request_bytes or 0) < (lied.memory_request_bytes or 0)
+    answer = asked()
+    assert isinstance(answer, Estimate)
+    assert (answer.memory_request_bytes or 0) < (lied.memory_request_bytes or 0)
 
 
 def test_hours_of_before_it_was_known_who_had_a_part_go_where_the_node_led(store: Store) -> None:
@@ -309,7 +314,7 @@ def test_days_in_which_nodes_had_a_part_go_with_the_sketches(store: Store) -> No
     taken(store, honest("node-a", 1))
     fold(store)
     day = NOON // HOUR // 24
-    assert [one.node for one in store.node_days({day}, {"node-a", "node-b"})] == ["node-a"]
+    assert [node_day.node for node_day in store.node_days({day}, {"node-a", "node-b"})] == ["node-a"]
     forget(store, workload=API)
     later = NOON + 20 * 24 * HOUR
     append(store, report(row(), sequence=500), later)
@@ -333,7 +338,7 @@ def test_the_same_report_twice_writes_the_days_once(store: Store) -> None:
     for turn in range(3):
         append(store, report(row(), sequence=turn), NOON + turn)
         Folder(counting, AT_ONCE).fold_once(True, now_unix_seconds=NOON + 10)  # type: ignore[arg-type]
-    assert [one.node for one in counting.written] == ["node-a"]
+    assert [node_day.node for node_day in counting.written] == ["node-a"]
 
 
 def test_an_order_is_no_report(store: Store) -> None:
@@ -362,6 +367,6 @@ def test_reports_logged_after_the_order_are_folded(store: Store) -> None:
     append(store, report(row(cpu=333.0, pod="of-node-b"), node="node-b", sequence=40), NOON + 3 * HOUR + 900)
     fold(store)
     index = started(store)
-    found = index.estimate(WEB, "app", policy=PolicyName.CRUISE, node=None, node_class=None, now_unix_seconds=NOW)
-    assert isinstance(found, Estimate)
-    assert found.cpu_request_millicores == 333
+    answer = index.estimate(WEB, "app", policy=PolicyName.CRUISE, node=None, node_class=None, now_unix_seconds=NOW)
+    assert isinstance(answer, Estimate)
+    assert answer.cpu_request_millicores == 333

@@ -30,13 +30,13 @@ def served(tmp_path: Path) -> Iterator[tuple[Stack, list[str]]]:
     """A webhook that knows one workload, and how to reach it as one who may forget, as ``--token-file`` says."""
     server = Server(users={"good": user(), "reader": user("reader")}, readable=READABLE, forgettable=FORGETTABLE)
     (tmp_path / "token").write_text("good\n")
-    with stack(tmp_path, server=server) as one:
-        one.report(packed(report_body(row_body(0), row_body(1))), content_encoding="gzip")
-        one.follow()
-        with running(one.services, tmp_path, names=("plimsoll-webhook.plimsoll.svc",)) as running_server:
+    with stack(tmp_path, server=server) as webhook:
+        webhook.report(packed(report_body(row_body(0), row_body(1))), content_encoding="gzip")
+        webhook.follow()
+        with running(webhook.services, tmp_path, names=("plimsoll-webhook.plimsoll.svc",)) as running_server:
             host, port = running_server.address
             options = [f"--webhook=https://{host}:{port}", f"--token-file={tmp_path / 'token'}"]
-            yield one, [*options, f"--ca-file={running_server.authority}"]
+            yield webhook, [*options, f"--ca-file={running_server.authority}"]
 
 
 def code_of(*arguments: str) -> int:
@@ -61,34 +61,34 @@ def code_of(*arguments: str) -> int:
 def test_every_spelling_forgets_and_tells_what_went(
     served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str], words: tuple[str, ...]
 ) -> None:
-    one, options = served
-    assert [seen.workload.name for seen in one.index.workloads()] == ["web"]
+    webhook, options = served
+    assert [seen.workload.name for seen in webhook.index.workloads()] == ["web"]
     assert code_of(*words, "--yes", *options) == 0
     out, _ = capsys.readouterr()
     first, second, *_ = out.splitlines()
     assert first.startswith("forgotten: ")
     assert "1 workload, 1 container, 1 hour, 0 rows of the database" in first
     assert second.split() == ["shop/Deployment/web", "app", "1", "hour"]
-    assert one.index.workloads() == ()
-    assert one.counted('plimsoll_forget_orders_received_total{result="accepted"}') == 1
+    assert webhook.index.workloads() == ()
+    assert webhook.counted('plimsoll_forget_orders_received_total{result="accepted"}') == 1
 
 
 def test_json_is_the_webhooks_own(served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str]) -> None:
     assert code_of("--forget", "--node", "node-a", "--yes", "-o", "json", *served[1]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["dryRun"], found["node"], found["inMemoryToo"], found["reports"]) == (False, "node-a", True, 1)
-    assert found["workloads"] == [
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["dryRun"], answer["node"], answer["inMemoryToo"], answer["reports"]) == (False, "node-a", True, 1)
+    assert answer["workloads"] == [
         {"namespace": "shop", "kind": "Deployment", "name": "web", "containers": ["app"], "hours": 1}
     ]
 
 
 def test_who_asked_and_what_went_is_logged(served: tuple[Stack, list[str]], caplog: pytest.LogCaptureFixture) -> None:
     assert code_of("--forget", "shop/Deployment/web", "--yes", *served[1]) == 0
-    (record,) = [one for one in caplog.records if one.getMessage() == "history forgotten"]
-    told = record.__dict__
-    assert told["asked_by"] == user()["username"]
-    assert "web" in told["what"]
-    assert (told["workloads"], told["hours"]) == (1, 1)
+    (record,) = [entry for entry in caplog.records if entry.getMessage() == "history forgotten"]
+    fields = record.__dict__
+    assert fields["asked_by"] == user()["username"]
+    assert "web" in fields["what"]
+    assert (fields["workloads"], fields["hours"]) == (1, 1)
 
 
 @pytest.mark.parametrize(
@@ -128,22 +128,22 @@ def test_what_cannot_be_forgotten_is_one_line(
 def test_a_reader_may_not_have_anything_forgotten(
     served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    one, options = served
-    one.server.forgettable = frozenset()
+    webhook, options = served
+    webhook.server.forgettable = frozenset()
     assert code_of("shop/Deployment/web", *options) == 0
     for words in (("--forget", "shop/Deployment/web"), ("--forget", "--node", "node-a")):
         assert code_of(*words, "--yes", *options) == 1
         path = "/v1/workloads/shop/Deployment/web" if len(words) == 2 else "/v1/nodes/node-a"
         assert f"may not delete the nonResourceURL {path}" in capsys.readouterr().err
-    assert len(one.index.workloads()) == 1
-    assert one.counted('plimsoll_forget_orders_received_total{result="forbidden"}') == 2
+    assert len(webhook.index.workloads()) == 1
+    assert webhook.counted('plimsoll_forget_orders_received_total{result="forbidden"}') == 2
 
 
 @pytest.mark.parametrize(("said", "code", "left"), [(b"n\n", 1, 1), (b"\n", 1, 1), (b"\x04", 1, 1), (b"y\n", 0, 0)])
 def test_on_a_terminal_it_says_what_goes_and_asks(
     served: tuple[Stack, list[str]], said: bytes, code: int, left: int
 ) -> None:
-    one, options = served
+    webhook, options = served
     keyboard, terminal = pty.openpty()
     try:
         child = subprocess.Popen(
@@ -160,7 +160,7 @@ def test_on_a_terminal_it_says_what_goes_and_asks(
             some = child.stderr.read1()  # type: ignore[attr-defined]
             assert some, asked
             asked += some
-        assert len(one.index.workloads()) == 1, "nothing goes before it is answered"
+        assert len(webhook.index.workloads()) == 1, "nothing goes before it is answered"
         os.write(keyboard, said)
         out, _ = child.communicate(timeout=60)
     finally:
@@ -169,14 +169,14 @@ def test_on_a_terminal_it_says_what_goes_and_asks(
     assert words.startswith("would be forgotten: what node node-a reported: 1 workload, 1 container, 1 hour")
     assert "what others reported of these workloads in these hours goes too" in words
     assert child.returncode == code
-    assert len(one.index.workloads()) == left
+    assert len(webhook.index.workloads()) == left
     assert out.decode().startswith("forgotten: ") == (code == 0)
 
 
-def ask(one: Stack, path: str, names: dict[str, str], **query: str) -> Any:
+def ask(webhook: Stack, path: str, names: dict[str, str], **query: str) -> Any:
     from agent.webhook.http.routes import Call
 
-    return one.services.forget(Call(path=path, authorization="Bearer good", query=query, names=names))
+    return webhook.services.forget(Call(path=path, authorization="Bearer good", query=query, names=names))
 
 
 @pytest.mark.parametrize(
@@ -192,11 +192,11 @@ def ask(one: Stack, path: str, names: dict[str, str], **query: str) -> Any:
 def test_a_question_that_is_not_understood_is_400(
     served: tuple[Stack, list[str]], path: str, query: dict[str, str], words: str
 ) -> None:
-    one, _ = served
-    one.server.forgettable |= {path}
+    webhook, _ = served
+    webhook.server.forgettable |= {path}
     parts = path.split("/")[3:]
     names = {"node": parts[0]} if len(parts) == 1 else dict(zip(("namespace", "kind", "name"), parts, strict=True))
-    reply = ask(one, path, names, **query)
+    reply = ask(webhook, path, names, **query)
     assert reply.status == 400
     assert words in json.loads(reply.body)["error"]
-    assert len(one.index.workloads()) == 1
+    assert len(webhook.index.workloads()) == 1

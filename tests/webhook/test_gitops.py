@@ -24,12 +24,12 @@ def options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
     """What it takes to reach a webhook that knows one workload."""
     folder = tmp_path_factory.mktemp("gitops")
     (folder / "token").write_text("good\n")
-    with stack(folder) as one:
-        one.report(
+    with stack(folder) as webhook:
+        webhook.report(
             packed(report_body(*(row_body(number, oomKills=[]) for number in range(2)))), content_encoding="gzip"
         )
-        one.follow()
-        with running(one.services, folder, names=("plimsoll-webhook.plimsoll.svc",)) as server:
+        webhook.follow()
+        with running(webhook.services, folder, names=("plimsoll-webhook.plimsoll.svc",)) as server:
             host, port = server.address
             reach = [f"--webhook=https://{host}:{port}", f"--token-file={folder / 'token'}"]
             yield [*reach, f"--ca-file={server.authority}"]
@@ -43,12 +43,12 @@ def test_a_checkout_gets_what_the_webhook_knows_and_a_file_of_it_says_the_same(
     (checkout / "web.yaml").write_text(WEB)
     assert main(["workloads", "-o", "history", *options]) == 0
     history.write_text(capsys.readouterr().out)
-    assert {one["name"] for one in json.loads(history.read_text())["workloads"]} == {"web"}
+    assert {workload["name"] for workload in json.loads(history.read_text())["workloads"]} == {"web"}
     assert main(["gitops", str(checkout), "--check", "--history", str(history), *YOUNG]) == 1
-    told = capsys.readouterr().out
-    assert "shop/Deployment/web app  requests.cpu 500m -> 60m" in told
+    output = capsys.readouterr().out
+    assert "shop/Deployment/web app  requests.cpu 500m -> 60m" in output
     assert main(["gitops", str(checkout), "--check", *options, *YOUNG]) == 1
-    assert capsys.readouterr().out == told
+    assert capsys.readouterr().out == output
     assert main(["gitops", str(checkout), *options]) == 0
     assert "left shop/Deployment/web (web.yaml)" in capsys.readouterr().out  # of a report that is minutes old
     assert (checkout / "web.yaml").read_text() == WEB

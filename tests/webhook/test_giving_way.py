@@ -45,17 +45,17 @@ class Scene:
             return pod_document()
         if self.error is not None:
             raise self.error
-        self.pods = [one for one in self.pods if one.name != call.path.rpartition("/")[2]]
+        self.pods = [pod for pod in self.pods if pod.name != call.path.rpartition("/")[2]]
         return {}
 
     def gone(self) -> list[tuple[str, str]]:
-        found = [
-            (one.path.rpartition("/")[2], one.body["preconditions"]["uid"])
-            for one in self.api.calls
-            if one.method == "DELETE"
+        removals = [
+            (call.path.rpartition("/")[2], call.body["preconditions"]["uid"])
+            for call in self.api.calls
+            if call.method == "DELETE"
         ]
         self.api.calls.clear()
-        return found
+        return removals
 
     def asked(self, asked: Proposal | None = None, node: str = NODE) -> Ruling | None:
         return self.giving(node, asked or proposal())

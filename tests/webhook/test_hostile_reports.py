@@ -74,47 +74,47 @@ def whole(tmp_path: Path) -> Iterator[Stack]:
         for name in ("app", "proxy")
     )
     liar = {**user(), "extra": {"authentication.kubernetes.io/node-name": [LIAR]}}
-    with stack(tmp_path, server=Server(users={GOOD: user(), "liar": liar})) as one:
-        one.facts.places = {
+    with stack(tmp_path, server=Server(users={GOOD: user(), "liar": liar})) as webhook:
+        webhook.facts.places = {
             f"uid-{number}": replace(place(number, node, workload), containers=names)
             for number, (node, workload) in enumerate(
                 ((HONEST, SHARED), (LIAR, SHARED), (HONEST, DAEMON), (LIAR, DAEMON), (HONEST, BANK), (LIAR, OWN))
             )
         }
-        one.index.loaded()
+        webhook.index.loaded()
         log = Log()
-        one.posts._parts = replace(one.posts._parts, store=log)
-        one.hostile_log = log  # type: ignore[attr-defined]
-        yield one
+        webhook.posts._parts = replace(webhook.posts._parts, store=log)
+        webhook.hostile_log = log  # type: ignore[attr-defined]
+        yield webhook
 
 
-def follow(one: Stack) -> None:
-    log: Log = one.hostile_log  # type: ignore[attr-defined]
+def follow(webhook: Stack) -> None:
+    log: Log = webhook.hostile_log  # type: ignore[attr-defined]
     for report, received in log.waiting:
-        one.index.take(report, received)
+        webhook.index.take(report, received)
     log.waiting.clear()
 
 
-def sizes(one: Stack, now: float) -> dict[tuple[Workload, str], tuple[Estimate, tuple[ContainerDirective, ...]]]:
-    found: dict[tuple[Workload, str], tuple[Estimate, tuple[ContainerDirective, ...]]] = {}
+def sizes(webhook: Stack, now: float) -> dict[tuple[Workload, str], tuple[Estimate, tuple[ContainerDirective, ...]]]:
+    answers: dict[tuple[Workload, str], tuple[Estimate, tuple[ContainerDirective, ...]]] = {}
     for workload in EVERY:
-        told = one.index.directive_of(workload, node=HONEST, now_unix_seconds=now)
+        directives = webhook.index.directive_of(workload, node=HONEST, now_unix_seconds=now)
         for container in ("app", "proxy", "invented"):
-            answer = one.index.estimate(
+            answer = webhook.index.estimate(
                 workload, container, policy=PolicyName.CRUISE, node=None, node_class=None, now_unix_seconds=now
             )
             if isinstance(answer, Estimate):
-                found[workload, container] = answer, tuple(item for item in told if item.container == container)
-    return found
+                answers[workload, container] = answer, tuple(item for item in directives if item.container == container)
+    return answers
 
 
-def row_of(one: Stack, number: int, **changes: Any) -> dict[str, Any]:
-    place = one.facts.places[f"uid-{number}"]
+def row_of(webhook: Stack, number: int, **changes: Any) -> dict[str, Any]:
+    place = webhook.facts.places[f"uid-{number}"]
     named = {"namespace": place.namespace, "kind": place.workload.kind, "workload": place.workload.name}
     return row_body(number, **{**named, "pod": place.name, "oomKills": [], **changes})
 
 
-def hostile(one: Stack, chance: random.Random, sequence: int) -> dict[str, Any]:
+def hostile(webhook: Stack, chance: random.Random, sequence: int) -> dict[str, Any]:
     """Make a report of what its node may say, bent in some way at each place."""
 
     def samples(scale: float) -> Any:
@@ -125,7 +125,7 @@ def hostile(one: Stack, chance: random.Random, sequence: int) -> dict[str, Any]:
     rows = []
     for _ in range(chance.choice([1, 1, 2, 3, 6])):
         number = chance.choice([1, 1, 3, 3, 5, 0, 2, 4])
-        row = row_of(one, number, cpu=samples(8000.0), cpuAdjusted=samples(8000.0), memory=samples(3e10))
+        row = row_of(webhook, number, cpu=samples(8000.0), cpuAdjusted=samples(8000.0), memory=samples(3e10))
         row["container"] = chance.choice(["app", "app", "app", "proxy", "invented", f"c{chance.randrange(10**6)}"])
         row["coveredSeconds"] = chance.choice([0.1, 1.0, 300.0, 315.0, 3600.0])
         size = chance.choice([None, 1, 10**7, 10**10, 10**13])
@@ -170,10 +170,10 @@ def test_whatever_one_node_reports_sizes_elsewhere_stay_and_its_own_change_withi
             for workload in (SHARED, DAEMON):
                 check(*after[workload, name])
     assert taken > REPORTS / 1000  # some of what was sent is its own to say
-    assert max(one.cpu_max_millicores or 0 for one, _ in sizes(whole, now).values()) > CPU_MILLICORES
+    assert max(estimate.cpu_max_millicores or 0 for estimate, _ in sizes(whole, now).values()) > CPU_MILLICORES
 
 
-def check(estimate: Estimate, told: tuple[ContainerDirective, ...]) -> None:
+def check(estimate: Estimate, directives: tuple[ContainerDirective, ...]) -> None:
     """Hold what is asked for a new pod, and what the honest node is told, against the honest node's own figures."""
     assert CPU_MILLICORES <= (estimate.cpu_max_millicores or 0) <= 4 * CPU_MILLICORES * CODED
     assert MEMORY_BYTES <= (estimate.memory_max_bytes or 0) + 1024 <= 4 * MEMORY_BYTES * CODED
@@ -182,9 +182,9 @@ def check(estimate: Estimate, told: tuple[ContainerDirective, ...]) -> None:
     assert (estimate.cpu_base_millicores or 0) <= 4 * CPU_MILLICORES * CODED
     assert (estimate.memory_base_bytes or 0) <= 4 * MEMORY_BYTES * CODED
     assert (estimate.oom_memory_bytes or 0) <= 4 * MEMORY_BYTES * CODED
-    for one in told:
-        assert (one.cpu_peak_millicores or 0) <= 4 * CPU_MILLICORES * CODED
-        assert max((peak or 0 for peak in one.cpu_hour_peaks_millicores), default=0) <= 4 * CPU_MILLICORES * CODED
-        assert (one.memory_peak_bytes or 0) <= 4 * MEMORY_BYTES * CODED
-        assert max((peak or 0 for peak in one.memory_hour_peaks_bytes), default=0) <= 4 * MEMORY_BYTES * CODED
-        assert (one.oom_memory_bytes or 0) <= 4 * MEMORY_BYTES * CODED
+    for directive in directives:
+        assert (directive.cpu_peak_millicores or 0) <= 4 * CPU_MILLICORES * CODED
+        assert max((peak or 0 for peak in directive.cpu_hour_peaks_millicores), default=0) <= 4 * CPU_MILLICORES * CODED
+        assert (directive.memory_peak_bytes or 0) <= 4 * MEMORY_BYTES * CODED
+        assert max((peak or 0 for peak in directive.memory_hour_peaks_bytes), default=0) <= 4 * MEMORY_BYTES * CODED
+        assert (directive.oom_memory_bytes or 0) <= 4 * MEMORY_BYTES * CODED

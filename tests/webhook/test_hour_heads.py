@@ -48,14 +48,14 @@ def kept_hours(store: Store) -> set[int]:
 
 def beginnings(store: Store) -> list[tuple[int, list[str], bytes]]:
     with store.snapshot(0) as snapshot:
-        return [(found.unix_hour, list(found.keys), found.joined) for found in snapshot.beginnings(LENGTH)]
+        return [(heads.unix_hour, list(heads.keys), heads.joined) for heads in snapshot.beginnings(LENGTH)]
 
 
 def of_sketches(store: Store) -> list[tuple[int, list[str], bytes]]:
     """The same, from the sketches themselves."""
     by_hour: dict[int, dict[str, bytes]] = {}
-    for found in store.sketches(0):
-        by_hour.setdefault(found.unix_hour, {})[found.key] = found.payload[:LENGTH].ljust(LENGTH, b"\0")
+    for entry in store.sketches(0):
+        by_hour.setdefault(entry.unix_hour, {})[entry.key] = entry.payload[:LENGTH].ljust(LENGTH, b"\0")
     return [
         (hour, sorted(by_hour[hour]), b"".join(by_hour[hour][key] for key in sorted(by_hour[hour])))
         for hour in sorted(by_hour, reverse=True)
@@ -115,8 +115,8 @@ def test_heads_of_another_length_are_read_from_the_sketches(store: Store) -> Non
     fold(store, *(sketch(key, 1) for key in KEYS))
     keep_all(store, before_unix_hour=2)
     with store.snapshot(0) as snapshot:
-        (found,) = snapshot.beginnings(LENGTH + 1)
-    assert found.joined == b"1234" * len(KEYS)
+        (heads,) = snapshot.beginnings(LENGTH + 1)
+    assert heads.joined == b"1234" * len(KEYS)
 
 
 @pytest.mark.parametrize("names", [b"", b"no zlib", zlib.compress(b"no names")])

@@ -36,29 +36,29 @@ def test_an_agent_hears_that_its_report_is_too_large_however_large_it_is(tmp_pat
     # It drops a report on this answer alone: a connection that closes while it writes makes it send the same for ever.
     assert kibibytes << 10 < MAX_DISCARDED_BYTES
     text = base64.b64encode(random.Random(1).randbytes(kibibytes << 10)).decode()
-    with running(services(most_report_bytes=1 << 20), tmp_path) as one:
-        client = WebhookClient(one.server.url, token_file=None, ca_file=one.authority, timeout_seconds=10)
+    with running(services(most_report_bytes=1 << 20), tmp_path) as hook:
+        client = WebhookClient(hook.server.url, token_file=None, ca_file=hook.authority, timeout_seconds=10)
         for _ in range(3):
             assert client.post("/v1/report", text).status == 413
         client.close()
 
 
 def test_who_connects_and_never_begins_tls_is_hung_up_on(tmp_path: Path) -> None:
-    with running(services(), tmp_path, request_seconds=0.2) as one:
-        with socket.create_connection(one.address, timeout=60) as connection:
+    with running(services(), tmp_path, request_seconds=0.2) as hook:
+        with socket.create_connection(hook.address, timeout=60) as connection:
             assert connection.recv(1) == b""
-        assert one.ask("GET", "/healthz").status == 200
+        assert hook.ask("GET", "/healthz").status == 200
 
 
 @pytest.mark.parametrize("is_reset", [False, True])
 def test_a_connection_that_ended_leaves_nothing_for_the_collector_or_a_timer(tmp_path: Path, is_reset: bool) -> None:
-    with running(services(), tmp_path) as one:
-        connection = one.plain()
+    with running(services(), tmp_path) as hook:
+        connection = hook.plain()
         if is_reset:  # uvicorn's timer of idle connections outlives these
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         assert answer_on(connection).startswith(b"HTTP/1.1 200 ")
-        (protocol,) = one.server._server.server_state.connections
+        (protocol,) = hook.server._server.server_state.connections
         # asyncio's own, with a buffer of 256 KiB.
         held = weakref.ref(protocol.transport._ssl_protocol)  # type: ignore[attr-defined]
         del protocol
@@ -71,11 +71,11 @@ def test_a_connection_that_ended_leaves_nothing_for_the_collector_or_a_timer(tmp
 
 
 def test_an_open_connection_takes_some_ten_kilobytes(tmp_path: Path) -> None:
-    with running(services(), tmp_path) as one, contextlib.ExitStack() as open_ones:
+    with running(services(), tmp_path) as hook, contextlib.ExitStack() as open_ones:
         tracemalloc.start()
         try:
             for _ in range(40):
-                connection = open_ones.enter_context(one.plain())
+                connection = open_ones.enter_context(hook.plain())
                 connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
                 assert answer_on(connection).startswith(b"HTTP/1.1 200 ")
             taken, _ = tracemalloc.get_traced_memory()
@@ -90,17 +90,17 @@ def test_reviews_that_never_end_take_bounded_memory_and_small_ones_are_answered_
     number = MAX_REVIEWS_BYTES // MAX_REVIEW_BYTES + 1
     held = MAX_REVIEWS_BYTES // number
     assert held < MAX_REVIEW_BYTES
-    with running(services(review=lambda *_: b"reviewed"), tmp_path) as one, contextlib.ExitStack() as open_ones:
+    with running(services(review=lambda *_: b"reviewed"), tmp_path) as hook, contextlib.ExitStack() as open_ones:
         for _ in range(number):
-            connection = open_ones.enter_context(one.plain())
+            connection = open_ones.enter_context(hook.plain())
             connection.sendall(head + begun + b"x" * held)
-        _await(lambda: one.app.bodies.reviews_bytes > number * (held - MAX_HEAD_BYTES))
-        assert one.ask("POST", "/mutate", begun + b"x" * 1000 + b'"}}').body == b"reviewed"
-        reply = one.ask("POST", "/mutate", begun + b"x" * (1 << 20))
+        _await(lambda: hook.app.bodies.reviews_bytes > number * (held - MAX_HEAD_BYTES))
+        assert hook.ask("POST", "/mutate", begun + b"x" * 1000 + b'"}}').body == b"reviewed"
+        reply = hook.ask("POST", "/mutate", begun + b"x" * (1 << 20))
         assert reply.json()["response"] == {"uid": "u-9", "allowed": True}
         open_ones.close()
-        _await(lambda: one.app.bodies.reviews_bytes == 0)
-        assert one.ask("POST", "/mutate", begun + b"x" * (1 << 20) + b'"}}').body == b"reviewed"
+        _await(lambda: hook.app.bodies.reviews_bytes == 0)
+        assert hook.ask("POST", "/mutate", begun + b"x" * (1 << 20) + b'"}}').body == b"reviewed"
 
 
 def knows(_: CallKind, authorization: str | None) -> Sender | HttpAnswer:
@@ -113,14 +113,14 @@ def knows(_: CallKind, authorization: str | None) -> Sender | HttpAnswer:
 SLOW = b"POST %s HTTP/1.1\r\nHost: x\r\n%sContent-Length: 900\r\n\r\nslow"
 
 
-def slow_ones(one: Running, number: int, head: bytes = b"", path: bytes = b"/v1/report") -> list[ssl.SSLSocket]:
+def slow_ones(hook: Running, number: int, head: bytes = b"", path: bytes = b"/v1/report") -> list[ssl.SSLSocket]:
     """Begin posts that never end."""
-    found = []
+    connections = []
     for _ in range(number):
-        connection = one.plain()
+        connection = hook.plain()
         connection.sendall(SLOW % (path, head))
-        found.append(connection)
-    return found
+        connections.append(connection)
+    return connections
 
 
 def answer_on(connection: ssl.SSLSocket) -> bytes:
@@ -130,15 +130,15 @@ def answer_on(connection: ssl.SSLSocket) -> bytes:
 
 def test_who_has_no_token_holds_no_place_however_slowly_it_sends(tmp_path: Path) -> None:
     given = services(known=knows, entering=lambda *_: fault(401, "never asked"))
-    with running(given, tmp_path, workers=1, waiting_requests=1, request_seconds=60) as one:
+    with running(given, tmp_path, workers=1, waiting_requests=1, request_seconds=60) as hook:
         # Ten times as many as there are places; with a place each they would keep agents out for a minute.
         strangers = [
-            *slow_ones(one, 10),
-            *slow_ones(one, 10, path=b"/v1/evictions"),
-            *slow_ones(one, 10, path=b"/v1/taint"),
+            *slow_ones(hook, 10),
+            *slow_ones(hook, 10, path=b"/v1/evictions"),
+            *slow_ones(hook, 10, path=b"/v1/taint"),
         ]
-        _await(lambda: one.app._under_way == 0)
-        assert one.ask("POST", "/v1/report", b"{}", Authorization="Bearer node-a").status == 200
+        _await(lambda: hook.app._under_way == 0)
+        assert hook.ask("POST", "/v1/report", b"{}", Authorization="Bearer node-a").status == 200
         for stranger in strangers:
             assert answer_on(stranger).startswith(b"HTTP/1.1 401 ")
             stranger.close()
@@ -147,17 +147,17 @@ def test_who_has_no_token_holds_no_place_however_slowly_it_sends(tmp_path: Path)
 def test_one_sender_does_not_take_the_places_of_all(tmp_path: Path) -> None:
     rejected: list[str] = []
     given = services(known=knows, rejected=rejected.append)
-    with running(given, tmp_path, workers=1, waiting_requests=9, request_seconds=60) as one:
-        slow = slow_ones(one, MAX_BODIES, b"Authorization: Bearer node-a\r\n")
-        _await(lambda: one.app._senders["node-a"] == MAX_BODIES)
-        reply = one.ask("POST", "/v1/report", b"{}", Authorization="Bearer node-a")
+    with running(given, tmp_path, workers=1, waiting_requests=9, request_seconds=60) as hook:
+        slow = slow_ones(hook, MAX_BODIES, b"Authorization: Bearer node-a\r\n")
+        _await(lambda: hook.app._senders["node-a"] == MAX_BODIES)
+        reply = hook.ask("POST", "/v1/report", b"{}", Authorization="Bearer node-a")
         assert (reply.status, reply.json()) == (429, {"error": "4 requests of node-a are under way"})
         assert rejected == ["report"]
-        assert one.ask("POST", "/v1/report", b"{}", Authorization="Bearer node-b").status == 200
+        assert hook.ask("POST", "/v1/report", b"{}", Authorization="Bearer node-b").status == 200
         for connection in slow:
             connection.close()
-        _await(lambda: not one.app._senders)
-        assert one.ask("POST", "/v1/report", b"{}", Authorization="Bearer node-a").status == 200
+        _await(lambda: not hook.app._senders)
+        assert hook.ask("POST", "/v1/report", b"{}", Authorization="Bearer node-a").status == 200
 
 
 def test_a_token_that_is_not_known_is_asked_about_before_the_body_is_read(tmp_path: Path) -> None:
@@ -167,8 +167,8 @@ def test_a_token_that_is_not_known_is_asked_about_before_the_body_is_read(tmp_pa
         asked.append((what, authorization))
         return fault(403, "not you")
 
-    with running(services(entering=entering), tmp_path, workers=1, request_seconds=60) as one:
-        (slow,) = slow_ones(one, 1, b"Authorization: Bearer x\r\n", b"/v1/taint")
+    with running(services(entering=entering), tmp_path, workers=1, request_seconds=60) as hook:
+        (slow,) = slow_ones(hook, 1, b"Authorization: Bearer x\r\n", b"/v1/taint")
         assert answer_on(slow).startswith(b"HTTP/1.1 403 ")
         assert asked == [("taint", "Bearer x")]
         slow.close()
@@ -176,8 +176,8 @@ def test_a_token_that_is_not_known_is_asked_about_before_the_body_is_read(tmp_pa
 
 def test_an_agent_that_is_refused_hears_it_though_its_report_is_large(tmp_path: Path) -> None:
     text = base64.b64encode(random.Random(1).randbytes(700 << 10)).decode()
-    with running(services(known=knows, most_report_bytes=1 << 20), tmp_path) as one:
-        client = WebhookClient(one.server.url, token_file=None, ca_file=one.authority, timeout_seconds=10)
+    with running(services(known=knows, most_report_bytes=1 << 20), tmp_path) as hook:
+        client = WebhookClient(hook.server.url, token_file=None, ca_file=hook.authority, timeout_seconds=10)
         for _ in range(3):
             assert client.post("/v1/report", text).status == 401
         client.close()
@@ -187,9 +187,9 @@ def test_a_judge_that_breaks_lets_nobody_in(tmp_path: Path) -> None:
     def entering(_: str, __: str | None) -> str:
         raise RuntimeError("broken")
 
-    with running(services(entering=entering), tmp_path) as one:
-        assert one.ask("POST", "/v1/report", b"{}").status == 500
-        assert one.app._under_way == 0
+    with running(services(entering=entering), tmp_path) as hook:
+        assert hook.ask("POST", "/v1/report", b"{}").status == 500
+        assert hook.app._under_way == 0
 
 
 # One address does not keep others out
@@ -198,8 +198,8 @@ def test_a_judge_that_breaks_lets_nobody_in(tmp_path: Path) -> None:
 class From:
     """Connects from an address of loopback."""
 
-    def __init__(self, one: Running, address: str) -> None:
-        self.one, self.address = one, address
+    def __init__(self, hook: Running, address: str) -> None:
+        self.one, self.address = hook, address
 
     def plain(self) -> ssl.SSLSocket:
         bare = socket.create_connection(self.one.address, timeout=60, source_address=(self.address, 0))
@@ -238,17 +238,17 @@ def is_kept_out(who: From) -> bool:
 
 
 def test_idle_connections_of_one_address_beyond_its_bound_go_the_oldest_first(tmp_path: Path) -> None:
-    with running(services(), tmp_path, idle_connections=10) as one, contextlib.ExitStack() as open_ones:
-        server, greedy = From(one, "127.0.0.1"), From(one, "127.0.0.2")
+    with running(services(), tmp_path, idle_connections=10) as hook, contextlib.ExitStack() as open_ones:
+        server, greedy = From(hook, "127.0.0.1"), From(hook, "127.0.0.2")
         own = open_ones.enter_context(server.plain())
         assert server.asked(own) == b"ok\n"
-        kept = [open_ones.enter_context(greedy.plain()) for _ in range(25)]
-        for connection in kept:
+        connections = [open_ones.enter_context(greedy.plain()) for _ in range(25)]
+        for connection in connections:
             assert greedy.asked(connection) == b"ok\n"
-        assert is_cut(kept[0])
-        _await(lambda: one.server.connections.of("127.0.0.2") == 10)
-        assert one.server.connections.closed["idle"] == 15
-        assert greedy.asked(kept[-1]) == b"ok\n"
+        assert is_cut(connections[0])
+        _await(lambda: hook.server.connections.of("127.0.0.2") == 10)
+        assert hook.server.connections.closed["idle"] == 15
+        assert greedy.asked(connections[-1]) == b"ok\n"
         assert server.asked(own) == b"ok\n"
 
 
@@ -256,27 +256,27 @@ def test_idle_connections_of_one_address_beyond_its_bound_go_the_oldest_first(tm
     "head", [b"", b"GET /healthz HTTP/1.1\r\nX: ", b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\n"]
 )
 def test_whatever_fills_all_places_an_address_that_has_none_gets_one(tmp_path: Path, head: bytes) -> None:
-    with running(services(), tmp_path, connections=20, request_seconds=60) as one, contextlib.ExitStack() as open_ones:
-        greedy, server = From(one, "127.0.0.2"), From(one, "127.0.0.1")
+    with running(services(), tmp_path, connections=20, request_seconds=60) as hook, contextlib.ExitStack() as open_ones:
+        greedy, server = From(hook, "127.0.0.2"), From(hook, "127.0.0.1")
         for _ in range(20):
             open_ones.enter_context(greedy.plain()).sendall(head)
-        _await(lambda: one.server.connections.of("127.0.0.2") == 20)
-        kept = [open_ones.enter_context(server.plain()) for _ in range(5)]
-        for connection in kept:
+        _await(lambda: hook.server.connections.of("127.0.0.2") == 20)
+        connections = [open_ones.enter_context(server.plain()) for _ in range(5)]
+        for connection in connections:
             assert server.asked(connection) == b"ok\n"
-        _await(lambda: len(one.server.connections) == 20)
-        assert one.server.connections.of("127.0.0.1") == 5
+        _await(lambda: len(hook.server.connections) == 20)
+        assert hook.server.connections.of("127.0.0.1") == 5
         assert is_kept_out(greedy)  # nothing of his own is idle, and nobody has more
 
 
 def test_connections_that_never_begin_tls_count_too(tmp_path: Path) -> None:
-    with running(services(), tmp_path, connections=20, request_seconds=60) as one, contextlib.ExitStack() as open_ones:
+    with running(services(), tmp_path, connections=20, request_seconds=60) as hook, contextlib.ExitStack() as open_ones:
         for _ in range(60):
-            open_ones.enter_context(socket.create_connection(one.address, timeout=60, source_address=("127.0.0.2", 0)))
-        server = From(one, "127.0.0.1")
+            open_ones.enter_context(socket.create_connection(hook.address, timeout=60, source_address=("127.0.0.2", 0)))
+        server = From(hook, "127.0.0.1")
         assert server.asked(open_ones.enter_context(server.plain())) == b"ok\n"
-        assert len(one.server.connections) <= 20
-    _await(lambda: not len(one.server.connections))
+        assert len(hook.server.connections) <= 20
+    _await(lambda: not len(hook.server.connections))
 
 
 def test_open_files_are_raised_to_what_the_connections_need(tmp_path: Path) -> None:
@@ -316,12 +316,12 @@ def review_of(containers: int, *, uid: str = "u-1", kind: str = "containers", an
 )
 def test_a_review_that_is_too_much_is_admitted_unread(tmp_path: Path, body: bytes, why: Unread) -> None:
     failed: list[Unread] = []
-    with running(services(review=lambda *_: b"read", failed=failed.append), tmp_path) as one:
+    with running(services(review=lambda *_: b"read", failed=failed.append), tmp_path) as hook:
         answer = {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}
-        reply = one.ask("POST", "/mutate", body)
+        reply = hook.ask("POST", "/mutate", body)
         assert (reply.status, reply.json()) == (200, {**answer, "response": {"uid": "u-1", "allowed": True}})
         assert failed == [why]
-        assert one.ask("POST", "/mutate", review_of(250)).body == b"read"
+        assert hook.ask("POST", "/mutate", review_of(250)).body == b"read"
 
 
 def test_what_takes_long_leaves_the_event_loop_and_who_sends_much_waits_behind_himself(tmp_path: Path) -> None:
@@ -335,12 +335,12 @@ def test_what_takes_long_leaves_the_event_loop_and_who_sends_much_waits_behind_h
             assert go.wait(30)
         return b"read"
 
-    with running(services(review=review, failed=failed.append), tmp_path) as one, contextlib.ExitStack() as open_ones:
-        greedy, server = From(one, "127.0.0.2"), From(one, "127.0.0.1")
+    with running(services(review=review, failed=failed.append), tmp_path) as hook, contextlib.ExitStack() as open_ones:
+        greedy, server = From(hook, "127.0.0.2"), From(hook, "127.0.0.1")
         heavy = review_of(250)
         head = b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n"
-        kept = [open_ones.enter_context(greedy.plain()) for _ in range(20)]
-        for connection in kept:
+        connections = [open_ones.enter_context(greedy.plain()) for _ in range(20)]
+        for connection in connections:
             connection.sendall(head % len(heavy) + heavy)
         for _ in range(2):
             assert entered.acquire(timeout=60)
@@ -352,7 +352,7 @@ def test_what_takes_long_leaves_the_event_loop_and_who_sends_much_waits_behind_h
         assert set(failed) == {Unread.BUSY}
         last = open_ones.enter_context(server.plain())
         last.sendall(head % len(heavy) + heavy)
-        _await(lambda: one.app._turns.seconds > 0.5)
+        _await(lambda: hook.app._turns.seconds > 0.5)
         go.set()
         assert body_on(last) == b"read"
         names = [name for _, name in threads if name != "server"]
@@ -362,26 +362,26 @@ def test_what_takes_long_leaves_the_event_loop_and_who_sends_much_waits_behind_h
 
 def test_who_used_up_the_share_of_an_address_waits_and_others_do_not(tmp_path: Path) -> None:
     failed: list[Unread] = []
-    with running(services(review=lambda *_: b"read", failed=failed.append), tmp_path) as one:
-        server, greedy = From(one, "127.0.0.1"), From(one, "127.0.0.2")
+    with running(services(review=lambda *_: b"read", failed=failed.append), tmp_path) as hook:
+        server, greedy = From(hook, "127.0.0.1"), From(hook, "127.0.0.2")
         with server.plain() as own, greedy.plain() as other:
             assert greedy.asked(other) == b"ok\n"
-            one.app.shares.charge("127.0.0.2", 1e9)
+            hook.app.shares.charge("127.0.0.2", 1e9)
             body = review_of(1)
             head = b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % len(body)
             answer = greedy.asked(other, head + body)
             assert answer.endswith(b'"response":{"uid":"u-1","allowed":true}}')
             assert failed == [Unread.SHARE]
             assert server.asked(own, head + body) == b"read"
-            one.app.shares.charge("127.0.0.2", 1e9)
+            hook.app.shares.charge("127.0.0.2", 1e9)
             assert is_kept_out(greedy)
-            assert one.server.connections.closed["share"] == 1
+            assert hook.server.connections.closed["share"] == 1
 
 
 @pytest.mark.parametrize("host", [b"x/healthz?", b"x/healthz#", b"127.0.0.1", b"", b"[::1", b"x/healthz/../"])
 def test_who_may_read_is_asked_of_the_path_that_is_answered(tmp_path: Path, host: bytes) -> None:
     # Starlette before 1.0.1 makes request.url of the header Host; that of another path may be anybody's to read.
-    with running(services(), tmp_path) as one, one.plain() as connection:
+    with running(services(), tmp_path) as hook, hook.plain() as connection:
         connection.sendall(b"GET /v1/workloads?limit=1 HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n" % host)
         answer = b""
         while piece := connection.recv(4000):
@@ -424,25 +424,25 @@ _SNEAKED = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
     ],
 )
 def test_no_second_request_is_sneaked_in_and_the_server_goes_on(tmp_path: Path, sent: bytes) -> None:
-    with running(services(), tmp_path, request_seconds=1) as one:
+    with running(services(), tmp_path, request_seconds=1) as hook:
         answer = b""
-        with one.plain() as connection, contextlib.suppress(OSError):
+        with hook.plain() as connection, contextlib.suppress(OSError):
             connection.settimeout(20)
             connection.sendall(sent)
             while piece := connection.recv(4000):
                 answer += piece
         assert b"series 1" not in answer
         assert b"HTTP/1.1 200 " not in answer
-        assert one.ask("GET", "/healthz").status == 200
+        assert hook.ask("GET", "/healthz").status == 200
 
 
 @pytest.mark.parametrize("ciphers", ["NULL:@SECLEVEL=0", "AES128-SHA:@SECLEVEL=0", "AES256-GCM-SHA384:@SECLEVEL=0"])
 def test_weak_ciphers_and_keys_without_forward_secrecy_are_refused(tmp_path: Path, ciphers: str) -> None:
-    with running(services(), tmp_path) as one:
+    with running(services(), tmp_path) as hook:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         context.maximum_version = ssl.TLSVersion.TLSv1_2
         context.set_ciphers(ciphers)
-        with socket.create_connection(one.address, timeout=60) as bare, pytest.raises((ssl.SSLError, ConnectionError)):
+        with socket.create_connection(hook.address, timeout=60) as bare, pytest.raises((ssl.SSLError, ConnectionError)):
             context.wrap_socket(bare)
-        assert one.ask("GET", "/healthz").status == 200
+        assert hook.ask("GET", "/healthz").status == 200

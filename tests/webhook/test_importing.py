@@ -62,8 +62,8 @@ def imported(
 
 def take(store: Store, hours: list[ImportedHour]) -> ImportOutcome:
     sketches = [
-        StoredSketch(key=str(one.key), unix_hour=one.unix_hour, payload=encode(imported_sketch(one), one.unix_hour))
-        for one in hours
+        StoredSketch(key=str(hour.key), unix_hour=hour.unix_hour, payload=encode(imported_sketch(hour), hour.unix_hour))
+        for hour in hours
     ]
     return store.take_imported(sketches, asked_by="me", now_unix_seconds=NOW)
 
@@ -81,9 +81,9 @@ def estimate(
 
 
 def cpu_of(index: WorkloadIndex, **more: Any) -> int | None:
-    found = estimate(index, **more)
-    assert isinstance(found, Estimate), found
-    return found.cpu_request_millicores
+    answer = estimate(index, **more)
+    assert isinstance(answer, Estimate), answer
+    return answer.cpu_request_millicores
 
 
 def test_what_was_imported_sizes_the_first_pod_in_every_replica_with_a_tenth_more(store: Store) -> None:
@@ -95,19 +95,19 @@ def test_what_was_imported_sizes_the_first_pod_in_every_replica_with_a_tenth_mor
     assert (done.id, done.changed) == (1, 168)
     for index, tailer in (first, second):
         follow(tailer, NOW)
-        found = estimate(index)
-        assert isinstance(found, Estimate)
+        answer = estimate(index)
+        assert isinstance(answer, Estimate)
         # 400m and 200 MiB, with a tenth more; what is kept of them is up to 0.05 % above.
-        assert found.cpu_request_millicores == pytest.approx(440, abs=1)
-        assert found.memory_request_bytes == pytest.approx(220 * MIB, rel=0.001)
-        assert found.oom_memory_bytes == 512 * MIB
-        assert (found.source, found.imported_hours, found.pods) == (EstimateSource.WORKLOAD, 168, 2)
-        assert found.history_seconds == 168 * HOUR + 1800
-        assert found.cpu_base_millicores is not None
-        assert found.memory_base_bytes is not None
-        [told] = index.directive_of(WEB, node="node-a", now_unix_seconds=NOW)
-        assert told.cpu_peak_millicores == pytest.approx(440, abs=1)
-        assert None not in told.memory_hour_peaks_bytes
+        assert answer.cpu_request_millicores == pytest.approx(440, abs=1)
+        assert answer.memory_request_bytes == pytest.approx(220 * MIB, rel=0.001)
+        assert answer.oom_memory_bytes == 512 * MIB
+        assert (answer.source, answer.imported_hours, answer.pods) == (EstimateSource.WORKLOAD, 168, 2)
+        assert answer.history_seconds == 168 * HOUR + 1800
+        assert answer.cpu_base_millicores is not None
+        assert answer.memory_base_bytes is not None
+        [directive] = index.directive_of(WEB, node="node-a", now_unix_seconds=NOW)
+        assert directive.cpu_peak_millicores == pytest.approx(440, abs=1)
+        assert None not in directive.memory_hour_peaks_bytes
         assert index.newest_kill(WEB) == WEEK[3] * HOUR + 30
         [container] = index.merged(WEB).containers  # type: ignore[union-attr]
         assert container.imported is not None
@@ -126,24 +126,24 @@ def test_what_agents_told_replaces_it_hour_by_hour_whichever_came_first(store: S
     hours = {hour.hour_unix_seconds // HOUR: hour.cpu_millicores for hour in index.merged(WEB).containers[0].hours}  # type: ignore[union-attr]
     assert hours[own] == pytest.approx(50, abs=0.2)
     assert hours[own - 1] == pytest.approx(440, abs=1)
-    found = estimate(index)
-    assert isinstance(found, Estimate)
-    assert (found.imported_hours, found.cpu_base_millicores) == (167, 50)
+    answer = estimate(index)
+    assert isinstance(answer, Estimate)
+    assert (answer.imported_hours, answer.cpu_base_millicores) == (167, 50)
     # Of the other days the same hours count.
-    assert found.cpu_request_millicores == pytest.approx(440, abs=1)
+    assert answer.cpu_request_millicores == pytest.approx(440, abs=1)
     # Once agents told of all hours that count, nothing is left of it.
     for hour in WEEK:
         append(store, report(row(cpu=50.0), sequence=hour), hour * HOUR + 900.0)
     follow(tailer, NOW)
-    found = estimate(index)
-    assert isinstance(found, Estimate)
-    assert (found.imported_hours, found.cpu_request_millicores) == (0, 50)
+    answer = estimate(index)
+    assert isinstance(answer, Estimate)
+    assert (answer.imported_hours, answer.cpu_request_millicores) == (0, 50)
     before = estimate(index)
     take(store, [imported(hour, cpu=900.0) for hour in WEEK])
     follow(tailer, NOW)
     assert estimate(index) == before
-    [told] = index.directive_of(WEB, node="elsewhere", now_unix_seconds=NOW)
-    assert told.cpu_peak_millicores == 50
+    [directive] = index.directive_of(WEB, node="elsewhere", now_unix_seconds=NOW)
+    assert directive.cpu_peak_millicores == 50
 
 
 def test_twice_is_as_once_and_a_correction_replaces(store: Store) -> None:
@@ -169,12 +169,12 @@ def test_a_fold_and_a_restart_leave_it_and_forgetting_takes_it(store_url: str) -
     follow(tailer, NOW)
     known = cpu_of(index)
     assert Folder(store, AT_ONCE).fold_once(True, now_unix_seconds=NOW) == 2
-    for one in (index, replica(store)[0]):
-        if one is not index:
+    for workload_index in (index, replica(store)[0]):
+        if workload_index is not index:
             late, following = replica(store)
             follow(following, NOW)
-            one = late
-        assert cpu_of(one) == known
+            workload_index = late
+        assert cpu_of(workload_index) == known
     wish = ForgetWish(asked_by="me", workload=WEB)
     gone = store.forget(wish, now_unix_seconds=NOW)
     assert gone.rows >= 168
@@ -201,17 +201,17 @@ def test_other_policies_are_worked_out_from_it_too(tmp_path: Path, policy: Polic
     Folder(store, AT_ONCE).fold_once(True, now_unix_seconds=NOW)
     assert index.order(WEB, policy, NOW)
     assert Rebuilder(store, index, Policies(), RebuildOptions()).rebuild(NOW) == 1
-    found = estimate(index, policy=policy)
-    assert isinstance(found, Estimate)
-    assert (found.policy, found.cpu_request_millicores is not None) == (policy, True)
-    assert found.cpu_request_millicores is not None
+    answer = estimate(index, policy=policy)
+    assert isinstance(answer, Estimate)
+    assert (answer.policy, answer.cpu_request_millicores is not None) == (policy, True)
+    assert answer.cpu_request_millicores is not None
     # Up to 440m were demanded, 220m half of the time; each policy leaves a margin of its own.
-    assert 200 < found.cpu_request_millicores < 700
-    told = Statistics(store, index.places).of(WEB, NOW)["app"]
-    assert told.hours == 167  # and the running one
-    assert told.cpu is not None
-    assert told.cpu.max == 440
-    assert told.cpu.samples == 166 * 2 + 1
+    assert 200 < answer.cpu_request_millicores < 700
+    statistics = Statistics(store, index.places).of(WEB, NOW)["app"]
+    assert statistics.hours == 167  # and the running one
+    assert statistics.cpu is not None
+    assert statistics.cpu.max == 440
+    assert statistics.cpu.samples == 166 * 2 + 1
     store.close()
 
 
@@ -234,7 +234,7 @@ def test_imports_leave_room_for_what_agents_tell(tmp_path: Path) -> None:
     index = WorkloadIndex(IndexOptions(max_rows=4), Policies())
     tailer = Tailer(store, index)
     many = [Workload(namespace="shop", kind="Deployment", name=f"web-{number}") for number in range(6)]
-    take(store, [imported(WEEK[-1], one) for one in many])
+    take(store, [imported(WEEK[-1], workload) for workload in many])
     follow(tailer, NOW)
     assert index.size().rows == 3
     append(store, report(row(cpu=50.0)), NOW - 900.0)
@@ -260,8 +260,8 @@ def served(tmp_path: Path) -> Iterator[Stack]:
         users={"good": user(), "importer": user("importer"), "reader": user("reader")},
         creatable=frozenset({"/v1/history"}),
     )
-    with stack(tmp_path, server=server) as one:
-        yield one
+    with stack(tmp_path, server=server) as webhook:
+        yield webhook
 
 
 def samples(largest: float, count: int = 60) -> dict[str, Any]:
@@ -293,23 +293,25 @@ def body_of(*rows: Any, **changes: Any) -> bytes:
     return json.dumps({"schema": 1, "source": "prometheus", "rows": list(rows), **changes}).encode()
 
 
-def post(one: Stack, body: bytes, by: str = "importer", **more: Any) -> tuple[int, dict[str, Any]]:
+def post(webhook: Stack, body: bytes, by: str = "importer", **more: Any) -> tuple[int, dict[str, Any]]:
     authorization = f"Bearer {by}"
-    door = one.services.entering(CallKind.HISTORY, authorization)
+    door = webhook.services.entering(CallKind.HISTORY, authorization)
     if isinstance(door, HttpAnswer):
         return door.status, json.loads(door.body)
-    assert isinstance(one.services.known(CallKind.HISTORY, authorization), Sender)
-    answer = one.services.history(Call(path="/v1/history", body=body, authorization=authorization, sender=door, **more))
+    assert isinstance(webhook.services.known(CallKind.HISTORY, authorization), Sender)
+    answer = webhook.services.history(
+        Call(path="/v1/history", body=body, authorization=authorization, sender=door, **more)
+    )
     return answer.status, json.loads(answer.body)
 
 
 def test_hours_are_taken_and_known_at_once(served: Stack) -> None:
     served.follow()
-    status, told = post(served, gzip.compress(body_of(hour_body(oomKills=[[5.0, 10**8]]))), content_encoding="gzip")
-    assert (status, told["taken"], told["changed"], told["refused"], told["inMemoryToo"]) == (200, 1, 1, [], True)
-    found = estimate(served.index, now=time.time())
-    assert isinstance(found, Estimate)
-    assert found.cpu_max_millicores == pytest.approx(440, abs=1)
+    status, reply = post(served, gzip.compress(body_of(hour_body(oomKills=[[5.0, 10**8]]))), content_encoding="gzip")
+    assert (status, reply["taken"], reply["changed"], reply["refused"], reply["inMemoryToo"]) == (200, 1, 1, [], True)
+    answer = estimate(served.index, now=time.time())
+    assert isinstance(answer, Estimate)
+    assert answer.cpu_max_millicores == pytest.approx(440, abs=1)
     assert post(served, body_of(hour_body(oomKills=[[5.0, 10**8]])))[1]["changed"] == 0
     assert served.counted('plimsoll_history_imports_received_total{result="accepted"}') == 2
 
@@ -317,8 +319,8 @@ def test_hours_are_taken_and_known_at_once(served: Stack) -> None:
 def test_nobody_may_import_without_the_right(served: Stack) -> None:
     served.server.creatable = frozenset()
     for token in ("reader", "good"):
-        status, told = post(served, body_of(hour_body()), token)
-        assert (status, "may not create the nonResourceURL /v1/history" in told["error"]) == (403, True)
+        status, reply = post(served, body_of(hour_body()), token)
+        assert (status, "may not create the nonResourceURL /v1/history" in reply["error"]) == (403, True)
         assert isinstance(served.services.known(CallKind.HISTORY, f"Bearer {token}"), HttpAnswer)
     assert post(served, b"", "stranger")[0] == 401
     assert served.services.known(CallKind.HISTORY, "Bearer unheard-of") is None
@@ -347,17 +349,17 @@ def test_nobody_may_import_without_the_right(served: Stack) -> None:
     ],
 )
 def test_an_hour_that_cannot_be_is_refused_alone(served: Stack, changes: dict[str, Any], words: str) -> None:
-    status, told = post(served, body_of(hour_body(container="good"), hour_body(**changes)))
-    assert (status, told["taken"]) == (200, 1) if "\\ud" not in json.dumps(changes) else status in (200, 400)
+    status, reply = post(served, body_of(hour_body(container="good"), hour_body(**changes)))
+    assert (status, reply["taken"]) == (200, 1) if "\\ud" not in json.dumps(changes) else status in (200, 400)
     if status == 200:
-        [refused] = told["refused"]
+        [refused] = reply["refused"]
         assert refused["row"] == 1
         assert words in refused["reason"]
 
 
 def test_an_hour_twice_in_one_body_is_refused_once(served: Stack) -> None:
-    _, told = post(served, body_of(hour_body(), hour_body(cpu=samples(5.0))))
-    assert (told["taken"], [one["row"] for one in told["refused"]]) == (1, [1])
+    _, reply = post(served, body_of(hour_body(), hour_body(cpu=samples(5.0))))
+    assert (reply["taken"], [refusal["row"] for refusal in reply["refused"]]) == (1, [1])
 
 
 @pytest.mark.parametrize(
@@ -372,13 +374,13 @@ def test_an_hour_twice_in_one_body_is_refused_once(served: Stack) -> None:
     ],
 )
 def test_a_body_that_is_none_is_refused_as_a_whole(served: Stack, body: bytes, status: int, words: str) -> None:
-    found, told = post(served, body)
-    assert found == status
-    assert words in told["error"]
+    code, reply = post(served, body)
+    assert code == status
+    assert words in reply["error"]
 
 
 def test_no_more_than_is_taken_is_unpacked(served: Stack) -> None:
-    status, told = post(served, gzip.compress(b" " * (9 << 20)), content_encoding="gzip")
-    assert (status, "when unpacked" in told["error"]) == (413, True)
+    status, reply = post(served, gzip.compress(b" " * (9 << 20)), content_encoding="gzip")
+    assert (status, "when unpacked" in reply["error"]) == (413, True)
     assert post(served, b"x", content_encoding="br")[0] == 400
     assert post(served, b"x", content_encoding="gzip")[0] == 400

@@ -28,19 +28,19 @@ GIB = 1 << 30
 
 @pytest.fixture
 def whole(tmp_path: Path) -> Iterator[Stack]:
-    with stack(tmp_path) as one:
-        one.follow()
-        yield one
+    with stack(tmp_path) as webhook:
+        webhook.follow()
+        yield webhook
 
 
-def told(one: Stack, *rows: Any, sequence: int = 1, **changes: Any) -> Any:
-    answer = one.report(packed(report_body(*rows, sequence=sequence, **changes)), **GZIP)
+def told(webhook: Stack, *rows: Any, sequence: int = 1, **changes: Any) -> Any:
+    answer = webhook.report(packed(report_body(*rows, sequence=sequence, **changes)), **GZIP)
     assert answer.status == 200, answer.body
     return json.loads(answer.body)
 
 
-def kept(one: Stack) -> list[RollupRow]:
-    return [row for logged in one.store.tail(0, 1000) for row in decode_report(logged.payload).rows]
+def kept(webhook: Stack) -> list[RollupRow]:
+    return [row for logged in webhook.store.tail(0, 1000) for row in decode_report(logged.payload).rows]
 
 
 # Capacity
@@ -50,7 +50,7 @@ def test_memory_beyond_the_nodes_own_is_refused(whole: Stack) -> None:
     most = 32 * GIB
     rows = [row_body(number, memory=distribution(size)) for number, size in enumerate((most, most + 1, 1e13))]
     answer = told(whole, *rows)
-    assert (answer["taken"], [one["row"] for one in answer["refused"]]) == (1, [1, 2])
+    assert (answer["taken"], [refusal["row"] for refusal in answer["refused"]]) == (1, [1, 2])
     assert answer["refused"][0]["reason"].startswith("memory.max: ")
 
 
@@ -67,7 +67,7 @@ def test_a_kill_and_a_demand_beyond_the_nodes_own_are_cut(whole: Stack) -> None:
 def test_where_no_node_states_its_capacity_a_small_one_bounds_what_is_told(whole: Stack) -> None:
     whole.facts.amounts = None
     answer = told(whole, row_body(0, memory=distribution(17.0 * GIB)), row_body(1, memory=distribution(15.0 * GIB)))
-    assert [one["row"] for one in answer["refused"]] == [0]
+    assert [refusal["row"] for refusal in answer["refused"]] == [0]
     whole.facts.amounts = NodeAmounts(cpu_millicores=500, memory_bytes=GIB)
     assert told(whole, row_body(0, memory=distribution(2.0 * GIB)), sequence=2)["taken"] == 0
 
@@ -77,14 +77,14 @@ def test_where_no_node_states_its_capacity_a_small_one_bounds_what_is_told(whole
 
 def test_a_row_names_a_container_that_its_pod_has(whole: Stack) -> None:
     names = ("app", "setup", "proxy")
-    whole.facts.places["uid-0"] = replace(place(0), containers=tuple(WrittenContainer(name=one) for one in names))
+    whole.facts.places["uid-0"] = replace(place(0), containers=tuple(WrittenContainer(name=name) for name in names))
     answer = told(whole, *(row_body(0, container=name) for name in (*names, "invented")))
     assert answer["taken"] == 3
     assert answer["refused"] == [{"row": 3, "reason": "container: the pod has none named invented"}]
     # The same for a pod that is remembered alone.
     del whole.facts.places["uid-0"]
     later = told(whole, row_body(0, container="proxy"), row_body(0, container="other"), sequence=2)
-    assert (later["taken"], [one["row"] for one in later["refused"]]) == (1, [1])
+    assert (later["taken"], [refusal["row"] for refusal in later["refused"]]) == (1, [1])
 
 
 def test_instances_of_a_container_are_one_row_and_copies_are_refused(whole: Stack) -> None:
@@ -92,7 +92,7 @@ def test_instances_of_a_container_are_one_row_and_copies_are_refused(whole: Stac
     first["cpuAdjusted"] = first["memory"] = None
     second = {**first, "coveredSeconds": 190.0, "cpu": distribution(80.0, count=190, buckets=(1, 90, 2, 100))}
     answer = told(whole, first, second, *(first for _ in range(40)))
-    assert (answer["taken"], [one["row"] for one in answer["refused"]]) == (2, list(range(2, 42)))
+    assert (answer["taken"], [refusal["row"] for refusal in answer["refused"]]) == (2, list(range(2, 42)))
     (row,) = kept(whole)
     assert row.cpu is not None
     assert (row.covered_seconds, row.cpu.count, row.cpu.max) == (290.0, 290, 80.0)
@@ -158,11 +158,11 @@ class _ReadsFirst:
         self._store, self._both_read, self._is_first = open_store(url), both_read, True
 
     def pods_of(self, node: str) -> bytes | None:
-        found = self._store.pods_of(node)
+        pods = self._store.pods_of(node)
         if self._is_first:
             self._is_first = False
             self._both_read.wait()
-        return found
+        return pods
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -172,24 +172,24 @@ def test_two_replicas_at_once_take_no_time_twice(store_url: str, tmp_path: Path)
     replicas = Replicas(store_url)
     answers: list[Any] = []
     with contextlib.ExitStack() as opened:
-        both = [opened.enter_context(stack(tmp_path, store=one)) for one in replicas.stores]
-        for one in both:
-            one.follow()
+        both = [opened.enter_context(stack(tmp_path, store=store)) for store in replicas.stores]
+        for webhook in both:
+            webhook.follow()
         half = row_body(0, coveredSeconds=2400.0)
         told_at_once = [
             threading.Thread(
-                target=lambda one=one, name=name: answers.append(
-                    told(one, half, incarnation=name, intervalSeconds=2400.0, endAgeSeconds=86_400.0)
+                target=lambda webhook=webhook, name=name: answers.append(
+                    told(webhook, half, incarnation=name, intervalSeconds=2400.0, endAgeSeconds=86_400.0)
                 )
             )
-            for one, name in zip(both, ("here", "there"), strict=True)
+            for webhook, name in zip(both, ("here", "there"), strict=True)
         ]
         for thread in told_at_once:
             thread.start()
         for thread in told_at_once:
             thread.join()
-        assert sorted(one["taken"] for one in answers) == [0, 1]
-        (refused,) = [row for one in answers for row in one["refused"]]
+        assert sorted(answer["taken"] for answer in answers) == [0, 1]
+        (refused,) = [row for answer in answers for row in answer["refused"]]
         # Which of the two rules stands in the way goes by the second in which each of them arrived.
         assert refused["reason"].startswith(
             ("coveredSeconds: 4800 of one hour of this container", "endAgeSeconds: the node told of later minutes ")
@@ -214,13 +214,13 @@ def test_a_report_that_other_replicas_are_always_ahead_of_is_put_off(whole: Stac
 
 
 def test_a_large_body_counts_as_several_calls(tmp_path: Path) -> None:
-    with stack(tmp_path, access=AccessSettings(requests_per_minute=30)) as one:
+    with stack(tmp_path, access=AccessSettings(requests_per_minute=30)) as webhook:
         large = report_body(row_body(0, workload="x" * (6 << 20)))
-        first = one.report(packed(large), **GZIP)
+        first = webhook.report(packed(large), **GZIP)
         assert (first.status, json.loads(first.body)["taken"]) == (200, 0)
-        again = one.report(packed(report_body(row_body(0), sequence=18)), **GZIP)
+        again = webhook.report(packed(report_body(row_body(0), sequence=18)), **GZIP)
         assert again.status == 200
-        refused = one.report(packed({**large, "sequence": 19}), **GZIP)
+        refused = webhook.report(packed({**large, "sequence": 19}), **GZIP)
         assert refused.status == 429
         assert "count as 25 calls" in json.loads(refused.body)["error"]
 

@@ -58,10 +58,10 @@ def carried(connection: ssl.SSLSocket, address: tuple[str, int]) -> None:
 @contextlib.contextmanager
 def forwarding(folder: Path) -> Iterator[Server]:
     """An API server that forwards to a webhook that knows one workload, and gives its tokens."""
-    with stack(folder) as one:
-        one.report(packed(report_body(row_body(0), row_body(1))), content_encoding="gzip")
-        one.follow()
-        with running(one.services, folder, names=("plimsoll-webhook.plimsoll.svc",)) as webhook:
+    with stack(folder) as backend:
+        backend.report(packed(report_body(row_body(0), row_body(1))), content_encoding="gzip")
+        backend.follow()
+        with running(backend.services, folder, names=("plimsoll-webhook.plimsoll.svc",)) as webhook:
             bundle = base64.b64encode(Path(webhook.authority).read_bytes()).decode()
             documents = {
                 AGENTS: {"items": [POD]},
@@ -132,7 +132,7 @@ def test_the_page_comes_through_a_forward_until_it_is_interrupted(tmp_path: Path
             entrance.request("GET", "/ui/", headers=cookie)
             assert b'<div id="page">' in entrance.getresponse().read()
             entrance.request("GET", "/v1/workloads", headers=cookie)
-            assert [one["name"] for one in json.loads(entrance.getresponse().read())["workloads"]] == ["web"]
+            assert [workload["name"] for workload in json.loads(entrance.getresponse().read())["workloads"]] == ["web"]
             entrance.close()
             child.send_signal(signal.SIGINT)
             _, said = child.communicate(timeout=60)

@@ -34,9 +34,9 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
     folder = tmp_path_factory.mktemp("mcp")
     (folder / "token").write_text("good\n")
     server = Server(users={"good": user(), "stranger": user()}, readable=READABLE | {OF_WEB})
-    with stack(folder, server=server) as one:
-        Desk(one)
-        with running(one.services, folder, names=("plimsoll-webhook.plimsoll.svc",)) as webhook:
+    with stack(folder, server=server) as backend:
+        Desk(backend)
+        with running(backend.services, folder, names=("plimsoll-webhook.plimsoll.svc",)) as webhook:
             host, port = webhook.address
             reach = [f"--webhook=https://{host}:{port}", f"--token-file={folder / 'token'}"]
             yield ["mcp", *reach, f"--ca-file={webhook.authority}"]
@@ -47,9 +47,9 @@ def spoken(words: list[str], say: Callable[[ClientSession], Awaitable[T]]) -> T:
 
     async def session() -> T:
         server = StdioServerParameters(command=sys.executable, args=["-m", "agent", *words], env=dict(os.environ))
-        async with stdio_client(server) as (incoming, outgoing), ClientSession(incoming, outgoing) as one:
-            await one.initialize()
-            return await say(one)
+        async with stdio_client(server) as (incoming, outgoing), ClientSession(incoming, outgoing) as client:
+            await client.initialize()
+            return await say(client)
 
     return anyio.run(session)
 
@@ -61,13 +61,13 @@ def text_of(result: CallToolResult) -> str:
 
 
 def test_a_client_lists_the_tools_and_has_answers_and_faults_it_can_mend(words: list[str]) -> None:
-    async def say(one: ClientSession) -> list[object]:
-        listed = await one.list_tools()
+    async def say(client: ClientSession) -> list[object]:
+        listed = await client.list_tools()
         return [
             listed,
-            await one.call_tool("workloads", {"sort": "short", "limit": 2}),
-            await one.call_tool("workload", {"namespace": "shop", "kind": "Deployment", "name": "web"}),
-            await one.call_tool("workloads", {"sort": "size"}),
+            await client.call_tool("workloads", {"sort": "short", "limit": 2}),
+            await client.call_tool("workload", {"namespace": "shop", "kind": "Deployment", "name": "web"}),
+            await client.call_tool("workloads", {"sort": "size"}),
         ]
 
     listed, workloads, workload, faulty = spoken(words, say)
@@ -77,7 +77,7 @@ def test_a_client_lists_the_tools_and_has_answers_and_faults_it_can_mend(words: 
     assert tools["workload"].input_schema["required"] == ["namespace", "kind", "name"]
     assert "If-None-Match" not in tools["workload"].input_schema["properties"]
     assert isinstance(workloads, CallToolResult)
-    assert [one["name"] for one in json.loads(text_of(workloads))["workloads"]] == ["api", "web"]
+    assert [line["name"] for line in json.loads(text_of(workloads))["workloads"]] == ["api", "web"]
     assert isinstance(workload, CallToolResult)
     assert json.loads(text_of(workload))["name"] == "web"
     assert isinstance(faulty, CallToolResult)
@@ -88,8 +88,8 @@ def test_a_client_lists_the_tools_and_has_answers_and_faults_it_can_mend(words: 
 def test_it_ends_with_its_input_and_says_in_one_line_why_it_does_not_begin(words: list[str], tmp_path: Path) -> None:
     def ended(*more: str) -> tuple[int, str, str]:
         command = [sys.executable, "-m", "agent", *words, *more]
-        found = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-        return found.returncode, found.stdout, found.stderr
+        process = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        return process.returncode, process.stdout, process.stderr
 
     assert ended() == (0, "", "")
     (tmp_path / "token").write_text("nobody\n")
@@ -109,10 +109,10 @@ def tools(answer: PassedAnswer, asked: list[str]) -> Tools:
 
 def test_what_is_asked_stays_within_the_path_of_its_tool() -> None:
     asked: list[str] = []
-    one = tools(PassedAnswer(status=200, headers={}, body=b"{}"), asked)
+    toolset = tools(PassedAnswer(status=200, headers={}, body=b"{}"), asked)
     hostile = {"namespace": "a/../../x", "kind": "?q=1", "name": "n#%2e", "policy": "vpa&x=1"}
-    assert not one.call("workload", hostile).is_error
-    one.call("workloads", {"reverse": True, "limit": 5})
+    assert not toolset.call("workload", hostile).is_error
+    toolset.call("workloads", {"reverse": True, "limit": 5})
     assert asked == [
         "/v1/workloads/a%2F..%2F..%2Fx/%3Fq%3D1/n%23%252e?policy=vpa%26x%3D1",
         "/v1/workloads?reverse=true&limit=5",

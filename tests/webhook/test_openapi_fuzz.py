@@ -28,10 +28,10 @@ from tests.webhook.test_access import Server, user
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     server = Server(users={"good": user()}, readable=READABLE, creatable=frozenset({"/v1/history"}))
-    with stack(tmp_path_factory.mktemp("fuzz"), server=server) as one:
-        one.report(packed(report_body(row_body(0), row_body(1))), content_encoding="gzip")
-        one.follow()
-        yield one
+    with stack(tmp_path_factory.mktemp("fuzz"), server=server) as webhook:
+        webhook.report(packed(report_body(row_body(0), row_body(1))), content_encoding="gzip")
+        webhook.follow()
+        yield webhook
 
 
 CHECKS = [not_a_server_error, status_code_conformance, content_type_conformance, response_schema_conformance]
@@ -60,9 +60,9 @@ def test_every_answer_is_one_that_the_document_has(whole: Stack, path: str, meth
 
 
 def test_the_document_stands_for_itself() -> None:
-    found = json.loads(document())
-    assert found["openapi"] == "3.1.0"
-    assert sorted(found["paths"]) == [
+    specification = json.loads(document())
+    assert specification["openapi"] == "3.1.0"
+    assert sorted(specification["paths"]) == [
         "/healthz",
         "/metrics",
         "/mutate",
@@ -84,7 +84,7 @@ def test_the_document_stands_for_itself() -> None:
         "/v1/workloads",
         "/v1/workloads/{namespace}/{kind}/{name}",
     ]
-    row = found["components"]["schemas"]["RowBody"]
+    row = specification["components"]["schemas"]["RowBody"]
     assert row["properties"]["podUid"]["pattern"]
     assert set(row["required"]) == {
         "namespace",
@@ -101,7 +101,7 @@ def test_what_is_answered_is_what_its_types_say(whole: Stack) -> None:
     answer = whole.report(packed(report_body(row_body(0), sequence=20)), content_encoding="gzip")
     assert msgspec.json.decode(answer.body, type=ReportAnswer).taken == 1
     listed = msgspec.json.decode(whole.ask("/v1/workloads").body, type=WorkloadsBody)
-    assert [one.name for one in listed.workloads] == ["web"]
+    assert [line.name for line in listed.workloads] == ["web"]
     names = {"namespace": "shop", "kind": "Deployment", "name": "web"}
-    one = msgspec.json.decode(whole.ask("/v1/workloads/shop/Deployment/web", names=names).body, type=WorkloadBody)
-    assert one.containers[0].container == "app"
+    workload = msgspec.json.decode(whole.ask("/v1/workloads/shop/Deployment/web", names=names).body, type=WorkloadBody)
+    assert workload.containers[0].container == "app"

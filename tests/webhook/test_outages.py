@@ -31,7 +31,7 @@ def webhook(tmp_path: Path) -> Iterator[Webhook]:
     (tmp_path / "kubeconfig").write_text(json.dumps(kubeconfig))
     settings = WebhookSettings()
     frozen = gc.get_freeze_count()
-    made = Webhook(
+    replica = Webhook(
         replace(
             settings,
             database=replace(settings.database, url=new_file(tmp_path / "plimsoll.db")),
@@ -39,8 +39,8 @@ def webhook(tmp_path: Path) -> Iterator[Webhook]:
             listening=replace(settings.listening, address="127.0.0.1", port=0),
         )
     )
-    yield made
-    made.close()
+    yield replica
+    replica.close()
     if not frozen:
         gc.unfreeze()
 

@@ -63,7 +63,7 @@ def hour(workload: Workload = WEB, unix_hour: int = HOUR, **cpu: int | None) -> 
 
 
 def decision(sequence: int, workload: Workload | None = WEB, **fields: Any) -> StoredDecision:
-    made = StoredDecision(
+    record = StoredDecision(
         node="node-a",
         incarnation="i",
         sequence=sequence,
@@ -80,16 +80,16 @@ def decision(sequence: int, workload: Workload | None = WEB, **fields: Any) -> S
         repeats=1,
         asked_by=None,
     )
-    return replace(made, **fields)
+    return replace(record, **fields)
 
 
 class Desk:
     """A stack with two namespaces, a ledger and decisions; ``good`` reads all, ``ann`` shop alone, ``bob`` nothing."""
 
-    def __init__(self, made: Stack) -> None:
-        self.made = made
-        made.facts.namespaces = {name: Namespace(name=name) for name in ("bank", "empty", "shop")}
-        made.facts.places |= {
+    def __init__(self, webhook: Stack) -> None:
+        self.made = webhook
+        webhook.facts.namespaces = {name: Namespace(name=name) for name in ("bank", "empty", "shop")}
+        webhook.facts.places |= {
             "uid-bank": place(50, workload=BANK),
             "uid-api": place(51, workload=API),
         }
@@ -98,10 +98,10 @@ class Desk:
             row_body(51, workload="api", pod="web-51", podUid="uid-api"),
             row_body(50, namespace="bank", workload="vault", pod="web-50", podUid="uid-bank"),
         ]
-        assert made.report(packed(report_body(*rows)), content_encoding="gzip").status == 200
-        made.follow()
-        made.index.loaded()
-        made.store.write_ledger_hour(
+        assert webhook.report(packed(report_body(*rows)), content_encoding="gzip").status == 200
+        webhook.follow()
+        webhook.index.loaded()
+        webhook.store.write_ledger_hour(
             HOUR,
             [
                 hour(),
@@ -110,11 +110,11 @@ class Desk:
             ],
             gone=(),
         )
-        made.store.write_ledger_day(HOUR // 24)
+        webhook.store.write_ledger_day(HOUR // 24)
         state = DecisionLogState(
             node="node-a", incarnation="i", agent="1.2", dropped=3, received_unix_seconds=time.time()
         )
-        made.store.take_decisions(
+        webhook.store.take_decisions(
             state,
             [decision(1), decision(2, API), decision(3, BANK, asked_by="root (uid 0)"), decision(4, None)],
         )
@@ -146,8 +146,8 @@ def server() -> Server:
 
 @pytest.fixture
 def desk(tmp_path: Path, server: Server) -> Iterator[Desk]:
-    with stack(tmp_path, server=server) as made:
-        yield Desk(made)
+    with stack(tmp_path, server=server) as webhook:
+        yield Desk(webhook)
 
 
 # At a glance
@@ -160,13 +160,13 @@ def test_summary_of_the_whole_cluster(desk: Desk) -> None:
     assert (body.hour.unix_hour, body.hour.workloads, body.hour.cpu.requested_millicores) == (HOUR, 3, 9500)
     assert (body.hour.possible_cpu_millicores, body.hour.needed_cpu_millicores) == (200, 200), "never netted"
     assert body.hour_age_seconds >= 3600
-    assert [(one.namespace, one.hour.workloads) for one in body.namespaces] == [("bank", 1), ("shop", 2)]
+    assert [(total.namespace, total.hour.workloads) for total in body.namespaces] == [("bank", 1), ("shop", 2)]
     assert [day.unix_day for day in body.days] == [HOUR // 24]
     assert (body.workloads.total, body.workloads.short, body.workloads.over, body.workloads.fits) == (3, 1, 1, 1)
     assert (body.nodes.count, body.nodes.reporting, body.nodes.silent) == (2, 1, 1)
     assert body.nodes.cpu_allocatable_millicores == 16_000
     assert [event.sequence for event in body.actions] == [1, 2, 3, 4]
-    assert [one.what for one in body.stopped] == ["nodes"]
+    assert [stop.what for stop in body.stopped] == ["nodes"]
     assert "node-b" in body.stopped[0].detail
 
 
@@ -185,7 +185,7 @@ def test_summary_without_a_database_says_so(desk: Desk, monkeypatch: pytest.Monk
     monkeypatch.setattr(desk.made.store, "newest_ledger_hour", away)
     body = desk.get("/v1/summary", SummaryBody)
     assert (body.hour, body.nodes, body.actions) == (None, None, [])
-    assert "database" in [one.what for one in body.stopped]
+    assert "database" in [stop.what for stop in body.stopped]
     listed = desk.get("/v1/workloads", WorkloadsBody)
     assert [line.kills_week for line in listed.workloads] == [None, None, None]
 
@@ -234,16 +234,16 @@ def test_list_is_chosen_and_sorted_on_the_server(desk: Desk, query: dict[str, st
 
 @pytest.mark.parametrize("sort", ["name", "short", "memory-used", "kills"])
 def test_pages_of_any_order_hold_each_workload_once(desk: Desk, sort: str) -> None:
-    found: list[str] = []
+    names: list[str] = []
     after: str | None = None
     while True:
         more: dict[str, str] = {} if after is None else {"after": after}
         body = desk.get("/v1/workloads", WorkloadsBody, sort=sort, limit="1", **more)
-        found += [line.name for line in body.workloads]
+        names += [line.name for line in body.workloads]
         after = body.next
         if after is None:
             break
-    assert sorted(found) == ["api", "vault", "web"]
+    assert sorted(names) == ["api", "vault", "web"]
 
 
 @pytest.mark.parametrize(
@@ -329,8 +329,8 @@ def test_nodes_tell_how_full_they_are_by_their_plans_or_why_that_is_not_known(de
         answer = desk.made.report(packed(report_body(row_body(1), **fields)), content_encoding="gzip")
         assert answer.status == 200, answer.body
         desk.made.follow()
-        found: NodeBody = desk.get("/v1/nodes", NodesBody).nodes[0]
-        return found
+        body: NodeBody = desk.get("/v1/nodes", NodesBody).nodes[0]
+        return body
 
     node = told(sequence=18, endAgeSeconds=3.0, plan=plan)
     assert node.plan_missing is None
@@ -363,7 +363,7 @@ def test_events_are_chosen_and_paged(desk: Desk) -> None:
     rest = desk.get("/v1/events", EventsBody, limit="3", after=first.next)
     assert [event.sequence for event in (*first.events, *rest.events)] == [1, 2, 3, 4]
     assert rest.next is None
-    for query, found in (
+    for query, sequences in (
         ({"namespace": "shop"}, [1, 2]),
         ({"workload": "web"}, [1]),
         ({"workload": "Deployment/vault"}, [3]),
@@ -374,7 +374,7 @@ def test_events_are_chosen_and_paged(desk: Desk) -> None:
         ({"action": "pause"}, []),
         ({"sinceSeconds": "150"}, [1, 2]),
     ):
-        assert [event.sequence for event in desk.get("/v1/events", EventsBody, **query).events] == found, query
+        assert [event.sequence for event in desk.get("/v1/events", EventsBody, **query).events] == sequences, query
 
 
 @pytest.mark.parametrize(
@@ -453,13 +453,13 @@ def test_rows_sums_search_and_events_hold_nothing_of_others(desk: Desk) -> None:
     desk.made.facts.told_faults = ("hpas bank/x: odd",)
     everything = texts(desk, "good")
     assert "vault" in everything
-    told = texts(desk, "ann")
+    text = texts(desk, "ann")
     for path in ("/v1/workloads/bank/Deployment/vault", "/v1/workloads/bank/Deployment/none"):
-        told = told.replace(path, "")  # what was asked for is said back
-    told = re.sub(r"\d+\.\d+", "", told)  # ages, whose digits may be any
+        text = text.replace(path, "")  # what was asked for is said back
+    text = re.sub(r"\d+\.\d+", "", text)  # ages, whose digits may be any
     for secret in ("vault", "bank", "root (uid 0)", "9000", "9500", "empty", "node-b"):
-        assert secret not in told, secret
-    assert "3 of 3" not in told
+        assert secret not in text, secret
+    assert "3 of 3" not in text
 
 
 def test_part_of_the_cluster_says_how_much_of_it_that_is(desk: Desk) -> None:
@@ -483,10 +483,10 @@ def test_words_of_a_decision_name_nothing_of_others(desk: Desk) -> None:
     detail = "room for bank/vault-1, shop/web-2 and Deployment/web by plimsoll.dev/mode"
     desk.made.store.take_decisions(state, [decision(9, detail=detail, unix_seconds=time.time())])
     assert desk.get("/v1/events", EventsBody).events[0].detail == detail
-    told = "room for (another namespace's), shop/web-2 and Deployment/web by plimsoll.dev/mode"
-    assert desk.get("/v1/events", EventsBody, who="ann").events[0].detail == told
-    assert desk.get("/v1/workloads", WorkloadsBody, who="ann", q="web").workloads[0].last_action.detail == told
-    assert msgspec.json.decode(desk.one(WEB, "ann").body, type=WorkloadBody).events[0].detail == told
+    wording = "room for (another namespace's), shop/web-2 and Deployment/web by plimsoll.dev/mode"
+    assert desk.get("/v1/events", EventsBody, who="ann").events[0].detail == wording
+    assert desk.get("/v1/workloads", WorkloadsBody, who="ann", q="web").workloads[0].last_action.detail == wording
+    assert msgspec.json.decode(desk.one(WEB, "ann").body, type=WorkloadBody).events[0].detail == wording
 
 
 def test_what_is_not_yours_is_refused_whether_it_is_there_or_not(desk: Desk) -> None:
@@ -519,18 +519,23 @@ def test_rights_are_remembered_for_a_minute_and_asked_about_once(desk: Desk, ser
 
 
 def test_right_that_is_taken_away_ends_with_the_minute(tmp_path: Path, server: Server) -> None:
-    with stack(tmp_path, server=server) as made:
-        desk = Desk(made)
+    with stack(tmp_path, server=server) as webhook:
+        desk = Desk(webhook)
         clock = [1000.0]
         access = Access(
-            made.api, made.settings, namespace="plimsoll", places=made.facts, clock=lambda: clock[0], keys=AnyWord()
+            webhook.api,
+            webhook.settings,
+            namespace="plimsoll",
+            places=webhook.facts,
+            clock=lambda: clock[0],
+            keys=AnyWord(),
         )
         assert access.scope("Bearer ann", "/v1/summary").namespaces == frozenset({"shop"})
         server.listable["ann"] = frozenset({"bank"})
         assert access.scope("Bearer ann", "/v1/summary").namespaces == frozenset({"shop"})
         clock[0] += 61
         assert access.scope("Bearer ann", "/v1/summary").namespaces == frozenset({"bank"})
-        assert desk.made is made
+        assert desk.made is webhook
 
 
 def test_too_many_namespaces_are_not_asked_about_but_one_may_be_named(desk: Desk, server: Server) -> None:
@@ -566,8 +571,8 @@ def test_who_may_list_pods_everywhere_sees_all_namespaces_and_no_nodes(desk: Des
     ],
 )
 def test_standing(cpu: Any, kills: int, severity: Severity, words: str) -> None:
-    found = standing_of(hour(**cpu), kills_day=kills, kills_week=kills)
-    assert (found.severity, found.words) == (severity, words)
+    standing = standing_of(hour(**cpu), kills_day=kills, kills_week=kills)
+    assert (standing.severity, standing.words) == (severity, words)
 
 
 def test_without_requests_or_advice_nothing_is_known_of_it() -> None:

@@ -21,25 +21,25 @@ def pods(payload: bytes | None, now: float = NOW, node: str = "node-a") -> Remem
 
 def test_what_a_report_told_of_is_known_with_name_and_owner() -> None:
     payload = pods(None).with_rows([ROW, replace(ROW, container="other")])
-    found = pods(payload, NOW + 3600).place(ROW.pod_uid)
-    assert found is not None
-    assert (found.uid, found.namespace, found.name, found.node, found.workload) == (
+    place = pods(payload, NOW + 3600).place(ROW.pod_uid)
+    assert place is not None
+    assert (place.uid, place.namespace, place.name, place.node, place.workload) == (
         ROW.pod_uid,
         ROW.workload.namespace,
         ROW.pod,
         "node-a",
         WEB,
     )
-    assert not found.is_running
+    assert not place.is_running
     assert pods(payload).place("another") is None
 
 
 def test_one_is_known_for_a_day_however_often_it_is_told_of_again() -> None:
     payload: bytes | None = pods(None).with_rows([ROW])
     for hour in range(1, 25):
-        told = pods(payload, NOW + 3600 * hour)
-        assert told.place(ROW.pod_uid) is not None
-        payload = told.with_rows([ROW])
+        memory = pods(payload, NOW + 3600 * hour)
+        assert memory.place(ROW.pod_uid) is not None
+        payload = memory.with_rows([ROW])
     assert pods(payload, NOW + REMEMBERED_SECONDS + 1).place(ROW.pod_uid) is None
 
 
@@ -67,27 +67,27 @@ def test_the_store_is_asked_once_and_only_for_what_no_watch_knows() -> None:
         asked.append(1)
         return None
 
-    told = RememberedPods("node-a", load, now_unix_seconds=NOW)
-    told.with_rows([ROW])
+    memory = RememberedPods("node-a", load, now_unix_seconds=NOW)
+    memory.with_rows([ROW])
     assert asked == []
-    told.place("one")
-    told.place("two")
+    memory.place("one")
+    memory.place("two")
     assert asked == [1]
 
 
 def test_what_an_older_version_wrote_is_read_without_containers_and_times() -> None:
     older = [["uid-1", "web-1", "shop", "Deployment", "web", NOW - 60.0]]
-    found = pods(zlib.compress(msgspec.msgpack.encode(older))).place("uid-1")
-    assert found is not None
-    assert found.containers is None
+    place = pods(zlib.compress(msgspec.msgpack.encode(older))).place("uid-1")
+    assert place is not None
+    assert place.containers is None
     assert pods(zlib.compress(msgspec.msgpack.encode(older))).begin(interval(NOW - 86_400)) is None
 
 
 def test_containers_are_remembered_by_name() -> None:
     payload = pods(None).with_rows([ROW], {ROW.pod_uid: ("app", "proxy")})
-    found = pods(payload).place(ROW.pod_uid)
-    assert found is not None
-    assert [found.has_container(name) for name in ("app", "proxy", "other")] == [True, True, False]
+    place = pods(payload).place(ROW.pod_uid)
+    assert place is not None
+    assert [place.has_container(name) for name in ("app", "proxy", "other")] == [True, True, False]
 
 
 def interval(end_unix_seconds: float) -> ReportInterval:
@@ -116,10 +116,10 @@ def test_hours_told_by_a_clock_that_was_ahead_are_not_over() -> None:
 
 def test_an_hour_before_the_newest_told_is_over_for_a_container() -> None:
     hour = NOW // 3600 * 3600
-    one = pods(None, hour + 60)
-    assert one.begin(interval(hour + 200)) is None
-    assert one.cover(ROW) is None
-    payload = one.with_rows([ROW])
+    memory = pods(None, hour + 60)
+    assert memory.begin(interval(hour + 200)) is None
+    assert memory.cover(ROW) is None
+    payload = memory.with_rows([ROW])
     later = pods(payload, hour + 60)
     assert later.begin(interval(hour + 145)) is None
     assert later.cover(ROW) == "coveredSeconds: a later hour of this container was told already"

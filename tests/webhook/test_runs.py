@@ -44,9 +44,9 @@ NOW = 1_800_000_000.0
 
 @pytest.fixture
 def desk(tmp_path: Path) -> Iterator[Stack]:
-    with stack(tmp_path, act=ActOptions(mode=Mode.ENFORCE)) as made:
-        made.index.loaded()
-        yield made
+    with stack(tmp_path, act=ActOptions(mode=Mode.ENFORCE)) as webhook:
+        webhook.index.loaded()
+        yield webhook
 
 
 def a_run(number: int, *, workload: Workload = CRON_JOB, need_mib: int | None = 300, **more: Any) -> JobRun:
@@ -90,7 +90,7 @@ def new_pod(at: float, *, limit: str = "1Gi", job: str | None = None, labels: di
 def admitted(desk: Stack, document: Any) -> dict[str, Any]:
     """Return the values that the patch of a new pod puts, by path."""
     response = response_of(desk.services.review(json.dumps(review_of(document)).encode(), "10.0.0.1"))
-    return {one["path"]: one.get("value") for one in response.get("patch", [])}
+    return {operation["path"]: operation.get("value") for operation in response.get("patch", [])}
 
 
 MEMORY = "/spec/containers/0/resources/requests/memory"
@@ -281,7 +281,7 @@ def test_starts_of_what_runs_to_an_end_and_more_than_the_node_has_are_refused(de
     too_much = a_start(desk, 1, millicores=8801.0)
     _, answer = post(desk, [as_start, too_much])
     assert answer["taken"] == 0
-    assert [one["reason"].partition(":")[2].strip().split(" of ")[0] for one in answer["refused"]] == [
+    assert [refusal["reason"].partition(":")[2].strip().split(" of ")[0] for refusal in answer["refused"]] == [
         "a CronJob has no starts",
         "8801",
     ]
@@ -313,9 +313,9 @@ def test_of_each_container_the_newest_runs_are_kept_in_the_store_and_in_memory(s
     for start in range(0, 200, 50):
         store.take_runs([a_run(number) for number in range(start, start + 50)])
         index.follow(store)
-    kept, _ = store.runs_after(0)
-    assert {run.run for run in kept} == {f"report-{number}" for number in range(150, 200)}
-    assert len(kept) == len(index) == len(index_of(store)) == MOST_RUNS
+    runs, _ = store.runs_after(0)
+    assert {run.run for run in runs} == {f"report-{number}" for number in range(150, 200)}
+    assert len(runs) == len(index) == len(index_of(store)) == MOST_RUNS
 
 
 def test_of_starts_no_more_are_kept_than_ever_count(store: Store) -> None:
@@ -323,8 +323,8 @@ def test_of_starts_no_more_are_kept_than_ever_count(store: Store) -> None:
     index = index_of(store)
     store.take_runs([a_run(number, workload=web) for number in range(30)])
     index.follow(store)
-    kept, _ = store.runs_after(0)
-    assert {run.run for run in kept} == {f"report-{number}" for number in range(20, 30)}
+    runs, _ = store.runs_after(0)
+    assert {run.run for run in runs} == {f"report-{number}" for number in range(20, 30)}
     assert len(index) == 10
 
 
@@ -374,8 +374,8 @@ def test_runs_that_count_for_nothing_go(store: Store, monkeypatch: pytest.Monkey
     assert store.expire_runs(NOW) == 5
     index.expire(NOW)
     assert index.workloads() == (CRON_JOB,)
-    [kept], _ = store.runs_after(0)
-    assert kept == a_run(3)
+    [job_run], _ = store.runs_after(0)
+    assert job_run == a_run(3)
     store.take_runs([a_run(number, ended_unix_seconds=NOW + 3) for number in range(4, 8)])
     assert store.expire_runs(NOW) == 4
 

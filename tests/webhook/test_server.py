@@ -21,8 +21,8 @@ from tests.webhook.https import Running, reply_of, running, services
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    with running(services(), tmp_path_factory.mktemp("server")) as one:
-        yield one
+    with running(services(), tmp_path_factory.mktemp("server")) as hook:
+        yield hook
 
 
 def test_an_admission_is_answered(served: Running) -> None:
@@ -143,11 +143,11 @@ def test_a_review_beyond_the_bound_admits_the_pod_unchanged(served: Running) -> 
 
 
 def test_a_head_without_end_is_cut_off(tmp_path: Path) -> None:
-    with running(services(), tmp_path, request_seconds=100) as one:  # for its size, not for its time
-        with one.plain() as connection:
+    with running(services(), tmp_path, request_seconds=100) as hook:  # for its size, not for its time
+        with hook.plain() as connection:
             connection.sendall(b"GET /healthz HTTP/1.1\r\n")
             assert _sent_until_cut_off(connection, b"X: " + b"y" * 1000 + b"\r\n", most=1000)
-        assert one.ask("GET", "/healthz").status == 200
+        assert hook.ask("GET", "/healthz").status == 200
 
 
 def _sent_until_cut_off(connection: ssl.SSLSocket, piece: bytes, *, most: int) -> bool:
@@ -164,18 +164,18 @@ def _sent_until_cut_off(connection: ssl.SSLSocket, piece: bytes, *, most: int) -
 
 
 def test_who_says_nothing_or_not_all_is_hung_up_on(tmp_path: Path) -> None:
-    with running(services(), tmp_path, request_seconds=0.2) as one:
+    with running(services(), tmp_path, request_seconds=0.2) as hook:
         for begun in (b"", b"GET /healthz HTTP/1.1\r\n"):
-            with one.plain() as connection:
+            with hook.plain() as connection:
                 connection.sendall(begun)
                 assert not _rest(connection)
-        with one.plain() as connection:
+        with hook.plain() as connection:
             connection.sendall(b"POST /v1/report HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n12345")
             assert _rest(connection).startswith(b"HTTP/1.1 408 ")
-        with one.plain() as connection:
+        with hook.plain() as connection:
             connection.sendall(b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n12345")
             assert _rest(connection).startswith(b"HTTP/1.1 408 ")
-        with one.plain() as connection:  # the next request of a kept connection, begun and not ended
+        with hook.plain() as connection:  # the next request of a kept connection, begun and not ended
             connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
             answer = b""
             while not answer.endswith(b"ok\n"):
@@ -199,15 +199,15 @@ def _rest(connection: Any) -> bytes:
 
 
 def test_for_a_connection_beyond_the_bound_the_one_that_was_idle_for_longest_goes(tmp_path: Path) -> None:
-    with running(services(), tmp_path, connections=10) as one:
-        kept = [one.connect() for _ in range(10)]
-        for connection in kept:
+    with running(services(), tmp_path, connections=10) as hook:
+        connections = [hook.connect() for _ in range(10)]
+        for connection in connections:
             connection.request("GET", "/healthz")
             assert reply_of(connection).status == 200
-        assert one.ask("GET", "/healthz").status == 200
-        assert not _rest(kept[0].sock)
-        kept[1].request("GET", "/healthz")  # the others go on
-        assert reply_of(kept[1]).status == 200
+        assert hook.ask("GET", "/healthz").status == 200
+        assert not _rest(connections[0].sock)
+        connections[1].request("GET", "/healthz")  # the others go on
+        assert reply_of(connections[1]).status == 200
 
 
 class Held:
@@ -223,9 +223,9 @@ class Held:
         return HttpAnswer(body=b"{}")
 
 
-def asked_in_threads(one: Running, count: int, path: str) -> tuple[list[threading.Thread], list[Any]]:
+def asked_in_threads(hook: Running, count: int, path: str) -> tuple[list[threading.Thread], list[Any]]:
     replies: list[Any] = []
-    threads = [threading.Thread(target=lambda: replies.append(one.ask("POST", path, b"{}"))) for _ in range(count)]
+    threads = [threading.Thread(target=lambda: replies.append(hook.ask("POST", path, b"{}"))) for _ in range(count)]
     for thread in threads:
         thread.start()
     return threads, replies
@@ -235,19 +235,19 @@ def test_reports_beyond_workers_and_queue_come_again_while_admissions_go_on(tmp_
     held = Held()
     rejected: list[str] = []
     given = services(report=held, rejected=rejected.append)
-    with running(given, tmp_path, workers=1, waiting_requests=1) as one:
-        threads, replies = asked_in_threads(one, 2, "/v1/report")
+    with running(given, tmp_path, workers=1, waiting_requests=1) as hook:
+        threads, replies = asked_in_threads(hook, 2, "/v1/report")
         try:
             assert held.entered.acquire(timeout=60)
-            wait_for(lambda: one.app._under_way == 2, "the other one waits, and there is no room")
-            reply = one.ask("POST", "/v1/report", b"{}")
+            wait_for(lambda: hook.app._under_way == 2, "the other one waits, and there is no room")
+            reply = hook.ask("POST", "/v1/report", b"{}")
             assert reply.status == 503
             assert int(reply.headers["retry-after"]) >= 1
             assert reply.json()["error"] == "2 requests are under way or wait"
             assert rejected == ["report"]
-            assert one.ask("POST", "/mutate", b"{}").json() == {"reviewed": {}}
-            assert one.ask("GET", "/healthz").status == 200
-            assert one.ask("GET", "/metrics").status == 200
+            assert hook.ask("POST", "/mutate", b"{}").json() == {"reviewed": {}}
+            assert hook.ask("GET", "/healthz").status == 200
+            assert hook.ask("GET", "/metrics").status == 200
         finally:
             held.go.set()
             for thread in threads:
@@ -264,15 +264,15 @@ def test_scrapes_beyond_two_are_refused(tmp_path: Path) -> None:
         assert go.wait(30)
         return MetricsPage(content_type="text/plain", content_encoding="gzip", body=b"zipped")
 
-    with running(services(page=page, scrape_rejected=lambda: rejected.append(1)), tmp_path) as one:
+    with running(services(page=page, scrape_rejected=lambda: rejected.append(1)), tmp_path) as hook:
         replies: list[Any] = []
-        threads = [threading.Thread(target=lambda: replies.append(one.ask("GET", "/metrics"))) for _ in range(2)]
+        threads = [threading.Thread(target=lambda: replies.append(hook.ask("GET", "/metrics"))) for _ in range(2)]
         for thread in threads:
             thread.start()
         try:
             assert entered.acquire(timeout=60)
             assert entered.acquire(timeout=60)
-            assert one.ask("GET", "/metrics").status == 503
+            assert hook.ask("GET", "/metrics").status == 503
             assert rejected == [1]
         finally:
             go.set()
@@ -290,8 +290,8 @@ def failing(*_: object) -> Any:
 
 def test_whatever_breaks_the_pod_is_admitted(tmp_path: Path) -> None:
     failed: list[str] = []
-    with running(services(review=failing, failed=failed.append), tmp_path) as one:
-        reply = one.ask("POST", "/mutate", b'{"kind":"AdmissionReview","request":{"uid": "705ab4f5-6393"}}')
+    with running(services(review=failing, failed=failed.append), tmp_path) as hook:
+        reply = hook.ask("POST", "/mutate", b'{"kind":"AdmissionReview","request":{"uid": "705ab4f5-6393"}}')
         assert reply.status == 200
         assert reply.json() == {
             "apiVersion": "admission.k8s.io/v1",
@@ -299,7 +299,7 @@ def test_whatever_breaks_the_pod_is_admitted(tmp_path: Path) -> None:
             "response": {"uid": "705ab4f5-6393", "allowed": True},
         }
         assert failed == ["error"]
-        assert one.ask("POST", "/mutate", b"\xff\x00").json()["response"] == {"uid": "", "allowed": True}
+        assert hook.ask("POST", "/mutate", b"\xff\x00").json()["response"] == {"uid": "", "allowed": True}
 
 
 @pytest.mark.parametrize(
@@ -320,11 +320,11 @@ def test_the_uid_is_found_without_reading_the_rest(body: bytes, uid: str) -> Non
 
 
 def test_a_service_that_breaks_tells_nobody_why(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    with running(services(report=failing, page=lambda *_: failing(None)), tmp_path) as one:
-        reply = one.ask("POST", "/v1/report", b"{}")
+    with running(services(report=failing, page=lambda *_: failing(None)), tmp_path) as hook:
+        reply = hook.ask("POST", "/v1/report", b"{}")
         assert (reply.status, reply.json()) == (500, {"error": "failed; see the webhook's log"})
-        assert one.ask("GET", "/metrics").status == 500
-        assert one.ask("GET", "/healthz").status == 200
+        assert hook.ask("GET", "/metrics").status == 500
+        assert hook.ask("GET", "/healthz").status == 200
     assert "broken" in caplog.text
 
 
@@ -333,31 +333,31 @@ def test_a_service_that_breaks_tells_nobody_why(tmp_path: Path, caplog: pytest.L
 
 def test_what_is_under_way_is_answered_at_the_end_and_readiness_goes_first(tmp_path: Path) -> None:
     held = Held()
-    with running(services(report=held), tmp_path) as one:
-        probe = one.connect()
+    with running(services(report=held), tmp_path) as hook:
+        probe = hook.connect()
         probe.request("GET", "/readyz")
         assert reply_of(probe).status == 200
-        threads, replies = asked_in_threads(one, 1, "/v1/report")
+        threads, replies = asked_in_threads(hook, 1, "/v1/report")
         assert held.entered.acquire(timeout=60)
-        one.server.stop()
+        hook.server.stop()
         held.go.set()
         threads[0].join(20)
         assert replies[0].status == 200
-        one.thread.join(20)
-        assert not one.thread.is_alive()
+        hook.thread.join(20)
+        assert not hook.thread.is_alive()
         with pytest.raises(OSError, match=r".*"):
-            one.ask("GET", "/healthz")
+            hook.ask("GET", "/healthz")
 
 
 def test_not_ready_says_why(tmp_path: Path) -> None:
-    with running(services(ready=lambda: (False, "history: 3 of 5 hours")), tmp_path) as one:
-        reply = one.ask("GET", "/readyz")
+    with running(services(ready=lambda: (False, "history: 3 of 5 hours")), tmp_path) as hook:
+        reply = hook.ask("GET", "/readyz")
         assert (reply.status, reply.body) == (503, b"history: 3 of 5 hours\n")
-        assert one.ask("GET", "/healthz").status == 200
+        assert hook.ask("GET", "/healthz").status == 200
 
 
 def test_head_and_body_of_an_answer_come_in_one_record(tmp_path: Path) -> None:
-    with running(services(review=lambda *_: b"reviewed"), tmp_path) as one, one.plain() as connection:
+    with running(services(review=lambda *_: b"reviewed"), tmp_path) as hook, hook.plain() as connection:
         for _ in range(3):
             connection.sendall(b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
             answer = connection.recv(1 << 16)  # one record of TLS at most
@@ -369,7 +369,7 @@ def test_head_and_body_of_an_answer_come_in_one_record(tmp_path: Path) -> None:
 
 def test_a_sender_that_waits_to_be_asked_for_its_body_is_asked(tmp_path: Path) -> None:
     head = b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nExpect: 100-continue\r\n\r\n"
-    with running(services(review=lambda *_: b"reviewed"), tmp_path) as one, one.plain() as connection:
+    with running(services(review=lambda *_: b"reviewed"), tmp_path) as hook, hook.plain() as connection:
         for _ in range(2):
             connection.sendall(head)
             assert connection.recv(1 << 16) == b"HTTP/1.1 100 Continue\r\n\r\n"

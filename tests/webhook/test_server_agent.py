@@ -26,20 +26,20 @@ from tests.webhook.workload_reports import report, row
 def spoken(tmp_path: Path) -> Iterator[tuple[Stack, WebhookClient]]:
     token = tmp_path / "token"
     token.write_text("good")
-    with stack(tmp_path) as one:
-        one.follow()
-        one.facts.places["uid-web-1"] = replace(place(1), uid="uid-web-1")
-        with running(one.services, tmp_path) as server:
+    with stack(tmp_path) as webhook:
+        webhook.follow()
+        webhook.facts.places["uid-web-1"] = replace(place(1), uid="uid-web-1")
+        with running(webhook.services, tmp_path) as server:
             host, port = server.address
             client = WebhookClient(
                 f"https://{host}:{port}", token_file=token, ca_file=server.authority, timeout_seconds=10.0
             )
-            yield one, client
+            yield webhook, client
             client.close()
 
 
 def test_a_report_is_taken_and_its_answer_understood(spoken: tuple[Stack, WebhookClient]) -> None:
-    one, client = spoken
+    webhook, client = spoken
     sent = report(
         row(cpu=[1.0, 20.0, 300.0], memory=[3e7], kills=((3.0, 5_000_000),), throttled=0.5, waiting=1.0),
         node_class=NodeClass(instance_type=None, cpus=8),
@@ -51,13 +51,13 @@ def test_a_report_is_taken_and_its_answer_understood(spoken: tuple[Stack, Webhoo
     assert first.answer is not None
     assert (first.answer["taken"], first.answer["refused"]) == (1, [])
     etag = etag_from(first.answer["etag"], "etag")
-    told = directives_from_json(first.answer["directives"], etag=etag)
-    assert [one.workload.name for one in told.workloads] == ["web"]
+    directives = directives_from_json(first.answer["directives"], etag=etag)
+    assert [directive.workload.name for directive in directives.workloads] == ["web"]
     again = judged(client.post("/v1/report", text, {"If-None-Match": f'"{etag}"'}), client.url)
     assert again.result is PostResult.REPEATED
     assert again.answer is not None
     assert again.answer["directives"] is None
-    one.follow()
+    webhook.follow()
     later = replace(sent, sequence=2)
     answer = judged(client.post("/v1/report", report_text(later, agent="")), client.url).answer
     assert answer is not None
@@ -67,18 +67,18 @@ def test_a_report_is_taken_and_its_answer_understood(spoken: tuple[Stack, Webhoo
 
 
 def test_a_refusal_is_understood(spoken: tuple[Stack, WebhookClient]) -> None:
-    one, client = spoken
+    webhook, client = spoken
     elsewhere = report_text(report(node="node-b"), agent="")
     assert judged(client.post("/v1/report", elsewhere), client.url).result is PostResult.FORBIDDEN
     assert judged(client.post("/v1/report", "{}"), client.url).result is PostResult.REFUSED
-    one.facts.is_complete = False
+    webhook.facts.is_complete = False
     away = judged(client.post("/v1/report", report_text(report(), agent="")), client.url)
     assert (away.result, away.retry_after_seconds) == (PostResult.UNAVAILABLE, 5.0)
 
 
 def test_proposals_are_judged_and_the_verdicts_understood(spoken: tuple[Stack, WebhookClient]) -> None:
-    one, client = spoken
-    one.facts.places["uid-9"] = place(9, node="node-b")
+    webhook, client = spoken
+    webhook.facts.places["uid-9"] = place(9, node="node-b")
     proposals = [
         Proposal(
             ref=PodRef(namespace="shop", name=f"web-{number}", uid=f"uid-{number}"),
@@ -94,7 +94,7 @@ def test_proposals_are_judged_and_the_verdicts_understood(spoken: tuple[Stack, W
     assert answer.status == 200
     answers = answers_of(answer.body)
     assert answers is not None
-    assert {uid: (one.verdict, str(one.reason)) for uid, one in answers.items()} == {
+    assert {uid: (ruling.verdict, str(ruling.reason)) for uid, ruling in answers.items()} == {
         "uid-9": (Verdict.REFUSED, "other_node"),
         "uid-99": (Verdict.REFUSED, "unknown_pod"),
     }

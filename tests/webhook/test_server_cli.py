@@ -32,13 +32,13 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Stack, li
     """A webhook that knows one workload, and the options to reach it."""
     folder = tmp_path_factory.mktemp("cli")
     (folder / "token").write_text("good\n")
-    with stack(folder) as one:
-        one.report(packed(report_body(row_body(0, quality=told_quality()), row_body(1))), content_encoding="gzip")
-        one.follow()
-        with running(one.services, folder, names=("plimsoll-webhook.plimsoll.svc",)) as server:
+    with stack(folder) as webhook:
+        webhook.report(packed(report_body(row_body(0, quality=told_quality()), row_body(1))), content_encoding="gzip")
+        webhook.follow()
+        with running(webhook.services, folder, names=("plimsoll-webhook.plimsoll.svc",)) as server:
             host, port = server.address
             options = [f"--webhook=https://{host}:{port}", f"--token-file={folder / 'token'}"]
-            yield one, [*options, f"--ca-file={server.authority}"]
+            yield webhook, [*options, f"--ca-file={server.authority}"]
 
 
 def test_the_list_tells_what_pods_would_request(
@@ -75,8 +75,8 @@ def test_the_poorest_sized_are_listed_first(
     assert main(["workloads", "--worst", "3", "--against", "applied", "--window", "7d", *served[1]]) == 0
     assert capsys.readouterr().out == "nobody told yet how good the sizing of 1 workload was\n"
     assert main(["workloads", "--worst", "-o", "json", "--window", "1h", *served[1]]) == 0
-    (one,) = json.loads(capsys.readouterr().out)
-    assert (one["quality"]["window"], one["quality"]["cpu"]["recommended"]["riskRatio"]) == (
+    (workload,) = json.loads(capsys.readouterr().out)
+    assert (workload["quality"]["window"], workload["quality"]["cpu"]["recommended"]["riskRatio"]) == (
         "1h",
         0.1,
     )
@@ -120,7 +120,7 @@ def test_json_is_the_webhooks_own(served: tuple[Stack, list[str]], capsys: pytes
     assert main(["workloads", "shop/web", "-o", "json", *served[1]]) == 0
     assert json.loads(capsys.readouterr().out)["containers"][0]["container"] == "app"
     assert main(["workloads", "-o", "json", *served[1]]) == 0
-    assert [one["name"] for one in json.loads(capsys.readouterr().out)] == ["web"]
+    assert [workload["name"] for workload in json.loads(capsys.readouterr().out)] == ["web"]
     assert main(["policy", "shop/web", "-o", "json", *served[1]]) == 0
     assert json.loads(capsys.readouterr().out)["mode"]["value"] == "recommend"
 
@@ -134,13 +134,13 @@ def test_hours_are_drawn(served: tuple[Stack, list[str]], tmp_path: Path) -> Non
 def test_policy_tells_what_applies_and_where_it_is_from(
     served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    one, options = served
-    one.facts.told = ClusterRules(rules=(ClusterRule(namespace="shop", mode="enforce"),), pause_reason="upgrade")
-    one.facts.axes = FrozenAxes(cpu_for="HorizontalPodAutoscaler shop/web")
+    webhook, options = served
+    webhook.facts.told = ClusterRules(rules=(ClusterRule(namespace="shop", mode="enforce"),), pause_reason="upgrade")
+    webhook.facts.axes = FrozenAxes(cpu_for="HorizontalPodAutoscaler shop/web")
     try:
         assert main(["policy", "shop/Deployment/web", *options]) == 0
     finally:
-        one.facts.told, one.facts.axes = ClusterRules(), FrozenAxes()
+        webhook.facts.told, webhook.facts.axes = ClusterRules(), FrozenAxes()
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert ["mode", "enforce", "ConfigMap", "plimsoll/plimsoll,", "rule", "1"] in rows
     assert ["pause", "upgrade", "ConfigMap", "plimsoll/plimsoll"] in rows
@@ -151,23 +151,23 @@ def test_policy_tells_what_applies_and_where_it_is_from(
 def test_policy_tells_windows_and_which_object_said_them(
     served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    one, options = served
+    webhook, options = served
     web, windows = Workload(namespace="shop", kind="Deployment", name="web"), "shrink: Europe/Berlin 0 22 * * * for 6h"
 
     def told(text: str) -> list[list[str]]:
-        one.facts.vpas = {web: vpa_orders(replace(vpa("InPlace"), windows=text), VpaSurroundings())}
+        webhook.facts.vpas = {web: vpa_orders(replace(vpa("InPlace"), windows=text), VpaSurroundings())}
         assert main(["policy", "shop/Deployment/web", *options]) == 0
         return [line.split() for line in capsys.readouterr().out.splitlines()]
 
-    one.facts.told = ClusterRules(rules=(ClusterRule(namespace="shop", windows="deny: UTC 0 7 * * * for 1h"),))
+    webhook.facts.told = ClusterRules(rules=(ClusterRule(namespace="shop", windows="deny: UTC 0 7 * * * for 1h"),))
     try:
         assert ["windows", *windows.split(), "VPA", "shop/web"] in told(windows)
         rows = told("shrink: now")
     finally:
-        one.facts.vpas, one.facts.told = {}, ClusterRules()
+        webhook.facts.vpas, webhook.facts.told = {}, ClusterRules()
     fault = "VPA shop/web: 'shrink: now' is not allowed"
     for row in (f"windows - {fault}", f"mode off {fault}"):
-        assert [found for found in rows if found[: len(row.split())] == row.split()], rows
+        assert [words for words in rows if words[: len(row.split())] == row.split()], rows
 
 
 def test_policy_keeps_to_the_width(served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str]) -> None:
@@ -197,10 +197,10 @@ def test_what_cannot_be_answered_is_one_line(
     words: str,
 ) -> None:
     try:
-        found = main([*arguments, *served[1]])
+        exit_code = main([*arguments, *served[1]])
     except SystemExit as ended:
-        found = int(str(ended.code))
-    assert found == code
+        exit_code = int(str(ended.code))
+    assert exit_code == code
     error = capsys.readouterr().err
     assert words in error
     assert error.count("\n") == 1
@@ -234,10 +234,10 @@ def test_a_webhook_that_is_not_reached(
     words: str,
 ) -> None:
     try:
-        found = main(["workloads", *served[1], *changes])
+        exit_code = main(["workloads", *served[1], *changes])
     except SystemExit as ended:
-        found = int(str(ended.code))
-    assert found == code
+        exit_code = int(str(ended.code))
+    assert exit_code == code
     error = capsys.readouterr().err
     assert words in error
     assert error.count("\n") == 1
@@ -262,11 +262,11 @@ def load(**overrides: object) -> WebhookSettings:
 def test_settings_come_from_the_same_sources_as_the_agents(tmp_path: Path) -> None:
     file = tmp_path / "webhook.yaml"
     file.write_text("listening: {port: 1, workers: 2}\ndatabase: {url: a.db}\narbiter: {evictionsPerMinute: 9}\n")
-    found = load_webhook_settings(
+    settings = load_webhook_settings(
         file, environment={"PLIMSOLL_LISTENING_PORT": "2"}, overrides={"database.url": "postgresql://h/n"}
     )
-    assert (found.listening.port, found.listening.workers) == (2, 2)
-    assert (found.database.url, found.arbiter.evictions_per_minute) == ("postgresql://h/n", 9)
+    assert (settings.listening.port, settings.listening.workers) == (2, 2)
+    assert (settings.database.url, settings.arbiter.evictions_per_minute) == ("postgresql://h/n", 9)
 
 
 def test_a_password_is_not_shown() -> None:

@@ -34,17 +34,17 @@ GZIP = {"content_type": "application/json", "content_encoding": "gzip"}
 
 @pytest.fixture
 def whole(tmp_path: Path) -> Iterator[Stack]:
-    with stack(tmp_path) as one:
-        one.follow()
-        yield one
+    with stack(tmp_path) as webhook:
+        webhook.follow()
+        yield webhook
 
 
 def said(answer: HttpAnswer) -> Any:
     return json.loads(answer.body)
 
 
-def results(one: Stack, result: str, what: str = "reports") -> float:
-    return one.counted(f'plimsoll_{what}_received_total{{result="{result}"}}')
+def results(webhook: Stack, result: str, what: str = "reports") -> float:
+    return webhook.counted(f'plimsoll_{what}_received_total{{result="{result}"}}')
 
 
 def test_a_report_is_in_the_database_when_it_is_answered(whole: Stack) -> None:
@@ -99,12 +99,12 @@ def test_who_works_on_a_report_lets_others_go_first_between_its_pieces(tmp_path:
     free: list[bool] = []
 
     def breathe() -> None:
-        free.append(not one.index._lock.locked())
+        free.append(not webhook.index._lock.locked())
 
-    with stack(tmp_path, breathe=breathe) as one:
-        one.follow()
+    with stack(tmp_path, breathe=breathe) as webhook:
+        webhook.follow()
         body = report_body(*(row_body(0, container=f"c{number}") for number in range(2 * PIECE_ROWS)))
-        assert one.report(packed(body), **GZIP).status == 200
+        assert webhook.report(packed(body), **GZIP).status == 200
     # Rows are read and judged, the report is written down, and what others saw is put together.
     assert len(free) >= 2 + 2 + 1 + 2
     assert all(free)
@@ -138,8 +138,8 @@ def test_a_node_is_of_the_class_that_the_cluster_says(whole: Stack, monkeypatch:
     whole.report(packed(report_body(row_body(0), nodeClass=other)), **GZIP)
     monkeypatch.setattr(whole.facts, "node_class", lambda _: None)
     whole.report(packed(report_body(row_body(0), nodeClass=other, sequence=18)), **GZIP)
-    classes = [decode_report(one.payload).node_class for one in whole.store.tail(0, 10)]
-    assert [(one.instance_type, one.cpus) for one in classes] == [("m5.large", 8), ("m5.24xlarge", 96)]
+    classes = [decode_report(entry.payload).node_class for entry in whole.store.tail(0, 10)]
+    assert [(machine.instance_type, machine.cpus) for machine in classes] == [("m5.large", 8), ("m5.24xlarge", 96)]
 
 
 def test_what_was_reported_comes_back_as_directives_and_advice(whole: Stack) -> None:
@@ -151,9 +151,9 @@ def test_what_was_reported_comes_back_as_directives_and_advice(whole: Stack) -> 
         "extra": {"authentication.kubernetes.io/node-name": ["node-b"]},
     }
     answer = whole.report(packed(report_body(row_body(50), node="node-b")), "b", **GZIP)
-    (told,) = said(answer)["directives"]["workloads"]
-    assert (told["namespace"], told["kind"], told["name"]) == ("shop", "Deployment", "web")
-    (container,) = told["containers"]
+    (directive,) = said(answer)["directives"]["workloads"]
+    assert (directive["namespace"], directive["kind"], directive["name"]) == ("shop", "Deployment", "web")
+    (container,) = directive["containers"]
     assert container["cpuPeakMillicores"] == 60  # of node-a: the node knows its own
     assert container["oomMemoryBytes"] is not None
     etag = said(answer)["etag"]
@@ -172,8 +172,8 @@ def test_what_the_node_holds_is_not_sent_again(whole: Stack) -> None:
 
 
 def test_without_directives_a_report_is_taken_all_the_same(tmp_path: Path) -> None:
-    with stack(tmp_path) as one:  # the history is not loaded: nothing may be told
-        answer = one.report(packed(report_body(row_body(0))), **GZIP)
+    with stack(tmp_path) as webhook:  # the history is not loaded: nothing may be told
+        answer = webhook.report(packed(report_body(row_body(0))), **GZIP)
         assert answer.status == 200
         assert (said(answer)["taken"], said(answer)["etag"], said(answer)["directives"]) == (1, "", None)
         assert "ETag" not in answer.headers
@@ -237,12 +237,12 @@ def test_until_it_is_known_which_pods_run_where_reports_wait(whole: Stack) -> No
 
 
 def test_a_node_that_reports_too_often_is_told_when_to_come(tmp_path: Path) -> None:
-    with stack(tmp_path, access=AccessSettings(requests_per_minute=1)) as one:
-        one.report(packed(report_body()), **GZIP)
-        answer = one.report(packed(report_body(sequence=18)), **GZIP)
+    with stack(tmp_path, access=AccessSettings(requests_per_minute=1)) as webhook:
+        webhook.report(packed(report_body()), **GZIP)
+        answer = webhook.report(packed(report_body(sequence=18)), **GZIP)
         assert answer.status == 429
         assert 1 <= int(answer.headers["Retry-After"]) <= 60
-        assert results(one, "too_many") == 1
+        assert results(webhook, "too_many") == 1
 
 
 class AwayStore:
@@ -263,15 +263,15 @@ class AwayStore:
 
 def test_while_the_database_is_away_reports_are_put_off_admissions_go_on_and_nothing_is_lost(tmp_path: Path) -> None:
     store = AwayStore(f"sqlite:///{tmp_path / 'plimsoll.db'}")
-    with stack(tmp_path, store=store) as one:
+    with stack(tmp_path, store=store) as webhook:
         store.is_away = True
         body = packed(report_body(row_body(0)))
-        answer = one.report(body, **GZIP)
+        answer = webhook.report(body, **GZIP)
         assert (answer.status, answer.headers["Retry-After"]) == (503, "10")
         assert said(answer) == {"error": "the database is away"}
-        assert results(one, "store_away") == 1
+        assert results(webhook, "store_away") == 1
         store.is_away = False
-        again = one.report(body, **GZIP)
+        again = webhook.report(body, **GZIP)
         assert (again.status, said(again)["repeated"]) == (200, False)
 
 
@@ -291,15 +291,15 @@ def test_a_fault_inside_is_told_to_the_log_alone(
 # Proposals
 
 
-def proposed(one: Stack, body: Any) -> HttpAnswer:
+def proposed(webhook: Stack, body: Any) -> HttpAnswer:
     call = Call(path="/v1/evictions", body=json.dumps(body).encode(), authorization=f"Bearer {GOOD}")
-    return one.posts.evictions(call)
+    return webhook.posts.evictions(call)
 
 
 def test_a_proposal_is_judged(whole: Stack) -> None:
     whole.facts.places["uid-50"] = place(50, node="node-b")
-    one = {"namespace": "shop", "pod": "web-50", "podUid": "uid-50", "reason": "memory", "ranking": "low", "order": 1}
-    body = {"schema": 1, "node": "node-a", "proposals": [{**one, "needed": {"memoryBytes": 5}}]}
+    entry = {"namespace": "shop", "pod": "web-50", "podUid": "uid-50", "reason": "memory", "ranking": "low", "order": 1}
+    body = {"schema": 1, "node": "node-a", "proposals": [{**entry, "needed": {"memoryBytes": 5}}]}
     answer = proposed(whole, body)
     assert answer.status == 200
     (reply,) = said(answer)["answers"]
@@ -340,7 +340,7 @@ def test_the_list_goes_page_by_page(whole: Stack) -> None:
     while True:
         page = said(whole.ask("/v1/workloads", limit="3", **after))
         assert page["total"] == 4
-        names += [one["name"] for one in page["workloads"]]
+        names += [workload["name"] for workload in page["workloads"]]
         if page["next"] is None:
             break
         after = {"after": page["next"]}
@@ -391,8 +391,8 @@ NAMES = {"namespace": "shop", "kind": "Deployment", "name": "web"}
 ONE = "/v1/workloads/shop/Deployment/web"
 
 
-def applies(one: Stack) -> Any:
-    return said(one.ask(ONE, names=NAMES))["applies"]
+def applies(webhook: Stack) -> Any:
+    return said(webhook.ask(ONE, names=NAMES))["applies"]
 
 
 def test_what_applies_says_where_it_is_from(whole: Stack) -> None:
@@ -408,21 +408,21 @@ def test_what_applies_says_where_it_is_from(whole: Stack) -> None:
     update = {"updateMode": "Initial", "minReplicas": 2, "evictionRequirements": [requirement], "later": 1}
     object_ = vpa("Initial", updatePolicy=update, resourcePolicy={"containerPolicies": policies})
     whole.facts.vpas = {object_.target: vpa_orders(object_, VpaSurroundings())}
-    found = applies(whole)
-    assert found["mode"] == {"value": "enforce", "source": "VPA shop/web (new pods alone)"}
-    assert found["policy"]["source"] == "ConfigMap plimsoll/plimsoll, rule 2"
-    told = {one["name"]: (one["value"], one["source"]) for one in found["bounds"]}
-    assert told["container-policies"] == ('[{"containerName":"app","maxAllowed":{"cpu":"2000m"}}]', "VPA shop/web")
-    assert told["min-replicas"] == ("2", "VPA shop/web")
-    assert told["eviction-requirement"] == ("TargetHigherThanRequests of cpu", "VPA shop/web")
-    assert told["not honoured"] == ("updatePolicy.later is not honoured", "VPA shop/web")
+    terms = applies(whole)
+    assert terms["mode"] == {"value": "enforce", "source": "VPA shop/web (new pods alone)"}
+    assert terms["policy"]["source"] == "ConfigMap plimsoll/plimsoll, rule 2"
+    bounds = {entry["name"]: (entry["value"], entry["source"]) for entry in terms["bounds"]}
+    assert bounds["container-policies"] == ('[{"containerName":"app","maxAllowed":{"cpu":"2000m"}}]', "VPA shop/web")
+    assert bounds["min-replicas"] == ("2", "VPA shop/web")
+    assert bounds["eviction-requirement"] == ("TargetHigherThanRequests of cpu", "VPA shop/web")
+    assert bounds["not honoured"] == ("updatePolicy.later is not honoured", "VPA shop/web")
     annotations = {"plimsoll.dev/mode": "off", "plimsoll.dev/max-cpu": "2", "other": "x"}
     whole.facts.namespaces["shop"] = Namespace(name="shop", annotations=annotations)
-    found = applies(whole)
-    assert found["mode"] == {"value": "off", "source": "Namespace shop, annotation plimsoll.dev/mode"}
-    assert found["annotations"] == {"plimsoll.dev/max-cpu": "2", "plimsoll.dev/mode": "off"}
+    terms = applies(whole)
+    assert terms["mode"] == {"value": "off", "source": "Namespace shop, annotation plimsoll.dev/mode"}
+    assert terms["annotations"] == {"plimsoll.dev/max-cpu": "2", "plimsoll.dev/mode": "off"}
     bound = {"name": "max-cpu", "value": "2", "source": "Namespace shop, annotation plimsoll.dev/max-cpu"}
-    assert bound in found["bounds"]
+    assert bound in terms["bounds"]
     whole.facts.namespaces["shop"] = Namespace(name="shop", annotations={"plimsoll.dev/mode": "on"})
     assert applies(whole)["mode"]["value"] == "off"
     assert "'on' is not allowed" in applies(whole)["mode"]["source"]
@@ -461,15 +461,15 @@ def test_nodes_say_how_far_their_reports_have_come(whole: Stack) -> None:
     whole.report(packed(report_body(row_body(0), sequence=5, lostReports=2)), **GZIP)
     whole.follow()
     nodes = said(whole.ask("/v1/nodes"))["nodes"]
-    one, silent = sorted(nodes, key=lambda one: str(one["node"]))
+    node, silent = sorted(nodes, key=lambda entry: str(entry["node"]))
     assert (silent["node"], silent["receivedAgeSeconds"]) == ("node-b", None)
-    assert (one["node"], one["instanceType"], one["cpus"]) == ("node-a", "m5.large", 8)
-    assert (one["sequence"], one["missingReports"], one["lostReports"], one["workloads"]) == (5, 1, 2, 1)
-    assert one["receivedAgeSeconds"] < 60
+    assert (node["node"], node["instanceType"], node["cpus"]) == ("node-a", "m5.large", 8)
+    assert (node["sequence"], node["missingReports"], node["lostReports"], node["workloads"]) == (5, 1, 2, 1)
+    assert node["receivedAgeSeconds"] < 60
 
 
 def test_readers_are_let_in_by_rbac_alone(tmp_path: Path) -> None:
-    with stack(tmp_path, server=Server(users={"good": user()})) as one:
-        assert one.ask("/v1/nodes").status == 403
-        assert one.ask("/v1/nodes", token=None).status == 401
-        assert results(one, "forbidden", "questions") == 1
+    with stack(tmp_path, server=Server(users={"good": user()})) as webhook:
+        assert webhook.ask("/v1/nodes").status == 403
+        assert webhook.ask("/v1/nodes", token=None).status == 401
+        assert results(webhook, "forbidden", "questions") == 1

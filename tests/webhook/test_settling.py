@@ -35,14 +35,14 @@ def test_it_is_frozen_again_when_it_has_grown_and_not_before() -> None:
     entries, clock = [0], FakeClock()
     settling = Settling(lambda: entries[0], lambda: None, clock=lambda: clock.seconds)
     settling.settle()
-    kept = [Thing() for _ in range(5000)]
+    things = [Thing() for _ in range(5000)]
     entries[0] = GROWTH_ENTRIES - 1
     before = gc.get_freeze_count()
     assert not settling.look()
     assert gc.get_freeze_count() <= before
     entries[0] = GROWTH_ENTRIES
     assert not settling.look()
-    assert gc.get_freeze_count() >= before + len(kept)
+    assert gc.get_freeze_count() >= before + len(things)
 
 
 def test_garbage_among_it_goes_within_the_hour() -> None:

@@ -31,16 +31,16 @@ RATIOS = (0.5, 0.75, 0.95, 0.99)
 
 def kept(store: Store, index: WorkloadIndex, *reports: Any) -> Tailer:
     """Log reports, each with when it came, and put them all into sketches."""
-    for sequence, (one, received) in enumerate(reports, 1):
+    for sequence, (node_report, received) in enumerate(reports, 1):
         store.append(
             NewReport(
-                node=one.node,
-                incarnation=one.incarnation,
+                node=node_report.node,
+                incarnation=node_report.incarnation,
                 sequence=sequence,
                 lost_reports=0,
                 received_unix_seconds=received,
-                rows=len(one.rows),
-                payload=encode_report(one),
+                rows=len(node_report.rows),
+                payload=encode_report(node_report),
             )
         )
     tailer = Tailer(store, index)
@@ -56,8 +56,8 @@ def index() -> WorkloadIndex:
 
 
 def found(store: Store, index: WorkloadIndex, workload: Any = WEB, now: float = NOON) -> ContainerStatistics:
-    (one,) = Statistics(store, index.places).of(workload, now).values()
-    return one
+    (usage,) = Statistics(store, index.places).of(workload, now).values()
+    return usage
 
 
 def test_a_percentile_is_that_of_all_samples_of_all_pods_nodes_and_hours(store: Store, index: WorkloadIndex) -> None:
@@ -68,20 +68,20 @@ def test_a_percentile_is_that_of_all_samples_of_all_pods_nodes_and_hours(store: 
         for node, node_class in (("node-a", SMALL), ("node-b", LARGE)):
             samples = random.lognormal(4.0 + hour % 3, 1.0, size=40)
             every.append(samples)
-            made = row(cpu=samples.tolist(), memory=(samples * MIB).tolist(), pod=f"web-{node}")
-            reports.append((report(made, node=node, node_class=node_class), NOON - hour * HOUR - 1200.0))
+            rollup = row(cpu=samples.tolist(), memory=(samples * MIB).tolist(), pod=f"web-{node}")
+            reports.append((report(rollup, node=node, node_class=node_class), NOON - hour * HOUR - 1200.0))
     kept(store, index, *reports)
-    one, samples = found(store, index), np.concatenate(every)
-    assert one.cpu is not None
-    assert one.memory is not None
-    assert (one.cpu.samples, one.hours, one.pods) == (samples.size, 30, 2)
-    for told, ratio in zip((one.cpu.p50, one.cpu.p75, one.cpu.p95, one.cpu.p99), RATIOS, strict=True):
+    usage, samples = found(store, index), np.concatenate(every)
+    assert usage.cpu is not None
+    assert usage.memory is not None
+    assert (usage.cpu.samples, usage.hours, usage.pods) == (samples.size, 30, 2)
+    for percentile, ratio in zip((usage.cpu.p50, usage.cpu.p75, usage.cpu.p95, usage.cpu.p99), RATIOS, strict=True):
         exact = float(np.quantile(samples, ratio, method="inverted_cdf"))
-        assert exact <= told <= exact * 1.05 + 2.0
+        assert exact <= percentile <= exact * 1.05 + 2.0
     exact_bytes = float(np.quantile(samples * MIB, 0.75, method="inverted_cdf"))
-    assert exact_bytes <= one.memory.p75 <= exact_bytes * 1.05 + 1e6
-    assert one.cpu.max == int(np.ceil(samples.max()))
-    assert one.cpu.mean == pytest.approx(samples.mean(), abs=0.6)
+    assert exact_bytes <= usage.memory.p75 <= exact_bytes * 1.05 + 1e6
+    assert usage.cpu.max == int(np.ceil(samples.max()))
+    assert usage.cpu.mean == pytest.approx(samples.mean(), abs=0.6)
 
 
 def test_the_spread_is_that_of_the_pods_of_the_newest_hour(store: Store, index: WorkloadIndex) -> None:
@@ -90,17 +90,17 @@ def test_the_spread_is_that_of_the_pods_of_the_newest_hour(store: Store, index: 
         return report(*rows), NOON - hour * HOUR - 1200.0
 
     kept(store, index, at(2, 1.0, 900.0), at(1, 100.0, 300.0, 200.0))
-    one = found(store, index)
-    assert (one.pods, one.pod_cpu_millicores) == (3, (100, 300))
-    assert one.pod_memory_bytes == (100 * MIB, 300 * MIB)
+    usage = found(store, index)
+    assert (usage.pods, usage.pod_cpu_millicores) == (3, (100, 300))
+    assert usage.pod_memory_bytes == (100 * MIB, 300 * MIB)
 
 
 def test_pressure_is_told_beside_what_was_measured(store: Store, index: WorkloadIndex) -> None:
     kept(store, index, (report(row(cpu=100.0, adjusted=150.0, memory=None)), NOON - 1200.0))
-    one = found(store, index)
-    assert one.cpu is not None
-    assert one.cpu_adjusted is not None
-    assert (one.cpu.max, one.cpu_adjusted.max, one.memory, one.pod_memory_bytes) == (100, 150, None, None)
+    usage = found(store, index)
+    assert usage.cpu is not None
+    assert usage.cpu_adjusted is not None
+    assert (usage.cpu.max, usage.cpu_adjusted.max, usage.memory, usage.pod_memory_bytes) == (100, 150, None, None)
 
 
 def test_hours_before_the_seven_days_do_not_count(store: Store, index: WorkloadIndex) -> None:
@@ -111,16 +111,16 @@ def test_hours_before_the_seven_days_do_not_count(store: Store, index: WorkloadI
 
 def test_of_a_daemon_set_nodes_are_not_counted_twice(store: Store, index: WorkloadIndex) -> None:
     kept(store, index, (report(row(DNS, cpu=[1.0, 2.0])), NOON - 1200.0))
-    one = found(store, index, DNS)
-    assert one.cpu is not None
-    assert one.cpu.samples == 2
+    usage = found(store, index, DNS)
+    assert usage.cpu is not None
+    assert usage.cpu.samples == 2
 
 
 def test_a_sketch_that_cannot_be_read_is_left_out(store: Store, index: WorkloadIndex) -> None:
     kept(store, index, (report(row()), NOON - 2 * HOUR), (report(row(), sequence=2), NOON - HOUR))
-    bad = [max(store.sketches(0), key=lambda one: one.unix_hour)]
+    bad = [max(store.sketches(0), key=lambda entry: entry.unix_hour)]
     folded = store.folded_through()
-    broken = [StoredSketch(key=one.key, unix_hour=one.unix_hour, payload=b"\x63" * 40) for one in bad]
+    broken = [StoredSketch(key=entry.key, unix_hour=entry.unix_hour, payload=b"\x63" * 40) for entry in bad]
     store.fold(folded, broken, 0, base_id=folded)
     assert found(store, index).hours == 1
 
@@ -143,12 +143,12 @@ def test_people_see_percentiles_and_spread(tmp_path: Path, monkeypatch: pytest.M
         rows = [row(cpu=[100.0 * n], memory=64.0 * MIB * n, pod=f"web-{n}") for n in (1, 2, 3, 4)]
         kept(whole.store, whole.index, (report(*rows), NOON - 1200.0))
         body = whole.ask("/v1/workloads/shop/Deployment/web", names=NAMES).body
-        told = json.loads(body)["containers"][0]["statistics"]
-        assert (told["hours"], told["pods"], told["cpu"]["samples"], told["cpu"]["max"]) == (1, 4, 4, 400)
-        assert told["podCpuMillicores"] == {"least": 100, "largest": 400}
-        assert told["nodeCpuMillicores"]["least"] == told["nodeCpuMillicores"]["largest"]
-        found = msgspec.json.decode(body, type=WorkloadBody)
-        text = "\n".join("".join(span.text for span in line) for line in workload_lines(found, width=140, glyphs=ASCII))
+        usage = json.loads(body)["containers"][0]["statistics"]
+        assert (usage["hours"], usage["pods"], usage["cpu"]["samples"], usage["cpu"]["max"]) == (1, 4, 4, 400)
+        assert usage["podCpuMillicores"] == {"least": 100, "largest": 400}
+        assert usage["nodeCpuMillicores"]["least"] == usage["nodeCpuMillicores"]["largest"]
+        reply = msgspec.json.decode(body, type=WorkloadBody)
+        text = "\n".join("".join(span.text for span in line) for line in workload_lines(reply, width=140, glyphs=ASCII))
         assert "P50 " in text
         assert "4 samples of all pods, 1h" in text
         assert "means of 4 pods 100m to 400m" in text
@@ -165,9 +165,9 @@ def test_with_the_database_away_the_rest_is_told(tmp_path: Path, monkeypatch: py
         monkeypatch.setattr(whole.store, "sketches_of", away)
         answer = whole.ask("/v1/workloads/shop/Deployment/web", names=NAMES)
         assert answer.status == 200
-        told = json.loads(answer.body)
-        assert (told["statisticsFault"], told["containers"][0]["statistics"]) == ("the database is away", None)
-        assert told["containers"][0]["hours"]
-        found = msgspec.json.decode(answer.body, type=WorkloadBody)
-        text = "\n".join("".join(span.text for span in line) for line in workload_lines(found, width=140, glyphs=ASCII))
+        document = json.loads(answer.body)
+        assert (document["statisticsFault"], document["containers"][0]["statistics"]) == ("the database is away", None)
+        assert document["containers"][0]["hours"]
+        reply = msgspec.json.decode(answer.body, type=WorkloadBody)
+        text = "\n".join("".join(span.text for span in line) for line in workload_lines(reply, width=140, glyphs=ASCII))
         assert "no percentiles: the database is away" in text

@@ -27,8 +27,8 @@ def sketch(key: str, unix_hour: int, payload: bytes = b"x") -> StoredSketch:
     return StoredSketch(key=key, unix_hour=unix_hour, payload=payload)
 
 
-def as_set(found: Iterator[StoredSketch]) -> set[tuple[str, int, bytes]]:
-    return {(one.key, one.unix_hour, one.payload) for one in found}
+def as_set(sketches: Iterator[StoredSketch]) -> set[tuple[str, int, bytes]]:
+    return {(entry.key, entry.unix_hour, entry.payload) for entry in sketches}
 
 
 def test_report_comes_back_from_the_log_as_it_went_in(store: Store) -> None:
@@ -223,8 +223,8 @@ def test_sketches_of_some_keys_and_hours(store: Store) -> None:
     every = [sketch(f"key-{number}", hour) for number in range(1_200) for hour in (1, 2, 3)]
     store.fold(0, every, 0, base_id=0)
     wanted = [f"key-{number}" for number in range(0, 1_200, 2)] + ["unknown"]
-    found = as_set(store.sketches_of(wanted, [1, 3, 99]))
-    assert found == {(f"key-{number}", hour, b"x") for number in range(0, 1_200, 2) for hour in (1, 3)}
+    sketches = as_set(store.sketches_of(wanted, [1, 3, 99]))
+    assert sketches == {(f"key-{number}", hour, b"x") for number in range(0, 1_200, 2) for hour in (1, 3)}
     assert list(store.sketches_of([], [1])) == []
     assert list(store.sketches_of(["key-1"], [])) == []
 
@@ -235,7 +235,7 @@ def test_snapshot_is_of_one_moment_while_others_fold(store: Store) -> None:
     with store.snapshot(0) as snapshot:
         first = next(snapshot.sketches)
         store.fold(1, [sketch(f"key-{number}", 1, b"new") for number in range(1_500)], 0, base_id=0)
-        payloads = {one.payload for one in itertools.chain([first], snapshot.sketches)}
+        payloads = {entry.payload for entry in itertools.chain([first], snapshot.sketches)}
     assert (snapshot.folded_through, payloads) == (0, {b"old"})
     assert store.folded_through() == 1
 
@@ -267,13 +267,13 @@ def test_beginnings_of_all_hours_come_newest_first_with_their_keys(store: Store)
     every = [sketch(key, hour, f"{key}{hour}{'.' * 20}".encode()) for hour in (5, 7, 6) for key in ("b", "a", "Z")]
     store.fold(0, [*every, sketch("c", 7, b"c7" + b"." * 20), sketch("old", 4, b"x" * 30)], 0, base_id=0)
     with store.snapshot(5) as snapshot:
-        found = list(snapshot.beginnings(2))
-    assert [(one.unix_hour, list(one.keys), one.joined) for one in found] == [
+        beginnings = list(snapshot.beginnings(2))
+    assert [(heads.unix_hour, list(heads.keys), heads.joined) for heads in beginnings] == [
         (7, ["Z", "a", "b", "c"], b"Z7a7b7c7"),
         (6, ["Z", "a", "b"], b"Z6a6b6"),
         (5, ["Z", "a", "b"], b"Z5a5b5"),
     ]
-    assert found[1].keys is found[2].keys
+    assert beginnings[1].keys is beginnings[2].keys
 
 
 @pytest.mark.parametrize(
@@ -291,9 +291,9 @@ def test_beginnings_are_right_where_a_sketch_is_odd(
     store.fold(0, [sketch("a", 1, b"xxxx"), odd, sketch("d", 1, b"yyyy")], 0, base_id=0)
     store.fold(0, [sketch("a", 2, b"xxxx"), sketch("d", 2, b"yyyy")], 0, base_id=0)
     with store.snapshot(0) as snapshot:
-        plain, found = snapshot.beginnings(3)
+        plain, heads = snapshot.beginnings(3)
     assert (list(plain.keys), plain.joined) == (["a", "d"], b"xxxyyy")
-    assert (list(found.keys), found.joined) == expected
+    assert (list(heads.keys), heads.joined) == expected
 
 
 def test_beginnings_of_an_empty_store_are_none(store: Store) -> None:
@@ -323,9 +323,9 @@ def test_size_grows_with_the_log(store: Store) -> None:
 def test_old_sketches_go_by_the_hour_so_that_a_wrong_clock_takes_not_all(store: Store) -> None:
     store.fold(0, [sketch("a", 10), sketch("a", 11), sketch("b", 11), sketch("a", 12)], 0, base_id=0)
     store.fold(0, [], 1_000_000, base_id=0)
-    assert {one.unix_hour for one in store.sketches(0)} == {11, 12}
+    assert {entry.unix_hour for entry in store.sketches(0)} == {11, 12}
     store.fold(0, [], 11, base_id=0)
-    assert {one.unix_hour for one in store.sketches(0)} == {11, 12}
+    assert {entry.unix_hour for entry in store.sketches(0)} == {11, 12}
 
 
 def test_pods_of_a_node_are_those_of_its_newest_report_and_go_with_a_node_that_is_silent(store: Store) -> None:

@@ -196,9 +196,9 @@ def test_password_is_in_no_error_and_no_log(
     secret = "geheim:/@1"  # noqa: S105
     with pytest.raises(StoreAway) as caught:
         open_store(postgres.tcp_url(database, password=secret))
-    told = "".join(traceback.format_exception(caught.value)) + caplog.text
+    text = "".join(traceback.format_exception(caught.value)) + caplog.text
     for word in (secret, "geheim", "geheim%3A"):
-        assert word not in told
+        assert word not in text
     assert f"127.0.0.1:{postgres.port}/{database} is away: " in str(caught.value)
 
 
@@ -232,8 +232,8 @@ def test_place_says_where_and_not_the_password(postgres: PostgresServer) -> None
 def test_url_that_is_none_is_refused_in_one_line_that_shows_no_password(url: str) -> None:
     with pytest.raises(StoreUnusable) as caught:
         to_place(url)
-    told = "".join(traceback.format_exception(caught.value)).partition("StoreUnusable")[2]
-    assert "gehe" not in told
+    text = "".join(traceback.format_exception(caught.value)).partition("StoreUnusable")[2]
+    assert "gehe" not in text
     assert "\n" not in str(caught.value)
 
 
@@ -292,14 +292,14 @@ def test_file_that_is_removed_takes_no_more_reports(tmp_path: Path) -> None:
     store = open_store(str(path), patience=SOON)
     store.append(new_report(1))
     store.append(new_report(2))
-    files = [found for found in tmp_path.iterdir() if found.is_file()]
-    for found in files:
-        found.rename(aside / found.name)
+    files = [file for file in tmp_path.iterdir() if file.is_file()]
+    for file in files:
+        file.rename(aside / file.name)
     with pytest.raises(StoreAway, match="unable to open database file"):
         store.append(new_report(3))
     assert not path.exists(), "no empty database in its place"
-    for found in files:
-        (aside / found.name).rename(found)
+    for file in files:
+        (aside / file.name).rename(file)
     assert store.append(new_report(2)).repeated
     assert not store.append(new_report(3)).repeated
     store.close()

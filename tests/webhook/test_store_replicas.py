@@ -37,12 +37,12 @@ def acknowledged(lines: list[str]) -> dict[tuple[str, int], int]:
 
 def logged(store: Store) -> dict[tuple[str, int], int]:
     """Read the whole log, whole payloads, in order, each once."""
-    found = store.tail(0, 100_000)
-    assert [report.id for report in found] == sorted({report.id for report in found})
-    assert all(len(report.payload) == PAYLOAD_BYTES for report in found)
-    counted = Counter((report.node, whose(report.payload)[2]) for report in found)
+    reports = store.tail(0, 100_000)
+    assert [report.id for report in reports] == sorted({report.id for report in reports})
+    assert all(len(report.payload) == PAYLOAD_BYTES for report in reports)
+    counted = Counter((report.node, whose(report.payload)[2]) for report in reports)
     assert set(counted.values()) <= {1}, f"twice: {counted.most_common(3)}"
-    return {(report.node, whose(report.payload)[2]): report.id for report in found}
+    return {(report.node, whose(report.payload)[2]): report.id for report in reports}
 
 
 def started(url: str, *options: str) -> Replica:
@@ -57,13 +57,13 @@ def test_replica_killed_while_appending_loses_nothing_acknowledged(store_url: st
     taken = acknowledged(kill_in_the_middle(replica))
 
     store = open_store(store_url)
-    found = logged(store)
-    assert taken.items() <= found.items()
-    assert len(found) <= len(taken) + 1, "one may have been committed and not yet acknowledged"
+    log = logged(store)
+    assert taken.items() <= log.items()
+    assert len(log) <= len(taken) + 1, "one may have been committed and not yet acknowledged"
 
     # The node sends all again to the next one, as it does not know.
-    again = [store.append(new_report(sequence)).repeated for sequence in range(1, len(found) + 3)]
-    assert again == [True] * len(found) + [False] * 2
+    again = [store.append(new_report(sequence)).repeated for sequence in range(1, len(log) + 3)]
+    assert again == [True] * len(log) + [False] * 2
     assert store.nodes()[0].missing_reports == 0
     store.close()
 
@@ -81,11 +81,11 @@ def test_one_of_several_replicas_killed_loses_and_doubles_nothing(store_url: str
     taken += [acknowledged(lines) for _, lines, _ in ends]
 
     store = open_store(store_url)
-    found = logged(store)
-    assert found.keys() == {(node, sequence) for node in nodes for sequence in range(1, through + 1)}
+    log = logged(store)
+    assert log.keys() == {(node, sequence) for node in nodes for sequence in range(1, through + 1)}
     for answers in taken:
-        assert answers.items() <= found.items()
-    unacknowledged = len(found) - sum(len(answers) for answers in taken)
+        assert answers.items() <= log.items()
+    unacknowledged = len(log) - sum(len(answers) for answers in taken)
     assert unacknowledged in (0, 1), "what the killed one committed last; nobody else was told that it took it"
     assert [(mark.reports, mark.missing_reports) for mark in store.nodes()] == [(through, 0)] * 3
     store.close()
@@ -138,9 +138,9 @@ def test_mark_that_a_fold_drops_while_its_node_comes_back_is_made_again(postgres
             while ("Lock",) not in watcher.execute(of_ours).fetchall():
                 assert thread.is_alive()
     thread.join()
-    assert [one.repeated for one in answers] == [False]
+    assert [outcome.repeated for outcome in answers] == [False]
     assert store.append(new_report(2)).repeated, "it would be counted twice"
-    assert [whose(one.payload)[2] for one in store.tail(0, 10)] == [1, 2]
+    assert [whose(report.payload)[2] for report in store.tail(0, 10)] == [1, 2]
     store.close()
 
 

@@ -207,7 +207,7 @@ def test_file_is_its_owners_alone_and_keeps_each_commit(tmp_path: Path) -> None:
     finally:
         os.umask(old)
     store.append(new_report(1))
-    modes = {found.name: stat.S_IMODE(found.stat().st_mode) for found in tmp_path.iterdir()}
+    modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
     assert modes == {"plimsoll.db": 0o600, "plimsoll.db-wal": 0o600, "plimsoll.db-shm": 0o600}
     with store.reading() as connection:
         assert connection.execute(text("PRAGMA synchronous")).scalar_one() == 2, "FULL"

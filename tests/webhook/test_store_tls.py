@@ -22,7 +22,7 @@ def with_tls() -> Iterator[PostgresServer]:
 
 
 def warnings_of(caplog: pytest.LogCaptureFixture) -> list[dict[str, object]]:
-    return [one.__dict__ for one in caplog.records if one.getMessage() == WORDS and one.levelno == logging.WARNING]
+    return [line.__dict__ for line in caplog.records if line.getMessage() == WORDS and line.levelno == logging.WARNING]
 
 
 def used(url: str) -> None:
@@ -39,11 +39,11 @@ def test_without_tls_it_is_said_once_with_what_to_set(
 ) -> None:
     database = postgres.new_database()
     used(postgres.tcp_url(database))
-    (told,) = warnings_of(caplog)
-    assert told["cause"] == "it is not encrypted"
-    assert told["mend"] == "sslmode=verify-full in its URL"
-    assert str(told["database"]).endswith(f"@127.0.0.1:{postgres.port}/{database}")
-    assert "sesame" not in str(told)
+    (warning,) = warnings_of(caplog)
+    assert warning["cause"] == "it is not encrypted"
+    assert warning["mend"] == "sslmode=verify-full in its URL"
+    assert str(warning["database"]).endswith(f"@127.0.0.1:{postgres.port}/{database}")
+    assert "sesame" not in str(warning)
 
 
 def test_a_unix_socket_needs_none(postgres: PostgresServer, caplog: pytest.LogCaptureFixture) -> None:
@@ -66,7 +66,7 @@ def test_with_tls_it_goes_by_what_the_connection_has(
 ) -> None:
     url = f"{with_tls.tcp_url(with_tls.new_database())}?{options.format(authority=with_tls.authority)}"
     used(url)
-    assert [one["cause"] for one in warnings_of(caplog)] == ([] if cause is None else [cause])
+    assert [warning["cause"] for warning in warnings_of(caplog)] == ([] if cause is None else [cause])
 
 
 def test_a_server_that_others_stand_in_for_is_not_spoken_to(with_tls: PostgresServer) -> None:
@@ -93,5 +93,5 @@ def test_it_is_said_again_when_tls_is_lost(with_tls: PostgresServer, caplog: pyt
         with_tls.stop()
         with_tls._tls = tls
         with_tls.start()
-    causes = [str(one["cause"]) for one in warnings_of(caplog)]
+    causes = [str(warning["cause"]) for warning in warnings_of(caplog)]
     assert causes == ["sslmode=prefer looks at no certificate of the server's", "it is not encrypted"]

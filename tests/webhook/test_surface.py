@@ -31,6 +31,6 @@ def test_the_kept_files_are_those_that_are_written(surface: dict[str, str]) -> N
 
 @pytest.mark.parametrize("name", FILES)
 def test_no_name_and_no_form_changes_by_accident(surface: dict[str, str], name: str) -> None:
-    kept = (SURFACE / name).read_text(encoding="utf-8").splitlines()
-    changed = list(difflib.unified_diff(kept, surface[name].splitlines(), "kept", "now", lineterm="", n=0))
+    golden_lines = (SURFACE / name).read_text(encoding="utf-8").splitlines()
+    changed = list(difflib.unified_diff(golden_lines, surface[name].splitlines(), "kept", "now", lineterm="", n=0))
     assert not changed, "\n".join([*changed[:30], "if it is wanted: .venv/bin/python -m tests.goldens accept"])

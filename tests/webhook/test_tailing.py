@@ -34,16 +34,16 @@ DAY = 24 * HOUR
 AT_ONCE = FoldOptions(log_seconds=0.0)
 
 
-def append(store: Store, one: Report, received: float, payload: bytes | None = None) -> bool:
+def append(store: Store, node_report: Report, received: float, payload: bytes | None = None) -> bool:
     answer = store.append(
         NewReport(
-            node=one.node,
-            incarnation=one.incarnation,
-            sequence=one.sequence + 1,
-            lost_reports=one.lost_reports,
+            node=node_report.node,
+            incarnation=node_report.incarnation,
+            sequence=node_report.sequence + 1,
+            lost_reports=node_report.lost_reports,
             received_unix_seconds=received,
-            rows=len(one.rows),
-            payload=encode_report(one) if payload is None else payload,
+            rows=len(node_report.rows),
+            payload=encode_report(node_report) if payload is None else payload,
         )
     )
     return not answer.repeated
@@ -82,15 +82,15 @@ def test_a_report_in_the_log_is_known_to_every_replica(store: Store) -> None:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_replicas_that_began_at_different_times_answer_as_one_that_took_everything(store: Store, seed: int) -> None:
-    made = reports_at_random(seed)
+    reports = reports_at_random(seed)
     now = NOON + 10 * DAY
-    expected = answers_of(index_of(*made), now)
+    expected = answers_of(index_of(*reports), now)
     folder = Folder(store, AT_ONCE)
     first, first_tailer = replica(store)
     chance = random.Random(seed)
-    for received, one in made:
-        append(store, one, received)
-        assert not append(store, one, received)  # a repeat is not there twice
+    for received, node_report in reports:
+        append(store, node_report, received)
+        assert not append(store, node_report, received)  # a repeat is not there twice
         if chance.random() < 0.3:
             first_tailer.advance(now)
         if chance.random() < 0.1:
@@ -221,19 +221,19 @@ STEPS = ("folded_through", "forgettings", "tail", "sketches_of", "node_days", "f
 
 @pytest.mark.parametrize("step", STEPS)
 def test_a_leader_killed_at_any_step_has_folded_or_not(store: Store, step: str) -> None:
-    made = reports_at_random(7)[:60]
+    reports = reports_at_random(7)[:60]
     now = NOON + 10 * DAY
-    for received, one in made[:30]:
-        append(store, one, received)
+    for received, node_report in reports[:30]:
+        append(store, node_report, received)
     Folder(store, AT_ONCE).fold_once(True, now_unix_seconds=now)
-    for received, one in made[30:]:
-        append(store, one, received)
+    for received, node_report in reports[30:]:
+        append(store, node_report, received)
     dying = Dying(store, step, after=step == "after")
     with pytest.raises(Killed):
         Folder(dying, AT_ONCE).fold_once(True, now_unix_seconds=now)  # type: ignore[arg-type]
     index, tailer = replica(store)
     follow(tailer, now)
-    expected = answers_of(index_of(*made), now)
+    expected = answers_of(index_of(*reports), now)
     assert answers_of(index, now)[:4] == expected[:4]
     assert Folder(store, AT_ONCE).fold_once(True, now_unix_seconds=now) == (
         0 if step in ("after", "keep_heads") else 30
@@ -245,15 +245,15 @@ def test_a_leader_killed_at_any_step_has_folded_or_not(store: Store, step: str) 
 
 
 def test_sketches_do_not_depend_on_how_the_log_was_cut_into_folds(store: Store) -> None:
-    made = reports_at_random(3)
+    reports = reports_at_random(3)
     now = NOON + 10 * DAY
-    for received, one in made:
-        append(store, one, received)
+    for received, node_report in reports:
+        append(store, node_report, received)
     folder = Folder(store, AT_ONCE)
-    assert folder.fold_once(True, now_unix_seconds=now) == len(made)
+    assert folder.fold_once(True, now_unix_seconds=now) == len(reports)
     whole = sketches_of(store)
-    for received, one in made:  # the same again, as reports of their own, one fold each or a few
-        append(store, one_more(one), received)
+    for received, node_report in reports:  # the same again, as reports of their own, one fold each or a few
+        append(store, one_more(node_report), received)
         if random.Random(received).random() < 0.2:
             folder.fold_once(False, now_unix_seconds=now)
             folder.fold_once(True, now_unix_seconds=now)
@@ -268,8 +268,8 @@ def test_sketches_do_not_depend_on_how_the_log_was_cut_into_folds(store: Store) 
         assert decode(twice[key, hour], hour) == both, key
 
 
-def one_more(one: Report) -> Report:
-    return report(*one.rows, node=one.node, node_class=one.node_class, sequence=one.sequence + 1000)
+def one_more(original: Report) -> Report:
+    return report(*original.rows, node=original.node, node_class=original.node_class, sequence=original.sequence + 1000)
 
 
 def test_only_the_leader_folds_and_only_when_it_is_time(store: Store) -> None:
@@ -293,7 +293,7 @@ def test_a_report_taken_by_a_clock_that_was_wrong_does_not_hold_up_the_others(st
     append(store, report(row(), sequence=3), NOON + 1)
     append(store, report(row(), sequence=4), NOON + 120)  # another replica's clock is a little ahead
     assert folder.fold_once(True, now_unix_seconds=NOON + 100) == 3
-    assert [one.id for one in store.tail(3, 10)] == [4]
+    assert [entry.id for entry in store.tail(3, 10)] == [4]
 
 
 def test_a_report_of_the_future_counts_now_and_takes_no_hour_to_come(store: Store) -> None:
@@ -304,7 +304,7 @@ def test_a_report_of_the_future_counts_now_and_takes_no_hour_to_come(store: Stor
     merged = index.merged(WEB)
     assert merged is not None
     assert merged.last_unix_seconds <= NOON
-    hours = [one.hour_unix_seconds for one in merged.containers[0].hours]
+    hours = [peak.hour_unix_seconds for peak in merged.containers[0].hours]
     assert hours == [NOON - 9 * HOUR, NOON - HOUR], "and the past one is not forgotten for it"
     assert Folder(store, AT_ONCE).fold_once(True, now_unix_seconds=NOON) == 2
     assert sorted({hour * HOUR for _, hour in sketches_of(store)}) == hours
@@ -337,9 +337,9 @@ def test_old_sketches_go_with_the_fold(store: Store) -> None:
 
 def test_a_report_that_this_replica_took_is_not_decoded_again(store: Store) -> None:
     index, tailer = replica(store)
-    one = report(row(cpu=300.0))
-    append(store, one, NOON, payload=b"nobody reads this")
-    tailer.offer(1, one)
+    node_report = report(row(cpu=300.0))
+    append(store, node_report, NOON, payload=b"nobody reads this")
+    tailer.offer(1, node_report)
     follow(tailer, NOON + 1)
     assert (tailer.position, tailer.taken_reports, tailer.bad_reports) == (1, 1, 0)
     assert index.size().workloads == 1
@@ -374,10 +374,10 @@ def test_a_sketch_that_cannot_be_read_is_counted_and_begun_anew(store: Store, cu
     assert decode(sketches_of(store)[key, hour], hour).rows == 1
 
 
-def one_sketch(hour: int, **made: Any) -> bytes:
+def one_sketch(hour: int, **fields: Any) -> bytes:
     sketch = HourSketch()
     interval = ReportInterval(start_unix_seconds=hour * HOUR, end_unix_seconds=hour * HOUR + 300, unix_hour=hour)
-    sketch.add(row(**made), interval, 1)
+    sketch.add(row(**fields), interval, 1)
     return encode(sketch, hour)
 
 
@@ -399,21 +399,21 @@ def test_thousands_of_sketches_are_loaded_in_pieces_with_pauses_between(store: S
     index.loaded()
     assert (index.size().workloads, index.size().rows) == (9000, 600)
     known = [
-        merged for one in index.workloads() if (merged := index.merged(one.workload)) and merged.containers[0].classes
+        merged for line in index.workloads() if (merged := index.merged(line.workload)) and merged.containers[0].classes
     ]
-    assert {one.containers[0].hours[0].cpu_millicores for one in known} == {70.0}
+    assert {history.containers[0].hours[0].cpu_millicores for history in known} == {70.0}
     assert len(known) == 600
 
 
 def test_of_a_row_the_newest_hour_is_read_whole_and_all_hours_with_kills(store: Store) -> None:
     hour = NOON // HOUR
-    made = {hour - 3: [(0.0, 300)], hour - 2: [], hour - 1: [(0.0, 200)], hour: []}
+    kills_by_hour = {hour - 3: [(0.0, 300)], hour - 2: [], hour - 1: [(0.0, 200)], hour: []}
     key = "shop/Deployment/web/app/c/2/m5.large"
     store.fold(
         0,
         [
             StoredSketch(key=key, unix_hour=at, payload=one_sketch(at, cpu=float(hour - at + 1), kills=kills))
-            for at, kills in made.items()
+            for at, kills in kills_by_hour.items()
         ],
         0,
         base_id=0,
@@ -425,7 +425,7 @@ def test_of_a_row_the_newest_hour_is_read_whole_and_all_hours_with_kills(store: 
     (history,) = merged.containers[0].classes
     assert [kills.largest_bytes for kills in history.kills] == [300, 200]
     assert (history.cpu_base_millicores, history.pods) == (1, 1)
-    assert [one.cpu_millicores for one in history.hours] == [4.0, 3.0, 2.0, 1.0]
+    assert [peak.cpu_millicores for peak in history.hours] == [4.0, 3.0, 2.0, 1.0]
 
 
 def test_a_load_that_broke_off_leaves_nothing_for_the_next(store: Store) -> None:
@@ -452,7 +452,7 @@ def test_old_runs_of_jobs_are_not_loaded_and_leave_room_for_the_others(store: St
     keys = [f"shop/Job/backup-{number}/app/c/2" for number in range(50)] + ["shop/Deployment/web/app/c/2"]
     store.fold(0, [StoredSketch(key=key, unix_hour=hour, payload=payload) for key in keys], 0, base_id=0)
     assert load(index, store) == 0
-    assert [one.workload for one in index.workloads()] == [WEB]
+    assert [line.workload for line in index.workloads()] == [WEB]
     assert index.size().rows == 1
 
 
@@ -520,47 +520,47 @@ def test_pauses_are_made_between_reports_and_sketches(store: Store) -> None:
 
 def plainly_folded(reports: Iterable[tuple[float, Report]]) -> dict[tuple[str, int], bytes]:
     plain: dict[tuple[str, int], HourSketch] = defaultdict(HourSketch)
-    for received, one in reports:
+    for received, node_report in reports:
         interval = ReportInterval.of(
             received_unix_seconds=received,
-            end_age_seconds=one.end_age_seconds,
-            interval_seconds=one.interval_seconds,
+            end_age_seconds=node_report.end_age_seconds,
+            interval_seconds=node_report.interval_seconds,
         )
-        for told in one.rows:
-            for key in keys_of(told.workload, told.container, one.node, one.node_class):
-                plain[str(key), interval.unix_hour].add(told, interval, node_number(one.node))
+        for rollup in node_report.rows:
+            for key in keys_of(rollup.workload, rollup.container, node_report.node, node_report.node_class):
+                plain[str(key), interval.unix_hour].add(rollup, interval, node_number(node_report.node))
     return {(key, hour): encode(sketch, hour) for (key, hour), sketch in plain.items()}
 
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_folded_sketches_are_to_the_byte_those_of_rows_added_one_by_one(store: Store, seed: int) -> None:
     huge = replace(row(WEB, memory=1e19, pod="huge"), memory_request_bytes=1 << 60)
-    made = [
+    reports = [
         *reports_at_random(seed),
         (NOON, report(huge, row(kills=[(1.0, MIB)]), row(DNS), row(DNS, kills=[(2.0, None)]), node="z", sequence=1)),
         *((NOON + pod, report(row(pod=f"pod-{pod}"), row(DNS), node=f"n-{pod}")) for pod in range(20)),
     ]
     now = NOON + 10 * DAY
     folder = Folder(store, AT_ONCE)
-    for place, (received, one) in enumerate(made):
-        append(store, one, received)
+    for place, (received, node_report) in enumerate(reports):
+        append(store, node_report, received)
         if place % 50 == 20:
             folder.fold_once(False, now_unix_seconds=now)
             folder.fold_once(True, now_unix_seconds=now)
     folder.fold_once(False, now_unix_seconds=now)
     folder.fold_once(True, now_unix_seconds=now)
-    assert folder.folded_reports == len(made)
-    assert sketches_of(store) == plainly_folded(made)
+    assert folder.folded_reports == len(reports)
+    assert sketches_of(store) == plainly_folded(reports)
 
 
 def test_a_fold_of_many_reports_is_cut_and_loses_none(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = [(NOON + n, report(*(row(container=f"c{n}-{at}") for at in range(3)), node=f"n-{n}")) for n in range(40)]
-    for received, one in made:
-        append(store, one, received)
+    reports = [(NOON + n, report(*(row(container=f"c{n}-{at}") for at in range(3)), node=f"n-{n}")) for n in range(40)]
+    for received, node_report in reports:
+        append(store, node_report, received)
     monkeypatch.setattr(module_of_folder, "MAX_SKETCHES", 50)
     monkeypatch.setattr(module_of_folder, "ENCODED_AT_ONCE", 7)
     assert Folder(store, AT_ONCE).fold_once(True, now_unix_seconds=NOON + 60) == 40
-    assert sketches_of(store) == plainly_folded(made)
+    assert sketches_of(store) == plainly_folded(reports)
 
 
 def test_an_unsound_report_is_left_out_of_a_fold_whole(store: Store) -> None:

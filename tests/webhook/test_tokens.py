@@ -35,16 +35,16 @@ class Server:
     asked_for_keys: int = 0
 
     def token(self, node: str = "node-a", which: int = 0, **changes: object) -> str:
-        made = self.signers[which].token(claims(node=node, **changes))
-        self.good[made] = node
-        return made
+        token = self.signers[which].token(claims(node=node, **changes))
+        self.good[token] = node
+        return token
 
     def answer(self, call: Call) -> object:
         if call.path == JWKS_PATH:
             self.asked_for_keys += 1
             if not self.publishes:
                 raise ApiError("GET", status=403, reason="Forbidden")
-            return {"keys": [one.published() for one in self.signers]}
+            return {"keys": [issuer.published() for issuer in self.signers]}
         assert call.path == TOKEN_REVIEWS_PATH
         self.asked += 1
         node = self.good.get(call.body["spec"]["token"])
@@ -219,7 +219,7 @@ def test_strangers_tokens_keep_no_agent_out(per_second: int, how: str) -> None:
     door, chance = Door(), random.Random(1)
     agents = [door.server.token(f"node-{number}") for number in range(500)]
     bad = [stranger(f"node-{number}") for number in range(20)]
-    told: list[int] = []
+    statuses: list[int] = []
     strangers: list[int] = []
     for number in range(500):
         door.clock.now += 0.06  # 16.7 agents a second
@@ -230,8 +230,8 @@ def test_strangers_tokens_keep_no_agent_out(per_second: int, how: str) -> None:
                 else f"{chance.choice(bad)[:-6]}{chance.randbytes(3).hex()}"
             )
             strangers.append(door.status(token))
-        told.append(door.status(agents[number]))
-    assert told == [200] * 500
+        statuses.append(door.status(agents[number]))
+    assert statuses == [200] * 500
     # Before its first agent came nothing was known of the keys but by asking for them.
     assert set(strangers) == {401}
     assert door.server.asked == 500  # before: 6,000 a minute

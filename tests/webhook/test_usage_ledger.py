@@ -57,16 +57,16 @@ class World:
 
     def take(self, *rows: RollupRow, at: float = NOON + 300, node: str = "node-a", **more: Any) -> None:
         self.sequence[node] = sequence = self.sequence.get(node, 0) + 1
-        made = report(*rows, node=node, sequence=sequence, **more)
+        node_report = report(*rows, node=node, sequence=sequence, **more)
         self.store.append(
             NewReport(
                 node=node,
-                incarnation=made.incarnation,
+                incarnation=node_report.incarnation,
                 sequence=sequence,
                 lost_reports=0,
                 received_unix_seconds=at,
                 rows=len(rows),
-                payload=encode_report(made),
+                payload=encode_report(node_report),
             )
         )
 
@@ -94,10 +94,10 @@ def test_hour_is_put_down_when_it_is_over_and_not_before(world: World) -> None:
     world.turn(NOON + 3600 + OVER_SECONDS - 1)
     assert world.rows() == []
     world.turn()
-    (found,) = world.rows()
+    (hour,) = world.rows()
     # 300 s are a twelfth of the hour: 500m written are 42m, 200m requested 17m, 150m advised 12m, 100m used 8m.
-    assert (found.unix_hour, found.pods_milli) == (HOUR, 83)
-    assert (found.cpu.written, found.cpu.requested, found.cpu.recommended, found.cpu.used) == (42, 17, 12, 8)
+    assert (hour.unix_hour, hour.pods_milli) == (HOUR, 83)
+    assert (hour.cpu.written, hour.cpu.requested, hour.cpu.recommended, hour.cpu.used) == (42, 17, 12, 8)
     assert world.store.ledger_through() == HOUR
 
 
@@ -117,8 +117,8 @@ def test_report_that_comes_late_is_added_and_counts_once(world: World) -> None:
     world.turn()
     world.take(told(), node="node-b", at=OVER, age=OVER - NOON - 600)
     world.turn(OVER + 60)
-    (found,) = world.rows()
-    assert (found.pods_milli, found.cpu.requested) == (167, 33)
+    (hour,) = world.rows()
+    assert (hour.pods_milli, hour.cpu.requested) == (167, 33)
     (total,) = world.store.ledger_sums(HOUR).values()
     assert total.cpu.requested == 33
 
@@ -141,8 +141,8 @@ def test_a_late_report_is_not_lost_where_the_database_goes_meanwhile(
         with pytest.raises(StoreAway):
             world.turn(OVER + 60)
     world.turn(OVER + 90)
-    (found,) = world.rows()
-    assert found.cpu.requested == 33
+    (hour,) = world.rows()
+    assert hour.cpu.requested == 33
 
 
 def test_what_was_recommended_then_stays(world: World) -> None:
@@ -151,17 +151,17 @@ def test_what_was_recommended_then_stays(world: World) -> None:
     world.advice["app"] = LedgerContainer(cpu_millicores=9000, memory_bytes=MIB)
     world.take(told(), node="node-b", at=OVER, age=OVER - NOON - 600)
     world.turn(OVER + 60)
-    (found,) = world.rows()
-    assert found.cpu.recommended == 12
-    assert found.cpu.requested == 33
+    (hour,) = world.rows()
+    assert hour.cpu.recommended == 12
+    assert hour.cpu.requested == 33
 
 
 def test_hours_long_over_have_no_advice(world: World) -> None:
     world.take(told())
     world.turn(OVER + 5 * 3600)
-    (found,) = world.rows()
-    assert found.cpu.recommended is None
-    assert found.cpu.used == 8
+    (hour,) = world.rows()
+    assert hour.cpu.recommended is None
+    assert hour.cpu.used == 8
     assert world.store.ledger_through() == HOUR + 5
 
 
@@ -169,15 +169,15 @@ def test_daemon_set_counts_once_though_it_is_kept_by_node_too(world: World) -> N
     world.take(told(DNS))
     world.take(told(DNS), node="node-b", node_class=LARGE)
     world.turn()
-    (found,) = world.rows(DNS)
-    assert found.pods_milli == 167
+    (hour,) = world.rows(DNS)
+    assert hour.pods_milli == 167
 
 
 def test_containers_without_advice_leave_the_sum_unknown(world: World) -> None:
     world.take(told(), told(container="proxy"))
     world.turn()
-    (found,) = world.rows()
-    assert (found.cpu.recommended, found.cpu.written) == (None, None)
+    (hour,) = world.rows()
+    assert (hour.cpu.recommended, hour.cpu.written) == (None, None)
     (total,) = world.store.ledger_sums(HOUR).values()
     assert (total.workloads, total.without_recommended, total.without_requested) == (1, 1, 0)
 
@@ -196,21 +196,21 @@ def test_day_is_the_sum_of_its_hours_and_margins_are_not_netted(world: World) ->
     world.advice["app"] = LedgerContainer(cpu_millicores=300, memory_bytes=80 * MIB)
     world.take(told(), at=NOON + 3900)
     world.turn(OVER + 3600)
-    ((place, found),) = world.store.ledger_sums_by_day(range(DAY - 1, DAY + 2)).items()
+    ((place, total),) = world.store.ledger_sums_by_day(range(DAY - 1, DAY + 2)).items()
     assert place == ("shop", DAY)
-    assert (found.hours, found.workloads) == (2, 1)
-    assert (found.cpu.requested, found.cpu.recommended, found.cpu.written) == (34, 37, 84)
-    assert found.cpu_margins == LedgerMargins(freed=50, possible=5, needed=8)
+    assert (total.hours, total.workloads) == (2, 1)
+    assert (total.cpu.requested, total.cpu.recommended, total.cpu.written) == (34, 37, 84)
+    assert total.cpu_margins == LedgerMargins(freed=50, possible=5, needed=8)
 
 
 def test_sums_are_by_namespace_and_of_those_asked_for_alone(world: World) -> None:
     other = replace(WEB, namespace="bank")
     world.take(told(), told(API), told(other, pod="bank-1"))
     world.turn()
-    assert {name: found.workloads for name, found in world.store.ledger_sums(HOUR).items()} == {"shop": 2, "bank": 1}
+    assert {name: total.workloads for name, total in world.store.ledger_sums(HOUR).items()} == {"shop": 2, "bank": 1}
     assert set(world.store.ledger_sums(HOUR, {"bank"})) == {"bank"}
     assert world.store.ledger_sums(HOUR, set()) == {}
-    assert {one.workload for one in world.store.ledger_at(HOUR)} == {WEB, API, other}
+    assert {hour.workload for hour in world.store.ledger_at(HOUR)} == {WEB, API, other}
 
 
 def test_kills_of_a_week(world: World) -> None:
@@ -226,8 +226,8 @@ def test_what_is_forgotten_of_a_workload_is_out_of_the_ledger(world: World) -> N
     world.store.forget(ForgetWish(workload=WEB, asked_by="a person"), now_unix_seconds=OVER)
     assert world.rows() == []
     assert len(world.rows(API)) == 1
-    ((_, found),) = world.store.ledger_sums_by_day(range(DAY, DAY + 1)).items()
-    assert found.workloads == 1
+    ((_, total),) = world.store.ledger_sums_by_day(range(DAY, DAY + 1)).items()
+    assert total.workloads == 1
 
 
 def test_hours_that_a_forgotten_node_had_a_part_in_are_out_of_the_ledger(world: World) -> None:
@@ -237,8 +237,8 @@ def test_hours_that_a_forgotten_node_had_a_part_in_are_out_of_the_ledger(world: 
     world.store.forget(ForgetWish(node="node-b", asked_by="a person"), now_unix_seconds=OVER)
     assert len(world.rows()) == 1
     assert world.rows(API) == []
-    ((_, found),) = world.store.ledger_sums_by_day(range(DAY, DAY + 1)).items()
-    assert found.workloads == 1
+    ((_, total),) = world.store.ledger_sums_by_day(range(DAY, DAY + 1)).items()
+    assert total.workloads == 1
 
 
 def test_old_hours_go_and_their_days_stay_longer(world: World) -> None:

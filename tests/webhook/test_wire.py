@@ -28,23 +28,23 @@ def decoded(body: Any, **arguments: Any) -> DecodedReport:
 
 
 def test_every_field_arrives() -> None:
-    found = decoded(report_body(row_body(3), lostReports=2))
-    assert found.refused == ()
-    assert found.numbers == (0,)
-    given = found.report
+    outcome = decoded(report_body(row_body(3), lostReports=2))
+    assert outcome.refused == ()
+    assert outcome.numbers == (0,)
+    given = outcome.report
     assert (given.node, given.incarnation[:8], given.sequence, given.lost_reports) == ("node-a", "5a0c6c1e", 17, 2)
     assert (given.end_age_seconds, given.interval_seconds) == (4.2, 300.0)
     assert (given.node_class.instance_type, given.node_class.cpus) == ("m5.large", 8)
-    (one,) = given.rows
-    assert one.workload == Workload(namespace="shop", kind="Deployment", name="web")
-    assert (one.container, one.pod, one.pod_uid) == ("app", "web-3", "uid-3")
-    assert (one.pod_age_seconds, one.covered_seconds) == (900.0, 300.0)
-    assert one.cpu is not None
-    assert (one.cpu.count, one.cpu.sum, one.cpu.max, one.cpu.buckets) == (300, 7500.0, 50.0, {0: 1, 1: 299})
-    assert one.cpu_adjusted is not None
-    assert one.memory is not None
-    assert (one.throttled_seconds, one.waiting_seconds) == (0.0, 1.2)
-    assert one.oom_kills == (
+    (rollup,) = given.rows
+    assert rollup.workload == Workload(namespace="shop", kind="Deployment", name="web")
+    assert (rollup.container, rollup.pod, rollup.pod_uid) == ("app", "web-3", "uid-3")
+    assert (rollup.pod_age_seconds, rollup.covered_seconds) == (900.0, 300.0)
+    assert rollup.cpu is not None
+    assert (rollup.cpu.count, rollup.cpu.sum, rollup.cpu.max, rollup.cpu.buckets) == (300, 7500.0, 50.0, {0: 1, 1: 299})
+    assert rollup.cpu_adjusted is not None
+    assert rollup.memory is not None
+    assert (rollup.throttled_seconds, rollup.waiting_seconds) == (0.0, 1.2)
+    assert rollup.oom_kills == (
         OutOfMemoryKill(age_seconds=12.5, memory_bytes=1048576),
         OutOfMemoryKill(age_seconds=13.0, memory_bytes=None),
     )
@@ -54,9 +54,9 @@ def test_what_is_not_known_is_absent() -> None:
     bare = row_body()
     for name in ("podAgeSeconds", "cpu", "cpuAdjusted", "memory", "throttledSeconds", "waitingSeconds", "oomKills"):
         del bare[name]
-    (one,) = decoded(report_body(bare)).report.rows
-    assert (one.pod_age_seconds, one.cpu, one.memory, one.throttled_seconds) == (None, None, None, None)
-    assert one.oom_kills == ()
+    (rollup,) = decoded(report_body(bare)).report.rows
+    assert (rollup.pod_age_seconds, rollup.cpu, rollup.memory, rollup.throttled_seconds) == (None, None, None, None)
+    assert rollup.oom_kills == ()
 
 
 def test_what_an_agent_writes_is_what_is_read() -> None:
@@ -71,8 +71,8 @@ def test_how_good_sizing_was_arrives_and_may_be_longer() -> None:
     sent = report(replace(row(), quality=told()))
     assert decoded(report_text(sent, agent="0.1.0").encode()).report == sent
     longer = [[*figures, 7.0] for figures in told()]
-    (one,) = decoded(report_body(row_body(quality=longer))).report.rows
-    assert one.quality == told()
+    (rollup,) = decoded(report_body(row_body(quality=longer))).report.rows
+    assert rollup.quality == told()
     assert decoded(report_body(row_body())).report.rows[0].quality is None
 
 
@@ -90,9 +90,9 @@ def test_how_good_sizing_was_arrives_and_may_be_longer() -> None:
 )
 def test_quality_that_no_node_can_have_refuses_its_row(spoilt: Any, reason: str) -> None:
     """And no other."""
-    found = decoded(report_body(row_body(0, quality=spoilt), row_body(1)))
-    assert found.numbers == (1,)
-    assert reason in found.refused[0].reason
+    outcome = decoded(report_body(row_body(0, quality=spoilt), row_body(1)))
+    assert outcome.numbers == (1,)
+    assert reason in outcome.refused[0].reason
 
 
 @settings(max_examples=60, deadline=None)
@@ -102,10 +102,10 @@ def test_quality_that_no_node_can_have_refuses_its_row(spoilt: Any, reason: str)
 )
 def test_no_sound_row_is_refused(cpu: list[float], memory: list[float]) -> None:
     sent: Report = report(row(cpu=cpu, adjusted=cpu, memory=memory))
-    found = decoded(report_text(sent, agent="").encode())
-    assert found.refused == ()
-    assert found.report.rows[0].cpu is not None
-    assert found.report.rows[0].cpu.buckets == sent.rows[0].cpu.buckets  # type: ignore[union-attr]
+    outcome = decoded(report_text(sent, agent="").encode())
+    assert outcome.refused == ()
+    assert outcome.report.rows[0].cpu is not None
+    assert outcome.report.rows[0].cpu.buckets == sent.rows[0].cpu.buckets  # type: ignore[union-attr]
 
 
 LAST = CPU_BUCKETS.count
@@ -148,18 +148,18 @@ REFUSED: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("bad", "reason"), REFUSED)
 def test_a_bad_row_is_refused_alone(bad: Any, reason: str) -> None:
-    found = decoded(report_body(row_body(0), bad, row_body(2)))
-    assert [one.row for one in found.refused] == [1]
-    assert found.refused[0].reason.startswith(reason)
-    assert "\n" not in found.refused[0].reason
-    assert found.numbers == (0, 2)
-    assert [one.pod for one in found.report.rows] == ["web-0", "web-2"]
+    outcome = decoded(report_body(row_body(0), bad, row_body(2)))
+    assert [refusal.row for refusal in outcome.refused] == [1]
+    assert outcome.refused[0].reason.startswith(reason)
+    assert "\n" not in outcome.refused[0].reason
+    assert outcome.numbers == (0, 2)
+    assert [rollup.pod for rollup in outcome.report.rows] == ["web-0", "web-2"]
 
 
 def test_rows_beyond_the_bound_are_refused_each() -> None:
-    found = decoded(report_body(*(row_body(number) for number in range(5))), most_rows=3)
-    assert found.numbers == (0, 1, 2)
-    assert [(one.row, one.reason) for one in found.refused] == [
+    outcome = decoded(report_body(*(row_body(number) for number in range(5))), most_rows=3)
+    assert outcome.numbers == (0, 1, 2)
+    assert [(refusal.row, refusal.reason) for refusal in outcome.refused] == [
         (3, "5 rows in the report; allowed: at most 3"),
         (4, "5 rows in the report; allowed: at most 3"),
     ]
@@ -196,8 +196,8 @@ def test_rows_in_a_text_of_any_layout_are_told_apart() -> None:
 
 
 def test_half_a_character_refuses_what_holds_it() -> None:
-    found = decoded(report_body(row_body(0, workload="\ud800"), row_body(1)))
-    assert [(one.row, one.reason) for one in found.refused] == [(0, "workload: half a character")]
+    outcome = decoded(report_body(row_body(0, workload="\ud800"), row_body(1)))
+    assert [(refusal.row, refusal.reason) for refusal in outcome.refused] == [(0, "workload: half a character")]
     with pytest.raises(NotAReport, match=r"nodeClass\.instanceType: half a character"):
         decoded(report_body(nodeClass={"instanceType": "\ud800", "cpus": 8}))
 
@@ -257,9 +257,9 @@ ANYTHING = st.recursive(
 @settings(max_examples=300, deadline=None)
 @given(st.sampled_from(sorted(row_body())), ANYTHING)
 def test_any_value_in_a_row_is_refused_or_taken(name: str, value: Any) -> None:
-    found = decoded(report_body(row_body(0, **{name: value}), row_body(1)))
-    assert 1 in found.numbers
-    assert len(found.numbers) + len(found.refused) == 2
+    outcome = decoded(report_body(row_body(0, **{name: value}), row_body(1)))
+    assert 1 in outcome.numbers
+    assert len(outcome.numbers) + len(outcome.refused) == 2
 
 
 # Compression
@@ -302,4 +302,4 @@ def test_a_million_kills_are_refused_without_a_look_at_each() -> None:
     with pytest.raises(ReportTooLarge, match="longer than 65536 characters"):
         decode_report(text, most_rows=2000)
     few = text.replace(b",[0,1]" * 700_000, b"")
-    assert [one.row for one in decode_report(few, most_rows=2000).refused] == [0]
+    assert [refusal.row for refusal in decode_report(few, most_rows=2000).refused] == [0]

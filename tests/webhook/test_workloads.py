@@ -32,8 +32,8 @@ class Policies:
 
 def index_of(*taken: tuple[float, Report], options: IndexOptions | None = None) -> WorkloadIndex:
     index = WorkloadIndex(options or IndexOptions(), Policies())
-    for received, one in taken:
-        index.take(one, received)
+    for received, node_report in taken:
+        index.take(node_report, received)
     index.loaded()
     return index
 
@@ -142,7 +142,7 @@ def test_a_daemon_sets_pod_is_sized_by_its_node_else_by_its_class_else_by_all() 
         name: known(index, workload=DNS, node=name, node_class=node_class, now=EVENING)
         for name, node_class in (("node-a", SMALL), ("node-c", LARGE), ("node-new", SMALL), ("node-x", None))
     }
-    assert {name: (one.source.value, one.cpu_max_millicores) for name, one in sizes.items()} == {
+    assert {name: (size.source.value, size.cpu_max_millicores) for name, size in sizes.items()} == {
         "node-a": ("node", 10),
         "node-c": ("node", 300),
         "node-new": ("node_class", 40),  # its own history is a few minutes old
@@ -181,8 +181,8 @@ def test_another_policy_is_not_answered_before_it_was_worked_out_and_asking_has_
     index = index_of((NOON, report(row(), row(container="proxy"))))
     assert estimate(index, policy=PolicyName.VPA) is NoEstimate.NOT_LOADED
     assert due(index) == [(PolicyName.VPA, WEB)]
-    told: Told = {("app", None): PolicyAnswer(cpu_request_millicores=77, memory_request_bytes=None)}
-    index.answer(PolicyName.VPA, WEB, told, now_unix_seconds=EVENING)
+    by_place: Told = {("app", None): PolicyAnswer(cpu_request_millicores=77, memory_request_bytes=None)}
+    index.answer(PolicyName.VPA, WEB, by_place, now_unix_seconds=EVENING)
     answer = known(index, policy=PolicyName.VPA)
     assert (answer.policy, answer.cpu_request_millicores, answer.memory_request_bytes) == (PolicyName.VPA, 77, None)
     assert answer.cpu_max_millicores == 100
@@ -236,14 +236,14 @@ def test_what_somebody_waits_for_comes_first_and_then_what_was_done_longest_ago(
     workloads = [Workload(namespace="shop", kind="Deployment", name=name) for name in ("old", "older", "new", "waited")]
     index = index_of((NOON, report(*map(row, workloads))))
     index.require(dict.fromkeys(workloads, PolicyName.VPA), now_unix_seconds=EVENING)
-    told: Told = {("app", None): PolicyAnswer(cpu_request_millicores=77, memory_request_bytes=None)}
-    index.answer(PolicyName.VPA, workloads[0], told, now_unix_seconds=EVENING - 3700)
-    index.answer(PolicyName.VPA, workloads[1], told, now_unix_seconds=EVENING - 3800)
+    by_place: Told = {("app", None): PolicyAnswer(cpu_request_millicores=77, memory_request_bytes=None)}
+    index.answer(PolicyName.VPA, workloads[0], by_place, now_unix_seconds=EVENING - 3700)
+    index.answer(PolicyName.VPA, workloads[1], by_place, now_unix_seconds=EVENING - 3800)
     estimate(index, workloads[3], policy=PolicyName.VPA)
     assert [workload.name for _, workload in due(index)] == ["waited", "new", "older", "old"]
     assert (index.preparation().required, index.preparation().done, index.preparation().waiting) == (4, 2, 2)
     # What was answered lately is not due; what could not be answered is, five minutes later.
-    answered: list[Told | None] = [told, told, {}, None]
+    answered: list[Told | None] = [by_place, by_place, {}, None]
     for workload, answers in zip(workloads, answered, strict=True):
         index.answer(PolicyName.VPA, workload, answers, now_unix_seconds=EVENING)
     assert [len(due(index, EVENING + seconds)) for seconds in (299, 300, 3599, 3600)] == [0, 2, 2, 4]
@@ -256,13 +256,13 @@ def test_answers_of_twenty_thousand_containers_take_little_memory() -> None:
     try:
         for number, workload in enumerate(workloads):
             asked.require(PolicyName.VPA, workload)
-            told: Told = {
+            by_place: Told = {
                 (name, None): PolicyAnswer(
                     cpu_request_millicores=1000 + number, memory_request_bytes=300 * MIB + number
                 )
                 for name in ("app", "proxy")
             }
-            asked.take(PolicyName.VPA, workload, told, EVENING)
+            asked.take(PolicyName.VPA, workload, by_place, EVENING)
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -282,7 +282,7 @@ def test_directives_hold_the_peaks_of_other_nodes() -> None:
         node: index.directive_of(WEB, node=node, now_unix_seconds=EVENING)[0]
         for node in ("node-a", "node-b", "node-c", "node-x")
     }
-    assert {node: one.cpu_peak_millicores for node, one in peaks.items()} == {
+    assert {node: directive.cpu_peak_millicores for node, directive in peaks.items()} == {
         "node-a": 300, "node-b": 200, "node-c": 300, "node-x": 300,
     }  # fmt: skip
     assert peaks["node-a"].memory_peak_bytes == 40 * MIB
@@ -310,7 +310,7 @@ def test_nothing_known_of_other_nodes_is_no_directive_but_kills_are_told_to_all(
     assert directive.cpu_hour_peaks_millicores == directive.memory_hour_peaks_bytes == ()
     assert index.directive_of(DNS, node="node-a", now_unix_seconds=NOON) == ()
     both = index.directive_of(WEB, node="node-b", now_unix_seconds=NOON)
-    assert [one.container for one in both] == ["app", "proxy"]
+    assert [entry.container for entry in both] == ["app", "proxy"]
 
 
 # -- order ----------------------------------------------------------------------------------------------------------
@@ -318,7 +318,7 @@ def test_nothing_known_of_other_nodes_is_no_directive_but_kills_are_told_to_all(
 
 def reports_at_random(seed: int) -> list[tuple[float, Report]]:
     chance = random.Random(seed)
-    made: list[tuple[float, Report]] = []
+    reports: list[tuple[float, Report]] = []
     for sequence in range(120):
         node = chance.randrange(6)
         rows = [
@@ -332,13 +332,13 @@ def reports_at_random(seed: int) -> list[tuple[float, Report]]:
             )
             for workload in (WEB, DNS)
         ]
-        made.append(
+        reports.append(
             (
                 NOON + chance.uniform(0, 10 * DAY),
                 report(*rows, node=f"node-{node}", node_class=(SMALL, LARGE)[node % 2], sequence=sequence),
             )
         )
-    return made
+    return reports
 
 
 def answers_of(index: WorkloadIndex, now: float) -> list[object]:
@@ -360,12 +360,12 @@ def answers_of(index: WorkloadIndex, now: float) -> list[object]:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_answers_do_not_depend_on_the_order_of_reports(seed: int) -> None:
-    made = reports_at_random(seed)
-    shuffled = list(made)
+    reports = reports_at_random(seed)
+    shuffled = list(reports)
     random.Random(seed + 100).shuffle(shuffled)
     now = NOON + 10 * DAY
-    one, other = index_of(*made), index_of(*shuffled)
-    assert answers_of(one, now) == answers_of(other, now)
+    index, other = index_of(*reports), index_of(*shuffled)
+    assert answers_of(index, now) == answers_of(other, now)
 
 
 # -- what there is --------------------------------------------------------------------------------------------------
@@ -376,8 +376,11 @@ def test_merged_history_tells_hours_classes_and_nodes() -> None:
     merged = index.merged(DNS)
     assert merged is not None
     (container,) = merged.containers
-    assert [(one.node_class, one.cpu_base_millicores) for one in container.classes] == [(SMALL, 90), (LARGE, 300)]
-    assert [one.node for one in container.nodes] == ["node-a", "node-b", "node-c"]
+    assert [(history.node_class, history.cpu_base_millicores) for history in container.classes] == [
+        (SMALL, 90),
+        (LARGE, 300),
+    ]
+    assert [history.node for history in container.nodes] == ["node-a", "node-b", "node-c"]
     assert [(hour.hour_unix_seconds, hour.cpu_millicores) for hour in container.hours] == [
         (NOON - HOUR, 300.0), (NOON, 90.0),
     ]  # fmt: skip
@@ -397,7 +400,7 @@ def test_nodes_and_their_workloads_are_those_of_the_newest_report() -> None:
     assert (node.first_unix_seconds, node.last_unix_seconds) == (NOON - 600, NOON)
     assert index.workloads_on("node-a") == (DNS, WEB)
     assert index.workloads_on("node-b") == ()
-    assert [one.workload for one in index.workloads()] == [DNS, WEB]
+    assert [line.workload for line in index.workloads()] == [DNS, WEB]
 
 
 def test_rows_beyond_the_limit_are_counted_and_the_others_go_on() -> None:
@@ -481,8 +484,8 @@ def test_a_node_that_stays_away_is_forgotten_while_its_daemon_set_goes_on() -> N
     assert index.expire(NOON + 15 * DAY) == 0
     merged = index.merged(DNS)
     assert merged is not None
-    assert [one.node for one in merged.containers[0].nodes] == ["node-b"]
-    assert [one.node_class for one in merged.containers[0].classes] == [SMALL]
+    assert [history.node for history in merged.containers[0].nodes] == ["node-b"]
+    assert [history.node_class for history in merged.containers[0].classes] == [SMALL]
     assert [node.name for node in index.nodes()] == ["node-b"]
 
 
@@ -524,15 +527,15 @@ def test_a_container_takes_less_than_three_kilobytes() -> None:
     count = 3000
     workloads = [Workload(namespace="shop", kind="Deployment", name=f"web-{number}") for number in range(count)]
     cpu = [50.0 * 1.05**step for step in range(25)]
-    made = [
-        report(*(row(one, cpu=cpu, pod=f"{one.name}-{node}") for one in workloads), node=f"node-{node}", sequence=node)
+    reports = [
+        report(*(row(web, cpu=cpu, pod=f"{web.name}-{node}") for web in workloads), node=f"node-{node}", sequence=node)
         for node in range(4)
     ]
     index = WorkloadIndex(IndexOptions(), Policies())
     tracemalloc.start()
     before, _ = tracemalloc.get_traced_memory()
-    for one in made:
-        index.take(one, NOON)
+    for node_report in reports:
+        index.take(node_report, NOON)
     after, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert index.size().array_bytes == 3072 * 6 * 192 * 2  # three chunks of 1024 rows

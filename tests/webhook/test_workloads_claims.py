@@ -44,8 +44,8 @@ class Cluster(ClusterFacts):
 
 def index_of(*taken: tuple[float, Report], cluster: Cluster | None = None) -> WorkloadIndex:
     index = WorkloadIndex(IndexOptions(), Policies(), cluster=cluster or Cluster())
-    for received, one in taken:
-        index.take(one, received)
+    for received, node_report in taken:
+        index.take(node_report, received)
     index.loaded()
     return index
 
@@ -66,21 +66,25 @@ LIE = (
 @pytest.mark.parametrize("is_first", [True, False])
 def test_one_lie_counts_four_times_what_the_other_saw(is_first: bool) -> None:
     index = index_of(*((LIE, HONEST) if is_first else (HONEST, LIE)))
-    found = known(index)
-    assert (found.cpu_request_millicores, found.cpu_max_millicores) == (400, 400)
-    assert (found.memory_request_bytes, found.memory_max_bytes, found.oom_memory_bytes) == (200 * MIB,) * 3
-    assert (found.cpu_base_millicores, found.memory_base_bytes) == (400, 200 * MIB)
+    size = known(index)
+    assert (size.cpu_request_millicores, size.cpu_max_millicores) == (400, 400)
+    assert (size.memory_request_bytes, size.memory_max_bytes, size.oom_memory_bytes) == (200 * MIB,) * 3
+    assert (size.cpu_base_millicores, size.memory_base_bytes) == (400, 200 * MIB)
     for node in ("node-a", "node-z"):
-        (told,) = index.directive_of(WEB, node=node, now_unix_seconds=EVENING)
-        assert (told.cpu_peak_millicores, told.memory_peak_bytes, told.oom_memory_bytes) == (400, 200 * MIB, 200 * MIB)
-        assert max(one or 0 for one in told.cpu_hour_peaks_millicores) == 400
+        (directive,) = index.directive_of(WEB, node=node, now_unix_seconds=EVENING)
+        assert (directive.cpu_peak_millicores, directive.memory_peak_bytes, directive.oom_memory_bytes) == (
+            400,
+            200 * MIB,
+            200 * MIB,
+        )
+        assert max(peak or 0 for peak in directive.cpu_hour_peaks_millicores) == 400
 
 
 def test_a_workload_on_one_node_is_sized_by_its_word() -> None:
     assert known(index_of(LIE)).cpu_max_millicores == 9000
     largest = Cluster(amounts=NodeAmounts(cpu_millicores=3800, memory_bytes=4000 * MIB))
-    found = known(index_of(LIE, cluster=largest))
-    assert (found.cpu_max_millicores, found.memory_max_bytes, found.oom_memory_bytes) == (3800, 4000 * MIB, 4000 * MIB)
+    size = known(index_of(LIE, cluster=largest))
+    assert (size.cpu_max_millicores, size.memory_max_bytes, size.oom_memory_bytes) == (3800, 4000 * MIB, 4000 * MIB)
 
 
 def test_beside_an_idle_replica_a_busy_one_is_believed_up_to_what_was_written() -> None:
@@ -88,14 +92,14 @@ def test_beside_an_idle_replica_a_busy_one_is_believed_up_to_what_was_written() 
         name="app", cpu_request_millicores=2000, memory_request_bytes=512 * MIB, memory_limit_bytes=1024 * MIB
     )
     idle = (NOON, report(row(cpu=2.0, memory=3.0 * MIB)))
-    found = known(index_of(idle, LIE, cluster=Cluster(containers={"app": written})))
-    assert (found.cpu_max_millicores, found.memory_max_bytes, found.oom_memory_bytes) == (2000, 512 * MIB, 1024 * MIB)
+    size = known(index_of(idle, LIE, cluster=Cluster(containers={"app": written})))
+    assert (size.cpu_max_millicores, size.memory_max_bytes, size.oom_memory_bytes) == (2000, 512 * MIB, 1024 * MIB)
     assert known(index_of(idle, LIE)).cpu_max_millicores == 8
 
 
 def test_what_one_node_alone_told_of_memory_is_told_beside_what_counts() -> None:
-    found = known(index_of(HONEST, LIE))
-    assert (found.memory_max_bytes, found.memory_alone_bytes) == (200 * MIB, 9000 * MIB)
+    size = known(index_of(HONEST, LIE))
+    assert (size.memory_max_bytes, size.memory_alone_bytes) == (200 * MIB, 9000 * MIB)
     for alone in (index_of(LIE), index_of(HONEST)):
         assert known(alone).memory_alone_bytes is None
 
@@ -105,8 +109,8 @@ def test_a_daemon_sets_nodes_of_other_sizes_bound_it_in_proportion() -> None:
         (NOON, report(row(DNS, cpu=10.0))), (NOON, report(row(DNS, cpu=9000.0), node=LIAR, node_class=LARGE))
     )
     assert known(index, DNS).cpu_max_millicores == 10 * 8 * 4
-    (told,) = index.directive_of(DNS, node="node-a", now_unix_seconds=EVENING)
-    assert told.cpu_peak_millicores == 10 * 8 * 4
+    (directive,) = index.directive_of(DNS, node="node-a", now_unix_seconds=EVENING)
+    assert directive.cpu_peak_millicores == 10 * 8 * 4
 
 
 @pytest.mark.parametrize("policy", [PolicyName.VPA, PolicyName.CRANE, PolicyName.PLIMSOLL])
@@ -114,7 +118,7 @@ def test_under_other_policies_too(store: Store, policy: PolicyName) -> None:
     for hour in range(26):
         received = NOON - (25 - hour) * HOUR
         for number, (node, used) in enumerate((("node-a", 100.0), (LIAR, 9000.0))):
-            told = report(
+            node_report = report(
                 row(cpu=[used] * 300, memory=[used / 2 * MIB] * 30, kills=[(1.0, 9000 * MIB)] * number, pod=node),
                 node=node,
                 sequence=hour + 1,
@@ -126,7 +130,7 @@ def test_under_other_policies_too(store: Store, policy: PolicyName) -> None:
                 lost_reports=0,
                 received_unix_seconds=received,
                 rows=1,
-                payload=encode_report(told),
+                payload=encode_report(node_report),
             )
             store.append(entry)
     now = NOON + 60.0
@@ -137,10 +141,10 @@ def test_under_other_policies_too(store: Store, policy: PolicyName) -> None:
         pass
     index.require({WEB: policy}, now_unix_seconds=now)
     assert Rebuilder(store, index, Policies(), RebuildOptions()).rebuild(now) == 1
-    found = known(index, policy=policy)
+    size = known(index, policy=policy)
     # Each policy has margins of its own over what it saw: 44 % at most, and 100 MiB where there was a kill.
-    assert 100 <= (found.cpu_request_millicores or 0) <= 400 * 1.44
-    assert (found.memory_request_bytes or 0) <= (200 + 100) * MIB * 1.44
+    assert 100 <= (size.cpu_request_millicores or 0) <= 400 * 1.44
+    assert (size.memory_request_bytes or 0) <= (200 + 100) * MIB * 1.44
 
 
 def test_of_a_workload_two_hundred_containers_are_kept_and_told_and_the_others_counted() -> None:
@@ -148,7 +152,7 @@ def test_of_a_workload_two_hundred_containers_are_kept_and_told_and_the_others_c
     index = index_of(*((NOON, report(*rows, sequence=sequence)) for sequence in range(3)))
     size = index.size()
     assert (size.containers, size.rows, size.containers_left_out) == (200, 200, 3 * 1800)
-    told = index.directive_of(WEB, node="node-b", now_unix_seconds=NOON)
-    assert len(told) == 200
-    assert [one.container for one in told] == sorted(one.container for one in told)
+    directives = index.directive_of(WEB, node="node-b", now_unix_seconds=NOON)
+    assert len(directives) == 200
+    assert [directive.container for directive in directives] == sorted(directive.container for directive in directives)
     assert index.expire(NOON + 15 * 24 * HOUR) == 1

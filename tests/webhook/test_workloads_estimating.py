@@ -118,11 +118,11 @@ def test_cruise_stands_in_for_plimsoll_until_it_is_worked_out_and_for_a_nodes_ow
     follow(tailer, now)
 
     def estimated(node: str | None) -> tuple[PolicyName, PolicyName | None, EstimateSource]:
-        found = index.estimate(
+        estimate = index.estimate(
             DNS, "app", policy=PolicyName.PLIMSOLL, node=node, node_class=SMALL, now_unix_seconds=now
         )
-        assert isinstance(found, Estimate)
-        return found.policy, found.stands_in_for, found.source
+        assert isinstance(estimate, Estimate)
+        return estimate.policy, estimate.stands_in_for, estimate.source
 
     cruise, plimsoll = PolicyName.CRUISE, PolicyName.PLIMSOLL
     assert estimated(None) == estimated("node-new") == (cruise, plimsoll, EstimateSource.NODE_CLASS)
@@ -223,23 +223,23 @@ def test_of_a_daemon_set_there_is_an_answer_for_each_class_of_nodes(store: Store
     follow(tailer, now)
     index.require({DNS: PolicyName.VPA}, now_unix_seconds=now)
     assert rebuilder(store, index).rebuild(now) == 1
-    found: dict[NodeClass | None, Estimate] = {}
+    estimates: dict[NodeClass | None, Estimate] = {}
     for place in (SMALL, LARGE, None):
         answer = index.estimate(
             DNS, "app", policy=PolicyName.VPA, node="node-a", node_class=place, now_unix_seconds=now
         )
         assert isinstance(answer, Estimate)
-        found[place] = answer
-    assert [one.source for one in found.values()] == [
+        estimates[place] = answer
+    assert [estimate.source for estimate in estimates.values()] == [
         EstimateSource.NODE_CLASS,
         EstimateSource.NODE_CLASS,
         EstimateSource.WORKLOAD,
     ]
-    small, large, everywhere = (one.cpu_request_millicores or 0 for one in found.values())
+    small, large, everywhere = (estimate.cpu_request_millicores or 0 for estimate in estimates.values())
     assert 100 * 1.15 <= small <= 100 * 1.15 * 1.11
     assert 600 * 1.15 <= large <= 600 * 1.15 * 1.11
     assert everywhere == large
-    assert (found[SMALL].memory_max_bytes, found[LARGE].memory_max_bytes) == (100 * MIB, 600 * MIB)
+    assert (estimates[SMALL].memory_max_bytes, estimates[LARGE].memory_max_bytes) == (100 * MIB, 600 * MIB)
     # Two containers share the pod's least CPU of 25m, whatever the number of classes.
     proxy = asked(index, PolicyName.VPA, now, DNS, "proxy")
     assert isinstance(proxy, Estimate)
@@ -309,9 +309,9 @@ class Told:
 def told() -> Told:
     loads = [load(recipe, days=DAYS) for recipe in RECIPES]
     count, minutes = len(loads), loads[0].cpu_millicores.size
-    cpu = np.stack([one.cpu_millicores for one in loads], axis=1)
-    adjusted = np.stack([one.cpu_millicores * (1.0 if one.psi is None else 1.0 + one.psi) for one in loads], axis=1)
-    memory = np.stack([one.memory_bytes for one in loads], axis=1)
+    cpu = np.stack([pod.cpu_millicores for pod in loads], axis=1)
+    adjusted = np.stack([pod.cpu_millicores * (1.0 if pod.psi is None else 1.0 + pod.psi) for pod in loads], axis=1)
+    memory = np.stack([pod.memory_bytes for pod in loads], axis=1)
     everywhere = np.ones(count, dtype=np.bool_)
     real = [
         Minutes(
@@ -348,8 +348,8 @@ def test_answers_from_sketches_are_near_those_from_minutes(name: PolicyName, tol
     everywhere = np.ones(count, dtype=np.bool_)
     real, rebuilt = make(name, POLICIES, count), make(name, POLICIES, count)
     for policy, days in ((real, told.real), (rebuilt, told.rebuilt)):
-        for one in days:
-            policy.fold(one)
+        for minute in days:
+            policy.fold(minute)
     present = Present(
         cpu_base_millicores=cpu[-10:].mean(axis=0),
         has_cpu=everywhere,
@@ -359,9 +359,9 @@ def test_answers_from_sketches_are_near_those_from_minutes(name: PolicyName, tol
         wants_whole_cores=~everywhere,
     )
     now = (START_UNIX_MINUTE + minutes) * 60.0
-    expected, found = (policy.recommend(np.arange(count), present, now_unix_seconds=now) for policy in (real, rebuilt))
-    cpu_error = np.abs(found.cpu_request_millicores / expected.cpu_request_millicores - 1.0)
-    memory_error = np.abs(found.memory_request_bytes / expected.memory_request_bytes - 1.0)
+    expected, answer = (policy.recommend(np.arange(count), present, now_unix_seconds=now) for policy in (real, rebuilt))
+    cpu_error = np.abs(answer.cpu_request_millicores / expected.cpu_request_millicores - 1.0)
+    memory_error = np.abs(answer.memory_request_bytes / expected.memory_request_bytes - 1.0)
     assert cpu_error.max() <= LARGEST_CPU_ERROR[name]
     assert np.median(cpu_error) <= 0.025
     assert memory_error.max() <= 0.001

@@ -13,19 +13,19 @@ from tests.webhook.workload_reports import DNS, report, row
 
 
 def test_a_payload_gives_its_report_back() -> None:
-    one = report(row(adjusted=[1.0, 2.0], kills=[(1.5, None)], waiting=2.5), row(DNS, cpu=None), age=7.25)
-    assert decode_report(encode_report(one)) == one
+    node_report = report(row(adjusted=[1.0, 2.0], kills=[(1.5, None)], waiting=2.5), row(DNS, cpu=None), age=7.25)
+    assert decode_report(encode_report(node_report)) == node_report
 
 
 def test_the_bytes_are_those_that_the_release_before_reads() -> None:
     # It reads the types of rollup by their names; a leader of it folds what a newer replica took, and drops what it
     # cannot read.
-    one = report(row(adjusted=[1.0, 2.0], kills=[(1.5, None)], waiting=2.5), row(DNS, cpu=None), age=7.25)
-    text = zlib.decompress(encode_report(one))
-    assert msgspec.msgpack.Decoder(Report).decode(text) == one
-    assert decode_report(zlib.compress(msgspec.msgpack.encode(one))) == one
+    node_report = report(row(adjusted=[1.0, 2.0], kills=[(1.5, None)], waiting=2.5), row(DNS, cpu=None), age=7.25)
+    text = zlib.decompress(encode_report(node_report))
+    assert msgspec.msgpack.Decoder(Report).decode(text) == node_report
+    assert decode_report(zlib.compress(msgspec.msgpack.encode(node_report))) == node_report
     newer = msgspec.msgpack.decode(text) | {"added": 1}
-    assert decode_report(zlib.compress(msgspec.msgpack.encode(newer))) == one
+    assert decode_report(zlib.compress(msgspec.msgpack.encode(newer))) == node_report
 
 
 @pytest.mark.parametrize("payload", [b"", b"x", zlib.compress(b""), zlib.compress(b"\x81\xa1a\x01")])
@@ -63,5 +63,5 @@ def test_amounts_that_cannot_be_are_refused(unsound: Report) -> None:
 
 
 def test_a_row_that_knows_nothing_is_sound() -> None:
-    one = report(row(cpu=None, memory=None), replace(row(), cpu=replace(GOOD, buckets={})))
-    assert decode_report(encode_report(one)) == one
+    node_report = report(row(cpu=None, memory=None), replace(row(), cpu=replace(GOOD, buckets={})))
+    assert decode_report(encode_report(node_report)) == node_report

@@ -29,10 +29,10 @@ def of_node(node: str, *, container: str = "app", **figures: float) -> Report:
 def test_nodes_are_merged_by_their_sums() -> None:
     """A share over nodes is that of all minutes, not the mean of shares."""
     index = index_of((NOON, of_node("a", minutes=100, above=10)), (NOON, of_node("b", minutes=300, above=0)))
-    found = index.quality(WEB, NOON + 60)
-    assert found is not None
-    cpu = found.windows.over(QualityWindow.DAY).cpu
-    assert (found.nodes, cpu.recommended.judged_minutes) == (2, 400.0)
+    sizing = index.quality(WEB, NOON + 60)
+    assert sizing is not None
+    cpu = sizing.windows.over(QualityWindow.DAY).cpu
+    assert (sizing.nodes, cpu.recommended.judged_minutes) == (2, 400.0)
     assert cpu.recommended.risk_ratio == pytest.approx(0.025)
     assert cpu.recommended.deficit_ratio == pytest.approx(0.05, rel=1e-3)
     assert cpu.recommended.slack_ratio == pytest.approx(0.5, rel=1e-3)
@@ -45,19 +45,20 @@ def test_the_newest_of_a_node_counts_alone() -> None:
     """Reports may come in any order, and a node tells its windows anew each time."""
     newer = (NOON + 900, of_node("a", above=1))
     index = index_of((NOON, of_node("a", above=50)), newer, (NOON + 300, of_node("a", above=70)))
-    found = index.quality(WEB, NOON + 900)
-    assert found is not None
-    assert (found.nodes, found.windows.day.cpu.recommended.above_minutes) == (1, 1.0)
+    sizing = index.quality(WEB, NOON + 900)
+    assert sizing is not None
+    assert (sizing.nodes, sizing.windows.day.cpu.recommended.above_minutes) == (1, 1.0)
 
 
 def test_containers_are_told_apart_and_together() -> None:
     """The list has one line for a workload."""
     index = index_of((NOON, of_node("a", above=3)), (NOON, of_node("a", container="side", above=4)))
-    found = index.quality(WEB, NOON)
-    assert found is not None
-    assert (found.nodes, found.windows.hour.cpu.recommended.above_minutes) == (1, 7.0)
+    sizing = index.quality(WEB, NOON)
+    assert sizing is not None
+    assert (sizing.nodes, sizing.windows.hour.cpu.recommended.above_minutes) == (1, 7.0)
     assert {
-        name: one.windows.hour.cpu.recommended.above_minutes for name, one in index.container_quality(WEB, NOON).items()
+        name: sizing.windows.hour.cpu.recommended.above_minutes
+        for name, sizing in index.container_quality(WEB, NOON).items()
     } == {"app": 3.0, "side": 4.0}
 
 
@@ -65,9 +66,9 @@ def test_containers_are_told_apart_and_together() -> None:
 def test_what_a_gone_node_told_counts_while_the_window_holds_it(age: int, windows: int) -> None:
     """An hour after it its hour says nothing of the last hour."""
     index = index_of((NOON, of_node("a")))
-    found = index.quality(WEB, NOON + age)
-    known = [] if found is None else [found.windows.over(window).cpu.recommended for window in QualityWindow]
-    assert sum(one.judged_minutes > 0 for one in known) == windows
+    sizing = index.quality(WEB, NOON + age)
+    known = [] if sizing is None else [sizing.windows.over(window).cpu.recommended for window in QualityWindow]
+    assert sum(request.judged_minutes > 0 for request in known) == windows
 
 
 def test_what_is_too_old_or_forgotten_is_gone() -> None:

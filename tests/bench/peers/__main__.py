@@ -77,12 +77,12 @@ def containers(text: str) -> int:
 def seconds(text: str) -> float:
     """Read how long something takes."""
     try:
-        found = float(text)
+        duration_seconds = float(text)
     except ValueError:
-        found = math.nan
-    if not 0.0 < found <= 86_400.0:
+        duration_seconds = math.nan
+    if not 0.0 < duration_seconds <= 86_400.0:
         raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0, to 86400")
-    return found
+    return duration_seconds
 
 
 def program(text: str) -> Path:
@@ -184,12 +184,12 @@ def versions(terms: Terms) -> str:
     commit = subprocess.run(
         ["git", "describe", "--always", "--dirty"], cwd=REPOSITORY, capture_output=True, text=True, check=False
     ).stdout.strip()
-    told = [f"Plimsoll {commit or 'without a commit'}", f"Python {platform.python_version()}"]
+    version_texts = [f"Plimsoll {commit or 'without a commit'}", f"Python {platform.python_version()}"]
     for program in (terms.cadvisor, terms.below):
         if program is not None:
             asked = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
-            told.append(" ".join((asked.stdout or asked.stderr).split()) or program)
-    return ", ".join([*told, datetime.now(UTC).date().isoformat()])
+            version_texts.append(" ".join((asked.stdout or asked.stderr).split()) or program)
+    return ", ".join([*version_texts, datetime.now(UTC).date().isoformat()])
 
 
 def write(runs: list[Run], out: Path, *, is_put: bool) -> None:

@@ -67,13 +67,13 @@ class Candidate:
 
 def makers(tools: Tools) -> list[Callable[[Place], Candidate]]:
     """Return who can be run; the floor, to which the others are compared, first."""
-    found: list[Callable[[Place], Candidate]] = [partial(floor, tools.preads), plimsoll, python]
+    factories: list[Callable[[Place], Candidate]] = [partial(floor, tools.preads), plimsoll, python]
     if tools.cadvisor is not None:
-        found.append(partial(cadvisor, "cadvisor", tools.cadvisor, ()))
-        found.append(partial(cadvisor, "cadvisor, 1 s", tools.cadvisor, ("--allow_dynamic_housekeeping=false",)))
+        factories.append(partial(cadvisor, "cadvisor", tools.cadvisor, ()))
+        factories.append(partial(cadvisor, "cadvisor, 1 s", tools.cadvisor, ("--allow_dynamic_housekeeping=false",)))
     if tools.below is not None:
-        found.append(partial(below, tools.below))
-    return found
+        factories.append(partial(below, tools.below))
+    return factories
 
 
 def floor(program: Path, place: Place) -> Candidate:
@@ -167,9 +167,9 @@ def below(program: Path, place: Place) -> Candidate:
 
 def cadvisor_ages(page: str, prefix: str, now_unix_seconds: float) -> list[float]:
     """Return the age of each container's CPU time on a page of cAdvisor, whose lines end in a timestamp in ms."""
-    found = re.finditer(r'^container_cpu_usage_seconds_total\{[^}]*\bid="([^"]+)"[^}]*\} \S+ (\d+)$', page, re.M)
+    matches = re.finditer(r'^container_cpu_usage_seconds_total\{[^}]*\bid="([^"]+)"[^}]*\} \S+ (\d+)$', page, re.M)
     newest: dict[str, float] = {}
-    for line in found:
+    for line in matches:
         if line[1].startswith(prefix):
             newest[line[1]] = max(newest.get(line[1], 0.0), int(line[2]) / 1e3)
     return [now_unix_seconds - at for at in newest.values()]

@@ -25,14 +25,14 @@ def read_pressure(text: str) -> dict[str, dict[str, float]]:
 
 def read_cgroup(directory: str) -> dict[str, object]:
     """Read what is there of one cgroup."""
-    found: dict[str, object] = {}
+    contents: dict[str, object] = {}
     for name, parse in (("cpu.stat", read_keys), ("cpu.pressure", read_pressure), ("memory.current", int)):
         try:
             with open(f"{directory}/{name}") as file:
-                found[name] = parse(file.read())
+                contents[name] = parse(file.read())
         except FileNotFoundError:
             continue
-    return found
+    return contents
 
 
 def main(root: str, list_file: str) -> None:

@@ -62,8 +62,8 @@ def test_compare_on_four_containers_measures_all_and_tells_of_one_that_does_not_
     comparison.compare(Terms(**{**terms, "preads": str(program), "below": "/bin/false"}), out)
 
     measured = [Measured(**json.loads(line)) for line in out.read_text().splitlines()]
-    assert [one.name for one in measured] == ["preads", "plimsoll", "plain Python"]
-    assert all(one.cpu_percent_of_core > 0 and one.rss_mib > one.rss_anon_mib > 0 for one in measured)
+    assert [peer.name for peer in measured] == ["preads", "plimsoll", "plain Python"]
+    assert all(peer.cpu_percent_of_core > 0 and peer.rss_mib > peer.rss_anon_mib > 0 for peer in measured)
     agent = measured[1]
     assert agent.page_kib is not None
     assert agent.age_oldest_seconds is not None
@@ -102,8 +102,8 @@ def test_cadvisor_ages_are_those_of_the_trees_containers_the_newest_cpu_of_each(
 def test_bad_input_is_one_line_and_removes_nothing(
     words: tuple[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    kept = tmp_path / "mine"
-    kept.write_text("mine\n")
+    file = tmp_path / "mine"
+    file.write_text("mine\n")
     monkeypatch.setattr("sys.argv", ["peers", *(word.format(kept=tmp_path) for word in words)])
     try:
         code: object = bench.main()
@@ -111,4 +111,4 @@ def test_bad_input_is_one_line_and_removes_nothing(
         code = left.code
     assert code == 2
     assert capsys.readouterr().err.splitlines()[-1].split(":")[-1].strip()
-    assert kept.read_text() == "mine\n"
+    assert file.read_text() == "mine\n"

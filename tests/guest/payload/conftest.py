@@ -16,5 +16,5 @@ collect_ignore_glob = [] if "GUEST_VARIANT" in os.environ else ["test_*.py"]
 @pytest.fixture
 def tree() -> Iterator[FullTree]:
     """A directory of cgroups with all the kernel's controllers on, removed at the end."""
-    with FullTree() as made:
-        yield made
+    with FullTree() as full_tree:
+        yield full_tree

@@ -42,10 +42,10 @@ def read(file: str, *, mebibytes: int, skip: int = 0, then: str = "exec sleep 60
 @pytest.fixture
 def file() -> str:
     """The biggest program that this tier needs anyway; dropped from the cache, so that its reader is charged for it."""
-    found = shutil.which("qemu-system-x86_64")
-    assert found is not None
+    program = shutil.which("qemu-system-x86_64")
+    assert program is not None
     Path("/proc/sys/vm/drop_caches").write_text("3", encoding="ascii")
-    return found
+    return program
 
 
 @pytest.fixture
@@ -78,8 +78,8 @@ def cold_now(watched: Watched) -> ColdFile | None:
 
 def cold_at(watched: Watched, monotonic_ns: int) -> ColdFile | None:
     """Return what was cold at a moment by the readings so far, None = not known then."""
-    found = cold_file(watched.rings.memory(watched.slot).pieces, POLICY, end_monotonic_ns=monotonic_ns)
-    return found if isinstance(found, ColdFile) else None
+    cache = cold_file(watched.rings.memory(watched.slot).pieces, POLICY, end_monotonic_ns=monotonic_ns)
+    return cache if isinstance(cache, ColdFile) else None
 
 
 @BOTH

@@ -70,9 +70,9 @@ class Eyes:
 
 @pytest.fixture
 def eyes(tree: FullTree) -> Iterator[Eyes]:
-    made = Eyes(tree)
-    yield made
-    made.events.close()
+    watcher = Eyes(tree)
+    yield watcher
+    watcher.events.close()
 
 
 def hog(tree: FullTree, path: str, *, limited: str) -> None:
@@ -119,9 +119,9 @@ def test_kill_that_no_event_told_is_told_by_the_rows_of_a_slow_sweep(tree: FullT
         assert tick() == [POD, A, B]  # new
         assert tick() == []
         hog(tree, A, limited=A)
-        told = tick()
-        assert sorted(told) == sorted([POD, A])
-        kills = eyes.events.poll(f"/{tree.name}/{path}" for path in told)
+        paths = tick()
+        assert sorted(paths) == sorted([POD, A])
+        kills = eyes.events.poll(f"/{tree.name}/{path}" for path in paths)
         assert [(kill.path, kill.kills) for kill in kills] == [(f"/{tree.relative(A)}", 1)]
         assert tick() == []
 

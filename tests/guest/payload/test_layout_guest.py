@@ -40,14 +40,14 @@ def container(driver: Driver, qos: QosClass, pod_uid: str, container_id: str) ->
 
 def make_node(driver: Driver) -> set[tuple[str, QosClass, str, str]]:
     """Make all pods; returns (path, class, pod UID, container id) of every container."""
-    made = {
+    containers = {
         (container(driver, qos, uid, container_id), qos, uid, container_id)
         for qos, uid, ids in PODS
         for container_id in ids
     }
-    for path, *_ in made:
+    for path, *_ in containers:
         make(path)
-    return made
+    return containers
 
 
 def test_discovery_finds_exactly_the_containers_of_every_class(driver: Driver) -> None:
@@ -56,15 +56,15 @@ def test_discovery_finds_exactly_the_containers_of_every_class(driver: Driver) -
 
     discovery = Discovery(MOUNT, scope=UnitScope.KUBERNETES)
     try:
-        found = discovery.relist("start").appeared
+        cgroups = discovery.relist("start").appeared
         pods = discovery.pod_paths()
     finally:
         discovery.close()
 
-    identities = {(f.path, f.identity.qos, f.identity.pod_uid, f.identity.container_id) for f in found}
+    identities = {(f.path, f.identity.qos, f.identity.pod_uid, f.identity.container_id) for f in cgroups}
     assert identities == expected
-    assert {f.identity.kind for f in found} == {UnitKind.CONTAINER}
-    assert {f.inode for f in found} == {(MOUNT / path.strip("/")).stat().st_ino for path, *_ in expected}
+    assert {f.identity.kind for f in cgroups} == {UnitKind.CONTAINER}
+    assert {f.inode for f in cgroups} == {(MOUNT / path.strip("/")).stat().st_ino for path, *_ in expected}
     assert discovery.driver == driver
     assert {uid: pod_cgroup_path(driver=driver, qos=qos, pod_uid=uid) for qos, uid, _ in PODS}.items() <= pods.items()
 
@@ -80,7 +80,7 @@ def test_container_made_and_removed_is_noticed_without_a_relist(driver: Driver) 
 
     def poll() -> None:
         changes = discovery.poll()
-        seen.extend(found.path for found in changes.appeared)
+        seen.extend(cgroup.path for cgroup in changes.appeared)
         gone.extend(changes.vanished)
 
     def appeared() -> bool:

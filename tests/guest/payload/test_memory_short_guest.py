@@ -26,8 +26,8 @@ SMALL_MIB = 16
 
 @pytest.fixture
 def node() -> Iterator[HeldNode]:
-    made = HeldNode(limits_mib=(LIMIT_MIB, SMALL_MIB, LIMIT_MIB))
-    yield made
+    held_node = HeldNode(limits_mib=(LIMIT_MIB, SMALL_MIB, LIMIT_MIB))
+    yield held_node
     remove(kubepods_root_path(driver=Driver.CGROUPFS))
 
 

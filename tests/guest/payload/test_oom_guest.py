@@ -102,7 +102,7 @@ def test_a_kill_at_the_pods_limit_is_told_from_one_at_the_containers_own(contain
                     return bool(seen)
 
                 wait_for(is_seen, "the kill is seen")
-            assert [(one.path, one.at_limit, one.at_pod_limit) for one in seen] == [(container, False, True)]
+            assert [(kill.path, kill.at_limit, kill.at_pod_limit) for kill in seen] == [(container, False, True)]
         finally:
             events.close()
             pause.communicate(b"\n")

@@ -252,9 +252,9 @@ def test_a_neighbour_that_reads_without_end_takes_nothing_of_what_a_limited_pod_
         "the neighbour had pages reclaimed, many times what there is",
     )
 
-    kept = cached_bytes(tree, APP)
-    print(f"memory.low {expected}: {kept / MIB:.1f} of 6 MiB kept")
-    assert kept >= 5.5 * MIB if is_protected else kept <= 3 * MIB
+    page_cache_bytes = cached_bytes(tree, APP)
+    print(f"memory.low {expected}: {page_cache_bytes / MIB:.1f} of 6 MiB kept")
+    assert page_cache_bytes >= 5.5 * MIB if is_protected else page_cache_bytes <= 3 * MIB
     assert kills(tree, "kubepods") == 0
     for keeper in (node.writer, low):
         keeper.tick(node.state(replace(asking, annotations={})), 100.0)

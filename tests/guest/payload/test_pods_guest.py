@@ -92,11 +92,11 @@ def test_files_that_an_ended_container_left_in_memory_are_the_pods_own_and_are_a
         return answer
 
     def itself_bytes() -> int:
-        return max((one["itself_working_set_bytes"] or 0 for one in pods()), default=0)
+        return max((pod_figures["itself_working_set_bytes"] or 0 for pod_figures in pods()), default=0)
 
     def requested_bytes() -> int:
-        found: Recommendations = RECOMMENDATIONS.from_json(request(socket, "recommend", {}, timeout_seconds=60))
-        return max((item.memory_bytes.request or 0 for item in found.items if item.identity.container), default=0)
+        answer: Recommendations = RECOMMENDATIONS.from_json(request(socket, "recommend", {}, timeout_seconds=60))
+        return max((item.memory_bytes.request or 0 for item in answer.items if item.identity.container), default=0)
 
     words = ("--scope", "kubernetes", "--pods", str(pod), *SETTINGS)
     with running_agent(tmp_path / "agent.log", *words, socket=str(socket)) as agent:

@@ -56,8 +56,8 @@ def start_in(directory: Path, program: str) -> subprocess.Popen[bytes]:
 
 def recommended(socket: Path) -> Recommendation | None:
     """Ask the agent; None = it does not know the container yet."""
-    found: Recommendations = RECOMMENDATIONS.from_json(request(socket, "recommend", {}, timeout_seconds=60))
-    items = {item.identity.cgroup_path: item for item in found.items}
+    answer: Recommendations = RECOMMENDATIONS.from_json(request(socket, "recommend", {}, timeout_seconds=60))
+    items = {item.identity.cgroup_path: item for item in answer.items}
     return items.get(CONTAINER)
 
 
@@ -89,9 +89,9 @@ def test_memory_is_recommended_and_a_kill_raises_it_at_once(container: str, tmp_
             return item is not None and (item.memory_bytes.request or 0) >= LIMIT_BYTES
 
         wait_for(is_raised, "more memory after the kill")
-        (told,) = explained(socket).items
-        (kill,) = told.kills
+        (why,) = explained(socket).items
+        (kill,) = why.kills
         # Killed at its limit, however quickly it got there.
         assert (kill.usage_bytes, kill.limit_bytes) == (LIMIT_BYTES, LIMIT_BYTES)
-        assert told.recommendation.basis.oom_kills == 1
-        print(f"memory request {before.memory_bytes.request} -> {told.recommendation.memory_bytes.request}")
+        assert why.recommendation.basis.oom_kills == 1
+        print(f"memory request {before.memory_bytes.request} -> {why.recommendation.memory_bytes.request}")

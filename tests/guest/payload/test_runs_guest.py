@@ -83,7 +83,7 @@ def sampled() -> Iterator[Sampled]:
     for number in range(RUNS):
         make(f"/{path_of(number).parent.relative_to(MOUNT)}")
     rings = RingFile.open(None, RingGeometry(max_slots=8), boot_id="boot")
-    kept = RunEnds(mount=MOUNT, rings=rings)
+    ends = RunEnds(mount=MOUNT, rings=rings)
     names = LateNames()
     metrics = Metrics(version="0", commit="0", sampler="compiled")
     loop = SamplingLoop(
@@ -93,7 +93,7 @@ def sampled() -> Iterator[Sampled]:
             units=UnitTable(),
             names=names,
             on_refused=lambda _path, _error: None,
-            ends=kept,
+            ends=ends,
         ),
         policy=SamplingPolicy(
             interval_seconds=1.0,
@@ -108,7 +108,7 @@ def sampled() -> Iterator[Sampled]:
     loop.start()
     thread = threading.Thread(target=loop.turns.run, name="sampling under test")
     thread.start()
-    yield Sampled(kept, names, loop)
+    yield Sampled(ends, names, loop)
     loop.stop()
     thread.join()
     loop.close()
@@ -145,14 +145,14 @@ def test_the_peak_of_a_run_outlives_it_however_short_it_was(sampled: Sampled) ->
         run(number)
     run(RUNS - 1, seconds=2.5)
     wait_for(lambda: all_of(RUNS), "all runs have ended")
-    for one in ended:
-        assert one.is_from_beginning
-        assert one.pod_memory_peak_bytes is not None
-        assert PEAK_MIB * MIB <= one.pod_memory_peak_bytes <= (PEAK_MIB + 4 * ALLOWED_MIB) * MIB
-        assert one.pod_usage_usec
+    for container in ended:
+        assert container.is_from_beginning
+        assert container.pod_memory_peak_bytes is not None
+        assert PEAK_MIB * MIB <= container.pod_memory_peak_bytes <= (PEAK_MIB + 4 * ALLOWED_MIB) * MIB
+        assert container.pod_usage_usec
         # Its own, too, though none but the last was looked at after it had filled its memory.
-        assert one.memory_peak_bytes is not None
-        assert PEAK_MIB * MIB <= one.memory_peak_bytes <= one.pod_memory_peak_bytes
+        assert container.memory_peak_bytes is not None
+        assert PEAK_MIB * MIB <= container.memory_peak_bytes <= container.pod_memory_peak_bytes
     # One that lasts longer than a second was read itself, too, after it had filled its memory.
     last = ended[-1]
     assert last.memory_peak_bytes is not None

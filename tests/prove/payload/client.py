@@ -22,12 +22,12 @@ def connected(port: int) -> socket.socket:
     """Return a connection, as soon as somebody listens."""
     while True:
         try:
-            made = socket.create_connection(("127.0.0.1", port))
+            connection = socket.create_connection(("127.0.0.1", port))
         except OSError:
             time.sleep(POLL_SECONDS)
         else:
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            return made
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return connection
 
 
 def main() -> None:

@@ -120,11 +120,11 @@ def _options(parser: argparse.ArgumentParser, verb: str) -> Iterator[tuple[str, 
 
 
 def test_every_option_that_names_a_file_is_tried_here() -> None:
-    found = set()
+    options = set()
     for verb in VERBS:
-        [verbs] = [one for one in build_parser(verb)._actions if isinstance(one, argparse._SubParsersAction)]
-        found |= set(_options(verbs.choices[verb], verb))
-    assert found == {*ENDS, *ASKS, *OTHER_HOMES, *WRITTEN, ("replay why", "--png")}
+        [verbs] = [action for action in build_parser(verb)._actions if isinstance(action, argparse._SubParsersAction)]
+        options |= set(_options(verbs.choices[verb], verb))
+    assert options == {*ENDS, *ASKS, *OTHER_HOMES, *WRITTEN, ("replay why", "--png")}
 
 
 @pytest.fixture(scope="module")
@@ -309,11 +309,11 @@ def test_what_is_wrong_with_a_file_is_one_line_that_names_it(
     if name == "a.plimsoll":
         with zipfile.ZipFile(good / name) as members:
             document = json.loads(members.read(MANIFEST))
-            others = {one: members.read(one) for one in members.namelist() if one != MANIFEST}
+            others = {entry: members.read(entry) for entry in members.namelist() if entry != MANIFEST}
         for what, text in _odd_documents(document, name, 100):
             with zipfile.ZipFile(file, "w") as changed:
-                for member, its in {**others, MANIFEST: text}.items():
-                    changed.writestr(member, its)
+                for member, body in {**others, MANIFEST: text}.items():
+                    changed.writestr(member, body)
             for question in ([], ["recommend"]):
                 words = ["replay", str(file), *question]
                 faults.append(_check(words, f"{question}: {what}", capsys, file, is_settings=False))

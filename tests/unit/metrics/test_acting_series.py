@@ -188,8 +188,8 @@ def test_a_plan_counts_pods_and_what_stands_in_the_way(acting: ActingSeries, reg
 def test_kept_counts_requests_limits_and_budgets() -> None:
     both = share(1, 1, 1, kept=KeptReason.COOL_DOWN, limit_kept=KeptReason.IN_USE)
     budget = container("", cpu=both, memory=None)
-    found = kept_counts(plan(pod("a", container(cpu=both, memory=None), budget=budget), pod("b", container(cpu=None))))
-    assert found == {KeptReason.COOL_DOWN: 2, KeptReason.IN_USE: 2}
+    counts = kept_counts(plan(pod("a", container(cpu=both, memory=None), budget=budget), pod("b", container(cpu=None))))
+    assert counts == {KeptReason.COOL_DOWN: 2, KeptReason.IN_USE: 2}
 
 
 def test_an_unsound_plan_is_counted(acting: ActingSeries, registry: CollectorRegistry) -> None:

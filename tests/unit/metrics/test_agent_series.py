@@ -187,10 +187,10 @@ def test_page_openmetrics_says_the_same_and_ends_in_eof(metrics: Metrics) -> Non
     assert _still(openmetrics) == _still(plain)
 
 
-def _still(found: Mapping[Any, float]) -> dict[Any, float]:
+def _still(samples: Mapping[Any, float]) -> dict[Any, float]:
     """Take out what moves from page to page: what the process has used, and how long ago its loops came round."""
     moving = ("process_", "plimsoll_loop_turn_age_seconds")
-    return {key: value for key, value in found.items() if not str(key[0]).startswith(moving)}
+    return {key: value for key, value in samples.items() if not str(key[0]).startswith(moving)}
 
 
 def test_page_plain_text_is_the_answer_to_anything_else(metrics: Metrics) -> None:
@@ -266,9 +266,9 @@ def test_page_series_over_the_cap_are_counted_on_the_next_page() -> None:
 
 
 def test_two_metrics_of_one_process_share_nothing() -> None:
-    one = Metrics(version="1", commit="", sampler="native")
+    first_metrics = Metrics(version="1", commit="", sampler="native")
     two = Metrics(version="2", commit="", sampler="native")
-    one.count_rejected_scrape()
+    first_metrics.count_rejected_scrape()
     assert values(two)["plimsoll_scrapes_rejected_total"] == 0
 
 

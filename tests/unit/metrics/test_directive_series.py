@@ -10,16 +10,16 @@ from agent.metrics.directive_series import DirectiveSeries
 from tests.directives import directed, directive
 
 
-def page(told: NodeDirectives) -> dict[str, float]:
+def page(directives: NodeDirectives) -> dict[str, float]:
     metrics = Metrics(version="0", commit="", sampler="native")
-    metrics.register(DirectiveSeries(lambda: told))
-    found = {}
+    metrics.register(DirectiveSeries(lambda: directives))
+    by_name = {}
     for family in parse_text(metrics.page("text/plain", "").body.decode()):
         for sample in family.samples:
             if sample.name.startswith("plimsoll_directives_"):
                 name = sample.name.removeprefix("plimsoll_directives_")
-                found[" ".join((name, *sample.labels.values()))] = sample.value
-    return found
+                by_name[" ".join((name, *sample.labels.values()))] = sample.value
+    return by_name
 
 
 def test_the_age_is_absent_until_something_was_told() -> None:
@@ -38,14 +38,14 @@ def test_everything_told_is_counted() -> None:
     def of(name: str, **fields: object) -> WorkloadDirective:
         return directive(Workload(namespace="shop", kind="Deployment", name=name), **fields)
 
-    told = directed(
+    directives = directed(
         of("a", cpu_frozen_for="HPA"),
         of("b", cpu_frozen_for="HPA", memory_frozen_for="HPA"),
         of("c", left_alone_for="VPA", stop_shrinking_seconds=60.0),
         age=12.5,
         pause="upgrade",
     )
-    assert page(told) == {
+    assert page(directives) == {
         "age_seconds": 12.5,
         "workloads told": 3.0,
         "workloads left_alone": 1.0,

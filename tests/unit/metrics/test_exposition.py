@@ -39,10 +39,10 @@ MORE = "# TYPE more gauge\nmore 1.0\n"
 
 
 def registry(families: int = 1) -> CollectorRegistry:
-    made = CollectorRegistry()
+    collectors = CollectorRegistry()
     for number in range(families):
-        Gauge(f"series_{number}", "A gauge.", registry=made)
-    return made
+        Gauge(f"series_{number}", "A gauge.", registry=collectors)
+    return collectors
 
 
 def test_further_families_stand_before_the_end_of_an_openmetrics_page() -> None:
@@ -68,12 +68,12 @@ def test_a_page_is_compressed_where_that_is_worth_it_and_taken(
 
 
 def test_a_measured_gauge_is_on_the_page_while_it_is_known() -> None:
-    made = CollectorRegistry()
+    collectors = CollectorRegistry()
     gauges = MeasuredGauges([MeasuredFamily("age_seconds", "An age.", ("of",))])
-    made.register(gauges)
+    collectors.register(gauges)
 
     def page() -> str:
-        return PageWriter(made).page(openmetrics=False, accept_encoding="").body.decode()
+        return PageWriter(collectors).page(openmetrics=False, accept_encoding="").body.decode()
 
     assert "age_seconds{" not in page()
     gauges.set("age_seconds", "pods", value=3.5)
@@ -83,12 +83,12 @@ def test_a_measured_gauge_is_on_the_page_while_it_is_known() -> None:
 
 
 def test_a_total_that_fell_is_a_fresh_start_and_counts_whole() -> None:
-    made = CollectorRegistry()
-    series = SeriesTable([counter("reads_total", "Reads.", file=("a", "b"))], made)
+    collectors = CollectorRegistry()
+    series = SeriesTable([counter("reads_total", "Reads.", file=("a", "b"))], collectors)
     for total in (5, 7, 7, 3):  # 5, then 2 more, then none, then a fresh start with 3
         series.count_up_to("reads_total", "a", total=total)
-    assert made.get_sample_value("reads_total", {"file": "a"}) == 10.0
-    assert made.get_sample_value("reads_total", {"file": "b"}) == 0.0
+    assert collectors.get_sample_value("reads_total", {"file": "a"}) == 10.0
+    assert collectors.get_sample_value("reads_total", {"file": "b"}) == 0.0
 
 
 def library_page(of: CollectorRegistry, *, openmetrics: bool) -> bytes:
@@ -103,15 +103,15 @@ ODD_VALUES = [0.0, 1.0, -0.5, 1e6, 1e21, 2.0**53, 1e-7, math.inf, -math.inf, mat
 @pytest.mark.parametrize("seed", range(6))
 def test_a_page_is_the_librarys_to_the_last_byte(seed: int, *, openmetrics: bool) -> None:
     choose = random.Random(seed)
-    made = CollectorRegistry()
-    counter = Counter("odd", choose.choice(ODD_TEXTS), ["of", "by"], registry=made)
-    gauge = Gauge("odd_seconds", choose.choice(ODD_TEXTS), ["of"], unit="seconds", registry=made)
-    histogram = Histogram("wait_seconds", "Waits.", ["of"], buckets=(0.1, 1.0), registry=made)
-    Gauge("utf8.name", "With a name of these days.", registry=made).set(3)
-    Info("build", "What it is.", registry=made).info({"version": "1"})
+    collectors = CollectorRegistry()
+    counter = Counter("odd", choose.choice(ODD_TEXTS), ["of", "by"], registry=collectors)
+    gauge = Gauge("odd_seconds", choose.choice(ODD_TEXTS), ["of"], unit="seconds", registry=collectors)
+    histogram = Histogram("wait_seconds", "Waits.", ["of"], buckets=(0.1, 1.0), registry=collectors)
+    Gauge("utf8.name", "With a name of these days.", registry=collectors).set(3)
+    Info("build", "What it is.", registry=collectors).info({"version": "1"})
     measured = MeasuredGauges([MeasuredFamily("age_seconds", "An age.", ("of",))])
-    made.register(measured)
-    writer = PageWriter(made)
+    collectors.register(measured)
+    writer = PageWriter(collectors)
     for _ in range(30):
         counter.labels(choose.choice(ODD_TEXTS), "x").inc(
             choose.random(), exemplar={"trace": "1"} if choose.random() < 0.05 else None
@@ -120,7 +120,7 @@ def test_a_page_is_the_librarys_to_the_last_byte(seed: int, *, openmetrics: bool
         histogram.labels(choose.choice(ODD_TEXTS)).observe(choose.random())
         measured.set("age_seconds", choose.choice(ODD_TEXTS), value=choose.choice([None, *ODD_VALUES]))
         page = writer.page(openmetrics=openmetrics, accept_encoding="")
-        assert page.body == library_page(made, openmetrics=openmetrics)
+        assert page.body == library_page(collectors, openmetrics=openmetrics)
 
 
 @pytest.mark.parametrize("openmetrics", [True, False])

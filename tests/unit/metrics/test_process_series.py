@@ -69,7 +69,7 @@ def test_descriptors_are_counted_once_a_minute_where_the_kernel_does_not_tell_th
     now[0] += 1
     counted = figures(registry)
 
-    assert [found["process_open_fds"][1] for found in (first, same, counted)] == [2.0, 2.0, 3.0]
+    assert [scrape["process_open_fds"][1] for scrape in (first, same, counted)] == [2.0, 2.0, 3.0]
     assert first["process_virtual_memory_bytes"][1] == 20.0
     assert first["process_cpu_seconds_total"][1] == (11 + 12) / os.sysconf("SC_CLK_TCK")
     assert first["process_start_time_seconds"][1] == 1000 + 19 / os.sysconf("SC_CLK_TCK")
@@ -93,7 +93,7 @@ def test_a_kernel_that_tells_them_is_believed_and_a_start_that_is_not_known_left
     registry = CollectorRegistry()
     registry.register(ProcessSeries(process=process, proc=tmp_path, told_open_files=lambda directory: 4711))
 
-    found = figures(registry)
+    scrape = figures(registry)
 
-    assert found["process_open_fds"][1] == 4711.0
-    assert "process_start_time_seconds" not in found
+    assert scrape["process_open_fds"][1] == 4711.0
+    assert "process_start_time_seconds" not in scrape

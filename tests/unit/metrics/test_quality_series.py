@@ -33,15 +33,15 @@ def judged() -> Floats:
 def test_the_node_has_all_series_where_all_was_judged() -> None:
     """600m where 500m stood, 1 GiB where 2 GiB stood, for 130 minutes."""
     text, dropped = QualityPage(judged, None, max_series=0).render(openmetrics=False)
-    found = samples(text)
-    assert (len(found), dropped) == (SERIES_PER_WORKLOAD, 0) == (48, 0)
-    assert found["plimsoll_sizing_risk_ratio{against=recommended,resource=cpu,window=1d}"] == 1.0
-    assert found["plimsoll_sizing_risk_ratio{against=applied,resource=cpu,window=1d}"] == 0.0
-    assert found["plimsoll_sizing_cpu_missing_seconds{against=recommended,window=7d}"] == 130 * 6.0
-    assert found["plimsoll_sizing_cpu_excess_seconds{against=applied,window=1h}"] == 60 * 24.0
-    memory = found["plimsoll_sizing_memory_excess_byte_hours{against=recommended,window=1h}"]
+    series = samples(text)
+    assert (len(series), dropped) == (SERIES_PER_WORKLOAD, 0) == (48, 0)
+    assert series["plimsoll_sizing_risk_ratio{against=recommended,resource=cpu,window=1d}"] == 1.0
+    assert series["plimsoll_sizing_risk_ratio{against=applied,resource=cpu,window=1d}"] == 0.0
+    assert series["plimsoll_sizing_cpu_missing_seconds{against=recommended,window=7d}"] == 130 * 6.0
+    assert series["plimsoll_sizing_cpu_excess_seconds{against=applied,window=1h}"] == 60 * 24.0
+    memory = series["plimsoll_sizing_memory_excess_byte_hours{against=recommended,window=1h}"]
     assert abs(memory / GIB - 1.0) < 1e-5
-    error = found["plimsoll_sizing_peak_error_ratio{direction=under,resource=cpu,window=1d}"]
+    error = series["plimsoll_sizing_peak_error_ratio{direction=under,resource=cpu,window=1d}"]
     assert abs(error - 1 / 6) < 1e-5
 
 
@@ -60,11 +60,11 @@ def test_workloads_are_capped_whole_and_their_names_escaped() -> None:
     }
     page = QualityPage(lambda: None, lambda: known, max_series=2 * SERIES_PER_WORKLOAD + 10)
     text, dropped = page.render(openmetrics=False)
-    found = samples(text)
-    assert (len(found), dropped) == (2 * SERIES_PER_WORKLOAD, SERIES_PER_WORKLOAD)
-    assert {name for name in found if "workload=z" in name} == set()
-    assert any('workload=q"uote' in name for name in found)
-    assert all("workload_kind=Deployment" in name and "container=app" in name for name in found)
+    series = samples(text)
+    assert (len(series), dropped) == (2 * SERIES_PER_WORKLOAD, SERIES_PER_WORKLOAD)
+    assert {name for name in series if "workload=z" in name} == set()
+    assert any('workload=q"uote' in name for name in series)
+    assert all("workload_kind=Deployment" in name and "container=app" in name for name in series)
 
 
 def test_openmetrics_takes_the_page() -> None:

@@ -33,8 +33,8 @@ def test_each_method_reaches_its_series() -> None:
     series.count_lost(3)
     series.set_queue(reports=4, size_bytes=5000)
     series.set_last_success(1_800_000_000.5)
-    found = values(registry)
-    assert {name: value for name, value in found.items() if value} == {
+    samples = values(registry)
+    assert {name: value for name, value in samples.items() if value} == {
         'plimsoll_report_posts_total{result="throttled"}': 1.0,
         'plimsoll_report_rows_total{result="taken"}': 57.0,
         'plimsoll_report_rows_total{result="refused"}': 2.0,

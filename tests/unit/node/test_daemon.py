@@ -35,7 +35,7 @@ def settings(tmp_path: Path, socket: Path | None) -> Settings:
 
 
 def serving_record(caplog: pytest.LogCaptureFixture) -> logging.LogRecord:
-    (record,) = (one for one in caplog.records if one.message == "serving")
+    (record,) = (log_record for log_record in caplog.records if log_record.message == "serving")
     return record
 
 

@@ -90,7 +90,7 @@ def discover(root: Path, watcher: FakeWatcher | None = None, **settings: object)
 
 
 def paths_of(discovery: Discovery) -> list[str]:
-    return [found.path for found in discovery.units()]
+    return [unit.path for unit in discovery.units()]
 
 
 def test_kubernetes_scope_takes_containers_of_pods_only(tmp_path: Path) -> None:
@@ -100,7 +100,7 @@ def test_kubernetes_scope_takes_containers_of_pods_only(tmp_path: Path) -> None:
 
     changes = discovery.relist("start")
 
-    assert [found.path for found in changes.appeared] == [f"/{POD_A}/{A}", f"/{POD_A}/{B}", f"/{POD_B}/{C}"]
+    assert [unit.path for unit in changes.appeared] == [f"/{POD_A}/{A}", f"/{POD_A}/{B}", f"/{POD_B}/{C}"]
     assert changes.trigger == "start"
     assert changes.scope_changed
     first = changes.appeared[0]
@@ -134,7 +134,7 @@ def test_kubernetes_scope_finds_containers_beside_their_pods_when_drivers_differ
     # Their parent is watched, so that the next one is told at once.
     make(tmp_path, colon.replace(A, B))
     watcher.tell(tmp_path / colon.replace(A, B), IN_CREATE)
-    assert [found.path for found in discovery.poll().appeared] == [f"/{colon.replace(A, B)}"]
+    assert [unit.path for unit in discovery.poll().appeared] == [f"/{colon.replace(A, B)}"]
 
 
 def test_cgroup_root_narrows_what_is_seen(tmp_path: Path) -> None:
@@ -184,7 +184,7 @@ def test_machine_scope_takes_services_sessions_and_containers_whole(tmp_path: Pa
     discovery = discover(tmp_path)
     discovery.relist("start")
     assert discovery.scope_in_force is UnitScope.MACHINE
-    assert [(found.path, found.identity.kind) for found in discovery.units()] == [
+    assert [(unit.path, unit.identity.kind) for unit in discovery.units()] == [
         ("/init.scope", UnitKind.SESSION),
         (f"/system.slice/docker-{A}.scope", UnitKind.STANDALONE),
         ("/system.slice/ssh.service", UnitKind.SERVICE),
@@ -200,13 +200,13 @@ def test_machine_scope_takes_any_cgroup_with_processes_once(tmp_path: Path) -> N
     (tmp_path / "jobs/cgroup.procs").write_text("")
     discovery = discover(tmp_path)
     discovery.relist("start")
-    assert [(found.path, found.identity.kind) for found in discovery.units()] == [("/jobs/build", UnitKind.OTHER)]
+    assert [(unit.path, unit.identity.kind) for unit in discovery.units()] == [("/jobs/build", UnitKind.OTHER)]
 
 
 def test_machine_scope_with_nothing_is_the_machine_as_one_unit(tmp_path: Path) -> None:
     discovery = discover(tmp_path)
     changes = discovery.relist("start")
-    assert [(found.path, found.identity.kind) for found in changes.appeared] == [("/", UnitKind.OTHER)]
+    assert [(unit.path, unit.identity.kind) for unit in changes.appeared] == [("/", UnitKind.OTHER)]
     assert changes.appeared[0].inode == tmp_path.stat().st_ino
     assert not discovery.relist("periodic")
 
@@ -223,7 +223,7 @@ def test_machine_scope_looks_again_at_a_cgroup_when_processes_move_in(tmp_path: 
     watcher.events.append(WatchEvent(watcher.numbers[str(tmp_path / "job/cgroup.events")], IN_MODIFY))
     changes = discovery.poll()
 
-    assert [found.path for found in changes.appeared] == ["/job"]
+    assert [unit.path for unit in changes.appeared] == ["/job"]
     assert changes.vanished == ("/",)
     # Once it is a unit it stays one, idle or not.
     make(tmp_path, "job", procs="")
@@ -239,7 +239,7 @@ def test_auto_goes_over_to_kubernetes_at_the_relist_after_kubepods_appears_and_s
     changes = discovery.relist("periodic")
 
     assert changes.scope_changed
-    assert [found.path for found in changes.appeared] == [f"/{POD_A}/{A}"]
+    assert [unit.path for unit in changes.appeared] == [f"/{POD_A}/{A}"]
     assert changes.vanished == ("/system.slice/ssh.service",)
     shutil.rmtree(tmp_path / "kubepods")
     assert discovery.relist("periodic").vanished == (f"/{POD_A}/{A}",)
@@ -254,7 +254,7 @@ def test_poll_tells_of_a_pod_that_was_filled_before_its_watch(tmp_path: Path) ->
     discovery.relist("start")
     make(tmp_path, f"{POD_A}/{A}")
     watcher.tell(tmp_path / POD_A, IN_CREATE)
-    assert [found.path for found in discovery.poll().appeared] == [f"/{POD_A}/{A}"]
+    assert [unit.path for unit in discovery.poll().appeared] == [f"/{POD_A}/{A}"]
     # The event of the container itself comes late, and once is enough.
     watcher.tell(tmp_path / POD_A / A, IN_CREATE)
     assert not discovery.poll()
@@ -292,7 +292,7 @@ def test_poll_takes_a_path_made_again_for_another_cgroup(tmp_path: Path) -> None
     changes = discovery.poll()
 
     assert changes.vanished == (old.path,)
-    assert [found.path for found in changes.appeared] == [old.path]
+    assert [unit.path for unit in changes.appeared] == [old.path]
     assert changes.appeared[0].inode != old.inode
 
 
@@ -306,7 +306,7 @@ def test_poll_lists_everything_anew_when_events_were_lost(tmp_path: Path) -> Non
 
     changes = discovery.poll()
 
-    assert [found.path for found in changes.appeared] == [f"/{POD_A}/{A}"]
+    assert [unit.path for unit in changes.appeared] == [f"/{POD_A}/{A}"]
     assert changes.trigger == "overflow"
     assert discovery.overflows == 1
     assert discovery.relists == {"start": 1, "overflow": 1}
@@ -345,7 +345,7 @@ def test_compare_walks_only_the_pods_of_a_tier_that_came_or_went(
     monkeypatch.setattr(os, "scandir", note)
     changes = discovery.compare("periodic")
 
-    assert ([found.path for found in changes.appeared], changes.vanished) == ([f"/{pods[3]}/{A}"], (f"/{pods[0]}/{A}",))
+    assert ([unit.path for unit in changes.appeared], changes.vanished) == ([f"/{pods[3]}/{A}"], (f"/{pods[0]}/{A}",))
     assert changes.trigger == "periodic"
     assert sorted(listed) == ["kubepods/burstable", pods[0], pods[3]]
 
@@ -356,7 +356,7 @@ def test_compare_asks_for_no_unit_that_was_read_just_now_and_for_every_other(
     make(tmp_path, f"{POD_A}/{A}", f"{POD_B}/{B}")
     discovery = discover(tmp_path)
     discovery.relist("start")
-    inode_of = {found.path: found.inode for found in discovery.units()}
+    inode_of = {unit.path: unit.inode for unit in discovery.units()}
     asked: list[str] = []
     stat = os.stat
 
@@ -376,7 +376,7 @@ def test_compare_asks_for_no_unit_that_was_read_just_now_and_for_every_other(
     make(tmp_path, f"{POD_A}/{A}")
     (tmp_path / POD_A / "elsewhere").rename(tmp_path / "elsewhere")
     changes = discovery.compare("periodic", read={f"/{POD_A}/{A}": inode_of[f"/{POD_A}/{A}"] + 1})
-    assert ([found.path for found in changes.appeared], changes.vanished) == ([f"/{POD_A}/{A}"], (f"/{POD_A}/{A}",))
+    assert ([unit.path for unit in changes.appeared], changes.vanished) == ([f"/{POD_A}/{A}"], (f"/{POD_A}/{A}",))
 
 
 def test_compare_lists_everything_where_a_file_system_counts_no_links(
@@ -386,9 +386,9 @@ def test_compare_lists_everything_where_a_file_system_counts_no_links(
     stat = os.stat
 
     def without_links(path: str, **how: bool) -> os.stat_result:
-        found = list(stat(path, **how))
-        found[3] = 1  # st_nlink
-        return os.stat_result(found)
+        fields = list(stat(path, **how))
+        fields[3] = 1  # st_nlink
+        return os.stat_result(fields)
 
     discovery = discover(tmp_path)
     with monkeypatch.context() as patched:
@@ -398,7 +398,7 @@ def test_compare_lists_everything_where_a_file_system_counts_no_links(
     with monkeypatch.context() as patched:
         patched.setattr(os, "stat", without_links)
         changes = discovery.compare("periodic")
-    assert [found.path for found in changes.appeared] == [f"/{POD_A}/{B}"]
+    assert [unit.path for unit in changes.appeared] == [f"/{POD_A}/{B}"]
 
 
 def test_compare_without_inotify_is_a_full_listing(tmp_path: Path) -> None:
@@ -463,7 +463,7 @@ def test_no_watches_left_means_re_listing_and_says_so(tmp_path: Path) -> None:
     assert discovery.watches == 0
     make(tmp_path, f"{POD_A}/{C}")
     assert not discovery.poll()
-    assert [found.path for found in discovery.relist("no_watches").appeared] == [f"/{POD_A}/{C}"]
+    assert [unit.path for unit in discovery.relist("no_watches").appeared] == [f"/{POD_A}/{C}"]
 
 
 def test_a_periodic_re_list_tries_inotify_again_and_goes_on_with_it(tmp_path: Path) -> None:
@@ -502,7 +502,7 @@ def test_units_over_the_cap_are_counted_and_the_known_ones_stay(tmp_path: Path) 
     shutil.rmtree(tmp_path / POD_A / B)
     changes = discovery.relist("periodic")
     assert changes.vanished == (f"/{POD_A}/{B}",)
-    assert [found.path for found in changes.appeared] == [f"/{POD_A}/{A}"]
+    assert [unit.path for unit in changes.appeared] == [f"/{POD_A}/{A}"]
     assert discovery.dropped == 0
     assert paths_of(discovery) == [f"/{POD_A}/{A}", f"/{POD_A}/{C}"]
 
@@ -541,10 +541,10 @@ def test_close_twice_is_fine(tmp_path: Path) -> None:
 
 def test_parse_events_takes_padded_names_and_leaves_a_cut_event_out() -> None:
     # wd 3, IN_CREATE|IN_ISDIR, cookie 0, 16 bytes of name; then the overflow event; then a cut header.
-    one = bytes.fromhex("03000000 00010040 00000000 10000000") + b"abc".ljust(16, b"\0")
+    creation = bytes.fromhex("03000000 00010040 00000000 10000000") + b"abc".ljust(16, b"\0")
     overflow = bytes.fromhex("ffffffff 00400000 00000000 00000000")
-    assert parse_events(one + overflow + one[:9]) == [
+    assert parse_events(creation + overflow + creation[:9]) == [
         WatchEvent(3, IN_CREATE | IN_ISDIR, "abc"),
         WatchEvent(-1, IN_Q_OVERFLOW),
     ]
-    assert parse_events(one[:-1]) == []
+    assert parse_events(creation[:-1]) == []

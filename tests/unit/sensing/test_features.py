@@ -53,33 +53,33 @@ def facts(proc: Path, **changes: Any) -> Any:
 def test_facts_of_a_node_with_pods(files: CgroupFiles, proc: Path) -> None:
     files.make(container_path(1))
     files.write(container_path(1), "memory.peak", "1\n")
-    found = facts(proc)
-    assert (found.cgroup_layout, found.v2_mount) == ("pure v2", str(files.root))
-    assert found.controllers == ("cpu", "memory")
-    assert (found.kubepods_root, found.cgroup_driver) == ("/kubepods", "cgroupfs")
-    assert (found.unit_count, found.scope) == (1, "kubernetes")
-    assert found.has_memory_peak is True
-    assert found.inotify_watches == 8192
-    assert found.pressure["cpu"] is None
-    assert "No such file" in found.pressure["io"]
-    assert found.unreadable == ()
-    assert judge(found)  # every fact has a verdict
+    machine_facts = facts(proc)
+    assert (machine_facts.cgroup_layout, machine_facts.v2_mount) == ("pure v2", str(files.root))
+    assert machine_facts.controllers == ("cpu", "memory")
+    assert (machine_facts.kubepods_root, machine_facts.cgroup_driver) == ("/kubepods", "cgroupfs")
+    assert (machine_facts.unit_count, machine_facts.scope) == (1, "kubernetes")
+    assert machine_facts.has_memory_peak is True
+    assert machine_facts.inotify_watches == 8192
+    assert machine_facts.pressure["cpu"] is None
+    assert "No such file" in machine_facts.pressure["io"]
+    assert machine_facts.unreadable == ()
+    assert judge(machine_facts)  # every fact has a verdict
 
 
 def test_facts_follow_the_scope_asked_for(files: CgroupFiles, proc: Path) -> None:
     files.make(container_path(1))
     files.make("system.slice/ssh.service")
-    found = facts(proc, scope=UnitScope.MACHINE)
-    assert found.scope == "machine"
-    assert found.unit_count >= 1
+    machine_facts = facts(proc, scope=UnitScope.MACHINE)
+    assert machine_facts.scope == "machine"
+    assert machine_facts.unit_count >= 1
 
 
 def test_facts_of_a_machine_without_cgroup_v2_say_so(proc: Path) -> None:
     (proc / "self/mountinfo").write_text("30 23 0:26 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n")
-    found = facts(proc)
-    assert (found.cgroup_layout, found.v2_mount, found.controllers) == ("v1", None, ())
-    assert (found.unit_count, found.scope, found.has_memory_peak) == (0, "none", None)
-    assert judge(found)
+    machine_facts = facts(proc)
+    assert (machine_facts.cgroup_layout, machine_facts.v2_mount, machine_facts.controllers) == ("v1", None, ())
+    assert (machine_facts.unit_count, machine_facts.scope, machine_facts.has_memory_peak) == (0, "none", None)
+    assert judge(machine_facts)
 
 
 def test_facts_of_a_configured_mount_that_is_none_is_an_error(tmp_path: Path, proc: Path) -> None:

@@ -9,12 +9,12 @@ from agent.sensing.kill_counts import KillLedger
 
 
 def ledger(pod: int | None = 0, **containers: int) -> KillLedger:
-    made = KillLedger()
+    kill_ledger = KillLedger()
     for path, count in containers.items():
-        made.add_container(path, count)
+        kill_ledger.add_container(path, count)
     if pod is not None:
-        made.add_pod(pod)
-    return made
+        kill_ledger.add_pod(pod)
+    return kill_ledger
 
 
 def test_ledger_counts_a_kill_in_pod_and_container_once_under_the_container() -> None:
@@ -74,7 +74,7 @@ def test_ledger_without_a_pod_counts_containers() -> None:
 def test_ledger_tells_every_kill_exactly_once(steps: list[tuple[str, bool, bool]]) -> None:
     seen = ledger(0, a=0, b=0)
     true = {"a": 0, "b": 0, "pod": 0}
-    told = 0
+    kills = 0
     for who, is_read, lags in steps:
         before = sum(true.values())
         true[who] += 1
@@ -82,6 +82,6 @@ def test_ledger_tells_every_kill_exactly_once(steps: list[tuple[str, bool, bool]
             # Only a kill in a container can be ahead of the pod: the pod is read first.
             pod = before if lags and who != "pod" else before + 1
             of_pod, of_containers = seen.observe(pod, {"a": true["a"], "b": true["b"]})
-            told += of_pod + sum(of_containers.values())
+            kills += of_pod + sum(of_containers.values())
     of_pod, of_containers = seen.observe(sum(true.values()), {"a": true["a"], "b": true["b"]})
-    assert told + of_pod + sum(of_containers.values()) == sum(true.values())
+    assert kills + of_pod + sum(of_containers.values()) == sum(true.values())

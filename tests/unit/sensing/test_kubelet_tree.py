@@ -99,17 +99,17 @@ def test_tree_of_either_driver_is_found_with_its_levels(tmp_path: Path, driver: 
     files.pod(QosClass.GUARANTEED, "hash", {}, Partition.SYSTEM)
     (tmp_path / "system.slice" / "ssh.service").mkdir(parents=True)
 
-    found = read_kubelet_tree(tmp_path, cgroup_root=cgroup_root)
+    kubelet_tree = read_kubelet_tree(tmp_path, cgroup_root=cgroup_root)
 
-    assert found.driver is driver
-    assert found.tree.at(CgroupLevel.KUBEPODS, Partition.DEFAULT) is not None
-    assert found.tree.at(CgroupLevel.TIER, Partition.DEFAULT, QosClass.BEST_EFFORT) is not None
-    assert found.tree.at(CgroupLevel.PARTITION, Partition.SYSTEM) is not None
-    assert {(pod.pod_uid, pod.qos, pod.partition) for pod in found.tree.pods()} == {
+    assert kubelet_tree.driver is driver
+    assert kubelet_tree.tree.at(CgroupLevel.KUBEPODS, Partition.DEFAULT) is not None
+    assert kubelet_tree.tree.at(CgroupLevel.TIER, Partition.DEFAULT, QosClass.BEST_EFFORT) is not None
+    assert kubelet_tree.tree.at(CgroupLevel.PARTITION, Partition.SYSTEM) is not None
+    assert {(pod.pod_uid, pod.qos, pod.partition) for pod in kubelet_tree.tree.pods()} == {
         (UID, QosClass.BURSTABLE, Partition.DEFAULT),
         ("hash", QosClass.GUARANTEED, Partition.SYSTEM),
     }
-    (only,) = found.tree.containers()
+    (only,) = kubelet_tree.tree.containers()
     assert (only.container_id, only.pod_uid, only.reading("cpu.weight").amount) == (ID, UID, 17)
 
 
@@ -128,10 +128,10 @@ def test_kubepods_without_pods_gives_way_and_is_told(tmp_path: Path) -> None:
     KubeletFiles(tmp_path, Driver.CGROUPFS).kubepods()
     KubeletFiles(tmp_path, Driver.SYSTEMD).pod(QosClass.GUARANTEED, UID, {})
 
-    found = read_kubelet_tree(tmp_path)
+    kubelet_tree = read_kubelet_tree(tmp_path)
     chosen = read_kubelet_tree(tmp_path, driver=Driver.CGROUPFS)
 
-    assert (found.kubepods_path, found.passed_over) == ("/kubepods.slice", ("/kubepods",))
+    assert (kubelet_tree.kubepods_path, kubelet_tree.passed_over) == ("/kubepods.slice", ("/kubepods",))
     assert (chosen.kubepods_path, chosen.driver, chosen.tree.pods()) == ("/kubepods", Driver.CGROUPFS, ())
 
 
@@ -144,9 +144,9 @@ def test_several_kubepods_with_pods_must_be_chosen_from(tmp_path: Path) -> None:
 
 
 def test_machine_without_kubepods_has_an_empty_tree(tmp_path: Path) -> None:
-    found = read_kubelet_tree(tmp_path)
+    kubelet_tree = read_kubelet_tree(tmp_path)
 
-    assert (found.kubepods_path, found.driver, found.tree.cgroups) == (None, None, ())
+    assert (kubelet_tree.kubepods_path, kubelet_tree.driver, kubelet_tree.tree.cgroups) == (None, None, ())
 
 
 def test_cgroup_root_that_is_not_there_is_named(tmp_path: Path) -> None:

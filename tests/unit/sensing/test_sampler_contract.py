@@ -54,11 +54,11 @@ class World:
 
 @pytest.fixture(params=["native", "reference", "fake"])
 def world(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path / "cgroup", request.param)
-    yield made
-    made.sampler.close()
-    made.sampler.close()  # a second call is fine
-    made.rings.close()
+    new_world = World(tmp_path / "cgroup", request.param)
+    yield new_world
+    new_world.sampler.close()
+    new_world.sampler.close()  # a second call is fine
+    new_world.rings.close()
 
 
 def test_a_sweep_writes_one_row_for_each_slot(world: World) -> None:

@@ -45,73 +45,73 @@ def both(share: str = "10 %", *, waiting: float = 0.0, sequence: int = 1) -> Rep
 
 
 def watch(*reports: Report, options: GuardOptions | None = None) -> tuple[WorkloadShares, Kept]:
-    shares, kept = WorkloadShares(options or GuardOptions()), Kept()
-    for number, one in enumerate(reports):
-        shares.take(one, NOON + 300.0 * number)
-        shares.follow(kept, NOON + 300.0 * number)
-    return shares, kept
+    shares, store = WorkloadShares(options or GuardOptions()), Kept()
+    for number, node_report in enumerate(reports):
+        shares.take(node_report, NOON + 300.0 * number)
+        shares.follow(store, NOON + 300.0 * number)
+    return shares, store
 
 
 def test_groups_that_fare_alike_go_on_and_stand_side_by_side() -> None:
-    shares, kept = watch(both(), both())
-    assert (kept.writes, shares.taken_back(WEB), shares.taken_back_count()) == (0, None, 0)
-    found = shares.fares(WEB)
-    assert found is not None
-    share, (enforced, others) = found
+    shares, store = watch(both(), both())
+    assert (store.writes, shares.taken_back(WEB), shares.taken_back_count()) == (0, None, 0)
+    fares = shares.fares(WEB)
+    assert fares is not None
+    share, (enforced, others) = fares
     assert (share, enforced.pods, others.pods, others.fare.seconds) == ("10 %", 1, 3, 1800.0)
 
 
 def test_a_share_whose_pods_fare_worse_is_taken_back_once_and_known_to_every_replica() -> None:
-    shares, kept = watch(both(waiting=90.0), both(waiting=90.0))
+    shares, store = watch(both(waiting=90.0), both(waiting=90.0))
     reason = "its pods fared worse: waiting for CPU 30% of the time, 0% in the other pods"
     assert shares.taken_back(WEB) == TakenBack(share="10 %", reason=reason)
-    assert (kept.writes, shares.taken_back_count()) == (1, 1)
+    assert (store.writes, shares.taken_back_count()) == (1, 1)
     other = WorkloadShares(GuardOptions())
-    other.follow(kept, NOON)
+    other.follow(store, NOON)
     other.take(both(waiting=90.0), NOON)
-    other.follow(kept, NOON)
-    assert (other.taken_back(WEB), kept.writes) == (shares.taken_back(WEB), 1)
+    other.follow(store, NOON)
+    assert (other.taken_back(WEB), store.writes) == (shares.taken_back(WEB), 1)
 
 
 def test_another_share_is_judged_anew() -> None:
-    shares, kept = watch(both(waiting=90.0), both("20 %"), both("20 %", waiting=90.0))
+    shares, store = watch(both(waiting=90.0), both("20 %"), both("20 %", waiting=90.0))
     # 45 s of 600 by then: 15 %.
-    assert (shares.taken_back(WEB), kept.writes) == (shares.taken_back(WEB), 1)
-    found = shares.taken_back(WEB)
-    assert found is not None
-    assert not found.concerns(EnforceShare(2000))
+    assert (shares.taken_back(WEB), store.writes) == (shares.taken_back(WEB), 1)
+    setback = shares.taken_back(WEB)
+    assert setback is not None
+    assert not setback.concerns(EnforceShare(2000))
     shares.take(both("20 %", waiting=290.0), NOON + 900.0)
-    shares.follow(kept, NOON + 900.0)
-    found = shares.taken_back(WEB)
-    assert found is not None
-    assert found.concerns(EnforceShare(2000))
+    shares.follow(store, NOON + 900.0)
+    setback = shares.taken_back(WEB)
+    assert setback is not None
+    assert setback.concerns(EnforceShare(2000))
 
 
 def test_the_guard_can_be_off() -> None:
-    shares, kept = watch(both(waiting=300.0), options=GuardOptions(active=False))
-    assert kept.writes == 0
+    shares, store = watch(both(waiting=300.0), options=GuardOptions(active=False))
+    assert store.writes == 0
     assert shares.fares(WEB) is not None
 
 
 def test_a_setback_of_a_node_stops_shrinking_everywhere() -> None:
-    shares, kept = watch()
-    told = replace(row(), setback=Setback(age_seconds=10.0, reason="restarts: 2"))
+    shares, store = watch()
+    setback_row = replace(row(), setback=Setback(age_seconds=10.0, reason="restarts: 2"))
     for age in (0.0, 60.0):
-        shares.take(report(told, age=age), NOON)
-    shares.follow(kept, NOON)
-    found = shares.shrink_setback(WEB)
-    assert found is not None
-    assert (found.at_unix_seconds, found.reason, kept.writes) == (NOON - 10.0, "restarts: 2", 1)
-    shares.take(report(told, age=60.0), NOON)
-    shares.follow(kept, NOON)
-    assert kept.writes == 1, "an older one is no news"
+        shares.take(report(setback_row, age=age), NOON)
+    shares.follow(store, NOON)
+    setback = shares.shrink_setback(WEB)
+    assert setback is not None
+    assert (setback.at_unix_seconds, setback.reason, store.writes) == (NOON - 10.0, "restarts: 2", 1)
+    shares.take(report(setback_row, age=60.0), NOON)
+    shares.follow(store, NOON)
+    assert store.writes == 1, "an older one is no news"
 
 
 def test_a_workload_of_which_no_node_tells_any_more_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    shares, kept = watch(both())
-    shares.follow(kept, NOON + OLDEST_SECONDS - 1)
+    shares, store = watch(both())
+    shares.follow(store, NOON + OLDEST_SECONDS - 1)
     assert shares.fares(WEB) is not None
-    shares.follow(kept, NOON + OLDEST_SECONDS)
+    shares.follow(store, NOON + OLDEST_SECONDS)
     assert shares.fares(WEB) is None
     monkeypatch.setattr(shares_module, "MOST_WORKLOADS", 0)
     shares.take(both(), NOON)
@@ -119,18 +119,18 @@ def test_a_workload_of_which_no_node_tells_any_more_is_forgotten(monkeypatch: py
 
 
 def test_nodes_are_told_of_both() -> None:
-    room, (shares, kept) = Room(), watch()
+    room, (shares, store) = Room(), watch()
     room.facts.places = {"node-a": [WEB]}
-    kept.take_setback(
+    store.take_setback(
         WorkloadSetback(workload=WEB, kind=SetbackKind.SHARE, at_unix_seconds=NOW, reason="w", share="5 %")
     )
-    kept.take_setback(WorkloadSetback(workload=WEB, kind=SetbackKind.SHRINK, at_unix_seconds=NOW, reason="restarts"))
+    store.take_setback(WorkloadSetback(workload=WEB, kind=SetbackKind.SHRINK, at_unix_seconds=NOW, reason="restarts"))
     before = Director(room.facts, room.histories, setbacks=shares).directives_of("node-a", NOW)
-    shares.follow(kept, NOW)
+    shares.follow(store, NOW)
     after = Director(room.facts, room.histories, setbacks=shares).directives_of("node-a", NOW)
     assert before.etag != after.etag
-    (told,) = after.workloads
-    assert (told.share_taken_back, told.share_taken_back_for) == ("5 %", "w")
-    assert told.stop_shrinking_seconds is not None
-    assert DAY <= told.stop_shrinking_seconds <= DAY + 600.0
-    assert told.stop_shrinking_for == "a pod fared worse after a shrink: restarts"
+    (directive,) = after.workloads
+    assert (directive.share_taken_back, directive.share_taken_back_for) == ("5 %", "w")
+    assert directive.stop_shrinking_seconds is not None
+    assert DAY <= directive.stop_shrinking_seconds <= DAY + 600.0
+    assert directive.stop_shrinking_for == "a pod fared worse after a shrink: restarts"

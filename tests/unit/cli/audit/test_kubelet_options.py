@@ -18,13 +18,13 @@ def rules(*words: str, is_systemd: bool = False) -> AuditRules:
 
 
 def test_nothing_told_is_the_kubelets_defaults() -> None:
-    told = rules()
+    audit = rules()
 
-    assert told.kubelet.enforce_cpu_limits
-    assert told.kubelet.period_usec == 100_000
-    assert told.kubelet.reservation is ReservationPolicy.NONE
-    assert told.kube_reserved == ReservedAmounts(cpu_millicores=0, memory_bytes=0)
-    assert (told.capacity_millicores, told.reserved_memory_percent, told.throttling_factor) == (None, None, None)
+    assert audit.kubelet.enforce_cpu_limits
+    assert audit.kubelet.period_usec == 100_000
+    assert audit.kubelet.reservation is ReservationPolicy.NONE
+    assert audit.kube_reserved == ReservedAmounts(cpu_millicores=0, memory_bytes=0)
+    assert (audit.capacity_millicores, audit.reserved_memory_percent, audit.throttling_factor) == (None, None, None)
 
 
 def test_the_rules_know_whether_systemd_rounds() -> None:
@@ -32,7 +32,7 @@ def test_the_rules_know_whether_systemd_rounds() -> None:
 
 
 def test_everything_told() -> None:
-    told = rules(
+    audit = rules(
         *("--capacity-cpu", "7500m", "--capacity-memory", "32Gi", "--kube-reserved", "cpu=500m, memory=1Gi"),
         *("--system-reserved", "memory=2Gi,ephemeral-storage=1Gi", "--node-allocatable-memory", "16Gi"),
         *("--qos-reserved", "memory=50%", "--no-cpu-cfs-quota", "--cpu-cfs-period", "5ms"),
@@ -41,17 +41,17 @@ def test_everything_told() -> None:
         *("--system-namespaces", "kube-system, gpu", "--system-partition-memory", "4Gi"),
     )
 
-    assert (told.capacity_millicores, told.capacity_memory_bytes) == (7500, 32 * GIB)
-    assert told.kube_reserved == ReservedAmounts(cpu_millicores=500, memory_bytes=GIB)
-    assert told.system_reserved == ReservedAmounts(cpu_millicores=0, memory_bytes=2 * GIB)
-    assert (told.allocatable_memory_bytes, told.reserved_memory_percent) == (16 * GIB, 50)
-    assert not told.kubelet.enforce_cpu_limits
-    assert told.kubelet.period_usec == 5000
-    assert told.kubelet.reservation is ReservationPolicy.TIERED
-    assert told.kubelet.single_process_oom_kill
-    assert (told.throttling_factor, told.pod_pids_limit) == (0.9, 4096)
-    assert told.system_namespaces == {"kube-system", "gpu"}
-    assert told.system_memory_bytes == 4 * GIB
+    assert (audit.capacity_millicores, audit.capacity_memory_bytes) == (7500, 32 * GIB)
+    assert audit.kube_reserved == ReservedAmounts(cpu_millicores=500, memory_bytes=GIB)
+    assert audit.system_reserved == ReservedAmounts(cpu_millicores=0, memory_bytes=2 * GIB)
+    assert (audit.allocatable_memory_bytes, audit.reserved_memory_percent) == (16 * GIB, 50)
+    assert not audit.kubelet.enforce_cpu_limits
+    assert audit.kubelet.period_usec == 5000
+    assert audit.kubelet.reservation is ReservationPolicy.TIERED
+    assert audit.kubelet.single_process_oom_kill
+    assert (audit.throttling_factor, audit.pod_pids_limit) == (0.9, 4096)
+    assert audit.system_namespaces == {"kube-system", "gpu"}
+    assert audit.system_memory_bytes == 4 * GIB
 
 
 @pytest.mark.parametrize(

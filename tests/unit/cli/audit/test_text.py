@@ -140,6 +140,6 @@ def test_scores_of_before_a_resize_stand_beside_the_findings() -> None:
     subject = replace(POD, level=CgroupLevel.CONTAINER, container="app")
     said = report(finding(), oom_scores=(StaleOomScore(subject=subject, score=OomScore(found=500, after_restart=875)),))
     assert "  shop/web app  500, a restart gives 875" in texts(said)
-    (told,) = audit_json(said, HEADING)["oom_scores"]  # type: ignore[misc]
-    assert (told["container"], told["found_oom_score_adj"], told["after_restart_oom_score_adj"]) == ("app", 500, 875)  # type: ignore[call-overload, index]
+    (score,) = audit_json(said, HEADING)["oom_scores"]  # type: ignore[misc]
+    assert (score["container"], score["found_oom_score_adj"], score["after_restart_oom_score_adj"]) == ("app", 500, 875)  # type: ignore[call-overload, index]
     assert said.is_clean

@@ -64,7 +64,8 @@ class Agent:
         self.busy_looks -= bool(self.taken and self.busy_looks)
         if not self.busy_looks:
             self.pods = tuple(
-                pod(one.name, one.namespace, cpu="500m") if one.uid in self.taken else one for one in self.pods
+                pod(node_pod.name, node_pod.namespace, cpu="500m") if node_pod.uid in self.taken else node_pod
+                for node_pod in self.pods
             )
             self.taken.clear()
         return self.pods
@@ -308,8 +309,8 @@ class Counted:
 @pytest.fixture
 def three(agent: Agent) -> Agent:
     """All three pods were resized."""
-    for one in agent.pods:
-        agent.holds.keep_original(pod(one.name, one.namespace, cpu="500m"), now_unix_seconds=NOW)
+    for node_pod in agent.pods:
+        agent.holds.keep_original(pod(node_pod.name, node_pod.namespace, cpu="500m"), now_unix_seconds=NOW)
     return agent
 
 
@@ -344,7 +345,7 @@ def test_it_ends_when_what_was_promised_stands_in_the_pods(
     first, *_, last = out.splitlines()
     assert first == f"1/3 shop/api: restored and pinned: app CPU 200m to 500m ({LATER})"
     assert last == "waiting for 3 pods: a resize is under way there"
-    assert [one.containers[0].resources.cpu_request_millicores for one in three.pods] == [500, 500, 500]
+    assert [node_pod.containers[0].resources.cpu_request_millicores for node_pod in three.pods] == [500, 500, 500]
 
 
 def test_what_is_promised_and_does_not_come_is_1(
@@ -379,7 +380,7 @@ def test_whoever_goes_while_it_is_waited_for_is_told_and_counted(
     three: Agent, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def go(_: float) -> None:
-        three.pods = tuple(one for one in three.pods if one.uid != "uid-shop-web")
+        three.pods = tuple(node_pod for node_pod in three.pods if node_pod.uid != "uid-shop-web")
 
     monkeypatch.setattr("agent.cli.verbs.node.restore.time", SimpleNamespace(sleep=go, monotonic=lambda: 0.0))
     three.busy_looks = 20
@@ -420,7 +421,8 @@ def test_as_long_as_one_after_the_other_is_done_nobody_gives_up(
             done = min(three.taken)
             three.taken.discard(done)
             three.pods = tuple(
-                pod(one.name, one.namespace, cpu="500m") if one.uid == done else one for one in three.pods
+                pod(node_pod.name, node_pod.namespace, cpu="500m") if node_pod.uid == done else node_pod
+                for node_pod in three.pods
             )
 
     monkeypatch.setattr("agent.cli.verbs.node.restore.time", SimpleNamespace(sleep=later, monotonic=lambda: clock[0]))
@@ -432,7 +434,7 @@ def test_as_long_as_one_after_the_other_is_done_nobody_gives_up(
 
 def test_a_pod_that_went_meanwhile_does_not_stop_the_others(three: Agent, capsys: pytest.CaptureFixture[str]) -> None:
     def go(name: str) -> None:
-        three.pods = tuple(one for one in three.pods if one.uid != "uid-shop-web")
+        three.pods = tuple(node_pod for node_pod in three.pods if node_pod.uid != "uid-shop-web")
 
     code, out, err = restore_all(three, Counted(three, go), capsys)
     assert (code, err) == (0, "")
@@ -458,7 +460,9 @@ def test_a_pod_that_ends_while_it_is_restored_is_no_failure(three: Agent, capsys
     three.outcome = Outcome.CONFLICT
 
     def end(name: str) -> None:
-        three.pods = tuple(replace(one, phase="Succeeded") if one.uid == name else one for one in three.pods)
+        three.pods = tuple(
+            replace(node_pod, phase="Succeeded") if node_pod.uid == name else node_pod for node_pod in three.pods
+        )
 
     code, out, err = restore_all(three, Counted(three, end), capsys)
     assert (code, err) == (0, "")

@@ -49,10 +49,10 @@ def asked() -> Asked:
 
 @pytest.fixture
 def door(asked: Asked) -> Iterator[PageDoor]:
-    one = PageDoor(asked)
-    one.start()
-    yield one
-    one.close()
+    page_door = PageDoor(asked)
+    page_door.start()
+    yield page_door
+    page_door.close()
 
 
 def get(

@@ -22,9 +22,9 @@ tail: x
 def at(text: YamlText, *keys: str) -> YamlNode:
     node = text.documents[0]
     for key in keys:
-        found = node.member(key)
-        assert found is not None
-        node = found
+        member = node.member(key)
+        assert member is not None
+        node = member
     return node
 
 
@@ -204,6 +204,6 @@ def test_any_edit_is_what_was_meant_and_touches_no_other_line(
     except YamlTextError:
         assert is_flow is not False  # neighbours of one line may share a comma
         return
-    found = yaml.load(edited, Loader=yaml.BaseLoader)  # noqa: S506  texts alone
-    assert {name: found["a"][name] for name in sections} == {name: document[name] for name in sections}
-    assert found["a"]["other"] == yaml.load(written, Loader=yaml.BaseLoader)["a"]["other"]  # noqa: S506
+    content = yaml.load(edited, Loader=yaml.BaseLoader)  # noqa: S506  texts alone
+    assert {name: content["a"][name] for name in sections} == {name: document[name] for name in sections}
+    assert content["a"]["other"] == yaml.load(written, Loader=yaml.BaseLoader)["a"]["other"]  # noqa: S506

@@ -264,7 +264,7 @@ def test_evictions_and_steps_are_numbered_in_order_with_their_reason() -> None:
 
 def test_steps_of_some_pods_keep_their_numbers() -> None:
     whole = mixed_plan()
-    shown = plan(*(one for one in whole.pods if one.ref.namespace == "team"), steps=whole.steps[2:3])
+    shown = plan(*(pod_plan for pod_plan in whole.pods if pod_plan.ref.namespace == "team"), steps=whole.steps[2:3])
     text = text_of(whole, shown=shown)
     assert "  3. shrink" in text
     assert "  1. shrink" not in text

@@ -126,6 +126,6 @@ def test_many_left_out_are_counted() -> None:
 
 
 def test_a_static_pod_is_left_out_with_its_reason() -> None:
-    one = recommendation(resources=UnitResources(cpu_request_millicores=500), memory=KEEP)
-    static = replace(one, identity=replace(one.identity, pod_uid="0123456789abcdef0123456789abcdef"))
+    advice = recommendation(resources=UnitResources(cpu_request_millicores=500), memory=KEEP)
+    static = replace(advice, identity=replace(advice.identity, pod_uid="0123456789abcdef0123456789abcdef"))
     assert any("a static pod" in line for line in left_out_lines(node(static)))

@@ -43,8 +43,8 @@ def acted(**fields: Any) -> Acted:
     return Acted(**{**known, **fields})
 
 
-def texts(found: Acted | None, page: Page = PAGE) -> list[str]:
-    return [line_text(line).rstrip() for line in acted_lines(replace(explanation(), acted=found), page)]
+def texts(actions: Acted | None, page: Page = PAGE) -> list[str]:
+    return [line_text(line).rstrip() for line in acted_lines(replace(explanation(), acted=actions), page)]
 
 
 def test_without_a_plan_there_is_no_section() -> None:
@@ -61,8 +61,8 @@ def test_orders_and_why_a_pod_is_left_alone() -> None:
 
 
 def test_what_the_webhook_told_stands_with_the_orders() -> None:
-    told = ("CPU requests kept: HorizontalPodAutoscaler shop/web scales by them",)
-    assert texts(acted(told=told))[1] == (
+    sentences = ("CPU requests kept: HorizontalPodAutoscaler shop/web scales by them",)
+    assert texts(acted(told=sentences))[1] == (
         "  by the webhook: CPU requests kept: HorizontalPodAutoscaler shop/web scales by them"
     )
 
@@ -123,36 +123,36 @@ def test_a_score_of_before_a_resize_is_told() -> None:
 
 
 def test_a_fall_that_waits_says_until_when() -> None:
-    kept = share(100, 100, 200, 200, kept=KeptReason.CALM, waits_until_unix_seconds=11 * 3600.0)
-    _, cpu, _ = texts(acted(planned=container(cpu=kept)), Page(width=200, glyphs=UNICODE))
+    cpu_share = share(100, 100, 200, 200, kept=KeptReason.CALM, waits_until_unix_seconds=11 * 3600.0)
+    _, cpu, _ = texts(acted(planned=container(cpu=cpu_share)), Page(width=200, glyphs=UNICODE))
     assert cpu.endswith("request of 200m kept: falls are asked for calmly, waits until 11:00 UTC")
 
 
 def test_what_is_kept_has_its_reason() -> None:
-    kept = share(
+    cpu_share = share(
         100, 100, 105, 105, kept=KeptReason.SMALL_CHANGE, limit=200, limit_applied=200, limit_kept=KeptReason.TOO_OLD
     )
     unknown = share(100, 100, 100, 100, withheld=Withheld.GAPS)
-    _, *lines = texts(acted(planned=container(cpu=kept, memory=unknown)), Page(width=200, glyphs=UNICODE))
+    _, *lines = texts(acted(planned=container(cpu=cpu_share, memory=unknown)), Page(width=200, glyphs=UNICODE))
     cpu, memory = lines
     assert cpu.endswith("request of 105m kept: change too small; limit of 200m kept: API server or kubelet too old")
     assert "no prediction: the request of" in memory
 
 
 def test_mode_protect_says_what_it_holds_and_what_would_be_possible() -> None:
-    kept = share(500, 500, 500, 500, kept=KeptReason.PROTECT, possible=150)
-    found = acted(orders=replace(ORDERS, mode=Mode.PROTECT), planned=container(cpu=kept))
-    _, held, cpu, _ = texts(found, Page(width=200, glyphs=UNICODE))
+    cpu_share = share(500, 500, 500, 500, kept=KeptReason.PROTECT, possible=150)
+    actions = acted(orders=replace(ORDERS, mode=Mode.PROTECT), planned=container(cpu=cpu_share))
+    _, held, cpu, _ = texts(actions, Page(width=200, glyphs=UNICODE))
     assert held.startswith("  protect: it is given more when it is short")
     assert cpu.endswith("request of 500m kept, 150m would be possible: mode protect")
 
 
 def test_windows_say_what_waits_and_what_is_never_held() -> None:
     words = "shrink waits until 2026-11-23 22:00 CET, Europe/Berlin; evict may be now; restart may be now"
-    kept = share(100, 100, 500, 500, kept=KeptReason.WINDOW, waits_until_unix_seconds=86_400.0 + 21 * 3600)
-    _, cpu, _, told = texts(acted(windows=words, planned=container(cpu=kept)), Page(width=300, glyphs=UNICODE))
+    cpu_share = share(100, 100, 500, 500, kept=KeptReason.WINDOW, waits_until_unix_seconds=86_400.0 + 21 * 3600)
+    _, cpu, _, note = texts(acted(windows=words, planned=container(cpu=cpu_share)), Page(width=300, glyphs=UNICODE))
     assert cpu.endswith("request of 500m kept: outside its windows, waits until 1970-01-02 21:00 UTC")
-    assert told == f"  windows: {words}; what it is short of is given at any time (configuration)"
+    assert note == f"  windows: {words}; what it is short of is given at any time (configuration)"
 
 
 def test_faults_and_deeds_are_told() -> None:
@@ -174,8 +174,8 @@ def test_faults_and_deeds_are_told() -> None:
 
 
 def test_what_was_acted_goes_through_the_socket_unchanged() -> None:
-    made = Whys(items=(replace(explanation(), acted=acted(planned=container(), decisions=(decision(),))),))
-    assert WHYS.from_json(WHYS.to_json(made)) == made
+    whys = Whys(items=(replace(explanation(), acted=acted(planned=container(), decisions=(decision(),))),))
+    assert WHYS.from_json(WHYS.to_json(whys)) == whys
 
 
 def test_a_pod_outside_the_enforced_share_is_told_of_that_share() -> None:

@@ -55,8 +55,8 @@ def test_requests_and_limits_stand_beside_what_they_should_be() -> None:
     resources = UnitResources(
         cpu_request_millicores=200, cpu_limit_millicores=400, memory_request_bytes=300 * MI, memory_limit_bytes=400 * MI
     )
-    one = subject(resources=resources, cpu=cpu_window(), memory=memory_window())
-    lines = texts(explanation(one, policy=TimesPolicy(rule=LimitRule.RAISE)))
+    container = subject(resources=resources, cpu=cpu_window(), memory=memory_window())
+    lines = texts(explanation(container, policy=TimesPolicy(rule=LimitRule.RAISE)))
     # Twice the adjusted P75 of 325m is 650m, and the limit has to be a unit more; twice 100 MiB is less than now.
     assert line("CPU  ", lines).split() == [
         "CPU",
@@ -74,8 +74,8 @@ def test_requests_and_limits_stand_beside_what_they_should_be() -> None:
 
 
 def test_what_is_withheld_is_a_dash_with_its_reason_and_what_it_waits_for() -> None:
-    one = subject(cpu=cpu_window(), memory=memory_window(None), history_span_seconds=100.0)
-    lines = texts(explanation(replace(one, cpu=cpu_window(span_seconds=50.0))))
+    container = subject(cpu=cpu_window(), memory=memory_window(None), history_span_seconds=100.0)
+    lines = texts(explanation(replace(container, cpu=cpu_window(span_seconds=50.0))))
     assert line("CPU  ", lines).endswith("-      -            -  withheld: too young")
     assert line("CPU: ", lines) == (
         "CPU: there is an answer after another 500 s of measuring, 600 s in all (recommend.minSpanSeconds)."
@@ -93,10 +93,10 @@ def test_every_reason_to_withhold_has_words(reason: Withheld) -> None:
 
 def test_data_tell_readings_span_coverage_gaps_by_reason_and_age() -> None:
     window = cpu_window(gaps={Gap.COUNTER_RESET: 2, Gap.CLOCK: 0, Gap.TOO_FAR_APART: 1}, coverage_ratio=0.5)
-    found = section("DATA", texts(explanation(subject(cpu=window, memory=memory_window()))))
+    rows = section("DATA", texts(explanation(subject(cpu=window, memory=memory_window()))))
     covered = "601 readings over 10m00s; 50% of the window covered; gaps: 2 x counter reset, 1 x too far apart"
     known = "60 minutes known of 7 days, the oldest 1h00m ago; of this container in Deployment web:"
-    assert found[1:] == [
+    assert rows[1:] == [
         f"CPU window       {covered}",
         "memory window    180 readings over 29m50s",
         "newest reading   1.0s old",
@@ -106,10 +106,10 @@ def test_data_tell_readings_span_coverage_gaps_by_reason_and_age() -> None:
 
 
 def test_data_that_are_not_there_say_so() -> None:
-    one = subject(sample_age_seconds=None, history_minutes=0, history_span_seconds=0.0)
-    found = section("DATA", texts(explanation(one)))
-    assert line("newest reading", found).endswith("there is none")
-    assert line("history", found).endswith("no whole minute yet")
+    container = subject(sample_age_seconds=None, history_minutes=0, history_span_seconds=0.0)
+    rows = section("DATA", texts(explanation(container)))
+    assert line("newest reading", rows).endswith("there is none")
+    assert line("history", rows).endswith("no whole minute yet")
     bare = subject(workload=Workload(namespace="shop", kind="Pod", name="web"))
     assert line("history", section("DATA", texts(explanation(bare)))).endswith("ago; of this container")
     alone = section("DATA", texts(explanation(subject(workload=None, history_minutes=1))))
@@ -117,15 +117,15 @@ def test_data_that_are_not_there_say_so() -> None:
 
 
 def test_cpu_is_told_as_measured_and_adjusted_with_waiting_and_throttling() -> None:
-    found = section("CPU   ", texts(explanation())[6:])
-    assert [each.split() for each in found[1:5]] == [
+    rows = section("CPU   ", texts(explanation())[6:])
+    assert [each.split() for each in rows[1:5]] == [
         ["P75", "of", "the", "window", "300m", "325m"],
         ["peak", "500m", "550m"],
         ["burst,", "one", "tick", "750m"],
         ["now", "250m"],
     ]
-    assert found[5].split()[:6] == ["waiting", "2.0%", "mean,", "3.1%", "now", "taken"]
-    assert found[6].split()[:6] == ["throttled", "0.1%", "mean,", "0%", "now", "taken"]
+    assert rows[5].split()[:6] == ["waiting", "2.0%", "mean,", "3.1%", "now", "taken"]
+    assert rows[6].split()[:6] == ["throttled", "0.1%", "mean,", "0%", "now", "taken"]
 
 
 def test_figures_that_are_missing_have_their_reason() -> None:
@@ -135,14 +135,14 @@ def test_figures_that_are_missing_have_their_reason() -> None:
         "burst_millicores": Missing.TOO_FEW_SAMPLES,
     }
     absent: dict[str, Any] = dict.fromkeys((*reasons, "throttled_ratio", "throttled_periods_ratio"))
-    one = subject(cpu=cpu_window(**absent, missing=reasons), memory=memory_window(None, pressure_some_ratio=None))
-    lines = texts(explanation(one))
-    found = section("CPU   ", lines[6:])
-    assert line("P75", found).split()[4:] == ["300m", "-", "no", "signal", "from", "this", "kernel"]
-    assert line("burst", found).endswith("-  too few readings yet")
-    assert line("waiting", found).endswith("-  no signal from this kernel")
-    assert line("throttled", found).endswith("-  no reason given")
-    assert not any(each.startswith("CFS") for each in found)
+    container = subject(cpu=cpu_window(**absent, missing=reasons), memory=memory_window(None, pressure_some_ratio=None))
+    lines = texts(explanation(container))
+    rows = section("CPU   ", lines[6:])
+    assert line("P75", rows).split()[4:] == ["300m", "-", "no", "signal", "from", "this", "kernel"]
+    assert line("burst", rows).endswith("-  too few readings yet")
+    assert line("waiting", rows).endswith("-  no signal from this kernel")
+    assert line("throttled", rows).endswith("-  no reason given")
+    assert not any(each.startswith("CFS") for each in rows)
     memory = section("MEMORY", lines)
     assert line("working set", memory).endswith("-  no signal from this kernel")
     assert line("waiting", memory).endswith("-  no reason given")
@@ -151,8 +151,8 @@ def test_figures_that_are_missing_have_their_reason() -> None:
 def test_memory_without_any_signal_is_one_line() -> None:
     fields = ("current", "working_set", "working_set_p75", "working_set_peak", "lifetime_peak")
     missing = {f"{field}_bytes": Missing.NO_SIGNAL for field in fields}
-    one = subject(cpu=cpu_window(), memory=memory_window(None, missing=missing))
-    assert [each.split()[0] for each in section("MEMORY", texts(explanation(one)))] == [
+    container = subject(cpu=cpu_window(), memory=memory_window(None, missing=missing))
+    assert [each.split()[0] for each in section("MEMORY", texts(explanation(container)))] == [
         "MEMORY",
         "all",
         "waiting",
@@ -162,23 +162,23 @@ def test_memory_without_any_signal_is_one_line() -> None:
 
 
 def test_hours_are_rows_of_days_and_those_that_count_are_marked() -> None:
-    found = section("PEAKS BY HOUR", texts(explanation()))
+    rows = section("PEAKS BY HOUR", texts(explanation()))
     # 400m at 09:00 of the day before, which counts; 200m of the largest 400m at 09:00 of today.
-    assert found[3][:46] == "Fri 11-20            " + "█" + " " * 14 + "      400m"
-    assert found[4][:46] == "Sat 11-21            " + "▅" + " " * 14 + "      200m"
-    assert found[4].rstrip().endswith("64.0MiB")
-    assert found[5] == "counts               ↑"
-    assert found[3].rstrip().endswith("-")
+    assert rows[3][:46] == "Fri 11-20            " + "█" + " " * 14 + "      400m"
+    assert rows[4][:46] == "Sat 11-21            " + "▅" + " " * 14 + "      200m"
+    assert rows[4].rstrip().endswith("64.0MiB")
+    assert rows[5] == "counts               ↑"
+    assert rows[3].rstrip().endswith("-")
 
 
 def test_hours_of_a_policy_that_takes_none_apart_are_not_marked() -> None:
-    found = section("PEAKS BY HOUR", texts(explanation(hours_counted=())))
-    assert not any("↑" in each or each.startswith("counts") for each in found)
+    rows = section("PEAKS BY HOUR", texts(explanation(hours_counted=())))
+    assert not any("↑" in each or each.startswith("counts") for each in rows)
 
 
 def test_hours_in_a_narrow_terminal_stand_below_each_other_and_before_the_first_there_are_none() -> None:
-    found = section("PEAKS BY HOUR", texts(explanation(), Page(width=70, glyphs=ASCII)))
-    assert [index for index, each in enumerate(found) if "max" in each] == [2, 7]
+    rows = section("PEAKS BY HOUR", texts(explanation(), Page(width=70, glyphs=ASCII)))
+    assert [index for index, each in enumerate(rows) if "max" in each] == [2, 7]
     assert texts(explanation(hours=()))
     assert "  no hour measured yet" in line("PEAKS BY HOUR", texts(explanation(hours=())))
 
@@ -188,21 +188,21 @@ def test_hours_scattered_by_a_wrong_clock_are_drawn_for_the_newest_eight_days() 
         HourPeak(hour_unix_seconds=NOW - days * 24 * HOUR, cpu_millicores=0.0, working_set_bytes=None)
         for days in (3000, 1, 0)
     )
-    found = section("PEAKS BY HOUR", texts(explanation(hours=hours, hours_counted=())))
-    assert len(found) == 1 + 2 + 8 + 1
-    assert found[9].split() == ["Fri", "11-20", "▁", "0m"]
+    rows = section("PEAKS BY HOUR", texts(explanation(hours=hours, hours_counted=())))
+    assert len(rows) == 1 + 2 + 8 + 1
+    assert rows[9].split() == ["Fri", "11-20", "▁", "0m"]
 
 
 def test_kills_are_told_with_age_and_memory() -> None:
-    found = section("OUT-OF-MEMORY KILLS", texts(explanation()))
-    assert found[2].split() == ["2026-11-21", "08:00", "2h00m", "-", "300MiB", "-", "use", "not", "known"]
+    rows = section("OUT-OF-MEMORY KILLS", texts(explanation()))
+    assert rows[2].split() == ["2026-11-21", "08:00", "2h00m", "-", "300MiB", "-", "use", "not", "known"]
     assert line("OUT-OF-MEMORY", texts(explanation(kills=()))) == "OUT-OF-MEMORY KILLS  none remembered"
 
 
 def test_a_kill_that_only_the_pods_status_told_of_says_so() -> None:
     kill = OutOfMemory(unix_seconds=NOW - 60, usage_bytes=64 * MI, limit_bytes=64 * MI, is_told_by_status=True)
-    found = section("OUT-OF-MEMORY KILLS", texts(explanation(kills=(kill,))))
-    assert found[2].endswith("  told by the pod's status: no agent looked")
+    rows = section("OUT-OF-MEMORY KILLS", texts(explanation(kills=(kill,))))
+    assert rows[2].endswith("  told by the pod's status: no agent looked")
 
 
 def test_steps_come_in_order_and_bounds_say_from_what_to_what() -> None:
@@ -221,8 +221,8 @@ def test_without_steps_there_is_no_section_of_them() -> None:
 
 
 def test_changes_are_told_for_what_is_recommended() -> None:
-    found = section("WHAT WOULD CHANGE IT", texts(explanation()))
-    assert found[1].startswith("  CPU: it rests on a peak of 650m; when that no longer counts")
+    rows = section("WHAT WOULD CHANGE IT", texts(explanation()))
+    assert rows[1].startswith("  CPU: it rests on a peak of 650m; when that no longer counts")
 
 
 def test_notes_are_told() -> None:
@@ -244,10 +244,10 @@ def test_a_service_is_called_by_its_path() -> None:
 
 
 def test_a_large_danger_is_hot() -> None:
-    one = subject(resources=UnitResources(cpu_request_millicores=100), cpu=cpu_window(), memory=memory_window())
+    container = subject(resources=UnitResources(cpu_request_millicores=100), cpu=cpu_window(), memory=memory_window())
     hot = [
         span.text.strip()
-        for each in page_lines(explanation(one), WIDE, with_chart=False)
+        for each in page_lines(explanation(container), WIDE, with_chart=False)
         for span in each
         if span.tone is Tone.HOT
     ]
@@ -257,8 +257,8 @@ def test_a_large_danger_is_hot() -> None:
 @pytest.mark.slow
 @given(width=st.integers(60, 200), name=st.text(max_size=40))
 def test_no_line_is_wider_than_the_terminal_and_no_name_steers_it(width: int, name: str) -> None:
-    one = subject(identity=identity(name or "app", cgroup_path=f"/kubepods/{name}"))
-    lines = texts(explanation(one), Page(width=width, glyphs=UNICODE), with_chart=True)
+    container = subject(identity=identity(name or "app", cgroup_path=f"/kubepods/{name}"))
+    lines = texts(explanation(container), Page(width=width, glyphs=UNICODE), with_chart=True)
     assert max(map(display_width, lines)) <= width
     assert not any("\x1b" in each or "\n" in each for each in lines)
 
@@ -301,8 +301,8 @@ def test_a_runtime_and_what_its_flags_waste_stand_in_a_section_of_their_own() ->
 
 
 def test_what_an_hpas_target_means_after_the_change_stands_in_a_section_of_its_own() -> None:
-    told = explanation()
+    why = explanation()
     sentence = "HorizontalPodAutoscaler shop/web: 70 % of 500m CPU is 350m; at 400m the equal target is 88 %"
-    lines = texts(replace(told, recommendation=replace(told.recommendation, hpa_advice=(sentence,))))
+    lines = texts(replace(why, recommendation=replace(why.recommendation, hpa_advice=(sentence,))))
     assert section("HPA", lines) == ["HPA", f"  {sentence}"]
-    assert "HPA" not in texts(told)
+    assert "HPA" not in texts(why)

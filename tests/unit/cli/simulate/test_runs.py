@@ -26,17 +26,17 @@ def with_cpus(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
 
 
 def run(policies: Any = THREE) -> tuple[list[SimulatedOutcome], list[float]]:
-    told: list[float] = []
-    return simulate_policies(TRACE, policies, Settings(), ReplayRules(), on_progress=told.append), told
+    progress: list[float] = []
+    return simulate_policies(TRACE, policies, Settings(), ReplayRules(), on_progress=progress.append), progress
 
 
 @pytest.mark.parametrize("cpus", [1, 2, 8])
 def test_outcomes_come_in_the_order_asked_for(monkeypatch: pytest.MonkeyPatch, cpus: int) -> None:
     with_cpus(monkeypatch, cpus)
-    outcomes, told = run()
-    assert [one.policy for one in outcomes] == ["vpa", "cruise", "crane"]
-    assert told[-1] == 1.0
-    assert told == sorted(told)
+    outcomes, progress = run()
+    assert [outcome.policy for outcome in outcomes] == ["vpa", "cruise", "crane"]
+    assert progress[-1] == 1.0
+    assert progress == sorted(progress)
     assert multiprocessing.active_children() == []
 
 
@@ -46,7 +46,7 @@ def test_side_by_side_and_one_after_another_give_the_same(monkeypatch: pytest.Mo
     alone, _ = run()
     with_cpus(monkeypatch, 2)
     beside, _ = run()
-    assert [total((one,)) for one in alone] == [total((one,)) for one in beside]
+    assert [total((outcome,)) for outcome in alone] == [total((outcome,)) for outcome in beside]
     assert np.array_equal(alone[0].course.cpu_request_millicores, beside[0].course.cpu_request_millicores)
 
 

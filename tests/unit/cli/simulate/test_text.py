@@ -56,9 +56,9 @@ def test_rate_has_one_place(rate: float | None, text: str) -> None:
 def test_front_names_nobody_where_there_is_no_choice() -> None:
     assert front_text(totals_of(300)) is None
     assert front_text(totals_of(None, None)) is None
-    told = front_text(totals_of(50, 300))
-    assert told is not None
-    assert told.endswith("than: fixed, fixed")
+    front = front_text(totals_of(50, 300))
+    assert front is not None
+    assert front.endswith("than: fixed, fixed")
 
 
 def test_series_are_cut_to_those_that_used_most_and_long_names_to_their_ends() -> None:
@@ -75,11 +75,11 @@ def test_series_are_cut_to_those_that_used_most_and_long_names_to_their_ends() -
 def totals_of(*requests: int | None) -> list[PolicyTotal]:
     trace = trace_of(cpu=[[100] * 60])
     rules = ReplayRules(min_span_seconds=0)
-    return [total((simulate(trace, FixedPolicy(cpu=one), BoundsOptions(), rules),)) for one in requests]
+    return [total((simulate(trace, FixedPolicy(cpu=request), BoundsOptions(), rules),)) for request in requests]
 
 
 def figure(title: str) -> TableLine:
-    return next(one for one in FIGURES["CPU"] if one.title == title)
+    return next(line for line in FIGURES["CPU"] if line.title == title)
 
 
 def test_best_has_the_smallest_value() -> None:

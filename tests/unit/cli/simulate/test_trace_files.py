@@ -59,21 +59,21 @@ def same_trace(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     name: str = request.param
     if name.endswith(".parquet"):
         pytest.importorskip("pyarrow")
-        return parquet(tmp_path / name, **{key: [one[key] for one in OBJECTS] for key in OBJECTS[0]})
-    text = CSV if "csv" in name.lower() else "".join(json.dumps(one) + "\n" for one in OBJECTS)
+        return parquet(tmp_path / name, **{key: [row[key] for row in OBJECTS] for key in OBJECTS[0]})
+    text = CSV if "csv" in name.lower() else "".join(json.dumps(row) + "\n" for row in OBJECTS)
     return write(tmp_path, name, gzip.compress(text.encode()) if name.endswith(".gz") else text)
 
 
 def test_every_kind_of_file_gives_the_same_trace(same_trace: Path) -> None:
-    told: list[float] = []
-    trace = load_trace(same_trace, on_progress=told.append)
+    progress: list[float] = []
+    trace = load_trace(same_trace, on_progress=progress.append)
 
     assert (trace.name, trace.containers) == (same_trace.name, ("a", "b"))
     assert (trace.start_unix_minute, trace.minutes) == (START // 60, 4)
     assert cpu(trace, "a") == cpu(trace, "b") == [0.5, 1.5, 2.5, 3.5]
     assert trace.memory_bytes[:, 1].tolist() == [0.0, 100.0, 200.0, 300.0]
     assert (trace.notes, trace.psi) == ((), None)
-    assert told[-1] == 1.0
+    assert progress[-1] == 1.0
 
 
 @pytest.mark.parametrize("block", [40, 100, 1 << 20])
@@ -267,8 +267,8 @@ def test_parquet_takes_timestamps_dictionaries_and_text(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     milliseconds = pyarrow.array([START * 1000, START * 1000 + 60_000], pyarrow.timestamp("ms"))
     names = pyarrow.array(["a", "a"]).dictionary_encode()
-    one = load_trace(parquet(tmp_path / "a.parquet", time=milliseconds, container=names, cpu_millicores=[1, None]))
-    assert (cpu(one), one.start_unix_minute) == ([1.0, None], START // 60)
+    trace = load_trace(parquet(tmp_path / "a.parquet", time=milliseconds, container=names, cpu_millicores=[1, None]))
+    assert (cpu(trace), trace.start_unix_minute) == ([1.0, None], START // 60)
 
     texts = ["2024-01-01T00:00Z", "2024-01-01T00:01Z"]
     other = load_trace(

@@ -39,11 +39,11 @@ def test_harmless_spells_out_what_could_steer_a_terminal(text: str, expected: st
 
 @given(st.text())
 def test_harmless_text_is_printable_and_encodable(text: str) -> None:
-    made = harmless(text)
-    assert all(char.isprintable() or char in " \u00a0\u3000" or char.isspace() for char in made)
-    assert not any(char in made for char in "\x1b\n\r\x07\x9b")
-    made.encode("utf-8")
-    assert harmless(made) == made
+    safe_text = harmless(text)
+    assert all(char.isprintable() or char in " \u00a0\u3000" or char.isspace() for char in safe_text)
+    assert not any(char in safe_text for char in "\x1b\n\r\x07\x9b")
+    safe_text.encode("utf-8")
+    assert harmless(safe_text) == safe_text
 
 
 @pytest.mark.parametrize(

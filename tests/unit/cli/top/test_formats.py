@@ -20,11 +20,11 @@ def csv_rows(node: Snapshot) -> list[dict[str, str]]:
 
 def samples(node: Snapshot) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
     families = list(text_string_to_metric_families(openmetrics_text(node)))  # type: ignore[no-untyped-call]
-    found = [
+    series = [
         (sample.name, tuple(sorted(sample.labels.items())), sample.value) for f in families for sample in f.samples
     ]
-    assert len({entry[:2] for entry in found}) == len(found), "a series stands twice"
-    return {(name, labels): value for name, labels, value in found}
+    assert len({entry[:2] for entry in series}) == len(series), "a series stands twice"
+    return {(name, labels): value for name, labels, value in series}
 
 
 def test_json_is_the_snapshot_and_ascii() -> None:
@@ -64,15 +64,15 @@ def test_csv_names_with_commas_quotes_and_controls_stay_one_row() -> None:
 def test_openmetrics_is_valid_in_base_units_and_ends_with_eof() -> None:
     text = openmetrics_text(busy_node())
     assert text.endswith("\n# EOF\n")
-    found = samples(busy_node())
+    metrics = samples(busy_node())
     labels = (("container", "app"), ("namespace", "default"), ("pod", "web-7d9c5b8f4-x2x9k"))
     # P75 is 812m x 1.2 = 974.4m in the fake: 0.9744 cores
-    assert found["plimsoll_container_cpu_usage_cores", (*labels, ("quantile", "0.75"))] == 0.9744
-    assert found["plimsoll_container_memory_working_set_bytes", (*labels, ("quantile", "1"))] == 200 * MIB
-    assert found["plimsoll_container_cpu_last_usage_cores", labels] == 0.812
-    assert found["plimsoll_current_cpu_request_cores", labels] == 0.2
-    assert found["plimsoll_node_cpu_usage_cores", ()] == 1.64
-    assert found["plimsoll_node_pressure_ratio", (("kind", "some"), ("resource", "cpu"))] == 0.062
+    assert metrics["plimsoll_container_cpu_usage_cores", (*labels, ("quantile", "0.75"))] == 0.9744
+    assert metrics["plimsoll_container_memory_working_set_bytes", (*labels, ("quantile", "1"))] == 200 * MIB
+    assert metrics["plimsoll_container_cpu_last_usage_cores", labels] == 0.812
+    assert metrics["plimsoll_current_cpu_request_cores", labels] == 0.2
+    assert metrics["plimsoll_node_cpu_usage_cores", ()] == 1.64
+    assert metrics["plimsoll_node_pressure_ratio", (("kind", "some"), ("resource", "cpu"))] == 0.062
 
 
 def test_openmetrics_of_an_empty_node_is_valid() -> None:
@@ -89,9 +89,9 @@ def test_openmetrics_has_no_sample_for_what_is_missing() -> None:
 
 
 def test_openmetrics_survives_names_full_of_quotes_and_controls() -> None:
-    found = samples(snapshot(container('a"b\\c', "x\ny\x1b", namespace="caf\udce9")))
+    metrics = samples(snapshot(container('a"b\\c', "x\ny\x1b", namespace="caf\udce9")))
     labels = (("container", "x\\x0ay\\x1b"), ("namespace", "caf\\udce9"), ("pod", 'a"b\\c'))
-    assert ("plimsoll_container_sample_age_seconds", labels) in found
+    assert ("plimsoll_container_sample_age_seconds", labels) in metrics
 
 
 def test_openmetrics_keeps_services_of_one_name_apart() -> None:
@@ -105,8 +105,8 @@ def test_openmetrics_of_a_restarted_container_gives_the_one_read_last() -> None:
     new = container(cpu=cpu_window(2.0), sample_age_seconds=0.2)
     new = replace(new, identity=replace(new.identity, cgroup_path="/kubepods/other"))
     for units in ((old, new), (new, old)):
-        found = samples(snapshot(*units))
-        assert [v for (name, _), v in found.items() if name == "plimsoll_container_cpu_last_usage_cores"] == [0.002]
+        metrics = samples(snapshot(*units))
+        assert [v for (name, _), v in metrics.items() if name == "plimsoll_container_cpu_last_usage_cores"] == [0.002]
 
 
 def test_csv_and_json_carry_what_is_recommended_or_why_nothing_is() -> None:

@@ -86,9 +86,9 @@ def test_absence_line_counts_units_and_gives_the_commonest_reason() -> None:
 def test_hot_figures_are_those_that_need_action() -> None:
     node = busy_node()
     state = ViewState()
-    found = hot_texts(page_lines(node, build_rows(node, state), state, WIDE))
+    figures = hot_texts(page_lines(node, build_rows(node, state), state, WIDE))
     # 34 % waiting; 61 % throttled; redis: OOM kills mark name and count, 245 of 256 MiB; "red" is the legend
-    assert sorted(found) == sorted(["34%", "61%", "cache-0", "245MiB", "2", "red"])
+    assert sorted(figures) == sorted(["34%", "61%", "cache-0", "245MiB", "2", "red"])
 
 
 def test_without_colour_hot_figures_are_marked_and_the_text_is_ascii() -> None:
@@ -206,10 +206,10 @@ def detail(width: int = 80, **changes: object) -> list[str]:
 
 
 def test_detail_has_every_figure_of_the_windows() -> None:
-    told = {"readings", "gaps", "span_seconds", "coverage_ratio", "missing"}
-    assert {entry.field for entry in CPU_ENTRIES} == {field.name for field in fields(CpuWindow)} - told
-    told.add("cold_file")  # no number: a line of its own
-    assert {entry.field for entry in MEMORY_ENTRIES} == {field.name for field in fields(MemoryWindow)} - told
+    extra_fields = {"readings", "gaps", "span_seconds", "coverage_ratio", "missing"}
+    assert {entry.field for entry in CPU_ENTRIES} == {field.name for field in fields(CpuWindow)} - extra_fields
+    extra_fields.add("cold_file")  # no number: a line of its own
+    assert {entry.field for entry in MEMORY_ENTRIES} == {field.name for field in fields(MemoryWindow)} - extra_fields
 
 
 def test_detail_tells_of_cold_file_cache_and_over_which_time() -> None:
@@ -303,8 +303,8 @@ def test_should_stands_beside_the_request_and_a_reason_stands_in_its_place() -> 
 
 def test_a_request_much_too_small_is_hot_and_a_saving_is_not() -> None:
     node = snapshot(advised(container("short"), 900), advised(container("large"), 20, 16 * MIB))
-    found = hot_texts(page_lines(node, build_rows(node, ViewState()), ViewState(), WIDE))
-    assert found == ["900m", "red"]
+    figures = hot_texts(page_lines(node, build_rows(node, ViewState()), ViewState(), WIDE))
+    assert figures == ["900m", "red"]
     assert "!900m" in page(node, look=PLAIN)
 
 

@@ -420,9 +420,9 @@ def test_what_is_in_no_container_is_a_row_beneath_its_pod_and_the_last_within_it
 def test_pods_and_tiers_are_looked_into_as_containers_are() -> None:
     node = snapshot(container(), tiers=(tier(),), pods=(whole(),))
     for path in ("/kubepods/burstable", "/kubepods/burstable/poduid-default-web-1"):
-        found = find_unit(node, path)
-        assert found is not None
-        assert found.identity.cgroup_path == path
+        unit = find_unit(node, path)
+        assert unit is not None
+        assert unit.identity.cgroup_path == path
 
 
 @pytest.mark.parametrize(

@@ -95,8 +95,8 @@ def test_reason_gives_base_and_peak_and_the_bounds_that_changed_the_answer() -> 
 
 def test_reason_of_a_policy_without_peaks_gives_its_answer_where_a_bound_changed_it() -> None:
     same = {"base": 80.0, "peak": 80.0, "proposed": 80.0}
-    kept = recommendation(cpu=KEEP, cpu_fields={**same, "bounds": (Bound.UPWARD_ONLY,)})
-    assert reason(CPU, kept, node()) == "policy says 80m, no prediction yet to lower it"
+    advice = recommendation(cpu=KEEP, cpu_fields={**same, "bounds": (Bound.UPWARD_ONLY,)})
+    assert reason(CPU, advice, node()) == "policy says 80m, no prediction yet to lower it"
     assert reason(CPU, recommendation(cpu=80, cpu_fields=same), node()) == "as the policy says"
 
 

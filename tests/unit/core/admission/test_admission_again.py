@@ -31,7 +31,10 @@ def again(document: dict[str, Any], *containers: dict[str, Any], facts: Admissio
 def originals(document: dict[str, Any]) -> dict[str, tuple[int | None, int | None]]:
     original = annotated_original(pod_of(document))
     assert original is not None
-    return {one.container: (one.cpu_request_millicores, one.memory_request_bytes) for one in original.amounts}
+    return {
+        amounts.container: (amounts.cpu_request_millicores, amounts.memory_request_bytes)
+        for amounts in original.amounts
+    }
 
 
 def first(**more: Any) -> dict[str, Any]:
@@ -111,8 +114,8 @@ def test_resources_that_we_gave_the_pod_and_that_another_webhook_took_off_are_gi
 
 def test_resources_are_ours_only_within_the_request_that_gave_them() -> None:
     done = given(cpu="3", memory="3Gi")
-    told = json.loads(done["metadata"]["annotations"][names.ADMISSION])
-    done["metadata"]["annotations"][names.ADMISSION] = json.dumps(told | {"unixSeconds": NOW - 61})
+    annotation = json.loads(done["metadata"]["annotations"][names.ADMISSION])
+    done["metadata"]["annotations"][names.ADMISSION] = json.dumps(annotation | {"unixSeconds": NOW - 61})
     more = again(done, LATE, facts=KNOWING)
     assert more["spec"]["resources"] == done["spec"]["resources"]
 

@@ -34,7 +34,7 @@ def sized(document: dict[str, Any], known: Any, room: NodeAmounts | None = NODE,
 
 
 def notes(admission: Admission) -> list[str]:
-    return [str(note) for one in admission.containers for note in one.notes]
+    return [str(note) for unit in admission.containers for note in unit.notes]
 
 
 # A node
@@ -189,5 +189,5 @@ def test_amounts_beyond_what_a_float_holds_exactly_are_minded_as_well() -> None:
     done = resources(sized(new_pod(APP), odd))
     assert done["requests"] == {CPU: "500m", MEMORY: "300M"}
     assert LeftReason.NODE in {
-        note.left for one in admitted(new_pod(APP), odd, facts=on(NODE)).containers for note in one.notes
+        note.left for unit in admitted(new_pod(APP), odd, facts=on(NODE)).containers for note in unit.notes
     }

@@ -52,12 +52,12 @@ def amounts(draw: st.DrawFn) -> tuple[dict[str, str], dict[str, str]]:
 @st.composite
 def pods(draw: st.DrawFn) -> dict[str, Any]:
     def containers(prefix: str, most: int) -> list[dict[str, Any]]:
-        found = []
+        documents = []
         for index in range(draw(st.integers(0 if prefix else 1, most))):
             requests, limits = draw(amounts())
             fields = {"restartPolicy": "Always"} if prefix and draw(st.booleans()) else {}
-            found.append(container(f"{prefix}{index}", requests or None, limits or None, **fields))
-        return found
+            documents.append(container(f"{prefix}{index}", requests or None, limits or None, **fields))
+        return documents
 
     orders = draw(
         st.fixed_dictionaries(
@@ -119,8 +119,8 @@ def nanos(cpu: st.SearchStrategy[int], memory: st.SearchStrategy[int]) -> st.Sea
     return st.fixed_dictionaries(
         {},
         optional={
-            "cpu": cpu.map(lambda one: one * NANOS_PER_MILLI),
-            "memory": memory.map(lambda one: one * MB * NANOS_PER_UNIT),
+            "cpu": cpu.map(lambda millicores: millicores * NANOS_PER_MILLI),
+            "memory": memory.map(lambda megabytes: megabytes * MB * NANOS_PER_UNIT),
         },
     )
 
@@ -222,8 +222,8 @@ def _assert_limits_within_max_memory(before: Pod, now: Pod) -> None:
     further than what was in use. A limit that he wrote larger falls to that of the whole pod, no lower than that.
     """
     budget = None if now.resources is None else now.resources.memory_limit_bytes
-    for was, one in zip(before.sized_containers(), now.sized_containers(), strict=True):
-        limit, written = one.resources.memory_limit_bytes, was.resources.memory_limit_bytes
+    for was, unit in zip(before.sized_containers(), now.sized_containers(), strict=True):
+        limit, written = unit.resources.memory_limit_bytes, was.resources.memory_limit_bytes
         if limit is None or limit == written or limit <= 2 * 400 * MB:
             continue
         if written is not None and _policy(before) is PolicyName.VPA:
@@ -247,19 +247,19 @@ def test_every_admission_keeps_what_must_hold_and_asking_again_changes_nothing_m
     assert admission.outcome is not AdmissionOutcome.ERROR
     assert (admission.denial is not None) == (admission.outcome is AdmissionOutcome.DENIED)
     assert _classes(now) == _classes(before) or _is_class_of_budget(before, now, admission.pod_resources)
-    for was, one in zip(before.sized_containers(), now.sized_containers(), strict=True):
-        assert set(one.resources.requests) == set(was.resources.requests)
-        for name, request in one.resources.requests.items():
-            assert request <= one.resources.limits.get(name, request)
-        assert set(one.resources.limits) - set(was.resources.limits) <= {"memory"}
-        assert set(was.resources.limits) - set(one.resources.limits) <= {"cpu"}
+    for was, unit in zip(before.sized_containers(), now.sized_containers(), strict=True):
+        assert set(unit.resources.requests) == set(was.resources.requests)
+        for name, request in unit.resources.requests.items():
+            assert request <= unit.resources.limits.get(name, request)
+        assert set(unit.resources.limits) - set(was.resources.limits) <= {"memory"}
+        assert set(was.resources.limits) - set(unit.resources.limits) <= {"cpu"}
         if was.name.startswith("init") and was.kind.value == "init":
-            assert one == was
+            assert unit == was
         for resource in Resource:
             # A limit for the pod as a whole is asked for by its owner; only it reaches into what an HPA holds.
-            if surroundings.frozen.holds(resource, one.name) and admission.pod_resources is None:
-                assert one.resources.requests.get(resource.value) == was.resources.requests.get(resource.value)
-                assert one.resources.limits.get(resource.value) == was.resources.limits.get(resource.value)
+            if surroundings.frozen.holds(resource, unit.name) and admission.pod_resources is None:
+                assert unit.resources.requests.get(resource.value) == was.resources.requests.get(resource.value)
+                assert unit.resources.limits.get(resource.value) == was.resources.limits.get(resource.value)
     if surroundings.room is not None:
         room = {"cpu": surroundings.room.cpu_millicores * NANOS_PER_MILLI}
         room["memory"] = surroundings.room.memory_bytes * NANOS_PER_UNIT
@@ -289,10 +289,10 @@ def test_in_mode_protect_nothing_becomes_less(
     admission = admitted(document, known, facts=surroundings, settings=chosen)
     assert admission.outcome is not AdmissionOutcome.ERROR
     before, now = pod_of(document), pod_of(patched(document, admission))
-    for was, one in zip(before.sized_containers(), now.sized_containers(), strict=True):
-        assert set(one.resources.limits) == set(was.resources.limits)
+    for was, unit in zip(before.sized_containers(), now.sized_containers(), strict=True):
+        assert set(unit.resources.limits) == set(was.resources.limits)
         for amounts, came in (
-            (one.resources.requests, was.resources.requests),
-            (one.resources.limits, was.resources.limits),
+            (unit.resources.requests, was.resources.requests),
+            (unit.resources.limits, was.resources.limits),
         ):
             assert all(amounts[name] >= amount for name, amount in came.items())

@@ -100,7 +100,7 @@ def test_what_shrinks_and_other_resources_are_not_held_back() -> None:
     assert resources(done)["requests"] == {CPU: "300m", MEMORY: "1Gi"}
     assert resources(done, "other")["requests"] == {MEMORY: f"{900 * MB}"}
     assert admission.outcome is AdmissionOutcome.PATCHED
-    assert LeftReason.QUOTA in {note.left for one in admission.containers for note in one.notes}
+    assert LeftReason.QUOTA in {note.left for unit in admission.containers for note in unit.notes}
 
 
 def test_room_is_kept_of_limits_as_well() -> None:
@@ -202,16 +202,16 @@ def test_replicas_that_fit_as_they_are_written_fit_as_they_are_patched(
         name: foreign[name] + count * own[name] + tenths * own[name] // 10
         for name, tenths in zip(COUNTED, spare, strict=True)
     }
-    made: list[tuple[dict[str, int], Mapping[str, int]]] = []
+    replicas: list[tuple[dict[str, int], Mapping[str, int]]] = []
     seen = 0
     for _ in range(count):
         # The watch shows what was made with a delay; of the rest the growth is remembered.
-        seen = data.draw(st.integers(seen, len(made)), label="seen")
+        seen = data.draw(st.integers(seen, len(replicas)), label="seen")
         used: Counter[str] = Counter(foreign)
-        for sums, _ in made[:seen]:
+        for sums, _ in replicas[:seen]:
             used.update(sums)
         unseen: Counter[str] = Counter()
-        for _, grown in made[seen:]:
+        for _, grown in replicas[seen:]:
             unseen.update(grown)
         known = {
             name: estimate(data.draw(st.sampled_from([None, 0, 200, 800, 3000])), data.draw(st.integers(0, 3000)))
@@ -220,6 +220,6 @@ def test_replicas_that_fit_as_they_are_written_fit_as_they_are_patched(
         shown = Quota(name="quota", hard=hard, used=dict(used))
         admission = admitted(document, known, facts=under(*with_growth([shown], unseen), replicas=running))
         assert admission.outcome in (AdmissionOutcome.PATCHED, AdmissionOutcome.NOOP)
-        made.append((counted(patched(document, admission)), admission.grown))
+        replicas.append((counted(patched(document, admission)), admission.grown))
         for name in COUNTED:
-            assert foreign[name] + sum(sums[name] for sums, _ in made) <= hard[name], name
+            assert foreign[name] + sum(sums[name] for sums, _ in replicas) <= hard[name], name

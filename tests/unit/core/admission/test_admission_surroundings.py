@@ -50,15 +50,15 @@ def requirements(stated: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str,
 
 
 def lefts(admission: Admission) -> set[LeftReason]:
-    return {note.left for one in admission.containers for note in one.notes}
+    return {note.left for unit in admission.containers for note in unit.notes}
 
 
 def test_where_a_range_is_not_understood_no_pod_is_changed() -> None:
-    one = new_pod(BURSTABLE)
-    assert admitted(one, facts=within()).outcome is AdmissionOutcome.PATCHED
+    document = new_pod(BURSTABLE)
+    assert admitted(document, facts=within()).outcome is AdmissionOutcome.PATCHED
     doubtful = replace(within(), bounds_fault="LimitRange range is not understood: spec: 7 is not an object")
-    admission = admitted(one, facts=doubtful)
-    assert (admission.outcome, patched(one, admission)) == (AdmissionOutcome.ERROR, one)
+    admission = admitted(document, facts=doubtful)
+    assert (admission.outcome, patched(document, admission)) == (AdmissionOutcome.ERROR, document)
     assert admission.why == "left as it came: LimitRange range is not understood: spec: 7 is not an object"
 
 
@@ -69,10 +69,10 @@ def test_requests_are_held_between_least_and_most() -> None:
     low = limit_range(min={CPU: "400m", MEMORY: "250M"})
     assert after(new_pod(BURSTABLE), facts=within(low))["requests"] == {CPU: "400m", MEMORY: f"{250 * MB}"}
     high = limit_range(max={MEMORY: "350M"})
-    one = new_pod(container("app", {CPU: "1", MEMORY: "300M"}, {CPU: "2", MEMORY: "340M"}))
-    admission = admitted(one, estimate(memory_mb=900), facts=within(high))
-    assert resources(patched(one, admission))["requests"][MEMORY] == f"{350 * MB}"
-    assert resources(patched(one, admission))["limits"] == {MEMORY: f"{350 * MB}"}
+    document = new_pod(container("app", {CPU: "1", MEMORY: "300M"}, {CPU: "2", MEMORY: "340M"}))
+    admission = admitted(document, estimate(memory_mb=900), facts=within(high))
+    assert resources(patched(document, admission))["requests"][MEMORY] == f"{350 * MB}"
+    assert resources(patched(document, admission))["limits"] == {MEMORY: f"{350 * MB}"}
     assert "memory: held by a LimitRange (LimitRange range)" in map(str, admission.containers[0].notes)
 
 
@@ -384,9 +384,9 @@ def test_pod_limits_do_not_depend_on_history() -> None:
     assert admission.outcome is AdmissionOutcome.PATCHED
     assert done["spec"]["resources"] == {"requests": {MEMORY: "300M"}, "limits": {MEMORY: "800M"}}
     assert resources(done) == resources(document)
-    told = json.loads(done["metadata"]["annotations"][names.ADMISSION])
-    assert told["podLimits"] is True
-    assert "policy" not in told
+    annotation = json.loads(done["metadata"]["annotations"][names.ADMISSION])
+    assert annotation["podLimits"] is True
+    assert "policy" not in annotation
 
 
 def test_limits_of_containers_are_lowered_to_the_pods() -> None:

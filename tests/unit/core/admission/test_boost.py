@@ -120,13 +120,13 @@ def test_what_boosts_nothing_says_why(order: str, given: str | None, limit: str 
 
 def test_who_creates_a_pod_that_its_order_can_never_boost_is_warned() -> None:
     """A weight alone would have to be written behind the kubelet's back, and falls at its next resize."""
-    told = f"plimsoll.dev/startup-boost: start not boosted: {WITHOUT_LIMIT}"
-    assert boosted("factor 3; request: keep", app("500m", None))[0].warnings == (told,)
+    warning = f"plimsoll.dev/startup-boost: start not boosted: {WITHOUT_LIMIT}"
+    assert boosted("factor 3; request: keep", app("500m", None))[0].warnings == (warning,)
     assert boosted("factor 3; request: keep", app("500m", "1"))[0].warnings == ()
     assert boosted("factor 3; at most 400m", app("500m", "1"))[0].warnings == ()
     # With a history the limit goes, and with it what could be raised.
     sized = boosted("factor 3; request: keep", app("500m", "1"), known=estimate(cpu=300))
-    assert (sized[0].warnings, sized[1]) == ((told,), (300, None))
+    assert (sized[0].warnings, sized[1]) == ((warning,), (300, None))
 
 
 def test_the_boost_comes_on_top_of_what_the_history_asks_for() -> None:
@@ -158,7 +158,7 @@ def test_asked_again_after_another_webhook_the_original_and_the_base_are_the_fir
     assert [resources(later, name)["requests"][CPU] for name in ("app", "late")] == ["1500m", "300m"]
     original = annotated_original(pod_of(later))
     assert original is not None
-    assert [one.cpu_request_millicores for one in original.amounts] == [500, 100]
+    assert [amounts.cpu_request_millicores for amounts in original.amounts] == [500, 100]
     boost = boost_from(pod_of(later))
     assert boost is not None
     assert [(change.container, change.before, change.after) for change in boost.changes] == [
@@ -244,8 +244,8 @@ def test_containers_that_end_state_nothing_or_would_restart_are_left() -> None:
     document = new_pod(app(None), again, orders={names.STARTUP_BOOST: FACTOR})
     document["spec"] |= spec
     done = patched(document, admitted(document, NOTHING))
-    found = [resources(done, name)["requests"].get(CPU) for name in ("init", "side", "app", "again")]
-    assert found == ["100m", "600m", None, "100m"]
+    cpu_requests = [resources(done, name)["requests"].get(CPU) for name in ("init", "side", "app", "again")]
+    assert cpu_requests == ["100m", "600m", None, "100m"]
     # A restart that is allowed would still end the very start that the boost was for.
     orders = {names.STARTUP_BOOST: FACTOR, names.ALLOW_RESTART: "true"}
     allowed = new_pod(app("100m", resizePolicy=RESTARTS), orders=orders)
@@ -381,11 +381,11 @@ def test_a_limit_that_moved_with_the_request_is_rounded_down_once(
     (shown,) = pod.containers
     sides = sides_of(shown)
     sides[Resource.CPU].request, sides[Resource.CPU].limit = steady
-    found = with_boost(
+    outcome = with_boost(
         pod,
         [Draft(container=shown, index=0, sides=sides, estimate=None)],
         parse_startup_boost("factor 3"),
         BoostGrounds(facts=SHOP, rules=PROPORTIONAL_RULES, starts=no_starts, policies=ContainerPolicies()),
         now_unix_seconds=NOW_UNIX_SECONDS,
     )
-    assert found.drafts[0].sides[Resource.CPU].limit == boosted_limit
+    assert outcome.drafts[0].sides[Resource.CPU].limit == boosted_limit

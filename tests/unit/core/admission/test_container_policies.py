@@ -18,31 +18,33 @@ PROXY = container("proxy", {"cpu": "500m", "memory": "300M"})
 def sized(*policies: dict[str, Any], known: Any = None, pod: Any = None, **orders: str) -> dict[str, Any]:
     """Return what ``app`` and ``proxy`` state after an admission under what an object orders."""
     document = pod if pod is not None else new_pod(APP, PROXY, mode=None)
-    told = {names.MODE: "enforce", names.CONTAINER_POLICIES: json.dumps(policies), **orders}
-    facts = AdmissionFacts(namespace=Namespace(name="shop"), autoscaler=told)
-    made = patched(document, admitted(document, known, facts=facts))
-    return {name: resources(made, name) for name in ("app", "proxy") if name in json.dumps(made["spec"])}
+    autoscaler = {names.MODE: "enforce", names.CONTAINER_POLICIES: json.dumps(policies), **orders}
+    facts = AdmissionFacts(namespace=Namespace(name="shop"), autoscaler=autoscaler)
+    done = patched(document, admitted(document, known, facts=facts))
+    return {name: resources(done, name) for name in ("app", "proxy") if name in json.dumps(done["spec"])}
 
 
 def test_a_container_that_is_off_stays_as_it_came() -> None:
-    made = sized({"containerName": "app", "mode": "Off"})
-    assert made["app"] == {"requests": {"cpu": "500m", "memory": "300M"}, "limits": {"cpu": "1", "memory": "600M"}}
-    assert made["proxy"]["requests"] == {"cpu": "300m", "memory": "200000000"}
+    by_name = sized({"containerName": "app", "mode": "Off"})
+    assert by_name["app"] == {"requests": {"cpu": "500m", "memory": "300M"}, "limits": {"cpu": "1", "memory": "600M"}}
+    assert by_name["proxy"]["requests"] == {"cpu": "300m", "memory": "200000000"}
 
 
 def test_bounds_and_resources_hold_for_their_container_alone() -> None:
-    made = sized({"containerName": "app", "minAllowed": {"cpu": "400m"}, "controlledResources": ["cpu"]})
-    assert made["app"]["requests"] == {"cpu": "400m", "memory": "300M"}
-    assert made["proxy"]["requests"]["cpu"] == "300m"
+    by_name = sized({"containerName": "app", "minAllowed": {"cpu": "400m"}, "controlledResources": ["cpu"]})
+    assert by_name["app"]["requests"] == {"cpu": "400m", "memory": "300M"}
+    assert by_name["proxy"]["requests"]["cpu"] == "300m"
 
 
 def test_requests_only_leaves_limits_and_keeps_requests_below_them() -> None:
-    made = sized({"containerName": "*", "controlledValues": "RequestsOnly"}, known=estimate(1500, 700))
-    assert made["app"] == {
+    by_name = sized({"containerName": "*", "controlledValues": "RequestsOnly"}, known=estimate(1500, 700))
+    assert by_name["app"] == {
         "requests": {"cpu": "1000m", "memory": "600000000"},
         "limits": {"cpu": "1", "memory": "600M"},
     }
-    assert made["proxy"] == {"requests": {"cpu": "1500m", "memory": "700000000"}, "limits": {}}, "no first limit either"
+    assert by_name["proxy"] == {"requests": {"cpu": "1500m", "memory": "700000000"}, "limits": {}}, (
+        "no first limit either"
+    )
 
 
 def test_a_guaranteed_pods_request_does_not_part_from_a_limit_that_is_kept() -> None:
@@ -54,20 +56,20 @@ def test_a_guaranteed_pods_request_does_not_part_from_a_limit_that_is_kept() -> 
 def test_a_kill_counts_with_what_the_policy_adds() -> None:
     killed = estimate(300, 200, oom_memory_bytes=400 * MB)
     # The larger of 400 x 1.5 and 400 + 100; without a policy the kill's own figure.
-    made = sized({"containerName": "app", "oomBumpUpRatio": "1.5", "oomMinBumpUp": "100M"}, known=killed)
-    assert made["app"]["requests"]["memory"] == "600000000"
-    assert made["proxy"]["requests"]["memory"] == "400000000"
+    by_name = sized({"containerName": "app", "oomBumpUpRatio": "1.5", "oomMinBumpUp": "100M"}, known=killed)
+    assert by_name["app"]["requests"]["memory"] == "600000000"
+    assert by_name["proxy"]["requests"]["memory"] == "400000000"
 
 
 def test_a_boost_passes_a_container_that_is_off_and_keeps_limits_that_are_kept() -> None:
     boost = {names.STARTUP_BOOST: "factor 4"}
-    made = sized({"containerName": "proxy", "mode": "Off"}, {"controlledValues": "RequestsOnly"}, **boost)
+    by_name = sized({"containerName": "proxy", "mode": "Off"}, {"controlledValues": "RequestsOnly"}, **boost)
     # 4 x 300m would pass the limit of 1000m: a millicore below it.
-    assert (made["app"]["requests"]["cpu"], made["app"]["limits"]["cpu"]) == ("999m", "1")
-    assert made["proxy"]["requests"]["cpu"] == "500m"
-    kept = {names.STARTUP_BOOST: "factor 2; request: keep"}
-    made = sized({"controlledValues": "RequestsOnly"}, **kept)
-    assert (made["app"]["requests"]["cpu"], made["app"]["limits"]["cpu"]) == ("300m", "1")
+    assert (by_name["app"]["requests"]["cpu"], by_name["app"]["limits"]["cpu"]) == ("999m", "1")
+    assert by_name["proxy"]["requests"]["cpu"] == "500m"
+    limit_boost = {names.STARTUP_BOOST: "factor 2; request: keep"}
+    by_name = sized({"controlledValues": "RequestsOnly"}, **limit_boost)
+    assert (by_name["app"]["requests"]["cpu"], by_name["app"]["limits"]["cpu"]) == ("300m", "1")
 
 
 def test_an_annotation_of_the_pod_wins_over_an_object() -> None:

@@ -16,8 +16,8 @@ CPU, MEMORY = "cpu", "memory"
 
 
 def operations(document: dict[str, Any], *, has_annotations: bool = True) -> list[dict[str, Any]]:
-    found: Any = patch_operations(admitted(document), has_annotations=has_annotations)
-    return [one for one in found if not one["path"].startswith("/metadata")]
+    patch: Any = patch_operations(admitted(document), has_annotations=has_annotations)
+    return [operation for operation in patch if not operation["path"].startswith("/metadata")]
 
 
 def test_each_operation_goes_by_what_is_there() -> None:
@@ -54,8 +54,8 @@ def test_annotations_are_added_beside_others_or_as_the_first() -> None:
     assert set(done["metadata"]["annotations"]) == {"a/b~c", names.MODE, names.ADMISSION, names.ORIGINAL_RESOURCES}
     admission = admitted(document)
     bare = {**document, "metadata": {"name": "web"}}
-    found: Any = patch_operations(admission, has_annotations=False)
-    assert set(apply_patch(bare, found)["metadata"]["annotations"]) == {names.ADMISSION, names.ORIGINAL_RESOURCES}
+    patch: Any = patch_operations(admission, has_annotations=False)
+    assert set(apply_patch(bare, patch)["metadata"]["annotations"]) == {names.ADMISSION, names.ORIGINAL_RESOURCES}
 
 
 def test_nothing_changed_is_an_empty_patch() -> None:

@@ -46,7 +46,7 @@ def settings(**fields: Any) -> AdmissionSettings:
 
 
 def lefts(admission: Any, name: str = "app") -> set[LeftReason]:
-    return {note.left for one in admission.containers if one.name == name for note in one.notes}
+    return {note.left for unit in admission.containers if unit.name == name for note in unit.notes}
 
 
 # The rule
@@ -216,7 +216,7 @@ def test_sidecars_are_sized_and_plain_init_containers_left() -> None:
     )
     asked = []
     admission = admitted(document)
-    asked = [(one.name, one.estimate is not None) for one in admission.containers]
+    asked = [(unit.name, unit.estimate is not None) for unit in admission.containers]
     assert asked == [("init", False), ("side", True), ("app", True)]
     done = patched(document, admission)
     assert resources(done, "init")["requests"] == {CPU: "2"}
@@ -234,9 +234,9 @@ def test_annotations_keep_the_originals_and_say_from_what() -> None:
     done = patched(new_pod(BURSTABLE), admitted(new_pod(BURSTABLE)))
     original = annotated_original(pod_of(done))
     assert original is not None
-    (kept,) = original.amounts
-    assert (kept.cpu_request_millicores, kept.cpu_limit_millicores) == (500, 1000)
-    assert (kept.memory_request_bytes, kept.memory_limit_bytes) == (300 * MB, 600 * MB)
+    (amounts,) = original.amounts
+    assert (amounts.cpu_request_millicores, amounts.cpu_limit_millicores) == (500, 1000)
+    assert (amounts.memory_request_bytes, amounts.memory_limit_bytes) == (300 * MB, 600 * MB)
     assert json.loads(done["metadata"]["annotations"][names.ADMISSION]) == {
         "unixSeconds": int(NOW_UNIX_SECONDS),
         "policy": "plimsoll",
@@ -278,7 +278,7 @@ def test_a_pod_that_is_not_to_be_sized_stays_as_it_came(document: dict[str, Any]
     assert admission.outcome is AdmissionOutcome.EXCLUDED
     assert why in admission.why
     assert patched(document, admission) == document
-    assert all(one.estimate is None for one in admission.containers)
+    assert all(unit.estimate is None for unit in admission.containers)
 
 
 @pytest.mark.parametrize(
@@ -341,10 +341,10 @@ def test_a_resource_that_an_hpa_scales_on_is_left_with_its_limit() -> None:
     assert str(admission.containers[0].notes[0]) == "cpu: an HPA scales on it (HorizontalPodAutoscaler shop/web)"
     memory = AdmissionFacts(namespace=SHOP.namespace, frozen=FrozenAxes(memory_for="hpa"))
     assert after(new_pod(BURSTABLE), facts=memory)["requests"] == {CPU: "300m", MEMORY: "300M"}
-    one = FrozenAxes(cpu_for="hpa", cpu_containers=("app",), memory_for="hpa", memory_containers=("proxy",))
-    of_one = AdmissionFacts(namespace=SHOP.namespace, frozen=one)
+    axes = FrozenAxes(cpu_for="hpa", cpu_containers=("app",), memory_for="hpa", memory_containers=("proxy",))
+    of_one = AdmissionFacts(namespace=SHOP.namespace, frozen=axes)
     assert after(new_pod(BURSTABLE), facts=of_one)["requests"] == {CPU: "500m", MEMORY: f"{200 * MB}"}
-    other = AdmissionFacts(namespace=SHOP.namespace, frozen=replace(one, cpu_containers=("proxy",)))
+    other = AdmissionFacts(namespace=SHOP.namespace, frozen=replace(axes, cpu_containers=("proxy",)))
     assert after(new_pod(BURSTABLE), facts=other)["requests"] == {CPU: "300m", MEMORY: f"{200 * MB}"}
     whole = settings(admission=AdmissionOptions(hpa_freezes_axes=False))
     left = admitted(new_pod(BURSTABLE), facts=cpu, settings=whole)
@@ -428,9 +428,9 @@ def test_a_guaranteed_daemon_sets_pod_of_another_nodes_history_is_left() -> None
 
 def test_the_last_difference_that_makes_a_pod_burstable_is_kept() -> None:
     # crane leaves limits: the request would be lowered to both of them.
-    one = container("app", {CPU: "400m", MEMORY: "300M"}, {CPU: "500m", MEMORY: "300M"})
+    app = container("app", {CPU: "400m", MEMORY: "300M"}, {CPU: "500m", MEMORY: "300M"})
     crane = settings(policy=PolicyName.CRANE)
-    admission = admitted(new_pod(one), estimate(900, 900), settings=crane)
+    admission = admitted(new_pod(app), estimate(900, 900), settings=crane)
     assert (admission.outcome, admission.moves) == (AdmissionOutcome.NOOP, ())
     assert LeftReason.QOS in lefts(admission)
     both = container("app", {CPU: "400m", MEMORY: "200M"}, {CPU: "500m", MEMORY: "300M"})
@@ -440,8 +440,8 @@ def test_the_last_difference_that_makes_a_pod_burstable_is_kept() -> None:
 
 def test_all_is_left_where_leaving_cpu_does_not_keep_the_class() -> None:
     # Only memory differs, so CPU cannot keep the class.
-    one = container("app", {CPU: "500m", MEMORY: "200M"}, {CPU: "500m", MEMORY: "300M"})
-    admission = admitted(new_pod(one), estimate(500, 900), settings=settings(policy=PolicyName.CRANE))
+    app = container("app", {CPU: "500m", MEMORY: "200M"}, {CPU: "500m", MEMORY: "300M"})
+    admission = admitted(new_pod(app), estimate(500, 900), settings=settings(policy=PolicyName.CRANE))
     assert (admission.outcome, admission.moves) == (AdmissionOutcome.NOOP, ())
 
 
@@ -488,13 +488,13 @@ def test_vpa_moves_limits_in_proportion_unless_told_otherwise() -> None:
 
 
 def test_cpu_limits_may_be_kept_and_are_raised_to_the_request() -> None:
-    kept = settings(admission=AdmissionOptions(cpu_limits_removed=False))
-    assert after(new_pod(BURSTABLE), settings=kept)["limits"][CPU] == "1"
-    high = admitted(new_pod(BURSTABLE), estimate(1500), settings=kept)
-    assert after(new_pod(BURSTABLE), estimate(1500), settings=kept)["limits"][CPU] == "1500m"
+    with_limits = settings(admission=AdmissionOptions(cpu_limits_removed=False))
+    assert after(new_pod(BURSTABLE), settings=with_limits)["limits"][CPU] == "1"
+    high = admitted(new_pod(BURSTABLE), estimate(1500), settings=with_limits)
+    assert after(new_pod(BURSTABLE), estimate(1500), settings=with_limits)["limits"][CPU] == "1500m"
     assert LeftReason.NOT_APPLIED in lefts(high)
     no_request = new_pod(container("app", {MEMORY: "300M"}, {CPU: "1"}))
-    assert after(no_request, settings=kept)["limits"][CPU] == "1"
+    assert after(no_request, settings=with_limits)["limits"][CPU] == "1"
 
 
 # Faults
@@ -516,8 +516,8 @@ def test_whose_figures_stand_in_for_the_policys_own_is_told_and_kept() -> None:
     known = standing_in(estimate(), PolicyName.PLIMSOLL)
     admission = admitted(new_pod(BURSTABLE), known)
     assert admission.why == "by cruise, until plimsoll is worked out, from its history of 3.0 days, 2 pods"
-    told = json.loads(admission.annotations[names.ADMISSION])
-    assert (told["policy"], told["containers"]["app"]["by"]) == ("plimsoll", "cruise")
+    annotation = json.loads(admission.annotations[names.ADMISSION])
+    assert (annotation["policy"], annotation["containers"]["app"]["by"]) == ("plimsoll", "cruise")
     of_node = admitted(new_pod(BURSTABLE), replace(known, source=EstimateSource.NODE))
     assert of_node.why.startswith("by cruise, as plimsoll is not worked out for single nodes, from its history on this")
     assert standing_in(estimate(policy=PolicyName.PLIMSOLL), PolicyName.PLIMSOLL).stands_in_for is None
@@ -558,7 +558,7 @@ def test_a_java_pod_gets_what_its_heap_needs(flags: list[str], known: Any, reque
 def test_what_a_runtime_holds_up_is_told_by_its_flag() -> None:
     admission = admitted(new_pod(java("-Xmx1g")), estimate(memory_mb=200))
 
-    assert [str(note) for one in admission.containers for note in one.notes] == [
+    assert [str(note) for unit in admission.containers for note in unit.notes] == [
         "memory: held up by its runtime's heap (-Xmx in the command line)"
     ]
 
@@ -567,8 +567,8 @@ def test_what_a_runtime_holds_up_is_told_by_its_flag() -> None:
 def test_a_limit_of_a_heap_that_nobody_can_read_is_not_lowered(flags: list[str]) -> None:
     admission = admitted(new_pod(java(*flags)), estimate(memory_mb=200, memory_max_bytes=300 * MB))
 
-    (one,) = admission.containers
-    assert "memory limit: held up by its runtime's heap (the command line)" in [str(note) for note in one.notes]
+    (unit,) = admission.containers
+    assert "memory limit: held up by its runtime's heap (the command line)" in [str(note) for note in unit.notes]
     assert after(new_pod(java(*flags)), estimate(memory_mb=200))["limits"][MEMORY] in ("4000M", f"{4000 * MB}")
 
 
@@ -592,8 +592,8 @@ def test_a_limit_is_not_raised_where_a_heap_would_only_fill_it(
     done = after(new_pod(java(*flags, limit="2000M", memory="1000M")), known)
 
     assert done["limits"][MEMORY] in (f"{limit_mb:.0f}M", f"{round(limit_mb * MB)}")
-    told = "memory limit: its runtime would fill more of any limit, and never nearly reached this one"
-    is_told = told in [str(note) for one in admission.containers for note in one.notes]
+    reason = "memory limit: its runtime would fill more of any limit, and never nearly reached this one"
+    is_told = reason in [str(note) for unit in admission.containers for note in unit.notes]
     assert is_told == (limit_mb == 2000)
 
 

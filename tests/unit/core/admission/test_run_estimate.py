@@ -38,15 +38,15 @@ def a_run(number: int, need_mib: int | None = 300, at_kill_mib: int | None = Non
 
 
 def estimated(runs: list[JobRun], options: RunOptions = OPTIONS) -> Estimate:
-    found = run_estimate(runs, options, policy=PolicyName.PLIMSOLL, now_unix_seconds=NOW)
-    assert isinstance(found, Estimate)
-    return found
+    answer = run_estimate(runs, options, policy=PolicyName.PLIMSOLL, now_unix_seconds=NOW)
+    assert isinstance(answer, Estimate)
+    return answer
 
 
 def test_fewer_than_three_runs_say_nothing() -> None:
     runs = [a_run(1), a_run(2)]
-    told = run_estimate(runs, OPTIONS, policy=PolicyName.CRUISE, now_unix_seconds=NOW)
-    assert told is NoEstimate.TOO_FEW_RUNS
+    answer = run_estimate(runs, OPTIONS, policy=PolicyName.CRUISE, now_unix_seconds=NOW)
+    assert answer is NoEstimate.TOO_FEW_RUNS
     assert estimated([*runs, a_run(3)]).source is EstimateSource.RUNS
 
 
@@ -91,16 +91,16 @@ def test_the_newest_ten_of_thirty_days_count() -> None:
 
 
 def test_a_hundred_runs_that_peak_at_300_mib_ask_for_15_percent_more() -> None:
-    found = estimated([a_run(number) for number in range(100)])
-    assert found.memory_request_bytes == 345 * MIB  # 300 x 1.15
-    assert (found.memory_max_bytes, found.oom_memory_bytes, found.pods) == (300 * MIB, None, 10)
-    assert (found.history_seconds, found.newest_age_seconds) == (600.0, 60.0)
+    answer = estimated([a_run(number) for number in range(100)])
+    assert answer.memory_request_bytes == 345 * MIB  # 300 x 1.15
+    assert (answer.memory_max_bytes, answer.oom_memory_bytes, answer.pods) == (300 * MIB, None, 10)
+    assert (answer.history_seconds, answer.newest_age_seconds) == (600.0, 60.0)
 
 
 def test_the_next_run_after_a_kill_has_half_as_much_again() -> None:
-    found = estimated([a_run(1), a_run(2), a_run(3, None, at_kill_mib=400)])
-    assert found.oom_memory_bytes == 600 * MIB
-    assert found.memory_request_bytes == 345 * MIB
+    answer = estimated([a_run(1), a_run(2), a_run(3, None, at_kill_mib=400)])
+    assert answer.oom_memory_bytes == 600 * MIB
+    assert answer.memory_request_bytes == 345 * MIB
 
 
 def test_a_kill_counts_until_a_run_got_through_with_more() -> None:
@@ -113,8 +113,8 @@ def test_a_kill_counts_until_a_run_got_through_with_more() -> None:
 
 
 def test_runs_that_were_all_killed_ask_by_the_kills_alone() -> None:
-    found = estimated([a_run(number, None, at_kill_mib=100 * number) for number in (1, 2, 3)])
-    assert (found.memory_request_bytes, found.memory_max_bytes, found.oom_memory_bytes) == (None, None, 450 * MIB)
+    answer = estimated([a_run(number, None, at_kill_mib=100 * number) for number in (1, 2, 3)])
+    assert (answer.memory_request_bytes, answer.memory_max_bytes, answer.oom_memory_bytes) == (None, None, 450 * MIB)
 
 
 def test_throughput_is_what_nine_of_ten_runs_used_on_the_average() -> None:

@@ -43,15 +43,15 @@ def predicted(spec: dict[str, Any], status: VpaStatus) -> Requests:
     if spec.get("updatePolicy", {}).get("updateMode") == "Off":
         return {}
     policies = spec.get("resourcePolicy", {}).get("containerPolicies", [])
-    found: Requests = {}
-    for one in status.containers:
-        own = next((policy for policy in policies if policy["containerName"] == one.container), None)
+    by_container: Requests = {}
+    for advice in status.containers:
+        own = next((policy for policy in policies if policy["containerName"] == advice.container), None)
         policy: dict[str, Any] = own or next((policy for policy in policies if policy["containerName"] == "*"), {})
         if policy.get("mode") == "Off":
             continue
         controlled = policy.get("controlledResources", ["cpu", "memory"])
         requests = {}
-        for resource, target in one.target.items():
+        for resource, target in advice.target.items():
             if resource.value not in controlled:
                 continue
             least, most = (policy.get(key, {}).get(resource.value) for key in ("minAllowed", "maxAllowed"))
@@ -67,8 +67,8 @@ def predicted(spec: dict[str, Any], status: VpaStatus) -> Requests:
                     requests[resource] *= boost["factor"]
                 else:
                     requests[resource] += amount(resource, boost["quantity"])
-        found[one.container] = requests
-    return found
+        by_container[advice.container] = requests
+    return by_container
 
 
 def of(*policies: dict[str, Any], **spec: Any) -> dict[str, Any]:
@@ -111,10 +111,10 @@ def test_a_recreated_pod_requests_what_karpenter_expects(spec: dict[str, Any]) -
     forced = {**document, "metadata": {**document["metadata"], "annotations": dict(asked.annotations)}}
     view = VpaView(orders=orders, pod=pod, admission=admitted(forced, known, facts=facts), standing=real.orders)
     status = status_of(view, now_unix_seconds=NOW_UNIX_SECONDS)
-    made = patched(document, real)
+    done = patched(document, real)
     expected = predicted(spec, status)
     for name, template in (("app", APP), ("proxy", PROXY)):
-        requests = {**template["resources"]["requests"], **resources(made, name)["requests"]}
+        requests = {**template["resources"]["requests"], **resources(done, name)["requests"]}
         has = {resource: amount(resource, requests[resource.value]) for resource in Resource}
         wanted = {
             resource: amount(resource, template["resources"]["requests"][resource.value]) for resource in Resource

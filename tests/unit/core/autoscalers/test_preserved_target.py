@@ -128,12 +128,12 @@ def test_requests_are_free_only_while_the_target_is_near() -> None:
     assert not KEPT.is_followed(70, None)
     assert not replace(KEPT, percent=0).is_followed(70, 500)
     assert KEPT.words() == "70 % of 500m CPU is kept: the target is 70 %"
-    one = MovableTargets(namespace="shop", name="web", uid="u", percents={CPU: 70, MEMORY: 80}, kept={CPU: KEPT})
+    targets = MovableTargets(namespace="shop", name="web", uid="u", percents={CPU: 70, MEMORY: 80}, kept={CPU: KEPT})
     requests = WorkloadRequests(pods=2, cpu_millicores=1000, memory_bytes=0)
-    assert one.preserved(CPU, requests) == KEPT
-    assert one.preserved(MEMORY, requests) is one.preserved(CPU, None) is None
-    assert replace(one, percents={}).preserved(CPU, requests) is None
-    assert replace(one, fault="odd").preserved(CPU, requests) is None
+    assert targets.preserved(CPU, requests) == KEPT
+    assert targets.preserved(MEMORY, requests) is targets.preserved(CPU, None) is None
+    assert replace(targets, percents={}).preserved(CPU, requests) is None
+    assert replace(targets, fault="odd").preserved(CPU, requests) is None
     assert (requests.mean(CPU), requests.mean(MEMORY)) == (500, None)
     both = FrozenAxes(cpu_for="x", memory_for="x", cpu_containers=("a",), memory_containers=("a",))
     assert both.without({CPU: KEPT}) == FrozenAxes(memory_for="x", memory_containers=("a",))
@@ -213,8 +213,8 @@ def test_why_it_is_left_may_be_anything_but_stays() -> None:
 def test_what_somebody_wrote_there_is_understood_again_once_it_is_written_again() -> None:
     body = json.loads(preserved_to_text((KEPT,)))
     body["cpu"]["left"] = "\u2603" * 3800
-    kept = parse_preserved(json.dumps(body, ensure_ascii=False))
-    assert parse_preserved(preserved_to_text(kept.values())) == kept
+    by_resource = parse_preserved(json.dumps(body, ensure_ascii=False))
+    assert parse_preserved(preserved_to_text(by_resource.values())) == by_resource
 
 
 class Server:
@@ -253,8 +253,8 @@ def test_whatever_is_cut_off_or_restarted_the_set_point_is_the_persons_and_resto
 
     def seen(preserve: Preserve = FOLLOW) -> TargetMove | None:
         """What a process that has just been started decides: it knows the object alone."""
-        kept = parse_preserved(server.text).get(CPU)
-        return next_move(look(server.percent, request, kept), preserve)
+        target = parse_preserved(server.text).get(CPU)
+        return next_move(look(server.percent, request, target), preserve)
 
     for what, value in events:
         if what == "request":
@@ -268,15 +268,15 @@ def test_whatever_is_cut_off_or_restarted_the_set_point_is_the_persons_and_resto
             if not value and decided is not None and server.take(server.version, decided) and not is_taken:
                 is_taken, of = True, request
         elif what == "late" and late[1] is not None:
-            was_taken, kept = is_taken, late[1].kept
-            if server.take(late[0], late[1]) and not was_taken and kept is not None:
-                is_taken, of = True, kept.request
+            was_taken, late_target = is_taken, late[1].kept
+            if server.take(late[0], late[1]) and not was_taken and late_target is not None:
+                is_taken, of = True, late_target.request
         if is_taken:
-            (one,) = parse_preserved(server.text).values()
-            unsized = unsized or one.request
-            assert one.unsized_request == unsized
-            assert (one.percent, one.request) == (theirs, of), "the original is the person's, whatever happened"
-            assert one.written_percent == server.percent
+            (target,) = parse_preserved(server.text).values()
+            unsized = unsized or target.request
+            assert target.unsized_request == unsized
+            assert (target.percent, target.request) == (theirs, of), "the original is the person's, whatever happened"
+            assert target.written_percent == server.percent
     for _ in range(2):
         decided = seen()
         if decided is not None:
@@ -285,8 +285,8 @@ def test_whatever_is_cut_off_or_restarted_the_set_point_is_the_persons_and_resto
             server.take(server.version, decided)
     wanted = max(1, int(theirs * of / request + 0.5))
     assert abs(server.percent - wanted) <= CALM_RATIO * wanted
-    (one,) = parse_preserved(server.text).values()
-    request = one.unsized_request
+    (target,) = parse_preserved(server.text).values()
+    request = target.unsized_request
     assert unsized in (0, request)
     for preserve in (FOLLOW, RESTORE, RESTORE):
         decided = seen(preserve)

@@ -63,7 +63,7 @@ def test_policies_replicas_and_requirements_are_taken() -> None:
     assert container_policies_in(orders.on_nodes).of("app").min_cpu_millicores == 1000
     assert container_policies_in({}) is NO_POLICIES
     assert orders.min_replicas == 3
-    assert [one.direction for one in orders.eviction_requirements] == ["TargetHigherThanRequests"]
+    assert [demand.direction for demand in orders.eviction_requirements] == ["TargetHigherThanRequests"]
     assert orders.faults == (
         "updatePolicy.evictAfterOOMSeconds is not honoured",
         "resourcePolicy.containerPolicies.evictAfter is not honoured",
@@ -72,11 +72,11 @@ def test_policies_replicas_and_requirements_are_taken() -> None:
 
 def test_its_annotation_says_when_its_pods_may_be_disturbed() -> None:
     windows = "shrink: UTC 0 22 * * * for 6h"
-    one = replace(vpa("InPlace"), windows=windows)
-    orders = vpa_orders(one, ALONE)
+    autoscaler = replace(vpa("InPlace"), windows=windows)
+    orders = vpa_orders(autoscaler, ALONE)
     assert orders.at_admission[names.WINDOWS] == orders.on_nodes[names.WINDOWS] == windows
-    assert names.WINDOWS not in vpa_orders(one, THEIRS).on_nodes, "others size there, at any time"
-    assert names.WINDOWS not in vpa_orders(replace(one, is_managed=True), ALONE).on_nodes
+    assert names.WINDOWS not in vpa_orders(autoscaler, THEIRS).on_nodes, "others size there, at any time"
+    assert names.WINDOWS not in vpa_orders(replace(autoscaler, is_managed=True), ALONE).on_nodes
 
 
 def test_where_their_admission_is_the_object_is_left_to_it_but_for_off() -> None:

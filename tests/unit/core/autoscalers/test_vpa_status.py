@@ -34,7 +34,7 @@ ALONE = VpaSurroundings()
 
 
 def viewed(
-    one: VpaObject | None = None,
+    autoscaler: VpaObject | None = None,
     known: Any = KNOWN,
     *,
     mode: str | None = None,
@@ -45,7 +45,7 @@ def viewed(
     **fields: Any,
 ) -> VpaView:
     """What the webhook knows of an object with one pod."""
-    ordered = vpa_orders(one if one is not None else vpa("InPlace"), surroundings)
+    ordered = vpa_orders(autoscaler if autoscaler is not None else vpa("InPlace"), surroundings)
     document = pod if pod is not None else new_pod(APP, mode=mode, orders=orders)
     read = written_pod(pod_from_json(document))
     facts = AdmissionFacts(namespace=namespace or Namespace(name="shop"), autoscaler=ordered.at_admission)
@@ -61,29 +61,29 @@ def status(*arguments: Any, **more: Any) -> VpaStatus:
     return status_of(viewed(*arguments, **more), now_unix_seconds=NOW_UNIX_SECONDS + 0.7)
 
 
-def told(found: VpaStatus) -> dict[str, tuple[str, str]]:
-    return {one.type: (one.status, one.reason) for one in found.conditions}
+def told(vpa_status: VpaStatus) -> dict[str, tuple[str, str]]:
+    return {condition.type: (condition.status, condition.reason) for condition in vpa_status.conditions}
 
 
-def words(found: VpaStatus, kind: str) -> str:
-    return next(one.message for one in found.conditions if one.type == kind)
+def words(vpa_status: VpaStatus, kind: str) -> str:
+    return next(condition.message for condition in vpa_status.conditions if condition.type == kind)
 
 
 def test_the_target_is_what_a_new_pod_requests_between_base_and_peak() -> None:
-    found = status()
-    (app,) = found.containers
+    vpa_status = status()
+    (app,) = vpa_status.containers
     assert app.target == {Resource.CPU: 300, Resource.MEMORY: 200 * MB}
     assert app.lower_bound == {Resource.CPU: 150, Resource.MEMORY: 120 * MB}
     assert app.upper_bound == {Resource.CPU: 420, Resource.MEMORY: 260 * MB}
     assert app.uncapped_target == app.target
-    assert found.observed_generation == 3
-    assert told(found) == {
+    assert vpa_status.observed_generation == 3
+    assert told(vpa_status) == {
         RECOMMENDATION_PROVIDED: ("True", "Recommended"),
         SIZED_BY_PLIMSOLL: ("True", "ModeEnforce"),
     }
-    assert words(found, SIZED_BY_PLIMSOLL) == "mode enforce by VPA shop/web"
+    assert words(vpa_status, SIZED_BY_PLIMSOLL) == "mode enforce by VPA shop/web"
     # Whole seconds, as the API keeps them.
-    assert {one.last_transition_unix_seconds for one in found.conditions} == {NOW_UNIX_SECONDS}
+    assert {condition.last_transition_unix_seconds for condition in vpa_status.conditions} == {NOW_UNIX_SECONDS}
 
 
 def test_bounds_hold_for_target_and_bounds_and_not_for_the_uncapped_target() -> None:
@@ -91,7 +91,7 @@ def test_bounds_hold_for_target_and_bounds_and_not_for_the_uncapped_target() -> 
         "containerPolicies": [{"containerName": "app", "minAllowed": {"cpu": "350m"}, "maxAllowed": {"cpu": "400m"}}]
     }
     (app,) = status(vpa("InPlace", resourcePolicy=policy)).containers
-    (cpu, lower, upper) = (one[Resource.CPU] for one in (app.target, app.lower_bound, app.upper_bound))
+    (cpu, lower, upper) = (amounts[Resource.CPU] for amounts in (app.target, app.lower_bound, app.upper_bound))
     assert (cpu, lower, upper, app.uncapped_target[Resource.CPU]) == (350, 350, 400, 300)
 
 
@@ -116,9 +116,9 @@ def test_without_bounds_known_the_target_stands_for_them_and_a_small_change_keep
 
 
 def test_a_mode_that_only_advises_has_a_recommendation_and_says_that_nobody_acts() -> None:
-    found = status(vpa("Off"))
-    assert found.containers
-    assert told(found)[SIZED_BY_PLIMSOLL] == ("False", "ModeRecommend")
+    vpa_status = status(vpa("Off"))
+    assert vpa_status.containers
+    assert told(vpa_status)[SIZED_BY_PLIMSOLL] == ("False", "ModeRecommend")
     assert told(status(vpa("Initial")))[SIZED_BY_PLIMSOLL] == ("True", "AtAdmission")
 
 
@@ -157,20 +157,22 @@ def test_without_pods_or_history_the_reason_is_told() -> None:
     doubted = viewed()
     assert doubted.admission is not None
     error = replace(doubted.admission, outcome=type(doubted.admission.outcome).ERROR, why="left as it came: a quota")
-    found = status_of(replace(doubted, admission=error), now_unix_seconds=1.0)
-    assert told(found)[RECOMMENDATION_PROVIDED] == ("False", "LeftAsItCame")
+    vpa_status = status_of(replace(doubted, admission=error), now_unix_seconds=1.0)
+    assert told(vpa_status)[RECOMMENDATION_PROVIDED] == ("False", "LeftAsItCame")
 
 
 def test_times_of_transition_and_conditions_of_others_stay_and_long_words_are_cut() -> None:
     theirs = VpaCondition(type="FetchingHistory", status="False", last_transition_unix_seconds=5.0)
     before = VpaCondition(type=RECOMMENDATION_PROVIDED, status="True", last_transition_unix_seconds=7.0)
     changed = VpaCondition(type=SIZED_BY_PLIMSOLL, status="False", last_transition_unix_seconds=7.0)
-    one = replace(vpa("InPlace"), status=VpaStatus(conditions=(theirs, before, changed)), unsupported=("x" * 3000,))
-    found = {each.type: each for each in status(one).conditions}
-    assert found["FetchingHistory"] == theirs
-    assert found[RECOMMENDATION_PROVIDED].last_transition_unix_seconds == 7.0
-    assert found[SIZED_BY_PLIMSOLL].last_transition_unix_seconds == NOW_UNIX_SECONDS
-    assert len(found[CONFIG_UNSUPPORTED].message) == 2048
+    autoscaler = replace(
+        vpa("InPlace"), status=VpaStatus(conditions=(theirs, before, changed)), unsupported=("x" * 3000,)
+    )
+    by_type = {each.type: each for each in status(autoscaler).conditions}
+    assert by_type["FetchingHistory"] == theirs
+    assert by_type[RECOMMENDATION_PROVIDED].last_transition_unix_seconds == 7.0
+    assert by_type[SIZED_BY_PLIMSOLL].last_transition_unix_seconds == NOW_UNIX_SECONDS
+    assert len(by_type[CONFIG_UNSUPPORTED].message) == 2048
 
 
 def test_a_status_is_written_when_an_amount_moved_by_a_twentieth_or_a_condition_changed() -> None:
@@ -202,14 +204,14 @@ def test_a_pod_that_admission_sized_is_taken_back_to_what_was_written() -> None:
     document = new_pod(
         sized, container("late"), orders=annotations, mode=None, resources={"requests": {"cpu": "1"}}, nodeName="n"
     )
-    found = written_pod(pod_from_json(document))
-    app = found.containers[0].resources
+    pod = written_pod(pod_from_json(document))
+    app = pod.containers[0].resources
     assert (app.cpu_request_millicores, app.memory_request_bytes, app.cpu_limit_millicores) == (500, None, 1000)
     assert "example.com/gpu" in app.requests
-    assert (dict(found.annotations), found.node_name, found.resources) == ({"mine": "1"}, None, None)
-    kept = '{"containers": {}, "pod": {"requests": {"cpu": "2"}}}'
+    assert (dict(pod.annotations), pod.node_name, pod.resources) == ({"mine": "1"}, None, None)
+    pod_original = '{"containers": {}, "pod": {"requests": {"cpu": "2"}}}'
     of_its_own = pod_from_json(
-        new_pod(sized, orders={"plimsoll.dev/original-resources": kept}, resources={"requests": {"cpu": "1"}})
+        new_pod(sized, orders={"plimsoll.dev/original-resources": pod_original}, resources={"requests": {"cpu": "1"}})
     )
     resources = written_pod(of_its_own).resources
     assert resources is not None

@@ -105,7 +105,7 @@ def test_more_of_anything_never_gives_fewer_chunks(
 
 
 def allowed(claims: list[QuotaClaim], quotas: list[BufferQuota]) -> list[int]:
-    return [-1 if one is None else one.allowed for one in allocate(claims, quotas).buffers]
+    return [-1 if allocation is None else allocation.allowed for allocation in allocate(claims, quotas).buffers]
 
 
 @given(CLAIMS, QUOTAS)

@@ -7,31 +7,35 @@ FOREIGN = Condition(type="Provisioning", status="True", reason="FakePodsInjected
 
 
 def test_words_and_reasons() -> None:
-    made = ready(7)
-    assert (made.type, made.status, made.reason, made.message) == (
+    condition = ready(7)
+    assert (condition.type, condition.status, condition.reason, condition.message) == (
         "ReadyForProvisioning",
         "True",
         "AttributesSetSuccessfully",
         "ready",
     )
-    made = not_ready(7, "no such thing")
-    assert (made.type, made.status, made.reason) == ("ReadyForProvisioning", "False", "error")
-    assert made.message == "Buffer not ready for provisioning: no such thing"
-    made = limited(7, QuotaAllocation(wanted=5, allowed=1, limiting=("q1", "q2")))
-    assert (made.type, made.status, made.reason) == ("LimitedByQuotas", "True", "ResourceQuotasAllocated")
-    assert made.message == "Buffer replicas limited from 5 to 1 due to quotas: q1, q2"
-    made = limited(7, QuotaAllocation(wanted=5, allowed=5))
-    assert (made.status, made.reason, made.message) == ("False", "ResourceQuotasAllocated", "")
+    condition = not_ready(7, "no such thing")
+    assert (condition.type, condition.status, condition.reason) == ("ReadyForProvisioning", "False", "error")
+    assert condition.message == "Buffer not ready for provisioning: no such thing"
+    condition = limited(7, QuotaAllocation(wanted=5, allowed=1, limiting=("q1", "q2")))
+    assert (condition.type, condition.status, condition.reason) == (
+        "LimitedByQuotas",
+        "True",
+        "ResourceQuotasAllocated",
+    )
+    assert condition.message == "Buffer replicas limited from 5 to 1 due to quotas: q1, q2"
+    condition = limited(7, QuotaAllocation(wanted=5, allowed=5))
+    assert (condition.status, condition.reason, condition.message) == ("False", "ResourceQuotasAllocated", "")
 
 
 def test_each_says_which_generation_it_speaks_of() -> None:
     allocation = QuotaAllocation(wanted=1, allowed=1)
-    assert {one.observed_generation for one in (ready(7), not_ready(7, ""), limited(7, allocation))} == {7}
+    assert {condition.observed_generation for condition in (ready(7), not_ready(7, ""), limited(7, allocation))} == {7}
 
 
 def test_a_buffer_kept_empty_is_ready_and_says_so() -> None:
-    made = ready(7, schedule="opens on Monday at 07:00")
-    assert (made.status, made.message) == ("True", "ready, and kept empty now: opens on Monday at 07:00")
+    condition = ready(7, schedule="opens on Monday at 07:00")
+    assert (condition.status, condition.message) == ("True", "ready, and kept empty now: opens on Monday at 07:00")
 
 
 def test_a_message_is_no_longer_than_the_api_takes() -> None:
@@ -43,22 +47,26 @@ def test_a_message_is_no_longer_than_the_api_takes() -> None:
 
 def test_the_time_moves_with_the_status_only() -> None:
     first = merged([], [ready(1)], withdrawn=(), now_unix_seconds=100.9)
-    assert [one.last_transition_unix_seconds for one in first] == [100.0]
+    assert [condition.last_transition_unix_seconds for condition in first] == [100.0]
     second = merged(first, [ready(2)], withdrawn=(), now_unix_seconds=200.0)
-    assert [(one.observed_generation, one.last_transition_unix_seconds) for one in second] == [(2, 100.0)]
+    assert [(condition.observed_generation, condition.last_transition_unix_seconds) for condition in second] == [
+        (2, 100.0)
+    ]
     third = merged(second, [not_ready(2, "x")], withdrawn=(), now_unix_seconds=300.0)
-    assert [one.last_transition_unix_seconds for one in third] == [300.0]
+    assert [condition.last_transition_unix_seconds for condition in third] == [300.0]
 
 
 def test_a_condition_without_time_gets_one() -> None:
-    (made,) = merged([ready(1)], [ready(1)], withdrawn=(), now_unix_seconds=9.0)
-    assert made.last_transition_unix_seconds == 9.0
+    (condition,) = merged([ready(1)], [ready(1)], withdrawn=(), now_unix_seconds=9.0)
+    assert condition.last_transition_unix_seconds == 9.0
 
 
 def test_others_conditions_stay_in_their_place_and_what_is_withdrawn_goes() -> None:
     quota = limited(1, QuotaAllocation(wanted=1, allowed=1))
     before = (quota, FOREIGN, ready(1))
     after = merged(before, [not_ready(2, "x")], withdrawn=["LimitedByQuotas"], now_unix_seconds=1.0)
-    assert [one.type for one in after] == ["Provisioning", "ReadyForProvisioning"]
+    assert [condition.type for condition in after] == ["Provisioning", "ReadyForProvisioning"]
     assert after[0] == FOREIGN
-    assert [one.type for one in merged(after, [quota], withdrawn=(), now_unix_seconds=1.0)][-1] == "LimitedByQuotas"
+    assert [condition.type for condition in merged(after, [quota], withdrawn=(), now_unix_seconds=1.0)][
+        -1
+    ] == "LimitedByQuotas"

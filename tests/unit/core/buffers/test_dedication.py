@@ -52,10 +52,10 @@ def test_whoever_writes_a_selector_cannot_hold_the_webhook_up(start: str, piece:
 def test_pods_fill_a_buffer_and_never_below_nothing() -> None:
     wish = BufferSizing(replicas=3, decided_by=ChunkRule.REPLICAS, by_replicas=3)
     assert unfilled(wish, None) is wish
-    found = [unfilled(wish, pods) for pods in (0, 2, 3, 9)]
-    assert [one.replicas for one in found] == [3, 1, 0, 0]
-    assert [one.decided_by for one in found] == [ChunkRule.REPLICAS, *[ChunkRule.FILLED] * 3]
-    assert [one.filled for one in found] == [0, 2, 3, 9]
+    sizings = [unfilled(wish, pods) for pods in (0, 2, 3, 9)]
+    assert [sizing.replicas for sizing in sizings] == [3, 1, 0, 0]
+    assert [sizing.decided_by for sizing in sizings] == [ChunkRule.REPLICAS, *[ChunkRule.FILLED] * 3]
+    assert [sizing.filled for sizing in sizings] == [0, 2, 3, 9]
 
 
 def test_what_is_left_is_what_quotas_are_asked_for() -> None:
@@ -66,6 +66,6 @@ def test_what_is_left_is_what_quotas_are_asked_for() -> None:
         quotas=(make_quota(cpu=3),),
     )
     result, _ = settled(facts)
-    assert [one.status.replicas for one in result.outcomes] == [1, 2]
+    assert [outcome.status.replicas for outcome in result.outcomes] == [1, 2]
     first = result.outcomes[0].explanation
     assert (first.decided_by, first.allocation is not None and first.allocation.wanted) == (ChunkRule.FILLED, 1)

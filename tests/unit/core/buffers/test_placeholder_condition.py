@@ -92,21 +92,26 @@ def standing(**fields: Any) -> RoomStanding:
 def test_the_condition_says_how_the_room_is_kept(
     fields: dict[str, Any], status: str, reason: str, message: str
 ) -> None:
-    found = provisioning_of(BUFFER, standing(**fields), now_unix_seconds=NOW)
-    assert (found.type, found.status, found.reason, found.message) == (PROVISIONING, status, reason, message)
-    assert (found.observed_generation, found.last_transition_unix_seconds) == (1, 1_800_000_000.0)
+    condition = provisioning_of(BUFFER, standing(**fields), now_unix_seconds=NOW)
+    assert (condition.type, condition.status, condition.reason, condition.message) == (
+        PROVISIONING,
+        status,
+        reason,
+        message,
+    )
+    assert (condition.observed_generation, condition.last_transition_unix_seconds) == (1, 1_800_000_000.0)
 
 
 def test_a_pause_is_told_before_all_else() -> None:
-    found = provisioning_of(BUFFER, standing(), now_unix_seconds=NOW, pause_reason="upgrade until noon")
-    assert (found.status, found.reason) == ("False", "Paused")
-    assert found.message == "paused: upgrade until noon; the 3 placeholder pods that there are stay"
+    condition = provisioning_of(BUFFER, standing(), now_unix_seconds=NOW, pause_reason="upgrade until noon")
+    assert (condition.status, condition.reason) == ("False", "Paused")
+    assert condition.message == "paused: upgrade until noon; the 3 placeholder pods that there are stay"
 
 
 def test_a_long_refusal_is_cut() -> None:
-    found = provisioning_of(BUFFER, standing(ready=2, refusal="x" * 1000), now_unix_seconds=NOW)
-    assert found.message.endswith("x...")
-    assert len(found.message) < 400
+    condition = provisioning_of(BUFFER, standing(ready=2, refusal="x" * 1000), now_unix_seconds=NOW)
+    assert condition.message.endswith("x...")
+    assert len(condition.message) < 400
 
 
 def test_the_time_of_change_moves_with_the_status_alone() -> None:

@@ -86,10 +86,10 @@ def test_the_arbiter_evicts_no_placeholder() -> None:
 
     def ruled(pod: Pod) -> Reason | None:
         orders = orders_of(pod, shop, act=known.act, recommend_policy=PolicyName.CRUISE, plan=known.plan)
-        found = second_look(
+        ruling = second_look(
             evictions.proposal(), evictions.NODE, pod, orders, shop, known, now_unix_seconds=evictions.NOW
         )
-        return None if found is None else found.reason
+        return None if ruling is None else ruling.reason
 
     pod = evictions.make_pod()
     assert ruled(pod) is None

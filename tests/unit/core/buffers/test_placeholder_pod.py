@@ -23,7 +23,7 @@ def spec_of(template: Json) -> Json:
 
 
 def resources_of(template: Json) -> list[Json]:
-    return [one["resources"] for one in spec_of(template)["containers"]]
+    return [entry["resources"] for entry in spec_of(template)["containers"]]
 
 
 # -- what it is ----------------------------------------------------------------------------------------------------
@@ -211,10 +211,10 @@ def test_a_placeholder_requests_what_a_chunk_requests(
     regular: list[dict[str, str]], init: list[tuple[dict[str, str], bool]], overhead: Json, pod_level: bool
 ) -> None:
     template = content(
-        *(container(f"c{number}", **one) for number, one in enumerate(regular)),
+        *(container(f"c{number}", **requests) for number, requests in enumerate(regular)),
         initContainers=[
-            {**container(f"i{number}", **one), **({"restartPolicy": "Always"} if is_sidecar else {})}
-            for number, (one, is_sidecar) in enumerate(init)
+            {**container(f"i{number}", **requests), **({"restartPolicy": "Always"} if is_sidecar else {})}
+            for number, (requests, is_sidecar) in enumerate(init)
         ],
         overhead=overhead,
         resources={"requests": {"cpu": "100"}} if pod_level else None,
@@ -227,8 +227,8 @@ def test_a_placeholder_requests_what_a_chunk_requests(
         return
     pod = read(placeholder_pod(shape, "a"))
     assert {name: amount for name, amount in pod_requests(pod).items() if amount} == wanted
-    for one in pod.containers:
-        assert all(one.resources.requests.get(name, 0) <= amount for name, amount in one.resources.limits.items())
+    for unit in pod.containers:
+        assert all(unit.resources.requests.get(name, 0) <= amount for name, amount in unit.resources.limits.items())
 
 
 # -- where it may go -----------------------------------------------------------------------------------------------
@@ -364,7 +364,7 @@ def test_only_amounts_of_cpu_and_memory_leave_the_digest_as_it_is() -> None:
         content(container("app", {"memory": "64Mi"}, cpu="500m", memory="64Mi"), nodeSelector={"disk": "ssd"}),
         content(container("app", {"memory": "64Mi"}, cpu="500m", memory="64Mi"), resources={"requests": {"cpu": "2"}}),
     ]
-    digests = {shape_of(one).digest for one in others}
+    digests = {shape_of(template).digest for template in others}
     assert len(digests) == len(others)
     assert first.digest not in digests
     gpu = shape_of(content(container("app", **{"example.com/gpu": "1"})))

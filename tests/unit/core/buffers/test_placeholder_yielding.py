@@ -18,7 +18,7 @@ def placeholder(name: str, cpu: str = "1", **more: Any) -> Pod:
 
 def named(*pods: Pod, lacking_millicores: int = 0, resource: str = CPU) -> list[str]:
     lacking = lacking_millicores * NANOS_PER_MILLI
-    return [one.name for one in who_gives_way(pods, node="node-a", resource=resource, lacking_nanos=lacking)]
+    return [pod.name for pod in who_gives_way(pods, node="node-a", resource=resource, lacking_nanos=lacking)]
 
 
 SMALL, MIDDLE, LARGE = placeholder("small", "500m"), placeholder("middle", "1"), placeholder("large", "2")

@@ -58,22 +58,22 @@ def plan(
     )
 
 
-def made(found: PlaceholderPlan) -> list[int]:
-    return [int(name.rpartition("-")[2]) for name in found.creations]
+def made(work: PlaceholderPlan) -> list[int]:
+    return [int(name.rpartition("-")[2]) for name in work.creations]
 
 
-def removed(found: PlaceholderPlan) -> list[int]:
-    return [int(name.rpartition("-")[2]) for name, _ in found.removals]
+def removed(work: PlaceholderPlan) -> list[int]:
+    return [int(name.rpartition("-")[2]) for name, _ in work.removals]
 
 
 # -- how many ------------------------------------------------------------------------------------------------------
 
 
 def test_missing_pods_are_made_under_the_lowest_free_numbers() -> None:
-    found = plan(4, pod(1), terminating(2))
-    assert made(found) == [0, 3, 4]
-    assert found.creations[0] == f"{stem_of(BUFFER)}-0"
-    assert found.again_seconds == UNSEEN_SECONDS
+    work = plan(4, pod(1), terminating(2))
+    assert made(work) == [0, 3, 4]
+    assert work.creations[0] == f"{stem_of(BUFFER)}-0"
+    assert work.again_seconds == UNSEEN_SECONDS
 
 
 def test_a_pass_that_is_made_again_before_the_watch_shows_anything_makes_nothing_twice() -> None:
@@ -85,9 +85,9 @@ def test_a_pass_that_is_made_again_before_the_watch_shows_anything_makes_nothing
 
 
 def test_what_is_there_as_it_should_be_is_left() -> None:
-    found = plan(2, pod(0), pod(1))
-    assert (found.creations, found.removals, found.resizings, found.again_seconds) == ((), (), (), None)
-    assert (found.standing.ready, found.standing.missing) == (2, 0)
+    work = plan(2, pod(0), pod(1))
+    assert (work.creations, work.removals, work.resizings, work.again_seconds) == ((), (), (), None)
+    assert (work.standing.ready, work.standing.missing) == (2, 0)
 
 
 def test_too_many_go_from_those_without_a_node_to_the_highest_numbers() -> None:
@@ -119,25 +119,25 @@ def test_what_was_made_and_is_not_seen_yet_is_counted() -> None:
 
 
 def test_where_the_number_is_not_known_nothing_is_made_or_removed() -> None:
-    found = plan(None, pod(0), pod(1, OTHER), shape=None)
-    assert (found.creations, found.removals, found.resizings) == ((), (), ())
-    assert (found.standing.wanted, found.standing.ready) == (None, 2)
+    work = plan(None, pod(0), pod(1, OTHER), shape=None)
+    assert (work.creations, work.removals, work.resizings) == ((), (), ())
+    assert (work.standing.wanted, work.standing.ready) == (None, 2)
 
 
 def test_a_chunk_that_requests_nothing_keeps_no_pods() -> None:
-    found = plan(3, pod(0), shape=None)
-    assert removed(found) == [0]
-    assert (found.standing.wanted, found.standing.asked) == (0, 3)
+    work = plan(3, pod(0), shape=None)
+    assert removed(work) == [0]
+    assert (work.standing.wanted, work.standing.asked) == (0, 3)
     assert plan(0).creations == ()
 
 
 def test_ended_pods_are_removed_and_their_numbers_are_free_afterwards() -> None:
     failed = pod(0, phase="Failed")
-    found = plan(2, failed, pod(1))
-    assert removed(found) == [0]
-    assert made(found) == [2]
+    work = plan(2, failed, pod(1))
+    assert removed(work) == [0]
+    assert made(work) == [2]
     assert removed(plan(None, failed, shape=None)) == [0]
-    assert removed(plan(1, failed, state=found.state, now=NOW + 1)) == []
+    assert removed(plan(1, failed, state=work.state, now=NOW + 1)) == []
 
 
 # -- bounds --------------------------------------------------------------------------------------------------------
@@ -150,22 +150,22 @@ def test_one_pass_does_a_bounded_number_of_things_and_the_next_is_soon() -> None
     less = plan(0, *(pod(number) for number in range(5)), options=few)
     assert (removed(less), less.again_seconds) == ([4, 3], NEXT_PASS_SECONDS)
     wide = plan(3, *(pod(number) for number in range(3)), shape=LARGER, options=few)
-    assert ([one.name[-1] for one in wide.resizings], wide.again_seconds) == (["2", "1"], NEXT_PASS_SECONDS)
+    assert ([resizing.name[-1] for resizing in wide.resizings], wide.again_seconds) == (["2", "1"], NEXT_PASS_SECONDS)
 
 
 def test_no_buffer_has_more_pods_than_may_be() -> None:
     options = replace(OPTIONS, most_pods_per_buffer=2)
-    found = plan(2**31 - 1, pod(0), options=options)
-    assert made(found) == [1]
-    assert (found.standing.wanted, found.standing.asked) == (2, 2**31 - 1)
+    work = plan(2**31 - 1, pod(0), options=options)
+    assert made(work) == [1]
+    assert (work.standing.wanted, work.standing.asked) == (2, 2**31 - 1)
 
 
 def test_while_many_wait_for_a_node_no_more_are_made() -> None:
     options = replace(OPTIONS, most_waiting=2)
     waiting = [pod(number, node=None) for number in range(2)]
     assert made(plan(5, options=options)) == [0, 1]
-    found = plan(5, *waiting, options=options)
-    assert (made(found), found.standing.waiting) == ([], 2)
+    work = plan(5, *waiting, options=options)
+    assert (made(work), work.standing.waiting) == ([], 2)
 
 
 # -- giving way ----------------------------------------------------------------------------------------------------
@@ -202,9 +202,9 @@ def test_losses_while_it_waits_belong_to_the_first() -> None:
 
 def test_a_pod_that_failed_gave_way_too() -> None:
     state = plan(1, pod(0)).state
-    found = plan(1, pod(0, phase="Failed"), state=state)
-    assert (removed(found), found.creations) == ([0], ())
-    assert found.standing.hold_until_unix_seconds == NOW + 30
+    work = plan(1, pod(0, phase="Failed"), state=state)
+    assert (removed(work), work.creations) == ([0], ())
+    assert work.standing.hold_until_unix_seconds == NOW + 30
 
 
 def test_while_it_waits_pods_of_an_old_shape_are_not_given_up() -> None:
@@ -232,11 +232,11 @@ def test_a_refusal_holds_back_and_is_forgotten_when_one_is_made() -> None:
 
 
 def test_amounts_of_cpu_and_memory_are_changed_in_place() -> None:
-    found = plan(1, pod(0), shape=LARGER)
+    work = plan(1, pod(0), shape=LARGER)
     wanted = Requirements(requests={"cpu": 10**9, "memory": 64 * 2**20 * 10**9})
     resizing = Resizing(name=f"{STEM}-0", uid=f"uid-{STEM}-0", containers=(("room", wanted),))
-    assert (found.resizings, found.removals) == ((resizing,), ())
-    assert (found.standing.ready, found.standing.changing) == (0, 1)
+    assert (work.resizings, work.removals) == ((resizing,), ())
+    assert (work.standing.ready, work.standing.changing) == (0, 1)
 
 
 def test_what_a_namespace_adds_is_not_taken_for_a_difference() -> None:
@@ -262,10 +262,10 @@ def test_what_cannot_be_changed_in_place_is_replaced(case: str) -> None:
         shape = shape_of(content(container("app", both, cpu="500m", memory="64Mi")))
     else:
         state = after_refused_resize(state, before.uid)
-    found = plan(1, before, shape=shape, state=state, can_resize=can_resize)
-    assert (removed(found), found.resizings, found.creations) == ([0], (), ())
-    assert found.again_seconds == NEXT_PASS_SECONDS
-    after = plan(1, shape=shape, state=found.state, now=NOW + 1)
+    work = plan(1, before, shape=shape, state=state, can_resize=can_resize)
+    assert (removed(work), work.resizings, work.creations) == ([0], (), ())
+    assert work.again_seconds == NEXT_PASS_SECONDS
+    after = plan(1, shape=shape, state=work.state, now=NOW + 1)
     assert made(after) == [0]
 
 
@@ -280,10 +280,10 @@ def resized(reason: str, since: float | None) -> Pod:
     condition = {"type": "PodResizePending", "status": "True", "reason": reason}
     if since is not None:
         condition["lastTransitionTime"] = "2027-01-15T08:00:00Z"
-    found = pod(0, LARGER, conditions=[condition])
+    placeholder = pod(0, LARGER, conditions=[condition])
     return replace(
-        found,
-        conditions=tuple(replace(one, last_transition_unix_seconds=since) for one in found.conditions),
+        placeholder,
+        conditions=tuple(replace(entry, last_transition_unix_seconds=since) for entry in placeholder.conditions),
     )
 
 
@@ -296,8 +296,8 @@ def test_a_resize_that_is_put_off_too_long_becomes_a_new_pod() -> None:
 
 def test_a_resize_under_way_is_not_yet_ready() -> None:
     moving = pod(0, conditions=[{"type": "PodResizeInProgress", "status": "True"}])
-    found = plan(1, moving)
-    assert (found.removals, found.standing.ready, found.standing.changing) == ((), 0, 1)
+    work = plan(1, moving)
+    assert (work.removals, work.standing.ready, work.standing.changing) == ((), 0, 1)
 
 
 def test_what_the_kubelet_has_not_granted_yet_is_not_ready() -> None:
@@ -360,26 +360,26 @@ def test_whatever_happens_there_are_never_more_than_asked_for_and_in_the_end_as_
 
     def turn(replicas: int | None) -> PlaceholderPlan:
         nonlocal state, serial
-        found = plan(replicas, *pods.values(), state=state, now=now, options=options, shape=shape)
-        state = found.state
-        for name, uid in found.removals:
+        work = plan(replicas, *pods.values(), state=state, now=now, options=options, shape=shape)
+        state = work.state
+        for name, uid in work.removals:
             assert pods[name].uid == uid
             del pods[name]
-        for resizing in found.resizings:
+        for resizing in work.resizings:
             assert pods[resizing.name].uid == resizing.uid
             pods[resizing.name] = replace(
                 pods[resizing.name], containers=read(placeholder_pod(shape, resizing.name)).containers
             )
-        for name in found.creations:
+        for name in work.creations:
             assert name not in pods
             serial += 1
             pods[name] = replace(read(placeholder_pod(shape, name)), uid=f"uid-{serial}")
-        return found
+        return work
 
     for replicas, losses, is_other, seconds in steps:
         before = len(pods)
-        found = turn(replicas)
-        assert len(found.creations) + len(found.removals) <= 2 * options.pods_per_pass
+        work = turn(replicas)
+        assert len(work.creations) + len(work.removals) <= 2 * options.pods_per_pass
         if replicas is None:
             assert len(pods) == before
         else:

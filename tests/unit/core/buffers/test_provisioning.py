@@ -44,7 +44,7 @@ def test_pods_are_made_as_they_are_asked_for() -> None:
     pods = told(READY, replicas=2**31 - 1).pods
     assert len(pods) == 2**31 - 1
     assert pods[-1].name == "capacity-buffer-web-2147483647"
-    assert [one.uid for one in pods[:2]] == ["uid-web-1", "uid-web-2"]
+    assert [pod.uid for pod in pods[:2]] == ["uid-web-1", "uid-web-2"]
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ def claim(wanted: int | None, chunk: Chunk | None = None, **fields: Any) -> Quot
 
 
 def allowed(claims: list[QuotaClaim], *quotas: BufferQuota) -> list[int | None]:
-    return [None if one is None else one.allowed for one in allocate(claims, quotas).buffers]
+    return [None if allocation is None else allocation.allowed for allocation in allocate(claims, quotas).buffers]
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def allowed(claims: list[QuotaClaim], *quotas: BufferQuota) -> list[int | None]:
 def test_earlier_buffers_take_room_first(
     wanted: list[int], quotas: list[BufferQuota], expected: list[int | None]
 ) -> None:
-    assert allowed([claim(one) for one in wanted], *quotas) == expected
+    assert allowed([claim(replicas) for replicas in wanted], *quotas) == expected
 
 
 def test_a_buffer_cut_to_nothing_leaves_the_room_to_the_next() -> None:
@@ -81,7 +81,7 @@ def test_a_request_of_nothing_is_asked_and_never_cut() -> None:
 def test_a_quota_that_is_not_understood_is_left_out_and_told() -> None:
     bad_scope = make_quota("b", cpu=0, scopes=(ScopeTerm(scope="PriorityClass", operator="Like"),))
     result = allocate([claim(5), claim(5)], [bad_scope, make_quota("a", cpu=0, fault="spec: odd"), make_quota("c")])
-    assert [one.allowed for one in result.buffers if one is not None] == [5, 5]
+    assert [allocation.allowed for allocation in result.buffers if allocation is not None] == [5, 5]
     assert result.faults == (
         "ResourceQuota a: spec: odd",
         "ResourceQuota b: its scopes are not understood: unknown operator",

@@ -275,38 +275,38 @@ def test_placeholder_pods_are_their_buffers_own_room_and_of_their_own_class() ->
 
 
 def test_provisioning_is_ours_where_placeholder_pods_are() -> None:
-    told = Condition(type="Provisioning", status="True", reason="PlaceholderPodsRunning")
+    provisioning = Condition(type="Provisioning", status="True", reason="PlaceholderPodsRunning")
     buffer = make_buffer(strategy=PLACEHOLDER_PODS)
-    status = outcome_of(facts_of(buffer, provisioning={"web": told})).status
-    assert status.condition("Provisioning") == replace(told, last_transition_unix_seconds=NOW_UNIX_SECONDS)
-    autoscalers = replace(told, reason="FakePodsInjected", last_transition_unix_seconds=1.0)
+    status = outcome_of(facts_of(buffer, provisioning={"web": provisioning})).status
+    assert status.condition("Provisioning") == replace(provisioning, last_transition_unix_seconds=NOW_UNIX_SECONDS)
+    autoscalers = replace(provisioning, reason="FakePodsInjected", last_transition_unix_seconds=1.0)
     buffer = make_buffer(status=BufferStatus(conditions=(autoscalers,)))
-    status = outcome_of(facts_of(buffer, provisioning={"web": told})).status
+    status = outcome_of(facts_of(buffer, provisioning={"web": provisioning})).status
     assert status.condition("Provisioning") == autoscalers
 
 
 def test_an_explanation_tells_all_that_led_to_the_number() -> None:
     outcome = outcome_of(facts_of(make_buffer(size=SizeSpec(replicas=5)), quotas=(make_quota(cpu=2),)))
-    told = outcome.explanation
-    assert told.chunk is not None
-    assert told.sizing is not None
-    assert told.allocation is not None
-    assert (told.shape_source, told.shape_name) == (ShapeSource.POD_TEMPLATE, "PodTemplate small")
-    assert (told.chunk.requests, told.sizing.by_replicas) == ({"cpu": cores(1)}, 5)
-    assert (told.allocation.wanted, told.allocation.allowed, told.allocation.limiting) == (5, 2, ("quota",))
-    assert (told.decided_by, told.schedule, told.fault) == (ChunkRule.QUOTAS, None, None)
+    why = outcome.explanation
+    assert why.chunk is not None
+    assert why.sizing is not None
+    assert why.allocation is not None
+    assert (why.shape_source, why.shape_name) == (ShapeSource.POD_TEMPLATE, "PodTemplate small")
+    assert (why.chunk.requests, why.sizing.by_replicas) == ({"cpu": cores(1)}, 5)
+    assert (why.allocation.wanted, why.allocation.allowed, why.allocation.limiting) == (5, 2, ("quota",))
+    assert (why.decided_by, why.schedule, why.fault) == (ChunkRule.QUOTAS, None, None)
 
 
 def test_the_sequence_of_the_facts() -> None:
     def step(facts: NamespaceFacts) -> tuple[NamespaceFacts, list[tuple[int | None, str | None]]]:
         result, facts = settled(facts)
-        return read_again(facts, result), [(one.status.replicas, limited(one)) for one in result.outcomes]
+        return read_again(facts, result), [(outcome.status.replicas, limited(outcome)) for outcome in result.outcomes]
 
     b1 = make_buffer("b1", created_unix_seconds=1.0, size=SizeSpec(replicas=2))
     b2 = make_buffer("b2", created_unix_seconds=2.0, size=SizeSpec(replicas=4))
     facts, numbers = step(facts_of(b1, b2, quotas=(make_quota(cpu=5),)))
     assert numbers == [(2, "False"), (3, "True")]
-    raised = tuple(replace(one, size=SizeSpec(replicas=4)) for one in facts.buffers)
+    raised = tuple(replace(buffer, size=SizeSpec(replicas=4)) for buffer in facts.buffers)
     facts, numbers = step(replace(facts, buffers=raised))
     assert numbers == [(4, "False"), (1, "True")]
     facts, numbers = step(replace(facts, quotas=(make_quota(cpu=10),)))
@@ -330,7 +330,7 @@ def provided(**fields: Any) -> Buffer:
 
 def held(*others: Buffer, first: Buffer | None = None, **fields: Any) -> list[BufferOutcome]:
     buffers = (first or provided(), *others)
-    shapes = {"web": Unresolved(reason="it cannot be read"), **{one.name: make_shape() for one in others}}
+    shapes = {"web": Unresolved(reason="it cannot be read"), **{buffer.name: make_shape() for buffer in others}}
     facts = facts_of(*buffers, shapes=shapes, held=frozenset({"web"}), **{"templates": standing(), **fields})
     return list(settled(facts)[0].outcomes)
 
@@ -359,9 +359,9 @@ def test_what_is_held_without_a_template_that_says_how_much_takes_nothing(templa
 
 
 def test_how_its_placeholders_stand_is_told_of_a_held_buffer_too() -> None:
-    told = Condition(type="Provisioning", status="False", reason="PlaceholdersWaiting", message="1 waits")
-    (outcome,) = held(first=provided(strategy=PLACEHOLDER_PODS), provisioning={"web": told})
-    assert [one.type for one in outcome.status.conditions] == ["ReadyForProvisioning", "Provisioning"]
+    provisioning = Condition(type="Provisioning", status="False", reason="PlaceholdersWaiting", message="1 waits")
+    (outcome,) = held(first=provided(strategy=PLACEHOLDER_PODS), provisioning={"web": provisioning})
+    assert [condition.type for condition in outcome.status.conditions] == ["ReadyForProvisioning", "Provisioning"]
     assert (outcome.status.replicas, outcome.status.template_name) == (2, NAME)
-    (other,) = held(provisioning={"web": told})  # of an autoscaler's buffer that is the autoscaler's to say
+    (other,) = held(provisioning={"web": provisioning})  # of an autoscaler's buffer that is the autoscaler's to say
     assert not other.is_changed

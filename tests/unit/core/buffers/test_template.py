@@ -75,7 +75,7 @@ def test_volumes_of_access_tokens_are_taken_off_everywhere() -> None:
     }
     spec = managed(of)["spec"]
     assert spec["volumes"] == [{"name": "data"}]
-    assert [one.get("volumeMounts") for one in (*spec["initContainers"], *spec["containers"])] == [None, [data], None]
+    assert [unit.get("volumeMounts") for unit in (*spec["initContainers"], *spec["containers"])] == [None, [data], None]
 
 
 def test_a_template_with_no_volume_but_the_token_has_none() -> None:

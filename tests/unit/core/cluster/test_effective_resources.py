@@ -173,6 +173,6 @@ def test_requests_are_at_least_those_of_every_container(regular: list[str], init
         ],
     )
     total = pod_requests(pod)["cpu"]
-    everyone = [one.resources.requests["cpu"] for one in pod.sized_containers()]
+    everyone = [unit.resources.requests["cpu"] for unit in pod.sized_containers()]
     assert max(everyone) <= total <= sum(everyone)
     assert container_requests(pod)["cpu"] == total

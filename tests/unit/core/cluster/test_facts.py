@@ -26,5 +26,5 @@ def test_a_pod_has_the_containers_of_its_spec_and_any_where_they_are_not_known()
             containers=tuple(WrittenContainer(name=name) for name in names) or None,
         )
 
-    assert [place("app", "setup").has_container(one) for one in ("app", "setup", "other")] == [True, True, False]
+    assert [place("app", "setup").has_container(name) for name in ("app", "setup", "other")] == [True, True, False]
     assert place().has_container("other")

@@ -24,18 +24,18 @@ def profile(
     return profile_of(Launch(command=words[:1], args=words[1:], environment=environment, image=image), ordered)
 
 
-def heap(found: RuntimeProfile | None) -> tuple[int | None, str]:
-    assert found is not None
-    assert not found.fault
-    assert found.limit_share_ratio is None
-    return found.heap_bytes, found.heap_source
+def heap(runtime_profile: RuntimeProfile | None) -> tuple[int | None, str]:
+    assert runtime_profile is not None
+    assert not runtime_profile.fault
+    assert runtime_profile.limit_share_ratio is None
+    return runtime_profile.heap_bytes, runtime_profile.heap_source
 
 
-def share(found: RuntimeProfile | None) -> float | None:
-    assert found is not None
-    assert not found.fault
-    assert found.heap_bytes is None
-    return found.limit_share_ratio
+def share(runtime_profile: RuntimeProfile | None) -> float | None:
+    assert runtime_profile is not None
+    assert not runtime_profile.fault
+    assert runtime_profile.heap_bytes is None
+    return runtime_profile.limit_share_ratio
 
 
 # What it is
@@ -61,9 +61,9 @@ def share(found: RuntimeProfile | None) -> float | None:
     ],
 )
 def test_the_command_line_names_the_runtime(words: list[str], runtime: LanguageRuntime | None) -> None:
-    found = profile(*words)
+    runtime_profile = profile(*words)
 
-    assert (found and found.runtime) == runtime
+    assert (runtime_profile and runtime_profile.runtime) == runtime
 
 
 @pytest.mark.parametrize(
@@ -83,9 +83,9 @@ def test_the_command_line_names_the_runtime(words: list[str], runtime: LanguageR
     ],
 )
 def test_an_image_s_name_tells_where_nothing_else_does(image: str | None, runtime: LanguageRuntime | None) -> None:
-    found = profile(image=image)
+    runtime_profile = profile(image=image)
 
-    assert (found and found.runtime) == runtime
+    assert (runtime_profile and runtime_profile.runtime) == runtime
 
 
 def test_the_environment_tells_unless_it_is_for_two() -> None:
@@ -209,12 +209,12 @@ def test_java_without_a_size_takes_a_share_of_its_limit(text: str, ratio: float 
     ],
 )
 def test_what_is_not_understood_is_a_fault_that_names_the_flag_and_not_the_value(flag: str) -> None:
-    found = profile("java", flag, "Main")
+    runtime_profile = profile("java", flag, "Main")
 
-    assert found is not None
-    assert (found.heap_bytes, found.limit_share_ratio) == (None, None)
+    assert runtime_profile is not None
+    assert (runtime_profile.heap_bytes, runtime_profile.limit_share_ratio) == (None, None)
     name = "-Xmx" if flag.startswith("-Xmx") else flag.partition("=")[0]
-    assert found.fault.startswith(f"{name} in {LINE} is not understood (")
+    assert runtime_profile.fault.startswith(f"{name} in {LINE} is not understood (")
 
 
 def test_a_size_of_nothing_is_no_size() -> None:
@@ -223,11 +223,11 @@ def test_a_size_of_nothing_is_no_size() -> None:
 
 @pytest.mark.parametrize(("flag", "least"), [("-Xms3g", 3 * GI), ("-XX:InitialHeapSize=9t", 9 << 40)])
 def test_a_heap_is_at_least_what_it_begins_with(flag: str, least: int) -> None:
-    found = profile("java", flag, "Main")
+    runtime_profile = profile("java", flag, "Main")
 
-    assert share(found) == 0.25
-    assert found is not None
-    assert (found.initial_heap_bytes, found.heap_within(GI)) == (least, least)
+    assert share(runtime_profile) == 0.25
+    assert runtime_profile is not None
+    assert (runtime_profile.initial_heap_bytes, runtime_profile.heap_within(GI)) == (least, least)
 
 
 def test_options_of_start_scripts_count_only_where_a_script_starts_java() -> None:
@@ -277,10 +277,10 @@ def test_a_later_size_wins_over_what_cannot_be_read() -> None:
 
 @pytest.mark.parametrize("flag", ["-XX:MaxRAM=4g", "-XX:-UseContainerSupport"])
 def test_a_share_that_is_not_understood_stays_so_whatever_it_is_a_share_of(flag: str) -> None:
-    found = profile("java", "-XX:MaxRAMPercentage=half", flag, "Main")
+    runtime_profile = profile("java", "-XX:MaxRAMPercentage=half", flag, "Main")
 
-    assert found is not None
-    assert found.fault.startswith("-XX:MaxRAMPercentage in")
+    assert runtime_profile is not None
+    assert runtime_profile.fault.startswith("-XX:MaxRAMPercentage in")
 
 
 # Names that are filled in
@@ -324,10 +324,10 @@ def test_scripts_are_read_as_a_shell_reads_them(words: list[str]) -> None:
 
 
 def test_a_default_of_a_shell_is_not_taken_where_the_environment_has_the_name() -> None:
-    found = profile("sh", "-c", "java -Xmx${HEAP:-1g} -jar app.jar", HEAP=None)
+    runtime_profile = profile("sh", "-c", "java -Xmx${HEAP:-1g} -jar app.jar", HEAP=None)
 
-    assert found is not None
-    assert found.fault
+    assert runtime_profile is not None
+    assert runtime_profile.fault
 
 
 def test_a_script_whose_quotes_do_not_match_is_read_word_by_word() -> None:
@@ -371,11 +371,11 @@ def test_go_without_a_limit_has_none() -> None:
 
 @pytest.mark.parametrize("text", ["1GB", "1g", "1 GiB", "-1", "$(ELSEWHERE)"])
 def test_a_limit_that_go_would_not_take_is_a_fault(text: str) -> None:
-    found = profile(GOMEMLIMIT=text)
+    runtime_profile = profile(GOMEMLIMIT=text)
 
-    assert found is not None
-    assert found.fault.startswith("GOMEMLIMIT is not understood (bytes such as 900MiB")
-    assert text not in found.fault
+    assert runtime_profile is not None
+    assert runtime_profile.fault.startswith("GOMEMLIMIT is not understood (bytes such as 900MiB")
+    assert text not in runtime_profile.fault
 
 
 @pytest.mark.parametrize(
@@ -399,9 +399,9 @@ def test_node_s_program_keeps_its_own_flags_and_a_size_of_none_is_no_size() -> N
     )  # as Node 20 takes it
     assert profile("node", "app.js", "--max-old-space-size=300") == by_itself
     assert profile("node", "--max-old-space-size=0") == by_itself
-    found = profile("node", "--max-old-space-size=1g")
-    assert found is not None
-    assert found.fault
+    runtime_profile = profile("node", "--max-old-space-size=1g")
+    assert runtime_profile is not None
+    assert runtime_profile.fault
 
 
 # Whatever is written
@@ -424,11 +424,15 @@ WORDS = st.sampled_from(
 def test_any_spec_gives_a_heap_a_share_a_fault_or_none(
     words: list[str], environment: dict[str, Any], ordered: LanguageRuntime | None
 ) -> None:
-    found = profile_of(Launch(command=words, environment=environment), ordered)
+    runtime_profile = profile_of(Launch(command=words, environment=environment), ordered)
 
-    if found is not None:
-        known = [found.heap_bytes is not None, found.limit_share_ratio is not None, bool(found.fault)]
+    if runtime_profile is not None:
+        known = [
+            runtime_profile.heap_bytes is not None,
+            runtime_profile.limit_share_ratio is not None,
+            bool(runtime_profile.fault),
+        ]
         assert sum(known) <= 1
-        assert not (found.fault and found.hidden)
-        assert 0 < (found.heap_bytes or 1) <= INT64_MAX
-        assert (found.limit_share_ratio or 1) > 0
+        assert not (runtime_profile.fault and runtime_profile.hidden)
+        assert 0 < (runtime_profile.heap_bytes or 1) <= INT64_MAX
+        assert (runtime_profile.limit_share_ratio or 1) > 0

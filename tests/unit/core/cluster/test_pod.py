@@ -29,7 +29,7 @@ def test_pod_finds_containers_of_any_kind_and_statuses_by_name() -> None:
         ephemeralContainers=[{"name": "debug"}],
         status={"containerStatuses": [{"name": "app"}], "initContainerStatuses": [{"name": "setup"}]},
     )
-    assert [one.name for one in pod.sized_containers()] == ["proxy", "setup", "app"]
+    assert [unit.name for unit in pod.sized_containers()] == ["proxy", "setup", "app"]
     assert pod.container("debug") == Container(name="debug", kind=ContainerKind.EPHEMERAL)
     assert pod.container("nobody") is None
     assert pod.status_of("setup") is not None

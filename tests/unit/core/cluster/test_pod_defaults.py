@@ -90,8 +90,8 @@ def test_the_class_is_that_of_what_is_stored() -> None:
 def test_a_first_memory_limit_that_would_make_the_pod_guaranteed_is_not_set() -> None:
     # The API server would give the pod the limits cpu 1 = 1 and memory max(1G, 512M) = 1G.
     document = new_pod(LIMITED, resources={"requests": {CPU: "1", MEMORY: "1G"}})
-    kept = EXACT.__class__(bounds=EXACT.bounds, admission=AdmissionOptions(cpu_limits_removed=False))
-    admission = admitted(document, estimate(cpu=1000, memory_mb=200), facts=KNOWING, settings=kept)
+    with_limits = EXACT.__class__(bounds=EXACT.bounds, admission=AdmissionOptions(cpu_limits_removed=False))
+    admission = admitted(document, estimate(cpu=1000, memory_mb=200), facts=KNOWING, settings=with_limits)
     after = pod_of(patched(document, admission))
     assert class_at_creation(after, Defaulting.LIMITS) is QosClass.BURSTABLE
     (app,) = after.containers

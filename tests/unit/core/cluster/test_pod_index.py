@@ -57,10 +57,10 @@ VICTIM = make_pod(
 
 def tenants(config_hash: str, uid: str = "uid-evil", **metadata: Any) -> Pod:
     """Return a pod that says all that a mirror says; of such pods a kubelet reports nothing."""
-    made = mirror_metadata("node-1", config_hash)
+    mirror = mirror_metadata("node-1", config_hash)
     return make_pod(
         container("app"),
-        metadata={"namespace": "tenant", "name": "evil", "uid": uid, **made, **metadata},
+        metadata={"namespace": "tenant", "name": "evil", "uid": uid, **mirror, **metadata},
         nodeName="node-1",
     )
 
@@ -181,9 +181,9 @@ def test_belonging_tells_workload_neighbours_and_what_the_pod_asks_for() -> None
         },
     )
     index = PodIndex([pod])
-    found = belonging(unit(pod_uid="uid-web", container="app"), index)
+    app = belonging(unit(pod_uid="uid-web", container="app"), index)
     # Two regular containers and the sidecar run side by side; the init container has ended.
-    assert found == Belonging(
+    assert app == Belonging(
         workload=Workload(namespace="shop", kind="StatefulSet", name="db"),
         pod_containers=3,
         wants_whole_cores=True,

@@ -52,7 +52,7 @@ def test_pod_qos_class_recorded_at_creation_wins() -> None:
 @given(st.lists(st.tuples(AMOUNTS, AMOUNTS), min_size=1, max_size=3))
 def test_computed_qos_class_is_guaranteed_only_if_every_container_is(resources: list[tuple[Any, Any]]) -> None:
     singles = [make_pod(container("a", requests, limits)) for requests, limits in resources]
-    pod = make_pod(*(container(f"c{index}", *one) for index, one in enumerate(resources)))
+    pod = make_pod(*(container(f"c{index}", *amounts) for index, amounts in enumerate(resources)))
     classes = {computed_qos_class(single) for single in singles}
     expected = classes.pop() if len(classes) == 1 else QosClass.BURSTABLE
     assert computed_qos_class(pod) is expected

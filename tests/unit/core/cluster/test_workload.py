@@ -81,8 +81,8 @@ def test_workload_of_a_pod_that_only_says_it_is_static_is_its_controllers() -> N
 
 @given(names, st.text(alphabet="bcdf456789", min_size=1, max_size=10))
 def test_workload_of_any_deployments_pod_is_its_name_whatever_its_dashes(name: str, template_hash: str) -> None:
-    found = workload("ReplicaSet", f"{name}-{template_hash}", labels={"pod-template-hash": template_hash})
-    assert found == Workload(namespace="shop", kind="Deployment", name=name)
+    deployment = workload("ReplicaSet", f"{name}-{template_hash}", labels={"pod-template-hash": template_hash})
+    assert deployment == Workload(namespace="shop", kind="Deployment", name=name)
 
 
 @given(names, names)

@@ -81,8 +81,8 @@ def test_what_the_job_says_goes_before_its_name() -> None:
         return {"report-by-hand": TopOwner(kind="CronJob", name="report")}.get(job, TopOwner(kind="Job", name=job))
 
     assert workload_of(with_top_owner(manual, group_by=(), job_owner=owner_of)) == CRON_JOB
-    found = workload_of(with_top_owner(lying, group_by=(), job_owner=owner_of))
-    assert found == Workload(namespace="shop", kind="Job", name=lying.owners[0].name)
+    workload = workload_of(with_top_owner(lying, group_by=(), job_owner=owner_of))
+    assert workload == Workload(namespace="shop", kind="Job", name=lying.owners[0].name)
 
 
 def test_pods_with_one_label_are_one_group_whatever_ends_them() -> None:
@@ -102,13 +102,13 @@ def test_pods_with_one_label_are_one_group_whatever_ends_them() -> None:
 
 @pytest.mark.parametrize("kind", ["ReplicaSet", "StatefulSet", "DaemonSet", "ReplicationController"])
 def test_labels_group_no_pods_that_stay(kind: str) -> None:
-    found = pod("web", kind=kind, labels={"app": "etl"})
-    assert with_top_owner(found, group_by=["app"], job_owner=no_job_owner) is found
+    web = pod("web", kind=kind, labels={"app": "etl"})
+    assert with_top_owner(web, group_by=["app"], job_owner=no_job_owner) is web
 
 
 def test_labels_group_no_mirror_of_a_static_pod() -> None:
-    found = make_pod(container(), metadata={**mirror_metadata(), "labels": {"app": "etl"}})
-    assert with_top_owner(found, group_by=["app"], job_owner=no_job_owner) is found
+    mirror = make_pod(container(), metadata={**mirror_metadata(), "labels": {"app": "etl"}})
+    assert with_top_owner(mirror, group_by=["app"], job_owner=no_job_owner) is mirror
 
 
 def test_a_run_is_the_job_and_of_a_job_by_itself_each_pod() -> None:

@@ -47,17 +47,17 @@ def node(name: str, cpu: int = 4000, memory: int = 16 * GIB) -> CostNode:
 
 
 def test_the_sheet_is_what_was_worked_out_by_hand() -> None:
-    found = allocate(sheet_nodes(), sheet_pods(), PRICES)
-    assert {key[0]: PRICES.month(one.cost) for key, one in by_namespace(found.groups).items()} == {
+    allocation = allocate(sheet_nodes(), sheet_pods(), PRICES)
+    assert {key[0]: PRICES.month(figures.cost) for key, figures in by_namespace(allocation.groups).items()} == {
         name: Decimal(month) for name, month in NAMESPACES.items()
     }
-    assert {one.name: (one.price.hourly * MONTH, one.idle * MONTH) for one in found.nodes} == {
-        name: (Decimal(month), Decimal(idle)) for name, (month, idle) in NODES.items()
-    }
-    assert (PRICES.month(found.hourly), PRICES.month(found.idle)) == (Decimal(TOTAL), Decimal(IDLE))
-    assert not found.is_list_price
+    assert {
+        node_cost.name: (node_cost.price.hourly * MONTH, node_cost.idle * MONTH) for node_cost in allocation.nodes
+    } == {name: (Decimal(month), Decimal(idle)) for name, (month, idle) in NODES.items()}
+    assert (PRICES.month(allocation.hourly), PRICES.month(allocation.idle)) == (Decimal(TOTAL), Decimal(IDLE))
+    assert not allocation.is_list_price
     # 0.75 cores of two pods; 0.03 + 0.0075; 0.00625 + 0.03
-    total = found.total
+    total = allocation.total
     assert (total.freed, total.possible, total.needed) == (Decimal("0.075"), Decimal("0.0375"), Decimal("0.03625"))
     assert (total.pods, total.pods_without_advice) == (12, 5)
 
@@ -69,18 +69,18 @@ def test_freed_possible_and_needed_are_never_netted() -> None:
         "written": PodRequests(cpu_millicores=2000, memory_bytes=GIB),
         "recommended": PodRequests(cpu_millicores=1500, memory_bytes=GIB),
     }
-    found = allocate([node("a")], [pod("web-1", "a", 1000, 3 * GIB, **sizes)], prices).total
+    total = allocate([node("a")], [pod("web-1", "a", 1000, 3 * GIB, **sizes)], prices).total
     # freed 1 core = 0.04 (memory grew: nothing); possible 2 GiB = 0.01; needed 0.5 cores = 0.02
-    assert (found.freed, found.possible, found.needed) == (Decimal("0.04"), Decimal("0.01"), Decimal("0.02"))
-    assert found.cost == Decimal("0.055")
+    assert (total.freed, total.possible, total.needed) == (Decimal("0.04"), Decimal("0.01"), Decimal("0.02"))
+    assert total.cost == Decimal("0.055")
 
 
 def test_what_has_no_price_counts_nowhere_and_is_told() -> None:
     pods = [pod("a-1", None, 1, 1), pod("b-1", "gone", 1, 1), pod("c-1", "new", 1, 1), pod("d-1", "old", 1000, GIB)]
-    found = allocate([replace(node("new"), capacity=None), node("old")], pods, Prices())
-    assert (found.unpriced_nodes, found.total.pods) == (("new",), 1)
-    assert (found.unpriced, found.unplaced) == ({"shop": 2}, {"shop": 1})
-    assert found.is_list_price
+    allocation = allocate([replace(node("new"), capacity=None), node("old")], pods, Prices())
+    assert (allocation.unpriced_nodes, allocation.total.pods) == (("new",), 1)
+    assert (allocation.unpriced, allocation.unplaced) == ({"shop": 2}, {"shop": 1})
+    assert allocation.is_list_price
     assert allocate([], [], Prices()).hourly == 0
 
 
@@ -111,18 +111,18 @@ def test_groups_and_idle_are_the_nodes_exactly_in_any_order(
 ) -> None:
     nodes = [node(name, cpu, memory) for name, (cpu, memory) in zip("abc", sizes, strict=True)]
     prices = Prices(rules=parse_rules("kubernetes.io/hostname=a:0.333333"))
-    found = allocate(nodes, pods, prices)
-    _holds(found)
+    allocation = allocate(nodes, pods, prices)
+    _holds(allocation)
     shuffled, turned = list(pods), list(nodes)
     order.shuffle(shuffled)
     order.shuffle(turned)
-    assert allocate(turned, shuffled, prices) == found
-    assert list(allocate(turned, shuffled, prices).groups) == list(found.groups)
+    assert allocate(turned, shuffled, prices) == allocation
+    assert list(allocate(turned, shuffled, prices).groups) == list(allocation.groups)
 
 
-def _holds(found: Allocation) -> None:
-    for groups in (found.groups, by_namespace(found.groups)):
-        assert summed((together(groups.values()).cost, found.idle)) == found.hourly
-        assert summed(figures.cost for figures in groups.values()) == found.total.cost
-    for one in found.groups.values():
-        assert min(one.freed, one.possible, one.needed) >= 0
+def _holds(allocation: Allocation) -> None:
+    for groups in (allocation.groups, by_namespace(allocation.groups)):
+        assert summed((together(groups.values()).cost, allocation.idle)) == allocation.hourly
+        assert summed(figures.cost for figures in groups.values()) == allocation.total.cost
+    for group in allocation.groups.values():
+        assert min(group.freed, group.possible, group.needed) >= 0

@@ -48,25 +48,25 @@ def pod(name: str, on: str | None, cpu: int = 1000, memory: int = GIB, **placeme
 
 
 def fitted(nodes: list[CostNode], pods: list[CostPod], *budgets: DisruptionBudget, **more: Any) -> ClusterFit:
-    prices = {one.name: one.price for one in allocate(nodes, [], Prices()).nodes}
+    prices = {node_cost.name: node_cost.price for node_cost in allocate(nodes, [], Prices()).nodes}
     return fit_nodes(nodes, pods, budgets, prices, **more)
 
 
-def gone(found: ClusterFit) -> list[str]:
-    return [one.node for one in found.go]
+def gone(fit: ClusterFit) -> list[str]:
+    return [going_node.node for going_node in fit.go]
 
 
-def reasons(found: ClusterFit) -> dict[str, str]:
-    return {one.node: one.reason for one in found.stay}
+def reasons(fit: ClusterFit) -> dict[str, str]:
+    return {staying_node.node: staying_node.reason for staying_node in fit.stay}
 
 
 def test_of_the_sheet_one_node_could_go() -> None:
     nodes, pods = sheet_nodes(), sheet_pods()
-    prices = {one.name: one.price for one in allocate(nodes, pods, PRICES).nodes}
-    found = fit_nodes(nodes, pods, [], prices)
-    assert [(one.node, one.moves) for one in found.go] == [("n3", 3)]
-    assert PRICES.month(found.saves) == Decimal("350.4")
-    assert reasons(found) == {
+    prices = {node_cost.name: node_cost.price for node_cost in allocate(nodes, pods, PRICES).nodes}
+    fit = fit_nodes(nodes, pods, [], prices)
+    assert [(going_node.node, going_node.moves) for going_node in fit.go] == [("n3", 3)]
+    assert PRICES.month(fit.saves) == Decimal("350.4")
+    assert reasons(fit) == {
         "n1": "pod bank/db-0 fits on no other node: 1 have no room for it",
         "n2": "pod bank/batch-1 fits on no other node: 1 have no room for it",
     }
@@ -75,10 +75,10 @@ def test_of_the_sheet_one_node_could_go() -> None:
 def test_several_go_together_and_the_last_stays() -> None:
     """Four nodes of 4 cores with a pod of 1 core each: all four pods are on one."""
     nodes = [node(name) for name in "abcd"]
-    found = fitted(nodes, [pod(f"web-{name}", name) for name in "abcd"])
-    assert gone(found) == ["a", "b", "c"]
-    assert [one.moves for one in found.go] == [1, 1, 1]
-    assert reasons(found) == {"d": "pod shop/web-a fits on no other node: there is none"}
+    fit = fitted(nodes, [pod(f"web-{name}", name) for name in "abcd"])
+    assert gone(fit) == ["a", "b", "c"]
+    assert [going_node.moves for going_node in fit.go] == [1, 1, 1]
+    assert reasons(fit) == {"d": "pod shop/web-a fits on no other node: there is none"}
 
 
 def test_a_try_that_fails_leaves_all_as_it_was() -> None:
@@ -90,16 +90,16 @@ def test_a_try_that_fails_leaves_all_as_it_was() -> None:
         pod("b-1", "b", 2000),
         pod("c-1", "c", 1990),
     ]
-    found = fitted(nodes, pods)
-    assert reasons(found)["a"] == "pod shop/other fits on no other node: 2 have not the labels that it asks for"
-    assert gone(found) == ["c"]
+    fit = fitted(nodes, pods)
+    assert reasons(fit)["a"] == "pod shop/other fits on no other node: 2 have not the labels that it asks for"
+    assert gone(fit) == ["c"]
 
 
 def test_pods_of_the_node_go_with_it_and_those_on_none_count_nowhere() -> None:
     nodes = [node("a"), node("b")]
     agents = [pod(f"agent-{name}", name, 3900, is_of_node=True) for name in "ab"]
-    found = fitted(nodes, [*agents, pod("w", None)])
-    assert gone(found) == ["a", "b"]
+    fit = fitted(nodes, [*agents, pod("w", None)])
+    assert gone(fit) == ["a", "b"]
 
 
 @pytest.mark.parametrize(
@@ -117,9 +117,9 @@ def test_what_holds_a_pod_holds_its_node(placement: dict[str, Any], said: str) -
         DisruptionBudget(namespace="shop", name="open", selector=Selector(), allows=1),
         DisruptionBudget(namespace="shop", name="web", selector=selector(app="web"), allows=0),
     ]
-    found = fitted([node("a"), node("b")], [pod("web-1", "a", **placement)], *budgets)
-    assert reasons(found)["a"] == said
-    assert gone(found) == ["b"]
+    fit = fitted([node("a"), node("b")], [pod("web-1", "a", **placement)], *budgets)
+    assert reasons(fit)["a"] == said
+    assert gone(fit) == ["b"]
 
 
 def test_nodes_that_are_not_tried() -> None:
@@ -221,9 +221,9 @@ def test_recommended_requests_are_what_has_to_fit() -> None:
 
 
 def test_a_search_that_takes_too_long_says_so() -> None:
-    found = fitted([node("a"), node("b")], [pod("web-1", "a"), pod("web-2", "b")], most_checks=1)
-    assert gone(found) == []
-    assert set(reasons(found).values()) == {"not worked out: there are too many nodes and pods to try them all"}
+    fit = fitted([node("a"), node("b")], [pod("web-1", "a"), pod("web-2", "b")], most_checks=1)
+    assert gone(fit) == []
+    assert set(reasons(fit).values()) == {"not worked out: there are too many nodes and pods to try them all"}
 
 
 PODS = st.builds(
@@ -236,23 +236,23 @@ PODS = st.builds(
 )
 
 
-@given(st.lists(PODS, max_size=16, unique_by=lambda one: one.name), st.randoms())
+@given(st.lists(PODS, max_size=16, unique_by=lambda cost_pod: cost_pod.name), st.randoms())
 def test_what_is_left_has_room_for_all_and_order_does_not_matter(pods: list[CostPod], order: random.Random) -> None:
     nodes = [node(name) for name in "abcd"]
-    found = fitted(nodes, pods)
+    fit = fitted(nodes, pods)
     turned, shuffled = list(nodes), list(pods)
     order.shuffle(turned)
     order.shuffle(shuffled)
-    assert fitted(turned, shuffled) == found
-    assert len(found.go) + len(found.stay) == len(nodes)
-    gone_nodes = set(gone(found))
-    moving = [one for one in pods if not (one.placement.is_of_node and one.node in gone_nodes)]
+    assert fitted(turned, shuffled) == fit
+    assert len(fit.go) + len(fit.stay) == len(nodes)
+    gone_nodes = set(gone(fit))
+    moving = [cost_pod for cost_pod in pods if not (cost_pod.placement.is_of_node and cost_pod.node in gone_nodes)]
     staying = len(nodes) - len(gone_nodes)
     overfull = any(
-        sum(one.sizes.now.cpu_millicores for one in pods if one.node == name) > 4000
-        or sum(one.sizes.now.memory_bytes for one in pods if one.node == name) > 16 * GIB
+        sum(cost_pod.sizes.now.cpu_millicores for cost_pod in pods if cost_pod.node == name) > 4000
+        or sum(cost_pod.sizes.now.memory_bytes for cost_pod in pods if cost_pod.node == name) > 16 * GIB
         for name in "abcd"
     )
     if gone_nodes and not overfull:
-        assert sum(one.sizes.now.cpu_millicores for one in moving) <= 4000 * staying
-        assert sum(one.sizes.now.memory_bytes for one in moving) <= 16 * GIB * staying
+        assert sum(cost_pod.sizes.now.cpu_millicores for cost_pod in moving) <= 4000 * staying
+        assert sum(cost_pod.sizes.now.memory_bytes for cost_pod in moving) <= 16 * GIB * staying

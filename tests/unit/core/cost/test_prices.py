@@ -28,17 +28,17 @@ def test_a_node_with_a_price_is_split_in_the_ratio_of_the_reference() -> None:
     prices = Prices(
         cpu_core_hour=Decimal("0.04"), memory_gib_hour=Decimal("0.005"), rules=parse_rules("a=b:1;kind=big,zone=x:0.12")
     )
-    found = prices.node_price(FOUR, {"kind": "big", "zone": "x"}, name="n")
+    price = prices.node_price(FOUR, {"kind": "big", "zone": "x"}, name="n")
     # 4 x 0.04 + 16 x 0.005 = 0.24, so 0.12 is half of it: 0.02 a core and 0.0025 a GiB
-    assert (found.hourly, found.words, found.is_list_price) == (Decimal("0.12"), "cost.nodes rule 2", False)
-    assert (found.cpu(1000), found.memory(GIB)) == (Decimal("0.02"), Decimal("0.0025"))
-    assert found.cpu(4000) + found.memory(16 * GIB) == found.hourly
+    assert (price.hourly, price.words, price.is_list_price) == (Decimal("0.12"), "cost.nodes rule 2", False)
+    assert (price.cpu(1000), price.memory(GIB)) == (Decimal("0.02"), Decimal("0.0025"))
+    assert price.cpu(4000) + price.memory(16 * GIB) == price.hourly
 
 
 def test_a_node_without_one_costs_its_cores_and_gib() -> None:
     own = Prices(cpu_core_hour=Decimal("0.04"), memory_gib_hour=Decimal("0.005"))
-    found = own.node_price(FOUR, {"karpenter.sh/capacity-type": "spot"}, name="n")
-    assert (found.hourly, found.source) == (Decimal("0.24"), PriceSource.RATES)
+    price = own.node_price(FOUR, {"karpenter.sh/capacity-type": "spot"}, name="n")
+    assert (price.hourly, price.source) == (Decimal("0.24"), PriceSource.RATES)
     # 4 x 0.031611 + 16 x 0.004237 = 0.126444 + 0.067792
     listed = Prices().node_price(FOUR, {}, name="n")
     assert (listed.hourly, listed.words, listed.is_list_price) == (Decimal("0.194236"), "list price", True)
@@ -69,7 +69,7 @@ def test_rules_are_bounded_and_empty_ones_passed_over() -> None:
 
 
 def test_money_is_written_exactly_or_to_the_cent() -> None:
-    assert [money_text(Decimal(one)) for one in ("1.500000000", "0E-9", "-0.0", "10", "1E+2", "-2.5")] == [
+    assert [money_text(Decimal(amount)) for amount in ("1.500000000", "0E-9", "-0.0", "10", "1E+2", "-2.5")] == [
         "1.5",
         "0",
         "0",
@@ -77,7 +77,7 @@ def test_money_is_written_exactly_or_to_the_cent() -> None:
         "100",
         "-2.5",
     ]
-    assert [month_text(Decimal(one)) for one in ("82.125", "82.135", "-0.001", "-1234.5", "0")] == [
+    assert [month_text(Decimal(amount)) for amount in ("82.125", "82.135", "-0.001", "-1234.5", "0")] == [
         "82.12",
         "82.14",
         "0.00",
@@ -127,8 +127,8 @@ def test_a_sheet_is_asked_by_the_node_first_and_by_its_class_else() -> None:
         ("x", {kind: "c6"}, ""),
         ("x", {}, ""),
     ]
-    found = [sheet.hourly(name=name, labels=labels, provider_id=provider) for name, labels, provider in asked]
-    assert [None if one is None else str(one) for one in found] == [
+    prices = [sheet.hourly(name=name, labels=labels, provider_id=provider) for name, labels, provider in asked]
+    assert [None if hourly is None else str(hourly) for hourly in prices] == [
         *("0.5", "0.4", "0.3", "0.25", "0.2", "1.5", "7", None, None)
     ]
     price = Prices(sheet=sheet).node_price(FOUR, {"pool": "blue"}, name="x")

@@ -100,7 +100,7 @@ def test_memory_that_is_not_applied_evicts_nobody_not_even_after_a_kill(want: Wa
 
 
 def test_resource_that_bounds_leave_out_evicts_nobody() -> None:
-    only = {one: rules(bounds=BoundsOptions(controlled_resources=one)) for one in ControlledResources}
+    only = {resources: rules(bounds=BoundsOptions(controlled_resources=resources)) for resources in ControlledResources}
     assert looked(Want.CPU, configured=only[ControlledResources.CPU]) is None
     assert looked(Want.MEMORY, configured=only[ControlledResources.MEMORY]) is None
     assert reason_of(looked(Want.MEMORY, configured=only[ControlledResources.CPU])) is Reason.NOT_APPLIED
@@ -196,14 +196,14 @@ def test_namespace_excluded_meanwhile_is_seen_at_the_second_look_too() -> None:
 
 
 def test_sentences_name_the_order_that_stands_in_the_way() -> None:
-    told = [
+    rulings = [
         looked_closely(annotations={}),
         looked_closely(annotations={"plimsoll.dev/mode": "yes"}),
         looked_closely(namespace=None),
         looked_closely(status={"startTime": "2027-01-15T07:59:00Z"}),
         looked_closely(owner={**OWNER, "kind": "Job"}),
     ]
-    assert [None if one is None else one.detail for one in told] == [
+    assert [None if ruling is None else ruling.detail for ruling in rulings] == [
         "mode recommend, by configuration",
         "pod annotation plimsoll.dev/mode: 'yes' is not allowed (off, recommend, protect, enforce)",
         "namespace shop is not known yet",
@@ -288,13 +288,13 @@ def test_a_replacement_is_counted_though_a_resize_of_its_pod_was_refused() -> No
 
 def test_amounts_by_resource() -> None:
     amounts = PodAmounts(cpu_millicores=5, memory_bytes=MIB)
-    assert [amounts.of(one) for one in (Resource.CPU, Resource.MEMORY)] == [5, MIB]
+    assert [amounts.of(resource) for resource in (Resource.CPU, Resource.MEMORY)] == [5, MIB]
 
 
 def test_every_reason_has_one_verdict() -> None:
     assert Reason.EVICTED.verdict is Verdict.GRANTED
     assert Reason.WOULD_EVICT.verdict is Verdict.RECOMMENDED
-    assert [one for one in Reason if one.verdict is Verdict.GRANTED] == [Reason.EVICTED]
+    assert [reason for reason in Reason if reason.verdict is Verdict.GRANTED] == [Reason.EVICTED]
     assert Reason.CLUSTER_BUDGET.verdict is Verdict.LATER
     assert Reason.ALREADY_EVICTED.verdict is Verdict.REFUSED
 

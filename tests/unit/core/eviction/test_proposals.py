@@ -167,16 +167,16 @@ def plan_with(*evictions: Eviction, **fields: object) -> Plan:
 
 
 def test_evictions_of_a_plan_become_proposals_with_what_the_pod_has_and_needs() -> None:
-    found = proposals_of(plan_with(eviction("a", Resource.CPU), eviction("b", Resource.MEMORY)))
-    assert [(one.ref.name, one.want, one.order, one.ranking) for one in found] == [
+    proposals = proposals_of(plan_with(eviction("a", Resource.CPU), eviction("b", Resource.MEMORY)))
+    assert [(candidate.ref.name, candidate.want, candidate.order, candidate.ranking) for candidate in proposals] == [
         ("a", Want.CPU, 0, "low"),
         ("b", Want.MEMORY, 1, "low"),
     ]
     # app and proxy request 500m each, and peak at 300m; tail requests nothing and peaks at 2m.
-    assert found[0].requested == PodAmounts(cpu_millicores=1000, memory_bytes=256 << 20)
-    assert found[0].needed == PodAmounts(cpu_millicores=602, memory_bytes=140 << 20)
+    assert proposals[0].requested == PodAmounts(cpu_millicores=1000, memory_bytes=256 << 20)
+    assert proposals[0].needed == PodAmounts(cpu_millicores=602, memory_bytes=140 << 20)
     # A pod that the plan does not have says nothing.
-    assert found[1].needed == found[1].requested == PodAmounts()
+    assert proposals[1].needed == proposals[1].requested == PodAmounts()
 
 
 def test_plan_that_is_not_sound_proposes_nothing() -> None:
@@ -185,8 +185,8 @@ def test_plan_that_is_not_sound_proposes_nothing() -> None:
 
 
 def test_proposals_on_the_wire() -> None:
-    one = replace(A, want=Want.OUT_OF_MEMORY, ranking="low", requested=PodAmounts(cpu_millicores=5))
-    assert json.loads(proposals_text("node-a", [one])) == {
+    oom_proposal = replace(A, want=Want.OUT_OF_MEMORY, ranking="low", requested=PodAmounts(cpu_millicores=5))
+    assert json.loads(proposals_text("node-a", [oom_proposal])) == {
         "schema": 1,
         "node": "node-a",
         "proposals": [

@@ -29,18 +29,18 @@ def cpu_millicores(pod: Pod | Ruling) -> int:
     return pod_requests(pod)["cpu"] // NANOS_PER_MILLI
 
 
-def why(made: Pod | Ruling) -> str:
-    assert isinstance(made, Ruling)
-    assert made.reason is Reason.NO_ESTIMATE
-    return made.detail
+def why(replacement: Pod | Ruling) -> str:
+    assert isinstance(replacement, Ruling)
+    assert replacement.reason is Reason.NO_ESTIMATE
+    return replacement.detail
 
 
 def test_replacement_has_what_admission_gives_it_of_the_resource_that_counts() -> None:
-    made = replaced(make_pod())
-    assert cpu_millicores(made) == 400
-    assert isinstance(made, Pod)
+    replacement = replaced(make_pod())
+    assert cpu_millicores(replacement) == 400
+    assert isinstance(replacement, Pod)
     # Memory is not looked at: it stays.
-    assert pod_requests(made)["memory"] == 256 * MIB * NANOS_PER_UNIT
+    assert pod_requests(replacement)["memory"] == 256 * MIB * NANOS_PER_UNIT
     of_memory = replaced(make_pod(), Resource.MEMORY)
     assert isinstance(of_memory, Pod)
     assert pod_requests(of_memory)["memory"] == 512 * MIB * NANOS_PER_UNIT
@@ -57,10 +57,10 @@ def test_sidecars_count_and_other_init_containers_stay() -> None:
         container("app", {"cpu": "200m"}),
         initContainers=[sidecar("proxy", {"cpu": "50m"}), container("setup", {"cpu": "100m"})],
     )
-    made = replaced(pod, estimates={"app": estimate(400), "proxy": estimate(80)})
-    assert cpu_millicores(made) == 480
-    assert isinstance(made, Pod)
-    assert [one.resources.cpu_request_millicores for one in made.init_containers] == [80, 100]
+    replacement = replaced(pod, estimates={"app": estimate(400), "proxy": estimate(80)})
+    assert cpu_millicores(replacement) == 480
+    assert isinstance(replacement, Pod)
+    assert [init.resources.cpu_request_millicores for init in replacement.init_containers] == [80, 100]
 
 
 def test_container_that_requests_nothing_needs_no_history() -> None:
@@ -80,15 +80,15 @@ def test_no_history_at_all_is_said(missing: NoEstimate) -> None:
 
 
 def test_resource_without_a_figure_is_not_known() -> None:
-    told = why(replaced(make_pod(), estimates={"app": estimate(cpu_millicores=None)}))
-    assert told == "container app: admission would leave cpu: the history has no figure"
+    detail = why(replaced(make_pod(), estimates={"app": estimate(cpu_millicores=None)}))
+    assert detail == "container app: admission would leave cpu: the history has no figure"
 
 
 def test_amount_that_differs_too_little_to_be_changed_is_known_and_no_gain() -> None:
     pod = make_pod("web", container("app", {"cpu": "200m", "memory": "512Mi"}))
-    made = replaced(pod, Resource.MEMORY, estimates={"app": estimate(400, 512 * MIB + 1000)})
-    assert isinstance(made, Pod)
-    assert gain_ruling(proposal(), pod, made) is not None
+    replacement = replaced(pod, Resource.MEMORY, estimates={"app": estimate(400, 512 * MIB + 1000)})
+    assert isinstance(replacement, Pod)
+    assert gain_ruling(proposal(), pod, replacement) is not None
 
 
 def test_what_admission_leaves_for_an_hpa_is_not_known() -> None:
@@ -100,8 +100,8 @@ def test_range_that_holds_the_request_down_is_respected() -> None:
     # A LimitRange of 150m at most: admission cannot give what the history asks for.
     item = LimitRangeItem(name="small", type="Container", max={"cpu": 150 * NANOS_PER_MILLI})
     pod = make_pod()
-    made = replaced(pod, facts=AdmissionFacts(namespace=None, limit_ranges=(item,)))
-    ruling = made if isinstance(made, Ruling) else gain_ruling(proposal(), pod, made)
+    replacement = replaced(pod, facts=AdmissionFacts(namespace=None, limit_ranges=(item,)))
+    ruling = replacement if isinstance(replacement, Ruling) else gain_ruling(proposal(), pod, replacement)
     assert ruling is not None
     assert ruling.reason in (Reason.NO_ESTIMATE, Reason.NOT_MORE)
 
@@ -120,7 +120,7 @@ def test_answer_that_lacks_a_container_is_not_known() -> None:
 
 def test_resources_of_the_whole_pod_count_where_admission_sets_them() -> None:
     pod = make_pod(annotations={"plimsoll.dev/mode": "enforce", "plimsoll.dev/pod-limits": '{"limits": {"cpu": "2"}}'})
-    made = replaced(pod, facts=AdmissionFacts(namespace=None, knows_pod_level_resources=True))
-    assert isinstance(made, Pod)
-    assert made.resources is not None
-    assert cpu_millicores(made) >= 400
+    replacement = replaced(pod, facts=AdmissionFacts(namespace=None, knows_pod_level_resources=True))
+    assert isinstance(replacement, Pod)
+    assert replacement.resources is not None
+    assert cpu_millicores(replacement) >= 400

@@ -100,14 +100,14 @@ def run(pods: list[Pod], *cgroups: LiveCgroup, rules: AuditRules | None = None, 
 
 def of(report: AuditReport, file: str, level: CgroupLevel, **subject: Any) -> Finding:
     """Return the one finding for a value."""
-    found = [
+    findings = [
         finding
         for finding in report.findings
         if (finding.file, finding.subject.level) == (file, level)
         and all(getattr(finding.subject, key) == value for key, value in subject.items())
     ]
-    assert len(found) == 1, found
-    return found[0]
+    assert len(findings) == 1, findings
+    return findings[0]
 
 
 def not_equal(report: AuditReport) -> dict[tuple[CgroupLevel, str], State]:
@@ -307,10 +307,10 @@ def test_memory_high_follows_the_throttling_factor() -> None:
     # 128Mi + 0.9 * 128Mi = 243.2Mi, in whole pages 62259 * 4096
     values: Values = {"memory.max": 256 * MIB, "memory.high": 255_012_864}
 
-    told = run([pod], pod_cgroup(pod), container_cgroup(pod, values=values), rules=AuditRules(throttling_factor=0.9))
+    report = run([pod], pod_cgroup(pod), container_cgroup(pod, values=values), rules=AuditRules(throttling_factor=0.9))
     untold = run([pod], pod_cgroup(pod), container_cgroup(pod, values=values))
 
-    assert of(told, "memory.high", CgroupLevel.CONTAINER).state is State.EQUAL
+    assert of(report, "memory.high", CgroupLevel.CONTAINER).state is State.EQUAL
     assert of(untold, "memory.high", CgroupLevel.CONTAINER).note == NO_FACTOR_HINT
 
 
@@ -319,10 +319,10 @@ def test_memory_high_without_limit_needs_the_nodes_allocatable() -> None:
     # 0.5 * 1Gi
     cgroups = (pod_cgroup(pod), container_cgroup(pod, values={"memory.high": 512 * MIB}))
 
-    told = run([pod], *cgroups, rules=AuditRules(throttling_factor=0.5, allocatable_memory_bytes=GIB))
+    report = run([pod], *cgroups, rules=AuditRules(throttling_factor=0.5, allocatable_memory_bytes=GIB))
     untold = run([pod], *cgroups, rules=AuditRules(throttling_factor=0.5))
 
-    assert of(told, "memory.high", CgroupLevel.CONTAINER).state is State.EQUAL
+    assert of(report, "memory.high", CgroupLevel.CONTAINER).state is State.EQUAL
     assert of(untold, "memory.high", CgroupLevel.CONTAINER).note == NO_ALLOCATABLE
 
 
@@ -417,8 +417,8 @@ def test_a_pod_that_states_a_static_pods_hash_is_not_looked_for_in_its_cgroup() 
 
     report = run([forged, genuine], pod_cgroup(genuine), container_cgroup(genuine))
 
-    assert {one.subject.pod for one in report.findings if one.subject.pod_uid == digest} == {"web"}
-    assert {one.subject.pod for one in report.findings if one.subject.pod_uid == "uid-evil"} == {"evil"}
+    assert {finding.subject.pod for finding in report.findings if finding.subject.pod_uid == digest} == {"web"}
+    assert {finding.subject.pod for finding in report.findings if finding.subject.pod_uid == "uid-evil"} == {"evil"}
 
 
 # What should not be there, and what is not there
@@ -783,8 +783,8 @@ def test_limits_that_the_agent_set_for_an_annotation_are_no_drift() -> None:
             status=running(QosClass.BURSTABLE),
         )
         values: Values = {"cpu.weight": 4, "cpu.max": quota(100_000), "memory.max": 384 * MIB}
-        found = not_equal(run([pod], pod_cgroup(pod, values), container_cgroup(pod)))
-        return {file for level, file in found if level is CgroupLevel.POD}
+        drifts = not_equal(run([pod], pod_cgroup(pod, values), container_cgroup(pod)))
+        return {file for level, file in drifts if level is CgroupLevel.POD}
 
     assert drifted({}) == {"cpu.max", "memory.max"}
     assert drifted({"plimsoll.dev/pod-limits": '{"limits": {"cpu": "1", "memory": "384Mi"}}'}) == set()
@@ -816,9 +816,9 @@ def test_memory_that_the_agent_protects_is_no_drift_on_any_level() -> None:
 
 
 def test_a_score_of_before_a_resize_is_told_and_is_no_drift() -> None:
-    def told(found: int | None, machine_bytes: int | None = 8 * GIB) -> AuditReport:
+    def told(score: int | None, machine_bytes: int | None = 8 * GIB) -> AuditReport:
         pod = make_pod(container("app", {"memory": "1Gi"}), status=running(QosClass.BURSTABLE))
-        values: Values = {} if found is None else {"oom_score_adj": found}
+        values: Values = {} if score is None else {"oom_score_adj": score}
         return run(
             [pod],
             pod_cgroup(pod),

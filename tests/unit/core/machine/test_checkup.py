@@ -49,8 +49,8 @@ OFF = {"cpu": "/proc/pressure/cpu: Operation not supported", "memory": None, "io
 
 
 def check(name: str, **changes: object) -> Check:
-    (found,) = (each for each in judge(replace(GOOD, **changes)) if each.name == name)  # type: ignore[arg-type]
-    return found
+    (judgement,) = (each for each in judge(replace(GOOD, **changes)) if each.name == name)  # type: ignore[arg-type]
+    return judgement
 
 
 def test_a_good_machine_is_ok_throughout() -> None:
@@ -162,11 +162,11 @@ def test_worst(verdicts: tuple[FeatureState, ...], expected: FeatureState) -> No
 
 
 def test_a_driver_that_kubelet_and_runtime_do_not_share_is_named_with_a_container() -> None:
-    found = check("cgroup driver", mismatched=("/system.slice/a:cri-containerd:1", "/b"))
-    assert found.verdict is FeatureState.DEGRADED
-    assert "/system.slice/a:cri-containerd:1 and 1 more" in found.found
-    assert "limits of pods and QoS tiers do not hold them" in found.consequence
-    assert "SystemdCgroup = true" in found.mend
+    judgement = check("cgroup driver", mismatched=("/system.slice/a:cri-containerd:1", "/b"))
+    assert judgement.verdict is FeatureState.DEGRADED
+    assert "/system.slice/a:cri-containerd:1 and 1 more" in judgement.found
+    assert "limits of pods and QoS tiers do not hold them" in judgement.consequence
+    assert "SystemdCgroup = true" in judgement.mend
     assert check("cgroup driver", mismatched=("/b",)).found.endswith(": /b")
 
 

@@ -32,8 +32,8 @@ def facts(**fields: Any) -> ClusterStatus:
     return ClusterStatus(**{**known, **fields})
 
 
-def bad(found: ClusterStatus) -> list[Check]:
-    return [check for check in judge_cluster(found) if check.verdict is not FeatureState.OK]
+def bad(status: ClusterStatus) -> list[Check]:
+    return [check for check in judge_cluster(status) if check.verdict is not FeatureState.OK]
 
 
 def test_good_standing_is_four_lines_without_consequence() -> None:
@@ -46,8 +46,8 @@ def test_good_standing_is_four_lines_without_consequence() -> None:
 
 def test_directives_are_judged_only_where_a_webhook_is_named() -> None:
     def judged(**fields: Any) -> Check:
-        found = judge_cluster(facts(is_webhook_expected=True, directives_stale_seconds=86_400.0, **fields))
-        (check,) = [check for check in found if check.name == "directives"]
+        checks = judge_cluster(facts(is_webhook_expected=True, directives_stale_seconds=86_400.0, **fields))
+        (check,) = [check for check in checks if check.name == "directives"]
         return check
 
     fresh = judged(directives_age_seconds=240.0)
@@ -104,14 +104,14 @@ def test_every_missing_right_is_named() -> None:
 
 
 def test_what_is_no_fault_is_told_all_the_same() -> None:
-    found = facts(
+    status = facts(
         node_claim=None,
         is_claim_required=False,
         gate_reasons=("no resize of pod-level resources: too old",),
         orders=("1 pod is pinned",),
     )
-    assert bad(found) == []
-    texts = {check.name: check.found for check in judge_cluster(found)}
+    assert bad(status) == []
+    texts = {check.name: check.found for check in judge_cluster(status)}
     assert texts["node claim"] == "the token names no node; not required"
     assert "no resize of pod-level" in texts["versions"]
     assert texts["orders"] == "1 pod is pinned"

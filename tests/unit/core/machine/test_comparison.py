@@ -20,8 +20,8 @@ from agent.core.numbers.units import MIB
 MAX = Unlimited.MAX
 
 
-def outcome(wanted: WantedValue, found: Amount, *, is_systemd: bool = False) -> ComparisonOutcome:
-    result = compare(wanted, FileReading(amount=found), is_systemd=is_systemd)
+def outcome(wanted: WantedValue, amount: Amount, *, is_systemd: bool = False) -> ComparisonOutcome:
+    result = compare(wanted, FileReading(amount=amount), is_systemd=is_systemd)
     assert result is not None
     return result
 

@@ -37,11 +37,11 @@ def test_what_an_option_of_the_kubelet_may_explain_is_no_drift() -> None:
 
 def test_quotas_that_are_all_missing_tell_of_a_kubelet_that_writes_none() -> None:
     missing = [finding("cpu.max", path=f"/{pod}", expected=LIMITED, found=UNLIMITED) for pod in "abc"]
-    kept = finding("cpu.max", State.EQUAL, path="/d", expected=LIMITED, found=LIMITED)
+    written_quota = finding("cpu.max", State.EQUAL, path="/d", expected=LIMITED, found=LIMITED)
     beside = finding("cpu.max", State.EQUAL, path="/e", expected=UNLIMITED, found=UNLIMITED)
 
     assert sure_drifts([*missing, beside]) == ()
-    assert sure_drifts([*missing, kept]) == tuple(missing)
+    assert sure_drifts([*missing, written_quota]) == tuple(missing)
     assert sure_drifts(missing[:2]) == tuple(missing[:2]), "two say too little"
 
 

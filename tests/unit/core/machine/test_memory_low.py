@@ -34,8 +34,8 @@ def test_a_resize_that_is_not_allocated_yet_does_not_count() -> None:
 def test_the_cgroups_above_hold_the_sums_up_to_kubepods() -> None:
     web = MemoryLow(pod_bytes=96 * MIB, container_bytes={"app": 64 * MIB, "log": 32 * MIB})
     api = MemoryLow(pod_bytes=128 * MIB, container_bytes={"api": 128 * MIB})
-    found = memory_low_by_path([(WEB, web, {"app": f"{WEB}/a"}), (API, api, {"api": f"{API}/b"})], "/kubepods")
-    assert found == {
+    by_path = memory_low_by_path([(WEB, web, {"app": f"{WEB}/a"}), (API, api, {"api": f"{API}/b"})], "/kubepods")
+    assert by_path == {
         "/kubepods": 224 * MIB,
         "/kubepods/burstable": 96 * MIB,
         WEB: 96 * MIB,

@@ -34,9 +34,9 @@ def test_a_request_that_was_added_since_counts_as_none_before() -> None:
 
 def test_the_pods_own_request_counts_by_what_it_was() -> None:
     pod = web(None, resources={"requests": {"memory": "2Gi"}, "limits": {"memory": "4Gi"}})
-    found = score_since_start(pod, "app", {"app": None, "": 1 * GIB}, NODE_BYTES)
+    score = score_since_start(pod, "app", {"app": None, "": 1 * GIB}, NODE_BYTES)
     # All of the pod's request is its only container's: 1 GiB, then 2 GiB.
-    assert found == OomScore(found=875, after_restart=750)
+    assert score == OomScore(found=875, after_restart=750)
 
 
 def test_what_is_allocated_counts_and_not_what_is_asked_for() -> None:

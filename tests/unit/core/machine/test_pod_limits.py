@@ -59,9 +59,9 @@ def orders(mode: Mode, source: OrderSource = OrderSource.POD, **fields: Any) -> 
 
 
 def order(of: Pod, *, knows: bool | None = False, rules: KubeletRules | None = None) -> PodLimitsOrder:
-    found = pod_limits_order(of, cluster_knows_them=knows, rules=rules)
-    assert found is not None
-    return found
+    limits = pod_limits_order(of, cluster_knows_them=knows, rules=rules)
+    assert limits is not None
+    return limits
 
 
 # -- the text ----------------------------------------------------------------------------------------------------------
@@ -141,10 +141,10 @@ def test_digits_without_end_are_refused_and_not_computed() -> None:
 
 @given(st.text() | st.recursive(st.none() | st.text() | st.floats() | st.integers(), st.lists).map(json.dumps))
 def test_no_text_breaks_the_reader(text: str) -> None:
-    found = order(pod(annotation=text))
+    limits = order(pod(annotation=text))
 
-    assert (found.held is None) == bool(found.wanted)
-    assert "\n" not in found.text
+    assert (limits.held is None) == bool(limits.wanted)
+    assert "\n" not in limits.text
 
 
 # -- the pod -----------------------------------------------------------------------------------------------------------
@@ -155,14 +155,14 @@ def test_a_pod_without_the_annotation_asks_for_nothing() -> None:
 
 
 def test_a_pod_without_limits_of_its_own_gets_those_asked_for() -> None:
-    found = order(pod(container("app", {"cpu": "500m", "memory": "128M"}), container("proxy")))
+    limits = order(pod(container("app", {"cpu": "500m", "memory": "128M"}), container("proxy")))
 
     # 2 CPUs are 200 ms of each 100 ms
     wanted: dict[str, Amount] = {
         CPU_MAX: CpuMax(quota_usec=200_000, period_usec=100_000),
         MEMORY_MAX: 384_000_000,
     }
-    assert found == PodLimitsOrder(wanted=wanted)
+    assert limits == PodLimitsOrder(wanted=wanted)
 
 
 def test_only_what_is_named_is_wanted() -> None:
@@ -171,11 +171,11 @@ def test_only_what_is_named_is_wanted() -> None:
 
 
 def test_overhead_comes_on_top_and_the_kubelets_period_is_kept() -> None:
-    found = order(pod(overhead={"cpu": "250m", "memory": "120Mi"}), rules=KubeletRules(period_usec=10_000))
+    limits = order(pod(overhead={"cpu": "250m", "memory": "120Mi"}), rules=KubeletRules(period_usec=10_000))
 
     # 2250m of 10 ms
-    assert found.wanted[CPU_MAX] == CpuMax(quota_usec=22_500, period_usec=10_000)
-    assert found.wanted[MEMORY_MAX] == 384_000_000 + 120 * MIB
+    assert limits.wanted[CPU_MAX] == CpuMax(quota_usec=22_500, period_usec=10_000)
+    assert limits.wanted[MEMORY_MAX] == 384_000_000 + 120 * MIB
 
 
 def test_limits_looser_than_the_containers_own_change_nothing() -> None:
@@ -191,9 +191,9 @@ def test_limits_looser_than_the_containers_own_change_nothing() -> None:
 
 
 def test_an_amount_beyond_everything_is_cut_to_what_the_kernel_can_read() -> None:
-    found = order(pod(annotation='{"limits": {"memory": "15Ei"}}', overhead={"memory": "1Gi"}))
+    limits = order(pod(annotation='{"limits": {"memory": "15Ei"}}', overhead={"memory": "1Gi"}))
 
-    assert found.wanted[MEMORY_MAX] == INT64_MAX
+    assert limits.wanted[MEMORY_MAX] == INT64_MAX
 
 
 @pytest.mark.parametrize(
@@ -227,8 +227,8 @@ def test_a_budget_that_contradicts_itself_or_its_containers_is_refused_with_the_
     pages = {"hugepages-2Mi": "4Mi"}
     inside = container("app", {"cpu": "500m", "memory": "128Mi", **pages}, pages)
     for knows in (True, False):
-        found = order(pod(inside, annotation=json.dumps(asked)), knows=knows)
-        assert (found.wanted, found.held, found.text) == ({}, PodLimitHeld.BELOW_REQUESTS, words)
+        limits = order(pod(inside, annotation=json.dumps(asked)), knows=knows)
+        assert (limits.wanted, limits.held, limits.text) == ({}, PodLimitHeld.BELOW_REQUESTS, words)
 
 
 def test_what_cgroups_cannot_give_is_a_warning_where_the_cluster_knows_no_pod_level_resources() -> None:
@@ -253,9 +253,9 @@ def test_what_cgroups_cannot_give_is_a_warning_where_the_cluster_knows_no_pod_le
 )
 def test_a_limit_below_the_sum_of_requests_is_refused(requests: dict[str, str], words: str) -> None:
     beside = {"cpu": "750m", "memory": "128Mi"}
-    found = order(pod(container("app", requests), initContainers=[sidecar("proxy", beside)]))
+    limits = order(pod(container("app", requests), initContainers=[sidecar("proxy", beside)]))
 
-    assert (found.wanted, found.held, found.text) == ({}, PodLimitHeld.BELOW_REQUESTS, words)
+    assert (limits.wanted, limits.held, limits.text) == ({}, PodLimitHeld.BELOW_REQUESTS, words)
 
 
 def test_requests_of_init_containers_that_end_do_not_count() -> None:
@@ -265,19 +265,19 @@ def test_requests_of_init_containers_that_end_do_not_count() -> None:
     }
     init = container("unpack", {"cpu": "8", "memory": "8Gi"}, {"memory": "8Gi"})
 
-    found = order(pod(initContainers=[init], status=ended))
+    limits = order(pod(initContainers=[init], status=ended))
 
-    assert found.held is None
-    assert found.warnings == ()
+    assert limits.held is None
+    assert limits.warnings == ()
 
 
 def test_a_memory_limit_below_the_containers_limits_is_a_warning_only() -> None:
     roomy = container("app", None, {"memory": "256Mi"})
 
-    found = order(pod(roomy, {**roomy, "name": "log"}))
+    limits = order(pod(roomy, {**roomy, "name": "log"}))
 
-    assert MEMORY_MAX in found.wanted
-    assert found.warnings == (
+    assert MEMORY_MAX in limits.wanted
+    assert limits.warnings == (
         "memory: the pod's limit 366.2MiB is below the 512MiB of its containers' limits: it is met before theirs",
     )
 
@@ -298,9 +298,9 @@ def test_a_memory_limit_below_the_containers_limits_is_a_warning_only() -> None:
 def test_nothing_is_written_before_the_init_containers_have_ended_or_after_the_pod_has(
     status: dict[str, Any], held: PodLimitHeld
 ) -> None:
-    found = order(pod(initContainers=[container("unpack")], status=status))
+    limits = order(pod(initContainers=[container("unpack")], status=status))
 
-    assert (found.wanted, found.held) == ({}, held)
+    assert (limits.wanted, limits.held) == ({}, held)
 
 
 def test_a_pod_that_is_being_deleted_is_left_alone() -> None:
@@ -314,10 +314,10 @@ def test_sidecars_need_not_end() -> None:
 
 
 def test_a_faulty_annotation_says_what_is_wrong_and_what_is_allowed() -> None:
-    found = order(pod(annotation='{"cpu": "2"}'), knows=None)
+    limits = order(pod(annotation='{"cpu": "2"}'), knows=None)
 
-    assert (found.wanted, found.held) == ({}, PodLimitHeld.FAULTY_ANNOTATION)
-    assert found.text == (
+    assert (limits.wanted, limits.held) == ({}, PodLimitHeld.FAULTY_ANNOTATION)
+    assert limits.text == (
         "the whole holds 'cpu', allowed: limits, requests; allowed: "
         '{"limits": {"cpu": "2", "memory": "384M"}}: one of the two or both, at least 1m and 1Mi; '
         'hugepages-2Mi and the like beside them; "requests" with the same names beside "limits"'
@@ -366,9 +366,9 @@ def test_a_quota_that_is_not_enforced_is_no_limit() -> None:
     both = {"cpu": "1", "memory": "1Gi"}
     guaranteed = pod(container("app", both, both), status={"phase": "Running", "qosClass": "Guaranteed"})
 
-    found = kubelet_amounts(guaranteed, KubeletRules(enforce_cpu_limits=False))
+    amounts = kubelet_amounts(guaranteed, KubeletRules(enforce_cpu_limits=False))
 
-    assert found == {CPU_MAX: CpuMax(quota_usec=None, period_usec=100_000), MEMORY_MAX: GIB}
+    assert amounts == {CPU_MAX: CpuMax(quota_usec=None, period_usec=100_000), MEMORY_MAX: GIB}
 
 
 def test_memory_is_compared_in_whole_pages_and_the_rest_exactly() -> None:
@@ -411,29 +411,29 @@ FAULT = Fault(key="plimsoll.dev/mode", value="on", allowed="off, recommend, enfo
     ],
 )
 def test_a_pod_that_may_not_be_written_gets_no_limits(ordered: Orders, held: PodLimitHeld, text: str) -> None:
-    found = pod_limits_order(pod(), cluster_knows_them=False, orders=ordered)
-    assert found == PodLimitsOrder(wanted={}, held=held, text=text)
+    limits = pod_limits_order(pod(), cluster_knows_them=False, orders=ordered)
+    assert limits == PodLimitsOrder(wanted={}, held=held, text=text)
     assert held in TAKEN_BACK
 
 
 @pytest.mark.parametrize("mode", [mode for mode in Mode if mode is not Mode.OFF])
 def test_a_pod_gets_its_limits_in_every_mode_but_off(mode: Mode) -> None:
-    found = pod_limits_order(pod(), cluster_knows_them=False, orders=orders(mode))
-    assert found == order(pod())
-    assert found is not None
-    assert found.wanted
+    limits = pod_limits_order(pod(), cluster_knows_them=False, orders=orders(mode))
+    assert limits == order(pod())
+    assert limits is not None
+    assert limits.wanted
 
 
 def test_nothing_is_written_or_taken_back_for_a_namespace_that_is_not_known() -> None:
     for mode in Mode:
-        found = pod_limits_order(pod(), cluster_knows_them=False, orders=orders(mode), is_namespace_known=False)
-        assert found is not None
-        assert (found.held, found.wanted) == (PodLimitHeld.NAMESPACE_UNKNOWN, {})
+        limits = pod_limits_order(pod(), cluster_knows_them=False, orders=orders(mode), is_namespace_known=False)
+        assert limits is not None
+        assert (limits.held, limits.wanted) == (PodLimitHeld.NAMESPACE_UNKNOWN, {})
     assert PodLimitHeld.NAMESPACE_UNKNOWN not in TAKEN_BACK
     excluded = orders(Mode.OFF, OrderSource.RULE)
-    found = pod_limits_order(pod(), cluster_knows_them=False, orders=excluded, is_namespace_known=False)
-    assert found is not None
-    assert found.held is PodLimitHeld.OFF
+    limits = pod_limits_order(pod(), cluster_knows_them=False, orders=excluded, is_namespace_known=False)
+    assert limits is not None
+    assert limits.held is PodLimitHeld.OFF
 
 
 def test_a_pod_keeps_its_limits_whatever_a_heap_of_its_own_may_be() -> None:

@@ -99,17 +99,17 @@ def columns(samples: Sequence[Sample]) -> tuple[Any, Any, Any]:
 
 
 def filled(samples: Sequence[Sample], *, row: int = 0, rows: int = 1, **options: Any) -> Histograms:
-    made = histograms(rows=rows, **options)
-    add_series(made, row, *columns(samples))
-    return made
+    table = histograms(rows=rows, **options)
+    add_series(table, row, *columns(samples))
+    return table
 
 
-def assert_same(many: Histograms, row: int, one: OneHistogram) -> None:
-    assert many.weights(row).tolist() == one.weights
-    assert many.total_weights()[row] == one.total
-    assert many.used(row) == slice(one.lowest, one.highest + 1)
+def assert_same(many: Histograms, row: int, histogram: OneHistogram) -> None:
+    assert many.weights(row).tolist() == histogram.weights
+    assert many.total_weights()[row] == histogram.total
+    assert many.used(row) == slice(histogram.lowest, histogram.highest + 1)
     for p in (-0.1, 0.0, 0.25, 0.5, 0.9, 0.95, 1.0, 1.1):
-        assert many.percentile(p)[row] == one.percentile(p)
+        assert many.percentile(p)[row] == histogram.percentile(p)
 
 
 # --- percentiles and the used range
@@ -125,9 +125,9 @@ def test_percentile_without_rows_is_an_empty_array() -> None:
 
 
 def test_percentile_is_the_end_of_the_bucket_where_the_share_is_reached() -> None:
-    made = filled([(1.0, 1.0, 0), (2.0, 1.0, 0), (3.0, 2.0, 0)])
+    table = filled([(1.0, 1.0, 0), (2.0, 1.0, 0), (3.0, 2.0, 0)])
     # Weights 1, 1, 2 of 4 in buckets 1, 2, 3: a quarter ends with bucket 1, a half with bucket 2.
-    assert [made.percentile(p)[0] for p in (-1.0, 0.0, 0.25, 0.26, 0.5, 0.51, 1.0, 2.0)] == [2, 2, 2, 3, 3, 4, 4, 4]
+    assert [table.percentile(p)[0] for p in (-1.0, 0.0, 0.25, 0.26, 0.5, 0.51, 1.0, 2.0)] == [2, 2, 2, 3, 3, 4, 4, 4]
 
 
 def test_percentile_of_the_last_bucket_is_its_start() -> None:
@@ -135,78 +135,78 @@ def test_percentile_of_the_last_bucket_is_its_start() -> None:
 
 
 def test_percentile_of_chosen_rows_keeps_their_order() -> None:
-    made = histograms(rows=4)
-    made.add(np.arange(4), np.array([1.0, 2.0, 3.0, 4.0]), np.ones(4))
-    assert made.percentile(0.5, np.array([3, 0])).tolist() == [5.0, 2.0]
-    assert made.total_weights(np.array([3, 0])).tolist() == [1.0, 1.0]
-    made.add(np.array([2]), np.array([8.0]), np.array([5.0]))
-    assert made.percentile(0.5, np.array([2])).tolist() == [9.0]
-    assert made.percentile(0.5).tolist() == [2.0, 3.0, 9.0, 5.0]
+    table = histograms(rows=4)
+    table.add(np.arange(4), np.array([1.0, 2.0, 3.0, 4.0]), np.ones(4))
+    assert table.percentile(0.5, np.array([3, 0])).tolist() == [5.0, 2.0]
+    assert table.total_weights(np.array([3, 0])).tolist() == [1.0, 1.0]
+    table.add(np.array([2]), np.array([8.0]), np.array([5.0]))
+    assert table.percentile(0.5, np.array([2])).tolist() == [9.0]
+    assert table.percentile(0.5).tolist() == [2.0, 3.0, 9.0, 5.0]
 
 
 def test_percentile_counts_past_255_buckets() -> None:
-    made = histograms(LinearScheme(1000.0, 1.0), rows=2)
-    made.add(np.arange(2), np.array([0.0, 0.0]), np.ones(2))
-    made.add(np.arange(2), np.array([300.0, 700.0]), np.ones(2) * 9)
-    assert made.percentile(0.5).tolist() == [301.0, 701.0]
+    table = histograms(LinearScheme(1000.0, 1.0), rows=2)
+    table.add(np.arange(2), np.array([0.0, 0.0]), np.ones(2))
+    table.add(np.arange(2), np.array([300.0, 700.0]), np.ones(2) * 9)
+    assert table.percentile(0.5).tolist() == [301.0, 701.0]
 
 
 def test_add_below_epsilon_stays_unseen_until_the_bucket_holds_epsilon() -> None:
-    made = histograms(epsilon=0.5, rows=2)
+    table = histograms(epsilon=0.5, rows=2)
     first = np.array([0])
-    made.add(first, np.array([3.0]), np.array([0.25]))
-    assert made.is_empty(first).tolist() == [True]
-    assert made.total_weights().tolist() == [0.25, 0.0]
-    made.add(first, np.array([3.0]), np.array([0.25]))
-    assert made.is_empty().tolist() == [False, True]
-    assert made.percentile(0.5).tolist() == [4.0, 0.0]
+    table.add(first, np.array([3.0]), np.array([0.25]))
+    assert table.is_empty(first).tolist() == [True]
+    assert table.total_weights().tolist() == [0.25, 0.0]
+    table.add(first, np.array([3.0]), np.array([0.25]))
+    assert table.is_empty().tolist() == [False, True]
+    assert table.percentile(0.5).tolist() == [4.0, 0.0]
 
 
 def test_a_residue_below_the_used_range_counts_in_the_total_and_in_no_walk() -> None:
     # Total 0.4 + 1 + 1; the walk begins at bucket 5: 1 of 2.4 is less than half, though 1.4 would be more.
-    made = histograms(epsilon=0.5)
-    add_series(made, 0, *columns([(1.0, 0.4, 0), (5.0, 1.0, 0), (8.0, 1.0, 0)]))
-    assert made.percentile(0.5).tolist() == [9.0]
-    assert made.percentile(0.4).tolist() == [6.0]
+    table = histograms(epsilon=0.5)
+    add_series(table, 0, *columns([(1.0, 0.4, 0), (5.0, 1.0, 0), (8.0, 1.0, 0)]))
+    assert table.percentile(0.5).tolist() == [9.0]
+    assert table.percentile(0.4).tolist() == [6.0]
 
 
 def test_subtract_leaves_nothing_negative_and_shrinks_the_used_range() -> None:
-    made = filled([(3.0, 1.0, 0), (6.0, 1.0, 0)])
-    made.subtract(np.array([0]), np.array([6.0]), np.array([5.0]))
-    assert made.weights(0).tolist() == [0, 0, 0, 1.0, 0, 0, 0, 0, 0, 0, 0]
-    assert made.total_weights().tolist() == [0.0]  # 2 - 5
-    assert made.percentile(1.0).tolist() == [4.0]
-    made.subtract(np.array([0]), np.array([3.0]), np.array([0.99995]))  # 0.00005 is below epsilon
-    assert made.is_empty().tolist() == [True]
-    assert made.weights(0).any() == False  # noqa: E712  # numpy's own bool
+    table = filled([(3.0, 1.0, 0), (6.0, 1.0, 0)])
+    table.subtract(np.array([0]), np.array([6.0]), np.array([5.0]))
+    assert table.weights(0).tolist() == [0, 0, 0, 1.0, 0, 0, 0, 0, 0, 0, 0]
+    assert table.total_weights().tolist() == [0.0]  # 2 - 5
+    assert table.percentile(1.0).tolist() == [4.0]
+    table.subtract(np.array([0]), np.array([3.0]), np.array([0.99995]))  # 0.00005 is below epsilon
+    assert table.is_empty().tolist() == [True]
+    assert table.weights(0).any() == False  # noqa: E712  # numpy's own bool
 
 
 def test_forget_makes_rows_as_new() -> None:
-    made = histograms(rows=2, half_life=DAY)
-    made.add(np.arange(2), np.array([1.0, 2.0]), np.ones(2), np.full(2, MIDNIGHT))
-    made.forget(np.array([0]))
-    assert made.is_empty().tolist() == [True, False]
-    assert made.percentile(0.5).tolist() == [0.0, 3.0]
-    assert made.references()[1].tolist() == [False, True]
-    assert made.total_weights().tolist() == [0.0, 1.0]
+    table = histograms(rows=2, half_life=DAY)
+    table.add(np.arange(2), np.array([1.0, 2.0]), np.ones(2), np.full(2, MIDNIGHT))
+    table.forget(np.array([0]))
+    assert table.is_empty().tolist() == [True, False]
+    assert table.percentile(0.5).tolist() == [0.0, 3.0]
+    assert table.references()[1].tolist() == [False, True]
+    assert table.total_weights().tolist() == [0.0, 1.0]
 
 
 def test_grow_keeps_what_is_there_and_never_shrinks() -> None:
-    made = filled([(1.0, 1.0, MIDNIGHT), (4.0, 1.0, MIDNIGHT)], half_life=DAY)
-    before = made.percentile(0.9)[0]
-    made.grow(3)
-    made.grow(2)
-    assert made.rows == 3
-    assert made.percentile(0.9).tolist() == [before, 0.0, 0.0]
-    assert made.references()[1].tolist() == [True, False, False]
+    table = filled([(1.0, 1.0, MIDNIGHT), (4.0, 1.0, MIDNIGHT)], half_life=DAY)
+    before = table.percentile(0.9)[0]
+    table.grow(3)
+    table.grow(2)
+    assert table.rows == 3
+    assert table.percentile(0.9).tolist() == [before, 0.0, 0.0]
+    assert table.references()[1].tolist() == [True, False, False]
 
 
 def test_reach_tells_where_the_walk_ends_what_lies_below_and_what_the_bucket_holds() -> None:
-    made = histograms(rows=2, epsilon=0.5)
-    add_series(made, 0, *columns([(1.0, 0.25, 0), (2.0, 1.0, 0), (3.0, 2.0, 0)]))
-    add_series(made, 1, *columns([(7.0, 4.0, 0), (9.0, 1.0, 0)]))
+    table = histograms(rows=2, epsilon=0.5)
+    add_series(table, 0, *columns([(1.0, 0.25, 0), (2.0, 1.0, 0), (3.0, 2.0, 0)]))
+    add_series(table, 1, *columns([(7.0, 4.0, 0), (9.0, 1.0, 0)]))
     # Half of 3.25 is reached by 1 + 2 in bucket 3, the residue in bucket 1 not counted; half of 5 by 4 in bucket 7.
-    buckets, below, own = made.reach(0.5, np.array([1, 0]))
+    buckets, below, own = table.reach(0.5, np.array([1, 0]))
     assert (buckets.tolist(), below.tolist(), own.tolist()) == ([7, 3], [0.0, 1.0], [4.0, 2.0])
 
 
@@ -227,59 +227,59 @@ def test_reach_tells_where_the_walk_ends_what_lies_below_and_what_the_bucket_hol
 def test_first_sample_sets_the_reference_to_the_nearest_multiple_since_year_one(
     unix_seconds: float, half_life: float, reference: float
 ) -> None:
-    made = filled([(1.0, 1.0, unix_seconds)], half_life=half_life)
-    seconds, has = made.references()
+    table = filled([(1.0, 1.0, unix_seconds)], half_life=half_life)
+    seconds, has = table.references()
     assert (seconds.tolist(), has.tolist()) == ([reference], [True])
     # 2^((t - reference) / half-life), to a few bits
-    assert made.total_weights()[0] == pytest.approx(2 ** ((unix_seconds - reference) / half_life), rel=1e-15)
+    assert table.total_weights()[0] == pytest.approx(2 ** ((unix_seconds - reference) / half_life), rel=1e-15)
 
 
 def test_reference_stays_for_100_half_lives_and_not_longer() -> None:
-    made = filled([(1.0, 1.0, MIDNIGHT), (2.0, 1.0, MIDNIGHT + 100 * DAY)], half_life=DAY)
-    assert made.references()[0].tolist() == [MIDNIGHT]
-    assert made.weights(0)[1:3].tolist() == [1.0, 2.0**100]
-    made.add(np.array([0]), np.array([3.0]), np.array([1.0]), np.array([MIDNIGHT + 100 * DAY + 1]))
-    assert made.references()[0].tolist() == [MIDNIGHT + 100 * DAY]
+    table = filled([(1.0, 1.0, MIDNIGHT), (2.0, 1.0, MIDNIGHT + 100 * DAY)], half_life=DAY)
+    assert table.references()[0].tolist() == [MIDNIGHT]
+    assert table.weights(0)[1:3].tolist() == [1.0, 2.0**100]
+    table.add(np.array([0]), np.array([3.0]), np.array([1.0]), np.array([MIDNIGHT + 100 * DAY + 1]))
+    assert table.references()[0].tolist() == [MIDNIGHT + 100 * DAY]
     # The first sample is now 2^-100 of one: below epsilon, so the used range begins with the second.
-    assert made.used(0).start == 2
-    assert made.weights(0)[1:3].tolist() == [2.0**-100, 1.0]
+    assert table.used(0).start == 2
+    assert table.weights(0)[1:3].tolist() == [2.0**-100, 1.0]
 
 
 def test_shift_rescales_the_used_range_only() -> None:
-    made = histograms(epsilon=0.5, half_life=HOUR)
-    add_series(made, 0, *columns([(1.0, 0.25, MIDNIGHT), (5.0, 1.0, MIDNIGHT)]))
-    add_series(made, 0, *columns([(5.0, 1.0, MIDNIGHT + 101 * HOUR)]))
-    assert made.weights(0)[[1, 5]].tolist() == [0.25, 1.0 + 2.0**-101]
-    assert made.total_weights()[0] == 1.0 + 1.25 * 2.0**-101
+    table = histograms(epsilon=0.5, half_life=HOUR)
+    add_series(table, 0, *columns([(1.0, 0.25, MIDNIGHT), (5.0, 1.0, MIDNIGHT)]))
+    add_series(table, 0, *columns([(5.0, 1.0, MIDNIGHT + 101 * HOUR)]))
+    assert table.weights(0)[[1, 5]].tolist() == [0.25, 1.0 + 2.0**-101]
+    assert table.total_weights()[0] == 1.0 + 1.25 * 2.0**-101
 
 
 def test_shift_that_empties_a_row_leaves_no_used_range() -> None:
-    made = filled([(5.0, 1.0, MIDNIGHT)], half_life=HOUR)
-    made.subtract(np.array([0]), np.array([5.0]), np.array([0.0]), np.array([MIDNIGHT + 2000 * HOUR]))
-    assert made.is_empty().tolist() == [True]
-    assert made.used(0) == slice(10, 1)
+    table = filled([(5.0, 1.0, MIDNIGHT)], half_life=HOUR)
+    table.subtract(np.array([0]), np.array([5.0]), np.array([0.0]), np.array([MIDNIGHT + 2000 * HOUR]))
+    assert table.is_empty().tolist() == [True]
+    assert table.used(0) == slice(10, 1)
 
 
 def test_a_sample_before_the_reference_counts_less() -> None:
-    made = filled([(1.0, 1.0, MIDNIGHT), (2.0, 1.0, MIDNIGHT - DAY), (3.0, 1.0, MIDNIGHT - 2 * DAY)], half_life=DAY)
-    assert made.weights(0)[1:4].tolist() == [1.0, 0.5, 0.25]
+    table = filled([(1.0, 1.0, MIDNIGHT), (2.0, 1.0, MIDNIGHT - DAY), (3.0, 1.0, MIDNIGHT - 2 * DAY)], half_life=DAY)
+    assert table.weights(0)[1:4].tolist() == [1.0, 0.5, 0.25]
 
 
 @pytest.mark.parametrize("operation", ["add", "subtract"])
 def test_decaying_histograms_refuse_samples_without_a_time(operation: str) -> None:
-    made = histograms(half_life=DAY)
+    table = histograms(half_life=DAY)
     with pytest.raises(ValueError, match="need a time"):
-        getattr(made, operation)(np.array([0]), np.ones(1), np.ones(1))
+        getattr(table, operation)(np.array([0]), np.ones(1), np.ones(1))
     with pytest.raises(ValueError, match="need a time"):
-        add_series(made, 0, np.ones(1), np.ones(1))
+        add_series(table, 0, np.ones(1), np.ones(1))
 
 
 def test_histograms_that_do_not_decay_need_no_time_and_heed_none() -> None:
-    made = histograms(rows=2)
-    add_series(made, 0, np.array([1.0, 2.0]), np.ones(2))
-    add_series(made, 1, np.array([1.0, 2.0]), np.ones(2), np.array([MIDNIGHT, 0.0]))
-    assert made.weights(0).tolist() == made.weights(1).tolist()
-    assert made.references()[1].tolist() == [False, False]
+    table = histograms(rows=2)
+    add_series(table, 0, np.array([1.0, 2.0]), np.ones(2))
+    add_series(table, 1, np.array([1.0, 2.0]), np.ones(2), np.array([MIDNIGHT, 0.0]))
+    assert table.weights(0).tolist() == table.weights(1).tolist()
+    assert table.references()[1].tolist() == [False, False]
 
 
 @pytest.mark.parametrize("options", [{"epsilon": 0.0}, {"epsilon": math.nan}, {"half_life": 0.0}, {"half_life": -1.0}])
@@ -292,45 +292,45 @@ def test_histograms_refuse_epsilon_and_half_life_that_are_not_positive(options: 
 
 
 def test_merge_adds_the_used_range_and_the_total() -> None:
-    made = histograms(rows=2, epsilon=0.5)
-    add_series(made, 0, *columns([(1.0, 2.0, 0)]))
-    add_series(made, 1, *columns([(3.0, 1.0, 0), (0.0, 0.25, 0)]))
-    made.merge(0, made, 1)
+    table = histograms(rows=2, epsilon=0.5)
+    add_series(table, 0, *columns([(1.0, 2.0, 0)]))
+    add_series(table, 1, *columns([(3.0, 1.0, 0), (0.0, 0.25, 0)]))
+    table.merge(0, table, 1)
     # The residue in bucket 0 counts in the total alone.
-    assert made.weights(0)[:4].tolist() == [0.0, 2.0, 0.0, 1.0]
-    assert made.total_weights().tolist() == [3.25, 1.25]
-    assert made.percentile(1.0).tolist() == [4.0, 4.0]
+    assert table.weights(0)[:4].tolist() == [0.0, 2.0, 0.0, 1.0]
+    assert table.total_weights().tolist() == [3.25, 1.25]
+    assert table.percentile(1.0).tolist() == [4.0, 4.0]
 
 
 def test_merge_of_an_empty_row_changes_nothing() -> None:
-    made = histograms(rows=2)
-    add_series(made, 0, *columns([(4.0, 2.0, 0)]))
-    made.merge(0, made, 1)
-    assert (made.used(0), made.total_weights()[0]) == (slice(4, 5), 2.0)
+    table = histograms(rows=2)
+    add_series(table, 0, *columns([(4.0, 2.0, 0)]))
+    table.merge(0, table, 1)
+    assert (table.used(0), table.total_weights()[0]) == (slice(4, 5), 2.0)
 
 
 @pytest.mark.parametrize("older_row", [0, 1])
 def test_merge_shifts_the_older_reference_to_the_younger_and_leaves_the_other_alone(older_row: int) -> None:
-    made = histograms(rows=2, half_life=HOUR)
-    add_series(made, older_row, *columns([(1.0, 1.0, MIDNIGHT)]))
-    add_series(made, 1 - older_row, *columns([(5.0, 1.0, MIDNIGHT + 10 * HOUR)]))
-    other = made.weights(1)
-    made.merge(0, made, 1)
-    assert made.references()[0][0] == MIDNIGHT + 10 * HOUR
-    assert made.weights(0)[[1, 5]].tolist() == [2.0**-10, 1.0]
-    assert made.weights(1).tolist() == other.tolist()
+    table = histograms(rows=2, half_life=HOUR)
+    add_series(table, older_row, *columns([(1.0, 1.0, MIDNIGHT)]))
+    add_series(table, 1 - older_row, *columns([(5.0, 1.0, MIDNIGHT + 10 * HOUR)]))
+    other = table.weights(1)
+    table.merge(0, table, 1)
+    assert table.references()[0][0] == MIDNIGHT + 10 * HOUR
+    assert table.weights(0)[[1, 5]].tolist() == [2.0**-10, 1.0]
+    assert table.weights(1).tolist() == other.tolist()
 
 
 def test_merge_does_not_compensate_a_loaded_reference_between_multiples() -> None:
-    made = histograms(rows=2, half_life=HOUR)
+    table = histograms(rows=2, half_life=HOUR)
     weights = np.zeros(UNITS.count)
     weights[2] = 1.0
-    made.load(0, weights, 1.0, MIDNIGHT)
-    made.load(1, weights, 1.0, MIDNIGHT + 1.75 * HOUR)
-    made.merge(0, made, 1)
+    table.load(0, weights, 1.0, MIDNIGHT)
+    table.load(1, weights, 1.0, MIDNIGHT + 1.75 * HOUR)
+    table.merge(0, table, 1)
     # To 02:00, two half-lives on; the other's weight enters as it is.
-    assert made.references()[0][0] == MIDNIGHT + 2 * HOUR
-    assert made.weights(0)[2] == 0.25 + 1.0
+    assert table.references()[0][0] == MIDNIGHT + 2 * HOUR
+    assert table.weights(0)[2] == 0.25 + 1.0
 
 
 @pytest.mark.parametrize(
@@ -345,31 +345,31 @@ def test_merge_refuses_histograms_of_another_kind(other: Histograms) -> None:
 
 
 def test_load_tightens_past_weights_below_epsilon() -> None:
-    made = histograms(epsilon=0.5)
-    made.load(0, np.array([0.25, 0, 2.0, 1.0, 0.25, 0, 0, 0, 0, 0, 0]), 3.5, None)
-    assert (made.used(0), made.total_weights()[0]) == (slice(2, 4), 3.5)
-    assert made.percentile(1.0).tolist() == [4.0]
-    assert made.percentile(0.5).tolist() == [3.0]  # 2 of 3.5
+    table = histograms(epsilon=0.5)
+    table.load(0, np.array([0.25, 0, 2.0, 1.0, 0.25, 0, 0, 0, 0, 0, 0]), 3.5, None)
+    assert (table.used(0), table.total_weights()[0]) == (slice(2, 4), 3.5)
+    assert table.percentile(1.0).tolist() == [4.0]
+    assert table.percentile(0.5).tolist() == [3.0]  # 2 of 3.5
 
 
 def test_load_of_nothing_but_zeros_adds_not_even_the_total() -> None:
-    made = histograms(half_life=HOUR)
-    made.load(0, np.zeros(UNITS.count), 7.0, MIDNIGHT)
-    assert (made.total_weights().tolist(), made.references()[0].tolist()) == ([0.0], [MIDNIGHT])
+    table = histograms(half_life=HOUR)
+    table.load(0, np.zeros(UNITS.count), 7.0, MIDNIGHT)
+    assert (table.total_weights().tolist(), table.references()[0].tolist()) == ([0.0], [MIDNIGHT])
 
 
 def test_a_row_loaded_without_reference_is_wiped_by_the_next_sample() -> None:
-    made = histograms(half_life=DAY)
-    made.load(0, np.eye(UNITS.count)[2], 1.0, None)
-    assert made.percentile(0.5).tolist() == [3.0]
-    add_series(made, 0, *columns([(7.0, 1.0, MIDNIGHT)]))
-    assert made.weights(0).nonzero()[0].tolist() == [7]
+    table = histograms(half_life=DAY)
+    table.load(0, np.eye(UNITS.count)[2], 1.0, None)
+    assert table.percentile(0.5).tolist() == [3.0]
+    add_series(table, 0, *columns([(7.0, 1.0, MIDNIGHT)]))
+    assert table.weights(0).nonzero()[0].tolist() == [7]
 
 
 def test_from_arrays_of_chosen_rows_holds_them_alone() -> None:
-    made = histograms(rows=3)
-    made.add(np.arange(3), np.array([1.0, 2.0, 3.0]), np.ones(3))
-    again = Histograms.from_arrays(UNITS, made.to_arrays(np.array([2, 0])), epsilon=1e-4)
+    table = histograms(rows=3)
+    table.add(np.arange(3), np.array([1.0, 2.0, 3.0]), np.ones(3))
+    again = Histograms.from_arrays(UNITS, table.to_arrays(np.array([2, 0])), epsilon=1e-4)
     assert again.percentile(0.5).tolist() == [4.0, 2.0]
 
 
@@ -415,32 +415,32 @@ def test_many_rows_at_once_are_one_histogram_each(
         getattr(ones[row], operation)(value, weight, time)
         if asks_between:
             assert many.percentile(0.5, np.array([row])).tolist() == [ones[row].percentile(0.5)]
-    for row, one in enumerate(ones):
-        assert_same(many, row, one)
+    for row, histogram in enumerate(ones):
+        assert_same(many, row, histogram)
 
 
 @given(st.lists(SAMPLES, max_size=30), HALF_LIVES, st.sampled_from([1e-4, 0.2]))
 def test_add_series_is_adding_one_by_one(samples: list[Sample], half_life: float | None, epsilon: float) -> None:
-    one = OneHistogram(UNITS, epsilon, half_life)
+    histogram = OneHistogram(UNITS, epsilon, half_life)
     for sample in samples:
-        one.add(*sample)
-    assert_same(filled(samples, half_life=half_life, epsilon=epsilon), 0, one)
+        histogram.add(*sample)
+    assert_same(filled(samples, half_life=half_life, epsilon=epsilon), 0, histogram)
 
 
 @given(
     st.lists(st.lists(SAMPLES, max_size=10), min_size=1, max_size=4), st.sampled_from([None, 3 * HOUR, DAY, 7 * DAY])
 )
 def test_merge_is_the_histogram_of_all_samples(parts: list[list[Sample]], half_life: float | None) -> None:
-    made = histograms(rows=len(parts), half_life=half_life, epsilon=1e-30)
+    table = histograms(rows=len(parts), half_life=half_life, epsilon=1e-30)
     for row, part in enumerate(parts):
-        add_series(made, row, *columns(part))
+        add_series(table, row, *columns(part))
     for row in range(1, len(parts)):
-        made.merge(0, made, row)
+        table.merge(0, table, row)
     joint = filled([sample for part in parts for sample in part], half_life=half_life, epsilon=1e-30)
     # The parts' first samples set other references than the first of all: a power of two between the weights.
-    factor = 2.0 ** ((made.references()[0][0] - joint.references()[0][0]) / half_life) if half_life else 1.0
-    assert made.weights(0) * factor == pytest.approx(joint.weights(0), rel=1e-12)
-    assert made.total_weights()[0] * factor == pytest.approx(joint.total_weights()[0], rel=1e-12)
+    factor = 2.0 ** ((table.references()[0][0] - joint.references()[0][0]) / half_life) if half_life else 1.0
+    assert table.weights(0) * factor == pytest.approx(joint.weights(0), rel=1e-12)
+    assert table.total_weights()[0] * factor == pytest.approx(joint.total_weights()[0], rel=1e-12)
 
 
 @given(st.lists(st.tuples(st.floats(0.0, 12.0), st.sampled_from([0.25, 1.0, 4.0])), max_size=20), st.randoms())
@@ -456,9 +456,9 @@ def test_order_of_samples_of_one_time_does_not_matter(samples: list[tuple[float,
 
 @given(st.lists(SAMPLES, min_size=1), st.floats(0.0, 1.0), st.floats(0.0, 1.0), HALF_LIVES)
 def test_percentile_rises_with_p(samples: list[Sample], one: float, other: float, half_life: float | None) -> None:
-    made = filled(samples, half_life=half_life)
+    table = filled(samples, half_life=half_life)
     low, high = sorted((one, other))
-    assert made.percentile(low)[0] <= made.percentile(high)[0]
+    assert table.percentile(low)[0] <= table.percentile(high)[0]
 
 
 @given(st.lists(st.floats(0.0, 40.0), min_size=1), st.floats(0.0, 1.0), st.integers(-20, 20))
@@ -472,19 +472,19 @@ def test_percentile_scales_with_values_and_scheme(values: list[float], p: float,
 
 @given(st.lists(st.tuples(st.integers(0, 2), SAMPLES), max_size=20), HALF_LIVES, st.sampled_from([1e-4, 0.2]))
 def test_arrays_lose_nothing(samples: list[tuple[int, Sample]], half_life: float | None, epsilon: float) -> None:
-    made = histograms(rows=3, half_life=half_life, epsilon=epsilon)
+    table = histograms(rows=3, half_life=half_life, epsilon=epsilon)
     for row, sample in samples:
-        add_series(made, row, *columns([sample]))
-    again = Histograms.from_arrays(UNITS, made.to_arrays(), epsilon=epsilon, half_life_seconds=half_life)
-    for some in (made, again):
+        add_series(table, row, *columns([sample]))
+    again = Histograms.from_arrays(UNITS, table.to_arrays(), epsilon=epsilon, half_life_seconds=half_life)
+    for some in (table, again):
         for row in range(3):
             add_series(some, row, *columns([(3.0, 0.1, MIDNIGHT + 50 * DAY)]))
     for row in range(3):
-        assert again.weights(row).tolist() == made.weights(row).tolist()
-        assert again.used(row) == made.used(row)
-    for state, state_again in zip(made.to_arrays().values(), again.to_arrays().values(), strict=True):
+        assert again.weights(row).tolist() == table.weights(row).tolist()
+        assert again.used(row) == table.used(row)
+    for state, state_again in zip(table.to_arrays().values(), again.to_arrays().values(), strict=True):
         assert state_again.tolist() == state.tolist()
-    assert again.percentile(0.9).tolist() == made.percentile(0.9).tolist()
+    assert again.percentile(0.9).tolist() == table.percentile(0.9).tolist()
 
 
 def test_samples_below_epsilon_in_a_series_count_in_the_total_and_use_no_bucket() -> None:

@@ -12,4 +12,4 @@ class Written:
 
 
 def test_only_marked_fields_may_be_absent() -> None:
-    assert [is_later(one) for one in fields(Written)] == [False, True]
+    assert [is_later(dataclass_field) for dataclass_field in fields(Written)] == [False, True]

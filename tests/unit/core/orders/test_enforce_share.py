@@ -57,8 +57,8 @@ def test_a_share_is_met_to_less_than_two_pods_and_a_larger_one_holds_all_of_a_sm
 
 def test_a_hash_is_the_same_everywhere_and_spread_evenly() -> None:
     assert hashed_ticket("8d4c4a7e-2b1f-4a53-9f0b-0f5c8c1f6a11") == 9418
-    found = [hashed_ticket(str(number)) for number in range(10_000)]
-    assert 900 < sum(ticket < 1000 for ticket in found) < 1100, "a tenth of ten thousand, four standard errors of 30"
+    tickets = [hashed_ticket(str(number)) for number in range(10_000)]
+    assert 900 < sum(ticket < 1000 for ticket in tickets) < 1100, "a tenth of ten thousand, four standard errors of 30"
 
 
 def test_a_share_stands_where_other_orders_do_and_counts_in_mode_enforce_alone() -> None:
@@ -72,15 +72,17 @@ def test_a_share_stands_where_other_orders_do_and_counts_in_mode_enforce_alone()
 
 
 def test_a_share_that_is_not_understood_enforces_nobody() -> None:
-    found = orders({names.MODE: "enforce", names.ENFORCE_SHARE: "a few"})
-    assert (found.mode, found.share_in_force) == (Mode.OFF, None)
-    assert str(found.faults[0]).startswith("pod annotation plimsoll.dev/enforce-share: 'a few' is not allowed (0% to")
+    pod_orders = orders({names.MODE: "enforce", names.ENFORCE_SHARE: "a few"})
+    assert (pod_orders.mode, pod_orders.share_in_force) == (Mode.OFF, None)
+    assert str(pod_orders.faults[0]).startswith(
+        "pod annotation plimsoll.dev/enforce-share: 'a few' is not allowed (0% to"
+    )
 
 
 def test_the_clusters_rules_may_order_a_share() -> None:
-    found = read_rules({"rules": "- {namespace: shop, enforceShare: 10%}"}, last_good=None)
-    assert found.rules == (ClusterRule(namespace="shop", enforce_share="10%"),)
-    assert rule_of(found, WEB) == {names.ENFORCE_SHARE: "10%"}
+    rules = read_rules({"rules": "- {namespace: shop, enforceShare: 10%}"}, last_good=None)
+    assert rules.rules == (ClusterRule(namespace="shop", enforce_share="10%"),)
+    assert rule_of(rules, WEB) == {names.ENFORCE_SHARE: "10%"}
     faulty = read_rules({"rules": "- {enforceShare: 10}"}, last_good=ClusterRules())
     assert faulty.fault == "rules[0].enforceShare: 10 is not allowed (a text that is not empty)"
     faulty = read_rules({"rules": "- {enforceShare: '10'}"}, last_good=ClusterRules())
@@ -89,8 +91,8 @@ def test_the_clusters_rules_may_order_a_share() -> None:
 
 
 def test_what_the_webhook_tells_of_a_share_is_read_as_a_rule() -> None:
-    told = NodeDirectives(by_workload={WEB: WorkloadDirective(workload=WEB, enforce_share="10%")})
-    assert told.rule(WEB) == {names.ENFORCE_SHARE: "10%"}
+    directives = NodeDirectives(by_workload={WEB: WorkloadDirective(workload=WEB, enforce_share="10%")})
+    assert directives.rule(WEB) == {names.ENFORCE_SHARE: "10%"}
 
 
 def test_a_share_taken_back_is_that_one_until_another_is_ordered() -> None:

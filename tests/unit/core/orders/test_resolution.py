@@ -60,22 +60,22 @@ def test_a_rule_of_the_cluster_comes_after_the_namespace_and_before_the_configur
 
 def test_a_vpa_object_comes_after_the_namespace_and_before_the_rules() -> None:
     policies = '[{"containerName": "app", "mode": "Off"}]'
-    told = {names.MODE: "enforce", names.CONTAINER_POLICIES: policies, names.EVICTION_RANKING: "no-eviction"}
-    found = orders(rule={names.MODE: "off"}, autoscaler=told)
-    assert (found.mode, found.mode_source) == (Mode.ENFORCE, OrderSource.AUTOSCALER)
-    assert (found.ranking, found.ranking_source) == (Ranking.NO_EVICTION, OrderSource.AUTOSCALER)
-    assert found.container_policies.of("app").is_off
-    assert found.container_policies_source is OrderSource.AUTOSCALER
-    assert orders(None, {names.MODE: "off"}, autoscaler=told).mode_source is OrderSource.NAMESPACE
+    autoscaler = {names.MODE: "enforce", names.CONTAINER_POLICIES: policies, names.EVICTION_RANKING: "no-eviction"}
+    pod_orders = orders(rule={names.MODE: "off"}, autoscaler=autoscaler)
+    assert (pod_orders.mode, pod_orders.mode_source) == (Mode.ENFORCE, OrderSource.AUTOSCALER)
+    assert (pod_orders.ranking, pod_orders.ranking_source) == (Ranking.NO_EVICTION, OrderSource.AUTOSCALER)
+    assert pod_orders.container_policies.of("app").is_off
+    assert pod_orders.container_policies_source is OrderSource.AUTOSCALER
+    assert orders(None, {names.MODE: "off"}, autoscaler=autoscaler).mode_source is OrderSource.NAMESPACE
     odd = orders(autoscaler={names.MODE: "enforce", names.CONTAINER_POLICIES: "x"})
     assert (odd.mode, odd.mode_source) == (Mode.OFF, OrderSource.AUTOSCALER)
     assert str(odd.faults[0]).startswith("VPA object plimsoll.dev/container-policies: 'x' is not allowed (not JSON;")
 
 
 def test_a_rule_that_is_not_understood_turns_the_pod_off_unless_it_is_overridden() -> None:
-    found = orders(rule={names.MODE: "maybe"}, mode=Mode.ENFORCE)
-    assert (found.mode, found.mode_source) == (Mode.OFF, OrderSource.CLUSTER)
-    assert [fault.source for fault in found.faults] == [OrderSource.CLUSTER]
+    pod_orders = orders(rule={names.MODE: "maybe"}, mode=Mode.ENFORCE)
+    assert (pod_orders.mode, pod_orders.mode_source) == (Mode.OFF, OrderSource.CLUSTER)
+    assert [fault.source for fault in pod_orders.faults] == [OrderSource.CLUSTER]
     assert orders({names.MODE: "enforce"}, rule={names.MODE: "maybe"}).faults == ()
 
 
@@ -105,10 +105,10 @@ def test_the_pod_comes_before_its_namespace_and_that_before_the_configuration() 
 
 def test_mode_of_a_namespace_may_be_a_label_between_its_annotations_and_the_rules_of_the_cluster() -> None:
     labels, rule = {names.MODE: "enforce", names.POLICY: "vpa"}, {names.MODE: "recommend"}
-    found = orders(labels=labels, rule=rule)
-    assert (found.mode, found.mode_source) == (Mode.ENFORCE, OrderSource.NAMESPACE_LABEL)
+    pod_orders = orders(labels=labels, rule=rule)
+    assert (pod_orders.mode, pod_orders.mode_source) == (Mode.ENFORCE, OrderSource.NAMESPACE_LABEL)
     # Nothing but the mode.
-    assert found.policy_source is OrderSource.CONFIGURATION
+    assert pod_orders.policy_source is OrderSource.CONFIGURATION
     assert orders(None, {names.MODE: "off"}, labels=labels).mode_source is OrderSource.NAMESPACE
     assert orders({names.MODE: "off"}, labels=labels).mode_source is OrderSource.POD
     wrong = orders(labels={names.MODE: "on"}, rule=rule, mode=Mode.ENFORCE)
@@ -122,7 +122,7 @@ def test_mode_of_a_namespace_may_be_a_label_between_its_annotations_and_the_rule
 
 
 def test_every_order_of_a_pod_is_read() -> None:
-    found = orders(
+    pod_orders = orders(
         {
             names.EVICTION_RANKING: "high",
             names.MIN_MEMORY: "64Mi",
@@ -132,26 +132,26 @@ def test_every_order_of_a_pod_is_read() -> None:
         },
         guaranteed=True,
     )
-    assert (found.ranking, found.ranking_source) == (Ranking.HIGH, OrderSource.POD)
-    assert (found.min_memory_bytes, found.max_memory_bytes) == (64 * MI, 64 * MI)
-    assert found.is_restart_allowed
-    assert not found.is_guaranteed_allowed
-    assert found.faults == ()
+    assert (pod_orders.ranking, pod_orders.ranking_source) == (Ranking.HIGH, OrderSource.POD)
+    assert (pod_orders.min_memory_bytes, pod_orders.max_memory_bytes) == (64 * MI, 64 * MI)
+    assert pod_orders.is_restart_allowed
+    assert not pod_orders.is_guaranteed_allowed
+    assert pod_orders.faults == ()
 
 
 def test_a_malformed_value_makes_the_pod_off_and_is_told() -> None:
-    found = orders({names.MODE: "enforce", names.MAX_CPU: "lots"})
-    assert (found.mode, found.mode_source) == (Mode.OFF, OrderSource.POD)
-    assert found.faults == (
+    pod_orders = orders({names.MODE: "enforce", names.MAX_CPU: "lots"})
+    assert (pod_orders.mode, pod_orders.mode_source) == (Mode.OFF, OrderSource.POD)
+    assert pod_orders.faults == (
         Fault(key=names.MAX_CPU, value="lots", allowed="CPU such as 250m or 1.5, more than 0", source=OrderSource.POD),
     )
 
 
 def test_a_malformed_value_of_the_namespace_makes_its_pods_off_unless_they_say_otherwise_themselves() -> None:
     of_namespace = {names.MODE: "Enforce"}
-    found = orders({}, of_namespace, mode=Mode.ENFORCE)
-    assert (found.mode, found.mode_source) == (Mode.OFF, OrderSource.NAMESPACE)
-    assert str(found.faults[0]) == (
+    pod_orders = orders({}, of_namespace, mode=Mode.ENFORCE)
+    assert (pod_orders.mode, pod_orders.mode_source) == (Mode.OFF, OrderSource.NAMESPACE)
+    assert str(pod_orders.faults[0]) == (
         "namespace annotation plimsoll.dev/mode: 'Enforce' is not allowed (off, recommend, protect, enforce)"
     )
     assert orders({names.MODE: "enforce"}, of_namespace).mode is Mode.ENFORCE
@@ -168,23 +168,23 @@ def test_pod_limits_that_are_not_understood_make_the_pod_off() -> None:
 
 
 def test_a_least_above_the_most_is_a_fault_and_bounds_nothing() -> None:
-    found = orders({names.MIN_MEMORY: "1Gi"}, {names.MAX_MEMORY: "512Mi"}, mode=Mode.ENFORCE)
-    assert found.mode is Mode.OFF
-    assert (found.min_memory_bytes, found.max_memory_bytes) == (None, None)
-    assert str(found.faults[0]) == (
+    pod_orders = orders({names.MIN_MEMORY: "1Gi"}, {names.MAX_MEMORY: "512Mi"}, mode=Mode.ENFORCE)
+    assert pod_orders.mode is Mode.OFF
+    assert (pod_orders.min_memory_bytes, pod_orders.max_memory_bytes) == (None, None)
+    assert str(pod_orders.faults[0]) == (
         "pod annotation plimsoll.dev/min-memory: '1Gi' is not allowed "
         "(at most max-memory of the namespace annotation, 512Mi)"
     )
 
 
 def test_an_excluded_namespace_is_off_by_rule_whatever_is_ordered() -> None:
-    found = orders({names.MODE: "enforce"}, in_namespace="kube-system")
-    assert (found.mode, found.mode_source) == (Mode.OFF, OrderSource.RULE)
+    pod_orders = orders({names.MODE: "enforce"}, in_namespace="kube-system")
+    assert (pod_orders.mode, pod_orders.mode_source) == (Mode.OFF, OrderSource.RULE)
 
 
 def test_a_daemon_set_is_never_evicted_whatever_is_ordered() -> None:
-    found = orders({names.EVICTION_RANKING: "low"}, kind="DaemonSet", replicas=1)
-    assert (found.ranking, found.ranking_source) == (Ranking.NO_EVICTION, OrderSource.RULE)
+    pod_orders = orders({names.EVICTION_RANKING: "low"}, kind="DaemonSet", replicas=1)
+    assert (pod_orders.ranking, pod_orders.ranking_source) == (Ranking.NO_EVICTION, OrderSource.RULE)
 
 
 @pytest.mark.parametrize(
@@ -229,10 +229,10 @@ def test_a_language_runtime_is_ordered_by_name_first() -> None:
 
 @pytest.mark.parametrize("value", ["", "cobol", "Java", "app=", "=java", "java,go", "app=java,app=go", "app:java"])
 def test_a_language_runtime_that_is_not_known_turns_the_pod_off(value: str) -> None:
-    found = orders({names.RUNTIME: value}, mode=Mode.ENFORCE)
+    pod_orders = orders({names.RUNTIME: value}, mode=Mode.ENFORCE)
 
-    assert (found.mode, found.mode_source) == (Mode.OFF, OrderSource.POD)
-    assert [str(fault) for fault in found.faults] == [
+    assert (pod_orders.mode, pod_orders.mode_source) == (Mode.OFF, OrderSource.POD)
+    assert [str(fault) for fault in pod_orders.faults] == [
         f"pod annotation plimsoll.dev/runtime: {value!r} is not allowed "
         "(java, go, node, python, none, or CONTAINER=one of these, by commas)"
     ]
@@ -240,7 +240,7 @@ def test_a_language_runtime_that_is_not_known_turns_the_pod_off(value: str) -> N
 
 def test_a_heap_that_is_not_understood_turns_the_pod_off_and_shows_no_value() -> None:
     java = container(command=["java", "-Xmx$(SECRET)", "Main"])
-    found = orders_of(
+    pod_orders = orders_of(
         make_pod(java),
         None,
         act=ActOptions(mode=Mode.ENFORCE),
@@ -248,8 +248,8 @@ def test_a_heap_that_is_not_understood_turns_the_pod_off_and_shows_no_value() ->
         plan=PlanOptions(),
     )
 
-    assert (found.mode, found.mode_source) == (Mode.OFF, OrderSource.SPEC)
-    assert [str(fault) for fault in found.faults] == [
+    assert (pod_orders.mode, pod_orders.mode_source) == (Mode.OFF, OrderSource.SPEC)
+    assert [str(fault) for fault in pod_orders.faults] == [
         "pod spec container app: -Xmx in the command line is not understood "
         "(a size such as 512m or 4g that the spec itself states)"
     ]
@@ -257,7 +257,7 @@ def test_a_heap_that_is_not_understood_turns_the_pod_off_and_shows_no_value() ->
 
 def test_a_mode_that_somebody_ordered_off_keeps_its_source_beside_a_heap_that_is_not_understood() -> None:
     java = container(command=["java", "-Xmx1gb", "Main"])
-    found = orders_of(
+    pod_orders = orders_of(
         make_pod(java, metadata={"annotations": {names.MODE: "off"}}),
         None,
         act=ActOptions(),
@@ -265,8 +265,8 @@ def test_a_mode_that_somebody_ordered_off_keeps_its_source_beside_a_heap_that_is
         plan=PlanOptions(),
     )
 
-    assert (found.mode, found.mode_source) == (Mode.OFF, OrderSource.POD)
-    assert len(found.faults) == 1
+    assert (pod_orders.mode, pod_orders.mode_source) == (Mode.OFF, OrderSource.POD)
+    assert len(pod_orders.faults) == 1
 
 
 def test_windows_are_kept_as_they_were_written_and_nonsense_makes_a_pod_off() -> None:
@@ -277,8 +277,8 @@ def test_windows_are_kept_as_they_were_written_and_nonsense_makes_a_pod_off() ->
         act, plan = ActOptions(mode=Mode.ENFORCE), PlanOptions()
         return orders_of(pod, None, act=act, recommend_policy=PolicyName.CRUISE, plan=plan, **more)
 
-    found = windows(text, read_windows=ReadWindows())
-    assert (found.mode, found.windows, found.windows_source) == (Mode.ENFORCE, text, OrderSource.POD)
+    pod_orders = windows(text, read_windows=ReadWindows())
+    assert (pod_orders.mode, pod_orders.windows, pod_orders.windows_source) == (Mode.ENFORCE, text, OrderSource.POD)
     wrong = windows("nights", read_windows=ReadWindows())
     assert (wrong.mode, wrong.windows) == (Mode.OFF, None)
     assert "'nights' says not what it is for (shrink, evict, restart, deny and a colon" in str(wrong.faults[0])

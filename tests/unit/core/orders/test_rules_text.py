@@ -16,12 +16,12 @@ GOOD = ClusterRules(rules=(ClusterRule(namespace="shop", mode="off"),))
 
 
 def fault(**data: str) -> str:
-    found = read_rules(data, last_good=GOOD)
-    assert found.rules == GOOD.rules  # whatever is wrong
-    assert found.fault is not None
-    assert "\n" not in found.fault
-    assert len(found.fault) < 600
-    return found.fault
+    rules = read_rules(data, last_good=GOOD)
+    assert rules.rules == GOOD.rules  # whatever is wrong
+    assert rules.fault is not None
+    assert "\n" not in rules.fault
+    assert len(rules.fault) < 600
+    return rules.fault
 
 
 def test_rules_are_read_from_yaml_and_from_json() -> None:
@@ -109,16 +109,16 @@ def test_a_key_that_is_none_is_a_slip_and_a_slip_in_pausing_must_not_pass() -> N
 
 
 def test_a_pause_holds_whatever_is_wrong_beside_it() -> None:
-    found = read_rules({"pause": "stop", "rules": "7"}, last_good=GOOD)
-    assert (found.pause_reason, found.rules) == ("stop", GOOD.rules)
+    rules = read_rules({"pause": "stop", "rules": "7"}, last_good=GOOD)
+    assert (rules.pause_reason, rules.rules) == ("stop", GOOD.rules)
     ended = read_rules({"rules": "7"}, last_good=ClusterRules(pause_reason="before", rules=GOOD.rules))
     assert ended.pause_reason is None
 
 
 def test_rules_that_were_never_understood_pause_everything() -> None:
-    found = read_rules({"rules": "7"}, last_good=None)
-    assert found.rules == ()
-    assert found.pause_reason == (
+    rules = read_rules({"rules": "7"}, last_good=None)
+    assert rules.rules == ()
+    assert rules.pause_reason == (
         "its rules are not understood and none were known before: rules: 7 is not allowed (a list of rules)"
     )
     assert read_rules({"rules": "7", "pause": "asked"}, last_good=None).pause_reason == "asked"
@@ -134,5 +134,5 @@ def test_what_is_read_is_what_is_looked_up() -> None:
 @settings(deadline=None)
 @given(st.dictionaries(st.sampled_from(["pause", "rules", "x", "a.b"]), st.text(max_size=40)))
 def test_any_data_give_an_answer(data: dict[str, str]) -> None:
-    found = read_rules(data, last_good=None)
-    assert (found.fault is None) or found.pause_reason
+    rules = read_rules(data, last_good=None)
+    assert (rules.fault is None) or rules.pause_reason

@@ -45,9 +45,9 @@ def activity(text: str, now: float) -> Activity:
 
 def change(text: str, now: float) -> tuple[bool, str]:
     """Whether it is active, and when that changes, UTC."""
-    found = activity(text, now)
-    assert found.next_look_unix_seconds is not None
-    return found.is_active, f"{datetime.fromtimestamp(found.next_look_unix_seconds, UTC):%m-%d %H:%M}"
+    status = activity(text, now)
+    assert status.next_look_unix_seconds is not None
+    return status.is_active, f"{datetime.fromtimestamp(status.next_look_unix_seconds, UTC):%m-%d %H:%M}"
 
 
 # -- windows -------------------------------------------------------------------------------------------------------
@@ -84,11 +84,11 @@ def test_a_long_window_within_which_a_short_one_ends_goes_on() -> None:
 
 
 def test_one_that_has_no_end_in_sight_is_looked_at_again() -> None:
-    found = activity("UTC 0 * * * * for 90m", unix("2026-11-23T07:10"))
-    assert found.is_active
-    assert found.words == "active, and no end of it is near"
+    status = activity("UTC 0 * * * * for 90m", unix("2026-11-23T07:10"))
+    assert status.is_active
+    assert status.words == "active, and no end of it is near"
     # 200 windows of an hour and a half that follow each other, an hour apart.
-    assert found.next_look_unix_seconds == unix("2026-12-01T16:30")
+    assert status.next_look_unix_seconds == unix("2026-12-01T16:30")
 
 
 def test_before_its_first_window_a_schedule_is_inactive_and_after_its_last_for_good() -> None:
@@ -219,10 +219,10 @@ def test_activity_is_that_of_a_walk_through_the_minutes(
         is_active = any(begin <= now < end for begin, end in spans)
         edges = sorted({edge for span in spans for edge in span if edge > now})
         turn = next((edge for edge in edges if any(begin <= edge < end for begin, end in spans) is not is_active), None)
-        found = activity_at(schedule, now.timestamp())
-        assert found.is_active is is_active
-        if turn is not None and turn < night + timedelta(days=2) and "no end" not in found.words:
-            assert found.next_look_unix_seconds == turn.timestamp()
+        status = activity_at(schedule, now.timestamp())
+        assert status.is_active is is_active
+        if turn is not None and turn < night + timedelta(days=2) and "no end" not in status.words:
+            assert status.next_look_unix_seconds == turn.timestamp()
 
 
 # -- what is not understood ----------------------------------------------------------------------------------------

@@ -117,25 +117,25 @@ def test_a_pods_order_wins_over_its_namespaces_and_that_over_a_rule() -> None:
 
 
 def test_an_order_that_is_not_understood_makes_the_pod_off() -> None:
-    found = orders({names.STARTUP_BOOST: "fctor 3"}, mode=Mode.ENFORCE)
-    assert (found.mode, found.startup_boost) == (Mode.OFF, None)
-    assert str(found.faults[0]).startswith(
+    pod_orders = orders({names.STARTUP_BOOST: "fctor 3"}, mode=Mode.ENFORCE)
+    assert (pod_orders.mode, pod_orders.startup_boost) == (Mode.OFF, None)
+    assert str(pod_orders.faults[0]).startswith(
         "pod annotation plimsoll.dev/startup-boost: 'fctor 3' is not allowed ('fctor 3': factor 3, add 500m"
     )
 
 
 def test_the_clusters_rules_may_order_a_boost_and_nothing_else() -> None:
-    found = read_rules({"rules": "- {namespace: shop, startupBoost: factor 3}\n- {startupBoost: off}"}, last_good=None)
-    assert found.rules == (
+    rules = read_rules({"rules": "- {namespace: shop, startupBoost: factor 3}\n- {startupBoost: off}"}, last_good=None)
+    assert rules.rules == (
         ClusterRule(namespace="shop", startup_boost="factor 3"),
         ClusterRule(startup_boost="off"),
     )
-    assert rule_of(found, WEB) == {names.STARTUP_BOOST: "factor 3"}
+    assert rule_of(rules, WEB) == {names.STARTUP_BOOST: "factor 3"}
     faulty = read_rules({"rules": "- {startupBoost: factor 0}"}, last_good=ClusterRules())
     assert faulty.fault is not None
     assert faulty.fault.startswith("rules[0].startupBoost: 'factor 0' is not allowed ('0': a number from 1 to 100")
 
 
 def test_a_node_is_told_of_the_rule() -> None:
-    told = NodeDirectives(by_workload={WEB: WorkloadDirective(workload=WEB, startup_boost="factor 3")})
-    assert told.rule(WEB) == {names.STARTUP_BOOST: "factor 3"}
+    directives = NodeDirectives(by_workload={WEB: WorkloadDirective(workload=WEB, startup_boost="factor 3")})
+    assert directives.rule(WEB) == {names.STARTUP_BOOST: "factor 3"}

@@ -135,9 +135,9 @@ def test_a_window_that_does_not_come_again_is_waited_for_without_an_end() -> Non
 
 
 def test_what_waits_is_told_by_kind() -> None:
-    found = waits_of(read(f"{NIGHTS}; evict: UTC 0 12 * * * for 1h"), at("2026-11-23T13:30"), 600.0)
-    assert set(found) == {Disruption.SHRINK}
-    assert waits_words(found) == (
+    by_disruption = waits_of(read(f"{NIGHTS}; evict: UTC 0 12 * * * for 1h"), at("2026-11-23T13:30"), 600.0)
+    assert set(by_disruption) == {Disruption.SHRINK}
+    assert waits_words(by_disruption) == (
         "shrink waits until 2026-11-23 22:00 CET, Europe/Berlin; evict may be now; restart may be now"
     )
 

@@ -26,7 +26,7 @@ GOOD = node(GROWING, SHRINKING, STILL)
 
 
 def faults(plan: Plan, situation: Situation = GOOD) -> list[str]:
-    return [one.name for one in check(plan, situation.state) if not one.holds]
+    return [invariant.name for invariant in check(plan, situation.state) if not invariant.holds]
 
 
 def with_share(plan: Plan, place: int, **fields: Any) -> Plan:
@@ -53,8 +53,10 @@ def test_a_good_plan_says_every_invariant_and_that_it_holds() -> None:
     plan = GOOD.plan()
     assert [(step.phase, step.ref.name) for step in plan.steps] == [(Phase.SHRINK, "b"), (Phase.GROW, "a")]
     assert faults(plan) == []
-    assert [one.name for one in plan.invariants] == [one.name for one in check(plan, GOOD.state)]
-    assert len({one.name for one in plan.invariants}) == 17
+    assert [invariant.name for invariant in plan.invariants] == [
+        invariant.name for invariant in check(plan, GOOD.state)
+    ]
+    assert len({invariant.name for invariant in plan.invariants}) == 17
     assert plan.is_sound
 
 
@@ -66,7 +68,7 @@ def test_the_sums_of_a_plan_are_found_by_resource() -> None:
 
 def test_a_plan_without_steps_asks_nothing_of_the_node() -> None:
     plan = replace(GOOD.plan(), steps=())
-    assert [one for one in check(plan, NodeState(node=None, pods=())) if not one.holds] == []
+    assert [invariant for invariant in check(plan, NodeState(node=None, pods=())) if not invariant.holds] == []
 
 
 @pytest.mark.parametrize(
@@ -130,9 +132,9 @@ def test_a_step_whose_memory_does_not_fit_is_told() -> None:
 def test_a_pod_that_the_plan_forgot_or_a_node_that_is_not_known_is_told() -> None:
     plan = GOOD.plan()
     assert plan_check.PREFIXES in faults(replace(plan, pods=plan.pods[:2]))
-    assert [one.name for one in check(plan, NodeState(node=None, pods=GOOD.state.pods)) if not one.holds] == [
-        plan_check.PREFIXES
-    ]
+    assert [
+        invariant.name for invariant in check(plan, NodeState(node=None, pods=GOOD.state.pods)) if not invariant.holds
+    ] == [plan_check.PREFIXES]
 
 
 def test_a_step_for_a_pod_that_is_gone_is_told() -> None:
@@ -143,8 +145,8 @@ def test_a_step_for_a_pod_that_is_gone_is_told() -> None:
 @pytest.mark.parametrize(("place", "fields"), [(1, {"is_evicted": True}), (0, {"mode": Mode.RECOMMEND})])
 def test_a_step_for_a_pod_that_must_not_be_touched_is_told(place: int, fields: dict[str, Any]) -> None:
     # The headroom was shared out by its spike as well.
-    told = faults(with_pod(GOOD.plan(), place, **fields))
-    assert [name for name in told if name != plan_check.HEADROOM] == [plan_check.UNTOUCHED]
+    violations = faults(with_pod(GOOD.plan(), place, **fields))
+    assert [name for name in violations if name != plan_check.HEADROOM] == [plan_check.UNTOUCHED]
 
 
 def test_a_step_for_a_reserved_pod_is_told() -> None:
@@ -201,7 +203,7 @@ def test_in_mode_protect_a_fall_and_an_eviction_are_told() -> None:
 
 def test_an_eviction_is_proposed_and_sound() -> None:
     plan = CROWDED.plan()
-    assert [one.ref.name for one in plan.evictions] == ["a"]
+    assert [eviction.ref.name for eviction in plan.evictions] == ["a"]
     assert faults(plan, CROWDED) == []
 
 
@@ -230,7 +232,7 @@ def test_the_budget_of_an_evicted_pod_counts_and_not_its_containers() -> None:
     )
     situation = replace(CROWDED, demands=(budgeted, CROWDED.demands[1]))
     plan = situation.plan()
-    assert [one.ref.name for one in plan.evictions] == ["a"]
+    assert [eviction.ref.name for eviction in plan.evictions] == ["a"]
     assert faults(plan, situation) == []
     budget = plan.pods[0].budget
     assert budget is not None

@@ -133,12 +133,12 @@ def test_counting_fast_is_counting_as_the_scheduler_does(situation: Any, seed: i
             continue
         statuses = tuple(
             ContainerStatus(
-                name=one.name,
+                name=spec.name,
                 allocated=random.choice([None, amounts(random.randint(0, 500), random.randint(0, 90) * MIB)]),
                 actual=random.choice([None, Reported(), Reported(requests=amounts(random.randint(0, 500), MIB))]),
             )
-            for one in pod.sized_containers()
-            if one.kind is not ContainerKind.EPHEMERAL
+            for spec in pod.sized_containers()
+            if spec.kind is not ContainerKind.EPHEMERAL
         )
         pod = Pod(
             uid="u", namespace="n", name="n", containers=pod.containers, init_containers=pod.init_containers,
@@ -233,6 +233,6 @@ def test_of_a_step_that_does_not_fit_the_limits_still_do() -> None:
     assert part_that_fits(state(300, 64 * MIB), both) == both
     part = part_that_fits(full, both)
     assert part is not None
-    assert [one.setting for one in part.changes] == [Setting.LIMIT]
+    assert [change.setting for change in part.changes] == [Setting.LIMIT]
     assert part_that_fits(full, step(cpu=300)) is None
     assert part_that_fits(NodeState(node=None, pods=()), both) is None

@@ -115,7 +115,7 @@ def test_somebody_else_who_was_not_killed_stays() -> None:
 def test_a_kill_in_a_pod_with_a_budget_of_its_own_is_of_the_budget() -> None:
     pod = killed(pod={"resources": requirements(200, 64 * MIB, None, 64 * MIB)})
     plan = plan_of(pod)
-    assert [one.is_out_of_memory for one in plan.evictions] == [True]
+    assert [eviction.is_out_of_memory for eviction in plan.evictions] == [True]
 
 
 def test_nobody_goes_for_memory_that_is_not_applied() -> None:

@@ -25,7 +25,7 @@ def boosted(
     amounts = {"requestMillicores": [500, 1500], "limitMillicores": [1000, 3000]}
     document = {"unixSeconds": BORN, "afterReadySeconds": 60, "timeoutSeconds": 600, "containers": {"app": amounts}}
     pod = {"annotations": {names.STARTUP_BOOSTED: json.dumps(document)}, "created_unix_seconds": BORN}
-    made = pod_demand(
+    need = pod_demand(
         name,
         containers=[container(cpu=request, cpu_limit=limit, memory=64 * MIB)],
         demands=[needs("app", None if demand is None else wanted(demand), wanted(32 * MIB))],
@@ -33,7 +33,7 @@ def boosted(
         **fields,
     )
     return PodDemand(
-        **{field: getattr(made, field) for field in made.__slots__ if field != "boost"}, boost=standing_boost(made.pod)
+        **{field: getattr(need, field) for field in need.__slots__ if field != "boost"}, boost=standing_boost(need.pod)
     )
 
 

@@ -30,7 +30,7 @@ CPU, MEMORY = wanted(100), wanted(64 * MIB)
 
 
 def of_web(plan: Plan) -> tuple[int | None, int | None]:
-    (pod,) = [one for one in plan.pods if one.ref.name == "web"]
+    (pod,) = [candidate for candidate in plan.pods if candidate.ref.name == "web"]
     cpu, memory = pod.containers[0].cpu, pod.containers[0].memory
     assert cpu is not None
     assert memory is not None
@@ -83,7 +83,7 @@ def test_what_one_node_sees_is_granted_first_and_the_foresight_waits() -> None:
     plan = replace(situation, constraints={"uid-held": Constraint(shrink=KeptReason.COOL_DOWN)}).plan()
     assert plan.is_sound
     assert of_web(plan)[0] == 100
-    (pod,) = [one for one in plan.pods if one.ref.name == "web"]
+    (pod,) = [candidate for candidate in plan.pods if candidate.ref.name == "web"]
     assert pod.containers[0].cpu is not None
     assert pod.containers[0].cpu.kept is KeptReason.NODE_FULL
     assert [step.ref.name for step in plan.steps] == ["own"]
@@ -116,11 +116,11 @@ def test_on_any_node_what_others_saw_makes_nobody_go_and_the_others_grow_as_with
         calm = situation_of(seed)
         foreseen = _with_foresight(calm, Random(seed))
         plan, before = foreseen.plan(), calm.plan()
-        assert [str(one) for one in plan.invariants if not one.holds] == [], seed
-        assert [one.ref for one in plan.evictions] == [one.ref for one in before.evictions], seed
+        assert [str(invariant) for invariant in plan.invariants if not invariant.holds] == [], seed
+        assert [eviction.ref for eviction in plan.evictions] == [eviction.ref for eviction in before.evictions], seed
         assert plan.cpu.is_infeasible == before.cpu.is_infeasible, seed
         assert plan.memory.is_infeasible == before.memory.is_infeasible, seed
-        named = {one.pod.uid for one in foreseen.demands if one.pod.name == "p0"}
+        named = {demand.pod.uid for demand in foreseen.demands if demand.pod.name == "p0"}
         assert [_finals(plan, uid) for uid in _uids(plan) - named] == [
             _finals(before, uid) for uid in _uids(plan) - named
         ], seed
@@ -128,12 +128,12 @@ def test_on_any_node_what_others_saw_makes_nobody_go_and_the_others_grow_as_with
 
 
 def _uids(plan: Plan) -> set[str]:
-    return {one.ref.uid for one in plan.pods}
+    return {pod.ref.uid for pod in plan.pods}
 
 
 def _finals(plan: Plan, uid: str) -> list[tuple[int | None, ...]]:
-    (pod,) = [one for one in plan.pods if one.ref.uid == uid]
-    shares = [share for one in pod.containers for share in (one.cpu, one.memory) if share is not None]
+    (pod,) = [candidate for candidate in plan.pods if candidate.ref.uid == uid]
+    shares = [share for part in pod.containers for share in (part.cpu, part.memory) if share is not None]
     return [(share.final, share.applied) for share in shares]
 
 
@@ -150,14 +150,14 @@ def _with_foresight(situation: Situation, random: Random) -> Situation:
         situation,
         demands=tuple(
             replace(
-                one,
+                demand,
                 containers=tuple(
-                    replace(each, cpu=seen(each.cpu), memory=seen(each.memory)) for each in one.containers
+                    replace(each, cpu=seen(each.cpu), memory=seen(each.memory)) for each in demand.containers
                 ),
             )
-            if one.pod.name == "p0"
-            else one
-            for one in situation.demands
+            if demand.pod.name == "p0"
+            else demand
+            for demand in situation.demands
         ),
     )
 

@@ -47,16 +47,16 @@ def _pod(random: Random, pod: Pod) -> Pod:
     def of(container: Container) -> Container:
         return replace(container, resources=_with_fractions(random, container.resources, is_lower=True))
 
-    made = replace(
+    variant = replace(
         pod,
-        containers=tuple(of(one) for one in pod.containers),
-        init_containers=tuple(of(one) for one in pod.init_containers),
+        containers=tuple(of(part) for part in pod.containers),
+        init_containers=tuple(of(part) for part in pod.init_containers),
         overhead={name: max(0, amount - _fraction(random, NANOS_PER_MILLI)) for name, amount in pod.overhead.items()},
         resources=None if pod.resources is None else _with_fractions(random, pod.resources, is_lower=False),
     )
-    spec = {one.name: one.resources.requests for one in made.sized_containers()}
-    made = replace(made, statuses=tuple(replace(one, allocated=spec[one.name]) for one in pod.statuses))
-    return made if pod.recorded_qos is None else replace(made, recorded_qos=computed_qos_class(made))
+    spec = {part.name: part.resources.requests for part in variant.sized_containers()}
+    variant = replace(variant, statuses=tuple(replace(status, allocated=spec[status.name]) for status in pod.statuses))
+    return variant if pod.recorded_qos is None else replace(variant, recorded_qos=computed_qos_class(variant))
 
 
 def _told(random: Random, demand: Demand | None, more: int) -> Demand | None:
@@ -70,16 +70,16 @@ def _situation(seed: int) -> Situation:
     random, situation = Random(seed), situation_of(seed)
     demands = tuple(
         replace(
-            one,
-            pod=_pod(random, one.pod),
+            demand,
+            pod=_pod(random, demand.pod),
             containers=tuple(
                 replace(each, cpu=_told(random, each.cpu, 300), memory=_told(random, each.memory, 30 * MIB))
-                for each in one.containers
+                for each in demand.containers
             ),
         )
-        for one in situation.demands
+        for demand in situation.demands
     )
-    cpu, memory = _held(one.pod for one in demands)
+    cpu, memory = _held(demand.pod for demand in demands)
     shares = [0.5, 0.8, 0.9, 0.95, 0.99, 1.0]
     return replace(
         situation,
@@ -100,9 +100,9 @@ def test_no_prefix_adds_to_a_node_that_starts_over_its_allocatable_and_nobody_is
     plan = situation.plan()
     assert plan.is_sound
     assert not [pod for pod in plan.pods if pod.reserved is ReservedReason.LEFT_OUT]
-    held = _held(one.pod for one in situation.demands)
+    held = _held(demand.pod for demand in situation.demands)
     for length in range(1, len(plan.steps) + 1):
-        now = _held(one.pod for one in situation.after(plan.steps[:length]).demands)
+        now = _held(demand.pod for demand in situation.after(plan.steps[:length]).demands)
         assert now[0] <= max(situation.cpu, held[0])
         assert now[1] <= max(situation.memory, held[1])
         held = now
@@ -151,7 +151,7 @@ def test_growth_for_what_others_saw_takes_no_room_that_a_fall_has_given_to_other
     plan = situation.plan()
     assert plan.is_sound
     assert not [pod for pod in plan.pods if pod.reserved is ReservedReason.LEFT_OUT]
-    assert _held(one.pod for one in situation.after(plan.steps).demands)[0] == 300 + 500 + 600
+    assert _held(demand.pod for demand in situation.after(plan.steps).demands)[0] == 300 + 500 + 600
 
 
 def test_a_class_that_only_rounding_keeps_is_not_kept() -> None:
@@ -167,5 +167,9 @@ def test_a_class_that_only_rounding_keeps_is_not_kept() -> None:
         for setting in Setting
     )
     step = PlanStep(ref=pod.ref, workload=pod.workload, phase=Phase.SHRINK, changes=changes, reason="")
-    broken = {one.name for one in examine(replace(plan, steps=(step,)), situation.state).invariants if not one.holds}
+    broken = {
+        invariant.name
+        for invariant in examine(replace(plan, steps=(step,)), situation.state).invariants
+        if not invariant.holds
+    }
     assert QOS in broken

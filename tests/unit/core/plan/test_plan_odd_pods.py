@@ -24,11 +24,11 @@ _BLOCK = 250
 def _held(pods: list[Pod]) -> tuple[int, int]:
     """Sum up as the scheduler does, by Kubernetes' own rule."""
     held = [pod_requests(pod, _AS_SCHEDULER) for pod in pods if holds_room(pod) and pod.resources is None]
-    cpu = sum(-(-one.get(CPU, 0) // NANOS_PER_MILLI) for one in held)
-    memory = sum(-(-one.get(MEMORY, 0) // NANOS_PER_UNIT) for one in held)
+    cpu = sum(-(-requests.get(CPU, 0) // NANOS_PER_MILLI) for requests in held)
+    memory = sum(-(-requests.get(MEMORY, 0) // NANOS_PER_UNIT) for requests in held)
     # Pod-level status is overhead twice to the scheduler (facts, section 6.2): there ``counted`` is the rule.
     others = [counted(pod) for pod in pods if holds_room(pod) and pod.resources is not None]
-    return cpu + sum(one[0] for one in others), memory + sum(one[1] for one in others)
+    return cpu + sum(pair[0] for pair in others), memory + sum(pair[1] for pair in others)
 
 
 def _of_others(plan: Plan) -> list[PlanStep]:
@@ -36,7 +36,7 @@ def _of_others(plan: Plan) -> list[PlanStep]:
 
 
 def _odd_of(situation: Situation) -> Pod:
-    return next(one.pod for one in situation.demands if one.pod.name == ODD)
+    return next(demand.pod for demand in situation.demands if demand.pod.name == ODD)
 
 
 def blocks(count: int) -> list[Any]:
@@ -49,9 +49,9 @@ def test_a_plan_with_an_odd_pod_is_sound_and_no_prefix_fills_the_node(block: int
     for seed in range(block * _BLOCK, (block + 1) * _BLOCK):
         situation = odd_situation(seed)
         plan = situation.plan()
-        assert [str(one) for one in plan.invariants if not one.holds] == [], seed
+        assert [str(invariant) for invariant in plan.invariants if not invariant.holds] == [], seed
         assert not any("nothing is done" in note for note in plan.notes), seed
-        pods = {one.pod.uid: one.pod for one in situation.demands}
+        pods = {demand.pod.uid: demand.pod for demand in situation.demands}
         before = _held([*pods.values()])
         for step in plan.steps:
             pods[step.ref.uid] = actuated(changed_pod(pods[step.ref.uid], step.changes))
@@ -69,7 +69,7 @@ def test_the_others_are_stepped_as_if_an_odd_pod_that_is_left_out_held_what_it_h
         situation = odd_situation(seed)
         plan = situation.plan()
         odd = _odd_of(situation)
-        planned = next((one for one in plan.pods if one.ref.name == ODD), None)
+        planned = next((pod for pod in plan.pods if pod.ref.name == ODD), None)
         if planned is None or planned.reserved is None:
             continue
         if planned.reserved is ReservedReason.LEFT_OUT:
@@ -126,7 +126,7 @@ def test_an_infeasible_resize_without_figures_is_left_out_and_the_rest_goes_on()
     assert plan.is_sound
     assert {step.ref.name for step in plan.steps} == {"grows", "shrinks"}
     assert plan.evictions == ()
-    (big,) = [one for one in plan.pods if one.ref.name == "big"]
+    (big,) = [pod for pod in plan.pods if pod.ref.name == "big"]
     assert (big.reserved, big.cpu_counted_millicores) == (ReservedReason.LEFT_OUT, 100)
     assert [note for note in plan.notes if "shop/big is left out: its resize is infeasible" in note]
 
@@ -142,9 +142,9 @@ def test_a_deferred_wish_makes_nobody_go_and_nobody_shrink_less_and_growth_leave
     plan = node(GROWING, FALLING, _resizing("big", "Deferred", cpu=900_000, granted=100, known=False)).plan()
     assert plan.is_sound
     assert (plan.evictions, plan.cpu.is_infeasible) == ((), False)
-    changes = {step.ref.name: [(one.resource.value, one.after) for one in step.changes] for step in plan.steps}
+    changes = {step.ref.name: [(change.resource.value, change.after) for change in step.changes] for step in plan.steps}
     assert changes == {"shrinks": [("cpu", 100), ("memory", 64 * MIB)], "grows": [("memory", 200 * MIB)]}
-    (grows,) = [one for one in plan.pods if one.ref.name == "grows"]
+    (grows,) = [pod for pod in plan.pods if pod.ref.name == "grows"]
     assert grows.containers[0].cpu is not None
     assert grows.containers[0].cpu.kept is KeptReason.NODE_FULL
 
@@ -155,15 +155,15 @@ def test_an_infeasible_resize_beside_an_empty_room_is_left_out_where_taking_it_b
     plan = node(full, grows, cpu=4000).plan()
     assert plan.is_sound
     assert plan.steps == ()
-    assert {one.ref.name: one.reserved for one in plan.pods}["big"] is not None or plan.cpu.is_infeasible
+    assert {pod.ref.name: pod.reserved for pod in plan.pods}["big"] is not None or plan.cpu.is_infeasible
 
 
 def test_many_pods_that_are_left_out_are_told_in_few_lines() -> None:
     odd = [_resizing(f"big{place}", "Infeasible", cpu=900_000, granted=10, known=False) for place in range(8)]
     plan = node(GROWING, *odd).plan()
-    told = [note for note in plan.notes if "left out" in note]
-    assert len(told) == 6
-    assert told[-1] == "3 more pods are left out"
+    notes = [note for note in plan.notes if "left out" in note]
+    assert len(notes) == 6
+    assert notes[-1] == "3 more pods are left out"
     assert {step.ref.name for step in plan.steps} == {"grows"}
 
 

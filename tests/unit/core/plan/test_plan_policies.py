@@ -28,9 +28,9 @@ def pod(*policies: ContainerPolicy, **stated: Any) -> PodDemand:
 
 
 def share(plan: Plan, name: str, resource: Resource = Resource.CPU) -> Share:
-    (one,) = plan.pods
-    found = next(each for each in one.containers if each.name == name)
-    which = found.cpu if resource is Resource.CPU else found.memory
+    (only_pod,) = plan.pods
+    part = next(each for each in only_pod.containers if each.name == name)
+    which = part.cpu if resource is Resource.CPU else part.memory
     assert which is not None
     return which
 

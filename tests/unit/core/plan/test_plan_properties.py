@@ -34,7 +34,7 @@ def _spec(situation: Situation) -> list[tuple[object, ...]]:
 @given(situations())
 def test_every_invariant_holds(situation: Situation) -> None:
     plan = situation.plan()
-    assert [str(one) for one in plan.invariants if not one.holds] == []
+    assert [str(invariant) for invariant in plan.invariants if not invariant.holds] == []
     assert not any("fault of Plimsoll" in note for note in plan.notes)
 
 
@@ -54,11 +54,11 @@ def test_after_every_prefix_the_node_holds_its_pods_and_no_pod_is_broken(situati
         held = now
         for uid, pod in pods.items():
             assert computed_qos_class(pod) is computed_qos_class(start[uid])
-            stated = [one.resources for one in pod.sized_containers()]
+            stated = [container.resources for container in pod.sized_containers()]
             if pod.resources is not None:
                 stated.append(pod.resources)
-                for one in pod.sized_containers():
-                    for name, limit in one.resources.limits.items():
+                for container in pod.sized_containers():
+                    for name, limit in container.resources.limits.items():
                         assert limit <= pod.resources.limits.get(name, limit)
             for resources in stated:
                 for name, limit in resources.limits.items():
@@ -71,7 +71,7 @@ def test_a_plan_that_was_applied_leaves_nothing_to_do(situation: Situation) -> N
     plan = situation.plan()
     again = situation.after(plan.steps).plan()
     assert again.steps == ()
-    assert [one.ref for one in again.evictions] == [one.ref for one in plan.evictions]
+    assert [eviction.ref for eviction in again.evictions] == [eviction.ref for eviction in plan.evictions]
 
 
 @_MANY
@@ -113,7 +113,7 @@ def _is_overfull(situation: Situation, uid: str) -> bool:
 @given(situations())
 def test_a_burst_makes_nobody_go_and_moves_nobody_else(situation: Situation) -> None:
     plan, before = situation.plan(), calm(situation).plan()
-    assert [one.ref for one in plan.evictions] == [one.ref for one in before.evictions]
+    assert [eviction.ref for eviction in plan.evictions] == [eviction.ref for eviction in before.evictions]
     assert plan.cpu.is_infeasible == before.cpu.is_infeasible
     assert plan.memory.is_infeasible == before.memory.is_infeasible
 
@@ -125,7 +125,7 @@ def test_what_is_seen_together_makes_nobody_go_and_is_shared_out_as_far_as_there
     most = replace(situation, joint_millicores=10**6).plan()
     plan = situation.plan()
     for each in (plan, most):
-        assert [one.ref for one in each.evictions] == [one.ref for one in alone.evictions]
+        assert [eviction.ref for eviction in each.evictions] == [eviction.ref for eviction in alone.evictions]
         assert each.cpu.is_infeasible == alone.cpu.is_infeasible
         assert each.memory == alone.memory
     assert alone.cpu.headroom <= plan.cpu.headroom <= most.cpu.headroom
@@ -157,7 +157,7 @@ def test_what_is_read_of_pods_once_is_as_good_as_what_is_read_anew(situation: Si
 def test_changes_come_in_the_order_of_the_spec(situation: Situation) -> None:
     pods = {demand.pod.uid: demand.pod for demand in situation.demands}
     for step in situation.plan().steps:
-        names = [*(one.name for one in pods[step.ref.uid].sized_containers()), ""]
+        names = [*(container.name for container in pods[step.ref.uid].sized_containers()), ""]
         places = [names.index(change.container) for change in step.changes]
         assert places == sorted(places)
 

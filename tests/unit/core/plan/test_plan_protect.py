@@ -174,8 +174,8 @@ def test_a_cpu_limit_is_raised_for_who_starves_alone() -> None:
     assert node(web(wanted(100), stated=stated)).plan().steps == ()
     share = share_of(node(web(short(1500), stated=stated)).plan())
     assert (share.applied, share.limit_applied) == (1500, 4000)
-    kept = share_of(node(web(short(1500), stated=stated, order={"policy": PolicyName.VPA})).plan())
-    assert (kept.applied, kept.limit_applied) == (1199, 1200)
+    vpa_share = share_of(node(web(short(1500), stated=stated, order={"policy": PolicyName.VPA})).plan())
+    assert (vpa_share.applied, vpa_share.limit_applied) == (1199, 1200)
 
 
 def test_a_pair_moves_up_together_and_never_down() -> None:
@@ -224,8 +224,10 @@ def test_what_others_saw_does_not_make_it_grow() -> None:
 
 
 def test_what_a_pod_does_not_state_saves_nothing() -> None:
-    one = node(web(wanted(100), stated={"cpu": 1000}), pod_demand("bare", containers=[container(memory=MIB)]))
-    assert possible_savings(one.plan(), one.demands, EXACT)[Mode.PROTECT] == PossibleSavings(cpu_millicores=900)
+    situation = node(web(wanted(100), stated={"cpu": 1000}), pod_demand("bare", containers=[container(memory=MIB)]))
+    assert possible_savings(situation.plan(), situation.demands, EXACT)[Mode.PROTECT] == PossibleSavings(
+        cpu_millicores=900
+    )
 
 
 def test_mode_recommend_tells_what_it_could_save_too() -> None:
@@ -279,8 +281,8 @@ def test_what_would_not_be_lowered_in_mode_enforce_either_saves_nothing(
         **fields,
     )
     situation = node(advised)
-    found = possible_savings(situation.plan(), situation.demands, EXACT)[Mode.RECOMMEND]
-    assert (found.cpu_millicores, found.memory_bytes // MIB) == saved
+    savings = possible_savings(situation.plan(), situation.demands, EXACT)[Mode.RECOMMEND]
+    assert (savings.cpu_millicores, savings.memory_bytes // MIB) == saved
 
 
 @pytest.mark.parametrize("seed", range(40))

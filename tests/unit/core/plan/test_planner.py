@@ -257,7 +257,9 @@ def crowded(**fields: Any) -> Any:
 
 def test_the_first_by_name_goes_where_all_else_is_equal_and_says_why() -> None:
     plan = crowded().plan()
-    assert [(one.ref.name, one.resource, one.spike) for one in plan.evictions] == [("a", Resource.CPU, 500)]
+    assert [(eviction.ref.name, eviction.resource, eviction.spike) for eviction in plan.evictions] == [
+        ("a", Resource.CPU, 500)
+    ]
     assert plan.evictions[0].reason == "500m of cpu are lacking; next by ranking low and spike 500m"
     assert pod_of(plan, "a").is_evicted
     assert [cpu_of(plan, name).final for name in "bc"] == [750, 750]
@@ -276,7 +278,7 @@ def test_the_room_of_a_pod_proposed_for_eviction_is_not_counted_on() -> None:
 def test_memory_is_asked_first_and_its_evictions_count_for_cpu() -> None:
     big = needs("app", wanted(500, 1000), wanted(600 * MIB, 700 * MIB))
     plan = node(*(pod_demand(name, demands=[big]) for name in "abc"), cpu=1500, memory=1400 * MIB).plan()
-    assert [(one.ref.name, one.resource) for one in plan.evictions] == [("a", Resource.MEMORY)]
+    assert [(eviction.ref.name, eviction.resource) for eviction in plan.evictions] == [("a", Resource.MEMORY)]
 
 
 @pytest.mark.parametrize("fields", [{"kind": "DaemonSet"}, {"ranking": Ranking.NO_EVICTION}])
@@ -301,7 +303,7 @@ def test_an_infeasible_resource_does_not_hold_up_the_other() -> None:
 def test_a_pod_whose_successor_would_ask_for_no_more_stays() -> None:
     full = app("a", 500, 1000, containers=[container(cpu=1000, memory=64 * MIB)])
     plan = node(full, app("b", 500, 1000), app("c", 500, 1000), cpu=1500).plan()
-    assert [one.ref.name for one in plan.evictions] == ["b"]
+    assert [eviction.ref.name for eviction in plan.evictions] == ["b"]
     # It is not shrunk either while others go: with less than its peak it would be the next to go instead of them.
     assert (cpu_of(plan, "a").applied, cpu_of(plan, "a").kept) == (1000, KeptReason.EVICTION_PENDING)
 
@@ -316,7 +318,7 @@ def test_a_pod_whose_successor_would_ask_for_no_more_stays() -> None:
 def test_of_a_resource_that_is_only_looked_at_no_prediction_is_needed(fields: Any) -> None:
     unmeasured = pod_demand("a", demands=[needs("app", wanted(500, 1000), None)])
     plan = node(unmeasured, app("b", 500, 1000, ranking=Ranking.HIGH), cpu=1400, **fields).plan()
-    assert [(one.ref.name, one.resource) for one in plan.evictions] == [("a", Resource.CPU)]
+    assert [(eviction.ref.name, eviction.resource) for eviction in plan.evictions] == [("a", Resource.CPU)]
 
 
 @pytest.mark.parametrize("is_upward_only", [True, False])
@@ -324,7 +326,7 @@ def test_a_pod_without_a_prediction_stays(is_upward_only: bool) -> None:
     cpu = wanted(500, 1000, is_upward_only=True) if is_upward_only else wanted(500, 1000)
     unknown = pod_demand("a", demands=[needs("app", cpu, MEMORY if is_upward_only else None)])
     plan = node(unknown, app("b", 500, 1000), app("c", 500, 1000), cpu=1400).plan()
-    assert "a" not in [one.ref.name for one in plan.evictions]
+    assert "a" not in [eviction.ref.name for eviction in plan.evictions]
     assert plan.evictions != ()
 
 
@@ -401,7 +403,7 @@ def test_a_daemon_set_does_not_grow_into_memory_of_a_pod_that_goes_for_want_of_c
     going = pod_demand("a", demands=[needs("app", wanted(900, 1000), wanted(500 * MIB))])
     growing = pod_demand("d", kind="DaemonSet", demands=[needs("app", CPU, wanted(300 * MIB))])
     plan = node(going, growing, cpu=1000, memory=700 * MIB).plan()
-    assert [one.resource for one in plan.evictions] == [Resource.CPU]
+    assert [eviction.resource for eviction in plan.evictions] == [Resource.CPU]
     # 700 - 500 as long as it is there: otherwise it would go for want of memory the next time.
     assert memory_of(plan, "d").final == 200 * MIB
 
@@ -569,8 +571,8 @@ def test_the_limit_of_a_request_that_an_hpa_divides_by_stays_where_any_limit_wou
 
 
 def test_a_budget_stays_where_an_hpa_scales_on_one_of_its_containers() -> None:
-    one = budgeted(is_cpu_frozen=True, cpu_frozen_containers=("other",))
-    assert budget_of(node(one).plan()).kept is KeptReason.HPA
+    demand = budgeted(is_cpu_frozen=True, cpu_frozen_containers=("other",))
+    assert budget_of(node(demand).plan()).kept is KeptReason.HPA
 
 
 def test_a_container_that_would_restart_is_left_alone_unless_that_is_allowed() -> None:
@@ -1125,8 +1127,8 @@ def test_a_pod_with_a_budget_is_left_alone_by_servers_that_cannot_resize_budgets
     every = pod_of(plan, "web")
     shares = [
         share
-        for one in (*every.containers, *((every.budget,) if every.budget else ()))
-        for share in (one.cpu, one.memory)
+        for part in (*every.containers, *((every.budget,) if every.budget else ()))
+        for share in (part.cpu, part.memory)
     ]
     assert {share.kept for share in shares if share is not None} == {KeptReason.TOO_OLD}
     assert all(share.final == share.request for share in shares if share is not None)
@@ -1185,11 +1187,11 @@ def test_a_young_guaranteed_pod_keeps_its_memory_limit_and_an_older_one_does_not
             pod={"resources": stated} if is_pod_level else {},
         )
         plan = node(pod).plan()
-        one = plan.pods[0].budget if is_pod_level else plan.pods[0].containers[0]
-        assert one is not None
-        assert one.memory is not None
-        assert one.memory.kept is (KeptReason.UPWARD_ONLY if is_young else None)
-        return one.memory.limit_applied
+        part = plan.pods[0].budget if is_pod_level else plan.pods[0].containers[0]
+        assert part is not None
+        assert part.memory is not None
+        assert part.memory.kept is (KeptReason.UPWARD_ONLY if is_young else None)
+        return part.memory.limit_applied
 
     assert limit_after(is_young=True) == 512 * MIB
     assert limit_after(is_young=False) == 64 * MIB
@@ -1249,10 +1251,10 @@ def test_the_limit_of_a_whole_pod_is_not_lowered_where_one_of_its_containers_rea
 
 
 def test_a_limit_that_would_fall_had_it_not_been_read_at_start_says_why_it_stays() -> None:
-    for is_read, kept in ((True, KeptReason.READ_AT_START), (False, None)):
+    for is_read, reason in ((True, KeptReason.READ_AT_START), (False, None)):
         down = wanted(32 * MIB, in_use=MIB, is_limit_read=is_read)
         share = memory_of(node(limited(memory=down, memory_limit=128 * MIB)).plan())
-        assert (share.applied, share.limit_applied, share.limit_kept) == (32 * MIB, 128 * MIB, kept)
+        assert (share.applied, share.limit_applied, share.limit_kept) == (32 * MIB, 128 * MIB, reason)
 
 
 def test_who_is_short_grows_at_once_to_what_is_left_beside_an_init_container() -> None:

@@ -38,10 +38,10 @@ def test_what_runs_on_is_read_in_the_spec_s_order_and_init_containers_as_floors(
         pod={"overhead": amounts(10), "resources": requirements(cpu_limit=900)},
     ).pod
     (facts,) = PodFactsCache().facts_of([pod])
-    assert [tuple(one) for one in facts.cpu.containers] == [
+    assert [tuple(part) for part in facts.cpu.containers] == [
         ("log", ContainerKind.SIDECAR, 40, 80, True, 40),
         ("app", ContainerKind.REGULAR, None, None, False, None),
     ]
-    assert [one[2:] for one in facts.memory.containers] == [(None, None, False, None), (MIB, 2 * MIB, True, MIB)]
+    assert [part[2:] for part in facts.memory.containers] == [(None, None, False, None), (MIB, 2 * MIB, True, MIB)]
     assert (facts.cpu.stages, facts.cpu.overhead, facts.cpu.is_pod_level) == (((250, 1),), 10, True)
     assert (facts.memory.stages, facts.memory.overhead, facts.memory.is_pod_level) == (((MIB, 1),), 0, False)

@@ -22,8 +22,8 @@ def condition(type_: str, reason: str, *, age_seconds: float | None = 0.0, statu
 
 
 def pod(*conditions: PodCondition, name: str = "web", is_terminating: bool = False) -> Pod:
-    made = make_pod(container("app"), metadata={"name": name, "namespace": "shop", "uid": f"uid-{name}"})
-    return replace(made, conditions=conditions, is_terminating=is_terminating)
+    bare_pod = make_pod(container("app"), metadata={"name": name, "namespace": "shop", "uid": f"uid-{name}"})
+    return replace(bare_pod, conditions=conditions, is_terminating=is_terminating)
 
 
 def deferred(age_seconds: float | None, *more: PodCondition, name: str = "web") -> Pod:
@@ -58,8 +58,8 @@ def test_where_no_resize_waits_nobody_makes_room(pods: tuple[Pod, ...]) -> None:
     ],
 )
 def test_a_scheduler_that_is_older_makes_none(kubelet: str | None, server: str | None, *, is_told: bool) -> None:
-    found = maker(deferred(5), node=replace(NODE, kubelet_version=kubelet), server=server)
-    assert (found is not None) is is_told
+    answer = maker(deferred(5), node=replace(NODE, kubelet_version=kubelet), server=server)
+    assert (answer is not None) is is_told
 
 
 def test_without_a_node_nothing_is_known() -> None:
@@ -80,9 +80,9 @@ def test_the_scheduler_has_a_minute_from_the_newest_deferral() -> None:
 
 
 def test_a_deferral_of_no_known_age_has_waited_long_enough() -> None:
-    found = maker(deferred(None))
-    assert found is not None
-    assert not found.is_scheduler
+    answer = maker(deferred(None))
+    assert answer is not None
+    assert not answer.is_scheduler
 
 
 def test_owners_on_the_node_leave_it_to_evictions() -> None:
@@ -103,9 +103,9 @@ def test_owners_on_the_node_leave_it_to_evictions() -> None:
 
 def test_a_pod_that_is_not_preempted_for_leaves_it_to_evictions() -> None:
     off = deferred(1, condition(PREEMPTION_DISABLED, "NodePolicy"))
-    found = maker(off)
-    assert found is not None
-    assert (found.is_scheduler, found.note) == (
+    answer = maker(off)
+    assert answer is not None
+    assert (answer.is_scheduler, answer.note) == (
         False,
         "shop/web waits for room to be resized: evictions make it, as the scheduler's preemption is off for them",
     )
@@ -122,9 +122,9 @@ def test_while_preempted_pods_go_it_is_the_schedulers_room() -> None:
         "and no eviction is proposed",
     )
     evicted = pod(condition("DisruptionTarget", "EvictionByEvictionAPI"), name="low", is_terminating=True)
-    found = maker(deferred(300), evicted)
-    assert found is not None
-    assert not found.is_scheduler
+    answer = maker(deferred(300), evicted)
+    assert answer is not None
+    assert not answer.is_scheduler
 
 
 def test_a_plan_says_whose_turn_it_is() -> None:

@@ -396,9 +396,9 @@ def statements(draw: st.DrawFn) -> CurrentAmounts:
         elif limit is not None and request is not None:
             request, limit = min(request, limit), max(request, limit)
         figures |= {name: request, f"{name}_limit": limit}
-    kept = draw(st.booleans())
+    keeps_limit = draw(st.booleans())
     return stated(
-        **figures, working_set=draw(maybe), current=draw(maybe), is_guaranteed=is_guaranteed, keeps_limit=kept
+        **figures, working_set=draw(maybe), current=draw(maybe), is_guaranteed=is_guaranteed, keeps_limit=keeps_limit
     )
 
 
@@ -497,7 +497,7 @@ def test_answer_rises_with_the_proposal_where_nothing_is_stated(
 
     results = [apply(proposals(cpu=value, memory=value), now, given_options) for value in sorted(proposed)]
 
-    requests = [(one.cpu_request_millicores[0], one.memory_request_bytes[0]) for one in results]
+    requests = [(answer.cpu_request_millicores[0], answer.memory_request_bytes[0]) for answer in results]
     assert [request for request, _ in requests] == sorted(request for request, _ in requests)
     assert [request for _, request in requests] == sorted(request for _, request in requests)
 
@@ -550,9 +550,9 @@ def test_a_request_holds_what_was_used_beside_a_fixed_heap() -> None:
 
 
 def test_a_request_below_a_fixed_heap_is_raised_however_small_the_change() -> None:
-    kept = options(smallest_change_ratio=0.5)
+    coarse_options = options(smallest_change_ratio=0.5)
 
-    assert memory(apply(proposals(memory=300), stated(memory=1240, heap_floor=1250), kept))[0] == 1250
+    assert memory(apply(proposals(memory=300), stated(memory=1240, heap_floor=1250), coarse_options))[0] == 1250
 
 
 @pytest.mark.parametrize(
@@ -606,9 +606,9 @@ def test_a_limit_that_was_read_at_start_is_not_lowered(
     asked, steps = proposals(memory=300, memory_limit=named, rule=LimitRule.RAISE), Steps()
 
     assert memory(apply(asked, now, PLAIN, steps=steps)) == expected
-    told = [(step.what, step.note) for step in steps.taken if "not lowered" in step.what]
+    notes = [(step.what, step.note) for step in steps.taken if "not lowered" in step.what]
     what = "request" if request_now == 4000 else "limit"
-    assert told == [(f"{what} not lowered", "java reads its limit at start")]
+    assert notes == [(f"{what} not lowered", "java reads its limit at start")]
 
 
 READS: dict[str, Any] = {"limit_reader": LanguageRuntime.JAVA}
@@ -650,9 +650,9 @@ def test_a_limit_is_not_raised_in_the_hope_that_a_heap_sized_at_its_start_will_u
     steps = Steps()
 
     assert memory(apply(wish, now, PLAIN, steps=steps)) == expected
-    told = {step.note for step in steps.taken if "not raised" in step.what}  # of request and limit alike
+    notes = {step.note for step in steps.taken if "not raised" in step.what}  # of request and limit alike
     note = "its heap was sized at the start, and no more than 95% of it was ever used"
-    assert told == ({note} if Bound.LIMIT_UNFILLED in expected[2] else set())
+    assert notes == ({note} if Bound.LIMIT_UNFILLED in expected[2] else set())
 
 
 def test_a_limit_that_is_the_request_too_is_not_raised_either_but_for_the_least_allowed() -> None:

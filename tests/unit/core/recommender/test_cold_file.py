@@ -33,16 +33,16 @@ def cold(active_bytes: int, *, is_left_out: bool) -> ColdFile:
 
 
 def told(
-    found: ColdFile | None, policy: TimesPolicy, resources: UnitResources, **memory: Any
+    cold_file: ColdFile | None, policy: TimesPolicy, resources: UnitResources, **memory: Any
 ) -> ReasonedRecommendation:
     """What is recommended for 900 MiB of working set, by both ways that lead there."""
-    one = subject(
-        memory=asked_for(memory_window(900 * MI, cold_file=found, **memory)),
+    container = subject(
+        memory=asked_for(memory_window(900 * MI, cold_file=cold_file, **memory)),
         resources=resources,
-        keeps_memory_limit=found is not None and found.is_left_out and may_leave_out(resources),
+        keeps_memory_limit=cold_file is not None and cold_file.is_left_out and may_leave_out(resources),
     )
-    reasoned = explain(one, policy, now_unix_seconds=1e9, conditions=CONDITIONS, options=EXACT)
-    (item,) = recommend([one], policy, now_unix_seconds=1e9, conditions=CONDITIONS, options=EXACT)
+    reasoned = explain(container, policy, now_unix_seconds=1e9, conditions=CONDITIONS, options=EXACT)
+    (item,) = recommend([container], policy, now_unix_seconds=1e9, conditions=CONDITIONS, options=EXACT)
     assert reasoned.recommendation == item
     return reasoned
 
@@ -58,7 +58,7 @@ def test_exclude_asks_for_the_rest_and_says_so_first() -> None:
 def test_report_changes_nothing_at_all() -> None:
     resources = UnitResources(memory_request_bytes=2000 * MI, memory_limit_bytes=3000 * MI)
     policy = TimesPolicy(1.0, memory_limit_bytes=floats(1000.0 * MI), has_memory_limit=bools(True))
-    reported, unknown = (told(found, policy, resources) for found in (cold(300 * MI, is_left_out=False), None))
+    reported, unknown = (told(cold_file, policy, resources) for cold_file in (cold(300 * MI, is_left_out=False), None))
     assert reported == unknown
     assert reported.recommendation.memory_bytes.limit == 1000 * MI
 
@@ -79,8 +79,8 @@ def test_the_limit_does_not_fall_and_says_why(rule: LimitRule) -> None:
     answer = told(cold(300 * MI, is_left_out=True), policy, resources)
     memory = answer.recommendation.memory_bytes
     assert (memory.request, memory.limit, memory.bounds) == (600 * MI, None, (Bound.IN_USE,))
-    (kept,) = [step for step in answer.steps if step.what.startswith("limit ")]
-    assert kept.note == "not lowered: memory.coldFile is exclude"
+    (limit_step,) = [step for step in answer.steps if step.what.startswith("limit ")]
+    assert limit_step.note == "not lowered: memory.coldFile is exclude"
     grown = told(cold(0, is_left_out=True), TimesPolicy(4.0, rule=rule), resources).recommendation.memory_bytes
     assert grown.request is not None
     if rule is not LimitRule.KEEP:  # raised as ever
@@ -100,9 +100,9 @@ def test_a_limit_that_is_kept_never_falls_and_else_goes_as_it_would(
 ) -> None:
     now = stated(memory=request, memory_limit=request + beyond, current=current, keeps_limit=True)
     asked = proposals(memory=proposed, memory_limit=named, rule=rule)
-    kept, free = (apply(asked, state, EXACT) for state in (now, replace(now, keeps_memory_limit=None)))
-    assert kept.memory_request_bytes[0] == free.memory_request_bytes[0]
-    if kept.has_memory_limit[0]:
-        assert kept.memory_limit_bytes[0] > request + beyond
+    limit_keeper, free = (apply(asked, state, EXACT) for state in (now, replace(now, keeps_memory_limit=None)))
+    assert limit_keeper.memory_request_bytes[0] == free.memory_request_bytes[0]
+    if limit_keeper.has_memory_limit[0]:
+        assert limit_keeper.memory_limit_bytes[0] > request + beyond
     if free.has_memory_limit[0] and free.memory_limit_bytes[0] > request + beyond:
-        assert kept.memory_limit_bytes[0] == free.memory_limit_bytes[0]
+        assert limit_keeper.memory_limit_bytes[0] == free.memory_limit_bytes[0]

@@ -49,8 +49,8 @@ def test_a_target_is_told_before_and_after_the_change(
 
 def test_memory_is_told_in_its_own_unit() -> None:
     target = replace(CPU, resource=Resource.MEMORY, percent=80)
-    told = hpa_advice([CPU, target], Resource.MEMORY, [change("app", 512 * MI, 256 * MI)])
-    assert told == (f"{HPA}: 80 % of 512MiB memory is 409.6MiB; at 256MiB the equal target is 160 %",)
+    sentences = hpa_advice([CPU, target], Resource.MEMORY, [change("app", 512 * MI, 256 * MI)])
+    assert sentences == (f"{HPA}: 80 % of 512MiB memory is 409.6MiB; at 256MiB the equal target is 160 %",)
 
 
 @pytest.mark.parametrize(
@@ -72,16 +72,16 @@ def test_nothing_is_told_where_nothing_changes_or_nothing_is_known(
 
 
 def of_pod(name: str, cpu: int, should: int, **fields: Any) -> tuple[Subject, Recommendation]:
-    made = recommendation("web-0", name, cpu=should)
+    answer = recommendation("web-0", name, cpu=should)
     resources = UnitResources(cpu_request_millicores=cpu)
     asked = {"workload": WEB, "pod_containers": 2, "container_kind": ContainerKind.REGULAR, **fields}
-    return replace(subject(), identity=made.identity, resources=resources, **asked), made
+    return replace(subject(), identity=answer.identity, resources=resources, **asked), answer
 
 
 def told(*containers: tuple[Subject, Recommendation], targets: tuple[UtilizationTarget, ...] = (CPU,)) -> list[int]:
     subjects, answers = zip(*containers, strict=True)
-    found = with_hpa_advice(answers, subjects, lambda workload: targets if workload == WEB else ())
-    return [len(answer.hpa_advice) for answer in found]
+    advised_answers = with_hpa_advice(answers, subjects, lambda workload: targets if workload == WEB else ())
+    return [len(answer.hpa_advice) for answer in advised_answers]
 
 
 def test_every_container_of_a_pod_is_told_of_its_sum_and_one_of_its_own() -> None:
@@ -90,8 +90,8 @@ def test_every_container_of_a_pod_is_told_of_its_sum_and_one_of_its_own() -> Non
     assert told(app, proxy, targets=(CPU, OF_APP)) == [2, 1]
     init = of_pod("setup", 900, 100, container_kind=ContainerKind.INIT)
     assert told(app, init, proxy) == [1, 0, 1]
-    found = with_hpa_advice([app[1], proxy[1]], [app[0], proxy[0]], lambda _: (CPU,))
-    assert found[0].hpa_advice == (
+    answers = with_hpa_advice([app[1], proxy[1]], [app[0], proxy[0]], lambda _: (CPU,))
+    assert answers[0].hpa_advice == (
         f"{HPA}: 70 % of 600m CPU of 2 containers is 420m; at 400m the equal target is 105 %",
     )
 
@@ -100,7 +100,7 @@ def test_of_half_a_pod_or_of_one_with_requests_of_its_own_only_a_containers_targ
     app, proxy = of_pod("app", 500, 300), of_pod("proxy", 100, 100)
     assert told(app) == [0]
     assert told(app, targets=(CPU, OF_APP)) == [1]
-    whole = [replace(one, has_pod_level_requests=True) for one, _ in (app, proxy)]
+    whole = [replace(container, has_pod_level_requests=True) for container, _ in (app, proxy)]
     assert told((whole[0], app[1]), (whole[1], proxy[1]), targets=(CPU, OF_APP)) == [1, 0]
 
 

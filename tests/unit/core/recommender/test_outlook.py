@@ -14,9 +14,9 @@ from agent.core.window.snapshot import Missing
 from tests.subjects import MI, TimesPolicy, bools, cpu_window, floats, identity, memory_window, subject
 
 
-def changes(one: Subject, *, policy: TimesPolicy | None = None, **options: Any) -> tuple[str, ...]:
+def changes(container: Subject, *, policy: TimesPolicy | None = None, **options: Any) -> tuple[str, ...]:
     return explain(
-        one,
+        container,
         policy or TimesPolicy(),
         now_unix_seconds=1e9,
         conditions=Conditions(min_span_seconds=600.0, max_age_seconds=60.0),
@@ -78,9 +78,9 @@ def test_withheld_answer_says_when_there_will_be_one(fields: dict[str, Any], res
 
 
 def test_resource_left_out_names_the_setting() -> None:
-    told = changes(subject(), controlled_resources=ControlledResources.CPU)
+    sentences = changes(subject(), controlled_resources=ControlledResources.CPU)
 
-    assert about("Memory", told) == ["bounds.controlledResources would have to name it; it is cpu."]
+    assert about("Memory", sentences) == ["bounds.controlledResources would have to name it; it is cpu."]
 
 
 def steady(cpu: float, memory: float = 200.0 * MI, **fields: Any) -> TimesPolicy:
@@ -168,7 +168,7 @@ def test_bound_without_which_nothing_changes_is_not_told() -> None:
     # A limit of 300m would hold it where the most allowed does.
     held = stating(cpu_request_millicores=300, cpu_limit_millicores=300)
     # The class moves the limit along and leaves the request.
-    one = subject(
+    container = subject(
         identity=identity(qos=QosClass.GUARANTEED),
         resources=UnitResources(cpu_request_millicores=500, cpu_limit_millicores=500),
     )
@@ -176,22 +176,22 @@ def test_bound_without_which_nothing_changes_is_not_told() -> None:
     assert about("CPU", changes(held, policy=steady(400), max_cpu_millicores=300)) == [
         turns("at 300m as now", down="285m")
     ]
-    assert about("CPU", changes(one, policy=steady(300))) == [turns("once set to 300m", up="315m", down="285m")]
+    assert about("CPU", changes(container, policy=steady(300))) == [turns("once set to 300m", up="315m", down="285m")]
 
 
 def test_peak_over_base_says_what_is_left_when_it_is_forgotten() -> None:
     # Base 200m, peak and answer 400m: TimesPolicy doubles.
-    told = about("CPU", changes(subject()))
+    sentences = about("CPU", changes(subject()))
 
-    assert told[0] == (
+    assert sentences[0] == (
         "it rests on a peak of 400m; when that no longer counts and demand stays at its base of 200m, it would be 200m."
     )
 
 
 def test_peak_that_the_least_allowed_hides_is_not_told() -> None:
-    told = about("CPU", changes(subject(resources=UnitResources()), min_cpu_millicores=1000))
+    sentences = about("CPU", changes(subject(resources=UnitResources()), min_cpu_millicores=1000))
 
-    assert told == ["without bounds.minCpuMillicores it would be 400m."]
+    assert sentences == ["without bounds.minCpuMillicores it would be 400m."]
 
 
 @pytest.mark.parametrize(

@@ -24,10 +24,10 @@ EXACT = BoundsOptions(min_memory_bytes=MI, smallest_memory_change_bytes=0, small
 
 
 def told(itself: PodItself | None, policy: TimesPolicy | None = None, **fields: Any) -> ReasonedRecommendation:
-    one = subject(pod_itself=itself, **fields)
+    container = subject(pod_itself=itself, **fields)
     asked = {"now_unix_seconds": 1e9, "conditions": CONDITIONS, "options": EXACT}
-    reasoned = explain(one, policy or TimesPolicy(1.0), **asked)  # type: ignore[arg-type]
-    (item,) = recommend([one], policy or TimesPolicy(1.0), **asked)  # type: ignore[arg-type]
+    reasoned = explain(container, policy or TimesPolicy(1.0), **asked)  # type: ignore[arg-type]
+    (item,) = recommend([container], policy or TimesPolicy(1.0), **asked)  # type: ignore[arg-type]
     assert reasoned.recommendation == item
     return reasoned
 

@@ -47,21 +47,21 @@ def test_nobody_asked_about_gets_nothing_and_the_policy_is_not_bothered() -> Non
 
 
 def test_containers_of_a_pod_are_put_in_the_order_of_its_spec_and_pods_stay_where_they_begin() -> None:
-    found = [("b", "web"), ("only", "api"), ("debug", "web"), ("a", "web"), (None, None), (None, None)]
+    containers = [("b", "web"), ("only", "api"), ("debug", "web"), ("a", "web"), (None, None), (None, None)]
     answers = ask(
         *(
             subject(identity=identity(name, pod=pod, pod_uid=pod and f"uid-{pod}", cgroup_path=f"/{number}"))
-            for number, (name, pod) in enumerate(found)
+            for number, (name, pod) in enumerate(containers)
         )
     )
     places = {"a": 0, "b": 1, "only": 0}
-    ordered = in_spec_order(answers, lambda one: places.get(one.container or ""))
+    ordered = in_spec_order(answers, lambda unit: places.get(unit.container or ""))
     assert [item.identity.container for item in ordered] == ["a", "b", "debug", "only", None, None]
     assert [item.identity.cgroup_path for item in ordered[4:]] == ["/4", "/5"]
 
 
 def test_recommendation_holds_figures_limits_and_basis() -> None:
-    one = subject(
+    container = subject(
         3,
         resources=UnitResources(
             cpu_request_millicores=500,
@@ -78,11 +78,15 @@ def test_recommendation_holds_figures_limits_and_basis() -> None:
         extra={"cpu_lower_bound_millicores": floats(5.0), "memory_lower_bound_bytes": floats(6.0)},
     )
 
-    (answer,) = ask(one, policy=policy)
+    (answer,) = ask(container, policy=policy)
 
     assert policy.asked == [3]
     assert answer.policy == "times"
-    assert (answer.identity, answer.workload, answer.resources) == (one.identity, one.workload, one.resources)
+    assert (answer.identity, answer.workload, answer.resources) == (
+        container.identity,
+        container.workload,
+        container.resources,
+    )
     assert answer.container_kind is ContainerKind.REGULAR
     # 2.5 x 200m is the present request; 2.5 x 100Mi is 2.5 x the request, and so the limit: 2.5 x 200Mi.
     assert (answer.cpu_millicores.request, answer.cpu_millicores.limit) == (500, None)
@@ -125,10 +129,10 @@ def test_without_the_past_an_answer_may_raise_and_not_lower() -> None:
     conditions = replace(CONDITIONS, is_history_known=False)
 
     def answer(times: float) -> Recommendation:
-        one, policy = subject(), TimesPolicy(times)
-        told = explain(one, policy, now_unix_seconds=1e9, conditions=conditions, options=BoundsOptions())
-        (item,) = recommend([one], policy, now_unix_seconds=1e9, conditions=conditions, options=BoundsOptions())
-        assert told.recommendation == item
+        container, policy = subject(), TimesPolicy(times)
+        reasoned = explain(container, policy, now_unix_seconds=1e9, conditions=conditions, options=BoundsOptions())
+        (item,) = recommend([container], policy, now_unix_seconds=1e9, conditions=conditions, options=BoundsOptions())
+        assert reasoned.recommendation == item
         return item
 
     # The request is 500m; half of 200m would be 100m, and 4 x 200m are 800m.
@@ -180,18 +184,18 @@ def test_each_resource_is_withheld_for_its_own_reason(
 
 
 def test_policy_that_answers_from_history_does_not_mind_gaps_now() -> None:
-    one = subject(cpu=cpu_window(None, **gapped("usage_p75_millicores")))
+    container = subject(cpu=cpu_window(None, **gapped("usage_p75_millicores")))
 
-    (answer,) = ask(one, policy=TimesPolicy(has_cpu=bools(True), cpu_request_millicores=floats(321)))
+    (answer,) = ask(container, policy=TimesPolicy(has_cpu=bools(True), cpu_request_millicores=floats(321)))
 
     assert (answer.cpu_millicores.request, answer.cpu_millicores.withheld) == (321, None)
 
 
 def test_withheld_answer_states_no_limit_and_no_bounds_and_keeps_the_figures() -> None:
     resources = UnitResources(cpu_request_millicores=100, cpu_limit_millicores=200)
-    one = subject(resources=resources, sample_age_seconds=100.0)
+    container = subject(resources=resources, sample_age_seconds=100.0)
 
-    (answer,) = ask(one, policy=TimesPolicy(rule=LimitRule.RAISE), max_cpu_millicores=300)
+    (answer,) = ask(container, policy=TimesPolicy(rule=LimitRule.RAISE), max_cpu_millicores=300)
 
     advice = answer.cpu_millicores
     assert (advice.request, advice.limit, advice.bounds) == (None, None, ())
@@ -230,12 +234,12 @@ def test_service_without_requests_gets_a_figure() -> None:
 
 
 def test_memory_at_a_kill_elsewhere_is_the_least_that_any_policy_answers_told_as_a_step() -> None:
-    one = subject(elsewhere=peaks(oom_memory_bytes=400 * MI))
+    container = subject(elsewhere=peaks(oom_memory_bytes=400 * MI))
     arguments: dict[str, Any] = {"now_unix_seconds": 1e9, "conditions": CONDITIONS, "options": BoundsOptions()}
 
-    reasoned = explain(one, TimesPolicy(), **arguments)
+    reasoned = explain(container, TimesPolicy(), **arguments)
 
-    assert reasoned.recommendation == recommend([one], TimesPolicy(), **arguments)[0]
+    assert reasoned.recommendation == recommend([container], TimesPolicy(), **arguments)[0]
     assert reasoned.recommendation.memory_bytes.request == 400 * MI
     (alone,) = ask(subject())
     own = reasoned.recommendation.memory_bytes.extra
@@ -250,13 +254,13 @@ def test_memory_at_a_kill_elsewhere_is_the_least_that_any_policy_answers_told_as
 
 def test_peaks_of_other_nodes_are_in_every_answer_alike() -> None:
     hours = dict.fromkeys(range(24), (900, 200 * MI))
-    one = subject(elsewhere=peaks(hours=hours, memory_peak_bytes=210 * MI))
+    container = subject(elsewhere=peaks(hours=hours, memory_peak_bytes=210 * MI))
     arguments: dict[str, Any] = {"now_unix_seconds": 1e9, "conditions": CONDITIONS, "options": BoundsOptions()}
     policy = CruisePolicy(CruiseOptions(), 1)
 
-    reasoned = explain(one, policy, **arguments)
+    reasoned = explain(container, policy, **arguments)
 
-    assert reasoned.recommendation == recommend([one], policy, **arguments)[0]
+    assert reasoned.recommendation == recommend([container], policy, **arguments)[0]
     cpu, memory = reasoned.recommendation.cpu_millicores, reasoned.recommendation.memory_bytes
     assert (cpu.base, cpu.peak, cpu.request, cpu.is_upward_only) == (200.0, 900.0, 900, False)
     assert (memory.peak, memory.is_upward_only) == (200.0 * MI, False)
@@ -264,7 +268,7 @@ def test_peaks_of_other_nodes_are_in_every_answer_alike() -> None:
 
 
 def test_explanation_is_the_same_answer_with_its_steps() -> None:
-    one = subject(resources=replace(subject().resources, cpu_limit_millicores=1000, memory_request_bytes=None))
+    container = subject(resources=replace(subject().resources, cpu_limit_millicores=1000, memory_request_bytes=None))
     policy = TimesPolicy(7.0, rule=LimitRule.RAISE)
     arguments: dict[str, Any] = {
         "now_unix_seconds": 1e9,
@@ -272,9 +276,9 @@ def test_explanation_is_the_same_answer_with_its_steps() -> None:
         "options": BoundsOptions(controlled_resources=ControlledResources.CPU),
     }
 
-    reasoned = explain(one, policy, **arguments)
+    reasoned = explain(container, policy, **arguments)
 
-    assert reasoned.recommendation == recommend([one], policy, **arguments)[0]
+    assert reasoned.recommendation == recommend([container], policy, **arguments)[0]
     assert [(step.resource, step.what, step.value, step.before, step.note) for step in reasoned.steps] == [
         ("cpu", "times", 1400.0, None, ""),
         ("cpu", "limit raised to the request", 1401.0, 1000.0, ""),

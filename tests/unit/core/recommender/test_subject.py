@@ -19,8 +19,8 @@ def test_base_is_psi_adjusted_where_psi_is_there() -> None:
     without_psi = subject(cpu=cpu_window(200.0))
     unknown = subject(cpu=cpu_window(None))
 
-    assert [one.cpu_base_millicores for one in (with_psi, without_psi, unknown)] == [240.0, 200.0, None]
-    assert [one.cpu_missing for one in (with_psi, without_psi, unknown)] == [None, None, Missing.NO_SIGNAL]
+    assert [container.cpu_base_millicores for container in (with_psi, without_psi, unknown)] == [240.0, 200.0, None]
+    assert [container.cpu_missing for container in (with_psi, without_psi, unknown)] == [None, None, Missing.NO_SIGNAL]
     assert subject(memory=memory_window(None)).memory_missing is Missing.NO_SIGNAL
 
 
@@ -75,13 +75,13 @@ def test_arrays_keep_order_and_mask_what_is_not_known() -> None:
 
 
 def test_peaks_of_others_count_until_the_node_knows_the_week_and_never_for_a_daemon_set() -> None:
-    told = peaks(hours={12: (400, 500)}, memory_peak_bytes=600, oom_memory_bytes=700)
+    directive = peaks(hours={12: (400, 500)}, memory_peak_bytes=600, oom_memory_bytes=700)
     daemon = Workload(namespace="ops", kind="DaemonSet", name="log")
     subjects = (
-        subject(elsewhere=told, history_minutes=OWN_MINUTES - 1),
-        subject(elsewhere=told, history_minutes=OWN_MINUTES),
-        subject(elsewhere=told, history_minutes=0, workload=daemon),
-        subject(elsewhere=told, history_minutes=0, workload=None),
+        subject(elsewhere=directive, history_minutes=OWN_MINUTES - 1),
+        subject(elsewhere=directive, history_minutes=OWN_MINUTES),
+        subject(elsewhere=directive, history_minutes=0, workload=daemon),
+        subject(elsewhere=directive, history_minutes=0, workload=None),
         subject(),
     )
     elsewhere = present_of(subjects).elsewhere
@@ -96,8 +96,8 @@ def test_arrays_of_runtimes_are_there_where_one_of_them_has_something() -> None:
     fixed = RuntimeProfile(runtime=LanguageRuntime.JAVA, heap_bytes=1000)
     share = RuntimeProfile(runtime=LanguageRuntime.JAVA, limit_share_ratio=0.25)
 
-    one = stated_of([subject(runtime=fixed), subject()])
-    assert one.heap_floor_bytes is not None
-    assert (one.heap_floor_bytes.tolist(), one.limit_readers) == ([1250, 0], None)
+    amounts = stated_of([subject(runtime=fixed), subject()])
+    assert amounts.heap_floor_bytes is not None
+    assert (amounts.heap_floor_bytes.tolist(), amounts.limit_readers) == ([1250, 0], None)
     other = stated_of([subject(), subject(runtime=share)])
     assert (other.heap_floor_bytes, other.limit_readers) == (None, [None, LanguageRuntime.JAVA])

@@ -85,7 +85,7 @@ OWNED = (APP, SIDECAR, GATE, DB, DB_1, NGINX)
 
 
 def of_workload(name: str, known: tuple[UnitIdentity, ...] = OWNED) -> tuple[UnitIdentity, ...]:
-    return chosen_by(name, known, workload_of=lambda one: WORKLOADS.get(one.pod or ""))
+    return chosen_by(name, known, workload_of=lambda unit: WORKLOADS.get(unit.pod or ""))
 
 
 @pytest.mark.parametrize(
@@ -147,4 +147,4 @@ def test_chosen_by_nothing_watched_says_so() -> None:
 
 
 def test_called_is_the_full_name_or_the_path() -> None:
-    assert [called(one) for one in (WEB_APP, NAMELESS)] == ["shop/web-1/app", "/kubepods/podabc/deadbeef"]
+    assert [called(unit) for unit in (WEB_APP, NAMELESS)] == ["shop/web-1/app", "/kubepods/podabc/deadbeef"]

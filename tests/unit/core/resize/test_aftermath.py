@@ -52,12 +52,12 @@ def window(*, coverage: float = 1.0, waiting: float | None = 0.0, throttled: flo
     return replace(nothing, coverage_ratio=coverage, waiting_ratio=waiting, throttled_ratio=throttled)
 
 
-def after(found: Pod, *windows: CpuWindow, shrunk: Shrunk = SHRUNK) -> Fare:
-    return fare_after(found, shrunk, windows, OPTIONS, now_seconds=1200.0, now_unix_seconds=NOW)
+def after(observed_pod: Pod, *windows: CpuWindow, shrunk: Shrunk = SHRUNK) -> Fare:
+    return fare_after(observed_pod, shrunk, windows, OPTIONS, now_seconds=1200.0, now_unix_seconds=NOW)
 
 
-def before(found: Pod, *windows: CpuWindow, shrunk: Shrunk = SHRUNK) -> Fare:
-    return fare_before(found, shrunk, windows, OPTIONS, shrunk_unix_seconds=NOW - 200.0)
+def before(observed_pod: Pod, *windows: CpuWindow, shrunk: Shrunk = SHRUNK) -> Fare:
+    return fare_before(observed_pod, shrunk, windows, OPTIONS, shrunk_unix_seconds=NOW - 200.0)
 
 
 FINE = before(pod(), window())
@@ -132,16 +132,16 @@ def test_what_ails_pods_that_were_not_shrunk_as_well_was_not_the_shrink() -> Non
 def test_containers_that_a_resize_starts_again_by_itself_are_no_restarts_of_theirs() -> None:
     policies = [[{"resourceName": name, "restartPolicy": "RestartContainer"}] for name in ("cpu", "memory")]
     by_cpu, by_memory = (container(name, resizePolicy=policy) for name, policy in zip("ab", policies, strict=True))
-    found = make_pod(by_cpu, by_memory, container("c"))
+    pod_abc = make_pod(by_cpu, by_memory, container("c"))
 
     def change(name: str, resource: Resource, setting: Setting = Setting.REQUEST) -> Change:
         return Change(container=name, kind=None, resource=resource, setting=setting, before=2, after=1)
 
-    assert own_restarts(found, [change("a", Resource.CPU), change("b", Resource.CPU), change("c", Resource.CPU)]) == 1
-    assert own_restarts(found, [change("a", Resource.CPU), change("b", Resource.MEMORY)]) == 2
-    assert own_restarts(found, []) == 0
+    assert own_restarts(pod_abc, [change("a", Resource.CPU), change("b", Resource.CPU), change("c", Resource.CPU)]) == 1
+    assert own_restarts(pod_abc, [change("a", Resource.CPU), change("b", Resource.MEMORY)]) == 2
+    assert own_restarts(pod_abc, []) == 0
     # Of the pod's own budget the limit counts, and only to those that go by it.
-    assert own_restarts(found, [change("", Resource.MEMORY)]) == 0
-    assert own_restarts(found, [change("", Resource.MEMORY, Setting.LIMIT)]) == 1
+    assert own_restarts(pod_abc, [change("", Resource.MEMORY)]) == 0
+    assert own_restarts(pod_abc, [change("", Resource.MEMORY, Setting.LIMIT)]) == 1
     limited = make_pod(by_cpu, container("b", None, {"memory": "64Mi"}, resizePolicy=policies[1]))
     assert own_restarts(limited, [change("", Resource.MEMORY, Setting.LIMIT)]) == 0

@@ -112,7 +112,7 @@ def test_no_sequence_writes_more_than_the_budget_in_a_minute(per_minute: int, sa
         if verdict.paced is EventPace.WRITE:
             paces.written(event, "e", now)
     for first in writes:
-        assert sum(first <= one < first + 59.99 for one in writes) <= per_minute
+        assert sum(first <= write < first + 59.99 for write in writes) <= per_minute
 
 
 def test_reasons_say_whether_a_person_should_look_and_what_was_tried() -> None:

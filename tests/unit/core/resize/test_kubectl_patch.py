@@ -98,10 +98,10 @@ def test_patch_leaves_out_what_stays() -> None:
     ],
 )
 def test_patch_states_nothing_for_the_first_time(stated: UnitResources, resources: dict[str, Any] | None) -> None:
-    one = item(advice(250, 500), advice(300 * MI, 600 * MI), resources=stated)
+    recommendation = item(advice(250, 500), advice(300 * MI, 600 * MI), resources=stated)
 
     containers = [] if resources is None else [{"spec": {"containers": [{"name": "app", "resources": resources}]}}]
-    assert bodies(one) == containers
+    assert bodies(recommendation) == containers
 
 
 def test_patch_gathers_a_pods_containers_and_lists_sidecars_where_the_spec_has_them() -> None:
@@ -115,7 +115,7 @@ def test_patch_gathers_a_pods_containers_and_lists_sidecars_where_the_spec_has_t
     )
 
     assert [(patch.namespace, patch.pod) for patch in patches] == [("shop", "web"), ("shop", "other")]
-    names = {key: [one["name"] for one in value] for key, value in patches[0].body["spec"].items()}
+    names = {key: [container["name"] for container in value] for key, value in patches[0].body["spec"].items()}
     assert names == {"containers": ["app", "logs"], "initContainers": ["proxy"]}
 
 
@@ -132,9 +132,9 @@ def test_patch_gathers_a_pods_containers_and_lists_sidecars_where_the_spec_has_t
     ],
 )
 def test_what_cannot_be_resized_gets_no_patch_and_the_reason_is_told(fields: dict[str, Any], reason: LeftOut) -> None:
-    one = item(advice(100), advice(None), **fields)
-    assert bodies(one) == []
-    assert left_out(one) == {Resource.CPU: reason, Resource.MEMORY: LeftOut.WITHHELD}
+    recommendation = item(advice(100), advice(None), **fields)
+    assert bodies(recommendation) == []
+    assert left_out(recommendation) == {Resource.CPU: reason, Resource.MEMORY: LeftOut.WITHHELD}
 
 
 def test_a_first_request_is_left_out_and_what_fits_or_is_patched_is_not() -> None:
@@ -149,9 +149,9 @@ def test_pod_of_unknown_uid_is_patched_by_its_name() -> None:
 
 
 def test_command_is_safe_for_a_shell_and_carries_the_body() -> None:
-    one = item(advice(100), advice(None))
+    recommendation = item(advice(100), advice(None))
 
-    (patch,) = resize_patches([replace(one, identity=identity(pod="it's"))])
+    (patch,) = resize_patches([replace(recommendation, identity=identity(pod="it's"))])
 
     words = shlex.split(patch.command)
     assert words[:8] == ["kubectl", "patch", "pod", "it's", "--namespace", "shop", "--subresource", "resize"]

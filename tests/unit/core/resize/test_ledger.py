@@ -286,7 +286,7 @@ def test_a_deferred_resize_is_taken_back_when_patience_ends() -> None:
     assert [news.reason for news in desk.look(600.0)] == ["withdrawn"]
     (back,) = desk.ledger.wanted(desk.now)
     assert back.phase is Phase.SHRINK
-    assert [(one.before, one.after) for one in back.changes] == [(600, 500), (300 * MI, 256 * MI)]
+    assert [(change.before, change.after) for change in back.changes] == [(600, 500), (300 * MI, 256 * MI)]
     assert back.reason == "deferred for 600 s: back to what is allocated"
     assert desk.look(1.0) == []  # told once
     desk.send(back)
@@ -336,7 +336,7 @@ def test_a_memory_limit_that_the_kubelet_cannot_lower_is_raised_again_at_once() 
     )
     assert withdrawn.reason == "withdrawn"
     (back,) = desk.ledger.wanted(desk.now)
-    assert [(one.before, one.after) for one in back.changes] == [(400 * MI, 512 * MI)]
+    assert [(change.before, change.after) for change in back.changes] == [(400 * MI, 512 * MI)]
     assert back.phase is Phase.GROW
 
 
@@ -410,8 +410,8 @@ def test_nothing_is_lost_over_a_restart() -> None:
     desk.look(0.0)
     assert len(desk.ledger.wanted(desk.now)) == 1
     document = Document(LedgerState, "ledger", 2)
-    kept = desk.ledger.kept()
-    assert document.from_json(json.loads(json.dumps(document.to_json(kept)))) == kept
+    state = desk.ledger.kept()
+    assert document.from_json(json.loads(json.dumps(document.to_json(state)))) == state
 
 
 def test_who_was_killed_lately_is_told_to_the_plan_for_some_minutes() -> None:
@@ -577,7 +577,7 @@ def test_nothing_goes_on_top_of_what_is_not_answered_put_off_failing_or_somebody
     others.fake.take(Amounts(cpu=600))
     deferred.fake.defer()
     failing.fake.fail()
-    for desk, kept in (
+    for desk, reason in (
         (unanswered, KeptReason.IN_FLIGHT),
         (deferred, KeptReason.DEFERRED),
         (failing, KeptReason.IN_FLIGHT),
@@ -585,7 +585,7 @@ def test_nothing_goes_on_top_of_what_is_not_answered_put_off_failing_or_somebody
         (restored, KeptReason.IN_FLIGHT),
     ):
         desk.look(1.0)
-        assert desk.may(step(desk.fake, limit=1024, urgent=True)) is kept
+        assert desk.may(step(desk.fake, limit=1024, urgent=True)) is reason
 
 
 def test_what_went_on_top_is_put_off_and_taken_back_together_with_what_it_is_on() -> None:

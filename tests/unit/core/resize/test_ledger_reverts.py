@@ -28,7 +28,7 @@ def test_a_kill_or_pressure_soon_after_a_shrink_puts_memory_back_and_bars_the_wo
     back = report(desk.fake.uid, "app", desk.now)
     assert back is not None
     assert (back.phase, back.is_urgent) == (Phase.GROW, True)
-    assert {(one.setting, one.before, one.after) for one in back.changes} == {
+    assert {(change.setting, change.before, change.after) for change in back.changes} == {
         (Setting.REQUEST, 128 * MI, 256 * MI),
         (Setting.LIMIT, 300 * MI, 512 * MI),
     }  # CPU stays as it is
@@ -68,7 +68,7 @@ def test_of_several_shrinks_the_largest_value_comes_back_and_what_is_larger_stay
     desk.resize(memory=220, cpu=700)
     back = desk.ledger.killed(desk.fake.uid, "app", desk.now)
     assert back is not None
-    assert [(one.before, one.after) for one in back.changes] == [(220 * MI, 256 * MI)]
+    assert [(change.before, change.after) for change in back.changes] == [(220 * MI, 256 * MI)]
     desk.fake.take(Amounts(memory=300))  # somebody was quicker
     desk.fake.actuate()
     desk.look(1.0)
@@ -88,7 +88,7 @@ def test_a_kill_while_the_shrink_is_not_answered_yet_waits_for_the_answer() -> N
     desk.fake.take(Amounts(memory=128))
     desk.look(1.0)
     (back,) = desk.ledger.wanted(desk.now)
-    assert [(one.before, one.after) for one in back.changes] == [(128 * MI, 256 * MI)]
+    assert [(change.before, change.after) for change in back.changes] == [(128 * MI, 256 * MI)]
     assert desk.ledger.is_shrink_barred(WEB, desk.now)
 
 
@@ -178,7 +178,7 @@ def test_a_pod_that_fares_worse_gets_both_resources_back_and_the_workload_is_bar
     back = desk.ledger.fared_worse(desk.fake.uid, "throttled 30 % of the time", desk.now)
     assert back is not None
     assert back.reason == "throttled 30 % of the time: taken back"
-    assert {(one.resource, one.setting, one.before, one.after) for one in back.changes} == {
+    assert {(change.resource, change.setting, change.before, change.after) for change in back.changes} == {
         (Resource.CPU, Setting.REQUEST, 400, 500),
         (Resource.MEMORY, Setting.REQUEST, 128 * MI, 256 * MI),
         (Resource.MEMORY, Setting.LIMIT, 300 * MI, 512 * MI),
@@ -197,7 +197,7 @@ def test_what_only_lowers_cpu_is_put_back_by_how_a_pod_fares_and_not_by_a_kill()
     assert len(desk.ledger.shrunk_lately(desk.now)) == 1, "a restart forgets nothing"
     back = desk.ledger.fared_worse(desk.fake.uid, "restarts", desk.now)
     assert back is not None
-    assert [(one.before, one.after) for one in back.changes] == [(300, 500)]
+    assert [(change.before, change.after) for change in back.changes] == [(300, 500)]
 
 
 def test_who_was_not_shrunk_lately_has_nothing_to_get_back() -> None:

@@ -74,17 +74,19 @@ class Acting(RuleBasedStateMachine):
             assert wish.changes != self.in_flight.changes, "the same wish is sent twice while in flight"
         # By the view, which the ledger may not have looked at yet since a restart.
         wanted = [step_of(record, view.pod) for record in self.desk.ledger.kept().pods]
-        is_wanted = any(one is not None and one.changes == wish.changes for one in wanted)
+        is_wanted = any(revert is not None and revert.changes == wish.changes for revert in wanted)
         if action is Action.RESTORE:
             # What the kubelet puts off or fails at is not under way: what a person asks for comes in its place.
             assert not self._gets_on, "a resize that is under way is overtaken"
         elif not is_wanted:
             assert constraint not in CLOSED, "a pod whose constraint is closed is changed"
-            falls = any(one.after < one.before for one in wish.changes)
-            rises = any(one.after > one.before for one in wish.changes)
+            falls = any(change.after < change.before for change in wish.changes)
+            rises = any(change.after > change.before for change in wish.changes)
             assert not (falls and constraint.shrink)
             assert not (rises and (constraint.urgent_grow if wish.is_urgent else constraint.grow))
-            assert not any(one.number in constraint.rising for one in wish.changes if one.after > one.before)
+            assert not any(
+                change.number in constraint.rising for change in wish.changes if change.after > change.before
+            )
         self.desk.ledger.sent(wish, view.pod, self.desk.now, action)
         self.sent = self.in_flight = wish
         self.generation_sent = view.generation
@@ -175,8 +177,8 @@ class Acting(RuleBasedStateMachine):
     @rule()
     def restart(self) -> None:
         document = Document(LedgerState, "ledger", 2)
-        kept = self.desk.ledger.kept()
-        assert document.from_json(json.loads(json.dumps(document.to_json(kept)))) == kept
+        state = self.desk.ledger.kept()
+        assert document.from_json(json.loads(json.dumps(document.to_json(state)))) == state
         fakes, now = self.desk.fakes, self.desk.now
         self.desk.restart()
         self.desk.fakes, self.desk.now = fakes, now

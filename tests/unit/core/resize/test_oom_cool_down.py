@@ -101,6 +101,6 @@ def test_what_a_plan_does_while_the_limit_is_held_is_no_raise(limit: int, raised
     # Killed at its limit, so that is the base; held, the limit that is wished is the one that stands.
     demand = needs("app", wanted(100), wanted(512 * MIB, limit=limit * MIB))
     (step,) = node(pod_demand(containers=[stated], demands=[demand])).plan().steps
-    (after,) = (one.after for one in step.changes if one.setting is LIMIT)
+    (after,) = (pod_change.after for pod_change in step.changes if pod_change.setting is LIMIT)
     assert after == max(512 * MIB + 1, limit * MIB)
     assert raised_memory_limits(step) == raised

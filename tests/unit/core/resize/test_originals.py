@@ -34,7 +34,7 @@ def pod(cpu: str = "500m", memory: str = "256Mi", limit: str = "512Mi", **fields
 
 
 def texts(changes: Any) -> list[tuple[str, str, str, int, int]]:
-    return [(one.container, one.resource, one.setting, one.before, one.after) for one in changes]
+    return [(change.container, change.resource, change.setting, change.before, change.after) for change in changes]
 
 
 def test_original_of_takes_down_everything_that_can_be_resized() -> None:
@@ -70,7 +70,7 @@ def test_of_later_originals_only_what_is_new_is_added() -> None:
     first = original_of(make_pod(container("app", {"cpu": "500m"})), kept_unix_seconds=0.0)
     later = original_of(make_pod(container("app", {"cpu": "1"}), container("new", {"cpu": "2"})), kept_unix_seconds=9.0)
     merged = with_added(first, later)
-    assert [(one.container, one.cpu_request_millicores) for one in merged.amounts] == [("app", 500), ("new", 2000)]
+    assert [(part.container, part.cpu_request_millicores) for part in merged.amounts] == [("app", 500), ("new", 2000)]
     assert merged.kept_unix_seconds == 0.0
 
 
@@ -109,7 +109,7 @@ def test_the_pods_own_budget_and_sidecars_are_named_as_a_resize_names_them() -> 
         )
 
     changes = restore_changes(whole("2"), original_of(whole("1"), kept_unix_seconds=0.0))
-    assert [(one.container, one.kind) for one in changes] == [("proxy", ContainerKind.SIDECAR), ("", None)]
+    assert [(change.container, change.kind) for change in changes] == [("proxy", ContainerKind.SIDECAR), ("", None)]
 
 
 def test_a_pod_without_the_budget_it_had_gets_none() -> None:
@@ -193,8 +193,8 @@ def test_setting_and_resource_cover_all_four_numbers() -> None:
         make_pod(container("app", {"cpu": "1", "memory": "1"}, {"cpu": "2", "memory": "2"})), kept_unix_seconds=0
     )
     now = make_pod(container("app", {"cpu": "3", "memory": "3"}, {"cpu": "4", "memory": "4"}))
-    found = {(one.resource, one.setting, one.before, one.after) for one in restore_changes(now, was)}
-    assert found == {
+    changes = {(change.resource, change.setting, change.before, change.after) for change in restore_changes(now, was)}
+    assert changes == {
         (Resource.CPU, Setting.REQUEST, 3000, 1000),
         (Resource.CPU, Setting.LIMIT, 4000, 2000),
         (Resource.MEMORY, Setting.REQUEST, 3, 1),

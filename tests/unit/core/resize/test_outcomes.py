@@ -14,16 +14,16 @@ def entry(sequence: int, outcome: Outcome, reason: str = WHY, seconds: float | N
 
 def told(*oldest_first: Decision) -> list[tuple[int, str, str]]:
     """Sequence, outcome and reason, newest first."""
-    return [(one.sequence, one.outcome, one.reason) for one in newest_outcomes(oldest_first[::-1])]
+    return [(record.sequence, record.outcome, record.reason) for record in newest_outcomes(oldest_first[::-1])]
 
 
 def test_newest_outcome_stands_with_the_reason_of_the_first() -> None:
     sent, late = entry(1, Outcome.ACCEPTED), entry(2, Outcome.DEFERRED, "deferred", 2.0, detail="no room")
     done = entry(3, Outcome.APPLIED, "applied", 61.0)
     assert told(sent, late) == [(2, "deferred", WHY)]
-    (one,) = newest_outcomes((done, late, sent))
-    assert (one.sequence, one.outcome, one.reason, one.seconds) == (3, "applied", WHY, 61.0)
-    assert one.unix_seconds == done.unix_seconds
+    (record,) = newest_outcomes((done, late, sent))
+    assert (record.sequence, record.outcome, record.reason, record.seconds) == (3, "applied", WHY, 61.0)
+    assert record.unix_seconds == done.unix_seconds
 
 
 def test_newest_outcome_takes_its_place_in_time() -> None:
@@ -88,8 +88,8 @@ def test_after_no_answer_what_came_of_it_is_told_with_its_own_reason() -> None:
 
 
 def test_what_was_never_sent_has_no_end_and_what_has_no_beginning_stands() -> None:
-    kept, done = entry(1, Outcome.WITHHELD, "cool_down"), entry(2, Outcome.APPLIED, "applied", 1.0)
-    assert told(kept, done) == [(2, "applied", "applied"), (1, "withheld", "cool_down")]
+    cool_down, done = entry(1, Outcome.WITHHELD, "cool_down"), entry(2, Outcome.APPLIED, "applied", 1.0)
+    assert told(cool_down, done) == [(2, "applied", "applied"), (1, "withheld", "cool_down")]
     assert told(done) == [(2, "applied", "applied")]
 
 

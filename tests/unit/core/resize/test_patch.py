@@ -99,10 +99,10 @@ def test_patch_names_containers_in_the_order_of_the_pods_spec() -> None:
         change(MEMORY, 1, "c"),
     )
     body = patch_of(step(*changes), pod=pod)
-    assert [one["name"] for one in body["spec"]["containers"]] == ["a", "c", "unknown"]
-    assert [one["name"] for one in body["spec"]["initContainers"]] == ["y", "x"]
+    assert [entry["name"] for entry in body["spec"]["containers"]] == ["a", "c", "unknown"]
+    assert [entry["name"] for entry in body["spec"]["initContainers"]] == ["y", "x"]
     unordered = patch_of(step(*changes))
-    assert [one["name"] for one in unordered["spec"]["containers"]] == ["c", "unknown", "a"]
+    assert [entry["name"] for entry in unordered["spec"]["containers"]] == ["c", "unknown", "a"]
 
 
 @pytest.mark.parametrize(

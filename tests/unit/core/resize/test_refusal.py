@@ -128,7 +128,7 @@ def test_infeasible_as_a_condition_is_remembered_and_the_wish_taken_back() -> No
     (news,) = desk.look(1.0)
     assert (news.outcome, news.reason) == (Outcome.INFEASIBLE, "infeasible")
     (back,) = desk.ledger.wanted(desk.now)
-    assert [(one.before, one.after) for one in back.changes] == [(9000, 500)]
+    assert [(change.before, change.after) for change in back.changes] == [(9000, 500)]
     assert desk.constraint.grow is KeptReason.IN_FLIGHT  # nothing else until it is back
     desk.send(back)
     desk.fake.actuate()
@@ -163,8 +163,8 @@ def test_a_refused_budget_of_a_pod_is_followed_by_less_as_well() -> None:
         "resources": {"requests": amounts},
     }
     pod = make_pod(container("app"), resources={"requests": {"cpu": "8", "memory": "256Mi"}}, status=status)
-    found = infeasible_as_stated(pod, None)
-    assert (found.cpu_below_millicores, found.memory_below_bytes, found.is_final) == (8000, None, False)
+    infeasible = infeasible_as_stated(pod, None)
+    assert (infeasible.cpu_below_millicores, infeasible.memory_below_bytes, infeasible.is_final) == (8000, None, False)
 
 
 def test_a_server_that_sheds_load_is_left_alone_for_as_long_as_it_asks() -> None:

@@ -24,11 +24,11 @@ def status_of(
     name: str = "app",
     state: Mapping[str, Any] | None = RUNNING,
 ) -> dict[str, Any]:
-    one: dict[str, Any] = {"name": name, "restartCount": 0, "state": state}
+    status: dict[str, Any] = {"name": name, "restartCount": 0, "state": state}
     if allocated is not None:
-        one["allocatedResources"] = allocated
+        status["allocatedResources"] = allocated
     resources = {key: value for key, value in (("requests", requests), ("limits", limits)) if value is not None}
-    return {**one, "resources": resources} if resources else one
+    return {**status, "resources": resources} if resources else status
 
 
 def pod_of(
@@ -98,7 +98,7 @@ def test_conditions_give_state_and_words(
 
 
 def test_only_states_with_an_answer_to_come_are_in_flight() -> None:
-    flying = {one for one in ResizeState if ResizeStatus(state=one).is_in_flight}
+    flying = {resize_state for resize_state in ResizeState if ResizeStatus(state=resize_state).is_in_flight}
     assert flying == {ResizeState.UNSEEN, ResizeState.DEFERRED, ResizeState.IN_PROGRESS, ResizeState.ERROR}
 
 
@@ -235,9 +235,9 @@ def test_a_number_is_granted_when_it_is_allocated_or_as_a_limit_in_force(
 def test_the_pods_own_budget_is_granted_by_its_own_status() -> None:
     change = Change(container="", kind=None, resource=Resource.CPU, setting=Setting.REQUEST, before=300, after=500)
     limit = Change(container="", kind=None, resource=Resource.CPU, setting=Setting.LIMIT, before=700, after=1000)
-    told = pod_of(pod_status={"allocatedResources": REQUESTS, "resources": {"requests": REQUESTS, "limits": LIMITS}})
-    assert is_granted(told, change)
-    assert is_granted(told, limit)
+    pod = pod_of(pod_status={"allocatedResources": REQUESTS, "resources": {"requests": REQUESTS, "limits": LIMITS}})
+    assert is_granted(pod, change)
+    assert is_granted(pod, limit)
     # Kubelets report the overhead of the pod's RuntimeClass in it.
     amounts = {"requests": {"cpu": "500m"}, "limits": {"cpu": "1"}}
     with_it = {"allocatedResources": {"cpu": "750m"}, "resources": {"limits": {"cpu": "1250m"}}}

@@ -16,7 +16,7 @@ NOW = 1000.0
 
 
 def told(**fields: Any) -> Any:
-    made = Decision(
+    decision = Decision(
         **{
             "sequence": 4,
             "unix_seconds": 990.5,
@@ -26,7 +26,7 @@ def told(**fields: Any) -> Any:
             **fields,
         }
     )
-    document = json.loads(decisions_text(SOURCE, [made], unix_now=NOW))
+    document = json.loads(decisions_text(SOURCE, [decision], unix_now=NOW))
     assert {name: document[name] for name in ("schema", "node", "incarnation", "agent", "dropped")} == {
         "schema": 1,
         "node": "node-a",

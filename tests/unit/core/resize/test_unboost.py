@@ -57,19 +57,19 @@ def test_why_tells_what_would_be_where_nothing_may_be_written() -> None:
         ordered = orders(mode=mode, startup_boost=boost, startup_boost_source=OrderSource.POD)
         return startup_boost_words(plain, name, ordered, now_unix_seconds=BORN)
 
-    told = "factor 3 for 60s after ready (pod annotation)"
-    assert words(THRICE) == f"a new pod's start is to be boosted to 1500m: {told}"
+    boost_text = "factor 3 for 60s after ready (pod annotation)"
+    assert words(THRICE) == f"a new pod's start is to be boosted to 1500m: {boost_text}"
     assert words(THRICE, Mode.RECOMMEND) == (
-        f"a new pod's start is to be boosted to 1500m: {told}; not in mode recommend"
+        f"a new pod's start is to be boosted to 1500m: {boost_text}; not in mode recommend"
     )
-    kept = StartupBoost(factor=2.0, is_request_kept=True)
-    told = "factor 2; request: keep (pod annotation)"
-    assert words(kept) == (
+    limit_boost = StartupBoost(factor=2.0, is_request_kept=True)
+    boost_text = "factor 2; request: keep (pod annotation)"
+    assert words(limit_boost) == (
         "a new pod's start is not boosted: request: keep raises the CPU limit alone, and there is none (CPU weight "
-        f"follows the request): {told}"
+        f"follows the request): {boost_text}"
     )
     plain = make_pod(container("app", {"cpu": "500m"}, {"cpu": "1"}))
-    assert words(kept) == f"a new pod's start is to be boosted: {told}"
+    assert words(limit_boost) == f"a new pod's start is to be boosted: {boost_text}"
     learnt = StartupBoost(is_learnt=True, after_ready_seconds=60.0)
     assert words(learnt) == "a new pod's start is to be boosted by what earlier ones used: auto (pod annotation)"
     assert words(None) is None
@@ -93,10 +93,10 @@ def test_why_tells_of_a_start_that_is_learnt() -> None:
     ordered = replace(ordered, startup_boost=StartupBoost(is_learnt=True, is_request_kept=True))
     app = learnt.containers[0]
     unlimited = replace(app, resources=replace(app.resources, limits={}))
-    kept = words(replace(learnt, containers=(unlimited, *learnt.containers[1:])), used)
-    assert kept is not None
-    assert kept.startswith("a new pod's start is not boosted: request: keep raises the CPU limit alone")
-    assert kept.endswith(f"; this one was not boosted; used at most 1800m in 5 s of 72 s{LEFT_OUT}")
+    sentence = words(replace(learnt, containers=(unlimited, *learnt.containers[1:])), used)
+    assert sentence is not None
+    assert sentence.startswith("a new pod's start is not boosted: request: keep raises the CPU limit alone")
+    assert sentence.endswith(f"; this one was not boosted; used at most 1800m in 5 s of 72 s{LEFT_OUT}")
     ordered = orders(startup_boost=StartupBoost(is_learnt=True, after_ready_seconds=60.0))
     boosted = words(pod(learnt=True, request="500m", limit="1"), replace(used, cpu_largest_millicores=None))
     assert boosted is not None

@@ -248,5 +248,5 @@ def test_the_qos_class_never_changes() -> None:
 def test_in_mode_protect_only_what_was_not_granted_or_a_person_lowers(
     mode: Mode, action: Action, after: int, expected: bool
 ) -> None:
-    one = step(change("app", Resource.CPU, Setting.REQUEST, 250, after))
-    assert lowers_protected(one, replace(ORDERS, mode=mode), action) is expected
+    plan_step = step(change("app", Resource.CPU, Setting.REQUEST, 250, after))
+    assert lowers_protected(plan_step, replace(ORDERS, mode=mode), action) is expected

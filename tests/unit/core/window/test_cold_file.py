@@ -28,17 +28,17 @@ END = 130.0
 def told(rows: list[Rows], policy: WindowPolicy = POLICY, end: float = END) -> ColdFile | Missing:
     """What is told of rows, after checking that it is the same from two pieces."""
     whole = np.concatenate(rows)
-    found = cold_file((whole,), policy, end_monotonic_ns=round(end * NS))
+    cache = cold_file((whole,), policy, end_monotonic_ns=round(end * NS))
     for cut in range(len(rows) + 1):
-        assert cold_file((whole[:cut], whole[cut:]), policy, end_monotonic_ns=round(end * NS)) == found
-    return found
+        assert cold_file((whole[:cut], whole[cut:]), policy, end_monotonic_ns=round(end * NS)) == cache
+    return cache
 
 
 def known(rows: list[Rows], policy: WindowPolicy = POLICY, end: float = END) -> tuple[int, int, int]:
     """Total, active and refaulted bytes."""
-    found = told(rows, policy, end)
-    assert isinstance(found, ColdFile)
-    return found.total_bytes, found.active_bytes, found.refaulted_bytes
+    cache = told(rows, policy, end)
+    assert isinstance(cache, ColdFile)
+    return cache.total_bytes, cache.active_bytes, cache.refaulted_bytes
 
 
 def test_cache_that_stays_as_it_is_for_the_window_is_cold() -> None:

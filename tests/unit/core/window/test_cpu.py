@@ -376,10 +376,10 @@ def test_figures_scale_with_usage_and_capacity(case: tuple[Rows, float]) -> None
     if (rows["usage_usec"] > 2**63).any():
         return
     large = dataclasses.replace(SHORT, capacity_millicores=2 * SHORT.capacity_millicores)
-    one, two = cpu(rows, end), cpu(doubled, end, large)
-    assert (one.gaps, one.missing, one.readings) == (two.gaps, two.missing, two.readings)
+    window, two = cpu(rows, end), cpu(doubled, end, large)
+    assert (window.gaps, window.missing, window.readings) == (two.gaps, two.missing, two.readings)
     for name in CPU_FIGURES:
-        value = getattr(one, name)
+        value = getattr(window, name)
         if value is not None:
             factor = 2 if name.endswith("millicores") else 1
             assert getattr(two, name) == pytest.approx(factor * value, rel=1e-9), name
@@ -542,8 +542,8 @@ def test_a_total_that_fell_leaves_the_other_of_its_file() -> None:
 
 def test_newest_sizes_outlive_one_failed_memory_stat_but_not_a_lost_controller() -> None:
     lost = [memory(60 + 10 * i, 900, has=int(Has.MEMORY_EVENTS)) for i in range(1, 7)]
-    one = mem([memory(60, 500, inactive=100, lifetime_peak=800), lost[0]], 70)
-    assert (one.current_bytes, one.working_set_bytes, one.lifetime_peak_bytes) == (500, 400, 800)
+    window = mem([memory(60, 500, inactive=100, lifetime_peak=800), lost[0]], 70)
+    assert (window.current_bytes, window.working_set_bytes, window.lifetime_peak_bytes) == (500, 400, 800)
     # At 120 s the sizes are 60 s old, more than the 50 s that a step may last; those of the window stay.
     gone = mem([memory(60, 500, inactive=100, set_peak=450), *lost], 120)
     assert (gone.current_bytes, gone.working_set_bytes, gone.lifetime_peak_bytes) == (None, None, None)

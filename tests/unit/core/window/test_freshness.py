@@ -25,10 +25,10 @@ from agent.core.window.freshness import measuring_fault
 def test_age_decides_and_is_told(
     sweep_age_seconds: float | None, evaluation_age_seconds: float | None, interval_seconds: float, words: str | None
 ) -> None:
-    found = measuring_fault(
+    fault = measuring_fault(
         sweep_age_seconds=sweep_age_seconds,
         sweep_interval_seconds=interval_seconds,
         evaluation_age_seconds=evaluation_age_seconds,
         evaluation_interval_seconds=60.0,
     )
-    assert found == words
+    assert fault == words

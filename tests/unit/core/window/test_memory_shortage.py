@@ -28,17 +28,17 @@ def test_held_back_with_its_working_set_at_memory_high_raises_the_limit_in_propo
 
 def test_more_than_memory_high_counts_as_memory_high() -> None:
     # What overran it cannot make the limit more than twice as large.
-    found = shortage(reading(900, high=800), is_held=True)
-    assert found is not None
-    assert found.limit_bytes == 2000
+    shortfall = shortage(reading(900, high=800), is_held=True)
+    assert shortfall is not None
+    assert shortfall.limit_bytes == 2000
 
 
 def test_held_back_for_pages_that_may_go_is_short_only_if_it_waits() -> None:
     streaming = reading(790, inactive=600, high=800)
     assert shortage(streaming, is_held=True) is None
-    found = shortage(streaming, is_held=True, is_stalled=True)
-    assert found is not None
-    assert (found.cause, found.working_set_bytes) == (MemoryShort.HELD, 190)
+    shortfall = shortage(streaming, is_held=True, is_stalled=True)
+    assert shortfall is not None
+    assert (shortfall.cause, shortfall.working_set_bytes) == (MemoryShort.HELD, 190)
 
 
 def test_stalling_at_its_limit_counts_page_cache() -> None:
@@ -62,14 +62,14 @@ def test_what_is_not_short_by_its_own_bound_is_left_alone(of: MemoryReading, fla
 
 
 def test_without_a_limit_there_is_none_to_raise_but_its_need_is_told() -> None:
-    found = shortage(reading(800, limit=None, high=800), is_held=True)
-    assert found == MemoryShortage(cause=MemoryShort.HELD, working_set_bytes=800, limit_bytes=None)
+    shortfall = shortage(reading(800, limit=None, high=800), is_held=True)
+    assert shortfall == MemoryShortage(cause=MemoryShort.HELD, working_set_bytes=800, limit_bytes=None)
 
 
 def test_a_bound_of_nothing_is_reached() -> None:
-    found = shortage(reading(0, limit=1000, high=0), is_held=True)
-    assert found is not None
-    assert found.limit_bytes == 2000
+    shortfall = shortage(reading(0, limit=1000, high=0), is_held=True)
+    assert shortfall is not None
+    assert shortfall.limit_bytes == 2000
 
 
 @pytest.mark.parametrize(

@@ -72,8 +72,8 @@ def test_a_container_that_is_not_known_leaves_its_pod_unknown_and_no_other() -> 
 
 
 def itself(*readings: OwnReadings) -> PodItself:
-    (found,) = pods_itself(np.concatenate(readings)[None])
-    return found
+    (pod,) = pods_itself(np.concatenate(readings)[None])
+    return pod
 
 
 def test_over_a_minute_the_mean_of_cpu_and_the_least_of_memory_count() -> None:

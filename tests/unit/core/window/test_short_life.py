@@ -19,11 +19,11 @@ MIB = 1 << 20
 
 
 def rows(*working_sets_mib: int, has: int | None = None, status: int = Status.OK) -> Rows:
-    found = np.concatenate([memory(at, set_peak=mib * MIB) for at, mib in enumerate(working_sets_mib, start=10)])
-    found["status"] = status
+    readings = np.concatenate([memory(at, set_peak=mib * MIB) for at, mib in enumerate(working_sets_mib, start=10)])
+    readings["status"] = status
     if has is not None:
-        found["has"] = has
-    return found
+        readings["has"] = has
+    return readings
 
 
 def test_what_a_peak_is_made_of_is_asked_again_when_it_has_grown_by_a_share() -> None:
@@ -34,8 +34,8 @@ def test_what_a_peak_is_made_of_is_asked_again_when_it_has_grown_by_a_share() ->
 @pytest.mark.parametrize(("current", "cache"), [(320, 200), (300, 200), (299, None)])
 def test_cache_counts_as_part_of_a_peak_only_while_as_much_is_charged(current: int, cache: int | None) -> None:
     # Of a peak of 320 MiB a sixteenth is 20 MiB.
-    found = cache_in_peak_bytes(320 * MIB, current_bytes=current * MIB, inactive_file_bytes=200 * MIB)
-    assert found == (None if cache is None else cache * MIB)
+    cache_bytes = cache_in_peak_bytes(320 * MIB, current_bytes=current * MIB, inactive_file_bytes=200 * MIB)
+    assert cache_bytes == (None if cache is None else cache * MIB)
 
 
 def test_the_largest_of_what_was_read_and_of_the_peak_without_its_cache_counts() -> None:

@@ -14,16 +14,16 @@ NS = 1_000_000_000
 
 
 def row(**fields: Any) -> Rows:
-    made = np.zeros(1, dtype=SAMPLE)
-    made["has"] = int(Has.PRESSURE | Has.THROTTLED | Has.MEMORY)
+    sample = np.zeros(1, dtype=SAMPLE)
+    sample["has"] = int(Has.PRESSURE | Has.THROTTLED | Has.MEMORY)
     for name, value in fields.items():
-        made[name] = value
-    return made
+        sample[name] = value
+    return sample
 
 
 def starved(before: Rows, after: Rows) -> tuple[float, float, bool]:
-    found = starvation(before, after, capacity_millicores=4000)
-    return float(found.demand_millicores[0]), float(found.waiting_ratio[0]), bool(found.is_known[0])
+    shortage = starvation(before, after, capacity_millicores=4000)
+    return float(shortage.demand_millicores[0]), float(shortage.waiting_ratio[0]), bool(shortage.is_known[0])
 
 
 def test_starvation_is_usage_and_what_was_waited_for() -> None:
@@ -38,9 +38,9 @@ def test_starvation_that_has_just_begun_counts_from_its_beginning() -> None:
     before = row(monotonic_ns=NS)
     # 0.1 s waited within the last quarter of a second; over the whole second that were a tenth.
     after = row(monotonic_ns=2 * NS, usage_usec=100_000, cpu_some_usec=100_000)
-    found = starvation(before, after, capacity_millicores=4000, contended_ns=NS // 4)
-    assert float(found.waiting_ratio[0]) == pytest.approx(0.4)
-    assert float(found.demand_millicores[0]) == pytest.approx(140.0)
+    shortage = starvation(before, after, capacity_millicores=4000, contended_ns=NS // 4)
+    assert float(shortage.waiting_ratio[0]) == pytest.approx(0.4)
+    assert float(shortage.demand_millicores[0]) == pytest.approx(140.0)
 
 
 def test_starvation_waiting_for_the_own_limit_is_none() -> None:

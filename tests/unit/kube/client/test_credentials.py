@@ -21,20 +21,20 @@ def account(tmp_path: Path) -> Path:
 
 
 def test_in_cluster_takes_the_pods_service_account(account: Path) -> None:
-    found = in_cluster(POD, account)
-    assert found is not None
-    assert (found.server, found.token_file, found.ca_file) == (
+    credentials = in_cluster(POD, account)
+    assert credentials is not None
+    assert (credentials.server, credentials.token_file, credentials.ca_file) == (
         "https://10.0.0.1:443",
         account / "token",
         account / "ca.crt",
     )
-    assert Authorization(found).header() == f"Bearer {SECRET}"
+    assert Authorization(credentials).header() == f"Bearer {SECRET}"
 
 
 def test_in_cluster_puts_an_ipv6_address_into_brackets(account: Path) -> None:
-    found = in_cluster(POD | {"KUBERNETES_SERVICE_HOST": "fd00::1"}, account)
-    assert found is not None
-    assert found.server == "https://[fd00::1]:443"
+    credentials = in_cluster(POD | {"KUBERNETES_SERVICE_HOST": "fd00::1"}, account)
+    assert credentials is not None
+    assert credentials.server == "https://[fd00::1]:443"
 
 
 @pytest.mark.parametrize("absent", ["KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT", "token"])
@@ -61,9 +61,9 @@ def test_in_cluster_names_a_missing_authority_and_an_odd_port(account: Path) -> 
 
 
 def test_authorization_reads_a_changed_file_and_keeps_the_token_when_it_is_gone_or_torn(account: Path) -> None:
-    found = in_cluster(POD, account)
-    assert found is not None
-    authorization = Authorization(found)
+    credentials = in_cluster(POD, account)
+    assert credentials is not None
+    authorization = Authorization(credentials)
     new = account / "new"
     new.write_text("renewed")
     new.rename(account / "token")

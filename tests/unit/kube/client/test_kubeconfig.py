@@ -30,22 +30,22 @@ def kubeconfig(tmp_path: Path, user: str, server: str = "https://127.0.0.1:6443"
 
 
 def test_kubeconfig_with_a_token(tmp_path: Path) -> None:
-    found = from_kubeconfig(kubeconfig(tmp_path, f"{{token: {SECRET}}}"))
-    assert (found.server, found.is_verified) == ("https://127.0.0.1:6443", True)
-    assert Authorization(found).header() == f"Bearer {SECRET}"
-    assert SECRET not in repr(found)
+    credentials = from_kubeconfig(kubeconfig(tmp_path, f"{{token: {SECRET}}}"))
+    assert (credentials.server, credentials.is_verified) == ("https://127.0.0.1:6443", True)
+    assert Authorization(credentials).header() == f"Bearer {SECRET}"
+    assert SECRET not in repr(credentials)
 
 
 def test_kubeconfig_with_certificates_inside(tmp_path: Path) -> None:
     data = base64.b64encode(b"pem").decode()
     user = f"{{client-certificate-data: {data}, client-key-data: {data}}}"
     cluster = f", certificate-authority-data: {data}, tls-server-name: kubernetes"
-    found = from_kubeconfig(kubeconfig(tmp_path, user, cluster=cluster))
-    for file in (found.ca_file, found.certificate_file, found.key_file):
+    credentials = from_kubeconfig(kubeconfig(tmp_path, user, cluster=cluster))
+    for file in (credentials.ca_file, credentials.certificate_file, credentials.key_file):
         assert file is not None
         assert file.read_text() == "pem"
-    assert found.server_name == "kubernetes"
-    assert Authorization(found).header() is None
+    assert credentials.server_name == "kubernetes"
+    assert Authorization(credentials).header() is None
 
 
 def test_kubeconfig_with_an_exec_plugin(tmp_path: Path) -> None:
@@ -145,16 +145,16 @@ def test_a_plain_kubeconfig_is_read_as_the_official_client_reads_it(tmp_path: Pa
     assert context_namespace(path) == context_namespace(Path(f"{path}:{path}")) == "default"
 
 
-def said(found: Credentials) -> list[object]:
+def said(credentials: Credentials) -> list[object]:
     """Return what credentials come to, with what is in their files."""
-    files = (found.ca_file, found.certificate_file, found.key_file)
+    files = (credentials.ca_file, credentials.certificate_file, credentials.key_file)
     return [
-        found.server,
+        credentials.server,
         *(None if file is None else file.read_text() for file in files),
-        Authorization(found).header(),
-        found.server_name,
-        found.is_verified,
-        found.proxy,
+        Authorization(credentials).header(),
+        credentials.server_name,
+        credentials.is_verified,
+        credentials.proxy,
     ]
 
 

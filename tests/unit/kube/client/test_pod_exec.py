@@ -89,9 +89,9 @@ def frame(content: bytes, first: int = 0x82) -> bytes:
 
 
 def upgrade(connection: ssl.SSLSocket, head: str, *, salt: str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11") -> None:
-    found = re.search(r"Sec-WebSocket-Key: (\S+)", head)
-    assert found
-    digest = base64.b64encode(hashlib.sha1(f"{found[1]}{salt}".encode()).digest()).decode()  # noqa: S324
+    match = re.search(r"Sec-WebSocket-Key: (\S+)", head)
+    assert match
+    digest = base64.b64encode(hashlib.sha1(f"{match[1]}{salt}".encode()).digest()).decode()  # noqa: S324
     lines = ("Upgrade: websocket", "Connection: Upgrade", f"Sec-WebSocket-Accept: {digest}")
     answer = ("HTTP/1.1 101 Switching Protocols", *lines, f"Sec-WebSocket-Protocol: {PROTOCOL}", "", "")
     connection.sendall("\r\n".join(answer).encode())

@@ -123,8 +123,12 @@ def test_an_init_container_is_told_from_a_sidecar() -> None:
         "containers": [{"name": "app"}],
         "initContainers": [{"name": "setup"}, {"name": "proxy", "restartPolicy": "Always"}],
     }
-    found = pod_place_from_json({**pod(), "spec": spec}).containers or ()
-    assert {container.name: container.is_init for container in found} == {"app": False, "proxy": False, "setup": True}
+    containers = pod_place_from_json({**pod(), "spec": spec}).containers or ()
+    assert {container.name: container.is_init for container in containers} == {
+        "app": False,
+        "proxy": False,
+        "setup": True,
+    }
 
 
 @pytest.mark.parametrize(
@@ -144,11 +148,11 @@ def test_an_init_container_is_told_from_a_sidecar() -> None:
 def test_an_hpa_in_doubt_frees_nothing(spec: Any, target: Workload | str, fault: str) -> None:
     if isinstance(target, Workload):
         spec = {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, **spec}
-    found = autoscaler_from_json(named(spec=spec))
+    autoscaler = autoscaler_from_json(named(spec=spec))
     doubted = f"{NAME} (not understood)"
-    assert (found.target, found.frozen) == (target, FrozenAxes(cpu_for=doubted, memory_for=doubted))
-    assert found.fault is not None
-    assert fault in found.fault
+    assert (autoscaler.target, autoscaler.frozen) == (target, FrozenAxes(cpu_for=doubted, memory_for=doubted))
+    assert autoscaler.fault is not None
+    assert fault in autoscaler.fault
 
 
 def test_a_vpa_in_doubt_acts() -> None:
@@ -157,9 +161,9 @@ def test_a_vpa_in_doubt_acts() -> None:
         vertical_autoscaler_from_json(named(spec=spec)) for spec in ({}, {**target, "updatePolicy": {"updateMode": 7}})
     )
     assert (nobody.target, odd.target) == ("shop", WEB)
-    for one in (nobody, odd):
-        assert one.acts
-        assert one.name == "VerticalPodAutoscaler shop/web (not understood)"
+    for vpa in (nobody, odd):
+        assert vpa.acts
+        assert vpa.name == "VerticalPodAutoscaler shop/web (not understood)"
     assert nobody.fault is not None
     assert "spec.targetRef.kind: missing" in nobody.fault
     assert odd.fault is not None
@@ -169,9 +173,9 @@ def test_a_vpa_in_doubt_acts() -> None:
 def test_a_vpa_acts_unless_it_says_off() -> None:
     def acts(**policy: Any) -> bool:
         spec = {"targetRef": {"kind": "DaemonSet", "name": "logs"}, **policy}
-        found = vertical_autoscaler_from_json(named(spec=spec))
-        assert found.target == Workload(namespace="shop", kind="DaemonSet", name="logs")
-        return found.acts
+        vpa = vertical_autoscaler_from_json(named(spec=spec))
+        assert vpa.target == Workload(namespace="shop", kind="DaemonSet", name="logs")
+        return vpa.acts
 
     assert acts()
     assert acts(updatePolicy={})

@@ -55,8 +55,8 @@ def test_a_pods_own_requests_stand_for_all() -> None:
     assert (place.cpu_request_millicores, place.memory_request_bytes) == (1000, 1 << 30)
     assert place.placement is not None
     assert not place.placement.is_written_known
-    kept = {"plimsoll.dev/original-resources": '{"containers":{"app":{"requests":{"cpu":"2"},"limits":{}}}}'}
-    given = placed(pod({"annotations": kept}, containers=[container("100m", "64Mi")], resources=own))
+    original = {"plimsoll.dev/original-resources": '{"containers":{"app":{"requests":{"cpu":"2"},"limits":{}}}}'}
+    given = placed(pod({"annotations": original}, containers=[container("100m", "64Mi")], resources=own))
     assert given.is_written_known
 
 
@@ -66,7 +66,7 @@ def test_what_decides_where_a_pod_runs_is_read() -> None:
     ]
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     apart = {"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}
-    found = placed(
+    placement = placed(
         pod(
             {"labels": {"app": "web", "pod-template-hash": "5d4"}},
             containers=[container("1", "1Mi", ports=[{"containerPort": 80, "hostPort": 80}, {"containerPort": 81}])],
@@ -84,7 +84,7 @@ def test_what_decides_where_a_pod_runs_is_read() -> None:
             volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}],
         )
     )
-    assert found == PodPlacement(
+    assert placement == PodPlacement(
         labels=(("app", "web"),),
         node_selector=(("pool", "blue"),),
         node_terms=(
@@ -163,9 +163,12 @@ def test_a_nodes_placement_is_read() -> None:
             "conditions": [{"type": "MemoryPressure", "status": "False"}, {"type": "Ready", "status": "True"}],
         },
     }
-    found = node_facts_from_json(document).placement
-    assert (found.labels, found.provider_id, found.takes_pods) == ((("zone", "a"),), "aws:///a/i-1", True)
-    assert (found.taints, found.other_allocatable) == ((Taint(key="k", effect="NoSchedule"),), (("pods", 10 * 10**9),))
+    placement = node_facts_from_json(document).placement
+    assert (placement.labels, placement.provider_id, placement.takes_pods) == ((("zone", "a"),), "aws:///a/i-1", True)
+    assert (placement.taints, placement.other_allocatable) == (
+        (Taint(key="k", effect="NoSchedule"),),
+        (("pods", 10 * 10**9),),
+    )
     cordoned = {**document, "spec": {"unschedulable": True}}
     assert not node_facts_from_json(cordoned).placement.takes_pods
     assert not node_facts_from_json({"metadata": {"name": "n"}}).placement.takes_pods
@@ -179,9 +182,9 @@ def test_a_budget_whose_status_is_behind_allows_nothing() -> None:
             "status": {"observedGeneration": 2, "disruptionsAllowed": 1},
         }
 
-    found = disruption_budget_from_json(budget(2, selector={"matchLabels": {"app": "web"}}))
-    assert (found.namespace, found.name, found.allows) == ("shop", "web", 1)
-    assert found.selector == Selector(requirements=(Requirement(key="app", operator=Operator.IN, values=("web",)),))
+    pdb = disruption_budget_from_json(budget(2, selector={"matchLabels": {"app": "web"}}))
+    assert (pdb.namespace, pdb.name, pdb.allows) == ("shop", "web", 1)
+    assert pdb.selector == Selector(requirements=(Requirement(key="app", operator=Operator.IN, values=("web",)),))
     assert disruption_budget_from_json(budget(3)).allows == 0
     assert disruption_budget_from_json(budget(3)).selector is None
     with pytest.raises(ConvertError, match=r"metadata\.name: missing"):

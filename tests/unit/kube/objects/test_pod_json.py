@@ -95,7 +95,7 @@ def test_pod_from_json_reads_all_that_sizing_needs() -> None:
 
 def test_pod_from_json_tells_container_kinds_apart() -> None:
     pod = pod_from_json(FULL)
-    kinds = [(one.name, one.kind) for one in (*pod.sized_containers(), *pod.ephemeral_containers)]
+    kinds = [(entry.name, entry.kind) for entry in (*pod.sized_containers(), *pod.ephemeral_containers)]
     assert kinds == [
         ("setup", ContainerKind.INIT),
         ("proxy", ContainerKind.SIDECAR),
@@ -181,9 +181,12 @@ def test_pod_from_json_reads_what_planning_and_acting_ask_for() -> None:
     assert (pod.resource_version, pod.generation, pod.observed_generation) == ("77", 3, 2)
     assert (pod.created_unix_seconds, pod.started_unix_seconds) == (60.0, 70.0)
     assert pod.annotations == {"mine": "x"}
-    assert [(one.restarts_for_cpu, one.restarts_for_memory) for one in pod.containers] == [(False, True), (True, False)]
+    assert [(entry.restarts_for_cpu, entry.restarts_for_memory) for entry in pod.containers] == [
+        (False, True),
+        (True, False),
+    ]
     assert pod.containers[0].image_hash == image_hash_of("registry/app:1") != image_hash_of("registry/app:2")
-    assert [one.runtime for one in pod.containers] == [None, None]
+    assert [entry.runtime for entry in pod.containers] == [None, None]
     assert (pod.operating_system, pod.has_memory_volumes, pod.has_resource_claims) == ("linux", False, True)
     assert pod.conditions == (
         PodCondition(
@@ -318,9 +321,9 @@ def test_namespace_from_json_refuses_another_kind() -> None:
 
 @pytest.mark.parametrize("kind", ["NamespaceList", "List", None])
 def test_namespaces_from_json_reads_lists_and_one(kind: str | None) -> None:
-    one = {"kind": "Namespace", "metadata": {"name": "shop"}}
-    assert namespaces_from_json({"kind": kind, "items": [one, one]}) == (Namespace(name="shop"),) * 2
-    assert namespaces_from_json(one) == (Namespace(name="shop"),)
+    namespace = {"kind": "Namespace", "metadata": {"name": "shop"}}
+    assert namespaces_from_json({"kind": kind, "items": [namespace, namespace]}) == (Namespace(name="shop"),) * 2
+    assert namespaces_from_json(namespace) == (Namespace(name="shop"),)
 
 
 @pytest.mark.parametrize("kind", ["PodList", "List", None])
@@ -468,4 +471,4 @@ def test_containers_that_end_have_no_runtime() -> None:
         container("app"), initContainers=[container("init", command=["java"]), sidecar("log") | {"command": ["java"]}]
     )
 
-    assert [one.runtime is None for one in pod.init_containers] == [True, False]
+    assert [entry.runtime is None for entry in pod.init_containers] == [True, False]

@@ -32,10 +32,10 @@ def document(**status: Any) -> dict[str, Any]:
 
 
 def test_a_checkpoint_is_read() -> None:
-    found = checkpoint_from_json(document())
+    checkpoint = checkpoint_from_json(document())
 
-    assert (found.namespace, found.autoscaler, found.container) == ("shop", "web", "app")
-    state = found.state
+    assert (checkpoint.namespace, checkpoint.autoscaler, checkpoint.container) == ("shop", "web", "app")
+    state = checkpoint.state
     assert (state.version, state.samples) == ("v3", 7)
     assert state.last_sample_unix_seconds == (state.first_sample_unix_seconds or 0.0) + 86_400
     assert state.cpu == Checkpoint(
@@ -45,9 +45,9 @@ def test_a_checkpoint_is_read() -> None:
 
 
 def test_one_that_was_never_written_says_so() -> None:
-    found = checkpoint_from_json({**document(), "status": None}).state
+    state = checkpoint_from_json({**document(), "status": None}).state
 
-    assert (found.version, found.samples, found.first_sample_unix_seconds) == ("", 0, None)
+    assert (state.version, state.samples, state.first_sample_unix_seconds) == ("", 0, None)
 
 
 @pytest.mark.parametrize(

@@ -42,21 +42,21 @@ def test_a_whole_object_is_read() -> None:
         "startupBoost": {"cpu": {"type": "Factor", "factor": 2, "durationSeconds": 30}, "memory": {}},
         "later": 1,
     }
-    found = vpa_from_json(vpa_json(spec))
-    assert (found.target, str(found)) == (WEB, "VPA shop/web")
-    assert (found.generation, found.created_unix_seconds, found.is_managed) == (3, 1_769_860_800.0, False)
-    assert (found.update_mode, found.min_replicas) == (UpdateMode.IN_PLACE_OR_RECREATE, 2)
-    assert found.eviction_requirements[0].resources == (Resource.CPU, Resource.MEMORY)
-    assert found.eviction_requirements[0].direction is EvictionChangeRequirement.LOWER
-    assert found.container_policies == '[{"containerName":"app","maxAllowed":{"cpu":"2000m"}},{"containerName":"*"}]'
-    assert found.boost == VpaBoost(factor=2, after_ready_seconds=30)
-    assert found.container_boosts == {"*": VpaBoost(added_millicores=250)}
-    assert found.unsupported == (
+    scaler = vpa_from_json(vpa_json(spec))
+    assert (scaler.target, str(scaler)) == (WEB, "VPA shop/web")
+    assert (scaler.generation, scaler.created_unix_seconds, scaler.is_managed) == (3, 1_769_860_800.0, False)
+    assert (scaler.update_mode, scaler.min_replicas) == (UpdateMode.IN_PLACE_OR_RECREATE, 2)
+    assert scaler.eviction_requirements[0].resources == (Resource.CPU, Resource.MEMORY)
+    assert scaler.eviction_requirements[0].direction is EvictionChangeRequirement.LOWER
+    assert scaler.container_policies == '[{"containerName":"app","maxAllowed":{"cpu":"2000m"}},{"containerName":"*"}]'
+    assert scaler.boost == VpaBoost(factor=2, after_ready_seconds=30)
+    assert scaler.container_boosts == {"*": VpaBoost(added_millicores=250)}
+    assert scaler.unsupported == (
         "later",
         "startupBoost.memory",
         "resourcePolicy.containerPolicies.memoryAggregationIntervalCount",
     )
-    assert found.fault is None
+    assert scaler.fault is None
 
 
 def test_windows_stand_in_an_annotation_and_too_long_ones_stay_too_long() -> None:
@@ -93,9 +93,9 @@ def test_windows_stand_in_an_annotation_and_too_long_ones_stay_too_long() -> Non
     ],
 )
 def test_what_an_object_orders_and_nobody_understands_is_its_fault(spec: dict[str, Any], words: str) -> None:
-    found = vpa_from_json(vpa_json(spec))
-    assert words in (found.fault or "")
-    assert (found.target, found.update_mode) == (WEB, None)
+    scaler = vpa_from_json(vpa_json(spec))
+    assert words in (scaler.fault or "")
+    assert (scaler.target, scaler.update_mode) == (WEB, None)
 
 
 def test_without_a_target_nothing_is_known() -> None:
@@ -148,7 +148,7 @@ def test_a_status_that_is_not_understood_is_written_anew() -> None:
 
 
 def test_an_object_of_our_own_is_read_as_such() -> None:
-    made: Any = managed_to_json(WEB, "plimsoll-deployment-web", "apps/v1")
-    found = vpa_from_json(made)
-    assert (found.is_managed, found.target, found.update_mode) == (True, WEB, UpdateMode.IN_PLACE)
-    assert recommenders_of(made) == ("plimsoll",)
+    manifest: Any = managed_to_json(WEB, "plimsoll-deployment-web", "apps/v1")
+    scaler = vpa_from_json(manifest)
+    assert (scaler.is_managed, scaler.target, scaler.update_mode) == (True, WEB, UpdateMode.IN_PLACE)
+    assert recommenders_of(manifest) == ("plimsoll",)

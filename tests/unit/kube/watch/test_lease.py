@@ -268,15 +268,15 @@ def test_whatever_happens_no_two_lead_at_once(moves: list[tuple[str, str, float,
     replicas = {name: Replica(world, name, ahead_seconds=1e4 * index) for index, name in enumerate("abc")}
     leaders = 0
     for name, fate, pause, gives_back in moves:
-        one = replicas[name]
-        one.wire.fate = fate
+        replica = replicas[name]
+        replica.wire.fate = fate
         if gives_back and pause < 1.0:
             try:
-                one.lease._release()
+                replica.lease._release()
             except KubeError:  # pragma: no cover  it takes them itself
                 raise AssertionError from None
         else:
-            one.lease.attempt()
+            replica.lease.attempt()
         leading = [who for who, other in replicas.items() if other.lease.is_leader]
         assert len(leading) <= 1, leading
         leaders += len(leading)

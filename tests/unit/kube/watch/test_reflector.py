@@ -84,7 +84,7 @@ class FakeApi:
     @property
     def versions(self) -> list[tuple[str, str | None]]:
         """Of each request: list or watch, and from which version."""
-        return [("watch" if "watch" in one else "list", one.get("resourceVersion")) for one in self.asked]
+        return [("watch" if "watch" in query else "list", query.get("resourceVersion")) for query in self.asked]
 
 
 def thing(name: str, say: str = "x", version: str = "1") -> dict[str, Any]:
@@ -135,7 +135,7 @@ class Run:
                 name="things",
                 path=PATH,
                 read=lambda document: Reader(document, "").required_text("say"),
-                is_same=lambda one, other: one == other,
+                is_same=lambda text, other: text == other,
                 query={"fieldSelector": "a=b"},
             ),
             clock=self._clock,
@@ -350,7 +350,7 @@ def test_trouble_and_its_end_are_said_once(caplog: pytest.LogCaptureFixture) -> 
     caplog.set_level("INFO")
     with Run(FakeApi(Unreachable("away"), Unreachable("away"), listed(thing("a")))) as run:
         assert run.reflector.trouble is None
-    messages = [one.getMessage() for one in caplog.records]
+    messages = [record.getMessage() for record in caplog.records]
     assert messages == ["the API server is not heard; the last state stays", "the API server is heard again"]
 
 

@@ -60,9 +60,9 @@ def test_who_is_asked(
     if api is ApiChoice.OFF or (api is ApiChoice.AUTO and has_pods_file):
         assert credentials_of(chosen) is None
     elif has_kubeconfig:  # it wins over the pod's own
-        found = credentials_of(chosen)
-        assert found is not None
-        assert found.server == "https://127.0.0.1:6443"
+        api_credentials = credentials_of(chosen)
+        assert api_credentials is not None
+        assert api_credentials.server == "https://127.0.0.1:6443"
     elif is_in_pod:
         assert credentials_of(chosen) is POD
     elif api is ApiChoice.ON:

@@ -58,22 +58,22 @@ def of_file(file: Path | None) -> str | None:
 
 
 def test_it_is_paused_as_long_as_the_mounted_key_says_so(mounted: Mounted) -> None:
-    found = []
+    reasons = []
     for text in (None, "incident 12", "true", " FALSE\n", "two\nlines", "", "again", None):
         mounted.put(text)
-        found.append(of_file(mounted.file))
-    assert found == [None, "incident 12", UNSTATED_PAUSE, None, "two lines", None, "again", None]
+        reasons.append(of_file(mounted.file))
+    assert reasons == [None, "incident 12", UNSTATED_PAUSE, None, "two lines", None, "again", None]
 
 
 def test_either_witness_is_enough(mounted: Mounted) -> None:
-    told: list[str | None] = [None]
-    both = ClusterPause(mounted.file, told=lambda: told[0])
+    reasons: list[str | None] = [None]
+    both = ClusterPause(mounted.file, told=lambda: reasons[0])
     assert both.reason() is None
-    told[0] = "told"
+    reasons[0] = "told"
     assert both.reason() == "told"
     mounted.put("mounted")
     assert both.reason() == "mounted"
-    told[0] = None
+    reasons[0] = None
     assert both.reason() == "mounted"
     mounted.put(None)
     assert both.reason() is None
@@ -180,12 +180,12 @@ class Room:
 @pytest.fixture
 def room(tmp_path: Path) -> Iterator[Room]:
     (tmp_path / "cluster").mkdir()
-    made = Room(Server(), tmp_path / "cluster" / "pause")
-    made.watch.reflector.start()
-    await_(lambda: made.watch.counts.watches > 0)
-    yield made
-    made.watch.reflector.stop()
-    assert made.watch.reflector.join(5.0)
+    new_room = Room(Server(), tmp_path / "cluster" / "pause")
+    new_room.watch.reflector.start()
+    await_(lambda: new_room.watch.counts.watches > 0)
+    yield new_room
+    new_room.watch.reflector.stop()
+    assert new_room.watch.reflector.join(5.0)
 
 
 def test_a_pause_is_heard_by_the_watch_alone_and_so_is_its_end(room: Room) -> None:

@@ -132,7 +132,7 @@ def test_the_pause_is_watched_beside_and_no_plan_waits_for_it() -> None:
     assert view.pause is not None
     await_(lambda: view.pause is not None and view.pause.trouble == "away")
     await_(lambda: view.state().is_complete)
-    assert [one.name for one in view.statuses()] == ["pods", "node", "namespaces"]
+    assert [status.name for status in view.statuses()] == ["pods", "node", "namespaces"]
     api.is_away = set()
     await_(lambda: view.pause is not None and view.pause.is_listed)
     view.stop()
@@ -157,7 +157,7 @@ def test_a_pod_that_is_not_understood_is_named_and_the_rest_goes_on() -> None:
     with Viewing(FakeApi(pods=[broken, pod("web")])) as view:
         await_(lambda: view.state().is_complete)
         state = view.state()
-        assert [one.name for one in state.pods] == ["web"]
+        assert [node_pod.name for node_pod in state.pods] == ["web"]
         assert len(state.unreadable_pods) == 1
         assert state.unreadable_pods[0].startswith("shop/broken: spec.containers[0].resources.requests.cpu: 'much'")
         assert view.faults()[0].startswith("pods shop/broken: ")
@@ -165,8 +165,8 @@ def test_a_pod_that_is_not_understood_is_named_and_the_rest_goes_on() -> None:
 
 def test_a_namespace_that_was_not_told_or_is_not_understood_is_named_where_pods_are_in_it() -> None:
     pods = [pod("web"), pod("told"), pod("broken")]
-    for one, namespace in zip(pods, ("shop", "told", "broken"), strict=True):
-        one["metadata"]["namespace"] = namespace
+    for document, namespace in zip(pods, ("shop", "told", "broken"), strict=True):
+        document["metadata"]["namespace"] = namespace
     broken = {"metadata": {"name": "broken", "annotations": {"a": 7}}}
     unused = {"metadata": {"name": "unused", "annotations": {"a": 7}}}
     api = FakeApi(pods=[*pods], namespaces=[{"metadata": {"name": "told"}}, broken, unused])

@@ -84,8 +84,8 @@ def test_round_trip_any_figures_and_names(
 
 
 def unit_of(document: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = document["units"][0]
-    return found
+    unit: dict[str, Any] = document["units"][0]
+    return unit
 
 
 REFUSALS: list[tuple[str, Callable[[dict[str, Any]], object], str]] = [

@@ -526,8 +526,8 @@ def test_killed_in_the_middle_of_appends_loses_at_most_the_minute_it_was_at(tmp_
         assert newest - NOW >= said - 1
         for row in (0, 99):  # one in each block; the second may lack the minute that was being written
             known = usage(history, row)
-            kept = [at for at in range(NOW, newest + 1) if at > newest - RING_MINUTES]
-            assert list(known) in (kept, kept[:-1])
+            minutes = [at for at in range(NOW, newest + 1) if at > newest - RING_MINUTES]
+            assert list(known) in (minutes, minutes[:-1])
             # Above 4,096 the codec rounds up, by less than one in 2,048.
             assert all(at - NOW + row <= amount < (at - NOW + row) * (1 + 2**-11) + 1 for at, amount in known.items())
         assert history.append(minute(newest + 1, 100))

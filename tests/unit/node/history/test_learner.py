@@ -75,16 +75,16 @@ def unit(name: str, namespace: str | None = None, kind: UnitKind = UnitKind.CONT
 
 
 def row(minute: int, *, cpu: float | None = 100.0, peak: float | None = None, memory_mib: int | None = None) -> Row:
-    made = np.zeros(1, dtype=MINUTE_ROW)
-    made["monotonic_minute"] = minute
+    minute_row = np.zeros(1, dtype=MINUTE_ROW)
+    minute_row["monotonic_minute"] = minute
     if cpu is not None:
-        made["coverage_255"] = 255
-        made["cpu_mean_millicores"] = cpu
-        made["cpu_peak_millicores"] = cpu if peak is None else peak
+        minute_row["coverage_255"] = 255
+        minute_row["cpu_mean_millicores"] = cpu
+        minute_row["cpu_peak_millicores"] = cpu if peak is None else peak
     if memory_mib is not None:
-        made["has"] = int(Has.MEMORY_STAT)
-        made["working_set_peak_kib"] = memory_mib * 1024
-    return made
+        minute_row["has"] = int(Has.MEMORY_STAT)
+        minute_row["working_set_peak_kib"] = memory_mib * 1024
+    return minute_row
 
 
 def learner(
@@ -103,10 +103,10 @@ def learner(
     )
 
 
-def request_millicores(found: Learner, identity: UnitIdentity, now: float) -> float | None:
+def request_millicores(node_learner: Learner, identity: UnitIdentity, now: float) -> float | None:
     """Ask the policy for one unit whose window shows 50 m and 1 MiB."""
-    place = found.place_of(identity)
-    answer = found.policy.recommend(
+    place = node_learner.place_of(identity)
+    answer = node_learner.policy.recommend(
         np.array([place.row], dtype=np.intp), make_present([50.0], [1.0 * MIB]), now_unix_seconds=now
     )
     return float(answer.cpu_request_millicores[0]) if answer.has_cpu[0] else None
@@ -121,32 +121,32 @@ NOW = BOOT_UNIX_SECONDS + FIRST_MINUTE * 60.0 + 65
 
 
 def test_learn_a_minute_reaches_policy_and_history(memory_history: HistoryFile) -> None:
-    found = learner(memory_history)
-    found.learn([(unit("a"), row(FIRST_MINUTE, cpu=100.0, peak=250.0, memory_mib=64))])
+    node_learner = learner(memory_history)
+    node_learner.learn([(unit("a"), row(FIRST_MINUTE, cpu=100.0, peak=250.0, memory_mib=64))])
     # The largest demand of the last hour is the peak: cruise recommends it.
-    assert request_millicores(found, unit("a"), NOW) == 250.0
-    kept = memory_history.minutes(found.place_of(unit("a")).row)
-    assert kept.unix_minutes.tolist() == [BOOT_UNIX_SECONDS // 60 + FIRST_MINUTE]
-    assert (kept.cpu_usage_millicores[0], kept.working_set_bytes[0]) == (100.0, 64 * MIB)
+    assert request_millicores(node_learner, unit("a"), NOW) == 250.0
+    minutes = memory_history.minutes(node_learner.place_of(unit("a")).row)
+    assert minutes.unix_minutes.tolist() == [BOOT_UNIX_SECONDS // 60 + FIRST_MINUTE]
+    assert (minutes.cpu_usage_millicores[0], minutes.working_set_bytes[0]) == (100.0, 64 * MIB)
 
 
 def test_learn_replicas_of_one_workload_count_by_their_maximum(memory_history: HistoryFile) -> None:
-    found = learner(memory_history)
-    one, other = unit("a", "shop"), unit("b", "shop")
-    found.learn([(one, row(FIRST_MINUTE, cpu=100.0)), (other, row(FIRST_MINUTE, cpu=300.0))])
-    assert found.place_of(one).row == found.place_of(other).row
-    assert request_millicores(found, one, NOW) == 300.0
+    node_learner = learner(memory_history)
+    replica, other = unit("a", "shop"), unit("b", "shop")
+    node_learner.learn([(replica, row(FIRST_MINUTE, cpu=100.0)), (other, row(FIRST_MINUTE, cpu=300.0))])
+    assert node_learner.place_of(replica).row == node_learner.place_of(other).row
+    assert request_millicores(node_learner, replica, NOW) == 300.0
 
 
 def test_learn_leaves_pause_containers_out(memory_history: HistoryFile) -> None:
-    found = learner(memory_history)
-    found.learn([(unit("pause", kind=UnitKind.SANDBOX), row(FIRST_MINUTE))])
+    node_learner = learner(memory_history)
+    node_learner.learn([(unit("pause", kind=UnitKind.SANDBOX), row(FIRST_MINUTE))])
     assert not memory_history.keys()
 
 
 def test_learn_minutes_made_up_for_come_in_order_whatever_unit_is_first(memory_history: HistoryFile) -> None:
-    found = learner(memory_history)
-    found.learn(
+    node_learner = learner(memory_history)
+    node_learner.learn(
         [
             (unit("a"), row(FIRST_MINUTE)),
             (unit("a"), row(FIRST_MINUTE + 1)),
@@ -155,56 +155,58 @@ def test_learn_minutes_made_up_for_come_in_order_whatever_unit_is_first(memory_h
         ]
     )
     for name in ("a", "b"):
-        assert memory_history.minutes(found.place_of(unit(name)).row).unix_minutes.size == 2
+        assert memory_history.minutes(node_learner.place_of(unit(name)).row).unix_minutes.size == 2
     assert memory_history.refused_minutes == 0
 
 
 def test_learn_the_same_minute_twice_is_learnt_once(memory_history: HistoryFile) -> None:
-    found = learner(memory_history)
-    found.learn([(unit("a"), row(FIRST_MINUTE, cpu=100.0))])
-    found.learn([(unit("a"), row(FIRST_MINUTE, cpu=900.0))])
+    node_learner = learner(memory_history)
+    node_learner.learn([(unit("a"), row(FIRST_MINUTE, cpu=100.0))])
+    node_learner.learn([(unit("a"), row(FIRST_MINUTE, cpu=900.0))])
     assert memory_history.refused_minutes == 1
-    assert request_millicores(found, unit("a"), NOW) == 100.0
+    assert request_millicores(node_learner, unit("a"), NOW) == 100.0
 
 
 def test_learn_a_full_history_sizes_newcomers_by_their_window_alone() -> None:
     history = HistoryFile.open(None, max_rows=64)
-    found = learner(history)
-    found.learn([(unit(str(number)), row(FIRST_MINUTE)) for number in range(64)])
+    node_learner = learner(history)
+    node_learner.learn([(unit(str(number)), row(FIRST_MINUTE)) for number in range(64)])
     late = unit("late")
-    found.learn([*((unit(str(number)), row(FIRST_MINUTE + 1)) for number in range(64)), (late, row(FIRST_MINUTE + 1))])
-    assert found.place_of(late).row == history.rows
-    assert request_millicores(found, late, NOW) == 50.0
+    node_learner.learn(
+        [*((unit(str(number)), row(FIRST_MINUTE + 1)) for number in range(64)), (late, row(FIRST_MINUTE + 1))]
+    )
+    assert node_learner.place_of(late).row == history.rows
+    assert request_millicores(node_learner, late, NOW) == 50.0
 
 
 def test_learn_a_row_that_goes_to_another_forgets_its_former_owner() -> None:
     history = HistoryFile.open(None, max_rows=64)
-    found = learner(history)
-    found.learn([(unit("old"), row(FIRST_MINUTE, cpu=4000.0))])
-    found.learn([(unit(str(number)), row(FIRST_MINUTE + 1, cpu=10.0)) for number in range(63)])
-    found.learn([(unit("new"), row(FIRST_MINUTE + 2, cpu=20.0))])
-    assert request_millicores(found, unit("new"), NOW + 120) == 50.0
+    node_learner = learner(history)
+    node_learner.learn([(unit("old"), row(FIRST_MINUTE, cpu=4000.0))])
+    node_learner.learn([(unit(str(number)), row(FIRST_MINUTE + 1, cpu=10.0)) for number in range(63)])
+    node_learner.learn([(unit("new"), row(FIRST_MINUTE + 2, cpu=20.0))])
+    assert request_millicores(node_learner, unit("new"), NOW + 120) == 50.0
     # The former owner, should it come back, is as new: it asks for a row again.
-    assert found.place_of(unit("old")).row != found.place_of(unit("new")).row
+    assert node_learner.place_of(unit("old")).row != node_learner.place_of(unit("new")).row
 
 
 def test_learn_a_unit_that_comes_back_as_its_row_goes_to_another_leaves_nothing_in_it() -> None:
     history = HistoryFile.open(None, max_rows=64)
-    found = learner(history)
-    found.learn([(unit("old"), row(FIRST_MINUTE, cpu=10.0))])
+    node_learner = learner(history)
+    node_learner.learn([(unit("old"), row(FIRST_MINUTE, cpu=10.0))])
     others = [unit(str(number)) for number in range(63)]
-    found.learn([(other, row(FIRST_MINUTE + 1, cpu=10.0)) for other in others])
+    node_learner.learn([(other, row(FIRST_MINUTE + 1, cpu=10.0)) for other in others])
     # Of all rows, that of the unit which just comes back is idle for longest.
     both = [(unit("old"), row(FIRST_MINUTE + 2, cpu=4000.0)), (unit("new"), row(FIRST_MINUTE + 2, cpu=20.0))]
-    found.learn([*((other, row(FIRST_MINUTE + 2, cpu=10.0)) for other in others), *both])
-    assert request_millicores(found, unit("new"), NOW + 120) == 50.0
+    node_learner.learn([*((other, row(FIRST_MINUTE + 2, cpu=10.0)) for other in others), *both])
+    assert request_millicores(node_learner, unit("new"), NOW + 120) == 50.0
 
 
 def test_learn_remembers_no_units_that_have_gone_but_a_few(memory_history: HistoryFile) -> None:
-    found = learner(memory_history)
+    node_learner = learner(memory_history)
     for number in range(500):
-        found.learn([(unit(f"restart-{number}", "shop"), row(FIRST_MINUTE + number))])
-    assert len(found._places) <= FEW_PLACES + 3
+        node_learner.learn([(unit(f"restart-{number}", "shop"), row(FIRST_MINUTE + number))])
+    assert len(node_learner._places) <= FEW_PLACES + 3
     assert len(memory_history.keys()) == 1
 
 
@@ -227,24 +229,24 @@ def test_restore_gives_no_row_away_whose_minutes_are_still_to_come() -> None:
 
 
 def test_a_kill_is_learnt_and_kept(memory_history: HistoryFile) -> None:
-    found = learner(memory_history)
-    found.killed(unit("a"), OutOfMemory(unix_seconds=NOW, usage_bytes=512 * MIB))
-    found.learn([(unit("a"), row(FIRST_MINUTE, memory_mib=64))])
-    found.learn_kills()
-    (kept,) = memory_history.kills()
-    assert kept == (found.place_of(unit("a")).row, OutOfMemory(unix_seconds=NOW, usage_bytes=512 * MIB))
-    answer = found.policy.recommend(
-        np.array([kept[0]], dtype=np.intp), make_present([50.0], [1.0 * MIB]), now_unix_seconds=NOW
+    node_learner = learner(memory_history)
+    node_learner.killed(unit("a"), OutOfMemory(unix_seconds=NOW, usage_bytes=512 * MIB))
+    node_learner.learn([(unit("a"), row(FIRST_MINUTE, memory_mib=64))])
+    node_learner.learn_kills()
+    (kill,) = memory_history.kills()
+    assert kill == (node_learner.place_of(unit("a")).row, OutOfMemory(unix_seconds=NOW, usage_bytes=512 * MIB))
+    answer = node_learner.policy.recommend(
+        np.array([kill[0]], dtype=np.intp), make_present([50.0], [1.0 * MIB]), now_unix_seconds=NOW
     )
     assert answer.memory_request_bytes[0] == 512 * MIB
 
 
 def test_a_kill_of_a_unit_without_a_row_is_dropped() -> None:
     history = HistoryFile.open(None, max_rows=64)
-    found = learner(history)
-    found.learn([(unit(str(number)), row(FIRST_MINUTE)) for number in range(64)])
-    found.killed(unit("late"), OutOfMemory(unix_seconds=NOW, usage_bytes=1))
-    found.learn_kills()
+    node_learner = learner(history)
+    node_learner.learn([(unit(str(number)), row(FIRST_MINUTE)) for number in range(64)])
+    node_learner.killed(unit("late"), OutOfMemory(unix_seconds=NOW, usage_bytes=1))
+    node_learner.learn_kills()
     assert history.kills() == ()
 
 
@@ -356,11 +358,11 @@ def test_a_history_for_reading_only_is_learnt_from_and_not_written(tmp_path: Pat
         learner(history).learn([(unit("a"), row(FIRST_MINUTE, cpu=400.0))])
     content = path.read_bytes()
     with HistoryFile.open_readonly(path) as history:
-        found = learner(history, policy=PolicyName.CRUISE)
-        found.restore(lambda: False)
-        found.save()
-        assert request_millicores(found, unit("a"), NOW) == 400.0
-        assert request_millicores(found, unit("nobody"), NOW) == 50.0
+        node_learner = learner(history, policy=PolicyName.CRUISE)
+        node_learner.restore(lambda: False)
+        node_learner.save()
+        assert request_millicores(node_learner, unit("a"), NOW) == 400.0
+        assert request_millicores(node_learner, unit("nobody"), NOW) == 50.0
     assert path.read_bytes() == content
 
 
@@ -382,12 +384,12 @@ def test_clock_a_step_that_lasts_is_followed_forwards_only() -> None:
 
 def test_learn_goes_on_after_the_clock_was_set_back(memory_history: HistoryFile) -> None:
     clocks = Clocks()
-    found = learner(memory_history, clocks)
-    found.learn([(unit("a"), row(FIRST_MINUTE, cpu=100.0))])
+    node_learner = learner(memory_history, clocks)
+    node_learner.learn([(unit("a"), row(FIRST_MINUTE, cpu=100.0))])
     clocks.boot_unix_seconds -= 7200
-    found.learn([(unit("a"), row(FIRST_MINUTE + 1, cpu=900.0))])
+    node_learner.learn([(unit("a"), row(FIRST_MINUTE + 1, cpu=900.0))])
     assert memory_history.refused_minutes == 0
-    assert request_millicores(found, unit("a"), found.clock.now()) == 900.0
+    assert request_millicores(node_learner, unit("a"), node_learner.clock.now()) == 900.0
 
 
 def test_learn_a_restart_under_a_wrong_clock_goes_on_where_the_history_ended(memory_history: HistoryFile) -> None:

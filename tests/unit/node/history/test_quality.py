@@ -53,11 +53,11 @@ def test_a_minute_is_judged_by_what_stood_when_it_began(node: Node) -> None:
     node.keeper.stand([advised(unit("a", "shop"), 100)], begins_ns)
     node.keeper.stand([advised(unit("a", "shop"), 900)], begins_ns + 30 * NS)
     node.minute(FIRST_MINUTE, a=400.0)
-    found = node.quality()
-    assert found is not None
-    assert found.hour.cpu.recommended.above_minutes == 1.0
-    assert found.hour.cpu.recommended.missing_amount == pytest.approx(0.3 * 60)
-    assert (found.hour.cpu.applied.above_minutes, found.hour.cpu.applied.excess_amount) == pytest.approx(
+    quality = node.quality()
+    assert quality is not None
+    assert quality.hour.cpu.recommended.above_minutes == 1.0
+    assert quality.hour.cpu.recommended.missing_amount == pytest.approx(0.3 * 60)
+    assert (quality.hour.cpu.applied.above_minutes, quality.hour.cpu.applied.excess_amount) == pytest.approx(
         (0.0, 0.1 * 60)
     )
     node.minute(FIRST_MINUTE + 1, a=400.0)
@@ -80,11 +80,11 @@ def test_what_is_withheld_or_not_stated_is_not_judged(node: Node) -> None:
     """Neither is a request of 0."""
     node.keeper.stand([advised(unit("a", "shop"), Withheld.TOO_YOUNG, applied=300)], FIRST_MINUTE * 60 * NS)
     node.minute(FIRST_MINUTE, a=400.0)
-    found = node.quality()
-    assert found is not None
-    assert found.hour.cpu.recommended.risk_ratio is None
-    assert found.hour.cpu.applied.risk_ratio == 1.0
-    assert found.hour.memory.applied.risk_ratio is None
+    quality = node.quality()
+    assert quality is not None
+    assert quality.hour.cpu.recommended.risk_ratio is None
+    assert quality.hour.cpu.applied.risk_ratio == 1.0
+    assert quality.hour.memory.applied.risk_ratio is None
 
 
 def test_pods_of_a_workload_are_told_together_and_by_its_name(node: Node) -> None:
@@ -108,9 +108,9 @@ def test_only_the_newest_standings_are_kept(node: Node) -> None:
     """They share their table of places as long as the same containers are there."""
     for minute in range(10):
         node.keeper.stand([advised(unit("a", "shop"), 100)], (FIRST_MINUTE + minute) * 60 * NS)
-    kept = node.keeper._standings
-    assert sorted(kept) == [FIRST_MINUTE + 7, FIRST_MINUTE + 8, FIRST_MINUTE + 9]
-    assert len({id(standing.places) for standing in kept.values()}) == 1
+    standings = node.keeper._standings
+    assert sorted(standings) == [FIRST_MINUTE + 7, FIRST_MINUTE + 8, FIRST_MINUTE + 9]
+    assert len({id(standing.places) for standing in standings.values()}) == 1
 
 
 def test_a_restart_goes_on_with_what_was_saved(tmp_path: Path) -> None:
@@ -130,9 +130,9 @@ def test_a_restart_goes_on_with_what_was_saved(tmp_path: Path) -> None:
         again.minute(FIRST_MINUTE + 5, a=400.0)  # nothing stands yet
         again.keeper.stand([advised(unit("a", "shop"), 100)], (FIRST_MINUTE + 6) * 60 * NS)
         again.minute(FIRST_MINUTE + 6, a=400.0)
-        found = again.quality()
-        assert found is not None
-        assert found.week.cpu.recommended.judged_minutes == 6.0
+        quality = again.quality()
+        assert quality is not None
+        assert quality.week.cpu.recommended.judged_minutes == 6.0
 
 
 def test_a_state_that_cannot_be_read_is_begun_anew(tmp_path: Path) -> None:

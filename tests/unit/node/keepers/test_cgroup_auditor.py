@@ -67,8 +67,8 @@ class Rig:
         return {name: float(value) for name, _, value in samples}
 
     def drift(self) -> dict[str, float]:
-        found = {name.split('"')[1]: value for name, value in self.page().items() if "cgroup_drift" in name}
-        return {kind: value for kind, value in found.items() if value}
+        by_kind = {name.split('"')[1]: value for name, value in self.page().items() if "cgroup_drift" in name}
+        return {kind: value for kind, value in by_kind.items() if value}
 
     def audits(self) -> float:
         return self.page()["plimsoll_cgroup_audits_total"]
@@ -104,9 +104,9 @@ def test_drift_is_told_once_it_was_seen_twice_and_gone_when_it_is_mended(
         rig.wait(SETTLE_SECONDS)
     assert (rig.audits(), rig.drift()) == (2, {"cpu.weight": 1})
     (record,) = caplog.records
-    told: dict[str, Any] = record.__dict__
-    assert (told["pod"], told["file"], told["expected"], told["found"]) == ("shop/web", "cpu.weight", "4", "99")
-    assert told["next_writer"] == "kubelet, at the pod's next resize"
+    fields: dict[str, Any] = record.__dict__
+    assert (fields["pod"], fields["file"], fields["expected"], fields["found"]) == ("shop/web", "cpu.weight", "4", "99")
+    assert fields["next_writer"] == "kubelet, at the pod's next resize"
 
     (rig.directory / "cpu.weight").write_text("4\n")
     rig.wait(AUDIT_SECONDS)

@@ -88,9 +88,9 @@ class Scene:
 
     def turn(self, *pods: Pod, **state: Any) -> None:
         node = Node(name="n", kubelet_version="v1.33.4")
-        made = NodeState(node=node, pods=pods, server_version="v1.33.4", **state)
+        node_state = NodeState(node=node, pods=pods, server_version="v1.33.4", **state)
         for keeper in (self.limits, self.writer):
-            keeper.tick(made, self.now)
+            keeper.tick(node_state, self.now)
         self.now += TURN_SECONDS
 
     def values(self) -> list[int]:

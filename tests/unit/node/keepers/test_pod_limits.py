@@ -407,11 +407,11 @@ STATIC_HASH = "9d7115b42254d59b82440ebe8084927f"
 
 def tenants(config_hash: str = UID, annotation: str = GRAB, **metadata: Any) -> Pod:
     """Return a tenant's pod that says of itself what a mirror does, up to the owner, in mode enforce."""
-    made = mirror_metadata("n", config_hash, **{POD_LIMITS: annotation, "plimsoll.dev/mode": "enforce"})
+    mirror = mirror_metadata("n", config_hash, **{POD_LIMITS: annotation, "plimsoll.dev/mode": "enforce"})
     return make_pod(
         container("app"),
         metadata={"namespace": "tenant", "name": "evil", "uid": "22222222-bbbb-4000-8000-000000000002"}
-        | made
+        | mirror
         | metadata,
         nodeName="n",
         status={"phase": "Running", "qosClass": "Burstable"},

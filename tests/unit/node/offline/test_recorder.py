@@ -57,9 +57,9 @@ class Agent:
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[Agent]:
-    made = Agent(tmp_path)
-    yield made
-    made.close()
+    new_agent = Agent(tmp_path)
+    yield new_agent
+    new_agent.close()
 
 
 @contextmanager
@@ -88,12 +88,12 @@ def recording(
 
 def rows_of(directory: Path, kind: RowKind = RowKind.RAW) -> dict[tuple[str, int], Rows]:
     """Rows by path and inode."""
-    found: dict[tuple[str, int], list[Rows]] = {}
+    by_unit: dict[tuple[str, int], list[Rows]] = {}
     with Recording(directory / "r") as read:
-        for number, its in read.all_rows(kind):
-            one = read.manifest.units[number]
-            found.setdefault((one.facts[-1].identity.cgroup_path, one.inode), []).append(its)
-    return {key: np.concatenate(pieces) for key, pieces in found.items()}
+        for number, rows in read.all_rows(kind):
+            recorded_unit = read.manifest.units[number]
+            by_unit.setdefault((recorded_unit.facts[-1].identity.cgroup_path, recorded_unit.inode), []).append(rows)
+    return {key: np.concatenate(pieces) for key, pieces in by_unit.items()}
 
 
 def seconds_of(rows: Rows) -> list[int]:
@@ -115,9 +115,9 @@ def test_every_row_is_taken_once_however_often_one_looks(agent: Agent, tmp_path:
         size = recorder.finish()
         assert (recorder.units, recorder.samples, recorder.begun_ns) == (2, 42, begun * NS)
     assert size == (tmp_path / "r").stat().st_size
-    found = rows_of(tmp_path)
-    assert found.keys() == {("/" + A, 1), ("/" + B, 2)}
-    for key, rows in found.items():
+    by_unit = rows_of(tmp_path)
+    assert by_unit.keys() == {("/" + A, 1), ("/" + B, 2)}
+    for key, rows in by_unit.items():
         assert rows.tobytes() == agent.rings.raw(agent.rings.retained()[key[0][1:]]).joined().tobytes()
     for kind, ring in ((RowKind.MEMORY, agent.rings.memory), (RowKind.MINUTES, agent.rings.minutes)):
         assert rows_of(tmp_path, kind)["/" + B, 2].tobytes() == ring(slot).joined().tobytes()
@@ -162,7 +162,7 @@ def test_a_unit_that_goes_leaves_its_last_rows(agent: Agent, tmp_path: Path) -> 
         recorder.finish()
     assert seconds_of(rows_of(tmp_path)["/" + B, 2]) == list(range(last - 7, last + 1))
     with Recording(tmp_path / "r") as read:
-        gone = {one.inode: one.gone_monotonic_ns for one in read.manifest.units}
+        gone = {recorded_unit.inode: recorded_unit.gone_monotonic_ns for recorded_unit in read.manifest.units}
     assert gone == {1: None, 2: last * NS}
 
 
@@ -173,8 +173,8 @@ def test_another_cgroup_of_the_same_name_is_another_unit(agent: Agent, tmp_path:
         agent.attach(A, 2)
         agent.sweep(A, count=3)
         recorder.finish()
-    found = rows_of(tmp_path)
-    assert {key: its.size for key, its in found.items()} == {("/" + A, 1): 5, ("/" + A, 2): 3}
+    by_unit = rows_of(tmp_path)
+    assert {key: rows.size for key, rows in by_unit.items()} == {("/" + A, 1): 5, ("/" + A, 2): 3}
 
 
 def test_a_slot_that_was_given_away_lends_no_rows_to_its_former_unit(agent: Agent, tmp_path: Path) -> None:
@@ -186,10 +186,10 @@ def test_a_slot_that_was_given_away_lends_no_rows_to_its_former_unit(agent: Agen
         assert agent.attach(B, 2) == slot
         agent.sweep(B, count=4)
         recorder.finish()
-    found = rows_of(tmp_path)
+    by_unit = rows_of(tmp_path)
     # The two rows between are lost with the slot; no row of B, whose counters are odd by 2, stands under A.
-    assert {key: its.size for key, its in found.items()} == {("/" + A, 1): 5, ("/" + B, 2): 4}
-    assert (found["/" + A, 1]["usage_usec"] % 10).tolist() == [1] * 5
+    assert {key: rows.size for key, rows in by_unit.items()} == {("/" + A, 1): 5, ("/" + B, 2): 4}
+    assert (by_unit["/" + A, 1]["usage_usec"] % 10).tolist() == [1] * 5
 
 
 def test_an_agent_that_begins_anew_is_followed_into_its_new_file(agent: Agent, tmp_path: Path) -> None:
@@ -218,11 +218,11 @@ def test_names_that_come_late_hold_from_then_on(agent: Agent, tmp_path: Path) ->
         recorder.poll()
         recorder.finish()
     with Recording(tmp_path / "r") as read:
-        (one,) = read.manifest.units
-    assert [facts.identity.container for facts in one.facts] == [None, "app"]
-    assert one.facts[1].resources.cpu_request_millicores == 250
-    assert one.facts[1].belonging.workload is not None
-    assert one.facts[1].since_monotonic_ns > 0
+        (recorded_unit,) = read.manifest.units
+    assert [facts.identity.container for facts in recorded_unit.facts] == [None, "app"]
+    assert recorded_unit.facts[1].resources.cpu_request_millicores == 250
+    assert recorded_unit.facts[1].belonging.workload is not None
+    assert recorded_unit.facts[1].since_monotonic_ns > 0
 
 
 def test_only_units_that_are_wanted_are_recorded_also_when_that_is_known_later(agent: Agent, tmp_path: Path) -> None:
@@ -235,7 +235,7 @@ def test_only_units_that_are_wanted_are_recorded_also_when_that_is_known_later(a
         assert recorder.units == 0
         pods_file(tmp_path)
         recorder.finish()
-    assert {key: its.size for key, its in rows_of(tmp_path).items()} == {("/" + PATH, 1): 5}
+    assert {key: rows.size for key, rows in rows_of(tmp_path).items()} == {("/" + PATH, 1): 5}
 
 
 def test_nothing_at_all_is_said_and_leaves_no_file(agent: Agent, tmp_path: Path) -> None:
@@ -252,10 +252,10 @@ def test_the_history_is_taken_along_with_what_is_learnt_meanwhile(agent: Agent, 
     own, other = (unit(name) for name in ("a", "nobody"))
     cgroup = [UnitIdentity(cgroup_path="/" + path, kind=own.kind) for path in (A, B)]
     for number in range(100, 110):
-        taught.learn([(one, row(number)) for one in (*cgroup, other)])
+        taught.learn([(identity, row(number)) for identity in (*cgroup, other)])
     with recording(tmp_path) as recorder:
         for number in range(110, 113):
-            taught.learn([(one, row(number)) for one in (*cgroup, other)])
+            taught.learn([(identity, row(number)) for identity in (*cgroup, other)])
         agent.history.record_oom(taught.place_of(cgroup[0]).row, OutOfMemory(unix_seconds=1.8e9, usage_bytes=5))
         agent.history.record_oom(taught.place_of(other).row, OutOfMemory(unix_seconds=1.8e9, usage_bytes=6))
         agent.attach("kubepods/c", 3)

@@ -107,13 +107,13 @@ def rewrite(path: Path, changed: dict[str, bytes | None]) -> None:
 
 
 def joined(recording: Recording, kind: RowKind, unit: int) -> Rows:
-    return np.concatenate([rows for one, rows in recording.all_rows(kind) if one == unit])
+    return np.concatenate([rows for index, rows in recording.all_rows(kind) if index == unit])
 
 
 def test_a_recording_gives_back_rows_history_and_manifest(tmp_path: Path) -> None:
     path = tmp_path / "a.plimsoll"
-    found = write(path)
-    assert replace(found, row_chunks=(), history_chunks=()) == manifest()
+    written_manifest = write(path)
+    assert replace(written_manifest, row_chunks=(), history_chunks=()) == manifest()
     with Recording(path) as recording:
         assert joined(recording, RowKind.RAW, 0).tobytes() == READINGS[:30].tobytes()
         assert joined(recording, RowKind.RAW, 1).tobytes() == READINGS.tobytes()
@@ -185,7 +185,7 @@ def test_an_hour_of_readings_takes_less_than_twelve_bytes_each(tmp_path: Path) -
 def test_a_recorder_that_does_not_finish_leaves_nothing(tmp_path: Path) -> None:
     with RecordingWriter(tmp_path / "a.plimsoll") as writer:
         writer.add_rows({RowKind.RAW: [(0, READINGS)]})
-        assert [one.name for one in tmp_path.iterdir()] == [f".a.plimsoll.{os.getpid()}.part"]
+        assert [file.name for file in tmp_path.iterdir()] == [f".a.plimsoll.{os.getpid()}.part"]
     assert list(tmp_path.iterdir()) == []
 
 
@@ -395,7 +395,7 @@ def found_or_told(path: Path) -> list[object]:
 
 
 def everything(recording: Recording) -> list[object]:
-    rows = [(unit, its.tobytes()) for kind in RowKind for unit, its in recording.all_rows(kind)]
+    rows = [(unit, chunk.tobytes()) for kind in RowKind for unit, chunk in recording.all_rows(kind)]
     history = recording.history()
     return [recording.manifest, rows, history.unix_minutes.tolist(), history.codes.tolist()]
 

@@ -76,10 +76,10 @@ def comparable(answer: Recommendations) -> Recommendations:
     return replace(answer, source="", node="", notes=(), taken_unix_seconds=0.0)
 
 
-def same_answer(one: Recommendations, other: Recommendations) -> bool:
+def same_answer(answer: Recommendations, other: Recommendations) -> bool:
     """Compare two answers; their moments are by readings of two clocks, between which a busy machine may pause."""
-    assert one.taken_unix_seconds == pytest.approx(other.taken_unix_seconds, abs=CLOCKS_APART_SECONDS)
-    return comparable(one) == comparable(other)
+    assert answer.taken_unix_seconds == pytest.approx(other.taken_unix_seconds, abs=CLOCKS_APART_SECONDS)
+    return comparable(answer) == comparable(other)
 
 
 def an_even_moment() -> int:
@@ -122,14 +122,16 @@ def test_a_replay_of_the_newest_reading_answers_as_the_state_does(tmp_path: Path
     write_state(tmp_path, boot_id=read_boot_id(), newest_seconds=an_even_moment(), pods=chosen.pods_file)
     with RestingNode(chosen) as resting, Recording(record(tmp_path, chosen)) as recording:
         replayed = ReplayedNode(recording, chosen)
-        expected, found = resting.recommendations(), replayed.recommendations()
-        assert same_answer(found, expected)
-        assert found.items[0].cpu_millicores.request is not None
-        assert (found.source, found.node) == ("r.plimsoll", "worker-7")
-        told, told_resting = (node.explanations("web/app", 3600.0).items[0] for node in (replayed, resting))
-        assert told.taken_unix_seconds == pytest.approx(told_resting.taken_unix_seconds, abs=CLOCKS_APART_SECONDS)
+        expected, answer = resting.recommendations(), replayed.recommendations()
+        assert same_answer(answer, expected)
+        assert answer.items[0].cpu_millicores.request is not None
+        assert (answer.source, answer.node) == ("r.plimsoll", "worker-7")
+        explanation, told_resting = (node.explanations("web/app", 3600.0).items[0] for node in (replayed, resting))
+        assert explanation.taken_unix_seconds == pytest.approx(
+            told_resting.taken_unix_seconds, abs=CLOCKS_APART_SECONDS
+        )
         nobody: dict[str, Any] = {"source": "", "notes": (), "taken_unix_seconds": 0.0}
-        assert replace(told, **nobody) == replace(told_resting, **nobody)
+        assert replace(explanation, **nobody) == replace(told_resting, **nobody)
         with pytest.raises(NoSuchUnit, match="nothing is called nobody"):
             replayed.explanations("nobody", 0.0)
         replayed.close()
@@ -261,10 +263,10 @@ def test_settings_of_the_recorder_are_given_back_as_far_as_they_are_known(tmp_pa
         manifest: Manifest = replace(
             recording.manifest, windows={**recording.manifest.windows, "percentile": 0.9, "ofTomorrow": 1.0}
         )
-    found = recorded_settings(manifest)
-    assert found["windows__percentile"] == 0.9
-    assert found["sampling__slowIntervalSeconds"] == 10.0
-    assert "windows__ofTomorrow" not in found
+    overrides = recorded_settings(manifest)
+    assert overrides["windows__percentile"] == 0.9
+    assert overrides["sampling__slowIntervalSeconds"] == 10.0
+    assert "windows__ofTomorrow" not in overrides
 
 
 def test_an_earlier_boot_is_recorded_by_its_history(tmp_path: Path) -> None:
@@ -272,8 +274,8 @@ def test_an_earlier_boot_is_recorded_by_its_history(tmp_path: Path) -> None:
     write_state(tmp_path, boot_id="another boot", newest_seconds=100_000)
     with Recording(record(tmp_path, chosen)) as recording, RestingNode(chosen) as resting:
         assert recording.manifest.wall_offset_seconds == recording.manifest.history_offset_minutes * 60
-        found = ReplayedNode(recording, chosen).recommendations()
-        assert same_answer(found, resting.recommendations())
+        answer = ReplayedNode(recording, chosen).recommendations()
+        assert same_answer(answer, resting.recommendations())
 
 
 def test_contents_tell_span_rates_and_gaps_across_chunks(tmp_path: Path) -> None:

@@ -99,9 +99,9 @@ def test_recommendations_come_from_rings_and_history(tmp_path: Path) -> None:
         assert item.workload == Workload(namespace="shop", kind="StatefulSet", name="db")
         # The minutes of the last hour have their peak at 300 m and 48 MiB.
         assert (item.cpu_millicores.proposed, item.memory_bytes.proposed) == (300.0, 48.0 * MIB)
-        (told,) = node.explanations("web/app", 3600.0).items
-        assert told.recommendation == item
-        assert told.trail is not None
+        (explanation,) = node.explanations("web/app", 3600.0).items
+        assert explanation.recommendation == item
+        assert explanation.trail is not None
         assert node.explanations("db", 0.0).items[0].recommendation == item  # by its workload
         with pytest.raises(NoSuchUnit, match="nothing is called nobody"):
             node.explanations("nobody", 0.0)

@@ -57,9 +57,9 @@ def test_a_pause_without_end_outlives_the_agent(holds: Holds, path: Path) -> Non
 
 def test_a_pause_with_an_end_ends_by_the_wall_clock(holds: Holds, path: Path) -> None:
     holds.pause(NOW + HOUR, now_unix_seconds=NOW)
-    for one in (holds, reopened(path)):
-        assert one.is_paused(NOW + HOUR - 0.1)
-        assert not one.is_paused(NOW + HOUR)
+    for copy in (holds, reopened(path)):
+        assert copy.is_paused(NOW + HOUR - 0.1)
+        assert not copy.is_paused(NOW + HOUR)
 
 
 def test_a_pause_in_the_place_of_another_keeps_its_beginning(holds: Holds) -> None:
@@ -67,9 +67,9 @@ def test_a_pause_in_the_place_of_another_keeps_its_beginning(holds: Holds) -> No
     before = holds.pause(None, now_unix_seconds=NOW + 60)
     assert before is not None
     assert before.until_unix_seconds == NOW + HOUR
-    found = holds.paused(NOW + 2 * HOUR)
-    assert found is not None
-    assert found.since_unix_seconds == NOW
+    pause = holds.paused(NOW + 2 * HOUR)
+    assert pause is not None
+    assert pause.since_unix_seconds == NOW
 
 
 def test_resume_ends_it_for_good(holds: Holds, path: Path) -> None:
@@ -87,10 +87,10 @@ def test_pins_hold_one_pod_each_and_outlive_the_agent(holds: Holds, path: Path) 
     assert holds.pin(ref("a"), None, now_unix_seconds=NOW) is None
     assert holds.pin(ref("b"), NOW + HOUR, now_unix_seconds=NOW) is None
     assert holds.pin(ref("a"), NOW + 2 * HOUR, now_unix_seconds=NOW + 5) is not None
-    for one in (holds, reopened(path)):
-        assert one.pinned(NOW) == {"uid-shop-a", "uid-shop-b"}
-        assert one.pinned(NOW + HOUR) == {"uid-shop-a"}
-        assert one.pinned(NOW + 2 * HOUR) == frozenset()
+    for copy in (holds, reopened(path)):
+        assert copy.pinned(NOW) == {"uid-shop-a", "uid-shop-b"}
+        assert copy.pinned(NOW + HOUR) == {"uid-shop-a"}
+        assert copy.pinned(NOW + 2 * HOUR) == frozenset()
     assert [pin.since_unix_seconds for pin in holds.pins(NOW) if pin.ref == ref("a")] == [NOW]
     assert "2 pods are pinned" in holds.notes(NOW)[0]
     assert holds.unpin("uid-shop-a", now_unix_seconds=NOW) is not None
@@ -119,11 +119,11 @@ def test_a_wall_clock_that_jumps_ahead_ends_no_order(path: Path) -> None:
     holds.pause(NOW + HOUR, now_unix_seconds=NOW)
     holds.pin(ref("a"), NOW + HOUR, now_unix_seconds=NOW)
     machine.since_boot += 60.0
-    for one in (holds, machine.agent()):  # a restart of the agent changes nothing
-        assert one.expire(now_unix_seconds=NOW + 2 * HOUR) == (None, ())
-        assert one.is_paused(NOW + 2 * HOUR)
-        assert one.pinned(NOW + 2 * HOUR) == {"uid-shop-a"}
-        assert one.is_paused(NOW + 60.0)  # the clock is put right again
+    for copy in (holds, machine.agent()):  # a restart of the agent changes nothing
+        assert copy.expire(now_unix_seconds=NOW + 2 * HOUR) == (None, ())
+        assert copy.is_paused(NOW + 2 * HOUR)
+        assert copy.pinned(NOW + 2 * HOUR) == {"uid-shop-a"}
+        assert copy.is_paused(NOW + 60.0)  # the clock is put right again
     machine.since_boot += HOUR - 60.0
     assert holds.is_paused(NOW + HOUR - 1.0)  # a wall clock that is behind: both must be past
     assert not holds.is_paused(NOW + HOUR)
@@ -152,8 +152,8 @@ def test_the_first_original_stays(holds: Holds, path: Path) -> None:
     assert holds.original("uid-web") is None
     assert holds.keep_original(pod(cpu="500m"), now_unix_seconds=NOW)
     assert holds.keep_original(pod(cpu="200m"), now_unix_seconds=NOW + 9)
-    for one in (holds, reopened(path)):
-        original = one.original("uid-web")
+    for copy in (holds, reopened(path)):
+        original = copy.original("uid-web")
         assert original is not None
         assert original.kept_unix_seconds == NOW
         assert original.amounts[0].cpu_request_millicores == 500
@@ -163,8 +163,11 @@ def test_the_first_original_stays(holds: Holds, path: Path) -> None:
 def test_originals_of_several_pods_are_kept_at_once(holds: Holds, path: Path) -> None:
     holds.keep_original(pod("uid-a", "1"), now_unix_seconds=NOW)
     assert holds.keep_originals((pod("uid-a", "2"), pod("uid-b", "2")), now_unix_seconds=NOW)
-    found = [reopened(path).original(uid) for uid in ("uid-a", "uid-b")]
-    assert [one.amounts[0].cpu_request_millicores for one in found if one is not None] == [1000, 2000]
+    originals = [reopened(path).original(uid) for uid in ("uid-a", "uid-b")]
+    assert [original.amounts[0].cpu_request_millicores for original in originals if original is not None] == [
+        1000,
+        2000,
+    ]
 
 
 def test_what_is_gone_is_forgotten_and_the_rest_is_not(holds: Holds, path: Path) -> None:
@@ -173,11 +176,11 @@ def test_what_is_gone_is_forgotten_and_the_rest_is_not(holds: Holds, path: Path)
     holds.pin(ref("a"), None, now_unix_seconds=NOW)
     holds.pause(None, now_unix_seconds=NOW)
     holds.forget_gone({"uid-b"})
-    for one in (holds, reopened(path)):
-        assert one.original("uid-a") is None
-        assert one.original("uid-b") is not None
-        assert one.pins(NOW) == ()
-        assert one.is_paused(NOW)
+    for copy in (holds, reopened(path)):
+        assert copy.original("uid-a") is None
+        assert copy.original("uid-b") is not None
+        assert copy.pins(NOW) == ()
+        assert copy.is_paused(NOW)
 
 
 def test_forgetting_nobody_writes_nothing(holds: Holds, path: Path) -> None:

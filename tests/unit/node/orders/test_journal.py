@@ -49,16 +49,16 @@ def test_newest_comes_first_and_numbers_rise_by_one() -> None:
     journal = Journal(None)
     for at, name in enumerate("abc"):
         add(journal, at, pod=ref(name))
-    found = journal.newest()
-    assert [(one.sequence, one.pod) for one in found] == [(3, ref("c")), (2, ref("b")), (1, ref("a"))]
-    assert journal.newest(1) == found[:1]
+    entries = journal.newest()
+    assert [(entry.sequence, entry.pod) for entry in entries] == [(3, ref("c")), (2, ref("b")), (1, ref("a"))]
+    assert journal.newest(1) == entries[:1]
 
 
 def test_memory_holds_the_newest_only() -> None:
     journal = Journal(None, most=3)
     for at in range(10):
         add(journal, at, pod=ref(f"pod-{at}"))
-    assert [one.sequence for one in journal.newest()] == [10, 9, 8]
+    assert [entry.sequence for entry in journal.newest()] == [10, 9, 8]
 
 
 # Said again
@@ -68,8 +68,8 @@ def test_the_same_again_counts_one_more_and_takes_the_new_wording() -> None:
     journal = Journal(None)
     first = add(journal, 0, detail="100m are free", changes=(change(100, 200),))
     again = add(journal, 30, detail="50m are free", changes=(change(100, 300),))
-    (found,) = journal.newest()
-    assert found == again
+    (entry,) = journal.newest()
+    assert entry == again
     assert (again.sequence, again.repeats, again.unix_seconds) == (first.sequence, 2, START + 30)
     assert (again.detail, again.changes) == ("50m are free", (change(100, 300),))
 
@@ -96,7 +96,7 @@ def test_in_a_row_is_said_of_one_pod_whatever_comes_between_of_others() -> None:
     add(journal, 0, pod=ref("a"))
     add(journal, 1, pod=ref("b"))
     assert add(journal, 2, pod=ref("a")).repeats == 2
-    assert [one.pod for one in journal.newest()] == [ref("a"), ref("b")]  # said last stands in front
+    assert [entry.pod for entry in journal.newest()] == [ref("a"), ref("b")]  # said last stands in front
     add(journal, 3, pod=ref("a"), outcome=Outcome.APPLIED)
     assert add(journal, 4, pod=ref("a")).repeats == 1  # not in a row: it was applied between
 
@@ -112,14 +112,14 @@ def test_what_a_person_orders_twice_are_two() -> None:
     journal = Journal(None)
     for at in (0, 1):
         add(journal, at, action=Action.PAUSE, outcome=Outcome.DONE, reason="asked for", pod=None)
-    assert [one.repeats for one in journal.newest()] == [1, 1]
+    assert [entry.repeats for entry in journal.newest()] == [1, 1]
 
 
 def test_notices_are_told_apart_by_what_they_say() -> None:
     journal = Journal(None)
     for at, text in enumerate(["nodes patch", "pods watch", "nodes patch", "pods watch"]):
         add(journal, at, action=Action.NOTICE, outcome=Outcome.DONE, reason="missing right", detail=text, pod=None)
-    assert [(one.detail, one.repeats) for one in journal.newest()] == [("pods watch", 2), ("nodes patch", 2)]
+    assert [(entry.detail, entry.repeats) for entry in journal.newest()] == [("pods watch", 2), ("nodes patch", 2)]
 
 
 def test_a_clock_that_is_set_back_neither_hides_nor_floods() -> None:
@@ -127,7 +127,7 @@ def test_a_clock_that_is_set_back_neither_hides_nor_floods() -> None:
     add(journal, 0)
     assert add(journal, -7200).repeats == 1  # two hours back: another one
     assert add(journal, -7190).repeats == 2
-    assert [one.unix_seconds for one in journal.newest()] == [START - 7190, START]
+    assert [entry.unix_seconds for entry in journal.newest()] == [START - 7190, START]
 
 
 # Choosing
@@ -152,7 +152,7 @@ def test_choice_holds(choice: DecisionFilter, sequences: list[int]) -> None:
         replace(decision(2), pod=ref("web-2", "team"), outcome=Outcome.REJECTED, unix_seconds=START + 2),
         replace(decision(3), pod=None, action=Action.PAUSE, outcome=Outcome.DONE, unix_seconds=START + 3),
     ]
-    assert [one.sequence for one in log if choice.holds(one)] == sequences
+    assert [entry.sequence for entry in log if choice.holds(entry)] == sequences
 
 
 # On disk
@@ -179,11 +179,11 @@ def test_repeats_are_written_once_a_minute_and_at_the_end(tmp_path: Path) -> Non
     for at in range(0, 150, 10):
         add(journal, at)
     # written at 0, and a minute after each write: 60 and 120
-    assert [(one["sequence"], one["repeats"]) for one in lines_of(path)] == [(1, 1), (1, 7), (1, 13)]
+    assert [(line["sequence"], line["repeats"]) for line in lines_of(path)] == [(1, 1), (1, 7), (1, 13)]
     journal.close()
-    assert [(one["sequence"], one["repeats"]) for one in lines_of(path)][3:] == [(1, 15)]
-    (found,) = read_journal(path)
-    assert found.repeats == 15
+    assert [(line["sequence"], line["repeats"]) for line in lines_of(path)][3:] == [(1, 15)]
+    (entry,) = read_journal(path)
+    assert entry.repeats == 15
 
 
 def test_the_last_count_is_written_before_another_decision_takes_over(tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_the_last_count_is_written_before_another_decision_takes_over(tmp_path: 
     for at in range(3):
         add(journal, at)
     add(journal, 3, outcome=Outcome.APPLIED)
-    assert [(one["sequence"], one["repeats"]) for one in lines_of(path)] == [(1, 1), (1, 3), (2, 1)]
+    assert [(line["sequence"], line["repeats"]) for line in lines_of(path)] == [(1, 1), (1, 3), (2, 1)]
 
 
 @pytest.mark.parametrize("cut", [1, 20, 200])
@@ -203,10 +203,10 @@ def test_a_torn_last_line_is_dropped_and_cut_off(tmp_path: Path, cut: int) -> No
         add(journal, pod=ref(name))
     journal.close()
     path.write_bytes(path.read_bytes()[:-cut])
-    assert [one.sequence for one in read_journal(path)] == [1]
+    assert [entry.sequence for entry in read_journal(path)] == [1]
     after = Journal(path)
     assert add(after, pod=ref("c")).sequence == 2
-    assert [one["pod"]["name"] for one in lines_of(path)] == ["a", "c"]
+    assert [line["pod"]["name"] for line in lines_of(path)] == ["a", "c"]
 
 
 @given(st.data())
@@ -220,9 +220,9 @@ def test_any_cut_of_the_file_gives_a_prefix_of_what_was_written(data: st.DataObj
         content = path.read_bytes()
         cut = data.draw(st.integers(0, len(content)))
         path.write_bytes(content[:cut])
-        found = [one.sequence for one in reversed(read_journal(path))]
-        assert found == [1, 2, 3, 4][: content[:cut].count(b"\n")]
-        assert add(Journal(path), pod=ref("z")).sequence == len(found) + 1
+        sequences = [entry.sequence for entry in reversed(read_journal(path))]
+        assert sequences == [1, 2, 3, 4][: content[:cut].count(b"\n")]
+        assert add(Journal(path), pod=ref("z")).sequence == len(sequences) + 1
 
 
 def test_lines_that_are_not_understood_are_passed_over_and_said(
@@ -234,7 +234,7 @@ def test_lines_that_are_not_understood_are_passed_over_and_said(
     path.write_text(f"\x00\x00\nnull\n{good}\n[1]\n{alien}\n")
     with caplog.at_level(logging.WARNING):
         journal = Journal(path)
-    assert [one.sequence for one in journal.newest()] == [7]
+    assert [entry.sequence for entry in journal.newest()] == [7]
     assert caplog.records[-1].__dict__["lines"] == 4
     assert add(journal).sequence == 10  # past every number that was ever given
 
@@ -248,10 +248,10 @@ def test_the_file_is_bounded_and_numbers_go_on_over_its_exchange(tmp_path: Path)
     assert path.stat().st_size <= 4096
     assert older.stat().st_size <= 4096
     assert len(list(tmp_path.iterdir())) == 2
-    found = read_journal(path)
-    assert [one.sequence for one in found] == list(range(200, 200 - len(found), -1))
-    assert len(found) > 5
-    assert [one.sequence for one in Journal(path, most=5).newest()] == [200, 199, 198, 197, 196]
+    entries = read_journal(path)
+    assert [entry.sequence for entry in entries] == list(range(200, 200 - len(entries), -1))
+    assert len(entries) > 5
+    assert [entry.sequence for entry in Journal(path, most=5).newest()] == [200, 199, 198, 197, 196]
 
 
 def test_a_line_longer_than_the_file_may_be_is_written_all_the_same(tmp_path: Path) -> None:
@@ -259,7 +259,7 @@ def test_a_line_longer_than_the_file_may_be_is_written_all_the_same(tmp_path: Pa
     journal = Journal(path, max_bytes=64)
     for name in "abc":
         add(journal, pod=ref(name))
-    assert [one.sequence for one in read_journal(path)] == [3, 2]
+    assert [entry.sequence for entry in read_journal(path)] == [3, 2]
 
 
 def test_reading_changes_nothing_and_no_file_is_nothing(tmp_path: Path) -> None:
@@ -295,10 +295,10 @@ def test_kill_9_in_the_middle_loses_nothing_that_was_written(tmp_path: Path) -> 
         said += len(process.stdout.read())
         process.wait()
         process.stdout.close()
-        found = sorted((one.sequence for one in read_journal(path)), reverse=True)
-        assert found[0] >= newest + said
-        assert found == list(range(found[0], found[0] - len(found), -1))
-        newest = found[0]
+        sequences = sorted((entry.sequence for entry in read_journal(path)), reverse=True)
+        assert sequences[0] >= newest + said
+        assert sequences == list(range(sequences[0], sequences[0] - len(sequences), -1))
+        newest = sequences[0]
 
 
 # A disk that takes nothing
@@ -331,7 +331,7 @@ def test_a_full_disk_is_said_once_and_made_up_for(tmp_path: Path, caplog: pytest
     assert len(journal.newest()) == 6
     add(journal, 9, pod=ref("last"))
     assert journal.fault is None
-    assert {one.sequence for one in read_journal(path)} == set(range(1, 8))
+    assert {entry.sequence for entry in read_journal(path)} == set(range(1, 8))
 
 
 @pytest.mark.parametrize("max_bytes", [1000, 1 << 20])
@@ -344,7 +344,7 @@ def test_a_file_that_somebody_took_away_is_begun_anew(tmp_path: Path, max_bytes:
         add(journal, at, pod=ref(f"pod-{at}"))
     assert journal.fault is None
     assert path.stat().st_size <= max_bytes
-    assert {one.sequence for one in read_journal(path)} >= {7, 8, 9}
+    assert {entry.sequence for entry in read_journal(path)} >= {7, 8, 9}
 
 
 def test_a_file_that_somebody_emptied_is_gone_on_with(tmp_path: Path) -> None:
@@ -356,7 +356,7 @@ def test_a_file_that_somebody_emptied_is_gone_on_with(tmp_path: Path) -> None:
         add(journal, pod=ref("second"))
     assert path.read_bytes() == b""  # not filled up to the length that it had
     add(journal, pod=ref("third"))
-    assert [one.sequence for one in read_journal(path)] == [3, 2]
+    assert [entry.sequence for entry in read_journal(path)] == [3, 2]
 
 
 @pytest.mark.parametrize("unreadable", ["decisions", "decisions.1"])
@@ -375,7 +375,7 @@ def test_numbers_go_on_where_one_file_cannot_be_read(
     after = Journal(path)
 
     [other] = numbers.keys() - {unreadable}
-    assert [one.sequence for one in after.newest()] == numbers[other][::-1]
+    assert [entry.sequence for entry in after.newest()] == numbers[other][::-1]
     assert after.last_sequence == numbers[other][-1]
     [record] = caplog.records
     assert (record.message, vars(record)["path"]) == ("decision log cannot be read", str(tmp_path / unreadable))
@@ -405,4 +405,4 @@ def test_threads_lose_no_decision_and_share_no_number(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     journal.close()
-    assert sorted(one.sequence for one in read_journal(path)) == list(range(1, 201))
+    assert sorted(entry.sequence for entry in read_journal(path)) == list(range(1, 201))

@@ -40,7 +40,7 @@ def one_pod(directory: Path | None = None) -> Turns:
 
 def resize(turns: Turns, *changes: Change, phase: Phase = Phase.GROW, is_done: bool = True) -> None:
     """The agent resizes the pod."""
-    pod = next(one for one in turns.state().pods if one.name == "web")
+    pod = next(candidate for candidate in turns.state().pods if candidate.name == "web")
     decision, _ = turns.writer.send(pod, plans.step("web", *changes, phase=phase), Action.RESIZE)
     assert decision.outcome is Outcome.ACCEPTED, decision
     if is_done:
@@ -111,7 +111,7 @@ def test_both_steps_of_what_is_promised_are_sent_one_after_the_other() -> None:
     turns.server.actuate("web")
     turns.turn(after=1.0)
     assert turns.server.cpu("web") == "200m"
-    assert [one.setting for one in lacking(turns)] == [Setting.LIMIT]
+    assert [change.setting for change in lacking(turns)] == [Setting.LIMIT]
     pass_turns(turns)
     assert lacking(turns) == ()
     assert writes(turns) == 4
@@ -269,7 +269,7 @@ def test_trouble_with_it_holds_up_neither_what_starves_nor_what_was_killed() -> 
     turns.server.add("hungry", cpu=300)
     turns.server.add("killed", cpu=300)
     resize(turns, plans.change(200, 500))
-    pod = next(one for one in turns.state().pods if one.name == "killed")
+    pod = next(candidate for candidate in turns.state().pods if candidate.name == "killed")
     turns.writer.send(pod, plans.step("killed", request(256, 200), phase=Phase.SHRINK), Action.RESIZE)
     turns.server.actuate("killed")
     resize(turns, plans.change(500, 600), is_done=False)

@@ -90,7 +90,7 @@ class Room:
         return RESTORED.from_json(dict(self.verbs.restore(arguments)))
 
     def log(self) -> list[tuple[str, str]]:
-        return [(one.action, str(one.pod or "")) for one in self.journal.newest()]
+        return [(decision.action, str(decision.pod or "")) for decision in self.journal.newest()]
 
 
 @pytest.fixture
@@ -219,7 +219,7 @@ def test_unpin_of_all_frees_all_and_puts_each_down(room: Room) -> None:
     answer = UNPINNED.from_json(dict(room.verbs.unpin({"all": True})))
     assert [(str(pin.ref), pin.since_unix_seconds) for pin in answer.pins] == [("shop/api", NOW), ("team/web", NOW)]
     assert room.holds.pins(room.now) == ()
-    assert [one for one in room.log() if one[0] == "unpin"] == [("unpin", "team/web"), ("unpin", "shop/api")]
+    assert [entry for entry in room.log() if entry[0] == "unpin"] == [("unpin", "team/web"), ("unpin", "shop/api")]
     assert room.changed == 3
     assert UNPINNED.from_json(dict(room.verbs.unpin({"all": True}))).pins == ()
 
@@ -235,7 +235,7 @@ def resized(room: Room, name: str = "api", namespace: str = "shop") -> None:
 def test_restore_pins_first_and_sends_the_original(room: Room) -> None:
     resized(room)
     (item,) = room.restore(name="api").items
-    assert [(one.before, one.after) for one in item.changes] == [(200, 500)]
+    assert [(pod_change.before, pod_change.after) for pod_change in item.changes] == [(200, 500)]
     assert (item.outcome, item.kept_unix_seconds) == (Outcome.ACCEPTED, NOW - 60)
     assert [(str(step.ref), step.phase) for step in room.sent] == [("shop/api", Phase.GROW)]
     assert room.holds.pinned(NOW) == {"uid-shop-api"}
@@ -254,7 +254,10 @@ def test_a_sidecar_that_the_annotation_does_not_name_goes_back_to_what_the_agent
     room.holds.keep_original(made("300m", "900m"), now_unix_seconds=NOW - 60)
     room.pods = (made("200m", "50m"),)
     (item,) = room.restore(name="api").items
-    assert [(one.container, one.before, one.after) for one in item.changes] == [("app", 200, 500), ("late", 50, 900)]
+    assert [(pod_change.container, pod_change.before, pod_change.after) for pod_change in item.changes] == [
+        ("app", 200, 500),
+        ("late", 50, 900),
+    ]
 
 
 def test_a_limit_falls_after_the_request_below_it_by_the_pod_as_it_is_then(room: Room) -> None:
@@ -288,7 +291,7 @@ def test_a_limit_falls_after_the_request_below_it_by_the_pod_as_it_is_then(room:
     )  # that it is promised is not lost behind the first
     assert [step.phase for step in room.sent] == [Phase.SHRINK, Phase.LIMIT_DOWN]
     # Judged by the pod before the first step, a limit of 192Mi would be below the request of 250Mi.
-    assert [one.containers[0].resources.memory_request_bytes for one in seen] == [250 * 1024**2, 64 * 1024**2]
+    assert [room_pod.containers[0].resources.memory_request_bytes for room_pod in seen] == [250 * 1024**2, 64 * 1024**2]
     assert room.pods[0].containers[0].resources.memory_limit_bytes == 192 * 1024**2
 
 
@@ -326,7 +329,7 @@ def test_all_restores_those_whose_original_is_known_in_order(room: Room) -> None
 def test_all_leaves_out_what_has_ended_and_a_name_does_not(room: Room, phase: str) -> None:
     resized(room)
     resized(room, "web", "team")
-    room.pods = tuple(replace(one, phase=phase) if one.name == "api" else one for one in room.pods)
+    room.pods = tuple(replace(room_pod, phase=phase) if room_pod.name == "api" else room_pod for room_pod in room.pods)
     assert [str(item.ref) for item in room.restore(all=True).items] == ["team/web"]
     assert [str(item.ref) for item in room.restore(name="api").items] == ["shop/api"]
 
@@ -356,7 +359,7 @@ def test_the_annotation_wins_over_what_the_agent_kept(room: Room) -> None:
     text = '{"containers": {"app": {"requests": {"cpu": "900m"}}}}'
     room.pods = (pod("api", annotations={ORIGINAL_RESOURCES: text}),)
     (item,) = room.restore(name="api").items
-    assert [one.after for one in item.changes] == [900]
+    assert [pod_change.after for pod_change in item.changes] == [900]
     assert item.kept_unix_seconds is None
 
 
@@ -437,10 +440,10 @@ def test_events_are_chosen_counted_and_cut(room: Room) -> None:
     room.now += 100
     room.order("pin", name="api")
     room.order("pin", name="team/web")
-    found = DECISIONS.from_json(dict(room.verbs.events({"limit": 1, "actions": ["pin"], "outcomes": ["done"]})))
-    assert ([str(one.pod) for one in found.items], found.matching) == (["team/web"], 2)
-    found = DECISIONS.from_json(dict(room.verbs.events({"since_seconds": 50, "pod": "a*"})))
-    assert [str(one.pod) for one in found.items] == ["shop/api"]
+    answer = DECISIONS.from_json(dict(room.verbs.events({"limit": 1, "actions": ["pin"], "outcomes": ["done"]})))
+    assert ([str(decision.pod) for decision in answer.items], answer.matching) == (["team/web"], 2)
+    answer = DECISIONS.from_json(dict(room.verbs.events({"since_seconds": 50, "pod": "a*"})))
+    assert [str(decision.pod) for decision in answer.items] == ["shop/api"]
     assert len(DECISIONS.from_json(dict(room.verbs.events({}))).items) == 3
     assert len(DECISIONS.from_json(dict(room.verbs.events({"since_seconds": 1e9}))).items) == 3  # since years ago
     assert len(DECISIONS.from_json(dict(room.verbs.events({"since_seconds": 0}))).items) == 2  # "now"
@@ -453,9 +456,9 @@ def test_events_tell_a_resize_once_where_that_is_asked_for(room: Room) -> None:
     room.order("pin", name="team/web")
 
     def told(**arguments: object) -> list[tuple[str, str]]:
-        found = DECISIONS.from_json(dict(room.verbs.events(arguments)))
-        assert found.matching == len(found.items)
-        return [(one.outcome, one.reason) for one in found.items]
+        answer = DECISIONS.from_json(dict(room.verbs.events(arguments)))
+        assert answer.matching == len(answer.items)
+        return [(decision.outcome, decision.reason) for decision in answer.items]
 
     assert len(told()) == 3
     assert told(newest_outcomes=True, namespace="SHOP") == [("applied", "it is short now")]

@@ -36,14 +36,14 @@ SETTINGS = Settings()
 def found() -> Learner:
     clocks = Clocks()
     clocks.monotonic_seconds = (FIRST_MINUTE + 20) * 60.0
-    made = learner(HistoryFile.open(None, max_rows=64), clocks)
+    node_learner = learner(HistoryFile.open(None, max_rows=64), clocks)
     for number in range(20):
-        made.learn([(unit("a"), row(FIRST_MINUTE + number, cpu=100.0, peak=400.0, memory_mib=64))])
-    return made
+        node_learner.learn([(unit("a"), row(FIRST_MINUTE + number, cpu=100.0, peak=400.0, memory_mib=64))])
+    return node_learner
 
 
-def decider(found: Learner) -> Decider:
-    return Decider(settings=SETTINGS, learner=found, node="n1", source="agent")
+def decider(node_learner: Learner) -> Decider:
+    return Decider(settings=SETTINGS, learner=node_learner, node="n1", source="agent")
 
 
 def status(name: str = "a", **fields: Any) -> UnitStatus:
@@ -66,7 +66,7 @@ def test_a_listing_has_the_containers_of_a_pod_in_the_order_of_its_spec(
     found: Learner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # They are watched in the order in which their directories were found; a resize must name them in the spec's.
-    one, other = (replace(unit(name), pod_uid="uid-web", container=name) for name in ("second", "first"))
+    second_identity, other = (replace(unit(name), pod_uid="uid-web", container=name) for name in ("second", "first"))
     places = {"first": 0, "second": 1}
     known = found.place_of
 
@@ -75,7 +75,7 @@ def test_a_listing_has_the_containers_of_a_pod_in_the_order_of_its_spec(
         return replace(place, belonging=Belonging(container_place=places[identity.container or ""]))
 
     monkeypatch.setattr(found, "place_of", place_of)
-    answer = decider(found).listing([status(identity=one), status(identity=other)], ["a note"])
+    answer = decider(found).listing([status(identity=second_identity), status(identity=other)], ["a note"])
     assert [item.identity.container for item in answer.items] == ["first", "second"]
     assert answer.notes == ("a note",)
 
@@ -100,7 +100,7 @@ def test_cold_file_cache_is_left_out_of_a_subject_and_its_limit_is_kept(
     found: Learner, limit_mib: int | None, keeps: bool
 ) -> None:
     settings = Settings(memory=MemorySettings(cold_file=ColdFileChoice.EXCLUDE))
-    made = Decider(settings=settings, learner=found, node="n1", source="agent")
+    node_decider = Decider(settings=settings, learner=found, node="n1", source="agent")
     cold = ColdFile(
         total_bytes=40 * MIB, active_bytes=30 * MIB, refaulted_bytes=0, window_seconds=1800.0, is_left_out=keeps
     )
@@ -108,7 +108,7 @@ def test_cold_file_cache_is_left_out_of_a_subject_and_its_limit_is_kept(
         memory_request_bytes=256 * MIB, memory_limit_bytes=None if limit_mib is None else limit_mib * MIB
     )
     seen = status(memory=memory_window(100 * MIB, cold_file=cold), resources=resources)
-    (subject,) = made.subjects([seen])
+    (subject,) = node_decider.subjects([seen])
     in_use_bytes = (70 if keeps else 100) * MIB
     assert (subject.memory.working_set_bytes, subject.keeps_memory_limit) == (in_use_bytes, keeps)
     assert subject.memory.current_bytes == 120 * MIB
@@ -118,8 +118,8 @@ def test_cold_file_cache_is_left_out_of_a_subject_and_its_limit_is_kept(
         {("u", "app"): in_use_bytes},
         {("u", "app"): 120 * MIB},
     )
-    (told,) = made.explain([seen]).items
-    assert told.memory.working_set_bytes == 100 * MIB  # as it was measured
+    (explanation,) = node_decider.explain([seen]).items
+    assert explanation.memory.working_set_bytes == 100 * MIB  # as it was measured
     (reported,) = decider(found).subjects([seen])
     assert not reported.keeps_memory_limit
 
@@ -139,13 +139,13 @@ def test_decide_what_is_too_young_is_withheld_with_that_reason(found: Learner) -
 
 def test_explain_tells_steps_hours_and_trail(found: Learner) -> None:
     rows = minute(FIRST_MINUTE + 19, 100.0, peak=400.0, waiting=51)
-    told = decider(found).explain(
+    explanations = decider(found).explain(
         [status()],
         trail_seconds=3600.0,
         minutes_of=lambda _: rows,
         notes=("a note",),
     )
-    (item,) = told.items
+    (item,) = explanations.items
     assert item.steps
     assert item.recommendation.cpu_millicores.proposed == 400.0
     # All twenty minutes lie in at most two UTC hours.
@@ -162,8 +162,8 @@ def test_explain_tells_steps_hours_and_trail(found: Learner) -> None:
 
 def test_explain_tells_what_the_profile_sets(found: Learner) -> None:
     settings = load_settings(None, environment={}, overrides={"profile": "document", "plan.fitRule": "shared"})
-    made = Decider(settings=settings, learner=found, node="n1", source="agent")
-    (item,) = made.explain([status()], notes=("a note",)).items
+    node_decider = Decider(settings=settings, learner=found, node="n1", source="agent")
+    (item,) = node_decider.explain([status()], notes=("a note",)).items
     assert item.notes == (
         "a note",
         "profile document: recommend.policy cruise, plan.headroom spike, cruise.neighbourHours 0, "
@@ -218,7 +218,7 @@ def ordered(policy: PolicyName, min_cpu_millicores: int | None = None) -> Orders
 
 def test_decide_a_pod_has_the_policy_and_the_bounds_that_it_orders(found: Learner) -> None:
     orders = {"b": ordered(PolicyName.VPA), "c": ordered(PolicyName.PLIMSOLL, min_cpu_millicores=700)}
-    made = Decider(
+    node_decider = Decider(
         settings=SETTINGS,
         learner=found,
         node="n1",
@@ -232,11 +232,11 @@ def test_decide_a_pod_has_the_policy_and_the_bounds_that_it_orders(found: Learne
                 for name in ("a", "b", "c")
             ]
         )
-    unlearnt = {item.identity.pod_uid: item for item in made.decide([status("b"), status("a")]).items}
+    unlearnt = {item.identity.pod_uid: item for item in node_decider.decide([status("b"), status("a")]).items}
     assert unlearnt["b"].cpu_millicores.withheld is Withheld.NO_DATA  # nobody has let vpa learn yet
     found.restore(lambda: False)
     found.require([PolicyName.VPA, PolicyName.PLIMSOLL], lambda: False)
-    items = made.decide([status("b"), status("a"), status("c")]).items
+    items = node_decider.decide([status("b"), status("a"), status("c")]).items
     assert [(item.identity.pod_uid, item.policy) for item in items] == [
         ("b", "vpa"),
         ("a", "plimsoll"),
@@ -245,13 +245,13 @@ def test_decide_a_pod_has_the_policy_and_the_bounds_that_it_orders(found: Learne
     assert items[0].cpu_millicores.request is not None
     assert items[1].cpu_millicores.request == 400
     assert items[2].cpu_millicores.request == 700
-    (told,) = made.explain([status("c")]).items
-    assert told.recommendation.cpu_millicores.request == 700
+    (explanation,) = node_decider.explain([status("c")]).items
+    assert explanation.recommendation.cpu_millicores.request == 700
 
 
 def test_decide_and_explain_ask_for_the_price_of_the_credit_that_the_newest_plan_gives(found: Learner) -> None:
     credits = {"a": Credit.GRANTED, "b": Credit.NO_ROOM}
-    made = Decider(
+    node_decider = Decider(
         settings=SETTINGS,
         learner=found,
         node="n1",
@@ -263,9 +263,9 @@ def test_decide_and_explain_ask_for_the_price_of_the_credit_that_the_newest_plan
     )
     found.restore(lambda: False)
     found.require([PolicyName.PLIMSOLL], lambda: False)
-    items = made.decide([status("a"), status("b"), status("c")]).items
+    items = node_decider.decide([status("a"), status("b"), status("c")]).items
     assert [item.cpu_millicores.has_credit for item in items] == [True, False, False]
-    with_credit, without, unsaid = made.explain([status("a"), status("b"), status("c")]).items
+    with_credit, without, unsaid = node_decider.explain([status("a"), status("b"), status("c")]).items
     assert with_credit.recommendation.cpu_millicores.has_credit
     assert "saved by credit" in {step.what for step in with_credit.steps}
     (reason,) = (step for step in without.steps if step.what == "no credit for seconds")
@@ -280,32 +280,32 @@ def test_decide_and_explain_tell_what_an_hpas_target_means_for_the_whole_pod() -
 
     clocks = Clocks()
     clocks.monotonic_seconds = (FIRST_MINUTE + 20) * 60.0
-    found = learner(HistoryFile.open(None, max_rows=64), clocks, pods=TwoContainers())
-    found.restore(lambda: False)
+    node_learner = learner(HistoryFile.open(None, max_rows=64), clocks, pods=TwoContainers())
+    node_learner.restore(lambda: False)
     app, proxy = (
         replace(unit("a", "shop"), cgroup_path=f"/kubepods/a/{name}", container=name) for name in ("app", "proxy")
     )
     for number in range(20):
         minutes = row(FIRST_MINUTE + number, cpu=100.0, peak=400.0, memory_mib=64)
-        found.learn([(app, minutes), (proxy, minutes)])
+        node_learner.learn([(app, minutes), (proxy, minutes)])
     target = UtilizationTarget(holder="HPA", resource=Resource.CPU, percent=70)
-    made = Decider(
+    node_decider = Decider(
         settings=SETTINGS,
-        learner=found,
+        learner=node_learner,
         node="n1",
         source="agent",
         sources=DecisionSources(directed=lambda: directed(directive(hpa_targets=(target,)))),
     )
     resources = UnitResources(cpu_request_millicores=200)
     both = [status(identity=identity, resources=resources) for identity in (app, proxy)]
-    items = made.decide(both).items
+    items = node_decider.decide(both).items
     assert [item.cpu_millicores.request for item in items] == [400, 400]
     # 70 x 400 / 800 = 35
     sentences = ("HPA: 70 % of 400m CPU of 2 containers is 280m; at 800m the equal target is 35 %",)
     assert [item.hpa_advice for item in items] == [sentences] * 2
-    (told,) = made.explain(both[:1], beside=both[1:]).items
-    assert told.recommendation.hpa_advice == sentences
-    (alone,) = made.explain(both[:1]).items
+    (explanation,) = node_decider.explain(both[:1], beside=both[1:]).items
+    assert explanation.recommendation.hpa_advice == sentences
+    (alone,) = node_decider.explain(both[:1]).items
     assert alone.recommendation.hpa_advice == ()
 
 

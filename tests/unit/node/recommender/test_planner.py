@@ -68,7 +68,7 @@ def test_nothing_recommended_yet_moves_nobody() -> None:
     planned = planner.plan(holding())
     assert planned.plan.steps == ()
     assert planned.measured is NOTHING_MEASURED
-    assert {one.reserved for one in planned.demands.values()} == {ReservedReason.NO_DATA}
+    assert {demand.reserved for demand in planned.demands.values()} == {ReservedReason.NO_DATA}
     urgent = {(uid_of("a"), "app"): Urgent(cpu_millicores=900)}
     assert [step.ref.name for step in planner.plan(holding(), urgent=urgent).plan.steps] == ["a"]
 

@@ -89,9 +89,9 @@ def test_minutes_that_touch_the_start_are_learnt_without_cpu() -> None:
     world, row = World(), np.zeros(1, dtype=MINUTE_ROW)
     row["coverage_255"], row["working_set_peak_kib"] = 255, 64
     born_minute = int(BORN) // 60
-    found = [world.starts.learnt(IDENTITY, row, born_minute + minute) for minute in range(4)]
-    assert [int(one["coverage_255"][0]) for one in found] == [0, 0, 0, 255]
-    assert {int(one["working_set_peak_kib"][0]) for one in found} == {64}
+    learnt_rows = [world.starts.learnt(IDENTITY, row, born_minute + minute) for minute in range(4)]
+    assert [int(learnt_row["coverage_255"][0]) for learnt_row in learnt_rows] == [0, 0, 0, 255]
+    assert {int(learnt_row["working_set_peak_kib"][0]) for learnt_row in learnt_rows} == {64}
     assert world.starts.learnt(OTHER, row, born_minute) is row
 
 
@@ -102,8 +102,8 @@ def test_a_minute_of_a_clock_half_a_minute_ahead_is_not_learnt_with_the_end_of_t
     row["coverage_255"] = 255
     born_minute = int(BORN) // 60
     # The minute that is called the fourth, from 180 s on, may have begun at 150 s.
-    found = [world.starts.learnt(IDENTITY, row, born_minute + minute) for minute in (3, 4)]
-    assert [int(one["coverage_255"][0]) for one in found] == [0, 255]
+    learnt_rows = [world.starts.learnt(IDENTITY, row, born_minute + minute) for minute in (3, 4)]
+    assert [int(learnt_row["coverage_255"][0]) for learnt_row in learnt_rows] == [0, 255]
 
 
 def test_pods_are_looked_at_once_a_second() -> None:

@@ -18,13 +18,13 @@ HOURS = 3
 def taught(policy: PolicyName) -> Learner:
     clocks = Clocks()
     clocks.monotonic_seconds = (FIRST_MINUTE + 60 * HOURS) * 60.0
-    made = learner(HistoryFile.open(None, max_rows=64), clocks, policy=policy)
+    node_learner = learner(HistoryFile.open(None, max_rows=64), clocks, policy=policy)
     for number in range(60 * HOURS):
         rows = [
             (unit(name), row(FIRST_MINUTE + number, cpu=cpu, peak=cpu)) for name, cpu in (("a", 100.0), ("b", 40.0))
         ]
-        made.learn(rows)
-    return made
+        node_learner.learn(rows)
+    return node_learner
 
 
 def key(name: str) -> tuple[str, str]:
@@ -34,25 +34,25 @@ def key(name: str) -> tuple[str, str]:
     return identity.pod_uid, identity.container
 
 
-def asked(found: Learner, bases: dict[tuple[str, str], int]) -> SeenTogether | None:
-    return together_of(found, [recommendation(identity=unit(name)) for name in ("a", "b")])(bases)
+def asked(node_learner: Learner, bases: dict[tuple[str, str], int]) -> SeenTogether | None:
+    return together_of(node_learner, [recommendation(identity=unit(name)) for name in ("a", "b")])(bases)
 
 
 def test_the_demand_of_containers_together_is_that_of_their_rows() -> None:
-    found = taught(PolicyName.PLIMSOLL)
-    found.is_restored = True
-    seen = asked(found, {key("a"): 80, key("b"): 30})
+    node_learner = taught(PolicyName.PLIMSOLL)
+    node_learner.is_restored = True
+    seen = asked(node_learner, {key("a"): 80, key("b"): 30})
     assert seen is not None
     assert seen.demand_millicores == pytest.approx(140.0, rel=0.01)
-    first = asked(found, {key("a"): 80})
+    first = asked(node_learner, {key("a"): 80})
     assert first is not None
     assert first.demand_millicores == pytest.approx(100.0, rel=0.01)
 
 
 def test_a_container_that_nobody_knows_counts_with_its_base() -> None:
-    found = taught(PolicyName.PLIMSOLL)
-    found.is_restored = True
-    seen = asked(found, {key("a"): 80, ("uid-z", "app"): 500})
+    node_learner = taught(PolicyName.PLIMSOLL)
+    node_learner.is_restored = True
+    seen = asked(node_learner, {key("a"): 80, ("uid-z", "app"): 500})
     assert seen is not None
     assert seen.demand_millicores == pytest.approx(600.0, rel=0.01)
 

@@ -69,7 +69,7 @@ def test_a_token_that_is_not_there_yet_is_found_when_it_is(tmp_path: Path) -> No
             asking.post("/v1/report", TEXT)
         token.write_text("late")
         assert asking.post("/v1/report", TEXT).status == 200
-    assert [one.headers["authorization"] for one in server.requests] == ["Bearer late"]
+    assert [request.headers["authorization"] for request in server.requests] == ["Bearer late"]
 
 
 def test_only_the_authority_that_is_named_is_trusted_and_a_new_one_takes_effect(tmp_path: Path) -> None:

@@ -21,9 +21,9 @@ NOW = 1_700_000_000.0
 VPA = "VerticalPodAutoscaler shop/web"
 
 
-def answer(*told: Any, etag: str | None = "one", pause: str | None = None) -> dict[str, Any]:
+def answer(*workloads: Any, etag: str | None = "one", pause: str | None = None) -> dict[str, Any]:
     """An answer that tells everything anew."""
-    directives = Directives(etag="", pause_reason=pause, workloads=told)
+    directives = Directives(etag="", pause_reason=pause, workloads=workloads)
     return {"schema": 1, "taken": 3, "refused": [], "etag": etag, "directives": directives_to_json(directives)}
 
 
@@ -39,9 +39,9 @@ class Room:
     changes: list[str | None] = field(default_factory=list)
 
     def open(self, *, is_expected: bool = True) -> Directions:
-        made = Directions(self.path, is_expected=is_expected, now=lambda: self.now)
-        made.changed = lambda: self.changes.append(made.etag)
-        return made
+        directions = Directions(self.path, is_expected=is_expected, now=lambda: self.now)
+        directions.changed = lambda: self.changes.append(directions.etag)
+        return directions
 
 
 @pytest.fixture
@@ -60,11 +60,11 @@ def test_an_answer_holds_at_once_and_over_a_restart_with_its_age(room: Room) -> 
     room.open().take(answer(directive(left_alone_for=VPA, stop_shrinking_seconds=900.0), pause="upgrade"))
     room.now += 600.0
     again = room.open()
-    told = again.now()
+    directives = again.now()
     assert (again.etag, again.is_awaited, again.notes(), again.pause_reason()) == ("one", False, (), "upgrade")
-    assert (told.age_seconds, told.told_seconds) == (600.0, 600.0)
-    assert told.by_workload[WEB].left_alone_for == VPA
-    assert told.shrink_barred_seconds(WEB) == 300.0
+    assert (directives.age_seconds, directives.told_seconds) == (600.0, 600.0)
+    assert directives.by_workload[WEB].left_alone_for == VPA
+    assert directives.shrink_barred_seconds(WEB) == 300.0
     assert room.changes == ["one"]
 
 
@@ -73,9 +73,9 @@ def test_that_nothing_changed_is_an_answer_of_its_own(room: Room) -> None:
     directions.take(answer(directive(stop_shrinking_seconds=3000.0)))
     room.now += 700.0
     directions.take(same())
-    told = directions.now()
-    assert (told.age_seconds, told.told_seconds) == (0.0, 700.0)
-    assert told.shrink_barred_seconds(WEB) == 2300.0
+    directives = directions.now()
+    assert (directives.age_seconds, directives.told_seconds) == (0.0, 700.0)
+    assert directives.shrink_barred_seconds(WEB) == 2300.0
     assert room.changes == ["one"]  # nobody need plan anew
 
 
@@ -105,8 +105,8 @@ def test_new_directives_replace_the_old_as_a_whole(room: Room) -> None:
     directions = room.open()
     directions.take(answer(directive(left_alone_for=VPA), pause="upgrade"))
     directions.take(answer(etag="two"))
-    for one in (directions, room.open()):
-        assert (one.etag, one.pause_reason(), one.now().by_workload) == ("two", None, {})
+    for copy in (directions, room.open()):
+        assert (copy.etag, copy.pause_reason(), copy.now().by_workload) == ("two", None, {})
     assert room.changes == ["one", "two"]
 
 
@@ -155,9 +155,9 @@ def test_what_cannot_be_read_is_left_out_and_told_and_no_restraint_is_lost_by_it
     directions.take(answer(directive(left_alone_for=VPA)))
     api = {"namespace": "shop", "kind": "Deployment", "name": "api", "cpuFrozenFor": "HorizontalPodAutoscaler shop/api"}
     directions.take({"etag": "two", "directives": {"workloads": [{"namespace": "shop"}, api]}})
-    told = directions.now().by_workload
-    assert told[WEB].left_alone_for == VPA
-    assert told[replace(WEB, name="api")].cpu_frozen_for == api["cpuFrozenFor"]
+    by_workload = directions.now().by_workload
+    assert by_workload[WEB].left_alone_for == VPA
+    assert by_workload[replace(WEB, name="api")].cpu_frozen_for == api["cpuFrozenFor"]
     assert directions.notes() == ("directives: 1 values were too many or not understood and are left out",)
     directions.take(answer(etag="three"))
     assert (directions.now().by_workload, directions.notes()) == ({}, ())

@@ -30,9 +30,9 @@ def ends(*answers: tuple[int | None, float | None]) -> list[tuple[PostEnd, float
     client = Client(*answers)
     waits = PostWaits(again_seconds=5.0, longest_again_seconds=15.0)
     posts = PatientPosts(cast(WebhookClient, client), "/v1/runs", what="runs", waits=waits)
-    found = [posts.post("{}") for _ in answers]
+    post_ends = [posts.post("{}") for _ in answers]
     assert client.open == 0, "no connection is kept"
-    return found
+    return post_ends
 
 
 def test_waits_double_up_to_their_bound_and_begin_anew_with_what_is_taken() -> None:

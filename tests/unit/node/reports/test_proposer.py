@@ -62,9 +62,9 @@ class Webhook(WebhookClient):
         if self.answer is not None:
             return self.answer()
         answers = [
-            {"podUid": one["podUid"], "verdict": verdict, "reason": reason}
-            for one in body["proposals"]
-            for verdict, reason in [self.verdicts.get(one["pod"], ("later", "cluster_budget: 6 evictions"))]
+            {"podUid": proposal["podUid"], "verdict": verdict, "reason": reason}
+            for proposal in body["proposals"]
+            for verdict, reason in [self.verdicts.get(proposal["pod"], ("later", "cluster_budget: 6 evictions"))]
         ]
         return WebhookAnswer(status=200, body=json.dumps({"answers": answers}).encode(), retry_after_seconds=None)
 
@@ -105,7 +105,7 @@ class Scene:
 
     @property
     def proposed(self) -> list[list[str]]:
-        return [[one["pod"] for one in body["proposals"]] for body in self.webhook.posts]
+        return [[proposal["pod"] for proposal in body["proposals"]] for body in self.webhook.posts]
 
 
 class Reports:
@@ -274,7 +274,7 @@ def test_same_answer_is_told_once_in_a_while_and_counted_each_time(scene: Scene)
     assert len(scene.counted) == 3
     scene.webhook.verdicts["a"] = ("later", "paused: release")
     scene.plan("a")
-    assert [one[2] for one in scene.told] == ["cluster_budget", "paused"]
+    assert [entry[2] for entry in scene.told] == ["cluster_budget", "paused"]
     scene.plan("a", after=599.0)
     assert len(scene.told) == 2
     scene.plan("a", after=60.0)
@@ -362,9 +362,9 @@ def test_while_the_scheduler_may_make_room_nothing_is_proposed() -> None:
     states = [NodeState(node=NODE, pods=(deferred(0.0),))]
     writes: list[str | None] = [None]
     held = unless_scheduler_makes_room(lambda: writes[0], lambda: states[0], lambda: now[0])
-    told = held()
-    assert told is not None
-    assert "the scheduler may make it for another 30 s" in told
+    reason = held()
+    assert reason is not None
+    assert "the scheduler may make it for another 30 s" in reason
     now[0] += 30.0
     assert held() is None
     writes[0] = "the cluster is paused"

@@ -81,11 +81,11 @@ def drained(queue: ReportQueue) -> list[Outgoing]:
 
 def numbers(outgoing: list[Outgoing]) -> list[int]:
     """Return which reports these are, after checking that each knows its own name."""
-    documents = [json.loads(one.kept) for one in outgoing]
-    assert [(one["incarnation"], one["sequence"]) for one in documents] == [
-        (one.incarnation, one.sequence) for one in outgoing
+    documents = [json.loads(report.kept) for report in outgoing]
+    assert [(document["incarnation"], document["sequence"]) for document in documents] == [
+        (report.incarnation, report.sequence) for report in outgoing
     ]
-    return [one["number"] for one in documents]
+    return [document["number"] for document in documents]
 
 
 def names(machine: Machine) -> list[str]:
@@ -99,12 +99,14 @@ def test_reports_come_out_in_order_and_are_gone_when_taken(machine: Machine) -> 
     for _ in range(3):
         machine.add(queue)
     assert queue.reports == 3
-    assert queue.size_bytes == sum((machine.directory or Path()).joinpath(one).stat().st_size for one in names(machine))
+    assert queue.size_bytes == sum(
+        (machine.directory or Path()).joinpath(name).stat().st_size for name in names(machine)
+    )
     first = queue.oldest()
     assert first == queue.oldest()
     taken = drained(queue)
     assert numbers(taken) == [1, 2, 3]
-    assert [one.sequence for one in taken] == [1, 2, 3]
+    assert [report.sequence for report in taken] == [1, 2, 3]
     assert (queue.reports, queue.size_bytes, queue.lost) == (0, 0, 0)
     assert names(machine) == [NUMBERING_NAME]
     queue.taken(taken[0])  # a second time is fine
@@ -128,8 +130,8 @@ def test_a_restart_goes_on_with_what_waits_and_with_the_numbers(machine: Machine
     machine.add(after)
     rest = drained(after)
     assert numbers(rest) == [*range(taken + 1, 5)]
-    assert [one.sequence for one in rest] == [*range(taken + 1, 5)]
-    assert len(incarnations | {one.incarnation for one in rest}) == 1
+    assert [report.sequence for report in rest] == [*range(taken + 1, 5)]
+    assert len(incarnations | {report.incarnation for report in rest}) == 1
 
 
 def test_ages_are_by_the_clock_since_boot_whatever_the_wall_clock_does(machine: Machine) -> None:
@@ -186,7 +188,7 @@ def test_the_oldest_go_when_there_is_too_much_and_are_counted(machine: Machine) 
     assert (again.reports, again.lost, again.size_bytes) == (queue.reports, queue.lost, queue.size_bytes)
     rest = drained(again)
     assert numbers(rest) == [*range(queue.lost + 1, 41)]
-    assert {one.lost_reports for one in rest} == {queue.lost}
+    assert {report.lost_reports for report in rest} == {queue.lost}
     # all 40 numbers are accounted for: taken or lost
     assert rest[-1].sequence == 40 == len(rest) + again.lost
 
@@ -260,7 +262,7 @@ def test_what_a_full_disk_does_not_take_is_sent_from_memory_under_another_name(
     rest = drained(queue)
     assert numbers(rest) == [1, 2, 3, 4]
     # the numbers of both incarnations rise by one: a restart gives none of them twice
-    assert [one.sequence for one in rest] == [1, 1, 2, 2]
+    assert [report.sequence for report in rest] == [1, 1, 2, 2]
     assert rest[0].incarnation == rest[3].incarnation != rest[1].incarnation == rest[2].incarnation
     machine.add(machine.open())
     (after,) = drained(machine.open())
@@ -299,7 +301,7 @@ def test_the_newest_number_stays_known_while_it_cannot_be_written(
     assert repeated.sequence == 1
     machine.add(queue)
     assert names(machine) == ["000000000002.report"]
-    assert [one.sequence for one in drained(queue)] == [2]
+    assert [report.sequence for report in drained(queue)] == [2]
     assert names(machine) == [NUMBERING_NAME]
 
 
@@ -335,7 +337,9 @@ def test_a_damaged_numbering_is_read_off_the_newest_file_or_begun_anew(machine: 
     queue = machine.open()
     machine.add(queue)
     rest = drained(queue)
-    assert [(one.incarnation, one.sequence) for one in rest] == [(first.incarnation, number) for number in (1, 2, 3)]
+    assert [(report.incarnation, report.sequence) for report in rest] == [
+        (first.incarnation, number) for number in (1, 2, 3)
+    ]
     (machine.directory / NUMBERING_NAME).write_bytes(content)
     queue = machine.open()
     machine.add(queue)
@@ -405,8 +409,8 @@ def test_reports_of_another_numbering_are_sent_under_their_own_name(machine: Mac
     machine.add(queue)
     rest = drained(queue)
     assert numbers(rest) == [1, 2, 3]
-    assert [one.sequence for one in rest] == [1, 2, 6]
-    assert [one.lost_reports for one in rest] == [0, 0, 2]
+    assert [report.sequence for report in rest] == [1, 2, 6]
+    assert [report.lost_reports for report in rest] == [0, 0, 2]
     assert rest[2].incarnation == "other"
 
 
@@ -454,8 +458,8 @@ def test_killed_at_any_moment_no_number_is_given_twice_and_none_is_left_out(tmp_
         for line in lines:
             if not line.endswith("\n"):
                 continue  # killed while it was written: the report was not taken yet, and comes again
-            incarnation, sequence, *kept = line.split()
-            assert kept == [incarnation, sequence]
+            incarnation, sequence, *name = line.split()
+            assert name == [incarnation, sequence]
             taken.append((incarnation, int(sequence)))
     queue = Machine(tmp_path / "reports").open()
     assert queue.lost == 0

@@ -73,7 +73,7 @@ class Webhook:
         body = {
             "schema": 1,
             "taken": len(report.rows),
-            "refused": [{"row": one.row, "reason": one.reason} for one in decoded.refused],
+            "refused": [{"row": refusal.row, "reason": refusal.reason} for refusal in decoded.refused],
             "repeated": is_repeated,
             "etag": self.etag,
             "directives": None,
@@ -86,11 +86,11 @@ class Webhook:
 
     @property
     def covered_seconds(self) -> float:
-        return sum(row.covered_seconds for one in self.taken.values() for row in one.report.rows)
+        return sum(row.covered_seconds for post in self.taken.values() for row in post.report.rows)
 
     @property
     def cpu_samples(self) -> int:
-        return sum(row.cpu.count for one in self.taken.values() for row in one.report.rows if row.cpu is not None)
+        return sum(row.cpu.count for post in self.taken.values() for row in post.report.rows if row.cpu is not None)
 
 
 class Node:
@@ -192,7 +192,7 @@ class Node:
     def value(self, line: str) -> float:
         """Return one value of the page."""
         page = generate_latest(self.registry).decode()
-        return next(float(one.rpartition(" ")[2]) for one in page.splitlines() if one.startswith(line + " "))
+        return next(float(series.rpartition(" ")[2]) for series in page.splitlines() if series.startswith(line + " "))
 
     def close(self) -> None:
         self.reporter.stop()
@@ -202,9 +202,9 @@ class Node:
 
 @pytest.fixture
 def node(tmp_path: Path) -> Iterator[Node]:
-    made = Node(tmp_path / "reports")
-    yield made
-    made.close()
+    new_node = Node(tmp_path / "reports")
+    yield new_node
+    new_node.close()
 
 
 def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -226,13 +226,13 @@ def test_the_first_report_goes_at_once_where_nothing_was_told_the_others_at_thei
     first, second, *_ = node.server.requests
     assert "if-none-match" not in first.headers
     assert second.headers["if-none-match"] == '"e1"'
-    one = list(node.webhook.taken.values())[-1].report
-    assert (one.node, one.node_class, one.lost_reports) == (
+    report = list(node.webhook.taken.values())[-1].report
+    assert (report.node, report.node_class, report.lost_reports) == (
         "node-a",
         NodeClass(instance_type="m5.large", cpus=4),
         0,
     )
-    (row,) = one.rows
+    (row,) = report.rows
     assert (row.workload.name, row.container, row.pod_uid) == ("web", "app", "uid-1")
     assert row.cpu is not None
     assert row.cpu.count == 300
@@ -255,7 +255,7 @@ def test_a_report_tells_of_the_newest_plan_and_that_there_is_none(node: Node) ->
     node.run_for(30)
     node.sums = NodeSums(cpu=sums, memory=sums)
     node.run_for(600)
-    first, *_, last = (one.report for one in node.webhook.taken.values())
+    first, *_, last = (post.report for post in node.webhook.taken.values())
     assert (first.tells_plan, first.plan) == (True, None)
     assert (last.tells_plan, last.plan) == (True, node.sums)
 
@@ -411,8 +411,8 @@ def test_kills_are_told(node: Node) -> None:
     node.run_for(310)
     ((at, memory_bytes),) = [
         (end - kill.age_seconds, kill.memory_bytes)
-        for end, one in zip(node.webhook.ends, node.webhook.taken.values(), strict=True)
-        for row in one.report.rows
+        for end, post in zip(node.webhook.ends, node.webhook.taken.values(), strict=True)
+        for row in post.report.rows
         for kill in row.oom_kills
     ]
     assert memory_bytes == 64 << 20
@@ -443,9 +443,9 @@ def test_an_outage_of_an_hour_loses_nothing_and_tells_nothing_twice(
     assert 12 <= attempts <= 30
     node.start_server()
     node.run_for(600)
-    made = node.webhook.sequences
-    assert made == [*range(1, len(made) + 1)]  # each once, in order
-    assert len(made) >= before + waiting
+    sequences = node.webhook.sequences
+    assert sequences == [*range(1, len(sequences) + 1)]  # each once, in order
+    assert len(sequences) >= before + waiting
     assert (node.webhook.repeats, node.queue.lost, node.queue.reports) == (0, 0, 0)
     # the receiver gives each interval its place: five minutes after the one before, whenever it came
     gaps = [later - earlier for earlier, later in zip(node.webhook.ends[1:], node.webhook.ends[2:], strict=False)]
@@ -487,10 +487,10 @@ def test_when_the_bound_is_hit_what_is_lost_is_counted_and_the_rest_arrives(
     assert node.value("plimsoll_reports_lost_total") == lost
     node.start_server()
     node.run_for(400)
-    made, lost = max(node.webhook.sequences), node.queue.lost
-    assert len(node.webhook.taken) + lost == made
+    last_sequence, lost = max(node.webhook.sequences), node.queue.lost
+    assert len(node.webhook.taken) + lost == last_sequence
     # what is missing is one stretch, and the newest reports say how much it is
-    missing = sorted(set(range(1, made + 1)) - set(node.webhook.sequences))
+    missing = sorted(set(range(1, last_sequence + 1)) - set(node.webhook.sequences))
     assert missing == [*range(missing[0], missing[0] + lost)]
     assert list(node.webhook.taken.values())[-1].report.lost_reports == lost
     assert warnings_of(caplog).count("reports are lost") == 1
@@ -703,23 +703,23 @@ def test_what_was_sampled_before_the_agent_went_is_told_after_it_is_back(node: N
     before = len(node.webhook.taken)
     node.run_for(40)
     rest = list(node.webhook.taken.values())[before:]
-    assert sum(row.covered_seconds for one in rest for row in one.report.rows) == pytest.approx(
+    assert sum(row.covered_seconds for post in rest for row in post.report.rows) == pytest.approx(
         sampled_until - last, abs=1.1
     )
 
 
 def test_after_a_long_pause_only_the_newest_interval_is_told(node: Node) -> None:
     node.run_for(700)
-    made = len(node.webhook.taken)
+    before = len(node.webhook.taken)
     node.reporter.stop()
     node.clock.advance(86_400)
     node.sampled_seconds = int(node.clock.seconds)
     node.start()
     node.run_for(340)
     # what nobody sampled is no report, the newest is one for its directives
-    assert len(node.webhook.taken) - made <= 2
+    assert len(node.webhook.taken) - before <= 2
     assert node.webhook.sequences == [*range(1, len(node.webhook.taken) + 1)]
-    assert all(one.report.interval_seconds <= 450 for one in node.webhook.taken.values())
+    assert all(post.report.interval_seconds <= 450 for post in node.webhook.taken.values())
 
 
 def test_a_reboot_begins_a_new_clock_and_keeps_the_numbers(node: Node) -> None:
@@ -761,7 +761,7 @@ def test_the_thread_reports_survives_faults_and_ends(node: Node, caplog: pytest.
         assert answered.wait(20)
         assert node.reporter.stop()
         assert node.reporter.stop()
-    assert [one for one in warnings_of(caplog) if one == "reporting failed"] == ["reporting failed"]
+    assert [message for message in warnings_of(caplog) if message == "reporting failed"] == ["reporting failed"]
 
 
 def test_an_end_does_not_wait_for_a_webhook_that_does_not_answer(node: Node) -> None:

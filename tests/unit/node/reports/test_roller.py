@@ -122,9 +122,9 @@ class World:
 
 @pytest.fixture
 def world() -> Iterator[World]:
-    made = World()
-    yield made
-    made.rings.close()
+    new_world = World()
+    yield new_world
+    new_world.rings.close()
 
 
 def test_a_row_tells_who_and_how_much(world: World) -> None:
@@ -337,10 +337,10 @@ def test_how_good_sizing_was_is_told_once_of_a_workload_and_four_times_an_hour(w
     )
     for number in (1, 2):
         world.fill(world.watch(inode=number, uid=f"uid-{number}"), range(900, 2205))
-    told = [[row.quality for row in world.rows(end - 300, end)] for end in (1300, 1600, 1900, 2200)]
-    assert told[0] == [tuple(map(tuple, figures.tolist())), None]
-    assert told[1] == told[2] == [None, None]
-    assert told[3] == told[0]
+    qualities = [[row.quality for row in world.rows(end - 300, end)] for end in (1300, 1600, 1900, 2200)]
+    assert qualities[0] == [tuple(map(tuple, figures.tolist())), None]
+    assert qualities[1] == qualities[2] == [None, None]
+    assert qualities[3] == qualities[0]
 
 
 def test_cpu_of_a_boosted_start_is_not_told_and_memory_is(world: World) -> None:

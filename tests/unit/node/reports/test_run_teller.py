@@ -277,8 +277,8 @@ def test_starts_are_told_in_the_same_posts(world: World) -> None:
     world.teller._starts = Starts()  # type: ignore[assignment]
     assert world.teller.start_used("u2", "app") is figures
     world.teller.turn()
-    [told] = world.poster.runs
-    assert {name: told[name] for name in ("kind", "workload", "container", "pod", "podUid", "start")} == {
+    [run] = world.poster.runs
+    assert {name: run[name] for name in ("kind", "workload", "container", "pod", "podUid", "start")} == {
         "kind": "StatefulSet",
         "workload": "web",
         "container": "app",
@@ -286,7 +286,7 @@ def test_starts_are_told_in_the_same_posts(world: World) -> None:
         "podUid": "u2",
         "start": True,
     }
-    assert (told["durationSeconds"], told["cpuLargestMillicores"]) == (70.0, 1800.0)
+    assert (run["durationSeconds"], run["cpuLargestMillicores"]) == (70.0, 1800.0)
 
 
 def test_what_is_not_taken_is_told_again_later(world: World) -> None:
@@ -365,13 +365,13 @@ def test_runs_that_are_not_understood_are_passed_over(tmp_path: Path, text: str)
 def test_runs_of_another_boot_are_passed_over_and_a_full_disk_stops_nothing(tmp_path: Path) -> None:
     workload = Workload(namespace="shop", kind="CronJob", name="report")
     row = JobRun(workload=workload, container="app", run="r", ended_unix_seconds=0.0, duration_seconds=3.0)
-    kept = (WaitingRun(pod="report-x", pod_uid="u1", ended_ns=5, row=row),)
-    RunsFile(tmp_path / "runs", "boot").keep(kept)
-    assert RunsFile(tmp_path / "runs", "boot").read() == kept
+    runs = (WaitingRun(pod="report-x", pod_uid="u1", ended_ns=5, row=row),)
+    RunsFile(tmp_path / "runs", "boot").keep(runs)
+    assert RunsFile(tmp_path / "runs", "boot").read() == runs
     assert RunsFile(tmp_path / "runs", "other").read() == ()
-    RunsFile(tmp_path / "missing" / "runs", "boot").keep(kept)
+    RunsFile(tmp_path / "missing" / "runs", "boot").keep(runs)
     memory = RunsFile(None, "boot")
-    memory.keep(kept)
+    memory.keep(runs)
     assert memory.read() == ()
 
 
@@ -415,12 +415,12 @@ def test_of_containers_that_are_no_runs_nothing_is_kept(world: World) -> None:
 def test_what_waits_takes_no_more_memory_than_is_allowed(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.pods = [run_pod(status=RUNNING)]
     world.run()
-    [one] = world.ends.take()
-    for most, kept in ((3 * one.size_bytes, 3), (one.size_bytes - 1, 0)):
+    [ended_container] = world.ends.take()
+    for most, count in ((3 * ended_container.size_bytes, 3), (ended_container.size_bytes - 1, 0)):
         monkeypatch.setattr("agent.node.sampling.run_ends.MOST_BYTES", most)
         for _ in range(5):
             world.run()
-        assert len(world.ends.take()) == kept
+        assert len(world.ends.take()) == count
     assert newest_within([1, 2, 3], lambda _: 1, 3) == [1, 2, 3]
 
 

@@ -27,11 +27,11 @@ def learning(**more: Any) -> Pod:
     return pod(**fields)
 
 
-def running(made: Pod, *names: str, began: int = 5) -> Pod:
+def running(new_pod: Pod, *names: str, began: int = 5) -> Pod:
     statuses = tuple(
         ContainerStatus(name=name, state=ContainerState.RUNNING, started_unix_seconds=BORN + began) for name in names
     )
-    return replace(made, statuses=statuses)
+    return replace(new_pod, statuses=statuses)
 
 
 class World:
@@ -59,10 +59,10 @@ class World:
 def test_a_start_is_told_once_when_it_is_over() -> None:
     world = World(running(learning(), "app", "log"))
     assert world.at(OVER_SECONDS + SETTLED_SECONDS - 1) == []
-    told = world.at(OVER_SECONDS + SETTLED_SECONDS)
-    assert [(one.container, one.figures.duration_seconds) for one in told] == [("app", 45.0), ("log", 45.0)]
-    assert told[0].figures.cpu_largest_millicores == pytest.approx(800.0)
-    assert told[0].ended_ns == OVER_SECONDS * NS
+    starts = world.at(OVER_SECONDS + SETTLED_SECONDS)
+    assert [(start.container, start.figures.duration_seconds) for start in starts] == [("app", 45.0), ("log", 45.0)]
+    assert starts[0].figures.cpu_largest_millicores == pytest.approx(800.0)
+    assert starts[0].ended_ns == OVER_SECONDS * NS
     assert world.at(OVER_SECONDS + SETTLED_SECONDS + 1) == []
 
 
@@ -105,8 +105,8 @@ def test_a_pod_that_went_is_forgotten() -> None:
 def test_moments_are_those_of_the_clock_that_writes_the_times_of_pods() -> None:
     """By the history's, off by 25 s here, the busy part of this start would be left out and a quiet one taken."""
     before = time.time()
-    found = wall_unix_seconds(time.monotonic_ns())
-    assert before - 0.001 <= found <= time.time() + 0.001
+    unix_seconds = wall_unix_seconds(time.monotonic_ns())
+    assert before - 0.001 <= unix_seconds <= time.time() + 0.001
     readings: Any = Rings(800.0, 20.0, 3000.0)
     policy = WindowPolicy(capacity_millicores=4000)
     default = Starts(rings=readings, units=UnitTable(), pods=list, policy=lambda: policy)

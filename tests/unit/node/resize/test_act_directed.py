@@ -42,7 +42,7 @@ def told(*directives: Any, **fields: Any) -> Turns:
 
 def kept(turns: Turns, name: str = "a") -> tuple[KeptReason | None, KeptReason | None]:
     planned = turns.plans[-1][1].plan
-    (pod,) = [one for one in planned.pods if one.ref.uid == uid_of(name)]
+    (pod,) = [planned_pod for planned_pod in planned.pods if planned_pod.ref.uid == uid_of(name)]
     (app,) = pod.containers
     assert app.cpu is not None
     assert app.memory is not None

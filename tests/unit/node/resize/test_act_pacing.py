@@ -39,13 +39,13 @@ def test_quiet_node_is_planned_at_once_and_then_each_minute() -> None:
 
 
 @pytest.mark.parametrize(
-    ("trigger", "spacing"), [(NEWS, 5.0), (PRESSURE, 2.0), (KILL, 1.0), (ORDER, 0.0)], ids=lambda one: str(one)
+    ("trigger", "spacing"), [(NEWS, 5.0), (PRESSURE, 2.0), (KILL, 1.0), (ORDER, 0.0)], ids=lambda trigger: str(trigger)
 )
 def test_turns_that_are_asked_for_come_at_once_and_no_closer_than_they_may(trigger: Trigger, spacing: float) -> None:
     turns = Turns()
     for seconds in (10.0, 10.25, 10.5, 30.0):
         turns.at(seconds, asking(turns, trigger))
-    asked = [seconds for seconds, one in turns.run(50.0) if one is trigger]
+    asked = [seconds for seconds, cause in turns.run(50.0) if cause is trigger]
     assert asked == ([10.0, 10.0 + spacing, 30.0] if spacing else [10.0, 10.25, 10.5, 30.0])
 
 
@@ -55,7 +55,7 @@ def test_news_come_more_often_while_something_is_under_way() -> None:
     turns.need("web", cpu=200)
     for seconds in (10.0, 10.25):
         turns.at(seconds, asking(turns, NEWS))
-    assert [seconds for seconds, one in turns.run(20.0) if one is NEWS] == [0.0, 10.0, 11.0]
+    assert [seconds for seconds, cause in turns.run(20.0) if cause is NEWS] == [0.0, 10.0, 11.0]
 
 
 def test_one_kind_does_not_hold_up_another_and_the_most_urgent_names_the_turn() -> None:
@@ -96,7 +96,7 @@ def test_turn_that_fails_does_not_end_the_thread_and_is_not_tried_at_once(caplog
         turns.at(seconds, lambda: failures.append(turns.actor.failure))
     assert turns.run(30.0) == [(0.0, INTERVAL), (FAILED_SECONDS, NEWS), (2 * FAILED_SECONDS, NEWS), (12.0, NEWS)]
     assert failures == ["RuntimeError: a fault of Plimsoll's own", None]
-    assert len([one for one in caplog.records if one.levelname == "ERROR"]) == 2
+    assert len([record for record in caplog.records if record.levelname == "ERROR"]) == 2
     assert turns.keeper.closed == 1
 
 

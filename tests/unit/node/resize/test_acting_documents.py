@@ -140,4 +140,4 @@ def test_a_plan_of_another_shape_is_refused(path: tuple[Any, ...], value: object
 def test_the_socket_carries_a_plan_of_250_pods() -> None:
     whole = plan(*(pod(f"pod-{number}", container("a"), container("b")) for number in range(250)))
     assert len(json.dumps(PLAN.to_json(whole))) < 1 << 20
-    assert isinstance(through_text(DECISIONS, decisions(*(decision(one) for one in range(1, 1001)))), Decisions)
+    assert isinstance(through_text(DECISIONS, decisions(*(decision(index) for index in range(1, 1001)))), Decisions)

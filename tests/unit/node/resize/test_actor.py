@@ -133,15 +133,15 @@ def test_barrier_lets_nothing_be_written_until_it_is_gone(
     assert turns.server.writes == []
     assert turns.server.cpu("a") == "500m"
     assert turns.figure("dry_run") == (reason in ("rights", "versions"))
-    assert {one for one in BARRED if turns.figure("writes_barred", reason=one)} == {reason}
-    waits = [one for one in turns.journal.newest() if one.action == "resize"]
-    assert all((one.outcome, one.reason) == ("withheld", reason) for one in waits)
+    assert {label for label in BARRED if turns.figure("writes_barred", reason=label)} == {reason}
+    waits = [entry for entry in turns.journal.newest() if entry.action == "resize"]
+    assert all((entry.outcome, entry.reason) == ("withheld", reason) for entry in waits)
     has_steps = reason not in ("pods", "versions") and words != "has not told of the node"
-    assert [(words in one.detail, one.repeats) for one in waits] == ([(True, 2)] if has_steps else [])
+    assert [(words in entry.detail, entry.repeats) for entry in waits] == ([(True, 2)] if has_steps else [])
     mend(turns)
     turns.turn(after=100.0)  # rights that are missing are asked for again after a minute
     assert turns.barriers.newest is None
-    assert not any(turns.figure("writes_barred", reason=one) for one in BARRED)
+    assert not any(turns.figure("writes_barred", reason=label) for label in BARRED)
     assert turns.barriers.may_write() is None
     assert turns.server.writes == ["resize a", "event"]
     assert turns.server.events[0][1] == EventReason.ANNOTATION_NOT_UNDERSTOOD
@@ -267,9 +267,9 @@ def test_budget_ends_a_turn_and_is_told_once() -> None:
     turns.turn()
     turns.turn(after=1.0)
     assert turns.server.writes == ["resize a"]
-    withheld = [one for one in turns.journal.newest() if one.reason == "budget"]
-    assert [one.outcome for one in withheld] == ["withheld"]
-    assert [one.detail for one in withheld] == ["1 of 1 resizes of this minute are sent; the rest waits"]
+    withheld = [entry for entry in turns.journal.newest() if entry.reason == "budget"]
+    assert [entry.outcome for entry in withheld] == ["withheld"]
+    assert [entry.detail for entry in withheld] == ["1 of 1 resizes of this minute are sent; the rest waits"]
     assert turns.figure("resize_blocked", reason="budget") == 1
     turns.turn(after=59.0)
     assert turns.server.writes == ["resize a", "resize b"]
@@ -305,7 +305,7 @@ def test_answer_is_put_down_told_and_ends_the_turn_where_the_server_ails(
     assert first.detail
     assert turns.server.cpu("a") == "500m"
     assert (turns.server.cpu("b") == "200m") == goes_on
-    assert [told[:2] for told in turns.server.events] == ([] if event is None else [("a", event)])
+    assert [server_event[:2] for server_event in turns.server.events] == ([] if event is None else [("a", event)])
     assert turns.figure("resizes_total", resource="cpu", direction="down", result=outcome) == 1
 
 
@@ -539,8 +539,8 @@ def test_budget_keeps_a_reserve_for_what_cannot_wait() -> None:
     turns.starve("e", cpu_millicores=900)
     turns.turn(after=1.0)
     assert turns.server.writes[3:] == ["resize e"]
-    [told] = [one.detail for one in turns.journal.newest() if one.reason == "budget"]
-    assert told == "4 of 4 resizes of this minute are sent (1 of them only for what is urgent); the rest waits"
+    [detail] = [entry.detail for entry in turns.journal.newest() if entry.reason == "budget"]
+    assert detail == "4 of 4 resizes of this minute are sent (1 of them only for what is urgent); the rest waits"
 
 
 @pytest.mark.parametrize("chance", [0.0, 0.5, 1.0])
@@ -551,8 +551,8 @@ def test_an_agent_that_starts_sends_one_resize_at_once_and_says_why_the_rest_wai
         turns.need(name, cpu=200)
     turns.turn()
     assert turns.server.writes[:1] == ["resize a"]
-    [told] = [one.detail for one in turns.journal.newest() if one.reason == "budget"]
-    assert told == (
+    [detail] = [entry.detail for entry in turns.journal.newest() if entry.reason == "budget"]
+    assert detail == (
         "the budget of 4 resizes in a minute is filling up after the start (1 of them only for what is urgent); "
         "the rest waits"
     )

@@ -62,17 +62,17 @@ class Node:
 
 @pytest.fixture
 def node() -> Iterator[Node]:
-    made = Node()
-    yield made
-    made.rings.close()
+    new_node = Node()
+    yield new_node
+    new_node.rings.close()
 
 
 def test_look_tells_who_starves_and_what_it_wanted(node: Node) -> None:
     node.alarms.follow([node.watched(0), node.watched(1)])
     node.sweep(NS, (0, 0, 1), (0, 0, 1))
     node.sweep(2 * NS, (500_000, 400_000, 1), (500_000, 100_000, 1))
-    (told,) = node.told
-    assert told == {("u0", "app"): Urgent(cpu_millicores=700, cpu_waiting_ratio=0.4)}
+    (alarms,) = node.told
+    assert alarms == {("u0", "app"): Urgent(cpu_millicores=700, cpu_waiting_ratio=0.4)}
 
 
 def test_look_what_starves_is_told_with_headroom_but_only_past_the_request() -> None:
@@ -115,8 +115,8 @@ def test_look_memory_close_to_the_limit_counts_without_the_page_cache(node: Node
     node.slow(0, 2)
     node.slow(1, 30)
     node.sweep(NS, (0, 0, 60), (0, 0, 60))
-    (told,) = node.told
-    assert told == {("u0", "app"): Urgent(memory_bytes=58 * MIB, memory_limit_bytes=116 * MIB)}
+    (alarms,) = node.told
+    assert alarms == {("u0", "app"): Urgent(memory_bytes=58 * MIB, memory_limit_bytes=116 * MIB)}
 
 
 def test_look_both_can_be_urgent_at_once(node: Node) -> None:

@@ -38,9 +38,9 @@ def one_pod(directory: Path | None = None, act: ActOptions | None = None) -> Tur
 
 def share(turns: Turns) -> Share:
     assert turns.actor.planned is not None
-    found = turns.actor.planned.plan.pods[0].containers[0].cpu
-    assert found is not None
-    return found
+    cpu_share = turns.actor.planned.plan.pods[0].containers[0].cpu
+    assert cpu_share is not None
+    return cpu_share
 
 
 def credit(turns: Turns) -> Credit:

@@ -29,10 +29,10 @@ def test_what_is_kept_is_read_back_whole(path: Path) -> None:
     desk = busy()
     assert LedgerFile(path).keep(desk.ledger)
     again = LedgerFile(path).read(ACT, now_seconds=desk.now)
-    kept = desk.ledger.kept()
-    assert again.kept() == kept
-    assert kept.bars
-    assert len(kept.pods) == 2
+    state = desk.ledger.kept()
+    assert again.kept() == state
+    assert state.bars
+    assert len(state.pods) == 2
 
 
 def test_what_an_earlier_version_kept_is_read_without_what_it_did_not_know(path: Path) -> None:

@@ -73,8 +73,8 @@ def test_what_stalls_a_tenth_of_the_time_is_told_after_a_second_and_less_is_not(
     for _ in range(4):
         cgroup.shortages.waited()
         usec += 26_000
-        told = cgroup.look(seconds=0.25, usec=usec)
-    assert told == [MemoryShort.STALLED]
+        causes = cgroup.look(seconds=0.25, usec=usec)
+    assert causes == [MemoryShort.STALLED]
 
 
 def test_who_is_not_at_its_limit_is_not_read(cgroup: Cgroup) -> None:

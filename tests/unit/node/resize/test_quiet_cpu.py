@@ -42,8 +42,8 @@ def quiet(rings: Any, *units: WatchedUnit) -> frozenset[str]:
     looker = QuietCpu(
         rings=rings, units=table, capacity_millicores=4000, interval_seconds=1.0, clock_ns=lambda: 100 * NS
     )
-    made = pod()
-    return looker.of(made, boost_of(made))
+    boosted_pod = pod()
+    return looker.of(boosted_pod, boost_of(boosted_pod))
 
 
 def unit(slot: int, container: str, uid: str = "uid-web") -> WatchedUnit:

@@ -88,11 +88,11 @@ def test_it_is_taken_back_within_two_seconds_without_being_asked(after_ready: in
 def test_a_pod_that_gets_ready_at_once_is_not_waited_for_as_on_an_idle_node(seconds: float) -> None:
     """News of an idle node are taken together for five seconds; of one that starts boosted they are not."""
     turns = Turns(plan=PlanOptions(min_age_seconds=900.0, replan_seconds=300.0))
-    made: list[float] = []
+    births: list[float] = []
 
     def comes() -> None:
         give(turns, after_ready=0)
-        made.append(turns.wall)
+        births.append(turns.wall)
         turns.put(None)
 
     def gets_ready() -> None:
@@ -103,7 +103,7 @@ def test_a_pod_that_gets_ready_at_once_is_not_waited_for_as_on_an_idle_node(seco
     turns.at(100.0, comes)
     turns.at(100.0 + seconds, gets_ready)
     turns.run(until=120.0)
-    [at] = [entry.unix_seconds - made[0] for entry in turns.journal.newest() if entry.action is Action.UNBOOST]
+    [at] = [entry.unix_seconds - births[0] for entry in turns.journal.newest() if entry.action is Action.UNBOOST]
     assert at <= seconds + 2.0
 
 
@@ -272,9 +272,9 @@ def test_what_was_kept_for_restore_is_what_the_pod_came_with() -> None:
     turns = boosted(after_ready=0)
     ready(turns)
     turns.turn(after=1.0)
-    kept = turns.holds.original(uid_of("web"))
-    assert kept is not None
-    assert kept.amounts[0].cpu_request_millicores == 500
+    original = turns.holds.original(uid_of("web"))
+    assert original is not None
+    assert original.amounts[0].cpu_request_millicores == 500
 
 
 def test_restored_in_the_midst_of_its_start_a_pod_has_what_it_came_with_and_is_left() -> None:

@@ -21,8 +21,8 @@ def test_eviction_is_proposed_once_and_again_after_ten_minutes_and_never_carried
     for _ in range(3):
         turns.turn(after=1.0)
     assert turns.figure("evictions_proposed_total", resource="cpu") == 1
-    proposed = [one for one in turns.journal.newest() if one.action == "eviction"]
-    assert [(one.outcome, one.repeats) for one in proposed] == [("proposed", 1)]
+    proposed = [entry for entry in turns.journal.newest() if entry.action == "eviction"]
+    assert [(entry.outcome, entry.repeats) for entry in proposed] == [("proposed", 1)]
     assert [event[1] for event in turns.server.events].count(EventReason.EVICTION_PROPOSED) == 1
     turns.turn(after=600.0)
     assert turns.figure("evictions_proposed_total", resource="cpu") == 2
@@ -50,20 +50,20 @@ def test_fault_of_an_annotation_is_told_once_for_each_wording() -> None:
     for _ in range(3):
         turns.turn(after=61.0)
     assert turns.server.writes.count("event") == 1
-    faults = [one for one in turns.journal.newest() if one.reason == "faulty_annotation"]
-    assert [(one.pod, one.repeats) for one in faults] == [(turns.ref("a"), 1)]
+    faults = [entry for entry in turns.journal.newest() if entry.reason == "faulty_annotation"]
+    assert [(entry.pod, entry.repeats) for entry in faults] == [(turns.ref("a"), 1)]
     assert turns.figure("annotation_faults") == 1
     turns.server.order("a", mode="louder")
     turns.turn(after=1.0)
-    told = [note for name, reason, note in turns.server.events if reason == EventReason.ANNOTATION_NOT_UNDERSTOOD]
-    assert ["'loud'" in told[0], "'louder'" in told[1], len(told)] == [True, True, 2]
+    notes = [note for name, reason, note in turns.server.events if reason == EventReason.ANNOTATION_NOT_UNDERSTOOD]
+    assert ["'loud'" in notes[0], "'louder'" in notes[1], len(notes)] == [True, True, 2]
     turns.server.order("a")
     turns.turn(after=1.0)
     assert turns.figure("annotation_faults") == 0
     turns.server.order("a", mode="loud")
     turns.turn(after=1.0)
-    faults = [one for one in turns.journal.newest() if one.reason == "faulty_annotation"]
-    assert [one.repeats for one in faults] == [2, 1]  # it came back
+    faults = [entry for entry in turns.journal.newest() if entry.reason == "faulty_annotation"]
+    assert [entry.repeats for entry in faults] == [2, 1]  # it came back
 
 
 def test_fault_in_an_excluded_namespace_is_put_down_and_no_event_is_tried() -> None:
@@ -73,8 +73,8 @@ def test_fault_in_an_excluded_namespace_is_put_down_and_no_event_is_tried() -> N
     turns.server.order("b", policy="none such")
     turns.server.add("c", cpu=500)  # somebody whom it may act on: else no owner is told of anything
     turns.turn(after=61.0)
-    faulty = [one.pod for one in turns.journal.newest() if one.reason == "faulty_annotation"]
-    assert {one.namespace for one in faulty if one is not None} == {"kube-system", "shop"}
+    faulty = [entry.pod for entry in turns.journal.newest() if entry.reason == "faulty_annotation"]
+    assert {ref.namespace for ref in faulty if ref is not None} == {"kube-system", "shop"}
     assert [name for name, reason, _ in turns.server.events if reason == EventReason.ANNOTATION_NOT_UNDERSTOOD] == ["b"]
 
 
@@ -82,9 +82,11 @@ def test_an_annotation_that_nobody_knows_is_told_once_for_each_wording() -> None
     turns = two_pods()
 
     def told() -> list[tuple[str, int]]:
-        found = [one for one in turns.journal.newest() if one.reason == "unknown_annotation"]
-        assert all((one.action, one.outcome, one.pod) == ("notice", "withheld", turns.ref("a")) for one in found)
-        return [(one.detail, one.repeats) for one in found]
+        notices = [entry for entry in turns.journal.newest() if entry.reason == "unknown_annotation"]
+        assert all(
+            (entry.action, entry.outcome, entry.pod) == ("notice", "withheld", turns.ref("a")) for entry in notices
+        )
+        return [(entry.detail, entry.repeats) for entry in notices]
 
     turns.server.order("a", mod="off")
     for _ in range(3):
@@ -109,9 +111,9 @@ def test_what_an_old_kubelet_cannot_do_is_told_once() -> None:
     turns.node = replace(turns.node, kubelet_version="v1.35.2")
     for _ in range(3):
         turns.turn(after=1.0)
-    told = [one for one in turns.journal.newest() if one.reason == "versions"]
-    assert all((one.action, one.repeats) == ("notice", 1) for one in told)
-    assert any("v1.35.2" in one.detail for one in told)
+    notices = [entry for entry in turns.journal.newest() if entry.reason == "versions"]
+    assert all((entry.action, entry.repeats) == ("notice", 1) for entry in notices)
+    assert any("v1.35.2" in entry.detail for entry in notices)
 
 
 def test_owner_of_what_happened_during_a_pause_is_told_after_it() -> None:

@@ -14,9 +14,9 @@ URGENT_SECONDS = 2.0
 @pytest.fixture
 def timing() -> TurnTiming:
     """One that has had its first turn, at 0."""
-    made = TurnTiming(replan_seconds=REPLAN_SECONDS, urgent_interval_seconds=URGENT_SECONDS, now_seconds=0.0)
-    assert made.take(0.0, quiet_seconds=0.0) is Trigger.INTERVAL
-    return made
+    new_timing = TurnTiming(replan_seconds=REPLAN_SECONDS, urgent_interval_seconds=URGENT_SECONDS, now_seconds=0.0)
+    assert new_timing.take(0.0, quiet_seconds=0.0) is Trigger.INTERVAL
+    return new_timing
 
 
 @pytest.mark.parametrize(

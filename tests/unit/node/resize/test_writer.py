@@ -43,7 +43,7 @@ def on_disk(turns: Turns) -> tuple[list[str], list[str]]:
     ledger: Any = json.loads((turns.directory / "ledger").read_text())
     holds: Any = json.loads((turns.directory / "holds").read_text())
     flights = [pod["flight"]["state"] for pod in ledger["pods"] if pod["flight"] is not None]
-    return flights, [one["ref"]["uid"] for one in holds["originals"]]
+    return flights, [original["ref"]["uid"] for original in holds["originals"]]
 
 
 def test_step_and_original_are_on_disk_before_anything_is_sent(tmp_path: Path) -> None:

@@ -28,8 +28,8 @@ def hit(
             (directory / name).write_text(f"{amount * MIB}\n")
     unit = replace(unit_at(APP), memory_max_bytes=None if own_mib is None else own_mib * MIB)
     units: list[WatchedUnit] = [unit, unit_at(OTHER), unit_at("/kubepods/burstable/podelse/app")]
-    found = limit_hit(kill, unit, units, mount)
-    return None if found is None else found // MIB
+    limit_bytes = limit_hit(kill, unit, units, mount)
+    return None if limit_bytes is None else limit_bytes // MIB
 
 
 def killed(path: str, *, own: bool = False, pods: bool = False) -> OomKill:
@@ -61,5 +61,5 @@ def test_the_limit_that_was_hit(
     other_mib: int | None,
     expected: int | None,
 ) -> None:
-    found = hit(tmp_path, kill=kill, own_mib=own_mib, pod_mib=pod_mib, other_mib=other_mib)
-    assert found == expected
+    limit_mib = hit(tmp_path, kill=kill, own_mib=own_mib, pod_mib=pod_mib, other_mib=other_mib)
+    assert limit_mib == expected

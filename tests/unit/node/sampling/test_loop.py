@@ -210,15 +210,15 @@ Make = Callable[..., World]
 
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Make]:
-    made: list[World] = []
+    worlds: list[World] = []
 
     def build(**settings: object) -> World:
-        world = World(tmp_path / f"cgroup{len(made)}", **settings)  # type: ignore[arg-type]
-        made.append(world)
+        world = World(tmp_path / f"cgroup{len(worlds)}", **settings)  # type: ignore[arg-type]
+        worlds.append(world)
         return world
 
     yield build
-    for world in made:
+    for world in worlds:
         world.close()
 
 

@@ -104,7 +104,7 @@ def test_no_count_that_rose_is_missed_and_none_that_stands_is_told(rings: RingFi
     units = tuple(watched(rings, f"/{number}", number) for number in (1, 2, 3, 4))
     counts = {unit.slot: [choose.randrange(3), 2**32 - choose.randrange(1, 3)] for unit in units}
     moved = MovedEvents(rings)
-    told: set[str] = set()
+    paths: set[str] = set()
     for _ in range(60):
         rose = set()
         for unit in units:
@@ -114,8 +114,8 @@ def test_no_count_that_rose_is_missed_and_none_that_stands_is_told(rings: RingFi
                     rose.add(unit.identity.cgroup_path)
             tell(rings, unit, kills=counts[unit.slot][0], high=counts[unit.slot][1])
         now = set(moved.paths(units))
-        assert now == (rose if told else {f"/{number}" for number in (1, 2, 3, 4)})
-        told |= now
+        assert now == (rose if paths else {f"/{number}" for number in (1, 2, 3, 4)})
+        paths |= now
 
 
 @pytest.mark.parametrize(

@@ -95,9 +95,9 @@ class World:
 
 @pytest.fixture(params=["C", None], ids=["sums of C", "sums of core"])
 def world(request: pytest.FixtureRequest) -> Iterator[World]:
-    made = World(sums=request.param)
-    yield made
-    made.rings.close()
+    new_world = World(sums=request.param)
+    yield new_world
+    new_world.rings.close()
 
 
 def test_snapshot_now_holds_windows_identity_limits_and_the_node(world: World) -> None:
@@ -391,15 +391,15 @@ class Overtaken:
 
 
 def test_slots_that_were_overtaken_are_summed_up_by_core() -> None:
-    found, minutes = [], []
+    statuses, minutes = [], []
     for sums in (None, Overtaken()):
         world = World(sums=sums)
         world.readings(range(200, -1, -1), 250.0, waiting=0.1)
         world.memory_rows(range(190, -1, -10), 100 * MIB)
-        found.append(world.observer.statuses([world.unit]))
+        statuses.append(world.observer.statuses([world.unit]))
         world.observer.roll_minutes(now_ns=world.now_ns)
         minutes.append(world.rings.minutes(world.slot).joined().tolist())
-    assert found[0] == found[1]
+    assert statuses[0] == statuses[1]
     assert minutes[0] == minutes[1] != []
 
 

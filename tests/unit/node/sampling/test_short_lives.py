@@ -101,10 +101,10 @@ class World:
 
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
-    made = World(tmp_path)
-    yield made
-    made.ends.close()
-    made.rings.close()
+    new_world = World(tmp_path)
+    yield new_world
+    new_world.ends.close()
+    new_world.rings.close()
 
 
 def test_what_a_container_used_that_was_named_after_its_end_is_learnt(world: World) -> None:

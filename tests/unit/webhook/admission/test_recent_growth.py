@@ -121,9 +121,15 @@ def test_sums_are_those_of_what_is_remembered(steps: list[tuple[str, Workload, s
             growth.see(workload)
         else:
             clock.advance(1.7)
-        kept = [one for one in growth._admissions if clock.seconds - one.at_seconds <= UNSEEN_SECONDS]
+        admissions = [
+            admission for admission in growth._admissions if clock.seconds - admission.at_seconds <= UNSEEN_SECONDS
+        ]
         for namespace in ("shop", "bank"):
-            own = [one for one in kept if one.workload.namespace == namespace and (one.is_seen or one.address == "a")]
+            own = [
+                admission
+                for admission in admissions
+                if admission.workload.namespace == namespace and (admission.is_seen or admission.address == "a")
+            ]
             assert growth.of(namespace, "a").get("memory", 0) >= len(own)
     clock.advance(10.0)
     assert growth.of("shop", "a") == {}

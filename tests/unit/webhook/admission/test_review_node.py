@@ -43,7 +43,7 @@ def test_growth_is_bounded_by_the_node_that_the_pod_is_bound_for_else_by_the_lar
     nodes: dict[str, NodeAmounts], largest: NodeAmounts | None, cpu: str
 ) -> None:
     document = new_pod(APP, kind="StatefulSet", affinity=BOUND)
-    cluster, told = Cluster(nodes=nodes, largest=largest), Told(estimate(cpu=2000))
-    reviewer = Reviewer(cluster, told, EXACT, clock=lambda: NOW_UNIX_SECONDS)
+    cluster, history = Cluster(nodes=nodes, largest=largest), Told(estimate(cpu=2000))
+    reviewer = Reviewer(cluster, history, EXACT, clock=lambda: NOW_UNIX_SECONDS)
     response = response_of(reviewer.review(json.dumps(review_of(document)).encode()))
     assert resources(apply_patch(document, response["patch"]))["requests"]["cpu"] == cpu

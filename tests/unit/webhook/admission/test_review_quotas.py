@@ -49,17 +49,17 @@ class Desk:
 def test_pods_that_come_at_once_do_not_get_the_same_room() -> None:
     desk = Desk(12 * GI)
     # The quota shows none of them: two grow by half a GiB, and ten more fit then.
-    made = [desk.asked() for _ in range(10)]
-    assert made == [3 * GI // 2] * 2 + [GI] * 8
-    assert sum(made) <= desk.hard_bytes
+    request_bytes = [desk.asked() for _ in range(10)]
+    assert request_bytes == [3 * GI // 2] * 2 + [GI] * 8
+    assert sum(request_bytes) <= desk.hard_bytes
 
 
 def test_reviews_of_a_stranger_use_up_nothing() -> None:
     desk = Desk(12 * GI)
     for _ in range(178):
         desk.asked(peer="10.1.2.3")
-    made = [desk.asked() for _ in range(10)]
-    assert made == [3 * GI // 2] * 2 + [GI] * 8
+    request_bytes = [desk.asked() for _ in range(10)]
+    assert request_bytes == [3 * GI // 2] * 2 + [GI] * 8
 
 
 def test_what_a_quota_shows_in_the_end_counts_once() -> None:

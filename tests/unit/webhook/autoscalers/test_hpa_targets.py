@@ -53,17 +53,17 @@ class Facts(ClusterFacts):
     is_only: bool = True
 
     def movable_targets(self) -> tuple[tuple[Workload, MovableTargets, bool], ...]:
-        found = autoscaler_from_json(self.server.document).movable
-        return () if found is None else ((WEB, found, self.is_only),)
+        targets = autoscaler_from_json(self.server.document).movable
+        return () if targets is None else ((WEB, targets, self.is_only),)
 
     def requested(self, workload: Workload) -> WorkloadRequests:
         return WorkloadRequests(pods=self.pods, cpu_millicores=self.millicores * self.pods, memory_bytes=0)
 
     def a_pod_of(self, workloads: Iterable[Workload]) -> Mapping[Workload, PodPlace]:
-        one = PodPlace(
+        place = PodPlace(
             uid="u1", namespace="shop", name="web-1", node="n", workload=WEB, is_running=True, is_terminating=False
         )
-        return {WEB: one} if self.pods else {}
+        return {WEB: place} if self.pods else {}
 
     def with_top_owner(self, pod: Pod) -> Pod:
         return pod
@@ -104,16 +104,16 @@ class Server(FakeApi):
 
     @property
     def percent(self) -> int:
-        found: int = self.document["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"]
-        return found
+        utilization: int = self.document["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"]
+        return utilization
 
     @percent.setter
     def percent(self, value: int) -> None:
         self.document["spec"]["metrics"][0]["resource"]["target"]["averageUtilization"] = value
 
     def kept(self) -> str | None:
-        found: str | None = self.document["metadata"].get("annotations", {}).get(HPA_PRESERVE)
-        return found
+        annotation: str | None = self.document["metadata"].get("annotations", {}).get(HPA_PRESERVE)
+        return annotation
 
     def count(self, method: str, path: str = HPA) -> int:
         return sum(1 for call in self.calls if (call.method, call.path) == (method, path))
@@ -272,8 +272,8 @@ def test_what_is_kept_and_not_understood_is_left_and_told(caplog: pytest.LogCapt
         desk.turn()
         desk.turn()
     assert desk.server.calls == []
-    told = {str(vars(record)["reason"]) for record in caplog.records}
-    assert told == {
+    reasons = {str(vars(record)["reason"]) for record in caplog.records}
+    assert reasons == {
         f"annotation {HPA_PRESERVE}: not what Plimsoll wrote; remove the annotation, and the target counts as it stands"
     }
 
@@ -307,9 +307,9 @@ def test_many_of_which_none_is_taken_hold_up_neither_one_that_follows_nor_each_o
     )
     looked: list[str] = []
 
-    def write(mover: HpaTargets, one: Any, place: PodPlace | None) -> None:
-        looked.append(one.targets.name)
-        mover._seen[one.targets.uid].looked_seconds = desk.now  # it is due again at once
+    def write(mover: HpaTargets, hpa: Any, place: PodPlace | None) -> None:
+        looked.append(hpa.targets.name)
+        mover._seen[hpa.targets.uid].looked_seconds = desk.now  # it is due again at once
 
     monkeypatch.setattr(Facts, "movable_targets", lambda _: (*others, (WEB, own, True)))
     monkeypatch.setattr(HpaTargets, "_write", write)
@@ -364,17 +364,17 @@ def replace_mode(pod: Any, mode: str) -> Any:
 def test_which_targets_are_followed_decides_which_requests_are_free() -> None:
     desk = Desk()
     desk.turn()
-    found = autoscaler_from_json(desk.server.document).movable
-    assert found is not None
-    assert found.preserved(Resource.CPU, desk.facts.requested(WEB)) is not None
-    assert found.preserved(Resource.CPU, replace(desk.facts.requested(WEB), cpu_millicores=400)) is None
+    targets = autoscaler_from_json(desk.server.document).movable
+    assert targets is not None
+    assert targets.preserved(Resource.CPU, desk.facts.requested(WEB)) is not None
+    assert targets.preserved(Resource.CPU, replace(desk.facts.requested(WEB), cpu_millicores=400)) is None
 
 
 def test_a_target_that_stands_by_our_hand_is_known_as_such_until_somebody_sets_another() -> None:
     desk, facts = Desk(), ClusterFacts(FakeApi(), namespace="plimsoll")
     desk.turn()
-    for percent, kept in ((70, {Resource.CPU}), (60, set())):
+    for percent, resources in ((70, {Resource.CPU}), (60, set())):
         desk.server.percent = percent
         facts._hpas.put(facts._hpas.entry(desk.server.document), now_seconds=0.0)
-        assert facts.kept_resources(WEB) == kept
+        assert facts.kept_resources(WEB) == resources
     assert facts.kept_resources(replace(WEB, name="api")) == set()

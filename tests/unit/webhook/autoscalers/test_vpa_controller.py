@@ -49,14 +49,14 @@ class Facts(ClusterFacts):
     walks: int = 0
 
     def own_vpas(self) -> tuple[VpaOrders, ...]:
-        return tuple(vpa_orders(one, VpaSurroundings(has_their_admission=self.theirs)) for one in self.objects)
+        return tuple(vpa_orders(own_vpa, VpaSurroundings(has_their_admission=self.theirs)) for own_vpa in self.objects)
 
     def held_by(self, vpa: VpaObject) -> VpaObject | None:
-        held = holder_of(one for one in self.objects if one.target == vpa.target)
+        held = holder_of(own_vpa for own_vpa in self.objects if own_vpa.target == vpa.target)
         return None if held is None or held.uid == vpa.uid else held
 
     def has_vpa(self, workload: Workload) -> bool:
-        return any(one.target == workload and not one.is_managed for one in self.objects)
+        return any(own_vpa.target == workload and not own_vpa.is_managed for own_vpa in self.objects)
 
     @property
     def has_their_admission(self) -> bool:
@@ -127,7 +127,7 @@ class Desk:
     def take(self, call: Call) -> None:
         """Have the watch bring what was written."""
         written = vpa_from_json({**vpa_json(), "status": call.body["status"]}).status
-        self.facts.objects = [replace(one, status=written) for one in self.facts.objects]
+        self.facts.objects = [replace(own_vpa, status=written) for own_vpa in self.facts.objects]
 
 
 def test_a_pod_that_is_not_understood_is_not_read_at_each_turn() -> None:
@@ -169,7 +169,7 @@ def test_a_new_generation_is_looked_at_at_once_and_its_pod_is_read_once() -> Non
     desk.facts.place = None
     (call,) = desk.turn(61.0)
     assert "recommendation" not in call.body["status"], "what was recommended last stays"
-    assert "NoPodsMatched" in {one["type"] for one in call.body["status"]["conditions"]}
+    assert "NoPodsMatched" in {condition["type"] for condition in call.body["status"]["conditions"]}
 
 
 def test_who_does_not_lead_asks_nothing() -> None:
@@ -210,7 +210,7 @@ def test_of_two_objects_for_one_workload_the_younger_says_whom_it_gives_way_to()
     desk = Desk(vpa("InPlace"), replace(vpa("Off", name="late"), created_unix_seconds=2e9))
     first, second = desk.turn()
     assert "recommendation" in first.body["status"]
-    words = {one["type"]: one["message"] for one in second.body["status"]["conditions"]}
+    words = {condition["type"]: condition["message"] for condition in second.body["status"]["conditions"]}
     assert words["SizedByPlimsoll"] == "VPA shop/web is for the same Deployment web, and older"
 
 
@@ -230,7 +230,7 @@ def test_an_enforced_workload_without_an_object_is_given_one_and_only_one() -> N
     desk.facts.objects = [managed()]
     (status,) = desk.turn(31.0)
     assert status.path.endswith("/plimsoll-deployment-web/status")
-    words = {one["type"]: one["message"] for one in status.body["status"]["conditions"]}
+    words = {condition["type"]: condition["message"] for condition in status.body["status"]["conditions"]}
     assert words["SizedByPlimsoll"] == "mode enforce by the pod annotation", "its own InPlace orders nothing"
     assert desk.controller.publisher.results == {"made": 1}
 

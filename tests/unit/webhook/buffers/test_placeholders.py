@@ -45,11 +45,11 @@ class Server(FakeApi):
 
     @property
     def asked(self) -> list[tuple[str, str]]:
-        return [(one.method, one.path) for one in self.calls]
+        return [(call.method, call.path) for call in self.calls]
 
     @property
     def bodies(self) -> list[Any]:
-        return [one.body for one in self.calls]
+        return [call.body for call in self.calls]
 
     def take(self) -> list[tuple[str, str]]:
         taken = self.asked
@@ -78,14 +78,16 @@ class Bench:
 
     def see(self, *documents: Json) -> None:
         pods = self.keeper._pods
-        pods.replace_all([pods.entry(one) for one in documents], now_seconds=self.now, is_newest=True)
+        pods.replace_all([pods.entry(document) for document in documents], now_seconds=self.now, is_newest=True)
 
     def keep(self, *outcomes: BufferOutcome, template: Json | None = None) -> RoomOutcome:
-        found = ManagedTemplate(name="managed", generation=1, content=template or content(), owner_uid=BUFFER.uid)
-        return self.keeper.keep("shop", outcomes, {"managed": found}, "v1beta1")
+        managed_template = ManagedTemplate(
+            name="managed", generation=1, content=template or content(), owner_uid=BUFFER.uid
+        )
+        return self.keeper.keep("shop", outcomes, {"managed": managed_template}, "v1beta1")
 
-    def reason(self, kept: RoomOutcome) -> tuple[str, str]:
-        return kept.provisioning["spare"].reason, kept.provisioning["spare"].message
+    def reason(self, room: RoomOutcome) -> tuple[str, str]:
+        return room.provisioning["spare"].reason, room.provisioning["spare"].message
 
 
 def outcome(replicas: int | None, buffer: Buffer = BUFFER, *, ready: str | None = None) -> BufferOutcome:
@@ -116,18 +118,18 @@ def test_before_the_pods_were_read_nothing_is_done() -> None:
 
 def test_pods_are_made_with_their_names_and_the_annotation_follows(bench: Bench) -> None:
     bench.see()
-    kept = bench.keep(outcome(2, ready="0"))
+    room = bench.keep(outcome(2, ready="0"))
     assert bench.server.asked == [("POST", PODS), ("POST", PODS)]
     assert [body["metadata"]["name"] for body in bench.server.bodies] == [f"{STEM}-0", f"{STEM}-1"]
-    assert kept.ready == {"spare": 0}
-    assert bench.reason(kept) == ("PlaceholdersStarting", "0 of 2 placeholder pods keep their room; 2 to be made")
+    assert room.ready == {"spare": 0}
+    assert bench.reason(room) == ("PlaceholdersStarting", "0 of 2 placeholder pods keep their room; 2 to be made")
     bench.server.take()
     bench.see(pod(0), pod(1))
     assert bench.woken
-    kept = bench.keep(outcome(2, ready="0"))
+    room = bench.keep(outcome(2, ready="0"))
     assert bench.server.asked == [("PATCH", "/apis/autoscaling.x-k8s.io/v1beta1/namespaces/shop/capacitybuffers/spare")]
     assert bench.server.bodies == [{"metadata": {"uid": BUFFER.uid, "annotations": {READY_REPLICAS: "2"}}}]
-    assert (kept.ready, bench.reason(kept)[0], kept.again_seconds) == ({"spare": 2}, "RoomKept", None)
+    assert (room.ready, bench.reason(room)[0], room.again_seconds) == ({"spare": 2}, "RoomKept", None)
 
 
 def test_who_does_not_lead_writes_nothing(bench: Bench) -> None:
@@ -143,10 +145,10 @@ def test_while_the_cluster_is_paused_nothing_is_written_and_it_goes_on_afterward
     bench.see(pod(0), pod(1, LARGER), pod(2, phase="Failed"), strange)
     bench.paused = "upgrade"
     for replicas in (0, 5):
-        kept = bench.keep(outcome(replicas, ready="0"))
-        assert bench.reason(kept) == ("Paused", "paused: upgrade; the 2 placeholder pods that there are stay")
-        assert kept.again_seconds is not None
-        assert kept.again_seconds <= 5.0
+        room = bench.keep(outcome(replicas, ready="0"))
+        assert bench.reason(room) == ("Paused", "paused: upgrade; the 2 placeholder pods that there are stay")
+        assert room.again_seconds is not None
+        assert room.again_seconds <= 5.0
     assert bench.server.asked == []
     bench.paused = None
     bench.now += 31
@@ -158,13 +160,13 @@ def test_while_the_cluster_is_paused_nothing_is_written_and_it_goes_on_afterward
 def test_a_refused_pod_ends_the_pass_and_is_tried_again_later(bench: Bench) -> None:
     bench.see()
     bench.server.fail = lambda method, _: refused(403, "exceeded quota: q") if method == "POST" else None
-    kept = bench.keep(outcome(3, ready="0"))
+    room = bench.keep(outcome(3, ready="0"))
     assert bench.server.take() == [("POST", PODS)]
-    assert bench.reason(kept) == (
+    assert bench.reason(room) == (
         "PlaceholdersRefused",
         "0 of 3 placeholder pods keep their room; 3 refused: exceeded quota: q",
     )
-    assert kept.again_seconds == OPTIONS.first_back_off_seconds
+    assert room.again_seconds == OPTIONS.first_back_off_seconds
     bench.server.fail = lambda _method, _path: None
     bench.now += 29
     bench.keep(outcome(3, ready="0"))
@@ -200,9 +202,9 @@ def test_a_pod_that_may_have_been_made_is_waited_for(bench: Bench) -> None:
 def test_a_refused_resize_becomes_a_new_pod(bench: Bench) -> None:
     bench.see(pod(0))
     bench.server.fail = lambda _, path: refused(422, "not on this node") if path.endswith("/resize") else None
-    kept = bench.keep(outcome(1, ready="0"), template=LARGER)
+    room = bench.keep(outcome(1, ready="0"), template=LARGER)
     assert bench.server.take() == [("PATCH", f"{PODS}/{STEM}-0/resize")]
-    assert kept.ready == {"spare": 0}
+    assert room.ready == {"spare": 0}
     bench.keep(outcome(1, ready="0"), template=LARGER)
     assert bench.server.take() == [("DELETE", f"{PODS}/{STEM}-0")]
 
@@ -242,10 +244,10 @@ def test_a_removal_names_the_pod_it_means(bench: Bench) -> None:
 
 def test_pods_of_a_buffer_of_another_strategy_go_and_so_does_its_annotation(bench: Bench) -> None:
     bench.see(pod(0))
-    kept = bench.keep(outcome(3, replace(BUFFER, strategy=ACTIVE_CAPACITY), ready="1"))
+    room = bench.keep(outcome(3, replace(BUFFER, strategy=ACTIVE_CAPACITY), ready="1"))
     assert [method for method, _ in bench.server.asked] == ["DELETE", "PATCH"]
     assert bench.server.bodies[1]["metadata"]["annotations"] == {READY_REPLICAS: None}
-    assert (kept.provisioning, kept.ready) == ({}, {})
+    assert (room.provisioning, room.ready) == ({}, {})
 
 
 def test_pods_of_a_buffer_that_is_gone_go_and_are_forgotten(bench: Bench) -> None:
@@ -265,16 +267,16 @@ def test_a_buffer_that_is_being_deleted_keeps_no_pods_and_is_not_written_to(benc
 
 def test_where_the_number_is_not_known_pods_stay(bench: Bench) -> None:
     bench.see(pod(0), pod(1))
-    kept = bench.keep(outcome(None, ready="2"))
+    room = bench.keep(outcome(None, ready="2"))
     assert bench.server.asked == []
-    assert bench.reason(kept)[0] == "NotReadyForProvisioning"
+    assert bench.reason(room)[0] == "NotReadyForProvisioning"
 
 
 def test_an_annotation_that_cannot_be_written_stops_nothing(bench: Bench) -> None:
     bench.see(pod(0))
     bench.server.fail = lambda _method, _path: refused(403, "cannot patch resource")
-    kept = bench.keep(outcome(1, ready="0"))
-    assert (kept.ready, bench.reason(kept)[0]) == ({"spare": 1}, "RoomKept")
+    room = bench.keep(outcome(1, ready="0"))
+    assert (room.ready, bench.reason(room)[0]) == ({"spare": 1}, "RoomKept")
 
 
 def test_usage_is_what_living_pods_of_each_buffer_request_as_quotas_count_them(bench: Bench) -> None:

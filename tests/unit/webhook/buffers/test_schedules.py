@@ -55,11 +55,11 @@ def test_a_schedule_says_why_it_is_inactive_and_when_that_changes() -> None:
     ],
 )
 def test_a_schedule_that_is_not_understood_is_a_fault_with_the_annotations_name(text: str, fault: str) -> None:
-    found = Schedules()(buffer(text), MONDAY)
-    assert found.fault is not None
-    assert found.fault.startswith("annotation plimsoll.dev/schedule: ")
-    assert fault in found.fault
-    assert (found.inactive, found.changes_in_seconds) == (None, None)
+    state = Schedules()(buffer(text), MONDAY)
+    assert state.fault is not None
+    assert state.fault.startswith("annotation plimsoll.dev/schedule: ")
+    assert fault in state.fault
+    assert (state.inactive, state.changes_in_seconds) == (None, None)
 
 
 def test_schedules_are_read_once_and_the_longest_unused_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -74,7 +74,7 @@ def test_schedules_are_read_once_and_the_longest_unused_is_forgotten(monkeypatch
     say = Schedules(Counting())
     for minute in (1, 2, 1, 3, 1, 2):
         say(buffer(f"UTC {minute} 7 * * * for 1h"), MONDAY)
-    assert [one[0] for one in asked] == ["1", "2", "3", "2"]
+    assert [expression[0] for expression in asked] == ["1", "2", "3", "2"]
 
 
 def test_the_package_of_zones_serves_where_the_system_has_none() -> None:
@@ -122,16 +122,16 @@ WALLS = st.datetimes(datetime(2024, 1, 1), datetime(2028, 12, 31))  # noqa: DTZ0
 @examples(150)
 @given(expression=EXPRESSIONS, wall=WALLS)
 def test_beginnings_are_those_of_a_cron_that_looks_at_every_minute(expression: str, wall: datetime) -> None:
-    found, plain = SystemCalendar().beginnings(expression), MinuteCron(expression)
-    assert found.after(wall) == plain.after(wall)
-    assert found.before(wall) == plain.before(wall)
+    beginnings, plain = SystemCalendar().beginnings(expression), MinuteCron(expression)
+    assert beginnings.after(wall) == plain.after(wall)
+    assert beginnings.before(wall) == plain.before(wall)
 
 
 def test_the_asked_time_itself_is_neither_before_nor_after() -> None:
-    found = SystemCalendar().beginnings("0 7 * * *")
+    beginnings = SystemCalendar().beginnings("0 7 * * *")
     seven = datetime(2026, 11, 23, 7)  # noqa: DTZ001
-    assert found.after(seven) == seven + timedelta(days=1)
-    assert found.before(seven) == seven - timedelta(days=1)
+    assert beginnings.after(seven) == seven + timedelta(days=1)
+    assert beginnings.before(seven) == seven - timedelta(days=1)
 
 
 @given(st.text(alphabet="0123456789*/,-#LWlwmonfri ?xyz", min_size=1, max_size=40))

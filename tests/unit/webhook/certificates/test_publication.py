@@ -24,7 +24,7 @@ class Room:
         return self.stands
 
     def look(self, served: bytes = b"leaf") -> str | None:
-        self.publication.look(served, lambda told: told == b"good", "Secret mine has no ca.crt")
+        self.publication.look(served, lambda bundle: bundle == b"good", "Secret mine has no ca.crt")
         return self.publication.fault
 
 
@@ -32,7 +32,7 @@ def test_it_is_written_once_and_again_when_it_is_another_or_long_ago() -> None:
     room = Room()
     for bundle in (b"one", b"one", b"two", b"two"):
         room.publication.ensure(bundle)
-    assert [(one.method, one.path, one.body) for one in room.api.calls] == [
+    assert [(call.method, call.path, call.body) for call in room.api.calls] == [
         ("PATCH", PATH, {"data": {"ca.crt": "one"}}),
         ("PATCH", PATH, {"data": {"ca.crt": "two"}}),
     ]
@@ -64,12 +64,12 @@ def test_without_the_config_map_there_is_nobody_to_tell() -> None:
 
 def test_where_nothing_can_be_written_what_others_put_there_is_judged_and_left_alone() -> None:
     room = Room()
-    told = {
+    faults = {
         "": "agents are told nobody to trust",
         "another": "ConfigMap authority tells agents to trust somebody else",
     }
     assert room.look() == "Secret mine has no ca.crt: agents are told nobody to trust"
-    for bundle, fault in told.items():
+    for bundle, fault in faults.items():
         room.stands = {"data": {"ca.crt": bundle}}
         room.clock.advance(MISSING_AGAIN_SECONDS)
         assert room.look() == f"Secret mine has no ca.crt: {fault}"
@@ -79,7 +79,7 @@ def test_where_nothing_can_be_written_what_others_put_there_is_judged_and_left_a
     room.stands = {"data": {"ca.crt": "good"}}
     room.clock.advance(MISSING_AGAIN_SECONDS)
     assert room.look() is None
-    assert all(one.body == {} for one in room.api.calls)  # a patch of nothing
+    assert all(call.body == {} for call in room.api.calls)  # a patch of nothing
 
 
 def test_it_is_looked_at_again_for_another_certificate_after_a_failure_and_after_a_while() -> None:

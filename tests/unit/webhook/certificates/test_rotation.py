@@ -249,7 +249,7 @@ def test_an_authority_is_replaced_in_an_order_that_keeps_everybody_trusted() -> 
     assert step(first, days=487) is RotationStep.ADD_AUTHORITY
     second = done(RotationStep.ADD_AUTHORITY, first, days=487)
     assert second.chain_pem == first.chain_pem
-    assert [one.pem for one in second.authorities[1:]] == [first.bundle_pem]
+    assert [authority.pem for authority in second.authorities[1:]] == [first.bundle_pem]
     # Not registered, or not for long enough: replicas still serve what everybody knows.
     assert step(second, days=487, registered=None) is RotationStep.NOTHING
     assert step(second, days=487, registered=119.0) is RotationStep.NOTHING
@@ -283,7 +283,7 @@ def test_expired_authorities_are_not_carried_on() -> None:
     assert len(old.authorities) == 2
     renewed = done(RotationStep.MAKE_LEAF, old, days=1)
     late = done(RotationStep.MAKE_LEAF, renewed, days=730.5)
-    assert [one.pem for one in late.authorities] == [old.authorities[0].pem]
+    assert [authority.pem for authority in late.authorities] == [old.authorities[0].pem]
 
 
 @pytest.mark.parametrize("another_leads_at", [1, 1949, 1950, 1951, 1952, 1955])

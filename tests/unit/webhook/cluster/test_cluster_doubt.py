@@ -24,12 +24,12 @@ def document(**spec: Any) -> dict[str, Any]:
     return {"metadata": {"namespace": "shop", "name": "web", "uid": "u", "resourceVersion": "1"}, "spec": spec}
 
 
-def put(kept: ReflectedObjects[Any], **spec: Any) -> None:
-    kept.put(kept.entry(document(**spec)), now_seconds=0.0)
+def put(objects: ReflectedObjects[Any], **spec: Any) -> None:
+    objects.put(objects.entry(document(**spec)), now_seconds=0.0)
 
 
-def listed(kept: ReflectedObjects[Any], **spec: Any) -> None:
-    gathering = kept.gather()
+def listed(objects: ReflectedObjects[Any], **spec: Any) -> None:
+    gathering = objects.gather()
     gathering.take(document(**spec))
     gathering.finish(now_seconds=0.0, is_newest=True)
 
@@ -43,61 +43,61 @@ def frozen(name: str) -> FrozenAxes:
 
 
 def test_an_hpa_whose_metrics_are_not_understood_holds_its_workload_alone() -> None:
-    one = facts()
-    listed(one._hpas, scaleTargetRef=TARGET, metrics=[{"type": 7}])
-    assert one.frozen(WEB) == frozen("HorizontalPodAutoscaler shop/web (not understood)")
-    assert one.frozen(SIBLING) == one.frozen(ELSEWHERE) == FrozenAxes()
-    assert one.faults() == ("hpas shop/web: spec.metrics[0].type: 7 is not allowed (a text)",)
+    cluster = facts()
+    listed(cluster._hpas, scaleTargetRef=TARGET, metrics=[{"type": 7}])
+    assert cluster.frozen(WEB) == frozen("HorizontalPodAutoscaler shop/web (not understood)")
+    assert cluster.frozen(SIBLING) == cluster.frozen(ELSEWHERE) == FrozenAxes()
+    assert cluster.faults() == ("hpas shop/web: spec.metrics[0].type: 7 is not allowed (a text)",)
 
 
 def test_an_hpa_whose_target_is_not_understood_holds_its_namespace_until_it_is() -> None:
-    one = facts()
-    put(one._hpas, scaleTargetRef=TARGET)
-    assert one.frozen(WEB) == FrozenAxes(cpu_for="HorizontalPodAutoscaler shop/web")
-    put(one._hpas, scaleTargetRef=[])
+    cluster = facts()
+    put(cluster._hpas, scaleTargetRef=TARGET)
+    assert cluster.frozen(WEB) == FrozenAxes(cpu_for="HorizontalPodAutoscaler shop/web")
+    put(cluster._hpas, scaleTargetRef=[])
     held = frozen("HorizontalPodAutoscaler shop/web (not understood)")
-    assert one.frozen(WEB) == one.frozen(SIBLING) == held
-    assert one.frozen(ELSEWHERE) == FrozenAxes()
-    assert one.faults() == ("hpas shop/web: spec.scaleTargetRef: [] is not an object",)
-    put(one._hpas, scaleTargetRef=TARGET)
-    assert (one.frozen(SIBLING), one.faults()) == (FrozenAxes(), ())
-    put(one._hpas, scaleTargetRef=[])
-    one._hpas.remove(one._hpas.entry(document()))
-    assert (one.frozen(WEB), one.faults()) == (FrozenAxes(), ())
+    assert cluster.frozen(WEB) == cluster.frozen(SIBLING) == held
+    assert cluster.frozen(ELSEWHERE) == FrozenAxes()
+    assert cluster.faults() == ("hpas shop/web: spec.scaleTargetRef: [] is not an object",)
+    put(cluster._hpas, scaleTargetRef=TARGET)
+    assert (cluster.frozen(SIBLING), cluster.faults()) == (FrozenAxes(), ())
+    put(cluster._hpas, scaleTargetRef=[])
+    cluster._hpas.remove(cluster._hpas.entry(document()))
+    assert (cluster.frozen(WEB), cluster.faults()) == (FrozenAxes(), ())
 
 
 def test_an_hpa_with_a_metric_of_a_newer_kind_holds_its_workload() -> None:
-    one = facts()
-    put(one._hpas, scaleTargetRef=TARGET, metrics=[{"type": "Newer", "newer": {"name": "cpu"}}])
-    assert one.frozen(WEB) == frozen("HorizontalPodAutoscaler shop/web (not understood)")
+    cluster = facts()
+    put(cluster._hpas, scaleTargetRef=TARGET, metrics=[{"type": "Newer", "newer": {"name": "cpu"}}])
+    assert cluster.frozen(WEB) == frozen("HorizontalPodAutoscaler shop/web (not understood)")
     allowed = "Resource, ContainerResource, Pods, Object, External"
-    assert one.faults() == (f"hpas shop/web: spec.metrics[0].type: 'Newer' is not allowed ({allowed})",)
+    assert cluster.faults() == (f"hpas shop/web: spec.metrics[0].type: 'Newer' is not allowed ({allowed})",)
 
 
 def test_ranges_and_quotas_that_are_not_understood_are_told_for_their_namespace_alone() -> None:
-    one = facts()
-    put(one._limit_ranges, limits=[{"type": "Container", "max": {"cpu": "1"}}])
-    assert (one.bounds_fault("shop"), len(one.limit_ranges("shop"))) == (None, 1)
-    put(one._limit_ranges, limits=7)
-    assert one.bounds_fault("shop") == "LimitRange web is not understood: spec.limits: 7 is not allowed (a list)"
-    assert one.bounds_fault("bank") is None
-    put(one._limit_ranges, limits=[])
-    assert one.bounds_fault("shop") is None
-    put(one._quotas, hard={"cpu": []})
-    fault = one.bounds_fault("shop")
+    cluster = facts()
+    put(cluster._limit_ranges, limits=[{"type": "Container", "max": {"cpu": "1"}}])
+    assert (cluster.bounds_fault("shop"), len(cluster.limit_ranges("shop"))) == (None, 1)
+    put(cluster._limit_ranges, limits=7)
+    assert cluster.bounds_fault("shop") == "LimitRange web is not understood: spec.limits: 7 is not allowed (a list)"
+    assert cluster.bounds_fault("bank") is None
+    put(cluster._limit_ranges, limits=[])
+    assert cluster.bounds_fault("shop") is None
+    put(cluster._quotas, hard={"cpu": []})
+    fault = cluster.bounds_fault("shop")
     assert fault is not None
     assert fault.startswith("ResourceQuota web is not understood: spec.hard.cpu")
-    assert one.faults() == (f"quotas shop/web: {fault}",)
+    assert cluster.faults() == (f"quotas shop/web: {fault}",)
 
 
 def test_a_vpa_that_is_not_understood_leaves_alone_whom_it_may_be_for() -> None:
-    one = facts()
-    put(one._vpas, targetRef=TARGET, **ADVISES)
-    assert one.left_alone_for(WEB) is None
-    put(one._vpas, **ADVISES)
+    cluster = facts()
+    put(cluster._vpas, targetRef=TARGET, **ADVISES)
+    assert cluster.left_alone_for(WEB) is None
+    put(cluster._vpas, **ADVISES)
     name = "VerticalPodAutoscaler shop/web (not understood)"
-    assert one.left_alone_for(WEB) == one.left_alone_for(SIBLING) == name
-    assert one.left_alone_for(ELSEWHERE) is None
-    put(one._vpas, targetRef=TARGET, updatePolicy={"updateMode": []})
-    assert (one.left_alone_for(WEB), one.left_alone_for(SIBLING)) == (name, None)
-    assert one.faults() == ("vpas shop/web: spec.updatePolicy.updateMode: [] is not allowed (a text)",)
+    assert cluster.left_alone_for(WEB) == cluster.left_alone_for(SIBLING) == name
+    assert cluster.left_alone_for(ELSEWHERE) is None
+    put(cluster._vpas, targetRef=TARGET, updatePolicy={"updateMode": []})
+    assert (cluster.left_alone_for(WEB), cluster.left_alone_for(SIBLING)) == (name, None)
+    assert cluster.faults() == ("vpas shop/web: spec.updatePolicy.updateMode: [] is not allowed (a text)",)

@@ -108,7 +108,7 @@ class PodTableMachine(RuleBasedStateMachine):
         for node in NODES[1:]:
             assert node is not None
             on = [place for place in self.expected.values() if place.node == node]
-            assert self.table.pods_on(node) == tuple(sorted(on, key=lambda one: (one.namespace, one.name)))
+            assert self.table.pods_on(node) == tuple(sorted(on, key=lambda pod: (pod.namespace, pod.name)))
         for workload in WORKLOADS:
             running = [
                 place
@@ -117,7 +117,7 @@ class PodTableMachine(RuleBasedStateMachine):
             ]
             assert self.table.running(workload) == len(running)
             every = [place for place in self.expected.values() if place.workload == workload]
-            every.sort(key=lambda one: (one.resize_pending is None, one.name))
+            every.sort(key=lambda pod: (pod.resize_pending is None, pod.name))
             assert self.table.pods_of(workload, 2) == (len(every), tuple(every[:2]))
             assert self.table.requested(workload) == WorkloadRequests(
                 pods=len(running),
@@ -209,7 +209,7 @@ class IndexMachine(RuleBasedStateMachine):
     @invariant()
     def finds_what_is_there(self) -> None:
         for group in ("x", "y", "z"):
-            assert self.index.find(group) == tuple(group for one in self.expected.values() if one == group)
+            assert self.index.find(group) == tuple(group for value in self.expected.values() if value == group)
         assert len(self.index.faults()) == list(self.expected.values()).count(7)
         assert len(self.index) == len(self.expected)
 
@@ -223,7 +223,7 @@ TestIndex = IndexMachine.TestCase
 
 def test_a_number_is_free_again_when_its_last_user_is_gone() -> None:
     numbers: InternTable[str] = InternTable()
-    assert [numbers.take(one) for one in ("a", "b", "a")] == [0, 1, 0]
+    assert [numbers.take(text) for text in ("a", "b", "a")] == [0, 1, 0]
     numbers.give_back(0)
     assert numbers.value(0) == "a"
     numbers.give_back(0)
@@ -250,8 +250,8 @@ def test_of_a_workload_one_that_runs_and_stays_is_given_always_the_same() -> Non
     ):
         table.put(entry(place), now_seconds=0.0)
     unknown = WORKLOADS[1]
-    found = table.one_of([first.workload, WORKLOADS[0], unknown])
-    assert {workload: place.uid for workload, place in found.items()} == {first.workload: "b", WORKLOADS[0]: "d"}
+    places = table.one_of([first.workload, WORKLOADS[0], unknown])
+    assert {workload: place.uid for workload, place in places.items()} == {first.workload: "b", WORKLOADS[0]: "d"}
     assert table.one_of([unknown]) == table.one_of([]) == {}
     for uid in ("b", "c"):
         table.remove(entry(replace(first, uid=uid)))
@@ -282,9 +282,9 @@ def test_requests_are_those_as_written_whatever_is_resized_since() -> None:
     table.put(entry(resized), now_seconds=0.0)
     place = table.pod("u-0")
     assert place is not None
-    found = table.written(place.workload)
-    assert list(found) == ["app", "setup"]
-    assert (found["app"].cpu_request_millicores, found["app"].memory_request_bytes) == (100, 64 << 20)
+    containers = table.written(place.workload)
+    assert list(containers) == ["app", "setup"]
+    assert (containers["app"].cpu_request_millicores, containers["app"].memory_request_bytes) == (100, 64 << 20)
     # One that was resized before it was first seen is outnumbered; of as many the smaller counts.
     table.put(entry(replace(resized, uid="u-9")), now_seconds=0.0)
     assert table.written(place.workload)["app"].cpu_request_millicores == 100

@@ -24,9 +24,9 @@ def test_all_pages_are_read() -> None:
             return {"items": [budget("b")], "metadata": {}}
         return {"items": [budget("a")], "metadata": {"continue": "more"}}
 
-    found = read_budgets(Asked(answer))
-    assert not isinstance(found, str)
-    assert [one.name for one in found] == ["a", "b"]
+    budgets = read_budgets(Asked(answer))
+    assert not isinstance(budgets, str)
+    assert [disruption_budget.name for disruption_budget in budgets] == ["a", "b"]
     assert asked == [("GET", PATH, {"limit": "500"}), ("GET", PATH, {"limit": "500", "continue": "more"})]
 
 
@@ -51,15 +51,15 @@ class Asked(FakeApi):
     ],
 )
 def test_what_is_odd_is_one_line(answer: Any, said: str) -> None:
-    found = read_budgets(Asked(lambda *_, **__: answer))
-    assert isinstance(found, str)
-    assert found.startswith(said)
+    fault = read_budgets(Asked(lambda *_, **__: answer))
+    assert isinstance(fault, str)
+    assert fault.startswith(said)
 
 
 def test_a_server_that_is_away_is_told() -> None:
     def away(*_: Any, **__: Any) -> Any:
         raise Unreachable("no answer")
 
-    found = read_budgets(Asked(away))
-    assert isinstance(found, str)
-    assert found.startswith("disruption budgets cannot be read: ")
+    fault = read_budgets(Asked(away))
+    assert isinstance(fault, str)
+    assert fault.startswith("disruption budgets cannot be read: ")

@@ -65,8 +65,8 @@ def test_one_kubelet_that_is_older_counts_for_all() -> None:
 
 
 def test_a_node_is_still_what_is_asked_of_it_otherwise() -> None:
-    found = node_facts_from_json(node())
-    assert (found.name, found.node_class is not None, found.is_overloaded) == ("node-a", True, False)
+    facts = node_facts_from_json(node())
+    assert (facts.name, facts.node_class is not None, facts.is_overloaded) == ("node-a", True, False)
 
 
 def sized(name: str, capacity: dict[str, str] | None, allocatable: dict[str, str] | None) -> NodeFacts:
@@ -111,75 +111,75 @@ class Nodes:
 
 
 def test_the_server_and_every_node_must_be_new_enough() -> None:
-    one = Nodes()
-    assert one.facts.server_version == "v1.34.1"
-    assert not one.facts.knows_pod_level_resources()  # no node is known
-    one.put(node("v1.34.0", name="new"))
-    assert one.facts.knows_pod_level_resources()
-    one.put(node("v1.33.9", name="old"))
-    assert not one.facts.knows_pod_level_resources()
-    one.put(node("v1.34.1", name="old"))
-    assert one.facts.knows_pod_level_resources()
-    one.put(node("v1.33.9", name="older"))
-    one.put(node("v1.33.9", "windows", name="windows"))
-    assert not one.facts.knows_pod_level_resources()
-    one.remove(node(name="older"))
-    assert one.facts.knows_pod_level_resources()
+    nodes = Nodes()
+    assert nodes.facts.server_version == "v1.34.1"
+    assert not nodes.facts.knows_pod_level_resources()  # no node is known
+    nodes.put(node("v1.34.0", name="new"))
+    assert nodes.facts.knows_pod_level_resources()
+    nodes.put(node("v1.33.9", name="old"))
+    assert not nodes.facts.knows_pod_level_resources()
+    nodes.put(node("v1.34.1", name="old"))
+    assert nodes.facts.knows_pod_level_resources()
+    nodes.put(node("v1.33.9", name="older"))
+    nodes.put(node("v1.33.9", "windows", name="windows"))
+    assert not nodes.facts.knows_pod_level_resources()
+    nodes.remove(node(name="older"))
+    assert nodes.facts.knows_pod_level_resources()
     for name in ("new", "old"):
-        one.remove(node(name=name))
-    assert not one.facts.knows_pod_level_resources()
+        nodes.remove(node(name=name))
+    assert not nodes.facts.knows_pod_level_resources()
 
 
 def test_pods_are_boosted_where_server_and_kubelets_resize_in_place() -> None:
-    one = Nodes("v1.33.9")
-    assert not one.facts.resizes_in_place()  # no node is known
-    one.put(node("v1.33.0", name="new"))
-    one.put(node("v1.30.0", "windows", name="windows"))
-    assert one.facts.resizes_in_place()
-    one.put(node("v1.32.9", name="old"))
-    assert not one.facts.resizes_in_place()
+    nodes = Nodes("v1.33.9")
+    assert not nodes.facts.resizes_in_place()  # no node is known
+    nodes.put(node("v1.33.0", name="new"))
+    nodes.put(node("v1.30.0", "windows", name="windows"))
+    assert nodes.facts.resizes_in_place()
+    nodes.put(node("v1.32.9", name="old"))
+    assert not nodes.facts.resizes_in_place()
     old = Nodes("v1.32.9")
     old.put(node("v1.32.0"))
     assert not old.facts.resizes_in_place()
 
 
 def test_an_old_server_knows_nothing_of_it_whatever_the_nodes_are() -> None:
-    one = Nodes("v1.33.9")
-    one.put(node("v1.34.0"))
-    assert not one.facts.knows_pod_level_resources()
+    nodes = Nodes("v1.33.9")
+    nodes.put(node("v1.34.0"))
+    assert not nodes.facts.knows_pod_level_resources()
 
 
 def test_a_node_that_is_not_understood_may_run_any_kubelet() -> None:
-    one = Nodes()
-    one.put(node(name="new"))
-    one.put(node(kubeletVersion=7, name="odd"))
-    assert one.facts.faults() == ("nodes odd: status.nodeInfo.kubeletVersion: 7 is not allowed (a text)",)
-    assert not one.facts.knows_pod_level_resources()
-    one.put(node(name="odd"))
-    assert one.facts.knows_pod_level_resources()
+    nodes = Nodes()
+    nodes.put(node(name="new"))
+    nodes.put(node(kubeletVersion=7, name="odd"))
+    assert nodes.facts.faults() == ("nodes odd: status.nodeInfo.kubeletVersion: 7 is not allowed (a text)",)
+    assert not nodes.facts.knows_pod_level_resources()
+    nodes.put(node(name="odd"))
+    assert nodes.facts.knows_pod_level_resources()
 
 
 def test_whatever_comes_and_goes_the_answer_is_that_of_the_nodes_that_are_there() -> None:
-    one, there, chance = Nodes(), dict[str, str](), random.Random(7)
+    nodes, there, chance = Nodes(), dict[str, str](), random.Random(7)
     for _ in range(400):
         name, version = chance.choice("abcde"), chance.choice(["v1.33.1", "v1.34.0", "v1.35.0", "v1.36.2"])
         if chance.random() < 0.4:
-            one.remove(node(name=name))
+            nodes.remove(node(name=name))
             there.pop(name, None)
         else:
-            one.put(node(version, name=name))
+            nodes.put(node(version, name=name))
             there[name] = version
-        assert one.facts.knows_pod_level_resources() == (bool(there) and "v1.33.1" not in there.values())
+        assert nodes.facts.knows_pod_level_resources() == (bool(there) and "v1.33.1" not in there.values())
 
 
 def test_a_node_of_which_nothing_is_known_yet_has_as_little_as_any() -> None:
-    one = Nodes()
-    assert (one.facts.capacity("wide"), one.facts.largest_allocatable()) == (None, None)
-    assert one.facts.allocatable("wide") is None
+    nodes = Nodes()
+    assert (nodes.facts.capacity("wide"), nodes.facts.largest_allocatable()) == (None, None)
+    assert nodes.facts.allocatable("wide") is None
     for name, cpu in (("wide", "16"), ("small", "2")):
         amounts = {"cpu": cpu, "memory": "8Gi"}
-        one.put({"metadata": {"name": name, "uid": name}, "status": {"capacity": amounts, "allocatable": amounts}})
+        nodes.put({"metadata": {"name": name, "uid": name}, "status": {"capacity": amounts, "allocatable": amounts}})
     large, small = (NodeAmounts(cpu_millicores=cpu, memory_bytes=8 << 30) for cpu in (16_000, 2000))
-    assert (one.facts.capacity("wide"), one.facts.capacity("unknown")) == (large, small)
-    assert one.facts.largest_allocatable() == large
-    assert [one.facts.allocatable(node) for node in ("small", "unknown", None)] == [small, large, large]
+    assert (nodes.facts.capacity("wide"), nodes.facts.capacity("unknown")) == (large, small)
+    assert nodes.facts.largest_allocatable() == large
+    assert [nodes.facts.allocatable(node) for node in ("small", "unknown", None)] == [small, large, large]

@@ -52,19 +52,19 @@ class Server(FakeApi):
 
 @contextlib.contextmanager
 def asking(server: Server) -> Iterator[tuple[OptionalWatch[VerticalAutoscaler], list[int]]]:
-    kept = ReflectedIndex(vertical_autoscaler_from_json, lambda one: one.target)
-    made: list[int] = []
+    index = ReflectedIndex(vertical_autoscaler_from_json, lambda autoscaler: autoscaler.target)
+    creations: list[int] = []
 
     def make() -> Reflector[VerticalAutoscaler]:
-        made.append(1)
+        creations.append(1)
         return Reflector(
             server,
-            WatchSource(name="vpas", path="/vpas", read=kept.read, is_same=kept.is_same),
+            WatchSource(name="vpas", path="/vpas", read=index.read, is_same=index.is_same),
             clock=lambda: 100.0,
             random=lambda: 0.0,
             on_news=lambda: None,
             pace=WatchPace(start_spread_seconds=0.0),
-            kept=kept,
+            kept=index,
         )
 
     watch = OptionalWatch(
@@ -72,14 +72,14 @@ def asking(server: Server) -> Iterator[tuple[OptionalWatch[VerticalAutoscaler], 
         name="vpas",
         group_path=GROUP,
         resource="verticalpodautoscalers",
-        kept=kept,
+        kept=index,
         make=make,
         clock=lambda: 100.0,
         ask_seconds=0.005,
     )
     watch.start()
     try:
-        yield watch, made
+        yield watch, creations
     finally:
         watch.stop()
         assert watch.join(5.0)
@@ -91,28 +91,28 @@ def served(*names: str) -> object:
 
 def test_what_is_not_there_is_known_and_what_is_gone_leaves_nothing_behind() -> None:
     server = Server()
-    with asking(server) as (watch, made):
+    with asking(server) as (watch, creations):
         assert (watch.counts.lists, len(watch.kept)) == (0, 0)
         wait_for(lambda: watch.is_listed, "it is known not to be there")
-        assert (watch.age_seconds, watch.trouble, made) == (0.0, None, [])
+        assert (watch.age_seconds, watch.trouble, creations) == (0.0, None, [])
         server.served = served("verticalpodautoscalercheckpoints")  # the group without the kind
         calls = len(server.calls)
         wait_for(lambda: len(server.calls) > calls + 2, "it was asked again")
-        assert not made
+        assert not creations
         server.served = served("verticalpodautoscalercheckpoints", "verticalpodautoscalers")
         wait_for(lambda: "no list" in (watch.trouble or ""), "it is watched")
         assert (watch.is_listed, watch.age_seconds) == (False, None)  # there now, and not read yet
         watch.kept.put(watch.kept.entry(VPA), now_seconds=0.0)
         server.served = None
         wait_for(lambda: watch.is_listed, "it is known to be gone")
-        assert (len(watch.kept), len(made)) == (0, 1)
+        assert (len(watch.kept), len(creations)) == (0, 1)
         server.served = served("verticalpodautoscalers")
-        wait_for(lambda: len(made) == 2, "it is watched again")
+        wait_for(lambda: len(creations) == 2, "it is watched again")
 
 
 def test_a_server_that_does_not_say_leaves_things_as_they_are() -> None:
     server = Server()
     server.served = ApiError(f"GET {GROUP}", status=403, reason="Forbidden")
-    with asking(server) as (watch, made):
+    with asking(server) as (watch, creations):
         wait_for(lambda: "Forbidden" in (watch.trouble or ""), "the refusal is told")
-        assert (watch.is_listed, watch.age_seconds, made) == (False, None, [])
+        assert (watch.is_listed, watch.age_seconds, creations) == (False, None, [])

@@ -8,15 +8,15 @@ from agent.webhook.http.tls_server import LoopStateSelector
 
 
 def test_the_loop_tells_when_it_waits_and_when_it_has_something_to_do() -> None:
-    told: list[bool | str] = []
+    events: list[bool | str] = []
 
     async def work() -> None:
-        told.append("begun")
+        events.append("begun")
         await asyncio.sleep(0)  # what is due at once is no wait
-        told.append("gone on")
+        events.append("gone on")
         await asyncio.sleep(0.001)
-        told.append("ended")
+        events.append("ended")
 
-    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(LoopStateSelector(told.append))) as runner:
+    with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(LoopStateSelector(events.append))) as runner:
         runner.run(work())
-    assert told[:5] == ["begun", "gone on", False, True, "ended"]
+    assert events[:5] == ["begun", "gone on", False, True, "ended"]

@@ -45,17 +45,17 @@ def test_the_page_is_asked_for_anew_and_its_files_are_kept_for_ever() -> None:
     named = re.findall(r'(?:src|href)="([^"]+)"', page.body.decode())
     assert len(named) > 3
     for path in named:
-        found = asked(path)
-        assert found.status == 200, path
-        assert found.headers["Cache-Control"] == "public, max-age=31536000, immutable"
+        answer = asked(path)
+        assert answer.status == 200, path
+        assert answer.headers["Cache-Control"] == "public, max-age=31536000, immutable"
 
 
 def test_who_has_it_is_told_so() -> None:
     tag = asked("").headers["ETag"]
     for held in (tag, f'"other", {tag}', f'"other",{tag}'):
-        found = asked("", if_none_match=held)
-        assert (found.status, found.body) == (304, b"")
-        assert found.headers["ETag"] == tag
+        answer = asked("", if_none_match=held)
+        assert (answer.status, answer.body) == (304, b"")
+        assert answer.headers["ETag"] == tag
     assert asked("", if_none_match='"other"').status == 200
 
 
@@ -117,7 +117,7 @@ def test_each_module_imports_from_those_before_it_and_what_they_export() -> None
         own = re.findall(r"^(?:export )?(?:async )?(?:const|let|function|class) (\w+)", text, re.M)
         names += own
         listed = re.findall(r"^export (?:(?:async )?(?:const|function|class) (\w+)|\{([^}]*)\};$)", text, re.M)
-        exported[module] = {name.strip() for one in listed for name in (one[0], *one[1].split(",")) if name.strip()}
+        exported[module] = {name.strip() for pair in listed for name in (pair[0], *pair[1].split(",")) if name.strip()}
     assert len(names) == len(set(names)), sorted(name for name in set(names) if names.count(name) > 1)
 
 

@@ -120,11 +120,11 @@ def test_a_figure_that_is_missing_makes_a_sum_that_is_missing() -> None:
 def test_no_more_are_kept_than_there_is_room_for() -> None:
     estimates = Estimates()
     book = RequestSumBook(estimates)
-    one = replace(WEB, containers=("app",))
+    web = replace(WEB, containers=("app",))
     for number in range(MOST_KEPT + 1):
-        book.of(replace(one, workload=replace(one.workload, name=f"web-{number}")), CRUISE, NOW)
+        book.of(replace(web, workload=replace(web.workload, name=f"web-{number}")), CRUISE, NOW)
     estimates.asked = 0
-    book.of(replace(one, workload=replace(one.workload, name=f"web-{MOST_KEPT}")), CRUISE, NOW)
+    book.of(replace(web, workload=replace(web.workload, name=f"web-{MOST_KEPT}")), CRUISE, NOW)
     assert estimates.asked == 0
-    book.of(replace(one, workload=replace(one.workload, name="web-0")), CRUISE, NOW)
+    book.of(replace(web, workload=replace(web.workload, name="web-0")), CRUISE, NOW)
     assert estimates.asked == 1

@@ -124,9 +124,9 @@ class Room:
 def test_a_node_is_told_of_its_own_workloads_once_and_in_order() -> None:
     room = Room()
     room.histories.reported = {"node-a": (LOG,), "node-b": (API,)}
-    assert [one.workload for one in room.tell()] == [LOG, WEB, API]
+    assert [directive.workload for directive in room.tell()] == [LOG, WEB, API]
     assert set(room.histories.asked) == {(LOG, "node-a"), (WEB, "node-a"), (API, "node-a")}
-    assert [one.workload for one in room.tell("node-b")] == [API]
+    assert [directive.workload for directive in room.tell("node-b")] == [API]
     assert room.tell("nowhere") == ()
 
 
@@ -138,9 +138,12 @@ def test_what_is_kept_of_a_target_is_told_beside_the_freeze_which_holds_for_who_
             resource=Resource.CPU, percent=70, request=500, unsized_request=500, written_percent=117
         )
     }
-    one = Director(room.facts, room.histories).directive_of(WEB, NOW)
-    assert (one.cpu_frozen_for, one.memory_frozen_for) == (hpa, hpa)
-    assert (one.cpu_preserved, one.memory_preserved) == ("70 % of 500m CPU is kept: the target is 117 %", None)
+    directive = Director(room.facts, room.histories).directive_of(WEB, NOW)
+    assert (directive.cpu_frozen_for, directive.memory_frozen_for) == (hpa, hpa)
+    assert (directive.cpu_preserved, directive.memory_preserved) == (
+        "70 % of 500m CPU is kept: the target is 117 %",
+        None,
+    )
     whole = Director(room.facts, room.histories, freezes_axes=False).directive_of(WEB, NOW)
     assert (whole.cpu_frozen_for, whole.cpu_preserved) == (hpa, None)
 
@@ -150,8 +153,8 @@ def test_where_an_axis_may_not_be_frozen_alone_nodes_leave_the_whole_workload() 
     hpa = "HorizontalPodAutoscaler shop/web"
     for axes in (FrozenAxes(cpu_for=hpa), FrozenAxes(memory_for=hpa)):
         room.facts.axes = {WEB: axes}
-        one = Director(room.facts, room.histories, freezes_axes=False).directive_of(WEB, NOW)
-        assert (one.cpu_frozen_for, one.memory_frozen_for) == (hpa, hpa)
+        directive = Director(room.facts, room.histories, freezes_axes=False).directive_of(WEB, NOW)
+        assert (directive.cpu_frozen_for, directive.memory_frozen_for) == (hpa, hpa)
         other = Director(room.facts, room.histories, freezes_axes=False).directive_of(API, NOW)
         assert (other.cpu_frozen_for, other.memory_frozen_for) == (None, None)
         alone = Director(room.facts, room.histories).directive_of(WEB, NOW)
@@ -173,7 +176,7 @@ def test_everything_that_is_known_is_told_and_survives_the_wire() -> None:
     assert directives.pause_reason == "upgrade"
     assert (web.mode, web.policy, web.replicas) == ("enforce", "vpa", 3)
     assert (web.cpu_frozen_for, web.memory_frozen_for) == ("HorizontalPodAutoscaler shop/web", None)
-    assert [one.container for one in web.containers] == ["a", "b"]
+    assert [container.container for container in web.containers] == ["a", "b"]
     # Rounded up, three digits.
     assert (web.containers[0].cpu_hour_peaks_millicores[1], web.containers[1].oom_memory_bytes) == (1240, 124_000)
     assert (api.mode, api.left_alone_for) == (None, "VerticalPodAutoscaler shop/api")
@@ -200,7 +203,7 @@ def test_what_an_object_orders_is_told_and_kills_count_as_it_says() -> None:
         None,
     )
     assert '"oomBumpUpRatio":"2"' in (web.autoscaler.container_policies or "")
-    assert [one.oom_memory_bytes for one in web.containers] == [100, 200]
+    assert [container.oom_memory_bytes for container in web.containers] == [100, 200]
     assert api.autoscaler is None
     assert directives_from_json(directives_to_json(directives), etag=directives.etag) == directives
     room.facts.vpas = {WEB: vpa_orders(vpa("InPlace"), VpaSurroundings())}
@@ -290,8 +293,8 @@ def test_a_stop_of_shrinking_counts_from_the_kill_and_can_be_switched_off() -> N
 def test_a_person_is_told_what_a_node_without_a_history_would_be() -> None:
     room = Room()
     room.histories.containers = {WEB: (peaks(oom_memory_bytes=5),)}
-    found = Director(room.facts, room.histories).directive_of(WEB, NOW)
-    assert found.containers[0].oom_memory_bytes == 5
+    directive = Director(room.facts, room.histories).directive_of(WEB, NOW)
+    assert directive.containers[0].oom_memory_bytes == 5
 
 
 def test_the_real_index_is_such_a_history() -> None:
@@ -306,7 +309,10 @@ def test_the_real_index_is_such_a_history() -> None:
     with pytest.raises(NotKnownYet):
         Director(Facts(), index).directives_of("node-a", NOW)
     index.loaded()
-    assert [one.workload for one in Director(Facts(), index).directives_of("node-a", NOW).workloads] == [WEB, API]
+    assert [directive.workload for directive in Director(Facts(), index).directives_of("node-a", NOW).workloads] == [
+        WEB,
+        API,
+    ]
 
 
 def test_an_answer_stays_within_what_an_agent_reads_and_holds_all_that_restrains() -> None:
@@ -324,12 +330,14 @@ def test_an_answer_stays_within_what_an_agent_reads_and_holds_all_that_restrains
     names = [Workload(namespace="shop", kind="Deployment", name=f"w{number:03d}") for number in range(100)]
     facts = Facts(places={"node-a": names}, axes={name: FrozenAxes(cpu_for="HPA") for name in names})
     director = Director(facts, Histories(containers=dict.fromkeys(names, many)))
-    told = director.directives_of("node-a", NOW)
-    text = json.dumps(directives_to_json(told))
+    directives = director.directives_of("node-a", NOW)
+    text = json.dumps(directives_to_json(directives))
     assert len(text) <= MOST_BYTES
-    assert directives_from_json(json.loads(text), etag=told.etag).workloads == told.workloads
-    assert [(one.workload, one.cpu_frozen_for) for one in told.workloads] == [(name, "HPA") for name in names]
-    counts = [len(one.containers) for one in told.workloads]
+    assert directives_from_json(json.loads(text), etag=directives.etag).workloads == directives.workloads
+    assert [(directive.workload, directive.cpu_frozen_for) for directive in directives.workloads] == [
+        (name, "HPA") for name in names
+    ]
+    counts = [len(directive.containers) for directive in directives.workloads]
     assert counts == sorted(counts, reverse=True)
     assert (counts[0], counts[-1]) == (200, 0)
     assert director.left_out == 100 * 300 - sum(counts)

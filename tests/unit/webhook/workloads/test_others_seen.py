@@ -68,13 +68,13 @@ def test_each_container_gets_the_largest_of_all_nodes_but_one_by_hour_of_the_day
         week = ALL.copy()
         week[lots.sample(range(RING_HOURS), 24)] = False
         before, slots = planes.copy(), np.flatnonzero(week).tolist()
-        told = others_saw(seen, planes, node=NODE, week=week, bounds=unbounded)
+        directives = others_saw(seen, planes, node=NODE, week=week, bounds=unbounded)
         assert (planes == before).all()  # they may be shared
-        for one, directive, said in zip(seen, told, every, strict=True):
-            cpu, memory = (expected(said, one.imported, resource, slots) for resource in (CPU, MEMORY))
+        for container, directive, said in zip(seen, directives, every, strict=True):
+            cpu, memory = (expected(said, container.imported, resource, slots) for resource in (CPU, MEMORY))
             assert (directive is not None) == any(cpu + memory)
             if directive is not None:
-                assert directive.container == one.container
+                assert directive.container == container.container
                 assert directive.cpu_peak_millicores == millicores_of(max(cpu))
                 assert directive.memory_peak_bytes == bytes_of(max(memory))
                 assert directive.cpu_hour_peaks_millicores == (tuple(map(millicores_of, cpu)) if any(cpu) else ())

@@ -107,15 +107,15 @@ def test_json_has_the_patch_that_would_be_made(files: Files, capsys: pytest.Capt
     assert (answer["outcome"], answer["workloadKind"], answer["mode"]) == ("patched", "StatefulSet", "enforce")
     done = apply_patch(pod, answer["patch"])
     assert done["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "300m"
-    (one,) = answer["containers"]
-    assert one["changes"][0] == {
+    (entry,) = answer["containers"]
+    assert entry["changes"][0] == {
         "resource": "cpu",
         "setting": "request",
         "unit": "millicores",
         "before": 500,
         "after": 300,
     }
-    assert (one["source"], one["noHistory"], one["left"]) == ("workload", None, [])
+    assert (entry["source"], entry["noHistory"], entry["left"]) == ("workload", None, [])
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "Rollout", "StatefulSet", "DaemonSet", "ReplicaSet", "Job", "CronJob"])
@@ -192,7 +192,7 @@ def test_a_workload_as_the_webhook_tells_of_it(files: Files, capsys: pytest.Capt
         ContainerBody(container=name, advice=advice, hours=[], classes=[], nodes=[])
         for name, advice in (("app", known), ("new", young))
     ]
-    told = WorkloadBody(
+    body = WorkloadBody(
         namespace="shop",
         kind="Deployment",
         name="web",
@@ -201,21 +201,21 @@ def test_a_workload_as_the_webhook_tells_of_it(files: Files, capsys: pytest.Capt
         applies=applies,
         containers=containers,
     )
-    document = json.loads(msgspec.json.encode(told))
-    for one in (document, {"workloads": [document]}):
-        assert files.run(ENFORCED, "-o", "json", history=one) == 0
+    document = json.loads(msgspec.json.encode(body))
+    for history in (document, {"workloads": [document]}):
+        assert files.run(ENFORCED, "-o", "json", history=history) == 0
         assert answers(capsys)[0]["outcome"] == "patched"
 
 
 def test_settings_are_those_of_the_webhook(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
     assert files.run(ENFORCED, "-o", "json", "--set", "admission.cpuLimitsRemoved=false") == 0
     changes = answers(capsys)[0]["containers"][0]["changes"]
-    assert ("cpu", "limit") not in {(one["resource"], one["setting"]) for one in changes}
+    assert ("cpu", "limit") not in {(change["resource"], change["setting"]) for change in changes}
 
 
 def test_yaml_of_several_documents_and_lists(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
     items = [workload("StatefulSet"), workload("StatefulSet")]
-    text = "---\n".join(json.dumps(one) + "\n" for one in (ENFORCED, None, {"kind": "List", "items": items}))
+    text = "---\n".join(json.dumps(document) + "\n" for document in (ENFORCED, None, {"kind": "List", "items": items}))
     text = "# YAML\n" + text
     assert files.run(text, "-o", "json") == 0
     assert [answer["workloadKind"] for answer in answers(capsys)] == ["Deployment", "StatefulSet", "StatefulSet"]
@@ -226,7 +226,9 @@ def test_requests_are_filled_in_from_limits_as_the_api_does(files: Files, capsys
     plain = {"name": "plain"}
     document = workload("Deployment", limited, plain, orders={names.MODE: "enforce"})
     assert files.run(document, "-o", "json") == 0
-    changes = {(one["resource"], one["setting"]): one for one in answers(capsys)[0]["containers"][0]["changes"]}
+    changes = {
+        (change["resource"], change["setting"]): change for change in answers(capsys)[0]["containers"][0]["changes"]
+    }
     assert changes["memory", "request"]["before"] == 600_000_000
 
 
@@ -240,10 +242,10 @@ def test_a_denial_is_exit_code_1(files: Files, capsys: pytest.CaptureFixture[str
 
 def test_pod_limits_go_by_the_servers_version(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
     document = workload(orders={names.MODE: "enforce", names.POD_LIMITS: '{"limits": {"memory": "580M"}}'})
-    for version, told in (("v1.34.0", "set as spec.resources"), ("1.33", "left to the agent of its node")):
+    for version, phrase in (("v1.34.0", "set as spec.resources"), ("1.33", "left to the agent of its node")):
         assert files.run(document, "--server-version", version) == 0
         out = capsys.readouterr().out
-        assert told in out
+        assert phrase in out
         assert ("warning" in out) is True
     assert refusal(capsys, "--pod", "x", "--server-version", "new").startswith(
         "plimsoll admission: --server-version: 'new'"
@@ -338,7 +340,7 @@ def test_what_the_nodes_can_allocate_bounds_growth(files: Files, capsys: pytest.
     nodes = files.put("nodes.json", {"kind": "List", "items": [node("a", "2"), node("b", "4")]})
     assert files.run(workload(orders=orders), "-o", "json", "--nodes", nodes, history=history) == 0
     (pod,) = answers(capsys)
-    assert [(one["resource"], one["setting"], one["after"]) for one in pod["containers"][0]["changes"]] == [
+    assert [(change["resource"], change["setting"], change["after"]) for change in pod["containers"][0]["changes"]] == [
         ("cpu", "request", 3000),
         ("cpu", "limit", None),
         ("memory", "request", 191 << 20),  # 200 MB
@@ -346,9 +348,9 @@ def test_what_the_nodes_can_allocate_bounds_growth(files: Files, capsys: pytest.
     ]
     small = files.put("small.json", node("a", "2"))
     assert files.run(workload(orders=orders), "--nodes", small, "--width", "200", history=history) == 0
-    told = capsys.readouterr().out
-    assert "left: cpu: no node can allocate so much" in told
-    assert "left: memory limit: held by the largest memory allowed" in told
+    out = capsys.readouterr().out
+    assert "left: cpu: no node can allocate so much" in out
+    assert "left: memory limit: held by the largest memory allowed" in out
 
 
 def test_files_that_hold_no_nodes_are_one_line(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
@@ -360,8 +362,8 @@ def test_files_that_hold_no_nodes_are_one_line(files: Files, capsys: pytest.Capt
         (node("a", "2", allocatable={}), "nodes.json: no node says what it can allocate; allowed: the output of"),
         ("", "nodes.json: no node says what it can allocate"),
     ):
-        told = refusal(capsys, "--pod", pod, "--nodes", files.put("nodes.json", content))
-        assert told.startswith(f"plimsoll admission: {message}"), told
+        line = refusal(capsys, "--pod", pod, "--nodes", files.put("nodes.json", content))
+        assert line.startswith(f"plimsoll admission: {message}"), line
 
 
 def test_standard_input_is_for_one_file(files: Files, capsys: pytest.CaptureFixture[str]) -> None:

@@ -265,13 +265,13 @@ def test_links_are_never_followed(repository: Repository, tmp_path: Path) -> Non
     )
     assert repository.run()[1][-1] == "0 workloads known here: nothing to change"
     mapped = tmp_path / "map.yaml"
-    for path, told in (("dir/web.yaml", "is not there, or not read"), ("../outside/web.yaml", "")):
+    for path, reason in (("dir/web.yaml", "is not there, or not read"), ("../outside/web.yaml", "")):
         mapped.write_text(json.dumps({path: {"shop/Deployment/web/app": "spec.template.spec.containers.0.resources"}}))
         if path.startswith(".."):
             with pytest.raises(SystemExit):
                 repository.run("--map", str(mapped))
         else:
-            assert any(told in line for line in left(repository.run("--map", str(mapped))[1]))
+            assert any(reason in line for line in left(repository.run("--map", str(mapped))[1]))
     assert (outside / "web.yaml").read_text() == WEB
 
 

@@ -29,15 +29,15 @@ def this_node(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture(params=list(Driver))
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> KubeletFiles:
     """The tree of a node with the one pod of ``pods_file``; of 100m and 200m, 200Mi."""
-    made = KubeletFiles(tmp_path / "cgroup", request.param)
+    tree = KubeletFiles(tmp_path / "cgroup", request.param)
     # 4 CPUs are 4096 shares: 157
-    made.kubepods({"cpu.weight": "157", "memory.max": str(8 << 30)})
-    made.tiers({"cpu.weight": "4"})
+    tree.kubepods({"cpu.weight": "157", "memory.max": str(8 << 30)})
+    tree.tiers({"cpu.weight": "4"})
     values = {"cpu.weight": "4", "cpu.max": "20000 100000", "memory.max": "209715200"}
-    made.pod(QosClass.BURSTABLE, UID, values)
-    made.container(QosClass.BURSTABLE, UID, ID, {**values, "cpu.weight": "17"})
-    made.container(QosClass.BURSTABLE, UID, PAUSE, {"cpu.weight": "1"})
-    return made
+    tree.pod(QosClass.BURSTABLE, UID, values)
+    tree.container(QosClass.BURSTABLE, UID, ID, {**values, "cpu.weight": "17"})
+    tree.container(QosClass.BURSTABLE, UID, PAUSE, {"cpu.weight": "1"})
+    return tree
 
 
 def write_pods(path: Path, *, node: str = "here", **limits: str) -> Path:

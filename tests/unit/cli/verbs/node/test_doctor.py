@@ -41,16 +41,16 @@ def test_exit_codes_differ_from_that_of_bad_input() -> None:
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
     """A machine whose facts a test sets; what was asked about it is kept."""
-    kept: dict[str, object] = {"facts": GOOD}
+    state: dict[str, object] = {"facts": GOOD}
 
     def read_facts(**asked: object) -> MachineFacts:
-        kept["asked"] = asked
-        facts = kept["facts"]
+        state["asked"] = asked
+        facts = state["facts"]
         assert isinstance(facts, MachineFacts)
         return facts
 
     monkeypatch.setattr(features, "read_facts", read_facts)
-    return kept
+    return state
 
 
 @pytest.mark.parametrize(

@@ -139,9 +139,9 @@ def test_an_agent_that_answers_strangely_is_not_passed_over(
 
 def test_a_state_directory_is_read_without_asking(state: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = (state / "decisions").read_bytes()
-    found = read(capsys, "--state-dir", str(state))
-    assert [one.action for one in found.items] == [Action.PAUSE, Action.RESIZE]
-    assert (found.source, found.matching) == ("journal", 2)
+    answer = read(capsys, "--state-dir", str(state))
+    assert [entry.action for entry in answer.items] == [Action.PAUSE, Action.RESIZE]
+    assert (answer.source, answer.matching) == ("journal", 2)
     assert (state / "decisions").read_bytes() == before
 
 
@@ -162,7 +162,7 @@ def test_a_state_directory_is_read_without_asking(state: Path, capsys: pytest.Ca
 def test_the_log_is_chosen_from_as_the_agent_does(
     state: Path, words: tuple[str, ...], sequences: list[int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert [one.sequence for one in read(capsys, "--state-dir", str(state), *words).items] == sequences
+    assert [entry.sequence for entry in read(capsys, "--state-dir", str(state), *words).items] == sequences
 
 
 def test_no_log_is_1_and_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -238,7 +238,7 @@ def test_a_resize_is_one_line_and_all_of_it_with_all_and_json(
     assert len(rows("--all")) == 2
     assert len(rows("--outcome", "accepted", "--all")) == 1
     assert rows("--outcome", "accepted") == []
-    assert [one.outcome for one in read(capsys, "--state-dir", str(tmp_path)).items] == ["applied", "accepted"]
+    assert [entry.outcome for entry in read(capsys, "--state-dir", str(tmp_path)).items] == ["applied", "accepted"]
 
 
 # View

@@ -190,8 +190,8 @@ class Files:
         self.directory = directory
         self.put("node.json", NODE)
         self.put("pods.json", {"kind": "List", "items": [pod()]})
-        told = recommendations.node(recommendation(cpu=200, memory=128 * MI))
-        self.put("recommendations.json", RECOMMENDATIONS.to_json(told))
+        advice = recommendations.node(recommendation(cpu=200, memory=128 * MI))
+        self.put("recommendations.json", RECOMMENDATIONS.to_json(advice))
 
     def put(self, name: str, content: object) -> str:
         path = self.directory / name
@@ -219,10 +219,10 @@ def planned(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
 def test_without_recommendations_everything_counts_as_it_stands_and_that_is_said(
     files: Files, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found = planned(capsys, *files.words())
-    assert (found.node, found.cpu.allocatable, found.steps) == ("worker-7", 4000, ())
-    assert NO_RECOMMENDATIONS in found.notes
-    assert found.pods[0].cpu_counted_millicores == 500
+    answer = planned(capsys, *files.words())
+    assert (answer.node, answer.cpu.allocatable, answer.steps) == ("worker-7", 4000, ())
+    assert NO_RECOMMENDATIONS in answer.notes
+    assert answer.pods[0].cpu_counted_millicores == 500
     assert plan(*files.words()) == 0
     out = capsys.readouterr().out
     assert "from files" in out
@@ -233,8 +233,8 @@ def test_what_is_seen_together_is_not_in_any_file_and_that_is_said(
     files: Files, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert NOT_SEEN_TOGETHER not in planned(capsys, *files.told()).notes
-    told = recommendations.node(recommendation(cpu=200, memory=128 * MI), policy="plimsoll")
-    files.put("recommendations.json", RECOMMENDATIONS.to_json(told))
+    advice = recommendations.node(recommendation(cpu=200, memory=128 * MI), policy="plimsoll")
+    files.put("recommendations.json", RECOMMENDATIONS.to_json(advice))
     assert NOT_SEEN_TOGETHER in planned(capsys, *files.told()).notes
     monkeypatch.setenv("PLIMSOLL_PLAN_HEADROOM", "spike")
     assert NOT_SEEN_TOGETHER not in planned(capsys, *files.told()).notes
@@ -243,22 +243,22 @@ def test_what_is_seen_together_is_not_in_any_file_and_that_is_said(
 @pytest.mark.slow
 def test_pods_come_from_standard_input_too(files: Files) -> None:
     words = files.words("-o", "json")
-    found = subprocess.run(
+    child = subprocess.run(
         [sys.executable, "-m", "agent", "plan", "--pods", "-", *words[2:]],
         input=(files.directory / "pods.json").read_bytes(),
         capture_output=True,
         check=False,
     )
-    assert found.returncode == 0, found.stderr
-    assert [one.ref.name for one in PLAN.from_json(json.loads(found.stdout)).pods] == ["web-7d9c5b8f4-x2x9k"]
+    assert child.returncode == 0, child.stderr
+    assert [pod_plan.ref.name for pod_plan in PLAN.from_json(json.loads(child.stdout)).pods] == ["web-7d9c5b8f4-x2x9k"]
 
 
 def test_what_if_plans_what_is_only_recommended(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
     assert planned(capsys, *files.told()).steps == ()
-    found = planned(capsys, *files.told("--what-if"))
-    assert found.taken_unix_seconds == TAKEN_UNIX_SECONDS
-    assert found.is_sound
-    (step,) = found.steps
+    answer = planned(capsys, *files.told("--what-if"))
+    assert answer.taken_unix_seconds == TAKEN_UNIX_SECONDS
+    assert answer.is_sound
+    (step,) = answer.steps
     # base is half of 200m and the peak 200m: the only spike of the node, which gets all of it
     assert ("cpu", "request", 500, 200) in [(c.resource, c.setting, c.before, c.after) for c in step.changes]
 
@@ -266,9 +266,9 @@ def test_what_if_plans_what_is_only_recommended(files: Files, capsys: pytest.Cap
 def test_recommendations_with_money_plan_the_same_and_other_fields_are_refused(
     files: Files, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = recommendations.node(recommendation(cpu=200, memory=128 * MI))
+    advice = recommendations.node(recommendation(cpu=200, memory=128 * MI))
     plain = planned(capsys, *files.told("--what-if"))
-    priced = json_text(made, money_of(PriceSheet(), made.node, cpus=4, memory_bytes=8 << 30))
+    priced = json_text(advice, money_of(PriceSheet(), advice.node, cpus=4, memory_bytes=8 << 30))
     document = json.loads(priced)
     assert ("prices" in document, "money" in document["items"][0]) == (True, True)
     files.put("recommendations.json", priced)
@@ -311,9 +311,9 @@ def test_annotations_and_settings_count(files: Files, capsys: pytest.CaptureFixt
 
 def test_pods_of_other_nodes_are_left_out_and_said(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
     files.put("pods.json", {"kind": "List", "items": [pod(), pod("else", "worker-8")]})
-    found = planned(capsys, *files.words())
-    assert [one.ref.name for one in found.pods] == ["web-7d9c5b8f4-x2x9k"]
-    assert any("pods.json: 1 pod is of another node" in note for note in found.notes)
+    answer = planned(capsys, *files.words())
+    assert [pod_plan.ref.name for pod_plan in answer.pods] == ["web-7d9c5b8f4-x2x9k"]
+    assert any("pods.json: 1 pod is of another node" in note for note in answer.notes)
 
 
 def test_a_list_of_one_node_is_that_node(files: Files, capsys: pytest.CaptureFixture[str]) -> None:

@@ -247,7 +247,7 @@ def test_money_is_in_table_json_yaml_and_csv(agent: Path, prices: Path, capsys: 
         "is_list_price": False,
         "list_price_note": "",
     }
-    by_name = {(one["identity"]["pod"], one["identity"]["container"]): one["money"] for one in document["items"]}
+    by_name = {(unit["identity"]["pod"], unit["identity"]["container"]): unit["money"] for unit in document["items"]}
     # 40m instead of 500m, 64Mi instead of 256Mi: 0.46 x 0.063222 + 0.1875 x 0.008474 = 0.030670995, x 730
     assert by_name["web-7d9c5b8f4-x2x9k", "istio-proxy"] == {
         "cost_month": "24.622535",
@@ -267,7 +267,7 @@ def test_money_is_in_table_json_yaml_and_csv(agent: Path, prices: Path, capsys: 
     assert recommend(*words, "-o", "csv") == 0
     rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
     assert [Decimal(row["cost_month"]) for row in rows] == [
-        Decimal(one["money"]["cost_month"]).quantize(Decimal("0.000001")) for one in document["items"]
+        Decimal(unit["money"]["cost_month"]).quantize(Decimal("0.000001")) for unit in document["items"]
     ]
     assert {(row["currency"], row["is_list_price"]) for row in rows} == {("USD", "false")}
     assert recommend(*words, "--width", "200") == 0

@@ -189,10 +189,10 @@ def test_an_agent_that_knows_no_such_name_is_told_apart_from_one_that_fails(
     socket = tmp_path / "agent.sock"
     with agent_that(socket, why):
         try:
-            found = main(["why", "wep", "--socket", str(socket)])
+            status = main(["why", "wep", "--socket", str(socket)])
         except SystemExit as error:
-            found = int(str(error.code))
-    assert found == code
+            status = int(str(error.code))
+    assert status == code
     assert capsys.readouterr().err.endswith(message)
 
 

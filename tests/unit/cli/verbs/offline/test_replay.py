@@ -73,9 +73,9 @@ def test_recommend_answers_at_the_end_and_at_a_moment(file: Path, capsys: pytest
     text = answer(capsys, str(file), "recommend", *young)
     assert "r.plimsoll" in text
     assert re.search(r"app .* 250m +!300m add 50m ", text)
-    found = RECOMMENDATIONS.from_json(json.loads(answer(capsys, str(file), "recommend", "-o", "json", *young)))
-    assert found.items[0].cpu_millicores.proposed == 300.0
-    assert found.items[0].basis.cpu_readings == 600
+    advice = RECOMMENDATIONS.from_json(json.loads(answer(capsys, str(file), "recommend", "-o", "json", *young)))
+    assert advice.items[0].cpu_millicores.proposed == 300.0
+    assert advice.items[0].basis.cpu_readings == 600
     with Recording(file) as recording:
         moment = datetime.fromtimestamp(recording.manifest.ended_unix_seconds - 200, UTC).isoformat()
     for words in (
@@ -98,8 +98,8 @@ def test_another_policy_and_its_options_are_tried(file: Path, capsys: pytest.Cap
 
 def test_why_explains_one_unit(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert "web" in answer(capsys, str(file), "why", "web/app", "--set", "recommend.minSpanSeconds=60")
-    told = WHYS.from_json(json.loads(answer(capsys, str(file), "why", "web", "-o", "json")))
-    assert told.items[0].recommendation.identity.container == "app"
+    whys = WHYS.from_json(json.loads(answer(capsys, str(file), "why", "web", "-o", "json")))
+    assert whys.items[0].recommendation.identity.container == "app"
     assert "nothing is called nobody" in refused(capsys, str(file), "why", "nobody")
 
 

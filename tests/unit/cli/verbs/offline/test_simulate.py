@@ -75,17 +75,17 @@ def test_table_has_a_column_for_each_policy_and_the_trace_s_span(
 
 @pytest.mark.slow
 def test_all_policies_are_compared_unless_told(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (one,) = answer(capsys, str(trace))["traces"]
-    assert [policy["policy"] for policy in one["policies"]] == ["cruise", "vpa", "crane", "plimsoll"]
+    (entry,) = answer(capsys, str(trace))["traces"]
+    assert [policy["policy"] for policy in entry["policies"]] == ["cruise", "vpa", "crane", "plimsoll"]
 
 
 def test_json_has_the_figures_with_units_in_their_names(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     said = answer(capsys, str(trace), "--policy", "cruise", "--cpu-request", "1", "--memory-request", "400Mi")
 
-    (one,) = said["traces"]
-    assert (one["trace"], one["start_unix_seconds"], one["span_seconds"]) == (str(trace), START, 7200.0)
-    assert (one["containers"], one["known_cpu_minutes"], one["known_memory_minutes"]) == (2, 240, 240)
-    (policy,) = one["policies"]
+    (entry,) = said["traces"]
+    assert (entry["trace"], entry["start_unix_seconds"], entry["span_seconds"]) == (str(trace), START, 7200.0)
+    assert (entry["containers"], entry["known_cpu_minutes"], entry["known_memory_minutes"]) == (2, 240, 240)
+    (policy,) = entry["policies"]
     assert policy["cpu"]["unsized_minutes"] == 0
     # Of use there are 210 minutes at 100m and 30 at 400m: 33,000 millicore-minutes are 0.55 core-hours.
     assert policy["cpu"]["used_core_hours"] == pytest.approx(0.55)
@@ -123,8 +123,8 @@ def test_several_traces_are_told_one_by_one_and_in_sum(
 
 def test_options_of_a_policy_reach_it(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def requested(*words: str) -> float:
-        (one,) = answer(capsys, str(trace), "--policy", "vpa", *words)["all"]
-        figure: float = one["cpu"]["requested_core_hours"]
+        (policy,) = answer(capsys, str(trace), "--policy", "vpa", *words)["all"]
+        figure: float = policy["cpu"]["requested_core_hours"]
         return figure
 
     assert requested("--vpa-recommendation-margin-fraction", "1") > 1.5 * requested()
@@ -189,17 +189,17 @@ def test_reaction_is_a_duration_or_never(
 def test_reaction_warm_up_and_calm_falls_are_heard_and_told(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("--policy", "plimsoll", "--cpu-request", "200m", "--warm-up", "1200", "--decision-interval", "row")
     calm = ("--shrink-interval", "3600", "--shrink-after-growth", "10800", "--shrink-ratio", "0.3")
-    (one,) = answer(capsys, str(trace), *words, "--reaction", "15s", *calm)["all"]
+    (policy,) = answer(capsys, str(trace), *words, "--reaction", "15s", *calm)["all"]
     # Of two containers' two hours the first twenty minutes each are not judged. The step to 400m meets a request far
     # below: a quarter of its first minute is short, by what is told; then the request is 400m.
-    assert one["cpu"]["known_minutes"] == 200
-    assert one["cpu"]["under_requested_minutes"] == 0.25
-    assert one["cpu"]["changes_per_day"] == pytest.approx(one["cpu"]["resizes"] * 1440 / 200)
-    assert one["cpu"]["deficit_of_used_ratio"] == pytest.approx(
-        one["cpu"]["missing_core_hours"] / one["cpu"]["used_core_hours"]
+    assert policy["cpu"]["known_minutes"] == 200
+    assert policy["cpu"]["under_requested_minutes"] == 0.25
+    assert policy["cpu"]["changes_per_day"] == pytest.approx(policy["cpu"]["resizes"] * 1440 / 200)
+    assert policy["cpu"]["deficit_of_used_ratio"] == pytest.approx(
+        policy["cpu"]["missing_core_hours"] / policy["cpu"]["used_core_hours"]
     )
-    assert one["node"]["cpu"]["known_minutes"] == one["node"]["planned_cpu"]["known_minutes"] == 100
-    assert "resizes" not in one["node"]["planned_cpu"]
+    assert policy["node"]["cpu"]["known_minutes"] == policy["node"]["planned_cpu"]["known_minutes"] == 100
+    assert "resizes" not in policy["node"]["planned_cpu"]
 
     assert main(["simulate", str(trace), *words, "--reaction", "15s", *calm]) == 0
     out = " ".join(capsys.readouterr().out.split())
@@ -211,18 +211,18 @@ def test_reaction_warm_up_and_calm_falls_are_heard_and_told(trace: Path, capsys:
 
 def test_calm_falls_are_those_of_the_settings_unless_told(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rules = answer(capsys, str(trace), "--policy", "plimsoll", "--shrink-ratio", "0.1")["rules"]
-    told = [rules[f"shrink_{name}"] for name in ("interval_seconds", "after_growth_seconds", "ratio")]
-    assert told == [3600.0, 10_800.0, 0.1]
+    figures = [rules[f"shrink_{name}"] for name in ("interval_seconds", "after_growth_seconds", "ratio")]
+    assert figures == [3600.0, 10_800.0, 0.1]
 
 
 @pytest.mark.slow
 def test_series_are_told_one_by_one(trace: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (one,) = answer(capsys, str(trace), "--policy", "cruise,vpa")["traces"]
-    series = one["policies"][0]["series"]
+    (entry,) = answer(capsys, str(trace), "--policy", "cruise,vpa")["traces"]
+    series = entry["policies"][0]["series"]
     assert [each["container"] for each in series] == ["shop/web/app", "shop/<b>&/app"]
     assert series[1]["cpu"]["under_requested_ratio"] == 0.0
     assert series[1]["memory"]["slack_of_used_ratio"] >= 0.0
-    assert [policy["undominated"] for policy in one["policies"]].count(True) >= 1
+    assert [policy["undominated"] for policy in entry["policies"]].count(True) >= 1
 
     assert main(["simulate", str(trace), "--policy", "cruise,vpa"]) == 0
     lines = capsys.readouterr().out.splitlines()
@@ -276,8 +276,8 @@ def test_page_that_cannot_be_written_is_told(trace: Path, tmp_path: Path, capsys
     with pytest.raises(SystemExit) as caught:
         main(["simulate", str(trace), "--policy", "vpa", "--html", str(tmp_path)])
     assert caught.value.code == 2
-    told = capsys.readouterr().err
-    assert told == f"plimsoll simulate: --html {tmp_path}: is not a regular file; allowed: a file, or a new name\n"
+    err = capsys.readouterr().err
+    assert err == f"plimsoll simulate: --html {tmp_path}: is not a regular file; allowed: a file, or a new name\n"
 
 
 def test_failed_simulation_is_told(

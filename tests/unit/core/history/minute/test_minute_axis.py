@@ -110,22 +110,22 @@ def test_minutes_only_rise_whatever_the_clock_does(
 def test_offset_of_what_was_left_behind_is_the_difference_of_the_newest_minutes() -> None:
     # A wall clock that was set back, by any amount, is not followed; a step of a minute or two is not worth a doubt.
     for wall in (0, 899, 900, 901, 902):
-        found = offset_of(
+        offset = offset_of(
             newest_unix_minute=1000, newest_monotonic_minute=100, wall_offset_minutes=wall, is_settled=True
         )
-        assert found == 900
+        assert offset == 900
 
 
 def test_offset_while_the_newest_minute_is_being_written_is_the_one_that_the_clock_confirms() -> None:
     # The history may lack minute 100 as yet: then 1000 is minute 99.
     for wall, expected in ((899, 900), (900, 900), (901, 901), (902, 900)):
-        found = offset_of(
+        offset = offset_of(
             newest_unix_minute=1000, newest_monotonic_minute=100, wall_offset_minutes=wall, is_settled=False
         )
-        assert found == expected
+        assert offset == expected
 
 
 def test_offset_of_a_history_that_could_not_be_written_for_a_while_is_that_of_the_clock() -> None:
     # Rows up to minute 100, the history up to the minute 30 before: a clock ahead would have been followed by then.
-    found = offset_of(newest_unix_minute=970, newest_monotonic_minute=100, wall_offset_minutes=900, is_settled=True)
-    assert found == 900
+    offset = offset_of(newest_unix_minute=970, newest_monotonic_minute=100, wall_offset_minutes=900, is_settled=True)
+    assert offset == 900

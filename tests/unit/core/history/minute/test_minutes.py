@@ -62,17 +62,17 @@ def test_as_kept_never_understates_and_is_within_the_precision_of_the_history(
         working_set_bytes=sizes,
         has_memory=has,
     )
-    kept = as_kept(minutes)
-    assert kept.has_cpu.all()
-    assert (kept.cpu_usage_millicores >= amounts).all()
+    copy = as_kept(minutes)
+    assert copy.has_cpu.all()
+    assert (copy.cpu_usage_millicores >= amounts).all()
     # An eighth of a millicore, or one in 2,048 where that is more.
-    assert (kept.cpu_usage_millicores - amounts <= np.maximum(amounts / 2048, 1 / 8)).all()
-    assert (kept.working_set_bytes >= sizes).all()
-    assert (kept.working_set_bytes - sizes <= np.maximum(sizes / 2048, 1024)).all()
+    assert (copy.cpu_usage_millicores - amounts <= np.maximum(amounts / 2048, 1 / 8)).all()
+    assert (copy.working_set_bytes >= sizes).all()
+    assert (copy.working_set_bytes - sizes <= np.maximum(sizes / 2048, 1024)).all()
     # Up to four cores, whole millicores rounded up are the same before and after: what the policy vpa takes.
     small = amounts <= 4096
-    assert (np.ceil(kept.cpu_usage_millicores[small]) == np.ceil(amounts[small])).all()
-    assert np.array_equal(as_kept(kept).cpu_usage_millicores, kept.cpu_usage_millicores)
+    assert (np.ceil(copy.cpu_usage_millicores[small]) == np.ceil(amounts[small])).all()
+    assert np.array_equal(as_kept(copy).cpu_usage_millicores, copy.cpu_usage_millicores)
 
 
 def test_a_minute_comes_back_from_the_history_in_eighths_of_a_millicore_and_in_kib() -> None:
@@ -84,9 +84,9 @@ def test_a_minute_comes_back_from_the_history_in_eighths_of_a_millicore_and_in_k
         working_set_bytes=np.array([4097.0, 10.0]),
         has_memory=np.array([True, False]),
     )
-    kept = as_kept(minutes)
+    copy = as_kept(minutes)
     # 100.3 x 8 = 802.4 is rounded up to 803 eighths; 4097 bytes are a little more than 4 KiB, so 5.
-    assert kept.cpu_usage_millicores[0] == 803 / 8
-    assert kept.cpu_peak_millicores[0] == 200.0
-    assert kept.working_set_bytes[0] == 5 * 1024
-    assert (kept.unix_minute, kept.has_cpu.tolist(), kept.has_memory.tolist()) == (7, [True, False], [True, False])
+    assert copy.cpu_usage_millicores[0] == 803 / 8
+    assert copy.cpu_peak_millicores[0] == 200.0
+    assert copy.working_set_bytes[0] == 5 * 1024
+    assert (copy.unix_minute, copy.has_cpu.tolist(), copy.has_memory.tolist()) == (7, [True, False], [True, False])

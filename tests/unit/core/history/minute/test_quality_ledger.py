@@ -127,9 +127,9 @@ def test_windows_move_on() -> None:
     ledger = QualityLedger(1)
     for number in range(120):
         ledger.fold(minute(MINUTE + number))
-    found = quality(ledger, MINUTE + 119)
-    assert found.hour.cpu.applied.judged_minutes == 60.0
-    assert found.day.cpu.applied.judged_minutes == found.week.cpu.applied.judged_minutes == 120.0
+    windows = quality(ledger, MINUTE + 119)
+    assert windows.hour.cpu.applied.judged_minutes == 60.0
+    assert windows.day.cpu.applied.judged_minutes == windows.week.cpu.applied.judged_minutes == 120.0
     later = quality(ledger, MINUTE + 119 + 60)
     assert later.hour.cpu.applied.judged_minutes == 0.0
     assert later.day.cpu.applied.judged_minutes == 120.0
@@ -183,8 +183,8 @@ def test_peak_of_an_hour_counts_where_the_hour_was() -> None:
     ledger = QualityLedger(1)
     for number in (*range(60), 240):
         ledger.fold(minute(MINUTE + number))
-    found = quality(ledger, MINUTE + 240)
-    assert (found.hour.cpu.peak.judged_hours, found.day.cpu.peak.judged_hours) == (0.0, 1.0)
+    windows = quality(ledger, MINUTE + 240)
+    assert (windows.hour.cpu.peak.judged_hours, windows.day.cpu.peak.judged_hours) == (0.0, 1.0)
 
 
 def test_rows_come_and_are_forgotten() -> None:

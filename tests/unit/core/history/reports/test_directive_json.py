@@ -93,7 +93,7 @@ def test_what_is_written_is_read_back(directives: Directives) -> None:
 
 
 def test_the_writing_is_that_of_the_wire() -> None:
-    one = WorkloadDirective(
+    directive = WorkloadDirective(
         workload=Workload(**NAMED),
         mode="enforce",
         left_alone_for="VerticalPodAutoscaler shop/web",
@@ -101,7 +101,7 @@ def test_the_writing_is_that_of_the_wire() -> None:
         replicas=3,
         containers=(ContainerDirective(container="app", cpu_peak_millicores=500, oom_memory_bytes=1 << 20),),
     )
-    assert directives_to_json(Directives(etag="e", pause_reason="upgrade", workloads=(one,))) == {
+    assert directives_to_json(Directives(etag="e", pause_reason="upgrade", workloads=(directive,))) == {
         "pauseReason": "upgrade",
         "workloads": [
             {
@@ -129,8 +129,8 @@ def test_the_writing_is_that_of_the_wire() -> None:
 
 
 def test_fields_of_a_newer_webhook_are_passed_over_and_absent_ones_are_not_known() -> None:
-    found = directives_from_json({"workloads": [{**NAMED, "moon": 1}], "tide": {}}, etag="")
-    assert found == Directives(etag="", workloads=(WorkloadDirective(workload=Workload(**NAMED)),))
+    directives = directives_from_json({"workloads": [{**NAMED, "moon": 1}], "tide": {}}, etag="")
+    assert directives == Directives(etag="", workloads=(WorkloadDirective(workload=Workload(**NAMED)),))
     assert directives_from_json({}, etag="x") == Directives(etag="x")
 
 
@@ -199,30 +199,43 @@ def test_figures_that_are_wrong_or_too_many_are_left_out_and_counted_and_restrai
     body: dict[str, Any], count: int
 ) -> None:
     first = {**body["workloads"][0], **FROZEN}
-    found = directives_from_json({"pauseReason": "upgrade", "workloads": [first, "web", {}]}, etag="e")
-    (one,) = found.workloads
-    assert (found.pause_reason, one.cpu_frozen_for, one.mode) == ("upgrade", FROZEN["cpuFrozenFor"], "enforce")
-    assert len(one.containers) <= MOST_CONTAINERS
-    assert found.left_out == count + 2
+    directives = directives_from_json({"pauseReason": "upgrade", "workloads": [first, "web", {}]}, etag="e")
+    (directive,) = directives.workloads
+    assert (directives.pause_reason, directive.cpu_frozen_for, directive.mode) == (
+        "upgrade",
+        FROZEN["cpuFrozenFor"],
+        "enforce",
+    )
+    assert len(directive.containers) <= MOST_CONTAINERS
+    assert directives.left_out == count + 2
 
 
 @pytest.mark.parametrize("bad", [3, "", "x" * (LONGEST_TEXT + 1), ["HorizontalPodAutoscaler shop/web"]])
 def test_a_restraint_that_is_not_understood_restrains(bad: object) -> None:
     keys = ("mode", "policy", "leftAloneFor", "cpuFrozenFor", "memoryFrozenFor")
-    found = directives_from_json(of_workload(**dict.fromkeys(keys, bad)), etag="e")
-    (one,) = found.workloads
-    said = (one.mode, one.policy, one.left_alone_for, one.cpu_frozen_for, one.memory_frozen_for)
+    directives = directives_from_json(of_workload(**dict.fromkeys(keys, bad)), etag="e")
+    (directive,) = directives.workloads
+    said = (
+        directive.mode,
+        directive.policy,
+        directive.left_alone_for,
+        directive.cpu_frozen_for,
+        directive.memory_frozen_for,
+    )
     assert None not in said
-    assert found.left_out == len(keys)
+    assert directives.left_out == len(keys)
 
 
 def test_of_too_many_workloads_those_that_are_restrained_are_kept() -> None:
     plain = [{**NAMED, "name": f"web{place}"} for place in range(MOST_WORKLOADS)]
     frozen = [{**NAMED, "name": f"api{place}", "cpuFrozenFor": "HorizontalPodAutoscaler shop/api"} for place in (1, 2)]
-    found = directives_from_json({"workloads": [*plain, *frozen]}, etag="e")
-    assert (len(found.workloads), found.left_out) == (MOST_WORKLOADS, 2)
-    assert [one.workload.name for one in found.workloads if one.cpu_frozen_for] == ["api1", "api2"]
-    every = directives_from_json({"workloads": [{**one, **FROZEN} for one in (*plain, *frozen)]}, etag="e")
+    directives = directives_from_json({"workloads": [*plain, *frozen]}, etag="e")
+    assert (len(directives.workloads), directives.left_out) == (MOST_WORKLOADS, 2)
+    assert [directive.workload.name for directive in directives.workloads if directive.cpu_frozen_for] == [
+        "api1",
+        "api2",
+    ]
+    every = directives_from_json({"workloads": [{**workload, **FROZEN} for workload in (*plain, *frozen)]}, etag="e")
     assert (len(every.workloads), every.left_out) == (MOST_WORKLOADS + 2, 0)
 
 
@@ -237,8 +250,8 @@ def test_amounts_and_seconds_are_read_as_the_wire_has_them() -> None:
     body["workloads"][0]["stopShrinkingSeconds"] = 60
     (workload,) = directives_from_json(body, etag="e").workloads
     assert workload.stop_shrinking_seconds == 60.0
-    (one,) = workload.containers
-    assert (one.cpu_peak_millicores, one.memory_peak_bytes, one.oom_memory_bytes) == (500, None, 1 << 20)
+    (app,) = workload.containers
+    assert (app.cpu_peak_millicores, app.memory_peak_bytes, app.oom_memory_bytes) == (500, None, 1 << 20)
 
 
 def test_a_boost_is_told_only_where_a_rule_orders_one() -> None:
@@ -249,19 +262,19 @@ def test_a_boost_is_told_only_where_a_rule_orders_one() -> None:
 
 
 def test_an_autoscalers_orders_are_written_and_what_is_not_understood_of_them_restrains() -> None:
-    told = AutoscalerDirective(
+    directive = AutoscalerDirective(
         name="VPA shop/web", mode="enforce", container_policies="x" * 16_384, startup_boost="off", windows="deny: x"
     )
     workload = Workload(namespace="shop", kind="Deployment", name="web")
     written = directives_to_json(
-        Directives(etag="", workloads=(WorkloadDirective(workload=workload, autoscaler=told),))
+        Directives(etag="", workloads=(WorkloadDirective(workload=workload, autoscaler=directive),))
     )
-    assert directives_from_json(written, etag="").workloads[0].autoscaler == told
+    assert directives_from_json(written, etag="").workloads[0].autoscaler == directive
 
     def read(autoscaler: Any) -> AutoscalerDirective | None:
-        found = directives_from_json({"workloads": [{**NAMED, "autoscaler": autoscaler}]}, etag="")
-        assert found.left_out == 1
-        return found.workloads[0].autoscaler
+        directives = directives_from_json({"workloads": [{**NAMED, "autoscaler": autoscaler}]}, etag="")
+        assert directives.left_out == 1
+        return directives.workloads[0].autoscaler
 
     unknown = "something that is not understood"
     assert read(5) == AutoscalerDirective(name=unknown, mode=unknown)
@@ -306,11 +319,11 @@ def test_targets_of_autoscalers_are_told_and_what_is_wrong_of_them_is_left_out()
     ]
 
     def read(targets: Any) -> tuple[tuple[UtilizationTarget, ...], int]:
-        found = directives_from_json(of_workload(hpaTargets=targets), etag="e")
-        return found.workloads[0].hpa_targets, found.left_out
+        directives = directives_from_json(of_workload(hpaTargets=targets), etag="e")
+        return directives.workloads[0].hpa_targets, directives.left_out
 
     targets, left_out = read([*whole, *wrong])
-    assert [(one.resource, one.percent, one.container) for one in targets] == [
+    assert [(utilization.resource, utilization.percent, utilization.container) for utilization in targets] == [
         (Resource.CPU, 70, None),
         (Resource.MEMORY, 70, "app"),
     ]
@@ -318,29 +331,31 @@ def test_targets_of_autoscalers_are_told_and_what_is_wrong_of_them_is_left_out()
     assert read("all") == ((), 1)
     assert len(read([target] * (MOST_TARGETS + 1))[0]) == MOST_TARGETS
 
-    one = WorkloadDirective(workload=Workload(**NAMED), hpa_targets=targets)
-    written: Any = directives_to_json(Directives(etag="e", workloads=(one,)))
+    directive = WorkloadDirective(workload=Workload(**NAMED), hpa_targets=targets)
+    written: Any = directives_to_json(Directives(etag="e", workloads=(directive,)))
     assert written["workloads"][0]["hpaTargets"] == whole
 
 
 def test_that_requests_are_free_although_an_hpa_divides_by_them_is_not_guessed() -> None:
-    (one,) = directives_from_json(of_workload(cpuFrozenFor="HPA", cpuPreserved="70 %"), etag="e").workloads
-    assert (one.cpu_frozen_for, one.cpu_preserved, one.memory_preserved) == ("HPA", "70 %", None)
-    written: Any = directives_to_json(Directives(etag="e", workloads=(one,)))
+    (directive,) = directives_from_json(of_workload(cpuFrozenFor="HPA", cpuPreserved="70 %"), etag="e").workloads
+    assert (directive.cpu_frozen_for, directive.cpu_preserved, directive.memory_preserved) == ("HPA", "70 %", None)
+    written: Any = directives_to_json(Directives(etag="e", workloads=(directive,)))
     assert written["workloads"][0]["cpuPreserved"] == "70 %"
     assert "memoryPreserved" not in written["workloads"][0]
-    found = directives_from_json(of_workload(cpuFrozenFor="HPA", cpuPreserved=True), etag="e")
-    assert (found.workloads[0].cpu_preserved, found.left_out) == (None, 1)
+    directives = directives_from_json(of_workload(cpuFrozenFor="HPA", cpuPreserved=True), etag="e")
+    assert (directives.workloads[0].cpu_preserved, directives.left_out) == (None, 1)
 
 
 @pytest.mark.parametrize("bad", [[], "app", ["app", 7], [""], ["app"] * (MOST_CONTAINERS + 1)])
 def test_which_containers_are_frozen_holds_all_of_them_where_it_is_not_understood(bad: Any) -> None:
-    (one,) = directives_from_json(of_workload(cpuFrozenFor="HPA", cpuFrozenContainers=["app"]), etag="e").workloads
-    assert (one.cpu_frozen_containers, one.memory_frozen_containers) == (("app",), None)
-    written: Any = directives_to_json(Directives(etag="e", workloads=(one,)))
+    (directive,) = directives_from_json(
+        of_workload(cpuFrozenFor="HPA", cpuFrozenContainers=["app"]), etag="e"
+    ).workloads
+    assert (directive.cpu_frozen_containers, directive.memory_frozen_containers) == (("app",), None)
+    written: Any = directives_to_json(Directives(etag="e", workloads=(directive,)))
     assert written["workloads"][0]["cpuFrozenContainers"] == ["app"]
     assert "memoryFrozenContainers" not in written["workloads"][0]
 
-    found = directives_from_json(of_workload(cpuFrozenFor="HPA", cpuFrozenContainers=bad), etag="e")
-    assert (found.workloads[0].cpu_frozen_for, found.workloads[0].cpu_frozen_containers) == ("HPA", None)
-    assert found.left_out == 1
+    directives = directives_from_json(of_workload(cpuFrozenFor="HPA", cpuFrozenContainers=bad), etag="e")
+    assert (directives.workloads[0].cpu_frozen_for, directives.workloads[0].cpu_frozen_containers) == ("HPA", None)
+    assert directives.left_out == 1

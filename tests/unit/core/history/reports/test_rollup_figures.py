@@ -24,24 +24,24 @@ def figures_of(
     raw_pieces: tuple[Rows, ...] = (np.concatenate(raw),) if raw else ()
     memory_pieces: tuple[Rows, ...] = (np.concatenate(memory_rows),) if memory_rows else ()
     start_ns, end_ns = round(start * NS), round(end * NS)
-    found = rollup_figures(raw_pieces, memory_pieces, policy, start_ns=start_ns, end_ns=end_ns)
+    figures = rollup_figures(raw_pieces, memory_pieces, policy, start_ns=start_ns, end_ns=end_ns)
     if raw:
         cut = raw_pieces[0].size // 3
         parts = (raw_pieces[0][:cut], raw_pieces[0][cut:])
-        assert rollup_figures(parts, memory_pieces, policy, start_ns=start_ns, end_ns=end_ns) == found
-    if found is not None:
-        assert 0 < found.covered_seconds <= end - start + 1e-6
-        for one in (found.cpu, found.cpu_adjusted, found.memory):
-            assert one is None or (
-                one.count == sum(one.buckets.values()) > 0 and one.sum <= one.count * one.max * 1.001
+        assert rollup_figures(parts, memory_pieces, policy, start_ns=start_ns, end_ns=end_ns) == figures
+    if figures is not None:
+        assert 0 < figures.covered_seconds <= end - start + 1e-6
+        for signal in (figures.cpu, figures.cpu_adjusted, figures.memory):
+            assert signal is None or (
+                signal.count == sum(signal.buckets.values()) > 0 and signal.sum <= signal.count * signal.max * 1.001
             )
-    return found
+    return figures
 
 
 def one(raw: list[Rows], memory_rows: list[Rows], start: float, end: float) -> RollupFigures:
-    found = figures_of(raw, memory_rows, start, end)
-    assert found is not None
-    return found
+    figures = figures_of(raw, memory_rows, start, end)
+    assert figures is not None
+    return figures
 
 
 def cpu_bucket(millicores: float) -> int:
@@ -167,11 +167,11 @@ def test_any_readings_give_bounded_figures(readings: list[tuple[int, int, int]],
     for step, used, status in readings:
         at, usage = at + step, usage + used
         raw.append(sample(at, usage, some=usage // 3, status=status))
-    found = figures_of(raw, [], 1000, 1000 + length)
-    if found is not None and found.cpu is not None:
-        assert found.cpu.max <= POLICY.limit_millicores
-        assert found.cpu_adjusted is not None
-        assert found.cpu.sum <= found.cpu_adjusted.sum <= 2 * found.cpu.sum
+    figures = figures_of(raw, [], 1000, 1000 + length)
+    if figures is not None and figures.cpu is not None:
+        assert figures.cpu.max <= POLICY.limit_millicores
+        assert figures.cpu_adjusted is not None
+        assert figures.cpu.sum <= figures.cpu_adjusted.sum <= 2 * figures.cpu.sum
 
 
 def test_cpu_of_a_start_counts_nowhere_and_memory_does() -> None:
@@ -211,10 +211,10 @@ def test_a_short_life_is_one_sample_where_none_was_as_large() -> None:
 
 @pytest.mark.parametrize(("life", "covered"), [(0.4, 0.4), (-3.0, 0.001), (90.0, 10.0)])
 def test_a_short_life_that_no_sweep_saw_covers_no_more_than_its_sample(life: float, covered: float) -> None:
-    found = with_short_life(None, 300 * MIB, life_seconds=life)
-    assert found.covered_seconds == covered
-    assert found.memory == distribution(np.array([300.0 * MIB]), MEMORY_BUCKETS)
-    assert (found.cpu, found.cpu_adjusted, found.throttled_seconds, found.waiting_seconds) == (None,) * 4
+    figures = with_short_life(None, 300 * MIB, life_seconds=life)
+    assert figures.covered_seconds == covered
+    assert figures.memory == distribution(np.array([300.0 * MIB]), MEMORY_BUCKETS)
+    assert (figures.cpu, figures.cpu_adjusted, figures.throttled_seconds, figures.waiting_seconds) == (None,) * 4
 
 
 def test_a_short_life_beside_cpu_alone_is_the_sample_of_memory() -> None:

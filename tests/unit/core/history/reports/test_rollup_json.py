@@ -91,15 +91,15 @@ def test_what_is_not_known_is_left_out() -> None:
 
 
 def test_age_and_losses_are_those_of_the_sending() -> None:
-    kept = kept_text(REPORT, agent="0.1.0")
-    assert "endAgeSeconds" not in kept
-    assert "lostReports" not in kept
+    text = kept_text(REPORT, agent="0.1.0")
+    assert "endAgeSeconds" not in text
+    assert "lostReports" not in text
     first, later = (
-        json.loads(sent_text(kept, end_age_seconds=age, lost_reports=lost)) for age, lost in ((0.0, 0), (3600.5, 7))
+        json.loads(sent_text(text, end_age_seconds=age, lost_reports=lost)) for age, lost in ((0.0, 0), (3600.5, 7))
     )
     assert (first.pop("endAgeSeconds"), first.pop("lostReports")) == (0.0, 0)
     assert (later.pop("endAgeSeconds"), later.pop("lostReports")) == (3600.5, 7)
-    assert first == later == json.loads(kept)
+    assert first == later == json.loads(text)
 
 
 @pytest.mark.parametrize("fields", [{"covered_seconds": math.nan}, {"waiting_seconds": math.inf}])
@@ -125,8 +125,8 @@ def test_a_plan_is_written_by_agents_that_tell_and_null_says_that_there_is_none(
 
     sums = ResourceSums(allocatable=8000, requested=3000, reserved=500, base=1000, planned=1800, is_infeasible=False)
     memory = replace(sums, allocatable=1 << 33, requested=1 << 34, planned=1 << 34, is_infeasible=True)
-    told = replace(REPORT, plan=NodeSums(cpu=sums, memory=memory), tells_plan=True)
-    text = report_text(told, agent="")
+    plan_report = replace(REPORT, plan=NodeSums(cpu=sums, memory=memory), tells_plan=True)
+    text = report_text(plan_report, agent="")
     assert json.loads(text)["plan"]["cpu"] == {
         "allocatableMillicores": 8000,
         "requestedMillicores": 3000,
@@ -135,10 +135,10 @@ def test_a_plan_is_written_by_agents_that_tell_and_null_says_that_there_is_none(
         "plannedMillicores": 1800,
         "infeasible": False,
     }
-    for report in (told, replace(told, plan=None), REPORT):
+    for report in (plan_report, replace(plan_report, plan=None), REPORT):
         decoded = decode_report(report_text(report, agent="").encode(), most_rows=10).report
         assert (decoded.plan, decoded.tells_plan) == (report.plan, report.tells_plan)
-    assert json.loads(report_text(replace(told, plan=None), agent=""))["plan"] is None
+    assert json.loads(report_text(replace(plan_report, plan=None), agent=""))["plan"] is None
     assert "plan" not in json.loads(report_text(REPORT, agent=""))
 
 

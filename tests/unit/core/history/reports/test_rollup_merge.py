@@ -12,8 +12,8 @@ from tests.webhook.workload_reports import row
 
 
 def test_one_row_stays_as_it_is() -> None:
-    one = row(adjusted=120.0)
-    assert merged_row([one]) is one
+    rollup = row(adjusted=120.0)
+    assert merged_row([rollup]) is rollup
 
 
 def test_rows_are_added_up_and_maxima_kept() -> None:
@@ -55,7 +55,7 @@ def test_samples_are_thinned_to_exactly_so_many_in_their_shares() -> None:
         assert few.count == min(count, most) == sum(few.buckets.values())
         assert few.max == 9.0
         assert abs(few.sum - 2.0 * few.count) < 1e-6
-        assert all(abs(few.buckets.get(one, 0) - buckets[one] * few.count / count) <= 1.0 for one in buckets)
+        assert all(abs(few.buckets.get(bucket, 0) - buckets[bucket] * few.count / count) <= 1.0 for bucket in buckets)
     assert thinned(None, 1) is None
 
 

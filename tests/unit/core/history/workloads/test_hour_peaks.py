@@ -95,8 +95,8 @@ def test_demand_of_memory_is_never_told_too_small() -> None:
 
 @given(st.floats(min_value=0, max_value=1e15))
 def test_demand_of_memory_is_at_most_an_eight_millionth_too_large(memory: float) -> None:
-    kept = float(demand([None], [memory]).values[1, 0])
-    assert memory <= kept <= memory * (1 + 2**-23) + 1e-40
+    demand_bytes = float(demand([None], [memory]).values[1, 0])
+    assert memory <= demand_bytes <= memory * (1 + 2**-23) + 1e-40
 
 
 # --- the ring

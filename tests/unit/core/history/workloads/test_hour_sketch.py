@@ -44,7 +44,7 @@ samples = st.lists(amounts, min_size=1, max_size=4)
 @st.composite
 def rows_seen(draw: st.DrawFn) -> tuple[RollupRow, ReportInterval, int]:
     cpu = draw(st.none() | samples)
-    made = row(
+    rollup = row(
         cpu=cpu,
         adjusted=None if cpu is None else draw(st.none() | samples),
         memory=draw(st.none() | samples),
@@ -55,7 +55,7 @@ def rows_seen(draw: st.DrawFn) -> tuple[RollupRow, ReportInterval, int]:
     )
     start = NOON + draw(st.integers(min_value=0, max_value=3300))
     interval = ReportInterval(start_unix_seconds=start, end_unix_seconds=start + 300, unix_hour=HOUR)
-    return made, interval, draw(st.integers(min_value=1, max_value=4))
+    return rollup, interval, draw(st.integers(min_value=1, max_value=4))
 
 
 seen = st.lists(rows_seen(), max_size=12)
@@ -63,8 +63,8 @@ seen = st.lists(rows_seen(), max_size=12)
 
 def sketch_of(rows: list[tuple[RollupRow, ReportInterval, int]]) -> HourSketch:
     sketch = HourSketch()
-    for one in rows:
-        sketch.add(*one)
+    for report in rows:
+        sketch.add(*report)
     return sketch
 
 
@@ -167,12 +167,12 @@ def test_percentiles_are_of_all_replicas_samples() -> None:
 @given(st.dictionaries(st.integers(0, 300), st.integers(0, 9), max_size=8), st.floats(0, 1))
 def test_percentile_bucket_is_that_of_the_samples_laid_out(buckets: dict[int, int], ratio: float) -> None:
     laid_out = [bucket for bucket in sorted(buckets) for _ in range(buckets[bucket])]
-    found = percentile_bucket(buckets, ratio)
+    percentile = percentile_bucket(buckets, ratio)
     if not laid_out:
-        assert found is None
+        assert percentile is None
     else:
-        below = sum(bucket < found for bucket in laid_out) if found is not None else -1
-        upto = sum(bucket <= found for bucket in laid_out) if found is not None else -1
+        below = sum(bucket < percentile for bucket in laid_out) if percentile is not None else -1
+        upto = sum(bucket <= percentile for bucket in laid_out) if percentile is not None else -1
         assert below <= ratio * len(laid_out) <= upto
 
 

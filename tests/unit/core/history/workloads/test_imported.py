@@ -99,5 +99,5 @@ def test_imported_figures_count_with_a_tenth_more() -> None:
 def test_peaks_count_with_a_tenth_more_where_no_agent_told_of_the_hour() -> None:
     own = encode(np.array([[100.0, 0.0, 0.0]] * 2), np.array([[True, False, False]] * 2))
     imported = encode(np.array([[1000.0, 1000.0, 0.0]] * 2), np.array([[True, True, False]] * 2))
-    found = standing_in(own, widened(imported))
-    assert [amount_of(int(code)) for code in found[0]] == [100, 1100, None]
+    codes = standing_in(own, widened(imported))
+    assert [amount_of(int(code)) for code in codes[0]] == [100, 1100, None]

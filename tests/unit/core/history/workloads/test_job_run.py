@@ -37,22 +37,22 @@ def reading(at: float, usage_usec: int, current_bytes: int = 0, status: int = 0)
 def figures(raw: list[Rows], memory_rows: list[Rows] | None = None, **more: object) -> RunFigures:
     given: dict[str, object] = {"started_ns": 10 * NS, "ended_ns": 13 * NS, "is_from_beginning": True, **more}
     pieces = [np.concatenate(raw)] if raw else []
-    kept = [np.concatenate(memory_rows)] if memory_rows else []
-    return run_figures(pieces, kept, given.pop("minutes", NO_MINUTES), POLICY, **given)  # type: ignore[arg-type]
+    memory_pieces = [np.concatenate(memory_rows)] if memory_rows else []
+    return run_figures(pieces, memory_pieces, given.pop("minutes", NO_MINUTES), POLICY, **given)  # type: ignore[arg-type]
 
 
 def test_a_run_of_three_seconds_has_its_seconds_mean_rates_and_peak() -> None:
     # The counter began at 0 and ends at 2.4 s; between the readings 0.9 s and 1.2 s of CPU in a second each.
     raw = [reading(10.5, 200_000, MIB), reading(11.5, 1_100_000, 300 * MIB), reading(12.5, 2_300_000, 250 * MIB)]
-    found = figures(raw, memory_peak_bytes=305 * MIB, usage_usec=2_400_000)
-    assert found.duration_seconds == 3.0
-    assert found.cpu_seconds == pytest.approx(2.4)
+    run = figures(raw, memory_peak_bytes=305 * MIB, usage_usec=2_400_000)
+    assert run.duration_seconds == 3.0
+    assert run.cpu_seconds == pytest.approx(2.4)
     # Linear between ranks: 900 + 0.75 x (1200 - 900).
-    assert found.cpu_p75_millicores == pytest.approx(1125.0)
-    assert found.cpu_largest_millicores == pytest.approx(1200.0)
-    assert (found.memory_peak_bytes, found.memory_need_bytes) == (305 * MIB, 305 * MIB)
+    assert run.cpu_p75_millicores == pytest.approx(1125.0)
+    assert run.cpu_largest_millicores == pytest.approx(1200.0)
+    assert (run.memory_peak_bytes, run.memory_need_bytes) == (305 * MIB, 305 * MIB)
     row = run_row(
-        found,
+        run,
         workload=CRON_JOB,
         container="app",
         run="report-1",
@@ -67,10 +67,10 @@ def test_a_run_of_three_seconds_has_its_seconds_mean_rates_and_peak() -> None:
 
 
 def test_a_run_of_less_than_a_second_counts_by_what_its_pod_kept() -> None:
-    found = figures([], started_ns=10 * NS, ended_ns=10 * NS + NS // 4, memory_peak_bytes=7 * MIB, usage_usec=50_000)
-    assert (found.duration_seconds, found.cpu_seconds) == (0.25, 0.05)
-    assert (found.cpu_p75_millicores, found.cpu_largest_millicores) == (None, None)
-    assert found.memory_peak_bytes == found.memory_need_bytes == 7 * MIB
+    run = figures([], started_ns=10 * NS, ended_ns=10 * NS + NS // 4, memory_peak_bytes=7 * MIB, usage_usec=50_000)
+    assert (run.duration_seconds, run.cpu_seconds) == (0.25, 0.05)
+    assert (run.cpu_p75_millicores, run.cpu_largest_millicores) == (None, None)
+    assert run.memory_peak_bytes == run.memory_need_bytes == 7 * MIB
 
 
 def test_a_run_of_which_nothing_was_read_has_its_duration_alone() -> None:
@@ -81,26 +81,26 @@ def test_a_run_of_which_nothing_was_read_has_its_duration_alone() -> None:
 
 
 def test_the_counter_of_a_run_that_was_found_going_on_counts_from_there() -> None:
-    found = figures([reading(11, 50_000_000), reading(12, 50_500_000)], is_from_beginning=False)
-    assert (found.duration_seconds, found.cpu_seconds) == (2.0, 0.5)
+    run = figures([reading(11, 50_000_000), reading(12, 50_500_000)], is_from_beginning=False)
+    assert (run.duration_seconds, run.cpu_seconds) == (2.0, 0.5)
 
 
 def test_what_rose_after_the_last_slow_reading_is_no_cache() -> None:
     # At 20 s 50 MiB were charged, of them 40 in use: 10 were cache. Then 250 more came, of which nothing is known.
     raw = [reading(19.9, 1, 50 * MIB), reading(25.0, 2, 300 * MIB)]
     slow = [memory(20.0, 50 * MIB, set_peak=40 * MIB, lifetime_peak=50 * MIB)]
-    found = figures(raw, slow, ended_ns=26 * NS, memory_peak_bytes=300 * MIB)
-    assert (found.memory_peak_bytes, found.memory_need_bytes) == (300 * MIB, 290 * MIB)
+    run = figures(raw, slow, ended_ns=26 * NS, memory_peak_bytes=300 * MIB)
+    assert (run.memory_peak_bytes, run.memory_need_bytes) == (300 * MIB, 290 * MIB)
     # Nothing that was charged was read before it: then none of it is known to be cache.
-    found = figures(raw[1:], slow, ended_ns=26 * NS)
-    assert found.memory_need_bytes == 300 * MIB
+    run = figures(raw[1:], slow, ended_ns=26 * NS)
+    assert run.memory_need_bytes == 300 * MIB
 
 
 def test_cache_that_the_kernel_would_have_given_back_is_no_need() -> None:
     # 400 MiB charged at most, of them 100 in use: 300 were cache. The kernel's peak of 420 rose by 20 unseen.
-    kept = [memory(12, 400 * MIB, inactive=300 * MIB, set_peak=100 * MIB)]
-    found = figures([reading(11, 1, 400 * MIB), reading(12, 2, 380 * MIB)], kept, memory_peak_bytes=420 * MIB)
-    assert (found.memory_peak_bytes, found.memory_need_bytes) == (420 * MIB, 120 * MIB)
+    memory_rows = [memory(12, 400 * MIB, inactive=300 * MIB, set_peak=100 * MIB)]
+    run = figures([reading(11, 1, 400 * MIB), reading(12, 2, 380 * MIB)], memory_rows, memory_peak_bytes=420 * MIB)
+    assert (run.memory_peak_bytes, run.memory_need_bytes) == (420 * MIB, 120 * MIB)
 
 
 def test_a_long_run_is_judged_by_its_minutes() -> None:
@@ -108,10 +108,10 @@ def test_a_long_run_is_judged_by_its_minutes() -> None:
     minutes["cpu_mean_millicores"], minutes["cpu_peak_millicores"] = np.arange(12) * 100, np.arange(12) * 110
     minutes["coverage_255"] = 255
     minutes["coverage_255"][11] = 0  # nothing was read in it
-    found = figures([reading(11, 0), reading(12, 5)], minutes=minutes, ended_ns=1000 * NS)
+    run = figures([reading(11, 0), reading(12, 5)], minutes=minutes, ended_ns=1000 * NS)
     # Of 0, 100, ... 1000 the rank 0.75 x 10 lies between 700 and 800.
-    assert found.cpu_p75_millicores == pytest.approx(750.0)
-    assert found.cpu_largest_millicores == pytest.approx(1100.0)
+    assert run.cpu_p75_millicores == pytest.approx(750.0)
+    assert run.cpu_largest_millicores == pytest.approx(1100.0)
     minutes["coverage_255"] = 0
     assert figures([], minutes=minutes).cpu_p75_millicores is None
 
@@ -136,7 +136,7 @@ def test_pods_of_one_run_merge_in_any_order_and_as_often_as_told() -> None:
         a_run(memory_at_kill_bytes=9, exit_code=137, duration_seconds=8.0),
         a_run(memory_need_bytes=6, cpu_seconds=2.0),
     ]
-    merged = {merged_run(merged_run(merged_run(one, other), third), one) for one, other, third in permutations(pods)}
+    merged = {merged_run(merged_run(merged_run(pod, other), third), pod) for pod, other, third in permutations(pods)}
     assert merged == {
         a_run(
             memory_need_bytes=6,
@@ -165,13 +165,13 @@ def test_who_told_the_larger_answers_for_a_run() -> None:
 
 
 def test_runs_are_told_with_what_is_known_of_them() -> None:
-    told = ToldRun(
+    pod_run = ToldRun(
         pod="report-1-x",
         pod_uid="u",
         ended_age_seconds=1.23456,
         row=a_run(cpu_seconds=2.4, memory_need_bytes=5),
     )
-    assert json.loads(runs_text("node-1", [told])) == {
+    assert json.loads(runs_text("node-1", [pod_run])) == {
         "schema": 1,
         "node": "node-1",
         "runs": [

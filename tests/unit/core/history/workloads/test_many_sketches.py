@@ -30,7 +30,7 @@ def added(pieces: Sequence[Sequence[tuple[int, Seen]]]) -> dict[int, HourSketch]
             [node for _, (_, _, node) in piece],
             [number for number, _ in piece],
         )
-    return dict(one for block in sketches.take() for one in block)
+    return dict(pair for block in sketches.take() for pair in block)
 
 
 def expected(pieces: Sequence[Sequence[tuple[int, Seen]]]) -> dict[int, HourSketch]:
@@ -48,14 +48,14 @@ requests = st.none() | st.integers(0, 3000) | st.sampled_from([-1, 10**9, 1 << 4
 
 @st.composite
 def rows_with_requests(draw: st.DrawFn) -> Seen:
-    made, interval, node = draw(rows_seen())
-    made = replace(
-        made,
+    rollup, interval, node = draw(rows_seen())
+    rollup = replace(
+        rollup,
         cpu_request_millicores=draw(requests),
         memory_request_bytes=draw(requests),
         covered_seconds=draw(st.sampled_from([300.0, 0.0, 17.25, 1e8])),
     )
-    return made, interval, node
+    return rollup, interval, node
 
 
 pieces_of_rows = st.lists(st.lists(st.tuples(st.integers(0, 3), rows_with_requests()), max_size=6), max_size=4)
@@ -79,9 +79,9 @@ def test_it_does_not_matter_when_what_waits_is_sorted_in(pieces: list[list[tuple
 def test_sketches_of_many_blocks_keep_apart() -> None:
     numbers = [0, 1, BLOCK - 1, BLOCK, 3 * BLOCK + 5]
     piece = [(number, (row(cpu=float(number + 1), pod=f"p{number}"), NOW, number + 1)) for number in numbers]
-    made = added([piece, piece[::-1]])
-    assert len(made) == 3 * BLOCK + 6
-    assert {number: sketch for number, sketch in made.items() if sketch.rows} == {
+    by_number = added([piece, piece[::-1]])
+    assert len(by_number) == 3 * BLOCK + 6
+    assert {number: sketch for number, sketch in by_number.items() if sketch.rows} == {
         number: sketch for number, sketch in expected([piece, piece]).items() if sketch.rows
     }
 
@@ -127,10 +127,10 @@ def test_there_is_room_until_sums_might_not_fit() -> None:
 @pytest.mark.parametrize("part", [1, 3])
 def test_sums_of_the_largest_ordinary_rows_are_exact(part: int) -> None:
     # 80,000 rows of 2**45 - 1: more than 2**61, and the counts of one bucket more than 2**30.
-    one = row(cpu=None, memory=1.0)
-    assert one.memory is not None
-    memory = replace(one.memory, count=(1 << 14) - 1, sum=float((1 << 45) - part), buckets={7: (1 << 14) - 1})
-    columns = RowColumns.of([replace(one, memory=memory)] * 80_000)
+    rollup = row(cpu=None, memory=1.0)
+    assert rollup.memory is not None
+    memory = replace(rollup.memory, count=(1 << 14) - 1, sum=float((1 << 45) - part), buckets={7: (1 << 14) - 1})
+    columns = RowColumns.of([replace(rollup, memory=memory)] * 80_000)
     assert not columns.odd
     sketches = ManySketches()
     sketches.add(columns, [NOW] * 80_000, [1] * 80_000, [0] * 80_000)

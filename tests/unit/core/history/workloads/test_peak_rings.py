@@ -142,11 +142,11 @@ def test_numbers_of_nodes_long_gone_are_given_anew_and_else_there_are_none_left(
 def test_which_slots_count_is_worked_out_once_an_hour() -> None:
     slots = slots_of(HOUR, HOUR - 1)
     options = CruiseOptions()
-    for kept, again in (
+    for mask, again in (
         (slots.week(NOW), slots.week(NOW + 60.0)),
         (slots.predicting(options, NOW), slots.predicting(options, NOW)),
     ):
-        assert again is kept
+        assert again is mask
     later = slots.week(NOW + 3600.0)
     assert later is not slots.week(NOW)
     assert chosen(slots, later) == [HOUR - 1, HOUR]

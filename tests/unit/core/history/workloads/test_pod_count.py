@@ -47,8 +47,8 @@ def test_those_kept_have_all_their_samples_and_few_are_counted_exactly(added: li
     distinct = {number for number, _ in added}
     assert sorted(pods.sums) == sorted(distinct)[:PODS_KEPT]
     for number, sums in pods.sums.items():
-        assert sums.cpu_microcores == sum(one.cpu_microcores for of, one in added if of == number)
-        assert sums.memory_bytes == sum(one.memory_bytes for of, one in added if of == number)
+        assert sums.cpu_microcores == sum(addend.cpu_microcores for of, addend in added if of == number)
+        assert sums.memory_bytes == sum(addend.memory_bytes for of, addend in added if of == number)
     if len(distinct) <= PODS_KEPT:
         assert pods.count == len(distinct)
     else:

@@ -59,7 +59,7 @@ def test_a_sample_belongs_to_the_hour_of_the_time_before_it() -> None:
 
 def test_pods_of_one_workload_come_together_and_those_of_nobody_are_left_out() -> None:
     stranger = PodContainer("nobody", "app")
-    found = hours_of(
+    hours = hours_of(
         scraped(
             cpu_cores={ONE: series([0.1]), OTHER: series([0.3]), stranger: series([9.0])},
             memory_bytes={OTHER: series([1e8]), PodContainer("web-1", "side"): series([1e6]), stranger: series([1e9])},
@@ -67,7 +67,7 @@ def test_pods_of_one_workload_come_together_and_those_of_nobody_are_left_out() -
         ),
         OWNERS,
     )
-    app, side = found
+    app, side = hours
     assert (app.container, app.pods, app.covered_seconds) == ("app", 2, 120.0)
     assert app.cpu is not None
     assert app.cpu.max == pytest.approx(300.0)
@@ -77,13 +77,13 @@ def test_pods_of_one_workload_come_together_and_those_of_nobody_are_left_out() -
 
 def test_waiting_raises_demand_but_for_what_the_own_limit_held_back() -> None:
     """0.2 cores, waiting 0.5 of which 0.25 is the limit's: 250m; without a figure for a minute as measured."""
-    one = scraped(
+    scrape = scraped(
         cpu_cores={ONE: series([0.2, 0.2, 0.2]), OTHER: series([0.1])},
         waiting_ratio={ONE: series([0.5, 3.0], first=START + 60)},
         throttled_ratio={ONE: series([0.25])},
         memory_bytes={},
     )
-    [hour] = hours_of(one, OWNERS)
+    [hour] = hours_of(scrape, OWNERS)
     assert hour.cpu_adjusted is not None
     assert hour.cpu is not None
     # 250 and (waiting is never above all the time) 400, 200, and 100 of the other pod.

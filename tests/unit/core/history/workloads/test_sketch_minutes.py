@@ -18,10 +18,10 @@ def sketch(
     samples: list[float] | None, *, adjusted: list[float] | None = None, memory: list[float] | None = None,
     first: int = 0, last: int = 3600,
 ) -> HourSketch:  # fmt: skip
-    made = HourSketch()
+    hour = HourSketch()
     interval = ReportInterval(start_unix_seconds=NOON + first, end_unix_seconds=NOON + last, unix_hour=HOUR)
-    made.add(row(cpu=samples, adjusted=adjusted, memory=memory), interval, 1)
-    return made
+    hour.add(row(cpu=samples, adjusted=adjusted, memory=memory), interval, 1)
+    return hour
 
 
 def minutes_of(made: HourSketch) -> list[int]:
@@ -82,7 +82,7 @@ def test_neighbouring_quantiles_are_scattered() -> None:
     risen = unfold(HOUR, {0: sketch([float(value) for value in range(1, 61)])}, 1).cpu_usage_millicores[0]
     minutes = np.argsort(risen).tolist()
     assert sorted(minutes) == list(range(60))
-    assert min(abs(one - other) for one, other in pairwise(minutes)) > 20
+    assert min(abs(minute - other) for minute, other in pairwise(minutes)) > 20
 
 
 def test_samples_without_buckets_are_a_fault() -> None:
@@ -124,19 +124,19 @@ def quantiles(samples: Samples, scheme: ExponentialScheme, unit: int, count: int
 
 @st.composite
 def merged_sketches(draw: st.DrawFn) -> HourSketch:
-    made = HourSketch()
+    hour = HourSketch()
     for _ in range(draw(st.integers(1, 3))):
         first = draw(st.integers(-300, 3660))
         cpu = draw(st.none() | samples)
         adjusted = None if cpu is None else draw(st.none() | st.just([value * 1.3 for value in cpu]))
         memory = draw(st.none() | st.lists(st.floats(0.0, 2.0**40), min_size=1, max_size=40))
-        made.merge(sketch(cpu, adjusted=adjusted, memory=memory, first=first, last=first + draw(st.integers(0, 900))))
+        hour.merge(sketch(cpu, adjusted=adjusted, memory=memory, first=first, last=first + draw(st.integers(0, 900))))
     scale = draw(st.sampled_from([1, 3, 100_000]))  # of many replicas
-    for each in (made.cpu, made.demand, made.memory):
+    for each in (hour.cpu, hour.demand, hour.memory):
         each.buckets = {bucket: count * scale for bucket, count in each.buckets.items()}
         each.count *= scale
         each.largest = draw(st.sampled_from([each.largest, each.largest // 2]))  # as node claims cut it
-    return made
+    return hour
 
 
 @given(st.dictionaries(st.integers(0, 8), merged_sketches(), max_size=6))

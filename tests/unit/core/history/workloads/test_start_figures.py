@@ -23,19 +23,19 @@ def test_the_busiest_five_seconds_of_a_start_are_what_it_needs() -> None:
     second = steady(range(20, 61), 100.0, usage0=40_000_000)[1:]
     later = steady(range(60, 91), 3000.0, usage0=44_000_000)[1:]
     rows = np.concatenate([first, second, later])
-    found = start_figures((rows,), POLICY, started_ns=0, ended_ns=60 * NS)
-    assert found is not None
-    assert found.duration_seconds == 60.0
-    assert found.cpu_largest_millicores == pytest.approx(2000.0)
-    assert found.cpu_seconds == pytest.approx(44.0)  # 20 x 2 and 40 x 0.1
-    assert found.cpu_p75_millicores == pytest.approx(2000.0)
+    figures = start_figures((rows,), POLICY, started_ns=0, ended_ns=60 * NS)
+    assert figures is not None
+    assert figures.duration_seconds == 60.0
+    assert figures.cpu_largest_millicores == pytest.approx(2000.0)
+    assert figures.cpu_seconds == pytest.approx(44.0)  # 20 x 2 and 40 x 0.1
+    assert figures.cpu_p75_millicores == pytest.approx(2000.0)
 
 
 def test_what_a_start_waited_for_counts_where_it_is_known() -> None:
     rows = steady(range(31), 1000.0, waiting=0.5)
-    found = start_figures((rows,), POLICY, started_ns=0, ended_ns=30 * NS)
-    assert found is not None
-    assert found.cpu_largest_millicores == pytest.approx(1500.0)
+    figures = start_figures((rows,), POLICY, started_ns=0, ended_ns=30 * NS)
+    assert figures is not None
+    assert figures.cpu_largest_millicores == pytest.approx(1500.0)
 
 
 def test_a_start_of_which_little_was_measured_tells_nothing() -> None:
@@ -68,7 +68,7 @@ def test_one_start_may_be_an_accident_and_two_are_taken_at_their_p95() -> None:
 
 def test_the_last_ten_starts_of_a_month_count() -> None:
     many = [start(number, 100.0 * number) for number in range(20)]
-    assert [one.run for one in last_starts(many, now_unix_seconds=NOW)] == [f"web-{n}" for n in range(19, 9, -1)]
+    assert [row.run for row in last_starts(many, now_unix_seconds=NOW)] == [f"web-{n}" for n in range(19, 9, -1)]
     old = [start(number, 5000.0, days=KEPT_DAYS + 1) for number in range(3)]
     learnt = learnt_start([*old, start(1, 900.0), start(2, 900.0)], now_unix_seconds=NOW)
     assert learnt == LearntStart(cpu_millicores=900, starts=2)

@@ -27,13 +27,13 @@ def test_maxima_and_kills_are_cut_and_what_is_below_stays() -> None:
 
 
 def test_what_was_used_is_claimed_though_the_demand_is_told_lower() -> None:
-    told = row(cpu=900.0, adjusted=10.0)
-    assert told.cpu is not None
-    assert told.cpu_adjusted is not None
-    assert largest_demand_code(told.cpu, told.cpu_adjusted) == demand_code(told.cpu)
+    rollup = row(cpu=900.0, adjusted=10.0)
+    assert rollup.cpu is not None
+    assert rollup.cpu_adjusted is not None
+    assert largest_demand_code(rollup.cpu, rollup.cpu_adjusted) == demand_code(rollup.cpu)
     sketch = HourSketch()
-    sketch.add(told, INTERVAL, 7)
-    assert sketch.demand_leaders == Leaders(demand_code(told.cpu), 7, 0)
+    sketch.add(rollup, INTERVAL, 7)
+    assert sketch.demand_leaders == Leaders(demand_code(rollup.cpu), 7, 0)
 
 
 def test_leaders_of_all_hours_are_those_of_one() -> None:
@@ -45,8 +45,8 @@ def test_leaders_of_all_hours_are_those_of_one() -> None:
             code, node = lots.randrange(1, 5000), lots.randrange(1, 5)
             add_leader(ring, MEMORY, lots.randrange(RING_HOURS), code, node)
             known[node] = max(known.get(node, 0), code)
-    for (cpu, found), known in zip(leaders_of(planes), largest, strict=True):
-        assert found.top == known[found.node] == max(known.values())
-        assert found.second == max((code for node, code in known.items() if node != found.node), default=0)
+    for (cpu, memory), known in zip(leaders_of(planes), largest, strict=True):
+        assert memory.top == known[memory.node] == max(known.values())
+        assert memory.second == max((code for node, code in known.items() if node != memory.node), default=0)
         assert cpu == Leaders()
     assert leaders_of(planes[:0]) == []

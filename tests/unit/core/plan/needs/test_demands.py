@@ -63,9 +63,9 @@ def told(**fields: Any) -> NodeDirectives:
     return directed(*(directive(Workload(namespace="shop", kind=kind, name="web"), **fields) for kind in KINDS))
 
 
-def only(found: tuple[PodDemand, ...]) -> ContainerDemand:
-    (one,) = found
-    (app,) = one.containers
+def only(pod_demands: tuple[PodDemand, ...]) -> ContainerDemand:
+    (demand,) = pod_demands
+    (app,) = demand.containers
     return app
 
 
@@ -107,11 +107,11 @@ def test_a_demand_with_credit_falls_by_the_rule_of_the_settings() -> None:
 
 
 def test_what_is_withheld_has_no_demand_and_keeps_its_reason() -> None:
-    (found,) = asked(items=[recommendation("web", cpu=Withheld.GAPS)])
-    (app,) = found.containers
+    (demand,) = asked(items=[recommendation("web", cpu=Withheld.GAPS)])
+    (app,) = demand.containers
     assert (app.cpu, app.cpu_withheld) == (None, Withheld.GAPS)
     assert app.memory is not None
-    assert found.reserved is None  # one missing signal never blanks the others
+    assert demand.reserved is None  # one missing signal never blanks the others
 
 
 def test_a_pod_whose_namespace_is_not_known_is_reserved_for_whatever_is_configured() -> None:
@@ -127,22 +127,22 @@ def test_a_pod_whose_namespace_is_not_known_is_reserved_for_whatever_is_configur
 
 
 def test_a_pod_of_which_nothing_is_known_is_reserved_for() -> None:
-    (found,) = asked(items=[])
-    assert found.reserved is ReservedReason.NO_DATA
-    assert only((found,)).cpu_withheld is Withheld.NO_DATA
+    (demand,) = asked(items=[])
+    assert demand.reserved is ReservedReason.NO_DATA
+    assert only((demand,)).cpu_withheld is Withheld.NO_DATA
     (young,) = asked(items=[recommendation("web", cpu=Withheld.TOO_YOUNG, memory=Withheld.TOO_YOUNG)])
     assert young.reserved is ReservedReason.NO_DATA
     assert only((young,)).memory_withheld is Withheld.TOO_YOUNG
 
 
 def test_sidecars_come_first_and_init_containers_that_end_not_at_all() -> None:
-    one = pod(container("app", {"cpu": "1"}), initContainers=[container("init"), sidecar("proxy", {"cpu": "10m"})])
-    (found,) = asked(one, items=[recommendation("web"), recommendation("web", "proxy", cpu=7)])
-    assert [(part.name, part.kind) for part in found.containers] == [
+    web_pod = pod(container("app", {"cpu": "1"}), initContainers=[container("init"), sidecar("proxy", {"cpu": "10m"})])
+    (demand,) = asked(web_pod, items=[recommendation("web"), recommendation("web", "proxy", cpu=7)])
+    assert [(part.name, part.kind) for part in demand.containers] == [
         ("proxy", ContainerKind.SIDECAR),
         ("app", ContainerKind.REGULAR),
     ]
-    assert found.containers[0].cpu == Demand(base=4, peak=7)  # half of 7, rounded up
+    assert demand.containers[0].cpu == Demand(base=4, peak=7)  # half of 7, rounded up
 
 
 def test_of_two_runs_of_a_container_the_present_one_counts_else_the_newest_reading() -> None:
@@ -168,12 +168,12 @@ def test_what_is_no_container_of_a_pod_is_passed_over() -> None:
 
 
 def test_a_static_pod_is_joined_by_its_configurations_hash() -> None:
-    one = pod(metadata=mirror_metadata("n"), nodeName="n")
+    web_pod = pod(metadata=mirror_metadata("n"), nodeName="n")
     item = recommendation("web")
     item = replace(item, identity=replace(item.identity, pod_uid=CONFIG_HASH))
-    (found,) = asked(one, items=[item])
-    assert found.reserved is ReservedReason.STATIC
-    assert found.containers[0].cpu is not None  # shown, and reserved for
+    (demand,) = asked(web_pod, items=[item])
+    assert demand.reserved is ReservedReason.STATIC
+    assert demand.containers[0].cpu is not None  # shown, and reserved for
 
 
 def test_urgent_need_raises_base_and_peak() -> None:
@@ -215,9 +215,9 @@ def test_urgent_need_below_the_prediction_changes_no_amount() -> None:
     ],
 )
 def test_an_urgent_limit_only_raises(advised: int | None, limits: dict[str, str] | None, expected: int | None) -> None:
-    one = pod(container("app", {"cpu": "500m", "memory": "256Mi"}, limits))
+    web_pod = pod(container("app", {"cpu": "500m", "memory": "256Mi"}, limits))
     urgent = {("uid-shop-web", "app"): Urgent(memory_bytes=1, memory_limit_bytes=400 * MI)}
-    app = only(asked(one, items=[recommendation("web", memory_fields={"limit": advised})], urgent=urgent))
+    app = only(asked(web_pod, items=[recommendation("web", memory_fields={"limit": advised})], urgent=urgent))
     assert app.memory is not None
     assert app.memory.limit == expected
 
@@ -247,10 +247,12 @@ def test_the_working_set_is_needed_whatever_the_prediction_says() -> None:
 
 
 def test_orders_come_from_the_namespace_and_replicas_from_who_knows() -> None:
-    one = pod(metadata={"annotations": {}})
+    web_pod = pod(metadata={"annotations": {}})
     namespaces = {"shop": Namespace(name="shop", annotations={"plimsoll.dev/mode": "enforce"})}
-    (found,) = asked(one, namespaces=namespaces, barred=lambda workload: workload == WEB, pinned=frozenset({"other"}))
-    assert (found.orders.mode, found.reserved, found.is_shrink_barred) == (Mode.ENFORCE, None, True)
+    (demand,) = asked(
+        web_pod, namespaces=namespaces, barred=lambda workload: workload == WEB, pinned=frozenset({"other"})
+    )
+    assert (demand.orders.mode, demand.reserved, demand.is_shrink_barred) == (Mode.ENFORCE, None, True)
     deployed = pod(
         metadata={"ownerReferences": [{"kind": "ReplicaSet", "name": "web", "uid": "o", "controller": True}]}
     )
@@ -264,8 +266,8 @@ def test_orders_come_from_the_namespace_and_replicas_from_who_knows() -> None:
 
 def test_what_the_webhook_told_leaves_pods_alone_freezes_axes_and_bars_shrinking() -> None:
     def found(**fields: Any) -> tuple[ReservedReason | None, bool, bool, bool]:
-        (one,) = asked(directed=told(**fields))
-        return one.reserved, one.is_cpu_frozen, one.is_memory_frozen, one.is_shrink_barred
+        (demand,) = asked(directed=told(**fields))
+        return demand.reserved, demand.is_cpu_frozen, demand.is_memory_frozen, demand.is_shrink_barred
 
     hpa = "HorizontalPodAutoscaler shop/web"
     assert found() == (None, False, False, False)
@@ -283,15 +285,15 @@ def test_what_the_webhook_told_leaves_pods_alone_freezes_axes_and_bars_shrinking
 
 def test_a_job_that_may_grow_is_planned_upwards_alone_and_never_goes() -> None:
     job = {"ownerReferences": [{"kind": "Job", "name": "reindex", "uid": "o", "controller": True}]}
-    kept, grows = (
+    keep_pod, grows = (
         pod(metadata={**job, "annotations": {"plimsoll.dev/mode": "enforce", "plimsoll.dev/jobs": word}})
         for word in ("keep", "grow")
     )
-    (found,) = asked(kept)
-    assert (found.reserved, found.is_shrink_barred) == (ReservedReason.JOB, True)
-    (found,) = asked(grows)
-    assert (found.reserved, found.is_shrink_barred) == (None, True)
-    assert (found.orders.ranking, found.orders.ranking_source) == (Ranking.NO_EVICTION, OrderSource.RULE)
+    (demand,) = asked(keep_pod)
+    assert (demand.reserved, demand.is_shrink_barred) == (ReservedReason.JOB, True)
+    (demand,) = asked(grows)
+    assert (demand.reserved, demand.is_shrink_barred) == (None, True)
+    assert (demand.orders.ranking, demand.orders.ranking_source) == (Ranking.NO_EVICTION, OrderSource.RULE)
 
 
 def test_the_cluster_s_rules_come_after_annotations() -> None:
@@ -308,12 +310,12 @@ def test_the_cluster_s_rules_come_after_annotations() -> None:
 def test_recommend_can_be_looked_at_as_if_enforced_and_off_cannot() -> None:
     recommended, off = pod(mode="recommend"), pod(name="off", mode="off")
     items = [recommendation("web"), recommendation("off")]
-    assert [one.reserved for one in asked(recommended, off, items=items)] == [
+    assert [demand.reserved for demand in asked(recommended, off, items=items)] == [
         ReservedReason.RECOMMEND,
         ReservedReason.OFF,
     ]
     what_if = asked(recommended, off, items=items, as_enforced=True)
-    assert [(one.reserved, one.orders.mode) for one in what_if] == [
+    assert [(demand.reserved, demand.orders.mode) for demand in what_if] == [
         (None, Mode.ENFORCE),
         (ReservedReason.OFF, Mode.OFF),
     ]
@@ -459,15 +461,15 @@ def test_what_would_raise_a_limit_that_is_of_no_use_ends_at_the_limit_but_for_wh
     def demand(more: dict[str, Any] | None = None, urgent: Urgent | None = None) -> Demand:
         item = recommendation("web", memory_fields={**figures, **(more or {})})
         pressing = {} if urgent is None else {("uid-shop-web", "app"): urgent}
-        found = only(asked(pod(app), items=[item], urgent=pressing)).memory
-        assert found is not None
-        return found
+        memory = only(asked(pod(app), items=[item], urgent=pressing)).memory
+        assert memory is not None
+        return memory
 
     held = demand()
     assert (held.base, held.peak, held.limit) == (200 * MI, 256 * MI, None)
     # By what other nodes saw as well, or until a moment ago, no more than that either.
-    told = demand({"extra": {**OWN, "memory_own_peak": 900.0 * MI}})
-    assert (told.peak, told.limit, told.foreseen_base, told.foreseen_peak) == (256 * MI, 256 * MI, 200 * MI, 256 * MI)
+    peer = demand({"extra": {**OWN, "memory_own_peak": 900.0 * MI}})
+    assert (peer.peak, peer.limit, peer.foreseen_base, peer.foreseen_peak) == (256 * MI, 256 * MI, 200 * MI, 256 * MI)
     past = demand(urgent=Urgent(memory_bytes=400 * MI, is_past=True))
     assert (past.peak, past.sustained, past.sustained_peak) == (256 * MI, 200 * MI, 256 * MI)
     now = demand(urgent=Urgent(memory_bytes=400 * MI))

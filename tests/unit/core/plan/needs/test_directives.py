@@ -26,16 +26,29 @@ HPA = "HorizontalPodAutoscaler shop/web"
 def test_nothing_told_restrains_nobody() -> None:
     assert not NOTHING_TOLD.is_stale
     assert NOTHING_TOLD.pause_reason is None
-    for told in (NOTHING_TOLD, directed(directive(OTHER, mode="off", left_alone_for="VPA"))):
-        assert told.rule(WEB) == {}
-        assert (told.reserved(WEB), told.frozen(WEB), told.is_shrink_barred(WEB)) == (None, frozenset(), False)
-        assert (told.replicas(WEB), told.elsewhere(WEB, "app"), told.sentences(WEB)) == (None, None, ())
+    for directives in (NOTHING_TOLD, directed(directive(OTHER, mode="off", left_alone_for="VPA"))):
+        assert directives.rule(WEB) == {}
+        assert (directives.reserved(WEB), directives.frozen(WEB), directives.is_shrink_barred(WEB)) == (
+            None,
+            frozenset(),
+            False,
+        )
+        assert (directives.replicas(WEB), directives.elsewhere(WEB, "app"), directives.sentences(WEB)) == (
+            None,
+            None,
+            (),
+        )
 
 
 def test_a_workload_of_which_nothing_weighty_is_said() -> None:
-    told = directed(directive())
-    assert (told.rule(WEB), told.reserved(WEB), told.frozen(WEB), told.sentences(WEB)) == ({}, None, frozenset(), ())
-    assert told.elsewhere(None, "app") is None
+    directives = directed(directive())
+    assert (directives.rule(WEB), directives.reserved(WEB), directives.frozen(WEB), directives.sentences(WEB)) == (
+        {},
+        None,
+        frozenset(),
+        (),
+    )
+    assert directives.elsewhere(None, "app") is None
 
 
 def test_both_axes_frozen_reserve_the_pod_and_one_does_not() -> None:
@@ -47,12 +60,12 @@ def test_both_axes_frozen_reserve_the_pod_and_one_does_not() -> None:
 
 
 def test_requests_whose_hpa_follows_are_free_as_long_as_that_is_said() -> None:
-    kept = "70 % of 500m CPU is kept: the target is 117 %"
-    said = directive(cpu_frozen_for=HPA, memory_frozen_for=HPA, cpu_preserved=kept)
-    told = directed(said)
-    assert (told.reserved(WEB), told.frozen(WEB)) == (None, frozenset({Resource.MEMORY}))
-    assert told.sentences(WEB) == (
-        f"CPU requests sized: {HPA} scales by them, and {kept}",
+    words = "70 % of 500m CPU is kept: the target is 117 %"
+    said = directive(cpu_frozen_for=HPA, memory_frozen_for=HPA, cpu_preserved=words)
+    directives = directed(said)
+    assert (directives.reserved(WEB), directives.frozen(WEB)) == (None, frozenset({Resource.MEMORY}))
+    assert directives.sentences(WEB) == (
+        f"CPU requests sized: {HPA} scales by them, and {words}",
         f"memory requests kept: {HPA} scales by them",
     )
     old = directed(said, age=PRESERVED_SECONDS + 1)
@@ -61,14 +74,14 @@ def test_requests_whose_hpa_follows_are_free_as_long_as_that_is_said() -> None:
 
 def test_a_container_whose_requests_an_hpa_divides_by_leaves_the_pod_free() -> None:
     fields: dict[str, Any] = {"cpu_frozen_containers": ("app",), "memory_frozen_containers": ("app", "proxy")}
-    told = directed(directive(cpu_frozen_for=HPA, memory_frozen_for=HPA, **fields))
-    assert (told.reserved(WEB), told.frozen(WEB)) == (None, frozenset(Resource))
-    axes = told.frozen_axes(WEB)
+    directives = directed(directive(cpu_frozen_for=HPA, memory_frozen_for=HPA, **fields))
+    assert (directives.reserved(WEB), directives.frozen(WEB)) == (None, frozenset(Resource))
+    axes = directives.frozen_axes(WEB)
     assert [(axes.holds(resource, "app"), axes.holds(resource, "proxy")) for resource in Resource] == [
         (True, False),
         (True, True),
     ]
-    assert told.sentences(WEB) == (
+    assert directives.sentences(WEB) == (
         f"CPU requests of app kept: {HPA} scales by them",
         f"memory requests of app, proxy kept: {HPA} scales by them",
     )
@@ -76,8 +89,8 @@ def test_a_container_whose_requests_an_hpa_divides_by_leaves_the_pod_free() -> N
 
 def test_the_targets_of_autoscalers_are_those_of_the_workload() -> None:
     target = UtilizationTarget(holder=HPA, resource=Resource.CPU, percent=70)
-    told = directed(directive(cpu_frozen_for=HPA, hpa_targets=(target,)))
-    assert (told.hpa_targets(WEB), told.hpa_targets(OTHER)) == ((target,), ())
+    directives = directed(directive(cpu_frozen_for=HPA, hpa_targets=(target,)))
+    assert (directives.hpa_targets(WEB), directives.hpa_targets(OTHER)) == ((target,), ())
 
 
 def test_a_stop_of_shrinking_ends_by_its_own_time_since_it_was_told() -> None:
@@ -101,7 +114,7 @@ def test_what_lets_lapses_after_a_day_and_what_restrains_stays() -> None:
 
 def test_an_autoscalers_object_orders_as_annotations_would_and_its_enforce_lapses_too() -> None:
     policies = '[{"containerName":"app","mode":"Off"}]'
-    told = AutoscalerDirective(
+    vpa = AutoscalerDirective(
         name="VPA shop/web",
         mode="enforce",
         eviction_ranking="no-eviction",
@@ -115,7 +128,7 @@ def test_an_autoscalers_object_orders_as_annotations_would_and_its_enforce_lapse
         names.STARTUP_BOOST: "add 100m",
         names.WINDOWS: "shrink: UTC 0 22 * * * for 6h",
     }
-    new, old = directed(directive(autoscaler=told)), directed(directive(autoscaler=told), age=STALE_SECONDS + 1)
+    new, old = directed(directive(autoscaler=vpa)), directed(directive(autoscaler=vpa), age=STALE_SECONDS + 1)
     assert new.autoscaler(WEB) == {names.MODE: "enforce", **rest}
     assert old.autoscaler(WEB) == rest
     ordered = (
@@ -130,10 +143,10 @@ def test_an_autoscalers_object_orders_as_annotations_would_and_its_enforce_lapse
 
 def test_peaks_of_other_nodes_are_believed_for_the_week_they_are_of() -> None:
     app = peaks(oom_memory_bytes=5)
-    told = directive(replicas=4, containers=(peaks("proxy"), app))
-    assert directed(told, age=PEAKS_BELIEVED_SECONDS).elsewhere(WEB, "app") == app
-    assert directed(told).elsewhere(WEB, "gone") is None
-    late = directed(told, age=PEAKS_BELIEVED_SECONDS + 1)
+    web_directive = directive(replicas=4, containers=(peaks("proxy"), app))
+    assert directed(web_directive, age=PEAKS_BELIEVED_SECONDS).elsewhere(WEB, "app") == app
+    assert directed(web_directive).elsewhere(WEB, "gone") is None
+    late = directed(web_directive, age=PEAKS_BELIEVED_SECONDS + 1)
     assert late.elsewhere(WEB, "app") is None
     assert late.replicas(WEB) == 4
 
@@ -151,8 +164,8 @@ def test_peaks_of_other_nodes_are_believed_for_the_week_they_are_of() -> None:
     ],
 )
 def test_each_thing_told_has_its_sentence(fields: dict[str, Any], age: float, sentence: str) -> None:
-    (told,) = directed(directive(**fields), age=age).sentences(WEB)
-    assert told.startswith(sentence)
+    (text,) = directed(directive(**fields), age=age).sentences(WEB)
+    assert text.startswith(sentence)
 
 
 def test_of_two_for_one_workload_the_first_counts() -> None:
@@ -160,19 +173,19 @@ def test_of_two_for_one_workload_the_first_counts() -> None:
 
 
 def test_a_share_that_is_taken_back_reserves_whoever_it_is_ordered_for() -> None:
-    told = directed(directive(share_taken_back="10 %", share_taken_back_for="more restarts: 4 of 2 pods"))
-    assert told.reserved(WEB, EnforceShare(1000)) is ReservedReason.SHARE_TAKEN_BACK
-    assert told.reserved(WEB, EnforceShare(2000)) is None, "a person's new word"
-    assert told.reserved(WEB) is None
-    assert told.sentences(WEB) == ("the enforced share of 10 % is taken back: more restarts: 4 of 2 pods",)
+    directives = directed(directive(share_taken_back="10 %", share_taken_back_for="more restarts: 4 of 2 pods"))
+    assert directives.reserved(WEB, EnforceShare(1000)) is ReservedReason.SHARE_TAKEN_BACK
+    assert directives.reserved(WEB, EnforceShare(2000)) is None, "a person's new word"
+    assert directives.reserved(WEB) is None
+    assert directives.sentences(WEB) == ("the enforced share of 10 % is taken back: more restarts: 4 of 2 pods",)
     (sentence,) = directed(directive(share_taken_back="10 %")).sentences(WEB)
     assert sentence == "the enforced share of 10 % is taken back: its pods fared worse than the others"
     assert NOTHING_TOLD.share_taken_back(WEB) is None
 
 
 def test_why_a_workload_only_grows_is_told_where_it_was_no_kill() -> None:
-    told = directed(directive(stop_shrinking_seconds=7200.0, stop_shrinking_for="more throttling after a shrink"))
-    assert told.sentences(WEB) == ("only upward for another 2.0 h: more throttling after a shrink",)
+    directives = directed(directive(stop_shrinking_seconds=7200.0, stop_shrinking_for="more throttling after a shrink"))
+    assert directives.sentences(WEB) == ("only upward for another 2.0 h: more throttling after a shrink",)
 
 
 def test_windows_are_told_as_the_annotation_would_say_them() -> None:

@@ -68,5 +68,5 @@ def test_waiting_for_memory_is_told_once_and_is_no_demand() -> None:
 
 
 def test_larger_takes_each_figure_by_itself() -> None:
-    one, other = Urgent(cpu_millicores=1, memory_bytes=9), Urgent(cpu_millicores=5)
-    assert larger(one, other) == Urgent(cpu_millicores=5, memory_bytes=9)
+    need, other = Urgent(cpu_millicores=1, memory_bytes=9), Urgent(cpu_millicores=5)
+    assert larger(need, other) == Urgent(cpu_millicores=5, memory_bytes=9)

@@ -332,14 +332,14 @@ def refused(seed: int) -> Situation:
 
 def harmed(plan: Plan) -> list[str]:
     """Return who is brought below its base, or falls at all while it should go."""
-    found = []
+    victims = []
     for pod in plan.pods:
         containers = (*pod.containers, *(() if pod.budget is None else (pod.budget,)))
-        for part in (share for one in containers for share in (one.cpu, one.memory) if share is not None):
+        for part in (share for holder in containers for share in (holder.cpu, holder.memory) if share is not None):
             after, before = part.applied or 0, part.request or 0
             if after < before and (pod.is_evicted or after < part.base):
-                found.append(f"{pod.ref} {part}")
-    return found
+                victims.append(f"{pod.ref} {part}")
+    return victims
 
 
 # What stands in the way.

@@ -42,7 +42,7 @@ def planned(situation: Situation, demand: float | None, *, asked: list[Bases] | 
 
 
 def finals(plan: Plan) -> list[int]:
-    return [one.containers[0].cpu.final for one in plan.pods if one.containers[0].cpu is not None]
+    return [pod_plan.containers[0].cpu.final for pod_plan in plan.pods if pod_plan.containers[0].cpu is not None]
 
 
 def test_headroom_is_how_far_the_pods_were_seen_above_their_bases_together() -> None:

@@ -322,10 +322,10 @@ def test_recommend_explains_each_step_of_one_row() -> None:
 def test_recommend_says_what_it_does_not_know() -> None:
     steps = Steps()
     ask(make_policy(specification=True), steps=steps)
-    told = [(step.resource, step.what, step.value, step.note) for step in steps.taken]
-    assert told[0] == ("cpu", "minutes known of the last 7 days", 0.0, "")
-    assert told[3] == ("cpu", "whole millicores", None, "no samples")
-    assert told[-3:] == [
+    entries = [(step.resource, step.what, step.value, step.note) for step in steps.taken]
+    assert entries[0] == ("cpu", "minutes known of the last 7 days", 0.0, "")
+    assert entries[3] == ("cpu", "whole millicores", None, "no samples")
+    assert entries[-3:] == [
         ("memory", "needed after an out-of-memory kill", None, "no kill within crane.oomHistorySeconds"),
         ("cpu", "specification", None, "none holds CPU and memory"),
         ("memory", "specification", None, "none holds CPU and memory"),
@@ -363,9 +363,9 @@ def test_recommend_is_finite_and_does_not_fall_when_all_usage_is_scaled_up(
 def test_recommend_does_not_depend_on_the_order_of_samples(usage: list[tuple[int, int]], data: st.DataObject) -> None:
     shuffled = data.draw(st.permutations(usage))
     policy = make_policy(2)
-    for minute, (one, other) in enumerate(zip(usage, shuffled, strict=True)):
+    for minute, (pair, other) in enumerate(zip(usage, shuffled, strict=True)):
         policy.fold(
-            make_minutes(START + minute, [float(one[0]), float(other[0])], [one[1] * 1.0 * MIB, other[1] * 1.0 * MIB])
+            make_minutes(START + minute, [float(pair[0]), float(other[0])], [pair[1] * 1.0 * MIB, other[1] * 1.0 * MIB])
         )
     answer = ask(policy)
     assert answer.cpu_request_millicores[0] == answer.cpu_request_millicores[1]

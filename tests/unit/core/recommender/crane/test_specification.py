@@ -37,7 +37,7 @@ def normalise(specifications: Specifications, cpu_millicores: int, memory_bytes:
 def test_parse_specifications_gives_pairs_sorted_by_cpu_then_memory(
     text: str, pairs: list[tuple[float, float]]
 ) -> None:
-    assert [(one.cpu_cores, one.memory_gib) for one in parse_specifications(text)] == pairs
+    assert [(pair.cpu_cores, pair.memory_gib) for pair in parse_specifications(text)] == pairs
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ def test_peak_does_not_depend_on_order_and_is_largest_of_its_parts(
 
 
 def series(*samples: tuple[float, float]) -> tuple[Floats, Floats]:
-    return np.array([at for at, _ in samples], dtype=np.float64), np.array([one for _, one in samples])
+    return np.array([at for at, _ in samples], dtype=np.float64), np.array([amount for _, amount in samples])
 
 
 def merged(*parts: tuple[Floats, Floats]) -> list[tuple[float, float]]:

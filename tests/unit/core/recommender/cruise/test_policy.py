@@ -122,12 +122,12 @@ def ask(
 
 def test_request_is_the_peak_of_the_last_hour() -> None:
     policy = learnt([(NOON - 30, 900.0, 500.0 * MB), (NOON - 1, 100.0, 200.0 * MB)])
-    found = ask(policy, 120.0, 210.0 * MB)
-    assert (found.cpu_base, found.cpu_peak, found.cpu_request) == (120.0, 900.0, 900.0)
-    assert (found.memory_base, found.memory_peak, found.memory_request) == (210.0 * MB, 500.0 * MB, 500.0 * MB)
-    assert found.memory_limit == 1000.0 * MB  # twice the largest of seven days
-    assert not found.cpu_upward_only
-    assert not found.memory_upward_only
+    reply = ask(policy, 120.0, 210.0 * MB)
+    assert (reply.cpu_base, reply.cpu_peak, reply.cpu_request) == (120.0, 900.0, 900.0)
+    assert (reply.memory_base, reply.memory_peak, reply.memory_request) == (210.0 * MB, 500.0 * MB, 500.0 * MB)
+    assert reply.memory_limit == 1000.0 * MB  # twice the largest of seven days
+    assert not reply.cpu_upward_only
+    assert not reply.memory_upward_only
 
 
 def test_request_is_the_peak_of_this_hour_of_the_day() -> None:
@@ -166,15 +166,15 @@ def test_length_of_the_last_prediction_is_an_option() -> None:
 
 def test_base_above_every_maximum_is_the_peak() -> None:
     # A base over overlapping minutes can pass each single one by a hair; the peak is never below it.
-    found = ask(learnt([(NOON - 1, 100.0, 10.0 * MB)]), 100.5, 30.0 * MB)
-    assert (found.cpu_peak, found.cpu_request) == (100.5, 100.5)
-    assert found.memory_request == found.memory_limit == 30.0 * MB  # at least the request, though 2 x 10 MB is less
+    reply = ask(learnt([(NOON - 1, 100.0, 10.0 * MB)]), 100.5, 30.0 * MB)
+    assert (reply.cpu_peak, reply.cpu_request) == (100.5, 100.5)
+    assert reply.memory_request == reply.memory_limit == 30.0 * MB  # at least the request, though 2 x 10 MB is less
 
 
 def test_tiny_container_has_the_least() -> None:
-    found = ask(learnt([(NOON - 1, 0.5, 5.0 * MB)]), 0.2, 5.0 * MB)
-    assert (found.cpu_request, found.cpu_peak) == (1.0, 0.5)
-    assert (found.memory_request, found.memory_limit, found.memory_peak) == (16.0 * MB, 16.0 * MB, 5.0 * MB)
+    reply = ask(learnt([(NOON - 1, 0.5, 5.0 * MB)]), 0.2, 5.0 * MB)
+    assert (reply.cpu_request, reply.cpu_peak) == (1.0, 0.5)
+    assert (reply.memory_request, reply.memory_limit, reply.memory_peak) == (16.0 * MB, 16.0 * MB, 5.0 * MB)
 
 
 def test_options_set_least_and_limit() -> None:
@@ -182,14 +182,14 @@ def test_options_set_least_and_limit() -> None:
     proposals = learnt([(NOON - 1, 10.0, 30.0 * MB)], options).recommend(
         all_rows(1), make_present([10.0], [30.0 * MB]), now_unix_seconds=NOON * 60.0
     )
-    found = answer(proposals, options=options)
-    assert (found.cpu_request, found.memory_request, found.memory_limit) == (50.0, 64.0 * MB, 90.0 * MB)
+    reply = answer(proposals, options=options)
+    assert (reply.cpu_request, reply.memory_request, reply.memory_limit) == (50.0, 64.0 * MB, 90.0 * MB)
 
 
 def test_limit_goes_by_seven_days_whatever_the_hour() -> None:
     policy = learnt([(NOON - 3 * DAY_MINUTES - 400, None, 400.0 * MB), (NOON - 1, None, 100.0 * MB)])
-    found = ask(policy, None, 90.0 * MB)
-    assert (found.memory_request, found.memory_limit) == (100.0 * MB, 800.0 * MB)
+    reply = ask(policy, None, 90.0 * MB)
+    assert (reply.memory_request, reply.memory_limit) == (100.0 * MB, 800.0 * MB)
 
 
 def test_no_limit_of_cpu_is_proposed_and_limits_that_are_there_must_not_cap() -> None:
@@ -201,60 +201,60 @@ def test_no_limit_of_cpu_is_proposed_and_limits_that_are_there_must_not_cap() ->
 
 
 def test_no_data_is_no_answer() -> None:
-    found = ask(learnt([]), None, None)
-    assert (found.cpu_request, found.memory_request, found.memory_limit) == (None, None, None)
-    assert not found.cpu_upward_only
-    assert not found.memory_upward_only
+    reply = ask(learnt([]), None, None)
+    assert (reply.cpu_request, reply.memory_request, reply.memory_limit) == (None, None, None)
+    assert not reply.cpu_upward_only
+    assert not reply.memory_upward_only
 
 
 def test_base_without_a_single_minute_counts_but_only_upward() -> None:
     # Invariant 15: a container without prediction is still counted, with peak = base.
-    found = ask(learnt([]), 120.0, 50.0 * MB)
-    assert (found.cpu_base, found.cpu_peak, found.cpu_request, found.cpu_upward_only) == (120.0, 120.0, 120.0, True)
-    assert (found.memory_request, found.memory_limit, found.memory_upward_only) == (50.0 * MB, None, True)
+    reply = ask(learnt([]), 120.0, 50.0 * MB)
+    assert (reply.cpu_base, reply.cpu_peak, reply.cpu_request, reply.cpu_upward_only) == (120.0, 120.0, 120.0, True)
+    assert (reply.memory_request, reply.memory_limit, reply.memory_upward_only) == (50.0 * MB, None, True)
 
 
 def test_minutes_of_other_hours_only_are_no_prediction() -> None:
-    found = ask(learnt([(NOON - 5 * HOUR_MINUTES, 900.0, 500.0 * MB)]), 120.0, 50.0 * MB)
-    assert (found.cpu_request, found.cpu_upward_only) == (120.0, True)
-    assert (found.memory_request, found.memory_upward_only) == (50.0 * MB, True)
-    assert found.memory_limit == 1000.0 * MB
+    reply = ask(learnt([(NOON - 5 * HOUR_MINUTES, 900.0, 500.0 * MB)]), 120.0, 50.0 * MB)
+    assert (reply.cpu_request, reply.cpu_upward_only) == (120.0, True)
+    assert (reply.memory_request, reply.memory_upward_only) == (50.0 * MB, True)
+    assert reply.memory_limit == 1000.0 * MB
 
 
 def test_one_sample_is_its_own_peak() -> None:
-    found = ask(learnt([(NOON - 1, 370.0, 40.0 * MB)]), 370.0, 40.0 * MB)
-    assert (found.cpu_base, found.cpu_request, found.cpu_upward_only) == (370.0, 370.0, False)
-    assert (found.memory_request, found.memory_limit) == (40.0 * MB, 80.0 * MB)
+    reply = ask(learnt([(NOON - 1, 370.0, 40.0 * MB)]), 370.0, 40.0 * MB)
+    assert (reply.cpu_base, reply.cpu_request, reply.cpu_upward_only) == (370.0, 370.0, False)
+    assert (reply.memory_request, reply.memory_limit) == (40.0 * MB, 80.0 * MB)
 
 
 def test_window_without_base_is_no_answer_however_much_history_there_is() -> None:
     policy = learnt([(NOON - minute, 900.0, 500.0 * MB) for minute in range(3000, 0, -1)])
-    found = ask(policy, None, None)
-    assert (found.cpu_request, found.memory_request, found.memory_limit) == (None, None, None)
-    assert (found.cpu_peak, found.memory_peak) == (0.0, 0.0)
+    reply = ask(policy, None, None)
+    assert (reply.cpu_request, reply.memory_request, reply.memory_limit) == (None, None, None)
+    assert (reply.cpu_peak, reply.memory_peak) == (0.0, 0.0)
 
 
 def test_one_missing_resource_leaves_the_other() -> None:
     # Invariant 16, within a container.
     policy = learnt([(NOON - 1, None, 40.0 * MB)])
     assert ask(policy, None, 30.0 * MB).memory_request == 40.0 * MB
-    found = ask(policy, 120.0, 30.0 * MB)
-    assert (found.cpu_request, found.cpu_upward_only, found.memory_upward_only) == (120.0, True, False)
+    reply = ask(policy, 120.0, 30.0 * MB)
+    assert (reply.cpu_request, reply.cpu_upward_only, reply.memory_upward_only) == (120.0, True, False)
 
 
 def test_gaps_leave_what_was_measured_around_them() -> None:
     policy = learnt([(NOON - 50, 900.0, 500.0 * MB), (NOON - 30, None, None), (NOON - 2, 100.0, 200.0 * MB)])
-    found = ask(policy, 120.0, 210.0 * MB)
-    assert (found.cpu_request, found.memory_request) == (900.0, 500.0 * MB)
+    reply = ask(policy, 120.0, 210.0 * MB)
+    assert (reply.cpu_request, reply.memory_request) == (900.0, 500.0 * MB)
 
 
 # --- shapes of load
 
 
 def test_constant_zero_is_the_least_and_known() -> None:
-    found = ask(learnt([(NOON - minute, 0.0, 0.0) for minute in range(200, 0, -1)]), 0.0, 0.0)
-    assert (found.cpu_request, found.memory_request, found.memory_limit) == (1.0, 16.0 * MB, 16.0 * MB)
-    assert not found.cpu_upward_only
+    reply = ask(learnt([(NOON - minute, 0.0, 0.0) for minute in range(200, 0, -1)]), 0.0, 0.0)
+    assert (reply.cpu_request, reply.memory_request, reply.memory_limit) == (1.0, 16.0 * MB, 16.0 * MB)
+    assert not reply.cpu_upward_only
 
 
 def test_one_second_burst_raises_the_request_by_its_minutes_largest_rate_for_an_hour_and_then_daily() -> None:
@@ -270,15 +270,15 @@ def test_memory_that_only_grows_is_followed_with_twice_as_limit() -> None:
     policy = CruisePolicy(CruiseOptions(), 1)
     for minute in range(300):
         policy.fold(make_minutes(NOON + minute, [1.0], [(100.0 + minute) * MB]))
-        found = ask(policy, 1.0, (90.0 + minute) * MB, minute=NOON + minute + 1)
-        assert found.memory_request == pytest.approx((100.0 + minute) * MB, rel=1e-7)
-        assert found.memory_limit == pytest.approx(2 * (100.0 + minute) * MB, rel=1e-7)
+        reply = ask(policy, 1.0, (90.0 + minute) * MB, minute=NOON + minute + 1)
+        assert reply.memory_request == pytest.approx((100.0 + minute) * MB, rel=1e-7)
+        assert reply.memory_limit == pytest.approx(2 * (100.0 + minute) * MB, rel=1e-7)
 
 
 def test_flat_memory_is_itself() -> None:
     policy = learnt([(NOON - minute, 50.0, 2048.0 * MB) for minute in range(500, 0, -1)])
-    found = ask(policy, 50.0, 2048.0 * MB)
-    assert (found.memory_base, found.memory_peak, found.memory_limit) == (2048.0 * MB, 2048.0 * MB, 4096.0 * MB)
+    reply = ask(policy, 50.0, 2048.0 * MB)
+    assert (reply.memory_base, reply.memory_peak, reply.memory_limit) == (2048.0 * MB, 2048.0 * MB, 4096.0 * MB)
 
 
 # --- clock steps
@@ -318,33 +318,33 @@ def killed(policy: CruisePolicy, usage_bytes: float, minute: int = NOON - 1) -> 
 def test_out_of_memory_makes_the_base_and_the_limit() -> None:
     policy = learnt([(NOON - 1, None, 300.0 * MB)])
     killed(policy, 412 * MB)
-    found = ask(policy, None, 200.0 * MB)
-    assert (found.memory_base, found.memory_peak, found.memory_request) == (412.0 * MB, 412.0 * MB, 412.0 * MB)
-    assert found.memory_limit == 824.0 * MB
-    assert not found.memory_upward_only
+    reply = ask(policy, None, 200.0 * MB)
+    assert (reply.memory_base, reply.memory_peak, reply.memory_request) == (412.0 * MB, 412.0 * MB, 412.0 * MB)
+    assert reply.memory_limit == 824.0 * MB
+    assert not reply.memory_upward_only
 
 
 def test_out_of_memory_below_the_predicted_peak_changes_no_peak() -> None:
     policy = learnt([(NOON - 1, None, 500.0 * MB)])
     killed(policy, 412 * MB)
-    found = ask(policy, None, 200.0 * MB)
-    assert (found.memory_base, found.memory_peak, found.memory_limit) == (412.0 * MB, 500.0 * MB, 1000.0 * MB)
+    reply = ask(policy, None, 200.0 * MB)
+    assert (reply.memory_base, reply.memory_peak, reply.memory_limit) == (412.0 * MB, 500.0 * MB, 1000.0 * MB)
 
 
 def test_out_of_memory_with_an_empty_window_raises_only() -> None:
     # The restarted container has no window yet: what killed it is all there is, and it must not wait.
     policy = learnt([(NOON - 1, None, 300.0 * MB)])
     killed(policy, 412 * MB)
-    found = ask(policy, None, None)
-    assert (found.memory_request, found.memory_limit, found.memory_upward_only) == (412.0 * MB, 824.0 * MB, True)
-    assert found.cpu_request is None
+    reply = ask(policy, None, None)
+    assert (reply.memory_request, reply.memory_limit, reply.memory_upward_only) == (412.0 * MB, 824.0 * MB, True)
+    assert reply.cpu_request is None
 
 
 def test_out_of_memory_before_the_first_minute_makes_request_and_limit_upward_only() -> None:
     policy = learnt([])
     killed(policy, 412 * MB)
-    found = ask(policy, None, None)
-    assert (found.memory_request, found.memory_limit, found.memory_upward_only) == (412.0 * MB, 824.0 * MB, True)
+    reply = ask(policy, None, None)
+    assert (reply.memory_request, reply.memory_limit, reply.memory_upward_only) == (412.0 * MB, 824.0 * MB, True)
 
 
 def test_out_of_memory_figure_does_not_fall_by_a_later_lower_kill_and_ends_with_its_time() -> None:
@@ -382,9 +382,9 @@ def test_rows_grow_and_forgotten_ones_know_nothing() -> None:
     policy.forget(np.array([0]))
     present = make_present([50.0, 50.0], [5.0 * MB, 5.0 * MB])
     proposals = policy.recommend(all_rows(2), present, now_unix_seconds=NOON * 60.0)
-    forgotten, kept = answer(proposals, 0), answer(proposals, 1)
+    forgotten, neighbour = answer(proposals, 0), answer(proposals, 1)
     assert (forgotten.cpu_request, forgotten.cpu_upward_only, forgotten.memory_base) == (50.0, True, 5.0 * MB)
-    assert (kept.cpu_request, kept.memory_request) == (200.0, 20.0 * MB)
+    assert (neighbour.cpu_request, neighbour.memory_request) == (200.0, 20.0 * MB)
     steps = Steps()
     policy.recommend(np.array([0]), make_present([50.0], [5.0 * MB]), now_unix_seconds=NOON * 60.0, steps=steps)
     assert steps.hours == []
@@ -516,8 +516,8 @@ def test_minutes_predict_what_samples_at_their_ends_predict(samples: list[tuple[
     values = np.array([value for _, value in minutes], dtype=np.float64)
     now = NOON * 60.0 - 0.001  # the newest minute's sample is now; the far edge is a sample of 61 minutes ago
     expected = predict_peak(moments, values, options, now_unix_seconds=now)
-    found = ask_at(learnt([(minute, value, None) for minute, value in minutes], options), now)
-    assert (found.cpu_peak, found.cpu_upward_only) == (expected.peak or 0.0, expected.peak is None)
+    reply = ask_at(learnt([(minute, value, None) for minute, value in minutes], options), now)
+    assert (reply.cpu_peak, reply.cpu_upward_only) == (expected.peak or 0.0, expected.peak is None)
 
 
 def ask_at(policy: CruisePolicy, now_unix_seconds: float) -> Answer:

@@ -81,8 +81,8 @@ def test_credit_lost_within_a_day_is_asked_for_at_the_full_price_at_once_and_bac
         has_credit = place % 3 != 1
         other = always if has_credit else never
         assert requests(policy, minute, [has_credit]) == requests(other, minute, [has_credit])
-        for made in (policy, always, never):
-            made.fold(make_minutes(minute, [100.0 + 10.0 * place]))
+        for learner in (policy, always, never):
+            learner.fold(make_minutes(minute, [100.0 + 10.0 * place]))
         minute += 25
 
 

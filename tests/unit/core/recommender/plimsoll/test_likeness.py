@@ -35,8 +35,8 @@ def book_of(*hours: tuple[int, float], minutes: int = 60, has_looks: bool = True
 
 def weights(book: HourBook, figure: float, *, at: float = NOON_HOUR, has_looks: bool = True) -> list[float]:
     known = np.array([has_looks])
-    found: list[float] = weigh(book, all_rows(1), looks(*[figure] * 4), known, at * 3600.0)[0].tolist()
-    return found
+    hour_weights: list[float] = weigh(book, all_rows(1), looks(*[figure] * 4), known, at * 3600.0)[0].tolist()
+    return hour_weights
 
 
 def test_the_same_hour_of_five_days_ago_counts_half() -> None:
@@ -56,12 +56,12 @@ def test_an_hour_of_a_former_image_counts_a_tenth_from_the_new_ones_first_hour_o
     def counted(hour: int) -> list[list[float]]:
         everybody = np.array([True, True])
         book = open_book(ring, hour)
-        found = weigh(book, all_rows(2), np.full((4, 2), 100.0, dtype=np.float32), everybody, hour * 3600.0)
-        return [[float(one) for one in row] for row in found]
+        hour_weights = weigh(book, all_rows(2), np.full((4, 2), 100.0, dtype=np.float32), everybody, hour * 3600.0)
+        return [[float(weight) for weight in row] for row in hour_weights]
 
     usual = counted(NOON_HOUR)[0]
     ring.renew(0, NOON_HOUR - 1)
-    assert counted(NOON_HOUR) == [[pytest.approx(FORMER_IMAGE * one) for one in usual[:2]] + usual[2:], usual]
+    assert counted(NOON_HOUR) == [[pytest.approx(FORMER_IMAGE * weight) for weight in usual[:2]] + usual[2:], usual]
     # An hour before it is answered for as it was then.
     assert len({tuple(row) for row in counted(NOON_HOUR - 2)}) == 1
     ring.forget(np.array([0]))

@@ -52,17 +52,17 @@ def three(request: pytest.FixtureRequest) -> Three:
 @pytest.mark.parametrize("file", sorted(FILES))
 def test_generated_files_hold_what_their_recipes_give(file: str) -> None:
     recipes, days = FILES[file]
-    made = trace({recipe: load(recipe, days=days) for recipe in recipes})
+    recipe_trace = trace({recipe: load(recipe, days=days) for recipe in recipes})
     read = load_trace(DIRECTORY / file)
-    assert read.containers == made.containers
-    assert read.start_unix_minute == made.start_unix_minute
+    assert read.containers == recipe_trace.containers
+    assert read.start_unix_minute == recipe_trace.start_unix_minute
     # An exponential may differ in its last bit between machines, and so a millicore in its rounding.
-    assert np.abs(read.cpu_millicores - made.cpu_millicores).max() <= 1.0
-    assert (read.memory_bytes == made.memory_bytes).all() or np.allclose(
-        read.memory_bytes, made.memory_bytes, rtol=1e-9
+    assert np.abs(read.cpu_millicores - recipe_trace.cpu_millicores).max() <= 1.0
+    assert (read.memory_bytes == recipe_trace.memory_bytes).all() or np.allclose(
+        read.memory_bytes, recipe_trace.memory_bytes, rtol=1e-9
     )
-    if read.psi is not None and made.psi is not None:
-        assert np.allclose(read.psi, made.psi, atol=1.1e-3)
+    if read.psi is not None and recipe_trace.psi is not None:
+        assert np.allclose(read.psi, recipe_trace.psi, atol=1.1e-3)
 
 
 def test_balanced_is_short_in_fewer_minutes_and_less_deep_than_cruise(three: Three) -> None:

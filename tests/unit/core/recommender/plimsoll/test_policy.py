@@ -389,10 +389,10 @@ def test_recommend_scales_with_usage(usage: list[float], power: int) -> None:
     memory = [[value * MIB, value * factor * MIB] for value in usage]
     minute = learn(policy, ([value, value * factor] for value in usage), memory=memory, stride=7)
     proposals = ask(policy, minute, cpu=[usage[-1], usage[-1] * factor], memory=[1.0, factor])
-    one, scaled = proposals.cpu_request_millicores
-    assert scaled == pytest.approx(one * factor)
-    one, scaled = proposals.memory_request_bytes
-    assert scaled == pytest.approx(one * factor)
+    request, scaled = proposals.cpu_request_millicores
+    assert scaled == pytest.approx(request * factor)
+    request, scaled = proposals.memory_request_bytes
+    assert scaled == pytest.approx(request * factor)
 
 
 @examples(40)
@@ -412,7 +412,7 @@ def test_recommend_is_finite_covers_the_newest_minute_and_never_asks_for_the_uns
     if newest is not None:
         assert request >= newest * (1 - 1e-7) - 1e-30  # single precision
     assert request <= max((value for value in usage[:length] if value is not None), default=0.0) * RISE + 1e-30
-    assert proposals.memory_request_bytes[0] >= max((one for one in memory[:length] if one is not None), default=0)
+    assert proposals.memory_request_bytes[0] >= max((size for size in memory[:length] if size is not None), default=0)
 
 
 @examples(25)
@@ -470,13 +470,13 @@ def test_rebuilt_from_what_the_history_keeps_it_answers_the_same_bit_for_bit(aft
     shape = 1.0 + 0.8 * np.sin(2 * np.pi * time / DAY)
     usage = 300.0 * shape * np.exp(np.random.default_rng(9).normal(0.0, 0.3, (time.size, 12)))
     memory = np.maximum.accumulate(usage, axis=0) * MIB * (1.0 + time / DAY / 10)
-    kept = RING_MINUTES // stride
+    ring_rows = RING_MINUTES // stride
     whole, rebuilt = new(12), new(12)
-    begin = learn(whole, usage[:-kept].tolist(), memory=memory[:-kept].tolist(), stride=stride)
+    begin = learn(whole, usage[:-ring_rows].tolist(), memory=memory[:-ring_rows].tolist(), stride=stride)
     for minute in range(begin - 2 * DAY, begin, 500):
         ask(whole, minute)
-    end = learn(whole, usage[-kept:].tolist(), start=begin, memory=memory[-kept:].tolist(), stride=stride)
-    learn(rebuilt, usage[-kept:].tolist(), start=begin, memory=memory[-kept:].tolist(), stride=stride)
+    end = learn(whole, usage[-ring_rows:].tolist(), start=begin, memory=memory[-ring_rows:].tolist(), stride=stride)
+    learn(rebuilt, usage[-ring_rows:].tolist(), start=begin, memory=memory[-ring_rows:].tolist(), stride=stride)
     asked = [1.0] * 12
     before, after = ask(whole, end, cpu=asked, memory=asked), ask(rebuilt, end, cpu=asked, memory=asked)
     assert before.cpu_request_millicores.tolist() == after.cpu_request_millicores.tolist()

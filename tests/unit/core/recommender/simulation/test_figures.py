@@ -28,38 +28,43 @@ from tests.traces import START_UNIX_MINUTE, trace_of
 
 
 def account(usage: Sequence[float | None], request: Sequence[float | None]) -> ResourceFigures:
-    one = ResourceAccount(1, amount_hour=CORE_HOUR)
-    one.add(
+    cpu_account = ResourceAccount(1, amount_hour=CORE_HOUR)
+    cpu_account.add(
         np.array([[value or 0.0] for value in usage]),
         np.array([[value is not None] for value in usage]),
         np.array([[value or 0.0] for value in request]),
         np.array([[value is not None] for value in request]),
     )
-    return one.figures(np.array([0]))
+    return cpu_account.figures(np.array([0]))
 
 
 def test_account_of_an_hour_at_half_the_request_has_half_of_it_as_slack() -> None:
     # 60 minutes at 500 of 1,000 millicores: 1 core-hour requested, half of it used, half not.
-    one = account([500.0] * 60, [1000.0] * 60).of(0)
+    figures = account([500.0] * 60, [1000.0] * 60).of(0)
 
-    assert (one.requested_amount_hours, one.used_amount_hours, one.unused_amount_hours) == (1.0, 0.5, 0.5)
-    assert (one.missing_amount_hours, one.under_minutes, one.slack_ratio, one.under_ratio) == (0.0, 0, 0.5, 0.0)
+    assert (figures.requested_amount_hours, figures.used_amount_hours, figures.unused_amount_hours) == (1.0, 0.5, 0.5)
+    assert (figures.missing_amount_hours, figures.under_minutes, figures.slack_ratio, figures.under_ratio) == (
+        0.0,
+        0,
+        0.5,
+        0.0,
+    )
 
 
 def test_account_keeps_slack_and_missing_apart() -> None:
     # 30 minutes 400 below and 30 minutes 200 above a request of 600: 0.2 core-hours unused, 0.1 missing.
-    one = account([200.0] * 30 + [800.0] * 30, [600.0] * 60).of(0)
+    figures = account([200.0] * 30 + [800.0] * 30, [600.0] * 60).of(0)
 
-    assert one.unused_amount_hours == pytest.approx(0.2)
-    assert one.missing_amount_hours == pytest.approx(0.1)
-    assert (one.under_minutes, one.under_ratio) == (30, 0.5)
+    assert figures.unused_amount_hours == pytest.approx(0.2)
+    assert figures.missing_amount_hours == pytest.approx(0.1)
+    assert (figures.under_minutes, figures.under_ratio) == (30, 0.5)
 
 
 def test_account_leaves_gaps_and_unsized_minutes_out() -> None:
-    one = account([None, 500.0, 500.0, None], [1000.0, None, 1000.0, None]).of(0)
+    figures = account([None, 500.0, 500.0, None], [1000.0, None, 1000.0, None]).of(0)
 
-    assert (one.known_minutes, one.unsized_minutes) == (2, 1)
-    assert one.requested_amount_hours == pytest.approx(1 / 60)
+    assert (figures.known_minutes, figures.unsized_minutes) == (2, 1)
+    assert figures.requested_amount_hours == pytest.approx(1 / 60)
 
 
 def test_account_of_usage_equal_to_the_request_is_not_under_requested() -> None:
@@ -67,18 +72,18 @@ def test_account_of_usage_equal_to_the_request_is_not_under_requested() -> None:
 
 
 def test_ratios_of_nothing_are_none() -> None:
-    one = account([500.0], [None]).of(0)
-    assert (one.slack_ratio, one.under_ratio) == (None, None)
-    assert (one.slack_of_used_ratio, one.deficit_ratio, one.changes_per_day) == (None, None, None)
+    figures = account([500.0], [None]).of(0)
+    assert (figures.slack_ratio, figures.under_ratio) == (None, None)
+    assert (figures.slack_of_used_ratio, figures.deficit_ratio, figures.changes_per_day) == (None, None, None)
 
 
 def test_slack_and_deficit_are_shares_of_what_was_used() -> None:
     # 30 minutes 400 below and 30 minutes 200 above a request of 600: used are 0.5 core-hours, 0.2 more were requested
     # than used, 0.1 less.
-    one = account([200.0] * 30 + [800.0] * 30, [600.0] * 60).of(0)
+    figures = account([200.0] * 30 + [800.0] * 30, [600.0] * 60).of(0)
 
-    assert one.slack_of_used_ratio == pytest.approx(0.4)
-    assert one.deficit_ratio == pytest.approx(0.2)
+    assert figures.slack_of_used_ratio == pytest.approx(0.4)
+    assert figures.deficit_ratio == pytest.approx(0.2)
 
 
 def test_changes_per_day_are_those_of_one_container() -> None:
@@ -87,11 +92,11 @@ def test_changes_per_day_are_those_of_one_container() -> None:
 
 
 def test_account_counts_rows_of_seconds_as_their_part_of_a_minute() -> None:
-    one = ResourceAccount(1, amount_hour=CORE_HOUR, rows_per_minute=60)
+    cpu_account = ResourceAccount(1, amount_hour=CORE_HOUR, rows_per_minute=60)
     usage, yes = np.full((120, 1), 500.0), np.ones((120, 1), np.bool_)
     usage[:6] = 800.0
-    one.add(usage, yes, np.full((120, 1), 600.0), yes)
-    figures = one.figures(np.array([0])).of(0)
+    cpu_account.add(usage, yes, np.full((120, 1), 600.0), yes)
+    figures = cpu_account.figures(np.array([0])).of(0)
 
     # Two minutes, a tenth of one short by 200 millicores.
     assert (figures.known_minutes, figures.under_minutes) == (2.0, 0.1)
@@ -99,10 +104,10 @@ def test_account_counts_rows_of_seconds_as_their_part_of_a_minute() -> None:
 
 
 def test_account_of_a_request_that_grew_within_the_row_is_short_until_then() -> None:
-    one = ResourceAccount(1, amount_hour=CORE_HOUR)
+    cpu_account = ResourceAccount(1, amount_hour=CORE_HOUR)
     yes = np.ones((1, 1), np.bool_)
-    one.add(np.array([[800.0]]), yes, np.array([[600.0]]), yes, grown=np.array([[900.0]]), grown_share=0.75)
-    figures = one.figures(np.array([1])).of(0)
+    cpu_account.add(np.array([[800.0]]), yes, np.array([[600.0]]), yes, grown=np.array([[900.0]]), grown_share=0.75)
+    figures = cpu_account.figures(np.array([1])).of(0)
 
     # A quarter of the minute 200 short, the rest 100 too many.
     assert figures.under_minutes == 0.25
@@ -111,10 +116,10 @@ def test_account_of_a_request_that_grew_within_the_row_is_short_until_then() -> 
 
 
 def test_account_of_a_growth_at_the_very_end_of_the_row_does_not_see_it() -> None:
-    one = ResourceAccount(1, amount_hour=CORE_HOUR)
+    cpu_account = ResourceAccount(1, amount_hour=CORE_HOUR)
     yes = np.ones((1, 1), np.bool_)
-    one.add(np.array([[800.0]]), yes, np.array([[600.0]]), yes, grown=np.array([[900.0]]), grown_share=0.0)
-    assert one.figures(np.array([1])).of(0).under_minutes == 1.0
+    cpu_account.add(np.array([[800.0]]), yes, np.array([[600.0]]), yes, grown=np.array([[900.0]]), grown_share=0.0)
+    assert cpu_account.figures(np.array([1])).of(0).under_minutes == 1.0
 
 
 def test_node_is_short_only_where_all_containers_together_are() -> None:
@@ -124,13 +129,13 @@ def test_node_is_short_only_where_all_containers_together_are() -> None:
     has_request = np.array([[True, True], [True, True], [True, False]])
     node = NodeAccount(amount_hour=CORE_HOUR)
     node.add(usage, np.ones((3, 2), np.bool_), request, has_request, grown=request + 50.0, grown_share=0.5)
-    one = node.figures(np.array([2, 3])).of(0)
+    figures = node.figures(np.array([2, 3])).of(0)
 
     # 350 of 400, then 500; 450 of 400, then 500; 300 of 200, then 250.
-    assert (one.known_minutes, one.unsized_minutes, one.resizes) == (3.0, 0.0, 5)
-    assert one.under_minutes == 0.5 + 1.0
-    assert one.missing_amount_hours * CORE_HOUR == pytest.approx(0.5 * 50 + 0.5 * 100 + 0.5 * 50)
-    assert one.used_amount_hours * CORE_HOUR == pytest.approx(350 + 450 + 300)
+    assert (figures.known_minutes, figures.unsized_minutes, figures.resizes) == (3.0, 0.0, 5)
+    assert figures.under_minutes == 0.5 + 1.0
+    assert figures.missing_amount_hours * CORE_HOUR == pytest.approx(0.5 * 50 + 0.5 * 100 + 0.5 * 50)
+    assert figures.used_amount_hours * CORE_HOUR == pytest.approx(350 + 450 + 300)
 
 
 def test_undominated_are_those_that_no_other_beats_in_both() -> None:
@@ -146,12 +151,12 @@ def test_undominated_are_those_that_no_other_beats_in_both() -> None:
 
 @given(st.lists(st.tuples(st.none() | st.floats(0, 1e6), st.none() | st.floats(0, 1e6)), min_size=1, max_size=50))
 def test_account_balances_and_is_never_negative(minutes: list[tuple[float | None, float | None]]) -> None:
-    one = account([usage for usage, _ in minutes], [request for _, request in minutes]).of(0)
+    figures = account([usage for usage, _ in minutes], [request for _, request in minutes]).of(0)
 
-    used_of_request = one.used_amount_hours - one.missing_amount_hours
-    assert one.unused_amount_hours == pytest.approx(one.requested_amount_hours - used_of_request, abs=1e-9)
-    assert min(one.unused_amount_hours, one.missing_amount_hours) >= 0
-    assert one.under_minutes <= one.known_minutes - one.unsized_minutes
+    used_of_request = figures.used_amount_hours - figures.missing_amount_hours
+    assert figures.unused_amount_hours == pytest.approx(figures.requested_amount_hours - used_of_request, abs=1e-9)
+    assert min(figures.unused_amount_hours, figures.missing_amount_hours) >= 0
+    assert figures.under_minutes <= figures.known_minutes - figures.unsized_minutes
 
 
 def outcome(**more: Any) -> SimulatedOutcome:

@@ -63,12 +63,12 @@ def test_no_step_where_the_hour_before_was_as_high_for_a_minute() -> None:
 
 
 def test_step_after_the_high_minute_is_an_hour_old_is_found() -> None:
-    assert [one[1] for one in found(HIGH + LOW * 60 + HIGH * 60)] == [61]
+    assert [step[1] for step in found(HIGH + LOW * 60 + HIGH * 60)] == [61]
 
 
 def test_no_step_where_less_than_half_of_the_hour_before_is_known() -> None:
     assert found(LOW * 29 + GAP * 31 + HIGH * 60) == []
-    assert [one[1] for one in found(LOW * 30 + GAP * 30 + HIGH * 60)] == [60]
+    assert [step[1] for step in found(LOW * 30 + GAP * 30 + HIGH * 60)] == [60]
 
 
 def test_no_step_with_a_gap_in_its_first_fifteen_minutes() -> None:
@@ -76,7 +76,7 @@ def test_no_step_with_a_gap_in_its_first_fifteen_minutes() -> None:
 
 
 def test_two_steps_of_one_container_are_both_found() -> None:
-    assert [one[1] for one in found(LOW * 60 + HIGH * 90 + [1000.0] * 90)] == [60, 150]
+    assert [step[1] for step in found(LOW * 60 + HIGH * 90 + [1000.0] * 90)] == [60, 150]
 
 
 def test_second_rise_within_fifteen_minutes_belongs_to_the_first() -> None:

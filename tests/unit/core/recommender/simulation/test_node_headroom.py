@@ -105,8 +105,8 @@ def test_a_simulation_judges_what_is_set_aside_against_what_all_use() -> None:
     cpu = [[400, 100] * 30, [100, 400] * 30, [None] * 30 + [50] * 30]
     rules = ReplayRules(min_span_seconds=0, cool_down_seconds=0)
     bounds = BoundsOptions(smallest_cpu_change_millicores=0, smallest_change_ratio=0)
-    one = simulate(trace_of(cpu=cpu), Bursts(3), bounds, rules)
-    planned, requested = one.node_planned_cpu, one.node_cpu
+    outcome = simulate(trace_of(cpu=cpu), Bursts(3), bounds, rules)
+    planned, requested = outcome.node_planned_cpu, outcome.node_cpu
     # The first minute is unsized. Requests: 800, later 850. Set aside: 500, later 550, which is just what is used.
     assert planned.known_minutes[0] == requested.known_minutes[0] == 60
     assert planned.unsized_minutes[0] == 1
@@ -114,4 +114,4 @@ def test_a_simulation_judges_what_is_set_aside_against_what_all_use() -> None:
     assert planned.unused_amount_hours[0] == pytest.approx(0.0)
     assert requested.unused_amount_hours[0] * 60_000 == pytest.approx(59 * 300)
     assert planned.resizes[0] == 0
-    assert one.start_unix_minute == START_UNIX_MINUTE
+    assert outcome.start_unix_minute == START_UNIX_MINUTE

@@ -28,5 +28,5 @@ def test_rows_hold_until_the_next(places: Sequence[int], length: int, stands: st
     holds = holds_of(has)
     cells = max(has.shape[0], holds[0].after_cell)
     spread, known = held_over(values, holds, cells), held_over(has, holds, cells)
-    told = "".join(f"{value:.0f}" if there else "." for value, there in zip(spread[:, 0], known[:, 0], strict=True))
-    assert told == stands
+    text = "".join(f"{value:.0f}" if there else "." for value, there in zip(spread[:, 0], known[:, 0], strict=True))
+    assert text == stands

@@ -220,12 +220,12 @@ def test_grid_that_would_not_fit_into_memory_is_refused(monkeypatch: pytest.Monk
             st.none() | st.integers(0, 1 << 40),
         ),
         max_size=60,
-        unique_by=lambda one: one[:2],
+        unique_by=lambda fields: fields[:2],
     ).map(sorted),
     st.integers(1, 20),
 )
 def test_every_row_of_a_grid_of_minutes_is_in_it(rows: list[tuple[int, str, float, int]], size: int) -> None:
-    given_rows = [row(*one) for one in rows]
+    given_rows = [row(*fields) for fields in rows]
     if not given_rows:
         return
     trace = built(*[given_rows[at : at + size] for at in range(0, len(given_rows), size)])

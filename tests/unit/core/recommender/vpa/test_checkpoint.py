@@ -23,10 +23,10 @@ def histograms(half_life: float | None = None, epsilon: float = 1e-4) -> Histogr
 
 
 def filled(weights: dict[float, float], half_life: float | None = None) -> Histograms:
-    made = histograms(half_life)
+    histogram = histograms(half_life)
     values = np.array(list(weights), dtype=np.float64)
-    add_series(made, 0, values, np.array(list(weights.values()), dtype=np.float64), np.full(values.size, MIDNIGHT))
-    return made
+    add_series(histogram, 0, values, np.array(list(weights.values()), dtype=np.float64), np.full(values.size, MIDNIGHT))
+    return histogram
 
 
 def test_save_scales_the_largest_weight_to_10000_and_rounds_half_up() -> None:
@@ -46,27 +46,27 @@ def test_save_keeps_the_reference() -> None:
 
 
 def test_load_spreads_the_total_by_weight_and_sets_the_reference() -> None:
-    made = histograms(HOUR)
-    load(made, 0, Checkpoint(bucket_weights={0: 1, 1: 2}, total_weight=6.0, reference_unix_seconds=MIDNIGHT + 5))
-    assert made.weights(0)[:2].tolist() == [2.0, 4.0]
-    assert made.total_weights().tolist() == [6.0]
-    assert made.references()[0].tolist() == [MIDNIGHT + 5]
+    histogram = histograms(HOUR)
+    load(histogram, 0, Checkpoint(bucket_weights={0: 1, 1: 2}, total_weight=6.0, reference_unix_seconds=MIDNIGHT + 5))
+    assert histogram.weights(0)[:2].tolist() == [2.0, 4.0]
+    assert histogram.total_weights().tolist() == [6.0]
+    assert histogram.references()[0].tolist() == [MIDNIGHT + 5]
 
 
 @pytest.mark.parametrize("weights", [{}, {3: 0}])
 def test_load_of_zero_weights_is_empty_whatever_the_total(weights: dict[int, int]) -> None:
-    made = histograms()
-    load(made, 0, Checkpoint(bucket_weights=weights, total_weight=6.0))
-    assert made.is_empty().tolist() == [True]
-    assert made.total_weights().tolist() == [0.0]
+    histogram = histograms()
+    load(histogram, 0, Checkpoint(bucket_weights=weights, total_weight=6.0))
+    assert histogram.is_empty().tolist() == [True]
+    assert histogram.total_weights().tolist() == [0.0]
 
 
 def test_load_does_not_come_out_empty_when_the_lowest_weight_falls_below_epsilon() -> None:
     # Autoscaler issue 7726: 1 of 10001 of a total of 1 is 0.9999e-4, just below epsilon.
-    made = histograms()
-    load(made, 0, Checkpoint(bucket_weights={0: 1, 5: 10000}, total_weight=1.0))
-    assert made.is_empty().tolist() == [False]
-    assert made.percentile(0.5).tolist() == [6.0]
+    histogram = histograms()
+    load(histogram, 0, Checkpoint(bucket_weights={0: 1, 5: 10000}, total_weight=1.0))
+    assert histogram.is_empty().tolist() == [False]
+    assert histogram.percentile(0.5).tolist() == [6.0]
 
 
 @pytest.mark.parametrize(
@@ -82,11 +82,11 @@ def test_load_does_not_come_out_empty_when_the_lowest_weight_falls_below_epsilon
     ],
 )
 def test_load_refuses_what_is_out_of_range_and_adds_nothing(checkpoint: Checkpoint | None, message: str) -> None:
-    made = histograms()
+    histogram = histograms()
     with pytest.raises(CheckpointError, match=message) as caught:
-        load(made, 0, checkpoint)
+        load(histogram, 0, checkpoint)
     assert "\n" not in str(caught.value)
-    assert made.is_empty().tolist() == [True]
+    assert histogram.is_empty().tolist() == [True]
 
 
 @given(

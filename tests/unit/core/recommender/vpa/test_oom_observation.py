@@ -116,22 +116,22 @@ KNOWN_UNTIL, SINCE = 1000.0, 2000.0
 def test_a_kill_is_learnt_once_and_only_if_nobody_saw_it(
     at: float, now: float, seen: tuple[float, ...], expected: Heed
 ) -> None:
-    found = heed(
+    verdict = heed(
         at,
         known_until_unix_seconds=KNOWN_UNTIL,
         looked_since_unix_seconds=SINCE,
         now_unix_seconds=now,
         seen_unix_seconds=seen,
     )
-    assert found is expected
+    assert verdict is expected
 
 
 def test_the_first_agent_of_a_node_learns_whatever_is_told() -> None:
-    found = heed(
+    verdict = heed(
         1.0,
         known_until_unix_seconds=None,
         looked_since_unix_seconds=SINCE,
         now_unix_seconds=SINCE,
         seen_unix_seconds=(),
     )
-    assert found is Heed.LEARN
+    assert verdict is Heed.LEARN

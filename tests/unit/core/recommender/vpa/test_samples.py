@@ -28,7 +28,7 @@ class Recorded:
         self._record("subtract", rows, values, weights, unix_seconds)
 
     def _record(self, name: str, *columns: Any) -> None:
-        self.operations += [(name, *one) for one in zip(*(column.tolist() for column in columns), strict=True)]
+        self.operations += [(name, *cells) for cells in zip(*(column.tolist() for column in columns), strict=True)]
 
 
 class Windows:
