@@ -58,7 +58,7 @@ class Tree:
             values = top / self.chart / self.values
             texts.append(run("helm", "template", "one", str(top / self.chart), "--values", str(values), *HELM))
         texts += [(top / path).read_text() for path in self.manifests]
-        return [one for text in texts for one in yaml_texts.load_all(text) if one]
+        return [document for text in texts for document in yaml_texts.load_all(text) if document]
 
 
 TREES = {

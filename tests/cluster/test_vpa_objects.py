@@ -56,8 +56,8 @@ def room(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Ite
     """A webhook that takes such objects, and has learnt of some workloads."""
     definitions = [definition for definition in yaml_texts.load_all(CRD_FILE.read_text()) if definition]
     for definition in definitions:
-        create = partial(cluster.admin.create, CRDS, definition)
-        wait_for(partial(is_awaited, create, 409), "no other test's kind")
+        created = partial(cluster.admin.create, CRDS, definition)
+        wait_for(partial(is_awaited, created, 409), "no other test's kind")
     for manifest in chart.rendered(ON)["webhook/rights-vpas"]:
         cluster.admin.apply(manifest)
     try:

@@ -222,11 +222,11 @@ def _optimize_node(case: dict[str, Any]) -> dict[str, Any]:
 def _writes(plan: Plan, case: Mapping[str, Any]) -> bool:
     """Return whether the plan changes a request that the case states; what it does not state is not there to change."""
     stated = {
-        (pod["name"], one["name"], resource)
+        (pod["name"], container["name"], resource)
         for pod in case["pods"]
-        for one in pod["containers"]
+        for container in pod["containers"]
         for resource, key in (("cpu", "cpu_request"), ("memory", "mem_request"))
-        if one.get(key) is not None
+        if container.get(key) is not None
     }
     changed = {
         (step.ref.name, amount.container, amount.resource.value) for step in plan.steps for amount in step.changes
