@@ -48,6 +48,7 @@ def api(cluster: ControlPlane, own: str) -> HttpApi:
 @contextlib.contextmanager
 def watching(api: HttpApi, own: str, **more: Any) -> Iterator[ClusterFacts]:
     cluster_facts = ClusterFacts(api, namespace=own, pace=QUICK, ask_seconds=0.1, **more)
+    assert cluster_facts.rules().pause_reason == NOT_READ
     cluster_facts.start()
     try:
         yield cluster_facts
@@ -58,7 +59,6 @@ def watching(api: HttpApi, own: str, **more: Any) -> Iterator[ClusterFacts]:
 @pytest.fixture(scope="module")
 def facts(api: HttpApi, own: str) -> Iterator[ClusterFacts]:
     with watching(api, own) as cluster_facts:
-        assert cluster_facts.rules().pause_reason == NOT_READ or cluster_facts.is_complete
         wait_for(lambda: cluster_facts.is_complete, "everything has been listed")
         yield cluster_facts
 
