@@ -138,8 +138,13 @@ def _start(work: _Work) -> tuple[Connection[_Message, _Message], ForkProcess]:
     here, there = multiprocessing.Pipe(duplex=False)
     process = multiprocessing.get_context("fork").Process(target=_live, args=(work, there, os.getpid()), daemon=True)
     sys.stdout.flush()  # or the fork would write what is held once more
-    with _quiet_fork():
-        process.start()
+    # The fork inherits the mask: Ctrl-C must not end it with a traceback before it ignores that in ``_live``.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        with _quiet_fork():
+            process.start()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     there.close()
     return here, process
 

@@ -140,7 +140,7 @@ def breaking_off(what: str) -> Iterator[None]:
     try:
         yield
     except (OSError, EOFError, WebSocketException) as error:
-        is_late = isinstance(error, WebSocketTimeoutException)
+        is_late = isinstance(error, WebSocketTimeoutException | TimeoutError)  # the latter before there is a WebSocket
         reason = "timed out" if is_late else str(error) or type(error).__name__
         raise Unreachable(f"{what}: {reason}", may_have_been_done=True) from error
 
@@ -178,7 +178,8 @@ def _connected(credentials: Credentials, deadline: float) -> _BoundedSocket:
     if credentials.certificate_file is not None:
         key = credentials.key_file
         context.load_cert_chain(str(credentials.certificate_file), None if key is None else str(key))
-    plain = socket.create_connection((host, address.port or 443), timeout=deadline - time.monotonic())
+    left_seconds = max(deadline - time.monotonic(), 0.001)  # less than 0 is refused, and 0 does not wait for anything
+    plain = socket.create_connection((host, address.port or 443), timeout=left_seconds)
     try:
         connection = context.wrap_socket(plain, server_hostname=credentials.server_name or host)
     except BaseException:

@@ -177,10 +177,11 @@ class OptionalWatch(Generic[T]):
             if self._turns.is_stopping:
                 reflector.stop()
         elif not is_served:
-            self._absent_seconds = self._clock()
             if reflector is not None:
                 log.info("the server no longer has it", extra={"watch": self._name})
-                self._reflector = None
                 reflector.stop()
                 reflector.join(1.0)
                 self.kept.replace_all((), now_seconds=self._clock(), is_newest=True)
+            # Last, and in this order: who finds it known to be absent finds nothing of it.
+            self._absent_seconds = self._clock()
+            self._reflector = None

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import signal
 from typing import Any
 
 import numpy as np
 import pytest
 
+from agent.cli.simulate import runs
 from agent.cli.simulate.runs import SimulationError, simulate_policies
 from agent.core.orders.policy_options import PolicyName
 from agent.core.recommender import registry
@@ -67,3 +69,17 @@ def test_process_that_ends_without_an_outcome_is_told_and_the_others_are_ended(
     with pytest.raises(SimulationError, match="the process of policy cruise ended with code 9 and no outcome"):
         run()
     assert multiprocessing.active_children() == []
+
+
+def test_ctrl_c_in_the_first_moment_of_a_process_does_not_end_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with_cpus(monkeypatch, 2)
+    live = runs._live
+
+    def interrupted(*arguments: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)  # before it has come to ignore it
+        live(*arguments)
+
+    monkeypatch.setattr(runs, "_live", interrupted)
+    outcomes, _ = run()
+    assert [outcome.policy for outcome in outcomes] == ["vpa", "cruise", "crane"]
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())

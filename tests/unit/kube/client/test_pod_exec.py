@@ -291,6 +291,22 @@ def test_one_deadline_holds_for_all_of_it(behave: Behave) -> None:
     assert caught.value.may_have_been_done
 
 
+def test_the_deadline_holds_for_the_handshake_too() -> None:
+    # The kernel takes the connection, and nobody reads from it.
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        credentials = Credentials(server=f"https://127.0.0.1:{silent.getsockname()[1]}", origin="tests")
+        for timeout_seconds in (0.0, 0.1):
+            with pytest.raises(Unreachable, match=r"^exec plimsoll/agent-1: timed out$"):
+                execute(
+                    credentials,
+                    namespace="plimsoll",
+                    pod="agent-1",
+                    container="agent",
+                    command=("true",),
+                    timeout_seconds=timeout_seconds,
+                )
+
+
 @pytest.mark.parametrize(
     ("behave", "text"),
     [

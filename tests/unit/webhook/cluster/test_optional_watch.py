@@ -82,7 +82,7 @@ def asking(server: Server) -> Iterator[tuple[OptionalWatch[VerticalAutoscaler], 
         yield watch, creations
     finally:
         watch.stop()
-        assert watch.join(5.0)
+        assert watch.join(60.0)
 
 
 def served(*names: str) -> object:
