@@ -39,8 +39,8 @@ class Release:
     def install(self, values: Mapping[str, Any] | None = None, chart: Path = CHART) -> None:
         self._run("install", values, chart)
 
-    def upgrade(self, values: Mapping[str, Any] | None = None) -> None:
-        self._run("upgrade", values)
+    def upgrade(self, values: Mapping[str, Any] | None = None, chart: Path = CHART) -> None:
+        self._run("upgrade", values, chart)
 
     def rollback(self) -> None:
         helm("rollback", RELEASE, *self._where())

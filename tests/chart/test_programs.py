@@ -82,7 +82,7 @@ def test_they_lack_no_right_and_trust_each_other(enforcing: Release, tmp_path: P
 
         def told() -> Json:
             try:
-                return dict(request(socket, "cluster"))
+                return dict(request(socket, "cluster", timeout_seconds=60.0))
             except ControlError:
                 return {}
 

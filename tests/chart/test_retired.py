@@ -247,11 +247,14 @@ def test_every_agent_restores_and_then_all_end(scene: Scene) -> None:
 )
 def test_where_one_cannot_restore_nothing_ends(scene: Scene, code: int | None, asked: int, more: list[str]) -> None:
     scene.replies[scene.pods[1]] = lambda: Reply(("shop/web: not restored (rejected)\n",), code)
-    done = scene.run("--timeout=4s", *more)
+    # Restoring has 9 s, of which a busy machine may need many for the first look.
+    done = scene.run("--timeout=12s", *more)
     assert done.returncode == 1
     why = f"plimsoll restore ended with {code}" if code else "closed before it told how the command ended"
     assert why in done.stderr
-    assert sorted(scene.asked()) == sorted([scene.pods[0], *[scene.pods[1]] * asked])
+    assert scene.asked().count(scene.pods[0]) == 1
+    # Where it is asked a second time, there is mostly time for a third.
+    assert min(scene.asked().count(scene.pods[1]), 2) == asked
     assert done.stderr.endswith("no agent was ended: not every pod could be restored\n")
     assert scene.are_there() == [True, True]
     assert scene.plane.admin.exists(f"{DAEMON_SETS}/plimsoll-agent")
@@ -317,7 +320,7 @@ def test_an_agent_whose_node_went_has_nothing_left_to_restore(scene: Scene) -> N
     scene.pods.append(failed)
     path = objects.pod_path(NAMESPACE, failed)
     scene.plane.admin.patch(f"{path}/status", {"status": {"phase": "Failed"}})
-    done = scene.run("--timeout=8s")
+    done = scene.run("--timeout=16s")
     assert done.returncode == 0, done.stderr
     assert f"{node}: {gone} has ended: nothing is left to ask it\n1 agents ended meanwhile\n" in done.stdout
     assert failed not in scene.asked()  # it was evicted, and its successor is another pod
@@ -326,7 +329,7 @@ def test_an_agent_whose_node_went_has_nothing_left_to_restore(scene: Scene) -> N
 
 def test_a_node_that_is_not_ready_is_named_and_nothing_ends(scene: Scene) -> None:
     node = scene.cut_off(scene.pods[0])
-    done = scene.run("--timeout=4s")
+    done = scene.run("--timeout=12s")
     assert done.returncode == 1
     node_line, counted, last = done.stderr.splitlines()
     assert node_line.startswith(
@@ -340,7 +343,7 @@ def test_a_node_that_is_not_ready_is_named_and_nothing_ends(scene: Scene) -> Non
 
 def test_a_node_that_is_not_ready_is_gone_on_without_where_one_says_so(scene: Scene) -> None:
     node = scene.cut_off(scene.pods[0])
-    done = scene.run("--timeout=8s", "--skip-unreachable")
+    done = scene.run("--timeout=16s", "--skip-unreachable")
     assert done.returncode == 0, done.stderr
     assert f"{node}: not restored: the agent cannot be reached" in done.stderr
     assert done.stderr.endswith(
@@ -377,7 +380,7 @@ def test_a_right_that_is_missing_is_no_node_out_of_reach(scene: Scene) -> None:
 def test_agents_that_do_not_end_are_named(scene: Scene, is_skipping: bool) -> None:
     scene.hold(scene.pods[0])
     node = scene.node_of(scene.pods[0])
-    done = scene.run("--timeout=3s", *(("--skip-unreachable",) if is_skipping else ()))
+    done = scene.run("--timeout=6s", *(("--skip-unreachable",) if is_skipping else ()))
     assert done.returncode == (0 if is_skipping else 1)
     what = "it goes on without them" if is_skipping else "see --skip-unreachable"
     assert done.stderr == f"plimsoll retire: 1 agents have not ended in time: {node}: {what}\n"

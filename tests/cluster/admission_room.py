@@ -26,7 +26,15 @@ from tests.cluster.identities import (
 )
 from tests.cluster.objects import create_node, pod, pod_path
 from tests.cluster.processes import wait_for
-from tests.cluster.webhook_process import NAMESPACE, WebhookProcess, agent_token, answer_of, registration, webhook
+from tests.cluster.webhook_process import (
+    NAMESPACE,
+    UNBOUNDED,
+    WebhookProcess,
+    agent_token,
+    answer_of,
+    registration,
+    webhook,
+)
 from tests.webhook.report_bodies import report_body, row_body
 
 MB = 1_000_000
@@ -187,7 +195,7 @@ def admission_room(
     for node in nodes:
         create_node(cluster.admin, node)
     own = kubeconfig(identity, folder / "webhook.kubeconfig")
-    with webhook(cluster, folder, kubeconfig=own, arguments=(BY_CRUISE, *arguments)) as hook:
+    with webhook(cluster, folder, kubeconfig=own, arguments=(BY_CRUISE, UNBOUNDED, *arguments)) as hook:
         room = Room(cluster, hook, namespace, nodes, pods)
         for name, live_pod in pods.items():
             # Made before the webhook is registered, as on a cluster that ran before it came. Owners that are not there
@@ -223,9 +231,10 @@ def _remove(room: Room) -> None:
         admin.delete(f"/api/v1/nodes/{node}")
 
 
-def register(room: Room, authority: Path | None = None) -> None:
-    """Have the API server ask, as the chart does, but by address and for one namespace."""
-    room.cluster.admin.apply(registration(room.hook.port, room.namespace, authority or room.cluster.authority))
+def register(room: Room, authority: Path | None = None, *, seconds: int = 10) -> None:
+    """Have the API server ask, as the chart does, but by address and for one namespace; it waits for so long."""
+    document = registration(room.hook.port, room.namespace, authority or room.cluster.authority, seconds=seconds)
+    room.cluster.admin.apply(document)
 
 
 def is_sized(room: Room) -> bool:

@@ -112,7 +112,7 @@ class Buffers:
         requests: Json = self.managed(name)["template"]["spec"]["containers"][0]["resources"]["requests"]
         return requests
 
-    def await_status(self, name: str, holds: Callable[[Json], bool], what: str, seconds: float = 30.0) -> Json:
+    def await_status(self, name: str, holds: Callable[[Json], bool], what: str, seconds: float = 120.0) -> Json:
         """Wait until a buffer's status is as it should be."""
         last: Json = {}
 
@@ -127,7 +127,7 @@ class Buffers:
             raise AssertionError(f"{error}; {name} has {last}") from error
         return last
 
-    def await_replicas(self, name: str, replicas: int | None, seconds: float = 30.0) -> Json:
+    def await_replicas(self, name: str, replicas: int | None, seconds: float = 120.0) -> Json:
         """Wait for a number of chunks; None = there is none, and the buffer is not ready."""
         return self.await_status(
             name,
@@ -136,7 +136,7 @@ class Buffers:
             seconds,
         )
 
-    def await_not_ready(self, name: str, words: str, seconds: float = 30.0) -> Json:
+    def await_not_ready(self, name: str, words: str, seconds: float = 120.0) -> Json:
         """Wait until a buffer is told not to be ready, for a reason with these words."""
 
         def says(status: Json) -> bool:

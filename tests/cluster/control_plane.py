@@ -28,12 +28,13 @@ QUIET_CONTROLLERS: Final = ",".join(
     (
         "*",
         *("-node-lifecycle-controller", "-taint-eviction-controller", "-pod-garbage-collector-controller"),
-        "-root-ca-certificate-publisher-controller",
+        *("-root-ca-certificate-publisher-controller", "-ttl-controller"),
     )
 )
 """Without those that taint nodes that send no heartbeat and take away their pods: the tests' nodes are mere objects.
 
-And without a ConfigMap in each namespace, which no container here mounts."""
+And without a ConfigMap in each namespace, which no container here mounts, and an annotation in each node, which comes
+whenever it comes: tests tell by a node's version who wrote it."""
 _ALL_KEYS: Final = (b"/registry/", b"/registry0")
 _DELETES_AT_ONCE: Final = 100
 """Below the 128 operations that etcd takes in one transaction."""

@@ -32,9 +32,7 @@ class Wire:
         """Break every connection; new ones go through."""
         with self._lock:
             broken = list(self._open)
-        for connection in broken:
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+        _shut(*broken)
 
     @contextlib.contextmanager
     def down(self) -> Iterator[None]:
@@ -73,6 +71,9 @@ class Wire:
                 continue
             with self._lock:
                 self._open |= {near, far}
+                is_late = self._is_refusing  # `down` has cut the others meanwhile
+            if is_late:
+                _shut(near, far)
             for source, other in ((near, far), (far, near)):
                 threading.Thread(target=self._pump, args=(source, other), daemon=True).start()
 
@@ -80,12 +81,16 @@ class Wire:
         with contextlib.suppress(OSError):
             while piece := source.recv(_PIECE_BYTES):
                 target.sendall(piece)
-        for connection in (source, target):
-            with contextlib.suppress(OSError):
-                connection.shutdown(socket.SHUT_RDWR)
+        _shut(source, target)
         with self._lock:
             self._open.discard(source)
         source.close()
+
+
+def _shut(*connections: socket.socket) -> None:
+    for connection in connections:
+        with contextlib.suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
 
 
 @contextlib.contextmanager

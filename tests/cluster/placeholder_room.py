@@ -23,7 +23,7 @@ from tests.cluster.processes import wait_for
 
 STRATEGY: Final = "plimsoll.dev/placeholder-pods"
 QUICK: Final = PlaceholderOptions(first_back_off_seconds=1.0, most_back_off_seconds=4.0, resize_patience_seconds=1.0)
-SECONDS: Final = 30.0
+SECONDS: Final = 120.0
 
 
 @dataclass

@@ -123,7 +123,8 @@ def test_a_server_that_is_away_for_longer_than_is_believed_in(node: ActingNode) 
 def test_a_frozen_server_gets_no_second_patch_for_a_wish_that_it_may_have_taken(node: ActingNode) -> None:
     run_hungry(node)
     node.run_wanting("web")
-    node.start_agent(act__staleSeconds=3600, kubernetes__requestTimeoutSeconds=1)
+    # What is given up is left out below, though a slow server may have done it: only the freeze may outlast this.
+    node.start_agent(act__staleSeconds=3600, kubernetes__requestTimeoutSeconds=4)
     node.wait(lambda: node.outcomes("web")[-1:] == ["applied"], "it grows")
     node.wait_known("hungry")
     with node.plane.freeze():

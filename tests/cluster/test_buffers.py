@@ -211,7 +211,7 @@ def test_a_kind_of_ones_own_and_nothing_but_its_status_changed(room: Buffers) ->
     pod = {"metadata": {"name": "s-0", "labels": {"shelf": "s"}}, "spec": {**content(cpu="500m")["spec"]}}
     room.admin.create(pod_path(room.namespace), pod)
     room.admin.patch(f"{path}/s/status", {"status": {"replicas": 10, "selector": "shelf=s"}}, MERGE)
-    room.await_replicas("b", 3, 60.0)  # a kind that comes is looked for, not watched
+    room.await_replicas("b", 3, 180.0)  # a kind that comes is looked for, not watched, and ever more seldom
     assert room.chunk("b") == {"cpu": "500m"}
     room.admin.patch(f"{path}/s/status", {"status": {"replicas": 21}}, MERGE)
     room.await_replicas("b", 7, PROMPT_SECONDS)
@@ -231,6 +231,13 @@ def test_an_empty_selector_selects_no_pod(room: Buffers) -> None:
 
 def test_a_terminating_pod_is_no_model_while_there_is_another(room: Buffers) -> None:
     deployment(room, "web", 1)
+
+    def is_counted() -> bool:
+        status = room.admin.get(deployments(room, "web")).get("status") or {}
+        return bool(status.get("replicas") == 1)
+
+    # Each change of the Deployment has its pods looked at anew: none may come while `fat` is not terminating yet.
+    wait_for(is_counted, "the Deployment's pod is counted")
     room.create("b", **of_deployment("web"), replicas=1)
     room.await_replicas("b", 1)
     pod = {

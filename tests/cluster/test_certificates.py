@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import ssl
 import threading
 import time
 from collections.abc import Iterator
@@ -31,6 +32,8 @@ pytestmark = pytest.mark.cluster
 QUICK = WatchPace(start_spread_seconds=0.0, first_wait_seconds=0.05, longest_wait_seconds=0.3)
 PATH: Final = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
 SECRET: Final = "certificate"  # noqa: S105  its name
+PROPAGATION_SECONDS: Final = 0.3
+"""What a registration gets to spread: who asked for it no longer ago knows the authority of what is served."""
 
 
 class Site:
@@ -204,7 +207,9 @@ def test_the_leaf_is_renewed_in_its_time_and_every_replica_takes_it_up(site: Sit
 
 def test_the_authority_is_replaced_while_every_client_that_knows_the_registration_gets_through(site: Site) -> None:
     site.now_offset_seconds = -61 * DAY_SECONDS
-    options = {"authority_days": 90.0, "leaf_days": 80.0, "propagation_seconds": 0.3, "overlap_seconds": 2.0}
+    lives = {"authority_days": 90.0, "leaf_days": 80.0}
+    # In the overlap, from the making of the new leaf on, the other replica has to take it up.
+    options = {**lives, "propagation_seconds": PROPAGATION_SECONDS, "overlap_seconds": 5.0}
     failures: list[str] = []
     handshakes = 0
     stop = threading.Event()
@@ -217,11 +222,14 @@ def test_the_authority_is_replaced_while_every_client_that_knows_the_registratio
             """Connect without a pause; what is trusted is up to 0.2 s old, as in an API server."""
             nonlocal handshakes
             while not stop.is_set():
+                asked_seconds = time.monotonic()
                 seen.append(site.bundle())
                 until = time.monotonic() + 0.2
                 while time.monotonic() < until:
                     handshakes += 1
-                    if not is_trusted(port, seen[-1], site.host):
+                    is_through = is_trusted(port, seen[-1], site.host)
+                    # A thread that was held up trusts what is older than a registration takes to spread.
+                    if not is_through and time.monotonic() - asked_seconds < PROPAGATION_SECONDS:
                         failures.append(f"handshake {handshakes}, bundle {len(set(seen))}")
 
         thread = threading.Thread(target=load, daemon=True)
@@ -258,7 +266,10 @@ def test_a_missing_registration_is_told_and_mended_when_it_comes(site: Site) -> 
 
 @pytest.mark.parametrize("what", ["removed", "spoilt", "foreign"])
 def test_a_secret_that_is_removed_or_spoilt_is_made_anew_and_nobody_is_cut_off(site: Site, what: str) -> None:
-    with site.replicas("a", "b", propagation_seconds=0.2) as replicas, serving(replicas[1].served_context()) as port:
+    with (
+        site.replicas("a", "b", propagation_seconds=PROPAGATION_SECONDS) as replicas,
+        serving(replicas[1].served_context()) as port,
+    ):
         settled(site, *replicas)
         bundle, before = site.bundle(), site.secret()
         old = served(port, bundle, site.host)
@@ -270,8 +281,13 @@ def test_a_secret_that_is_removed_or_spoilt_is_made_anew_and_nobody_is_cut_off(s
             site.write_secret({**secret_of(made(site, host="elsewhere.svc")), "ca.key": b""})
 
         def is_mended() -> bool:
-            assert is_trusted(port, site.bundle(), site.host)
-            return served(port, site.bundle(), site.host) != old
+            asked_seconds = time.monotonic()
+            try:
+                return served(port, site.bundle(), site.host) != old
+            except ssl.SSLError:
+                # Cut off may be only who was held up: who asked longer ago than a registration takes to spread.
+                assert time.monotonic() - asked_seconds >= PROPAGATION_SECONDS
+                return False
 
         wait_for(is_mended, "a new certificate by a new authority is served")
         settled(site, *replicas)

@@ -17,7 +17,7 @@ from agent.kube.client.api import HttpApi
 from agent.kube.watch.reflector import WatchPace
 from agent.webhook.cluster import facts as cluster_module
 from agent.webhook.cluster.facts import NOT_READ, ClusterFacts
-from tests.cluster.api import MERGE, Json
+from tests.cluster.api import MERGE, ApiError, Json
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.fence import set_taints, taint
 from tests.cluster.identities import create_namespace, fresh_name, remove_namespace
@@ -307,6 +307,18 @@ def test_limit_ranges_and_quotas_are_known_by_namespace(
     everything, high, running = facts.quotas(namespace)
     assert everything.hard == {"requests.cpu": 4 * NANOS_PER_UNIT, "limits.memory": 8 * GI * NANOS_PER_UNIT}
     assert (everything.scopes, high.scopes, running.scopes) == ((), (), ("NotTerminating",))
+    large = {"requests": {"cpu": "1"}, "limits": {"cpu": "1", "memory": "9Gi"}}
+
+    def is_enforced() -> bool:
+        """Whether admission knows the quota: until it does, a pod is let in and nobody counts it."""
+        try:
+            body = pod("large", None, {"name": "app", "image": "i", "resources": large})
+            cluster.admin.create(pod_path(namespace), body, dryRun="All")
+        except ApiError as error:
+            return "exceeded quota: all" in error.message
+        return False
+
+    wait_for(is_enforced, "admission goes by the quota")
     # The server itself counts what is used, before the pod is stored.
     cluster.admin.create(
         pod_path(namespace),

@@ -47,20 +47,19 @@ class Place:
         objects.write_pod_status(self.plane.admin, self.namespace, name, objects.running_status(pod))
         return PodRef(namespace=self.namespace, name=name, uid=pod["metadata"]["uid"])
 
-    def budget(self, name: str, app: str, minimum: int) -> str:
-        """Create a disruption budget and wait until the controller has counted."""
+    def budget(self, name: str, app: str, minimum: int, *, pods: int = 1) -> str:
+        """Create a disruption budget and wait until the controller has counted so many pods as healthy."""
         spec = {"minAvailable": minimum, "selector": {"matchLabels": {"app": app}}}
         self.plane.admin.create(self.budgets, {"metadata": {"name": name}, "spec": spec})
         path = f"{self.budgets}/{name}"
-        wait_for(lambda: self._is_counted(path), f"budget {name} is counted")
+        wait_for(lambda: self._is_counted(path, pods), f"budget {name} is counted")
         return path
 
-    def _is_counted(self, path: str) -> bool:
+    def _is_counted(self, path: str, pods: int) -> bool:
         budget = self.plane.admin.get(path)
         status = budget.get("status", {})
-        return bool(
-            status.get("observedGeneration") == budget["metadata"]["generation"] and status.get("currentHealthy", 0) > 0
-        )
+        counted = (status.get("observedGeneration"), status.get("currentHealthy"))
+        return bool(counted == (budget["metadata"]["generation"], pods))
 
     def is_there(self, ref: PodRef) -> bool:
         """Return whether the pod is there and nobody deletes it."""
@@ -115,7 +114,7 @@ def test_budget_that_allows_none_says_so_by_name(place: Place) -> None:
 
 def test_budget_lets_one_go_and_holds_the_next(place: Place) -> None:
     pods = [place.pod("web"), place.pod("web")]
-    place.budget("one-less", "web", 1)
+    place.budget("one-less", "web", 1, pods=2)
     kinds = [evict(place.evictor, ref).kind for ref in pods]
     # The controller may not have counted the first one yet when the second is asked for.
     assert kinds[0] is EvictionKind.ACCEPTED

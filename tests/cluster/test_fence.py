@@ -601,7 +601,7 @@ def test_pods_of_many_containers_stay_within_the_servers_budget(
 
 
 def test_class_is_for_the_releases_own_pods(cluster: ControlPlane, two: Two, namespace: str) -> None:
-    make_classes(cluster)
+    make_classes(cluster, namespace)
     manifest = objects.pod(fresh_name("web"), None, priorityClassName="plimsoll")
     for owner in (cluster.admin, tenant(cluster, namespace)):
         message = refusal(partial(owner.create, objects.pod_path(namespace), manifest))
@@ -613,7 +613,7 @@ def test_class_is_for_the_releases_own_pods(cluster: ControlPlane, two: Two, nam
 def test_controllers_make_pods_of_the_class_for_the_release_alone(
     cluster: ControlPlane, two: Two, namespace: str
 ) -> None:
-    make_classes(cluster)
+    make_classes(cluster, namespace)
     if not cluster.admin.exists(f"/api/v1/namespaces/{fence.NAMESPACE}/serviceaccounts/default"):
         create_service_account(cluster, fence.NAMESPACE, "default")
     name = fresh_name("sets")
@@ -639,10 +639,22 @@ def test_controllers_make_pods_of_the_class_for_the_release_alone(
         cluster.admin.delete(f"/apis/apps/v1/namespaces/{place}/daemonsets/{name}")
 
 
-def make_classes(cluster: ControlPlane) -> None:
+def make_classes(cluster: ControlPlane, namespace: str) -> None:
     for priority_class in chart.rendered()["cluster/priorities"]:
-        path = f"/apis/scheduling.k8s.io/v1/priorityclasses/{priority_class['metadata']['name']}"
+        name = priority_class["metadata"]["name"]
+        path = f"/apis/scheduling.k8s.io/v1/priorityclasses/{name}"
         cluster.admin.patch(path, priority_class, APPLY, fieldManager="tests", force="true")
+        wait_for(partial(knows_class, cluster, namespace, name), "the server's own watch has brought the class")
+
+
+def knows_class(cluster: ControlPlane, namespace: str, name: str) -> bool:
+    """Try a pod of the class out; whether it may be made is another question."""
+    probe = objects.pod(fresh_name("probe"), None, priorityClassName=name)
+    try:
+        cluster.admin.create(objects.pod_path(namespace), probe, dryRun="All")
+    except ApiError as error:
+        return "no PriorityClass" not in error.message
+    return True
 
 
 def tenant(cluster: ControlPlane, namespace: str) -> Api:

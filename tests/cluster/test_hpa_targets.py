@@ -164,12 +164,16 @@ def test_a_target_moves_once_with_the_requests_and_a_persons_counts_anew(
     assert [metric for metric in metrics if metric["resource"]["target"]["type"] == "AverageValue"] == AMOUNTS
     arguments = [f"--webhook=https://127.0.0.1:{scene.room.hook.port}", f"--kubeconfig={scene.room.cluster.kubeconfig}"]
     named = f"{scene.room.namespace}/Deployment/scaled"
-    assert main(["policy", named, *arguments, f"--ca-file={scene.room.cluster.authority}"]) == 0
-    row = next(line for line in capsys.readouterr().out.splitlines() if "HPA" in line)
-    assert "CPU followed" in row
-    assert "70 % of 1000m CPU is kept: the target is 88 %" in row
+
+    def row() -> str:
+        assert main(["policy", named, *arguments, f"--ca-file={scene.room.cluster.authority}"]) == 0
+        return next(line for line in capsys.readouterr().out.splitlines() if "HPA" in line)
+
+    wait_for(lambda: "70 % of 1000m CPU is kept: the target is 88 %" in row(), "the webhook's watch has brought it")
+    assert "CPU followed" in row()
     assert scene.room.hook.series('plimsoll_hpa_targets{state="followed"}') == 1
-    assert scene.room.hook.series('plimsoll_hpa_target_writes_total{result="moved"}') == 1
+    moved = 'plimsoll_hpa_target_writes_total{result="moved"}'
+    wait_for(lambda: scene.room.hook.series(moved) == 1, "it is counted once the server has answered")
     scene.set_percent(60)
     wait_for(lambda: scene.kept() == (60, 800, 60), "what somebody set counts from now on")
     assert (scene.percent(), scene.is_at(3)) == (60, True)

@@ -159,6 +159,7 @@ def test_node_of_another_platform_is_a_missing_feature(control_plane_1_37: Contr
     pod = scene.make()
     windows = {"metadata": {"labels": {"kubernetes.io/os": "windows"}}}
     scene.plane.admin.patch(f"/api/v1/nodes/{scene.node}", windows)
+    _until(scene, AnswerKind.FEATURE_MISSING, cpu(200))  # the server goes by its own watch of nodes
     answer = refused(scene, pod, cpu(200))
     assert answer.kind is AnswerKind.FEATURE_MISSING
     assert "only supported on linux nodes" in answer.message

@@ -28,7 +28,7 @@ from agent.sensing.cgroup_path import Driver
 from tests.cluster import fence, objects
 from tests.cluster.api import Api, ApiError, Json
 from tests.cluster.control_plane import ControlPlane
-from tests.cluster.identities import create_namespace, fresh_name, node_bound_token, remove_namespace
+from tests.cluster.identities import create_namespace, fresh_name, is_allowed, node_bound_token, remove_namespace
 from tests.cluster.processes import wait_for
 from tests.kubelet_files import KubeletFiles
 from tests.pods import CONFIG_HASH
@@ -140,6 +140,7 @@ def scene(fenced: ControlPlane, namespace: str, node_name: str) -> Iterator[Scen
     tenant_scene.report(victim)
     tenant_scene.seen(victim, running=True)
     wait_for(lambda: view.state().is_complete, "everything has been listed")
+    wait_for(lambda: is_allowed(tenant_scene.tenant, "create", "pods", namespace=tenants), "the tenant may make pods")
     try:
         yield tenant_scene
     finally:

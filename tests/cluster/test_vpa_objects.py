@@ -248,6 +248,8 @@ def test_checkpoints_that_the_server_keeps_size_the_first_pod_and_a_right_that_i
     assert main([*arguments, f"--ca-file={room.cluster.authority}"]) == 0
     assert capsys.readouterr().out == "imported: 1 namespace, 1 workload, 1 container, 24 hours (24 new)\n"
     # 0.7076 cores and 177.1 MB, and a tenth more, as told of the checkpoint.
+    # The webhook waits five seconds for it to be in memory, and answers without it then.
+    wait_for(lambda: new_requests(room, "learnt", enforced) != AS_WRITTEN, "it is sized")
     requests = new_requests(room, "learnt", enforced)
     assert int(requests["cpu"].removesuffix("m")) == pytest.approx(778.4, rel=0.02)
     assert int(requests["memory"]) == pytest.approx(1.1 * 177.1e6, rel=0.02)

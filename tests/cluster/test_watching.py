@@ -349,7 +349,7 @@ def test_the_answer_to_a_patch_is_in_the_view_at_once_and_stays(
             assert only_pod(view).containers[0].resources.cpu_request_millicores == 150
             view.put(old)
             assert only_pod(view).containers[0].resources.cpu_request_millicores == 150
-        events = counts(view)["events"]
+            events = counts(view)["events"]  # before the line is up again: the watch may be quick
         wait_for(lambda: counts(view)["events"] > events, "the watch brings it too")
         assert only_pod(view).containers[0].resources.cpu_request_millicores == 150
         # A deleted pod does not come back by a late answer.

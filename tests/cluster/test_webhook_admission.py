@@ -97,8 +97,11 @@ def test_a_pod_of_a_workload_that_no_agent_saw_starts_with_what_prometheus_did(
         assert main(["backfill", f"--prometheus={url}", "--days=1", *arguments]) == 0
     assert capsys.readouterr().out.startswith("imported: 1 namespace, 1 workload, 1 container, ")
     # 250m and 200 MB, and a tenth more.
-    new_pod = room.admitted(owned("past", "StatefulSet", sized()))
-    assert resources(new_pod)["requests"] == {"cpu": "275m", "memory": mebibytes_above(220 * MB)}
+    wanted = {"cpu": "275m", "memory": mebibytes_above(220 * MB)}
+    # The webhook waits five seconds for it to be in memory, and answers without it then.
+    wait_for(
+        lambda: resources(room.admitted(owned("past", "StatefulSet", sized())))["requests"] == wanted, "it is sized"
+    )
     body = {"schema": 1, "source": "prometheus", "rows": []}
     assert room.hook.post("/v1/history", body, agent_token(room.cluster, room.node)).status == 403
 
@@ -367,10 +370,12 @@ def test_pods_are_created_while_the_webhook_sleeps_and_are_sized_after_it(room: 
     assert resources(created(room))["requests"]["cpu"] == "300m"
     room.hook.process.pause()
     try:
+        register(room, seconds=2)
         new_pod = created(room)  # after the two seconds of the registration
         assert resources(new_pod)["requests"] == {"cpu": "500m", "memory": "300M"}
     finally:
         room.hook.process.resume()
+        register(room)
     wait_for(lambda: resources(created(room))["requests"]["cpu"] == "300m", "it answers again")
 
 

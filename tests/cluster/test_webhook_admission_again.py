@@ -100,9 +100,9 @@ def injector(cluster: ControlPlane) -> Iterator[int]:
 def registered(room: Room, port: int, order: str, policy: str) -> Iterator[None]:
     """Have the injector asked before ours or after it, as their names are in order, and ours again by this policy."""
     admin, authority = room.cluster.admin, room.cluster.authority
-    ours = registration(room.hook.port, room.namespace, authority)
+    ours = registration(room.hook.port, room.namespace, authority, seconds=10)
     ours["webhooks"][0]["reinvocationPolicy"] = policy
-    theirs = registration(port, room.namespace, authority)
+    theirs = registration(port, room.namespace, authority, seconds=10)
     theirs["metadata"]["name"] = f"{'aa' if order == 'before' else 'zz'}-{room.namespace}"
     theirs["webhooks"][0]["name"] = "injector.plimsoll.test"
     theirs["webhooks"][0]["failurePolicy"] = "Fail"

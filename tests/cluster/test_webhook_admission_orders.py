@@ -69,6 +69,14 @@ def room(cluster: ControlPlane, tmp_path_factory: pytest.TempPathFactory) -> Ite
         cluster.admin.delete(f"{CRDS}/{CRD['metadata']['name']}")
 
 
+@pytest.fixture(scope="module")
+def folded(room: Room) -> None:
+    """What the room has told is in sketches, by which policies go; where they find nothing they look in 300 s again."""
+    taken = 'plimsoll_reports_received_total{result="accepted"}'
+    folded_reports = "plimsoll_reports_folded_total"
+    wait_for(lambda: room.hook.series(folded_reports) >= room.hook.series(taken), "its reports are folded")
+
+
 def requests(room: Room, name: str = "web", **more: Any) -> Json:
     amounts: Json = resources(room.admitted(owned(name, "Deployment", sized(), **more)))["requests"]
     return amounts
@@ -155,6 +163,7 @@ def test_rules_of_the_config_map_order_the_mode_where_no_annotation_does(room: R
     assert requests(room, "killed", annotations={}) == AS_WRITTEN, "it is not about this one"
 
 
+@pytest.mark.usefixtures("folded")
 def test_a_rule_of_the_config_map_has_another_policy_worked_out_before_all_pods_ask(room: Room, ordered: Any) -> None:
     ordered(rules=f"- {{namespace: {room.namespace}, policy: vpa}}")
     # A pod that is not patched has no such annotation: so it is until the policy is worked out.
@@ -168,6 +177,7 @@ def test_a_rule_of_the_config_map_has_another_policy_worked_out_before_all_pods_
     assert amounts["limits"]["cpu"] == f"{2 * millicores}m"
 
 
+@pytest.mark.usefixtures("folded")
 def test_under_plimsoll_cruise_stands_in_until_it_is_worked_out(room: Room, ordered: Any) -> None:
     seen: set[str] = set()
 
@@ -183,6 +193,7 @@ def test_under_plimsoll_cruise_stands_in_until_it_is_worked_out(room: Room, orde
     assert seen == {"cruise", "plimsoll"}
 
 
+@pytest.mark.usefixtures("folded")
 def test_a_daemon_set_under_another_policy_is_sized_by_nodes_alike(room: Room) -> None:
     vpa = {**ENFORCE, "plimsoll.dev/policy": "vpa"}
 

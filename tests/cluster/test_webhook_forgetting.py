@@ -143,9 +143,10 @@ def test_a_lie_is_undone_in_all_replicas_by_who_may_and_by_nobody_else(
     arguments += [f"--ca-file={fenced.authority}"]
     assert main(["workloads", "--forget", "--node", stolen, "--yes", "-o", "json", *arguments]) == 0
     reply = json.loads(capsys.readouterr().out)
-    assert (reply["dryRun"], reply["node"], reply["reports"] >= 1, reply["inMemoryToo"]) == (False, stolen, True, True)
-    assert memory_of(replica, path, reader) == before, "the replica that answers has forgotten by then"
-    wait_for(lambda: in_both(before), "the other replica forgets too")
+    assert (reply["dryRun"], reply["node"], reply["reports"] >= 1) == (False, stolen, True)
+    # It waits five seconds for its memory to follow, and says so where a busy machine does not come to it by then.
+    assert not reply["inMemoryToo"] or memory_of(replica, path, reader) == before, "who says so has forgotten by then"
+    wait_for(lambda: in_both(before), "both forget")
 
     late = tmp_path / "late"
     late.mkdir()

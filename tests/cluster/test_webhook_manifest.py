@@ -80,7 +80,9 @@ def registered(cluster: ControlPlane) -> Iterator[tuple[Server, Certificates]]:
         (manifest,) = chart.parts(*chart.REGISTRATION)
         manifest["metadata"]["name"] = name
         url = f"https://127.0.0.1:{server.server_address[1]}/mutate"
-        manifest["webhooks"][0]["clientConfig"] = {"url": url}
+        assert manifest["webhooks"][0]["timeoutSeconds"] == 2, "no pod waits for longer"
+        # This process may be slower than that to answer, on a busy machine.
+        manifest["webhooks"][0] |= {"clientConfig": {"url": url}, "timeoutSeconds": 10}
         cluster.admin.create(PATH, manifest)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         certificates.start()

@@ -180,7 +180,7 @@ def shop(cluster: ControlPlane, tmp_path: Path) -> Iterator[Shop]:
         web_shop.run_all()
         wait_for(lambda: not web_shop.report(age_seconds=7200.0), "the webhook knows the pod")
         assert not web_shop.report(age_seconds=30.0)
-        cluster.admin.apply(registration(hook.port, namespace, cluster.authority))
+        cluster.admin.apply(registration(hook.port, namespace, cluster.authority, seconds=10))
         wait_for(lambda: web_shop.tried() == USED_BYTES, "the webhook has taken the history in, and is asked")
         yield web_shop
     cluster.admin.delete(f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{namespace}")

@@ -34,7 +34,7 @@ from tests.cluster.api import MERGE, Json
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.objects import pod_path
 from tests.cluster.processes import wait_for
-from tests.cluster.webhook_process import agent_token, answer_of, webhook
+from tests.cluster.webhook_process import UNBOUNDED, agent_token, answer_of, webhook
 from tests.webhook.report_bodies import report_body, row_body
 
 pytestmark = pytest.mark.cluster
@@ -118,7 +118,7 @@ def is_enforced(pod: Json) -> bool:
 def restarted(room: Room, folder: Path, name: str) -> Iterator[None]:
     """End the webhook, and run another one on its database inside the block."""
     room.hook.process.stop()
-    arguments = ("--set=recommend.policy=cruise", f"--replica={name}", *GUARD)
+    arguments = ("--set=recommend.policy=cruise", f"--replica={name}", UNBOUNDED, *GUARD)
     with webhook(room.cluster, folder, kubeconfig=folder / "webhook.kubeconfig", arguments=arguments) as room.hook:
         register(room)
         yield

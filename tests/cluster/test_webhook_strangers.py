@@ -9,7 +9,9 @@ import json
 import resource
 import socket
 import ssl
+import statistics
 import threading
+import time
 from collections.abc import Iterator
 
 import psutil
@@ -114,15 +116,20 @@ def posting(room: Room, bodies: list[bytes]) -> Iterator[list[int]]:
     ids=["7.5 MB", "too much", "as much as is read", "small ones"],
 )
 def test_pods_are_sized_while_a_stranger_posts_reviews(room: Room, bodies: list[bytes]) -> None:
+    waits: list[float] = []
     with posting(room, bodies):
         for _ in range(5):
+            began = time.monotonic()
             pod = room.cluster.admin.create(
                 pod_path(room.namespace), owned("web", "Deployment", sized(), pod_name=fresh_name("web"))
             )
-            # The API server waits two seconds, and keeps the pod as it was written then.
+            waits.append(time.monotonic() - began)
+            # The API server waits ten seconds here, and keeps the pod as it was written then.
             assert pod["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "300m"
             assert room.hook.get("/healthz").status == 200
             room.cluster.admin.delete(pod_path(room.namespace, pod["metadata"]["name"]))
+    # As shipped it waits two: a busy machine may stand still for that long, but not for most of the pods.
+    assert statistics.median(waits) < 2.0
 
 
 def test_two_thousand_idle_connections_keep_no_api_server_out(room: Room) -> None:

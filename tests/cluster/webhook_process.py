@@ -12,7 +12,7 @@ import ssl
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from tests.cluster import chart
 from tests.cluster.api import Json
@@ -26,6 +26,8 @@ from tests.webhook.report_bodies import packed
 REPOSITORY = Path(__file__).parents[2]
 NAMESPACE, ACCOUNT, AUDIENCE = "plimsoll", "plimsoll-agent", "plimsoll-webhook"
 SERVED_AS, SERVED_NAMES = "plimsoll-webhook", ("127.0.0.1", "localhost", "plimsoll-webhook.plimsoll.svc")
+UNBOUNDED: Final = "--set=access.requestsPerMinute=100000"
+"""For nodes that report until something comes of it: more often than an agent may."""
 
 
 class WebhookProcess:
@@ -135,11 +137,15 @@ def webhook_started(
         process.stop()
 
 
-def registration(port: int, namespace: str, authority: Path) -> Json:
-    """Return the chart's registration, but by an address and for one namespace, after which it is named."""
+def registration(port: int, namespace: str, authority: Path, *, seconds: int = 2) -> Json:
+    """Return the chart's registration, but by an address and for one namespace, after which it is named.
+
+    ``seconds``: how long the API server waits; two as shipped, in which a busy machine may not come to an answer.
+    """
     (document,) = chart.parts(*chart.REGISTRATION)
     document["metadata"]["name"] = namespace
     hook = document["webhooks"][0]
+    hook["timeoutSeconds"] = seconds
     hook["clientConfig"] = {
         "url": f"https://127.0.0.1:{port}/mutate",
         "caBundle": base64.b64encode(authority.read_bytes()).decode(),

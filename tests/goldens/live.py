@@ -19,13 +19,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from tests.cluster.processes import free_ports
 from tests.goldens.cases import prepare, write_cgroups
 from tests.goldens.command import Tree, json_of, normalised, path_lines
 from tests.goldens.places import INPUTS
 from tests.goldens.servers import ClusterAnswers, http_server, write_kubeconfig
 
 Json = dict[str, Any]
-_PATIENCE_SECONDS: Final = 60.0
+_PATIENCE_SECONDS: Final = 180.0
 
 
 def _token() -> str:
@@ -320,18 +321,10 @@ class WebhookClient:
         return False
 
 
-def free_port() -> int:
-    """Return a port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @contextmanager
 def webhook(tree: Tree, folder: Path, kubeconfig: Path) -> Iterator[WebhookClient]:
     """Run a webhook on SQLite, with a certificate of its own."""
-    port = free_port()
+    port = free_ports(1, "127.0.0.1")[0]
     words = ["webhook", "--listen", f"127.0.0.1:{port}", "--tls-cert", "tls.crt", "--tls-key", "tls.key"]
     words += ["--database", str(folder / "webhook.db"), "--kubeconfig", str(kubeconfig), "--replica", "a"]
     with process(tree, words, folder, "webhook"):

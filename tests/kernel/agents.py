@@ -128,7 +128,8 @@ class AgentProcess:
         return self.process.wait(PATIENCE_SECONDS)
 
     def snapshot(self, at_age_seconds: float = 0.0) -> dict[str, Any]:
-        return dict(request(self.socket, "snapshot", {"at_age_seconds": at_age_seconds}))
+        asked = {"at_age_seconds": at_age_seconds}
+        return dict(request(self.socket, "snapshot", asked, timeout_seconds=PATIENCE_SECONDS))
 
     def units(self) -> dict[str, dict[str, Any]]:
         """Units of now by cgroup path."""

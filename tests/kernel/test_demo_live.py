@@ -47,7 +47,8 @@ class Demo:
         """Units of now; none as long as nobody answers."""
         assert self.process.poll() is None, self.stderr.read_text()
         try:
-            answer: Any = request(self.socket, "snapshot", {"at_age_seconds": 0.0})
+            asked = {"at_age_seconds": 0.0}
+            answer: Any = request(self.socket, "snapshot", asked, timeout_seconds=PATIENCE_SECONDS)
         except ControlError:
             return []
         return list(answer["units"])
@@ -104,8 +105,22 @@ def directory() -> Iterator[Path]:
         yield Path(name)
 
 
-def test_demo_shows_its_pods_by_name_and_ends_by_itself(directory: Path, demos: list[Demo]) -> None:
-    demo = Demo(directory, "--for", "6", "--interval", "0.25")
+def test_demo_ends_by_itself(directory: Path, demos: list[Demo]) -> None:
+    demo = Demo(directory, "--for", "1")
+    demos.append(demo)
+    assert demo.process.wait(PATIENCE_SECONDS) == 0
+    # A normal end waits for the janitor: it is all gone by now.
+    assert demo.trees() == []
+    assert demo.processes() == []
+    demo.assert_nothing_is_left()
+    said = demo.stderr.read_text()
+    assert "metrics at http" in said  # it came as far as that
+    assert "Traceback" not in said
+
+
+def test_demo_shows_its_pods_by_name(directory: Path, demos: list[Demo]) -> None:
+    # The fixture ends it: no time of its own runs out while it is asked.
+    demo = Demo(directory, "--interval", "0.25")
     demos.append(demo)
     demo.wait_until_it_runs()
     assert {(unit["identity"]["pod"], unit["identity"]["container"]) for unit in demo.units()} == {
@@ -123,19 +138,19 @@ def test_demo_shows_its_pods_by_name_and_ends_by_itself(directory: Path, demos: 
         figures = [by_container[name] for name in ("left", "right", "web", "api") if name in by_container]
         return by_container if len(figures) == 4 and all(each["readings"] >= 8 for each in figures) else {}
 
-    cpu = wait_for(seen, "some readings of each load")
-    if cpu["left"]["waiting_ratio"] is not None:
+    def are_as_made(cpu: dict[str, Any]) -> bool:
+        left, right, web = (cpu[name]["waiting_ratio"] for name in ("left", "right", "web"))
+        if left is None:
+            return True
         # Two loads of 0.9 each on one CPU: each waits for about half of its time; the steady one has room.
-        assert min(cpu["left"]["waiting_ratio"], cpu["right"]["waiting_ratio"]) > 0.2
-        assert cpu["left"]["waiting_ratio"] > cpu["web"]["waiting_ratio"]
-        if cpu["left"]["throttled_ratio"] is not None:
-            assert cpu["left"]["throttled_ratio"] == 0
-            assert cpu["api"]["throttled_ratio"] > 0
-    assert demo.process.wait(PATIENCE_SECONDS) == 0
-    # A normal end waits for the janitor: it is all gone by now.
-    assert demo.trees() == []
-    assert demo.processes() == []
-    demo.assert_nothing_is_left()
+        is_waiting = right is not None and web is not None and min(left, right) > 0.2 and left > web
+        return is_waiting and (cpu["left"]["throttled_ratio"] is None or (cpu["api"]["throttled_ratio"] or 0) > 0)
+
+    # A busy machine starts one load long after another, and lets the steady one wait too for a while.
+    cpu = wait_for(
+        lambda: figures if (figures := seen()) and are_as_made(figures) else {}, "loads that wait as they are made to"
+    )
+    assert cpu["left"]["throttled_ratio"] in (0, None)
     assert "Traceback" not in demo.stderr.read_text()
 
 
@@ -171,15 +186,20 @@ def test_demo_leaves_nothing_behind(
     assert "Traceback" not in demo.stderr.read_text()
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
+@pytest.mark.parametrize(
+    ("number", "codes"),
+    # 0: the table was there before the signal.
+    [(signal.SIGINT, {0, 130}), (signal.SIGTERM, {143}), (signal.SIGKILL, {-9})],
+    ids=lambda value: value.name if isinstance(value, signal.Signals) else "",
+)
 def test_demo_ended_while_it_is_being_built_leaves_nothing_behind(
-    directory: Path, demos: list[Demo], number: signal.Signals, code: int
+    directory: Path, demos: list[Demo], number: signal.Signals, codes: set[int]
 ) -> None:
     demo = Demo(directory)
     demos.append(demo)
     wait_for(demo.trees, "the tree begins")
     os.kill(demo.process.pid, number)
-    assert demo.process.wait(PATIENCE_SECONDS) == code
+    assert demo.process.wait(PATIENCE_SECONDS) in codes
     demo.assert_nothing_is_left()
 
 

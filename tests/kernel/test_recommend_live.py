@@ -68,14 +68,22 @@ def agent(tree: CgroupTree, directory: Path, pods: Path) -> Iterator[AgentProces
 
 
 def recommend(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "agent", "recommend", *words],
-        cwd=REPOSITORY,
-        check=False,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE_SECONDS,
-    )
+    """Run the verb; again where the agent, on a busy machine, did not answer within the verb's five seconds."""
+
+    def ask() -> subprocess.CompletedProcess[str] | None:
+        done = subprocess.run(
+            [sys.executable, "-m", "agent", "recommend", *words],
+            cwd=REPOSITORY,
+            check=False,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE_SECONDS,
+        )
+        return None if ": no answer to recommend within " in done.stderr else done
+
+    done = wait_for(ask, "an answer of the agent")
+    assert done is not None
+    return done
 
 
 def items_of(*words: str) -> dict[str, dict[str, Any]]:
@@ -165,7 +173,9 @@ def test_a_stopped_agent_leaves_enough_to_recommend_by_any_policy(
 
     options = ("--state-dir", str(state), "--pods", str(pods), *SHORT)
     (own,) = items_of(*options).values()
-    assert (own["policy"], own["basis"]["history_minutes"]) == ("plimsoll", HISTORY_MINUTES)
+    assert own["policy"] == "plimsoll"
+    # And one more where the agent lived on for five seconds after the end of a minute.
+    assert own["basis"]["history_minutes"] in (HISTORY_MINUTES, HISTORY_MINUTES + 1)
     # It sleeps now; its peak of the last hour is 300 m, which the history's rounding keeps to half a percent.
     assert own["cpu_millicores"]["request"] == pytest.approx(USED_MILLICORES, rel=0.01)
 

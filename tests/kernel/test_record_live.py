@@ -80,7 +80,7 @@ def test_a_replay_at_the_moment_of_an_answer_gives_that_answer(agent: AgentProce
 
     def is_the_same() -> bool:
         # A sweep may fall between the agent's look at its windows and its look at the clock: then once more.
-        live: dict[str, Any] = dict(request(agent.socket, "recommend", {}))
+        live: dict[str, Any] = dict(request(agent.socket, "recommend", {}, timeout_seconds=PATIENCE_SECONDS))
         done = plimsoll(*record_beside(agent, path))
         assert done.returncode == 0, done.stderr
         at = datetime.fromtimestamp(float(live["taken_unix_seconds"]), UTC)

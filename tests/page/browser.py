@@ -27,7 +27,9 @@ _RUN_AXE: Final = "async () => (await axe.run()).violations.map((one) => [one.id
 def chromium() -> Iterator[Browser]:
     """Start it; as root it takes no sandbox of its own."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"])
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"], timeout=WAIT_MS
+        )
         try:
             yield browser
         finally:

@@ -7,12 +7,16 @@ import os
 import tempfile
 import time
 from pathlib import Path
+from typing import Final
 
 from agent.webhook.store.database.engine import StorePatience
 from agent.webhook.store.store import Store
 
+PATIENT: Final = StorePatience(connect_seconds=60, lock_seconds=60.0, statement_seconds=60.0)
+"""A busy machine keeps a test waiting for longer than a store's usual patience; who tests patience brings its own."""
 
-def open_store(url: str, *, patience: StorePatience | None = None) -> Store:
+
+def open_store(url: str, *, patience: StorePatience = PATIENT) -> Store:
     """Open the store, made or migrated first where that is needed.
 
     Raises:

@@ -102,8 +102,15 @@ class PostgresServer:
     def new_database(self, template: str = "template1") -> str:
         """Make an empty database, or a copy of another to which nobody is connected, and give its name."""
         name = f"test_{next(self._names)}"
-        self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
-        return name
+        until = time.monotonic() + START_SECONDS
+        while True:
+            try:
+                self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
+            except psycopg.errors.ObjectInUse:  # who has just left the template is still ending
+                if time.monotonic() > until:
+                    raise
+            else:
+                return name
 
     def execute(self, statement: str, database: str = "postgres") -> None:
         """Run one statement as the superuser, outside a transaction."""

@@ -13,7 +13,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-from agent.webhook.store.database.engine import StorePatience
 from agent.webhook.store.shapes import StoreError
 from agent.webhook.store.store import Store
 from tests.dying import dying_with_us
@@ -46,8 +45,7 @@ def main() -> int:
 def work(options: argparse.Namespace) -> int:
     """Do what was asked for; exit code 1 and one line on standard error if the store would not."""
     try:
-        # The machine may keep the one that writes waiting for longer than a store's usual patience.
-        store = open_store(options.url, patience=StorePatience(lock_seconds=60.0, statement_seconds=60.0))
+        store = open_store(options.url)
         if options.work == "append":
             append(store, options.nodes.split(","), options.through)
         elif options.work == "hold":

@@ -47,7 +47,28 @@ def test_who_connects_and_never_begins_tls_is_hung_up_on(tmp_path: Path) -> None
     with running(services(), tmp_path, request_seconds=0.2) as hook:
         with socket.create_connection(hook.address, timeout=60) as connection:
             assert connection.recv(1) == b""
-        assert hook.ask("GET", "/healthz").status == 200
+        await_health(hook)
+
+
+def connected(hook: Running) -> ssl.SSLSocket:
+    """Connect to a server that gives little time to begin TLS: a busy machine may use it up."""
+    until = time.monotonic() + 60.0
+    while True:
+        try:
+            return hook.plain()
+        except OSError:
+            assert time.monotonic() < until
+
+
+def await_health(hook: Running) -> None:
+    """Ask until it answers: its bound of time is ours too."""
+
+    def is_well() -> bool:
+        with contextlib.suppress(OSError, http.client.HTTPException):
+            return hook.ask("GET", "/healthz").status == 200
+        return False
+
+    _await(is_well)
 
 
 @pytest.mark.parametrize("is_reset", [False, True])
@@ -90,7 +111,8 @@ def test_reviews_that_never_end_take_bounded_memory_and_small_ones_are_answered_
     number = MAX_REVIEWS_BYTES // MAX_REVIEW_BYTES + 1
     held = MAX_REVIEWS_BYTES // number
     assert held < MAX_REVIEW_BYTES
-    with running(services(review=lambda *_: b"reviewed"), tmp_path) as hook, contextlib.ExitStack() as open_ones:
+    given = services(review=lambda *_: b"reviewed")
+    with running(given, tmp_path, request_seconds=120) as hook, contextlib.ExitStack() as open_ones:
         for _ in range(number):
             connection = open_ones.enter_context(hook.plain())
             connection.sendall(head + begun + b"x" * held)
@@ -174,7 +196,10 @@ def test_a_token_that_is_not_known_is_asked_about_before_the_body_is_read(tmp_pa
         slow.close()
 
 
-def test_an_agent_that_is_refused_hears_it_though_its_report_is_large(tmp_path: Path) -> None:
+def test_an_agent_that_is_refused_hears_it_though_its_report_is_large(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.webhook.http.bodies.DRAIN_SECONDS", 60.0)  # a busy machine takes a while to send it
     text = base64.b64encode(random.Random(1).randbytes(700 << 10)).decode()
     with running(services(known=knows, most_report_bytes=1 << 20), tmp_path) as hook:
         client = WebhookClient(hook.server.url, token_file=None, ca_file=hook.authority, timeout_seconds=10)
@@ -238,7 +263,10 @@ def is_kept_out(who: From) -> bool:
 
 
 def test_idle_connections_of_one_address_beyond_its_bound_go_the_oldest_first(tmp_path: Path) -> None:
-    with running(services(), tmp_path, idle_connections=10) as hook, contextlib.ExitStack() as open_ones:
+    with (
+        running(services(), tmp_path, idle_connections=10, request_seconds=120) as hook,
+        contextlib.ExitStack() as open_ones,
+    ):
         server, greedy = From(hook, "127.0.0.1"), From(hook, "127.0.0.2")
         own = open_ones.enter_context(server.plain())
         assert server.asked(own) == b"ok\n"
@@ -357,12 +385,15 @@ def test_what_takes_long_leaves_the_event_loop_and_who_sends_much_waits_behind_h
         assert body_on(last) == b"read"
         names = [name for _, name in threads if name != "server"]
         assert {name.rpartition("_")[0] for name in names} == {"review"}
-        assert "127.0.0.1" in [peer for peer, name in threads if name != "server"][:4]
+        # Of twelve: not behind all of greedy's.
+        assert "127.0.0.1" in [peer for peer, name in threads if name != "server"][:8]
 
 
 def test_who_used_up_the_share_of_an_address_waits_and_others_do_not(tmp_path: Path) -> None:
     failed: list[Unread] = []
     with running(services(review=lambda *_: b"read", failed=failed.append), tmp_path) as hook:
+        now = time.monotonic()
+        hook.app.shares._clock = lambda: now  # what is owed stays owed, however long this takes
         server, greedy = From(hook, "127.0.0.1"), From(hook, "127.0.0.2")
         with server.plain() as own, greedy.plain() as other:
             assert greedy.asked(other) == b"ok\n"
@@ -426,14 +457,14 @@ _SNEAKED = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"
 def test_no_second_request_is_sneaked_in_and_the_server_goes_on(tmp_path: Path, sent: bytes) -> None:
     with running(services(), tmp_path, request_seconds=1) as hook:
         answer = b""
-        with hook.plain() as connection, contextlib.suppress(OSError):
+        with connected(hook) as connection, contextlib.suppress(OSError):
             connection.settimeout(20)
             connection.sendall(sent)
             while piece := connection.recv(4000):
                 answer += piece
         assert b"series 1" not in answer
         assert b"HTTP/1.1 200 " not in answer
-        assert hook.ask("GET", "/healthz").status == 200
+        await_health(hook)
 
 
 @pytest.mark.parametrize("ciphers", ["NULL:@SECLEVEL=0", "AES128-SHA:@SECLEVEL=0", "AES256-GCM-SHA384:@SECLEVEL=0"])

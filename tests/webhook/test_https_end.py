@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.webhook.https import reply_of, running, services
 
 
-def test_who_keeps_a_connection_is_answered_once_more_and_told_that_it_is_the_last(tmp_path: Path) -> None:
+def test_who_keeps_a_connection_is_answered_once_more_and_told_that_it_is_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.webhook.http.tls_server.LEAVE_SECONDS", 20.0)  # a busy machine takes a while to ask
     with running(services(), tmp_path) as hook:
         connection = hook.connect()
         connection.request("POST", "/mutate", body=b"{}")

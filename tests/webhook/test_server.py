@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import ssl
@@ -164,25 +165,29 @@ def _sent_until_cut_off(connection: ssl.SSLSocket, piece: bytes, *, most: int) -
 
 
 def test_who_says_nothing_or_not_all_is_hung_up_on(tmp_path: Path) -> None:
-    with running(services(), tmp_path, request_seconds=0.2) as hook:
-        for begun in (b"", b"GET /healthz HTTP/1.1\r\n"):
-            with hook.plain() as connection:
-                connection.sendall(begun)
-                assert not _rest(connection)
-        with hook.plain() as connection:
-            connection.sendall(b"POST /v1/report HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n12345")
-            assert _rest(connection).startswith(b"HTTP/1.1 408 ")
-        with hook.plain() as connection:
-            connection.sendall(b"POST /mutate HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n12345")
-            assert _rest(connection).startswith(b"HTTP/1.1 408 ")
-        with hook.plain() as connection:  # the next request of a kept connection, begun and not ended
-            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-            answer = b""
-            while not answer.endswith(b"ok\n"):
-                answer += connection.recv(4000)
-            assert answer.startswith(b"HTTP/1.1 200 ")
-            connection.sendall(b"GET /hea")
+    # What is to come within it comes on a busy machine too; so that it costs three seconds once, all wait at once.
+    with running(services(), tmp_path, request_seconds=3) as hook, contextlib.ExitStack() as opened:
+
+        def begun(said: bytes) -> ssl.SSLSocket:
+            connection = opened.enter_context(hook.plain())
+            connection.sendall(said)
+            return connection
+
+        silent = [begun(b""), begun(b"GET /healthz HTTP/1.1\r\n")]
+        half = b" HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n12345"
+        posting = [begun(b"POST " + path + half) for path in (b"/v1/report", b"/mutate")]
+        answered = begun(b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
+        answer = b""
+        while not answer.endswith(b"ok\n"):
+            piece = answered.recv(4000)
+            assert piece, answer
+            answer += piece
+        assert answer.startswith(b"HTTP/1.1 200 ")
+        answered.sendall(b"GET /hea")  # the next request of a kept connection, begun and not ended
+        for connection in (*silent, answered):
             assert not _rest(connection)
+        for connection in posting:
+            assert _rest(connection).startswith(b"HTTP/1.1 408 ")
 
 
 def _rest(connection: Any) -> bytes:

@@ -122,11 +122,11 @@ def test_server_that_answers_nothing_is_given_up(restartable: PostgresServer) ->
 
 
 def test_statement_that_takes_too_long_is_given_up(postgres: PostgresServer) -> None:
-    engine = StoreEngine(postgres.url(), patience=StorePatience(statement_seconds=0.05), is_prepared=True)
+    engine = StoreEngine(postgres.url(), patience=StorePatience(statement_seconds=1.0), is_prepared=True)
     with pytest.raises(StoreAway, match="statement timeout"), engine.reading() as connection:
         connection.exec_driver_sql("SELECT pg_sleep(60)")
     with engine.reading(is_long=True) as connection:
-        connection.exec_driver_sql("SELECT pg_sleep(0.06)")
+        connection.exec_driver_sql("SELECT pg_sleep(1.2)")
     engine.close()
 
 

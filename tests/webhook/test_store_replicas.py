@@ -57,6 +57,8 @@ def test_replica_killed_while_appending_loses_nothing_acknowledged(store_url: st
     taken = acknowledged(kill_in_the_middle(replica))
 
     store = open_store(store_url)
+    # A repeat waits for the log's turn: what the killed one had sent off is done or undone when it has it.
+    assert store.append(new_report(1)).repeated
     log = logged(store)
     assert taken.items() <= log.items()
     assert len(log) <= len(taken) + 1, "one may have been committed and not yet acknowledged"
@@ -72,7 +74,10 @@ def test_replica_killed_while_appending_loses_nothing_acknowledged(store_url: st
 def test_one_of_several_replicas_killed_loses_and_doubles_nothing(store_url: str, count: int) -> None:
     """Each replica is sent every report of the same nodes: as repeats come when an answer was lost."""
     nodes, through = [f"node-{number}" for number in range(3)], 40
-    replicas = [started(store_url, "--nodes", ",".join(nodes), "--through", str(through)) for _ in range(count)]
+    of_nodes = ("--nodes", ",".join(nodes))
+    # The one that is killed goes on until it is: it might otherwise have ended before this process comes to it.
+    replicas = [started(store_url, *of_nodes)]
+    replicas += [started(store_url, *of_nodes, "--through", str(through)) for _ in range(count - 1)]
     for replica in replicas:
         replica.begin()
     taken = [acknowledged(kill_in_the_middle(replicas[0]))]
@@ -81,13 +86,16 @@ def test_one_of_several_replicas_killed_loses_and_doubles_nothing(store_url: str
     taken += [acknowledged(lines) for _, lines, _ in ends]
 
     store = open_store(store_url)
+    assert store.append(new_report(1, node=nodes[0])).repeated
     log = logged(store)
-    assert log.keys() == {(node, sequence) for node in nodes for sequence in range(1, through + 1)}
+    # Beyond it there is what the killed one alone came to.
+    assert log.keys() >= {(node, sequence) for node in nodes for sequence in range(1, through + 1)}
     for answers in taken:
         assert answers.items() <= log.items()
     unacknowledged = len(log) - sum(len(answers) for answers in taken)
     assert unacknowledged in (0, 1), "what the killed one committed last; nobody else was told that it took it"
-    assert [(mark.reports, mark.missing_reports) for mark in store.nodes()] == [(through, 0)] * 3
+    counted = Counter(node for node, _ in log)
+    assert [(mark.reports, mark.missing_reports) for mark in store.nodes()] == [(counted[node], 0) for node in nodes]
     store.close()
 
 
@@ -107,7 +115,8 @@ def test_replica_frozen_in_a_transaction_is_cut_off(postgres: PostgresServer) ->
     """A paused machine would otherwise hold its locks, and all others, until it comes back."""
     url = postgres.url(postgres.new_database())
     open_store(url).close()  # a busy machine may take half a second in the middle of a migration
-    patience = StorePatience(lock_seconds=0.1, idle_seconds=0.5)
+    # A busy machine keeps the other from its try for a while.
+    patience = StorePatience(lock_seconds=0.1, idle_seconds=3.0)
     frozen, other = open_store(url, patience=patience), open_store(url, patience=patience)
 
     def freeze() -> None:
@@ -145,7 +154,7 @@ def test_mark_that_a_fold_drops_while_its_node_comes_back_is_made_again(postgres
 
 
 def _until_other_has_its_turn(store: Store) -> None:
-    for _ in range(100):
+    for _ in range(600):
         try:
             with store.transaction():
                 return

@@ -1,4 +1,4 @@
-"""The comparison on a few real cgroups, for a second: that it runs, not what comes out; and its page."""
+"""The comparison on a few real cgroups, for two seconds: that it runs, not what comes out; and its page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.bench.peers.comparison import Measured, Terms
 from tests.kernel.cgroups import why_not
 
 TERMS = Terms(
-    count=4, warm_up_seconds=0.0, window_seconds=1.0, scraped_seconds=0.5, preads="", cadvisor=None, below=None
+    count=4, warm_up_seconds=0.0, window_seconds=2.0, scraped_seconds=0.5, preads="", cadvisor=None, below=None
 )
 PREADS = Measured(
     count=4,

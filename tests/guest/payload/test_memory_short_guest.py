@@ -60,8 +60,9 @@ def test_who_is_held_back_or_stalls_gets_a_larger_limit_before_any_slow_reading(
 
             # Whoever is neither is left alone; decision log and metrics say what the cause was.
             assert node.grown.keys() == {node.name(HELD), node.name(STALLED)}
-            assert "memory.high" in reason_of(node, HELD, tmp_path)
-            assert "at its limit" in reason_of(node, STALLED, tmp_path)
+            # A decision is put down once the API server's answer is read, a moment after it has taken the patch.
+            wait_for(lambda: "memory.high" in reason_of(node, HELD, tmp_path), "the decision on the held one")
+            wait_for(lambda: "at its limit" in reason_of(node, STALLED, tmp_path), "the decision on the stalled one")
             full = 'kind="full",resource="memory"'
             wait_for(lambda: agent.metric("plimsoll_node_pressure_ratio", full) is not None, "memory full of the node")
             assert agent.metric("plimsoll_node_pressure_ratio", 'kind="some",resource="io"') is not None

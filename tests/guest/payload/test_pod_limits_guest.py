@@ -121,14 +121,17 @@ def test_two_containers_share_the_cpu_of_their_pod(node: Node133) -> None:
     def used_usec() -> int:
         return node.tree.read_flat(POD, "cpu.stat")["usage_usec"]
 
-    before, began_ns = used_usec(), time.monotonic_ns()
+    began_ns, before = time.monotonic_ns(), used_usec()
     wait_for(lambda: time.monotonic_ns() - began_ns >= 2_000_000_000, "two seconds of load")
-    used, elapsed_ns = used_usec() - before, time.monotonic_ns() - began_ns
 
-    # Two loops could use two CPUs: 2000 m. One period more or less at each end of the measurement.
-    rate_millicores = used * 1e6 / elapsed_ns
-    print(f"pod limited to 200m: {rate_millicores:.0f}m")
-    assert rate_millicores <= 200 * (1 + 2 * 0.1 / (elapsed_ns / 1e9)) + 10
+    def is_bounded() -> bool:
+        elapsed_ns, used = time.monotonic_ns() - began_ns, used_usec() - before
+        # Two loops could use two CPUs: 2000 m. One period more or less at each end of the measurement.
+        return used * 1e6 / elapsed_ns <= 200 * (1 + 2 * 0.1 / (elapsed_ns / 1e9)) + 10
+
+    # A loop is charged for the time in which the host ran something else on its CPU, and pays in the periods after.
+    wait_for(is_bounded, "the pod uses 200m on average")
+    print(f"pod limited to 200m: {(used_usec() - before) * 1e6 / (time.monotonic_ns() - began_ns):.0f}m")
     shares = [node.tree.read_flat(path, "cpu.stat")["usage_usec"] for path in (APP, LOG)]
     assert min(shares) > 0
 

@@ -76,7 +76,7 @@ def chunks(connection: socket.socket, *pieces: bytes) -> None:
 
 
 @contextlib.contextmanager
-def client(url: str, *, timeout_seconds: float = 5.0, token: str | None = None) -> Iterator[HttpApi]:
+def client(url: str, *, timeout_seconds: float = 60.0, token: str | None = None) -> Iterator[HttpApi]:
     api = HttpApi(Credentials(server=url, origin="tests", token=token), timeout_seconds=timeout_seconds)
     try:
         yield api
@@ -225,9 +225,9 @@ def test_a_stream_is_ended_from_another_thread_while_it_is_read() -> None:
 
         reading = threading.Thread(target=read)
         reading.start()
-        assert has_begun.wait(5)
+        assert has_begun.wait(30)
         stream.close()
-        reading.join(5)
+        reading.join(30)
         assert not reading.is_alive()
         assert lines == [b"one\n"]
         stream.close()

@@ -30,9 +30,12 @@ class Script(list[bytes]):
 
 
 class FakeStream:
-    def __init__(self, script: Script, pass_time: Callable[[float], None]) -> None:
+    def __init__(
+        self, script: Script, pass_time: Callable[[float], None], on_held: Callable[[], None] = lambda: None
+    ) -> None:
         self._script = script
         self._pass_time = pass_time
+        self._on_held = on_held
         self._closed = threading.Event()
 
     def __iter__(self) -> Iterator[bytes]:
@@ -41,6 +44,7 @@ class FakeStream:
         if self._script.error is not None:
             raise self._script.error
         if self._script.holds:
+            self._on_held()
             self._closed.wait()
 
     def close(self) -> None:
@@ -74,8 +78,8 @@ class FakeApi:
         if "watch" in self.asked[-1]:
             self.patience.append(timeout_seconds and round(timeout_seconds))
         if not self.answers:
-            self.is_done.set()
-            return FakeStream(Script(holds=True), self.pass_time)
+            # Done is who reads: who has only asked has not seen yet that the watch is open.
+            return FakeStream(Script(holds=True), self.pass_time, self.is_done.set)
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
             raise answer

@@ -193,7 +193,8 @@ def test_a_node_that_is_not_understood_is_told_from_one_that_is_not_there() -> N
 def test_an_answer_of_a_patch_is_news_once_and_renames() -> None:
     viewing = Viewing(FakeApi(pods=[pod("web")]))
     with viewing as view:
-        await_(lambda: view.state().is_complete)
+        # Whose watch is open has told the news of its list; who has only listed is about to.
+        await_(lambda: all(status.counts.watches for status in view.statuses()))
         await_(view.refresh)
         before, known = viewing.news, view.pods()
         assert view.pods() is known

@@ -19,7 +19,7 @@ TEXT = '{"rows":[1,2,3]}'
 
 
 def client(
-    url: str, *, token_file: Path | None = None, ca_file: Path | None = None, timeout_seconds: float = 5.0
+    url: str, *, token_file: Path | None = None, ca_file: Path | None = None, timeout_seconds: float = 60.0
 ) -> WebhookClient:
     return WebhookClient(
         url,
@@ -83,7 +83,7 @@ def test_only_the_authority_that_is_named_is_trusted_and_a_new_one_takes_effect(
             asking.post("/v1/report", TEXT)
         shutil.copy(authority("webhook").certificate, ca)
         assert asking.post("/v1/report", TEXT).status == 200
-        untrusting = WebhookClient(server.url, token_file=None, ca_file=None, timeout_seconds=5.0)
+        untrusting = WebhookClient(server.url, token_file=None, ca_file=None, timeout_seconds=60.0)
         with pytest.raises(WebhookAway, match="certificate"):
             untrusting.post("/v1/report", TEXT)
     assert len(server.requests) == 1

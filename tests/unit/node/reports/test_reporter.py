@@ -138,7 +138,7 @@ class Node:
             sender=ReportSender(
                 queue=self.queue,
                 client=WebhookClient(
-                    self.server.url, token_file=None, ca_file=authority("webhook").certificate, timeout_seconds=5.0
+                    self.server.url, token_file=None, ca_file=authority("webhook").certificate, timeout_seconds=60.0
                 ),
                 series=ReportSeries(self.registry),
                 etag=lambda: self.etag,
@@ -643,7 +643,7 @@ def test_a_report_whose_answer_is_too_long_is_taken_and_not_sent_again(
 def test_credentials_that_cannot_be_read_are_trouble_until_they_can(node: Node, tmp_path: Path) -> None:
     token = tmp_path / "token"
     node.reporter._sender._client = WebhookClient(
-        node.server.url, token_file=token, ca_file=authority("webhook").certificate, timeout_seconds=5.0
+        node.server.url, token_file=token, ca_file=authority("webhook").certificate, timeout_seconds=60.0
     )
     node.run_for(60)
     standing = node.reporter.standing()
@@ -756,6 +756,7 @@ def test_the_thread_reports_survives_faults_and_ends(node: Node, caplog: pytest.
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("agent.node.reports.reporter.FAILED_SECONDS", 0.001)
+        patched.setattr("agent.node.reports.reporter.STOP_SECONDS", 20.0)  # it ends at once, but not on a busy machine
         patched.setattr(node.reporter.turns, "_turn", once)
         node.reporter.turns.start()
         assert answered.wait(20)

@@ -86,6 +86,9 @@ def agent_at(path: Path, verbs: Verbs | None = None, *, read_seconds: float = PA
     finally:
         verbs.may_go_on.set()
         loop.close()
+        for thread in threading.enumerate():  # close waits for 0.4 s, in which a busy machine may not let them run
+            if thread.name.startswith("serving"):
+                thread.join(PATIENCE_SECONDS)
         assert not [t for t in threading.enumerate() if t.name.startswith("serving")]
 
 

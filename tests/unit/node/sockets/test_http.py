@@ -78,6 +78,9 @@ def serving(
         sources.may_render.set()
         loop.close()
         loop.close()
+        for thread in threading.enumerate():  # close waits for 0.4 s, in which a busy machine may not let them run
+            if thread.name.startswith("serving"):
+                thread.join(PATIENCE_SECONDS)
         assert not [t for t in threading.enumerate() if t.name.startswith("serving")]
 
 

@@ -102,6 +102,9 @@ def served(echo: Echo, *, read_seconds: float = PATIENCE_SECONDS, max_connection
     finally:
         echo.may_end.set()
         loop.close()
+        for thread in threading.enumerate():  # close waits for 0.4 s, in which a busy machine may not let them run
+            if thread.name.startswith("serving"):
+                thread.join(PATIENCE_SECONDS)
         assert not [thread for thread in threading.enumerate() if thread.name.startswith("serving")]
 
 

@@ -66,10 +66,11 @@ def test_files_are_taken_up_when_they_come_and_when_they_change(files: Files) ->
             await_(lambda: "tls.crt: cannot be read: No such file" in (files.certificates.status().fault or ""))
             assert not files.certificates.wait(0.0)
             files.write(first)
-            assert files.certificates.wait(10.0)
+            assert files.certificates.wait(120.0)
             assert is_trusted(port, first.bundle_pem, HOST)
             files.write(second)
             await_(lambda: is_trusted(port, second.bundle_pem, HOST))
+            await_(lambda: files.certificates.status().reloads == 2)
     finally:
         files.certificates.stop()
     status = files.certificates.status()

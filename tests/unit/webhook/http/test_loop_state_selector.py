@@ -14,7 +14,7 @@ def test_the_loop_tells_when_it_waits_and_when_it_has_something_to_do() -> None:
         events.append("begun")
         await asyncio.sleep(0)  # what is due at once is no wait
         events.append("gone on")
-        await asyncio.sleep(0.001)
+        await asyncio.sleep(0.5)  # by so much the machine may keep the loop from beginning to wait
         events.append("ended")
 
     with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(LoopStateSelector(events.append))) as runner:
