@@ -86,6 +86,14 @@ class Room:
     def is_bound(self, name: str) -> bool:
         return bool(self.plane.admin.get(pod_path(self.namespace, name))["spec"].get("nodeName"))
 
+    def await_bound(self, name: str) -> None:
+        """Wait until a pod has a node; if it gets none, say what the scheduler says of it, and what is there."""
+        try:
+            wait_for(lambda: self.is_bound(name), f"{name} has a node", SECONDS)
+        except TimeoutError as error:
+            status = self.plane.admin.get(pod_path(self.namespace, name))["status"]
+            raise AssertionError(f"{error}; it has {status}, {summary(self.pods())}") from error
+
     def provisioning(self, name: str = "spare") -> tuple[str, str, str]:
         condition = self.buffers.condition(name, "Provisioning") or {}
         return condition.get("status", ""), condition.get("reason", ""), condition.get("message", "")

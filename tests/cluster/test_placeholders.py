@@ -233,7 +233,7 @@ def test_a_real_pod_preempts_them_and_they_come_back_when_there_is_room(room: Ro
         room.await_provisioning("RoomKept")
         first = uids(room.pods())
         room.real("web", "3")
-        wait_for(lambda: room.is_bound("web"), "the real pod has a node", SECONDS)
+        room.await_bound("web")
         # Three went; they are made again and wait, as nothing but the real pod's end gives them room.
         assert "3 wait for a node" in room.await_provisioning("PlaceholdersWaiting", "Insufficient cpu")
         wait_for(lambda: room.ready() == "1", "one is left", SECONDS)
@@ -249,7 +249,7 @@ def test_they_wait_before_they_are_made_again(room: Room) -> None:
     with room.kept(replace(QUICK, first_back_off_seconds=3600.0, most_back_off_seconds=7200.0)):
         room.await_provisioning("RoomKept")
         room.real("web", "4")
-        wait_for(lambda: room.is_bound("web"), "the real pod has a node", SECONDS)
+        room.await_bound("web")
         assert "2 gave way, made again at" in room.await_provisioning("PlaceholdersGaveWay", "0 of 2")
         assert room.pods() == []
 
@@ -263,9 +263,9 @@ def test_pods_that_a_buffer_is_for_fill_it_and_others_only_take_room(room: Room)
     with room.kept():
         room.await_provisioning("RoomKept", "3 of 3")
         label(room, "other", app="web")
-        wait_for(lambda: room.is_bound("other"), "a pod that it is not for has a node", SECONDS)
+        room.await_bound("other")
         label(room, "web", app="web", tier="front")
-        wait_for(lambda: room.is_bound("web"), "one that it is for has a node", SECONDS)
+        room.await_bound("web")
         # Four CPUs: one each for the two, and two are left of three, of which one is filled.
         room.buffers.await_replicas("spare", 2)
         room.await_provisioning("RoomKept", "2 of 2")
