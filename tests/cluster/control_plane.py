@@ -35,6 +35,10 @@ QUIET_CONTROLLERS: Final = ",".join(
 
 And without a ConfigMap in each namespace, which no container here mounts, and an annotation in each node, which comes
 whenever it comes: tests tell by a node's version who wrote it."""
+LOOKS_AGAIN: Final = "--pod-max-in-unschedulable-pods-duration=10s"
+"""A scheduler that puts a pod aside looks at it again within 40 seconds, not only after five minutes.
+
+A pod whose victims go while another's end has made it be tried a second time may wait that long (kubernetes#141694)."""
 _ALL_KEYS: Final = (b"/registry/", b"/registry0")
 _DELETES_AT_ONCE: Final = 100
 """Below the 128 operations that etcd takes in one transaction."""
@@ -166,7 +170,7 @@ class ControlPlane:
         if with_controllers:
             self._start_controllers(controllers)
         if with_scheduler:
-            self._start_leaderless("kube-scheduler", *self._scheduler_arguments)
+            self._start_leaderless("kube-scheduler", LOOKS_AGAIN, *self._scheduler_arguments)
 
     def stop(self) -> None:
         """Stop all, the API server before etcd (it would hang without); a second call does nothing."""
