@@ -40,7 +40,7 @@ SHARED: dict[str, Any] = {
         "postgresql": {"existingSecret": "db"},
         "replicas": 2,
         # Minutes and a day otherwise, so that slow API servers and replicas keep up.
-        "settings": {"certificate": {"propagationSeconds": 1, "overlapSeconds": 8}},
+        "settings": {"certificate": {"propagationSeconds": 1, "overlapSeconds": 12}},
     }
 }
 CHANGED: dict[str, Any] = {**SHARED, "mode": "enforce", "settings": {"bounds": {"memoryInUseRatio": 1.3}}}
