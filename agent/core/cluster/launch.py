@@ -17,6 +17,7 @@ import re
 import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Final
 
 from agent.core.cluster.runtime_profile import LanguageRuntime, RuntimeProfile
@@ -36,6 +37,9 @@ _JAVA_PERCENT: Final = "a number above 0, at most 100, that the spec itself stat
 _GO_SIZE: Final = "bytes such as 900MiB or 2GiB, or off, that the spec itself states"
 _NODE_SIZE: Final = "MiB such as 1024 that the spec itself states"
 _COMMAND_LINE: Final = "the command line"
+MOST_CHARACTERS: Final = 128 << 10
+"""Of names filled in and of texts split with heed to quotes, in one pod: as long as Linux lets one argument be
+(MAX_ARG_STRLEN). A chain of thirty short variables can stand for gigabytes."""
 _UNITS: Final = {"": 1, "B": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40} | {
     f"{letter}iB": 1 << shift for letter, shift in (("K", 10), ("M", 20), ("G", 30), ("T", 40))
 }
@@ -45,7 +49,8 @@ _NODE_FORM: Final = re.compile(r"(\d{1,19}|\$\(\w+\))()", re.ASCII)
 _PERCENT_FORM: Final = re.compile(r"\d{1,3}(\.\d{0,9})?", re.ASCII)
 _REFERENCE: Final = re.compile(r"\$\$|\$\((\w+)\)", re.ASCII)
 """As Kubernetes fills in names in command, args and environment; two dollars are one that stays."""
-_SHELL_REFERENCE: Final = re.compile(r"\$(?:\{(\w+)(?::?-([^}]*))?\}|([A-Za-z_]\w*))", re.ASCII)
+_SHELL_REFERENCE: Final = re.compile(r"\$(?:\{(\w+)(?::?-([^}]*))?(?:\}|\Z)|([A-Za-z_]\w*))", re.ASCII)
+"""A brace that nothing closes is of all the rest: a script of many would be read to its end again for each of them."""
 _UNKNOWN: Final = re.compile(r"\$\((\w+)\)|\$\{(\w+)\}|\$\*|\$@", re.ASCII)
 """A word that nothing here fills in: there may be flags in it."""
 _NO_TEXT: Final = re.compile(r"\\\r?\n|^[ \t]*#.*$", re.MULTILINE)
@@ -145,15 +150,32 @@ class Launch:
     image: str | None = None
 
 
-def profile_of(launch: Launch, ordered: LanguageRuntime | None) -> RuntimeProfile | None:
+class TextBudget:
+    """How many characters of one pod's texts may still be filled in or split."""
+
+    def __init__(self) -> None:
+        self._left = MOST_CHARACTERS
+
+    def spend(self, characters: int) -> bool:
+        """Spend so many; False = there are fewer left, and none is spent."""
+        if characters > self._left:
+            return False
+        self._left -= characters
+        return True
+
+
+def profile_of(
+    launch: Launch, ordered: LanguageRuntime | None, budget: TextBudget | None = None
+) -> RuntimeProfile | None:
     """Return what a container's spec says of its runtime; None = no runtime that is known, or ``none`` is ordered.
 
     Args:
         ordered: By the pod's annotation, which wins; None = it does not say.
+        budget: Of the container's pod; None = the container is by itself.
     """
     if ordered is LanguageRuntime.NONE:
         return None
-    start = _Start.of(launch)
+    start = _Start.of(launch, budget or TextBudget())
     runtime = ordered or _runtime_of(start, launch)
     if runtime is None:
         return None
@@ -180,22 +202,24 @@ class _Start:
     environment: Mapping[str, str]
     hidden: frozenset[str]
     """Names of the environment whose texts come from elsewhere."""
+    budget: TextBudget
 
     @classmethod
-    def of(cls, launch: Launch) -> _Start:
-        environment = _filled_in(launch.environment)
-        words = [_expanded(word, environment) for word in (*launch.command, *launch.args)]
+    def of(cls, launch: Launch, budget: TextBudget) -> _Start:
+        environment = _filled_in(launch.environment, budget)
+        words = [_expanded(word, environment, budget) for word in (*launch.command, *launch.args)]
         script = _script(words)
         if script is not None:
             environment |= {match[1]: match[2].strip("\"'") for match in _SCRIPT_ASSIGNMENT.finditer(script)}
-            words = _split_script(_SHELL_REFERENCE.sub(lambda match: _of_shell(match, environment, launch), script))
+            script = _SHELL_REFERENCE.sub(lambda match: _of_shell(match, environment, launch, budget), script)
+            words = _split(script, budget, operators=_SHELL_OPERATORS)
         elif words and _program(words[0]) == "env":
             for word in words[1:]:
                 if (match := _ASSIGNMENT.fullmatch(word)) is None:
                     break
                 environment[match[1]] = match[2]
         hidden = {name for name, value in launch.environment.items() if value is None and name not in environment}
-        return cls(words, environment, frozenset(hidden))
+        return cls(words, environment, frozenset(hidden), budget)
 
 
 class _Settings:
@@ -329,7 +353,7 @@ def _java_flags(start: _Start) -> Iterator[tuple[str, str]]:
 def _java_options(start: _Start, name: str) -> Iterator[tuple[str, str]]:
     if name in start.hidden:
         yield "", name
-    for flag in _split(start.environment.get(name, ""), quotes="\"'", escape=""):
+    for flag in _split(start.environment.get(name, ""), start.budget, escape=""):
         yield "" if _is_unknown(flag) else flag, name
 
 
@@ -338,11 +362,10 @@ def _node(start: _Start, settings: _Settings) -> RuntimeProfile:
     sizes: tuple[str, str] | None = None
     share: tuple[str, str] | None = None
     hidden = "NODE_OPTIONS" if "NODE_OPTIONS" in start.hidden else ""
-    options = _split(start.environment.get("NODE_OPTIONS", ""), quotes='"', escape="\\")
-    flags = [("" if _is_unknown(flag) else flag, "NODE_OPTIONS") for flag in options]
+    options = _split(start.environment.get("NODE_OPTIONS", ""), start.budget, quotes='"')
+    flags = (("" if _is_unknown(flag) else flag, "NODE_OPTIONS") for flag in options)
     own = _own_flags(start.words, ("node", "nodejs"), _NODE_WITH_VALUE, frozenset())
-    flags += [(flag, _COMMAND_LINE) for flag in own]
-    for flag, place in flags:
+    for flag, place in chain(flags, ((flag, _COMMAND_LINE) for flag in own)):
         name, _, value = flag.partition("=")
         name = f"--{name.lstrip('-')}".replace("_", "-")  # V8 takes all of these
         if not flag:
@@ -424,20 +447,16 @@ def _script(words: Sequence[str]) -> str | None:
     return _NO_TEXT.sub(" ", words[option + 1]) if option + 1 < len(words) else None
 
 
-def _of_shell(match: re.Match[str], environment: Mapping[str, str], launch: Launch) -> str:
-    """Return what a shell fills in for a name; one that is known nowhere stays, as a name."""
+def _of_shell(match: re.Match[str], environment: Mapping[str, str], launch: Launch, budget: TextBudget) -> str:
+    """Return what a shell fills in for a name; one that is known nowhere, or stands for too much, stays, as a name."""
     name: str = match[1] or match[3]
-    otherwise = match[2] if match[2] is not None and name not in launch.environment else f"${{{name}}}"
-    return environment.get(name, otherwise)
+    by_name = f"${{{name}}}"
+    otherwise = match[2] if match[2] is not None and name not in launch.environment else by_name
+    text = environment.get(name, otherwise)
+    return text if budget.spend(len(text)) else by_name
 
 
-def _split_script(script: str) -> list[str]:
-    lexer = shlex.shlex(script, posix=True, punctuation_chars=_SHELL_OPERATORS)
-    lexer.whitespace_split, lexer.commenters = True, ""
-    return _words_of(lexer, script)
-
-
-def _filled_in(stated: Mapping[str, str | LimitReference | None]) -> dict[str, str]:
+def _filled_in(stated: Mapping[str, str | LimitReference | None], budget: TextBudget) -> dict[str, str]:
     """Return the texts of an environment with names filled in as Kubernetes does: those that stand before.
 
     A memory limit is its own name, as a reference that is left to who reads a size.
@@ -447,25 +466,28 @@ def _filled_in(stated: Mapping[str, str | LimitReference | None]) -> dict[str, s
         if isinstance(value, LimitReference):
             environment[name] = f"$({name})"
         elif value is not None:
-            environment[name] = _expanded(value, environment)
+            environment[name] = _expanded(value, environment, budget)
     return environment
 
 
-def _expanded(text: str, environment: Mapping[str, str]) -> str:
-    if "$" not in text:
-        return text
-    return _REFERENCE.sub(lambda match: "$" if match[1] is None else environment.get(match[1], match[0]), text)
+def _expanded(text: str, environment: Mapping[str, str], budget: TextBudget) -> str:
+    """Fill in names as Kubernetes does; one that is not known, or stands for too much, stays."""
+
+    def filled(match: re.Match[str]) -> str:
+        if match[1] is None:
+            return "$"
+        value = environment.get(match[1])
+        return match[0] if value is None or not budget.spend(len(value)) else value
+
+    return _REFERENCE.sub(filled, text) if "$" in text else text
 
 
-def _split(text: str, *, quotes: str, escape: str) -> list[str]:
-    """Split options at blanks outside quotes."""
-    lexer = shlex.shlex(text, posix=True)
+def _split(text: str, budget: TextBudget, *, quotes: str = "\"'", escape: str = "\\", operators: str = "") -> list[str]:
+    """Split at blanks outside quotes; at blanks alone where quotes do not match, or the text is too long."""
+    if not budget.spend(len(text)):
+        return text.split()
+    lexer = shlex.shlex(text, posix=True, punctuation_chars=operators)
     lexer.whitespace_split, lexer.commenters, lexer.quotes, lexer.escape = True, "", quotes, escape
-    return _words_of(lexer, text)
-
-
-def _words_of(lexer: shlex.shlex, text: str) -> list[str]:
-    """Return all words; split at blanks alone where quotes do not match."""
     try:
         return list(lexer)
     except ValueError:

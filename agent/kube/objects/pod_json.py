@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from agent.core.cluster.launch import Launch, LimitReference, profile_of
+from agent.core.cluster.launch import Launch, LimitReference, TextBudget, profile_of
 from agent.core.cluster.node import Namespace, Node, Taint
 from agent.core.cluster.pod import (
     CPU,
@@ -99,7 +99,7 @@ class _Reader(Reader):
     def annotations(self) -> dict[str, str]:
         return {name: text for name, text in self.texts("annotations").items() if name not in _UNREAD_ANNOTATIONS}
 
-    def container(self, kind: ContainerKind, annotations: Mapping[str, str]) -> Container:
+    def container(self, kind: ContainerKind, annotations: Mapping[str, str], budget: TextBudget) -> Container:
         if kind is ContainerKind.INIT and self.text("restartPolicy") == "Always":
             kind = ContainerKind.SIDECAR
         restarting = {
@@ -115,7 +115,7 @@ class _Reader(Reader):
             restarts_for_cpu=CPU in restarting,
             restarts_for_memory=MEMORY in restarting,
             image_hash=image_hash_of(image) if image else None,
-            runtime=profile_of(self.launch(name, image), runtime_ordered(annotations, name))
+            runtime=profile_of(self.launch(name, image), runtime_ordered(annotations, name), budget)
             if kind in _RUNS_ON
             else None,
         )
@@ -197,7 +197,7 @@ class _Reader(Reader):
         if kind not in (None, POD_KIND):
             raise self.error("kind", kind, POD_KIND)
         metadata, spec, status = self.child("metadata"), self.child("spec"), self.child("status")
-        annotations = metadata.annotations()
+        annotations, budget = metadata.annotations(), TextBudget()
         return Pod(
             uid=metadata.required_text("uid"),
             namespace=metadata.text("namespace") or "default",
@@ -228,12 +228,15 @@ class _Reader(Reader):
                 volume.child("emptyDir").text("medium") == _MEMORY_MEDIUM for volume in spec.items("volumes")
             ),
             has_resource_claims=bool(spec.items("resourceClaims")),
-            containers=tuple(item.container(ContainerKind.REGULAR, annotations) for item in spec.items("containers")),
+            containers=tuple(
+                item.container(ContainerKind.REGULAR, annotations, budget) for item in spec.items("containers")
+            ),
             init_containers=tuple(
-                item.container(ContainerKind.INIT, annotations) for item in spec.items("initContainers")
+                item.container(ContainerKind.INIT, annotations, budget) for item in spec.items("initContainers")
             ),
             ephemeral_containers=tuple(
-                item.container(ContainerKind.EPHEMERAL, annotations) for item in spec.items("ephemeralContainers")
+                item.container(ContainerKind.EPHEMERAL, annotations, budget)
+                for item in spec.items("ephemeralContainers")
             ),
             resources=spec.optional("resources", spec.requirements),
             overhead=spec.amounts("overhead"),

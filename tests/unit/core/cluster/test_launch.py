@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import time
+import tracemalloc
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.cluster.launch import Launch, LimitReference, profile_of
+from agent.core.cluster.launch import MOST_CHARACTERS, Launch, LimitReference, TextBudget, profile_of
 from agent.core.cluster.runtime_profile import LanguageRuntime, RuntimeProfile
 from agent.core.numbers.units import INT64_MAX
 from tests.examples import examples
@@ -351,6 +353,78 @@ def test_a_script_whose_quotes_do_not_match_is_read_word_by_word() -> None:
 def test_a_heap_that_is_filled_in_from_the_limit_is_a_share_of_it(found: RuntimeProfile, ratio: float) -> None:
     assert share(found) == ratio
     assert found.reads_limit_at_start
+
+
+# More text than any container starts with
+
+
+DOUBLINGS = 23
+"""Of one character they give 8 MiB."""
+DOUBLED = {"A0": "x"} | {f"A{count}": f"$(A{count - 1})" * 2 for count in range(1, DOUBLINGS + 1)}
+LONG = {"A": "x " * 2 * 1024}
+
+
+@pytest.mark.parametrize(
+    ("words", "environment"),
+    [
+        (["java"], DOUBLED),
+        (["java", *["x$(A)"] * 2048], LONG),
+        (["java"], LONG | {"JAVA_TOOL_OPTIONS": "$(A)" * 2048}),
+        (["sh", "-c", "java " + "$A" * 2048], LONG),
+        (["sh", "-c", "java " + "${A:-x}" * 2048], LONG),
+    ],
+)
+def test_names_that_stand_for_megabytes_stay_names(words: list[str], environment: dict[str, Any]) -> None:
+    tracemalloc.start()
+    try:
+        runtime_profile = profile(*words, **environment)
+        peak_bytes = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert share(runtime_profile) == 0.25
+    assert peak_bytes < 4 * MI  # filled in it is 8 MiB
+
+
+@pytest.mark.parametrize(
+    "words", [["java", "$(A)"], ["sh", "-c", "java $A Main"], ["sh", "-c", "java ${A:--Xmx1g} Main"]]
+)
+def test_flags_behind_a_name_that_stays_cannot_be_read(words: list[str]) -> None:
+    runtime_profile = profile(*words, A="-Xmx1g " + " " * MOST_CHARACTERS)
+
+    assert runtime_profile is not None
+    assert (runtime_profile.hidden, runtime_profile.heap_bytes) == (LINE, None)
+
+
+def test_a_long_text_is_split_at_blanks_alone_and_leaves_room_for_short_ones() -> None:
+    text = "-Xmx1g '-Xmx3g' " + " " * MOST_CHARACTERS
+
+    assert heap(profile("java", "Main", JAVA_TOOL_OPTIONS=text))[0] == GI
+    assert heap(profile("java", "Main", JAVA_TOOL_OPTIONS=text, _JAVA_OPTIONS="'-Xmx2g'"))[0] == 2 * GI
+
+
+def test_the_containers_of_a_pod_have_one_budget_together() -> None:
+    launch = Launch(
+        command=["java", "-Xmx$(HEAP)", "$(A)", "Main"],
+        environment={"HEAP": "1g", "A": "x" * (MOST_CHARACTERS // 2 - 8)},
+    )
+    budget = TextBudget()
+
+    profiles = [profile_of(launch, None, budget) for _ in range(3)]
+
+    # Twice all of it; of the rest, 16 - 2 * 2 characters, there is room for the third size.
+    assert [heap(runtime_profile)[0] for runtime_profile in profiles] == [GI, GI, GI]
+    assert [runtime_profile and runtime_profile.hidden for runtime_profile in profiles] == ["", "", LINE]
+
+
+def test_a_script_of_open_braces_takes_no_longer_than_a_script_of_closed_ones() -> None:
+    seconds = []
+    for reference in ("${A:-}", "${A:-x"):
+        begin = time.thread_time()
+        assert heap(profile("sh", "-c", "java -Xmx1g " + reference * 4096))[0] == GI
+        seconds.append(time.thread_time() - begin)
+
+    assert seconds[1] < 40 * seconds[0]  # each of them read to the end of the script: 200 times
 
 
 # Go and Node

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.core.cluster.launch import MOST_CHARACTERS
 from agent.core.cluster.node import Namespace, Node, Taint
 from agent.core.cluster.pod import (
     ContainerKind,
@@ -464,6 +465,15 @@ def test_an_environment_that_is_no_text_is_passed_over_and_shown_nowhere() -> No
     assert runtime(command=["java", 7], args="-Xmx1g", env=env) == RuntimeProfile(
         runtime=LanguageRuntime.JAVA, limit_share_ratio=0.25, small_heap_bytes=126 << 20
     )
+
+
+def test_the_containers_of_a_pod_have_one_budget_for_what_is_filled_in() -> None:
+    text = "x" * (MOST_CHARACTERS // 2)
+    start: dict[str, Any] = {"command": ["java", "$(TEXT)", "Main"], "env": [{"name": "TEXT", "value": text}]}
+    pod = make_pod(*(container(name) | start for name in ("first", "second", "third")))
+
+    profiles = [entry.runtime for entry in pod.containers]
+    assert [profile and profile.hidden for profile in profiles] == ["", "", "the command line"]
 
 
 def test_containers_that_end_have_no_runtime() -> None:
