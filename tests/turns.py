@@ -371,7 +371,6 @@ class Turns:
                 barriers=self.barriers,
                 teller=self.teller,
                 restoring=restoring,
-                boosts=boosts,
                 bucket=self.bucket,
             ),
             restoring=restoring,

@@ -156,7 +156,10 @@ def _earlier(pod: Pod, now_unix_seconds: float) -> _Earlier | None:
     if original is None or not isinstance(document, dict):
         return None
     written = document.get("unixSeconds")
-    if type(written) is not int or abs(now_unix_seconds - written) > AGAIN_SECONDS:
+    if type(written) is not int:
+        return None
+    # Compared, not subtracted: whoever writes it may write a number that no float holds.
+    if not now_unix_seconds - AGAIN_SECONDS <= written <= now_unix_seconds + AGAIN_SECONDS:
         return None
     return _Earlier(original, document.get("podLimits") is True)
 

@@ -203,10 +203,15 @@ def _resources(content: Mapping[str, object], where: str) -> tuple[Resource, ...
         return tuple(Resource)
     if not isinstance(value, list):
         raise ContainerPoliciesError(f"{where}.controlledResources: no list")
-    odd = next((name for name in value if name not in _RESOURCES), None)
-    if odd is not None:
-        raise ContainerPoliciesError(f"{where}.controlledResources: {str(odd)[:60]!r} is not allowed (cpu, memory)")
-    return tuple(resource for name, resource in _RESOURCES.items() if name in value)
+    named = {_resource(name, f"{where}.controlledResources") for name in value}
+    return tuple(resource for resource in Resource if resource in named)
+
+
+def _resource(name: object, where: str) -> Resource:
+    resource = _RESOURCES.get(name) if isinstance(name, str) else None
+    if resource is None:
+        raise ContainerPoliciesError(f"{where}: {str(name)[:60]!r} is not allowed (cpu, memory)")
+    return resource
 
 
 def _amounts(content: Mapping[str, object], key: str, where: str) -> dict[Resource, int]:
@@ -214,15 +219,13 @@ def _amounts(content: Mapping[str, object], key: str, where: str) -> dict[Resour
     if content.get(key) is None:
         return {}
     stated = _object(content[key], f"{where}.{key}")
-    odd = next((name for name in stated if name not in _RESOURCES), None)
-    if odd is not None:
-        raise ContainerPoliciesError(f"{where}.{key}: {str(odd)[:60]!r} is not allowed (cpu, memory)")
     amounts: dict[Resource, int] = {}
     for name, value in stated.items():
+        resource = _resource(name, f"{where}.{key}")
         nanos = _nanos(value, f"{where}.{key}.{name}")
-        amount = to_millis(nanos) if name == CPU else to_units(nanos)
+        amount = to_millis(nanos) if resource is Resource.CPU else to_units(nanos)
         if amount:
-            amounts[_RESOURCES[name]] = amount
+            amounts[resource] = amount
     return amounts
 
 

@@ -74,9 +74,11 @@ def parse_pod_limits(text: str) -> PodLimits:
 def _amounts(value: object, what: str) -> dict[str, int]:
     """Read limits or requests; nanos by resource name."""
     stated = _object(value, what)
-    for name in sorted(stated):
-        if name not in _RESOURCES and not name.startswith(HUGEPAGES_PREFIX):
+    for name in sorted(stated.keys() - _RESOURCES):
+        if not name.startswith(HUGEPAGES_PREFIX):
             raise PodLimitsError(f"{what} holds {name!r}, allowed: {', '.join(_RESOURCES)}, {HUGEPAGES_PREFIX}SIZE")
+        if not _page_nanos(name):
+            raise PodLimitsError(f"{name[:_LONGEST_QUANTITY]!r} names no size of pages")
     return {name: _nanos(stated, name) for name in stated}
 
 
@@ -126,12 +128,15 @@ def _nanos(amounts: Mapping[str, object], name: str) -> int:
         if nanos < _LEAST_NANOS[name]:
             raise PodLimitsError(f"{name}: {value!r} is too little")
         return nanos
-    page_nanos = _quantity(name.removeprefix(HUGEPAGES_PREFIX))
-    if page_nanos is None or page_nanos < NANOS_PER_UNIT:
-        raise PodLimitsError(f"{name[:_LONGEST_QUANTITY]} names no size of pages")
-    if nanos <= 0 or nanos % page_nanos:
+    if nanos <= 0 or nanos % _page_nanos(name):
         raise PodLimitsError(f"{name}: {value!r} is no whole number of pages")
     return nanos
+
+
+def _page_nanos(name: str) -> int:
+    """Return the size of the pages that a resource is named after; 0 = it names none."""
+    nanos = _quantity(name.removeprefix(HUGEPAGES_PREFIX)) or 0
+    return nanos if nanos >= NANOS_PER_UNIT else 0
 
 
 def _quantity(text: str) -> int | None:

@@ -293,12 +293,14 @@ def _grant(survivors: Sequence[tuple[PodEntry, Side]], resource: Resource, room:
         taken = max(0, side.held(_with_reserved(side, reserved)) - lowest)
         if below is not None and wished >= below:
             _withhold(side, [min(unit.applied, unit.request or 0) for unit in side.units], KeptReason.INFEASIBLE)
-        elif not _tier_grants(room, entry, wished - side.counted):
-            _withhold(side, [min(unit.applied, unit.request or 0) for unit in side.units], KeptReason.TIER_FULL)
-        elif taken > 0 and taken > left:
-            left -= _grant_part(side, assured, reserved, lowest, max(0, left))
-        else:
+            continue
+        if taken > 0 and taken > left:
+            taken = _grant_part(side, assured, reserved, lowest, max(0, left))
+        # The tiers last: what they grant is taken off them, and what the node has no room for is not granted.
+        if _tier_grants(room, entry, side.held_applied() - side.counted):
             left -= taken
+        else:
+            _withhold(side, [min(unit.applied, unit.request or 0) for unit in side.units], KeptReason.TIER_FULL)
     if is_shared:
         _leave_small_parts(wishing)
     for entry, side, unit, wish in foreseen:

@@ -114,6 +114,10 @@ def kept_back(
     constraint = constraint_of(record, pod, act, now_seconds)
     if constraint in (_IN_FLIGHT, _DEFERRED):
         return constraint.shrink
+    # Only a plan's step is followed as one with what it goes on top of; a shrink is taken back at once, in part too.
+    is_wanted = wanted is not None and set(step.changes) <= set(wanted.changes)
+    if constraint.grow is KeptReason.IN_FLIGHT and action is not Action.RESIZE and not is_wanted:
+        return KeptReason.IN_FLIGHT
     if action is Action.UNBOOST:
         waiting = {} if record is None else _waiting(record, now_seconds)
         return KeptReason.INFEASIBLE if constraint == _INFEASIBLE else waiting.get(step.phase)

@@ -151,7 +151,8 @@ class EventPacing:
 
 def shortened_note(note: str) -> str:
     """Return a note that the API server takes: one line of at most ``NOTE_BYTES`` bytes, cut at a character."""
-    line = " ".join(note.split())
-    if len(line.encode()) <= NOTE_BYTES:
-        return line
-    return line.encode()[: NOTE_BYTES - 3].decode(errors="ignore") + "..."
+    # Half a character, which JSON in an annotation may hold and no UTF-8 does, becomes a question mark.
+    line = " ".join(note.split()).encode(errors="replace")
+    if len(line) <= NOTE_BYTES:
+        return line.decode()
+    return line[: NOTE_BYTES - 3].decode(errors="ignore") + "..."

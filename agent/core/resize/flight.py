@@ -80,6 +80,12 @@ def on_top(below: PlanStep, step: PlanStep) -> PlanStep:
     return replace(step, changes=(*rest, *step.changes))
 
 
+def without_below(flight: Flight, below: Flight | None) -> PlanStep:
+    """Return a resize's step without what it was put on top of: what was sent last."""
+    others = below.step.changes if below is not None else ()
+    return replace(flight.step, changes=tuple(change for change in flight.step.changes if change not in others))
+
+
 def _follow_flight(record: PodRecord, flight: Flight, spec: str, look: PodLook) -> tuple[PodRecord, tuple[News, ...]]:
     if spec != flight.spec_after:
         return _not_in_spec(record, flight, spec, look)
@@ -107,7 +113,8 @@ def _not_in_spec(record: PodRecord, flight: Flight, spec: str, look: PodLook) ->
     is_fresh = is_past or seen_seconds - flight.sent_seconds >= UNSEEN_SECONDS
     if not has_moved and not is_fresh:
         return record, ()
-    record = replace(record, flight=None)
+    flight = replace(flight, step=without_below(flight, record.below))
+    record = replace(record, flight=record.below, below=None)
     detail = "the pod shows nothing of it; decided anew"
     return record, (_news(record, flight, look, Outcome.ERROR, NOT_SEEN, detail),)
 
@@ -193,7 +200,7 @@ def _granted(flight: Flight, pod: Pod) -> tuple[Change, ...]:
 
 
 def _still_wanted(record: PodRecord) -> PutBack | None:
-    """Return what is wanted once a resize gets on.
+    """Return what is wanted once a resize gets on, or somebody else's took its place.
 
     It is not withdrawn any more; but a shrink is still taken back.
     """
@@ -206,8 +213,19 @@ def _in_state(flight: Flight, state: FlightState, look: PodLook) -> Flight:
 
 
 def _changed_by_others(record: PodRecord, now_seconds: float) -> PodRecord:
-    """Forget what was refused of a pod that somebody else has resized; the cool-downs begin anew."""
-    return replace(record, flight=None, infeasible=None, refused=(), changed_seconds=now_seconds)
+    """Forget what was refused, and what was to be withdrawn, of a pod that somebody else has resized.
+
+    The cool-downs begin anew.
+    """
+    return replace(
+        record,
+        flight=None,
+        below=None,
+        infeasible=None,
+        refused=(),
+        changed_seconds=now_seconds,
+        wanted=_still_wanted(record),
+    )
 
 
 def _found_infeasible(record: PodRecord, look: PodLook) -> PodRecord:

@@ -16,7 +16,7 @@ from typing import Final
 
 from agent.core.cluster.pod import ContainerKind, is_config_hash
 from agent.core.cluster.resource import Resource
-from agent.core.recommender.recommendation import Advice, Recommendation
+from agent.core.recommender.recommendation import Recommendation
 from agent.core.resize.patch import ContainerPatch, PatchAmounts, Resources, quantity_text
 
 _LISTS: Final = {None: "containers", ContainerKind.REGULAR: "containers", ContainerKind.SIDECAR: "initContainers"}
@@ -113,14 +113,14 @@ def _place(item: Recommendation) -> _Place | LeftOut:
 def _resources(item: Recommendation) -> Resources:
     stated, cpu, memory = item.resources, item.cpu_millicores, item.memory_bytes
     requests, limits = PatchAmounts(), PatchAmounts()
-    if (cpu_request := _changed(cpu, stated.cpu_request_millicores)) is not None:
+    if (cpu_request := _changed(cpu.request, stated.cpu_request_millicores)) is not None:
         requests["cpu"] = quantity_text(Resource.CPU, cpu_request)
-    if (memory_request := _changed(memory, stated.memory_request_bytes)) is not None:
+    if (memory_request := _changed(memory.request, stated.memory_request_bytes)) is not None:
         requests["memory"] = quantity_text(Resource.MEMORY, memory_request)
-    if stated.cpu_limit_millicores and cpu.limit is not None:
-        limits["cpu"] = quantity_text(Resource.CPU, cpu.limit)
-    if stated.memory_limit_bytes and memory.limit is not None:
-        limits["memory"] = quantity_text(Resource.MEMORY, memory.limit)
+    if (cpu_limit := _changed(cpu.limit, stated.cpu_limit_millicores)) is not None:
+        limits["cpu"] = quantity_text(Resource.CPU, cpu_limit)
+    if (memory_limit := _changed(memory.limit, stated.memory_limit_bytes)) is not None:
+        limits["memory"] = quantity_text(Resource.MEMORY, memory_limit)
     resources = Resources()
     if requests:
         resources["requests"] = requests
@@ -129,6 +129,6 @@ def _resources(item: Recommendation) -> Resources:
     return resources
 
 
-def _changed(advice: Advice, stated: int | None) -> int | None:
-    """Return the request to move to; None = there is no request to move, no advice, or no difference."""
-    return advice.request if stated and advice.request != stated else None
+def _changed(advised: int | None, stated: int | None) -> int | None:
+    """Return the amount to move to; None = there is none to move, no advice, or no difference."""
+    return advised if stated and advised != stated else None

@@ -24,7 +24,7 @@ from agent.core.resize.aftermath import READY, own_restarts, restarts_of
 from agent.core.resize.answer import AnswerKind, ResizeAnswer
 from agent.core.resize.constraint import constraint_of, kept_back, may_be_topped
 from agent.core.resize.decision import Action
-from agent.core.resize.flight import PodLook, follow, on_top
+from agent.core.resize.flight import PodLook, follow, on_top, without_below
 from agent.core.resize.oom_cool_down import OomCoolDown, raised_memory_limits
 from agent.core.resize.originals import ref_of
 from agent.core.resize.put_back import memory_falls, revert, revert_all, step_of
@@ -71,8 +71,6 @@ class Ledger:
         )
         self._kills: dict[tuple[str, str], float] = {}
         """Of the last minutes, by pod uid and container; a restart forgets them, and the next kill tells again."""
-        self._topped: dict[str, Flight] = {}
-        """By uid, what was under way when the step that is being sent was put on top of it."""
         self._pods: dict[str, Pod] = {}
         self._specs: dict[str, str] = {}
         self._node: Node | None = None
@@ -151,8 +149,9 @@ class Ledger:
         cpu_asked = cpu_after if cpu_after > cpu_before else None
         memory_asked = memory_after if memory_after > memory_before else None
         below = record.flight
-        if below is not None and action is Action.RESIZE and may_be_topped(below, resize_status(pod)):
-            self._topped[pod.uid] = below
+        if below is None or action is not Action.RESIZE or not may_be_topped(below, resize_status(pod)):
+            below = None
+        else:
             step = on_top(below.step, step)
             cpu_asked, memory_asked = cpu_asked or below.cpu_asked_millicores, memory_asked or below.memory_asked_bytes
         restarted = own_restarts(pod, step.changes)
@@ -171,13 +170,12 @@ class Ledger:
             restarts=restarts_of(pod) + restarted,
             was_ready=not restarted and pod.condition(READY) is not None,
         )
-        self._records[pod.uid] = replace(record, flight=flight)
+        self._records[pod.uid] = replace(record, flight=flight, below=below)
         self._pods[pod.uid] = pod
 
     def answered(self, uid: str, answer: ResizeAnswer, now_seconds: float) -> None:
         """Record the API server's answer to the step that was sent last for a pod."""
         self._mind_load(answer, now_seconds)
-        topped = self._topped.pop(uid, None)
         record = self._records.get(uid)
         if record is None or record.flight is None:
             return
@@ -185,10 +183,9 @@ class Ledger:
             del self._records[uid]
             return
         if answer.is_done:
-            for container in raised_memory_limits(record.flight.step):
+            for container in raised_memory_limits(without_below(record.flight, record.below)):
                 self._oom.take(record.workload, container, now_seconds)
-        record = after_answer(record, record.flight, answer, self._node, now_seconds)
-        self._records[uid] = replace(record, flight=record.flight or topped)  # what was refused leaves what it was on
+        self._records[uid] = after_answer(record, record.flight, answer, self._node, now_seconds)
 
     def observe(self, state: NodeState, now_seconds: float) -> tuple[News, ...]:
         """Check all pods, and return what became of their resizes; pods that are gone are forgotten."""
@@ -224,7 +221,10 @@ class Ledger:
         None = there were none within ``act.revertSeconds``, or they stand no more.
         """
         self._kills[uid, container] = now_seconds
-        if (record := self._records.get(uid)) is not None:
+        record = self._records.get(uid)
+        if record is None and uid in self._pods:
+            record = _new_record(self._pods[uid])  # never resized so far
+        if record is not None:
             self._oom.killed(record.workload, container, now_seconds)
         return self._take_back(uid, container, now_seconds, "an out-of-memory kill after a shrink: taken back")
 

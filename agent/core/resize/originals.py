@@ -120,7 +120,10 @@ def annotation_text(original: Original) -> str:
 
 
 def restore_changes(pod: Pod, original: Original) -> tuple[Change, ...]:
-    """Return what differs from the original, of what both state; a resize can neither add nor take away."""
+    """Return what differs from the original, of what both state; a resize can neither add nor take away.
+
+    An original of 0 counts as not stated, as to Kubernetes: the step that went back to it would be refused as a whole.
+    """
     kinds: dict[str, ContainerKind] = {container.name: container.kind for container in pod.sized_containers()}
     now = pod_numbers(pod)
     return tuple(
@@ -138,7 +141,7 @@ def restore_changes(pod: Pod, original: Original) -> tuple[Change, ...]:
         for setting in Setting
         for before in (number_of(now[was.container], resource, setting),)
         for after in (number_of(requirements_of(was), resource, setting),)
-        if before is not None and after is not None and before != after
+        if before is not None and after and before != after
     )
 
 

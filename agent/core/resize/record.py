@@ -124,6 +124,8 @@ class PodRecord:
     cpu_grown_seconds: float | None = field(default=None, metadata=LATER)
     """When starvation last made one grow."""
     flight: Flight | None = None
+    below: Flight | None = field(default=None, metadata=LATER)
+    """What was under way when the flight was put on top of it; kept until the flight is known to be in the spec."""
     infeasible: Infeasible | None = None
     refused: tuple[RefusedPhase, ...] = ()
     """One for each phase at most."""
@@ -211,18 +213,20 @@ def _at_most(seconds: float | None, now: float) -> float | None:
     return None if seconds is None else min(seconds, now)
 
 
+def _flight(flight: Flight | None, now: float) -> Flight | None:
+    if flight is None:
+        return None
+    return replace(flight, sent_seconds=min(flight.sent_seconds, now), since_seconds=min(flight.since_seconds, now))
+
+
 def _record(record: PodRecord, now: float) -> PodRecord:
-    flight = record.flight
-    if flight is not None:
-        flight = replace(
-            flight, sent_seconds=min(flight.sent_seconds, now), since_seconds=min(flight.since_seconds, now)
-        )
     return replace(
         record,
         changed_seconds=_at_most(record.changed_seconds, now),
         cpu_fell_seconds=_at_most(record.cpu_fell_seconds, now),
         cpu_grown_seconds=_at_most(record.cpu_grown_seconds, now),
-        flight=flight,
+        flight=_flight(record.flight, now),
+        below=_flight(record.below, now),
         refused=tuple(replace(refusal, since_seconds=min(refusal.since_seconds, now)) for refusal in record.refused),
         shrunk=tuple(
             replace(shrink, sent_seconds=min(shrink.sent_seconds, now), at_seconds=min(shrink.at_seconds, now))

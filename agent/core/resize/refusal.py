@@ -40,7 +40,8 @@ def after_answer(
         return record
     if answer.kind is AnswerKind.ACCEPTED:
         return accepted(record, flight, now_seconds)
-    record = replace(record, flight=None)
+    # What was under way below it still is; and what the spec held when it was sent is nobody else's resize.
+    record = replace(record, flight=record.below, below=None, spec=flight.spec_before)
     if answer.kind is AnswerKind.INFEASIBLE:
         # A shrink that is to be taken back is so whether a person's restore is feasible or not.
         wanted = record.wanted if flight.action is Action.RESTORE else None
@@ -72,6 +73,7 @@ def accepted(record: PodRecord, flight: Flight, now_seconds: float) -> PodRecord
     return replace(
         record,
         flight=replace(flight, state=FlightState.ACCEPTED, since_seconds=now_seconds),
+        below=None,
         changed_seconds=now_seconds,
         shrunk=shrunk,
     )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from enum import StrEnum
 from typing import Final
 
@@ -134,8 +135,10 @@ def may_resize(
 
     ``memory_in_use_bytes`` is memory.current by container, read just now, under the empty name of the whole pod; where
     it is missing a limit is not lowered. What takes back what was done before (``is_put_back``) is no growth, whoever
-    must not grow, and may change what is ``frozen``, as an HPA divides by it.
+    must not grow, and may change what is ``frozen``, as an HPA divides by it, and memory that is resized no more.
     """
+    if is_put_back:
+        plan = replace(plan, memory_applied=True, memory_limits_lowered=True)
     for resource in Resource:
         changes = [change for change in step.changes if change.resource is resource]
         if not changes:

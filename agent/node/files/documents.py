@@ -6,7 +6,7 @@ there travels without a word here; a format's version rises when a field changes
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
@@ -144,7 +144,8 @@ def _decoder(annotation: object) -> _Decoder:
 
 
 def _read_float(value: object, place: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    # Not isfinite, which cannot take a whole number of hundreds of digits.
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= sys.float_info.max:
         _refuse(place, value, "a finite number")
     return float(value)
 

@@ -60,7 +60,7 @@ class RestoredPod:
     outcome: Outcome | None
     """The worst of its steps; None = only tried, or nothing differed."""
     detail: str = ""
-    """What the API answered, or why its original is not known; one sentence."""
+    """What the API answered, why nothing was sent, or why its original is not known; one sentence."""
     kept_unix_seconds: float | None = None
     """When its original was kept; None = its annotation has it, or none is known."""
 

@@ -259,6 +259,8 @@ class HoldingVerbs:
         worst = min(decisions, key=_rank, default=None)
         same = [decision for decision in decisions if worst is not None and decision.outcome is worst.outcome]
         detail = next((decision.detail for decision in same if decision.detail), "")
+        if not detail and worst is not None and worst.outcome in _BAD:
+            detail = worst.reason.replace("_", " ")
         if _FENCED in detail and original.kept_unix_seconds is not None:
             detail += f"; the fence knows them by {ORIGINAL_RESOURCES} alone, which this pod lacks: {_PAST_FENCE}"
         return RestoredPod(

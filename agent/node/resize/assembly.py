@@ -157,7 +157,6 @@ class Acting:
                 barriers=self.barriers,
                 teller=teller,
                 restoring=restoring,
-                boosts=boosts,
                 bucket=filling_bucket(
                     settings.act.resizes_per_minute,
                     reserve=reserve_of(settings.act.resizes_per_minute),

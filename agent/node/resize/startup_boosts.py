@@ -63,10 +63,14 @@ class StartupBoosts:
         """Seconds until a boost may be over; None = nothing is boosted."""
 
     def due(self, state: NodeState, *, now_seconds: float, wall_now: float) -> tuple[PlanStep, ...]:
-        """Return the steps that may be sent now, and put down which pods began with a boost."""
+        """Return the steps that may be sent now; put down which pods began with a boost, and count those that ended."""
         standing = [startup for pod in state.pods if (startup := self._standing(pod, wall_now)) is not None]
         present = {startup.pod.uid for startup in standing}
         self._told &= present
+        for pod in state.pods:
+            # Seen in the pod, as the resize that did it may have got no answer.
+            if pod.uid in self._ended and standing_boost(pod) is None:
+                self._series.count_startup_boost(self._ended[pod.uid][0])
         self._ended = {
             startup.pod.uid: self._ended.get(startup.pod.uid, (startup.end, wall_now))
             for startup in standing
@@ -90,12 +94,6 @@ class StartupBoosts:
                 self._tell_kept(step, obstacle, wall_now)
         self.next_look_seconds = min(looks, default=None)
         return tuple(steps)
-
-    def sent(self, uid: str) -> None:
-        """Record that the API server has taken a step of ``due``."""
-        ended = self._ended.get(uid)
-        if ended is not None:
-            self._series.count_startup_boost(ended[0])
 
     def _standing(self, pod: Pod, wall_now: float) -> _Standing | None:
         boost = standing_boost(pod)

@@ -27,7 +27,6 @@ from agent.node.orders.restores import RestorePromises
 from agent.node.recommender.planner import PlannedNode
 from agent.node.resize.acting_parts import ActingParts
 from agent.node.resize.barriers import Barriers
-from agent.node.resize.startup_boosts import StartupBoosts
 from agent.node.resize.teller import ActTeller
 from agent.node.resize.writer import StepWriter
 
@@ -78,11 +77,10 @@ class StepSender:
         barriers: Barriers,
         teller: ActTeller,
         restoring: RestorePromises,  # Is told what came of the steps of restores
-        boosts: StartupBoosts,  # Is told which were taken back
         bucket: TokenBucket,
     ) -> None:
         self._parts, self._writer, self._barriers, self._teller = parts, writer, barriers, teller
-        self._restoring, self._boosts, self._bucket = restoring, boosts, bucket
+        self._restoring, self._bucket = restoring, bucket
 
     def send(self, step: PlanStep, planned: PlannedNode, action: Action) -> StepResult:
         """Send one step if it may be sent now."""
@@ -188,8 +186,6 @@ class StepSender:
     def _result(self, step: PlanStep, action: Action, decision: Decision, answer: ResizeAnswer) -> StepResult:
         """Heed the answer, and tell the pod's owner what concerns it."""
         if answer.is_done:
-            if action is Action.UNBOOST:
-                self._boosts.sent(step.ref.uid)
             if action is Action.REVERT:
                 self._teller.event(step.ref, EventReason.RESIZE_REVERTED, step.reason)
             return StepSent()

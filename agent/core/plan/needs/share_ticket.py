@@ -51,7 +51,8 @@ def given_ticket(pod: Pod, *, within_seconds: float = WRITTEN_WITHIN_SECONDS) ->
     ticket, written = document.get("ticket"), document.get("unixSeconds")
     if type(ticket) is not int or type(written) is not int or not 0 <= ticket < TICKETS:
         return None
-    return ticket if abs(created - written) <= within_seconds else None
+    # Compared, not subtracted: whoever writes it may write a number that no float holds.
+    return ticket if created - within_seconds <= written <= created + within_seconds else None
 
 
 def ticket_text(ticket: int, *, unix_seconds: float) -> str:

@@ -113,8 +113,11 @@ def test_amounts_are_quantities_as_text_or_as_numbers(text: str, limits: PodLimi
             "requests holds 'pids', allowed: cpu, memory, hugepages-SIZE",
         ),
         ('{"limits": {"cpu": "2"}, "requests": {"memory": "5"}}', "memory: '5' is too little"),
-        ('{"limits": {"cpu": "2", "hugepages-": "4Mi"}}', "hugepages- names no size of pages"),
-        ('{"limits": {"cpu": "2", "hugepages-0": "4Mi"}}', "hugepages-0 names no size of pages"),
+        ('{"limits": {"cpu": "2", "hugepages-": "4Mi"}}', "'hugepages-' names no size of pages"),
+        ('{"limits": {"cpu": "2", "hugepages-0": "4Mi"}}', "'hugepages-0' names no size of pages"),
+        # Half a character, which no UTF-8 has.
+        (r'{"limits": {"cpu": "2", "hugepages-\ud800": true}}', r"'hugepages-\ud800' names no size of pages"),
+        (r'{"limits": {"cpu": "2", "hugepages-\ud800": "a lot"}}', r"'hugepages-\ud800' names no size of pages"),
         ('{"limits": {"cpu": "2", "hugepages-2Mi": "3Mi"}}', "hugepages-2Mi: '3Mi' is no whole number of pages"),
         ('{"limits": {"cpu": "2", "hugepages-2Mi": 0}}', "hugepages-2Mi: '0' is no whole number of pages"),
         ('{"limits": {"cpu": "2", "cpu": "3"}}', "a name is given twice"),

@@ -9,7 +9,7 @@ import pytest
 
 from agent.core.cluster.pod import QosClass
 from agent.core.numbers.units import GIB, MIB
-from agent.core.plan.needs.demand import KeptReason, PodDemand
+from agent.core.plan.needs.demand import Constraint, KeptReason, PodDemand
 from agent.core.plan.plan import Plan, Share
 from agent.core.plan.planner import build
 from agent.core.plan.tier_room import TierMemory, TierRoom
@@ -64,12 +64,17 @@ def test_without_limits_nothing_is_asked() -> None:
     assert TierRoom({}, {}).grant(GUARANTEED, GIB)
 
 
-def planned(*pods: PodDemand, tiers: Mapping[QosClass, TierMemory]) -> Plan:
-    situation = node(*pods, memory=4096 * MIB)
+def planned(
+    *pods: PodDemand,
+    tiers: Mapping[QosClass, TierMemory],
+    memory_mib: int = 4096,
+    constraints: Mapping[str, Constraint] | None = None,
+) -> Plan:
+    situation = node(*pods, memory=memory_mib * MIB)
     return build(
         situation.state,
         situation.demands,
-        constraints={},
+        constraints=constraints or {},
         gates=OPEN,
         options=situation.options,
         bounds=EXACT,
@@ -103,6 +108,26 @@ def test_of_two_burstable_pods_the_second_waits_for_its_tier() -> None:
     ]
     assert not any("QoS tiers" in note for note in free.notes)
     assert held.is_sound
+
+
+def test_growth_that_the_node_has_no_room_for_takes_none_of_a_tiers() -> None:
+    # Of 600 MiB 64 + 64 + 400 are requested, and the 400 do not fall yet: a's 236 more do not fit, b's 64 do. With a's
+    # growth the limit of Burstable, 600 - 64, would be 300, and 464 are requested there.
+    guaranteed = container(cpu=100, memory=64 * MIB, cpu_limit=100, memory_limit=64 * MIB)
+    pods = (
+        growing("a", 300, containers=[guaranteed], order={"is_guaranteed_allowed": True}),
+        growing("b", 128),
+        growing("c", 32, containers=[container(cpu=100, memory=400 * MIB)]),
+    )
+    plan = planned(
+        *pods,
+        tiers={BURSTABLE: tier(536, 200)},
+        memory_mib=600,
+        constraints={"uid-c": Constraint(shrink=KeptReason.COOL_DOWN)},
+    )
+    assert [memory_of(plan, name).applied for name in "abc"] == [64 * MIB, 128 * MIB, 400 * MIB]
+    assert [memory_of(plan, name).kept for name in "abc"] == [KeptReason.NODE_FULL, None, KeptReason.COOL_DOWN]
+    assert not any("QoS tiers" in note for note in plan.notes)
 
 
 def test_a_burstable_pod_does_not_grow_onto_what_besteffort_uses() -> None:

@@ -133,6 +133,7 @@ def test_note_is_one_line_and_cut_at_a_whole_character() -> None:
     assert shortened_note("x" * NOTE_BYTES) == "x" * NOTE_BYTES
     # 1021 bytes hold 510 of two bytes each and one that does not fit.
     assert shortened_note("\u00fc" * NOTE_BYTES) == "\u00fc" * 510 + "..."
+    assert shortened_note("half a character: \ud800") == "half a character: ?"
 
 
 @given(st.text())

@@ -86,6 +86,7 @@ def test_patch_leaves_out_what_stays() -> None:
         {"spec": {"containers": [{"name": "app", "resources": {"limits": {"cpu": "900m"}}}]}}
     ]
     assert bodies(item(advice(500), advice(256 * MI)), item(advice(None), advice(None))) == []
+    assert bodies(item(advice(500, 1000), advice(256 * MI, 512 * MI))) == []
 
 
 @pytest.mark.parametrize(

@@ -324,6 +324,45 @@ def test_a_deferred_resize_that_lands_while_it_is_to_be_taken_back_stays() -> No
     assert desk.ledger.wanted(desk.now) == ()
 
 
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_a_wish_that_is_to_be_taken_back_is_not_once_somebody_else_has_resized_the_pod(is_refused: bool) -> None:
+    desk = Desk()
+    desk.send(step(desk.fake, cpu=600))
+    if is_refused:
+        desk.fake.refuse()
+    else:
+        desk.fake.defer()
+        desk.look(1.0)
+    desk.look(600.0)
+    assert desk.ledger.wanted(desk.now)
+    desk.fake.take(Amounts(cpu=550))
+    desk.fake.actuate()
+    desk.look(1.0)
+    assert desk.ledger.wanted(desk.now) == ()
+    desk.look(300.0)
+    assert desk.constraint == FREE
+
+
+@pytest.mark.parametrize("answer", [AnswerKind.CONFLICT, AnswerKind.REJECTED])
+def test_what_takes_a_wish_back_and_is_refused_is_tried_again_and_nobody_else_has_resized_the_pod(
+    answer: AnswerKind,
+) -> None:
+    desk = Desk()
+    desk.resize(memory=300)
+    desk.send(step(desk.fake, cpu=600, urgent=True))
+    desk.fake.defer()
+    desk.look(1.0)
+    desk.look(600.0)
+    (back,) = desk.ledger.wanted(desk.now)
+    desk.send(back, answer)
+    held = KeptReason.LIMIT_RANGE if answer is AnswerKind.REJECTED else None
+    assert desk.may(back) is held
+    desk.look(1.0)
+    assert desk.may(back) is held
+    desk.look(60.0)
+    assert desk.ledger.wanted(desk.now) == (back,)
+
+
 def test_a_memory_limit_that_the_kubelet_cannot_lower_is_raised_again_at_once() -> None:
     desk = Desk()
     desk.send(step(desk.fake, Phase.LIMIT_DOWN, limit=400))
@@ -452,6 +491,32 @@ def test_a_memory_limit_that_has_risen_is_held_for_a_while_over_restarts_and_wha
     assert not desk.ledger.is_memory_limit_held(WEB, "app", desk.now)
 
 
+def test_the_first_kill_of_a_pod_that_was_never_resized_is_answered_once() -> None:
+    desk = Desk()
+    desk.ledger.killed(desk.fake.uid, "app", desk.now)
+    desk.resize(Phase.GROW, limit=1024)
+    desk.ledger.killed(desk.fake.uid, "app", desk.now)
+    assert desk.ledger.is_memory_limit_held(WEB, "app", desk.now)
+
+
+def test_what_goes_on_top_of_a_raised_limit_is_no_answer_to_a_kill() -> None:
+    desk = Desk()
+    desk.send(step(desk.fake, limit=1024))  # of foresight
+    desk.ledger.killed(desk.fake.uid, "app", desk.now)
+    assert not desk.ledger.is_memory_limit_held(WEB, "app", desk.now)
+    desk.send(step(desk.fake, cpu=600, urgent=True))
+    assert not desk.ledger.is_memory_limit_held(WEB, "app", desk.now)
+
+
+def test_a_limit_that_is_raised_on_top_of_something_else_is_an_answer_to_a_kill() -> None:
+    desk = Desk()
+    desk.send(step(desk.fake, cpu=600))
+    desk.ledger.killed(desk.fake.uid, "app", desk.now)
+    desk.send(step(desk.fake, limit=1024, urgent=True))
+    desk.ledger.killed(desk.fake.uid, "app", desk.now)
+    assert desk.ledger.is_memory_limit_held(WEB, "app", desk.now)
+
+
 def dragged(fake: FakePod, memory: int) -> PlanStep:
     """Return a step in which the request passes the limit, which follows by the one byte that keeps the QoS class."""
     wish = step(fake, memory=memory, limit=memory)
@@ -569,6 +634,56 @@ def test_what_is_refused_leaves_the_resize_under_way_that_it_was_to_go_on_top_of
     assert (news.reason, news.changes) == ("applied", first.changes)
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_what_went_on_top_and_was_not_done_leaves_the_resize_under_way_below_it(is_restarted: bool) -> None:
+    desk = Desk(now=7000.0)
+    first = step(desk.fake, cpu=600, urgent=True)
+    desk.send(first)
+    over = step(desk.fake, limit=1024, urgent=True)
+    desk.send(over, None if is_restarted else AnswerKind.UNKNOWN)
+    if is_restarted:
+        desk.restart()
+    (news,) = desk.look(120.0)
+    assert (news.outcome, news.reason, news.changes) == (Outcome.ERROR, "not_done", over.changes)
+    assert desk.may(over) is None
+    desk.fake.actuate()
+    (news,) = desk.look(1.0)
+    assert (news.reason, news.changes) == ("applied", first.changes)
+    assert calm_until(desk) == desk.now + 10_800.0  # it was starved of CPU
+
+
+def test_what_went_on_top_and_was_done_though_no_answer_came_is_one_with_what_is_below() -> None:
+    desk = Desk()
+    first, over = step(desk.fake, cpu=600), step(desk.fake, limit=1024, urgent=True)
+    desk.send(first)
+    desk.send(over, AnswerKind.UNKNOWN)
+    desk.fake.take(Amounts(cpu=600, limit=1024))
+    desk.fake.actuate()
+    assert [(news.reason, news.changes) for news in desk.look(1.0)] == [
+        (reason, (*first.changes, *over.changes)) for reason in ("seen_in_pod", "applied")
+    ]
+
+
+def test_what_went_on_top_and_others_replaced_is_over_with_what_is_below() -> None:
+    desk = Desk()
+    desk.send(step(desk.fake, cpu=600))
+    desk.send(step(desk.fake, limit=1024, urgent=True), AnswerKind.UNKNOWN)
+    desk.fake.take(Amounts(cpu=900))
+    desk.fake.actuate()
+    assert [news.reason for news in desk.look(1.0)] == ["changed_by_others"]
+    assert not desk.ledger.kept().has_flights
+
+
+def test_what_is_below_an_unanswered_resize_ahead_of_the_clock_was_sent_now() -> None:
+    desk = Desk(now=10_000.0)
+    desk.send(step(desk.fake, cpu=600))
+    desk.send(step(desk.fake, limit=1024, urgent=True), AnswerKind.UNKNOWN)
+    later = Desk(desk.fake, kept=desk.ledger.kept(), now=5.0)
+    later.look(120.0)
+    later.fake.actuate()
+    assert [(news.reason, news.seconds) for news in later.look(1.0)] == [("applied", 121.0)]
+
+
 def test_nothing_goes_on_top_of_what_is_not_answered_put_off_failing_or_somebody_elses() -> None:
     unanswered, deferred, failing, others, restored = Desk(), Desk(), Desk(), Desk(), Desk()
     for desk, action in ((unanswered, None), (deferred, Action.RESIZE), (failing, Action.RESIZE)):
@@ -657,6 +772,18 @@ def test_what_takes_a_boost_back_waits_for_no_cool_down_but_for_a_flight_and_aft
     assert desk.may(back, Action.UNBOOST) is KeptReason.IN_FLIGHT
     desk.fake.actuate()
     assert [news.action for news in desk.look(1.0)] == [Action.UNBOOST]
+
+
+@pytest.mark.parametrize(("action", "cpu"), [(Action.UNBOOST, 400), (Action.REVERT, 600)])
+def test_what_takes_back_a_boost_or_a_share_waits_for_a_resize_that_gets_on(action: Action, cpu: int) -> None:
+    desk = Desk()
+    desk.send(step(desk.fake, memory=300))
+    back = step(desk.fake, urgent=True, cpu=cpu)
+    assert desk.may(back, action) is KeptReason.IN_FLIGHT
+    desk.fake.actuate()
+    assert [news.reason for news in desk.look(1.0)] == ["applied"]
+    desk.look(300.0)
+    assert desk.may(back, action) is None
 
 
 def test_a_boost_that_a_kubelet_cannot_take_back_is_not_given_a_second_time() -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from agent.core.cluster.resource import Resource
@@ -77,6 +79,16 @@ def test_of_several_shrinks_the_largest_value_comes_back_and_what_is_larger_stay
     assert desk.ledger.is_shrink_barred(WEB, desk.now)
 
 
+def test_a_shrink_is_taken_back_though_somebody_else_has_resized_the_pod_since() -> None:
+    desk = shrunk()
+    desk.ledger.killed(desk.fake.uid, "app", desk.now)
+    desk.fake.take(Amounts(cpu=550, memory=200))
+    desk.fake.actuate()
+    desk.look(1.0)
+    (back,) = desk.ledger.wanted(desk.now)
+    assert [(change.before, change.after) for change in back.changes] == [(200 * MI, 256 * MI)]
+
+
 def test_a_kill_while_the_shrink_is_not_answered_yet_waits_for_the_answer() -> None:
     desk = Desk()
     wish = step(desk.fake, Phase.SHRINK, memory=128)
@@ -115,6 +127,18 @@ def test_a_kill_while_a_shrink_is_failing_puts_it_back_at_once() -> None:
     assert desk.may(back) is None  # over the shrink that is still on its way
     desk.send(back)
     assert desk.may(back) is KeptReason.IN_FLIGHT  # once
+
+
+def test_a_limit_is_put_back_alone_over_a_shrink_that_gets_on() -> None:
+    desk = Desk()
+    desk.send(step(desk.fake, Phase.SHRINK, memory=128, limit=300))
+    desk.look(1.0)
+    back = desk.ledger.killed(desk.fake.uid, "app", desk.now)
+    assert back is not None
+    # There is no room for the request.
+    limit = replace(back, changes=tuple(change for change in back.changes if change.setting is Setting.LIMIT))
+    assert desk.may(limit, Action.REVERT) is None
+    assert desk.may(step(desk.fake, cpu=600, urgent=True), Action.REVERT) is KeptReason.IN_FLIGHT
 
 
 def test_a_revert_that_is_refused_is_tried_again_later() -> None:

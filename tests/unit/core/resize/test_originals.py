@@ -66,6 +66,12 @@ def test_restore_puts_back_what_both_state() -> None:
     assert texts(restore_changes(now, original)) == [("app", "cpu", "request", 200, 500)]
 
 
+def test_an_original_of_0_is_none() -> None:
+    now = make_pod(container("app", {"cpu": "200m", "memory": "64Mi"}))
+    original = original_of(make_pod(container("app", {"cpu": "0", "memory": "32Mi"})), kept_unix_seconds=0.0)
+    assert texts(restore_changes(now, original)) == [("app", "memory", "request", 64 << 20, 32 << 20)]
+
+
 def test_of_later_originals_only_what_is_new_is_added() -> None:
     first = original_of(make_pod(container("app", {"cpu": "500m"})), kept_unix_seconds=0.0)
     later = original_of(make_pod(container("app", {"cpu": "1"}), container("new", {"cpu": "2"})), kept_unix_seconds=9.0)

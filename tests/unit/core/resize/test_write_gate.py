@@ -207,6 +207,14 @@ def test_a_memory_limit_falls_only_with_margin_over_what_is_in_use() -> None:
     assert resize(memory(128, 50, setting=Setting.LIMIT), pod=pod, plan=off) is KeptReason.NOT_APPLIED
 
 
+def test_memory_is_put_back_though_it_is_to_be_resized_no_more() -> None:
+    off = PlanOptions(memory_applied=False, memory_limits_lowered=False)
+    assert resize(cpu(250, 300), memory(64, 80), plan=off, is_put_back=True) is None
+    pod = make_pod(container("app", {"cpu": "250m", "memory": "32Mi"}, {"memory": "128Mi"}))
+    assert resize(memory(128, 50, setting=Setting.LIMIT), pod=pod, plan=off, is_put_back=True) is None
+    assert resize(memory(128, 49, setting=Setting.LIMIT), pod=pod, plan=off, is_put_back=True) is KeptReason.IN_USE
+
+
 def test_a_rise_that_never_came_into_force_is_taken_back_without_margin() -> None:
     held = {"name": "app", "resources": {"limits": {"memory": "45Mi"}}}
     pod = make_pod(

@@ -103,6 +103,7 @@ REFUSALS: list[tuple[str, Callable[[dict[str, Any]], object], str]] = [
     ("float for count", lambda d: d["sampler"].update(units=1.0), "snapshot.sampler.units: 1.0 is not a whole number"),
     ("null for figure", lambda d: d["node"].update(load_1m=None), "snapshot.node.load_1m: None is not a finite"),
     ("infinity", lambda d: d["node"].update(load_1m=float("inf")), "snapshot.node.load_1m: inf is not a finite"),
+    ("no float holds it", lambda d: d["node"].update(load_1m=10**400), "snapshot.node.load_1m: 1000"),
     ("number for text", lambda d: d["node"].update(name=7), "snapshot.node.name: 7 is not a string"),
     (
         "unknown kind",

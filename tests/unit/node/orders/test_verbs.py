@@ -49,6 +49,7 @@ class Room:
     now: float = NOW
     outcome: Outcome = Outcome.ACCEPTED
     said: str = "what the API said"
+    reason: str = "x"
     is_told: bool = True
     sent: list[PlanStep] = field(default_factory=list)
     changed: int = 0
@@ -78,7 +79,7 @@ class Room:
             unix_seconds=self.now,
             action=Action.RESTORE,
             outcome=self.outcome,
-            reason="x",
+            reason=self.reason,
             detail=self.said,
             pod=step.ref,
         )
@@ -396,6 +397,14 @@ def test_a_pod_of_which_nothing_was_put_back_is_pinned_no_more(room: Room, outco
     room.order("pin", name="api")  # of a person: it stays
     room.restore(name="api")
     assert room.holds.pinned(NOW) == {"uid-shop-api"}
+
+
+def test_a_step_that_was_not_sent_is_answered_with_its_reason(room: Room) -> None:
+    resized(room)
+    room.outcome, room.reason, room.said = Outcome.WITHHELD, "in_use", ""
+    assert room.restore(name="api").items[0].detail == "in use"
+    room.outcome, room.reason = Outcome.ACCEPTED, "original requests put back"
+    assert room.restore(name="api").items[0].detail == ""
 
 
 def test_a_restore_of_which_nobody_knows_what_came_stays_pinned(room: Room) -> None:

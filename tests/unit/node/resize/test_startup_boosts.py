@@ -62,10 +62,10 @@ def test_a_boost_is_taken_back_when_the_pod_has_been_ready_for_as_long_as_was_or
     assert turns.server.cpu("web") == "500m"
     assert told(turns) == [("boost", "done"), ("unboost", "accepted")]
     assert turns.newest().reason == "the start is over: the pod is ready"
-    assert turns.figure("startup_boosts_ended_total", reason="ready") == 1
     turns.server.actuate("web")
     turns.turn(after=1.0)
     assert told(turns)[-1] == ("unboost", "applied")
+    assert turns.figure("startup_boosts_ended_total", reason="ready") == 1
     assert turns.figure("startup_boosts") == 0
 
 
@@ -118,6 +118,7 @@ def test_quiet_cpu_and_a_start_that_never_ends_are_reasons_too() -> None:
     assert never.server.cpu("web") == "1500m"
     never.turn(after=1.0)
     assert never.server.cpu("web") == "500m"
+    never.turn(after=1.0)
     assert never.figure("startup_boosts_ended_total", reason="timeout") == 1
 
 
@@ -224,6 +225,23 @@ def test_a_server_that_is_away_is_asked_again() -> None:
     turns.turn(after=1.0)
     turns.turn(after=120.0)
     assert turns.server.cpu("web") == "500m"
+
+
+def test_a_boost_whose_taking_back_got_no_answer_and_was_done_is_counted_once() -> None:
+    turns = boosted(after_ready=0)
+    ready(turns)
+
+    def taken_all_the_same() -> None:
+        turns.server._resize("web", turns.server.calls[-1].body)
+        raise Unreachable("timed out", may_have_been_done=True)
+
+    turns.server.answers = [taken_all_the_same]
+    turns.turn(after=1.0)
+    assert told(turns)[-1] == ("unboost", "error")
+    assert turns.figure("startup_boosts_ended_total", reason="ready") == 0
+    for _ in range(2):
+        turns.turn(after=1.0)
+        assert turns.figure("startup_boosts_ended_total", reason="ready") == 1
 
 
 def test_the_plan_leaves_a_boost_alone_and_sizes_the_pod_after_it() -> None:

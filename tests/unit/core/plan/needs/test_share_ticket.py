@@ -32,7 +32,18 @@ def test_without_a_ticket_the_uid_counts() -> None:
     assert share_ticket(pod(ticket_text(123, unix_seconds=BORN), created=None)) == hashed_ticket("uid-web")
 
 
-@pytest.mark.parametrize("text", ["{", "[]", "7", "[" * 100_000, '{"ticket":1}', '{"ticket":true,"unixSeconds":1}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{",
+        "[]",
+        "7",
+        "[" * 100_000,
+        '{"ticket":1}',
+        '{"ticket":true,"unixSeconds":1}',
+        '{"ticket":1,"unixSeconds":1%s}' % ("0" * 400),
+    ],
+)
 def test_what_is_no_ticket_is_passed_over(text: str) -> None:
     assert given_ticket(pod(text)) is None
 
