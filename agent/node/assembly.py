@@ -465,10 +465,12 @@ class Watch:
         if connection is None or self.acting is None:
             return None
         reporter, cluster = self.reporter, connection[1]
+        last_end_ns = None if reporter is None else reporter.last_end_ns
 
-        def report(identity: UnitIdentity, memory_bytes: int | None) -> None:
+        def report(identity: UnitIdentity, memory_bytes: int | None, age_seconds: float) -> None:
             if reporter is not None:
-                reporter.killed(identity, memory_bytes=memory_bytes, monotonic_ns=time.monotonic_ns())
+                killed_ns = time.monotonic_ns() - int(age_seconds * 1e9)
+                reporter.killed(identity, memory_bytes=memory_bytes, monotonic_ns=killed_ns)
 
         return ToldKills(
             learner=self.learner,
@@ -476,6 +478,7 @@ class Watch:
             tell=self.acting.journal.add,
             help_now=self.acting.killed,
             report=report,
+            reported_until_unix_seconds=None if last_end_ns is None else self.learner.clock.unix_seconds(last_end_ns),
         )
 
     # -- told by other parts ---------------------------------------------------------------------------------------

@@ -27,8 +27,17 @@ def replace_file(path: Path, *parts: bytes | memoryview) -> None:
         with contextlib.suppress(OSError):
             fresh.unlink(missing_ok=True)  # a full disk is not to be kept full by what was never finished
         raise
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    sync(path.parent)  # the new name too is to survive a crash of the machine
+
+
+def sync(path: Path) -> None:
+    """Wait until the disk has what was written to a file, or the names in a directory.
+
+    Raises:
+        OSError: It is not there, or the disk fails.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        os.fsync(directory)  # the new name too is to survive a crash of the machine
+        os.fsync(descriptor)
     finally:
-        os.close(directory)
+        os.close(descriptor)

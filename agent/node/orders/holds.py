@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import logging
+import os
 import threading
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
@@ -311,8 +312,7 @@ class Holds:
         if not self._is_unread:
             replace_file(path, _text(self._held))
             return
-        with contextlib.suppress(FileNotFoundError):
-            path.replace(_aside(path))
+        _set_aside(path)
         try:
             replace_file(path, _text(self._held))
         except OSError:
@@ -350,6 +350,17 @@ class Holds:
 
 def _aside(path: Path) -> Path:
     return path.with_name(f"{path.name}.damaged")
+
+
+def _set_aside(path: Path) -> None:
+    """Give what stands there a second name and leave it the first, if it can have two: without any it is no pause."""
+    if not path.exists():
+        return
+    try:
+        _aside(path).unlink(missing_ok=True)
+        os.link(path, _aside(path))
+    except OSError:  # a directory, or a file of somebody else's
+        path.replace(_aside(path))
 
 
 def _without(pins: tuple[Pin, ...], uid: str) -> tuple[Pin, ...]:

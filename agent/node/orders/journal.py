@@ -2,7 +2,7 @@
 
 Node. The file holds JSON lines, one per decision; a line with a sequence number that stood before is a newer wording of
 the same decision (it was said again). It is bounded: full, it becomes the older file, and the older one goes. A last
-line that was torn is dropped. A disk that takes nothing is said once, and nobody waits for it.
+line that was torn is dropped. A disk that takes nothing is said once, and nothing but ``sync`` waits for it.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from agent.core.cluster.pod import PodRef
 from agent.core.plan.pod_change import Change
 from agent.core.resize.decision import Action, Decision, Outcome
 from agent.named_file import DOCUMENT_MOST_BYTES, read_named
+from agent.node.files.atomic_write import sync
 from agent.node.files.documents import DECISION, DocumentFormatError
 from agent.node.sockets.control import asker
 
@@ -110,6 +111,7 @@ class Journal:
         most: int = MOST,  # Decisions kept in memory
     ) -> None:
         self._lock = threading.Lock()
+        self._path = path
         self._most = most
         self._entries: OrderedDict[int, _Entry] = OrderedDict()
         """By sequence number, the one said last at the end."""
@@ -207,6 +209,29 @@ class Journal:
         with self._lock:
             self._write(entry for entry in tuple(self._entries.values()) if entry.is_dirty)
 
+    def sync(self) -> bool:
+        """Wait until the disk has every decision of before the call; other calls do not wait for it.
+
+        Returns:
+            Whether it has; False = some are in memory only, and a restart would give their numbers to others. True
+            where memory is all there is: then the log ends with the process.
+        """
+        if self._path is None:
+            return True
+        with self._lock:
+            if self._file is None or self._fault is not None:
+                return False
+        try:
+            for file in _files(self._path):
+                with contextlib.suppress(FileNotFoundError, PermissionError):  # then this log has not written it
+                    sync(file)
+            sync(self._path.parent)
+        except OSError as error:
+            with self._lock:
+                self._failed(self._path, error)
+            return False
+        return True
+
     def close(self) -> None:
         """Write what is left and let go of the file; nothing is kept on disk after that."""
         self.flush()
@@ -264,10 +289,13 @@ class Journal:
                 self._append(self._file, tuple(entry for entry in self._entries.values() if entry.is_dirty))
                 log.warning("decision log is written again", extra={"path": str(self._file.path)})
         except OSError as error:
-            reason = error.strerror or str(error)
-            if self._fault is None:
-                log.warning("decision log cannot be written", extra={"path": str(self._file.path), "reason": reason})
-            self._fault = f"the decision log {self._file.path} cannot be written ({reason}): kept in memory only"
+            self._failed(self._file.path, error)
+
+    def _failed(self, path: Path, error: OSError) -> None:
+        reason = error.strerror or str(error)
+        if self._fault is None:
+            log.warning("decision log cannot be written", extra={"path": str(path), "reason": reason})
+        self._fault = f"the decision log {path} cannot be written ({reason}): kept in memory only"
 
     @staticmethod
     def _append(file: _File, entries: Iterable[_Entry]) -> None:

@@ -13,8 +13,9 @@ from typing import Final
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.unit import UnitIdentity
 from agent.core.plan.needs.given_boost import starts_of
+from agent.core.window.cpu import absent_cpu_window
 from agent.core.window.minute_row import without_cpu
-from agent.core.window.snapshot import CpuWindow, UnitStatus
+from agent.core.window.snapshot import CpuWindow, Missing, UnitStatus
 from agent.node.history.clock import MINUTE_SECONDS
 from agent.node.sampling.observer import Observer
 from agent.node.sampling.row_source import Rows
@@ -25,7 +26,7 @@ LOOKED_SECONDS: Final = 1.0
 _CLOCK_OFF_SECONDS: Final = 0.5 * MINUTE_SECONDS
 """The history's minutes are whole ones off the clock by which pods tell when they got ready: up to so much earlier."""
 _LEAST_SECONDS: Final = 1.0
-"""Of a window: what has just begun is told as too short, as that of a new container is."""
+"""Of a window: of less nothing is known, as of a container that has just begun."""
 
 
 class StartUps:
@@ -53,8 +54,10 @@ class StartUps:
         since_seconds = self._wall_now() - over
         if since_seconds >= policy.cpu_window_seconds + policy.rate_window_seconds:
             return status.cpu
-        # A rate that ends later reaches back by its window.
-        steady_seconds = max(since_seconds - policy.rate_window_seconds, _LEAST_SECONDS)
+        # Each rate reaches back by its window, however short the window is that it ends in.
+        steady_seconds = since_seconds - policy.rate_window_seconds
+        if steady_seconds < _LEAST_SECONDS:
+            return absent_cpu_window(Missing.TOO_FEW_SAMPLES)
         clipped = replace(policy, cpu_window_seconds=min(steady_seconds, policy.cpu_window_seconds))
         return self._observer.cpu(unit.slot, clipped, time.monotonic_ns())
 

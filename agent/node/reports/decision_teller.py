@@ -2,7 +2,8 @@
 
 Node. The decision log itself is the queue: what the webhook does not take stays in it, on disk too, until a thousand
 newer decisions push it out; what goes untold is counted, and the count is told. Each decision is known by the log and
-its number, so that one told twice is one. It calls core and holds no rule.
+its number, so that one told twice is one: what the disk has not taken waits, as a restart would give its number again.
+It calls core and holds no rule.
 """
 
 from __future__ import annotations
@@ -81,6 +82,8 @@ class DecisionTeller:
         news = self._news()
         if not news.decisions:
             self._through = news.through
+            return LOOK_SECONDS
+        if not self._journal.sync():
             return LOOK_SECONDS
         dropped = self._told.dropped + self._gone(news)
         source = DecisionSource(

@@ -122,7 +122,9 @@ class Reporter:
 
     def set_back(self, pod: Pod, reason: str) -> None:
         """Handle that a pod's shrink is taken back as it fares worse; any thread. Never waits."""
-        self._roller.set_back(pod.uid, reason, monotonic_ns=time.monotonic_ns())
+        now_ns = self._clock_ns()
+        self._roller.set_back(pod.uid, reason, monotonic_ns=now_ns)
+        self.hasten(now_ns / NS)  # until there is a report of it, a restart of the agent would lose it
 
     def killed(self, identity: UnitIdentity, *, memory_bytes: int | None, monotonic_ns: int, kills: int = 1) -> None:
         """Handle out-of-memory kills; the sampling thread. Never waits."""
@@ -135,6 +137,11 @@ class Reporter:
         """
         self._hastened_ns = int(until_seconds * NS)
         self.turns.wake()
+
+    @property
+    def last_end_ns(self) -> int | None:
+        """Return when (CLOCK_MONOTONIC) the newest report ended, or that of an agent before; None = not known."""
+        return self._last_end_ns
 
     def reported_until_seconds(self) -> float | None:
         """Return up to when (CLOCK_MONOTONIC) the webhook knows what was measured; None = nothing since the start."""

@@ -91,6 +91,8 @@ def open_listener(address: str, port: int) -> socket.socket:
         listener = socket.socket(family, kind, protocol)
     except OSError as error:
         raise ServingError(f"serving.address {address}, serving.port {port}: {error.strerror}") from error
+    except UnicodeError as error:  # of a label that DNS does not allow: empty, or too long
+        raise ServingError(f"serving.address {address} is not allowed; allowed: an IPv4 or IPv6 address") from error
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6 and hasattr(socket, "IPV6_V6ONLY"):

@@ -208,6 +208,7 @@ def _restraints(value: object, left_out: _LeftOut) -> tuple[Mapping[str, object]
         otherwise: str | None = _NOT_UNDERSTOOD
         return left_out.unless(lambda: _text_or_none(body, key, ""), otherwise)
 
+    stop_seconds, stop_reason = _stop_shrinking(body, left_out)
     return body, WorkloadDirective(
         workload=workload,
         mode=restraint("mode"),  # a mode or policy that is none makes the pod off (``orders_of``)
@@ -225,10 +226,20 @@ def _restraints(value: object, left_out: _LeftOut) -> tuple[Mapping[str, object]
         memory_frozen_containers=left_out.unless(lambda: _names(body, "memoryFrozenContainers"), None),
         cpu_preserved=left_out.unless(lambda: _text_or_none(body, "cpuPreserved", ""), None),  # a relief too
         memory_preserved=left_out.unless(lambda: _text_or_none(body, "memoryPreserved", ""), None),
-        stop_shrinking_seconds=left_out.unless(lambda: _seconds_or_none(body, "stopShrinkingSeconds", ""), None),
-        stop_shrinking_for=left_out.unless(lambda: _text_or_none(body, "stopShrinkingFor", ""), None),
+        stop_shrinking_seconds=stop_seconds,
+        stop_shrinking_for=stop_reason,
         autoscaler=None if body.get("autoscaler") is None else _autoscaler(body["autoscaler"], left_out),
     )
+
+
+def _stop_shrinking(body: Mapping[str, object], left_out: _LeftOut) -> tuple[float | None, str | None]:
+    """Read for how long it only grows, and after what; of a time that is not understood the end is not known."""
+    reason = left_out.unless(lambda: _text_or_none(body, "stopShrinkingFor", ""), None)
+    try:
+        return _seconds_or_none(body, "stopShrinkingSeconds", ""), reason
+    except DirectiveTextError:
+        left_out.count += 1
+        return LONGEST_SECONDS, reason or _NOT_UNDERSTOOD
 
 
 def _autoscaler(value: object, left_out: _LeftOut) -> AutoscalerDirective:

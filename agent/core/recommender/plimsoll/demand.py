@@ -130,7 +130,7 @@ class DemandMemory:
         hour = unix_minute // MINUTES_PER_HOUR
         if hour != self._running:
             self._close()
-            self._ring.open(hour, self._looks(hour), self._last.has_any)
+            self._ring.open(hour, *self._looks(hour))
             self._running = hour
         if self._opened is not None and hour < self._opened.book.hour:
             self._opened = None
@@ -148,11 +148,12 @@ class DemandMemory:
         if self._running is not None:
             self._ring.close(self._running, *self._last.levels())
 
-    def _looks(self, hour: int) -> Singles:
-        """Return the looks back as of now, in this hour, shape ``(4, n)``."""
-        quarter, last = (self._last.largest(minutes) for minutes in LOOK_MINUTES)
+    def _looks(self, hour: int) -> tuple[Singles, Bools]:
+        """Return the looks back as this hour begins, shape ``(4, n)``, and which rows have some."""
+        begin = hour * MINUTES_PER_HOUR
+        quarter, last = (self._last.largest(minutes, begin) for minutes in LOOK_MINUTES)
         six = np.maximum(self._ring.largest_before(hour), last)
-        return np.stack((quarter, last, six, self._ring.usual_before(hour)))
+        return np.stack((quarter, last, six, self._ring.usual_before(hour))), self._last.has_any(begin)
 
     def at(self, rows: Rows, now_unix_seconds: float) -> ExpectedDemand:
         """Answer for some rows: as when the hour began, but never less than the last 15 minutes used."""
@@ -195,7 +196,7 @@ class DemandMemory:
             self._close()
             self._follow_until(hour)
             book = open_book(self._ring, hour)
-            looks, has_looks = self._ring.looks(hour) or (self._looks(hour), self._last.has_any)
+            looks, has_looks = self._ring.looks(hour) or self._looks(hour)
             wanted, bases = self._wanted(book, looks, has_looks)
             self._opened = _OpenedHour(book, looks, has_looks, follow(self._chain, wanted), bases)
         return self._opened

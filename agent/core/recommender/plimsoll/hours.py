@@ -72,20 +72,23 @@ class LastMinutes:
         self._known[slot] = known
         self.newest = unix_minute
 
-    def largest(self, minutes: int) -> Singles:
-        """Return the maximum of the newest so many minutes, shape ``(n,)``; nothing folded yet gives 0."""
-        if minutes >= MINUTES_PER_HOUR or self.newest is None:
-            top: Singles = self._values.max(axis=0)
-        else:
-            slots = np.arange(self.newest - minutes + 1, self.newest + 1) % MINUTES_PER_HOUR
-            top = self._values[slots].max(axis=0)
+    def largest(self, minutes: int, before: int | None = None) -> Singles:
+        """Return the maximum of the so many minutes before a later one, shape ``(n,)``; none of them known gives 0.
+
+        Without one, or where it is not later, they are the newest.
+        """
+        top: Singles = self._values[self._slots(minutes, before)].max(axis=0, initial=0.0)
         return top
 
-    @property
-    def has_any(self) -> Bools:
-        """Return which rows have a known minute among them, shape ``(n,)``."""
-        known: Bools = np.logical_or.reduce(self._known, axis=0)
+    def has_any(self, before: int | None = None) -> Bools:
+        """Return which rows have a known minute in the hour before a later one, shape ``(n,)``; as ``largest``."""
+        known: Bools = np.logical_or.reduce(self._known[self._slots(MINUTES_PER_HOUR, before)], axis=0)
         return known
+
+    def _slots(self, minutes: int, before: int | None) -> Ints:
+        """Return the slots of those minutes that have come, oldest first."""
+        end = 0 if self.newest is None else self.newest + 1
+        return np.arange(max(end, before or end) - minutes, end) % MINUTES_PER_HOUR
 
     def levels(self) -> tuple[Singles, NDArray[np.uint8]]:
         """Return levels of the newest minute's hour so far, shape ``(4, n)``, and how many of its minutes are known."""

@@ -22,6 +22,8 @@ SAME_KILL_SECONDS: Final = 60.0
 apart, rounded. A loop of crashes tells of the next one soon enough."""
 SETTLE_SECONDS: Final = 20.0
 """So long the kernel's own counter, which is read every ten seconds at least, is waited for."""
+_AS_CREATED: Final = 1
+"""The generation of a pod whose spec was not changed since: no resize was accepted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +81,8 @@ class Heed(StrEnum):
 
     KNOWN = "known"
     """It was seen, or learnt by an agent before."""
+    REPORT = "report"
+    """It was learnt by an agent before, which ended before the report that was to have it."""
     WAIT = "wait"
     """The kernel's counter may still tell of it, and knows more."""
     LEARN = "learn"
@@ -120,6 +124,7 @@ def heed(
     looked_since_unix_seconds: float,
     now_unix_seconds: float,
     seen_unix_seconds: Iterable[float],
+    reported_until_unix_seconds: float | None,
 ) -> Heed:
     """Return what is to be done about a kill of which a status tells.
 
@@ -129,11 +134,34 @@ def heed(
         looked_since_unix_seconds: Since when this agent has been looking.
         now_unix_seconds: The moment of asking.
         seen_unix_seconds: The container's kills that are known.
+        reported_until_unix_seconds: Until when the agents before reported; None = not known.
     """
-    if any(abs(unix_seconds - seen) <= SAME_KILL_SECONDS for seen in seen_unix_seconds):
-        return Heed.KNOWN
+    seen = min(seen_unix_seconds, key=lambda seen: abs(unix_seconds - seen), default=None)
+    if seen is not None and abs(unix_seconds - seen) <= SAME_KILL_SECONDS:
+        # A report has a kill at the moment at which it was seen, which is what the status says or a little later.
+        is_unreported = (
+            reported_until_unix_seconds is not None and reported_until_unix_seconds < seen <= looked_since_unix_seconds
+        )
+        return Heed.REPORT if is_unreported else Heed.KNOWN
     if known_until_unix_seconds is not None and unix_seconds <= known_until_unix_seconds:
         return Heed.KNOWN
     if unix_seconds >= looked_since_unix_seconds and now_unix_seconds - unix_seconds < SETTLE_SECONDS:
         return Heed.WAIT
     return Heed.LEARN
+
+
+def has_amounts_of_kill(
+    pod: Pod, unix_seconds: float, *, known_until_unix_seconds: float | None, looked_since_unix_seconds: float
+) -> bool:
+    """Return whether limit and request of a pod's containers are those at a kill that is learnt now.
+
+    An agent that has left no history may have answered the kill: what it raised the limit to was not too little.
+
+    Args:
+        pod: As it is now.
+        unix_seconds: When the kill was; this and the rest as for ``heed``.
+        known_until_unix_seconds: Until when the agents before looked; None = never, or it is forgotten.
+        looked_since_unix_seconds: Since when this agent has been looking.
+    """
+    is_unanswered = known_until_unix_seconds is not None or unix_seconds >= looked_since_unix_seconds
+    return is_unanswered or pod.generation == _AS_CREATED

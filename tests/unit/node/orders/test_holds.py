@@ -284,6 +284,49 @@ def test_a_file_that_could_not_be_read_is_kept_by_the_first_order(
     assert path.with_name("holds.damaged").read_text() == content
 
 
+def test_a_file_that_could_not_be_read_is_there_until_another_takes_its_place(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path.write_text("{")
+    path.with_name("holds.damaged").write_text("of an earlier time")
+
+    def refused(*_: object, **__: object) -> bytes:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    class PowerCut(BaseException):
+        """Nothing runs after it, neither what is tried on an OSError."""
+
+    def cut(*_: object) -> None:
+        raise PowerCut
+
+    with monkeypatch.context() as patched:
+        patched.setattr("agent.node.orders.holds.read_named", refused)
+        unread = reopened(path)
+    with monkeypatch.context() as patched:
+        patched.setattr("agent.node.orders.holds.replace_file", cut)
+        with pytest.raises(PowerCut):
+            unread.pin(ref("a"), None, now_unix_seconds=NOW)
+    assert reopened(path).is_paused(NOW)
+    assert path.with_name("holds.damaged").read_text() == "{"
+
+
+def test_a_directory_in_the_place_of_the_file_is_moved_aside_by_the_first_order(path: Path) -> None:
+    path.mkdir()
+    reopened(path).resume(now_unix_seconds=NOW)
+    assert path.with_name("holds.damaged").is_dir()
+    assert not reopened(path).is_paused(NOW)
+
+
+def test_a_file_that_was_taken_away_meanwhile_leaves_what_is_aside(path: Path) -> None:
+    path.mkdir()
+    unread = reopened(path)
+    path.rmdir()
+    path.with_name("holds.damaged").write_text("of an earlier time")
+    unread.resume(now_unix_seconds=NOW)
+    assert unread.fault is None
+    assert path.with_name("holds.damaged").read_text() == "of an earlier time"
+
+
 def test_a_file_that_was_half_written_aside_does_not_matter(holds: Holds, path: Path) -> None:
     holds.pause(None, now_unix_seconds=NOW)
     path.with_name("holds.new").write_text('{"format": "plim')  # killed before the rename

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
@@ -385,6 +386,91 @@ def test_no_directory_is_said_and_nobody_is_stopped(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "none" / "decisions")
     assert add(journal).sequence == 1
     assert "No such file" in str(journal.fault)
+
+
+# What a power cut leaves
+
+
+def test_both_files_and_their_names_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal(tmp_path / "decisions", max_bytes=1000)
+    assert journal.sync()  # there is no file yet
+    for at in range(8):
+        add(journal, at, pod=ref(f"pod-{at}"))
+    synced: list[str] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(Path(f"/proc/self/fd/{fd}").readlink().name))
+    assert journal.sync()
+    assert synced == ["decisions", "decisions.1", tmp_path.name]
+
+
+def test_without_a_file_all_is_synced() -> None:
+    journal = Journal(None)
+    add(journal)
+    assert journal.sync()
+
+
+def test_what_is_in_memory_only_is_not_synced(tmp_path: Path) -> None:
+    path = tmp_path / "none" / "decisions"
+    journal = Journal(path)
+    add(journal)
+    assert not journal.sync()
+    path.parent.mkdir()
+    journal.flush()
+    assert journal.sync()
+    journal.close()
+    add(journal)
+    assert not journal.sync()
+
+
+def test_an_older_file_of_somebody_else_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal(tmp_path / "decisions")
+    add(journal)
+
+    def refused(file: Path) -> None:
+        if file.name == "decisions.1":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr("agent.node.orders.journal.sync", refused)
+    assert journal.sync()
+    assert journal.fault is None
+
+
+def test_a_disk_that_cannot_be_synced_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal = Journal(tmp_path / "decisions")
+    add(journal)
+
+    def broken(_: int) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(os, "fsync", broken)
+    assert not journal.sync()
+    assert not journal.sync()
+    assert [record.message for record in caplog.records] == ["decision log cannot be written"]
+    assert "Input/output error" in str(journal.fault)
+
+
+def test_a_decision_does_not_wait_for_a_slow_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal(tmp_path / "decisions")
+    add(journal, pod=ref("first"))
+    is_begun, is_over = threading.Event(), threading.Event()
+
+    def slow(_: int) -> None:
+        is_begun.set()
+        assert is_over.wait(60)
+
+    monkeypatch.setattr(os, "fsync", slow)
+    syncing = threading.Thread(target=journal.sync)
+    syncing.start()
+    assert is_begun.wait(60)
+    acting = threading.Thread(target=lambda: add(journal, pod=ref("second")))
+    acting.start()
+    acting.join(10)
+    is_waiting = acting.is_alive()
+    is_over.set()
+    syncing.join()
+    acting.join()
+    assert not is_waiting
 
 
 # Threads

@@ -12,7 +12,7 @@ from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.window.cpu import cpu_window
 from agent.core.window.policy import WindowPolicy
 from agent.core.window.ring_rows import MINUTE_ROW
-from agent.core.window.snapshot import CpuWindow, UnitStatus
+from agent.core.window.snapshot import CpuWindow, Missing, UnitStatus
 from agent.node.recommender.start_ups import LOOKED_SECONDS, StartUps
 from agent.node.sampling.unit_table import UnitTable, WatchedUnit
 from tests.snapshots import container
@@ -61,8 +61,7 @@ class World:
 @pytest.mark.parametrize(
     ("since_birth", "seconds"),
     [
-        (30, 1.0),  # in the midst of it
-        (130, 1.0),  # a rate that ends now reaches back by a minute
+        (131, 1.0),  # a rate that ends now reaches back by a minute
         (330, 200.0),
         (729, 599.0),
     ],
@@ -72,6 +71,16 @@ def test_a_window_reaches_back_to_the_end_of_the_start(since_birth: int, seconds
     world.now = BORN + since_birth
     assert world.starts.cpu_of(world.status()).readings == 0
     assert world.windows.asked == [seconds]
+
+
+@pytest.mark.parametrize("since_birth", [30, 70, 129])
+def test_of_a_start_and_the_minute_after_it_nothing_is_known(since_birth: int) -> None:
+    """No reading in a shorter window would do: its rate reaches back into the start, over by 70 s after the birth."""
+    world = World()
+    world.now = BORN + since_birth
+    window = world.starts.cpu_of(world.status())
+    assert (window.span_seconds, window.adjusted_p75_millicores, window.usage_peak_millicores) == (0.0, None, None)
+    assert window.missing["adjusted_p75_millicores"] is Missing.TOO_FEW_SAMPLES
 
 
 def test_windows_of_others_and_long_after_the_start_stay_whole() -> None:

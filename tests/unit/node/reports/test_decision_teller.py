@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -208,6 +210,58 @@ def test_a_log_that_begins_anew_is_another_log(world: World) -> None:
     (after,) = world.poster.bodies
     assert after["incarnation"] != before["incarnation"]
     assert [row["sequence"] for row in after["decisions"]] == [1]
+
+
+def _full(*_: object) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_what_a_full_disk_does_not_take_is_told_when_it_does(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as full:
+        full.setattr("agent.node.orders.journal._File.append", _full)
+        world.decide(2)
+        assert world.teller.turn() == LOOK_SECONDS
+        assert world.poster.taken() == []
+    world.journal.flush()
+    world.teller.turn()
+    assert world.poster.taken() == [1, 2]
+
+
+def test_after_a_full_disk_and_a_restart_no_number_is_told_twice(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.decide(2)
+    world.teller.turn()
+    with monkeypatch.context() as full:
+        full.setattr("agent.node.orders.journal._File.append", _full)
+        full.setattr("agent.node.reports.told_decisions_file.replace_file", _full)
+        world.decide(3)
+        world.teller.turn()
+    world.begin()  # kill -9: what was in memory only is gone, and its numbers are given again
+    world.decide()
+    world.teller.turn()
+    incarnations = {body["incarnation"] for body in world.poster.bodies}
+    assert (len(incarnations), world.poster.taken()) == (1, [1, 2, 3])
+
+
+def test_what_was_told_outlives_a_power_cut(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    on_disk: dict[str, bytes] = {}
+
+    def fsync(descriptor: int) -> None:
+        file = Path(f"/proc/self/fd/{descriptor}").readlink()
+        if file.is_file():
+            on_disk[file.name] = file.read_bytes()
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    world.decide(3)
+    world.teller.turn()
+    (before,) = world.poster.bodies
+    (world.folder / "decisions").write_bytes(on_disk.get("decisions", b""))  # the kernel had written no more
+    world.begin()
+    world.poster.bodies.clear()
+    world.decide()
+    world.teller.turn()
+    (after,) = world.poster.bodies
+    assert after["incarnation"] == before["incarnation"]
+    assert world.poster.taken() == [4]
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b'{"format": "told_decisions"}'])

@@ -31,7 +31,7 @@ from agent.node.reports.reporter import ReportClocks, ReportedNode, Reporter
 from agent.settings.sections import ReportSettings
 from agent.webhook.reports.decoder import DecodedReport, decode_report, unpacked
 from tests.fakes import FakeClock
-from tests.unit.node.reports.test_roller import World
+from tests.unit.node.reports.test_roller import World, web_pod
 from tests.webhook_server import Answer, Request, WebhookServer, authority
 from tests.window_rows import NS, memory, sample
 
@@ -419,6 +419,20 @@ def test_kills_are_told(node: Node) -> None:
     assert at == pytest.approx(killed_at, abs=0.01)
 
 
+def test_a_shrink_taken_back_is_on_its_way_before_an_agent_can_be_restarted_and_is_told_once(node: Node) -> None:
+    node.run_for(400)
+    node.stop_server()
+    node.reporter.set_back(web_pod(), "restarts")
+    node.run_for(10)
+    node.reporter.stop()
+    node.start()
+    node.start_server()
+    node.run_for(400)
+    (setback,) = [row.setback for post in node.webhook.taken.values() for row in post.report.rows if row.setback]
+    assert setback.reason == "restarts"
+    assert setback.age_seconds == pytest.approx(0, abs=1)
+
+
 # --- the webhook is away
 
 
@@ -687,6 +701,17 @@ def test_a_restart_within_an_interval_goes_on_where_the_last_report_ended(node: 
     assert len({name for name, _ in node.webhook.taken}) == 1
     assert node.webhook.covered_seconds == pytest.approx(node.webhook.ends[-1] - (START + 1), abs=1.1)
     assert node.webhook.cpu_samples == pytest.approx(node.webhook.ends[-1] - START - 10, abs=2)
+
+
+def test_a_successor_knows_until_when_was_reported_in_this_boot(node: Node) -> None:
+    assert node.reporter.last_end_ns is None
+    node.run_for(700)
+    last_end_ns = node.reporter.last_end_ns
+    assert last_end_ns == pytest.approx(node.webhook.ends[-1] * NS, abs=NS)
+    node.reporter.stop()
+    assert node.start().last_end_ns == pytest.approx(last_end_ns, abs=NS)
+    node.boot_id = "boot-2"
+    assert node.start().last_end_ns is None
 
 
 def test_what_was_sampled_before_the_agent_went_is_told_after_it_is_back(node: Node) -> None:

@@ -319,7 +319,7 @@ def test_port_in_use_is_one_line_with_address_and_port(endpoint: HttpEndpoint) -
     assert "\n" not in str(e.value)
 
 
-@pytest.mark.parametrize("address", ["192.0.2.1", "no such host", "300.1.1.1"])
+@pytest.mark.parametrize("address", ["192.0.2.1", "no such host", "300.1.1.1", "a..b", f"{'a' * 64}.b"])
 def test_address_that_is_not_ours_is_one_line(address: str) -> None:
     with pytest.raises(ServingError) as caught:
         open_listener(address, 1)

@@ -16,6 +16,7 @@ from agent.core.history.reports.directive_json import (
     LARGEST_AMOUNT,
     LARGEST_PERCENT,
     LONGEST_ETAG,
+    LONGEST_SECONDS,
     LONGEST_TEXT,
     MOST_CONTAINERS,
     MOST_TARGETS,
@@ -176,11 +177,6 @@ FROZEN = {"cpuFrozenFor": "HorizontalPodAutoscaler shop/web", "mode": "enforce"}
 @pytest.mark.parametrize(
     ("body", "count"),
     [
-        (of_workload(stopShrinkingSeconds=-1), 1),
-        (of_workload(stopShrinkingSeconds=math.nan), 1),
-        (of_workload(stopShrinkingSeconds=math.inf), 1),
-        (of_workload(stopShrinkingSeconds=True), 1),
-        (of_workload(stopShrinkingSeconds="60"), 1),
         (of_workload(replicas=1.0), 1),
         (of_workload(replicas=False), 1),
         (of_workload(containers={}), 1),
@@ -224,6 +220,22 @@ def test_a_restraint_that_is_not_understood_restrains(bad: object) -> None:
     )
     assert None not in said
     assert directives.left_out == len(keys)
+
+
+@pytest.mark.parametrize("bad", [-1, math.nan, math.inf, True, "60", LONGEST_SECONDS + 1])
+@pytest.mark.parametrize("reason", [None, "a pod fared worse after a shrink: restarts"])
+def test_for_how_long_a_workload_only_grows_is_for_long_where_it_is_not_understood(
+    bad: object, reason: str | None
+) -> None:
+    body = of_workload(stopShrinkingSeconds=bad, stopShrinkingFor=reason, **FROZEN)
+    directives = directives_from_json(body, etag="e")
+    (directive,) = directives.workloads
+    assert directive.stop_shrinking_seconds == LONGEST_SECONDS
+    assert directive.stop_shrinking_for == (reason or "something that is not understood")
+    assert (directive.cpu_frozen_for, directive.mode) == (FROZEN["cpuFrozenFor"], "enforce")
+    assert directives.left_out == 1
+    written = directives_to_json(directives)
+    assert directives_from_json(written, etag="e").workloads == directives.workloads
 
 
 def test_of_too_many_workloads_those_that_are_restrained_are_kept() -> None:

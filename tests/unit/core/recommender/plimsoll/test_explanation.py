@@ -94,6 +94,16 @@ def test_steps_tell_of_a_rise_within_the_hour() -> None:
     assert named(steps, "cpu", "answer now").note == "the last 15 min used 700m, which is more"
 
 
+@pytest.mark.parametrize("minutes_after", [0, 20])
+def test_steps_tell_that_nothing_was_measured_before_an_hour_after_a_gap(minutes_after: int) -> None:
+    policy, minute = learnt(*[100.0] * DAY)
+    minute += 300
+    for index in range(minutes_after):
+        policy.fold(make_minutes(minute + index, [100.0]))
+    before = named(said(policy, minute + minutes_after), "cpu", "the hour before")
+    assert before.note == "nothing was measured in it when the hour began at 05:00 UTC"
+
+
 def test_steps_memory_base_only_names_no_limit() -> None:
     steps = said(PlimsollPolicy(SizingOptions(), 1), START_UNIX_MINUTE, memory=[MIB])
     assert named(steps, "memory", "limit").value is None

@@ -25,7 +25,7 @@ def test_last_minutes_nothing_folded_is_0_and_knows_no_minute() -> None:
     last = LastMinutes(2)
     assert last.newest is None
     assert last.largest(15).tolist() == [0.0, 0.0]
-    assert last.has_any.tolist() == [False, False]
+    assert last.has_any().tolist() == [False, False]
     levels, minutes = last.levels()
     assert levels.tolist() == [[0.0, 0.0]] * 4
     assert minutes.tolist() == [0, 0]
@@ -47,7 +47,7 @@ def test_a_minute_in_parts_keeps_the_larger_and_what_is_known_of_either() -> Non
     fold(last, NOON, 3.0, 7.0)
     assert last.largest(1).tolist() == [5.0, 7.0]
     assert last.levels()[1].tolist() == [1, 1]
-    assert last.has_any.tolist() == [True, True]
+    assert last.has_any().tolist() == [True, True]
 
 
 def test_minutes_that_were_skipped_are_forgotten() -> None:
@@ -57,6 +57,29 @@ def test_minutes_that_were_skipped_are_forgotten() -> None:
     assert last.levels()[1].tolist() == [2]
     fold(last, NOON + 200, 50.0)
     assert last.largest(60).tolist() == [50.0]
+
+
+@pytest.mark.parametrize(
+    ("before", "quarter", "hour", "has_any"),
+    [
+        (10, 900.0, 900.0, True),  # gone by: the clock was set back
+        (30, 900.0, 900.0, True),
+        (44, 900.0, 900.0, True),
+        (45, 0.0, 900.0, True),
+        (89, 0.0, 900.0, True),
+        (90, 0.0, 0.0, False),
+        (300, 0.0, 0.0, False),
+    ],
+)
+def test_before_a_later_minute_those_count_that_are_so_near_to_it(
+    before: int, quarter: float, hour: float, has_any: bool
+) -> None:
+    last = LastMinutes(1)
+    for minute in range(-60, 30):
+        fold(last, NOON + minute, 900.0 if minute == 29 else None)
+    assert last.largest(15, NOON + before).tolist() == [quarter]
+    assert last.largest(60, NOON + before).tolist() == [hour]
+    assert last.has_any(NOON + before).tolist() == [has_any]
 
 
 def test_levels_are_what_a_twelfth_a_quarter_and_a_half_of_the_minutes_passed() -> None:

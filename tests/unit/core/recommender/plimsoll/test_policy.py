@@ -246,6 +246,14 @@ def test_recommend_hours_without_a_minute_are_passed_over() -> None:
     assert cpu_request(policy, minute) == pytest.approx(before, rel=0.3)
 
 
+def test_recommend_after_a_gap_what_was_used_before_it_is_not_of_the_hour_before() -> None:
+    policy = new()
+    minute = learn(policy, [[100.0]] * (DAY + 9 * HOUR + 45))
+    minute = learn(policy, [[900.0]] * 15, start=minute)
+    minute = learn(policy, [[100.0]] * 20, start=minute + 5 * HOUR)
+    assert cpu_request(policy, minute) == 100.0
+
+
 def test_recommend_small_falls_within_a_day_are_not_asked_for() -> None:
     policy, minute, requests = new(), MIDNIGHT, []
     for value in noisy(3 * DAY, 1000.0, deviation=0.05):

@@ -13,6 +13,7 @@ from agent.core.recommender.vpa.oom_observation import (
     ContainerMoment,
     Heed,
     ToldKill,
+    has_amounts_of_kill,
     heed,
     request_at_oom,
     told_kills,
@@ -122,6 +123,33 @@ def test_a_kill_is_learnt_once_and_only_if_nobody_saw_it(
         looked_since_unix_seconds=SINCE,
         now_unix_seconds=now,
         seen_unix_seconds=seen,
+        reported_until_unix_seconds=None,
+    )
+    assert verdict is expected
+
+
+@pytest.mark.parametrize(
+    ("at", "seen", "reported_until", "expected"),
+    [
+        (900.0, (905.0,), 800.0, Heed.REPORT),  # also before the newest minute that was measured
+        (1500.0, (1505.0,), 1502.0, Heed.REPORT),  # a report has a kill at the moment that the kernel told of it
+        (1500.0, (1505.0,), 1505.0, Heed.KNOWN),
+        (1500.0, (1505.0,), None, Heed.KNOWN),  # as after a reboot
+        (1500.0, (1495.0, 1540.0), 1500.0, Heed.KNOWN),  # the later one is another pod's
+        (SINCE - 0.5, (SINCE + 0.1,), 1500.0, Heed.KNOWN),  # this agent saw it: status' times are whole seconds
+        (900.0, (), 800.0, Heed.KNOWN),  # nobody has learnt it
+    ],
+)
+def test_a_kill_that_the_agent_before_learnt_and_did_not_report_is_to_be_reported(
+    at: float, seen: tuple[float, ...], reported_until: float | None, expected: Heed
+) -> None:
+    verdict = heed(
+        at,
+        known_until_unix_seconds=KNOWN_UNTIL,
+        looked_since_unix_seconds=SINCE,
+        now_unix_seconds=SINCE + 100,
+        seen_unix_seconds=seen,
+        reported_until_unix_seconds=reported_until,
     )
     assert verdict is expected
 
@@ -133,5 +161,24 @@ def test_the_first_agent_of_a_node_learns_whatever_is_told() -> None:
         looked_since_unix_seconds=SINCE,
         now_unix_seconds=SINCE,
         seen_unix_seconds=(),
+        reported_until_unix_seconds=None,
     )
     assert verdict is Heed.LEARN
+
+
+@pytest.mark.parametrize(
+    ("generation", "known_until", "at", "expected"),
+    [
+        (1, None, SINCE - 1, True),
+        (2, None, SINCE - 1, False),  # an agent that left no history may have raised it
+        (None, None, SINCE - 1, False),
+        (2, None, SINCE, True),  # this agent knows of no kill, and answered none
+        (2, KNOWN_UNTIL, SINCE - 1, True),  # nobody was there to answer it
+    ],
+)
+def test_amounts_are_those_at_a_kill_that_no_agent_can_have_answered(
+    generation: int | None, known_until: float | None, at: float, expected: bool
+) -> None:
+    pod = make_pod(container("app"), metadata={"generation": generation})
+    is_so = has_amounts_of_kill(pod, at, known_until_unix_seconds=known_until, looked_since_unix_seconds=SINCE)
+    assert is_so is expected
