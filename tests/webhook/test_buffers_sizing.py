@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
-from agent.core.admission.options import AdmissionSettings
+from agent.core.admission.options import AdmissionOptions, AdmissionSettings
 from agent.core.admission.patch import Operation
 from agent.core.buffers.buffer import ScalableRef
 from agent.core.cluster.workload import Workload
@@ -15,22 +16,30 @@ from agent.core.history.workloads.start_figures import LearntStart
 from agent.core.orders.policy_options import PolicyName
 from agent.webhook.admission.review import Reviewer
 from agent.webhook.buffers.chunk_size import AdmissionSizer, patched
+from tests.admissions import MB, new_pod, pod_of
+from tests.admissions import patched as created
+from tests.pods import container, sidecar
 from tests.webhook.stack import Facts
 
-MB = 1_000_000
 WEB = ScalableRef(api_group="apps", kind="Deployment", name="web")
 
 
-class History:
-    """Knows Deployment shop/web: 300m and 200 MB for each container."""
+NOW = 1_800_000_000.0
 
-    def __init__(self) -> None:
+
+class History:
+    """Knows Deployment shop/web: 300m and 200 MB for each container, or of all but some."""
+
+    def __init__(self, *, but: str = "") -> None:
         self.asked: list[tuple[Workload, str]] = []
+        self.unknown = but
 
     def estimate(self, workload: Workload, container: str, **_: Any) -> Estimate | NoEstimate:
         self.asked.append((workload, container))
         if workload != Workload(namespace="shop", kind="Deployment", name="web"):
             return NoEstimate.UNKNOWN_WORKLOAD
+        if container == self.unknown:
+            return NoEstimate.UNKNOWN_CONTAINER
         return Estimate(
             source=EstimateSource.WORKLOAD,
             policy=PolicyName.CRUISE,
@@ -63,8 +72,8 @@ def sizer(history: History | None = None, *, is_ready: bool = True) -> Admission
     return AdmissionSizer(reviewer.admission, is_ready=lambda: is_ready)
 
 
-def requests(template: Any) -> Any:
-    return template["spec"]["containers"][0]["resources"]["requests"]
+def requests(template: Any, containers: str = "containers") -> Any:
+    return template["spec"][containers][0]["resources"]["requests"]
 
 
 def test_the_chunk_of_an_enforced_workload_has_the_size_of_a_new_pod() -> None:
@@ -106,6 +115,34 @@ def test_nothing_is_final_before_the_history_is_read() -> None:
     sized = sizer(history, is_ready=False)(content(), "shop", WEB)
     assert (sized.is_final, sized.content) == (False, content())
     assert history.asked == []
+
+
+@pytest.mark.parametrize("age_seconds", [30.0, 120.0])
+def test_the_chunk_of_a_pod_that_starts_is_boosted_once(age_seconds: float) -> None:
+    now = NOW
+    settings = AdmissionSettings(admission=AdmissionOptions(cpu_limits_removed=False))
+    reviewer = Reviewer(Facts(), History(but="side"), settings, clock=lambda: now)
+    asked = {"cpu": "500m", "memory": "300M"}
+    document = new_pod(
+        container("app", asked, {"cpu": "1"}),
+        initContainers=[sidecar("side", asked)],
+        orders={"plimsoll.dev/startup-boost": "factor 3"},
+    )
+    live = created(document, reviewer.admission(pod_of(document), None))
+    assert [requests(live)["cpu"], requests(live, "initContainers")["cpu"]] == ["900m", "1500m"]
+    now += age_seconds
+    chunk = AdmissionSizer(reviewer.admission, is_ready=lambda: True)(live, "shop", WEB).content
+    assert chunk["spec"] == live["spec"]
+
+
+def test_a_boost_that_no_new_pod_would_be_given_is_not_in_the_chunk() -> None:
+    boosted: dict[str, Any] = {"unixSeconds": 0, "afterReadySeconds": 0, "timeoutSeconds": 300}
+    boosted["containers"] = {"app": {"requestMillicores": [500, 1500]}}
+    live = content("recommend", cpu="1500m")
+    live["metadata"]["annotations"]["plimsoll.dev/startup-boosted"] = json.dumps(boosted)
+    sized = sizer()(live, "shop", WEB)
+    assert requests(sized.content) == {"cpu": "500m"}
+    assert requests(live) == {"cpu": "1500m"}
 
 
 def test_operations_are_carried_out_on_a_copy() -> None:

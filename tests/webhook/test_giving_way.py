@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,8 @@ class Scene:
     def __init__(self, *pods: Pod) -> None:
         self.pods: list[Pod] | None = list(pods)
         self.error: Exception | None = None
+        self.on_removal: Callable[[str], None] = lambda _: None
+        """Called with the name of a pod before it goes."""
         self.api, self.clock = FakeApi(self.answer), FakeClock()
         self.giving = GivingWay(self.api, pods=lambda: self.pods, clock=lambda: self.clock.seconds)
 
@@ -45,7 +47,9 @@ class Scene:
             return pod_document()
         if self.error is not None:
             raise self.error
-        self.pods = [pod for pod in self.pods if pod.name != call.path.rpartition("/")[2]]
+        name = call.path.rpartition("/")[2]
+        self.on_removal(name)
+        self.pods = [pod for pod in self.pods if pod.name != name]
         return {}
 
     def gone(self) -> list[tuple[str, str]]:
@@ -58,7 +62,7 @@ class Scene:
         return removals
 
     def asked(self, asked: Proposal | None = None, node: str = NODE) -> Ruling | None:
-        return self.giving(node, asked or proposal())
+        return self.giving(node, asked or proposal(), lambda: None)
 
 
 def test_one_goes_and_the_node_is_left_to_use_it() -> None:
@@ -128,6 +132,48 @@ def test_one_that_cannot_be_removed_is_named_and_no_real_pod_goes(error: Excepti
     assert (ruling.reason, ruling.detail) == (reason, f"shop/room-0, a placeholder pod, is in its way: {error}")
 
 
+def test_one_that_cannot_be_removed_is_told_to_all_proposals_until_it_is_tried_again() -> None:
+    scene = Scene(placeholder("room-0"))
+    scene.error = ApiError("DELETE x", status=403)
+    ruling = scene.asked()
+    assert ruling is not None
+    assert (ruling.reason, scene.asked()) == (Reason.FORBIDDEN, ruling)
+    assert scene.gone() == [("room-0", "uid-room-0")], "asked for once"
+    scene.error = None
+    scene.clock.advance(SPACING_SECONDS)
+    ruling = scene.asked()
+    assert ruling is not None
+    assert ruling.reason is Reason.PLACEHOLDER
+
+
+def test_while_they_are_being_removed_other_proposals_of_the_node_wait() -> None:
+    scene, rulings = Scene(placeholder("room-0"), placeholder("room-1")), list[Ruling | None]()
+    scene.on_removal = lambda _: rulings.append(scene.asked())
+    scene.asked()
+    (ruling,) = rulings
+    assert ruling is not None
+    assert ruling.detail == "placeholder pods of its node are making room"
+
+
+def test_of_several_the_one_that_cannot_be_removed_is_named() -> None:
+    scene = Scene(*(placeholder(f"room-{number}") for number in range(3)))
+
+    def refuse(name: str) -> None:
+        if name == "room-1":
+            raise ApiError("DELETE x", status=500)
+
+    scene.on_removal = refuse
+    ruling = scene.asked(of_three())
+    assert ruling is not None
+    assert ruling.reason is Reason.API_AWAY
+    assert ruling.detail.startswith("shop/room-1, a placeholder pod, is in its way")
+
+
+def of_three() -> Proposal:
+    """A proposal that lacks three cores, which three placeholders hold."""
+    return proposal(requested=PodAmounts(cpu_millicores=200), needed=PodAmounts(cpu_millicores=3200))
+
+
 @pytest.mark.parametrize("status", [404, 409])
 def test_one_that_is_gone_already_made_room(status: int) -> None:
     scene = Scene(placeholder("room-0"))
@@ -167,6 +213,20 @@ def test_the_arbiter_has_them_give_way_first_in_either_mode(store: EvictionStore
     scene, cluster = Scene(placeholder("room-0")), Cluster()
     assert decided(scene, store, cluster, mode) is Reason.PLACEHOLDER
     assert scene.gone() == [("room-0", "uid-room-0")]
+
+
+def test_a_pause_that_begins_after_the_first_went_keeps_the_others(store: EvictionStore) -> None:
+    scene, cluster = Scene(*(placeholder(f"room-{number}") for number in range(3))), Cluster()
+
+    def pause(_: str) -> None:
+        cluster.cluster_rules = ClusterRules(pause_reason="upgrade")
+
+    scene.on_removal = pause
+    asked = of_three()
+    fields = {"requested": asked.requested, "needed": asked.needed}
+    assert decided(scene, store, cluster, EvictionMode.ENFORCE, **fields) is Reason.PLACEHOLDER
+    assert len(scene.gone()) == 1
+    assert decided(scene, store, cluster, EvictionMode.ENFORCE, **fields) is Reason.PAUSED
 
 
 def test_none_gives_way_where_nothing_may_be_written_or_the_pod_is_not_of_that_node(store: EvictionStore) -> None:

@@ -175,7 +175,7 @@ def node_fault(before: Pod, after: Pod, facts: AdmissionFacts) -> Resource | Non
 
 
 def cap_limits(drafts: Sequence[Draft], budget: Mapping[Resource, int]) -> None:
-    """Lower the limits of containers to those that their pod is to be given, as the API wants; requests stay."""
+    """Lower the limits of containers to those that their pod has or is to be given, as the API wants; requests stay."""
     for draft in drafts:
         if draft.container.kind is ContainerKind.INIT:
             continue

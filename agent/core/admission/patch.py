@@ -6,13 +6,13 @@ seen to have: ``replace`` and ``remove`` only what is there, ``add`` a whole obj
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final, NotRequired, TypedDict
 
 from agent.core.admission.answer import Admission, Move
-from agent.core.cluster.pod import ContainerKind, Requirements
+from agent.core.cluster.pod import ContainerKind, Pod, Requirements
 from agent.core.numbers.quantity import format_quantity
-from agent.core.plan.pod_change import Setting
+from agent.core.plan.pod_change import Change, Setting
 from agent.core.resize.patch import quantity_text
 
 Value = str | dict[str, str] | dict[str, dict[str, str]]
@@ -56,9 +56,29 @@ def patch_operations(admission: Admission, *, has_annotations: bool) -> list[Ope
     return operations
 
 
+def change_operations(pod: Pod, changes: Iterable[Change]) -> list[Operation]:
+    """Return the operations that carry out changes of amounts which the pod's containers state."""
+    places = {
+        container.name: (container.kind, index)
+        for containers in (pod.init_containers, pod.containers)
+        for index, container in enumerate(containers)
+    }
+    return [
+        Operation(
+            op="replace",
+            path=f"{_parent(*places[change.container], change.setting)}/{change.resource}",
+            value=quantity_text(change.resource, change.after),
+        )
+        for change in changes
+    ]
+
+
+def _parent(kind: ContainerKind, index: int, setting: Setting) -> str:
+    return f"/spec/{_LISTS[kind]}/{index}/resources/{'requests' if setting is Setting.REQUEST else 'limits'}"
+
+
 def _operations(move: Move) -> Iterator[Operation]:
-    amounts = "requests" if move.setting is Setting.REQUEST else "limits"
-    parent = f"/spec/{_LISTS[move.kind]}/{move.index}/resources/{amounts}"
+    parent = _parent(move.kind, move.index, move.setting)
     path = f"{parent}/{move.resource}"
     if move.after is None:
         yield Operation(op="remove", path=path)

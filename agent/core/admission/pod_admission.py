@@ -389,13 +389,15 @@ def _rules_for(container: str, rules: SizingRules, orders: Orders, settings: Adm
 
 def _fit(pod: Pod, drafts: Sequence[Draft], facts: AdmissionFacts, budget: Requirements | None) -> None:
     """Revert what does not go together; each step leaves what the ones before it reached."""
+    whole = limits_of(pod.resources if budget is None else budget)
     if budget is not None:
-        cap_limits(drafts, limits_of(budget))
+        cap_limits(drafts, whole)
     if not any(draft.is_changed for draft in drafts):
         return
     fit_node(pod, drafts, facts, None if budget is None else budget_resources(pod, drafts, budget))
     if budget is not None or pod.resources is not None:
         fit_pod_budget(pod, drafts, budget)
+        cap_limits(drafts, whole)  # one that followed a request stays when that is taken back
     fit_namespace(pod, drafts, facts, None if budget is None else budget_resources(pod, drafts, budget))
     if budget is None:  # with one the pod's own resources make the class
         fit_class(pod, drafts, facts)

@@ -259,10 +259,9 @@ def _size_pair(side: ContainerSide, amount: int, estimate: Estimate, rules: Sizi
     if is_strict:
         side.note(Setting.REQUEST, LeftReason.DAEMON_SET)
         return
-    is_memory = side.resource is Resource.MEMORY
-    wish: int | None = _memory_kept(side, estimate)
-    if is_memory and rules.limit_rule is LimitRule.RAISE:
-        wish = max(_largest_seen(estimate, rules) or 0, min(_runtime_limit(side, estimate), side.limit_before or MOST))
+    wish = _memory_kept(side, estimate)
+    if side.resource is Resource.MEMORY and rules.limit_rule is LimitRule.RAISE:
+        wish = max(wish, _largest_seen(estimate, rules) or 0, _limit_alone(side, estimate, rules))
     both = bounded(pair(amount, wish), rules.edges[side.resource])
     side.request = side.limit = _request(side, _not_above(side, both, _unfilled_limit(side, estimate, rules)), rules)
 
@@ -315,7 +314,10 @@ def _raise_needed_limit(side: ContainerSide, estimate: Estimate, rules: SizingRu
     """
     needed = max(estimate.memory_max_bytes or 0, estimate.oom_memory_bytes or 0)
     if side.limit is not None and needed > side.limit:
-        _put_limit(side, max(needed, side.request or 0), rules)
+        within = limit_within(needed, side.limit, rules.edges[side.resource].most, rules.options.memory_limit_ratio)
+        if within != needed:
+            side.note(Setting.LIMIT, LeftReason.MAX_MEMORY)
+        _put_limit(side, max(within, side.request or 0), rules)
     _stay_below_limit(side, rules)
 
 
@@ -395,8 +397,15 @@ def _memory_limit_wish(side: ContainerSide, amount: int, estimate: Estimate, rul
         side.note(Setting.LIMIT, LeftReason.RUNTIME, side.runtime.hidden or side.runtime.heap_source)
         wish = needed
     wish = min(-(-wish // unit) * unit, MOST)
-    # What one node alone told may be true: then a limit that falls below it kills the busy one of unequal replicas.
-    return max(wish, min(int((estimate.memory_alone_bytes or 0) * options.memory_limit_ratio), before or 0))
+    return max(wish, _limit_alone(side, estimate, rules))
+
+
+def _limit_alone(side: ContainerSide, estimate: Estimate, rules: SizingRules) -> int:
+    """Return how far a memory limit may fall by one node's word alone, which may be true; it raises none.
+
+    A limit below it kills the busy one of unequal replicas.
+    """
+    return min(int((estimate.memory_alone_bytes or 0) * rules.options.memory_limit_ratio), side.limit_before or 0)
 
 
 def _left_limit(side: ContainerSide, limit: int, rules: SizingRules, *, is_strict: bool) -> LeftReason | None:

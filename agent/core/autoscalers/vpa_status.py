@@ -62,8 +62,8 @@ class VpaView:
     """One of them, as it was written; None = there are none."""
     admission: Admission | None = None
     """What a new one would be given, were it sized whatever its mode; None = it could not be asked."""
-    standing: Orders | None = None
-    """What holds for a new one."""
+    standing: Admission | None = None
+    """What the first of an enforced share is given that is created now; None = it could not be asked."""
     held_by: VpaObject | None = None
     """The older object that counts for the same workload; None = this one does."""
 
@@ -115,12 +115,12 @@ def _has_moved(old: Mapping[Resource, int], new: Mapping[Resource, int]) -> bool
 
 
 def _recommended(view: VpaView, pod: Pod) -> tuple[RecommendedContainerResources, ...]:
-    admission = view.admission
-    if admission is None or admission.outcome not in _ANSWERED or view.standing is None:
+    admission, standing = view.admission, view.standing
+    if admission is None or admission.outcome not in _ANSWERED or standing is None or standing.orders is None:
         return ()
     stated = {container.name: container for container in pod.sized_containers()}
     all_advice = [
-        _of_container(answer, answer.estimate, stated[answer.name], view.standing)
+        _of_container(answer, answer.estimate, stated[answer.name], standing.orders)
         for answer in admission.containers
         if isinstance(answer.estimate, Estimate) and answer.name in stated
     ]
@@ -222,16 +222,19 @@ def _acting(view: VpaView) -> tuple[bool, str, str]:
         return False, "OtherObject", f"{view.held_by} is for the same {_target(view)}, and older"
     if orders.left_to is not None:
         return False, "LeftToVpa", f"left to {orders.left_to}, which go by this status; Plimsoll sizes nothing here"
-    if standing is None:
+    if standing is None or standing.orders is None:
         return False, "NoPods", "there is no pod whose orders could be read"
-    by = orders.name if standing.mode_source.name == "AUTOSCALER" else f"the {standing.mode_source}"
-    if standing.faults:
-        return False, "NotUnderstood", "; ".join(map(str, standing.faults))
-    if standing.mode in (Mode.OFF, Mode.RECOMMEND):
-        return False, f"Mode{str(standing.mode).capitalize()}", f"mode {standing.mode} by {by}"
-    if standing.mode_source.name == "AUTOSCALER" and orders.at_admission != orders.on_nodes:
+    ordered = standing.orders
+    by = orders.name if ordered.mode_source.name == "AUTOSCALER" else f"the {ordered.mode_source}"
+    if ordered.faults:
+        return False, "NotUnderstood", "; ".join(map(str, ordered.faults))
+    if ordered.mode in (Mode.OFF, Mode.RECOMMEND):
+        return False, f"Mode{str(ordered.mode).capitalize()}", f"mode {ordered.mode} by {by}"
+    if standing.outcome is AdmissionOutcome.EXCLUDED:
+        return False, "NotSized", standing.why
+    if ordered.mode_source.name == "AUTOSCALER" and orders.at_admission != orders.on_nodes:
         return True, "AtAdmission", "new pods are sized, and those that run stay as they are"
-    return True, f"Mode{str(standing.mode).capitalize()}", f"mode {standing.mode} by {by}"
+    return True, f"Mode{str(ordered.mode).capitalize()}", f"mode {ordered.mode} by {by}"
 
 
 def _target(view: VpaView) -> str:

@@ -9,6 +9,7 @@ from typing import Final
 from agent.core.cluster.pod import CPU, MEMORY, Container, Pod, Requirements
 from agent.core.orders import annotations as names
 from agent.core.orders.order import Mode
+from agent.core.plan.needs.share_ticket import ticket_text
 from agent.core.resize.originals import OriginalAmounts, OriginalError, annotated_original, requirements_of
 
 _OF_ADMISSION: Final = (names.ORIGINAL_RESOURCES, names.ADMISSION, names.STARTUP_BOOSTED)
@@ -40,11 +41,20 @@ def written_pod(pod: Pod) -> Pod:
 
 
 def to_recommend(pod: Pod, mode: Mode) -> Pod:
-    """Return a pod that is sized whatever its mode, but off; and without a boost, which is no steady request."""
+    """Return a pod that is sized whatever its mode, but off, and whatever share of its workload is.
+
+    Without a boost, which is no steady request.
+    """
     orders = {names.STARTUP_BOOST: "off"}
     if mode is not Mode.OFF:
-        orders[names.MODE] = str(Mode.ENFORCE)
+        orders |= {names.MODE: str(Mode.ENFORCE), names.ENFORCE_SHARE: "100%"}
     return replace(pod, annotations={**pod.annotations, **orders})
+
+
+def first_of_share(pod: Pod, *, unix_seconds: float) -> Pod:
+    """Return a pod that is in every share of its workload but none: if it is not sized now, no new one is."""
+    ticket = ticket_text(0, unix_seconds=unix_seconds)
+    return replace(pod, annotations={**pod.annotations, names.SHARE_TICKET: ticket})
 
 
 def _written(container: Container, was: OriginalAmounts | None) -> Container:

@@ -13,7 +13,7 @@ from agent.core.buffers.buffer import Chunk, Content, PodReader
 from agent.core.cluster.effective_resources import container_requests, pod_requests
 from agent.core.cluster.pod import CPU, HUGEPAGES_PREFIX, MEMORY, Pod, Requirements
 from agent.core.numbers.quantity import QuantityError, format_quantity, parse_quantity
-from agent.core.orders.annotations import ADMISSION, ORIGINAL_RESOURCES, SHARE_TICKET
+from agent.core.orders.annotations import ADMISSION, ORIGINAL_RESOURCES, SHARE_TICKET, STARTUP_BOOSTED
 
 _NAME_PREFIX: Final = "capacitybuffer-"
 _NAME_SUFFIX: Final = "-pod-template"
@@ -23,7 +23,7 @@ _ACCESS_VOLUME_PREFIX: Final = "kube-api-access-"
 
 _CONTAINER_LISTS: Final = ("initContainers", "containers")
 _KEPT_METADATA: Final = ("labels", "annotations")
-_OF_ONE_POD: Final = frozenset({ORIGINAL_RESOURCES, ADMISSION, SHARE_TICKET})
+_OF_ONE_POD: Final = frozenset({ORIGINAL_RESOURCES, ADMISSION, SHARE_TICKET, STARTUP_BOOSTED})
 """Annotations that we write for each pod anew: copied, they would rewrite the template with each new pod."""
 _NOT_OF_A_TEMPLATE: Final = frozenset({"nodeName", "ephemeralContainers"})
 """What a live pod has and a template must not: the API refuses templates with debug containers."""

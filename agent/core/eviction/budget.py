@@ -77,8 +77,10 @@ def budget_ruling(spent: Spent, replicas: Replicas, options: ArbiterOptions) -> 
     until = spent.back_off_until_unix_seconds
     if until is not None and spent.now_unix_seconds < until:
         left_seconds = until - spent.now_unix_seconds
-        detail = f"its workload was refused {spent.refusals} times in a row; tried again in {left_seconds:.0f} s"
-        return Ruling(reason=Reason.BACKING_OFF, detail=detail)
+        said = "the last eviction of its workload could not be carried out"
+        if spent.refusals:
+            said = f"its workload was refused {spent.refusals} times in a row"
+        return Ruling(reason=Reason.BACKING_OFF, detail=f"{said}; tried again in {left_seconds:.0f} s")
     return missing_ruling(replicas, spent.workload_missing, options) or _window_ruling(spent, options)
 
 

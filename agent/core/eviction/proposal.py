@@ -130,7 +130,7 @@ class Reason(StrEnum):
     UNDER_WAY = "under_way"
     """An eviction of this pod has been begun and its end is not known yet."""
     BACKING_OFF = "backing_off"
-    """A disruption budget refused lately."""
+    """The API server refused lately, or could not carry it out."""
     DISRUPTION_BUDGET = "disruption_budget"
     PLACEHOLDER = "placeholder"
     """A placeholder pod of the node goes instead."""

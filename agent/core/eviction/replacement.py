@@ -17,14 +17,16 @@ from agent.core.cluster.pod import CPU, MEMORY, Container, ContainerKind, Pod
 from agent.core.cluster.resource import Resource
 from agent.core.eviction.proposal import Reason, Ruling
 from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT
+from agent.core.orders.annotations import STARTUP_BOOST
 from agent.core.plan.pod_change import Setting
 
 _SIZED: Final = (AdmissionOutcome.PATCHED, AdmissionOutcome.NOOP)
 
 
 def to_be_created(pod: Pod) -> Pod:
-    """Return a running pod as it would be created anew: bound to no node."""
-    return replace(pod, node_name=None)
+    """Return a running pod as it would be created anew: bound to no node, and with its start not boosted."""
+    # A boost is taken back within minutes: a pod that is evicted for it ends up with what it has now.
+    return replace(pod, node_name=None, annotations={**pod.annotations, STARTUP_BOOST: "off"})
 
 
 def replacement_of(pod: Pod, admission: Admission, resource: Resource) -> Pod | Ruling:

@@ -15,7 +15,7 @@ from typing import Final
 from agent.core.admission.answer import Admission
 from agent.core.autoscalers.vpa_orders import VpaOrders
 from agent.core.autoscalers.vpa_status import VpaView, is_worth_writing, status_of
-from agent.core.autoscalers.written_pod import to_recommend
+from agent.core.autoscalers.written_pod import first_of_share, to_recommend
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.vpa import VpaObject, VpaStatus
 from agent.kube.client.api import MERGE_PATCH, Api
@@ -114,10 +114,10 @@ class VpaStatuses:
         held_by = self._facts.held_by(orders.vpa)
         if pod is None:
             return VpaView(orders=orders, held_by=held_by)
-        standing = self._admission(pod, True).orders
+        standing = self._admission(first_of_share(pod, unix_seconds=self._wall()), True)
         admission = None
-        if standing is not None and held_by is None:
-            admission = self._admission(to_recommend(pod, standing.mode), False)
+        if standing.orders is not None and held_by is None:
+            admission = self._admission(to_recommend(pod, standing.orders.mode), False)
         return VpaView(orders=orders, pod=pod, admission=admission, standing=standing, held_by=held_by)
 
     def _written(self, vpa: VpaObject, status: VpaStatus) -> str:

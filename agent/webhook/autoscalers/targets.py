@@ -256,9 +256,9 @@ class HpaTargets:
             seen.waits_seconds = URGENT_SECONDS  # a pod that went: another one tells
             return
         moves = self._moves(hpa, now, pod)
-        if moves:
+        if moves and self._may_write():
             self._patch(hpa, path, _operations(document, now, moves), now, moves)
-        elif now.kept:
+        elif moves or now.kept:
             seen.waits_seconds = CALM_SECONDS
 
     def _patch(

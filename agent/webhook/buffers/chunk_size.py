@@ -11,10 +11,11 @@ from dataclasses import replace
 from typing import Final
 
 from agent.core.admission.answer import Admission, AdmissionOutcome
-from agent.core.admission.patch import Operation, patch_operations
+from agent.core.admission.patch import Operation, change_operations, patch_operations
 from agent.core.buffers.buffer import Content, ScalableRef
 from agent.core.cluster.pod import OwnerReference, Pod
 from agent.core.orders.annotations import PREFIX
+from agent.core.plan.needs.given_boost import boost_from, standing_changes, without_boost
 from agent.kube.objects.json_reader import ConvertError
 from agent.kube.objects.pod_json import pod_from_json
 from agent.webhook.buffers.seams import SizedChunk
@@ -48,6 +49,11 @@ class AdmissionSizer:
             owners = (OwnerReference(kind=workload.kind, name=workload.name, uid="", is_controller=True),)
         if not any(owner.is_controller for owner in owners):
             return SizedChunk(content=content, words="not sized: a PodTemplate belongs to no workload with a history")
+        boost = boost_from(pod)
+        if boost is not None:
+            # A live pod that starts: a new one is boosted over what this one is to run with, not over what it has now.
+            content = patched(content, change_operations(pod, standing_changes(pod, boost)))
+            pod = without_boost(pod, boost)
         admission = self._admission(replace(pod, owners=owners), None)
         operations = [
             patch_operation

@@ -316,6 +316,8 @@ class BufferController:
         self._faults.pop(namespace, None)
         if looked is None:
             self._queue.forget(namespace)
+            if self._mine(namespace):  # made while the last ones were looked after, and its wake-up is forgotten too
+                self._queue.wake(namespace)
             return
         self._views[namespace] = looked.view
         if looked.requeue:

@@ -265,7 +265,7 @@ class Placeholders:
     def _create(self, wish: PlaceholderWish, plan: PlaceholderPlan, states: dict[str, PlaceholderState]) -> None:
         buffer, shape = wish.buffer, wish.shape
         for name in plan.creations if shape is not None else ():
-            if shape is None or not self._permission.is_leader():
+            if shape is None or not self._permission.is_given():
                 return
             metadata = shape.body["metadata"]
             body = {**shape.body, "metadata": {**(metadata if isinstance(metadata, dict) else {}), "name": name}}

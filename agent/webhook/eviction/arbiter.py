@@ -51,6 +51,10 @@ CALL_SECONDS: Final = 4.0
 """For all proposals of one call; the rest is put off. Agents wait ten by default, and one eviction may take five."""
 
 
+GiveWay = Callable[[str, Proposal, Callable[[], Ruling | None]], Ruling | None]
+"""By node, proposal, and what says why nobody may go at the moment, None = somebody may."""
+
+
 class Arbiter:
     """Decides; see the module's docstring. Any thread."""
 
@@ -63,7 +67,7 @@ class Arbiter:
         admission: Callable[[Pod], Admission],
         options: ArbiterOptions,
         sizing: AdmissionSettings,
-        give_way: Callable[[str, Proposal], Ruling | None] = lambda _node, _proposal: None,
+        give_way: GiveWay = lambda _node, _proposal, _doubt: None,
         clocks: Clocks = REAL_CLOCKS,
     ) -> None:
         """Take the parts.
@@ -128,7 +132,7 @@ class Arbiter:
 
     def _decide(self, node: str, proposal: Proposal) -> Ruling:
         # Real pods come first, in mode recommend too: placeholders are ours, and there to give way.
-        ruling = self._doubt() or self._first_look(node, proposal) or self._give_way(node, proposal)
+        ruling = self._doubt() or self._first_look(node, proposal) or self._give_way(node, proposal, self._doubt)
         if ruling is not None:
             return ruling
         if not self._may_read():

@@ -14,7 +14,7 @@ from agent.webhook.reports.directives import Director
 from agent.webhook.workloads import shares as shares_module
 from agent.webhook.workloads.shares import OLDEST_SECONDS, WorkloadShares
 from tests.unit.webhook.reports.test_directives import NOW, Room
-from tests.webhook.workload_reports import NOON, WEB, report, row
+from tests.webhook.workload_reports import DNS, NOON, WEB, report, row
 
 DAY = 86_400.0
 
@@ -105,6 +105,29 @@ def test_a_setback_of_a_node_stops_shrinking_everywhere() -> None:
     shares.take(report(setback_row, age=60.0), NOON)
     shares.follow(store, NOON)
     assert store.writes == 1, "an older one is no news"
+
+
+def test_what_was_reported_of_a_workload_before_it_was_forgotten_takes_nothing_back() -> None:
+    shares, store = watch(both(waiting=90.0), both(waiting=90.0))
+    assert shares.taken_back(WEB) is not None
+    store.all.clear()  # the database forgets by itself
+    shares.take(report(replace(row(), setback=Setback(age_seconds=10.0, reason="restarts: 2"))), NOON + 600.0)
+    shares.forget(WEB)
+    assert shares.fares(WEB) is None
+    shares.take(both(), NOON + 900.0)
+    shares.follow(store, NOON + 900.0)
+    assert (store.writes, shares.taken_back(WEB), shares.shrink_setback(WEB)) == (1, None, None)
+
+
+def test_nothing_is_written_down_while_a_later_entry_of_the_log_may_forget_it() -> None:
+    shares, store = WorkloadShares(GuardOptions()), Kept()
+    other = WorkloadSetback(workload=DNS, kind=SetbackKind.SHRINK, at_unix_seconds=NOON, reason="restarts: 1")
+    store.take_setback(other)
+    shares.take(report(replace(row(), setback=Setback(age_seconds=10.0, reason="restarts: 2"))), NOON)
+    shares.follow(store, NOON, is_caught_up=False)
+    assert (store.writes, shares.shrink_setback(WEB), shares.shrink_setback(DNS)) == (1, None, other)
+    shares.follow(store, NOON)
+    assert store.writes == 2
 
 
 def test_a_workload_of_which_no_node_tells_any_more_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:

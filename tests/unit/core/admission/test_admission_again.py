@@ -141,6 +141,7 @@ NOW = int(NOW_UNIX_SECONDS)
         (FORGED, json.dumps({"unixSeconds": NOW + 61})),
         (FORGED, json.dumps({"unixSeconds": True})),
         (FORGED, json.dumps({"unixSeconds": str(NOW)})),
+        (FORGED, json.dumps({"unixSeconds": 10**400})),
         (FORGED, json.dumps({})),
         (FORGED, json.dumps([NOW])),
         (FORGED, "nonsense"),

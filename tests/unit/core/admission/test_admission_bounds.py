@@ -131,6 +131,18 @@ def test_a_limit_does_not_fall_below_what_one_node_alone_told(policy: str, alone
     }
 
 
+@pytest.mark.parametrize(
+    ("policy", "alone_mb", "amount"),
+    [("cruise", 400, f"{800 * MB}"), ("cruise", 900, "1G"), ("vpa", 900, f"{900 * MB}")],
+)
+def test_a_pair_does_not_fall_below_what_one_node_alone_told(policy: str, alone_mb: int, amount: str) -> None:
+    pair = container("app", {CPU: "500m", MEMORY: "1G"}, {CPU: "500m", MEMORY: "1G"})
+    document = new_pod(pair, orders={names.GUARANTEED: "true", names.POLICY: policy})
+    counted = estimate(cpu=500, memory_mb=100, memory_max_bytes=100 * MB, memory_alone_bytes=alone_mb * MB)
+    done = resources(sized(document, counted, None))
+    assert done["requests"][MEMORY] == done["limits"][MEMORY] == amount
+
+
 def test_what_one_node_alone_told_raises_nothing_and_adds_no_limit() -> None:
     liar = estimate(cpu=300, memory_mb=200, memory_max_bytes=200 * MB, memory_alone_bytes=10**13)
     honest = estimate(cpu=300, memory_mb=200, memory_max_bytes=200 * MB)

@@ -411,6 +411,26 @@ def test_a_pod_limit_holds_growth_and_takes_the_place_of_first_limits() -> None:
     assert done["spec"]["resources"]["requests"] == {CPU: "500m", MEMORY: "350M"}
 
 
+@pytest.mark.parametrize(
+    ("more", "budget"),
+    [
+        ({"resources": {"limits": {CPU: "1"}}}, {"limits": {CPU: "1"}}),
+        ({"orders": asks({CPU: "1"})}, {"requests": {CPU: "300m"}, "limits": {CPU: "1"}}),
+    ],
+)
+def test_in_mode_protect_a_limit_that_follows_its_request_stays_within_the_pods(
+    more: dict[str, Any], budget: dict[str, Any]
+) -> None:
+    app = container("app", {CPU: "300m", MEMORY: "256M"}, {CPU: "500m"})
+    document = new_pod(app, mode="protect", **more)
+    admission = admitted(document, estimate(1200, 500), facts=within(knows=True))
+    done = patched(document, admission)
+    assert resources(done) == {"requests": {CPU: "300m", MEMORY: f"{500 * MB}"}, "limits": {CPU: "1000m"}}
+    assert requirements(done["spec"]["resources"]) == requirements(budget)
+    assert LeftReason.POD_BUDGET in lefts(admission)
+    assert admitted(done, estimate(1200, 500), facts=within(knows=True)).outcome is AdmissionOutcome.NOOP
+
+
 def test_a_request_grows_up_to_a_pod_limit() -> None:
     document = new_pod(BURSTABLE, orders=asks({MEMORY: "450M"}))
     done = patched(document, admitted(document, estimate(300, 900), facts=within(knows=True)))

@@ -5,10 +5,13 @@ from typing import Any
 import pytest
 
 from agent.core.admission.answer import Admission
-from agent.core.admission.patch import patch_operations
+from agent.core.admission.patch import change_operations, patch_operations
+from agent.core.cluster.pod import ContainerKind
+from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
 from agent.core.orders import annotations as names
-from tests.admissions import MB, admitted, estimate, new_pod, patched
+from agent.core.plan.pod_change import Change, Setting, changed_pod
+from tests.admissions import MB, admitted, estimate, new_pod, patched, pod_of
 from tests.json_patch import PatchError, apply_patch
 from tests.pods import container, sidecar
 
@@ -64,6 +67,21 @@ def test_nothing_changed_is_an_empty_patch() -> None:
     assert patch_operations(same, has_annotations=True) == []
     blank = Admission(outcome=same.outcome, why="", workload=workload, annotations={"a": "b"})
     assert patch_operations(blank, has_annotations=False) == []
+
+
+def test_changes_of_amounts_that_are_there_are_made_where_they_are() -> None:
+    document = new_pod(
+        container("app", {CPU: "500m"}, {CPU: "1"}), initContainers=[container("init"), sidecar("side", {CPU: "1"})]
+    )
+    changes = [
+        Change(container=name, kind=kind, resource=Resource.CPU, setting=setting, before=before, after=before // 2)
+        for name, kind, setting, before in (
+            ("side", ContainerKind.SIDECAR, Setting.REQUEST, 1000),
+            ("app", ContainerKind.REGULAR, Setting.LIMIT, 1000),
+        )
+    ]
+    patch: Any = change_operations(pod_of(document), changes)
+    assert pod_of(apply_patch(document, patch)) == changed_pod(pod_of(document), changes)
 
 
 @pytest.mark.parametrize(

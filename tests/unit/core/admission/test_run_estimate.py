@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from agent.core.admission.answer import AdmissionOutcome
+from agent.core.admission.answer import AdmissionOutcome, LeftReason
 from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
 from agent.core.admission.run_estimate import bounded_runs, last_runs, run_estimate
 from agent.core.cluster.facts import WrittenContainer
 from agent.core.cluster.workload import Workload
 from agent.core.history.workloads.job_run import JobRun
+from agent.core.orders.annotations import MAX_MEMORY
 from agent.core.orders.policy_options import PolicyName
 from agent.core.orders.run_options import RunCpu, RunOptions, WorkloadOptions
 from tests.admissions import EXACT, admitted, after, new_pod
@@ -157,6 +158,18 @@ def test_a_limit_at_which_a_run_was_killed_rises_with_the_request() -> None:
     killed = [a_run(1), a_run(2), a_run(3, None, at_kill_mib=400)]
     given = after(job_pod(limit="400Mi"), estimated(killed))
     assert (given["requests"]["memory"], given["limits"]["memory"]) == (str(600 * MIB), str(600 * MIB))
+
+
+@pytest.mark.parametrize(("limit", "given"), [("1Gi", str(2 << 30)), ("3Gi", "3Gi")])
+def test_a_limit_at_which_runs_are_killed_again_and_again_minds_the_largest_memory_allowed(
+    limit: str, given: str
+) -> None:
+    document = job_pod("512Mi", limit, orders={MAX_MEMORY: "1Gi"})
+    leak = estimated([a_run(number, None, at_kill_mib=4096) for number in (1, 2, 3)])
+    done = after(document, leak)
+    assert (done["requests"]["memory"], done["limits"]["memory"]) == (str(1 << 30), given)  # 2 x, or as it was written
+    notes = [note for unit in admitted(document, leak).containers for note in unit.notes]
+    assert LeftReason.MAX_MEMORY in {note.left for note in notes}
 
 
 def test_why_tells_of_the_runs() -> None:

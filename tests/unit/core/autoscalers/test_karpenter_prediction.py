@@ -109,7 +109,7 @@ def test_a_recreated_pod_requests_what_karpenter_expects(spec: dict[str, Any]) -
     pod = written_pod(pod_from_json(document))
     asked = to_recommend(pod, real.orders.mode)
     forced = {**document, "metadata": {**document["metadata"], "annotations": dict(asked.annotations)}}
-    view = VpaView(orders=orders, pod=pod, admission=admitted(forced, known, facts=facts), standing=real.orders)
+    view = VpaView(orders=orders, pod=pod, admission=admitted(forced, known, facts=facts), standing=real)
     status = status_of(view, now_unix_seconds=NOW_UNIX_SECONDS)
     done = patched(document, real)
     expected = predicted(spec, status)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from agent.core.admission.answer import AdmissionFacts
+from agent.core.admission.answer import Admission, AdmissionFacts
 from agent.core.admission.estimate import NoEstimate
 from agent.core.autoscalers.vpa_orders import VpaSurroundings, vpa_orders
 from agent.core.autoscalers.vpa_status import (
@@ -18,10 +18,13 @@ from agent.core.autoscalers.vpa_status import (
     is_worth_writing,
     status_of,
 )
-from agent.core.autoscalers.written_pod import to_recommend, written_pod
+from agent.core.autoscalers.written_pod import first_of_share, to_recommend, written_pod
+from agent.core.cluster.facts import FrozenAxes
 from agent.core.cluster.node import Namespace
+from agent.core.cluster.pod import Pod
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.vpa import VpaCondition, VpaObject, VpaStatus
+from agent.core.orders.enforce_share import LAST_TICKET, TakenBack
 from agent.core.orders.order import Mode
 from agent.kube.objects.pod_json import pod_from_json
 from tests.admissions import DAY_SECONDS, MB, NOW_UNIX_SECONDS, admitted, estimate, new_pod
@@ -42,18 +45,27 @@ def viewed(
     surroundings: VpaSurroundings = ALONE,
     namespace: Namespace | None = None,
     pod: Any = None,
+    cluster: dict[str, Any] | None = None,
     **fields: Any,
 ) -> VpaView:
-    """What the webhook knows of an object with one pod."""
+    """What the webhook knows of an object with one pod; ``cluster`` is what else it knows of the workload."""
     ordered = vpa_orders(autoscaler if autoscaler is not None else vpa("InPlace"), surroundings)
     document = pod if pod is not None else new_pod(APP, mode=mode, orders=orders)
     read = written_pod(pod_from_json(document))
-    facts = AdmissionFacts(namespace=namespace or Namespace(name="shop"), autoscaler=ordered.at_admission)
-    standing = admitted(document, known, facts=facts).orders
-    assert standing is not None
-    asked = to_recommend(read, standing.mode)
-    forced = {**document, "metadata": {**document["metadata"], "annotations": dict(asked.annotations)}}
-    admission = admitted(forced, known, facts=facts)
+    facts = AdmissionFacts(
+        namespace=namespace or Namespace(name="shop"),
+        autoscaler=ordered.at_admission,
+        share_ticket=LAST_TICKET,
+        **(cluster or {}),
+    )
+
+    def asked(variant: Pod, facts: AdmissionFacts) -> Admission:
+        metadata = {**document["metadata"], "annotations": dict(variant.annotations)}
+        return admitted({**document, "metadata": metadata}, known, facts=facts)
+
+    standing = asked(first_of_share(read, unix_seconds=NOW_UNIX_SECONDS), facts)
+    assert standing.orders is not None
+    admission = asked(to_recommend(read, standing.orders.mode), replace(facts, left_alone_for=None))
     return VpaView(**{"orders": ordered, "pod": read, "admission": admission, "standing": standing, **fields})
 
 
@@ -142,6 +154,48 @@ def test_what_is_not_honoured_is_told_and_left_to_whom() -> None:
     assert words(other, SIZED_BY_PLIMSOLL) == "VPA shop/older is for the same Deployment web, and older"
 
 
+GUARANTEED = container("app", {"cpu": "1", "memory": "1Gi"}, {"cpu": "1", "memory": "1Gi"})
+BOTH = FrozenAxes(cpu_for="HorizontalPodAutoscaler shop/web", memory_for="HorizontalPodAutoscaler shop/web")
+
+
+@pytest.mark.parametrize("share", [None, "10%", "100%"])
+@pytest.mark.parametrize(
+    ("pod", "cluster", "why"),
+    [
+        (GUARANTEED, {}, "of class Guaranteed, and not asked for (plimsoll.dev/guaranteed)"),
+        (APP, {"left_alone_for": "VPA shop/theirs"}, "VPA shop/theirs sets its requests"),
+        (APP, {"frozen": BOTH}, "HorizontalPodAutoscaler shop/web scales on its requests"),
+    ],
+)
+def test_a_workload_that_is_left_whatever_its_mode_is_told(
+    pod: Any, cluster: dict[str, Any], why: str, share: str | None
+) -> None:
+    orders = {} if share is None else {"plimsoll.dev/enforce-share": share}
+    vpa_status = status(pod=new_pod(pod, mode=None, orders=orders), cluster=cluster)
+    assert told(vpa_status)[SIZED_BY_PLIMSOLL] == ("False", "NotSized")
+    assert words(vpa_status, SIZED_BY_PLIMSOLL) == why
+    # What somebody else sets is recommended all the same.
+    is_recommended = told(vpa_status)[RECOMMENDATION_PROVIDED] == ("True", "Recommended")
+    assert is_recommended == bool(vpa_status.containers) == ("left_alone_for" in cluster)
+
+
+@pytest.mark.parametrize(
+    ("share", "taken_back", "acting"),
+    [
+        ("10%", None, ("True", "ModeEnforce", "mode enforce by VPA shop/web")),
+        ("0%", None, ("False", "NotSized", "not in the enforced share of 0 % by the pod annotation")),
+        ("10%", "restarts", ("False", "NotSized", "the enforced share of 10 % is taken back: restarts")),
+    ],
+)
+def test_under_a_share_the_target_is_that_of_a_pod_in_it(
+    share: str, taken_back: str | None, acting: tuple[str, str, str]
+) -> None:
+    cluster = {} if taken_back is None else {"share_taken_back": TakenBack(share=share, reason=taken_back)}
+    vpa_status = status(orders={"plimsoll.dev/enforce-share": share}, cluster=cluster)
+    assert vpa_status.containers == status().containers != ()
+    assert (*told(vpa_status)[SIZED_BY_PLIMSOLL], words(vpa_status, SIZED_BY_PLIMSOLL)) == acting
+
+
 def test_without_pods_or_history_the_reason_is_told() -> None:
     nobody = status_of(VpaView(orders=vpa_orders(vpa("InPlace"), ALONE)), now_unix_seconds=1.0)
     assert told(nobody) == {
@@ -195,6 +249,7 @@ def test_a_pod_is_asked_about_as_enforced_unless_it_is_off_and_without_a_boost(m
     annotations = to_recommend(pod_from_json(new_pod(APP, mode=str(mode))), mode).annotations
     assert annotations["plimsoll.dev/startup-boost"] == "off"
     assert annotations["plimsoll.dev/mode"] == ("off" if mode is Mode.OFF else "enforce")
+    assert annotations.get("plimsoll.dev/enforce-share") == (None if mode is Mode.OFF else "100%")
 
 
 def test_a_pod_that_admission_sized_is_taken_back_to_what_was_written() -> None:

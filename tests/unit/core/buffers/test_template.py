@@ -37,13 +37,14 @@ def test_the_name_is_cut_so_that_the_api_accepts_it(length: int, kept: int) -> N
 
 
 def test_of_a_live_pod_labels_annotations_and_spec_remain() -> None:
+    of_this_pod = ("original-resources", "admission", "share-ticket", "startup-boosted")
     pod = {
         "kind": "Pod",
         "metadata": {
             "name": "web-1",
             "uid": "u",
             "labels": {"app": "web"},
-            "annotations": {"team": "a", "plimsoll.dev/original-resources": "{}", "plimsoll.dev/admission": "{}"},
+            "annotations": {"team": "a", **{f"plimsoll.dev/{name}": "{}" for name in of_this_pod}},
             "finalizers": ["x"],
         },
         "spec": {

@@ -72,6 +72,20 @@ def test_workload_that_was_refused_is_left_alone_for_a_while(until: float, reaso
 
 
 @pytest.mark.parametrize(
+    ("refusals", "detail"),
+    [
+        (0, "the last eviction of its workload could not be carried out; tried again in 58 s"),
+        (2, "its workload was refused 2 times in a row; tried again in 58 s"),
+    ],
+)
+def test_a_wait_says_whether_anybody_refused(refusals: int, detail: str) -> None:
+    # A server that is away, or a budget that is not worked out yet, is no refusal: it leaves the count as it was.
+    ruling = budget_ruling(replace(NOTHING, refusals=refusals, back_off_until_unix_seconds=NOW + 58), TEN, OPTIONS)
+    assert ruling is not None
+    assert ruling.detail == detail
+
+
+@pytest.mark.parametrize(
     ("wanted", "available", "evicted", "may"),
     [
         (10, 10, 4, True),  # the fifth of ten is a half

@@ -16,7 +16,7 @@ from agent.core.eviction.arbiter import gain_ruling
 from agent.core.eviction.proposal import Reason, Ruling
 from agent.core.eviction.replacement import replacement_of, to_be_created
 from agent.core.numbers.units import NANOS_PER_MILLI, NANOS_PER_UNIT
-from tests.evictions import MIB, WEB, Admissions, estimate, make_pod, proposal
+from tests.evictions import ENFORCED, MIB, WEB, Admissions, estimate, make_pod, proposal
 from tests.pods import container, sidecar
 
 
@@ -49,6 +49,21 @@ def test_replacement_has_what_admission_gives_it_of_the_resource_that_counts() -
 
 def test_pod_is_put_to_admission_without_its_node() -> None:
     assert to_be_created(make_pod()).node_name is None
+
+
+@pytest.mark.parametrize("by", ["the pod", "its autoscaler"])
+def test_boost_of_its_start_is_no_gain(by: str) -> None:
+    # 400m is what it has and what the history says; three times as much would be taken back within minutes.
+    order = {"plimsoll.dev/startup-boost": "factor 3"}
+    own, others = (order, {}) if by == "the pod" else ({}, order)
+    pod = make_pod("web", container("app", {"cpu": "400m"}), annotations={**ENFORCED, **own})
+    replacement = replaced(pod, facts=AdmissionFacts(namespace=None, autoscaler=others))
+    assert cpu_millicores(replacement) == 400
+    assert isinstance(replacement, Pod)
+    ruling = gain_ruling(proposal(), pod, replacement)
+    assert ruling is not None
+    assert ruling.reason is Reason.NOT_MORE
+    assert cpu_millicores(replaced(pod, estimates={"app": estimate(500)})) == 500
 
 
 def test_sidecars_count_and_other_init_containers_stay() -> None:

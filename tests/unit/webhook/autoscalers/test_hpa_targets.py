@@ -218,6 +218,22 @@ def test_who_does_not_lead_or_finds_it_changed_writes_nothing() -> None:
     assert (desk.turn(URGENT_SECONDS), desk.server.percent) == (BACK_OFF_SECONDS, 70)
 
 
+def test_a_pause_that_comes_while_an_hpa_is_read_holds_the_write_back_until_it_ends() -> None:
+    desk, answer = Desk(), Server.answer
+
+    def paused(server: Server, call: Call) -> object:
+        desk.leads = False
+        return answer(server, call)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Server, "answer", paused)
+        desk.turn()
+    assert (desk.server.count("GET"), desk.server.count("PATCH"), desk.server.kept()) == (1, 0, None)
+    desk.leads = True
+    desk.turn(CALM_SECONDS)
+    assert (desk.server.count("PATCH"), desk.server.kept() is None) == (1, False)
+
+
 @pytest.mark.parametrize("method", ["GET", "PATCH"])
 def test_a_right_that_is_missing_is_said_once(method: str, caplog: pytest.LogCaptureFixture) -> None:
     desk, before = Desk(), json.dumps(Desk().server.document)

@@ -17,6 +17,7 @@ from agent.core.cluster.node import Namespace
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.vpa import VpaObject
 from agent.core.cluster.workload import Workload
+from agent.core.orders.enforce_share import LAST_TICKET
 from agent.kube.client.api import MERGE_PATCH
 from agent.kube.client.errors import ApiError, Unreachable
 from agent.kube.objects.vpa_json import managed_to_json, vpa_from_json
@@ -111,7 +112,7 @@ class Desk:
         orders = {} if held is None else vpa_orders(held, around).at_admission
         return admit(
             pod,
-            facts=AdmissionFacts(namespace=Namespace(name="shop"), autoscaler=orders),
+            facts=AdmissionFacts(namespace=Namespace(name="shop"), autoscaler=orders, share_ticket=LAST_TICKET),
             estimates=lambda _container, _policy: self.known,
             settings=EXACT,
             now_unix_seconds=NOW_UNIX_SECONDS,
@@ -170,6 +171,16 @@ def test_a_new_generation_is_looked_at_at_once_and_its_pod_is_read_once() -> Non
     (call,) = desk.turn(61.0)
     assert "recommendation" not in call.body["status"], "what was recommended last stays"
     assert "NoPodsMatched" in {condition["type"] for condition in call.body["status"]["conditions"]}
+
+
+@pytest.mark.parametrize(("share", "sized"), [("10%", "True"), ("0%", "False")])
+def test_under_a_share_its_pods_are_recommended_for_and_it_is_said_whether_any_is_sized(share: str, sized: str) -> None:
+    desk = Desk(vpa("InPlace"))
+    desk.pod["metadata"]["annotations"] = {"plimsoll.dev/enforce-share": share}
+    (call,) = desk.turn()
+    assert call.body["status"]["recommendation"]["containerRecommendations"]
+    conditions = {condition["type"]: condition["status"] for condition in call.body["status"]["conditions"]}
+    assert conditions["SizedByPlimsoll"] == sized
 
 
 def test_who_does_not_lead_asks_nothing() -> None:

@@ -157,6 +157,19 @@ def test_while_the_cluster_is_paused_nothing_is_written_and_it_goes_on_afterward
     assert (methods.count("DELETE"), methods.count("PATCH"), methods.count("POST")) == (2, 2, 3)
 
 
+def test_a_pause_in_the_midst_of_a_pass_ends_it(bench: Bench) -> None:
+    def pause(_method: str, _path: str) -> None:
+        bench.paused = "upgrade"
+
+    bench.see()
+    bench.server.fail = pause
+    bench.keep(outcome(5))
+    assert bench.server.take() == [("POST", PODS)]
+    bench.paused, bench.server.fail = None, lambda _method, _path: None
+    bench.keep(outcome(5, ready="0"))
+    assert [body["metadata"]["name"] for body in bench.server.bodies] == [f"{STEM}-{number}" for number in range(1, 5)]
+
+
 def test_a_refused_pod_ends_the_pass_and_is_tried_again_later(bench: Bench) -> None:
     bench.see()
     bench.server.fail = lambda method, _: refused(403, "exceeded quota: q") if method == "POST" else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from agent.webhook.certificates.certificates import Certificates, CertificateSetupError
 from agent.webhook.certificates.material import Material
 from agent.webhook.certificates.options import CertificateOptions, CertificateSource
-from agent.webhook.certificates.rotation import DAY_SECONDS, RotationStep, after_step
+from agent.webhook.certificates.rotation import DAY_SECONDS, RotationStep, after_step, next_step
 from agent.webhook.clocks import Clocks
 from tests.tls_clients import is_trusted, serving
 
@@ -136,3 +137,15 @@ def test_options_that_cannot_work_are_refused() -> None:
         setup(CertificateOptions(source=CertificateSource.FILES, key_file=Path("/key")))
     with pytest.raises(CertificateSetupError, match="source built-in needs an API server"):
         setup(CertificateOptions())
+    for name in ("hük.example", "fe80::1%eth0"):
+        with pytest.raises(CertificateSetupError, match=f"furtherNames: '{name}' is not allowed; allowed: DNS names"):
+            setup(CertificateOptions(further_names=f"10.0.0.1, {name}"))
+
+
+def test_a_certificate_for_further_addresses_is_made_once_however_they_are_written(files: Files) -> None:
+    options = replace(files.certificates.options, further_names="2001:DB8::1, FD00::0:1,127.0.0.1,Edge.example")
+    names = Certificates(options, namespace="plimsoll", api=None, is_leader=lambda: True).names
+    assert names[3:] == ("2001:db8::1", "fd00::1", "127.0.0.1", "Edge.example")
+    material = made(files.now, *names)
+    step = next_step(material, registered_seconds=1e9, names=names, now_unix_seconds=files.now, options=options)
+    assert step is RotationStep.NOTHING

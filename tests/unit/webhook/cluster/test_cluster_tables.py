@@ -14,7 +14,7 @@ from agent.core.cluster.facts import PodPlace, WorkloadRequests, WrittenContaine
 from agent.core.cluster.workload import Workload
 from agent.kube.objects.cluster_json import pod_place_from_json
 from agent.kube.objects.json_reader import Reader
-from agent.kube.watch.watched_objects import WatchedEntry
+from agent.kube.watch.watched_objects import ReflectedObjects, WatchedEntry
 from agent.webhook.cluster import pods as cluster_pods
 from agent.webhook.cluster.index import ReflectedIndex
 from agent.webhook.cluster.pods import GONE_SECONDS, InternTable, PodTable
@@ -216,6 +216,37 @@ class IndexMachine(RuleBasedStateMachine):
 
 IndexMachine.TestCase.settings = examples(50)
 TestIndex = IndexMachine.TestCase
+
+
+def seen(index: ReflectedIndex[str, str]) -> tuple[tuple[str, ...], ...]:
+    return index.values(), index.find("x"), index.find("y"), index.find("z")
+
+
+def test_a_list_older_than_a_writes_answer_is_found_nowhere() -> None:
+    index: ReflectedIndex[str, str] = ReflectedIndex(read, lambda value: value)
+    index.put(index.entry(document("a", "x", 10)), now_seconds=0.0)
+    assert index.put_answer(index.entry(document("a", "y", 12)), now_seconds=0.0)
+    gathering = index.gather()
+    gathering.take(document("a", "x", 10))
+    assert not gathering.finish(now_seconds=1.0, is_newest=False)
+    assert seen(index) == (("y",), (), ("y",), ())
+    assert not index.put(index.entry(document("a", "y", 12)), now_seconds=2.0)
+    assert seen(index) == (("y",), (), ("y",), ())
+
+
+def test_a_watch_that_overtakes_a_writes_answer_is_what_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    index: ReflectedIndex[str, str] = ReflectedIndex(read, lambda value: value)
+    index.put(index.entry(document("a", "x", 10)), now_seconds=0.0)
+    store_answer = ReflectedObjects.put_answer
+
+    def overtaken(self: ReflectedObjects[str], answer: WatchedEntry[str], *, now_seconds: float) -> bool:
+        has_news = store_answer(self, answer, now_seconds=now_seconds)
+        index.put(index.entry(document("a", "z", 13)), now_seconds=now_seconds)  # by the watch's thread
+        return has_news
+
+    monkeypatch.setattr(ReflectedObjects, "put_answer", overtaken)
+    assert index.put_answer(index.entry(document("a", "y", 12)), now_seconds=0.0)
+    assert seen(index) == (("z",), (), (), ("z",))
 
 
 # -- numbers ---------------------------------------------------------------------------------------------------------

@@ -1,0 +1,55 @@
+"""What the buffer controller's thread schedules; tests/cluster has it whole, on a real API server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from agent.core.buffers.buffer import BufferOutcome, ManagedTemplate
+from agent.webhook.buffers.controller import BufferController
+from agent.webhook.buffers.options import BufferOptions
+from agent.webhook.buffers.seams import RoomOutcome, WritePermission
+from tests.buffer_collaborators import NoRoomKeeper, asking
+from tests.fake_api import FakeApi
+
+BUFFER: dict[str, Any] = {
+    "metadata": {"namespace": "shop", "name": "room", "uid": "u2"},
+    "spec": {"podTemplateRef": {"name": "small"}, "replicas": 1},
+}
+
+
+class Keeper(NoRoomKeeper):
+    """While it removes the pods of the last buffers, somebody makes another."""
+
+    controller: BufferController
+
+    def keep(
+        self,
+        _namespace: str,
+        _outcomes: Sequence[BufferOutcome],
+        _templates: Mapping[str, ManagedTemplate],
+        _version: str,
+        /,
+    ) -> RoomOutcome:
+        buffers = self.controller.watches.buffers
+        buffers.replace_all([buffers.entry(BUFFER)], now_seconds=0.0, is_newest=True)
+        return RoomOutcome()
+
+
+@pytest.mark.parametrize(("others", "waiting"), [(None, 1), ("cluster-autoscaler (of shop/room)", 0)])
+def test_a_buffer_that_is_made_while_the_last_ones_are_forgotten_is_looked_after(
+    others: str | None, waiting: int
+) -> None:
+    keeper = Keeper()
+    controller = keeper.controller = BufferController(
+        FakeApi(),
+        options=BufferOptions(),
+        permission=WritePermission(is_leader=lambda: True),
+        instance="x",
+        collaborators=asking(keeper=keeper),
+    )
+    controller._contested_by = others  # then it is somebody else's to look after
+    controller._take("shop")
+    assert controller.waiting() == waiting
