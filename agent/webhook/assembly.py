@@ -206,7 +206,12 @@ class Webhook:
         )
         self.shares = WorkloadShares(settings.guard)
         self.tailer = Tailer(
-            self._store, self.index, pause=self._breathe, taken=self.shares.take, turn=self._precedence.turn
+            self._store,
+            self.index,
+            pause=self._breathe,
+            taken=self.shares.take,
+            forgotten=self.shares.forget,
+            turn=self._precedence.turn,
         )
         self._applying = Applying(self.facts, self._defaults())
         self._ledger = UsageLedger(
@@ -613,12 +618,12 @@ class Webhook:
         except StoreAway as error:
             self.tailer.note_away(error)  # asked first, so that it is the first to find out
             return False
-        more = self.tailer.advance(time.time()) or more_runs
-        self.shares.follow(self._store, time.time())
+        more = self.tailer.advance(time.time())
+        self.shares.follow(self._store, time.time(), is_caught_up=not more)
         if self.index.is_loaded and not was_loaded:
             self._settling.settle()
             log.info("history loaded", extra={"workloads": self.index.size().workloads})
-        return more
+        return more or more_runs
 
     def _staying(self) -> int:
         size = self.index.size()

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import csv
+import re
 from collections.abc import Iterator
+from datetime import datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final, Literal
 
 import pytest
-from playwright.sync_api import Browser, StorageState, ViewportSize, expect
+import yaml
+from playwright.sync_api import Browser, Route, StorageState, ViewportSize, expect
 
 from agent.cli.main import main
 from agent.core.cost.prices import month_text
@@ -117,6 +121,29 @@ def test_pods_of_a_workload_are_listed_with_why_a_resize_is_pending(seen: Seen) 
     assert (first[3], first[5]) == ("500m", HOSTILE)
 
 
+@pytest.mark.parametrize("kind", ["Deployment", "CronJob"])
+def test_a_sidecar_is_written_among_the_init_containers_of_a_manifest(seen: Seen, kind: str) -> None:
+    def answer(route: Route) -> None:
+        response = route.fetch()
+        body = response.json()
+        (app,) = body["containers"]
+        app["advice"] |= {"missing": None, "cpuRequestMillicores": 300, "memoryRequestBytes": 64 << 20}
+        body["kind"] = kind
+        body["containers"] = [{**app, "kind": "regular"}, {**app, "container": "proxy", "kind": "sidecar"}]
+        route.fulfill(response=response, json=body)
+
+    seen.page.route("**/v1/workloads/shop/Deployment/web", answer)
+    look(seen, "workloads/shop/Deployment/web")
+    requests = {"requests": {"cpu": "300m", "memory": "64Mi"}}
+    pod_spec = {
+        "initContainers": [{"name": "proxy", "resources": requests}],
+        "containers": [{"name": "app", "resources": requests}],
+    }
+    manifest = yaml.safe_load(seen.page.get_by_label("In a manifest", exact=True).inner_text())
+    spec = manifest["spec"] if kind == "Deployment" else manifest["spec"]["jobTemplate"]["spec"]
+    assert spec == {"template": {"spec": pod_spec}}
+
+
 def test_hostile_names_are_words(seen: Seen) -> None:
     for screen in (*SCREENS, f"workloads/{HOSTILE}/x/y", f"workloads?q={HOSTILE}", f"events?node={HOSTILE}"):
         look(seen, screen)
@@ -160,6 +187,33 @@ def test_what_is_seen_can_be_kept(seen: Seen) -> None:
         text = Path(saved.value.path()).read_text()
         assert text.startswith(begins)
         assert "web" in text
+
+
+def moments(seen: Seen) -> tuple[list[float], list[float]]:
+    """Return when the events were, by their saved file and by the words under the pointer."""
+    with seen.page.expect_download() as saved:
+        seen.page.get_by_role("button", name="CSV", exact=True).click()
+    rows = csv.DictReader(Path(saved.value.path()).read_text().splitlines())
+    titles = seen.page.locator("main td[data-label='When'] time").evaluate_all("times => times.map(({title}) => title)")
+    return (
+        [float(row["unixSeconds"]) for row in rows],
+        [datetime.fromisoformat(title.partition(",")[0]).timestamp() for title in titles],
+    )
+
+
+def test_ages_grow_where_the_answer_is_that_nothing_changed(seen: Seen) -> None:
+    seen.page.clock.install()
+    look(seen, "events")
+    newest = seen.page.locator("main td[data-label='When']").first
+    expect(newest).to_have_text(re.compile(r"^\d+ (s|min) ago$"))
+    before = moments(seen)
+    with seen.page.expect_response(lambda response: response.status == 304):
+        seen.page.clock.fast_forward("03:00:00")
+    expect(newest).to_have_text("3 h ago")
+    after = moments(seen)
+    for early, late in zip(before, after, strict=True):
+        # Both files are written to the second; ages are drawn up to ten seconds after they came.
+        assert late == pytest.approx(early, abs=15)
 
 
 def test_each_refusal_says_what_to_do(seen: Seen, webhook: Filled) -> None:
@@ -206,6 +260,21 @@ def test_cost_tells_who_sees_one_namespace_nothing_of_nodes(seen: Seen, webhook:
     finally:
         server.readable = readable
         way.ask("good")
+
+
+def test_of_many_pages_of_cost_none_says_that_it_begins_with_the_dearest_of_all(seen: Seen) -> None:
+    def answer(route: Route) -> None:
+        response = route.fetch()
+        route.fulfill(response=response, json={**response.json(), "next": "shop/Deployment/web"})
+
+    look(seen, "cost?by=workload")
+    bar = seen.page.locator("main .bar-row")
+    expect(bar).to_contain_text("dearest first")
+    look(seen, "cost?by=workload&after=shop/Deployment/cart")
+    expect(bar).to_contain_text("dearest of this page first, pages by name")
+    seen.page.route("**/v1/cost?*", answer)
+    look(seen, "cost?by=workload&namespace=shop")
+    expect(bar).to_contain_text("dearest of this page first, pages by name")
 
 
 def test_without_plimsoll_ui_a_token_is_asked_for_and_kept_nowhere(webhook: Filled, browser: Browser) -> None:

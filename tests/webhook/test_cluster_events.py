@@ -82,10 +82,29 @@ def test_json_and_csv_hold_all_pages(options: list[str], capsys: pytest.CaptureF
     assert main(["events", *options, "--limit", "0", "-o", "json"]) == 0
     assert [event["sequence"] for event in json.loads(capsys.readouterr().out)["events"]] == list(range(1, 602))
     assert main(["events", *options, "--limit", "0", "-o", "csv", "--workload", "Deployment/web"]) == 0
-    rows = list(csv.DictReader(io.StringIO(capsys.readouterr().out)))
-    assert len(rows) == 600
+    out, err = capsys.readouterr()
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert (len(rows), "there are more" in err) == (600, False)
     assert (rows[0]["pod"], rows[0]["changes"]) == ("web-1", "app CPU request 400m -> 200m")
     assert rows[0]["detail"] == "'=1+1", "no spreadsheet works it out"
+
+
+def test_csv_that_is_cut_says_so_beside_its_rows(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["events", *options, "--limit", "3", "-o", "csv"]) == 0
+    out, err = capsys.readouterr()
+    assert len(list(csv.DictReader(io.StringIO(out)))) == 3
+    assert err.splitlines() == [
+        "plimsoll events: there are more: --limit, --since",
+        "plimsoll events: nodes had to drop 7 decisions before the webhook took them",
+    ]
+
+
+def test_help_tells_the_most_that_is_shown_of_a_cluster(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["events", "--help"])
+    assert "0 = all that are kept, with --cluster the newest 10000 (default: 40)" in " ".join(
+        capsys.readouterr().out.split()
+    )
 
 
 def test_nothing_that_matches_is_said(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:

@@ -135,6 +135,16 @@ def test_old_ones_go_and_of_too_many_the_oldest(store: Store, monkeypatch: pytes
     assert store.decision_logs() == []
 
 
+def test_a_clock_that_is_ahead_takes_the_oldest_hour_at_a_time(store: Store) -> None:
+    records = [row(number, unix_seconds=NOW - number * 1800) for number in range(1, 5)]
+    store.take_decisions(STATE, records)
+    ahead = NOW + 2 * KEPT_SECONDS
+    assert store.expire_decisions(ahead) == 2
+    assert sequences(store) == [1, 2]
+    assert store.decision_logs() == [STATE], "of its node something is there yet"
+    assert store.expire_decisions(ahead) == 2
+
+
 def test_a_node_is_believed_no_more_than_so_many_a_day(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(told_decisions, "MOST_A_DAY", 3)
     assert store.take_decisions(STATE, [row(1), row(2)]) == 2
@@ -142,6 +152,16 @@ def test_a_node_is_believed_no_more_than_so_many_a_day(store: Store, monkeypatch
     assert store.take_decisions(replace(STATE, node="node-b"), [row(1, node="node-b")]) == 1
     tomorrow = replace(STATE, received_unix_seconds=NOW + 86_400)
     assert store.take_decisions(tomorrow, [row(5)]) == 1
+
+
+def test_what_a_node_says_again_costs_it_nothing(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(told_decisions, "MOST_A_DAY", 3)
+    for repeats in range(1, 6):
+        assert store.take_decisions(STATE, [row(1, repeats=repeats), row(2, repeats=repeats)]) == 2
+    assert store.take_decisions(STATE, [row(3), row(1, repeats=7), row(4), row(2, repeats=7)]) == 2
+    assert store.take_decisions(STATE, [row(2, repeats=7)]) == 1, "the day's are all there, this is one of them"
+    repeats_by_sequence = {record.sequence: record.repeats for record in store.decisions(DecisionChoice(), 10)}
+    assert repeats_by_sequence == {1: 7, 2: 7, 3: 1}
 
 
 def test_what_is_forgotten_of_a_workload_goes_with_it(store: Store) -> None:

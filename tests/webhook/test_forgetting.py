@@ -11,7 +11,9 @@ from sqlalchemy import text
 
 from agent.core.admission.estimate import Estimate, EstimateSource, NoEstimate
 from agent.core.cluster.workload import Workload
-from agent.core.history.reports.rollup import Report
+from agent.core.history.reports.rollup import Report, Setback
+from agent.core.history.workloads.usage_ledger import LedgerAmounts, LedgerHour
+from agent.core.orders.guard_options import GuardOptions
 from agent.core.orders.policy_options import PolicyName
 from agent.webhook.store.entries.forget_entry import Forgetting
 from agent.webhook.store.shapes import ForgetWish, Forgotten, NodeDay, StoredSketch
@@ -19,9 +21,15 @@ from agent.webhook.store.store import Store
 from agent.webhook.workloads.folder import Folder
 from agent.webhook.workloads.index import WorkloadIndex
 from agent.webhook.workloads.rebuilder import Rebuilder, RebuildOptions
+from agent.webhook.workloads.shapes import IndexOptions
+from agent.webhook.workloads.shares import WorkloadShares
 from agent.webhook.workloads.tailer import Tailer
 from tests.webhook.open_store import open_store
 from tests.webhook.reports import new_report
+from tests.webhook.test_decisions import STATE
+from tests.webhook.test_decisions import row as decision
+from tests.webhook.test_runs import CRON_JOB, a_run
+from tests.webhook.test_setbacks import SHARE
 from tests.webhook.test_tailing import AT_ONCE, Dying, append, follow, replica, sketches_of
 from tests.webhook.test_workloads import Policies, answers_of, index_of
 from tests.webhook.workload_reports import DNS, HOUR, LARGE, MIB, NOON, WEB, report, row
@@ -370,3 +378,42 @@ def test_reports_logged_after_the_order_are_folded(store: Store) -> None:
     answer = index.estimate(WEB, "app", policy=PolicyName.CRUISE, node=None, node_class=None, now_unix_seconds=NOW)
     assert isinstance(answer, Estimate)
     assert answer.cpu_request_millicores == 333
+
+
+@pytest.mark.parametrize("what", ["runs", "decisions", "setback", "ledger"])
+def test_a_workload_of_which_there_are_no_hours_any_more_is_forgotten_too(store: Store, what: str) -> None:
+    wish = ForgetWish(asked_by="tests", workload=CRON_JOB)
+    assert not store.would_forget(wish).is_known
+    if what == "runs":
+        store.take_runs([a_run(1)])
+    elif what == "decisions":
+        store.take_decisions(STATE, [decision(workload=CRON_JOB)])
+    elif what == "setback":
+        store.take_setback(replace(SHARE, workload=CRON_JOB))
+    else:
+        amounts = LedgerAmounts(
+            written=None, requested=None, recommended=None, used=None, used_p95=None, short_seconds=None
+        )
+        hour = LedgerHour(workload=CRON_JOB, unix_hour=1, pods_milli=1000, cpu=amounts, memory=amounts, kills=0)
+        store.write_ledger_hour(1, [hour], ())
+    assert not store.would_forget(replace(wish, workload=API)).is_known
+    assert store.would_forget(wish).is_known
+    assert store.forget(wish, now_unix_seconds=NOW).is_known
+    assert not store.would_forget(wish).is_known
+
+
+@pytest.mark.parametrize("is_away", [False, True], ids=["at a start", "behind a fold"])
+def test_what_was_taken_back_of_a_forgotten_workload_is_not_written_down_again(store: Store, is_away: bool) -> None:
+    shares, index = WorkloadShares(GuardOptions()), WorkloadIndex(IndexOptions(), Policies())
+    tailer = Tailer(store, index, taken=shares.take, forgotten=shares.forget)
+    setback = Setback(age_seconds=10.0, reason="restarts: 2")
+    append(store, report(replace(row(), setback=setback)), NOW)
+    if is_away:
+        follow(tailer, NOW)  # and the store goes before the setback is written down
+    assert forget(store, workload=WEB).is_known is False, "nothing but the log has it"
+    if is_away:
+        fold(store)
+        append(store, report(row(), sequence=2), NOW)
+    follow(tailer, NOW)
+    shares.follow(store, NOW)
+    assert store.setbacks() == []

@@ -18,10 +18,17 @@ from tests.webhook.https import running
 from tests.webhook.report_bodies import packed, report_body, row_body
 from tests.webhook.stack import READABLE, Stack, stack
 from tests.webhook.test_access import Server, user
+from tests.webhook.test_runs import a_run
 
 REPOSITORY = Path(__file__).parents[2]
 FORGETTABLE = frozenset(
-    {"/v1/workloads/shop/Deployment/web", "/v1/workloads/shop/Job/nix", "/v1/nodes/node-a", "/v1/nodes/node-x"}
+    {
+        "/v1/workloads/shop/Deployment/web",
+        "/v1/workloads/shop/Job/nix",
+        "/v1/workloads/shop/CronJob/report",
+        "/v1/nodes/node-a",
+        "/v1/nodes/node-x",
+    }
 )
 
 
@@ -71,6 +78,18 @@ def test_every_spelling_forgets_and_tells_what_went(
     assert second.split() == ["shop/Deployment/web", "app", "1", "hour"]
     assert webhook.index.workloads() == ()
     assert webhook.counted('plimsoll_forget_orders_received_total{result="accepted"}') == 1
+
+
+def test_a_cron_job_of_which_there_are_runs_alone_is_forgotten(
+    served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    webhook, options = served
+    webhook.store.take_runs([a_run(1)])
+    assert code_of("--forget", "shop/CronJob/report", "--yes", *options) == 0
+    first, second, *_ = capsys.readouterr().out.splitlines()
+    assert first.startswith("forgotten: CronJob shop/report: 1 workload, 0 containers, 0 hours, 0 rows of the database")
+    assert second.split() == ["shop/CronJob/report", "0", "hours"]
+    assert webhook.store.runs_after(0)[0] == []
 
 
 def test_json_is_the_webhooks_own(served: tuple[Stack, list[str]], capsys: pytest.CaptureFixture[str]) -> None:

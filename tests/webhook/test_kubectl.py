@@ -28,13 +28,17 @@ from tests.webhook.https import running
 from tests.webhook.report_bodies import packed, report_body, row_body
 from tests.webhook.stack import stack
 
-READER_PATH = "/api/v1/namespaces/plimsoll/serviceaccounts/plimsoll-webhook-reader/token"
+READER = "plimsoll/plimsoll-webhook-reader"
 CONFIGURATION = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/plimsoll"
 POD = {
     "metadata": {"name": "webhook-1"},
     "spec": {"containers": [{"name": "webhook", "ports": [{"name": "https", "containerPort": 8443}]}]},
     "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
 }
+
+
+def token_path(namespace: str, name: str) -> str:
+    return f"/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token"
 
 
 def carried(connection: ssl.SSLSocket, address: tuple[str, int]) -> None:
@@ -56,16 +60,18 @@ def carried(connection: ssl.SSLSocket, address: tuple[str, int]) -> None:
 
 
 @contextlib.contextmanager
-def forwarding(folder: Path) -> Iterator[Server]:
-    """An API server that forwards to a webhook that knows one workload, and gives its tokens."""
+def forwarding(folder: Path, account: str = READER) -> Iterator[Server]:
+    """An API server that forwards to a webhook that knows one workload, and gives an account's tokens for it."""
+    namespace, _, name = account.partition("/")
     with stack(folder) as backend:
+        backend.server.forgettable = frozenset({"/v1/workloads/shop/Deployment/web"})
         backend.report(packed(report_body(row_body(0), row_body(1))), content_encoding="gzip")
         backend.follow()
-        with running(backend.services, folder, names=("plimsoll-webhook.plimsoll.svc",)) as webhook:
+        with running(backend.services, folder, names=(f"plimsoll-webhook.{namespace}.svc",)) as webhook:
             bundle = base64.b64encode(Path(webhook.authority).read_bytes()).decode()
             documents = {
-                AGENTS: {"items": [POD]},
-                READER_PATH: {"status": {"token": "good"}},
+                f"/api/v1/namespaces/{namespace}/pods": {"items": [POD]},
+                token_path(namespace, name): {"status": {"token": "good"}},
                 CONFIGURATION: {"webhooks": [{"clientConfig": {"caBundle": bundle}}]},
             }
 
@@ -110,6 +116,17 @@ def test_decisions_of_all_nodes_come_through_a_forward(
             main(["events", "worker-1", "--cluster", kubeconfig(tmp_path, server.url)])
     assert ended.value.code == 2
     assert "worker-1" in capsys.readouterr().err
+
+
+def test_history_is_forgotten_as_the_forgetter_of_where_plimsoll_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["kubectl-plimsoll"])
+    words = ["workloads", "--forget", "shop/Deployment/web", "--yes", "--plimsoll-namespace", "ops"]
+    with forwarding(tmp_path, "ops/plimsoll-webhook-forgetter") as server:
+        assert main([*words, kubeconfig(tmp_path, server.url)]) == 0
+        assert token_path("ops", "plimsoll-webhook-forgetter") in {head.split()[1] for head in server.heads}
+    assert capsys.readouterr().out.startswith("forgotten: Deployment shop/web: 1 workload")
 
 
 @pytest.mark.parametrize("command", ["agent.cli.main", "agent.cli.kubectl"])

@@ -1,10 +1,11 @@
-"""The webhook as it is put together, whose database goes while it runs; nobody is asked but the database."""
+"""The webhook as it is put together, also where its database goes while it runs; nobody is asked but the database."""
 
 from __future__ import annotations
 
 import gc
 import json
 import sqlite3
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,11 +13,15 @@ from pathlib import Path
 import pytest
 from sqlalchemy import event
 
+from agent.core.history.reports.rollup import Setback
 from agent.webhook.assembly import Webhook
 from agent.webhook.settings import WebhookSettings
-from agent.webhook.store.shapes import StoreAway
+from agent.webhook.store.shapes import ForgetWish, StoreAway
+from agent.webhook.workloads import tailer
 from tests.webhook.open_store import new_file
 from tests.webhook.reports import new_report
+from tests.webhook.test_tailing import append
+from tests.webhook.workload_reports import WEB, report, row
 
 
 @pytest.fixture
@@ -82,3 +87,20 @@ def test_a_database_that_goes_while_the_webhook_runs_is_told_by_its_series(webho
     webhook._store._engine._away = None  # the second for which nobody tries again is over
     webhook._follow()
     assert is_up(webhook)
+
+
+def test_what_a_later_piece_of_the_log_forgets_is_not_written_down_before(
+    webhook: Webhook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tailer, "PIECE_REPORTS", 1)
+    store, now = webhook._store, time.time()
+    store.prepare()
+    append(store, report(replace(row(), setback=Setback(age_seconds=10.0, reason="restarts: 2"))), now)
+    store.forget(ForgetWish(asked_by="tests", workload=WEB), now_unix_seconds=now)
+    while webhook._follow():
+        pass
+    assert store.setbacks() == []
+    append(store, report(replace(row(), setback=Setback(age_seconds=0.0, reason="restarts: 3")), sequence=2), now)
+    while webhook._follow():
+        pass
+    assert [setback.reason for setback in store.setbacks()] == ["restarts: 3"]

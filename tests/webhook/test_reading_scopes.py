@@ -271,7 +271,8 @@ def test_workload_tells_its_hours_its_marks_and_why(desk: Desk) -> None:
     steps = [(step.step, step.container) for step in body.explanation]
     assert steps[:2] == [("applies", None), ("policy", None)]
     assert ("advice", "app") in steps
-    assert ("kills", "app") in steps
+    kills = [(step.container, step.words) for step in body.explanation if step.step == "kills"]
+    assert kills == [("app", "killed for want of memory at 1MiB")]
 
 
 def test_workload_tells_its_pods_those_whose_resize_is_pending_first(desk: Desk) -> None:
@@ -384,9 +385,11 @@ def test_events_are_chosen_and_paged(desk: Desk) -> None:
         ({"outcome": "x"}, "outcome: 'x' is not allowed"),
         ({"sinceSeconds": "0"}, "sinceSeconds: '0' is not allowed; allowed: 1 to 2592000"),
         ({"sinceSeconds": "9" * 400}, "sinceSeconds: "),
+        ({"sinceSeconds": "0" * 17 + "9" * 400}, "sinceSeconds: "),
         ({"after": "yesterday"}, "after: 'yesterday' is not allowed; allowed: next of the page before"),
         ({"after": "nan-1"}, "after: 'nan-1' is not allowed"),
         ({"limit": "0"}, "limit: '0' is not allowed; allowed: 1 to 500"),
+        ({"limit": "000000001000"}, "limit: '000000001000' is not allowed; allowed: 1 to 500"),
         ({"pod": "x\0"}, "pod: "),
     ],
 )
@@ -562,7 +565,12 @@ def test_who_may_list_pods_everywhere_sees_all_namespaces_and_no_nodes(desk: Des
     ("cpu", "kills", "severity", "words"),
     [
         ({}, 2, Severity.SHORT, "killed for want of memory 2 times within a day"),
-        ({"short_seconds": 72}, 0, Severity.SHORT, "used more CPU than requested 1% of the time"),
+        (
+            {"short_seconds": 72},
+            0,
+            Severity.SHORT,
+            "used more CPU than requested for 72 s of container time within the hour",
+        ),
         ({"short_seconds": 71}, 0, Severity.OVER, "requests 200m of CPU that it does not need"),
         ({"recommended": 421}, 0, Severity.SHORT, "needs 21m more CPU than it requests"),
         ({"recommended": 420}, 0, Severity.FITS, "requests what is recommended"),

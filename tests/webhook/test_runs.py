@@ -381,6 +381,28 @@ def test_runs_that_count_for_nothing_go(store: Store, monkeypatch: pytest.Monkey
     assert store.expire_runs(NOW) == 4
 
 
+@pytest.mark.parametrize(("kind", "ahead_days"), [("CronJob", 31), ("Job", 2)])
+def test_a_clock_that_is_ahead_takes_the_oldest_hour_of_runs_at_a_time(
+    store: Store, kind: str, ahead_days: int
+) -> None:
+    workload = replace(CRON_JOB, kind=kind)
+    store.take_runs([a_run(number, workload=workload, ended_unix_seconds=NOW - number * 1800) for number in range(4)])
+    ahead = NOW + ahead_days * 86_400
+    assert store.expire_runs(ahead) == 2
+    runs, _ = store.runs_after(0)
+    assert {run.run for run in runs} == {"report-0", "report-1"}
+    assert store.expire_runs(ahead) == 2
+
+
+def test_older_runs_of_a_cron_job_hold_up_no_job_by_itself(store: Store) -> None:
+    job = replace(CRON_JOB, kind="Job")
+    old, older = NOW - 2 * 86_400, NOW - 20 * 86_400
+    store.take_runs([a_run(0, ended_unix_seconds=older), a_run(1, workload=job, ended_unix_seconds=old)])
+    assert store.expire_runs(NOW) == 1
+    [run], _ = store.runs_after(0)
+    assert run.workload == CRON_JOB
+
+
 def test_a_forgotten_workload_has_no_runs(store: Store) -> None:
     store.take_runs([a_run(number) for number in range(3)])
     index = index_of(store)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import logging
 import subprocess
@@ -12,11 +13,14 @@ from pathlib import Path
 
 import pytest
 
+from agent.cli.client import webhook as webhook_client
+from agent.cli.client.webhook import NoWebhookAnswerError, WebhookReader, add_webhook_options
 from agent.cli.main import main
 from agent.core.autoscalers.vpa_orders import VpaSurroundings, vpa_orders
 from agent.core.cluster.facts import ClusterRule, ClusterRules, FrozenAxes
 from agent.core.cluster.workload import Workload
 from agent.settings import SettingsError
+from agent.webhook.queries.workload_bodies import WorkloadsBody
 from agent.webhook.settings import WebhookSettings, load_webhook_settings
 from tests.qualities import told as told_quality
 from tests.vpas import vpa
@@ -249,6 +253,25 @@ def test_without_a_token_nothing_is_asked(capsys: pytest.CaptureFixture[str]) ->
         main(["workloads"])
     assert ended.value.code == 2
     assert "no token; allowed: --token-file FILE, or --kubeconfig FILE" in capsys.readouterr().err
+
+
+def test_a_token_is_had_anew_while_it_goes_on_asking(
+    served: tuple[Stack, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    token = tmp_path / "token"
+    token.write_text("expired\n")
+    parser = argparse.ArgumentParser()
+    parser.add_argument("verb")
+    add_webhook_options(parser)
+    client = WebhookReader(parser.parse_args(["backfill", *served[1], f"--token-file={token}"]))
+    with pytest.raises(NoWebhookAnswerError, match="401"):
+        client.get("/v1/workloads", WorkloadsBody)
+    token.write_text("good\n")
+    monkeypatch.setattr(webhook_client, "RENEW_SECONDS", -1.0)
+    assert client.get("/v1/workloads", WorkloadsBody)[0].total == 1
+    token.unlink()
+    with pytest.raises(NoWebhookAnswerError, match="no token any more"):
+        client.get("/v1/workloads", WorkloadsBody)
 
 
 # The webhook's own settings

@@ -16,6 +16,7 @@ from agent.core.autoscalers.vpa_orders import VpaSurroundings, vpa_orders
 from agent.core.cluster.facts import ClusterRule, ClusterRules, FrozenAxes, WrittenContainer
 from agent.core.cluster.hpa import UtilizationTarget
 from agent.core.cluster.node import Namespace
+from agent.core.cluster.pod import ContainerKind
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
 from agent.settings.webhook_sections import AccessSettings
@@ -117,6 +118,15 @@ def test_a_repeat_is_answered_and_kept_once(whole: Stack) -> None:
     assert len(whole.store.tail(0, 10)) == 1
     assert (results(whole, "accepted"), results(whole, "repeated")) == (1, 1)
     assert whole.counted('plimsoll_report_rows_total{result="taken"}') == 1
+
+
+def test_a_repeat_is_not_refused_for_the_time_that_it_told_of_itself(whole: Stack) -> None:
+    hour = {"coveredSeconds": 3600.0}
+    body = packed(report_body(row_body(99, **hour), row_body(0, **hour), row_body(1, **hour), intervalSeconds=3600.0))
+    first, again = said(whole.report(body, **GZIP)), said(whole.report(body, **GZIP))
+    assert (first["repeated"], again["repeated"]) == (False, True)
+    assert (again["taken"], again["refused"]) == (first["taken"], first["refused"])
+    assert (again["taken"], again["refused"]) == (2, [{"row": 0, "reason": "podUid: no pod uid-99 is known"}])
 
 
 def test_only_accepted_rows_are_kept_and_the_others_are_told_in_order(whole: Stack) -> None:
@@ -364,7 +374,7 @@ def test_a_workload_tells_what_its_hpas_target_means_after_the_change(whole: Sta
     written = (
         WrittenContainer(name="app", cpu_request_millicores=120),
         WrittenContainer(name="proxy", cpu_request_millicores=30),
-        WrittenContainer(name="setup", cpu_request_millicores=900, is_init=True),
+        WrittenContainer(name="setup", cpu_request_millicores=900, kind=ContainerKind.INIT),
     )
     whole.facts.places["uid-0"] = replace(place(0), containers=written)
     whole.report(packed(report_body(row_body(0))), **GZIP)
@@ -438,6 +448,32 @@ def test_what_applies_says_where_it_is_from(whole: Stack) -> None:
     whole.facts.vpa = "VerticalPodAutoscaler shop/web"
     assert applies(whole)["cpuFrozenFor"] == "HorizontalPodAutoscaler shop/web"
     assert applies(whole)["leftAloneFor"] == "VerticalPodAutoscaler shop/web"
+
+
+def test_what_one_node_alone_told_stands_beside_what_counts(whole: Stack) -> None:
+    whole.facts.places["uid-50"] = place(50, node="node-b")
+    whole.server.users["b"] = {**user(), "extra": {"authentication.kubernetes.io/node-name": ["node-b"]}}
+    quiet, busy = (row_body(number, memory=distribution(most), oomKills=[]) for number, most in ((0, 3e6), (50, 3e9)))
+    whole.report(packed(report_body(quiet)), **GZIP)
+    whole.report(packed(report_body(busy, node="node-b")), "b", **GZIP)
+    whole.follow()
+    advice = said(whole.ask(ONE, names=NAMES))["containers"][0]["advice"]
+    # Of one node four times what the others saw counts; figures are kept rounded up a little.
+    assert (advice["memoryMaxBytes"], advice["memoryAloneBytes"]) == pytest.approx((12e6, 3e9), rel=0.001)
+
+
+def test_a_container_is_told_with_its_kind_while_a_pod_of_it_is_known(whole: Stack) -> None:
+    whole.report(packed(report_body(row_body(0, container="app"), row_body(0, container="proxy"))), **GZIP)
+    whole.follow()
+
+    def kinds() -> dict[str, str | None]:
+        containers = said(whole.ask(ONE, names=NAMES))["containers"]
+        return {container["container"]: container["kind"] for container in containers}
+
+    assert kinds() == {"app": None, "proxy": None}
+    written = (WrittenContainer(name="app"), WrittenContainer(name="proxy", kind=ContainerKind.SIDECAR))
+    whole.facts.places["uid-0"] = replace(place(0), containers=written)
+    assert kinds() == {"app": "regular", "proxy": "sidecar"}
 
 
 def test_another_policy_is_tried_on_request(whole: Stack) -> None:

@@ -26,3 +26,8 @@ def test_the_newest_of_each_kind_is_kept_until_the_workload_is_forgotten(store: 
     assert store.setbacks() == [OTHER, newer, SHRINK]
     store.forget(ForgetWish(asked_by="somebody", workload=WEB), now_unix_seconds=100.0)
     assert store.setbacks() == [OTHER]
+
+
+def test_a_reason_that_no_database_takes_is_kept_as_far_as_it_can_be_read(store: Store) -> None:
+    store.take_setback(replace(SHRINK, reason="restarts:\0 2\x1b[31m"))
+    assert store.setbacks() == [replace(SHRINK, reason="restarts:  2 [31m")]

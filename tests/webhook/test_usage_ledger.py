@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -70,9 +70,12 @@ class World:
             )
         )
 
-    def turn(self, now: float = OVER) -> None:
+    def fold(self, now: float) -> None:
         self.folder = Folder(self.store, FoldOptions(log_seconds=0), folded=self.ledger.folded)
         self.folder.fold_once(True, now_unix_seconds=now)
+
+    def turn(self, now: float = OVER) -> None:
+        self.fold(now)
         while self.ledger.turn(True, now_unix_seconds=now):
             pass
 
@@ -145,6 +148,38 @@ def test_a_late_report_is_not_lost_where_the_database_goes_meanwhile(
     assert hour.cpu.requested == 33
 
 
+def test_a_late_report_that_was_folded_under_another_leader_is_put_down(world: World) -> None:
+    world.take(told())
+    world.turn()
+    world.take(told(), node="node-b", at=OVER, age=OVER - NOON - 600)
+    world.fold(OVER + 60)
+    world.begin()
+    world.advice["app"] = LedgerContainer(cpu_millicores=9000, memory_bytes=MIB)
+    world.turn(OVER + 90)
+    (hour,) = world.rows()
+    assert (hour.pods_milli, hour.cpu.requested, hour.cpu.recommended) == (167, 33, 12)
+    (total,) = world.store.ledger_sums_by_day(range(DAY, DAY + 1)).values()
+    assert total.cpu.requested == 33
+
+
+def test_who_begins_to_lead_looks_a_day_back_and_no_further(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.take(told())
+    now = OVER + 30 * 3600
+    world.turn(now)
+    world.begin()
+    write = world.store.write_ledger_hour
+    hours: list[int] = []
+
+    def noted(unix_hour: int, rows: Sequence[LedgerHour], gone: Iterable[Workload]) -> None:
+        hours.append(unix_hour)
+        write(unix_hour, rows, gone)
+
+    monkeypatch.setattr(world.store, "write_ledger_hour", noted)
+    world.turn(now)
+    world.turn(now)
+    assert hours == [*range(HOUR + 7, HOUR + 31)]
+
+
 def test_what_was_recommended_then_stays(world: World) -> None:
     world.take(told())
     world.turn()
@@ -203,6 +238,19 @@ def test_day_is_the_sum_of_its_hours_and_margins_are_not_netted(world: World) ->
     assert total.cpu_margins == LedgerMargins(freed=50, possible=5, needed=8)
 
 
+def test_days_before_yesterday_are_added_up_by_who_put_their_hours_down_and_led_no_longer(world: World) -> None:
+    for day in range(3):
+        world.take(told(), at=NOON + 300 + day * 86_400)
+    now = OVER + 3 * 86_400
+    world.folder.fold_once(True, now_unix_seconds=now)
+    while world.store.ledger_through() < (DAY + 2) * 24:
+        assert world.ledger.turn(True, now_unix_seconds=now)
+    world.begin()
+    world.turn(now)
+    sums = world.store.ledger_sums_by_day(range(DAY, DAY + 4))
+    assert [(day, total.hours) for (_, day), total in sorted(sums.items())] == [(DAY, 1), (DAY + 1, 1), (DAY + 2, 1)]
+
+
 def test_sums_are_by_namespace_and_of_those_asked_for_alone(world: World) -> None:
     other = replace(WEB, namespace="bank")
     world.take(told(), told(API), told(other, pod="bank-1"))
@@ -251,6 +299,22 @@ def test_old_hours_go_and_their_days_stay_longer(world: World) -> None:
     assert world.store.ledger_sums_by_day(range(DAY, DAY + 1)) == {}
     with world.store.reading() as connection:
         assert stored._numbers_of(connection, [WEB]) == {}, "nor is its name kept"
+
+
+def test_a_clock_that_is_ahead_takes_the_oldest_two_days_of_the_ledger_at_a_time(store: Store) -> None:
+    amounts = LedgerAmounts(written=1, requested=1, recommended=1, used=1, used_p95=1, short_seconds=0)
+    for day in range(DAY, DAY + 4):
+        rows = [LedgerHour(workload=WEB, unix_hour=day * 24, pods_milli=1000, cpu=amounts, memory=amounts, kills=0)]
+        store.write_ledger_hour(day * 24, rows, gone=())
+        store.write_ledger_day(day)
+    ahead = HOUR + 1000 * 24
+    assert store.expire_ledger(ahead) == 4
+    assert [row.unix_hour for row in store.ledger_of(WEB, range(DAY * 24, DAY * 24 + 96))] == [
+        (DAY + 2) * 24,
+        (DAY + 3) * 24,
+    ]
+    assert [day for _, day in store.ledger_sums_by_day(range(DAY, DAY + 4))] == [DAY + 2, DAY + 3]
+    assert store.expire_ledger(ahead) == 4
 
 
 def test_amounts_as_large_as_a_cluster_has_add_up(store: Store) -> None:

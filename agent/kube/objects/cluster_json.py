@@ -24,7 +24,7 @@ from agent.core.cluster.hpa import (
     utilization_targets,
 )
 from agent.core.cluster.placement import NodePlacement
-from agent.core.cluster.pod import CPU, MEMORY, RESIZE_PENDING, RUNNING, OwnerReference, Pod, TopOwner
+from agent.core.cluster.pod import CPU, MEMORY, RESIZE_PENDING, RUNNING, ContainerKind, OwnerReference, Pod, TopOwner
 from agent.core.cluster.versions import RESIZE, parse_version
 from agent.core.cluster.vpa import RECOMMENDER, VpaObject
 from agent.core.cluster.workload import (
@@ -217,7 +217,7 @@ def _written_containers(containers: PodContainers, original: Original | None) ->
     """Read the containers in order of name, with the requests that their author wrote: those before any sizing."""
     originals = {amount.container: amount for amount in original.amounts} if original is not None else {}
     written: list[WrittenContainer] = []
-    for group in (containers.main, containers.init):
+    for group, kind in ((containers.main, ContainerKind.REGULAR), (containers.init, ContainerKind.INIT)):
         for container in group:
             name = container.whole.required_text("name")
             if name in originals:
@@ -228,13 +228,14 @@ def _written_containers(containers: PodContainers, original: Original | None) ->
                 cpu = -(-requests.quantity(CPU) * _MILLIS_PER_UNIT // NANOS_PER_UNIT) if requests.has(CPU) else None
                 memory = -(-requests.quantity(MEMORY) // NANOS_PER_UNIT) if requests.has(MEMORY) else None
                 limit = -(-limits.quantity(MEMORY) // NANOS_PER_UNIT) if limits.has(MEMORY) else None
+            is_sidecar = kind is ContainerKind.INIT and container.whole.text("restartPolicy") == _ALWAYS
             written.append(
                 WrittenContainer(
                     name=intern(name),
                     cpu_request_millicores=cpu,
                     memory_request_bytes=memory,
                     memory_limit_bytes=limit,
-                    is_init=group is containers.init and container.whole.text("restartPolicy") != _ALWAYS,
+                    kind=ContainerKind.SIDECAR if is_sidecar else kind,
                 )
             )
     return tuple(sorted(written, key=lambda container: container.name))

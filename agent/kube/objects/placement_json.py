@@ -5,7 +5,8 @@ What is odd here makes no pod unknown: its placement says that it is not underst
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from sys import intern
@@ -24,7 +25,7 @@ from agent.core.cluster.placement import (
     Selector,
     Toleration,
 )
-from agent.core.cluster.pod import CPU, MEMORY, NODE_KIND
+from agent.core.cluster.pod import CPU, MEMORY, NODE_KIND, is_pod_level_resource
 from agent.core.cluster.workload import DAEMON_SET_KIND
 from agent.core.cost.fit import DisruptionBudget
 from agent.core.numbers.units import NANOS_PER_UNIT
@@ -98,18 +99,8 @@ def placed_pod_from_json(top: Reader, containers: PodContainers, *, has_written:
 
 def _placed(top: Reader, containers: PodContainers, has_written: bool) -> PlacedPod:
     metadata, spec = top.child("metadata"), top.child("spec")
-    cpu = sum(_cpu(container.requests) for container in containers.main)
-    memory = sum(_memory(container.requests) for container in containers.main)
-    sidecar_cpu = sidecar_memory = stage_cpu = stage_memory = 0
-    for container in containers.init:
-        more_cpu, more_memory = _cpu(container.requests), _memory(container.requests)
-        stage_cpu, stage_memory = (
-            max(stage_cpu, sidecar_cpu + more_cpu),
-            max(stage_memory, sidecar_memory + more_memory),
-        )
-        if container.whole.text("restartPolicy") == "Always":
-            sidecar_cpu, sidecar_memory = sidecar_cpu + more_cpu, sidecar_memory + more_memory
-    cpu, memory = cpu + sidecar_cpu, memory + sidecar_memory
+    cpu, stage_cpu = _running_and_stage(containers, _cpu)
+    memory, stage_memory = _running_and_stage(containers, _memory)
     own = spec.child("resources").child("requests")
     if own.has(CPU):
         cpu, stage_cpu = _cpu(own), 0
@@ -139,7 +130,7 @@ def _placed(top: Reader, containers: PodContainers, has_written: bool) -> Placed
                 - {0}
             )
         ),
-        other_requests=_other_requests(containers),
+        other_requests=_other_requests(containers, own),
         stays_in_zone=any(volume.has("persistentVolumeClaim") or volume.has("ephemeral") for volume in volumes),
         has_controller=bool(owners),
         is_of_node=is_of_node,
@@ -233,17 +224,20 @@ def _apart_from(spec: Reader) -> tuple[tuple[Selector, ...], str]:
     if not spec.has("affinity"):
         return (), ""
     affinity = spec.child("affinity")
-    if affinity.child("podAffinity").items(_REQUIRED):
-        return (), f"must be near other pods (podAffinity), {_NOT_WORKED_OUT}"
+    held = (
+        f"must be near other pods (podAffinity), {_NOT_WORKED_OUT}"
+        if affinity.child("podAffinity").items(_REQUIRED)
+        else ""
+    )
     selectors = []
     for term in affinity.child("podAntiAffinity").items(_REQUIRED):
         odd = ("namespaces", "namespaceSelector", "matchLabelKeys", "mismatchLabelKeys")
         if term.text("topologyKey") != HOST_NAME_LABEL or any(term.has(key) for key in odd):
-            return (), f"must be apart from other pods by more than the node (podAntiAffinity), {_NOT_WORKED_OUT}"
+            held = held or f"must be apart from other pods by more than the node (podAntiAffinity), {_NOT_WORKED_OUT}"
         selector = _selector(term, "labelSelector")
         if selector is not None:
-            selectors.append(selector)
-    return tuple(selectors), ""
+            selectors.append(selector)  # of a term that is not worked out too: it keeps pods off this node at least
+    return tuple(selectors), held
 
 
 def _held_for(metadata: Reader, spec: Reader) -> str:
@@ -272,16 +266,33 @@ def _tolerations(spec: Reader) -> tuple[Toleration, ...]:
     )
 
 
-def _other_requests(containers: PodContainers) -> Amounts:
-    """Return what containers request besides CPU and memory; of init containers each may be the largest."""
-    total: dict[str, int] = {}
-    for container in containers.main:
-        for name, amount in _others(container.requests):
-            total[name] = total.get(name, 0) + amount
+def _running_and_stage(containers: PodContainers, amount_of: Callable[[Reader], int]) -> tuple[int, int]:
+    """Return what containers and sidecars request together, and what the largest stage before they run does."""
+    sidecars = stage = 0
+    for container in containers.init:
+        amount = amount_of(container.requests)
+        stage = max(stage, sidecars + amount)
+        if container.whole.text("restartPolicy") == "Always":
+            sidecars += amount
+    return sum(amount_of(container.requests) for container in containers.main) + sidecars, stage
+
+
+def _other_requests(containers: PodContainers, own: Reader) -> Amounts:
+    """Return what a pod requests besides CPU and memory, before it runs or then, whichever is more.
+
+    Huge pages that it states as a whole stand for those of its containers.
+    """
+    running: Counter[str] = Counter()
+    stage: Counter[str] = Counter()
     for container in containers.init:
         for name, amount in _others(container.requests):
-            total[name] = max(total.get(name, 0), amount)
-    return tuple(sorted(total.items()))
+            stage[name] = max(stage[name], running[name] + amount)
+            if container.whole.text("restartPolicy") == "Always":
+                running[name] += amount
+    for container in containers.main:
+        running.update(dict(_others(container.requests)))
+    overrides = {name: amount for name, amount in _others(own) if is_pod_level_resource(name)}
+    return tuple(sorted({**(running | stage), **overrides}.items()))
 
 
 def _others(stated: Reader) -> Amounts:

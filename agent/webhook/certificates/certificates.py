@@ -6,6 +6,7 @@ now) is told, and what was served before still is.
 
 from __future__ import annotations
 
+import ipaddress
 import logging
 import ssl
 import threading
@@ -77,13 +78,20 @@ class Certificates:
         """Prepare; nothing is asked or read yet. ``api`` None = there is no server: then only files will do.
 
         Raises:
-            CertificateSetupError: Files are not named, or there is no API server to ask.
+            CertificateSetupError: A further name is none, files are not named, or there is no API server to ask.
         """
         self.options: Final = options
         self._is_leader, self._look_seconds = is_leader, look_seconds
         self._wall_clock = clocks.wall
         self._turns: Final = Turns("certificates", self._look, failed=self._failed, counts=counts)
         self._host = f"{options.service}.{namespace}.svc"
+        self.names: Final = (
+            self._host,
+            f"{options.service}.{namespace}",
+            options.service,
+            *_further_names(options.further_names or ""),
+        )
+        """What a built-in certificate is for."""
         self._tls = ServedTls()
         self._good: Material | None = None
         self._looked_at: object = None
@@ -156,18 +164,6 @@ class Certificates:
             ),
             reloads=self._reloads,
             fault=self._fault(good, now),
-        )
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Return what a built-in certificate is for."""
-        service, namespace, _ = self._host.rsplit(".", 2)
-        further = self.options.further_names or ""
-        return (
-            self._host,
-            f"{service}.{namespace}",
-            service,
-            *(name for name in (part.strip() for part in further.split(",")) if name),
         )
 
     # -- the thread ------------------------------------------------------------------------------------------------
@@ -352,3 +348,18 @@ class Certificates:
 def _read(path: Path) -> bytes:
     with path.open("rb") as file:
         return file.read(LONGEST_FILE_BYTES)
+
+
+def _further_names(text: str) -> tuple[str, ...]:
+    """Return names from between commas, addresses as a certificate spells them: so they are looked for in it."""
+    return tuple(_further_name(name) for name in (part.strip() for part in text.split(",")) if name)
+
+
+def _further_name(name: str) -> str:
+    if not name.isascii() or "%" in name:  # a certificate holds no zone of an address
+        allowed = "DNS names in ASCII, addresses without a zone"
+        raise CertificateSetupError(f"certificate.furtherNames: {name!r} is not allowed; allowed: {allowed}")
+    try:
+        return str(ipaddress.ip_address(name))
+    except ValueError:
+        return name

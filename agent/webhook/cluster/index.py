@@ -1,4 +1,4 @@
-"""The objects of one list and watch, found by what admissions ask for. No I/O; one thread writes, any may read."""
+"""The objects of one list and watch, found by what admissions ask for. No I/O; for any thread."""
 
 from __future__ import annotations
 
@@ -53,22 +53,22 @@ class ReflectedIndex(ReflectedObjects[T], Generic[K, T]):
 
     def replace_all(self, entries: Iterable[WatchedEntry[T]], *, now_seconds: float, is_newest: bool) -> bool:
         """Apply a whole list."""
-        entries = list(entries)
         has_news = super().replace_all(entries, now_seconds=now_seconds, is_newest=is_newest)
         keys: dict[str, K] = {}
         by_key: dict[K, dict[str, T]] = {}
-        for entry in sorted(entries, key=lambda watched_entry: watched_entry.key):
-            if entry.value is not None:
-                keys[entry.key] = key = self._key_of(entry.value)
-                by_key.setdefault(key, {})[entry.key] = entry.value
-        self._keys, self._found = keys, by_key
+        with self._lock:
+            for name, entry in sorted(self._entries.items()):
+                if entry.value is not None:
+                    keys[name] = key = self._key_of(entry.value)
+                    by_key.setdefault(key, {})[name] = entry.value
+            self._keys, self._found = keys, by_key
         return has_news
 
     def put(self, entry: WatchedEntry[T], *, now_seconds: float) -> bool:
         """Apply one object of a watch."""
         has_news = super().put(entry, now_seconds=now_seconds)
         if has_news:
-            self._place(entry.key, entry.value)
+            self._place(entry.key)
             self._tell(entry.key)
         return has_news
 
@@ -76,31 +76,34 @@ class ReflectedIndex(ReflectedObjects[T], Generic[K, T]):
         """Take the object that a write was answered with; nobody is told: who wrote it knows."""
         has_news = super().put_answer(entry, now_seconds=now_seconds)
         if has_news:
-            self._place(entry.key, entry.value)
+            self._place(entry.key)
         return has_news
 
     def remove(self, entry: WatchedEntry[T]) -> bool:
         """Remove an object."""
         was_there = super().remove(entry)
         if was_there:
-            self._place(entry.key, None)
+            self._place(entry.key)
             self._tell(entry.key)
         return was_there
 
     def _tell(self, key: str) -> None:
         """Hook: the object of a key came, went or became another."""
 
-    def _place(self, name: str, value: T | None) -> None:
-        if name in self._keys:
-            key = self._keys.pop(name)
-            others = {other_name: other for other_name, other in self._found[key].items() if other_name != name}
-            if others:
-                self._found[key] = others
-            else:
-                del self._found[key]
-        if value is not None:
-            self._keys[name] = key = self._key_of(value)
-            self._found[key] = dict(sorted({**self._found.get(key, {}), name: value}.items()))
+    def _place(self, name: str) -> None:
+        """Have an object found as it stands by now: another thread may have stored it anew since the caller did."""
+        with self._lock:
+            if name in self._keys:
+                key = self._keys.pop(name)
+                others = {other_name: other for other_name, other in self._found[key].items() if other_name != name}
+                if others:
+                    self._found[key] = others
+                else:
+                    del self._found[key]
+            entry = self._entries.get(name)
+            if entry is not None and entry.value is not None:
+                self._keys[name] = key = self._key_of(entry.value)
+                self._found[key] = dict(sorted({**self._found.get(key, {}), name: entry.value}.items()))
 
 
 class DoubtedIndex(ReflectedIndex[K, F]):

@@ -143,7 +143,7 @@ def limit_of(call: Call) -> int:
     text = call.query.get("limit")
     if text is None:
         return PAGE
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST_PAGE):
+    if not (text.isascii() and text.isdigit() and len(text) <= 9 and 1 <= int(text) <= MOST_PAGE):
         raise BadQuestionError(f"limit: {text[:60]!r} is not allowed; allowed: 1 to {MOST_PAGE}")
     return int(text)
 

@@ -25,6 +25,7 @@ import msgspec
 from agent.core.admission.estimate import Estimate, NoEstimate
 from agent.core.cluster.facts import PodPlace
 from agent.core.cluster.placement import PodPlacement
+from agent.core.cluster.pod import ContainerKind
 from agent.core.cluster.workload import Workload
 from agent.core.cost.allocation import (
     Allocation,
@@ -336,7 +337,7 @@ class CostQuestions:
 
     def _sizes(self, place: PodPlace, placement: PodPlacement, advice: dict[str, PodRequests | None]) -> PodSizes:
         now = _whole(placement, place.cpu_request_millicores, place.memory_request_bytes)
-        containers = [container for container in place.containers or () if not container.is_init]
+        containers = [container for container in place.containers or () if container.kind is not ContainerKind.INIT]
         written = now
         if containers and placement.is_written_known:
             written = _whole(

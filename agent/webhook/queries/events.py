@@ -173,7 +173,7 @@ def _words(text: str | None, name: str, kind: type[StrEnum]) -> frozenset[str]:
 def _since(text: str | None, now_unix_seconds: float) -> float | None:
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit() and 1 <= int(text[:_MOST_DIGITS]) <= KEPT_SECONDS):
+    if not (text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS and 1 <= int(text) <= KEPT_SECONDS):
         raise BadQuestionError(f"sinceSeconds: {text[:60]!r} is not allowed; allowed: 1 to {KEPT_SECONDS:.0f}")
     return now_unix_seconds - int(text)
 

@@ -77,11 +77,7 @@ def _of_container(body: ContainerBody) -> Iterator[ExplanationStepBody]:
             name, "advice", f"{resource}: {amount_text(asked, unit)}" + (f" ({', '.join(seen)})" if seen else "")
         )
     if advice.oom_memory_bytes is not None:
-        yield _step(
-            name,
-            "kills",
-            f"killed for want of memory at {amount_text(advice.oom_memory_bytes, BYTES)} within seven days",
-        )
+        yield _step(name, "kills", f"killed for want of memory at {amount_text(advice.oom_memory_bytes, BYTES)}")
 
 
 def _figures(advice: AdviceBody) -> tuple[tuple[str, int | None, int | None, int | None, str], ...]:

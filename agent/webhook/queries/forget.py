@@ -119,6 +119,8 @@ def _body(
 ) -> ForgottenBody:
     hours: dict[Workload, set[int]] = defaultdict(set)
     containers: dict[Workload, set[str]] = defaultdict(set)
+    if wish.workload is not None:  # also where no hours are left of it
+        containers[wish.workload] = set()
     for text, of_key in deletion.hours.items():
         key = parse_key(text)
         hours[key.workload] |= of_key

@@ -18,7 +18,7 @@ from agent.webhook.store.store import Store
 KEPT_SECONDS: Final = 60.0
 WEEK_HOURS: Final = 7 * DAY_HOURS
 SHORT_RATIO: Final = 0.01
-"""Of a workload's container-time with more used than requested: from there on it is short."""
+"""Of its pods' time: a workload whose containers used more than requested for so much of it, added up, is short."""
 APART_RATIO: Final = 0.05
 """A request fits that is no further from what is recommended: smaller changes are not made."""
 _MILLI: Final = 1000
@@ -112,8 +112,8 @@ def _judged(row: LedgerHour, kills_day: int) -> tuple[Severity, str]:
     present_seconds = row.pods_milli * _HOUR_SECONDS / _MILLI
     for amounts, name, _ in both:
         if amounts.short_seconds and amounts.short_seconds >= SHORT_RATIO * present_seconds:
-            ratio = min(amounts.short_seconds / max(present_seconds, 1.0), 1.0)
-            return Severity.SHORT, f"used more {name} than requested {ratio:.0%} of the time"
+            seconds = amounts.short_seconds
+            return Severity.SHORT, f"used more {name} than requested for {seconds} s of container time within the hour"
     apart = [
         (name, unit, amounts.recommended - amounts.requested, amounts.requested)
         for amounts, name, unit in both

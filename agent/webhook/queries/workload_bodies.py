@@ -71,6 +71,9 @@ class AdviceBody(Body, kw_only=True):
     history_seconds: float | None = None
     pods: int | None = None
     newest_age_seconds: float | None = None
+    memory_alone_bytes: int | None = None
+    """Largest working set of seven days by one node's word alone, where that is more than counts of it. It raises
+    nothing, and a memory limit does not fall below it."""
     imported_hours: int = 0
     """UTC hours of the last seven days of which no agent told: they count as they were imported, with 10 % more."""
 
@@ -210,6 +213,8 @@ class ContainerBody(Body, kw_only=True):
     """The last ones, newest first; of workloads whose starts are learnt."""
     start_cpu_millicores: int | None = None
     """What the next start is boosted to, if that is worth it; null = too few starts are known."""
+    kind: str | None = None
+    """``regular``, ``init`` or ``sidecar``; null = no pod with it is known."""
 
 
 class FromBody(Body, kw_only=True):

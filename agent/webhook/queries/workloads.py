@@ -7,14 +7,15 @@ tokens.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
 from agent.core.admission.estimate import Estimate, NoEstimate
-from agent.core.cluster.facts import ClusterRules, PodPlace
+from agent.core.cluster.facts import ClusterRules, PodPlace, WrittenContainer
+from agent.core.cluster.pod import ContainerKind
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import RUN_KINDS, Workload
 from agent.core.history.minute.quality import QualityWindow
@@ -270,6 +271,7 @@ class Questions:
             policy = _policy_name(call.query["policy"])
         statistics, statistics_fault = self._statistics(workload, now)
         quality = self._parts.histories.container_quality(workload, now)
+        written = self._parts.facts.written(workload)
         body = WorkloadBody(
             namespace=workload.namespace,
             kind=workload.kind,
@@ -299,13 +301,14 @@ class Questions:
                     start_cpu_millicores=_start_millicores(
                         known.start(workload, container.container, now_unix_seconds=now)
                     ),
+                    kind=written[container.container].kind if container.container in written else None,
                 )
                 for container in history.containers
             ],
             statistics_fault=statistics_fault,
             share=self._share(workload),
         )
-        body.hpa_advice = self._hpa_advice(workload, body.containers)
+        body.hpa_advice = self._hpa_advice(workload, body.containers, written.values())
         body.scope = scope_body(scope)
         body.kill_hours = _kill_hours(history.containers)
         body.explanation = explanation_of(body)
@@ -332,15 +335,18 @@ class Questions:
         except StoreAway:
             body.ledger, body.events, body.ledger_fault = [], [], "the database is away"
 
-    def _hpa_advice(self, workload: Workload, containers: Sequence[ContainerBody]) -> list[str]:
+    def _hpa_advice(
+        self, workload: Workload, containers: Sequence[ContainerBody], written: Iterable[WrittenContainer]
+    ) -> list[str]:
         kept_resources = self._parts.facts.kept_resources(workload)
         targets = [
             target for target in self._parts.facts.hpa_targets(workload) if target.resource not in kept_resources
         ]
         advice = {container.container: container.advice for container in containers}
-        written = [spec for spec in self._parts.facts.written(workload).values() if not spec.is_init] if targets else []
         cpu, memory = [], []
         for spec in written:
+            if spec.kind is ContainerKind.INIT:
+                continue
             container_advice = advice.get(spec.name)
             cpu.append(
                 RequestChange(
@@ -454,6 +460,7 @@ def _advice(policy: PolicyName, estimate: Estimate | NoEstimate) -> AdviceBody:
         history_seconds=estimate.history_seconds,
         pods=estimate.pods,
         newest_age_seconds=estimate.newest_age_seconds,
+        memory_alone_bytes=estimate.memory_alone_bytes,
         imported_hours=estimate.imported_hours,
     )
 

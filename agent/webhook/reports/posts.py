@@ -64,7 +64,7 @@ from agent.webhook.reports.decoder import (
 from agent.webhook.reports.directives import NotKnownYet
 from agent.webhook.store.entries.remembered_pods import RememberedPods
 from agent.webhook.store.records.decisions import KEPT_SECONDS, MOST_A_DAY, DecisionLogState, StoredDecision
-from agent.webhook.store.shapes import AppendOutcome, NewReport, PodsRaced, PodsRead, StoreAway
+from agent.webhook.store.shapes import AppendOutcome, NewReport, PodsRaced, PodsRead, StoreAway, plain_text
 from agent.webhook.store.store import Store
 from agent.webhook.workloads.shapes import NO_TURN
 
@@ -128,6 +128,8 @@ class _OwnRows:
     refused: list[RefusedRowBody]
     foreign: int
     """How many of those are refused as they are not the node's to tell."""
+    over_hour: frozenset[int]
+    """Those refused as no more of the hour is left to tell; of a report that came before, by itself."""
     is_late: bool
     """All are refused: the node told of later time before."""
     containers: Mapping[str, Iterable[str]]
@@ -359,11 +361,13 @@ class Posts:
                 refused.append(RefusedRowBody(row=number, reason=reason))
         rows: list[RollupRow] = []
         taken = 0
+        over_hour: set[int] = set()
         for same in rows_by_container.values():
             row = weighed_row(merged_row([container_row for _, container_row in same]))
             reason = pods.cover(row)
             if reason is not None:
                 refused += [RefusedRowBody(row=number, reason=reason) for number, _ in same]
+                over_hour.update(number for number, _ in same)
                 continue
             rows.append(row)
             taken += len(same)
@@ -373,6 +377,7 @@ class Posts:
             taken=taken,
             refused=refused,
             foreign=foreign,
+            over_hour=frozenset(over_hour),
             is_late=late is not None,
             containers={uid: names for uid, place in places.items() if (names := _names_of(place)) is not None},
         )
@@ -400,10 +405,14 @@ class Posts:
             log.debug("no directives yet", extra={"node": node, "cause": str(error)})
         except Exception:  # the report is kept: that must be said, whatever else is wrong
             log.exception("no directives", extra={"node": node})
+        taken, refused = own.taken, own.refused
+        if appended.repeated:
+            taken += len(own.over_hour)
+            refused = [refusal for refusal in refused if refusal.row not in own.over_hour]
         body = {
             "schema": SCHEMA_VERSION,
-            "taken": own.taken,
-            "refused": own.refused,
+            "taken": taken,
+            "refused": refused,
             "repeated": appended.repeated,
             "etag": etag,
             "directives": directives_json,
@@ -488,7 +497,7 @@ class Posts:
         state = DecisionLogState(
             node=node,
             incarnation=body.incarnation,
-            agent=_plain(body.agent),
+            agent=plain_text(body.agent),
             dropped=body.dropped,
             received_unix_seconds=received,
         )
@@ -617,11 +626,6 @@ def _to_run(run: RunBody, place: PodPlace, workload: Workload, *, node: int, rec
     )
 
 
-def _plain(text: str) -> str:
-    """Return a text in which nothing steers a terminal, and that any database takes."""
-    return "".join(character if character.isprintable() else " " for character in text)
-
-
 def _to_decision(
     decision: DecisionBody, place: PodPlace | None, *, node: str, incarnation: str, received: float
 ) -> StoredDecision:
@@ -632,15 +636,15 @@ def _to_decision(
         unix_seconds=received - decision.age_seconds,
         action=decision.action.value,
         outcome=decision.outcome.value,
-        reason=_plain(decision.reason),
-        detail=_plain(decision.detail),
+        reason=plain_text(decision.reason),
+        detail=plain_text(decision.detail),
         workload=None if place is None else place.workload,
         pod=None if place is None else place.name,
         pod_uid=None if place is None else place.uid,
         changes=msgspec.json.encode(decision.changes).decode(),
         seconds=decision.seconds,
         repeats=decision.repeats,
-        asked_by=None if decision.by is None else _plain(decision.by),
+        asked_by=None if decision.by is None else plain_text(decision.by),
     )
 
 

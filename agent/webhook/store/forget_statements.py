@@ -11,8 +11,9 @@ from collections import defaultdict
 from typing import Final
 
 import numpy as np
-from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, literal, select, update
 
+from agent.core.cluster.workload import Workload
 from agent.core.history.workloads.hour_sketch import ReportInterval
 from agent.core.history.workloads.node_peaks import node_number
 from agent.core.history.workloads.sketch_key import keys_of, parse_key, range_of
@@ -20,10 +21,14 @@ from agent.webhook.store.database.tables import (
     FOLDED_THROUGH,
     NODE_HOURS_SINCE,
     counters,
+    decisions,
     forgettings,
+    job_runs,
+    ledger_workloads,
     node_hours,
     node_marks,
     reports,
+    setbacks,
     sketches,
 )
 from agent.webhook.store.entries.forget_entry import Forgetting, decode_forgetting, encode_forgetting
@@ -93,7 +98,7 @@ def forgotten(connection: Connection, wish: ForgetWish, now_unix_seconds: float)
     hours, is_known = _stored_hours(connection, wish)
     rows = _each(connection, hours, is_deleted=True)
     if wish.workload is not None:
-        is_known |= forget_runs(connection, wish.workload) > 0
+        forget_runs(connection, wish.workload)
         forget_setbacks(connection, wish.workload)
         forget_decisions(connection, wish.workload)
         forget_ledger(connection, wish.workload)
@@ -123,7 +128,7 @@ def forgotten(connection: Connection, wish: ForgetWish, now_unix_seconds: float)
 def _stored_hours(connection: Connection, wish: ForgetWish) -> tuple[Hours, bool]:
     if wish.workload is not None:
         hours = _of_workload(connection, wish)
-        return hours, bool(hours)
+        return hours, bool(hours) or _is_recorded(connection, wish.workload)
     assert wish.node is not None  # noqa: S101 - one of the two is named
     hours = _led_before(connection, wish.node, wish.since_unix_hour)
     days = connection.execute(select(node_hours).where(node_hours.c.node == wish.node)).all()
@@ -134,6 +139,23 @@ def _stored_hours(connection: Connection, wish: ForgetWish) -> tuple[Hours, bool
                 hours[key].update(chosen)
     marks = connection.execute(select(func.count()).select_from(node_marks).where(node_marks.c.node == wish.node))
     return hours, bool(days) or bool(hours) or marks.scalar_one() > 0
+
+
+def _is_recorded(connection: Connection, workload: Workload) -> bool:
+    """Return whether anything beside its sketches is kept of a workload, which may outlast them."""
+    tables = (job_runs, setbacks, decisions, ledger_workloads)
+    return any(
+        connection.execute(
+            select(literal(1))
+            .where(
+                table.c.namespace == workload.namespace,
+                table.c.workload_kind == workload.kind,
+                table.c.workload_name == workload.name,
+            )
+            .limit(1)
+        ).first()
+        for table in tables
+    )
 
 
 def _of_workload(connection: Connection, wish: ForgetWish) -> Hours:

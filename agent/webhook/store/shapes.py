@@ -225,3 +225,8 @@ class ImportOutcome:
     """The entry's place in the log; None = all of them stood there already, nothing was written."""
     changed: int
     """Hours written."""
+
+
+def plain_text(text: str) -> str:
+    """Return a text in which nothing steers a terminal, and that any database takes."""
+    return "".join(character if character.isprintable() else " " for character in text)

@@ -66,10 +66,20 @@ class WorkloadShares:
             for workload in touched:
                 self._judge(workload, ended)
 
-    def follow(self, source: SetbackSource, now_unix_seconds: float) -> None:
-        """Write down what is to be taken back, and read what was."""
+    def forget(self, workload: Workload) -> None:
+        """Forget what the log said so far of a workload; what was taken back of it goes from the source."""
         with self._lock:
-            unkept = list(self._unkept.items())
+            self._groups.pop(workload, None)
+            for kind in SetbackKind:
+                self._unkept.pop((workload, kind), None)
+
+    def follow(self, source: SetbackSource, now_unix_seconds: float, *, is_caught_up: bool = True) -> None:
+        """Write down what is to be taken back, and read what was.
+
+        While ``is_caught_up`` is False, nothing is written: what follows in the log may forget it.
+        """
+        with self._lock:
+            unkept = list(self._unkept.items()) if is_caught_up else []
         for key, setback in unkept:
             source.take_setback(setback)
             with self._lock:

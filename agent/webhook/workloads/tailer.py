@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from contextlib import AbstractContextManager
 from typing import Final
 
+from agent.core.cluster.workload import Workload
 from agent.core.history.reports.rollup import SampledReport
 from agent.core.history.workloads.hour_peaks import hour_of
 from agent.core.history.workloads.hour_sketch import ReportInterval
@@ -49,6 +50,7 @@ class Tailer:
         *,
         pause: Callable[[], None] = lambda: None,
         taken: Callable[[SampledReport, float], None] = lambda report, received: None,
+        forgotten: Callable[[Workload], None] = lambda workload: None,
         turn: AbstractContextManager[object] = NO_TURN,
     ) -> None:
         """Begin; nobody else teaches the index.
@@ -56,9 +58,10 @@ class Tailer:
         Args:
             pause: Is called between pieces of work of a few milliseconds.
             taken: Is told of each report of the log, and when it was received, Unix seconds.
+            forgotten: Is told of each workload of which all that came before is to be forgotten.
             turn: Is held while a report is learnt.
         """
-        self._tell = taken
+        self._tell, self._tell_forgotten = taken, forgotten
         self._store = store
         self._index = index
         self._pause, self._turn = pause, turn
@@ -148,7 +151,7 @@ class Tailer:
             if self._heeded_id is not None:  # what was forgotten is in no sketch, and so nothing would replace it
                 for forgetting in self._store.forgettings(self._heeded_id):
                     if forgetting.id <= snapshot.folded_through:
-                        self._index.forget(forgetting)
+                        self._heed(forgetting)
                         self.forgettings += 1
             self.bad_sketches += self._index.load(snapshot, on_piece=self._pauses())
             self._position = self._heeded_id = snapshot.folded_through
@@ -166,12 +169,17 @@ class Tailer:
             self.bad_reports += 1
             log.warning("order to forget unreadable", extra={"report": logged.id, "reason": str(error)})
             return
-        self._index.forget(forgetting)
+        self._heed(forgetting)
         if forgetting.keys:
             self._restore(forgetting, frozenset(forgetting.keys), now_unix_seconds)
         self.forgettings += 1
         what = forgetting.node if forgetting.workload is None else forgetting.workload
         log.info("forgotten", extra={"what": str(what), "asked_by": forgetting.asked_by})
+
+    def _heed(self, forgetting: Forgetting) -> None:
+        self._index.forget(forgetting)
+        if forgetting.workload is not None:
+            self._tell_forgotten(forgetting.workload)
 
     def _take_import(self, logged: LoggedReport) -> None:
         """Read the hours that an entry says are new, as they stand by now: some may have been forgotten since."""

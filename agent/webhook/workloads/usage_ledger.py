@@ -30,6 +30,9 @@ OVER_SECONDS: Final = 900.0
 """After its end an hour is put down: its last reports come five minutes later, and are folded within six more."""
 BACK_HOURS: Final = 14 * DAY_HOURS
 """So far back a ledger begins that has nothing yet: what sketches there are, without what was recommended then."""
+AGAIN_HOURS: Final = DAY_HOURS
+"""So far back hours are put down again by who begins to lead: who led before may have ended with late reports folded
+and not put down."""
 RECOMMENDED_HOURS: Final = 3
 """Of an hour that ended longer ago nobody knows any more what was recommended."""
 MOST_LATE: Final = 50_000
@@ -86,18 +89,24 @@ class UsageLedger:
                 self._late.clear()
             self._is_begun = False
             return False
+        over = hour_of(now_unix_seconds - OVER_SECONDS) - 1
+        through = self._parts.store.ledger_through()
         if not self._is_begun:  # who led before may have ended between an hour and its day
             today = hour_of(now_unix_seconds) // DAY_HOURS
             self._days, self._is_begun = {today - 1, today}, True
-        over = hour_of(now_unix_seconds - OVER_SECONDS) - 1
-        through = self._parts.store.ledger_through()
+            last = min(through, over)
+            with self._lock:
+                self._late |= dict.fromkeys(range(max(last - AGAIN_HOURS, 0) + 1, last + 1))
         hour = self._next(through, over)
         if hour is not None:
             with self._lock:
                 self._late.pop(hour, None)
             self._put_down(hour, None, over)
+            day = hour // DAY_HOURS
+            if (hour + 1) % DAY_HOURS == 0:  # who leads next adds up no day before yesterday
+                self._parts.store.write_ledger_day(day)
             self._parts.store.note_ledger_through(hour)
-            self._days.add(hour // DAY_HOURS)
+            self._days.add(day)
             return True  # the next hour, or the day
         late = self._take_late(through)
         if late is not None:

@@ -30,8 +30,24 @@ export class Fault extends Error {
   }
 }
 
-// Return {body, since, at}: what the webhook said, when it said so, and when that still held. Ages in the body are of
-// `since`, also where a later answer was 304. Throws a Fault.
+// Fields that grow by themselves, so that a 304 says nothing of them: those that `tagged` of reader_request.py leaves out.
+const AGES = /^(ageSeconds|[a-zA-Z]+AgeSeconds|historySeconds)$/;
+
+function older(value, seconds, key) {
+  if (typeof value === "number") return AGES.test(key) ? value + seconds : key === "stopShrinkingSeconds" ? Math.max(0, value - seconds) : value;
+  if (Array.isArray(value)) return value.map((item) => older(item, seconds));
+  if (value === null || typeof value !== "object") return value;
+  return Object.fromEntries(Object.entries(value).map(([name, item]) => [name, older(item, seconds, name)]));
+}
+
+// An answer that was kept, with ages of now; null = there is none.
+function aged(entry) {
+  if (!entry) return null;
+  const now = Date.now();
+  return Object.assign(entry, {body: older(entry.body, (now - entry.since) / 1000), since: now});
+}
+
+// Return {body, since, at}: what the webhook said, the moment its ages are of, and when it still held. Throws a Fault.
 export async function ask(path, signal) {
   const headers = token === null ? {} : {Authorization: `Bearer ${token}`};
   const before = kept.get(path);
@@ -45,7 +61,7 @@ export async function ask(path, signal) {
   }
   if (answer.status === 304 && before) {
     before.at = Date.now();
-    return before;
+    return aged(before);
   }
   const text = await answer.text();
   let body = null;
@@ -150,7 +166,7 @@ export const askNow = () => askers.forEach((asker) => asker());
 
 // Ask for a path now and each ten seconds while the page is looked at; null = nothing is asked.
 export function useAnswer(path, {poll = true} = {}) {
-  const [state, setState] = useState(() => ({path, entry: path && kept.get(path), fault: null}));
+  const [state, setState] = useState(() => ({path, entry: aged(kept.get(path)), fault: null}));
   const key = useRef(Symbol("asked"));
   useEffect(() => {
     if (!path) return undefined;
@@ -158,8 +174,8 @@ export function useAnswer(path, {poll = true} = {}) {
     let timer = null;
     let waitMs = POLL_MS;
     let stop = new AbortController();
-    const before = kept.get(path);
-    setState({path, entry: before ?? null, fault: null});
+    const before = aged(kept.get(path));
+    setState({path, entry: before, fault: null});
     watched.set(own, {at: before?.at ?? null, fault: null});
 
     async function look() {
@@ -176,7 +192,7 @@ export function useAnswer(path, {poll = true} = {}) {
       } catch (fault) {
         if (signal.aborted) return;
         waitMs = fault.retrySeconds ? fault.retrySeconds * 1000 : Math.min(waitMs * 2, MOST_WAIT_MS);
-        const held = kept.get(path) ?? null;
+        const held = aged(kept.get(path));
         setState({path, entry: held, fault});
         watched.set(own, {at: held?.at ?? null, fault, next: Date.now() + waitMs});
       }
@@ -200,7 +216,7 @@ export function useAnswer(path, {poll = true} = {}) {
     };
   }, [path, poll]);
   // Until the effect has run, what is held is of the path of before.
-  return state.path === path ? state : {path, entry: path ? kept.get(path) ?? null : null, fault: null};
+  return state.path === path ? state : {path, entry: aged(kept.get(path)), fault: null};
 }
 
 export function query(path, values) {

@@ -67,12 +67,12 @@ export function Refused({fault}) {
   </section>`;
 }
 
-// One answer on the screen: loading, refused, or what is made of it. Ages grow by what passed since it was given.
+// One answer on the screen: loading, refused, or what is made of it.
 export function Answered({path, poll, children}) {
   const {entry, fault} = useAnswer(path, {poll});
   if (!entry) return fault ? html`<${Refused} fault=${fault} />` : html`<${Loading} />`;
   if (fault && [401, 403, 404].includes(fault.status)) return html`<${Refused} fault=${fault} />`;
-  return children(entry.body, (seconds) => (seconds === null || seconds === undefined ? seconds : seconds + (Date.now() - entry.since) / 1000));
+  return children(entry.body);
 }
 
 export function Loading() {

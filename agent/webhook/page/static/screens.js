@@ -64,15 +64,15 @@ const NAMESPACE_FIELDS = {
 };
 
 export function Now() {
-  return html`<${Answered} path="/v1/summary">${(body, grown) => html`<${Summary} body=${body} grown=${grown} />`}<//>`;
+  return html`<${Answered} path="/v1/summary">${(body) => html`<${Summary} body=${body} />`}<//>`;
 }
 
-function Summary({body, grown}) {
+function Summary({body}) {
   const {hour} = body;
   const days = useMemo(() => dayHours(body.days), [body]);
   return html`
     <h1 class="sentence">${body.sentence}</h1>
-    <p class="lead">${hour ? html`Over the hour that ended ${ago(grown(body.hourAgeSeconds))}, ` : "No whole hour is known yet, "}${body.scope.words}${body.nodes ? `; ${count(body.nodes.reporting)} of ${count(body.nodes.count, "node reports", "nodes report")}` : ""}.</p>
+    <p class="lead">${hour ? html`Over the hour that ended ${ago(body.hourAgeSeconds)}, ` : "No whole hour is known yet, "}${body.scope.words}${body.nodes ? `; ${count(body.nodes.reporting)} of ${count(body.nodes.count, "node reports", "nodes report")}` : ""}.</p>
     <${Scope} scope=${body.scope} />
     <${Stopped} stopped=${body.stopped} />
     ${hour
@@ -127,7 +127,7 @@ export function Nodes({route}) {
   const filter = (route.query.get("q") ?? "").toLowerCase();
   return html`<h1>Nodes</h1>
     <div class="filters" role="search"><${FilterBox} label="Find" name="q" value=${route.query.get("q")} placeholder="node or instance type" isFirst /></div>
-    <${Answered} path="/v1/nodes">${(body, grown) => {
+    <${Answered} path="/v1/nodes">${(body) => {
       const rows = body.nodes.filter((node) => `${node.node} ${node.instanceType ?? ""}`.toLowerCase().includes(filter));
       if (body.scope && !body.scope.wholeCluster) return html`<${Notice} title="Nodes are of the whole cluster.">${body.scope.words}. Nodes are shown to who has the right to get the nonResourceURL /v1/*:<${Command} text="kubectl auth can-i get /v1/nodes" /><//>`;
       return html`
@@ -138,7 +138,7 @@ export function Nodes({route}) {
           {name: "CPU", left: true, cell: (node) => html`<${Filled} node=${node} resource="cpu" />`},
           {name: "Memory", left: true, cell: (node) => html`<${Filled} node=${node} resource="memory" />`},
           {name: "Workloads", cell: (node) => count(node.workloads)},
-          {name: "Reported", cell: (node) => html`<${Ago} seconds=${grown(node.receivedAgeSeconds ?? node.newestAgeSeconds)} />`},
+          {name: "Reported", cell: (node) => html`<${Ago} seconds=${node.receivedAgeSeconds ?? node.newestAgeSeconds} />`},
           {name: "Reports lost", cell: (node) => count(node.lostReports)},
           {name: "Kubelet", left: true, cell: (node) => node.kubelet ?? ABSENT},
           {name: "Agent", left: true, cell: (node) => node.agentVersion ?? ABSENT},
@@ -311,7 +311,7 @@ function CostBody({body, by, filters, after}) {
     </div>
     <p class="dim">Months of ${body.monthHours} hours, pods as they stand now${total.podsWithoutAdvice ? `; ${count(total.podsWithoutAdvice, "pod has", "pods have")} no advice yet and count as they are` : ""}${total.unplacedPods ? `; ${count(total.unplacedPods, "pod is", "pods are")} on no node` : ""}${total.unpricedNodes?.length ? `; without a price: ${total.unpricedNodes.join(", ")}` : ""}. A core-hour is ${body.cpuCoreHour} ${body.currency}, a GiB-hour ${body.memoryGibHour} ${body.currency} where a node has no price of its own.</p>
     <${Fit} fit=${body.fit} price=${price} />
-    <div class="bar-row"><span class="dim">dearest first</span><${Exports} name=${`cost-by-${by}`} fields=${COST_FIELDS} all=${() => allOf("/v1/cost", filters, "rows")} /></div>
+    <div class="bar-row"><span class="dim">${body.next || after ? "dearest of this page first, pages by name" : "dearest first"}</span><${Exports} name=${`cost-by-${by}`} fields=${COST_FIELDS} all=${() => allOf("/v1/cost", filters, "rows")} /></div>
     <${Table} caption="Cost" rows=${rows} keyOf=${(row) => row.key} empty=${by === "node" && !isWhole ? html`<p>What nodes cost is told to readers of the whole cluster alone.</p>` : html`<p>Nothing runs here, or nothing of it is known yet.</p>`} columns=${[
       {name: by[0].toUpperCase() + by.slice(1), left: true, kind: "name", cell: (row) => costName(row, by)},
       {name: "Pods", cell: (row) => count(row.pods)},

@@ -236,19 +236,21 @@ function Pods({pods, total}) {
   ]} />${total > pods.length && html`<p class="dim">The first ${count(pods.length)} of ${count(total)}: those whose resize is pending, then by name.</p>`}`;
 }
 
-const safeYaml = (text) => JSON.stringify(String(text));
-
 function snippet(body) {
-  const lines = [`# What Plimsoll recommends for ${body.kind} ${body.namespace}/${body.name}, per pod.`, "spec:", "  template:", "    spec:", "      containers:"];
-  let any = false;
-  for (const {container, advice} of body.containers) {
-    if (advice.missing) continue;
-    any = true;
-    lines.push(`        - name: ${safeYaml(container)}`, "          resources:", "            requests:");
-    const amounts = [["cpu", quantity("cpu", advice.cpuRequestMillicores)], ["memory", quantity("memory", advice.memoryRequestBytes)]];
-    for (const [name, value] of amounts) if (value) lines.push(`              ${name}: ${value}`);
+  let lines = ["spec:", "  template:", "    spec:"];
+  const advised = body.containers.filter(({advice}) => !advice.missing);
+  for (const list of ["initContainers", "containers"]) {
+    const listed = advised.filter(({kind}) => ["init", "sidecar"].includes(kind) === (list === "initContainers"));
+    if (listed.length) lines.push(`      ${list}:`);
+    for (const {container, advice} of listed) {
+      lines.push(`        - name: ${JSON.stringify(container)}`, "          resources:", "            requests:");
+      const amounts = [["cpu", quantity("cpu", advice.cpuRequestMillicores)], ["memory", quantity("memory", advice.memoryRequestBytes)]];
+      for (const [name, value] of amounts) if (value) lines.push(`              ${name}: ${value}`);
+    }
   }
-  return any ? lines.join("\n") : null;
+  if (body.kind === "CronJob") lines = ["spec:", "  jobTemplate:", ...lines.map((line) => `    ${line}`)];
+  const head = `# What Plimsoll recommends for ${body.kind} ${body.namespace}/${body.name}, per pod.`;
+  return advised.length ? [head, ...lines].join("\n") : null;
 }
 
 // Whose pods are made by another kind than the one that people write has no such object to annotate.
@@ -295,16 +297,16 @@ export function Workload({route}) {
   return html`
     <p class="crumbs"><a href=${to("workloads")}>Workloads</a> / <a href=${to("workloads", [], {namespace})}>${namespace}</a></p>
     <h1>${name} <small>${kind} in ${namespace}</small></h1>
-    <${Answered} path=${`/v1/workloads/${pathOf(namespace, kind, name)}`}>${(body, grown) => html`<${WorkloadBody} body=${body} grown=${grown} />`}<//>`;
+    <${Answered} path=${`/v1/workloads/${pathOf(namespace, kind, name)}`}>${(body) => html`<${WorkloadBody} body=${body} />`}<//>`;
 }
 
-function WorkloadBody({body, grown}) {
+function WorkloadBody({body}) {
   const marks = useMemo(() => marksOf(body), [body]);
   const hours = body.ledger ?? [];
   const events = body.events ?? [];
   const stuck = waiting(events);
   return html`
-    <p class="lead">Mode <b>${body.applies.mode.value}</b>, policy <b>${body.applies.policy.value}</b>, ${count(body.applies.replicas, "pod", "pods")}, ${age(body.historySeconds)} of history, the newest ${ago(grown(body.newestAgeSeconds))}.</p>
+    <p class="lead">Mode <b>${body.applies.mode.value}</b>, policy <b>${body.applies.policy.value}</b>, ${count(body.applies.replicas, "pod", "pods")}, ${age(body.historySeconds)} of history, the newest ${ago(body.newestAgeSeconds)}.</p>
     ${body.applies.rulesFault && html`<${Notice} kind="warn" title="The cluster's rules cannot be read.">${body.applies.rulesFault}<//>`}
     ${body.ledgerFault && html`<${Notice} kind="warn" title="Hours of the past are not to be had now.">${body.ledgerFault}<//>`}
     ${stuck.length > 0 && html`<section class="card"><h2>Waits or was refused</h2><${Table} caption="Pods whose newest resize waits or was refused" rows=${stuck} keyOf=${(event) => event.id} empty="" columns=${EVENT_COLUMNS} /></section>`}

@@ -28,6 +28,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 
 from agent.core.cluster.workload import Workload
 from agent.webhook.store.database.tables import decision_logs, decisions
+from agent.webhook.store.statements import EXPIRED_AT_ONCE_SECONDS, expiry_bound
 
 KEPT_SECONDS: Final = 30 * 86_400.0
 MOST_ROWS: Final = 500_000
@@ -106,19 +107,29 @@ def take(connection: Connection, state: DecisionLogState, rows: Sequence[StoredD
     """Keep decisions of one node's log, and how far that has come; in a transaction that writes.
 
     Returns:
-        How many of the rows, from the first on, were kept: the rest is more than a node is believed in a day.
+        How many of the rows, from the first on, were kept: the rest is more than a node is believed in a day. What is
+        there already, and is said again, is not counted.
     """
     day = int(state.received_unix_seconds // _DAY_SECONDS)
     before = connection.execute(_LOG, {"b_node": state.node}).mappings().one_or_none()
     taken = before["taken"] if before is not None and before["unix_day"] == day else 0
-    kept_rows = list(rows[: max(MOST_A_DAY - taken, 0)])
+    known = _known(connection, state, rows)
+    new = 0
+    kept_rows: list[StoredDecision] = []
+    for row in rows:
+        if row.sequence not in known:
+            if taken + new >= MOST_A_DAY:
+                break
+            known.add(row.sequence)
+            new += 1
+        kept_rows.append(row)
     values = {
         "incarnation": state.incarnation,
         "agent": state.agent,
         "dropped": state.dropped,
         "received_unix_seconds": state.received_unix_seconds,
         "unix_day": day,
-        "taken": taken + len(kept_rows),
+        "taken": taken + new,
     }
     if before is None:
         connection.execute(insert(decision_logs), {"node": state.node, **values})
@@ -127,6 +138,19 @@ def take(connection: Connection, state: DecisionLogState, rows: Sequence[StoredD
     if kept_rows:
         connection.execute(_upsert(connection), [_values(row) for row in kept_rows])
     return len(kept_rows)
+
+
+def _known(connection: Connection, state: DecisionLogState, rows: Sequence[StoredDecision]) -> set[int]:
+    """Return the numbers of those rows that are there already."""
+    return set(
+        connection.execute(
+            select(decisions.c.sequence).where(
+                decisions.c.node == state.node,
+                decisions.c.incarnation == state.incarnation,
+                decisions.c.sequence.in_([row.sequence for row in rows]),
+            )
+        ).scalars()
+    )
 
 
 def found(connection: Connection, choice: DecisionChoice, limit: int) -> list[StoredDecision]:
@@ -182,9 +206,10 @@ def logs(connection: Connection) -> list[DecisionLogState]:
 
 
 def expire(connection: Connection, now_unix_seconds: float) -> int:
-    """Delete those that are too old, the oldest beyond the most, and nodes of which nothing came as long."""
-    oldest = now_unix_seconds - KEPT_SECONDS
-    gone = connection.execute(delete(decisions).where(decisions.c.unix_seconds < oldest)).rowcount
+    """Delete those that are too old, an hour's at a time, the oldest beyond the most, and nodes long silent."""
+    moment = decisions.c.unix_seconds
+    oldest = expiry_bound(connection, moment, now_unix_seconds - KEPT_SECONDS, EXPIRED_AT_ONCE_SECONDS)
+    gone = connection.execute(delete(decisions).where(moment < oldest)).rowcount
     connection.execute(delete(decision_logs).where(decision_logs.c.received_unix_seconds < oldest))
     count: int = connection.execute(select(func.count()).select_from(decisions)).scalar_one()
     if count > MOST_ROWS:

@@ -12,12 +12,10 @@ from sqlalchemy import (
     ColumnElement,
     Connection,
     RowMapping,
-    and_,
     bindparam,
     delete,
     func,
     insert,
-    or_,
     select,
     tuple_,
     update,
@@ -28,6 +26,7 @@ from agent.core.history.workloads.job_run import JobRun, merged_run
 from agent.core.history.workloads.start_figures import MOST_STARTS
 from agent.core.orders.run_options import MOST_RUNS
 from agent.webhook.store.database.tables import LAST_RUN_POST, counters, job_runs
+from agent.webhook.store.statements import EXPIRED_AT_ONCE_SECONDS, expiry_bound
 
 KEPT_SECONDS: Final = 30 * 86_400.0
 """After its end; older runs count for nothing."""
@@ -102,11 +101,10 @@ def runs_after(connection: Connection, post: int, limit: int) -> tuple[list[JobR
 
 
 def expire_runs(connection: Connection, now_unix_seconds: float) -> int:
-    """Delete runs that ended too long ago, and the oldest beyond the most; return how many."""
+    """Delete runs that ended too long ago, an hour's at a time, and the oldest beyond the most; return how many."""
     is_job = job_runs.c.workload_kind == JOB_KIND
-    ended = job_runs.c.ended_unix_seconds
-    old = or_(ended < now_unix_seconds - KEPT_SECONDS, and_(is_job, ended < now_unix_seconds - KEPT_JOB_SECONDS))
-    gone = connection.execute(delete(job_runs).where(old)).rowcount
+    gone = _expire_ended(connection, now_unix_seconds - KEPT_SECONDS)
+    gone += _expire_ended(connection, now_unix_seconds - KEPT_JOB_SECONDS, is_job)
     if _count(connection) > MOST_ROWS + _ABOVE_MOST:
         gone += _expire_oldest(connection, _count(connection) - MOST_ROWS, is_job)
         gone += _expire_oldest(connection, _count(connection) - MOST_ROWS)
@@ -128,6 +126,13 @@ def _count(connection: Connection) -> int:
     return count
 
 
+def _expire_ended(connection: Connection, before_unix_seconds: float, *which: ColumnElement[bool]) -> int:
+    """Delete of some runs those that ended before; return how many."""
+    ended = job_runs.c.ended_unix_seconds
+    bound = expiry_bound(connection, ended, before_unix_seconds, EXPIRED_AT_ONCE_SECONDS, *which)
+    return connection.execute(delete(job_runs).where(ended < bound, *which)).rowcount
+
+
 def _expire_oldest(connection: Connection, excess: int, *which: ColumnElement[bool]) -> int:
     """Delete so many of the oldest of some runs; return how many."""
     if excess <= 0:
@@ -136,15 +141,15 @@ def _expire_oldest(connection: Connection, excess: int, *which: ColumnElement[bo
     return connection.execute(delete(job_runs).where(tuple_(*job_runs.primary_key).in_(oldest))).rowcount
 
 
-def forget_runs(connection: Connection, workload: Workload) -> int:
-    """Delete all runs of a workload; return how many."""
-    return connection.execute(
+def forget_runs(connection: Connection, workload: Workload) -> None:
+    """Delete all runs of a workload."""
+    connection.execute(
         delete(job_runs).where(
             job_runs.c.namespace == workload.namespace,
             job_runs.c.workload_kind == workload.kind,
             job_runs.c.workload_name == workload.name,
         )
-    ).rowcount
+    )
 
 
 def to_run(row: RowMapping) -> JobRun:

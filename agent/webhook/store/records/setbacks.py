@@ -7,6 +7,7 @@ from sqlalchemy import Connection, delete, insert, select
 from agent.core.cluster.workload import Workload
 from agent.core.history.workloads.workload_setback import SetbackKind, WorkloadSetback
 from agent.webhook.store.database.tables import setbacks
+from agent.webhook.store.shapes import plain_text
 
 
 def take(connection: Connection, setback: WorkloadSetback) -> None:
@@ -28,7 +29,7 @@ def take(connection: Connection, setback: WorkloadSetback) -> None:
                 "what": setback.kind,
                 "at_unix_seconds": setback.at_unix_seconds,
                 "share": setback.share,
-                "reason": setback.reason,
+                "reason": plain_text(setback.reason),  # a node said it, as it liked
             },
         )
 

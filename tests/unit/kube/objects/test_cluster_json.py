@@ -9,6 +9,7 @@ import pytest
 
 from agent.core.cluster.facts import FrozenAxes, PodPlace
 from agent.core.cluster.hpa import UtilizationTarget
+from agent.core.cluster.pod import ContainerKind
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
 from agent.core.history.reports.rollup import NodeClass
@@ -124,10 +125,10 @@ def test_an_init_container_is_told_from_a_sidecar() -> None:
         "initContainers": [{"name": "setup"}, {"name": "proxy", "restartPolicy": "Always"}],
     }
     containers = pod_place_from_json({**pod(), "spec": spec}).containers or ()
-    assert {container.name: container.is_init for container in containers} == {
-        "app": False,
-        "proxy": False,
-        "setup": True,
+    assert {container.name: container.kind for container in containers} == {
+        "app": ContainerKind.REGULAR,
+        "proxy": ContainerKind.SIDECAR,
+        "setup": ContainerKind.INIT,
     }
 
 

@@ -101,8 +101,20 @@ def test_what_decides_where_a_pod_runs_is_read() -> None:
     )
 
 
+def test_what_sidecars_request_besides_cpu_and_memory_is_added_to_what_runs_beside_them() -> None:
+    def asking(gibibytes: int, **more: Any) -> dict[str, Any]:
+        return {"name": "c", "resources": {"requests": {"ephemeral-storage": f"{gibibytes}Gi"}}, **more}
+
+    gib = 2**30 * 10**9
+    sidecar = asking(3, restartPolicy="Always")
+    for init, total in (([sidecar], 13), ([asking(11), sidecar], 13), ([sidecar, asking(11)], 14), ([asking(11)], 11)):
+        placement = placed(pod(containers=[asking(10)], initContainers=init))
+        assert placement.other_requests == (("ephemeral-storage", total * gib),)
+
+
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _HOST = "kubernetes.io/hostname"
+_WEB = Selector(requirements=(Requirement(key="app", operator=Operator.IN, values=("web",)),))
 
 
 @pytest.mark.parametrize(
@@ -140,6 +152,41 @@ _HOST = "kubernetes.io/hostname"
 )
 def test_what_is_not_worked_out_is_said(metadata: dict[str, Any], spec: dict[str, Any], said: str) -> None:
     assert said in placed(pod(metadata, containers=[container("1", "1Mi")], **spec)).held_for
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({"podAffinity": {_REQUIRED: [{"topologyKey": _HOST}]}}, "must be near other pods"),
+        ({"podAntiAffinity": {_REQUIRED: [{"topologyKey": "zone"}]}}, "by more than the node"),
+    ],
+)
+def test_pods_that_it_must_be_apart_from_are_known_beside_what_is_not_worked_out(
+    more: dict[str, Any], said: str
+) -> None:
+    term = {"topologyKey": _HOST, "labelSelector": {"matchLabels": {"app": "web"}}}
+    terms = more.get("podAntiAffinity", {}).get(_REQUIRED, [])
+    affinity = more | {"podAntiAffinity": {_REQUIRED: [*terms, term]}}
+    placement = placed(pod(containers=[container("1", "1Mi")], affinity=affinity))
+
+    assert said in placement.held_for
+    assert placement.apart_from == (_WEB,)
+
+
+def test_a_wider_term_keeps_pods_off_its_own_node() -> None:
+    term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}}
+    placement = placed(pod(affinity={"podAntiAffinity": {_REQUIRED: [term]}}))
+
+    assert placement.apart_from == (_WEB,)
+
+
+def test_a_pods_own_huge_pages_stand_for_all_and_nothing_else_does() -> None:
+    requests = {"cpu": "1", "hugepages-2Mi": "16Mi", "ephemeral-storage": "3Gi"}
+    stated = {"name": "c", "resources": {"requests": {"hugepages-1Gi": "1Gi", "hugepages-2Mi": "2Mi"}}}
+    for containers in ([{"name": "c"}], [stated]):
+        others = dict(placed(pod(containers=containers, resources={"requests": requests})).other_requests)
+        assert others.pop("hugepages-2Mi") == 16 * MIB * 10**9
+        assert others == ({} if containers[0] is not stated else {"hugepages-1Gi": 2**30 * 10**9})
 
 
 def test_pods_of_a_node_go_with_it_and_pods_of_nobody_are_known() -> None:
