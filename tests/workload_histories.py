@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 MIB = 1 << 20
@@ -28,9 +29,13 @@ def advice(cpu_millicores: int = 137, memory_bytes: int = 97 * MIB, **fields: An
 
 
 def workload_history(
-    place: str, containers: Mapping[str, Mapping[str, Any]] | Sequence[str] = ("app",), **applies: Any
+    place: str,
+    containers: Mapping[str, Mapping[str, Any]] | Sequence[str] = ("app",),
+    *,
+    kinds: Mapping[str, str | None] = MappingProxyType({}),
+    **applies: Any,
 ) -> dict[str, Any]:
-    """Return ``NAMESPACE/KIND/NAME`` as ``/v1/workloads/...`` has it."""
+    """Return ``NAMESPACE/KIND/NAME`` as ``/v1/workloads/...`` has it; containers are regular, but for ``kinds``."""
     namespace, kind, name = place.split("/")
     advised = containers if isinstance(containers, Mapping) else {container: advice() for container in containers}
     return {
@@ -54,7 +59,14 @@ def workload_history(
             **applies,
         },
         "containers": [
-            {"container": container, "advice": dict(figures), "hours": [], "classes": [], "nodes": []}
+            {
+                "container": container,
+                "advice": dict(figures),
+                "hours": [],
+                "classes": [],
+                "nodes": [],
+                "kind": kinds.get(container, "regular"),
+            }
             for container, figures in advised.items()
         ],
     }

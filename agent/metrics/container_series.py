@@ -275,11 +275,11 @@ class ContainerPage:
             The cap leaves out whole containers, the last in order of namespace, pod, container: always the same ones.
         """
         by_labels = {row.labels: row for row in rows}
-        dropped = sum(_series_of(row) for row in rows if by_labels[row.labels] is not row)
+        dropped = sum(_series_of(row, totals) for row in rows if by_labels[row.labels] is not row)
         shown = list(by_labels.values())
         # SERIES_PER_CONTAINER is the most that one can have, so the usual page need not be counted.
         if len(shown) * SERIES_PER_CONTAINER > self._max_series:
-            shown, left_out = self._capped(shown)
+            shown, left_out = self._capped(shown, totals)
             dropped += left_out
         cache = self._labels
         self._labels = labels = {row.labels: cache.get(row.labels) or _label_text(row.labels) for row in shown}
@@ -308,12 +308,12 @@ class ContainerPage:
                 parts += lines
         return "".join(parts), dropped
 
-    def _capped(self, rows: list[ContainerSeries]) -> tuple[list[ContainerSeries], int]:
+    def _capped(self, rows: list[ContainerSeries], totals: Totals | None) -> tuple[list[ContainerSeries], int]:
         shown: list[ContainerSeries] = []
         room = self._max_series
         dropped = 0
         for row in sorted(rows, key=lambda row: row.labels):
-            size = _series_of(row)
+            size = _series_of(row, totals)
             if dropped or size > room:
                 dropped += size
             else:
@@ -322,8 +322,10 @@ class ContainerPage:
         return shown, dropped
 
 
-def _series_of(row: ContainerSeries) -> int:
-    return sum(getattr(row, name) is not None for family in FAMILIES for _, name in family.fields)
+def _series_of(row: ContainerSeries, totals: Totals | None) -> int:
+    counters = row if totals is None else totals.get(row.labels, ContainerTotals())
+    names = (name for family in FAMILIES for _, name in family.fields)
+    return sum(getattr(counters if name in _TOTALS else row, name) is not None for name in names)
 
 
 def escaped(value: str) -> str:

@@ -199,7 +199,7 @@ class MetricsSettings:
     """What /metrics says."""
 
     per_container: bool = False
-    """Series for each container too (up to 10 each); dear for Prometheus on large clusters, so off."""
+    """Series for each container too (up to 19 each); dear for Prometheus on large clusters, so off."""
     per_workload: bool = False
     """Series of how good sizing was for each container of a workload too (up to 48 each); dear as well, so off."""
     max_series: Annotated[int, Between(0, 1_000_000)] = 20_000

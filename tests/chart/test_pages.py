@@ -88,6 +88,26 @@ def test_every_first_install_names_an_image_that_can_be_pulled(page: Path) -> No
     assert [command for command in commands if "image.repository=REGISTRY/plimsoll" not in command] == []
 
 
+def test_nobody_hands_hooks_to_kubectl_which_would_carry_them_out_at_once() -> None:
+    for page in (README, RUNBOOK, REPOSITORY / "README.md"):
+        commands = re.findall(r"helm template [^`]*", page.read_text())
+        assert [command for command in commands if "--no-hooks" not in command] == [], page
+    assert "helm template plimsoll charts/plimsoll -n plimsoll --no-hooks" in README.read_text()
+
+
+def test_where_pods_have_ipv6_alone_both_programs_are_told_to_listen_there() -> None:
+    assert "no IPv4 address" in section(README, "Troubleshooting")
+    text = " ".join(section(README, "What it needs").split())
+    keys = ("settings.serving.address", "webhook.settings.listening.address")
+    for key in keys:
+        assert f"--set {key}=::" in text
+    address = {"address": "::"}
+    parts = rendered({"settings": {"serving": address}, "webhook": {"settings": {"listening": address}}})
+    for template, setting in (("agent/settings", "serving"), ("webhook/settings", "listening")):
+        [config_map] = parts[template]
+        assert yaml_texts.load(config_map["data"]["settings.yaml"])[setting]["address"] == "::"
+
+
 def test_agents_that_enforce_are_called_by_their_name() -> None:
     daemon_sets = rendered({"mode": "enforce", "enforceNodes": {"pool": "canary"}})["agent/daemonset"]
     names = {daemon_set["metadata"]["name"] for daemon_set in daemon_sets}
@@ -100,6 +120,15 @@ def test_runbook_finds_every_agent_by_a_label_of_both_kinds() -> None:
     label = re.findall(r"get pods -l (\S+)=(\S+)", RUNBOOK.read_text())[0]
     for daemon_set in rendered({"mode": "enforce", "enforceNodes": {"pool": "canary"}})["agent/daemonset"]:
         assert daemon_set["spec"]["template"]["metadata"]["labels"][label[0]] == label[1]
+
+
+def test_runbook_names_every_loop_that_may_stick() -> None:
+    text = section(RUNBOOK, "PlimsollLoopStuck")
+    begun = re.compile(r'loops\.begin\("(\w+)"\)|\._loop\(\s*"(\w+)"')
+    sources = [path.read_text(encoding="utf-8") for path in (REPOSITORY / "agent").rglob("*.py")]
+    loops = {first or second for source in sources for first, second in begun.findall(source)}
+    assert {"sampling", "fold", "vpas", "hpas"} <= loops
+    assert [loop for loop in sorted(loops) if f"`{loop}`" not in text] == []
 
 
 def test_alert_of_forbidden_evictions_names_the_value_that_gives_the_right() -> None:

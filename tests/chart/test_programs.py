@@ -124,7 +124,7 @@ def sent_by_report(release: Release, folder: Path, port: int) -> str:
         mounts[f"https://plimsoll-webhook.{NAMESPACE}.svc"] = f"https://127.0.0.1:{port}"  # as cluster DNS would
         words = [here(word, mounts) for word in (*container["command"], *container.get("args", ()))]
         command = [sys.executable, "-m", "agent", *words[1:]] if words[0] == "plimsoll" else words
-        done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=120)
+        done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=600)
         assert done.returncode == 0, (container["name"], done.stderr)
         sent = done.stdout
     path, job = objects.pod_path(NAMESPACE, pod["metadata"]["name"]), f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs/week"

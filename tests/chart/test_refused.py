@@ -83,6 +83,30 @@ CLASHES: dict[str, tuple[dict[str, Any], str]] = {
         webhook_settings(certificate={"configuration": "other"}),
         "webhook.settings.certificate.configuration cannot be set here; its name is plimsoll",
     ),
+    "jobs-read-without-the-right": (
+        webhook_settings(cluster={"readsJobs": True}),
+        "webhook.settings.cluster.readsJobs cannot be set here: set webhook.readJobs, which brings the right as well",
+    ),
+    "vpas-without-the-rights": (
+        webhook_settings(vpaObjects={"enabled": True}),
+        "webhook.settings.vpaObjects.enabled cannot be set here: set webhook.vpa.enabled",
+    ),
+    "vpas-published-without-the-rights": (
+        webhook_settings(vpaObjects={"publish": "enforced"}),
+        "webhook.settings.vpaObjects.publish cannot be set here: set webhook.vpa.publish",
+    ),
+    "targets-without-the-right": (
+        webhook_settings(hpa={"preserve": "follow"}),
+        "webhook.settings.hpa.preserve cannot be set here: set webhook.hpa.preserve",
+    ),
+    "prices-that-are-not-mounted": (
+        webhook_settings(cost={"file": "/prices.csv"}),
+        "webhook.settings.cost.file cannot be set here: set webhook.prices, which mounts it",
+    ),
+    "restored-at-once": (
+        {"namespace": {"create": True}, "uninstall": {"restore": True}},
+        "which would restore all pods and end the agents at once: set one of the two to false",
+    ),
     "issuer-unused": (certificate(issuerRef={"name": "ours"}), "set webhook.certificate.source=cert-manager"),
     "bundle-replaced": (
         certificate(source="cert-manager", issuerRef={"name": "ours"}, caBundle=AUTHORITY),

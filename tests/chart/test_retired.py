@@ -101,7 +101,7 @@ class Scene:
         own = self.plane.api_with_token(node_bound_token(self.plane, NAMESPACE, "plimsoll-retire", None))
         file = kubeconfig(own, self.folder / "kubeconfig")
         words = [sys.executable, "-m", "agent", *container["args"], f"--kubeconfig={file}", *more]
-        return subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=120)
+        return subprocess.run(words, cwd=REPOSITORY, capture_output=True, text=True, check=False, timeout=600)
 
     def are_there(self) -> list[bool]:
         return [self.plane.admin.exists(objects.pod_path(NAMESPACE, pod)) for pod in self.pods]
@@ -405,6 +405,11 @@ def test_the_hooks_account_may_no_more_than_that(scene: Scene) -> None:
         connection, answer = api.open(method, path, body or None, "application/json", None)
         connection.close()
         assert answer.status == 403, path
+
+
+def test_kubectl_which_knows_no_hooks_is_given_none() -> None:
+    values = {"namespace": {"create": True}, "settings": {"overload": {"taint": True}}}
+    assert "uninstall/retire" not in chart.rendered(values)
 
 
 def test_hook_is_there_only_where_it_has_something_to_do() -> None:

@@ -269,6 +269,19 @@ def test_a_namespace_and_a_release_that_look_like_numbers_are_names_everywhere()
     assert [value for value in _values(objects) if value in (123, 456)] == []
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"postgresql": {"existingSecret": "123", "key": "456", "caKey": "123"}},
+        {"persistence": {"existingClaim": "123"}},
+    ],
+)
+def test_names_of_a_database_that_look_like_numbers_are_names(values: dict[str, Any]) -> None:
+    deployment = rendered({"webhook": values})["webhook/deployment"]
+    assert "123" in str(deployment)
+    assert [value for value in _values(deployment) if value in (123, 456)] == []
+
+
 def _values(value: Any) -> Iterator[Any]:
     """Give whatever stands in objects, names of fields left out."""
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None

@@ -214,7 +214,12 @@ def test_what_workloads_writes_for_kubectl_changes_the_amounts_alone_on_a_real_s
     kubectl = partial(run, "kubectl", f"--kubeconfig={cluster.kubeconfig}")
     container: dict[str, Any] = {"name": "app", "image": "none:1", "env": [{"name": "A", "value": "1"}]}
     container["resources"] = {"requests": {"cpu": "500m", "memory": "64Mi"}, "limits": {"memory": "1Gi"}}
-    pod = {"metadata": {"labels": {"app": "web"}}, "spec": {"containers": [container, {**container, "name": "side"}]}}
+    sidecar = {**container, "name": "proxy", "restartPolicy": "Always"}
+    pod_spec = {
+        "initContainers": [{**container, "name": "setup"}, sidecar, {**container, "name": "late"}],
+        "containers": [container, {**container, "name": "side"}],
+    }
+    pod = {"metadata": {"labels": {"app": "web"}}, "spec": pod_spec}
     spec = {"replicas": 0, "selector": {"matchLabels": {"app": "web"}}, "template": pod}
     head = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web", "namespace": namespace}}
     written, ours = tmp_path / "written.yaml", tmp_path / "ours.yaml"
@@ -224,8 +229,9 @@ def test_what_workloads_writes_for_kubectl_changes_the_amounts_alone_on_a_real_s
     path = f"/apis/apps/v1/namespaces/{namespace}/deployments/web"
     before = cluster.admin.get(path)
 
-    body = msgspec.convert(workload_history(f"{namespace}/Deployment/web", ("app",)), WorkloadBody)
-    text, left = written_text([body], PlannedWrite(form="ssa"))
+    kinds = {"proxy": "sidecar", "setup": "init"}
+    history = workload_history(f"{namespace}/Deployment/web", ("app", *kinds), kinds=kinds)
+    text, left = written_text([msgspec.convert(history, WorkloadBody)], PlannedWrite(form="ssa"))
     assert left == []
     ours.write_text(text)
     comment, *_ = text.splitlines()
@@ -233,8 +239,14 @@ def test_what_workloads_writes_for_kubectl_changes_the_amounts_alone_on_a_real_s
     kubectl(*words)
     after = cluster.admin.get(path)
     (app, side), (_, same) = (deployment["spec"]["template"]["spec"]["containers"] for deployment in (after, before))
-    assert app["resources"] == {"requests": {"cpu": "137m", "memory": "97Mi"}, "limits": {"memory": "489Mi"}}
+    amounts = {"requests": {"cpu": "137m", "memory": "97Mi"}, "limits": {"memory": "489Mi"}}
+    assert app["resources"] == amounts
     assert side == same
+    assert [given["resources"] for given in after["spec"]["template"]["spec"]["initContainers"]] == [
+        container["resources"],
+        amounts,
+        container["resources"],
+    ]
     assert without_amounts(after["spec"]) == without_amounts(before["spec"])
     (entry,) = [fields for fields in after["metadata"]["managedFields"] if fields["manager"] == "plimsoll"]
     held = entry["fieldsV1"]["f:spec"]["f:template"]["f:spec"]["f:containers"]

@@ -50,6 +50,6 @@ def test_what_an_agent_measures_here_is_on_the_node_s_dashboard(tmp_path: Path) 
                 ]
                 assert {query.panel for query in queries} == MEASURED
                 for query in queries:
-                    wait_for(partial(asked.series, substituted(query.expr, VALUES)), str(query), seconds=60)
+                    wait_for(partial(asked.series, substituted(query.expr, VALUES)), str(query), seconds=300)
                 used = f'plimsoll_container_cpu_usage_cores{{container="{7:064x}",quantile="1"}} > 0.05'
-                wait_for(partial(asked.series, used), "the container is seen to be busy", seconds=60)
+                wait_for(partial(asked.series, used), "the container is seen to be busy", seconds=300)

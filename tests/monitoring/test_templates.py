@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import pytest
 
+from agent.webhook.certificates.options import CertificateOptions
 from tests import yaml_texts
 from tests.cluster.binaries import KUBERNETES
 from tests.cluster.chart import CHART, NAMESPACE, ChartError, helm
@@ -104,15 +105,15 @@ def test_without_the_webhook_nothing_looks_for_it() -> None:
 
 def test_rule_object_has_every_rule_with_the_runbook_where_it_is(objects: list[dict[str, Any]], tmp_path: Path) -> None:
     (rule_object,) = of_kind(objects, "PrometheusRule")
-    chart_rules = [rule for group in rule_object["spec"]["groups"] for rule in group["rules"]]
-    assert len(chart_rules) == len(rules())
+    shown = [rule for group in rule_object["spec"]["groups"] for rule in group["rules"]]
+    assert len(shown) == len(rules())
     base = "https://example.org/docs/RUNBOOK.md"
     values = {**ALL, "rules": {"enabled": True, "runbookUrl": base, "disabled": ["PlimsollFlapping"]}}
     (rule_object,) = of_kind(render(values), "PrometheusRule")
-    chart_rules = [rule for group in rule_object["spec"]["groups"] for rule in group["rules"]]
-    names = {rule["alert"] for rule in chart_rules if "alert" in rule}
+    shown = [rule for group in rule_object["spec"]["groups"] for rule in group["rules"]]
+    names = {rule["alert"] for rule in shown if "alert" in rule}
     assert names == alerts().keys() - {"PlimsollFlapping"}
-    for rule in chart_rules:
+    for rule in shown:
         if "alert" in rule:
             assert rule["annotations"]["runbook_url"] == f"{base}#{rule['alert'].lower()}"
             assert rule["annotations"]["summary"] == alerts()[rule["alert"]]["annotations"]["summary"]
@@ -144,10 +145,49 @@ def test_without_a_limit_nothing_is_said_of_the_agents_memory(limits: dict[str, 
 
 
 def memory_alerts(resources: dict[str, Any]) -> list[dict[str, Any]]:
-    (rule_object,) = of_kind(render({"rules": {"enabled": True}}, agent={"resources": resources}), "PrometheusRule")
-    chart_rules = [rule for group in rule_object["spec"]["groups"] for rule in group["rules"]]
-    assert len(chart_rules) >= len(rules()) - 1
-    return [rule for rule in chart_rules if rule.get("alert") == "PlimsollAgentMemoryHigh"]
+    shown = chart_rules(agent={"resources": resources})
+    assert len(shown) >= len(rules()) - 1
+    return [rule for rule in shown if rule.get("alert") == "PlimsollAgentMemoryHigh"]
+
+
+def chart_rules(**values: Any) -> list[dict[str, Any]]:
+    (rule_object,) = of_kind(render({"rules": {"enabled": True}}, **values), "PrometheusRule")
+    return [rule for group in rule_object["spec"]["groups"] for rule in group["rules"]]
+
+
+@pytest.mark.parametrize(
+    ("source", "settings", "certificate_days", "authority_days"),
+    [
+        ("built-in", {}, "14", "30"),
+        ("built-in", {"leafDays": 30}, "5", "30"),
+        ("built-in", {"leafDays": 825, "authorityDays": 825}, "14", "30"),
+        ("built-in", {"leafDays": 0.75, "authorityDays": 60}, "0.125", "10"),
+        ("built-in", {"expiryWarningDays": 7}, "7", "30"),
+        ("built-in", {"expiryWarningDays": 0}, "0", "30"),
+        ("secret", {"expiryWarningDays": 7, "leafDays": 30, "authorityDays": 60}, "7", "30"),
+    ],
+)
+def test_alerts_of_expiry_stand_below_what_is_left_when_the_leader_renews(
+    source: str, settings: dict[str, Any], certificate_days: str, authority_days: str
+) -> None:
+    """The first as the webhook's own fault has it: at most a sixth of a built-in life, of which a third is left."""
+    given = {"secretName": "tls", "caBundle": "-----BEGIN CERTIFICATE-----"} if source == "secret" else {}
+    webhook = {"certificate": {"source": source, **given}, "settings": {"certificate": settings}}
+    expressions = {rule.get("alert"): rule["expr"] for rule in chart_rules(webhook=webhook)}
+    for alert, usual, days in (
+        ("PlimsollCertificateExpiring", "14", certificate_days),
+        ("PlimsollAuthorityExpiring", "30", authority_days),
+    ):
+        assert expressions[alert] == alerts()[alert]["expr"].replace(f"< {usual} *", f"< {days} *")
+
+
+def test_alerts_of_expiry_go_by_the_programs_defaults() -> None:
+    options = CertificateOptions()
+    assert options.expiry_warning_days == 14 <= options.leaf_days / 6
+    assert options.authority_days / 6 >= 30
+    expressions = {rule.get("alert"): rule["expr"] for rule in chart_rules()}
+    for alert in ("PlimsollCertificateExpiring", "PlimsollAuthorityExpiring"):
+        assert expressions[alert] == alerts()[alert]["expr"]
 
 
 def test_dashboards_come_unchanged_in_maps_that_grafana_s_sidecar_takes(objects: list[dict[str, Any]]) -> None:

@@ -43,7 +43,7 @@ def compile_c(compiler: str, source: Path, output: Path, flags: Sequence[str] = 
 
 def run(command: Sequence[str]) -> str:
     """Run a program to its end; what it printed, or a failed test with all of that."""
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     if done.returncode != 0:
         pytest.fail(f"exit code {done.returncode}: {' '.join(command)}\n{done.stdout}\n{done.stderr}")
     return done.stdout + done.stderr

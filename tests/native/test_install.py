@@ -53,7 +53,7 @@ def build_in_place(tree: Path, **environment: str) -> subprocess.CompletedProces
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
 

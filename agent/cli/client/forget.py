@@ -73,8 +73,9 @@ def check_forgetting(arguments: argparse.Namespace) -> None:
             fail(f"workloads: --{flag} does not go with --forget; allowed: without it")
     if not arguments.yes and not (sys.stdin is not None and sys.stdin.isatty()):
         fail("workloads: --forget asks first, and there is no terminal to ask on; allowed: --yes")
-    if arguments.account == DEFAULT_ACCOUNT:
-        arguments.account = FORGETTER
+    namespace, _, name = arguments.account.partition("/")
+    if name == DEFAULT_ACCOUNT.partition("/")[2]:  # in the namespace that kubectl plimsoll was told, if it was
+        arguments.account = f"{namespace}/{FORGETTER.partition('/')[2]}"
 
 
 def forget(client: WebhookReader, arguments: argparse.Namespace, parts: list[str] | None) -> int:

@@ -228,7 +228,7 @@ class WebhookReader:
         import urllib3
 
         url = f"{self._url}{quote(path)}" + (f"?{urlencode(query)}" if query else "")
-        headers = {"Authorization": f"Bearer {self._token}"}
+        headers = {"Authorization": f"Bearer {self._good_token()}"}
         if posted is not None:
             headers |= {"Content-Type": "application/json", "Content-Encoding": "gzip"}
         try:

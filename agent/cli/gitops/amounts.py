@@ -88,7 +88,7 @@ def sized(
     held = _held(body)
     changes = []
     for container in admission.containers:
-        list_name = LISTS[1] if container.kind is ContainerKind.REGULAR else LISTS[0]
+        list_name = list_of(container.kind)
         written = stated.get((list_name, container.name), {})
         wanted = _wanted(written, final[list_name, container.name], min_change_ratio, only_grows=held is not None)
         notes = (*map(str, container.notes), *((held,) if held is not None else ()))
@@ -107,15 +107,15 @@ def sized(
 def recommended(body: WorkloadBody, settings: AdmissionSettings, now: float) -> dict[str, dict[ResourceCell, int]]:
     """Return what a workload's containers should state whatever they state today, nanos; without what is not known.
 
+    A memory limit is left out where one node alone told of more: below that none is to fall, and which one stands is
+    not known here.
+
     Raises:
         WithoutAmounts: Nothing is recommended.
     """
     if body.kind not in POD_SPECS or body.kind == DAEMON_SET_KIND:
         raise WithoutAmounts(f"pods of a {body.kind} are not sized by a template")
-    stated = {"requests": {"cpu": "1m", "memory": "1"}}  # what is stated is changed, a limit is added
-    spec: dict[str, object] = {
-        "containers": [{"name": known.container, "image": "any", "resources": stated} for known in body.containers]
-    }
+    spec = _blank_spec(body)
     for key in reversed(POD_SPECS[body.kind]):
         spec = {key: spec}
     document = {"kind": body.kind, "metadata": {"name": body.name, "namespace": body.namespace}, **spec}
@@ -128,11 +128,32 @@ def recommended(body: WorkloadBody, settings: AdmissionSettings, now: float) -> 
     if admission.outcome is not AdmissionOutcome.PATCHED:
         raise WithoutAmounts(admission.why)
     moved = {(move.container, ResourceCell(move.setting, move.resource)) for move in admission.moves}
+    moved -= {
+        (known.container, ResourceCell(Setting.LIMIT, Resource.MEMORY))
+        for known in body.containers
+        if known.advice.memory_alone_bytes is not None
+    }
     return {
         name: amounts
         for (_, name), cells in _final(pod, admission).items()
         if (amounts := {cell: nanos for cell, nanos in cells.items() if (name, cell) in moved})
     }
+
+
+def kinds_of(body: WorkloadBody) -> dict[str, ContainerKind]:
+    """Return what containers are within their pod; without those of which it is not known."""
+    kinds = {
+        known.container: ContainerKind(known.kind) for known in body.containers if known.kind in tuple(ContainerKind)
+    }
+    if not kinds and len(body.containers) == 1:
+        # No pod with it is known, or the webhook is older than the field; but a pod has a regular container.
+        kinds[body.containers[0].container] = ContainerKind.REGULAR
+    return kinds
+
+
+def list_of(kind: ContainerKind) -> str:
+    """Return the list of a pod's spec that containers of a kind stand in."""
+    return LISTS[1] if kind is ContainerKind.REGULAR else LISTS[0]
 
 
 def quantity(cell: ResourceCell, nanos: int) -> str:
@@ -143,6 +164,18 @@ def quantity(cell: ResourceCell, nanos: int) -> str:
 def advice_of(body: WorkloadBody, container: str) -> AdviceBody | None:
     """Return what is advised for a container; None = it is not known."""
     return next((known.advice for known in body.containers if known.container == container), None)
+
+
+def _blank_spec(body: WorkloadBody) -> dict[str, object]:
+    """Return a pod's spec with the containers that are known; one of no known kind as a regular one."""
+    stated = {"requests": {"cpu": "1m", "memory": "1"}}  # what is stated is changed, a limit is added
+    kinds = kinds_of(body)
+    spec: dict[str, list[object]] = {list_name: [] for list_name in LISTS}
+    for known in body.containers:
+        kind = kinds.get(known.container, ContainerKind.REGULAR)
+        restarts = {"restartPolicy": "Always"} if kind is ContainerKind.SIDECAR else {}
+        spec[list_of(kind)].append({"name": known.container, "image": "any", "resources": stated, **restarts})
+    return {**spec}
 
 
 def _held(body: WorkloadBody) -> str | None:
@@ -214,6 +247,11 @@ def _admission(pod: Pod, body: WorkloadBody, settings: AdmissionSettings, now: f
             left_alone_for=applies.left_alone_for,
             pause_reason=applies.pause.value,
             rule=_enforced(rule),
+            autoscaler={
+                names.PREFIX + bound.name: bound.value
+                for bound in applies.bounds
+                if names.PREFIX + bound.name == names.CONTAINER_POLICIES
+            },
         ),
         estimates=_estimates(body),
         settings=settings,
@@ -273,7 +311,7 @@ def _estimate(advice: AdviceBody) -> Estimate:
         raise WithoutAmounts(f"its figures are not understood: {error}") from error
     figures = (advice.cpu_request_millicores, advice.memory_request_bytes, advice.cpu_max_millicores)
     more = (advice.memory_max_bytes, advice.oom_memory_bytes, advice.cpu_base_millicores, advice.memory_base_bytes)
-    if any(figure is not None and figure < 0 for figure in (*figures, *more)):
+    if any(figure is not None and figure < 0 for figure in (*figures, *more, advice.memory_alone_bytes)):
         raise WithoutAmounts("its figures are not understood: one is below 0")
     return Estimate(
         source=source,
@@ -288,6 +326,7 @@ def _estimate(advice: AdviceBody) -> Estimate:
         history_seconds=advice.history_seconds or 0.0,
         pods=advice.pods or 0,
         newest_age_seconds=advice.newest_age_seconds or 0.0,
+        memory_alone_bytes=advice.memory_alone_bytes,
         imported_hours=advice.imported_hours,
     )
 
@@ -299,7 +338,7 @@ def _final(pod: Pod, admission: Admission) -> dict[tuple[str, str], dict[Resourc
         for container in containers:
             by_container[list_name, container.name] = dict(_amounts(container.resources))
     for move in admission.moves:
-        list_name = LISTS[1] if move.kind is ContainerKind.REGULAR else LISTS[0]
+        list_name = list_of(move.kind)
         cell = ResourceCell(move.setting, move.resource)
         if move.after is None:
             by_container[list_name, move.container].pop(cell, None)

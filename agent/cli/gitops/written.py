@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from agent.cli.gitops.amounts import WithoutAmounts, quantity, recommended
-from agent.cli.gitops.manifests import POD_SPECS
+from agent.cli.gitops.amounts import WithoutAmounts, kinds_of, list_of, quantity, recommended
+from agent.cli.gitops.manifests import LISTS, POD_SPECS
 from agent.cli.gitops.resource_cells import SECTIONS, ResourceCell
 from agent.cli.gitops.values_map import MappedContainer
 from agent.core.admission.options import AdmissionSettings
+from agent.core.cluster.pod import ContainerKind
 
 if TYPE_CHECKING:
     from agent.webhook.queries.workload_bodies import WorkloadBody
@@ -23,6 +24,11 @@ _VERSIONS: Final = {
     "Rollout": "argoproj.io/v1alpha1",
 }
 _APPS: Final = "apps/v1"
+_UNPLACED: Final = (
+    "the webhook does not tell whether it stands in containers or initContainers, as it knows no pod with it or is "
+    "older than that; allowed: plimsoll gitops"
+)
+_REORDERED: Final = "a patch might change the order in which init containers start; allowed: plimsoll gitops"
 Amounts = Mapping[str, Mapping[ResourceCell, int]]
 
 
@@ -45,7 +51,7 @@ def history_text(bodies: Sequence[WorkloadBody]) -> str:
 
 
 def written_text(bodies: Sequence[WorkloadBody], writing: PlannedWrite) -> tuple[str, list[str]]:
-    """Return the file for Kustomize, Helm or kubectl, and a line for each workload that has no amounts in it."""
+    """Return the file for Kustomize, Helm or kubectl, and a line for each workload or container that is left."""
     sized: list[tuple[WorkloadBody, Amounts]] = []
     left: list[str] = []
     now = time.time()
@@ -56,7 +62,27 @@ def written_text(bodies: Sequence[WorkloadBody], writing: PlannedWrite) -> tuple
             left.append(f"left {body.namespace}/{body.kind}/{body.name}: {error}")
     if writing.form == "helm":
         return _values(sized, writing.mapped, left), left
+    sized = list(_placed(sized, writing.form, left))
     return (_component(sized) if writing.form == "kustomize" else _objects(sized)), left
+
+
+def _placed(
+    sized: Sequence[tuple[WorkloadBody, Amounts]], form: str, left: list[str]
+) -> Iterator[tuple[WorkloadBody, Amounts]]:
+    """Return workloads without the containers that a patch would put into another place than theirs."""
+    for body, amounts in sized:
+        kinds = kinds_of(body)
+        sidecars = [name for name in amounts if kinds.get(name) is ContainerKind.SIDECAR]
+        # Kustomize puts what a patch names first; a server-side apply keeps its place, but orders several as it does.
+        is_order_kept = form == "ssa" and len(sidecars) <= 1
+        faults = {
+            **{name: _UNPLACED for name in amounts if name not in kinds},
+            **{name: _REORDERED for name in sidecars if not is_order_kept},
+        }
+        left += [f"left {body.namespace}/{body.kind}/{body.name}/{name}: {fault}" for name, fault in faults.items()]
+        placed = {name: cells for name, cells in amounts.items() if name not in faults}
+        if placed:
+            yield body, placed
 
 
 def _dumped(value: object) -> str:
@@ -93,8 +119,17 @@ def _component(sized: Sequence[tuple[WorkloadBody, Amounts]]) -> str:
 
 
 def _object(body: WorkloadBody, amounts: Amounts, *, has_namespace: bool) -> dict[str, object]:
+    kinds = kinds_of(body)
     inner: dict[str, object] = {
-        "containers": [{"name": name, "resources": _resources(cells)} for name, cells in amounts.items()]
+        list_name: containers
+        for list_name in LISTS
+        if (
+            containers := [
+                {"name": name, "resources": _resources(cells)}
+                for name, cells in amounts.items()
+                if list_of(kinds[name]) == list_name
+            ]
+        )
     }
     for key in reversed(POD_SPECS[body.kind]):
         inner = {key: inner}
@@ -118,15 +153,28 @@ def _values(sized: Sequence[tuple[WorkloadBody, Amounts]], mapped: Sequence[Mapp
     files: dict[str, dict[str, object]] = {}
     for entry in mapped:
         cells = by_place.get((entry.namespace, entry.kind, entry.name, entry.container))
+        whose = f"left {entry.namespace}/{entry.kind}/{entry.name}/{entry.container}"
+        place = f"{'.'.join(entry.keys)} ({entry.path})"
         if cells is None:
-            left.append(f"left {entry.namespace}/{entry.kind}/{entry.name}/{entry.container}: nothing is recommended")
-            continue
-        holder = files.setdefault(entry.path, {})
-        for key in entry.keys[:-1]:
-            below = holder.setdefault(key, {})
-            holder = below if isinstance(below, dict) else {}
-        holder[entry.keys[-1]] = _resources(cells)
+            left.append(f"{whose}: nothing is recommended")
+        elif any(key.isascii() and key.isdigit() for key in entry.keys):
+            left.append(
+                f"{whose}: {place} may stand in a list, which values replace as a whole; allowed: plimsoll gitops --map"
+            )
+        elif not _put(files.setdefault(entry.path, {}), entry.keys, _resources(cells)):
+            left.append(f"{whose}: values of another container stand at {place}; allowed: a place of its own")
     return "---\n".join(_commented(files))
+
+
+def _put(values: dict[str, object], keys: Sequence[str], resources: object) -> bool:
+    """Write resources at their place; return whether they stand there, and nothing else did."""
+    holder = values
+    for key in keys[:-1]:
+        below = holder.setdefault(key, {})
+        if not isinstance(below, dict):
+            return False
+        holder = below
+    return holder.setdefault(keys[-1], resources) == resources
 
 
 def _commented(files: Mapping[str, dict[str, object]]) -> Iterator[str]:

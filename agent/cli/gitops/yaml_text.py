@@ -7,6 +7,7 @@ meant, value by value.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 MERGE: Final = "<<"
 _QUOTES: Final = "'\""
 _LITERAL: Final = "|"
+_OTHER_BREAKS: Final = re.compile("\r(?!\n)|[\x85\u2028\u2029]")
+"""Where a line ends too, to the parser."""
 _NULLS: Final = frozenset({"", "~", "null", "Null", "NULL"})
 _BOOLEANS: Final = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
 
@@ -99,8 +102,11 @@ class YamlText:
         """Read a text.
 
         Raises:
-            YamlTextError: It is no YAML, or larger or deeper than what is read.
+            YamlTextError: It is no YAML, its lines are not told apart by LF, or it is larger or deeper than what is
+                read.
         """
+        if _OTHER_BREAKS.search(text):
+            raise YamlTextError("its lines end in neither LF nor CRLF")
         self.text: Final = text
         self._outer: Final = outer
         self._scalar: Final = scalar

@@ -42,7 +42,7 @@ class _Column(Protocol):
 
     def fill_null(self, value: float | str) -> _Column: ...
 
-    def cast(self, kind: str) -> _Column: ...
+    def cast(self, kind: str, *, safe: bool = True) -> _Column: ...
 
     def to_numpy(self, *, zero_copy_only: bool) -> Floats: ...
 
@@ -110,7 +110,7 @@ class ParquetTrace:
             per_second = {"s": 1.0, "ms": 1e3, "us": 1e6, "ns": 1e9}[kind.unit]
             return column.cast("int64").to_numpy(zero_copy_only=False).astype(np.float64) / per_second
         if types.is_integer(kind) or types.is_floating(kind):
-            return column.cast("float64").to_numpy(zero_copy_only=False)
+            return column.cast("float64", safe=False).to_numpy(zero_copy_only=False)
         texts = column.to_pylist()
         if not all(isinstance(text, str) for text in texts):
             raise ValueFault(0, TIME, f"its kind is {kind}; allowed: timestamp, number or ISO 8601 text")
@@ -120,7 +120,7 @@ class ParquetTrace:
         types, kind = self._types, column.type
         if not (types.is_integer(kind) or types.is_floating(kind) or types.is_null(kind)):
             raise ValueFault(0, name, f"its kind is {kind}; allowed: {AMOUNTS[name]}, as numbers")
-        return column.cast("float64").fill_null(0.0).to_numpy(zero_copy_only=False), _valid(column)
+        return column.cast("float64", safe=False).fill_null(0.0).to_numpy(zero_copy_only=False), _valid(column)
 
 
 def _valid(column: _Column) -> Bools:

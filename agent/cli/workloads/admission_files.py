@@ -187,6 +187,7 @@ class _EstimateReader(Reader):
             history_seconds=self.seconds("historySeconds"),
             pods=self.amount("pods") or 0,
             newest_age_seconds=self.seconds("newestAgeSeconds"),
+            memory_alone_bytes=self.amount("memoryAloneBytes"),
         )
 
     def amount(self, key: str) -> int | None:

@@ -45,6 +45,14 @@ def asked(client: WebhookReader, query: Mapping[str, str], most: int) -> EventsB
             return whole
 
 
+def notes_of(body: EventsBody) -> list[str]:
+    """Return why decisions are not among these, though they may match; empty = they are all."""
+    notes = ["there are more: --limit, --since"] if body.next is not None else []
+    if body.dropped:
+        notes.append(f"nodes had to drop {body.dropped} decisions before the webhook took them")
+    return notes
+
+
 def csv_text(body: EventsBody, *, now: float | None = None) -> str:
     """Return a line of names and a line per decision."""
     moment = time.time() if now is None else now
@@ -66,11 +74,7 @@ def page_lines(body: EventsBody, *, width: int, glyphs: Glyphs, nothing: str) ->
     """Return the table; ``nothing`` stands where there are no decisions."""
     count = f"{len(body.events)} decisions of {harmless(body.scope.words)}, newest first"
     lines: list[Line] = [(Span("plimsoll events ", Tone.ACCENT), Span(count, Tone.DIM))]
-    if body.next is not None:
-        lines.append((Span("note ", Tone.NOTE), Span("there are more: --limit, --since")))
-    if body.dropped:
-        text = f"nodes had to drop {body.dropped} decisions before the webhook took them"
-        lines.append((Span("note ", Tone.NOTE), Span(text)))
+    lines += [(Span("note ", Tone.NOTE), Span(note)) for note in notes_of(body)]
     lines.append(())
     if not body.events:
         return [*lines, (Span(nothing, Tone.NOTE),)]

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from agent.core.cluster.placement import PodPlacement
+from agent.core.cluster.pod import ContainerKind
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.workload import Workload
 
@@ -147,8 +148,7 @@ class WrittenContainer:
     cpu_request_millicores: int | None = None
     memory_request_bytes: int | None = None
     memory_limit_bytes: int | None = None
-    is_init: bool = False
-    """It ends before the others begin: no sidecar."""
+    kind: ContainerKind = ContainerKind.REGULAR
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
+from typing import Final
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent.core.cluster.unit import UnitIdentity, UnitKind, UnitResources
 from agent.core.window.snapshot import CpuWindow, MemoryWindow, Missing, UnitStatus
-from agent.metrics.container_series import SERIES_PER_CONTAINER, ContainerPage, ContainerSeries, to_container_series
+from agent.metrics.container_series import (
+    SERIES_PER_CONTAINER,
+    ContainerPage,
+    ContainerSeries,
+    ContainerTotals,
+    to_container_series,
+)
 
+REPOSITORY: Final = Path(__file__).resolve().parents[3]
 LABELS = ("shop", "web-1", "server")
 
 
@@ -112,6 +122,16 @@ def test_render_cap_counts_only_series_that_there_are() -> None:
     assert text.count("plimsoll_current_cpu_request_cores{") == 10
 
 
+def test_render_cap_counts_the_totals_of_the_scrape_and_not_those_of_the_rows() -> None:
+    totals = {("", "", str(n)): ContainerTotals(waiting_usec_total=1, throttled_usec_total=2) for n in range(9)}
+    last = ContainerSeries(labels=("", "", "9"), cpu_request_millicores=1, io_waiting_usec_total=3)
+    rows = [*(ContainerSeries(labels=labels, cpu_request_millicores=1) for labels in totals), last]
+    # A request and two counters each, of the last a request alone: 3 x 9 + 1 = 28 series. 3 x 2 fit 8, 3 x 3 do not.
+    text, dropped = ContainerPage(max_series=8).render(rows, totals=totals)
+    assert len([line for line in text.splitlines() if not line.startswith("#")]) == 6
+    assert dropped == 28 - 6
+
+
 def test_render_equal_labels_keep_the_last_and_count_the_other() -> None:
     older = ContainerSeries(labels=LABELS, cpu_request_millicores=1)
     newer = ContainerSeries(labels=LABELS, cpu_request_millicores=2)
@@ -199,3 +219,16 @@ def test_to_container_series_service_is_named_by_its_unit() -> None:
         unit(UnitKind.SERVICE, pod=None, container=None), waiting_usec_total=None, throttled_usec_total=None
     )
     assert row.labels == ("", "", "nginx.service")
+
+
+@pytest.mark.parametrize(
+    ("page", "words"),
+    [
+        ("README.md", "up to {} series per container"),
+        ("charts/plimsoll/README.md", "up to {} per container and twelve per pod"),
+        ("agent/settings/sections.py", "Series for each container too (up to {} each)"),
+    ],
+)
+def test_pages_tell_as_many_series_as_a_container_may_have(page: str, words: str) -> None:
+    """By this number a Prometheus is sized."""
+    assert words.format(SERIES_PER_CONTAINER) in (REPOSITORY / page).read_text(encoding="utf-8")

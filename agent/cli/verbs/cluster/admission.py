@@ -141,13 +141,14 @@ def _admitted(
     from agent.core.machine.pod_limits import cluster_knows_pod_level
 
     pod = asked.pod
+    namespace = namespaces.get(pod.namespace, Namespace(name=pod.namespace))
     if arguments.what_if:
-        pod, settings = _as_enforced(pod, namespaces, settings)
+        pod, settings = _as_enforced(pod, namespace, settings)
     version = arguments.server_version
     admission = admit(
         pod,
         facts=AdmissionFacts(
-            namespace=namespaces.get(pod.namespace, Namespace(name=pod.namespace)),
+            namespace=namespace,
             room=nodes.get(asked.node or "") or largest_of(nodes.values()),
             knows_pod_level_resources=cluster_knows_pod_level(version, version),
             resizes_in_place=None if version is None else resize_supported(version),
@@ -161,20 +162,17 @@ def _admitted(
     return AdmittedPod(namespace=pod.namespace, name=pod.name, admission=admission, has_annotations=has_annotations)
 
 
-def _as_enforced(
-    pod: Pod, namespaces: dict[str, Namespace], settings: AdmissionSettings
-) -> tuple[Pod, AdmissionSettings]:
+def _as_enforced(pod: Pod, namespace: Namespace, settings: AdmissionSettings) -> tuple[Pod, AdmissionSettings]:
     """Return the pod and the settings with mode enforce wherever they say recommend."""
     from agent.core.orders.annotations import MODE
     from agent.core.orders.order import Mode
+    from agent.core.orders.resolution import labelled
 
     act = replace(settings.act, mode=Mode.ENFORCE) if settings.act.mode is Mode.RECOMMEND else settings.act
-    annotations = dict(pod.annotations)
-    namespace = namespaces.get(pod.namespace)
-    stated = annotations.get(MODE, None if namespace is None else namespace.annotations.get(MODE))
+    stated = {**labelled(namespace), **namespace.annotations, **pod.annotations}.get(MODE)
     if stated is not None and stated.strip() == Mode.RECOMMEND:
-        annotations[MODE] = Mode.ENFORCE
-    return replace(pod, annotations=annotations), replace(settings, act=act)
+        pod = replace(pod, annotations={**pod.annotations, MODE: Mode.ENFORCE})
+    return pod, replace(settings, act=act)
 
 
 def _estimates(

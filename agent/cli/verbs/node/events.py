@@ -38,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         type=_limit,
         default=_DEFAULT_LIMIT,
-        help=f"show at most N; 0 = all that are kept (default: {_DEFAULT_LIMIT})",
+        help=f"show at most N; 0 = all that are kept, with --cluster the newest {_MOST} (default: {_DEFAULT_LIMIT})",
     )
     parser.add_argument(
         "--pod", metavar="NAME", help="only this pod, by name, namespace/name or uid; * matches anything"
@@ -128,7 +128,7 @@ def _of_cluster(arguments: argparse.Namespace) -> int:
     from agent.cli.client.webhook import NoWebhookAnswerError, WebhookReader
     from agent.cli.text.program_name import program_name
     from agent.cli.top.terminal import look_from, write_lines, write_text
-    from agent.cli.workloads.cluster_events import asked, csv_text, page_lines
+    from agent.cli.workloads.cluster_events import asked, csv_text, notes_of, page_lines
 
     if arguments.all:
         fail("events: --cluster shows every decision as it is; allowed: without --all")
@@ -157,6 +157,8 @@ def _of_cluster(arguments: argparse.Namespace) -> int:
 
         write_text(msgspec.json.format(msgspec.json.encode(body)).decode() + "\n")
     elif arguments.output == "csv":
+        for note in notes_of(body):
+            print(f"{program_name()} events: {note}", file=sys.stderr)
         write_text(csv_text(body))
     else:
         look = look_from(arguments)

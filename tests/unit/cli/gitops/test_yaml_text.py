@@ -140,6 +140,7 @@ def test_what_would_mean_something_else_is_refused() -> None:
         ("[" * 70 + "]" * 70, "deeper"),
         ("a: *b", None),
         ("a:\n\t- x", "not YAML"),
+        *((f"a: 1 # x{character}# y\nb: 2\n", "lines end in neither") for character in "\r\x85\u2028\u2029"),
     ],
 )
 def test_what_is_no_yaml_is_refused(written: str, told: str | None) -> None:
@@ -175,11 +176,13 @@ def test_a_key_twice_is_refused() -> None:
         text.documents[0].member("a")
 
 
+TEXTS = st.text(st.characters(exclude_characters="\x85\u2028\u2029"), max_size=20)
+"""Without what ends a line to a parser alone."""
 AMOUNTS = st.dictionaries(st.sampled_from(["cpu", "memory", "disk"]), st.sampled_from(["1", "250m", "2Gi"]), min_size=1)
 
 
 @given(
-    document=st.fixed_dictionaries({"requests": AMOUNTS, "limits": AMOUNTS, "other": st.text(max_size=20)}),
+    document=st.fixed_dictionaries({"requests": AMOUNTS, "limits": AMOUNTS, "other": TEXTS}),
     is_flow=st.sampled_from([True, False, None]),
     indent=st.integers(2, 6),
     data=st.data(),

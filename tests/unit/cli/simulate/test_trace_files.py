@@ -278,6 +278,12 @@ def test_parquet_takes_timestamps_dictionaries_and_text(tmp_path: Path) -> None:
     assert "columns not used: 'zone'" in other.notes
 
 
+def test_parquet_takes_whole_numbers_that_no_float_holds_as_near_as_one_comes(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    trace = load_trace(parquet(tmp_path / "a.parquet", time=[1, 61], container=["a", "a"], memory_bytes=[1, 2**53 + 1]))
+    assert trace.memory_bytes[:, 0].tolist() == [1.0, 2.0**53]
+
+
 BAD_PARQUET: dict[str, tuple[dict[str, Any], str]] = {
     "null time": ({"time": [1, None]}, "row 2: column time: it is null"),
     "bool as time": (
@@ -292,6 +298,10 @@ BAD_PARQUET: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "nan": ({"cpu_millicores": [1.0, float("nan")]}, "row 2: column cpu_millicores: nan is not finite"),
     "negative": ({"cpu_millicores": [1, -1]}, "row 2: column cpu_millicores: -1 is negative"),
+    "nanoseconds": (
+        {"time": [START * 10**9 + 1, START * 10**9 + 2]},
+        "row 1: column time: 1.7000064e+18 is in milliseconds or finer; allowed: Unix seconds",
+    ),
     "duplicate": ({"time": [1, 1]}, "row 2: column time: 1 stands twice"),
     "cores": ({"cpu_cores": [1, 1]}, "column 'cpu_cores': its unit is not known"),
 }

@@ -152,6 +152,16 @@ def test_namespaces_say_what_they_order(files: Files, capsys: pytest.CaptureFixt
     assert answers(capsys)[0]["outcome"] == "patched"
 
 
+def test_what_if_goes_past_a_namespaces_label_but_not_past_what_overrides_it(
+    files: Files, capsys: pytest.CaptureFixture[str]
+) -> None:
+    metadata = {"name": "shop", "labels": {names.MODE: "recommend"}}
+    for more, mode in (({}, "enforce"), ({"annotations": {names.MODE: "off"}}, "off")):
+        space = files.put("ns.json", {"kind": "Namespace", "metadata": {**metadata, **more}})
+        assert files.run(workload(), "-o", "json", "--what-if", "--namespaces", space) == 0
+        assert answers(capsys)[0]["mode"] == mode
+
+
 def test_without_history_nothing_is_sized_and_that_is_said(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["admission", "--pod", files.put("pod.json", ENFORCED)]) == 0
     out = capsys.readouterr().out
@@ -205,6 +215,14 @@ def test_a_workload_as_the_webhook_tells_of_it(files: Files, capsys: pytest.Capt
     for history in (document, {"workloads": [document]}):
         assert files.run(ENFORCED, "-o", "json", history=history) == 0
         assert answers(capsys)[0]["outcome"] == "patched"
+
+
+def test_a_limit_does_not_fall_below_what_one_node_alone_told(files: Files, capsys: pytest.CaptureFixture[str]) -> None:
+    known = {"estimates": [{**KNOWN, "memoryMaxBytes": 200_000_000, "memoryAloneBytes": 280_000_000}]}
+    assert files.run(ENFORCED, "-o", "json", history=known) == 0
+    changes = answers(capsys)[0]["containers"][0]["changes"]
+    limits = [change["after"] for change in changes if (change["resource"], change["setting"]) == ("memory", "limit")]
+    assert limits == [560_000_000]  # 2 x 280 MB
 
 
 def test_settings_are_those_of_the_webhook(files: Files, capsys: pytest.CaptureFixture[str]) -> None:

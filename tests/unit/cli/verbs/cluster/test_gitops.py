@@ -194,6 +194,26 @@ def test_an_axis_of_an_hpa_is_left_and_bounds_of_the_webhook_hold(repository: Re
     assert repository.text("web.yaml") == WEB.replace("2Gi", "489Mi").replace("1Gi", "200Mi")
 
 
+def test_what_a_vertical_pod_autoscaler_orders_of_containers_holds(repository: Repository) -> None:
+    repository.put({"web.yaml": WEB})
+    order = [{"containerName": "*", "maxAllowed": {"cpu": "100m", "memory": "64Mi"}}]
+    bounds = [{"name": "container-policies", "value": json.dumps(order), "source": "VPA shop/web"}]
+    assert repository.run(known=workload_history("shop/Deployment/web", bounds=bounds))[0] == 0
+    # The limit would be more than twice the largest memory allowed.
+    assert repository.text("web.yaml") == SIZED.replace("137m", "100m").replace("97Mi", "64Mi").replace("489Mi", "2Gi")
+    bounds[0]["value"] = json.dumps([{"containerName": "app", "mode": "Off"}])
+    repository.put({"web.yaml": WEB})
+    assert repository.run(known=workload_history("shop/Deployment/web", bounds=bounds))[0] == 0
+    assert repository.text("web.yaml") == WEB
+
+
+def test_a_limit_does_not_fall_below_what_one_node_alone_told(repository: Repository) -> None:
+    repository.put({"web.yaml": WEB.replace("2Gi", "5Gi")})
+    known = workload_history("shop/Deployment/web", {"app": advice(memoryAloneBytes=2000 * MIB)})
+    assert repository.run(known=known)[0] == 0
+    assert repository.text("web.yaml") == SIZED.replace("489Mi", "4000Mi")  # 2 x 2000 MiB
+
+
 def test_what_was_killed_lately_only_grows(repository: Repository) -> None:
     repository.put({"web.yaml": WEB})
     known = workload_history("shop/Deployment/web", {"app": advice(2000, 64 * MIB)}, stopShrinkingSeconds=60.0)
@@ -207,6 +227,7 @@ def test_what_was_killed_lately_only_grows(repository: Repository) -> None:
         ({"newestAgeSeconds": 259_200.0}, "its newest figures are 3 days old"),
         ({"policy": "vpa"}, "sized by plimsoll, and the figures are of vpa"),
         ({"policy": "else"}, "not understood"),
+        ({"memoryAloneBytes": -1}, "one is below 0"),
     ],
 )
 def test_figures_in_doubt_change_nothing(repository: Repository, figures: dict[str, Any], told: str) -> None:
@@ -236,8 +257,9 @@ def test_figures_in_doubt_change_nothing(repository: Repository, figures: dict[s
         (WEB.replace("cpu: 500m", 'cpu: "{{ .Values.cpu }}"'), "is not"),
         (WEB.replace("spec:\n", "spec:\n\t- x\n", 1), "not YAML"),
         (WEB.encode("utf-16"), "not UTF-8"),
+        (WEB.replace("\n", "\r"), "lines end in neither"),
     ],
-    ids=range(11),
+    ids=range(12),
 )
 def test_what_cannot_be_edited_is_left_and_named(repository: Repository, written: str | bytes, told: str) -> None:
     repository.put({"web.yaml": written, "good.yaml": WEB.replace("name: web", "name: api")})

@@ -1,0 +1,121 @@
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from agent.cli.gitops.values_map import mapped_containers
+from agent.cli.gitops.written import PlannedWrite, written_text
+from agent.webhook.queries.workload_bodies import WorkloadBody
+from tests.workload_histories import MIB, advice, workload_history
+
+LIMITS = {"memory": "489Mi"}
+RESOURCES = {"requests": {"cpu": "137m", "memory": "97Mi"}, "limits": LIMITS}
+
+
+def written(form: str, *known: dict[str, Any], values: dict[str, Any] | None = None) -> tuple[Any, list[str]]:
+    """Return the file as a program reads it, and what is left."""
+    bodies = [msgspec.convert(history, WorkloadBody) for history in known]
+    mapped = mapped_containers({} if values is None else {"values.yaml": values})
+    text, left = written_text(bodies, PlannedWrite(form=form, mapped=mapped))
+    return yaml.safe_load(text), left
+
+
+def test_a_limit_that_may_be_lowered_below_what_one_node_alone_told_is_not_written() -> None:
+    known = workload_history("shop/Deployment/web", {"app": advice(memoryAloneBytes=2000 * MIB), "side": advice()})
+    document, left = written("ssa", known)
+    assert left == []
+    app, side = document["spec"]["template"]["spec"]["containers"]
+    assert app == {"name": "app", "resources": {"requests": RESOURCES["requests"]}}
+    assert side == {"name": "side", "resources": RESOURCES}
+
+
+def test_values_in_a_list_are_left_as_helm_would_replace_the_whole_list() -> None:
+    known = workload_history("shop/Deployment/web", ("app", "side"))
+    values = {"shop/Deployment/web/app": "web.resources", "shop/Deployment/web/side": "extra.0.resources"}
+    assert written("helm", known, values=values) == (
+        {"web": {"resources": RESOURCES}},
+        [
+            "left shop/Deployment/web/side: extra.0.resources (values.yaml) may stand in a list, which values replace "
+            "as a whole; allowed: plimsoll gitops --map"
+        ],
+    )
+
+
+@pytest.mark.parametrize(
+    ("first", "second"), [("a", "a"), ("a.b", "a"), ("a", "a.requests"), ("a", "a.requests.cpu.resources")]
+)
+def test_values_of_two_containers_are_not_written_over_each_other(first: str, second: str) -> None:
+    known = workload_history("shop/Deployment/web", {"app": advice(), "side": advice(300)})
+    values = {"shop/Deployment/web/app": first, "shop/Deployment/web/side": second}
+    document, left = written("helm", known, values=values)
+    assert (document["a"]["b"] if first == "a.b" else document["a"]) == RESOURCES
+    assert left == [
+        f"left shop/Deployment/web/side: values of another container stand at {second} (values.yaml); "
+        "allowed: a place of its own"
+    ]
+
+
+def test_containers_that_want_the_same_share_values() -> None:
+    known = [workload_history(f"{namespace}/Deployment/web") for namespace in ("shop", "stage")]
+    values = {"shop/Deployment/web/app": "resources", "stage/Deployment/web/app": "resources"}
+    assert written("helm", *known, values=values) == ({"resources": RESOURCES}, [])
+
+
+@pytest.mark.parametrize("kind", ["Deployment", "CronJob"])
+def test_a_sidecar_is_written_among_the_init_containers(kind: str) -> None:
+    kinds = {"setup": "init", "proxy": "sidecar"}
+    document, left = written("ssa", workload_history(f"shop/{kind}/web", ("setup", "proxy", "app"), kinds=kinds))
+    assert left == []
+    spec = document["spec"] if kind == "Deployment" else document["spec"]["jobTemplate"]["spec"]
+    resources = RESOURCES if kind == "Deployment" else {"requests": RESOURCES["requests"]}  # runs keep their limits
+    # An init container that ends is not sized at admission either.
+    assert spec["template"]["spec"] == {
+        "initContainers": [{"name": "proxy", "resources": resources}],
+        "containers": [{"name": "app", "resources": resources}],
+    }
+
+
+@pytest.mark.parametrize(("form", "sidecars"), [("kustomize", ("proxy",)), ("ssa", ("logs", "proxy"))])
+def test_sidecars_are_left_where_their_order_might_change(form: str, sidecars: tuple[str, ...]) -> None:
+    kinds = dict.fromkeys(sidecars, "sidecar")
+    document, left = written(form, workload_history("shop/Deployment/web", ("app", *sidecars), kinds=kinds))
+    assert left == [
+        f"left shop/Deployment/web/{name}: a patch might change the order in which init containers start; "
+        "allowed: plimsoll gitops"
+        for name in sidecars
+    ]
+    if form == "kustomize":
+        document = yaml.safe_load(document["patches"][0]["patch"])
+    assert document["spec"]["template"]["spec"] == {"containers": [{"name": "app", "resources": RESOURCES}]}
+
+
+@pytest.mark.parametrize("form", ["kustomize", "ssa"])
+@pytest.mark.parametrize("kind", [None, "regular"])
+def test_containers_whose_list_is_not_known_are_left(kind: str | None, form: str) -> None:
+    kinds = {"app": kind, "proxy": None}
+    document, left = written(form, workload_history("shop/Deployment/web", ("app", "proxy"), kinds=kinds))
+    assert left == [
+        f"left shop/Deployment/web/{container}: the webhook does not tell whether it stands in containers or "
+        "initContainers, as it knows no pod with it or is older than that; allowed: plimsoll gitops"
+        for container in ("app", "proxy")
+        if kinds[container] is None
+    ]
+    if form == "kustomize":
+        assert len(document["patches"]) == (kind is not None)
+    else:
+        assert (document is None) == (kind is None)
+
+
+def test_the_only_container_is_regular_where_no_pod_tells() -> None:
+    document, left = written("ssa", workload_history("shop/Deployment/web", kinds={"app": None}))
+    assert left == []
+    assert document["spec"]["template"]["spec"] == {"containers": [{"name": "app", "resources": RESOURCES}]}
+
+
+def test_values_of_a_container_whose_list_is_not_known_are_written() -> None:
+    history = workload_history("shop/Deployment/web", ("app", "proxy"), kinds={"app": None, "proxy": None})
+    values = {"shop/Deployment/web/app": "resources", "shop/Deployment/web/proxy": "proxy"}
+    assert written("helm", history, values=values) == ({"resources": RESOURCES, "proxy": RESOURCES}, [])
