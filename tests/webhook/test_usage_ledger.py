@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
 import pytest
+from sqlalchemy import delete, event
 
 from agent.core.cluster.workload import Workload
 from agent.core.history.reports.rollup import RollupRow
@@ -17,13 +19,14 @@ from agent.core.history.workloads.usage_ledger import (
     LedgerContainer,
     LedgerHour,
 )
+from agent.webhook.store.database.tables import sketches
 from agent.webhook.store.entries.report_payload import encode_report
 from agent.webhook.store.records import usage_ledger as stored
 from agent.webhook.store.records.usage_ledger import LedgerMargins
 from agent.webhook.store.shapes import ForgetWish, NewReport, StoreAway
 from agent.webhook.store.store import Store
 from agent.webhook.workloads.folder import Folder, FoldOptions
-from agent.webhook.workloads.usage_ledger import OVER_SECONDS, LedgerParts, UsageLedger
+from agent.webhook.workloads.usage_ledger import AGAIN_HOURS, OVER_SECONDS, LedgerParts, UsageLedger
 from tests.webhook.workload_reports import DNS, LARGE, MIB, NOON, WEB, report, row
 
 HOUR = NOON // 3600
@@ -92,6 +95,21 @@ def told(workload: Workload = WEB, *, request: int | None = 200, **more: Any) ->
     return replace(row(workload, **more), cpu_request_millicores=request, memory_request_bytes=64 * MIB)
 
 
+@contextmanager
+def writes(store: Store, table: str) -> Iterator[list[tuple[str, int]]]:
+    """Collect what is written to a table: each statement's verb and number of rows, where there are any."""
+    counts: list[tuple[str, int]] = []
+
+    def count(_: object, cursor: Any, statement: str, *__: object) -> None:
+        verb, *words = statement.split(maxsplit=3)
+        if (verb, *words[:2]) in {("DELETE", "FROM", table), ("INSERT", "INTO", table)} and cursor.rowcount:
+            counts.append((verb, cursor.rowcount))
+
+    event.listen(store._engine.engine, "after_cursor_execute", count)
+    yield counts
+    event.remove(store._engine.engine, "after_cursor_execute", count)
+
+
 def test_hour_is_put_down_when_it_is_over_and_not_before(world: World) -> None:
     world.take(told())
     world.turn(NOON + 3600 + OVER_SECONDS - 1)
@@ -113,6 +131,52 @@ def test_looking_again_changes_nothing(world: World) -> None:
     world.ledger.folded(HOUR, [f"{WEB.namespace}/{WEB.kind}/{WEB.name}/app/c/2/m5.large"])
     world.turn()
     assert world.rows() == before
+
+
+def test_of_an_hour_looked_at_again_the_rows_that_differ_are_written_alone(world: World) -> None:
+    world.take(told(), told(API))
+    world.turn()
+    with_both = world.store.ledger_at(HOUR)
+    world.begin()
+    with writes(world.store, "ledger_hours") as counts:
+        world.turn()
+    assert counts == []
+    world.take(told(API), node="node-b", at=OVER, age=OVER - NOON - 600)
+    world.fold(OVER + 60)
+    world.begin()
+    with writes(world.store, "ledger_hours") as late_counts:
+        world.turn(OVER + 60)
+    assert late_counts == [("DELETE", 1), ("INSERT", 1)]
+    assert world.rows() == [hour for hour in with_both if hour.workload == WEB]
+    assert [hour.cpu.requested for hour in world.rows(API)] == [33]
+
+
+def test_a_row_without_sketches_goes_from_its_hour_and_day(world: World) -> None:
+    world.take(told(), told(API))
+    world.turn()
+    with world.store.transaction() as connection:
+        connection.execute(delete(sketches).where(sketches.c.key.contains(f"/{API.name}/")))
+    world.ledger.folded(HOUR, [f"{API.namespace}/{API.kind}/{API.name}/app/c/2/m5.large"])
+    with writes(world.store, "ledger_hours") as counts:
+        world.turn()
+    assert counts == [("DELETE", 1)]
+    assert [hour.workload for hour in world.store.ledger_at(HOUR)] == [WEB]
+    (total,) = world.store.ledger_sums_by_day(range(DAY, DAY + 1)).values()
+    assert total.workloads == 1
+
+
+def test_a_day_is_added_up_again_where_an_hour_of_it_changed(world: World) -> None:
+    world.take(told())
+    world.turn()
+    key = f"{WEB.namespace}/{WEB.kind}/{WEB.name}/app/c/2/m5.large"
+    world.ledger.folded(HOUR, [key])
+    with writes(world.store, "ledger_days") as counts:
+        world.turn()
+    assert counts == []
+    world.take(told(), node="node-b", at=OVER, age=OVER - NOON - 600)
+    with writes(world.store, "ledger_days") as late_counts:
+        world.turn(OVER + 60)
+    assert late_counts == [("DELETE", 1), ("INSERT", 1)]
 
 
 def test_report_that_comes_late_is_added_and_counts_once(world: World) -> None:
@@ -162,7 +226,7 @@ def test_a_late_report_that_was_folded_under_another_leader_is_put_down(world: W
     assert total.cpu.requested == 33
 
 
-def test_who_begins_to_lead_looks_a_day_back_and_no_further(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_begins_to_lead_looks_some_hours_back_and_no_further(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.take(told())
     now = OVER + 30 * 3600
     world.turn(now)
@@ -170,14 +234,14 @@ def test_who_begins_to_lead_looks_a_day_back_and_no_further(world: World, monkey
     write = world.store.write_ledger_hour
     hours: list[int] = []
 
-    def noted(unix_hour: int, rows: Sequence[LedgerHour], gone: Iterable[Workload]) -> None:
+    def noted(unix_hour: int, rows: Sequence[LedgerHour], gone: Iterable[Workload]) -> bool:
         hours.append(unix_hour)
-        write(unix_hour, rows, gone)
+        return write(unix_hour, rows, gone)
 
     monkeypatch.setattr(world.store, "write_ledger_hour", noted)
     world.turn(now)
     world.turn(now)
-    assert hours == [*range(HOUR + 7, HOUR + 31)]
+    assert hours == [*range(HOUR + 31 - AGAIN_HOURS, HOUR + 31)]
 
 
 def test_what_was_recommended_then_stays(world: World) -> None:
@@ -249,6 +313,21 @@ def test_days_before_yesterday_are_added_up_by_who_put_their_hours_down_and_led_
     world.turn(now)
     sums = world.store.ledger_sums_by_day(range(DAY, DAY + 4))
     assert [(day, total.hours) for (_, day), total in sorted(sums.items())] == [(DAY, 1), (DAY + 1, 1), (DAY + 2, 1)]
+
+
+def test_a_day_that_a_late_hour_changed_is_added_up_by_who_leads_after_an_outage(world: World) -> None:
+    midnight = (DAY + 1) * 86_400.0
+    world.take(told(), at=midnight - 3000)
+    now = midnight + 3 * 3600 + OVER_SECONDS
+    world.turn(now)
+    world.take(told(), node="node-b", at=now, age=now - midnight + 2700)
+    world.fold(now + 60)
+    assert world.ledger.turn(True, now_unix_seconds=now + 60)  # the hour, and not its day
+    assert [hour.cpu.requested for hour in world.rows()] == [33]
+    world.begin()
+    world.turn(now + 3 * 86_400)
+    (total,) = world.store.ledger_sums_by_day(range(DAY, DAY + 1)).values()
+    assert total.cpu.requested == 33
 
 
 def test_sums_are_by_namespace_and_of_those_asked_for_alone(world: World) -> None:

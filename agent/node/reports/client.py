@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import urllib3
 from urllib3.exceptions import HTTPError
 
+from agent.core.history.reports.rollup_schedule import LONGEST_RETRY_AFTER_SECONDS
 from agent.kube.client.api import reason_of
 from agent.kube.client.credentials import Authorization, Credentials
 from agent.kube.client.errors import CredentialsError
@@ -159,13 +160,14 @@ class WebhookClient:
             yield piece
 
     def _retry_after_seconds(self, text: str | None) -> float | None:
-        """Read a number of seconds or a date; None = there is none, or it is neither."""
+        """Read a number of seconds or a date, an hour at most; None = there is none, or it is neither."""
         if text is None:
             return None
         text = text.strip()
         if text.isascii() and text.isdigit() and len(text) < _MOST_DIGITS:
-            return float(text)
+            return min(float(text), LONGEST_RETRY_AFTER_SECONDS)
         try:
-            return max(parsedate_to_datetime(text).timestamp() - self._wall_now(), 0.0)
+            seconds = parsedate_to_datetime(text).timestamp() - self._wall_now()
         except (ValueError, OverflowError):
             return None
+        return min(max(seconds, 0.0), LONGEST_RETRY_AFTER_SECONDS)

@@ -256,6 +256,7 @@ class RunTeller:
             )
             for run in sent
         ]
+        self._file.keep(tuple(self._waiting))  # an agent that is ended before the answer comes tells them again
         end, wait_seconds = self._posts.post(runs_text(self._node, runs))
         if end in (PostEnd.TAKEN, PostEnd.SPOILT):
             for _ in sent:

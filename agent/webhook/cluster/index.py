@@ -93,17 +93,19 @@ class ReflectedIndex(ReflectedObjects[T], Generic[K, T]):
     def _place(self, name: str) -> None:
         """Have an object found as it stands by now: another thread may have stored it anew since the caller did."""
         with self._lock:
-            if name in self._keys:
-                key = self._keys.pop(name)
-                others = {other_name: other for other_name, other in self._found[key].items() if other_name != name}
-                if others:
-                    self._found[key] = others
-                else:
-                    del self._found[key]
-            entry = self._entries.get(name)
+            before, entry = self._keys.pop(name, None), self._entries.get(name)
+            key: K | None = None
+            # The new place first: who reads meanwhile, without the lock, must never find nothing.
             if entry is not None and entry.value is not None:
                 self._keys[name] = key = self._key_of(entry.value)
                 self._found[key] = dict(sorted({**self._found.get(key, {}), name: entry.value}.items()))
+            if before is None or before == key:
+                return
+            others = {other_name: other for other_name, other in self._found[before].items() if other_name != name}
+            if others:
+                self._found[before] = others
+            else:
+                del self._found[before]
 
 
 class DoubtedIndex(ReflectedIndex[K, F]):

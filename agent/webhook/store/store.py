@@ -504,10 +504,10 @@ class Store:
         with self._engine.reading() as connection:
             return usage_ledger.sketches_between(connection, unix_hour, start, end)
 
-    def write_ledger_hour(self, unix_hour: int, rows: Sequence[LedgerHour], gone: Iterable[Workload]) -> None:
-        """Replace the rows of an hour of the same workloads; rows of the workloads that are gone go."""
+    def write_ledger_hour(self, unix_hour: int, rows: Sequence[LedgerHour], gone: Iterable[Workload]) -> bool:
+        """Replace an hour's rows that differ; those of workloads that are gone go. Return whether any was written."""
         with self._engine.writing(is_long=True) as connection:
-            usage_ledger.write_hour(connection, unix_hour, rows, gone)
+            return usage_ledger.write_hour(connection, unix_hour, rows, gone)
 
     def note_ledger_through(self, unix_hour: int) -> None:
         """Record that the ledger has come to an hour."""

@@ -30,9 +30,9 @@ OVER_SECONDS: Final = 900.0
 """After its end an hour is put down: its last reports come five minutes later, and are folded within six more."""
 BACK_HOURS: Final = 14 * DAY_HOURS
 """So far back a ledger begins that has nothing yet: what sketches there are, without what was recommended then."""
-AGAIN_HOURS: Final = DAY_HOURS
+AGAIN_HOURS: Final = 8
 """So far back hours are put down again by who begins to lead: who led before may have ended with late reports folded
-and not put down."""
+and not put down. It takes 0.05 ms of CPU per workload and hour, also where nothing differs."""
 RECOMMENDED_HOURS: Final = 3
 """Of an hour that ended longer ago nobody knows any more what was recommended."""
 MOST_LATE: Final = 50_000
@@ -93,10 +93,12 @@ class UsageLedger:
         through = self._parts.store.ledger_through()
         if not self._is_begun:  # who led before may have ended between an hour and its day
             today = hour_of(now_unix_seconds) // DAY_HOURS
-            self._days, self._is_begun = {today - 1, today}, True
             last = min(through, over)
+            again = range(max(last - AGAIN_HOURS, 0) + 1, last + 1)
+            self._days = {today - 1, today} | {hour // DAY_HOURS for hour in again}
+            self._is_begun = True
             with self._lock:
-                self._late |= dict.fromkeys(range(max(last - AGAIN_HOURS, 0) + 1, last + 1))
+                self._late |= dict.fromkeys(again)
         hour = self._next(through, over)
         if hour is not None:
             with self._lock:
@@ -111,11 +113,12 @@ class UsageLedger:
         late = self._take_late(through)
         if late is not None:
             try:
-                self._put_down(late[0], late[1], over)
+                is_changed = self._put_down(late[0], late[1], over)
             except StoreAway:
                 self._put_back(*late)  # nobody else knows of it
                 raise
-            self._days.add(late[0] // DAY_HOURS)
+            if is_changed:
+                self._days.add(late[0] // DAY_HOURS)
             return True
         for day in sorted(self._days):
             self._parts.store.write_ledger_day(day)
@@ -147,7 +150,8 @@ class UsageLedger:
             since = self._late.get(hour, set())
             self._late[hour] = None if since is None or workloads is None else since | workloads
 
-    def _put_down(self, hour: int, workloads: set[Workload] | None, over: int) -> None:
+    def _put_down(self, hour: int, workloads: set[Workload] | None, over: int) -> bool:
+        """Record the rows of an hour, of some workloads, None = of all; return whether any was written."""
         store = self._parts.store
         is_recommended_known = over - hour < RECOMMENDED_HOURS
         if workloads is not None:
@@ -160,15 +164,14 @@ class UsageLedger:
                 ]
                 self._pause()
             there = {row.workload for row in rows}
-            store.write_ledger_hour(hour, rows, gone=workloads - there)
-            return
+            return store.write_ledger_hour(hour, rows, gone=workloads - there)
         rows = []
         for ledger_workload, sketches in _by_workload(self._all_of(hour)):
             if len(rows) == MOST_AN_HOUR:
                 log.warning("the ledger leaves workloads out", extra={"hour": hour, "most": MOST_AN_HOUR})
                 break
             rows.append(self._row(ledger_workload, hour, sketches, is_recommended_known))
-        store.write_ledger_hour(hour, rows, gone=())
+        return store.write_ledger_hour(hour, rows, gone=())
 
     def _all_of(self, hour: int) -> Iterator[StoredSketch]:
         after = ""

@@ -1,7 +1,7 @@
 """The ledger in the database: a row per workload and hour, and per workload and day; sums by the database. Webhook.
 
-An hour's rows are replaced, never added to: however often an hour is looked at, it counts once. What was written and
-recommended then stays as it was put down first.
+An hour's rows are replaced where they differ, never added to: however often an hour is looked at, it counts once. What
+was written and recommended then stays as it was put down first.
 """
 
 from __future__ import annotations
@@ -124,28 +124,34 @@ def sketches_between(connection: Connection, unix_hour: int, start: str, end: st
     return [StoredSketch(key=row.key, unix_hour=unix_hour, payload=bytes(row.payload)) for row in rows]
 
 
-def write_hour(connection: Connection, unix_hour: int, rows: Sequence[LedgerHour], gone: Iterable[Workload]) -> None:
-    """Replace the rows of these workloads; those of ``gone`` go. In a transaction."""
-    gone = list(gone)
+def write_hour(connection: Connection, unix_hour: int, rows: Sequence[LedgerHour], gone: Iterable[Workload]) -> bool:
+    """Replace the rows of these workloads that differ; those of ``gone`` go. In a transaction.
+
+    Returns:
+        Whether anything was written.
+    """
     numbers = _numbers(connection, [row.workload for row in rows])
-    known = _numbers_of(connection, gone)
-    for piece in pieces(sorted({*numbers.values(), *known.values()}), PIECE):
+    row_of = {numbers[row.workload]: row for row in rows}
+    is_changed = False
+    for piece in pieces(sorted({*row_of, *_numbers_of(connection, gone).values()}), PIECE):
         here = (ledger_hours.c.unix_hour == unix_hour, ledger_hours.c.workload.in_(piece))
-        kept_figures = {
-            row["workload"]: {name: row[name] for name in _KEPT}
-            for row in connection.execute(
-                select(ledger_hours.c.workload, *(ledger_hours.c[name] for name in _KEPT)).where(*here)
-            ).mappings()
-        }
-        connection.execute(delete(ledger_hours).where(*here))
-        chosen = frozenset(piece)
-        fresh = [
-            {**_values(row, numbers[row.workload]), **kept_figures.get(numbers[row.workload], {})}
-            for row in rows
-            if numbers[row.workload] in chosen
-        ]
+        stood = {row["workload"]: dict(row) for row in connection.execute(select(ledger_hours).where(*here)).mappings()}
+        fresh = {}
+        for number in piece:
+            if number in row_of:
+                before = stood.get(number, {})
+                values = _values(row_of[number], number) | {name: before[name] for name in _KEPT if name in before}
+                if values != before:
+                    fresh[number] = values
+        outdated = [number for number in stood if number in fresh or number not in row_of]
+        if outdated:
+            connection.execute(
+                delete(ledger_hours).where(ledger_hours.c.unix_hour == unix_hour, ledger_hours.c.workload.in_(outdated))
+            )
         if fresh:
-            connection.execute(insert(ledger_hours), fresh)
+            connection.execute(insert(ledger_hours), list(fresh.values()))
+        is_changed = is_changed or bool(outdated or fresh)
+    return is_changed
 
 
 def note_through(connection: Connection, unix_hour: int) -> None:

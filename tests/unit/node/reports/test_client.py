@@ -153,6 +153,8 @@ def test_a_redirect_is_not_followed_the_token_stays_here(tmp_path: Path) -> None
         (" 30 ", 30.0),
         ("Fri, 15 Jan 2027 08:00:10 GMT", 10.0),  # 1,800,000,000 is 08:00:00
         ("Fri, 15 Jan 2027 07:00:00 GMT", 0.0),
+        ("86400", 3600.0),  # a page of maintenance: nobody is silent for a day because of it
+        ("Fri, 31 Dec 9999 23:59:59 GMT", 3600.0),
         ("-5", None),
         ("1e9", None),
         ("9" * 400, None),

@@ -330,6 +330,22 @@ def test_what_was_not_told_before_the_agents_end_is_told_after_its_start(world: 
     assert not (world.mount / "runs").exists()
 
 
+def test_an_agent_that_is_killed_while_it_tells_leaves_what_it_told(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.pods = [run_pod(status=status())]
+    rows: list[int] = []
+
+    def hang(path: str, text: str) -> WebhookAnswer:
+        rows.append(len(RunsFile(world.mount / "runs", "boot").read()))
+        raise WebhookAway("no answer")
+
+    monkeypatch.setattr(world.poster, "post", hang)
+    world.run()
+    world.wait(0.5)
+    assert rows == [1]
+
+
 def test_a_run_that_ended_while_no_agent_looked_is_told_once_pods_are_known(world: World) -> None:
     unit = world.begin()
     for second in range(1, 13):

@@ -249,6 +249,20 @@ def test_a_watch_that_overtakes_a_writes_answer_is_what_is_found(monkeypatch: py
     assert seen(index) == (("z",), (), (), ("z",))
 
 
+def test_who_reads_while_the_only_object_of_a_key_is_placed_anew_finds_it() -> None:
+    reads: list[tuple[str, ...]] = []
+
+    def key_of(value: str) -> str:
+        reads.append(index.find(value))  # as another thread may
+        return value
+
+    index: ReflectedIndex[str, str] = ReflectedIndex(read, key_of)
+    index.put(index.entry(document("a", "x", 10)), now_seconds=0.0)
+    reads.clear()
+    index._place("a")
+    assert reads == [("x",)]
+
+
 # -- numbers ---------------------------------------------------------------------------------------------------------
 
 
