@@ -353,8 +353,12 @@ def test_who_may_list_the_pods_of_a_namespace_reads_that_namespace_alone(
     assert (events["scope"]["wholeCluster"], events["scope"]["names"]) == (False, [namespace])
     assert events["scope"]["words"] == f"1 of {events['scope']['ofNamespaces']} namespaces is yours"
     assert [event["pod"] for event in events["events"]] == ["web-0"]
-    listed = answer_of(served.get("/v1/workloads", token))
-    assert [line["name"] for line in listed["workloads"]] == ["web-0"]
+
+    def listed() -> list[str]:
+        return [line["name"] for line in answer_of(served.get("/v1/workloads", token))["workloads"]]
+
+    wait_for(lambda: listed() != [], "the report is followed")
+    assert listed() == ["web-0"]
     summary = answer_of(served.get("/v1/summary", token))
     assert (summary["workloads"]["total"], summary["nodes"]) == (1, None)
     assert served.get(f"/v1/workloads/{other}/Pod/vault-0", token).status == 403

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -22,12 +24,16 @@ YOUNG = ("--set", "plan.minAgeSeconds=0")
 @pytest.fixture(scope="module")
 def options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
     """What it takes to reach a webhook that knows one workload."""
-    folder = tmp_path_factory.mktemp("gitops")
+    with reaching(tmp_path_factory.mktemp("gitops"), *(row_body(number, oomKills=[]) for number in range(2))) as reach:
+        yield reach
+
+
+@contextmanager
+def reaching(folder: Path, *rows: dict[str, Any]) -> Iterator[list[str]]:
+    """Yield what it takes to reach a webhook that knows these rows of one report, and no pod."""
     (folder / "token").write_text("good\n")
     with stack(folder) as webhook:
-        webhook.report(
-            packed(report_body(*(row_body(number, oomKills=[]) for number in range(2)))), content_encoding="gzip"
-        )
+        webhook.report(packed(report_body(*rows)), content_encoding="gzip")
         webhook.follow()
         with running(webhook.services, folder, names=("plimsoll-webhook.plimsoll.svc",)) as server:
             host, port = server.address
@@ -83,6 +89,18 @@ def test_amounts_are_written_for_kustomize_kubectl_and_helm(
     assert out.startswith("# values.yaml\n")
     assert yaml.safe_load(out) == {"web": {"resources": resources}}
     assert err == "plimsoll workloads: left shop/Deployment/web/no: nothing is recommended\n"
+
+
+def test_a_file_without_amounts_that_one_before_it_may_hold_ends_with_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with reaching(tmp_path, row_body(0, oomKills=[]), row_body(0, container="proxy", oomKills=[])) as options:
+        assert main(["workloads", "-n", "shop", "-o", "kustomize", *options, *YOUNG]) == 1
+        out, err = capsys.readouterr()
+        assert yaml.safe_load(out)["patches"] == []
+        assert len(err.splitlines()) == 2
+        assert main(["workloads", "-n", "shop", "-o", "kustomize", *options]) == 0
+        assert len(capsys.readouterr().err.splitlines()) == 1  # too young for amounts
 
 
 @pytest.mark.parametrize(

@@ -462,18 +462,21 @@ def test_what_one_node_alone_told_stands_beside_what_counts(whole: Stack) -> Non
     assert (advice["memoryMaxBytes"], advice["memoryAloneBytes"]) == pytest.approx((12e6, 3e9), rel=0.001)
 
 
-def test_a_container_is_told_with_its_kind_while_a_pod_of_it_is_known(whole: Stack) -> None:
+def test_a_container_is_told_with_its_kind_and_limit_while_a_pod_of_it_is_known(whole: Stack) -> None:
     whole.report(packed(report_body(row_body(0, container="app"), row_body(0, container="proxy"))), **GZIP)
     whole.follow()
 
-    def kinds() -> dict[str, str | None]:
+    def templates() -> dict[str, tuple[str | None, int | None]]:
         containers = said(whole.ask(ONE, names=NAMES))["containers"]
-        return {container["container"]: container["kind"] for container in containers}
+        return {container["container"]: (container["kind"], container["memoryLimitBytes"]) for container in containers}
 
-    assert kinds() == {"app": None, "proxy": None}
-    written = (WrittenContainer(name="app"), WrittenContainer(name="proxy", kind=ContainerKind.SIDECAR))
+    assert templates() == {"app": (None, None), "proxy": (None, None)}
+    written = (
+        WrittenContainer(name="app", memory_limit_bytes=1 << 28),
+        WrittenContainer(name="proxy", kind=ContainerKind.SIDECAR),
+    )
     whole.facts.places["uid-0"] = replace(place(0), containers=written)
-    assert kinds() == {"app": "regular", "proxy": "sidecar"}
+    assert templates() == {"app": ("regular", 1 << 28), "proxy": ("sidecar", None)}
 
 
 def test_another_policy_is_tried_on_request(whole: Stack) -> None:

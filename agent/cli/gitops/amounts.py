@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 STALE_SECONDS: Final = 86_400.0
 """Older figures are of a workload that does not run (any more); of runs the last ones count, whenever they were."""
+_MEMORY_REQUEST: Final = ResourceCell(Setting.REQUEST, Resource.MEMORY)
+_MEMORY_LIMIT: Final = ResourceCell(Setting.LIMIT, Resource.MEMORY)
 
 
 class WithoutAmounts(Exception):  # noqa: N818
@@ -58,6 +60,16 @@ class ContainerChange:
     def key(self) -> tuple[str, str]:
         """Return the list that it stands in, and its name."""
         return self.list_name, self.name
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecommendedAmounts:
+    """What a workload's containers should state whatever they state today."""
+
+    by_container: Mapping[str, Mapping[ResourceCell, int]]
+    """Nanos; without what is not known."""
+    without_memory: Sequence[str] = ()
+    """Containers whose memory is recommended and left out, as it is not known which limit stands."""
 
 
 def sized(
@@ -104,40 +116,36 @@ def sized(
     return tuple(changes)
 
 
-def recommended(body: WorkloadBody, settings: AdmissionSettings, now: float) -> dict[str, dict[ResourceCell, int]]:
-    """Return what a workload's containers should state whatever they state today, nanos; without what is not known.
+def recommended(body: WorkloadBody, settings: AdmissionSettings, now: float) -> RecommendedAmounts:
+    """Return what a workload's containers should state whatever they state today.
 
-    A memory limit is left out where one node alone told of more: below that none is to fall, and which one stands is
-    not known here.
+    Where one node alone told of more memory than counts, the limit is what admission makes of the one that stands, and
+    is stated even if it stays: what a file that is made anew does not state is taken back when that is applied. Where
+    none stands none is added.
 
     Raises:
         WithoutAmounts: Nothing is recommended.
     """
     if body.kind not in POD_SPECS or body.kind == DAEMON_SET_KIND:
         raise WithoutAmounts(f"pods of a {body.kind} are not sized by a template")
-    spec = _blank_spec(body)
-    for key in reversed(POD_SPECS[body.kind]):
-        spec = {key: spec}
-    document = {"kind": body.kind, "metadata": {"name": body.name, "namespace": body.namespace}, **spec}
-    try:
-        (pod_document,) = pods_of(document, body.name)
-        pod = pod_from_json(pod_document)
-    except ConvertError as error:
-        raise WithoutAmounts(f"not understood: {error}") from error
-    admission = _admission(pod, body, settings, now)
-    if admission.outcome is not AdmissionOutcome.PATCHED:
-        raise WithoutAmounts(admission.why)
-    moved = {(move.container, ResourceCell(move.setting, move.resource)) for move in admission.moves}
-    moved -= {
-        (known.container, ResourceCell(Setting.LIMIT, Resource.MEMORY))
+    amounts = _of_blank(body, settings, now, {})
+    doubted = [
+        known
         for known in body.containers
-        if known.advice.memory_alone_bytes is not None
-    }
-    return {
-        name: amounts
-        for (_, name), cells in _final(pod, admission).items()
-        if (amounts := {cell: nanos for cell, nanos in cells.items() if (name, cell) in moved})
-    }
+        if known.advice.memory_alone_bytes is not None and _MEMORY_LIMIT in amounts.get(known.container, {})
+    ]
+    limits = {known.container: known.memory_limit_bytes for known in doubted if known.memory_limit_bytes}
+    if limits:
+        amounts = _of_blank(body, settings, now, limits)
+    for known in doubted:
+        if known.container not in limits:
+            amounts[known.container].pop(_MEMORY_LIMIT, None)
+    without_memory = [known.container for known in doubted if known.kind is None]
+    for name in without_memory:
+        amounts[name].pop(_MEMORY_REQUEST, None)
+    return RecommendedAmounts(
+        by_container={name: cells for name, cells in amounts.items() if cells}, without_memory=without_memory
+    )
 
 
 def kinds_of(body: WorkloadBody) -> dict[str, ContainerKind]:
@@ -166,14 +174,44 @@ def advice_of(body: WorkloadBody, container: str) -> AdviceBody | None:
     return next((known.advice for known in body.containers if known.container == container), None)
 
 
-def _blank_spec(body: WorkloadBody) -> dict[str, object]:
+def _of_blank(
+    body: WorkloadBody, settings: AdmissionSettings, now: float, limits: Mapping[str, int]
+) -> dict[str, dict[ResourceCell, int]]:
+    """Return what admission makes of containers that state next to nothing but these memory limits, nanos.
+
+    Raises:
+        WithoutAmounts: It makes nothing of them.
+    """
+    spec = _blank_spec(body, limits)
+    for key in reversed(POD_SPECS[body.kind]):
+        spec = {key: spec}
+    document = {"kind": body.kind, "metadata": {"name": body.name, "namespace": body.namespace}, **spec}
+    try:
+        (pod_document,) = pods_of(document, body.name)
+        pod = pod_from_json(pod_document)
+    except ConvertError as error:
+        raise WithoutAmounts(f"not understood: {error}") from error
+    admission = _admission(pod, body, settings, now)
+    if admission.outcome is not AdmissionOutcome.PATCHED:
+        raise WithoutAmounts(admission.why)
+    told = {(move.container, ResourceCell(move.setting, move.resource)) for move in admission.moves}
+    told |= {(name, _MEMORY_LIMIT) for name in limits}
+    return {
+        name: {cell: nanos for cell, nanos in cells.items() if (name, cell) in told}
+        for (_, name), cells in _final(pod, admission).items()
+    }
+
+
+def _blank_spec(body: WorkloadBody, limits: Mapping[str, int]) -> dict[str, object]:
     """Return a pod's spec with the containers that are known; one of no known kind as a regular one."""
-    stated = {"requests": {"cpu": "1m", "memory": "1"}}  # what is stated is changed, a limit is added
+    requests = {"requests": {"cpu": "1m", "memory": "1"}}  # what is stated is changed, a limit is added
     kinds = kinds_of(body)
     spec: dict[str, list[object]] = {list_name: [] for list_name in LISTS}
     for known in body.containers:
         kind = kinds.get(known.container, ContainerKind.REGULAR)
         restarts = {"restartPolicy": "Always"} if kind is ContainerKind.SIDECAR else {}
+        limit = limits.get(known.container)
+        stated = requests if limit is None else {**requests, "limits": {"memory": str(limit)}}
         spec[list_of(kind)].append({"name": known.container, "image": "any", "resources": stated, **restarts})
     return {**spec}
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from agent.cli.gitops.amounts import WithoutAmounts, kinds_of, list_of, quantity, recommended
+from agent.cli.gitops.amounts import RecommendedAmounts, WithoutAmounts, kinds_of, list_of, quantity, recommended
 from agent.cli.gitops.manifests import LISTS, POD_SPECS
 from agent.cli.gitops.resource_cells import SECTIONS, ResourceCell
 from agent.cli.gitops.values_map import MappedContainer
@@ -29,6 +29,11 @@ _UNPLACED: Final = (
     "older than that; allowed: plimsoll gitops"
 )
 _REORDERED: Final = "a patch might change the order in which init containers start; allowed: plimsoll gitops"
+_UNLIMITED: Final = (
+    "its memory: one node alone told of more than counts, and the webhook does not tell which limit stands, as it "
+    "knows no pod with it or is older than that; allowed: plimsoll gitops"
+)
+_PASSING: Final = (_UNPLACED, _UNLIMITED)
 Amounts = Mapping[str, Mapping[ResourceCell, int]]
 
 
@@ -43,6 +48,22 @@ class PlannedWrite:
     """For ``helm``: where the amounts stand."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftAmounts:
+    """A workload, a container or its memory that is not written, and why."""
+
+    whose: str
+    why: str
+
+    def __str__(self) -> str:
+        return f"left {self.whose}: {self.why}"
+
+    @property
+    def is_passing(self) -> bool:
+        """Whether a file that was made before may hold amounts for it: this one would take them back."""
+        return self.why in _PASSING
+
+
 def history_text(bodies: Sequence[WorkloadBody]) -> str:
     """Return all that is known of workloads, as ``--history`` reads it."""
     import msgspec
@@ -50,28 +71,32 @@ def history_text(bodies: Sequence[WorkloadBody]) -> str:
     return msgspec.json.format(msgspec.json.encode({"workloads": bodies})).decode() + "\n"
 
 
-def written_text(bodies: Sequence[WorkloadBody], writing: PlannedWrite) -> tuple[str, list[str]]:
-    """Return the file for Kustomize, Helm or kubectl, and a line for each workload or container that is left."""
-    sized: list[tuple[WorkloadBody, Amounts]] = []
-    left: list[str] = []
+def written_text(bodies: Sequence[WorkloadBody], writing: PlannedWrite) -> tuple[str, list[LeftAmounts]]:
+    """Return the file for Kustomize, Helm or kubectl, and each workload or container that is left."""
+    sized: list[tuple[WorkloadBody, RecommendedAmounts]] = []
+    left: list[LeftAmounts] = []
     now = time.time()
     for body in bodies:
         try:
             sized.append((body, recommended(body, writing.settings, now)))
         except WithoutAmounts as error:
-            left.append(f"left {body.namespace}/{body.kind}/{body.name}: {error}")
+            left.append(LeftAmounts(whose=_whose(body), why=str(error)))
     if writing.form == "helm":
         return _values(sized, writing.mapped, left), left
-    sized = list(_placed(sized, writing.form, left))
-    return (_component(sized) if writing.form == "kustomize" else _objects(sized)), left
+    placed = list(_placed(sized, writing.form, left))
+    return (_component(placed) if writing.form == "kustomize" else _objects(placed)), left
+
+
+def _whose(body: WorkloadBody) -> str:
+    return f"{body.namespace}/{body.kind}/{body.name}"
 
 
 def _placed(
-    sized: Sequence[tuple[WorkloadBody, Amounts]], form: str, left: list[str]
+    sized: Sequence[tuple[WorkloadBody, RecommendedAmounts]], form: str, left: list[LeftAmounts]
 ) -> Iterator[tuple[WorkloadBody, Amounts]]:
     """Return workloads without the containers that a patch would put into another place than theirs."""
-    for body, amounts in sized:
-        kinds = kinds_of(body)
+    for body, of_body in sized:
+        amounts, kinds = of_body.by_container, kinds_of(body)
         sidecars = [name for name in amounts if kinds.get(name) is ContainerKind.SIDECAR]
         # Kustomize puts what a patch names first; a server-side apply keeps its place, but orders several as it does.
         is_order_kept = form == "ssa" and len(sidecars) <= 1
@@ -79,7 +104,8 @@ def _placed(
             **{name: _UNPLACED for name in amounts if name not in kinds},
             **{name: _REORDERED for name in sidecars if not is_order_kept},
         }
-        left += [f"left {body.namespace}/{body.kind}/{body.name}/{name}: {fault}" for name, fault in faults.items()]
+        whys = {**dict.fromkeys(of_body.without_memory, _UNLIMITED), **faults}
+        left += [LeftAmounts(whose=f"{_whose(body)}/{name}", why=why) for name, why in whys.items()]
         placed = {name: cells for name, cells in amounts.items() if name not in faults}
         if placed:
             yield body, placed
@@ -144,25 +170,24 @@ def _resources(cells: Mapping[ResourceCell, int]) -> dict[str, dict[str, str]]:
     return resources
 
 
-def _values(sized: Sequence[tuple[WorkloadBody, Amounts]], mapped: Sequence[MappedContainer], left: list[str]) -> str:
-    by_place = {
-        (body.namespace, body.kind, body.name, name): cells
-        for body, amounts in sized
-        for name, cells in amounts.items()
-    }
+def _values(
+    sized: Sequence[tuple[WorkloadBody, RecommendedAmounts]], mapped: Sequence[MappedContainer], left: list[LeftAmounts]
+) -> str:
+    by_place = {(_whose(body), name): cells for body, amounts in sized for name, cells in amounts.by_container.items()}
+    without_memory = {(_whose(body), name) for body, amounts in sized for name in amounts.without_memory}
     files: dict[str, dict[str, object]] = {}
     for entry in mapped:
-        cells = by_place.get((entry.namespace, entry.kind, entry.name, entry.container))
-        whose = f"left {entry.namespace}/{entry.kind}/{entry.name}/{entry.container}"
+        key = f"{entry.namespace}/{entry.kind}/{entry.name}", entry.container
+        cells = by_place.get(key)
         place = f"{'.'.join(entry.keys)} ({entry.path})"
+        whys = [_UNLIMITED] if key in without_memory else []
         if cells is None:
-            left.append(f"{whose}: nothing is recommended")
-        elif any(key.isascii() and key.isdigit() for key in entry.keys):
-            left.append(
-                f"{whose}: {place} may stand in a list, which values replace as a whole; allowed: plimsoll gitops --map"
-            )
+            whys = whys or ["nothing is recommended"]
+        elif any(step.isascii() and step.isdigit() for step in entry.keys):
+            whys = [f"{place} may stand in a list, which values replace as a whole; allowed: plimsoll gitops --map"]
         elif not _put(files.setdefault(entry.path, {}), entry.keys, _resources(cells)):
-            left.append(f"{whose}: values of another container stand at {place}; allowed: a place of its own")
+            whys = [f"values of another container stand at {place}; allowed: a place of its own"]
+        left += [LeftAmounts(whose="/".join(key), why=why) for why in whys]
     return "---\n".join(_commented(files))
 
 

@@ -7,7 +7,7 @@ Of other workloads' pods that are still to come nothing is known, and nothing is
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -109,15 +109,16 @@ def _smaller(known: int | None, other: int) -> int:
     return other if known is None else min(known, other)
 
 
-def range_fault(pod: Pod, ranges: Iterable[LimitRangeItem], resource: Resource) -> str | None:
+def range_fault(pod: Pod, ranges: Collection[LimitRangeItem], resource: Resource) -> str | None:
     """Return the LimitRange that would refuse a resource of a pod; None = none would.
 
     Source:
         ``PodValidateLimitFunc`` of plugin/pkg/admission/limitranger: least and most hold for request and limit alike, a
         least wants a request, a most a limit, a ratio both.
     """
+    subjects = {type_name: tuple(_subjects(pod, type_name)) for type_name in {item.type for item in ranges}}
     for item in ranges:
-        for requests, limits in _subjects(pod, item.type):
+        for requests, limits in subjects[item.type]:
             if _is_refused(item, resource.value, requests, limits):
                 return f"LimitRange {item.name}"
     return None

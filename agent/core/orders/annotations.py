@@ -102,6 +102,8 @@ _MOST_MEMORY_NANOS: Final = INT64_MAX * NANOS_PER_UNIT
 """Kubernetes holds no more; a larger order would be cut to that without a word."""
 _LONGEST_QUANTITY: Final = 64
 """No sensible one is longer; an annotation may hold 256 KiB of digits."""
+LONGEST_RUNTIMES: Final = 16_384
+"""Characters: 250 containers of the longest names take about as many."""
 _RUNTIMES: Final = frozenset(LanguageRuntime)
 _CPU_ALLOWED: Final = "CPU such as 250m or 1.5"
 _MEMORY_ALLOWED: Final = "memory of at least 1Mi such as 256Mi"
@@ -171,6 +173,8 @@ def runtimes_from(value: str) -> Mapping[str, LanguageRuntime]:
 
     ``java``; or ``web=java,proxy=go``; or both.
     """
+    if len(value) > LONGEST_RUNTIMES:
+        raise ValueNotAllowed(f"{len(value)} characters, of at most {LONGEST_RUNTIMES}")
     runtimes: dict[str, LanguageRuntime] = {}
     for part in value.split(","):
         name, separator, word = (text.strip() for text in part.rpartition("="))
@@ -180,16 +184,15 @@ def runtimes_from(value: str) -> Mapping[str, LanguageRuntime]:
     return runtimes
 
 
-def runtime_ordered(annotations: Mapping[str, str], container: str) -> LanguageRuntime | None:
-    """Return the language runtime that a pod's annotations name for a container; None = none that is understood."""
+def runtimes_ordered(annotations: Mapping[str, str]) -> Mapping[str, LanguageRuntime]:
+    """Return the language runtimes that a pod's annotations name, as ``runtimes_from``; empty = none understood."""
     value = annotations.get(RUNTIME)
     if value is None:
-        return None
+        return {}
     try:
-        runtimes = runtimes_from(value)
+        return runtimes_from(value)
     except ValueNotAllowed:
-        return None  # the pod is off for it: ``resolution`` says so
-    return runtimes.get(container, runtimes.get(""))
+        return {}  # the pod is off for it: ``resolution`` says so
 
 
 def container_policies_from(value: str) -> ContainerPolicies:

@@ -146,7 +146,7 @@ def container_policies_of(document: object) -> ContainerPolicies:
     names = [policy.container for policy in policies]
     twice = next((name for index, name in enumerate(names) if name in names[:index]), None)
     if twice is not None:
-        raise ContainerPoliciesError(f"container {twice!r} is there twice")
+        raise ContainerPoliciesError(f"container {twice[:60]!r} is there twice")
     return ContainerPolicies(policies=policies)
 
 

@@ -76,7 +76,8 @@ def _amounts(value: object, what: str) -> dict[str, int]:
     stated = _object(value, what)
     for name in sorted(stated.keys() - _RESOURCES):
         if not name.startswith(HUGEPAGES_PREFIX):
-            raise PodLimitsError(f"{what} holds {name!r}, allowed: {', '.join(_RESOURCES)}, {HUGEPAGES_PREFIX}SIZE")
+            allowed = f"{', '.join(_RESOURCES)}, {HUGEPAGES_PREFIX}SIZE"
+            raise PodLimitsError(f"{what} holds {name[:_LONGEST_QUANTITY]!r}, allowed: {allowed}")
         if not _page_nanos(name):
             raise PodLimitsError(f"{name[:_LONGEST_QUANTITY]!r} names no size of pages")
     return {name: _nanos(stated, name) for name in stated}
@@ -107,7 +108,7 @@ def _only(value: object, names: tuple[str, ...], what: str) -> dict[str, object]
     stated = _object(value, what)
     unknown = sorted(set(stated) - set(names))
     if unknown:
-        raise PodLimitsError(f"{what} holds {unknown[0]!r}, allowed: {', '.join(names)}")
+        raise PodLimitsError(f"{what} holds {unknown[0][:_LONGEST_QUANTITY]!r}, allowed: {', '.join(names)}")
     return stated
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -67,9 +67,9 @@ def number_of(stated: Requirements, resource: Resource, setting: Setting) -> int
     return to_millis(nanos) if resource is Resource.CPU else to_units(nanos)
 
 
-def stated(pod: Pod, change: Change) -> int | None:
-    """Return what the pod's spec says now for the number that a change is about; None = nothing, no such container."""
-    resources = pod_numbers(pod).get(change.container)
+def stated(numbers: PodNumbers, change: Change) -> int | None:
+    """Return what a pod's spec says now for the number that a change is about; None = nothing, no such container."""
+    resources = numbers.get(change.container)
     return None if resources is None else number_of(resources, change.resource, change.setting)
 
 
@@ -78,9 +78,17 @@ def changed_pod(pod: Pod, changes: Iterable[Change]) -> Pod:
 
     A change of a container that the pod does not have changes nothing.
     """
+    by_container: dict[str, list[Change]] = {}
     for change in changes:
-        pod = _with(pod, change)
-    return pod
+        by_container.setdefault(change.container, []).append(change)
+    if not by_container:
+        return pod
+    return replace(
+        pod,
+        containers=tuple(_container(container, by_container) for container in pod.containers),
+        init_containers=tuple(_container(container, by_container) for container in pod.init_containers),
+        resources=None if pod.resources is None else _changed(pod.resources, by_container.get("", ())),
+    )
 
 
 def actuated(pod: Pod) -> Pod:
@@ -112,20 +120,15 @@ def _text(resources: Requirements) -> str:
     )
 
 
-def _with(pod: Pod, change: Change) -> Pod:
-    if not change.container:
-        return pod if pod.resources is None else replace(pod, resources=changed_numbers(pod.resources, change))
-    return replace(
-        pod,
-        containers=tuple(_container(container, change) for container in pod.containers),
-        init_containers=tuple(_container(container, change) for container in pod.init_containers),
-    )
+def _container(container: Container, by_container: Mapping[str, Iterable[Change]]) -> Container:
+    changes = by_container.get(container.name)
+    return container if changes is None else replace(container, resources=_changed(container.resources, changes))
 
 
-def _container(container: Container, change: Change) -> Container:
-    if container.name != change.container:
-        return container
-    return replace(container, resources=changed_numbers(container.resources, change))
+def _changed(resources: Requirements, changes: Iterable[Change]) -> Requirements:
+    for change in changes:
+        resources = changed_numbers(resources, change)
+    return resources
 
 
 def changed_numbers(resources: Requirements, change: Change) -> Requirements:

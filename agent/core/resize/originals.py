@@ -78,9 +78,9 @@ def annotated_original(pod: Pod) -> Original | None:
     content = _mapping(document, "")
     for key in content:
         if key not in ("containers", "pod"):
-            raise OriginalError(f"{ORIGINAL_RESOURCES}: {key!r} is not known; allowed: containers, pod")
+            raise OriginalError(f"{ORIGINAL_RESOURCES}: {key[:60]!r} is not known; allowed: containers, pod")
     containers = _mapping(content.get("containers", {}), "containers")
-    amounts = [_read_amounts(name, value, f"containers.{name}") for name, value in containers.items()]
+    amounts = [_read_amounts(name, value, f"containers.{name[:60]}") for name, value in containers.items()]
     if "pod" in content:
         amounts.append(_read_amounts("", content["pod"], "pod"))
     return Original(ref=ref_of(pod), kept_unix_seconds=None, amounts=tuple(amounts))
@@ -227,12 +227,13 @@ def _read_amounts(name: str, value: object, place: str) -> OriginalAmounts:
 def _nanos(value: object, place: str) -> dict[str, int]:
     amounts = {}
     for name, text in _mapping(value, place).items():
+        where = f"{place}.{name[:60]}"
         try:
             amounts[name] = parse_quantity(str(text)[:_LONGEST_QUANTITY])
         except QuantityError as error:
-            raise OriginalError(f"{ORIGINAL_RESOURCES}: {place}.{name}: {error}") from error
+            raise OriginalError(f"{ORIGINAL_RESOURCES}: {where}: {error}") from error
         if amounts[name] < 0 or len(str(text)) > _LONGEST_QUANTITY:
-            raise OriginalError(f"{ORIGINAL_RESOURCES}: {place}.{name}: {str(text)[:60]!r} is out of range")
+            raise OriginalError(f"{ORIGINAL_RESOURCES}: {where}: {str(text)[:60]!r} is out of range")
     return amounts
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from agent.core.cluster.pod import Pod
 from agent.core.cluster.resource import Resource
 from agent.core.plan.plan import Phase, PlanStep
-from agent.core.plan.pod_change import Change, Setting, stated
+from agent.core.plan.pod_change import Change, Setting, pod_numbers, stated
 from agent.core.resize.record import Flight, PodRecord, PutBack, Shrunk
 
 
@@ -75,8 +75,9 @@ def step_of(record: PodRecord, pod: Pod) -> PlanStep | None:
     if wanted is None:
         return None
     changes: list[Change] = []
+    numbers = pod_numbers(pod)
     for target in wanted.targets:
-        now = stated(pod, target)
+        now = stated(numbers, target)
         if now is None or now == target.after or (wanted.is_floor and now > target.after):
             continue
         changes.append(replace(target, before=now))

@@ -156,7 +156,8 @@ def may_resize(
             return refusal
         if not is_put_back and any(_is_held(change, frozen) for change in changes):
             return KeptReason.HPA
-    if step.ref.uid != pod.uid or any(stated(pod, change) != change.before for change in step.changes):
+    numbers = pod_numbers(pod)
+    if step.ref.uid != pod.uid or any(stated(numbers, change) != change.before for change in step.changes):
         return SparedReason.POD_CHANGED
     for change in step.changes:
         reason = _kept_reason(change, pod, orders, plan, gates, memory_in_use_bytes)

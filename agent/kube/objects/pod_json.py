@@ -28,9 +28,10 @@ from agent.core.cluster.pod import (
     Termination,
     image_hash_of,
 )
+from agent.core.cluster.runtime_profile import LanguageRuntime
 from agent.core.cluster.workload import no_job_owner, with_top_owner
 from agent.core.numbers.units import NANOS_PER_UNIT
-from agent.core.orders.annotations import runtime_ordered
+from agent.core.orders.annotations import runtimes_ordered
 from agent.kube.objects.json_reader import Reader
 
 POD_KIND = "Pod"
@@ -99,7 +100,7 @@ class _Reader(Reader):
     def annotations(self) -> dict[str, str]:
         return {name: text for name, text in self.texts("annotations").items() if name not in _UNREAD_ANNOTATIONS}
 
-    def container(self, kind: ContainerKind, annotations: Mapping[str, str], budget: TextBudget) -> Container:
+    def container(self, kind: ContainerKind, runtimes: Mapping[str, LanguageRuntime], budget: TextBudget) -> Container:
         if kind is ContainerKind.INIT and self.text("restartPolicy") == "Always":
             kind = ContainerKind.SIDECAR
         restarting = {
@@ -115,7 +116,7 @@ class _Reader(Reader):
             restarts_for_cpu=CPU in restarting,
             restarts_for_memory=MEMORY in restarting,
             image_hash=image_hash_of(image) if image else None,
-            runtime=profile_of(self.launch(name, image), runtime_ordered(annotations, name), budget)
+            runtime=profile_of(self.launch(name, image), runtimes.get(name, runtimes.get("")), budget)
             if kind in _RUNS_ON
             else None,
         )
@@ -198,6 +199,7 @@ class _Reader(Reader):
             raise self.error("kind", kind, POD_KIND)
         metadata, spec, status = self.child("metadata"), self.child("spec"), self.child("status")
         annotations, budget = metadata.annotations(), TextBudget()
+        runtimes = runtimes_ordered(annotations)
         return Pod(
             uid=metadata.required_text("uid"),
             namespace=metadata.text("namespace") or "default",
@@ -229,14 +231,13 @@ class _Reader(Reader):
             ),
             has_resource_claims=bool(spec.items("resourceClaims")),
             containers=tuple(
-                item.container(ContainerKind.REGULAR, annotations, budget) for item in spec.items("containers")
+                item.container(ContainerKind.REGULAR, runtimes, budget) for item in spec.items("containers")
             ),
             init_containers=tuple(
-                item.container(ContainerKind.INIT, annotations, budget) for item in spec.items("initContainers")
+                item.container(ContainerKind.INIT, runtimes, budget) for item in spec.items("initContainers")
             ),
             ephemeral_containers=tuple(
-                item.container(ContainerKind.EPHEMERAL, annotations, budget)
-                for item in spec.items("ephemeralContainers")
+                item.container(ContainerKind.EPHEMERAL, runtimes, budget) for item in spec.items("ephemeralContainers")
             ),
             resources=spec.optional("resources", spec.requirements),
             overhead=spec.amounts("overhead"),

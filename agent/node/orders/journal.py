@@ -34,6 +34,8 @@ MAX_BYTES: Final = 1 << 20
 """Of each of the two files."""
 MOST: Final = 1000
 """Decisions kept in memory, and read back at a start."""
+MOST_DETAIL: Final = 1000
+"""Characters, about as many as an Event has room for: what a detail quotes may come from a pod's owner."""
 SAME_SECONDS: Final = 600.0
 """Said again within this time, a decision is the same one."""
 WRITE_SECONDS: Final = 60.0
@@ -159,7 +161,7 @@ class Journal:
                 action=action,
                 outcome=outcome,
                 reason=reason,
-                detail=detail,
+                detail=detail[:MOST_DETAIL],
                 pod=pod,
                 workload=workload,
                 changes=changes,

@@ -16,7 +16,7 @@ from agent.core.cluster.versions import gates_of
 from agent.core.cluster.workload import Workload
 from agent.core.machine.cluster_checkup import ClusterStatus, MissingRight, ReportStanding
 from agent.core.machine.oom_score import OomScore
-from agent.core.orders.windows import waits_words
+from agent.core.orders.windows import waits_of, waits_words
 from agent.core.plan.needs.directives import STALE_SECONDS
 from agent.core.plan.plan import Plan, PlanStep
 from agent.core.resize.decision import Action, Decision
@@ -77,7 +77,7 @@ class ActingAnswers:
             cpu=planned.plan.cpu,
             runs=self._runs(demand.workload, identity.container or ""),
             oom_score=self._oom_score(demand.pod.uid, identity.container or ""),
-            windows=None if demand.orders.windows is None else waits_words(demand.waits),
+            windows=self._windows(demand.orders.windows, planned.plan.taken_unix_seconds),
             startup_boost=startup_boost_words(
                 demand.pod,
                 identity.container or "",
@@ -86,6 +86,13 @@ class ActingAnswers:
                 used=self._parts.start_used(demand.pod.uid, identity.container or ""),
             ),
         )
+
+    def _windows(self, text: str | None, now_unix_seconds: float) -> str | None:
+        """Return when a pod may be disturbed, also one that the plan leaves alone and so works out nothing for."""
+        if text is None:
+            return None
+        lasting_seconds = self._parts.settings.act.deferred_patience_seconds
+        return waits_words(waits_of(self._parts.orders.read_windows(text), now_unix_seconds, lasting_seconds))
 
     def _oom_score(self, uid: str, name: str) -> OomScore | None:
         state, original = self._parts.cluster.state(), self._parts.holds.original(uid)

@@ -30,6 +30,8 @@ PROPOSED_AGAIN_SECONDS: Final = 600.0
 """An eviction that stays proposed is told again after so long."""
 MAX_UNTOLD: Final = 100
 """Kubernetes Events that wait; the decision log has what is dropped."""
+MOST_UNKNOWN: Final = 400
+"""Characters of the annotations of one pod that nobody knows; an owner may write 256 KiB of them."""
 
 _EVENTS: Final = {
     Outcome.APPLIED: EventReason.RESIZED,
@@ -136,7 +138,10 @@ class ActTeller:
 
     def _tell_unknown(self, planned: PlannedNode) -> None:
         """Report once annotations under our prefix that nobody knows: a slip makes no pod ``off``, but it is one."""
-        unknown = {uid: ", ".join(unknown_keys(demand.pod.annotations)) for uid, demand in planned.demands.items()}
+        unknown = {
+            uid: ", ".join(unknown_keys(demand.pod.annotations))[:MOST_UNKNOWN]
+            for uid, demand in planned.demands.items()
+        }
         for uid, keys in unknown.items():
             if not keys or self._unknown_told.get(uid) == keys:
                 continue

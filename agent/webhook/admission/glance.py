@@ -14,6 +14,7 @@ from typing import Final
 
 import msgspec
 
+from agent.core.cluster.launch import MOST_SPLIT
 from agent.core.orders.annotations import PREFIX
 
 MAX_REVIEW_BYTES: Final = 3 << 20
@@ -33,7 +34,11 @@ REVIEW_SECONDS: Final = 0.0003
 """Of any review, measured on one core of 2.5 GHz, as are the others."""
 CONTAINER_SECONDS: Final = 0.00017
 READ_BYTE_SECONDS: Final = 0.15e-6
-"""Of a byte that is looked at by rules: quantities, labels, owners, Plimsoll's annotations."""
+"""Of a byte that is looked at by rules: quantities, labels, owners, Plimsoll's annotations, how a container starts."""
+START_BYTES: Final = 1024
+"""Of a container's command, args and env, in ``CONTAINER_SECONDS``: many have no more."""
+SPLIT_BYTE_SECONDS: Final = 0.25e-6
+"""More for each byte beyond those, up to ``MOST_SPLIT``: which texts are split is not known before."""
 BYTE_SECONDS: Final = 3e-9
 """Of any byte."""
 
@@ -62,6 +67,13 @@ class Unread(StrEnum):
 
 class _Container(msgspec.Struct):
     resources: msgspec.Raw = _NOTHING
+    command: msgspec.Raw = _NOTHING
+    args: msgspec.Raw = _NOTHING
+    env: msgspec.Raw = _NOTHING
+
+    @property
+    def start_bytes(self) -> int:
+        return len(self.command) + len(self.args) + len(self.env)
 
 
 class _Metadata(msgspec.Struct, rename="camel"):
@@ -118,19 +130,21 @@ def glance(body: bytes) -> Glance:
         return Glance(seconds=REVIEW_SECONDS + len(body) * BYTE_SECONDS)
     metadata, spec = pod.metadata or _Metadata(), pod.spec or _Spec()
     lists = (spec.containers, spec.init_containers, spec.ephemeral_containers)
-    containers = sum(len(group) for group in lists if group is not None)
-    if containers > MAX_CONTAINERS:
+    containers = [container for group in lists if group is not None for container in group]
+    if len(containers) > MAX_CONTAINERS:
         return Glance(seconds=0.0, too_much=Unread.CONTAINERS)
     annotated = sum(len(text) for name, text in (metadata.annotations or {}).items() if name.startswith(PREFIX))
     if annotated > MAX_ANNOTATION_BYTES:
         return Glance(seconds=0.0, too_much=Unread.ANNOTATIONS)
     parts = [metadata.labels, metadata.owner_references, spec.resources, spec.affinity, spec.overhead]
-    parts += [container.resources for group in lists if group is not None for container in group]
-    read_bytes = annotated + sum(len(part) for part in parts)
+    parts += [container.resources for container in containers]
+    starts = sum(max(container.start_bytes - START_BYTES, 0) for container in containers)
+    read_bytes = annotated + starts + sum(len(part) for part in parts)
     return Glance(
         seconds=REVIEW_SECONDS
-        + containers * CONTAINER_SECONDS
+        + len(containers) * CONTAINER_SECONDS
         + read_bytes * READ_BYTE_SECONDS
+        + min(starts, MOST_SPLIT) * SPLIT_BYTE_SECONDS
         + len(body) * BYTE_SECONDS
     )
 

@@ -215,6 +215,8 @@ class ContainerBody(Body, kw_only=True):
     """What the next start is boosted to, if that is worth it; null = too few starts are known."""
     kind: str | None = None
     """``regular``, ``init`` or ``sidecar``; null = no pod with it is known."""
+    memory_limit_bytes: int | None = None
+    """As most of its pods were written; null = none, or where ``kind`` is null as well, not known."""
 
 
 class FromBody(Body, kw_only=True):

@@ -301,9 +301,11 @@ class Questions:
                     start_cpu_millicores=_start_millicores(
                         known.start(workload, container.container, now_unix_seconds=now)
                     ),
-                    kind=written[container.container].kind if container.container in written else None,
+                    kind=None if template is None else template.kind,
+                    memory_limit_bytes=None if template is None else template.memory_limit_bytes,
                 )
                 for container in history.containers
+                for template in (written.get(container.container),)
             ],
             statistics_fault=statistics_fault,
             share=self._share(workload),

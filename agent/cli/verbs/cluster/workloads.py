@@ -69,7 +69,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_forget_options(parser)
     add_webhook_options(parser)
     add_options(parser, lister=SETTINGS_LISTER)
-    parser.epilog = "Exit code: 0 shown or deleted, 1 no answer or not deleted, 2 bad input."
+    parser.epilog = (
+        "Exit code: 0 shown or deleted, 1 no answer, not deleted, or amounts left out that a file before may hold, "
+        "2 bad input."
+    )
 
 
 def add_workload_argument(parser: argparse.ArgumentParser, *, nargs: str | None = None) -> None:
@@ -194,7 +197,7 @@ def _write(client: WebhookReader, arguments: argparse.Namespace, writing: Planne
     for line in left:
         print(harmless(f"{program_name()} workloads: {line}"), file=sys.stderr)
     write_text(text)
-    return 0
+    return int(any(line.is_passing for line in left))
 
 
 def all_lines(

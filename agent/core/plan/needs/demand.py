@@ -224,7 +224,7 @@ class PodDemand:
     is_shrink_barred: bool = False
     """It may only grow: an out-of-memory kill came soon after a shrink, or it runs to an end."""
     waits: Waits = field(default_factory=dict)
-    """How it may not be disturbed now, and until when."""
+    """How it may not be disturbed now, and until when; none of a pod that is left alone."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -103,9 +103,6 @@ def demands(
             autoscaler=directed.autoscaler(workload),
             read_windows=read_windows,
         )
-        if orders.windows is not None and orders.windows not in waits:
-            lasting_seconds = settings.act.deferred_patience_seconds
-            waits[orders.windows] = waits_of(read_windows(orders.windows), now_unix_seconds, lasting_seconds)
         if as_enforced and orders.mode is Mode.RECOMMEND:
             orders = replace(orders, mode=Mode.ENFORCE)
         if as_enforced:
@@ -144,6 +141,10 @@ def demands(
         )
         if reserved is None and all(container.cpu is None and container.memory is None for container in containers):
             reserved = ReservedReason.NO_DATA
+        windows = orders.windows if reserved is None else None  # nothing waits of a pod that is left alone
+        if windows is not None and windows not in waits:
+            lasting_seconds = settings.act.deferred_patience_seconds
+            waits[windows] = waits_of(read_windows(windows), now_unix_seconds, lasting_seconds)
         pod_demands.append(
             PodDemand(
                 pod=pod,
@@ -157,7 +158,7 @@ def demands(
                 memory_frozen_containers=frozen.memory_containers,
                 boost=standing_boost(pod),
                 is_shrink_barred=barred(workload) or directed.is_shrink_barred(workload) or workload.kind in RUN_KINDS,
-                waits=NO_WAITS if orders.windows is None else waits[orders.windows],
+                waits=NO_WAITS if windows is None else waits[windows],
             )
         )
     return tuple(pod_demands)

@@ -16,7 +16,7 @@ from agent.core.cluster.pod import Pod, has_ended
 from agent.core.cluster.resource import Resource
 from agent.core.orders.annotations import STARTUP_BOOSTED
 from agent.core.orders.startup_boost import MOST_SECONDS
-from agent.core.plan.pod_change import Change, Setting, changed_pod, stated
+from agent.core.plan.pod_change import Change, Setting, changed_pod, pod_numbers, stated
 from agent.core.window.snapshot import CpuWindow
 
 READY: Final = "Ready"
@@ -27,6 +27,8 @@ WRITTEN_WITHIN_SECONDS: Final = 300.0
 clocks of webhook and API server are nearer to each other."""
 _LEAST_COVERAGE_RATIO: Final = 0.9
 """The seconds before the first reading of a container count as not covered: it has run for nearly all of them."""
+LONGEST_TEXT: Final = 64 << 10
+"""Characters. What the webhook writes of as many containers as it sizes is shorter, and work grows with them."""
 _MOST_MILLICORES: Final = 1 << 40
 _KEYS: Final = {Setting.REQUEST: "requestMillicores", Setting.LIMIT: "limitMillicores"}
 
@@ -64,10 +66,9 @@ class GivenBoost:
     is_learnt: bool = False
     """What it uses while it starts is told to the webhook, for the starts to come."""
 
-    def steady_millicores(self, container: str) -> int | None:
-        """Return the steady request of a container; None = its request was not boosted."""
-        requests = (change for change in self.changes if change.setting is Setting.REQUEST)
-        return next((change.before for change in requests if change.container == container), None)
+    def steady_requests(self) -> dict[str, int]:
+        """Return the steady requests by container, millicores; one whose request was not boosted is missing."""
+        return {change.container: change.before for change in self.changes if change.setting is Setting.REQUEST}
 
 
 def boost_text(boost: GivenBoost) -> str:
@@ -91,7 +92,7 @@ def boost_from(pod: Pod) -> GivenBoost | None:
     Who writes one by hand has nothing of it but the lowering of his own pod's CPU.
     """
     text = pod.annotations.get(STARTUP_BOOSTED)
-    if text is None:
+    if text is None or len(text) > LONGEST_TEXT:
         return None
     try:
         document: object = json.loads(text)
@@ -136,6 +137,7 @@ def standing_changes(pod: Pod, boost: GivenBoost) -> tuple[Change, ...]:
     A number that somebody has changed since is nobody's boost any more, nor is a limit that such a request has come to
     need.
     """
+    numbers = pod_numbers(pod)
     standing = tuple(
         Change(
             container=change.container,
@@ -146,7 +148,7 @@ def standing_changes(pod: Pod, boost: GivenBoost) -> tuple[Change, ...]:
             after=change.before,
         )
         for change in boost.changes
-        if stated(pod, change) == change.after
+        if stated(numbers, change) == change.after
     )
     after = changed_pod(pod, standing)
     needed = {
@@ -213,12 +215,12 @@ def boost_end(
 
 def quiet_bounds(pod: Pod, boost: GivenBoost) -> dict[str, int]:
     """Return the steady requests of the boosted containers, by name; millicores."""
-    boosted = dict.fromkeys(change.container for change in boost.changes)
+    boosted, steady_requests = {change.container for change in boost.changes}, boost.steady_requests()
     return {
         container.name: steady
         for container in pod.sized_containers()
         if container.name in boosted
-        for steady in (boost.steady_millicores(container.name) or container.resources.cpu_request_millicores,)
+        for steady in (steady_requests.get(container.name, container.resources.cpu_request_millicores),)
         if steady is not None
     }
 

@@ -69,6 +69,9 @@ def _side(reading: _Reading, resource: Resource, edges: Edges, stated: StatedSid
     is_restart_allowed = demand.orders.is_restart_allowed
     demands = demand.containers
     policies = demand.orders.container_policies
+    boost = demand.boost if is_cpu else None
+    boosted = set[str]() if boost is None else {change.container for change in boost.changes}
+    steady_requests = {} if boost is None else boost.steady_requests()
     units: list[Unit] = []
     pod_edges = edges
     side = Side(resource, edges, units, counted, stated.stages, stated.overhead)
@@ -115,8 +118,7 @@ def _side(reading: _Reading, resource: Resource, edges: Edges, stated: StatedSid
             unit.fixed = KeptReason.RESTART_POLICY
         unit.is_limit_fixed = policy.are_limits_kept
         unit.is_restarted = restarts
-        boost = demand.boost if is_cpu else None
-        is_boosted = boost is not None and any(change.container == name for change in boost.changes)
+        is_boosted = name in boosted
         if is_boosted:
             unit.fixed = unit.fixed or KeptReason.BOOSTED
         _read(unit, reading, edges, is_cpu=is_cpu)
@@ -125,10 +127,9 @@ def _side(reading: _Reading, resource: Resource, edges: Edges, stated: StatedSid
         if unit.fixed is not None and unit.granted is not None:
             # It counts as it stands, and a wish does not stand.
             unit.base = unit.peak = unit.final = unit.granted
-        if boost is not None and is_boosted:
+        if is_boosted:
             # Nor does a boost: nobody else goes for what is about to be taken back.
-            steady = boost.steady_millicores(name)
-            unit.base = unit.peak = unit.final = unit.base if steady is None else min(unit.base, steady)
+            unit.base = unit.peak = unit.final = min(unit.base, steady_requests.get(name, unit.base))
     if stated.is_pod_level and entry.pod.resources is not None:
         _read_pod_level(side, entry.pod.resources, reading, fixed)
         budget = side.units[0]

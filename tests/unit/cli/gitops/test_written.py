@@ -20,10 +20,72 @@ def written(form: str, *known: dict[str, Any], values: dict[str, Any] | None = N
     bodies = [msgspec.convert(history, WorkloadBody) for history in known]
     mapped = mapped_containers({} if values is None else {"values.yaml": values})
     text, left = written_text(bodies, PlannedWrite(form=form, mapped=mapped))
-    return yaml.safe_load(text), left
+    return yaml.safe_load(text), [str(line) for line in left]
 
 
-def test_a_limit_that_may_be_lowered_below_what_one_node_alone_told_is_not_written() -> None:
+@pytest.mark.parametrize(
+    ("alone_mib", "standing_mib", "limit"),
+    [(2000, 800, "800Mi"), (300, 800, "600Mi"), (300, 256, "489Mi"), (2000, 489, "489Mi")],
+)
+@pytest.mark.parametrize("form", ["ssa", "helm"])
+def test_a_limit_falls_no_lower_than_what_one_node_alone_told(
+    form: str, alone_mib: int, standing_mib: int, limit: str
+) -> None:
+    figures = {"app": advice(memoryAloneBytes=alone_mib * MIB), "side": advice()}
+    known = workload_history("shop/Deployment/web", figures)
+    known["containers"][0]["memoryLimitBytes"] = standing_mib * MIB
+    values = {f"shop/Deployment/web/{name}": name for name in figures}
+    document, left = written(form, known, values=values)
+    assert left == []
+    if form == "ssa":
+        containers = document["spec"]["template"]["spec"]["containers"]
+        document = {container["name"]: container["resources"] for container in containers}
+    assert document == {"app": {**RESOURCES, "limits": {"memory": limit}}, "side": RESOURCES}
+
+
+@pytest.mark.parametrize("form", ["ssa", "kustomize", "helm"])
+def test_memory_is_left_where_one_node_alone_told_of_more_and_no_pod_tells_the_limit(form: str) -> None:
+    known = workload_history("shop/Deployment/web", {"app": advice(memoryAloneBytes=2000 * MIB)}, kinds={"app": None})
+    document, left = written(form, known, values={"shop/Deployment/web/app": "app"})
+    assert left == [
+        "left shop/Deployment/web/app: its memory: one node alone told of more than counts, and the webhook does not "
+        "tell which limit stands, as it knows no pod with it or is older than that; allowed: plimsoll gitops"
+    ]
+    if form == "kustomize":
+        document = yaml.safe_load(document["patches"][0]["patch"])
+    resources = {"requests": {"cpu": "137m"}}
+    if form == "helm":
+        assert document == {"app": resources}
+    else:
+        assert document["spec"]["template"]["spec"] == {"containers": [{"name": "app", "resources": resources}]}
+
+
+def test_what_no_form_ever_holds_is_told_apart_from_what_only_a_pod_is_missing_for() -> None:
+    doubted = workload_history("shop/Deployment/a", {"app": advice(memoryAloneBytes=2000 * MIB)}, kinds={"app": None})
+    unplaced = workload_history("shop/Deployment/b", ("app", "side"), kinds={"side": None})
+    sidecar = workload_history("shop/Deployment/c", ("app", "proxy"), kinds={"proxy": "sidecar"})
+    daemon = workload_history("shop/DaemonSet/d")
+    bodies = [msgspec.convert(history, WorkloadBody) for history in (doubted, unplaced, sidecar, daemon)]
+    _, left = written_text(bodies, PlannedWrite(form="kustomize"))
+    assert {line.whose: line.is_passing for line in left} == {
+        "shop/Deployment/a/app": True,
+        "shop/Deployment/b/side": True,
+        "shop/Deployment/c/proxy": False,
+        "shop/DaemonSet/d": False,
+    }
+
+
+def test_values_of_memory_alone_are_left_where_no_pod_tells_the_limit() -> None:
+    known = workload_history(
+        "shop/Deployment/web", {"app": advice(1, memoryAloneBytes=2000 * MIB)}, kinds={"app": None}
+    )
+    document, left = written("helm", known, values={"shop/Deployment/web/app": "app"})
+    assert document is None
+    assert len(left) == 1
+    assert "its memory: one node alone told" in left[0]
+
+
+def test_no_first_limit_is_written_where_one_node_alone_told_of_more() -> None:
     known = workload_history("shop/Deployment/web", {"app": advice(memoryAloneBytes=2000 * MIB), "side": advice()})
     document, left = written("ssa", known)
     assert left == []

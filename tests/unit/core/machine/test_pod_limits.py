@@ -137,6 +137,15 @@ def test_anything_else_is_refused_with_what_is_wrong(text: str, why: str) -> Non
     assert str(caught.value) == why
 
 
+@pytest.mark.parametrize(
+    "text", ['{"%s": {}}', '{"limits": {"%s": "1"}}', '{"limits": {"cpu": "2", "hugepages-%s": "1"}}']
+)
+def test_a_refusal_is_short_however_long_the_name_that_is_refused(text: str) -> None:
+    with pytest.raises(PodLimitsError) as caught:
+        parse_pod_limits(text % ("A" * 200_000))
+    assert len(str(caught.value)) < 200
+
+
 def test_digits_without_end_are_refused_and_not_computed() -> None:
     with pytest.raises(PodLimitsError, match="is not a quantity"):
         parse_pod_limits(json.dumps({"limits": {"memory": "9" * 100_000}}))

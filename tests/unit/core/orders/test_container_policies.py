@@ -71,6 +71,7 @@ def test_after_a_kill_the_larger_of_ratio_and_least_counts() -> None:
         (["app"], r"\[0\]: 'app' is no object"),
         ([{}] * (MOST_POLICIES + 1), "of at most 200"),
         ([{"containerName": "a"}, {"containerName": "a"}], "container 'a' is there twice"),
+        ([{"containerName": "a" * 5000}] * 2, "^container 'a{60}' is there twice$"),
         ([{"containerName": 5}], r"\[0\].containerName: '5' is no text"),
         ([{"min": 1}], "'min' is not known"),
         ([{"mode": "off"}], r"\[0\].mode: 'off' is not allowed \(Auto, Off\)"),

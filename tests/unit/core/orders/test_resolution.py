@@ -215,16 +215,24 @@ def test_words_of_a_setting_are_separated_by_commas() -> None:
 @pytest.mark.parametrize("value", ["java", "app=java", "app=java, proxy=go", "java,proxy=none"])
 def test_a_language_runtime_may_be_named_for_all_containers_and_for_each(value: str) -> None:
     assert orders({names.RUNTIME: value}).faults == ()
-    assert names.runtime_ordered({names.RUNTIME: value}, "app") is LanguageRuntime.JAVA
+    runtimes = names.runtimes_ordered({names.RUNTIME: value})
+    assert runtimes.get("app", runtimes.get("")) is LanguageRuntime.JAVA
 
 
-def test_a_language_runtime_is_ordered_by_name_first() -> None:
-    both = {names.RUNTIME: "java,proxy=none"}
+def test_language_runtimes_that_are_not_understood_order_nothing() -> None:
+    assert names.runtimes_ordered({names.RUNTIME: "cobol"}) == {}
+    assert names.runtimes_ordered({}) == {}
 
-    assert names.runtime_ordered(both, "proxy") is LanguageRuntime.NONE
-    assert names.runtime_ordered({names.RUNTIME: "proxy=go"}, "app") is None
-    assert names.runtime_ordered({names.RUNTIME: "cobol"}, "app") is None
-    assert names.runtime_ordered({}, "app") is None
+
+def test_a_longer_list_of_language_runtimes_than_any_pod_needs_is_not_read() -> None:
+    value = ",".join(f"{number}=go" for number in range(2000))[: names.LONGEST_RUNTIMES - 2].rpartition(",")[0]
+    value = value.ljust(names.LONGEST_RUNTIMES)
+    pod_orders = orders({names.RUNTIME: f"{value} "}, mode=Mode.ENFORCE)
+
+    assert orders({names.RUNTIME: value}).faults == ()
+    assert pod_orders.mode is Mode.OFF
+    assert [fault.allowed for fault in pod_orders.faults] == ["16385 characters, of at most 16384"]
+    assert names.runtimes_ordered({names.RUNTIME: f"{value} "}) == {}
 
 
 @pytest.mark.parametrize("value", ["", "cobol", "Java", "app=", "=java", "java,go", "app=java,app=go", "app:java"])

@@ -5,7 +5,7 @@ import pytest
 from agent.core.cluster.pod import ContainerKind
 from agent.core.cluster.resource import Resource
 from agent.core.plan.node_room import counted
-from agent.core.plan.pod_change import Change, Setting, actuated, changed_pod, spec_text, stated
+from agent.core.plan.pod_change import Change, Setting, actuated, changed_pod, pod_numbers, spec_text, stated
 from tests.pods import container, make_pod, sidecar
 
 MI = 1 << 20
@@ -42,14 +42,26 @@ def test_what_is_stated_is_read_and_what_is_changed_is_stated(
     name: str, resource: Resource, setting: Setting, amount: int | None
 ) -> None:
     asked = change(name, resource, setting, after=77)
-    assert stated(POD, asked) == amount
-    assert stated(changed_pod(POD, [asked]), asked) == (None if name == "nobody" else 77)
+    assert stated(pod_numbers(POD), asked) == amount
+    assert stated(pod_numbers(changed_pod(POD, [asked])), asked) == (None if name == "nobody" else 77)
 
 
 def test_a_budget_is_not_made_where_there_is_none() -> None:
     asked = change("", Resource.CPU, Setting.REQUEST)
-    assert stated(BARE, asked) is None
+    assert stated(pod_numbers(BARE), asked) is None
     assert changed_pod(BARE, [asked]) == BARE
+
+
+def test_of_several_changes_of_a_number_the_last_holds() -> None:
+    request, limit, budget = (
+        change("app", Resource.CPU, Setting.REQUEST, 300),
+        change("app", Resource.CPU, Setting.LIMIT, 900),
+        change("", Resource.CPU, Setting.REQUEST, 1500),
+    )
+    last = change("app", Resource.CPU, Setting.REQUEST, 400)
+    changed = pod_numbers(changed_pod(POD, [request, limit, budget, last]))
+    assert [stated(changed, asked) for asked in (last, limit, budget)] == [400, 900, 1500]
+    assert changed_pod(POD, []) == POD
 
 
 def test_specs_are_equal_as_texts_exactly_when_no_amount_differs() -> None:

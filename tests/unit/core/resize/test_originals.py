@@ -182,6 +182,10 @@ def test_annotation_gives_back_what_was_written(parts: dict[str, tuple[int | Non
         ('{"pod": {"requests": {"cpu": null}}}', "pod.requests.cpu: 'None' is not a quantity"),
         ('{"pod": {"requests": {"cpu": "-1"}}}', "pod.requests.cpu: '-1' is out of range"),
         (json.dumps({"pod": {"limits": {"cpu": "9" * 5000}}}), "is out of range"),
+        (json.dumps({"a" * 5000: {}}), "aaa' is not known; allowed: containers, pod"),
+        (json.dumps({"containers": {"a" * 5000: 3}}), "aaa: '3' is no object"),
+        (json.dumps({"pod": {"limits": {"a" * 5000: "much"}}}), "aaa: 'much' is not a quantity"),
+        (json.dumps({"pod": {"limits": {"a" * 5000: "-1"}}}), "aaa: '-1' is out of range"),
     ],
 )
 def test_an_annotation_that_is_not_understood_is_one_line(text: str, told: str) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -22,6 +23,8 @@ from agent.core.cluster.pod import (
     image_hash_of,
 )
 from agent.core.cluster.runtime_profile import LanguageRuntime, RuntimeProfile
+from agent.core.orders.annotations import RUNTIME, runtimes_ordered
+from agent.kube.objects import pod_json as reading
 from agent.kube.objects.json_reader import ConvertError
 from agent.kube.objects.pod_json import (
     namespace_from_json,
@@ -474,6 +477,28 @@ def test_the_containers_of_a_pod_have_one_budget_for_what_is_filled_in() -> None
 
     profiles = [entry.runtime for entry in pod.containers]
     assert [profile and profile.hidden for profile in profiles] == ["", "", "the command line"]
+
+
+def test_a_language_runtime_is_ordered_by_name_first() -> None:
+    def ordered(value: str) -> list[LanguageRuntime | None]:
+        pod = make_pod(container("app"), container("proxy"), metadata={"annotations": {RUNTIME: value}})
+        return [None if entry.runtime is None else entry.runtime.runtime for entry in pod.containers]
+
+    assert ordered("java,proxy=go") == [LanguageRuntime.JAVA, LanguageRuntime.GO]
+    assert ordered("java,proxy=none") == [LanguageRuntime.JAVA, None]
+    assert ordered("proxy=go") == [None, LanguageRuntime.GO]
+
+
+def test_the_runtimes_of_a_pod_are_read_once_and_not_for_each_container(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[Mapping[str, str]] = []
+
+    def counted(annotations: Mapping[str, str]) -> Mapping[str, LanguageRuntime]:
+        reads.append(annotations)
+        return runtimes_ordered(annotations)
+
+    monkeypatch.setattr(reading, "runtimes_ordered", counted)
+    make_pod(container("app"), container("other"), metadata={"annotations": {RUNTIME: "none"}})
+    assert len(reads) == 1
 
 
 def test_containers_that_end_have_no_runtime() -> None:

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from agent.core.resize.decision import Action, Decision, Outcome
 from agent.node.files.documents import DECISION
-from agent.node.orders.journal import DecisionFilter, Journal, read_journal
+from agent.node.orders.journal import MOST_DETAIL, DecisionFilter, Journal, read_journal
 from tests.plans import change, decision, ref
 
 START = 1_700_000_000.0
@@ -60,6 +60,15 @@ def test_memory_holds_the_newest_only() -> None:
     for at in range(10):
         add(journal, at, pod=ref(f"pod-{at}"))
     assert [entry.sequence for entry in journal.newest()] == [10, 9, 8]
+
+
+def test_a_wording_is_no_longer_than_so_many_characters_in_memory_and_on_disk(tmp_path: Path) -> None:
+    journal = Journal(tmp_path / "decisions")
+    entry = add(journal, detail="x" * 200_000)
+    assert journal.newest() == read_journal(tmp_path / "decisions") == (entry,)
+    assert entry.detail == "x" * MOST_DETAIL
+    again = add(journal, 1, detail="x" * 200_001)
+    assert (again.detail, again.repeats) == (entry.detail, 2)
 
 
 # Said again

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from agent.core.resize.event_rate import EventReason
 from tests.turns import Turns, two_pods
 
@@ -103,6 +105,17 @@ def test_an_annotation_that_nobody_knows_is_told_once_for_each_wording() -> None
     turns.server.order("a", mod="off")
     turns.turn(after=1.0)
     assert told()[0] == ("plimsoll.dev/mod: not known, passed over", 2)  # it came back
+
+
+def test_many_annotations_that_nobody_knows_are_told_in_part(caplog: pytest.LogCaptureFixture) -> None:
+    turns = two_pods()
+    turns.server.order("a", **{f"slip{number:04}": "off" for number in range(1000)})
+    turns.turn(after=61.0)
+    (notice,) = (entry for entry in turns.journal.newest() if entry.reason == "unknown_annotation")
+    assert notice.detail.startswith("plimsoll.dev/slip0000, plimsoll.dev/slip0001, ")
+    assert notice.detail.endswith(": not known, passed over")
+    (line,) = (record for record in caplog.records if record.getMessage() == "annotation not known")
+    assert len(notice.detail) < len(str(vars(line)["keys"])) + 30 < 500
 
 
 def test_what_an_old_kubelet_cannot_do_is_told_once() -> None:

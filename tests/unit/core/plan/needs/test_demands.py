@@ -16,7 +16,7 @@ from agent.core.cluster.workload import Workload
 from agent.core.orders.order import Mode, OrderSource, Ranking
 from agent.core.orders.plan_options import ActOptions, PlanOptions
 from agent.core.orders.policy_options import BoundsOptions, PolicyName
-from agent.core.orders.windows import Disruption
+from agent.core.orders.windows import NO_WAITS, Disruption
 from agent.core.plan.needs.demand import ContainerDemand, Demand, PodDemand, ReservedReason, Urgent
 from agent.core.plan.needs.demands import DemandSettings, Measurements, demands
 from agent.core.plan.needs.directives import NodeDirectives
@@ -479,11 +479,28 @@ def test_what_would_raise_a_limit_that_is_of_no_use_ends_at_the_limit_but_for_wh
 def test_windows_say_until_when_what_waits_by_the_moment_of_the_plan() -> None:
     """It is 08:00 UTC, and a resize has ten minutes."""
     text = "shrink: UTC 0 22 * * * for 6h; evict: UTC 0 8 * * * for 10m; restart: UTC 0 8 * * * for 9m"
-    pods = [pod(name=name, metadata={"annotations": {"plimsoll.dev/windows": text}}) for name in ("a", "b")]
-    first, second = asked(*pods, read_windows=ReadWindows())
+    annotations = {"plimsoll.dev/mode": "enforce", "plimsoll.dev/windows": text}
+    pods = [pod(name=name, metadata={"annotations": annotations}) for name in ("a", "b")]
+    items = [recommendation(name) for name in ("a", "b")]
+    first, second = asked(*pods, items=items, read_windows=ReadWindows())
     assert set(first.waits) == {Disruption.SHRINK, Disruption.RESTART}
     assert first.waits[Disruption.SHRINK].until_unix_seconds == NOW + 14 * 3600
     assert second.waits is first.waits  # worked out once
     assert first.orders.windows == text
     (unread,) = asked(pods[0])
     assert unread.reserved is ReservedReason.FAULTY_ANNOTATION
+
+
+@pytest.mark.parametrize(
+    ("mode", "phase", "items"),
+    [("recommend", "Running", None), ("enforce", "Pending", None), ("enforce", "Running", [])],
+)
+def test_windows_of_a_pod_that_is_not_changed_are_not_worked_out(
+    mode: str, phase: str, items: list[Recommendation] | None
+) -> None:
+    annotations = {"plimsoll.dev/mode": mode, "plimsoll.dev/windows": "shrink: UTC 0 22 * * * for 6h"}
+    held = pod(metadata={"annotations": annotations}, status={"phase": phase})
+    (demand,) = asked(held, items=items, read_windows=ReadWindows())
+    assert demand.reserved is not None
+    assert demand.waits is NO_WAITS
+    assert demand.orders.windows is not None

@@ -10,6 +10,7 @@ import pytest
 from agent.core.cluster.pod import Pod
 from agent.core.orders import annotations as names
 from agent.core.plan.needs.given_boost import (
+    LONGEST_TEXT,
     QUIET_SECONDS,
     BoostEnd,
     GivenBoost,
@@ -28,6 +29,7 @@ from agent.core.plan.needs.given_boost import (
 from agent.core.plan.pod_change import Setting
 from agent.core.window.cpu import cpu_window
 from agent.core.window.policy import WindowPolicy
+from agent.webhook.admission.glance import MAX_CONTAINERS
 from tests.pods import container, make_pod
 from tests.window_rows import NS, steady
 
@@ -134,7 +136,7 @@ def test_what_was_written_is_read_back() -> None:
         (Setting.LIMIT, 1000, 3000),
     ]
     assert boost_from(pod(boost_text(boost))) == boost
-    assert [boost.steady_millicores(name) for name in ("app", "log")] == [500, None]
+    assert boost.steady_requests() == {"app": 500}
 
 
 def test_a_start_that_is_learnt_alone_has_an_end_and_nothing_to_take_back() -> None:
@@ -186,10 +188,28 @@ def test_a_limit_that_somebody_has_come_to_need_stays() -> None:
         json.dumps(document(containers={"app": {"requestMillicores": [500, "1500m"]}})),
         json.dumps(document(containers={"app": {"requestMillicores": [0, 1500]}})),
         json.dumps(document(containers={"app": {"requestMillicores": [1500, 500]}})),  # it would be raised
+        json.dumps(document(text="x" * LONGEST_TEXT)),
     ],
 )
 def test_what_is_not_understood_is_no_boost(text: str) -> None:
     assert given_boost(pod(text)) is None
+
+
+def many(boosted: int) -> Pod:
+    """Return a pod with as many containers as the webhook sizes, so many of them boosted."""
+    named = [f"{number:063}" for number in range(MAX_CONTAINERS)]
+    amounts = {"requestMillicores": [100_000, 300_000], "limitMillicores": [200_000, 400_000]}
+    text = json.dumps(document(containers=dict.fromkeys(named[:boosted], amounts)), separators=(",", ":"))
+    return make_pod(
+        *(container(name, {CPU: "300"}, {CPU: "400"}) for name in named),
+        metadata={"annotations": {names.STARTUP_BOOSTED: text}, "creationTimestamp": BORN_TEXT},
+    )
+
+
+def test_as_many_containers_as_the_webhook_sizes_are_taken_back() -> None:
+    whole = many(MAX_CONTAINERS)
+    assert len(standing_changes(whole, boost_of(whole))) == 2 * MAX_CONTAINERS
+    assert quiet_bounds(whole, boost_of(whole)) == {item.name: 100_000 for item in whole.containers}
 
 
 def test_the_boost_of_another_pod_is_none() -> None:
