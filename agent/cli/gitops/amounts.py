@@ -44,6 +44,10 @@ class WithoutAmounts(Exception):  # noqa: N818
     """The workload is left as it is, and why; one line."""
 
 
+class FiguresTooOld(WithoutAmounts):
+    """What is known of it is of days ago."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerChange:
     """One container: what is written, and what should be."""
@@ -334,7 +338,7 @@ def _estimates(body: WorkloadBody) -> Callable[[Container, PolicyName], Estimate
             return NoEstimate(advice.missing) if advice.missing in tuple(NoEstimate) else NoEstimate.NOT_LOADED
         estimate = _estimate(advice)
         if estimate.source is not EstimateSource.RUNS and estimate.newest_age_seconds > STALE_SECONDS:
-            raise WithoutAmounts(f"its newest figures are {estimate.newest_age_seconds / STALE_SECONDS:.0f} days old")
+            raise FiguresTooOld(f"its newest figures are {estimate.newest_age_seconds / STALE_SECONDS:.0f} days old")
         if estimate.policy is not policy and not is_stood_in_for(policy, by=estimate.policy):
             raise WithoutAmounts(f"it is to be sized by {policy}, and the figures are of {estimate.policy}")
         return standing_in(estimate, policy)

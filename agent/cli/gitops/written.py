@@ -7,7 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from agent.cli.gitops.amounts import RecommendedAmounts, WithoutAmounts, kinds_of, list_of, quantity, recommended
+from agent.cli.gitops.amounts import (
+    FiguresTooOld,
+    RecommendedAmounts,
+    WithoutAmounts,
+    kinds_of,
+    list_of,
+    quantity,
+    recommended,
+)
 from agent.cli.gitops.manifests import LISTS, POD_SPECS
 from agent.cli.gitops.resource_cells import SECTIONS, ResourceCell
 from agent.cli.gitops.values_map import MappedContainer
@@ -54,14 +62,12 @@ class LeftAmounts:
 
     whose: str
     why: str
+    is_passing: bool = False
+    """A file that was made before may hold amounts for it, and this one would take them back: of what has no pod or no
+    figures at the moment."""
 
     def __str__(self) -> str:
         return f"left {self.whose}: {self.why}"
-
-    @property
-    def is_passing(self) -> bool:
-        """Whether a file that was made before may hold amounts for it: this one would take them back."""
-        return self.why in _PASSING
 
 
 def history_text(bodies: Sequence[WorkloadBody]) -> str:
@@ -80,11 +86,16 @@ def written_text(bodies: Sequence[WorkloadBody], writing: PlannedWrite) -> tuple
         try:
             sized.append((body, recommended(body, writing.settings, now)))
         except WithoutAmounts as error:
-            left.append(LeftAmounts(whose=_whose(body), why=str(error)))
+            is_passing = isinstance(error, FiguresTooOld)
+            left.append(LeftAmounts(whose=_whose(body), why=str(error), is_passing=is_passing))
     if writing.form == "helm":
         return _values(sized, writing.mapped, left), left
     placed = list(_placed(sized, writing.form, left))
     return (_component(placed) if writing.form == "kustomize" else _objects(placed)), left
+
+
+def _left(whose: str, why: str) -> LeftAmounts:
+    return LeftAmounts(whose=whose, why=why, is_passing=why in _PASSING)
 
 
 def _whose(body: WorkloadBody) -> str:
@@ -105,7 +116,7 @@ def _placed(
             **{name: _REORDERED for name in sidecars if not is_order_kept},
         }
         whys = {**dict.fromkeys(of_body.without_memory, _UNLIMITED), **faults}
-        left += [LeftAmounts(whose=f"{_whose(body)}/{name}", why=why) for name, why in whys.items()]
+        left += [_left(f"{_whose(body)}/{name}", why) for name, why in whys.items()]
         placed = {name: cells for name, cells in amounts.items() if name not in faults}
         if placed:
             yield body, placed
@@ -187,7 +198,7 @@ def _values(
             whys = [f"{place} may stand in a list, which values replace as a whole; allowed: plimsoll gitops --map"]
         elif not _put(files.setdefault(entry.path, {}), entry.keys, _resources(cells)):
             whys = [f"values of another container stand at {place}; allowed: a place of its own"]
-        left += [LeftAmounts(whose="/".join(key), why=why) for why in whys]
+        left += [_left("/".join(key), why) for why in whys]
     return "---\n".join(_commented(files))
 
 

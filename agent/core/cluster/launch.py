@@ -42,6 +42,7 @@ MOST_CHARACTERS: Final = 128 << 10
 variables can stand for gigabytes."""
 MOST_SPLIT: Final = 16 << 10
 """Of texts split with heed to quotes, in one pod: it takes 7 ms at most. shlex copies a word for each letter of it."""
+_LONGEST_OF_SHELL: Final = 4096
 _UNITS: Final = {"": 1, "B": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40} | {
     f"{letter}iB": 1 << shift for letter, shift in (("K", 10), ("M", 20), ("G", 30), ("T", 40))
 }
@@ -463,7 +464,8 @@ def _of_shell(match: re.Match[str], environment: Mapping[str, str], launch: Laun
     by_name = f"${{{name}}}"
     otherwise = match[2] if match[2] is not None and name not in launch.environment else by_name
     text = environment.get(name, otherwise)
-    return text if budget.filling.spend(len(text)) else by_name
+    # What is that long is no flag, and would leave no room to split the script with heed to quotes.
+    return text if len(text) <= _LONGEST_OF_SHELL and budget.filling.spend(len(text)) else by_name
 
 
 def _filled_in(stated: Mapping[str, str | LimitReference | None], budget: TextBudget) -> dict[str, str]:

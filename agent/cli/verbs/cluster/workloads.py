@@ -70,8 +70,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_webhook_options(parser)
     add_options(parser, lister=SETTINGS_LISTER)
     parser.epilog = (
-        "Exit code: 0 shown or deleted, 1 no answer, not deleted, or amounts left out that a file before may hold, "
-        "2 bad input."
+        "Exit code: 0 shown or deleted, 1 no answer, not deleted, or amounts left out for want of a pod or of figures "
+        "of today, 2 bad input."
     )
 
 

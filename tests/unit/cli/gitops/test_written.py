@@ -65,13 +65,15 @@ def test_what_no_form_ever_holds_is_told_apart_from_what_only_a_pod_is_missing_f
     unplaced = workload_history("shop/Deployment/b", ("app", "side"), kinds={"side": None})
     sidecar = workload_history("shop/Deployment/c", ("app", "proxy"), kinds={"proxy": "sidecar"})
     daemon = workload_history("shop/DaemonSet/d")
-    bodies = [msgspec.convert(history, WorkloadBody) for history in (doubted, unplaced, sidecar, daemon)]
+    stale = workload_history("shop/Deployment/e", {"app": advice(newestAgeSeconds=2.0 * 86400)})
+    bodies = [msgspec.convert(history, WorkloadBody) for history in (doubted, unplaced, sidecar, daemon, stale)]
     _, left = written_text(bodies, PlannedWrite(form="kustomize"))
     assert {line.whose: line.is_passing for line in left} == {
         "shop/Deployment/a/app": True,
         "shop/Deployment/b/side": True,
         "shop/Deployment/c/proxy": False,
         "shop/DaemonSet/d": False,
+        "shop/Deployment/e": True,
     }
 
 

@@ -428,7 +428,7 @@ def test_the_containers_of_a_pod_have_one_budget_for_what_is_split() -> None:
 
 
 def test_a_flag_in_quotes_counts_in_a_script_that_a_large_variable_makes_too_long() -> None:
-    script = 'printf %s "$CONFIG" > /etc/app.yaml; exec java "-Xmx3g" -jar a.jar'
+    script = 'printf %s "$CONFIG" > /etc/app.yaml; exec java -Dapp.name="My App" "-Xmx3g" -jar a.jar'
 
     for length in (MOST_SPLIT // 2, MOST_SPLIT):
         assert heap(profile("sh", "-c", script, CONFIG="x" * length))[0] == 3 * GI

@@ -386,15 +386,15 @@ def test_how_containers_start_counts_in_what_a_review_takes(start: dict[str, Any
     bare, single, double = (glance(json.dumps(review_of(pod)).encode()).seconds for pod in pods)
 
     assert single - bare > 0.006  # measured: 6.5 ms
-    assert 0.002 < double - single < 0.003  # the second is split at blanks alone
+    assert double - single < 0.001  # the second is split at blanks alone
 
 
 def test_the_environment_that_most_containers_have_makes_no_review_a_long_one() -> None:
-    env = [{"name": f"VARIABLE_{number}", "value": "x" * 40} for number in range(10)]
+    env = [{"name": f"VARIABLE_{number}", "value": "x" * 40} for number in range(50)]
     containers = (container("app"), container("app", env=env))
     bare, usual = (glance(json.dumps(review_of(new_pod(entry))).encode()).seconds for entry in containers)
 
-    assert usual - bare < 0.00001
+    assert usual - bare < 0.0002  # measured: 0.08 ms for 4 KiB
 
 
 @examples(200)
