@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import agent.kube.client.api as api_module
 from agent.core.cluster.node import Namespace, Taint
 from agent.core.cluster.pod import (
     RUNNING,
@@ -307,6 +308,24 @@ def test_the_view_names_containers_as_a_pods_file_does(
         assert view.refresh()
         assert not view.refresh()
         assert view.age_seconds is not None
+
+
+def test_pods_that_are_too_large_to_be_held_at_once_are_listed_a_few_at_a_time(
+    cluster: ControlPlane, api: HttpApi, node: str, namespace: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(api_module, "LONGEST_LINE_BYTES", 6 << 20)
+    large = container() | {"env": [{"name": "TEXT", "value": "x" * 1_200_000}]}
+    names = [f"large-{number}" for number in range(7)]
+    for name in names:
+        create_pod(cluster, namespace, pod(name, node, large))
+    with watching(api, node) as view:
+        complete(view)
+        assert [each.name for each in view.state().pods] == names
+        assert [(status.counts.lists, status.trouble) for status in view.statuses() if status.name == "pods"] == [
+            (1, None)
+        ]
+        create_pod(cluster, namespace, pod("after", node, large))
+        wait_for(lambda: "after" in [each.name for each in view.state().pods], "the watch goes on from the list")
 
 
 def test_a_change_that_nobody_reads_wakes_nobody(

@@ -28,7 +28,7 @@ from urllib3.exceptions import (
 )
 
 from agent.kube.client.credentials import Authorization, Credentials
-from agent.kube.client.errors import CredentialsError, Unreachable, api_error, one_line
+from agent.kube.client.errors import CredentialsError, TooLong, Unreachable, api_error, one_line
 from agent.version import installed_version
 
 JSON: Final = "application/json"
@@ -40,6 +40,9 @@ MERGE_PATCH: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
 
 TIMEOUT_SECONDS: Final = 10.0
+LONGEST_LINE_BYTES: Final = 32 << 20
+"""A list is one line. The usual one of a node's 250 pods has 4 MB; pods that a tenant filled to the API server's bound
+have 1.5 MB each, and a list of those must not cost the agent its memory limit."""
 _PIECE_BYTES: Final = 1 << 16
 _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _SHOWN_REASON: Final = 200
@@ -62,6 +65,7 @@ class Stream(Protocol):
         r"""Return each line with its ``\n``; a last one without was cut off.
 
         Raises:
+            TooLong: A line has more than ``LONGEST_LINE_BYTES``.
             Unreachable: It broke off, or nothing came for too long. Not after ``close``.
         """
 
@@ -278,6 +282,7 @@ class _HttpStream:
                 return
             self._is_reading = True
         rest: list[bytes] = []
+        rest_bytes = 0
         try:
             for piece in self._response.stream(_PIECE_BYTES):
                 if self._closed.is_set():
@@ -288,11 +293,16 @@ class _HttpStream:
                     start = end
                     whole = b"".join(rest)
                     rest.clear()
+                    rest_bytes = 0
                     yield whole
                     if self._closed.is_set():
                         return
                 if start < len(piece):
                     rest.append(piece[start:])
+                    rest_bytes += len(piece) - start
+                    if rest_bytes > LONGEST_LINE_BYTES:
+                        mib = LONGEST_LINE_BYTES >> 20
+                        raise TooLong(f"{self._what}: an answer of more than {mib} MiB in one line")
         except (HTTPError, OSError, ValueError) as error:  # ValueError: the socket was shut while it was read
             if not self._closed.is_set():
                 raise self._unreachable(self._what, error, may_have_been_done=False) from error

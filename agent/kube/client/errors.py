@@ -3,6 +3,7 @@
 KubeError
 |- CredentialsError   nothing was asked: the credentials cannot be used
 |- Unreachable        asked, and no answer that is understood
+|  `- TooLong         asked, and the answer has more bytes in one line than are held
 |- ApiError           the server's answer is no
 """
 
@@ -42,6 +43,10 @@ class Unreachable(KubeError):  # noqa: N818  a state of the world, as it is logg
     def __init__(self, message: str, *, may_have_been_done: bool = False) -> None:
         super().__init__(one_line(message))
         self.may_have_been_done = may_have_been_done
+
+
+class TooLong(Unreachable):
+    """One line of a stream is longer than any that is held in memory: ask for fewer objects at a time."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ from agent.core.cluster.pod import (
 from agent.core.cluster.runtime_profile import LanguageRuntime
 from agent.core.cluster.workload import no_job_owner, with_top_owner
 from agent.core.numbers.units import NANOS_PER_UNIT
-from agent.core.orders.annotations import runtimes_ordered
+from agent.core.orders.annotations import PREFIX, runtimes_ordered
 from agent.kube.objects.json_reader import Reader
 
 POD_KIND = "Pod"
@@ -46,7 +46,10 @@ _RESTART_CONTAINER = "RestartContainer"
 _MEMORY_MEDIUM = "Memory"
 _OS_LABELS = ("kubernetes.io/os", "beta.kubernetes.io/os")
 _UNREAD_ANNOTATIONS = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
-"""Nobody asks for them, and each may be as long as the whole object."""
+"""Nobody asks for them."""
+_LONGEST_OF_OTHERS = 1024
+"""Characters of an annotation that is not Plimsoll's. Those of others that are asked for are words; a pod's may be
+256 KiB together, which would be held for as long as the pod is there."""
 
 
 def pods_from_json(document: object, where: str = "") -> tuple[Pod, ...]:
@@ -98,7 +101,11 @@ class _Reader(Reader):
         )
 
     def annotations(self) -> dict[str, str]:
-        return {name: text for name, text in self.texts("annotations").items() if name not in _UNREAD_ANNOTATIONS}
+        return {
+            name: text
+            for name, text in self.texts("annotations").items()
+            if name.startswith(PREFIX) or (len(text) <= _LONGEST_OF_OTHERS and name not in _UNREAD_ANNOTATIONS)
+        }
 
     def container(self, kind: ContainerKind, runtimes: Mapping[str, LanguageRuntime], budget: TextBudget) -> Container:
         if kind is ContainerKind.INIT and self.text("restartPolicy") == "Always":

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final, Generic, TypeVar
 
 from agent.kube.client.api import JSON, Api, Stream
-from agent.kube.client.errors import GATEWAY_TIMEOUT, GONE, ApiError, KubeError, Unreachable, error_of_status
+from agent.kube.client.errors import GATEWAY_TIMEOUT, GONE, ApiError, KubeError, TooLong, Unreachable, error_of_status
 from agent.kube.objects.list_stream import ListError, ListHead, lenient_value, read_list
 from agent.kube.watch.watched_objects import Gathering, ReflectedObjects, compare_versions
 from agent.turns import Turns
@@ -25,8 +25,12 @@ T = TypeVar("T")
 
 FROM_ANY_CACHE: Final = "0"
 """The resourceVersion of a first list: what the server has at hand, without asking etcd."""
-LONGEST_LINE_BYTES: Final = 16 << 20
+LONGEST_EVENT_BYTES: Final = 16 << 20
 """etcd takes objects of 1.5 MB; what is far longer is no event."""
+FEWER_OBJECTS: Final = 4
+"""Where a page of a list is too long to be held, the next one asks for so many times fewer objects."""
+FEWER_OF_ALL: Final = 50
+"""Objects of the first page where a list that came at once was too long."""
 LEAST_PATIENCE_SECONDS: Final = 1.0
 LEAST_SILENCE_SECONDS: Final = 30.0
 """Each silence of each node costs the server a list from its cache."""
@@ -91,7 +95,8 @@ class WatchSource(Generic[T]):
     accept_watch: str = JSON
     page_objects: int | None = None
     """Lists come in pages of so many objects, so that a list of all pods of a large cluster is never in memory as a
-    whole; None = at once. Servers make pages of the newest state only, so this is for few clients."""
+    whole; None = at once, as long as that can be held. Servers make pages of the newest state only, so this is for few
+    clients."""
 
 
 @dataclass(slots=True)
@@ -152,6 +157,8 @@ class Reflector(Generic[T]):
         """From where a watch goes on; None = nothing was listed yet."""
         self._must_list = True
         self._must_list_newest = False
+        self._page_objects = source.page_objects
+        """As the source says, or fewer since a list was too long; None = at once."""
         self._heard_seconds: float | None = None
         self._trouble: str | None = None
         self._failures_in_a_row = 0
@@ -261,13 +268,26 @@ class Reflector(Generic[T]):
     # -- list ------------------------------------------------------------------------------------------------------
 
     def _list(self) -> None:
+        while not self._turns.is_stopping:
+            try:
+                self._list_objects()
+            except TooLong as error:
+                objects = FEWER_OF_ALL if self._page_objects is None else self._page_objects // FEWER_OBJECTS
+                if self._page_objects == 1:
+                    raise
+                self._page_objects = max(objects, 1)
+                log.warning("listing anew, in smaller pages", extra=self._extra(str(error)))
+            else:
+                return
+
+    def _list_objects(self) -> None:
         query = dict(self._source.query)
         # Not older than what is known: another server's cache may be behind. Nothing stated = the newest state.
-        is_newest = self._must_list_newest or self._source.page_objects is not None
+        is_newest = self._must_list_newest or self._page_objects is not None
         if not is_newest:
             query["resourceVersion"] = self._version or FROM_ANY_CACHE
-        if self._source.page_objects is not None:
-            query["limit"] = str(self._source.page_objects)
+        if self._page_objects is not None:
+            query["limit"] = str(self._page_objects)
         gathering = self.kept.gather()
         head = self._list_page(query, gathering)
         while head.next_page is not None and not self._turns.is_stopping:
@@ -332,6 +352,8 @@ class Reflector(Generic[T]):
                 self._take_line(line)
                 if is_on_trial:
                     return  # it is heard: the next watch may be silent for as long as one may
+        except TooLong as error:
+            raise _Anew(str(error), is_expired=False) from error
         except Unreachable as error:
             if self._audible_seconds() > 0.0:
                 raise
@@ -394,7 +416,7 @@ class Reflector(Generic[T]):
 def _parse_event(path: str, line: bytes) -> tuple[str, Mapping[object, object]]:
     """Parse a line of a watch; what a malformed line has lost, only a list can tell."""
     event: object = None
-    if len(line) <= LONGEST_LINE_BYTES:
+    if len(line) <= LONGEST_EVENT_BYTES:
         try:
             event = lenient_value(line)
         except (ValueError, RecursionError):

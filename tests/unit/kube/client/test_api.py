@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+import agent.kube.client.api as api_module
 from agent.kube.client.api import MERGE_PATCH, HttpApi
 from agent.kube.client.credentials import Credentials
-from agent.kube.client.errors import ApiError, CredentialsError, Unreachable
+from agent.kube.client.errors import ApiError, CredentialsError, TooLong, Unreachable
 from agent.version import installed_version
 
 Behaviour = Callable[[socket.socket, bytes], None]
@@ -185,6 +186,28 @@ def test_a_stream_gives_lines_however_they_are_cut_into_chunks() -> None:
         stream = api.stream("/x", accept="text/plain")
         assert list(stream) == [b"one\n", b"two\n", b"\n", b"three\n", b"four"]
         assert list(stream) == []
+
+
+def test_a_line_that_is_longer_than_is_held_is_given_up_before_it_is_all_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(api_module, "LONGEST_LINE_BYTES", 3 << 20)
+    has_been_closed = threading.Event()
+
+    def behave(connection: socket.socket, _: bytes) -> None:
+        chunks(connection, b"short\n", *[b"x" * (1 << 20)] * 3, b"\n")
+        with contextlib.suppress(OSError):
+            while True:  # a line without an end
+                connection.sendall(b"100000\r\n" + b"x" * (1 << 20) + b"\r\n")
+        has_been_closed.set()
+
+    with serving(behave) as url, client(url) as api:
+        lines = iter(api.stream("/x"))
+        assert next(lines) == b"short\n"
+        assert len(next(lines)) == (3 << 20) + 1
+        with pytest.raises(TooLong, match=r"^GET /x: an answer of more than 3 MiB in one line$"):
+            next(lines)
+        assert has_been_closed.wait(60)
 
 
 def test_a_stream_that_breaks_off_gives_what_came_and_then_says_so() -> None:

@@ -145,7 +145,12 @@ def test_pod_from_json_reads_what_planning_and_acting_ask_for() -> None:
             "resourceVersion": "77",
             "generation": 3,
             "creationTimestamp": "1970-01-01T00:01:00Z",
-            "annotations": {"kubectl.kubernetes.io/last-applied-configuration": "{}", "mine": "x"},
+            "annotations": {
+                "kubectl.kubernetes.io/last-applied-configuration": "{}",
+                "mine": "x",
+                "of-others/long": "x" * 1025,
+                "plimsoll.dev/long": "x" * 1025,
+            },
         },
         status={
             "observedGeneration": 2,
@@ -184,7 +189,7 @@ def test_pod_from_json_reads_what_planning_and_acting_ask_for() -> None:
     pod = pod_from_json(document)
     assert (pod.resource_version, pod.generation, pod.observed_generation) == ("77", 3, 2)
     assert (pod.created_unix_seconds, pod.started_unix_seconds) == (60.0, 70.0)
-    assert pod.annotations == {"mine": "x"}
+    assert pod.annotations == {"mine": "x", "plimsoll.dev/long": "x" * 1025}
     assert [(entry.restarts_for_cpu, entry.restarts_for_memory) for entry in pod.containers] == [
         (False, True),
         (True, False),

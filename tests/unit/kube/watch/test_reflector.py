@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from agent.kube.client.errors import ApiError, Cause, KubeError, Unreachable
+from agent.kube.client.errors import ApiError, Cause, KubeError, TooLong, Unreachable
 from agent.kube.objects.json_reader import Reader
 from agent.kube.watch.reflector import Reflector, WatchPace, WatchSource, pace_within
 from agent.turns import Turns
@@ -206,6 +206,49 @@ def test_events_are_followed_and_a_new_watch_goes_on_after_the_last_of_them() ->
         assert values(run) == ("z",)
         assert run.news == 4
         assert run.reflector.counts.events == 4
+
+
+def page(*things: object, version: str = "10", next_page: str | None = None) -> Script:
+    metadata = {"resourceVersion": version} | ({} if next_page is None else {"continue": next_page})
+    return Script(json.dumps({"kind": "ThingList", "metadata": metadata, "items": list(things)}).encode())
+
+
+def test_a_list_that_is_too_long_to_be_held_comes_in_pages_that_can_be() -> None:
+    api = FakeApi(
+        Script(error=TooLong("a list")),
+        page(thing("a"), next_page="p1"),
+        Script(error=TooLong("a page")),  # what came of the larger pages counts for nothing
+        page(thing("a", "y"), next_page="p2"),
+        page(thing("b", "z")),
+    )
+    with Run(api) as run:
+        lists = [query for query in run.api.asked if "watch" not in query]
+        asked = [(query.get("resourceVersion"), query.get("limit"), query.get("continue")) for query in lists]
+        assert asked == [
+            ("0", None, None),
+            (None, "50", None),
+            (None, "50", "p1"),
+            (None, "12", None),
+            (None, "12", "p2"),
+        ]
+        assert values(run) == ("y", "z")
+        assert run.reflector.counts.failures == 0
+        assert run.waits.seconds == [1.0]
+
+
+def test_one_object_that_is_too_long_to_be_held_is_a_failure_like_others() -> None:
+    api = FakeApi(*(Script(error=TooLong("a list")) for _ in range(6)), listed(thing("a")))
+    with Run(api) as run:
+        limits = [query.get("limit") for query in run.api.asked if "watch" not in query]
+        assert limits == [None, "50", "12", "3", "1", "1", "1"]
+        assert run.reflector.counts.failures == 2
+        assert values(run) == ("x",)
+
+
+def test_an_event_that_is_too_long_to_be_held_leads_to_a_new_list() -> None:
+    with Run(FakeApi(listed(), Script(error=TooLong("an event")), listed(thing("a"), version="20"))) as run:
+        assert run.api.versions == [("list", "0"), ("watch", "10"), ("list", "10"), ("watch", "20")]
+        assert values(run) == ("x",)
 
 
 def test_half_a_line_is_left_and_asked_for_again() -> None:
