@@ -60,7 +60,7 @@ def test_who_is_sent_to_an_audit_hands_it_the_pods_of_the_node_alone() -> None:
     """The chart gives an agent no pods file; and what is handed over is read within the memory limit of its pod."""
     assert "podsFile" in (CHART / "templates/checks.yaml").read_text(encoding="utf-8")
     audits = [command for command in commands(PAGES[0], "plimsoll") if command.startswith("plimsoll audit")]
-    assert audits == ["plimsoll audit --pods /dev/stdin"]
+    assert audits == ["plimsoll audit --pods -"]
     handing = "kubectl get pods -A --field-selector spec.nodeName=NODE -o json | kubectl -n plimsoll exec -i $AGENT"
     assert handing in " ".join(PAGES[0].read_text(encoding="utf-8").replace("\\\n", " ").split())
 

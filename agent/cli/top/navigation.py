@@ -7,8 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from agent.cli.top.view import SortKey, TopRow, ViewState, Zoom
+
+OLDEST_SECONDS: Final = 24 * 3600.0
+"""As far back as the minutes reach that an agent has of each container."""
+_ASKING_SECONDS: Final = 60.0
+"""By so much a moment may age until the agent has been asked for it."""
 
 
 def sorted_by(state: ViewState, sort: SortKey) -> ViewState:
@@ -68,6 +74,7 @@ def paused(state: ViewState, now_seconds: float) -> ViewState:
 
 
 def stepped(state: ViewState, seconds: float, now_seconds: float) -> ViewState:
-    """Step back (negative) or forward in time; stops the picture first, and never goes past now."""
+    """Step back (negative) or forward in time; stops the picture first, and stays within what an agent has."""
     moment = now_seconds if state.moment_seconds is None else state.moment_seconds
-    return replace(state, moment_seconds=min(now_seconds, moment + seconds))
+    oldest = now_seconds - OLDEST_SECONDS + _ASKING_SECONDS
+    return replace(state, moment_seconds=max(oldest, min(now_seconds, moment + seconds)))

@@ -24,7 +24,7 @@ from agent.core.resize.aftermath import READY, own_restarts, restarts_of
 from agent.core.resize.answer import AnswerKind, ResizeAnswer
 from agent.core.resize.constraint import constraint_of, kept_back, may_be_topped
 from agent.core.resize.decision import Action
-from agent.core.resize.flight import PodLook, follow, on_top, without_below
+from agent.core.resize.flight import SEEN, PodLook, follow, on_top, without_below
 from agent.core.resize.oom_cool_down import OomCoolDown, raised_memory_limits
 from agent.core.resize.originals import ref_of
 from agent.core.resize.put_back import memory_falls, revert, revert_all, step_of
@@ -183,8 +183,7 @@ class Ledger:
             del self._records[uid]
             return
         if answer.is_done:
-            for container in raised_memory_limits(without_below(record.flight, record.below)):
-                self._oom.take(record.workload, container, now_seconds)
+            self._hold_raised(record, record.flight, now_seconds)
         self._records[uid] = after_answer(record, record.flight, answer, self._node, now_seconds)
 
     def observe(self, state: NodeState, now_seconds: float) -> tuple[News, ...]:
@@ -283,9 +282,17 @@ class Ledger:
             patience_seconds=self._act.deferred_patience_seconds,
             revert_seconds=self._act.revert_seconds,
         )
-        self._records[pod.uid], news = follow(self._records[pod.uid], look)
+        before = self._records[pod.uid]
+        self._records[pod.uid], news = follow(before, look)
         self._specs[pod.uid] = spec_text(pod)
+        if before.flight is not None and any(item.reason == SEEN for item in news):
+            self._hold_raised(before, before.flight, now_seconds)
         return news
+
+    def _hold_raised(self, record: PodRecord, flight: Flight, now_seconds: float) -> None:
+        """Hold the memory limits that a pod's newest step has raised, now that its spec has them."""
+        for container in raised_memory_limits(without_below(flight, record.below)):
+            self._oom.take(record.workload, container, now_seconds)
 
     def _take_back(self, uid: str, container: str, now_seconds: float, reason: str) -> PlanStep | None:
         record = self._records.get(uid)

@@ -1,6 +1,7 @@
 """What people ask of acting and order at the socket: the plan, what is known of the cluster, restores, and ``why``.
 
-Node. Any thread may ask; nothing here waits for the thread ``acting``, but for the lock under which it sends a step.
+Node. Any thread may ask; nothing here waits for the thread ``acting``, but for the lock under which it sends a step:
+a restore for as long as it takes, a plan for two seconds.
 """
 
 from __future__ import annotations
@@ -37,6 +38,9 @@ DECISIONS_TOLD: Final = 5
 """Of one pod, by ``why``."""
 RESTORE_TIMEOUT_SECONDS: Final = 2.0
 """A person waits at the socket, and so do the scrapes behind them."""
+PLAN_WAIT_SECONDS: Final = 2.0
+"""For a step that is being sent: an API server that is away keeps it for longer than the asking command waits."""
+STEP_WAITS: Final = "a step waits for the API server's answer"
 
 
 class ActingAnswers:
@@ -159,11 +163,25 @@ class ActingAnswers:
         return PLAN.to_json(self.plan(as_enforced=what_if))
 
     def plan(self, *, as_enforced: bool = False) -> Plan:
-        """Plan now; nothing is done. Any thread."""
+        """Plan now; nothing is done. Any thread.
+
+        While the API server leaves a step without an answer, the plan is the newest turn's.
+
+        Raises:
+            ControlError: There is none yet, or it was to be planned as enforced.
+        """
         now = self._parts.clocks.now()
-        with self._writer.lock:
+        if not self._writer.lock.acquire(timeout=PLAN_WAIT_SECONDS):
+            newest = self._actor.planned
+            if newest is None or as_enforced:
+                raise ControlError(f"plan: {STEP_WAITS}; ask again in a moment")
+            asides = (f"as of the newest turn: {STEP_WAITS}", *self._notes())
+            return replace(newest.plan, notes=(*newest.plan.notes, *asides))
+        try:
             state = self._parts.cluster.state()
             holding = Holding.of(self._parts.ledger, self._parts.holds, state, now_seconds=now, wall_now=time.time())
+        finally:
+            self._writer.lock.release()
         plan = self._parts.planner.plan(holding, urgent=self._actor.remembered(), as_enforced=as_enforced).plan
         return replace(plan, notes=(*plan.notes, *self._notes()))
 

@@ -8,10 +8,11 @@ import os
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from agent.cli.audit.kubelet_options import add_kubelet_options, rules_from
-from agent.cli.options.settings_options import CGROUP_OPTIONS, add_options, fail, settings_from
+from agent.cli.options.settings_options import CGROUP_OPTIONS, add_options, fail, file_or_stdin, settings_from
 
 if TYPE_CHECKING:
     from agent.core.cluster.pod import Pod
@@ -21,7 +22,9 @@ _SETTINGS = ("cgroup.mount", "cgroup.root", "podsFile")
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
-    add_options(parser, tuple(option for option in CGROUP_OPTIONS if option.key in _SETTINGS))
+    options = {option.key: option for option in CGROUP_OPTIONS if option.key in _SETTINGS}
+    options["podsFile"] = replace(options["podsFile"], text=f"{options['podsFile'].text}; - reads standard input")
+    add_options(parser, tuple(options.values()))
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table", help="default: table")
     parser.add_argument("--all", action="store_true", help="list the values that are equal, too")
     parser.add_argument(
@@ -53,12 +56,13 @@ def run(arguments: argparse.Namespace) -> int:
 
     settings = settings_from(arguments)
     if settings.pods_file is None:
-        fail("audit: --pods is missing; allowed: --pods FILE, as kubectl get pods -A -o json prints it")
+        fail("audit: --pods is missing; allowed: --pods FILE, as kubectl get pods -A -o json prints it, or --pods -")
     if arguments.qos_reserved is not None and arguments.node_allocatable_memory is None:
         fail("audit: --qos-reserved needs the node's allocatable memory (--node-allocatable-memory SIZE)")
+    pods_file = file_or_stdin(str(settings.pods_file))
     driver = None if arguments.driver == "auto" else Driver(arguments.driver)
     try:
-        everyone = load_pods(settings.pods_file)
+        everyone = load_pods(pods_file)
         node, pods, notes = pods_of_node(everyone, arguments.node, node_name())
         mount = find_cgroup_mount(settings.cgroup.mount)
         live = read_kubelet_tree(mount, cgroup_root=settings.cgroup.root, driver=driver)
@@ -69,7 +73,7 @@ def run(arguments: argparse.Namespace) -> int:
     heading = Heading(
         node=node,
         pods=len(pods),
-        pods_file=settings.pods_file.name,
+        pods_file=pods_file.name,
         mount=str(mount),
         kubepods_path=live.kubepods_path,
         driver=live.driver,

@@ -15,6 +15,7 @@ from agent.cli.options.row_options import add_filter_options, add_look_options, 
 from agent.cli.options.settings_options import CGROUP_OPTIONS, SERVING_OPTIONS, add_options, fail, settings_from
 from agent.cli.options.shutdown import Stop
 from agent.cli.options.unit_filter import FilterError, parse_filter
+from agent.cli.top.navigation import OLDEST_SECONDS
 from agent.cli.top.screen import live_table
 from agent.cli.top.sources import SnapshotSource, SourceError, socket_source
 from agent.cli.top.terminal import LiveOptions, find_terminal, print_page, write_text
@@ -26,8 +27,6 @@ _FIRST_FIGURES_SECONDS = 3.0
 """How long ``--once`` waits for the first rates when it samples by itself: three ticks."""
 _FIRST_FIGURES_STEP_SECONDS = 0.1
 _LEAST_INTERVAL_SECONDS = 0.1
-_OLDEST_SECONDS = 24 * 3600.0
-"""As far back as the minutes reach that an agent has of each container."""
 _MOMENTS = 'now, "90s ago", "10m ago", "1h30m ago", or an ISO time such as 2026-11-21T14:05:00Z'
 _SOCKET_OPTIONS = tuple(option for option in SERVING_OPTIONS if option.flag == "--socket")
 
@@ -231,7 +230,7 @@ def _count(text: str) -> int:
 
 def _moment(text: str) -> float:
     seconds = age_argument(text)
-    if seconds > _OLDEST_SECONDS:
+    if seconds > OLDEST_SECONDS:
         raise argparse.ArgumentTypeError(
             f"{text!r} is too long ago; allowed: up to 24h; plimsoll why NAME --since 7d --plot goes further back"
         )

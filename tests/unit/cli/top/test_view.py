@@ -6,6 +6,7 @@ import pytest
 
 from agent.cli.options.unit_filter import FilterError
 from agent.cli.top.navigation import (
+    OLDEST_SECONDS,
     moved,
     next_sort,
     paused,
@@ -344,6 +345,18 @@ def test_pausing_fixes_the_moment_and_stepping_moves_it_never_past_now() -> None
     assert stepped(ViewState(), -10.0, 50.0).at_age_seconds(50.0) == 10.0  # stepping pauses
     assert paused(back, 131.0) == ViewState()
     assert ViewState().at_age_seconds(7.0) == 0.0
+
+
+def test_stepping_stays_within_what_an_agent_has_also_from_a_moment_that_was_left_behind() -> None:
+    now = 1_000_000.0
+    oldest = stepped(ViewState(), -200_000.0, now)
+    assert oldest.at_age_seconds(now + 30.0) <= OLDEST_SECONDS  # the agent is asked a little later
+    assert oldest.at_age_seconds(now) >= OLDEST_SECONDS - 60.0
+    left_behind = paused(ViewState(), now - 90_000.0)
+    assert left_behind.at_age_seconds(now) == 90_000.0  # its picture stays, and is as old as that
+    for seconds in (-10.0, 10.0):
+        assert stepped(left_behind, seconds, now) == oldest
+    assert stepped(oldest, 600.0, now).at_age_seconds(now) == oldest.at_age_seconds(now) - 600.0
 
 
 def test_missing_reason_enum_is_known_to_the_header() -> None:

@@ -491,6 +491,41 @@ def test_a_memory_limit_that_has_risen_is_held_for_a_while_over_restarts_and_wha
     assert not desk.ledger.is_memory_limit_held(WEB, "app", desk.now)
 
 
+@pytest.mark.parametrize("is_restarted", [False, True])
+@pytest.mark.parametrize("is_looked_up", [False, True])
+def test_a_memory_limit_that_has_risen_is_held_though_no_answer_came(is_restarted: bool, is_looked_up: bool) -> None:
+    desk = Desk()
+    wish = step(desk.fake, limit=1024)
+    desk.ledger.killed(desk.fake.uid, "app", desk.now)
+    desk.send(wish, None if is_restarted else AnswerKind.UNKNOWN)
+    desk.fake.take(amounts_after(desk.fake.spec, wish))
+    desk.fake.actuate()
+    if is_restarted:
+        desk.restart()
+    news = desk.ledger.confirmed(desk.fake.pod, desk.now) if is_looked_up else desk.look()
+    assert [item.reason for item in news] == ["seen_in_pod", "applied"]
+    assert desk.ledger.is_memory_limit_held(WEB, "app", desk.now + 290.0)
+    assert not desk.ledger.is_memory_limit_held(WEB, "app", desk.now + 310.0)
+
+
+def test_a_memory_limit_whose_raise_got_no_answer_and_was_not_done_is_not_held() -> None:
+    desk = Desk()
+    desk.send(step(desk.fake, limit=1024), AnswerKind.UNKNOWN)
+    assert [news.reason for news in desk.look(120.0)] == ["not_done"]
+    assert not desk.ledger.is_memory_limit_held(WEB, "app", desk.now)
+
+
+def test_what_goes_on_top_of_a_raised_limit_and_gets_no_answer_is_no_answer_to_a_kill() -> None:
+    desk = Desk()
+    desk.send(step(desk.fake, limit=1024))  # of foresight
+    desk.ledger.killed(desk.fake.uid, "app", desk.now)
+    wish = step(desk.fake, cpu=600, urgent=True)
+    desk.send(wish, AnswerKind.UNKNOWN)
+    desk.fake.take(amounts_after(desk.fake.spec, wish))
+    assert [news.reason for news in desk.look(1.0)] == ["seen_in_pod"]
+    assert not desk.ledger.is_memory_limit_held(WEB, "app", desk.now)
+
+
 def test_the_first_kill_of_a_pod_that_was_never_resized_is_answered_once() -> None:
     desk = Desk()
     desk.ledger.killed(desk.fake.uid, "app", desk.now)

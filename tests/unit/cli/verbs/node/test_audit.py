@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -174,6 +176,20 @@ def test_driver_decides_whether_quotas_are_rounded(files: KubeletFiles, tmp_path
 
     assert run(files, pods_file, *CAPACITY) == (0 if files.driver is Driver.SYSTEMD else 1)
     assert run(files, pods_file, *CAPACITY, "--driver", files.driver) == (0 if files.driver is Driver.SYSTEMD else 1)
+
+
+@pytest.mark.slow
+def test_pods_come_from_standard_input_too(files: KubeletFiles, pods_file: Path) -> None:
+    words = ("--pods", "-", "--cgroup-mount", str(files.mount), *CAPACITY, "-o", "json")
+    child = subprocess.run(
+        [sys.executable, "-m", "agent", "audit", *words],
+        input=pods_file.read_bytes(),
+        capture_output=True,
+        check=False,
+    )
+    assert child.returncode == 0, child.stderr
+    report = json.loads(child.stdout)
+    assert (report["pods_file"], report["summary"]["equal"]) == ("stdin", 31)
 
 
 def test_machine_without_kubepods_says_so(tmp_path: Path, pods_file: Path, capsys: pytest.CaptureFixture[str]) -> None:
