@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from agent.cli.main import main
+from agent.core.cluster.facts import ClusterRules
 from tests.unit.cli.verbs.cluster.test_gitops import WEB
 from tests.webhook.https import running
 from tests.webhook.report_bodies import packed, report_body, row_body
@@ -29,12 +30,13 @@ def options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
 
 
 @contextmanager
-def reaching(folder: Path, *rows: dict[str, Any]) -> Iterator[list[str]]:
+def reaching(folder: Path, *rows: dict[str, Any], pause: str | None = None) -> Iterator[list[str]]:
     """Yield what it takes to reach a webhook that knows these rows of one report, and no pod."""
     (folder / "token").write_text("good\n")
     with stack(folder) as webhook:
         webhook.report(packed(report_body(*rows)), content_encoding="gzip")
         webhook.follow()
+        webhook.facts.told = ClusterRules(pause_reason=pause)
         with running(webhook.services, folder, names=("plimsoll-webhook.plimsoll.svc",)) as server:
             host, port = server.address
             reach = [f"--webhook=https://{host}:{port}", f"--token-file={folder / 'token'}"]
@@ -101,6 +103,23 @@ def test_a_file_without_amounts_that_one_before_it_may_hold_ends_with_1(
         assert len(err.splitlines()) == 2
         assert main(["workloads", "-n", "shop", "-o", "kustomize", *options]) == 0
         assert len(capsys.readouterr().err.splitlines()) == 1  # too young for amounts
+
+
+def test_a_paused_cluster_gives_no_file_that_would_take_amounts_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mapped = tmp_path / "map.yaml"
+    mapped.write_text("values.yaml: {shop/Deployment/web/app: web.resources}\n")
+    with reaching(tmp_path, row_body(0, oomKills=[]), pause="incident\n12") as options:
+        for form in ("ssa", "kustomize", "helm"):
+            words = ["--map", str(mapped)] if form == "helm" else []
+            assert main(["workloads", "-n", "shop", "-o", form, *words, *options, *YOUNG]) == 1
+            out, err = capsys.readouterr()
+            assert out == ""
+            (line,) = err.splitlines()
+            assert line.startswith("plimsoll workloads: nothing is written: the cluster is paused (")
+        assert main(["workloads", "-n", "shop", "-o", "history", *options]) == 0
+        assert json.loads(capsys.readouterr().out)["workloads"]
 
 
 @pytest.mark.parametrize(

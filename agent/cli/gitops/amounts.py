@@ -44,8 +44,8 @@ class WithoutAmounts(Exception):  # noqa: N818
     """The workload is left as it is, and why; one line."""
 
 
-class FiguresTooOld(WithoutAmounts):
-    """What is known of it is of days ago."""
+class FiguresOutOfReach(WithoutAmounts):
+    """What is known of it is of days ago, or not loaded yet: there were figures, and may be again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,6 +163,12 @@ def kinds_of(body: WorkloadBody) -> dict[str, ContainerKind]:
     return kinds
 
 
+def gone_containers(body: WorkloadBody) -> list[str]:
+    """Return the containers of its history that no pod has now; none where no pod is known."""
+    kinds = kinds_of(body)
+    return [known.container for known in body.containers if kinds and known.container not in kinds]
+
+
 def list_of(kind: ContainerKind) -> str:
     """Return the list of a pod's spec that containers of a kind stand in."""
     return LISTS[1] if kind is ContainerKind.REGULAR else LISTS[0]
@@ -207,11 +213,13 @@ def _of_blank(
 
 
 def _blank_spec(body: WorkloadBody, limits: Mapping[str, int]) -> dict[str, object]:
-    """Return a pod's spec with the containers that are known; one of no known kind as a regular one."""
+    """Return a pod's spec with the containers that its pods have; where none is known, with all as regular ones."""
     requests = {"requests": {"cpu": "1m", "memory": "1"}}  # what is stated is changed, a limit is added
-    kinds = kinds_of(body)
+    kinds, gone = kinds_of(body), gone_containers(body)
     spec: dict[str, list[object]] = {list_name: [] for list_name in LISTS}
     for known in body.containers:
+        if known.container in gone:
+            continue
         kind = kinds.get(known.container, ContainerKind.REGULAR)
         restarts = {"restartPolicy": "Always"} if kind is ContainerKind.SIDECAR else {}
         limit = limits.get(known.container)
@@ -334,11 +342,14 @@ def _estimates(body: WorkloadBody) -> Callable[[Container, PolicyName], Estimate
         advice = advice_of(body, container.name)
         if advice is None:
             return NoEstimate.UNKNOWN_CONTAINER
+        if advice.missing == NoEstimate.NOT_LOADED:
+            raise FiguresOutOfReach("its figures are not worked out yet; ask again in a minute")
         if advice.missing is not None:
             return NoEstimate(advice.missing) if advice.missing in tuple(NoEstimate) else NoEstimate.NOT_LOADED
         estimate = _estimate(advice)
         if estimate.source is not EstimateSource.RUNS and estimate.newest_age_seconds > STALE_SECONDS:
-            raise FiguresTooOld(f"its newest figures are {estimate.newest_age_seconds / STALE_SECONDS:.0f} days old")
+            days = estimate.newest_age_seconds / STALE_SECONDS
+            raise FiguresOutOfReach(f"its newest figures are {days:.0f} days old")
         if estimate.policy is not policy and not is_stood_in_for(policy, by=estimate.policy):
             raise WithoutAmounts(f"it is to be sized by {policy}, and the figures are of {estimate.policy}")
         return standing_in(estimate, policy)

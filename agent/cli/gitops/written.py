@@ -8,9 +8,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from agent.cli.gitops.amounts import (
-    FiguresTooOld,
+    FiguresOutOfReach,
     RecommendedAmounts,
     WithoutAmounts,
+    gone_containers,
     kinds_of,
     list_of,
     quantity,
@@ -42,7 +43,12 @@ _UNLIMITED: Final = (
     "knows no pod with it or is older than that; allowed: plimsoll gitops"
 )
 _PASSING: Final = (_UNPLACED, _UNLIMITED)
+_GONE: Final = "no pod has it now"
 Amounts = Mapping[str, Mapping[ResourceCell, int]]
+
+
+class ClusterPaused(Exception):  # noqa: N818
+    """Nothing is to change on the cluster; one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +84,15 @@ def history_text(bodies: Sequence[WorkloadBody]) -> str:
 
 
 def written_text(bodies: Sequence[WorkloadBody], writing: PlannedWrite) -> tuple[str, list[LeftAmounts]]:
-    """Return the file for Kustomize, Helm or kubectl, and each workload or container that is left."""
+    """Return the file for Kustomize, Helm or kubectl, and each workload or container that is left.
+
+    Raises:
+        ClusterPaused: A file without amounts would take back those that one before it holds.
+    """
+    pause = next((body.applies.pause for body in bodies if body.applies.pause.value is not None), None)
+    if pause is not None:
+        why = f"the cluster is paused ({pause.source}): {pause.value}"
+        raise ClusterPaused(f"nothing is written: {why}; keep the file of before")
     sized: list[tuple[WorkloadBody, RecommendedAmounts]] = []
     left: list[LeftAmounts] = []
     now = time.time()
@@ -86,7 +100,7 @@ def written_text(bodies: Sequence[WorkloadBody], writing: PlannedWrite) -> tuple
         try:
             sized.append((body, recommended(body, writing.settings, now)))
         except WithoutAmounts as error:
-            is_passing = isinstance(error, FiguresTooOld)
+            is_passing = isinstance(error, FiguresOutOfReach)
             left.append(LeftAmounts(whose=_whose(body), why=str(error), is_passing=is_passing))
     if writing.form == "helm":
         return _values(sized, writing.mapped, left), left
@@ -115,7 +129,11 @@ def _placed(
             **{name: _UNPLACED for name in amounts if name not in kinds},
             **{name: _REORDERED for name in sidecars if not is_order_kept},
         }
-        whys = {**dict.fromkeys(of_body.without_memory, _UNLIMITED), **faults}
+        whys = {
+            **dict.fromkeys(gone_containers(body), _GONE),
+            **dict.fromkeys(of_body.without_memory, _UNLIMITED),
+            **faults,
+        }
         left += [_left(f"{_whose(body)}/{name}", why) for name, why in whys.items()]
         placed = {name: cells for name, cells in amounts.items() if name not in faults}
         if placed:

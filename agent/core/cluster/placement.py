@@ -103,6 +103,15 @@ class Toleration:
         return self.is_any_value or self.value == (taint.value or "")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WideAntiAffinity:
+    """A required term beyond the node or the pod's own namespace: from which nodes it bars pods is not worked out."""
+
+    selector: Selector
+    is_of_namespace: bool
+    """Of pods of its own namespace alone; False = of any, whichever it chooses."""
+
+
 Pairs = tuple[tuple[str, str], ...]
 Amounts = tuple[tuple[str, int], ...]
 """Nanos by resource name."""
@@ -120,6 +129,8 @@ class PodPlacement:
     tolerations: tuple[Toleration, ...] = ()
     apart_from: tuple[Selector, ...] = ()
     """Pods of its namespace with which it must not share a node."""
+    widely_apart_from: tuple[WideAntiAffinity, ...] = ()
+    """Pods with which it must not share more than that, such as a zone."""
     host_ports: tuple[int, ...] = ()
     other_requests: Amounts = ()
     """Besides CPU and memory."""

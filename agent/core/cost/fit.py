@@ -24,6 +24,7 @@ MOST_CHECKS: Final = 1_000_000
 CONTROL_PLANE_LABELS: Final = frozenset({"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"})
 ZONE_LABELS: Final = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
 PODS: Final = "pods"
+_ANY_NAMESPACE: Final = ""
 _NANOS: Final = 1_000_000_000
 
 
@@ -134,9 +135,13 @@ def fit_nodes(
         for node in sorted(nodes, key=lambda node: node.name)
         if node.allocatable is not None
     }
+    wide: dict[str, dict[Selector, str]] = {}
     for pod in sorted(pods, key=lambda pod: (pod.namespace, pod.name)):
         if pod.node in rooms:
             rooms[pod.node].put(pod)
+        for term in pod.placement.widely_apart_from if pod.node is not None else ():
+            namespace = pod.namespace if term.is_of_namespace else _ANY_NAMESPACE
+            wide.setdefault(namespace, {}).setdefault(term.selector, f"{pod.namespace}/{pod.name}")
     closed = [budget for budget in budgets if budget.allows <= 0 and budget.selector is not None]
     stay = {node.name: "what it can allocate is not known" for node in nodes if node.allocatable is None}
     go: list[GoingNode] = []
@@ -144,7 +149,7 @@ def fit_nodes(
     # Others are put on the fullest first: what is nearly empty can go too.
     looking = _Looking(rooms=rooms, fullest_first=emptiest_first[::-1], checks=most_checks)
     for name in emptiest_first:
-        reason = _held(rooms[name], closed, name in prices)
+        reason = _held(rooms[name], closed, wide, name in prices)
         if reason is None:
             moves = sum(1 for pod in rooms[name].pods if not pod.placement.is_of_node)
             reason = looking.empty(name)
@@ -157,8 +162,14 @@ def fit_nodes(
     )
 
 
-def _held(room: _Room, closed: Sequence[DisruptionBudget], has_price: bool) -> str | None:
-    """Return why a node is not even tried; None = nothing holds it."""
+def _held(
+    room: _Room, closed: Sequence[DisruptionBudget], wide: Mapping[str, Mapping[Selector, str]], has_price: bool
+) -> str | None:
+    """Return why a node is not even tried; None = nothing holds it.
+
+    Args:
+        wide: By namespace, which of its pods must be apart from another by more than the node, and that one's name.
+    """
     if not has_price:
         return "its price is not known"
     if not CONTROL_PLANE_LABELS.isdisjoint(room.labels):
@@ -172,6 +183,11 @@ def _held(room: _Room, closed: Sequence[DisruptionBudget], has_price: bool) -> s
         if pod.placement.held_for:
             return f"{named} {pod.placement.held_for}"
         labels = dict(pod.placement.labels)
+        for namespace in (pod.namespace, _ANY_NAMESPACE):
+            for selector, other in wide.get(namespace, {}).items():
+                if selector.may_select(labels):
+                    who = f"pod {other} must be apart from it by more than the node (podAntiAffinity)"
+                    return f"{named}: {who}, which is not worked out"
         for budget in closed:
             if budget.namespace == pod.namespace and budget.selector and budget.selector.may_select(labels):
                 return f"{named}: PodDisruptionBudget {budget.name} allows no disruption now"

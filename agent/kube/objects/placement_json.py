@@ -24,6 +24,7 @@ from agent.core.cluster.placement import (
     Requirement,
     Selector,
     Toleration,
+    WideAntiAffinity,
 )
 from agent.core.cluster.pod import CPU, MEMORY, NODE_KIND, is_pod_level_resource
 from agent.core.cluster.workload import DAEMON_SET_KIND
@@ -111,7 +112,7 @@ def _placed(top: Reader, containers: PodContainers, has_written: bool) -> Placed
     kinds = {owner.text("kind") for owner in owners}
     labels = {key: value for key, value in metadata.texts("labels").items() if key not in PER_POD_LABELS}
     terms, by_name = _node_terms(spec)
-    apart, held = _apart_from(spec)
+    apart, widely_apart, held = _apart_from(spec)
     is_of_node = DAEMON_SET_KIND in kinds or NODE_KIND in kinds
     volumes = spec.items("volumes")
     placement = PodPlacement(
@@ -120,6 +121,7 @@ def _placed(top: Reader, containers: PodContainers, has_written: bool) -> Placed
         node_terms=() if is_of_node else terms,
         tolerations=() if is_of_node else _tolerations(spec),
         apart_from=apart,
+        widely_apart_from=widely_apart,
         host_ports=tuple(
             sorted(
                 {
@@ -219,25 +221,28 @@ def _node_terms(spec: Reader) -> tuple[tuple[tuple[Requirement, ...], ...], str]
     return tuple(terms), ""
 
 
-def _apart_from(spec: Reader) -> tuple[tuple[Selector, ...], str]:
-    """Read required anti-affinity within its namespace and by node; and why anything else is not worked out."""
+def _apart_from(spec: Reader) -> tuple[tuple[Selector, ...], tuple[WideAntiAffinity, ...], str]:
+    """Read required anti-affinity: within its namespace and by node, wider; and what is not worked out."""
     if not spec.has("affinity"):
-        return (), ""
+        return (), (), ""
     affinity = spec.child("affinity")
     held = (
         f"must be near other pods (podAffinity), {_NOT_WORKED_OUT}"
         if affinity.child("podAffinity").items(_REQUIRED)
         else ""
     )
-    selectors = []
+    selectors, wide = [], []
     for term in affinity.child("podAntiAffinity").items(_REQUIRED):
-        odd = ("namespaces", "namespaceSelector", "matchLabelKeys", "mismatchLabelKeys")
-        if term.text("topologyKey") != HOST_NAME_LABEL or any(term.has(key) for key in odd):
-            held = held or f"must be apart from other pods by more than the node (podAntiAffinity), {_NOT_WORKED_OUT}"
         selector = _selector(term, "labelSelector")
-        if selector is not None:
-            selectors.append(selector)  # of a term that is not worked out too: it keeps pods off this node at least
-    return tuple(selectors), held
+        is_of_namespace = not (term.has("namespaces") or term.has("namespaceSelector"))
+        is_by_keys = term.has("matchLabelKeys") or term.has("mismatchLabelKeys")
+        if term.text("topologyKey") != HOST_NAME_LABEL or is_by_keys or not is_of_namespace:
+            held = held or f"must be apart from other pods by more than the node (podAntiAffinity), {_NOT_WORKED_OUT}"
+            if selector is not None:
+                wide.append(WideAntiAffinity(selector=selector, is_of_namespace=is_of_namespace))
+        elif selector is not None:
+            selectors.append(selector)
+    return tuple(selectors), tuple(wide), held
 
 
 def _held_for(metadata: Reader, spec: Reader) -> str:

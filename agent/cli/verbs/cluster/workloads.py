@@ -70,8 +70,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_webhook_options(parser)
     add_options(parser, lister=SETTINGS_LISTER)
     parser.epilog = (
-        "Exit code: 0 shown or deleted, 1 no answer, not deleted, or amounts left out for want of a pod or of figures "
-        "of today, 2 bad input."
+        "Exit code: 0 shown or deleted, 1 no answer, not deleted, amounts left out for want of a pod or of figures of "
+        "today, or none written as the cluster is paused, 2 bad input."
     )
 
 
@@ -181,7 +181,7 @@ def _writing(arguments: argparse.Namespace) -> PlannedWrite:
 def _write(client: WebhookReader, arguments: argparse.Namespace, writing: PlannedWrite) -> int:
     """Print workloads for other programs; of what has no amounts, why not, on stderr."""
     from agent.cli.gitops.known import whole_workload
-    from agent.cli.gitops.written import history_text, written_text
+    from agent.cli.gitops.written import ClusterPaused, history_text, written_text
     from agent.cli.text.spans import harmless
     from agent.cli.top.terminal import write_text
 
@@ -193,7 +193,11 @@ def _write(client: WebhookReader, arguments: argparse.Namespace, writing: Planne
     bodies = [body for body in (whole_workload(client, key) for key in keys) if body is not None]
     if arguments.workload is not None and not bodies:
         raise NotKnownError(f"nothing is known of a workload {'/'.join(keys[0])}")
-    text, left = (history_text(bodies), []) if writing.form == "history" else written_text(bodies, writing)
+    try:
+        text, left = (history_text(bodies), []) if writing.form == "history" else written_text(bodies, writing)
+    except ClusterPaused as error:
+        print(harmless(f"{program_name()} workloads: {error}"), file=sys.stderr)
+        return 1
     for line in left:
         print(harmless(f"{program_name()} workloads: {line}"), file=sys.stderr)
     write_text(text)

@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from agent.cli.gitops.values_map import mapped_containers
-from agent.cli.gitops.written import PlannedWrite, written_text
+from agent.cli.gitops.written import ClusterPaused, PlannedWrite, written_text
 from agent.webhook.queries.workload_bodies import WorkloadBody
 from tests.workload_histories import MIB, advice, workload_history
 
@@ -62,19 +62,53 @@ def test_memory_is_left_where_one_node_alone_told_of_more_and_no_pod_tells_the_l
 
 def test_what_no_form_ever_holds_is_told_apart_from_what_only_a_pod_is_missing_for() -> None:
     doubted = workload_history("shop/Deployment/a", {"app": advice(memoryAloneBytes=2000 * MIB)}, kinds={"app": None})
-    unplaced = workload_history("shop/Deployment/b", ("app", "side"), kinds={"side": None})
+    unplaced = workload_history("shop/Deployment/b", ("app", "side"), kinds={"app": None, "side": None})
     sidecar = workload_history("shop/Deployment/c", ("app", "proxy"), kinds={"proxy": "sidecar"})
     daemon = workload_history("shop/DaemonSet/d")
     stale = workload_history("shop/Deployment/e", {"app": advice(newestAgeSeconds=2.0 * 86400)})
-    bodies = [msgspec.convert(history, WorkloadBody) for history in (doubted, unplaced, sidecar, daemon, stale)]
+    gone = workload_history("shop/Deployment/f", ("app", "side"), kinds={"side": None})
+    loading = workload_history("shop/Deployment/g", {"app": advice(missing="not_loaded")})
+    young = workload_history("shop/Deployment/h", {"app": advice(missing="too_young")})
+    known = (doubted, unplaced, sidecar, daemon, stale, gone, loading, young)
+    bodies = [msgspec.convert(history, WorkloadBody) for history in known]
     _, left = written_text(bodies, PlannedWrite(form="kustomize"))
     assert {line.whose: line.is_passing for line in left} == {
         "shop/Deployment/a/app": True,
+        "shop/Deployment/b/app": True,
         "shop/Deployment/b/side": True,
         "shop/Deployment/c/proxy": False,
         "shop/DaemonSet/d": False,
         "shop/Deployment/e": True,
+        "shop/Deployment/f/side": False,
+        "shop/Deployment/g": True,
+        "shop/Deployment/h": False,
     }
+
+
+@pytest.mark.parametrize("days", [0.1, 2.0])
+@pytest.mark.parametrize("form", ["ssa", "kustomize", "helm"])
+def test_a_container_that_no_pod_has_now_is_left_and_the_others_are_not(form: str, days: float) -> None:
+    figures = {"app": advice(), "gone": advice(newestAgeSeconds=days * 86400)}
+    known = workload_history("shop/Deployment/web", figures, kinds={"gone": None})
+    document, left = written(form, known, values={f"shop/Deployment/web/{name}": name for name in figures})
+    if form == "kustomize":
+        document = yaml.safe_load(document["patches"][0]["patch"])
+    if form == "helm":
+        assert document == {"app": RESOURCES}
+        assert left == ["left shop/Deployment/web/gone: nothing is recommended"]
+    else:
+        assert document["spec"]["template"]["spec"] == {"containers": [{"name": "app", "resources": RESOURCES}]}
+        assert left == ["left shop/Deployment/web/gone: no pod has it now"]
+
+
+@pytest.mark.parametrize("form", ["ssa", "kustomize", "helm"])
+def test_nothing_is_written_while_the_cluster_is_paused(form: str) -> None:
+    pause = {"value": "incident 12", "source": "ConfigMap plimsoll/plimsoll"}
+    with pytest.raises(ClusterPaused) as paused:
+        written(form, workload_history("shop/Deployment/api"), workload_history("shop/Deployment/web", pause=pause))
+    assert str(paused.value) == (
+        "nothing is written: the cluster is paused (ConfigMap plimsoll/plimsoll): incident 12; keep the file of before"
+    )
 
 
 def test_values_of_memory_alone_are_left_where_no_pod_tells_the_limit() -> None:
@@ -157,20 +191,15 @@ def test_sidecars_are_left_where_their_order_might_change(form: str, sidecars: t
 
 
 @pytest.mark.parametrize("form", ["kustomize", "ssa"])
-@pytest.mark.parametrize("kind", [None, "regular"])
-def test_containers_whose_list_is_not_known_are_left(kind: str | None, form: str) -> None:
-    kinds = {"app": kind, "proxy": None}
+def test_containers_whose_list_is_not_known_are_left(form: str) -> None:
+    kinds = {"app": None, "proxy": None}
     document, left = written(form, workload_history("shop/Deployment/web", ("app", "proxy"), kinds=kinds))
     assert left == [
         f"left shop/Deployment/web/{container}: the webhook does not tell whether it stands in containers or "
         "initContainers, as it knows no pod with it or is older than that; allowed: plimsoll gitops"
         for container in ("app", "proxy")
-        if kinds[container] is None
     ]
-    if form == "kustomize":
-        assert len(document["patches"]) == (kind is not None)
-    else:
-        assert (document is None) == (kind is None)
+    assert document == (None if form == "ssa" else document | {"patches": []})
 
 
 def test_the_only_container_is_regular_where_no_pod_tells() -> None:

@@ -20,6 +20,7 @@ from agent.core.cluster.placement import (
     Requirement,
     Selector,
     Toleration,
+    WideAntiAffinity,
 )
 from agent.core.cluster.workload import Workload
 from agent.core.cost.allocation import CostNode, CostPod, PodRequests, PodSizes, allocate
@@ -206,6 +207,40 @@ def test_host_ports_and_pods_to_be_apart_from_keep_a_pod_away() -> None:
     assert told({**apart}, {}) is None
     elsewhere = replace(pod("web-2", "b", 500, held_for="stays", **web), namespace="bank")
     assert gone(fitted(nodes, [pod("web-1", "a", 100, **apart), elsewhere])) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("is_of_namespace", "other", "holds"),
+    [
+        (True, {}, True),
+        (False, {}, True),
+        (True, {"namespace": "bank"}, False),
+        (False, {"namespace": "bank"}, True),
+        (False, {"node": "not-known"}, True),
+        (False, {"node": None}, False),
+    ],
+)
+@pytest.mark.parametrize("is_of_node", [False, True])
+def test_a_pod_that_another_must_be_apart_from_over_a_zone_is_not_moved(
+    is_of_namespace: bool, other: dict[str, Any], holds: bool, is_of_node: bool
+) -> None:
+    """The zone of b has c too, so web would be refused there; and which nodes are in a zone is not worked out."""
+    nodes = [node("a"), node("b", labels=((ZONE, "x"),)), node("c", labels=((ZONE, "x"),))]
+    wide = tuple(
+        WideAntiAffinity(selector=selector(app=app), is_of_namespace=is_of_namespace) for app in ("batch", "web")
+    )
+    db = pod("db-0", "b", 4000, held_for="stays", is_of_node=is_of_node, widely_apart_from=wide)
+    web, stays = pod("web-1", "a", 100, labels=(("app", "web"),)), pod("c-1", "c", 500, held_for="stays")
+    name = f"{other.get('namespace', 'shop')}/db-0"
+    said = f"pod shop/web-1: pod {name} must be apart from it by more than the node (podAntiAffinity)"
+    fit = fitted(nodes, [web, stays, replace(db, **other)])
+    assert reasons(fit).get("a") == (f"{said}, which is not worked out" if holds else None)
+
+
+def test_a_pod_that_nobody_must_be_apart_from_is_moved() -> None:
+    wide = (WideAntiAffinity(selector=selector(app="web"), is_of_namespace=False),)
+    pods = [pod("api-1", "a", 100), pod("db-0", "b", 500, held_for="stays", widely_apart_from=wide)]
+    assert gone(fitted([node("a"), node("b")], pods)) == ["a"]
 
 
 def test_recommended_requests_are_what_has_to_fit() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from agent.core.cluster.node import Taint
-from agent.core.cluster.placement import Operator, PodPlacement, Requirement, Selector, Toleration
+from agent.core.cluster.placement import Operator, PodPlacement, Requirement, Selector, Toleration, WideAntiAffinity
 from agent.kube.objects.cluster_json import node_facts_from_json, pod_place_from_json
 from agent.kube.objects.json_reader import ConvertError
 from agent.kube.objects.placement_json import disruption_budget_from_json
@@ -173,11 +173,21 @@ def test_pods_that_it_must_be_apart_from_are_known_beside_what_is_not_worked_out
     assert placement.apart_from == (_WEB,)
 
 
-def test_a_wider_term_keeps_pods_off_its_own_node() -> None:
-    term = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "web"}}}
+@pytest.mark.parametrize(
+    ("more", "is_of_namespace"),
+    [
+        ({"topologyKey": "zone"}, True),
+        ({"topologyKey": "zone", "namespaceSelector": {}}, False),
+        ({"topologyKey": _HOST, "namespaces": ["bank"]}, False),
+        ({"topologyKey": _HOST, "matchLabelKeys": ["app"]}, True),
+    ],
+)
+def test_a_wider_term_is_read_beside_those_by_node(more: dict[str, Any], is_of_namespace: bool) -> None:
+    term = {"labelSelector": {"matchLabels": {"app": "web"}}, **more}
     placement = placed(pod(affinity={"podAntiAffinity": {_REQUIRED: [term]}}))
 
-    assert placement.apart_from == (_WEB,)
+    assert placement.apart_from == ()
+    assert placement.widely_apart_from == (WideAntiAffinity(selector=_WEB, is_of_namespace=is_of_namespace),)
 
 
 def test_a_pods_own_huge_pages_stand_for_all_and_nothing_else_does() -> None:
