@@ -122,14 +122,15 @@ def test_pods_of_a_workload_are_listed_with_why_a_resize_is_pending(seen: Seen) 
 
 
 @pytest.mark.parametrize("kind", ["Deployment", "CronJob"])
-def test_a_sidecar_is_written_among_the_init_containers_of_a_manifest(seen: Seen, kind: str) -> None:
+def test_a_manifest_has_sidecars_among_the_init_containers_and_none_that_no_pod_has(seen: Seen, kind: str) -> None:
     def answer(route: Route) -> None:
         response = route.fetch()
         body = response.json()
         (app,) = body["containers"]
         app["advice"] |= {"missing": None, "cpuRequestMillicores": 300, "memoryRequestBytes": 64 << 20}
         body["kind"] = kind
-        body["containers"] = [{**app, "kind": "regular"}, {**app, "container": "proxy", "kind": "sidecar"}]
+        sides = {**app, "container": "proxy", "kind": "sidecar"}, {**app, "container": "gone", "kind": None}
+        body["containers"] = [{**app, "kind": "regular"}, *sides]
         route.fulfill(response=response, json=body)
 
     seen.page.route("**/v1/workloads/shop/Deployment/web", answer)

@@ -238,7 +238,8 @@ function Pods({pods, total}) {
 
 function snippet(body) {
   let lines = ["spec:", "  template:", "    spec:"];
-  const advised = body.containers.filter(({advice}) => !advice.missing);
+  const isOnPods = body.containers.some(({kind}) => kind);
+  const advised = body.containers.filter(({kind, advice}) => !advice.missing && (kind || !isOnPods));
   for (const list of ["initContainers", "containers"]) {
     const listed = advised.filter(({kind}) => ["init", "sidecar"].includes(kind) === (list === "initContainers"));
     if (listed.length) lines.push(`      ${list}:`);
