@@ -49,6 +49,13 @@ class FakeApi:
         raise AssertionError(path)
 
 
+class Lines(list[bytes]):
+    """The lines of an answer that is streamed."""
+
+    def close(self) -> None:
+        self.clear()
+
+
 def raising(error: Exception) -> Callable[[Call], object]:
     def answer(_: Call) -> object:
         raise error

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from agent.core.buffers.buffer import Buffer, BufferStatus, Condition, OrderKind, TemplateOrder
-from agent.kube.client.errors import ApiError, Cause, Unreachable
+from agent.kube.client.errors import ApiError, Cause, TooLong, Unreachable
 from agent.webhook.buffers.writer import BufferWriter, OthersStatusError, TugError
-from tests.fake_api import FakeApi, in_turn
+from tests.fake_api import FakeApi, Lines, in_turn
 
 BUFFER = Buffer(namespace="shop", name="room", uid="u-1", generation=2, created_unix_seconds=0.0, strategy="other/x")
 READY = Condition(
@@ -38,6 +40,46 @@ def conflict(*managers: str) -> ApiError:
 
 def standing(**status: Any) -> dict[str, Any]:
     return {"metadata": {"name": "room", "resourceVersion": "7"}, "status": status}
+
+
+class Templates(FakeApi):
+    """Lists PodTemplates, or cannot."""
+
+    def __init__(self, listing: object) -> None:
+        super().__init__()
+        self.listing = listing
+
+    def stream(  # type: ignore[override]  # as the real one's
+        self, path: str, *, query: Mapping[str, str] | None = None, **_: object
+    ) -> Lines:
+        assert (path, query) == (
+            "/api/v1/namespaces/shop/podtemplates",
+            {"labelSelector": "app.kubernetes.io/managed-by=plimsoll"},
+        )
+        if isinstance(self.listing, Exception):
+            raise self.listing
+        return Lines([json.dumps(self.listing).encode()])
+
+
+def test_the_templates_of_a_namespace_are_listed_without_what_is_not_understood() -> None:
+    items = [
+        {"metadata": {"name": "a", "generation": 3}, "template": {}},
+        {"metadata": {"name": "odd"}},
+        {"metadata": {"name": "b"}, "template": {}},
+    ]
+    buffer_writer = BufferWriter(
+        Templates({"kind": "PodTemplateList", "items": items}), version=lambda: "v1beta1", instance="me"
+    )
+    templates = buffer_writer.list_templates("shop")
+    assert [(name, template.generation) for name, template in templates.items()] == [("a", 3), ("b", 0)]
+
+
+def test_templates_that_are_too_long_to_be_held_together_are_left_to_be_read_one_by_one() -> None:
+    buffer_writer = BufferWriter(Templates(TooLong("a list")), version=lambda: "v1beta1", instance="me")
+    assert buffer_writer.list_templates("shop") == {}
+    buffer_writer = BufferWriter(Templates(Unreachable("no answer")), version=lambda: "v1beta1", instance="me")
+    with pytest.raises(Unreachable):
+        buffer_writer.list_templates("shop")
 
 
 def test_a_status_is_applied_with_the_uid_and_our_own_conditions() -> None:

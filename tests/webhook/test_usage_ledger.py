@@ -244,6 +244,79 @@ def test_who_begins_to_lead_looks_some_hours_back_and_no_further(world: World, m
     assert hours == [*range(HOUR + 31 - AGAIN_HOURS, HOUR + 31)]
 
 
+@pytest.mark.parametrize("hours_ahead", [2, 720])
+def test_a_mark_of_a_leader_whose_clock_was_ahead_is_not_believed(world: World, hours_ahead: int) -> None:
+    world.take(told())
+    world.fold(NOON + 600)
+    while world.ledger.turn(True, now_unix_seconds=NOON + 600 + hours_ahead * 3600):
+        pass
+    world.begin()
+    world.take(told(API), at=NOON + 900)
+    world.fold(NOON + 1200)  # and its replica ends
+    world.begin()
+    world.turn(OVER - 1)
+    assert (world.store.ledger_through(), world.rows(API)) == (HOUR - 1, [])
+    world.turn()
+    assert world.store.ledger_through() == HOUR
+    assert [hour.cpu.requested for hour in (*world.rows(), *world.rows(API))] == [17, 17]
+    (total,) = world.store.ledger_sums_by_day(range(DAY, DAY + 1)).values()
+    assert (total.hours, total.workloads, total.cpu.requested) == (1, 2, 34)
+
+
+def test_hours_that_a_leader_whose_clock_is_behind_did_not_believe_count_once(world: World) -> None:
+    world.take(told())
+    world.turn()
+    world.take(told(), at=NOON + 3900)
+    world.turn(OVER + 3600)
+    before = world.rows()
+    world.advice["app"] = LedgerContainer(cpu_millicores=9000, memory_bytes=MIB)
+    for now in (OVER - 20 * 86_400, OVER + 3600):
+        world.begin()
+        while world.ledger.turn(True, now_unix_seconds=now):
+            pass
+    assert world.rows() == before
+    assert world.store.ledger_through() == HOUR + 1
+    (total,) = world.store.ledger_sums_by_day(range(DAY, DAY + 1)).values()
+    assert (total.hours, total.cpu.requested) == (2, 34)
+
+
+def test_a_mark_that_another_leader_moved_meanwhile_stays(store: Store) -> None:
+    store.note_ledger_through(HOUR, before=0)
+    store.note_ledger_through(HOUR - 1, before=HOUR - 2)
+    assert store.ledger_through() == HOUR
+
+
+@pytest.mark.parametrize(
+    ("method", "is_late"),
+    [
+        ("write_ledger_hour", False),
+        ("note_ledger_through", False),
+        ("write_ledger_day", False),
+        ("write_ledger_hour", True),
+        ("write_ledger_day", True),
+    ],
+)
+def test_a_day_is_added_up_where_a_commits_answer_was_lost(
+    world: World, monkeypatch: pytest.MonkeyPatch, method: str, is_late: bool
+) -> None:
+    world.take(told())
+    world.turn(OVER if is_late else OVER - 3600)
+    world.take(told(), node="node-b", at=OVER, age=OVER - NOON - 600)
+    committed = getattr(world.store, method)
+
+    def lost(*given: object, **named: object) -> None:
+        committed(*given, **named)
+        raise StoreAway("the answer to COMMIT was lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(world.store, method, lost)
+        with pytest.raises(StoreAway):
+            world.turn()
+    world.turn()
+    (total,) = world.store.ledger_sums_by_day(range(DAY, DAY + 1)).values()
+    assert (total.hours, total.cpu.requested) == (1, 33)
+
+
 def test_what_was_recommended_then_stays(world: World) -> None:
     world.take(told())
     world.turn()

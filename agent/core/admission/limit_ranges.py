@@ -28,6 +28,7 @@ its pods are there, and ten replicas are more than most have."""
 
 _CONTAINER: Final = "Container"
 _POD: Final = "Pod"
+_SIZED_NAMES: Final = frozenset(resource.value for resource in Resource)
 _BEST_EFFORT_SCOPE: Final = "BestEffort"
 _QUOTA_NAMES: Final = {
     (Resource.CPU, Setting.REQUEST): (CPU, "requests.cpu"),
@@ -103,6 +104,29 @@ def allowed_for(resource: Resource, ranges: Iterable[LimitRangeItem], quotas: It
     return AllowedRange(
         least=least, most=most, ratio_nanos=ratio, limit_kept_for=kept_for, by=", ".join(dict.fromkeys(by))
     )
+
+
+def narrowest(ranges: Iterable[LimitRangeItem]) -> tuple[LimitRangeItem, ...]:
+    """Return those of a namespace's ranges that decide of a pod as all do, in order: of each bound the narrowest.
+
+    There may be thousands, and an admission goes through them several times. Notes of it name these alone.
+    """
+    deciding: dict[tuple[str, str, str], tuple[int, int, LimitRangeItem]] = {}
+    for place, item in enumerate(ranges):
+        if item.type not in (_CONTAINER, _POD):
+            continue
+        for bound, sign, amounts in (
+            ("min", -1, item.min),
+            ("max", 1, item.max),
+            ("ratio", 1, item.max_limit_request_ratio),
+            ("default", 0, item.default),  # any keeps a limit
+        ):
+            for name in amounts.keys() & _SIZED_NAMES:
+                key, rank = (item.type, bound, name), sign * amounts[name]
+                if key not in deciding or rank < deciding[key][0]:
+                    deciding[key] = rank, place, item
+    by_place = {place: item for _, place, item in deciding.values()}
+    return tuple(by_place[place] for place in sorted(by_place))
 
 
 def _smaller(known: int | None, other: int) -> int:

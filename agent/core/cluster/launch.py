@@ -58,6 +58,7 @@ _UNKNOWN: Final = re.compile(r"\$\((\w+)\)|\$\{(\w+)\}|\$\*|\$@", re.ASCII)
 """A word that nothing here fills in: there may be flags in it."""
 _NO_TEXT: Final = re.compile(r"\\\r?\n|^[ \t]*#.*$", re.MULTILINE)
 """Of a script: the end of a line that goes on in the next one, and remarks."""
+_QUOTES: Final = "\"'"
 _SHELL_OPERATORS: Final = ";<>|&"
 _ASSIGNMENT: Final = re.compile(r"([A-Za-z_]\w*)=(.*)", re.ASCII | re.DOTALL)
 _SCRIPT_ASSIGNMENT: Final = re.compile(r"(?<![^\s;&])([A-Za-z_]\w*)=(\"[^\"]*\"|'[^']*'|[^\s;&]*)", re.ASCII)
@@ -213,24 +214,27 @@ class _Start:
     environment: Mapping[str, str]
     hidden: frozenset[str]
     """Names of the environment whose texts come from elsewhere."""
+    is_split: bool
+    """With heed to quotes; else the script is too long for it, and flags may be missing behind a blank in quotes."""
     budget: TextBudget
 
     @classmethod
     def of(cls, launch: Launch, budget: TextBudget) -> _Start:
         environment = _filled_in(launch.environment, budget)
         words = [_expanded(word, environment, budget) for word in (*launch.command, *launch.args)]
-        script = _script(words)
+        script, is_split = _script(words), True
         if script is not None:
             environment |= {match[1]: match[2].strip("\"'") for match in _SCRIPT_ASSIGNMENT.finditer(script)}
             script = _SHELL_REFERENCE.sub(lambda match: _of_shell(match, environment, launch, budget), script)
-            words = _split(script, budget, operators=_SHELL_OPERATORS)
+            split = _split(script, budget, operators=_SHELL_OPERATORS)
+            words, is_split = _split_at_blanks(script) if split is None else split, split is not None
         elif words and _program(words[0]) == "env":
             for word in words[1:]:
                 if (match := _ASSIGNMENT.fullmatch(word)) is None:
                     break
                 environment[match[1]] = match[2]
         hidden = {name for name, value in launch.environment.items() if value is None and name not in environment}
-        return cls(words, environment, frozenset(hidden), budget)
+        return cls(words, environment, frozenset(hidden), is_split, budget)
 
 
 class _Settings:
@@ -358,13 +362,16 @@ def _java_flags(start: _Start) -> Iterator[tuple[str, str]]:
     for name in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", *conventions):
         yield from _java_options(start, name)
     yield from ((flag, _COMMAND_LINE) for flag in _own_flags(start.words, ("java",), _JAVA_WITH_VALUE, _JAVA_PROGRAM))
+    if not start.is_split:
+        yield "", _COMMAND_LINE
     yield from _java_options(start, "_JAVA_OPTIONS")
 
 
 def _java_options(start: _Start, name: str) -> Iterator[tuple[str, str]]:
     if name in start.hidden:
         yield "", name
-    for flag in _split(start.environment.get(name, ""), start.budget, escape=""):
+    text = start.environment.get(name, "")
+    for flag in _split(text, start.budget, escape="") or _split_at_blanks(text):
         yield "" if _is_unknown(flag) else flag, name
 
 
@@ -373,7 +380,8 @@ def _node(start: _Start, settings: _Settings) -> RuntimeProfile:
     sizes: tuple[str, str] | None = None
     share: tuple[str, str] | None = None
     hidden = "NODE_OPTIONS" if "NODE_OPTIONS" in start.hidden else ""
-    options = _split(start.environment.get("NODE_OPTIONS", ""), start.budget, quotes='"')
+    text = start.environment.get("NODE_OPTIONS", "")
+    options = _split(text, start.budget, quotes='"') or _split_at_blanks(text, quotes='"')
     flags = (("" if _is_unknown(flag) else flag, "NODE_OPTIONS") for flag in options)
     own = _own_flags(start.words, ("node", "nodejs"), _NODE_WITH_VALUE, frozenset())
     for flag, place in chain(flags, ((flag, _COMMAND_LINE) for flag in own)):
@@ -385,6 +393,8 @@ def _node(start: _Start, settings: _Settings) -> RuntimeProfile:
             sizes, hidden = (value, f"{name} in {place}"), ""
         elif name == "--max-old-space-size-percentage":
             share, hidden = (value, f"{name} in {place}"), ""
+    if not start.is_split:
+        hidden = _COMMAND_LINE
     if share is not None:
         settings.take_share(_share("", share[0]), _JAVA_PERCENT, share[1])
     elif sizes is not None:
@@ -494,16 +504,22 @@ def _expanded(text: str, environment: Mapping[str, str], budget: TextBudget) -> 
     return _REFERENCE.sub(filled, text) if "$" in text else text
 
 
-def _split(text: str, budget: TextBudget, *, quotes: str = "\"'", escape: str = "\\", operators: str = "") -> list[str]:
-    """Split at blanks outside quotes; at blanks alone where quotes do not match, or the text is too long."""
+def _split(
+    text: str, budget: TextBudget, *, quotes: str = _QUOTES, escape: str = "\\", operators: str = ""
+) -> list[str] | None:
+    """Split at blanks outside quotes; at blanks alone where quotes do not match. None = the text is too long."""
     if not budget.splitting.spend(len(text)):
-        return [word.strip(quotes) for word in text.split()]  # a flag in quotes is one all the same
+        return None
     lexer = shlex.shlex(text, posix=True, punctuation_chars=operators)
     lexer.whitespace_split, lexer.commenters, lexer.quotes, lexer.escape = True, "", quotes, escape
     try:
         return list(lexer)
     except ValueError:
         return text.split()
+
+
+def _split_at_blanks(text: str, *, quotes: str = _QUOTES) -> list[str]:
+    return [word.strip(quotes) for word in text.split()]  # a flag in quotes is one all the same
 
 
 def _whole(digits: str) -> int:

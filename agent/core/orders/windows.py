@@ -49,6 +49,8 @@ _KINDS: Final = re.compile(r"(?P<kinds>[a-z ]+(?:,[a-z ]+)*):(?P<window>.*)\Z", 
 _SHOWN: Final = 60
 _MOST_HOPS: Final = 40
 """Ends and beginnings that are looked at for a time that is long enough: some weeks, where there is one a day."""
+_MOST_LOOKS: Final = 120
+"""At single windows, for that: a rare beginning takes half a millisecond to find, and each pod may have its text."""
 
 
 class WindowsError(ValueError):
@@ -126,7 +128,8 @@ def wait_of(windows: Windows, disruption: Disruption, now_unix_seconds: float, l
     """Return until when a disruption waits that may last so long; None = it may begin now."""
     allowed, denied = windows.allowed.get(disruption), windows.denied
     moment, words = now_unix_seconds, ""
-    for _ in range(_MOST_HOPS):
+    count = sum(len(schedule.windows) for schedule in (allowed, denied) if schedule is not None)
+    for _ in range(min(_MOST_HOPS, _MOST_LOOKS // max(count, 1))):
         later = None if allowed is None else _next_try(allowed, moment, lasting_seconds, is_open=True)
         if later is None and denied is not None:
             later = _next_try(denied, moment, lasting_seconds, is_open=False)
@@ -157,8 +160,9 @@ def _next_try(
 
 def waits_of(windows: Windows, now_unix_seconds: float, lasting_seconds: float) -> Waits:
     """Return what may not begin now, and until when."""
-    waits = {kind: wait_of(windows, kind, now_unix_seconds, lasting_seconds) for kind in Disruption}
-    return {kind: wait for kind, wait in waits.items() if wait is not None}
+    alike = {windows.allowed.get(kind): kind for kind in Disruption}
+    waits = {schedule: wait_of(windows, kind, now_unix_seconds, lasting_seconds) for schedule, kind in alike.items()}
+    return {kind: wait for kind in Disruption if (wait := waits[windows.allowed.get(kind)]) is not None}
 
 
 def waits_words(waits: Waits) -> str:

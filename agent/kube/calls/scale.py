@@ -13,19 +13,18 @@ from typing import Final
 from urllib.parse import quote
 
 from agent.core.buffers.buffer import LivePod, ScalableObject, ScaleFacts
+from agent.kube.calls.listing import read_listing
 from agent.kube.client.api import Api
-from agent.kube.client.errors import ApiError, Unreachable
+from agent.kube.client.errors import ApiError
 from agent.kube.client.paths import namespaced_path
 from agent.kube.objects.buffer_json import live_pod_from_json, scalable_from_json, scale_from_json
 from agent.kube.objects.json_reader import ConvertError, Reader
-from agent.kube.objects.list_stream import ListError, read_list
 
 CALL_SECONDS: Final = 10.0
 KNOWN_SECONDS: Final = 600.0
 """For how long discovery's answer for a kind is believed."""
 UNKNOWN_SECONDS: Final = 15.0
 """The same for "there is none": a CRD may come."""
-PAGE: Final = 500
 _METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 _LIVE: Final = "status.phase!=Succeeded,status.phase!=Failed"
 _NOT_FOUND: Final = 404
@@ -206,15 +205,7 @@ def newest_pod(api: Api, namespace: str, selector: str) -> PodMark | None:
         if best is None or rank < best[0]:
             best = (rank, mark)
 
-    stream = api.stream(path, query=query, accept=_METADATA_LIST, timeout_seconds=CALL_SECONDS)
-    try:
-        text = b"".join(stream)
-    finally:
-        stream.close()
-    try:
-        read_list(text, take)
-    except ListError as error:
-        raise Unreachable(f"GET {path}: {error}") from error
+    read_listing(api, path, take, query=query, accept=_METADATA_LIST, timeout_seconds=CALL_SECONDS)
     return None if best is None else best[1]
 
 

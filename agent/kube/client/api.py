@@ -103,7 +103,7 @@ class Api(Protocol):
         content_type: str = JSON,
         timeout_seconds: float | None = None,
     ) -> object:
-        """Send one request.
+        """Send one request, for what the server bounds itself: the answer is held whole.
 
         Args:
             method: ``GET``, ``POST``, ``PUT``, ``PATCH`` or ``DELETE``.

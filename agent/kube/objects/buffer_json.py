@@ -6,7 +6,6 @@ says so in its ``fault``; only an object without a name raises, as nobody could 
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Final
 
 from agent.core.buffers.buffer import (
@@ -31,7 +30,7 @@ from agent.core.buffers.buffer import (
 )
 from agent.core.buffers.resolution import KNOWN_KINDS
 from agent.core.cluster.pod import Pod
-from agent.kube.objects.json_reader import ConvertError, Reader
+from agent.kube.objects.json_reader import ConvertError, Reader, whole_time
 from agent.kube.objects.pod_json import pod_from_json
 
 _CORE_GROUP_WORD: Final = "core"
@@ -255,10 +254,6 @@ def _condition_to_json(condition: Condition) -> dict[str, object]:
         "reason": condition.reason,
         "message": condition.message,
         "observedGeneration": condition.observed_generation,
-        "lastTransitionTime": None if since is None else _time_text(since),
+        "lastTransitionTime": None if since is None else whole_time(since),
     }
     return {key: value for key, value in fields.items() if value is not None}
-
-
-def _time_text(unix_seconds: float) -> str:
-    return datetime.fromtimestamp(unix_seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

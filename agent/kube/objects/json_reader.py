@@ -184,18 +184,26 @@ class Reader:
         return value
 
     def unix_seconds(self, key: str) -> float | None:
-        """Return a time; the API writes RFC 3339."""
+        """Return a time, which ``whole_time`` can write; the API writes RFC 3339."""
         value = self.text(key)
         if value is None:
             return None
         try:
             moment = datetime.fromisoformat(value) if _TIME_FORM.match(value) else None
             seconds = None if moment is None else moment.timestamp()
+            if seconds is not None:
+                datetime.fromtimestamp(seconds, UTC)  # in UTC, or rounded, it may be in year 0 or 10,000
         except (ValueError, OverflowError):
             seconds = None
         if seconds is None:
             raise self.error(key, value, "a time such as 2026-01-31T12:00:00Z")
         return seconds
+
+
+def whole_time(unix_seconds: float) -> str:
+    """Return a time as the API writes a Time: in whole seconds."""
+    # Not strftime: its %Y writes year 1 with one digit.
+    return datetime.fromtimestamp(unix_seconds, UTC).replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
 
 
 def micro_time(unix_seconds: float) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
 from typing import Final
 
 from agent.core.cluster.pod import CPU, MEMORY
@@ -34,7 +33,7 @@ from agent.core.orders.container_policies import (
     container_policies_text,
 )
 from agent.core.orders.schedule import LONGEST_TEXT
-from agent.kube.objects.json_reader import ConvertError, Reader
+from agent.kube.objects.json_reader import ConvertError, Reader, whole_time
 
 VPAS: Final = "verticalpodautoscalers"
 GROUP_PATH: Final = f"/apis/{GROUP_VERSION}"
@@ -256,11 +255,10 @@ def _quantities(amounts: Mapping[Resource, int]) -> dict[str, str]:
 
 
 def _condition_to_json(condition: VpaCondition) -> dict[str, object]:
-    since = datetime.fromtimestamp(condition.last_transition_unix_seconds or 0.0, UTC)
     return {
         "type": condition.type,
         "status": condition.status,
         "reason": condition.reason,
         "message": condition.message,
-        "lastTransitionTime": since.strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "lastTransitionTime": whole_time(condition.last_transition_unix_seconds or 0.0),
     }

@@ -29,8 +29,8 @@ LONGEST_EVENT_BYTES: Final = 16 << 20
 """etcd takes objects of 1.5 MB; what is far longer is no event."""
 FEWER_OBJECTS: Final = 4
 """Where a page of a list is too long to be held, the next one asks for so many times fewer objects."""
-FEWER_OF_ALL: Final = 50
-"""Objects of the first page where a list that came at once was too long."""
+FEWER_OF_ALL: Final = 200
+"""Objects of the first page where a list that comes at once was too long."""
 LEAST_PATIENCE_SECONDS: Final = 1.0
 LEAST_SILENCE_SECONDS: Final = 30.0
 """Each silence of each node costs the server a list from its cache."""
@@ -157,8 +157,6 @@ class Reflector(Generic[T]):
         """From where a watch goes on; None = nothing was listed yet."""
         self._must_list = True
         self._must_list_newest = False
-        self._page_objects = source.page_objects
-        """As the source says, or fewer since a list was too long; None = at once."""
         self._heard_seconds: float | None = None
         self._trouble: str | None = None
         self._failures_in_a_row = 0
@@ -268,29 +266,30 @@ class Reflector(Generic[T]):
     # -- list ------------------------------------------------------------------------------------------------------
 
     def _list(self) -> None:
+        page_objects = self._source.page_objects
         while not self._turns.is_stopping:
             try:
-                self._list_objects()
+                self._list_objects(page_objects)
             except TooLong as error:
-                objects = FEWER_OF_ALL if self._page_objects is None else self._page_objects // FEWER_OBJECTS
-                if self._page_objects == 1:
+                if page_objects == 1:
                     raise
-                self._page_objects = max(objects, 1)
+                page_objects = FEWER_OF_ALL if page_objects is None else max(page_objects // FEWER_OBJECTS, 1)
                 log.warning("listing anew, in smaller pages", extra=self._extra(str(error)))
             else:
                 return
 
-    def _list_objects(self) -> None:
+    def _list_objects(self, page_objects: int | None) -> None:
         query = dict(self._source.query)
         # Not older than what is known: another server's cache may be behind. Nothing stated = the newest state.
-        is_newest = self._must_list_newest or self._page_objects is not None
+        is_newest = self._must_list_newest or page_objects is not None
         if not is_newest:
             query["resourceVersion"] = self._version or FROM_ANY_CACHE
-        if self._page_objects is not None:
-            query["limit"] = str(self._page_objects)
+        if page_objects is not None:
+            query["limit"] = str(page_objects)
         gathering = self.kept.gather()
         head = self._list_page(query, gathering)
         while head.next_page is not None and not self._turns.is_stopping:
+            is_newest = self._must_list_newest  # all pages are of the moment of the first
             head = self._list_page({**query, "continue": head.next_page}, gathering)
         if head.version is None:
             raise Unreachable(f"GET {self._source.path}: the list has no resourceVersion")

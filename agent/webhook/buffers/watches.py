@@ -52,7 +52,9 @@ class _BufferWatch(OptionalWatch[SeenBuffer]):
             resources = answer.get("resources") if isinstance(answer, Mapping) else None
             api_resources = resources if isinstance(resources, list) else []
             if any(isinstance(resource, Mapping) and resource.get("name") == RESOURCE for resource in api_resources):
-                self.version = version
+                if version != self.version:
+                    self.version = version
+                    self._renew()  # the old version's path may be gone, or go
                 return True
         return False
 

@@ -24,8 +24,9 @@ from agent.core.buffers.buffer import (
     OrderKind,
     TemplateOrder,
 )
+from agent.kube.calls.listing import read_listing
 from agent.kube.client.api import JSON_PATCH, MERGE_PATCH, Api
-from agent.kube.client.errors import ApiError, KubeError
+from agent.kube.client.errors import ApiError, KubeError, TooLong
 from agent.kube.client.paths import EVENTS, namespaced_path
 from agent.kube.objects.buffer_json import buffer_status_to_json, managed_template_from_json
 from agent.kube.objects.json_reader import ConvertError, micro_time
@@ -102,16 +103,22 @@ class BufferWriter:
             raise
 
     def list_templates(self, namespace: str) -> dict[str, ManagedTemplate]:
-        """Read all managed templates of a namespace, by name; what is not understood is left out."""
+        """Read all managed templates of a namespace, by name; what is not understood is left out.
+
+        Returns:
+            Empty where all together are too long to be held: anybody may give the label to a template.
+        """
         query = {"labelSelector": f"{MANAGED_BY[0]}={MANAGED_BY[1]}"}
         path = namespaced_path(namespace, "podtemplates")
-        answer = self._api.call("GET", path, query=query, timeout_seconds=CALL_SECONDS)
-        items = answer.get("items") if isinstance(answer, dict) else None
         templates: dict[str, ManagedTemplate] = {}
-        for item in items if isinstance(items, list) else []:
+
+        def take(document: object) -> None:
             with contextlib.suppress(ConvertError):
-                template = managed_template_from_json(item)
+                template = managed_template_from_json(document)
                 templates[template.name] = template
+
+        with contextlib.suppress(TooLong):
+            read_listing(self._api, path, take, query=query, timeout_seconds=CALL_SECONDS)
         return templates
 
     def write_template(self, order: TemplateOrder) -> ManagedTemplate | None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Final
 
 from agent.core.cost.fit import DisruptionBudget
+from agent.kube.calls.listing import read_listing
 from agent.kube.client.api import Api
 from agent.kube.client.errors import KubeError
 from agent.kube.objects.json_reader import ConvertError
@@ -21,21 +21,18 @@ def read_budgets(api: Api) -> tuple[DisruptionBudget, ...] | str:
     """Return all of them, or why they are not known, one line."""
     budgets: list[DisruptionBudget] = []
     query = {"limit": str(PAGE)}
+
+    def take(document: object) -> None:
+        budgets.append(disruption_budget_from_json(document))
+
     for _ in range(MOST_PAGES):
         try:
-            page = api.call("GET", PATH, query=query, timeout_seconds=READ_SECONDS)
+            page = read_listing(api, PATH, take, query=query, timeout_seconds=READ_SECONDS)
         except KubeError as error:
             return f"disruption budgets cannot be read: {error}"
-        items = page.get("items") if isinstance(page, Mapping) else None
-        if not isinstance(items, list):
-            return "disruption budgets cannot be read: the API server's answer is no list"
-        try:
-            budgets.extend(disruption_budget_from_json(item) for item in items)
         except ConvertError as error:
             return f"a disruption budget is not understood: {error}"
-        metadata = page.get("metadata") if isinstance(page, Mapping) else None
-        more = metadata.get("continue") if isinstance(metadata, Mapping) else None
-        if not isinstance(more, str) or not more:
+        if page.next_page is None:
             return tuple(budgets)
-        query["continue"] = more
+        query["continue"] = page.next_page
     return f"there are more than {PAGE * MOST_PAGES} disruption budgets"

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Final, TypeVar
 
+from agent.core.admission.limit_ranges import narrowest
 from agent.core.autoscalers.preserved_target import MovableTargets, PreservedTarget
 from agent.core.autoscalers.vpa_orders import THEIR_ADMISSION, VpaOrders, VpaSurroundings, holder_of, vpa_orders
 from agent.core.cluster.facts import (
@@ -54,7 +55,7 @@ from agent.kube.objects.cluster_json import (
 from agent.kube.objects.pod_json import namespace_from_json
 from agent.kube.watch.reflector import Reflector, WatchCounts, WatchPace, WatchSource
 from agent.kube.watch.watched_objects import ReflectedObjects
-from agent.webhook.cluster.index import ByTarget, DoubtedIndex, ReflectedIndex
+from agent.webhook.cluster.index import ByTarget, CombinedIndex, DoubtedIndex, ReflectedIndex
 from agent.webhook.cluster.nodes import (
     all_resize,
     all_take_pod_resources,
@@ -154,7 +155,11 @@ class ClusterFacts:
         self._hpas = ByTarget(autoscaler_from_json)
         self._vpas = ByTarget(partial(vertical_autoscaler_from_json, takes_own=reads.vpas))
         self._their_admission = ReflectedIndex(named_from_json, lambda name: name)
-        self._limit_ranges = DoubtedIndex(limit_range_from_json, lambda limit_range: limit_range.namespace)
+        self._limit_ranges = CombinedIndex(
+            limit_range_from_json,
+            lambda limit_range: limit_range.namespace,
+            lambda limit_ranges: narrowest(item for limit_range in limit_ranges for item in limit_range.items),
+        )
         self._quotas = DoubtedIndex(quota_from_json, lambda namespace_quota: namespace_quota.namespace)
         self._config = ReflectedObjects(config_from_json, lambda config, other: config == other)
         maps = f"/api/v1/namespaces/{namespace}/configmaps"
@@ -379,8 +384,8 @@ class ClusterFacts:
         )
 
     def limit_ranges(self, namespace: str) -> tuple[LimitRangeItem, ...]:
-        """Return the items of all LimitRanges of a namespace."""
-        return tuple(item for limit_range in self._limit_ranges.find(namespace) for item in limit_range.items)
+        """Return the items of a namespace's LimitRanges that decide."""
+        return self._limit_ranges.combined(namespace)
 
     def quotas(self, namespace: str) -> tuple[Quota, ...]:
         """Return the ResourceQuotas of a namespace."""

@@ -31,6 +31,7 @@ K = TypeVar("K", bound=Hashable)
 T = TypeVar("T")
 A = TypeVar("A", bound=AimedAutoscaler)
 F = TypeVar("F", bound=Faulty)
+S = TypeVar("S")
 _NOTHING: Mapping[str, Never] = MappingProxyType({})
 
 
@@ -115,6 +116,41 @@ class DoubtedIndex(ReflectedIndex[K, F]):
         """Read one object; one that is not wholly understood gives a value and a fault."""
         entry = super().entry(document)
         return entry if entry.value is None else replace(entry, fault=entry.value.fault)
+
+
+class CombinedIndex(DoubtedIndex[K, F], Generic[K, F, S]):
+    """Objects of which it is asked what all with a key come to, which is worked out once for each change."""
+
+    def __init__(
+        self, read: Callable[[object], F], key_of: Callable[[F], K], combine: Callable[[Iterable[F]], S]
+    ) -> None:
+        """Begin empty; ``combine`` is given the values with a key, by name."""
+        super().__init__(read, key_of)
+        self._combine = combine
+        self._combined: dict[K, tuple[Mapping[str, F], S]] = {}
+        """Each beside the values that it was worked out from."""
+
+    def combined(self, key: K) -> S:
+        """Return what the values with a key come to, be it that there are none."""
+        values = self._found.get(key, _NOTHING)
+        known = self._combined.get(key)
+        if known is None or known[0] is not values:
+            known = values, self._combine(values.values())
+            if values:
+                self._combined[key] = known
+        return known[1]
+
+    def replace_all(self, entries: Iterable[WatchedEntry[F]], *, now_seconds: float, is_newest: bool) -> bool:
+        """Apply a whole list."""
+        has_news = super().replace_all(entries, now_seconds=now_seconds, is_newest=is_newest)
+        self._combined = {}
+        return has_news
+
+    def _place(self, name: str) -> None:
+        before = self._keys.get(name)
+        super()._place(name)
+        if before is not None:
+            self._combined.pop(before, None)
 
 
 class ByTarget(DoubtedIndex[Workload | str, A]):

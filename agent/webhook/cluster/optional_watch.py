@@ -171,11 +171,7 @@ class OptionalWatch(Generic[T]):
         reflector = self._reflector
         if is_served and reflector is None:
             log.info("the server has it: watching", extra={"watch": self._name})
-            reflector = self._make()
-            reflector.start()
-            self._reflector, self._absent_seconds = reflector, None
-            if self._turns.is_stopping:
-                reflector.stop()
+            self._begin()
         elif not is_served:
             if reflector is not None:
                 log.info("the server no longer has it", extra={"watch": self._name})
@@ -185,3 +181,17 @@ class OptionalWatch(Generic[T]):
             # Last, and in this order: who finds it known to be absent finds nothing of it.
             self._absent_seconds = self._clock()
             self._reflector = None
+
+    def _begin(self) -> None:
+        reflector = self._make()
+        reflector.start()
+        self._reflector, self._absent_seconds = reflector, None
+        if self._turns.is_stopping:
+            reflector.stop()
+
+    def _renew(self) -> None:
+        """Watch anew where the kind is watched; what is known stays until that has listed."""
+        if self._reflector is not None:
+            self._reflector.stop()
+            self._reflector.join(1.0)
+            self._begin()

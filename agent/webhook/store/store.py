@@ -509,10 +509,10 @@ class Store:
         with self._engine.writing(is_long=True) as connection:
             return usage_ledger.write_hour(connection, unix_hour, rows, gone)
 
-    def note_ledger_through(self, unix_hour: int) -> None:
-        """Record that the ledger has come to an hour."""
+    def note_ledger_through(self, unix_hour: int, *, before: int) -> None:
+        """Record that the ledger has come to an hour, unless it is no longer where it was before."""
         with self._engine.writing() as connection:
-            usage_ledger.note_through(connection, unix_hour)
+            usage_ledger.note_through(connection, unix_hour, before)
 
     def write_ledger_day(self, unix_day: int) -> None:
         """Add up the hours of a day."""

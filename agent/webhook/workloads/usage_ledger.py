@@ -91,10 +91,12 @@ class UsageLedger:
             return False
         over = hour_of(now_unix_seconds - OVER_SECONDS) - 1
         through = self._parts.store.ledger_through()
+        if through > over:  # of a leader whose clock was ahead: the hours since were not over
+            self._parts.store.note_ledger_through(over, before=through)
+            through = over
         if not self._is_begun:  # who led before may have ended between an hour and its day
             today = hour_of(now_unix_seconds) // DAY_HOURS
-            last = min(through, over)
-            again = range(max(last - AGAIN_HOURS, 0) + 1, last + 1)
+            again = range(max(through - AGAIN_HOURS, 0) + 1, through + 1)
             self._days = {today - 1, today} | {hour // DAY_HOURS for hour in again}
             self._is_begun = True
             with self._lock:
@@ -107,8 +109,8 @@ class UsageLedger:
             day = hour // DAY_HOURS
             if (hour + 1) % DAY_HOURS == 0:  # who leads next adds up no day before yesterday
                 self._parts.store.write_ledger_day(day)
-            self._parts.store.note_ledger_through(hour)
-            self._days.add(day)
+            self._days.add(day)  # before the mark, which may be moved though no answer comes
+            self._parts.store.note_ledger_through(hour, before=through)
             return True  # the next hour, or the day
         late = self._take_late(through)
         if late is not None:
@@ -116,6 +118,7 @@ class UsageLedger:
                 is_changed = self._put_down(late[0], late[1], over)
             except StoreAway:
                 self._put_back(*late)  # nobody else knows of it
+                self._days.add(late[0] // DAY_HOURS)  # it may be written, and then differs no more
                 raise
             if is_changed:
                 self._days.add(late[0] // DAY_HOURS)

@@ -154,10 +154,10 @@ def write_hour(connection: Connection, unix_hour: int, rows: Sequence[LedgerHour
     return is_changed
 
 
-def note_through(connection: Connection, unix_hour: int) -> None:
-    """Record that the ledger has come to an hour; it never goes back."""
+def note_through(connection: Connection, unix_hour: int, before: int) -> None:
+    """Record that the ledger has come to an hour; where another leader moved the mark meanwhile, that holds."""
     connection.execute(
-        update(counters).where(counters.c.name == LEDGER_THROUGH, counters.c.value < unix_hour).values(value=unix_hour)
+        update(counters).where(counters.c.name == LEDGER_THROUGH, counters.c.value == before).values(value=unix_hour)
     )
 
 

@@ -8,17 +8,20 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from agent.core.admission.answer import Admission, AdmissionFacts, AdmissionOutcome, LeftReason
 from agent.core.admission.fit import class_fault, fault_of
-from agent.core.admission.limit_ranges import ANYTHING, allowed_for, range_fault
+from agent.core.admission.limit_ranges import ANYTHING, allowed_for, narrowest, range_fault
 from agent.core.admission.options import AdmissionOptions, AdmissionSettings
 from agent.core.cluster.facts import LimitRangeItem, Quota
 from agent.core.cluster.node import Namespace
-from agent.core.cluster.pod import QosClass
+from agent.core.cluster.pod import QosClass, Requirements
 from agent.core.cluster.qos import computed_qos_class
 from agent.core.cluster.resource import Resource
 from agent.core.numbers.quantity import parse_quantity
+from agent.core.numbers.units import NANOS_PER_UNIT
 from agent.core.orders import annotations as names
 from agent.core.orders.policy_options import PolicyName
 from tests.admissions import EXACT, MB, SHOP, admitted, after, estimate, mirror, new_pod, patched, pod_of, resources
@@ -160,6 +163,50 @@ def test_ranges_refuse_as_the_api_server_does(
     pod = pod_of(new_pod(container("app", requests, limits)))
     fault = range_fault(pod, [limit_range(type_name, **rule)], Resource.CPU)
     assert (fault is not None) is refused
+
+
+AMOUNTS = st.integers(0, 3).map(lambda amount: amount * NANOS_PER_UNIT)
+STATED = st.dictionaries(st.sampled_from([CPU, MEMORY, "storage"]), AMOUNTS)
+RANGES = st.builds(
+    LimitRangeItem,
+    name=st.sampled_from("ab"),
+    type=st.sampled_from(["Container", "Pod"]),
+    min=STATED,
+    max=STATED,
+    default=STATED,
+    max_limit_request_ratio=STATED,
+)
+
+
+@given(items=st.lists(RANGES, max_size=6), requests=STATED, limits=STATED)
+def test_the_narrowest_ranges_decide_as_all_of_them_do(
+    items: list[LimitRangeItem], requests: dict[str, int], limits: dict[str, int]
+) -> None:
+    pod = pod_of(new_pod(container("app")))
+    app = replace(pod.containers[0], resources=Requirements(requests=requests, limits=limits))
+    pod = replace(pod, containers=(app,))
+    deciding = narrowest(items)
+
+    for resource in Resource:
+        both = [allowed_for(resource, ranges, ()) for ranges in (items, deciding)]
+        fields = [(allowed.least, allowed.most, allowed.ratio_nanos) for allowed in both]
+        assert fields[0] == fields[1]
+        assert (both[0].limit_kept_for is None) is (both[1].limit_kept_for is None)
+        faults = [range_fault(pod, ranges, resource) for ranges in (items, deciding)]
+        assert (faults[0] is None) is (faults[1] is None)
+
+
+def test_of_thousands_of_ranges_few_decide_in_their_order() -> None:
+    items = [
+        replace(limit_range(type_name, min={CPU: f"{number % 7}m"}, max={MEMORY: f"{number + 1}G"}), name=f"{number}")
+        for number, type_name in enumerate(["Container", "Pod", "PersistentVolumeClaim"] * 1000)
+    ]
+    assert [(item.name, item.type) for item in narrowest(items)] == [
+        ("0", "Container"),
+        ("1", "Pod"),
+        ("6", "Container"),
+        ("13", "Pod"),
+    ]
 
 
 # Quotas

@@ -434,6 +434,28 @@ def test_a_flag_in_quotes_counts_in_a_script_that_a_large_variable_makes_too_lon
         assert heap(profile("sh", "-c", script, CONFIG="x" * length))[0] == 3 * GI
 
 
+@pytest.mark.parametrize(
+    ("flags", "runtime"),
+    [
+        ('java -Da.b="My App" -Xmx3g', JAVA),
+        ("java '-Da.b=My App' -Xmx3g", JAVA),
+        ("java -Da.b=My\\ App -Xmx3g", JAVA),
+        ('java -cp "/My App/*" -Xmx3g', JAVA),
+        ('node --title="My App" --max-old-space-size=3072', NODE),
+    ],
+)
+def test_flags_behind_a_blank_in_quotes_cannot_be_read_in_a_script_too_long_to_be_split(
+    flags: str, runtime: LanguageRuntime
+) -> None:
+    script = f"exec {flags} Main"
+    assert heap(profile("sh", "-c", script))[0] == 3 * GI
+
+    runtime_profile = profile("sh", "-c", script.ljust(MOST_SPLIT + 1))
+
+    assert runtime_profile is not None
+    assert (runtime_profile.runtime, runtime_profile.hidden, runtime_profile.heap_bytes) == (runtime, LINE, None)
+
+
 def test_a_script_of_open_braces_takes_no_longer_than_a_script_of_closed_ones() -> None:
     def seconds(reference: str) -> float:
         begin = time.thread_time()

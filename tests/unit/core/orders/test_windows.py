@@ -134,6 +134,39 @@ def test_a_window_that_does_not_come_again_is_waited_for_without_an_end() -> Non
     assert wait.until_unix_seconds is None
 
 
+class Questions(SystemCalendar):
+    """Counts what is asked of it."""
+
+    count = 0
+
+    def beginnings(self, expression: str) -> CronBeginnings:
+        outer, answers = self, super().beginnings(expression)
+
+        class Counted:
+            def before(self, wall: datetime) -> datetime | None:
+                outer.count += 1
+                return answers.before(wall)
+
+            def after(self, wall: datetime) -> datetime | None:
+                outer.count += 1
+                return answers.after(wall)
+
+        return Counted()
+
+
+def test_many_windows_that_are_all_too_short_cost_little_more_than_few() -> None:
+    def questions(count: int) -> int:
+        calendar = Questions()
+        parts = [f"{minute} 0 * * * for 1m" for minute in range(0, 3 * count, 3)]
+        windows = parse_windows(f"shrink, evict, restart: UTC {'; '.join(parts)}", calendar)
+        calendar.count = 0
+        assert set(waits_of(windows, at("2026-11-23T12:00"), 300.0)) == set(Disruption)
+        return calendar.count
+
+    # 40 looks at one and 7 at each of 16, with two questions at most; three kinds have one answer.
+    assert max(questions(count) for count in (1, 3, 4, 16)) <= 240
+
+
 def test_what_waits_is_told_by_kind() -> None:
     by_disruption = waits_of(read(f"{NIGHTS}; evict: UTC 0 12 * * * for 1h"), at("2026-11-23T13:30"), 600.0)
     assert set(by_disruption) == {Disruption.SHRINK}

@@ -7,14 +7,7 @@ import pytest
 from agent.kube.calls.scale import PodMark, newest_pod
 from agent.kube.client.errors import Unreachable
 from agent.kube.objects.json_reader import ConvertError
-from tests.fake_api import FakeApi
-
-
-class Text(list[bytes]):
-    """The lines of an answer."""
-
-    def close(self) -> None:
-        self.clear()
+from tests.fake_api import FakeApi, Lines
 
 
 class OneList(FakeApi):
@@ -24,8 +17,8 @@ class OneList(FakeApi):
         super().__init__()
         self._text = text
 
-    def stream(self, path: str, **_: object) -> Text:
-        return Text([self._text])
+    def stream(self, path: str, **_: object) -> Lines:
+        return Lines([self._text])
 
 
 def listed(*items: str) -> OneList:

@@ -147,6 +147,18 @@ def test_a_status_that_is_not_understood_is_written_anew() -> None:
     assert vpa_from_json({**vpa_json(), "status": odd}).status == VpaStatus()
 
 
+def test_the_time_of_others_conditions_is_written_as_it_was_or_not_understood() -> None:
+    def status(moment: str) -> VpaStatus:
+        conditions = [{"type": "Theirs", "status": "True", "lastTransitionTime": moment}]
+        return vpa_from_json({**vpa_json(), "status": {"conditions": conditions}}).status
+
+    patch: Any = status_to_json(vpa(), status("0001-01-01T00:00:00Z"))
+    assert patch["status"]["conditions"][0]["lastTransitionTime"] == "0001-01-01T00:00:00Z"
+    # Not in year 0 or 10,000, as no time is written.
+    for moment in ("0001-01-01T00:00:00+01:00", "9999-12-31T23:59:59-01:00", "9999-12-31T23:59:59.999999Z"):
+        assert status(moment) == VpaStatus()
+
+
 def test_an_object_of_our_own_is_read_as_such() -> None:
     manifest: Any = managed_to_json(WEB, "plimsoll-deployment-web", "apps/v1")
     scaler = vpa_from_json(manifest)

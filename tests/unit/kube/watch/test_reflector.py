@@ -226,22 +226,36 @@ def test_a_list_that_is_too_long_to_be_held_comes_in_pages_that_can_be() -> None
         asked = [(query.get("resourceVersion"), query.get("limit"), query.get("continue")) for query in lists]
         assert asked == [
             ("0", None, None),
+            (None, "200", None),
+            (None, "200", "p1"),
             (None, "50", None),
-            (None, "50", "p1"),
-            (None, "12", None),
-            (None, "12", "p2"),
+            (None, "50", "p2"),
         ]
         assert values(run) == ("y", "z")
         assert run.reflector.counts.failures == 0
         assert run.waits.seconds == [1.0]
 
 
+def test_an_answer_to_a_patch_stays_where_pages_are_of_the_moment_before_it() -> None:
+    pages = [Script(error=TooLong("a list")), page(thing("a", "x", "5"), next_page="p1"), page(thing("b", "x", "6"))]
+
+    def patch_before_the_second_list() -> None:
+        if len(run.api.answers) == len(pages):
+            entry = run.reflector.kept.entry(thing("a", "patched", "7"))
+            run.reflector.kept.put_answer(entry, now_seconds=run.now)
+
+    api = FakeApi(listed(thing("a", "x", "5")), Script(expired()), *pages)
+    run = Run(api, on_connect=patch_before_the_second_list)
+    with run:
+        assert values(run) == ("patched", "x")
+
+
 def test_one_object_that_is_too_long_to_be_held_is_a_failure_like_others() -> None:
     api = FakeApi(*(Script(error=TooLong("a list")) for _ in range(6)), listed(thing("a")))
     with Run(api) as run:
         limits = [query.get("limit") for query in run.api.asked if "watch" not in query]
-        assert limits == [None, "50", "12", "3", "1", "1", "1"]
-        assert run.reflector.counts.failures == 2
+        assert limits == [None, "200", "50", "12", "3", "1", None]
+        assert run.reflector.counts.failures == 1
         assert values(run) == ("x",)
 
 

@@ -90,6 +90,18 @@ def test_ranges_and_quotas_that_are_not_understood_are_told_for_their_namespace_
     assert cluster.faults() == (f"quotas shop/web: {fault}",)
 
 
+def test_of_many_ranges_of_a_namespace_those_are_known_that_decide() -> None:
+    cluster = facts()
+    for number in range(20):
+        name = {"namespace": "shop", "name": f"range-{number:02}"}
+        spec = {"limits": [{"type": "Pod", "min": {"cpu": f"{number}m"}}] * 50}
+        index = cluster._limit_ranges
+        index.put(index.entry({"metadata": name, "spec": spec}), now_seconds=0.0)
+    assert [item.name for item in cluster.limit_ranges("shop")] == ["range-19"]
+    assert cluster.limit_ranges("shop") is cluster.limit_ranges("shop")
+    assert cluster.limit_ranges("bank") == ()
+
+
 def test_a_vpa_that_is_not_understood_leaves_alone_whom_it_may_be_for() -> None:
     cluster = facts()
     put(cluster._vpas, targetRef=TARGET, **ADVISES)

@@ -12,11 +12,11 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from agent.core.cluster.facts import PodPlace, WorkloadRequests, WrittenContainer
 from agent.core.cluster.workload import Workload
-from agent.kube.objects.cluster_json import pod_place_from_json
+from agent.kube.objects.cluster_json import limit_range_from_json, pod_place_from_json
 from agent.kube.objects.json_reader import Reader
 from agent.kube.watch.watched_objects import ReflectedObjects, WatchedEntry
 from agent.webhook.cluster import pods as cluster_pods
-from agent.webhook.cluster.index import ReflectedIndex
+from agent.webhook.cluster.index import CombinedIndex, ReflectedIndex
 from agent.webhook.cluster.pods import GONE_SECONDS, InternTable, PodTable
 from tests.examples import examples
 
@@ -261,6 +261,25 @@ def test_who_reads_while_the_only_object_of_a_key_is_placed_anew_finds_it() -> N
     reads.clear()
     index._place("a")
     assert reads == [("x",)]
+
+
+def test_what_all_with_a_key_come_to_is_worked_out_once_for_each_change() -> None:
+    index = CombinedIndex(limit_range_from_json, lambda limit_range: limit_range.namespace, list)
+    entries = [index.entry({"metadata": {"namespace": "shop", "name": name}}) for name in "ab"]
+    assert index.combined("shop") == []
+    index.put(entries[0], now_seconds=0.0)
+    first = index.combined("shop")
+    assert index.combined("shop") is first
+    index.put(entries[1], now_seconds=0.0)
+    assert (len(first), len(index.combined("shop"))) == (1, 2)
+    index.remove(entries[0])
+    assert len(index.combined("shop")) == 1
+    index.gather().finish(now_seconds=0.0, is_newest=True)
+    assert (index.combined("shop"), index._combined) == ([], {})  # of what is gone nothing is kept
+    index.put(entries[0], now_seconds=0.0)
+    assert len(index.combined("shop")) == 1
+    index.remove(entries[0])
+    assert index._combined == {}
 
 
 # -- numbers ---------------------------------------------------------------------------------------------------------
