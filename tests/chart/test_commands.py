@@ -21,8 +21,8 @@ from tests.cluster.binaries import require
 from tests.cluster.chart import CHART
 from tests.image.cache import REPOSITORY
 
-PAGES: Final = (CHART / "RUNBOOK.md", CHART / "README.md", REPOSITORY / "README.md")
-FILES: Final = ("RUNBOOK.md", "charts-README.md", "README.md")
+PAGES: Final = (CHART / "RUNBOOK.md", CHART / "README.md", CHART / "SIZING.md", REPOSITORY / "README.md")
+FILES: Final = ("RUNBOOK.md", "charts-README.md", "SIZING.md", "README.md")
 PLACEHOLDER_VALUES: Final = {"URL": "https://127.0.0.1:8443"}
 """Of words in capitals that stand for something else than a name."""
 

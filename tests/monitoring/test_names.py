@@ -83,7 +83,9 @@ def test_variables_ask_for_series_and_labels_that_are_there(known: Mapping[str, 
 
 
 @pytest.mark.parametrize(
-    "page", [RUNBOOK, CHART / "README.md", README], ids=lambda page: page.parent.name + "/" + page.name
+    "page",
+    [RUNBOOK, CHART / "README.md", CHART / "SIZING.md", README],
+    ids=lambda page: page.parent.name + "/" + page.name,
 )
 def test_pages_name_series_that_are_there(known: Mapping[str, set[str]], page: Path) -> None:
     for name, labels in named_in(page.read_text(encoding="utf-8")):

@@ -1,4 +1,4 @@
-"""The three READMEs: every link leads somewhere, every path and every target of make is there."""
+"""The READMEs and the page on sizing: every link leads somewhere, every path and every target of make is there."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ USERS: Final = REPOSITORY / "README.md"
 OPERATORS: Final = REPOSITORY / "charts/plimsoll/README.md"
 DEVELOPERS: Final = REPOSITORY / "agent/README.md"
 PAGES: Final = (USERS, OPERATORS, DEVELOPERS)
+SIZING: Final = REPOSITORY / "charts/plimsoll/SIZING.md"
+WORDS_A_MINUTE: Final = 250
 HALLS: Final = ("core", "node", "webhook", "cli")
 IDS: Final = [str(page.relative_to(REPOSITORY)) for page in PAGES]
 
@@ -25,7 +27,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=IDS)
+@pytest.mark.parametrize("page", [*PAGES, SIZING], ids=[*IDS, SIZING.name])
 def test_every_link_leads_to_a_file_and_a_heading_that_are_there(page: Path) -> None:
     links = re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8"))
     assert links
@@ -34,6 +36,10 @@ def test_every_link_leads_to_a_file_and_a_heading_that_are_there(page: Path) -> 
         target = (page.parent / path).resolve() if path else page
         assert target.is_file(), link
         assert not anchor or anchor in anchors(target), link
+
+
+def test_the_readme_of_users_is_read_in_a_quarter_of_an_hour() -> None:
+    assert len(USERS.read_text(encoding="utf-8").split()) <= 15 * WORDS_A_MINUTE
 
 
 def test_each_readme_leads_to_the_other_two() -> None:
