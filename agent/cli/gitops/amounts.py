@@ -338,11 +338,13 @@ def _bounds(body: WorkloadBody, bounds: BoundsOptions) -> BoundsOptions:
 
 
 def _estimates(body: WorkloadBody) -> Callable[[Container, PolicyName], Estimate | NoEstimate]:
+    is_loaded = any(known.advice.missing != NoEstimate.NOT_LOADED for known in body.containers)
+
     def estimate_of(container: Container, policy: PolicyName) -> Estimate | NoEstimate:
         advice = advice_of(body, container.name)
         if advice is None:
             return NoEstimate.UNKNOWN_CONTAINER
-        if advice.missing == NoEstimate.NOT_LOADED:
+        if not is_loaded:
             raise FiguresOutOfReach("its figures are not worked out yet; ask again in a minute")
         if advice.missing is not None:
             return NoEstimate(advice.missing) if advice.missing in tuple(NoEstimate) else NoEstimate.NOT_LOADED

@@ -47,8 +47,8 @@ _GONE: Final = "no pod has it now"
 Amounts = Mapping[str, Mapping[ResourceCell, int]]
 
 
-class ClusterPaused(Exception):  # noqa: N818
-    """Nothing is to change on the cluster; one line."""
+class NothingWritten(Exception):  # noqa: N818
+    """A file without amounts would take back those that one before it holds; one line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,12 +87,14 @@ def written_text(bodies: Sequence[WorkloadBody], writing: PlannedWrite) -> tuple
     """Return the file for Kustomize, Helm or kubectl, and each workload or container that is left.
 
     Raises:
-        ClusterPaused: A file without amounts would take back those that one before it holds.
+        NothingWritten: Nothing is known, or nothing is to change on the cluster.
     """
+    if not bodies:
+        raise NothingWritten("nothing is written: the webhook knows of no workload; keep the file of before")
     pause = next((body.applies.pause for body in bodies if body.applies.pause.value is not None), None)
     if pause is not None:
         why = f"the cluster is paused ({pause.source}): {pause.value}"
-        raise ClusterPaused(f"nothing is written: {why}; keep the file of before")
+        raise NothingWritten(f"nothing is written: {why}; keep the file of before")
     sized: list[tuple[WorkloadBody, RecommendedAmounts]] = []
     left: list[LeftAmounts] = []
     now = time.time()
@@ -204,6 +206,7 @@ def _values(
 ) -> str:
     by_place = {(_whose(body), name): cells for body, amounts in sized for name, cells in amounts.by_container.items()}
     without_memory = {(_whose(body), name) for body, amounts in sized for name in amounts.without_memory}
+    gone = {(_whose(body), name) for body, _ in sized for name in gone_containers(body)}
     files: dict[str, dict[str, object]] = {}
     for entry in mapped:
         key = f"{entry.namespace}/{entry.kind}/{entry.name}", entry.container
@@ -211,7 +214,7 @@ def _values(
         place = f"{'.'.join(entry.keys)} ({entry.path})"
         whys = [_UNLIMITED] if key in without_memory else []
         if cells is None:
-            whys = whys or ["nothing is recommended"]
+            whys = whys or [_GONE if key in gone else "nothing is recommended"]
         elif any(step.isascii() and step.isdigit() for step in entry.keys):
             whys = [f"{place} may stand in a list, which values replace as a whole; allowed: plimsoll gitops --map"]
         elif not _put(files.setdefault(entry.path, {}), entry.keys, _resources(cells)):

@@ -215,7 +215,7 @@ class _Start:
     hidden: frozenset[str]
     """Names of the environment whose texts come from elsewhere."""
     is_split: bool
-    """With heed to quotes; else the script is too long for it, and flags may be missing behind a blank in quotes."""
+    """With heed to quotes; else the script has some and is too long for it: flags may be missing behind a blank."""
     budget: TextBudget
 
     @classmethod
@@ -227,7 +227,8 @@ class _Start:
             environment |= {match[1]: match[2].strip("\"'") for match in _SCRIPT_ASSIGNMENT.finditer(script)}
             script = _SHELL_REFERENCE.sub(lambda match: _of_shell(match, environment, launch, budget), script)
             split = _split(script, budget, operators=_SHELL_OPERATORS)
-            words, is_split = _split_at_blanks(script) if split is None else split, split is not None
+            words = _split_at_blanks(script) if split is None else split
+            is_split = split is not None or not _has_quotes(script)
         elif words and _program(words[0]) == "env":
             for word in words[1:]:
                 if (match := _ASSIGNMENT.fullmatch(word)) is None:
@@ -371,8 +372,11 @@ def _java_options(start: _Start, name: str) -> Iterator[tuple[str, str]]:
     if name in start.hidden:
         yield "", name
     text = start.environment.get(name, "")
-    for flag in _split(text, start.budget, escape="") or _split_at_blanks(text):
+    flags = _split(text, start.budget, escape="")
+    for flag in _split_at_blanks(text) if flags is None else flags:
         yield "" if _is_unknown(flag) else flag, name
+    if flags is None and _has_quotes(text):
+        yield "", name
 
 
 def _node(start: _Start, settings: _Settings) -> RuntimeProfile:
@@ -381,7 +385,8 @@ def _node(start: _Start, settings: _Settings) -> RuntimeProfile:
     share: tuple[str, str] | None = None
     hidden = "NODE_OPTIONS" if "NODE_OPTIONS" in start.hidden else ""
     text = start.environment.get("NODE_OPTIONS", "")
-    options = _split(text, start.budget, quotes='"') or _split_at_blanks(text, quotes='"')
+    split = _split(text, start.budget, quotes='"')
+    options = _split_at_blanks(text, quotes='"') if split is None else split
     flags = (("" if _is_unknown(flag) else flag, "NODE_OPTIONS") for flag in options)
     own = _own_flags(start.words, ("node", "nodejs"), _NODE_WITH_VALUE, frozenset())
     for flag, place in chain(flags, ((flag, _COMMAND_LINE) for flag in own)):
@@ -393,6 +398,8 @@ def _node(start: _Start, settings: _Settings) -> RuntimeProfile:
             sizes, hidden = (value, f"{name} in {place}"), ""
         elif name == "--max-old-space-size-percentage":
             share, hidden = (value, f"{name} in {place}"), ""
+    if split is None and _has_quotes(text):
+        hidden = "NODE_OPTIONS"
     if not start.is_split:
         hidden = _COMMAND_LINE
     if share is not None:
@@ -515,11 +522,15 @@ def _split(
     try:
         return list(lexer)
     except ValueError:
-        return text.split()
+        return _split_at_blanks(text, quotes=quotes)
 
 
 def _split_at_blanks(text: str, *, quotes: str = _QUOTES) -> list[str]:
     return [word.strip(quotes) for word in text.split()]  # a flag in quotes is one all the same
+
+
+def _has_quotes(text: str) -> bool:
+    return any(mark in text for mark in f"{_QUOTES}\\")
 
 
 def _whole(digits: str) -> int:

@@ -25,6 +25,8 @@ CONTROL_PLANE_LABELS: Final = frozenset({"node-role.kubernetes.io/control-plane"
 ZONE_LABELS: Final = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
 PODS: Final = "pods"
 _ANY_NAMESPACE: Final = ""
+_MOST_WIDE_TERMS: Final = 200
+"""Of one namespace or of all; a pod may have ten thousand, and each is held against each pod."""
 _NANOS: Final = 1_000_000_000
 
 
@@ -184,10 +186,12 @@ def _held(
             return f"{named} {pod.placement.held_for}"
         labels = dict(pod.placement.labels)
         for namespace in (pod.namespace, _ANY_NAMESPACE):
-            for selector, other in wide.get(namespace, {}).items():
+            terms = wide.get(namespace, {})
+            if len(terms) > _MOST_WIDE_TERMS:
+                return f"{named}: more than {_MOST_WIDE_TERMS} terms of podAntiAffinity are not worked out"
+            for selector, other in terms.items():
                 if selector.may_select(labels):
-                    who = f"pod {other} must be apart from it by more than the node (podAntiAffinity)"
-                    return f"{named}: {who}, which is not worked out"
+                    return f"{named}: pod {other} must be apart from it (podAntiAffinity), which is not worked out"
         for budget in closed:
             if budget.namespace == pod.namespace and budget.selector and budget.selector.may_select(labels):
                 return f"{named}: PodDisruptionBudget {budget.name} allows no disruption now"

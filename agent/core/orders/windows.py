@@ -49,7 +49,7 @@ _KINDS: Final = re.compile(r"(?P<kinds>[a-z ]+(?:,[a-z ]+)*):(?P<window>.*)\Z", 
 _SHOWN: Final = 60
 _MOST_HOPS: Final = 40
 """Ends and beginnings that are looked at for a time that is long enough: some weeks, where there is one a day."""
-_MOST_LOOKS: Final = 120
+_MOST_LOOKS: Final = 240
 """At single windows, for that: a rare beginning takes half a millisecond to find, and each pod may have its text."""
 
 

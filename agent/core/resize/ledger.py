@@ -292,7 +292,7 @@ class Ledger:
     def _hold_raised(self, record: PodRecord, flight: Flight, now_seconds: float) -> None:
         """Hold the memory limits that a pod's newest step has raised, now that its spec has them."""
         for container in raised_memory_limits(without_below(flight, record.below)):
-            self._oom.take(record.workload, container, now_seconds)
+            self._oom.take(record.workload, container, now_seconds, sent_seconds=flight.sent_seconds)
 
     def _take_back(self, uid: str, container: str, now_seconds: float, reason: str) -> PlanStep | None:
         record = self._records.get(uid)

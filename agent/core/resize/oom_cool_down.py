@@ -42,17 +42,25 @@ class OomCoolDown:
         self._killed = {key: at for key, at in self._killed.items() if not self._is_over(at, now_seconds)}
         self._killed[workload, container] = now_seconds
 
-    def take(self, workload: Workload, container: str, now_seconds: float) -> bool:
-        """Return whether an action may be taken now; if so, that counts as the action."""
+    def take(
+        self, workload: Workload, container: str, now_seconds: float, *, sent_seconds: float | None = None
+    ) -> bool:
+        """Return whether an action may be taken now; if so, that counts as the action.
+
+        Args:
+            sent_seconds: When it was sent, if it is only now known to be done: it answers to no later kill.
+        """
         key = workload, container
         self._acted = {key: at for key, at in self._acted.items() if not self._is_over(at, now_seconds)}
         if self.is_cooling(workload, container, now_seconds):
             return False
         self._acted[key] = now_seconds
         self._foreseen &= self._acted.keys()
-        if self._killed.pop(key, None) is None:
+        killed = self._killed.get(key)
+        if killed is None or (sent_seconds is not None and killed > sent_seconds):
             self._foreseen.add(key)
         else:
+            del self._killed[key]
             self._foreseen.discard(key)
         return True
 

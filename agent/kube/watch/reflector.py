@@ -29,8 +29,8 @@ LONGEST_EVENT_BYTES: Final = 16 << 20
 """etcd takes objects of 1.5 MB; what is far longer is no event."""
 FEWER_OBJECTS: Final = 4
 """Where a page of a list is too long to be held, the next one asks for so many times fewer objects."""
-FEWER_OF_ALL: Final = 200
-"""Objects of the first page where a list that comes at once was too long."""
+FEWER_OF_ALL: Final = 20
+"""Objects of the first page where a list that comes at once was too long: so many of 1.5 MB can be held."""
 LEAST_PATIENCE_SECONDS: Final = 1.0
 LEAST_SILENCE_SECONDS: Final = 30.0
 """Each silence of each node costs the server a list from its cache."""
@@ -178,6 +178,10 @@ class Reflector(Generic[T]):
     def trouble(self) -> str | None:
         """Why the server is not being heard; None = it is."""
         return self._trouble
+
+    def list_newest(self) -> None:
+        """Ask at the next list for the newest state, not for what a server's cache has; before ``start``."""
+        self._must_list_newest = True
 
     def start(self) -> None:
         """Start the thread."""

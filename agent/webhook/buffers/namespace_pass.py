@@ -23,7 +23,7 @@ from agent.core.buffers.buffer import (
     Unresolved,
 )
 from agent.core.buffers.reconciliation import is_ours, reconcile
-from agent.kube.client.errors import ApiError, KubeError
+from agent.kube.client.errors import ApiError, KubeError, TooLong
 from agent.kube.objects.buffer_json import pod_of_template
 from agent.kube.objects.json_reader import ConvertError
 from agent.webhook.buffers.dedicated_pods import DedicatedPods
@@ -327,8 +327,10 @@ class NamespacePasses:
 
 
 def _is_its_own(error: KubeError) -> bool:
-    """Return whether a failure is of what one buffer names: a webhook, an API of its own; others go on."""
-    return isinstance(error, NotTriedError) or (isinstance(error, ApiError) and error.status >= _SERVER_FAILED)
+    """Return whether a failure is of what one buffer names: a webhook, an API of its own, its pods; others go on."""
+    if isinstance(error, ApiError):
+        return error.status >= _SERVER_FAILED
+    return isinstance(error, (NotTriedError, TooLong))
 
 
 def _is_resolvable(buffer: Buffer) -> bool:

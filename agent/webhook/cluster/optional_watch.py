@@ -182,8 +182,10 @@ class OptionalWatch(Generic[T]):
             self._absent_seconds = self._clock()
             self._reflector = None
 
-    def _begin(self) -> None:
+    def _begin(self, *, is_renewed: bool = False) -> None:
         reflector = self._make()
+        if is_renewed:
+            reflector.list_newest()  # a server's cache that is behind has not all that is known
         reflector.start()
         self._reflector, self._absent_seconds = reflector, None
         if self._turns.is_stopping:
@@ -194,4 +196,4 @@ class OptionalWatch(Generic[T]):
         if self._reflector is not None:
             self._reflector.stop()
             self._reflector.join(1.0)
-            self._begin()
+            self._begin(is_renewed=True)

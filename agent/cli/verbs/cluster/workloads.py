@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_options(parser, lister=SETTINGS_LISTER)
     parser.epilog = (
         "Exit code: 0 shown or deleted, 1 no answer, not deleted, amounts left out for want of a pod or of figures of "
-        "today, or none written as the cluster is paused, 2 bad input."
+        "today, or none written as the cluster is paused or nothing is known, 2 bad input."
     )
 
 
@@ -181,7 +181,7 @@ def _writing(arguments: argparse.Namespace) -> PlannedWrite:
 def _write(client: WebhookReader, arguments: argparse.Namespace, writing: PlannedWrite) -> int:
     """Print workloads for other programs; of what has no amounts, why not, on stderr."""
     from agent.cli.gitops.known import whole_workload
-    from agent.cli.gitops.written import ClusterPaused, history_text, written_text
+    from agent.cli.gitops.written import NothingWritten, history_text, written_text
     from agent.cli.text.spans import harmless
     from agent.cli.top.terminal import write_text
 
@@ -195,7 +195,7 @@ def _write(client: WebhookReader, arguments: argparse.Namespace, writing: Planne
         raise NotKnownError(f"nothing is known of a workload {'/'.join(keys[0])}")
     try:
         text, left = (history_text(bodies), []) if writing.form == "history" else written_text(bodies, writing)
-    except ClusterPaused as error:
+    except NothingWritten as error:
         print(harmless(f"{program_name()} workloads: {error}"), file=sys.stderr)
         return 1
     for line in left:

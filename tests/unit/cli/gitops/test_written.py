@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from agent.cli.gitops.values_map import mapped_containers
-from agent.cli.gitops.written import ClusterPaused, PlannedWrite, written_text
+from agent.cli.gitops.written import NothingWritten, PlannedWrite, written_text
 from agent.webhook.queries.workload_bodies import WorkloadBody
 from tests.workload_histories import MIB, advice, workload_history
 
@@ -69,7 +69,8 @@ def test_what_no_form_ever_holds_is_told_apart_from_what_only_a_pod_is_missing_f
     gone = workload_history("shop/Deployment/f", ("app", "side"), kinds={"side": None})
     loading = workload_history("shop/Deployment/g", {"app": advice(missing="not_loaded")})
     young = workload_history("shop/Deployment/h", {"app": advice(missing="too_young")})
-    known = (doubted, unplaced, sidecar, daemon, stale, gone, loading, young)
+    new = workload_history("shop/Deployment/i", {"app": advice(), "new": advice(missing="not_loaded")})
+    known = (doubted, unplaced, sidecar, daemon, stale, gone, loading, young, new)
     bodies = [msgspec.convert(history, WorkloadBody) for history in known]
     _, left = written_text(bodies, PlannedWrite(form="kustomize"))
     assert {line.whose: line.is_passing for line in left} == {
@@ -95,20 +96,24 @@ def test_a_container_that_no_pod_has_now_is_left_and_the_others_are_not(form: st
         document = yaml.safe_load(document["patches"][0]["patch"])
     if form == "helm":
         assert document == {"app": RESOURCES}
-        assert left == ["left shop/Deployment/web/gone: nothing is recommended"]
     else:
         assert document["spec"]["template"]["spec"] == {"containers": [{"name": "app", "resources": RESOURCES}]}
-        assert left == ["left shop/Deployment/web/gone: no pod has it now"]
+    assert left == ["left shop/Deployment/web/gone: no pod has it now"]
 
 
 @pytest.mark.parametrize("form", ["ssa", "kustomize", "helm"])
 def test_nothing_is_written_while_the_cluster_is_paused(form: str) -> None:
     pause = {"value": "incident 12", "source": "ConfigMap plimsoll/plimsoll"}
-    with pytest.raises(ClusterPaused) as paused:
+    with pytest.raises(NothingWritten) as paused:
         written(form, workload_history("shop/Deployment/api"), workload_history("shop/Deployment/web", pause=pause))
     assert str(paused.value) == (
         "nothing is written: the cluster is paused (ConfigMap plimsoll/plimsoll): incident 12; keep the file of before"
     )
+
+
+def test_nothing_is_written_where_nothing_is_known() -> None:
+    with pytest.raises(NothingWritten, match=r"^nothing is written: the webhook knows of no workload; keep the file"):
+        written("ssa")
 
 
 def test_values_of_memory_alone_are_left_where_no_pod_tells_the_limit() -> None:

@@ -456,6 +456,30 @@ def test_flags_behind_a_blank_in_quotes_cannot_be_read_in_a_script_too_long_to_b
     assert (runtime_profile.runtime, runtime_profile.hidden, runtime_profile.heap_bytes) == (runtime, LINE, None)
 
 
+def test_flags_in_quotes_of_a_variable_too_long_to_be_split_cannot_be_read() -> None:
+    def long(text: str) -> str:
+        return text.ljust(MOST_SPLIT + 1)
+
+    profiles = [
+        profile("java", "Main", JAVA_TOOL_OPTIONS=long("-Da -Xmx1g")),
+        profile("java", "Main", JAVA_TOOL_OPTIONS=long('-Da="-Xmx1g x"')),
+        profile("node", "main.js", NODE_OPTIONS=long("--a --max-old-space-size=1024")),
+        profile("node", "main.js", NODE_OPTIONS=long('--a "--max-old-space-size=1024 x"')),
+    ]
+    assert [known.hidden for known in profiles if known is not None] == ["", "JAVA_TOOL_OPTIONS", "", "NODE_OPTIONS"]
+
+
+def test_a_script_without_quotes_is_read_however_long_it_is() -> None:
+    runtime_profile = profile("sh", "-c", "exec java -Xmx3g Main".ljust(MOST_SPLIT + 1))
+    assert heap(runtime_profile)[0] == 3 * GI
+    assert runtime_profile is not None
+    assert runtime_profile.hidden == ""
+
+
+def test_flags_in_quotes_are_found_in_a_script_whose_quotes_do_not_match() -> None:
+    assert heap(profile("sh", "-c", 'echo hi # don\'t\nexec java "-Xmx3g" -jar a.jar'))[0] == 3 * GI
+
+
 def test_a_script_of_open_braces_takes_no_longer_than_a_script_of_closed_ones() -> None:
     def seconds(reference: str) -> float:
         begin = time.thread_time()

@@ -232,9 +232,20 @@ def test_a_pod_that_another_must_be_apart_from_over_a_zone_is_not_moved(
     db = pod("db-0", "b", 4000, held_for="stays", is_of_node=is_of_node, widely_apart_from=wide)
     web, stays = pod("web-1", "a", 100, labels=(("app", "web"),)), pod("c-1", "c", 500, held_for="stays")
     name = f"{other.get('namespace', 'shop')}/db-0"
-    said = f"pod shop/web-1: pod {name} must be apart from it by more than the node (podAntiAffinity)"
+    said = f"pod shop/web-1: pod {name} must be apart from it (podAntiAffinity)"
     fit = fitted(nodes, [web, stays, replace(db, **other)])
     assert reasons(fit).get("a") == (f"{said}, which is not worked out" if holds else None)
+
+
+def test_more_terms_than_can_be_held_against_each_pod_keep_all_of_the_namespace() -> None:
+    wide = tuple(
+        WideAntiAffinity(selector=selector(app=f"app-{number}"), is_of_namespace=True) for number in range(201)
+    )
+    db, web = pod("db-0", "b", 500, held_for="stays", widely_apart_from=wide), pod("web-1", "a", 100)
+    said = "pod shop/web-1: more than 200 terms of podAntiAffinity are not worked out"
+    assert reasons(fitted([node("a"), node("b")], [web, db]))["a"] == said
+    fewer = replace(db, placement=replace(db.placement, widely_apart_from=wide[1:]))
+    assert gone(fitted([node("a"), node("b")], [web, fewer])) == ["a"]
 
 
 def test_a_pod_that_nobody_must_be_apart_from_is_moved() -> None:

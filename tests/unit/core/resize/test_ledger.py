@@ -508,6 +508,16 @@ def test_a_memory_limit_that_has_risen_is_held_though_no_answer_came(is_restarte
     assert not desk.ledger.is_memory_limit_held(WEB, "app", desk.now + 310.0)
 
 
+def test_a_kill_after_a_raise_without_an_answer_is_answered_once_more() -> None:
+    desk = Desk()
+    wish = step(desk.fake, limit=1024)  # of foresight
+    desk.send(wish, AnswerKind.UNKNOWN)
+    desk.fake.take(amounts_after(desk.fake.spec, wish))
+    desk.ledger.killed(desk.fake.uid, "app", desk.now + 1.0)
+    assert [news.reason for news in desk.look(2.0)] == ["seen_in_pod"]
+    assert not desk.ledger.is_memory_limit_held(WEB, "app", desk.now)
+
+
 def test_a_memory_limit_whose_raise_got_no_answer_and_was_not_done_is_not_held() -> None:
     desk = Desk()
     desk.send(step(desk.fake, limit=1024), AnswerKind.UNKNOWN)

@@ -226,10 +226,10 @@ def test_a_list_that_is_too_long_to_be_held_comes_in_pages_that_can_be() -> None
         asked = [(query.get("resourceVersion"), query.get("limit"), query.get("continue")) for query in lists]
         assert asked == [
             ("0", None, None),
-            (None, "200", None),
-            (None, "200", "p1"),
-            (None, "50", None),
-            (None, "50", "p2"),
+            (None, "20", None),
+            (None, "20", "p1"),
+            (None, "5", None),
+            (None, "5", "p2"),
         ]
         assert values(run) == ("y", "z")
         assert run.reflector.counts.failures == 0
@@ -251,10 +251,10 @@ def test_an_answer_to_a_patch_stays_where_pages_are_of_the_moment_before_it() ->
 
 
 def test_one_object_that_is_too_long_to_be_held_is_a_failure_like_others() -> None:
-    api = FakeApi(*(Script(error=TooLong("a list")) for _ in range(6)), listed(thing("a")))
+    api = FakeApi(*(Script(error=TooLong("a list")) for _ in range(4)), listed(thing("a")))
     with Run(api) as run:
         limits = [query.get("limit") for query in run.api.asked if "watch" not in query]
-        assert limits == [None, "200", "50", "12", "3", "1", None]
+        assert limits == [None, "20", "5", "1", None]
         assert run.reflector.counts.failures == 1
         assert values(run) == ("x",)
 
