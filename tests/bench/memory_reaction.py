@@ -52,6 +52,6 @@ def read_outcomes(file: Path) -> list[Outcome]:
 
 def _run_guest(exchange: Path) -> None:
     command = python_command("-m", "tests.guest.memory_reaction", str(RUNS), str(EXCHANGE / NAME))
-    with booted(ensure(print), command, timeout_seconds=3600.0, exchange=exchange) as run:
+    with booted(ensure(print), command, timeout_seconds=3600.0, is_parallel=True, exchange=exchange) as run:
         if run.exit_code != 0:
             raise RuntimeError(run.output)

@@ -212,7 +212,7 @@ def node(
         for port in (SHELL_PORT, KUBELET_PORT, METRICS_PORT, WEBHOOK_PORT)
     )
     command = [
-        *qemu_command(parts.kernel, exchange, serial, Variant.FULL, MEMORY_MIB),
+        *qemu_command(parts.kernel, exchange, serial, Variant.FULL, MEMORY_MIB, is_parallel=True),
         *("-drive", f"file={disk},if=virtio,format=raw,cache=unsafe"),
         *("-netdev", f"user,id=n0,restrict=off{forwards}", "-device", "virtio-net-pci,netdev=n0,romfile="),
     ]

@@ -102,8 +102,16 @@ def test_counted_machine_has_one_cpu_and_a_clock_of_instructions(tmp_path: Path)
 
     assert counted[counted.index("-icount") + 1] == "shift=2,sleep=off"
     assert (counted[counted.index("-smp") + 1], usual[usual.index("-smp") + 1]) == ("1", "2")
-    assert "tcg,thread=single" in counted
     assert "-icount" not in usual
+
+
+def test_cpus_of_a_machine_take_turns_unless_they_are_to_run_at_the_same_time(tmp_path: Path) -> None:
+    ready = kernel.GuestKernel(release="9", vmlinuz=tmp_path / "k", initramfs=tmp_path / "i", origin="a test")
+    usual, parallel = (
+        machine.qemu_command(ready, tmp_path, tmp_path / "s", machine.Variant.FULL, 512, is_parallel=is_parallel)
+        for is_parallel in (False, True)
+    )
+    assert ("tcg,thread=single" in usual, "tcg,thread=multi" in parallel) == (True, True)
 
 
 @pytest.mark.slow
