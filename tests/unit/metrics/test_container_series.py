@@ -231,4 +231,5 @@ def test_to_container_series_service_is_named_by_its_unit() -> None:
 )
 def test_pages_tell_as_many_series_as_a_container_may_have(page: str, words: str) -> None:
     """By this number a Prometheus is sized."""
-    assert words.format(SERIES_PER_CONTAINER) in (REPOSITORY / page).read_text(encoding="utf-8")
+    text = " ".join((REPOSITORY / page).read_text(encoding="utf-8").split())
+    assert words.format(SERIES_PER_CONTAINER) in text
