@@ -50,7 +50,7 @@ _SHOWN: Final = 60
 _MOST_HOPS: Final = 40
 """Ends and beginnings that are looked at for a time that is long enough: some weeks, where there is one a day."""
 _MOST_LOOKS: Final = 240
-"""At single windows, for that: a rare beginning takes half a millisecond to find, and each pod may have its text."""
+"""At single windows, for that: a rare beginning takes long to find, and each pod may have its text."""
 
 
 class WindowsError(ValueError):
