@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,15 @@ import pytest
 import yaml
 
 from agent.cli.main import main
-from agent.core.cluster.facts import ClusterRules
+from agent.core.cluster.facts import ClusterRules, PodPlace, WrittenContainer
 from tests.unit.cli.verbs.cluster.test_gitops import WEB
 from tests.webhook.https import running
 from tests.webhook.report_bodies import packed, report_body, row_body
-from tests.webhook.stack import stack
+from tests.webhook.stack import place, stack
 
 YOUNG = ("--set", "plan.minAgeSeconds=0")
 """Its history is one report long."""
+OTHERS = "its pods have other containers now, of which nothing is known yet"
 
 
 @pytest.fixture(scope="module")
@@ -30,13 +32,16 @@ def options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
 
 
 @contextmanager
-def reaching(folder: Path, *rows: dict[str, Any], pause: str | None = None) -> Iterator[list[str]]:
-    """Yield what it takes to reach a webhook that knows these rows of one report, and no pod."""
+def reaching(
+    folder: Path, *rows: dict[str, Any], pause: str | None = None, pods: tuple[PodPlace, ...] = ()
+) -> Iterator[list[str]]:
+    """Yield what it takes to reach a webhook that knows these rows of one report, and of no pod but these."""
     (folder / "token").write_text("good\n")
     with stack(folder) as webhook:
         webhook.report(packed(report_body(*rows)), content_encoding="gzip")
         webhook.follow()
         webhook.facts.told = ClusterRules(pause_reason=pause)
+        webhook.facts.places = {pod.uid: pod for pod in pods}
         with running(webhook.services, folder, names=("plimsoll-webhook.plimsoll.svc",)) as server:
             host, port = server.address
             reach = [f"--webhook=https://{host}:{port}", f"--token-file={folder / 'token'}"]
@@ -103,6 +108,20 @@ def test_a_file_without_amounts_that_one_before_it_may_hold_ends_with_1(
         assert len(err.splitlines()) == 2
         assert main(["workloads", "-n", "shop", "-o", "kustomize", *options]) == 0
         assert len(capsys.readouterr().err.splitlines()) == 1  # too young for amounts
+
+
+@pytest.mark.parametrize("now", [("web",), ("web", "proxy")])
+def test_the_containers_of_before_are_not_written_once_pods_have_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], now: tuple[str, ...]
+) -> None:
+    pod = replace(place(0), containers=tuple(WrittenContainer(name=name) for name in now))
+    with reaching(tmp_path, row_body(0, oomKills=[]), pods=(pod,)) as options:
+        for form in ("ssa", "kustomize"):
+            assert main(["workloads", "-n", "shop", "-o", form, *options, *YOUNG]) == 0
+            out, err = capsys.readouterr()
+            document = yaml.safe_load(out)
+            assert document is None if form == "ssa" else document["patches"] == []
+            assert err == f"plimsoll workloads: left shop/Deployment/web: {OTHERS}\n"
 
 
 def test_a_paused_cluster_gives_no_file_that_would_take_amounts_back(

@@ -471,12 +471,17 @@ def test_a_container_is_told_with_its_kind_and_limit_while_a_pod_of_it_is_known(
         return {container["container"]: (container["kind"], container["memoryLimitBytes"]) for container in containers}
 
     assert templates() == {"app": (None, None), "proxy": (None, None)}
+    assert said(whole.ask(ONE, names=NAMES))["podContainers"] is None
     written = (
         WrittenContainer(name="app", memory_limit_bytes=1 << 28),
         WrittenContainer(name="proxy", kind=ContainerKind.SIDECAR),
     )
     whole.facts.places["uid-0"] = replace(place(0), containers=written)
     assert templates() == {"app": ("regular", 1 << 28), "proxy": ("sidecar", None)}
+    renamed = (*written[1:], WrittenContainer(name="api"))
+    whole.facts.places["uid-0"] = replace(place(0), containers=renamed)
+    assert templates() == {"app": (None, None), "proxy": ("sidecar", None)}
+    assert said(whole.ask(ONE, names=NAMES))["podContainers"] == ["api", "proxy"]
 
 
 def test_another_policy_is_tried_on_request(whole: Stack) -> None:

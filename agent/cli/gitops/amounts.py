@@ -132,6 +132,9 @@ def recommended(body: WorkloadBody, settings: AdmissionSettings, now: float) -> 
     """
     if body.kind not in POD_SPECS or body.kind == DAEMON_SET_KIND:
         raise WithoutAmounts(f"pods of a {body.kind} are not sized by a template")
+    gone = gone_containers(body)
+    if gone and len(gone) == len(body.containers):
+        raise WithoutAmounts("its pods have other containers now, of which nothing is known yet")
     amounts = _of_blank(body, settings, now, {})
     doubted = [
         known
@@ -157,7 +160,7 @@ def kinds_of(body: WorkloadBody) -> dict[str, ContainerKind]:
     kinds = {
         known.container: ContainerKind(known.kind) for known in body.containers if known.kind in tuple(ContainerKind)
     }
-    if not kinds and len(body.containers) == 1:
+    if not kinds and len(body.containers) == 1 and body.pod_containers is None:
         # No pod with it is known, or the webhook is older than the field; but a pod has a regular container.
         kinds[body.containers[0].container] = ContainerKind.REGULAR
     return kinds
@@ -165,8 +168,8 @@ def kinds_of(body: WorkloadBody) -> dict[str, ContainerKind]:
 
 def gone_containers(body: WorkloadBody) -> list[str]:
     """Return the containers of its history that no pod has now; none where no pod is known."""
-    kinds = kinds_of(body)
-    return [known.container for known in body.containers if kinds and known.container not in kinds]
+    present = kinds_of(body) if body.pod_containers is None else body.pod_containers
+    return [known.container for known in body.containers if present and known.container not in present]
 
 
 def list_of(kind: ContainerKind) -> str:

@@ -372,6 +372,8 @@ class WorkloadBody(Body, kw_only=True):
     """That have not ended: those whose resize is pending, then by name; 100 at most."""
     pods_total: int | None = None
     """null = the cluster's pods are not known yet."""
+    pod_containers: list[str] | None = None
+    """What the containers of its pods are called, be it that nothing is known of them; null = no pod of it is known."""
 
 
 class WorkloadLineBody(Body, kw_only=True):

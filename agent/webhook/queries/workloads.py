@@ -310,6 +310,7 @@ class Questions:
             statistics_fault=statistics_fault,
             share=self._share(workload),
         )
+        body.pod_containers = sorted(written) or None
         body.hpa_advice = self._hpa_advice(workload, body.containers, written.values())
         body.scope = scope_body(scope)
         body.kill_hours = _kill_hours(history.containers)

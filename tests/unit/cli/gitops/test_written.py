@@ -101,6 +101,24 @@ def test_a_container_that_no_pod_has_now_is_left_and_the_others_are_not(form: st
     assert left == ["left shop/Deployment/web/gone: no pod has it now"]
 
 
+@pytest.mark.parametrize("before", [("app",), ("app", "side")])
+@pytest.mark.parametrize("form", ["ssa", "kustomize", "helm"])
+def test_nothing_is_written_of_a_workload_whose_pods_have_other_containers_now(
+    form: str, before: tuple[str, ...]
+) -> None:
+    kinds = dict.fromkeys(before)
+    renamed = workload_history("shop/Deployment/web", before, kinds=kinds) | {"podContainers": ["web"]}
+    known = (renamed, workload_history("shop/Deployment/api"))
+    values = {f"shop/Deployment/{place}": place.replace("/", ".") for place in ("web/app", "api/app")}
+    document, left = written(form, *known, values=values)
+    assert left[0] == ("left shop/Deployment/web: its pods have other containers now, of which nothing is known yet")
+    assert left[1:] == (["left shop/Deployment/web/app: nothing is recommended"] if form == "helm" else [])
+    if form == "kustomize":
+        (patch,) = document["patches"]
+        document = yaml.safe_load(patch["patch"])
+    assert document == {"api": {"app": RESOURCES}} if form == "helm" else document["metadata"]["name"] == "api"
+
+
 @pytest.mark.parametrize("form", ["ssa", "kustomize", "helm"])
 def test_nothing_is_written_while_the_cluster_is_paused(form: str) -> None:
     pause = {"value": "incident 12", "source": "ConfigMap plimsoll/plimsoll"}
