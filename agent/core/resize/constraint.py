@@ -19,7 +19,8 @@ from agent.core.resize.record import Flight, FlightState, PodRecord
 from agent.core.resize.refusal import requests_in_all
 from agent.core.resize.status import ResizeState, ResizeStatus, resize_status
 
-_IN_FLIGHT: Final = Constraint(shrink=KeptReason.IN_FLIGHT, grow=KeptReason.IN_FLIGHT, urgent_grow=KeptReason.IN_FLIGHT)
+IN_FLIGHT: Final = Constraint(shrink=KeptReason.IN_FLIGHT, grow=KeptReason.IN_FLIGHT, urgent_grow=KeptReason.IN_FLIGHT)
+"""Of a pod with a resize that has no answer."""
 _DEFERRED: Final = Constraint(shrink=KeptReason.DEFERRED, grow=KeptReason.DEFERRED, urgent_grow=KeptReason.DEFERRED)
 _INFEASIBLE: Final = Constraint(
     shrink=KeptReason.INFEASIBLE, grow=KeptReason.INFEASIBLE, urgent_grow=KeptReason.INFEASIBLE
@@ -40,12 +41,12 @@ def constraint_of(record: PodRecord | None, pod: Pod, act: ActOptions, now_secon
         if status.state is ResizeState.DEFERRED and (flight is None or flight.state is FlightState.DEFERRED):
             return _DEFERRED
         if not is_topped and (flight is not None or status.is_in_flight):
-            return _IN_FLIGHT
+            return IN_FLIGHT
     if record is None:
         return FREE
     is_wanted = step_of(record, pod) is not None
     if is_wanted and record.wanted is not None and not record.wanted.is_floor:
-        return _IN_FLIGHT
+        return IN_FLIGHT
     # A shrink that is to be taken back may have to wait for room: until then a plan may help with what there is.
     infeasible = record.infeasible
     if infeasible is not None and infeasible.is_final:
@@ -112,7 +113,7 @@ def kept_back(
     if record is not None and wanted is not None and wanted.changes == step.changes:
         return _held_up(record, wanted.phase, now_seconds)
     constraint = constraint_of(record, pod, act, now_seconds)
-    if constraint in (_IN_FLIGHT, _DEFERRED):
+    if constraint in (IN_FLIGHT, _DEFERRED):
         return constraint.shrink
     # Only a plan's step is followed as one with what it goes on top of; a shrink is taken back at once, in part too.
     is_wanted = wanted is not None and set(step.changes) <= set(wanted.changes)

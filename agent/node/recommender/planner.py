@@ -6,8 +6,8 @@ It calls core and holds no rule. The acting thread plans to act; the serving thr
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from agent.core.cluster.node import NodeState
@@ -28,6 +28,7 @@ from agent.core.plan.sizing.joint_spike import Together
 from agent.core.plan.tier_room import NO_TIER_LIMITS
 from agent.core.recommender.credit import Credit
 from agent.core.recommender.recommendation import Recommendation
+from agent.core.resize.constraint import IN_FLIGHT
 from agent.core.resize.ledger import Ledger
 from agent.node.orders.holds import Holds
 from agent.node.recommender.evaluation import Evaluation
@@ -59,12 +60,17 @@ class Holding:
             is_paused=holds.is_paused(wall_now),
         )
 
+    def with_unanswered(self, uids: Collection[str]) -> Holding:
+        """Return the same with pods of which a resize has no answer: nothing else is planned for them."""
+        return replace(self, constraints={**self.constraints, **dict.fromkeys(uids, IN_FLIGHT)})
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedNode:
     """A plan with what it was made of."""
 
     plan: Plan
+    holding: Holding
     state: NodeState
     demands: Mapping[str, PodDemand]
     gates: Gates
@@ -166,6 +172,7 @@ class Planner:
             )
         return PlannedNode(
             plan=plan,
+            holding=holding,
             state=state,
             demands={demand.pod.uid: demand for demand in needs},
             gates=gates,

@@ -165,25 +165,26 @@ class ActingAnswers:
     def plan(self, *, as_enforced: bool = False) -> Plan:
         """Plan now; nothing is done. Any thread.
 
-        While the API server leaves a step without an answer, the plan is the newest turn's.
+        While the API server leaves a step without an answer, what holds pods is the newest turn's, and that step.
 
         Raises:
-            ControlError: There is none yet, or it was to be planned as enforced.
+            ControlError: A step has no answer, and there was no turn yet.
         """
-        now = self._parts.clocks.now()
-        if not self._writer.lock.acquire(timeout=PLAN_WAIT_SECONDS):
+        now, asides = self._parts.clocks.now(), self._notes()
+        if self._writer.lock.acquire(timeout=PLAN_WAIT_SECONDS):
+            try:
+                state, holds = self._parts.cluster.state(), self._parts.holds
+                holding = Holding.of(self._parts.ledger, holds, state, now_seconds=now, wall_now=time.time())
+            finally:
+                self._writer.lock.release()
+        else:
             newest = self._actor.planned
-            if newest is None or as_enforced:
+            if newest is None:
                 raise ControlError(f"plan: {STEP_WAITS}; ask again in a moment")
-            asides = (f"as of the newest turn: {STEP_WAITS}", *self._notes())
-            return replace(newest.plan, notes=(*newest.plan.notes, *asides))
-        try:
-            state = self._parts.cluster.state()
-            holding = Holding.of(self._parts.ledger, self._parts.holds, state, now_seconds=now, wall_now=time.time())
-        finally:
-            self._writer.lock.release()
+            holding = newest.holding.with_unanswered(self._writer.unanswered_uids)
+            asides = (f"{STEP_WAITS}: cool-downs, pins and pauses are as of the newest turn", *asides)
         plan = self._parts.planner.plan(holding, urgent=self._actor.remembered(), as_enforced=as_enforced).plan
-        return replace(plan, notes=(*plan.notes, *self._notes()))
+        return replace(plan, notes=(*plan.notes, *asides))
 
     def _restore(self, pod: Pod, step: PlanStep) -> Decision:
         """Restore one step of the originals, past mode and pin, but by every rule that keeps a pod whole."""

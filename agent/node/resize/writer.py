@@ -57,6 +57,8 @@ class StepWriter:
         """Held while the ledger is used, and while a step is sent: never taken under another lock."""
         self.quiet_until_seconds = 0.0
         """Until when the API server is to be left alone, on the ledger's clock; may be read without the lock."""
+        self.unanswered_uids: frozenset[str] = frozenset()
+        """Pods with a resize that has no answer, as of the newest step; may be read without the lock."""
 
     def send(
         self, pod: Pod, step: PlanStep, action: Action = Action.RESIZE, *, timeout_seconds: float | None = None
@@ -81,6 +83,7 @@ class StepWriter:
             if not self._keep():  # before it is sent: after a crash in between, what became of it is looked up
                 self._ledger.answered(step.ref.uid, ResizeAnswer(kind=AnswerKind.CONFLICT), self._now())
                 return self._put_down(step, action, Outcome.WITHHELD, "ledger", NOT_KEPT_LEDGER), None
+            self._note_unanswered()
             answer, fresh = resize(
                 self._api,
                 step,
@@ -92,6 +95,7 @@ class StepWriter:
                 self._cluster.put(fresh)
             now = self._now()
             self._ledger.answered(step.ref.uid, answer, now)
+            self._note_unanswered()
             self.quiet_until_seconds = now + self._ledger.wait_seconds(now)
         outcome = _OUTCOMES[answer.kind]
         if action is Action.REVERT and answer.is_done:
@@ -142,6 +146,9 @@ class StepWriter:
                 news.extend(self._ledger.confirmed(pod, self._now()))
                 self._keep()
         return tuple(news)
+
+    def _note_unanswered(self) -> None:
+        self.unanswered_uids = frozenset(ref.uid for ref in self.unanswered())
 
     def _put_down(self, step: PlanStep, action: Action, outcome: Outcome, reason: str, detail: str) -> Decision:
         return self._journal.add(

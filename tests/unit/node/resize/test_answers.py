@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from agent.cli.plan.formats import patch_text
 from agent.core.cluster.unit import UnitIdentity, UnitKind
 from agent.core.plan.plan import Plan
 from agent.node.resize import answers as answers_module
@@ -66,18 +68,34 @@ def ask_while_sent(turns: Turns, *, as_enforced: bool = False) -> list[Plan | Co
     return outcomes
 
 
-def test_a_plan_is_the_newest_turns_while_the_api_server_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_leaves_out_the_step_that_the_api_server_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers_module, "PLAN_WAIT_SECONDS", 0.0)
     turns = two_pods()
     (plan,) = ask_while_sent(turns)
     assert isinstance(plan, Plan)
-    newest = turns.plans[-1][1].plan
-    note = "as of the newest turn: a step waits for the API server's answer"
-    assert (plan.steps, plan.notes) == (newest.steps, (*newest.notes, note))
-    assert note not in answers_of(turns).plan().notes
+    assert [step.ref.name for step in turns.plans[-1][1].plan.steps] == ["a", "b"]
+    assert [step.ref.name for step in plan.steps] == ["b"]
+    assert f"# {turns.ref('a')} waits: a resize is under way" in patch_text(plan).splitlines()
+    note = "a step waits for the API server's answer: cool-downs, pins and pauses are as of the newest turn"
+    assert note in plan.notes
+    assert plan.is_sound
+    later = answers_of(turns).plan()
+    assert note not in later.notes
+    assert not turns.writer.unanswered_uids
 
 
-def test_what_cannot_be_planned_while_the_api_server_does_not_answer_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_planned_as_enforced_while_the_api_server_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(answers_module, "PLAN_WAIT_SECONDS", 0.0)
-    (error,) = ask_while_sent(two_pods(), as_enforced=True)
+    turns = two_pods()
+    turns.server.order("b", mode="recommend")
+    (plan,) = ask_while_sent(turns, as_enforced=True)
+    assert isinstance(plan, Plan)
+    assert [step.ref.name for step in plan.steps] == ["b"]
+
+
+def test_what_cannot_be_planned_before_the_first_turn_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers_module, "PLAN_WAIT_SECONDS", 0.0)
+    turns = two_pods()
+    with ThreadPoolExecutor(1) as person, turns.writer.lock:
+        error = person.submit(answers_of(turns).plan).exception(PATIENCE_SECONDS)
     assert str(error) == "plan: a step waits for the API server's answer; ask again in a moment"
