@@ -327,6 +327,29 @@ def test_a_list_waits_for_money_no_longer_than_it_may_and_keeps_what_was_found(
     assert (again["pricing"]["fault"], again["workloads"][0]["cost"]["costMonth"]) == (None, "22.8125")
 
 
+@pytest.mark.parametrize(("team", "is_apart"), [("green", True), ("blue", False), (None, True)])
+def test_a_pod_is_kept_from_nodes_by_the_labels_of_namespaces(tmp_path: Path, team: str | None, is_apart: bool) -> None:
+    """On n1, where db-1 would go, are pods of shop; of which team that is is not known where it is not watched yet."""
+    document = next(document for document in cost_sheet.pod_documents() if document["metadata"]["name"] == "db-1")
+    term = {
+        "topologyKey": "kubernetes.io/hostname",
+        "labelSelector": {},
+        "namespaceSelector": {"matchLabels": {"team": "green"}},
+    }
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    place = pod_place_from_json({**document, "spec": {**document["spec"], "affinity": affinity}})
+    with stack(tmp_path, prices=PRICES, advice=Advice()) as webhook:
+        put_sheet(webhook)
+        webhook.facts.places[place.uid] = place
+        known = {} if team is None else {"shop": Namespace(name="shop", labels={"team": team})}
+        webhook.facts.namespaces = {name: Namespace(name=name) for name in ("bank", "kube-system")} | known
+        fit = body(webhook)["fit"]
+    stays = {row["node"]: row["reason"] for row in fit["stay"]}
+    assert ([row["node"] for row in fit["go"]] == ["n3"]) is not is_apart
+    said = "pod bank/db-1 fits on no other node: 1 have a pod that it must be apart from, 1 have no room for it"
+    assert stays.get("n3") == (said if is_apart else None)
+
+
 def test_closed_budgets_and_unknown_ones_keep_nodes(tmp_path: Path) -> None:
     closed = DisruptionBudget(namespace="bank", name="db", selector=cost_sheet.selector(app="db"), allows=0)
     with stack(tmp_path, prices=PRICES, advice=Advice(), budgets=lambda: (closed,)) as webhook:

@@ -104,8 +104,25 @@ class Toleration:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NodeAntiAffinity:
+    """A required term by node: pods with which a pod must not share one."""
+
+    selector: Selector
+    namespaces: tuple[str, ...] = ()
+    """Of those, by name; where nothing is chosen by labels either, of the pod's own."""
+    namespace_selector: Selector | None = None
+    """And of those with such labels; without requirements of all."""
+
+    def may_mean(self, namespace: str, labels: Mapping[str, str] | None, *, own_namespace: str) -> bool:
+        """Return whether it is of pods of a namespace; one whose labels are not known (None) counts as chosen."""
+        if self.namespace_selector is None:
+            return namespace in (self.namespaces or (own_namespace,))
+        return namespace in self.namespaces or labels is None or self.namespace_selector.may_select(labels)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class WideAntiAffinity:
-    """A required term beyond the node or the pod's own namespace: from which nodes it bars pods is not worked out."""
+    """A required term by more than the node, or by keys of labels: from which nodes it bars pods is not worked out."""
 
     selector: Selector
     is_of_namespace: bool
@@ -127,8 +144,8 @@ class PodPlacement:
     node_terms: tuple[tuple[Requirement, ...], ...] = ()
     """Of required node affinity: one of them must be met whole; empty = any node."""
     tolerations: tuple[Toleration, ...] = ()
-    apart_from: tuple[Selector, ...] = ()
-    """Pods of its namespace with which it must not share a node."""
+    apart_from: tuple[NodeAntiAffinity, ...] = ()
+    """Pods with which it must not share a node."""
     widely_apart_from: tuple[WideAntiAffinity, ...] = ()
     """Pods with which it must not share more than that, such as a zone."""
     host_ports: tuple[int, ...] = ()

@@ -20,11 +20,12 @@ from agent.core.cost.allocation import CostNode, CostPod
 from agent.core.cost.prices import NodePrice, summed
 
 MOST_CHECKS: Final = 1_000_000
-"""Pods against nodes, in all: a second or so. Nodes that are left then are said to be not worked out."""
+"""Pods against nodes, and terms of anti-affinity, in all: a second or so. What is left then is not worked out."""
 CONTROL_PLANE_LABELS: Final = frozenset({"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"})
 ZONE_LABELS: Final = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
 PODS: Final = "pods"
 _ANY_NAMESPACE: Final = ""
+_NOT_KNOWN: Final[Mapping[str, Mapping[str, str]]] = {}
 _MOST_WIDE_TERMS: Final = 200
 """Of one namespace or of all; a pod may have ten thousand, and each is held against each pod."""
 _NANOS: Final = 1_000_000_000
@@ -119,12 +120,14 @@ def fit_nodes(
     budgets: Iterable[DisruptionBudget],
     prices: Mapping[str, NodePrice],
     *,
+    namespaces: Mapping[str, Mapping[str, str]] = _NOT_KNOWN,
     most_checks: int = MOST_CHECKS,
 ) -> ClusterFit:
     """Return which nodes could go; the order of what is given does not matter.
 
     Args:
         prices: Of nodes, by name; a node without one stays.
+        namespaces: Their labels, by name; of one that is missing they are not known.
     """
     rooms = {
         node.name: _Room(
@@ -149,7 +152,7 @@ def fit_nodes(
     go: list[GoingNode] = []
     emptiest_first = sorted(rooms, key=lambda name: (_fullness(rooms[name]), name))
     # Others are put on the fullest first: what is nearly empty can go too.
-    looking = _Looking(rooms=rooms, fullest_first=emptiest_first[::-1], checks=most_checks)
+    looking = _Looking(rooms=rooms, fullest_first=emptiest_first[::-1], namespaces=namespaces, checks=most_checks)
     for name in emptiest_first:
         reason = _held(rooms[name], closed, wide, name in prices)
         if reason is None:
@@ -206,6 +209,7 @@ class _Looking:
     """That have not gone."""
     fullest_first: Sequence[str]
     """Of all, as they were at first."""
+    namespaces: Mapping[str, Mapping[str, str]]
     checks: int
     """That are left."""
 
@@ -224,9 +228,12 @@ class _Looking:
             for room in others:
                 self.checks -= 1
                 refusal = _refusal(pod, room, leaving)
+                if refusal is None and self._is_apart(pod, room):
+                    refusal = NoPlace.APART
                 if refusal is None:
                     room.put(pod)
                     put.append((room, pod))
+                if refusal is None or self.checks <= 0:
                     break
                 refusals[refusal] += 1
             else:
@@ -242,6 +249,22 @@ class _Looking:
                 room.put(pod, -1)
         return reason
 
+    def _is_apart(self, pod: CostPod, room: _Room) -> bool:
+        """Return whether a pod and one of a node must not share it; both ways, as the scheduler has it."""
+        return any(self._bars(pod, other) or self._bars(other, pod) for other in room.pods)
+
+    def _bars(self, pod: CostPod, other: CostPod) -> bool:
+        terms = pod.placement.apart_from
+        if not terms:  # most
+            return False
+        self.checks -= len(terms)
+        labels, of_namespace = dict(other.placement.labels), self.namespaces.get(other.namespace)
+        return any(
+            term.may_mean(other.namespace, of_namespace, own_namespace=pod.namespace)
+            and term.selector.may_select(labels)
+            for term in terms
+        )
+
 
 def _no_place(pod: CostPod, refusals: Counter[NoPlace]) -> str:
     named = f"pod {pod.namespace}/{pod.name} fits on no other node"
@@ -251,7 +274,7 @@ def _no_place(pod: CostPod, refusals: Counter[NoPlace]) -> str:
 
 
 def _refusal(pod: CostPod, room: _Room, leaving: _Room) -> NoPlace | None:
-    """Return why a pod cannot be on a node; None = it can."""
+    """Return why a pod cannot be on a node, whatever must be apart there; None = it can."""
     node, placement = room.node.placement, pod.placement
     if not node.takes_pods:
         return NoPlace.NO_PODS
@@ -271,7 +294,7 @@ def _refusal(pod: CostPod, room: _Room, leaving: _Room) -> NoPlace | None:
     ports = set(placement.host_ports)
     if ports and any(not ports.isdisjoint(other.placement.host_ports) for other in room.pods):
         return NoPlace.PORT
-    return NoPlace.APART if any(_are_apart(pod, other) for other in room.pods) else None
+    return None
 
 
 def _asks_for(placement: PodPlacement, labels: Mapping[str, str]) -> bool:
@@ -280,16 +303,6 @@ def _asks_for(placement: PodPlacement, labels: Mapping[str, str]) -> bool:
         return False
     terms = placement.node_terms
     return not terms or any(all(requirement.is_met(labels) for requirement in term) for term in terms)
-
-
-def _are_apart(pod: CostPod, other: CostPod) -> bool:
-    """Return whether either must not share a node with the other; both ways, as the scheduler has it."""
-    if pod.namespace != other.namespace or not (pod.placement.apart_from or other.placement.apart_from):
-        return False
-    mine, theirs = dict(pod.placement.labels), dict(other.placement.labels)
-    return any(selector.may_select(theirs) for selector in pod.placement.apart_from) or any(
-        selector.may_select(mine) for selector in other.placement.apart_from
-    )
 
 
 def _size(pod: CostPod) -> tuple[int, int]:

@@ -17,6 +17,7 @@ from agent.core.cluster.placement import (
     BARRING_EFFECTS,
     PER_POD_LABELS,
     Amounts,
+    NodeAntiAffinity,
     NodePlacement,
     Operator,
     Pairs,
@@ -221,8 +222,8 @@ def _node_terms(spec: Reader) -> tuple[tuple[tuple[Requirement, ...], ...], str]
     return tuple(terms), ""
 
 
-def _apart_from(spec: Reader) -> tuple[tuple[Selector, ...], tuple[WideAntiAffinity, ...], str]:
-    """Read required anti-affinity: within its namespace and by node, wider; and what is not worked out."""
+def _apart_from(spec: Reader) -> tuple[tuple[NodeAntiAffinity, ...], tuple[WideAntiAffinity, ...], str]:
+    """Read required anti-affinity: by node, wider; and what is not worked out."""
     if not spec.has("affinity"):
         return (), (), ""
     affinity = spec.child("affinity")
@@ -231,18 +232,19 @@ def _apart_from(spec: Reader) -> tuple[tuple[Selector, ...], tuple[WideAntiAffin
         if affinity.child("podAffinity").items(_REQUIRED)
         else ""
     )
-    selectors, wide = [], []
+    by_node, wide = [], []
     for term in affinity.child("podAntiAffinity").items(_REQUIRED):
         selector = _selector(term, "labelSelector")
-        is_of_namespace = not (term.has("namespaces") or term.has("namespaceSelector"))
+        namespaces, chosen = tuple(term.listed_texts("namespaces")), _selector(term, "namespaceSelector")
         is_by_keys = term.has("matchLabelKeys") or term.has("mismatchLabelKeys")
-        if term.text("topologyKey") != HOST_NAME_LABEL or is_by_keys or not is_of_namespace:
+        if term.text("topologyKey") != HOST_NAME_LABEL or is_by_keys:
             held = held or f"must be apart from other pods by more than the node (podAntiAffinity), {_NOT_WORKED_OUT}"
             if selector is not None:
+                is_of_namespace = not namespaces and chosen is None
                 wide.append(WideAntiAffinity(selector=selector, is_of_namespace=is_of_namespace))
         elif selector is not None:
-            selectors.append(selector)
-    return tuple(selectors), tuple(wide), held
+            by_node.append(NodeAntiAffinity(selector=selector, namespaces=namespaces, namespace_selector=chosen))
+    return tuple(by_node), tuple(wide), held
 
 
 def _held_for(metadata: Reader, spec: Reader) -> str:

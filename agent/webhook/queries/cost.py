@@ -306,7 +306,14 @@ class CostQuestions:
         if isinstance(budgets, str):
             fit = budgets
         else:
-            fit = fit_nodes(nodes, pods, budgets, {node.name: node.price for node in allocation.nodes})
+            known = [facts.namespace(name) for name in facts.namespace_names()]
+            fit = fit_nodes(
+                nodes,
+                pods,
+                budgets,
+                {node.name: node.price for node in allocation.nodes},
+                namespaces={namespace.name: namespace.labels for namespace in known if namespace is not None},
+            )
         return CostView(allocation=allocation, fit=fit, nodes=len(nodes), made_monotonic_seconds=now)
 
     def _pods(self, namespaces: frozenset[str] | None = None) -> Iterator[CostPod]:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from agent.core.cluster.facts import NodeAmounts
 from agent.core.cluster.node import Taint
 from agent.core.cluster.placement import (
+    NodeAntiAffinity,
     NodePlacement,
     Operator,
     PodPlacement,
@@ -200,13 +201,55 @@ def test_host_ports_and_pods_to_be_apart_from_keep_a_pod_away() -> None:
         "pod shop/web-1 fits on no other node: 1 have its host port taken"
     )
     web: dict[str, Any] = {"labels": (("app", "web"),)}
-    apart: dict[str, Any] = {"apart_from": (selector(app="web"),)}
+    apart: dict[str, Any] = {"apart_from": (NodeAntiAffinity(selector=selector(app="web")),)}
     said = "pod shop/web-1 fits on no other node: 1 have a pod that it must be apart from"
     assert told({**apart}, web) == said
     assert told(web, {**apart}) == said
     assert told({**apart}, {}) is None
     elsewhere = replace(pod("web-2", "b", 500, held_for="stays", **web), namespace="bank")
     assert gone(fitted(nodes, [pod("web-1", "a", 100, **apart), elsewhere])) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "is_apart"),
+    [
+        ({}, False),
+        ({"namespaces": ("bank",)}, False),
+        ({"namespaces": ("bank", "shop")}, True),
+        ({"namespace_selector": Selector()}, True),
+        ({"namespace_selector": selector(team="blue")}, True),
+        ({"namespace_selector": selector(team="green")}, False),
+        ({"namespace_selector": selector(team="green"), "namespaces": ("shop",)}, True),
+    ],
+)
+def test_a_pod_is_kept_apart_by_node_from_those_of_other_namespaces(chosen: dict[str, Any], is_apart: bool) -> None:
+    nodes, blue = [node("a"), node("b")], {"shop": {"team": "blue"}}
+    term = NodeAntiAffinity(selector=selector(app="web"), **chosen)
+    web = pod("web-1", "a", 100, labels=(("app", "web"),))
+    db = replace(pod("db-0", "b", 500, held_for="stays", apart_from=(term,)), namespace="data")
+    said = "pod shop/web-1 fits on no other node: 1 have a pod that it must be apart from"
+    assert reasons(fitted(nodes, [web, db], namespaces=blue)).get("a") == (said if is_apart else None)
+    beside = pod("c-1", "c", 200, held_for="stays")
+    assert gone(fitted([*nodes, node("c")], [web, db, beside], namespaces=blue)) == ["a"]
+    web, db = pod("web-1", "b", 100, held_for="stays", labels=(("app", "web"),)), replace(db, node="a")
+    db = replace(db, placement=PodPlacement(apart_from=(term,)))
+    said = "pod data/db-0 fits on no other node: 1 have a pod that it must be apart from"
+    assert reasons(fitted(nodes, [web, db], namespaces=blue)).get("a") == (said if is_apart else None)
+
+
+def test_a_namespace_whose_labels_are_not_known_may_be_meant() -> None:
+    term = NodeAntiAffinity(selector=selector(app="web"), namespace_selector=selector(team="green"))
+    db = pod("db-0", "b", 500, held_for="stays", apart_from=(term,))
+    fit = fitted([node("a"), node("b")], [pod("web-1", "a", 100, labels=(("app", "web"),)), db])
+    assert reasons(fit)["a"] == "pod shop/web-1 fits on no other node: 1 have a pod that it must be apart from"
+
+
+def test_terms_count_among_what_a_search_may_take() -> None:
+    terms = tuple(NodeAntiAffinity(selector=selector(app=f"app-{number}")) for number in range(100))
+    pods = [pod("web-1", "a", 100), pod("db-0", "b", 500, held_for="stays", apart_from=terms)]
+    said = "not worked out: there are too many nodes and pods to try them all"
+    assert reasons(fitted([node("a"), node("b")], pods, most_checks=101))["a"] == said
+    assert gone(fitted([node("a"), node("b")], pods, most_checks=102)) == ["a"]
 
 
 @pytest.mark.parametrize(

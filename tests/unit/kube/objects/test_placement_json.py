@@ -7,7 +7,15 @@ from typing import Any
 import pytest
 
 from agent.core.cluster.node import Taint
-from agent.core.cluster.placement import Operator, PodPlacement, Requirement, Selector, Toleration, WideAntiAffinity
+from agent.core.cluster.placement import (
+    NodeAntiAffinity,
+    Operator,
+    PodPlacement,
+    Requirement,
+    Selector,
+    Toleration,
+    WideAntiAffinity,
+)
 from agent.kube.objects.cluster_json import node_facts_from_json, pod_place_from_json
 from agent.kube.objects.json_reader import ConvertError
 from agent.kube.objects.placement_json import disruption_budget_from_json
@@ -94,7 +102,7 @@ def test_what_decides_where_a_pod_runs_is_read() -> None:
             ),
         ),
         tolerations=(Toleration(key="k", value="v", effect="NoSchedule"), Toleration(is_any_value=True)),
-        apart_from=(Selector(requirements=(Requirement(key="app", operator=Operator.IN, values=("web",)),)),),
+        apart_from=(NodeAntiAffinity(selector=_WEB),),
         host_ports=(80,),
         other_requests=(("nvidia.com/gpu", 10**9),),
         stays_in_zone=True,
@@ -133,11 +141,6 @@ _WEB = Selector(requirements=(Requirement(key="app", operator=Operator.IN, value
         ({}, {"affinity": {"podAntiAffinity": {_REQUIRED: [{"topologyKey": "zone"}]}}}, "by more than the node"),
         (
             {},
-            {"affinity": {"podAntiAffinity": {_REQUIRED: [{"topologyKey": _HOST, "namespaces": ["x"]}]}}},
-            "by more than the node",
-        ),
-        (
-            {},
             {"affinity": {"nodeAffinity": {_REQUIRED: {"nodeSelectorTerms": [{"matchFields": [{}]}]}}}},
             "asks for a node by its name",
         ),
@@ -170,7 +173,7 @@ def test_pods_that_it_must_be_apart_from_are_known_beside_what_is_not_worked_out
     placement = placed(pod(containers=[container("1", "1Mi")], affinity=affinity))
 
     assert said in placement.held_for
-    assert placement.apart_from == (_WEB,)
+    assert placement.apart_from == (NodeAntiAffinity(selector=_WEB),)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +181,7 @@ def test_pods_that_it_must_be_apart_from_are_known_beside_what_is_not_worked_out
     [
         ({"topologyKey": "zone"}, True),
         ({"topologyKey": "zone", "namespaceSelector": {}}, False),
-        ({"topologyKey": _HOST, "namespaces": ["bank"]}, False),
+        ({"topologyKey": _HOST, "namespaces": ["bank"], "mismatchLabelKeys": ["app"]}, False),
         ({"topologyKey": _HOST, "matchLabelKeys": ["app"]}, True),
     ],
 )
@@ -188,6 +191,25 @@ def test_a_wider_term_is_read_beside_those_by_node(more: dict[str, Any], is_of_n
 
     assert placement.apart_from == ()
     assert placement.widely_apart_from == (WideAntiAffinity(selector=_WEB, is_of_namespace=is_of_namespace),)
+
+
+@pytest.mark.parametrize(
+    ("more", "term"),
+    [
+        ({"namespaces": [], "namespaceSelector": None}, NodeAntiAffinity(selector=_WEB)),
+        ({"namespaces": ["bank", "shop"]}, NodeAntiAffinity(selector=_WEB, namespaces=("bank", "shop"))),
+        ({"namespaceSelector": {}}, NodeAntiAffinity(selector=_WEB, namespace_selector=Selector())),
+        (
+            {"namespaces": ["bank"], "namespaceSelector": {"matchLabels": {"app": "web"}}},
+            NodeAntiAffinity(selector=_WEB, namespaces=("bank",), namespace_selector=_WEB),
+        ),
+    ],
+)
+def test_of_a_term_by_node_it_is_read_which_namespaces_it_means(more: dict[str, Any], term: NodeAntiAffinity) -> None:
+    stated = {"topologyKey": _HOST, "labelSelector": {"matchLabels": {"app": "web"}}, **more}
+    placement = placed(pod(affinity={"podAntiAffinity": {_REQUIRED: [stated]}}))
+
+    assert placement == PodPlacement(apart_from=(term,))
 
 
 def test_a_pods_own_huge_pages_stand_for_all_and_nothing_else_does() -> None:
