@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -33,13 +34,18 @@ def options(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[str]]:
 
 @contextmanager
 def reaching(
-    folder: Path, *rows: dict[str, Any], pause: str | None = None, pods: tuple[PodPlace, ...] = ()
+    folder: Path,
+    *rows: dict[str, Any],
+    pause: str | None = None,
+    pods: tuple[PodPlace, ...] = (),
+    has_followed: bool = True,
 ) -> Iterator[list[str]]:
     """Yield what it takes to reach a webhook that knows these rows of one report, and of no pod but these."""
     (folder / "token").write_text("good\n")
     with stack(folder) as webhook:
         webhook.report(packed(report_body(*rows)), content_encoding="gzip")
-        webhook.follow()
+        if has_followed:
+            webhook.follow()
         webhook.facts.told = ClusterRules(pause_reason=pause)
         webhook.facts.places = {pod.uid: pod for pod in pods}
         with running(webhook.services, folder, names=("plimsoll-webhook.plimsoll.svc",)) as server:
@@ -139,6 +145,26 @@ def test_a_paused_cluster_gives_no_file_that_would_take_amounts_back(
             assert line.startswith("plimsoll workloads: nothing is written: the cluster is paused (")
         assert main(["workloads", "-n", "shop", "-o", "history", *options]) == 0
         assert json.loads(capsys.readouterr().out)["workloads"]
+
+
+def test_a_webhook_that_has_not_read_its_history_gives_no_file(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkout, mapped = tmp_path / "checkout", tmp_path / "map.yaml"
+    checkout.mkdir()
+    (checkout / "web.yaml").write_text(WEB)
+    mapped.write_text("values.yaml: {shop/Deployment/web/app: web.resources}\n")
+    with reaching(tmp_path, row_body(0, oomKills=[]), has_followed=False) as options:
+        for form in (("history",), ("ssa",), ("kustomize",), ("helm", "--map", str(mapped)), ("json",)):
+            assert main(["workloads", "-n", "shop", "-o", *form, *options]) == 1
+            out, err = capsys.readouterr()
+            assert out == ""
+            assert re.fullmatch(r"plimsoll workloads: webhook at \S+: 503: the history is not loaded yet\n", err)
+        assert main(["gitops", str(checkout), *options, *YOUNG]) == 3
+        out, err = capsys.readouterr()
+        assert out == ""
+        assert re.fullmatch(r"plimsoll gitops: webhook at \S+: 503: the history is not loaded yet\n", err)
+        assert (checkout / "web.yaml").read_text() == WEB
 
 
 @pytest.mark.parametrize(

@@ -495,6 +495,21 @@ def test_another_policy_is_tried_on_request(whole: Stack) -> None:
     assert whole.ask(ONE, names=NAMES, policy="best").status == 400
 
 
+def test_workloads_are_not_told_in_part(tmp_path: Path) -> None:
+    with stack(tmp_path) as webhook:
+        webhook.report(packed(report_body(row_body(0))), **GZIP)
+
+        def told() -> list[tuple[int, str | None, str | None]]:
+            answers = [webhook.ask("/v1/workloads"), webhook.ask(ONE, names=NAMES)]
+            return [(answer.status, said(answer).get("error"), answer.headers.get("Retry-After")) for answer in answers]
+
+        assert told() == [(503, "the history is not loaded yet", "5")] * 2
+        webhook.follow()
+        assert told() == [(200, None, None)] * 2
+        webhook.facts.is_complete = False
+        assert told() == [(503, "the cluster's pods, HPAs and VPAs are not all read yet", "5")] * 2
+
+
 def test_what_is_not_known_is_not_found(whole: Stack) -> None:
     answer = whole.ask(ONE, names=NAMES)
     assert (answer.status, said(answer)) == (404, {"error": "nothing is known of Deployment shop/web"})

@@ -159,6 +159,7 @@ def test_page_has_no_script_and_asks_nobody(
 def test_words_of_anybody_are_no_markup(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "token").write_text("good\n")
     with stack(tmp_path, prices=Prices()) as backend:
+        backend.follow()
         log = DecisionLogState(node="node-a", incarnation="i", agent="1", dropped=0, received_unix_seconds=time.time())
         named = replace(WEB, name=HOSTILE)
         backend.store.take_decisions(
@@ -220,7 +221,7 @@ def test_closed_doors_are_one_line_and_leave_no_file(
     backend.facts.is_complete = False
     try:
         assert main([*words, "--file", str(file)]) == 1
-        assert "503: nodes and pods are not read yet" in capsys.readouterr().err
+        assert "503: the cluster's pods, HPAs and VPAs are not all read yet" in capsys.readouterr().err
     finally:
         backend.facts.is_complete = True
     assert not file.exists()

@@ -271,8 +271,6 @@ class CostQuestions:
             wait_seconds: How long to wait where nothing was found yet; None = until it is found, and found lately.
         """
         prices = self._parts.prices
-        if not self._parts.facts.is_complete:
-            return WorkloadCosts(prices=prices, allocation=None, fault=NOT_READ)
         if wait_seconds is None:
             return WorkloadCosts(prices=prices, allocation=self.view().allocation)
         known = self._views.get(None)

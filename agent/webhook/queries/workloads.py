@@ -29,9 +29,10 @@ from agent.core.orders.guard_options import GuardOptions
 from agent.core.orders.policy_options import PolicyName
 from agent.core.recommender.hpa_advice import RequestChange, hpa_advice
 from agent.kube.objects.cluster_json import NodeFacts
+from agent.metrics.call_result import CallResult
 from agent.metrics.webhook_series import WebhookMetrics
 from agent.webhook.cluster.facts import ClusterFacts
-from agent.webhook.http.access import Access, Scope
+from agent.webhook.http.access import Access, Denied, Scope
 from agent.webhook.http.reader_request import BadQuestionError, QuestionDoor, tagged
 from agent.webhook.http.routes import Call, HttpAnswer, fault
 from agent.webhook.queries import workload_list
@@ -69,6 +70,8 @@ from agent.webhook.queries.workload_bodies import (
     WorkloadsBody,
 )
 from agent.webhook.queries.workload_list import ListedWorkload
+from agent.webhook.reports.directives import NotKnownYet, check_read
+from agent.webhook.reports.posts import READY_RETRY_SECONDS
 from agent.webhook.store.records.decisions import DecisionChoice, DecisionLogState
 from agent.webhook.store.shapes import NodeMark, StoreAway
 from agent.webhook.store.store import Store
@@ -147,9 +150,17 @@ class Questions:
         """List the nodes that report, and the others of the cluster."""
         return self._asking.scoped(call, self._nodes)
 
+    def _check_read(self) -> None:
+        """Raise Denied where only a part would be told: who takes it for all writes files that lack the rest."""
+        try:
+            check_read(self._parts.facts, self._parts.histories)
+        except NotKnownYet as error:
+            raise Denied(503, CallResult.NOT_READY, str(error), retry_after_seconds=READY_RETRY_SECONDS) from error
+
     # Lists
 
     def _list(self, call: Call, scope: Scope) -> HttpAnswer:
+        self._check_read()
         now, parts = self._wall_clock(), self._parts
         window = _window(call.query["quality"]) if "quality" in call.query else None
         rules = parts.facts.rules()
@@ -253,6 +264,7 @@ class Questions:
     # One workload
 
     def _workload(self, call: Call, scope: Scope) -> HttpAnswer:
+        self._check_read()
         now = self._wall_clock()
         parts = call.names
         workload = Workload(namespace=parts["namespace"], kind=parts["kind"], name=parts["name"])

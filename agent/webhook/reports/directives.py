@@ -50,6 +50,18 @@ class NotKnownYet(Exception):  # noqa: N818 - a state of the world, named as one
     """
 
 
+def check_read(facts: ClusterFacts, histories: WorkloadIndex) -> None:
+    """Return where cluster and history have been read as a whole.
+
+    Raises:
+        NotKnownYet: One of them has not.
+    """
+    if not facts.is_complete:
+        raise NotKnownYet("the cluster's pods, HPAs and VPAs are not all read yet")
+    if not histories.is_loaded:
+        raise NotKnownYet("the history is not loaded yet")
+
+
 class Setbacks(Protocol):
     """What was taken back of workloads."""
 
@@ -95,10 +107,7 @@ class Director:
         Raises:
             NotKnownYet: Nothing can be said, so what the node holds must stay.
         """
-        if not self._facts.is_complete:
-            raise NotKnownYet("the cluster's pods, HPAs and VPAs are not all read yet")
-        if not self._histories.is_loaded:
-            raise NotKnownYet("the history is not loaded yet")
+        check_read(self._facts, self._histories)
         rules = self._facts.rules()
         # A pod may be reported before the watch has brought it, and the other way round.
         bound = {place.workload for place in self._facts.pods_on(node)}
