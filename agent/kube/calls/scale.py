@@ -13,7 +13,7 @@ from typing import Final
 from urllib.parse import quote
 
 from agent.core.buffers.buffer import LivePod, ScalableObject, ScaleFacts
-from agent.kube.calls.listing import read_listing
+from agent.kube.calls.listing import read_whole_listing
 from agent.kube.client.api import Api
 from agent.kube.client.errors import ApiError
 from agent.kube.client.paths import namespaced_path
@@ -205,7 +205,7 @@ def newest_pod(api: Api, namespace: str, selector: str) -> PodMark | None:
         if best is None or rank < best[0]:
             best = (rank, mark)
 
-    read_listing(api, path, take, query=query, accept=_METADATA_LIST, timeout_seconds=CALL_SECONDS)
+    read_whole_listing(api, path, take, query=query, accept=_METADATA_LIST, timeout_seconds=CALL_SECONDS)
     return None if best is None else best[1]
 
 
