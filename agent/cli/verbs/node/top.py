@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
+from agent.cli.client.agent import SOCKET_OPTIONS
 from agent.cli.options.row_options import add_filter_options, add_look_options, filter_text
-from agent.cli.options.settings_options import CGROUP_OPTIONS, SERVING_OPTIONS, add_options, fail, settings_from
+from agent.cli.options.settings_options import CGROUP_OPTIONS, add_options, fail, settings_from
 from agent.cli.options.shutdown import Stop
 from agent.cli.options.unit_filter import FilterError, parse_filter
 from agent.cli.top.navigation import OLDEST_SECONDS
@@ -28,7 +29,6 @@ _FIRST_FIGURES_SECONDS = 3.0
 _FIRST_FIGURES_STEP_SECONDS = 0.1
 _LEAST_INTERVAL_SECONDS = 0.1
 _MOMENTS = 'now, "90s ago", "10m ago", "1h30m ago", or an ISO time such as 2026-11-21T14:05:00Z'
-_SOCKET_OPTIONS = tuple(option for option in SERVING_OPTIONS if option.flag == "--socket")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--interval", metavar="SECONDS", type=_interval, default=1.0, help="time between two updates (default: 1)"
     )
     add_view_options(parser)
-    add_options(parser, CGROUP_OPTIONS, _SOCKET_OPTIONS)
+    add_options(parser, CGROUP_OPTIONS, SOCKET_OPTIONS)
     parser.epilog = "Exit code: 0 shown, 1 no snapshot, 2 bad input."
 
 

@@ -74,6 +74,14 @@ def test_a_wrong_filter_ends_with_code_2_before_anything_is_opened(capsys: pytes
     assert "unknown key" in capsys.readouterr().err
 
 
+def test_the_socket_is_told_of_as_the_one_that_is_asked() -> None:
+    parser = argparse.ArgumentParser()
+    top.add_arguments(parser)
+    [socket_option] = [action for action in parser._actions if "--socket" in action.option_strings]
+    assert socket_option.help is not None
+    assert "of the agent" in socket_option.help
+
+
 def test_namespace_and_pod_join_the_filter() -> None:
     state = top.view_state_from(parsed("-n", "data", "--pod", "cache-*", "--filter", "red", "--sort", "name"))
     assert (state.filter_text, state.sort, state.is_expanded) == ("red ns=data pod=cache-*", SortKey.NAME, True)
