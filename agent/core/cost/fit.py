@@ -20,7 +20,7 @@ from agent.core.cost.allocation import CostNode, CostPod
 from agent.core.cost.prices import NodePrice, summed
 
 MOST_CHECKS: Final = 1_000_000
-"""Pods against nodes, and terms of anti-affinity, in all: a second or so. What is left then is not worked out."""
+"""Pods against nodes, in all: some seconds at most. Nodes that are left then are said to be not worked out."""
 CONTROL_PLANE_LABELS: Final = frozenset({"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"})
 ZONE_LABELS: Final = ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone")
 PODS: Final = "pods"
@@ -29,6 +29,7 @@ _NOT_KNOWN: Final[Mapping[str, Mapping[str, str]]] = {}
 _MOST_WIDE_TERMS: Final = 200
 """Of one namespace or of all; a pod may have ten thousand, and each is held against each pod."""
 _NANOS: Final = 1_000_000_000
+_TOO_MANY: Final = "not worked out: there are too many nodes and pods to try them all"
 
 
 class NoPlace(StrEnum):
@@ -215,6 +216,8 @@ class _Looking:
 
     def empty(self, name: str) -> str | None:
         """Move all pods of a node elsewhere and remove it; else leave all as it was and return why."""
+        if self.checks <= 0:
+            return _TOO_MANY
         leaving = self.rooms[name]
         moving = sorted(
             (pod for pod in leaving.pods if not pod.placement.is_of_node),
@@ -240,7 +243,7 @@ class _Looking:
                 reason = _no_place(pod, refusals)
                 break
             if self.checks <= 0:
-                reason = "not worked out: there are too many nodes and pods to try them all"
+                reason = _TOO_MANY
                 break
         if reason is None:
             del self.rooms[name]
@@ -257,7 +260,9 @@ class _Looking:
         terms = pod.placement.apart_from
         if not terms:  # most
             return False
-        self.checks -= len(terms)
+        self.checks -= len(terms) - 1  # the one that pods mostly have is part of the check; they may have ten thousand
+        if self.checks <= 0:
+            return True  # the search ends with this
         labels, of_namespace = dict(other.placement.labels), self.namespaces.get(other.namespace)
         return any(
             term.may_mean(other.namespace, of_namespace, own_namespace=pod.namespace)
