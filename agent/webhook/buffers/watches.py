@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
 from agent.core.buffers.buffer import GROUP
+from agent.kube.calls.listing import read_whole_listing
 from agent.kube.calls.scale import KindPlace
 from agent.kube.client.api import Api
-from agent.kube.client.errors import ApiError
+from agent.kube.client.errors import ApiError, KubeError
 from agent.kube.watch.reflector import Reflector, WatchPace, WatchSource
 from agent.kube.watch.watched_objects import ReflectedObjects, compare_versions
 from agent.webhook.buffers.seen_buffer import SeenBuffer, seen_buffer
@@ -31,32 +32,70 @@ VERSIONS: Final = ("v1beta1", "v1alpha1")
 """Of the API, the better first; servers with an older autoscaler's CRD have the second alone."""
 RESOURCE: Final = "capacitybuffers"
 STOP_SECONDS: Final = 0.5
+LIST_SECONDS: Final = 10.0
 METADATA_LIST: Final = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
 METADATA: Final = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 _NOT_FOUND: Final = 404
 
 
 class _BufferWatch(OptionalWatch[SeenBuffer]):
-    """Buffers, in the best version that the server has."""
+    """Buffers, in the best version that the server has and can list: what converts between them may be broken."""
 
     version: str = VERSIONS[0]
+    _failing: frozenset[str] = frozenset()
+    """Versions whose lists failed when last tried, which was told."""
 
     def _ask(self) -> bool:
+        served: list[str] = []
         for version in VERSIONS:
-            try:
-                answer = self._api.call("GET", f"/apis/{GROUP}/{version}")
-            except ApiError as error:
-                if error.status == _NOT_FOUND:
-                    continue
-                raise
-            resources = answer.get("resources") if isinstance(answer, Mapping) else None
-            api_resources = resources if isinstance(resources, list) else []
-            if any(isinstance(resource, Mapping) and resource.get("name") == RESOURCE for resource in api_resources):
-                if version != self.version:
-                    self.version = version
-                    self._renew()  # the old version's path may be gone, or go
-                return True
-        return False
+            if self._serves(version):
+                served.append(version)
+                if self._is_followed(version):
+                    break  # a worse one is not wanted
+        if not served:
+            return False
+        version = served[0] if len(served) == 1 else self._best(served)
+        if version != self.version:
+            self.version = version
+            self._renew()  # the old version's path may be gone, or go
+        return True
+
+    def _serves(self, version: str) -> bool:
+        try:
+            answer = self._api.call("GET", f"/apis/{GROUP}/{version}")
+        except ApiError as error:
+            if error.status == _NOT_FOUND:
+                return False
+            raise
+        resources = answer.get("resources") if isinstance(answer, Mapping) else None
+        api_resources = resources if isinstance(resources, list) else []
+        return any(isinstance(resource, Mapping) and resource.get("name") == RESOURCE for resource in api_resources)
+
+    def _is_followed(self, version: str) -> bool:
+        """Return whether this version is watched, and was listed or may yet be."""
+        reflector = self._reflector
+        if reflector is None or version != self.version:
+            return False
+        return reflector.is_listed or reflector.trouble is None
+
+    def _best(self, served: Sequence[str]) -> str:
+        """Return the best version that is followed or can be listed; the best of all where none is."""
+        return next((version for version in served if self._is_followed(version) or self._can_list(version)), served[0])
+
+    def _can_list(self, version: str) -> bool:
+        path = f"/apis/{GROUP}/{version}/{RESOURCE}"
+        try:
+            read_whole_listing(self._api, path, lambda _: None, query={}, timeout_seconds=LIST_SECONDS)
+        except KubeError as error:
+            if version not in self._failing:
+                log.warning(
+                    "a version of CapacityBuffers cannot be listed: another is read if it can be; tried again later",
+                    extra={"version": version, "cause": str(error)},
+                )
+            self._failing |= {version}
+            return False
+        self._failing -= {version}
+        return True
 
 
 Reference = tuple[str, str, str]

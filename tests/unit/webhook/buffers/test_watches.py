@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import pytest
 
 from agent.kube.client.api import JSON, Stream
 from agent.kube.client.errors import ApiError
@@ -44,6 +47,8 @@ class Server(FakeApi):
     def __init__(self, *served: str) -> None:
         super().__init__()
         self.served = served
+        self.good_lists: dict[str, int] = {}
+        """By version, how many lists are answered before all fail; without an entry all are."""
         self.lists: list[str] = []
         self.from_versions: list[str | None] = []
         self.watches: list[tuple[str, Answer]] = []
@@ -62,6 +67,10 @@ class Server(FakeApi):
     ) -> Stream:
         version = self._check(path)
         answer = Answer(is_watch="watch" in (query or {}))
+        if not answer.is_watch and self.good_lists.get(version) == 0:
+            raise ApiError(f"GET {path}: conversion webhook for CapacityBuffer failed", status=500)
+        if not answer.is_watch and version in self.good_lists:
+            self.good_lists[version] -= 1
         if not answer.is_watch:
             self.from_versions.append((query or {}).get("resourceVersion"))
         if answer.is_watch:
@@ -80,18 +89,33 @@ class Server(FakeApi):
         return version
 
 
-def test_buffers_are_read_in_another_version_where_the_server_drops_theirs_and_none_is_lost() -> None:
-    server = Server("v1alpha1")
-    changes: list[str] = []
+@contextmanager
+def watching(server: Server, changes: list[str]) -> Iterator[BufferWatches]:
+    """Ask for a version a hundred times a second and more."""
     watches = BufferWatches(
         server,
         on_change=changes.append,
         on_reference=lambda _, __: None,
-        pace=WatchPace(start_spread_seconds=0.0),
+        pace=WatchPace(start_spread_seconds=0.0, first_wait_seconds=0.01, longest_wait_seconds=0.01),
         ask_seconds=0.005,
     )
     watches.start()
     try:
+        yield watches
+    finally:
+        watches.stop()
+
+
+def asked_again(server: Server, *, times: int = 5) -> None:
+    """Wait until it was asked so many times more which kinds there are."""
+    calls = len(server.calls) + times * len(server.served)
+    wait_for(lambda: len(server.calls) >= calls, "it is asked again")
+
+
+def test_buffers_are_read_in_another_version_where_the_server_drops_theirs_and_none_is_lost() -> None:
+    server = Server("v1alpha1")
+    changes: list[str] = []
+    with watching(server, changes) as watches:
         wait_for(lambda: server.open_watches() == ["v1alpha1"], "the older version is watched")
         server.served = ("v1alpha1", "v1beta1")
         wait_for(lambda: server.open_watches() == ["v1beta1"], "the better version is watched")
@@ -100,13 +124,50 @@ def test_buffers_are_read_in_another_version_where_the_server_drops_theirs_and_n
         assert watches.has_looked
         assert (watches.version, server.lists, watches.troubles()) == (
             "v1alpha1",
-            ["v1alpha1", "v1beta1", "v1alpha1"],
+            ["v1alpha1", "v1beta1", "v1beta1", "v1alpha1"],  # of the better one first to see whether it can be listed
             (),
         )
-        assert server.from_versions == ["0", None, None]  # a cache that is behind may have fewer than are known
+        assert server.from_versions == ["0", None, None, None]  # a cache that is behind may have fewer than are known
         assert (watches.buffers.count(), changes) == (1, ["shop"])
         server.served = ()
         wait_for(lambda: not watches.buffers.count(), "they are gone with the kind")
         assert watches.has_looked
-    finally:
-        watches.stop()
+
+
+def test_buffers_are_read_in_the_version_of_before_while_lists_of_the_better_one_fail(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    server = Server("v1alpha1")
+    with watching(server, []) as watches:
+        wait_for(lambda: server.open_watches() == ["v1alpha1"], "the older version is watched")
+        server.good_lists["v1beta1"] = 0
+        server.served = ("v1alpha1", "v1beta1")
+        asked_again(server)
+        assert (watches.has_looked, watches.version, server.open_watches()) == (True, "v1alpha1", ["v1alpha1"])
+        assert (watches.buffers.count(), watches.troubles(), len(server.watches)) == (1, (), 1)
+        told = [record for record in caplog.records if "version" in record.__dict__]
+        assert [(record.levelname, record.__dict__["version"]) for record in told] == [("WARNING", "v1beta1")]
+        assert "conversion webhook for CapacityBuffer failed" in told[0].__dict__["cause"]
+        del server.good_lists["v1beta1"]
+        wait_for(lambda: server.open_watches() == ["v1beta1"], "the better version is watched once it can be listed")
+
+
+@pytest.mark.parametrize("good", [0, 1])
+def test_buffers_are_read_in_an_older_version_where_lists_of_the_better_one_fail_from_the_start(good: int) -> None:
+    server = Server("v1alpha1", "v1beta1")
+    server.good_lists["v1beta1"] = good
+    with watching(server, []) as watches:
+        wait_for(lambda: server.open_watches() == ["v1alpha1"], "the older version is watched")
+        asked_again(server)
+        assert (watches.has_looked, watches.buffers.count(), watches.troubles()) == (True, 1, ())
+        assert server.open_watches() == ["v1alpha1"]
+
+
+def test_buffers_that_cannot_be_listed_in_any_version_are_told_and_listed_when_they_can_be() -> None:
+    server = Server("v1alpha1", "v1beta1")
+    server.good_lists |= {"v1alpha1": 0, "v1beta1": 0}
+    with watching(server, []) as watches:
+        wait_for(lambda: watches.troubles() != (), "the trouble is told")
+        assert not watches.has_looked
+        server.good_lists.clear()
+        wait_for(lambda: server.open_watches() == ["v1beta1"], "the better version is watched")
