@@ -210,7 +210,7 @@ def test_a_real_pod_is_read_with_every_field(cluster: ControlPlane, api: HttpApi
         node,
         app,
         labels={"app": "web"},
-        annotations={"note": "x", "kubectl.kubernetes.io/last-applied-configuration": "{}"},
+        annotations={"note": "x", "karpenter.sh/do-not-disrupt": "true"},
         initContainers=[container("setup"), proxy],
         os={"name": "linux"},
         volumes=[{"name": "cache", "emptyDir": {"medium": "Memory"}}],
@@ -243,7 +243,7 @@ def test_a_real_pod_is_read_with_every_field(cluster: ControlPlane, api: HttpApi
     assert int(seen.resource_version) > int(document["metadata"]["resourceVersion"])
     assert seen.created_unix_seconds == pytest.approx(now, abs=300)
     assert seen.started_unix_seconds == pytest.approx(now, abs=300)
-    assert (seen.labels, seen.annotations) == ({"app": "web"}, {"note": "x"})
+    assert (seen.labels, seen.annotations) == ({"app": "web"}, {"karpenter.sh/do-not-disrupt": "true"})
     assert (seen.operating_system, seen.has_memory_volumes, seen.has_resource_claims) == ("linux", True, False)
     assert seen.recorded_qos is QosClass.BURSTABLE
     own = Requirements(requests={"cpu": 500_000_000, "memory": 256 * 2**20 * 10**9})

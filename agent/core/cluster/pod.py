@@ -53,6 +53,15 @@ HUGEPAGES_PREFIX = "hugepages-"
 CONFIG_SOURCE_ANNOTATION = "kubernetes.io/config.source"
 CONFIG_HASH_ANNOTATION = "kubernetes.io/config.hash"
 CONFIG_MIRROR_ANNOTATION = "kubernetes.io/config.mirror"
+HOLDING_ANNOTATIONS: Final[Mapping[str, str]] = {
+    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+    "karpenter.sh/do-not-disrupt": "true",
+}
+"""By which the autoscalers are told that a pod is not to be moved; who wrote one means every mover."""
+OTHERS_ANNOTATIONS: Final = frozenset(
+    {CONFIG_SOURCE_ANNOTATION, CONFIG_HASH_ANNOTATION, CONFIG_MIRROR_ANNOTATION, *HOLDING_ANNOTATIONS}
+)
+"""Those of others that are asked for by name; no more of them are kept."""
 _API_SOURCE = "api"
 NODE_KIND = "Node"
 _CONFIG_HASH: Final = re.compile(r"[0-9a-f]{32}")

@@ -13,7 +13,7 @@ from typing import Final
 
 from agent.core.cluster.facts import FrozenAxes, PodPlace
 from agent.core.cluster.node import Namespace
-from agent.core.cluster.pod import SYSTEM_CRITICAL_PRIORITY, Pod, QosClass
+from agent.core.cluster.pod import HOLDING_ANNOTATIONS, SYSTEM_CRITICAL_PRIORITY, Pod, QosClass
 from agent.core.cluster.qos import pod_qos_class
 from agent.core.cluster.resource import Resource
 from agent.core.cluster.vpa import EvictionChangeRequirement, EvictionRequirement
@@ -30,12 +30,6 @@ from agent.core.plan.needs.demand import ReservedReason
 from agent.core.plan.needs.reserved_reason import reserved_reason
 from agent.core.plan.node_room import counted
 from agent.core.plan.pod_change import actuated
-
-HOLDING_ANNOTATIONS: Final[Mapping[str, str]] = {
-    "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
-    "karpenter.sh/do-not-disrupt": "true",
-}
-"""By which the autoscalers are told that a pod is not to be moved; who wrote one means every mover."""
 
 _STANDING: Final[Mapping[ReservedReason, Reason]] = {
     ReservedReason.OFF: Reason.MODE,

@@ -27,7 +27,7 @@ from agent.core.cluster.placement import (
     Toleration,
     WideAntiAffinity,
 )
-from agent.core.cluster.pod import CPU, MEMORY, NODE_KIND, is_pod_level_resource
+from agent.core.cluster.pod import CPU, HOLDING_ANNOTATIONS, MEMORY, NODE_KIND, is_pod_level_resource
 from agent.core.cluster.workload import DAEMON_SET_KIND
 from agent.core.cost.fit import DisruptionBudget
 from agent.core.numbers.units import NANOS_PER_UNIT
@@ -37,10 +37,6 @@ HOST_NAME_LABEL: Final = "kubernetes.io/hostname"
 _MILLIS_PER_UNIT: Final = 1000
 _REQUIRED: Final = "requiredDuringSchedulingIgnoredDuringExecution"
 _DEFAULT_SCHEDULER: Final = "default-scheduler"
-_BOUND_BY: Final = (
-    ("cluster-autoscaler.kubernetes.io/safe-to-evict", "false"),
-    ("karpenter.sh/do-not-disrupt", "true"),
-)
 _GIVEN_TOLERATIONS: Final = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
 """Every pod is given these for five minutes; a node that is not Ready takes no pods anyway."""
 _NOT_WORKED_OUT: Final = "which is not worked out"
@@ -249,7 +245,7 @@ def _apart_from(spec: Reader) -> tuple[tuple[NodeAntiAffinity, ...], tuple[WideA
 
 def _held_for(metadata: Reader, spec: Reader) -> str:
     annotations = metadata.texts("annotations")
-    for key, value in _BOUND_BY:
+    for key, value in HOLDING_ANNOTATIONS.items():
         if annotations.get(key) == value:
             return f"is not to be moved (annotation {key})"
     if any(spread.text("whenUnsatisfiable") == "DoNotSchedule" for spread in spec.items("topologySpreadConstraints")):

@@ -13,6 +13,7 @@ from agent.core.cluster.node import Namespace, Node, Taint
 from agent.core.cluster.pod import (
     CPU,
     MEMORY,
+    OTHERS_ANNOTATIONS,
     ClaimOverhead,
     Container,
     ContainerKind,
@@ -28,6 +29,7 @@ from agent.core.cluster.pod import (
     Termination,
     image_hash_of,
 )
+from agent.core.cluster.pod_index import WHOLE_CORES_ANNOTATION
 from agent.core.cluster.runtime_profile import LanguageRuntime
 from agent.core.cluster.workload import no_job_owner, with_top_owner
 from agent.core.numbers.units import NANOS_PER_UNIT
@@ -45,11 +47,9 @@ _RUNS_ON = (ContainerKind.REGULAR, ContainerKind.SIDECAR)
 _RESTART_CONTAINER = "RestartContainer"
 _MEMORY_MEDIUM = "Memory"
 _OS_LABELS = ("kubernetes.io/os", "beta.kubernetes.io/os")
-_UNREAD_ANNOTATIONS = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
-"""Nobody asks for them."""
-_LONGEST_OF_OTHERS = 1024
-"""Characters of an annotation that is not Plimsoll's. Those of others that are asked for are words; a pod's may be
-256 KiB together, which would be held for as long as the pod is there."""
+_ASKED_PREFIXES = (PREFIX, WHOLE_CORES_ANNOTATION.partition("{")[0])
+"""Of annotations. A pod's may be 256 KiB together: what nobody asks for would be held for as long as the pod is there.
+Labels are kept whole: any of them may be the one by which pods are grouped."""
 
 
 def pods_from_json(document: object, where: str = "") -> tuple[Pod, ...]:
@@ -104,7 +104,7 @@ class _Reader(Reader):
         return {
             name: text
             for name, text in self.texts("annotations").items()
-            if name.startswith(PREFIX) or (len(text) <= _LONGEST_OF_OTHERS and name not in _UNREAD_ANNOTATIONS)
+            if name.startswith(_ASKED_PREFIXES) or name in OTHERS_ANNOTATIONS
         }
 
     def container(self, kind: ContainerKind, runtimes: Mapping[str, LanguageRuntime], budget: TextBudget) -> Container:

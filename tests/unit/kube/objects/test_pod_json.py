@@ -22,6 +22,7 @@ from agent.core.cluster.pod import (
     Termination,
     image_hash_of,
 )
+from agent.core.cluster.pod_index import WHOLE_CORES_ANNOTATION
 from agent.core.cluster.runtime_profile import LanguageRuntime, RuntimeProfile
 from agent.core.orders.annotations import RUNTIME, runtimes_ordered
 from agent.kube.objects import pod_json as reading
@@ -42,7 +43,7 @@ FULL = {
         "name": "web-7f9",
         "uid": "0b1c",
         "labels": {"app": "web", "empty": None},
-        "annotations": {"note": "x"},
+        "annotations": {"note": "x", "plimsoll.dev/note": "x"},
         "deletionTimestamp": "2026-11-21T02:00:00Z",
         "ownerReferences": [
             {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-7f", "uid": "9a", "controller": True}
@@ -84,7 +85,7 @@ def test_pod_from_json_reads_all_that_sizing_needs() -> None:
     pod = pod_from_json(FULL)
     assert (pod.uid, pod.namespace, pod.name, pod.node_name) == ("0b1c", "default", "web-7f9", "node-1")
     assert (pod.phase, pod.is_terminating, pod.recorded_qos) == ("Running", True, QosClass.BURSTABLE)
-    assert (pod.labels, pod.annotations) == ({"app": "web", "empty": ""}, {"note": "x"})
+    assert (pod.labels, pod.annotations) == ({"app": "web", "empty": ""}, {"plimsoll.dev/note": "x"})
     assert (pod.priority, pod.priority_class) == (100, "high")
     assert pod.owners == (OwnerReference(kind="ReplicaSet", name="web-7f", uid="9a", is_controller=True),)
     assert pod.resources == Requirements(requests={"cpu": 10**9})
@@ -130,6 +131,20 @@ def test_pod_from_json_reads_statuses_and_keeps_absent_from_empty() -> None:
     assert bare.statuses == (ContainerStatus(name="c"),)
 
 
+def test_annotations_of_others_are_kept_where_they_are_asked_for_and_no_others() -> None:
+    asked = {
+        "kubernetes.io/config.hash": "0" * 32,
+        "kubernetes.io/config.mirror": "0" * 32,
+        "kubernetes.io/config.source": "file",
+        "cluster-autoscaler.kubernetes.io/safe-to-evict": "false",
+        "karpenter.sh/do-not-disrupt": "true",
+        WHOLE_CORES_ANNOTATION.format(container="app"): "true",
+        "plimsoll.dev/mode": "enforce",
+    }
+    many = {f"of-others/note-{number}": "x" for number in range(16_000)}
+    assert make_pod(container("app"), metadata={"annotations": many | asked}).annotations == asked
+
+
 def test_pod_from_json_reads_what_planning_and_acting_ask_for() -> None:
     app = container("app") | {
         "image": "registry/app:1",
@@ -145,12 +160,7 @@ def test_pod_from_json_reads_what_planning_and_acting_ask_for() -> None:
             "resourceVersion": "77",
             "generation": 3,
             "creationTimestamp": "1970-01-01T00:01:00Z",
-            "annotations": {
-                "kubectl.kubernetes.io/last-applied-configuration": "{}",
-                "mine": "x",
-                "of-others/long": "x" * 1025,
-                "plimsoll.dev/long": "x" * 1025,
-            },
+            "annotations": {"plimsoll.dev/long": "x" * 1025},
         },
         status={
             "observedGeneration": 2,
@@ -189,7 +199,7 @@ def test_pod_from_json_reads_what_planning_and_acting_ask_for() -> None:
     pod = pod_from_json(document)
     assert (pod.resource_version, pod.generation, pod.observed_generation) == ("77", 3, 2)
     assert (pod.created_unix_seconds, pod.started_unix_seconds) == (60.0, 70.0)
-    assert pod.annotations == {"mine": "x", "plimsoll.dev/long": "x" * 1025}
+    assert pod.annotations == {"plimsoll.dev/long": "x" * 1025}
     assert [(entry.restarts_for_cpu, entry.restarts_for_memory) for entry in pod.containers] == [
         (False, True),
         (True, False),
@@ -319,8 +329,12 @@ def test_node_from_json_names_what_is_wrong(document: Any, message: str) -> None
 
 @pytest.mark.parametrize("kind", ["Namespace", "PartialObjectMetadata", None])
 def test_namespace_from_json_takes_the_whole_or_its_metadata(kind: str | None) -> None:
-    document = {"kind": kind, "metadata": {"name": "shop", "labels": {"a": "b"}, "annotations": {"c": "d"}}}
-    assert namespace_from_json(document) == Namespace(name="shop", labels={"a": "b"}, annotations={"c": "d"})
+    document = {
+        "kind": kind,
+        "metadata": {"name": "shop", "labels": {"a": "b"}, "annotations": {"plimsoll.dev/mode": "off"}},
+    }
+    known = Namespace(name="shop", labels={"a": "b"}, annotations={"plimsoll.dev/mode": "off"})
+    assert namespace_from_json(document) == known
 
 
 def test_namespace_from_json_refuses_another_kind() -> None:

@@ -141,10 +141,10 @@ def test_the_pause_is_watched_beside_and_no_plan_waits_for_it() -> None:
 
 
 def test_namespaces_are_asked_for_by_their_metadata_alone() -> None:
-    api = FakeApi(namespaces=[{"metadata": {"name": "shop", "annotations": {"a": "b"}}}])
+    api = FakeApi(namespaces=[{"metadata": {"name": "shop", "annotations": {"plimsoll.dev/mode": "off"}}}])
     with Viewing(api) as view:
         await_(lambda: view.state().is_complete)
-        assert view.state().namespaces["shop"].annotations == {"a": "b"}
+        assert view.state().namespaces["shop"].annotations == {"plimsoll.dev/mode": "off"}
         await_(lambda: len(api.accepts["/api/v1/namespaces"]) == 2)
     assert api.accepts["/api/v1/namespaces"] == {
         "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
