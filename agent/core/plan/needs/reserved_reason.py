@@ -53,7 +53,8 @@ def reserved_reason(
         return lasting
     if orders.mode is Mode.RECOMMEND:
         return ReservedReason.RECOMMEND
-    if orders.enforce_share is not None and not orders.enforce_share.holds(share_ticket(pod)):
+    share = orders.share_in_force
+    if share is not None and not share.holds(share_ticket(pod)):
         return ReservedReason.NOT_IN_SHARE
     if is_pinned:
         return ReservedReason.PINNED

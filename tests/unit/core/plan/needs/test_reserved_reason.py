@@ -185,5 +185,6 @@ def test_only_the_pods_of_an_enforced_share_may_be_optimised() -> None:
     assert standing(annotations={names.ENFORCE_SHARE: below}) is ReservedReason.NOT_IN_SHARE
     assert standing(annotations={names.ENFORCE_SHARE: above}) is None
     assert standing(annotations={names.ENFORCE_SHARE: below}, mode=Mode.RECOMMEND) is ReservedReason.RECOMMEND
+    assert standing(annotations={names.ENFORCE_SHARE: below}, mode=Mode.PROTECT) is None
     assert standing(annotations={names.ENFORCE_SHARE: above}, is_pinned=True) is ReservedReason.PINNED
     assert standing(annotations={names.ENFORCE_SHARE: "some"}) is ReservedReason.FAULTY_ANNOTATION
