@@ -270,9 +270,15 @@ def test_placeholder_passes_with_what_servers_and_other_webhooks_add(room: Relea
     )
     manifest["metadata"]["labels"]["team"] = "platform"
     manifest["metadata"]["annotations"]["example.com/seen"] = "true"
+    limits = {"cpu": "1", "memory": "1Gi"}
+    # The server may see its own range a moment later.
+    wait_for(
+        lambda: make(webhook, manifest, dryRun="All")["spec"]["containers"][0]["resources"].get("limits") == limits,
+        "the range is in force",
+    )
     pod = make(webhook, manifest)
     spec = pod["spec"]
-    assert spec["containers"][0]["resources"]["limits"] == {"cpu": "1", "memory": "1Gi"}
+    assert spec["containers"][0]["resources"]["limits"] == limits
     assert "kubernetes.io/limit-ranger" in pod["metadata"]["annotations"]
     assert {"node.kubernetes.io/not-ready", "pool"} <= {toleration["key"] for toleration in spec["tolerations"]}
     assert (spec["serviceAccountName"], spec["imagePullSecrets"]) == ("default", [{"name": "registry"}])

@@ -6,7 +6,9 @@ import contextlib
 import json
 import subprocess
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,7 +17,7 @@ import numpy as np
 from agent.core.history.reports.rollup import CPU_BUCKETS, MEMORY_BUCKETS
 from agent.core.numbers.bucket_scheme import BucketScheme
 from tests.cluster import chart
-from tests.cluster.api import Json, kubeconfig
+from tests.cluster.api import ApiError, Json, kubeconfig
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.identities import (
     create_namespace,
@@ -85,6 +87,18 @@ class Room:
         return self.cluster.admin.create(
             pod_path(self.namespace), document, dryRun="All", fieldValidation="Strict", fieldManager="kubectl-create"
         )
+
+    def amounts(self, document: Json) -> Json:
+        """Return the resources of the only container; none where the API server refuses what the webhook chose.
+
+        That is so for a moment where one of the two has seen a new range, and the other has not.
+        """
+        try:
+            return resources(self.admitted(deepcopy(document)))
+        except ApiError as error:
+            if error.status not in (HTTPStatus.FORBIDDEN, HTTPStatus.UNPROCESSABLE_ENTITY):
+                raise
+            return {}
 
     def report(self, *, age_seconds: float) -> list[str]:
         """Tell of five minutes of the pods, node by node; give what was refused."""

@@ -328,19 +328,20 @@ def test_a_budget_is_denied_only_where_it_contradicts_itself(room: Room, asked: 
 def test_a_limit_range_that_would_refuse_the_patch_is_minded(room: Room) -> None:
     path = f"/api/v1/namespaces/{room.namespace}/limitranges"
     item = {"type": "Container", "min": {"cpu": "400m"}, "max": {"memory": "400M"}}
+    document = owned("store", "StatefulSet", sized(limits={"memory": "350M"}))
     room.cluster.admin.create(path, {"metadata": {"name": "narrow"}, "spec": {"limits": [item]}})
     try:
-        document = owned("store", "StatefulSet", sized(limits={"memory": "350M"}))
-
-        def requests() -> Json:
-            amounts: Json = resources(room.admitted(document))
-            return amounts
-
         # Were it not minded, the API server would refuse the pod: 300m and a limit of 512M are out of its range.
-        wait_for(lambda: requests()["requests"]["cpu"] == "400m", "the webhook has seen the range")
-        assert requests()["limits"]["memory"] in ("350M", "400M")
+        wait_for(lambda: requested_cpu(room, document) == "400m", "the webhook has seen the range")
+        assert room.amounts(document)["limits"]["memory"] in ("350M", "400M")
     finally:
         room.cluster.admin.delete(f"{path}/narrow")
+        wait_for(lambda: requested_cpu(room, document) == "300m", "the webhook has seen that it is gone")
+
+
+def requested_cpu(room: Room, document: Json) -> str | None:
+    cpu: str | None = room.amounts(document).get("requests", {}).get("cpu")
+    return cpu
 
 
 def test_a_quota_that_would_refuse_the_patch_is_minded(room: Room) -> None:

@@ -268,14 +268,19 @@ def test_a_cpu_limit_that_a_limit_range_would_give_back_is_kept_above_the_reques
     room.cluster.admin.create(path, {"metadata": {"name": "defaults"}, "spec": {"limits": [item]}})
     try:
         wide = owned("web", "Deployment", sized(limits={"cpu": "1"}))
-        wait_for(lambda: resources(room.admitted(deepcopy(wide))).get("limits", {}).get("cpu") == "1", "it is seen")
-        assert resources(room.admitted(deepcopy(wide)))["requests"] == SIZED
+        wait_for(lambda: room.amounts(wide).get("limits", {}).get("cpu") == "1", "it is seen")
+        assert room.amounts(wide)["requests"] == SIZED
         # Were the limit only taken off, the range would give 200m for it, which is less than the request: refused.
         narrow = room.admitted(owned("web", "Deployment", sized(limits={"cpu": "150m"}, cpu="100m", memory="300M")))
         assert (resources(narrow)["requests"]["cpu"], resources(narrow)["limits"]["cpu"]) == ("300m", "300m")
     finally:
         room.cluster.admin.delete(f"{path}/defaults")
-        wait_for(lambda: "cpu" not in resources(room.admitted(deepcopy(wide))).get("limits", {}), "it is gone")
+
+        def is_gone() -> bool:
+            amounts = room.amounts(wide)
+            return amounts.get("requests") == SIZED and "cpu" not in amounts.get("limits", {})
+
+        wait_for(is_gone, "it is gone")
 
 
 # -- another policy by the settings ----------------------------------------------------------------------------------
