@@ -254,7 +254,11 @@ def test_a_pod_is_asked_about_as_enforced_unless_it_is_off_and_without_a_boost(m
 
 def test_a_pod_that_admission_sized_is_taken_back_to_what_was_written() -> None:
     original = '{"containers": {"app": {"requests": {"cpu": "500m"}, "limits": {"cpu": "1"}}}}'
-    annotations = {"plimsoll.dev/original-resources": original, "plimsoll.dev/admission": "{}", "mine": "1"}
+    annotations = {
+        "plimsoll.dev/original-resources": original,
+        "plimsoll.dev/admission": "{}",
+        "plimsoll.dev/max-cpu": "2",
+    }
     sized = container("app", {"cpu": "300m", "memory": "1G", "example.com/gpu": "1"})
     document = new_pod(
         sized, container("late"), orders=annotations, mode=None, resources={"requests": {"cpu": "1"}}, nodeName="n"
@@ -263,7 +267,7 @@ def test_a_pod_that_admission_sized_is_taken_back_to_what_was_written() -> None:
     app = pod.containers[0].resources
     assert (app.cpu_request_millicores, app.memory_request_bytes, app.cpu_limit_millicores) == (500, None, 1000)
     assert "example.com/gpu" in app.requests
-    assert (dict(pod.annotations), pod.node_name, pod.resources) == ({"mine": "1"}, None, None)
+    assert (dict(pod.annotations), pod.node_name, pod.resources) == ({"plimsoll.dev/max-cpu": "2"}, None, None)
     pod_original = '{"containers": {}, "pod": {"requests": {"cpu": "2"}}}'
     of_its_own = pod_from_json(
         new_pod(sized, orders={"plimsoll.dev/original-resources": pod_original}, resources={"requests": {"cpu": "1"}})
