@@ -80,22 +80,33 @@ class _BufferWatch(OptionalWatch[SeenBuffer]):
 
     def _best(self, served: Sequence[str]) -> str:
         """Return the best version that is followed or can be listed; the best of all where none is."""
-        return next((version for version in served if self._is_followed(version) or self._can_list(version)), served[0])
+        failing: dict[str, str] = {}
+        for version in served:
+            cause = None if self._is_followed(version) else self._why_no_list(version)
+            if cause is None:
+                self._tell_failing(failing)
+                return version
+            failing[version] = cause
+        return served[0]  # its watch says why
 
-    def _can_list(self, version: str) -> bool:
+    def _why_no_list(self, version: str) -> str | None:
+        """Return why a version cannot be listed; None = it can."""
         path = f"/apis/{GROUP}/{version}/{RESOURCE}"
         try:
             read_whole_listing(self._api, path, lambda _: None, query={}, timeout_seconds=LIST_SECONDS)
         except KubeError as error:
+            return str(error)
+        self._failing -= {version}
+        return None
+
+    def _tell_failing(self, failing: Mapping[str, str]) -> None:
+        for version, cause in failing.items():
             if version not in self._failing:
                 log.warning(
-                    "a version of CapacityBuffers cannot be listed: another is read if it can be; tried again later",
-                    extra={"version": version, "cause": str(error)},
+                    "a version of CapacityBuffers cannot be listed: another is read; tried again later",
+                    extra={"version": version, "cause": cause},
                 )
-            self._failing |= {version}
-            return False
-        self._failing -= {version}
-        return True
+        self._failing |= frozenset(failing)
 
 
 Reference = tuple[str, str, str]
