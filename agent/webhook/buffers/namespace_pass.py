@@ -123,6 +123,8 @@ class NamespacePasses:
         self._provisioning: dict[str, Mapping[str, Condition]] = {}
         self._tugs: dict[str, dict[str, str]] = {}
         """By namespace and buffer name: who else writes a status that is ours, again and again."""
+        self._tugs_now: dict[str, str] = {}
+        """The same of the namespace that is being looked at: what is told meanwhile is of its look before."""
         self._tugs_told: set[str] = set()
         """uids of buffers of which the log has told that."""
 
@@ -180,12 +182,13 @@ class NamespacePasses:
             provisioning=self._provisioning.get(namespace, {}),
         )
         facts, result = self._templates_written(facts, resolved)
-        self._tugs[namespace] = {}
+        self._tugs_now = {}
         self._write_statuses(result.outcomes)
         for buffer in result.passed_over:
             self._check_lead()
             self._writer.tell_unknown_strategy(buffer, _ALLOWED)
         room, result = self._kept_room(namespace, facts, result)
+        self._tugs[namespace] = self._tugs_now
         waits = [wait for wait in (again, room.again_seconds) if wait is not None]
         view = NamespaceView(
             outcomes=result.outcomes,
@@ -193,7 +196,7 @@ class NamespacePasses:
             sizing={name: resolution.sizing for name, resolution in resolved.items() if resolution.sizing is not None},
             troubles={name: filling.trouble for name, filling in fillings.items() if filling.trouble is not None}
             | {name: resolution.trouble for name, resolution in resolved.items() if resolution.trouble is not None}
-            | self._tugs.get(namespace, {}),
+            | self._tugs_now,
             faults=result.faults,
             ready=room.ready,
             at_unix_seconds=now,
@@ -301,7 +304,7 @@ class NamespacePasses:
 
     def _tell_of_tug(self, buffer: Buffer, cause: str) -> None:
         words = "" if buffer.strategy in (None, "", ACTIVE_CAPACITY) else f", though its strategy is {buffer.strategy}"
-        self._tugs[buffer.namespace][buffer.name] = f"{cause}{words}"
+        self._tugs_now[buffer.name] = f"{cause}{words}"
         if buffer.uid not in self._tugs_told:
             self._tugs_told.add(buffer.uid)
             log.warning(
