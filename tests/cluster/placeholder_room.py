@@ -98,15 +98,23 @@ class Room:
         condition = self.buffers.condition(name, "Provisioning") or {}
         return condition.get("status", ""), condition.get("reason", ""), condition.get("message", "")
 
-    def await_provisioning(self, reason: str, words: str = "", name: str = "spare") -> str:
+    def await_provisioning(self, reason: str, *words: str, name: str = "spare") -> str:
+        """Wait until the condition has a reason and says all these words at once; give what it said then.
+
+        On the way there it may say one of them without the other: of three pods that wait, two are seen first.
+        """
+        said = ("", "", "")
+
         def is_so() -> bool:
-            return self.provisioning(name)[1] == reason and words in self.provisioning(name)[2]
+            nonlocal said
+            said = self.provisioning(name)
+            return said[1] == reason and all(word in said[2] for word in words)
 
         try:
             wait_for(is_so, f"{name}: {reason} {words}", SECONDS)
         except TimeoutError as error:
-            raise AssertionError(f"{error}; it has {self.provisioning(name)}, {summary(self.pods())}") from error
-        return self.provisioning(name)[2]
+            raise AssertionError(f"{error}; it has {said}, {summary(self.pods())}") from error
+        return said[2]
 
     def ready(self, name: str = "spare") -> str | None:
         annotations = self.buffers.get(name)["metadata"].get("annotations") or {}

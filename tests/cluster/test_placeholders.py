@@ -218,7 +218,7 @@ def test_one_gives_way_to_a_pod_of_its_node_that_grows_and_nobody_is_evicted(roo
         assert granted == "1500m"
         assert room.plane.admin.get(path)["metadata"]["uid"] == uid
         # The one that went is made again and waits: its room is the real pod's.
-        assert "1 wait for a node" in room.await_provisioning("PlaceholdersWaiting", "Insufficient cpu")
+        room.await_provisioning("PlaceholdersWaiting", "1 wait for a node", "Insufficient cpu")
 
 
 def resize_reason(room: Room, path: str) -> str | None:
@@ -235,7 +235,7 @@ def test_a_real_pod_preempts_them_and_they_come_back_when_there_is_room(room: Ro
         room.real("web", "3")
         room.await_bound("web")
         # Three went; they are made again and wait, as nothing but the real pod's end gives them room.
-        assert "3 wait for a node" in room.await_provisioning("PlaceholdersWaiting", "Insufficient cpu")
+        room.await_provisioning("PlaceholdersWaiting", "3 wait for a node", "Insufficient cpu")
         wait_for(lambda: room.ready() == "1", "one is left", SECONDS)
         assert room.is_bound("web")
         assert len(first & uids(room.pods())) == 1
@@ -250,7 +250,7 @@ def test_they_wait_before_they_are_made_again(room: Room) -> None:
         room.await_provisioning("RoomKept")
         room.real("web", "4")
         room.await_bound("web")
-        assert "2 gave way, made again at" in room.await_provisioning("PlaceholdersGaveWay", "0 of 2")
+        room.await_provisioning("PlaceholdersGaveWay", "0 of 2", "2 gave way, made again at")
         assert room.pods() == []
 
 
@@ -278,6 +278,8 @@ def test_pods_that_a_buffer_is_for_fill_it_and_others_only_take_room(room: Room)
             MERGE,
         )
         room.buffers.await_not_ready("spare", "annotation plimsoll.dev/for: 'app in web' is not allowed")
+        # Of the pods it is told after what became of them.
+        room.await_provisioning("NotReadyForProvisioning", "the 3 placeholder pods that there are stay")
         assert len(room.running()) == 3  # in doubt nothing is removed
 
 
@@ -364,7 +366,7 @@ def test_while_the_template_is_missing_they_stay(room: Room) -> None:
         room.await_provisioning("RoomKept")
         room.plane.admin.delete(templates_path(room.namespace, "small"))
         room.buffers.await_not_ready("spare", "small")
-        assert "the 2 placeholder pods that there are stay" in room.await_provisioning("NotReadyForProvisioning")
+        room.await_provisioning("NotReadyForProvisioning", "the 2 placeholder pods that there are stay")
         assert len(room.running()) == 2
         room.template()
         room.await_provisioning("RoomKept", "2 of 2")
