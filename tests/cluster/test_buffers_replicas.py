@@ -32,6 +32,7 @@ from tests.cluster.buffers import (
 )
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.identities import create_namespace, create_service_account, fresh_name, node_bound_token
+from tests.cluster.objects import pod_path
 from tests.cluster.processes import wait_for
 
 pytestmark = pytest.mark.cluster
@@ -61,6 +62,12 @@ def replica(cluster: ControlPlane, namespace: str, name: str) -> Iterator[tuple[
         api.close()
 
 
+def told_replicas(loop: BufferController, namespace: str) -> list[int | None]:
+    """Return what the last look at a namespace came to, buffer by buffer."""
+    view = loop.view(namespace)
+    return [] if view is None else [outcome.status.replicas for outcome in view.outcomes]
+
+
 def test_of_two_replicas_one_writes_and_the_other_takes_over(served: ControlPlane, namespace: str) -> None:
     room = Buffers(served, namespace)
     room.template("shape")
@@ -71,6 +78,8 @@ def test_of_two_replicas_one_writes_and_the_other_takes_over(served: ControlPlan
         wait_for(lambda: second.watches.has_looked and second_lease.holder == "first", "the second follows")
         room.create("b", podTemplateRef={"name": "shape"}, replicas=1)
         room.await_replicas("b", 1)
+        # The status is there before the first has counted it, and before that look of its is over.
+        wait_for(lambda: told_replicas(first, namespace) == [1], "the first has written it, and knows")
         assert (second.counts.statuses, second.view(namespace)) == (0, None)
         first_lease.stop()
         written = first.counts.statuses
@@ -128,6 +137,8 @@ def test_a_recommended_size_is_admissions_and_a_new_one_waits_for_the_next_full_
     labels = {"app": "web"}
     spec = {"replicas": 2, "selector": {"matchLabels": labels}, "template": content(labels=labels)}
     room.admin.create(f"/apis/apps/v1/namespaces/{namespace}/deployments", {"metadata": {"name": "web"}, "spec": spec})
+    # The template of a buffer may become a pod's, or another size, once in each stretch: it has to be a pod's already.
+    wait_for(lambda: len(room.admin.items(pod_path(namespace))) == 2, "its pods are there")
     wanted, asked = {"cpu": "300m"}, []
 
     def sizer(given: Any, where: str, workload: ScalableRef | None, /) -> SizedChunk:
