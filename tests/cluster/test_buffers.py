@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 
 import pytest
 
 from agent.core.buffers.buffer import PLACEHOLDER_PODS
+from agent.kube.calls.scale import UNKNOWN_SECONDS
 from agent.webhook.buffers.controller import BufferController
 from agent.webhook.buffers.options import BufferMode
-from tests.cluster.api import MERGE, ApiError, Json
+from tests.cluster.api import MERGE, ApiError, Json, is_awaited
 from tests.cluster.audit import AuditLog
 from tests.cluster.buffers import (
     CRD_PATH,
@@ -337,7 +339,7 @@ def test_bad_buffers_cost_no_loop(room: Buffers, cluster: ControlPlane, running:
         room.await_status(name, lambda status: bool(status.get("conditions")), "it is told")
     # What is told may be seen before the line of its writing stands in the log.
     wait_for(lambda: _statuses_written(before, room.namespace) >= {"none", "gone", "kind"}, "the log has them")
-    log = AuditLog(cluster.audit_log)
+    log, began = AuditLog(cluster.audit_log), time.monotonic()
     other = Buffers(cluster, room.namespace)
     other.template("clock")  # what else happens there wakes the namespace, and costs nothing for the bad ones
     other.create("good", podTemplateRef={"name": "clock"}, replicas=1)
@@ -347,7 +349,8 @@ def test_bad_buffers_cost_no_loop(room: Buffers, cluster: ControlPlane, running:
     calls = [call for call in log.calls() if call.user_agent == "plimsoll-tests-buffers" and call.verb != "watch"]
     writes = [call for call in calls if call.is_write and call.namespace == room.namespace]
     assert {write.name for write in writes if write.resource.startswith("capacitybuffers")} == {"good"}
-    assert len([call for call in calls if call.resource == "" and "nobody.test" in call.uri]) <= 2
+    asked = [call for call in calls if call.resource == "" and "nobody.test" in call.uri]
+    assert len(asked) <= 2 + (time.monotonic() - began) // UNKNOWN_SECONDS  # a busy machine takes longer for all this
 
 
 # Managed templates
@@ -398,10 +401,22 @@ def test_a_limit_range_shapes_the_chunk(room: Buffers) -> None:
     assert room.chunk("b") == {"cpu": "1", "memory": "256Mi"}
 
 
+def is_at_hand(room: Buffers, path: str) -> bool:
+    """Return whether a list from the server's cache has what is stored."""
+
+    def versions(**query: str) -> set[str]:
+        return {item["metadata"]["resourceVersion"] for item in room.admin.items(path, **query)}
+
+    return versions(resourceVersion="0") == versions()
+
+
 def test_nothing_is_written_where_nothing_changed(room: Buffers, cluster: ControlPlane) -> None:
     room.template("shape")
     room.create("b", podTemplateRef={"name": "shape"}, replicas=1)
     room.await_replicas("b", 1)
+    # A controller that begins lists what the server has at hand, which may be behind what was written.
+    for path in (buffers_path(room.namespace), templates_path(room.namespace)):
+        wait_for(lambda path=path: is_at_hand(room, path), "the server's cache has what was written")  # type: ignore[misc]
     log, before = AuditLog(cluster.audit_log), room.get("b")["metadata"]["resourceVersion"]
     with controller(cluster) as second:  # as after a restart: all is found out anew
         wait_for(lambda: second.view(room.namespace) is not None, "it was looked at")
@@ -492,4 +507,9 @@ def test_a_buffer_made_anew_under_its_name_gets_its_own_template(room: Buffers) 
     room.delete("b")
     uid = room.create("b", podTemplateRef={"name": "shape"}, replicas=2)["metadata"]["uid"]
     room.await_replicas("b", 2, 60.0)
-    wait_for(lambda: room.managed("b")["metadata"]["ownerReferences"][0]["uid"] == uid, "it is the new one's")
+
+    def is_the_new_ones() -> bool:
+        return bool(room.managed("b")["metadata"]["ownerReferences"][0]["uid"] == uid)
+
+    # The garbage collector may take the old one's even when the new one has it; then it is made anew.
+    wait_for(lambda: is_awaited(is_the_new_ones, 404), "it is the new one's")
