@@ -79,6 +79,17 @@ def test_the_charts_rights_suffice_and_the_face_says_why(
     refused = [str(call) for call in log.calls(USER) if call.is_denied]
     assert refused == []
 
+    # A status is there before the look that wrote it is over, which is what the face tells of.
+    def is_told() -> bool:
+        told = plimsoll(served, process, "-n", namespace, "-o", "json")
+        known = {buffer["name"]: buffer for buffer in json.loads(told.stdout)["buffers"]} if not told.returncode else {}
+        return (
+            all((known.get(name, {}).get("why") or {}).get("allowed") == 2 for name in ("fixed", "share"))
+            and known.get("other", {}).get("leftAlone") is not None
+        )
+
+    wait_for(is_told, "the face tells of all three")
+
     # 5Gi are five times 1Gi; of 1500m three pods of 10m leave room for two times 500m.
     answer = plimsoll(served, process, f"{namespace}/fixed", "--no-color", "--width=120")
     assert answer.returncode == 0, answer.stderr
