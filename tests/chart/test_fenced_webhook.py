@@ -271,17 +271,21 @@ def test_placeholder_passes_with_what_servers_and_other_webhooks_add(room: Relea
     manifest["metadata"]["labels"]["team"] = "platform"
     manifest["metadata"]["annotations"]["example.com/seen"] = "true"
     limits = {"cpu": "1", "memory": "1Gi"}
-    # The server may see its own range a moment later.
-    wait_for(
-        lambda: make(webhook, manifest, dryRun="All")["spec"]["containers"][0]["resources"].get("limits") == limits,
-        "the range is in force",
-    )
+    secrets = [{"name": "registry"}]
+
+    def are_added() -> bool:
+        tried = make(webhook, manifest, dryRun="All")["spec"]
+        added = tried["containers"][0]["resources"].get("limits"), tried.get("imagePullSecrets")
+        return added == (limits, secrets)
+
+    # The server may see its own range a moment later, and its own account at another.
+    wait_for(are_added, "range and account are in force")
     pod = make(webhook, manifest)
     spec = pod["spec"]
     assert spec["containers"][0]["resources"]["limits"] == limits
     assert "kubernetes.io/limit-ranger" in pod["metadata"]["annotations"]
     assert {"node.kubernetes.io/not-ready", "pool"} <= {toleration["key"] for toleration in spec["tolerations"]}
-    assert (spec["serviceAccountName"], spec["imagePullSecrets"]) == ("default", [{"name": "registry"}])
+    assert (spec["serviceAccountName"], spec["imagePullSecrets"]) == ("default", secrets)
     webhook.delete(objects.pod_path("default", pod["metadata"]["name"]), gracePeriodSeconds="0")
     admin.delete(f"{ranges}/range")
     admin.patch(account, {"imagePullSecrets": None}, MERGE)
