@@ -5,6 +5,7 @@ All lies below ``${XDG_CACHE_HOME:-~/.cache}/plimsoll/image``, in folders named 
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import shutil
@@ -39,10 +40,13 @@ def cache_root() -> Path:
 def folder_made(target: Path, fill: Callable[[Path], None]) -> Path:
     """Return a folder, filled once: it has its name only when it is complete, whoever else makes it at the same time.
 
+    No checkout's ``drop_old`` takes it away while this process lives.
+
     Args:
         target: Its place.
         fill: Fills the empty folder it is given, on the same file system.
     """
+    _use(target)
     if target.is_dir():
         return target
     with locked(target):
@@ -65,12 +69,50 @@ def locked(target: Path) -> Iterator[None]:
         yield
 
 
+_USED: Final[dict[Path, int]] = {}
+"""Of the folders that this process uses: descriptors of a file each, on which it holds a shared lock until it ends."""
+
+
+def _use(target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    name = _used_name(target)
+    while target not in _USED:
+        descriptor = os.open(name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+        if _is_of(name, descriptor):
+            _USED[target] = descriptor
+        else:  # it was removed with the folder meanwhile
+            os.close(descriptor)
+
+
+def _used_name(target: Path) -> Path:
+    return target.with_name(f".{target.name}.used")
+
+
+def _is_of(name: Path, descriptor: int) -> bool:
+    """Return whether a name is that of an open file."""
+    try:
+        return os.path.samestat(name.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
+
+
 def drop_old(folder: Path, keep: int) -> None:
-    """Remove all but the newest folders below ``folder``."""
-    folders = sorted(folder.glob("[!.]*"), key=lambda path: path.stat().st_mtime, reverse=True)
-    for old in folders[keep:]:
-        shutil.rmtree(old, ignore_errors=True)
-        old.with_name(f".{old.name}.lock").unlink(missing_ok=True)
+    """Remove all but the newest folders below ``folder``, and but those that somebody uses, in another checkout too."""
+    made: dict[Path, float] = {}
+    for path in folder.glob("[!.]*"):
+        with contextlib.suppress(FileNotFoundError):  # somebody else drops it
+            made[path] = path.stat().st_mtime
+    for old in sorted(made, key=made.__getitem__, reverse=True)[keep:]:
+        name = _used_name(old)
+        with name.open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            shutil.rmtree(old, ignore_errors=True)
+            old.with_name(f".{old.name}.lock").unlink(missing_ok=True)
+            name.unlink(missing_ok=True)
 
 
 def run(command: Sequence[str | Path], folder: Path | None = None, environment: Mapping[str, str] | None = None) -> str:
