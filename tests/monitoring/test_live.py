@@ -73,6 +73,9 @@ EMPTY_SELECTORS: Final[dict[str, str]] = {
 }
 """Selectors of rules that find nothing here, and why they cannot."""
 
+COME_LATER: Final = {"node: Cgroups changed, and drift", "plimsoll_cgroup_drift"}
+"""Of both: what has data once the agent is five minutes old."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Scene:
@@ -264,7 +267,8 @@ def test_every_query_of_the_dashboards_has_data(scene: Scene) -> None:
         for query in queries
         if not scene.prometheus.series(substituted(query.expr, VALUES))
     }
-    assert empty.keys() - NEED_MEMORY == EMPTY_QUERIES.keys(), "\n".join(
+    later = COME_LATER & EMPTY_QUERIES.keys() if is_old(scene) else set()
+    assert EMPTY_QUERIES.keys() - later <= empty.keys() - NEED_MEMORY <= EMPTY_QUERIES.keys(), "\n".join(
         f"{panel}: {expr}" for panel, expr in empty.items()
     )
 
@@ -286,6 +290,17 @@ def test_how_good_sizing_was_outlives_the_agent_and_reaches_the_webhook(
     reference = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "quality-reader"}
     subjects = [{"kind": "ServiceAccount", "name": "plimsoll-webhook-reader", "namespace": NAMESPACE}]
     plane.admin.apply({**head, "kind": "ClusterRoleBinding", "roleRef": reference, "subjects": subjects})
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SubjectAccessReview",
+        "spec": {
+            "user": f"system:serviceaccount:{NAMESPACE}:plimsoll-webhook-reader",
+            "nonResourceAttributes": {"path": "/v1/workloads", "verb": "get"},
+        },
+    }
+    reviews = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    # The server heeds a right a moment after it was given.
+    scene.node.wait(lambda: plane.admin.create(reviews, review)["status"]["allowed"], "the reader may read")
     options = [f"--webhook=https://127.0.0.1:{scene.hook.port}", f"--kubeconfig={plane.kubeconfig}"]
     options += [f"--ca-file={plane.authority}", "-o", "json"]
     assert main(["workloads", "--worst", *options]) == 0
@@ -339,4 +354,10 @@ def test_everything_that_rules_ask_for_is_there(scene: Scene) -> None:
     }
     assert len(selectors) > 50
     empty = {selector for selector in selectors | recorded if not scene.prometheus.series(selector)}
-    assert empty == EMPTY_SELECTORS.keys()
+    later = COME_LATER & EMPTY_SELECTORS.keys() if is_old(scene) else set()
+    assert EMPTY_SELECTORS.keys() - later <= empty <= EMPTY_SELECTORS.keys()
+
+
+def is_old(scene: Scene) -> bool:
+    """Return whether the agent has lived for so long, on a very busy machine, that there is what comes late."""
+    return bool(scene.prometheus.series("plimsoll_cgroup_drift"))
