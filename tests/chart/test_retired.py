@@ -383,7 +383,8 @@ def test_a_right_that_is_missing_is_no_node_out_of_reach(scene: Scene) -> None:
 def test_agents_that_do_not_end_are_named(scene: Scene, is_skipping: bool) -> None:
     scene.hold(scene.pods[0])
     node = scene.node_of(scene.pods[0])
-    done = scene.run("--timeout=6s", *(("--skip-unreachable",) if is_skipping else ()))
+    # In this time all must have restored and the other one be gone, on a busy machine too.
+    done = scene.run("--timeout=16s", *(("--skip-unreachable",) if is_skipping else ()))
     assert done.returncode == (0 if is_skipping else 1)
     what = "it goes on without them" if is_skipping else "see --skip-unreachable"
     assert done.stderr == f"plimsoll retire: 1 agents have not ended in time: {node}: {what}\n"
