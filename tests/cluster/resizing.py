@@ -16,9 +16,10 @@ from agent.kube.client.api import HttpApi
 from agent.kube.client.credentials import Credentials
 from agent.kube.objects.pod_json import pod_from_json
 from tests.cluster import fence, objects
-from tests.cluster.api import Json
+from tests.cluster.api import Json, is_awaited
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.identities import fresh_name, node_bound_token
+from tests.cluster.processes import wait_for
 
 MI = 1 << 20
 BURSTABLE: Json = {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"cpu": "500m", "memory": "128Mi"}}
@@ -106,8 +107,26 @@ class Scene:
         self.plane.admin.delete(self.path(pod), gracePeriodSeconds="0")
 
 
+def wait_resizable(plane: ControlPlane, namespace: str, name: str, *, cpu: str = "101m") -> None:
+    """Wait until the server would take a resize of a pod; store none. Admission goes by a watch of nodes of its own."""
+    body = objects.resize_body(app={"requests": {"cpu": cpu}})
+    wait_for(
+        lambda: is_awaited(lambda: objects.resize(plane.admin, namespace, name, body, dryRun="All"), 403),
+        f"admission knows the node of {namespace}/{name}",
+    )
+
+
+def wait_node_known(plane: ControlPlane, namespace: str, node: str) -> None:
+    """Wait until the server's admission knows a node that was just made; it refuses resizes before."""
+    probe = fresh_name("probe")
+    plane.admin.create(objects.pod_path(namespace), objects.pod(probe, node))
+    wait_resizable(plane, namespace, probe)
+    plane.admin.delete(objects.pod_path(namespace, probe), gracePeriodSeconds="0")
+
+
 def scene_of(plane: ControlPlane, namespace: str, node: str, **status: Any) -> Scene:
     """Make the node and its agent; ``fence.install`` has been called before."""
     objects.create_node(plane.admin, node, cpu="4", memory="8Gi", **status)
+    wait_node_known(plane, namespace, node)
     token = node_bound_token(plane, fence.NAMESPACE, fence.ACCOUNT, node)
     return Scene(plane=plane, node=node, agent=client(plane, token), namespace=namespace)

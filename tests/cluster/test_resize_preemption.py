@@ -23,6 +23,7 @@ from tests.cluster.api import MERGE, Json
 from tests.cluster.control_plane import ControlPlane, control_plane
 from tests.cluster.identities import create_namespace
 from tests.cluster.processes import wait_for
+from tests.cluster.resizing import wait_resizable
 
 pytestmark = pytest.mark.cluster
 
@@ -80,6 +81,7 @@ class FullNode:
         self.run(self.low, "1000m")
         self.run(self.vital, "500m", **spec)
         admin = self.plane.admin
+        wait_resizable(self.plane, self.namespace, self.vital, cpu="1500m")
         asked = objects.resize(
             admin, self.namespace, self.vital, objects.resize_body(app={"requests": {"cpu": "1500m"}})
         )
