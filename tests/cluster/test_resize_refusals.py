@@ -21,11 +21,11 @@ from agent.core.plan.pod_change import Change, Setting
 from agent.core.resize.answer import AnswerKind, ResizeAnswer
 from agent.kube.client.api import HttpApi
 from tests.cluster import fence, objects
-from tests.cluster.api import Json
+from tests.cluster.api import ApiError, Json
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.identities import create_service_account, fresh_name, is_allowed, node_bound_token
 from tests.cluster.processes import wait_for
-from tests.cluster.resizing import BURSTABLE, GUARANTEED, MI, Scene, client, cpu, memory, scene_of
+from tests.cluster.resizing import BURSTABLE, GUARANTEED, MI, Scene, client, cpu, memory, scene_of, wait_node_known
 from tests.pods import CONFIG_HASH
 
 pytestmark = pytest.mark.cluster
@@ -203,8 +203,20 @@ def test_resource_quota_rejects_the_increase(scene: Scene) -> None:
     pod = scene.make(objects.container(requests={"cpu": "100m", "memory": "64Mi"}))
     path = f"/api/v1/namespaces/{scene.namespace}/resourcequotas"
     scene.plane.admin.create(path, {"metadata": {"name": "team"}, "spec": {"hard": {"requests.cpu": "1"}}})
-    wait_for(lambda: bool(scene.plane.admin.get(f"{path}/team").get("status", {}).get("used")), "the quota is counted")
-    answer = _until(scene, AnswerKind.REJECTED, cpu(1001), requests={"cpu": "10m", "memory": "64Mi"})
+
+    def is_in_force() -> bool:
+        # Admission goes by its own watch of quotas: one that it does not know refuses nothing, one that it does not
+        # know to be counted refuses every pod.
+        large = objects.pod(fresh_name("large"), scene.node, objects.container(requests={"cpu": "2"}))
+        try:
+            scene.plane.admin.create(objects.pod_path(scene.namespace), large, dryRun="All")
+        except ApiError as error:
+            return "exceeded quota: team" in error.message
+        return False
+
+    wait_for(is_in_force, "the quota is in force")
+    answer = refused(scene, scene.make(objects.container(requests={"cpu": "10m", "memory": "64Mi"})), cpu(1001))
+    assert answer.kind is AnswerKind.REJECTED
     assert "exceeded quota: team" in answer.message
     answer, _ = scene.send(pod, cpu(500))
     assert answer.is_done
@@ -216,6 +228,7 @@ def test_resource_quota_rejects_the_increase(scene: Scene) -> None:
 def test_pod_of_another_node_is_forbidden_by_the_fence(scene: Scene) -> None:
     other = fresh_name("node")
     objects.create_node(scene.plane.admin, other)
+    wait_node_known(scene.plane, scene.namespace, other)
     answer = refused(scene, scene.make(node=other), cpu(200))
     assert answer.kind is AnswerKind.FORBIDDEN
     assert "only pods of the own node may be resized" in answer.message
