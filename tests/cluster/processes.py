@@ -79,13 +79,13 @@ class Process:
         """Let a paused one go on."""
         self._child.send_signal(signal.SIGCONT)
 
-    def stop(self, *, kill: bool = False) -> None:
-        """End it and wait; by SIGKILL at once, or when it takes longer than ``STOP_SECONDS``."""
+    def stop(self, *, kill: bool = False, seconds: float = STOP_SECONDS) -> None:
+        """End it and wait; by SIGKILL at once, or when it takes longer."""
         if self.is_running():
             self._child.send_signal(signal.SIGKILL if kill else signal.SIGTERM)
             self.resume()  # a paused one would not see the signal
             try:
-                self._child.wait(STOP_SECONDS)
+                self._child.wait(seconds)
             except subprocess.TimeoutExpired:
                 self._child.kill()
         self._child.wait()

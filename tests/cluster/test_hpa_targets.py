@@ -21,7 +21,7 @@ from tests.cluster.binaries import version_under_test
 from tests.cluster.control_plane import QUIET_CONTROLLERS, ControlPlane, control_plane
 from tests.cluster.objects import pod_path, resize, resize_body
 from tests.cluster.processes import wait_for
-from tests.cluster.webhook_process import WebhookProcess, agent_token, answer_of, webhook
+from tests.cluster.webhook_process import WebhookProcess, answer_of, webhook
 from tests.webhook.report_bodies import report_body
 
 pytestmark = pytest.mark.cluster
@@ -88,7 +88,7 @@ class Scene:
     def told(self) -> Json:
         self.room.sequence += 1
         body = report_body(node=self.room.node, sequence=self.room.sequence, endAgeSeconds=30.0)
-        answer = answer_of(self.room.hook.post("/v1/report", body, agent_token(self.room.cluster, self.room.node)))
+        answer = answer_of(self.room.hook.post("/v1/report", body, self.room.token(self.room.node)))
         directive: Json = next(entry for entry in answer["directives"]["workloads"] if entry["name"] == self.name)
         return directive
 

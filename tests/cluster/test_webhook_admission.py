@@ -6,6 +6,7 @@ webhook, and keeps nothing. What others order or own is in ``test_webhook_admiss
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -38,7 +39,7 @@ from tests.cluster.control_plane import ControlPlane
 from tests.cluster.identities import fresh_name
 from tests.cluster.objects import pod, pod_path
 from tests.cluster.processes import wait_for
-from tests.cluster.webhook_process import agent_token, answer_of
+from tests.cluster.webhook_process import answer_of, may_import
 from tests.webhook.report_bodies import report_body, row_body
 from tests.webhook.test_backfill import playing, sound
 
@@ -83,6 +84,7 @@ def test_a_pod_of_a_workload_that_no_agent_saw_starts_with_what_prometheus_did(
 ) -> None:
     """With the chart's account and its right, which agents have not."""
     room.cluster.admin.apply_all(chart.parts("webhook/reader", values={"webhook": {"importer": {"enabled": True}}}))
+    wait_for(lambda: may_import(room.cluster), "the right is in force")
     before = room.admitted(owned("past", "StatefulSet", sized()))
     assert resources(before)["requests"]["cpu"] == "500m"
 
@@ -103,7 +105,7 @@ def test_a_pod_of_a_workload_that_no_agent_saw_starts_with_what_prometheus_did(
         lambda: resources(room.admitted(owned("past", "StatefulSet", sized())))["requests"] == wanted, "it is sized"
     )
     body = {"schema": 1, "source": "prometheus", "rows": []}
-    assert room.hook.post("/v1/history", body, agent_token(room.cluster, room.node)).status == 403
+    assert room.hook.post("/v1/history", body, room.token(room.node)).status == 403
 
 
 UNCHANGED: dict[str, Callable[[], Json]] = {
@@ -420,12 +422,14 @@ def test_a_pod_whose_annotations_would_be_too_many_with_ours_is_made_as_it_came(
 def test_one_lying_node_sizes_no_new_pod_of_a_workload_that_an_honest_one_hosts(room: Room) -> None:
     """The attack of one stolen token: of ten terabytes, of invented containers, of the last week, and within bounds."""
     cluster, (_, liar, honest) = room.cluster, room.nodes  # of the last nothing was told yet, so hours ago may be
-    for node, name in ((honest, "first"), (liar, "lying")):
+    for node, name in ((liar, "lying"), (honest, "first")):  # so who knows the last knows both
         document = owned("bent", "StatefulSet", sized(), node=node, pod_name=f"bent-{name}")
         document["metadata"]["finalizers"] = ["plimsoll.test/keep"]  # its owner is not there
         cluster.admin.create(pod_path(room.namespace), document)
 
-    def told_by(node: str, name: str, sequence: int, used: tuple[float, float], **changes: Any) -> Json:
+    sequences = itertools.count(899)  # a report is taken once, whatever rows of it were refused
+
+    def told_by(node: str, name: str, used: tuple[float, float], **changes: Any) -> Json:
         uid = cluster.admin.get(pod_path(room.namespace, f"bent-{name}"))["metadata"]["uid"]
         report = {key: changes.pop(key) for key in ("endAgeSeconds", "incarnation") if key in changes}
         row = row_body(
@@ -439,8 +443,9 @@ def test_one_lying_node_sizes_no_new_pod_of_a_workload_that_an_honest_one_hosts(
             memory=steady(MEMORY_BUCKETS, used[1]),
             **{"oomKills": [], **changes},
         )
-        body = report_body(row, node=node, sequence=sequence, **report)
-        answer: Json = answer_of(room.hook.post("/v1/report", body, agent_token(cluster, node)))
+        body = report_body(row, node=node, sequence=next(sequences), **report)
+        answer: Json = answer_of(room.hook.post("/v1/report", body, room.token(node)))
+        assert not answer["repeated"]
         return answer
 
     def requests() -> Json:
@@ -450,22 +455,20 @@ def test_one_lying_node_sizes_no_new_pod_of_a_workload_that_an_honest_one_hosts(
 
     sound = (300.0, 200.0 * MB)
     fresh = {"incarnation": fresh_name("bent")}
-    wait_for(
-        lambda: not told_by(honest, "first", 899, sound, endAgeSeconds=7200.0, **fresh)["refused"], "the pod is known"
-    )
-    assert told_by(honest, "first", 900, sound, endAgeSeconds=20.0, **fresh)["taken"] == 1
+    wait_for(lambda: not told_by(honest, "first", sound, endAgeSeconds=7200.0, **fresh)["refused"], "the pod is known")
+    assert told_by(honest, "first", sound, endAgeSeconds=20.0, **fresh)["taken"] == 1
     wait_for(lambda: requests()["cpu"] == "300m", "new pods are sized as the honest node says")
     wanted = requests()
     huge = [
-        told_by(liar, "lying", 901, (300.0, 1e13), **fresh),
-        told_by(liar, "lying", 902, (128_000.0, 200.0 * MB), **fresh),
-        told_by(liar, "lying", 903, sound, container="invented", **fresh),
-        told_by(liar, "lying", 904, sound, endAgeSeconds=6 * 86_400.0, **fresh),
+        told_by(liar, "lying", (300.0, 1e13), **fresh),
+        told_by(liar, "lying", (128_000.0, 200.0 * MB), **fresh),
+        told_by(liar, "lying", sound, container="invented", **fresh),
+        told_by(liar, "lying", sound, endAgeSeconds=6 * 86_400.0, **fresh),
     ]
     assert [reply["taken"] for reply in huge] == [0, 0, 0, 0]
     assert requests() == wanted
     # Within what its node has it is taken, and counts up to four times the honest node's or what was written.
-    assert told_by(liar, "lying", 905, (3900.0, 3000.0 * MB), oomKills=[[1.0, 10**13]], **fresh)["taken"] == 1
+    assert told_by(liar, "lying", (3900.0, 3000.0 * MB), oomKills=[[1.0, 10**13]], **fresh)["taken"] == 1
     wait_for(lambda: requests() != wanted, "it was taken in")
     assert requests() == {"cpu": "1200m", "memory": mebibytes_above(800 * MB)}
     for name in ("first", "lying"):
@@ -503,7 +506,7 @@ def test_the_fourth_run_of_a_cron_job_requests_what_the_last_three_needed(room: 
     def is_taken(job_runs: list[Json]) -> bool:
         next_run()  # takes its time: a node may call thirty times a minute
         body = {"schema": 1, "node": room.node, "runs": job_runs}
-        answer = room.hook.post("/v1/runs", body, agent_token(room.cluster, room.node))
+        answer = room.hook.post("/v1/runs", body, room.token(room.node))
         return answer.status == 200 and answer_of(answer)["taken"] == len(job_runs)
 
     assert next_run()["requests"] == {"cpu": "500m", "memory": "300M"}

@@ -26,6 +26,8 @@ from tests.webhook.report_bodies import packed
 REPOSITORY = Path(__file__).parents[2]
 NAMESPACE, ACCOUNT, AUDIENCE = "plimsoll", "plimsoll-agent", "plimsoll-webhook"
 SERVED_AS, SERVED_NAMES = "plimsoll-webhook", ("127.0.0.1", "localhost", "plimsoll-webhook.plimsoll.svc")
+END_SECONDS: Final = 60.0
+"""What it gets to end in order, and to say so: on a busy machine five are not enough for that."""
 UNBOUNDED: Final = "--set=access.requestsPerMinute=100000"
 """For nodes that report until something comes of it: more often than an agent may."""
 
@@ -134,7 +136,7 @@ def webhook_started(
     try:
         yield replica
     finally:
-        process.stop()
+        process.stop(seconds=END_SECONDS)
 
 
 def registration(port: int, namespace: str, authority: Path, *, seconds: int = 2) -> Json:
@@ -159,6 +161,15 @@ def registration(port: int, namespace: str, authority: Path, *, seconds: int = 2
 def agent_token(plane: ControlPlane, node: str | None, *, audience: str = AUDIENCE, account: str = ACCOUNT) -> str:
     """Return a token of the agents' account, bound to a node."""
     return node_bound_token(plane, NAMESPACE, account, node, audiences=(audience,))
+
+
+def may_import(plane: ControlPlane) -> bool:
+    """Return whether the importer's right is in force: one that was refused is refused for ten seconds more."""
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    attributes = {"verb": "create", "path": "/v1/history"}
+    spec = {"user": f"system:serviceaccount:{NAMESPACE}:plimsoll-webhook-importer", "nonResourceAttributes": attributes}
+    review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+    return bool(plane.admin.create(path, review)["status"]["allowed"])
 
 
 def answer_of(reply: Reply) -> Any:
