@@ -19,7 +19,7 @@ from agent.core.numbers.quantity import parse_quantity
 from agent.kube.watch.reflector import WatchPace
 from agent.webhook.cluster.facts import ClusterFacts
 from tests.cluster import chart
-from tests.cluster.api import MERGE, Json, kubeconfig
+from tests.cluster.api import MERGE, ApiError, Json, kubeconfig
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.identities import (
     create_namespace,
@@ -127,9 +127,20 @@ class Shop:
         text = new_pod["spec"]["containers"][0]["resources"]["requests"]["memory"]
         return parse_quantity(text) // 10**9
 
+    def would_get(self, *beside: Json) -> int | None:
+        """Return what ``tried`` does; None = the API server refuses the pod for the quota."""
+        try:
+            return self.tried(*beside)
+        except ApiError as error:
+            if "exceeded quota" not in error.message:
+                raise
+            return None
+
     def limit(self, memory: str) -> None:
-        """Put the namespace under a quota, and wait until it is in force: the controller has counted."""
+        """Put the namespace under a quota, and wait until the controller has counted."""
         path = f"/api/v1/namespaces/{self.namespace}/resourcequotas"
+        # It counts the pods that the controllers have seen, and of one that came before the quota it never hears again.
+        wait_for(lambda: self.replicas_seen() == len(self.pods()), "the controllers have seen all pods")
         hard = {"requests.memory": memory}
         self.cluster.admin.create(path, {"metadata": {"name": "counted"}, "spec": {"hard": hard}})
 
@@ -138,13 +149,21 @@ class Shop:
             used = status.get("used", {}).get("requests.memory")
             return status.get("hard") == hard and used is not None and parse_quantity(used) > 0
 
-        wait_for(is_counted, "the quota is in force")
+        wait_for(is_counted, "the quota is counted")
+
+    def replicas_seen(self) -> int:
+        path = f"/apis/apps/v1/namespaces/{self.namespace}/deployments/web"
+        return int(self.cluster.admin.get(path).get("status", {}).get("replicas", 0))
 
     def is_known(self) -> bool:
-        """Return whether the webhook knows the quota: a pod that takes all that is left cannot grow."""
+        """Return whether API server and webhook both know the quota; each has it by a watch of its own.
+
+        The one refuses a pod that takes more than is left; by the other one that takes all that is left cannot grow.
+        """
         status = self.cluster.admin.get(f"/api/v1/namespaces/{self.namespace}/resourcequotas/counted")["status"]
         hard, used = (parse_quantity(status[key]["requests.memory"]) // 10**9 for key in ("hard", "used"))
-        return self.tried(container("other", requests={"memory": str(hard - used - GI)})) == GI
+        too_much, all_of_it = (container("other", requests={"memory": str(hard - used - more)}) for more in (0, GI))
+        return self.would_get(too_much) is None and self.would_get(all_of_it) == GI
 
     def lift(self) -> None:
         path = f"/api/v1/namespaces/{self.namespace}/resourcequotas/counted"
