@@ -15,7 +15,7 @@ from tests.cluster.api import Json, kubeconfig
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.identities import create_namespace, fresh_name, node_bound_token, remove_namespace
 from tests.cluster.processes import wait_for
-from tests.cluster.webhook_process import NAMESPACE, WebhookProcess, agent_token, answer_of, webhook
+from tests.cluster.webhook_process import NAMESPACE, UNBOUNDED, WebhookProcess, agent_token, answer_of, webhook
 from tests.webhook.postgres import postgres_server
 from tests.webhook.report_bodies import distribution, report_body, row_body
 
@@ -36,7 +36,7 @@ def replicas(
         started: list[WebhookProcess] = []
         for name in ("one", "other"):
             folder = tmp_path_factory.mktemp(name)
-            arguments = [f"--replica={name}", "--set=cluster.lease=forgetting", "--set=plan.minAgeSeconds=0"]
+            arguments = [f"--replica={name}", "--set=cluster.lease=forgetting", "--set=plan.minAgeSeconds=0", UNBOUNDED]
             file = kubeconfig(own, folder / "kubeconfig")
             started.append(
                 running.enter_context(webhook(fenced, folder, kubeconfig=file, database=url, arguments=arguments))
