@@ -205,6 +205,7 @@ def test_pod_goes_and_the_next_waits_for_its_replacement(place: Place) -> None:
     assert [place.is_there(first), place.is_there(second)] == [False, True]
     # Its replacement is made by the controller, and hangs: a long time later it is still missing.
     wait_for(lambda: len(place.pods()) == 4, "the replacement is made")
+    wait_for(lambda: not place.is_available(), "the workload's controller counts that it is not there yet")
     place.later(7200.0)
     assert place.decide(place.arbiter(options), second) == [Reason.REPLICAS_SHARE]
     place.run()
