@@ -23,7 +23,7 @@ from tests.cluster import chart
 from tests.cluster.api import MERGE, Json
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.identities import fresh_name
-from tests.cluster.processes import wait_for
+from tests.cluster.processes import READY_SECONDS, wait_for
 from tests.cluster.webhook_rights import configuration_rules, own_rules, webhook_api
 from tests.tls_clients import is_trusted, served, serving
 
@@ -328,13 +328,15 @@ def test_a_secret_of_somebody_else_is_taken_up_and_never_written(site: Site) -> 
         site.cluster.admin.create(secrets, {"metadata": {"name": SECRET}, "type": "kubernetes.io/tls", "data": empty})
         with serving(replica.served_context()) as port:
             site.write_secret(secret_of(first))
-            assert replica.wait(10.0)
+            assert replica.wait(READY_SECONDS)
             assert is_trusted(port, first.bundle_pem, site.host)
             site.write_secret(secret_of(made(site, host="elsewhere.svc")))
             wait_for(lambda: "is not for" in (replica.status().fault or ""), "the wrong one is told")
             assert is_trusted(port, first.bundle_pem, site.host)
             site.write_secret(secret_of(second))
             wait_for(lambda: is_trusted(port, second.bundle_pem, site.host), "the next is served")
+        # What is served is changed first; its thread may be held up before it says so.
+        wait_for(lambda: replica.status().fault is None, "nothing is wrong any more")
         status = replica.status()
         assert (status.fault, status.is_registered, status.reloads) == (None, None, 2)
         assert site.bundle() == b""
