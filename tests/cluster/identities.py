@@ -29,12 +29,17 @@ def create_namespace(
         "/api/v1/namespaces",
         {"metadata": {"name": name, "annotations": annotations or {}, "labels": labels or {}}},
     )
+    ensure_default_account(plane, name)
+    return namespace
+
+
+def ensure_default_account(plane: ControlPlane, namespace: str) -> None:
+    """Create a namespace's default account, unless the controller manager was quicker."""
     try:
-        create_service_account(plane, name, "default")
+        create_service_account(plane, namespace, "default")
     except ApiError as error:
         if error.status != CONFLICT:
-            raise  # else the controller manager was quicker
-    return namespace
+            raise
 
 
 def remove_namespace(plane: ControlPlane, name: str) -> None:
