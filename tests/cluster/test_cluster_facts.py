@@ -17,7 +17,7 @@ from agent.kube.client.api import HttpApi
 from agent.kube.watch.reflector import WatchPace
 from agent.webhook.cluster import facts as cluster_module
 from agent.webhook.cluster.facts import NOT_READ, ClusterFacts
-from tests.cluster.api import MERGE, ApiError, Json
+from tests.cluster.api import MERGE, ApiError, Json, is_awaited
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.fence import set_taints, taint
 from tests.cluster.identities import create_namespace, fresh_name, remove_namespace
@@ -252,7 +252,8 @@ def test_a_vpa_that_acts_is_seen_as_soon_as_the_cluster_has_the_kind(
     crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
     status = next(kind for kind in facts.statuses() if kind.name == "vpas")
     assert (status.is_listed, status.objects, status.trouble) == (True, 0, None)
-    cluster.admin.create(crds, CRD)
+    # The same kind of a file before goes for a while after it was removed.
+    wait_for(lambda: is_awaited(lambda: cluster.admin.create(crds, CRD), 409), "another test's kind is gone")
     vpas = f"/apis/autoscaling.k8s.io/v1/namespaces/{namespace}/verticalpodautoscalers"
     try:
         for name, policy in (("web", {}), ("advised", {"updatePolicy": {"updateMode": "Off"}})):
@@ -273,8 +274,6 @@ def test_a_vpa_that_acts_is_seen_as_soon_as_the_cluster_has_the_kind(
 
 
 def _created(cluster: ControlPlane, path: str, body: Json) -> bool:
-    from tests.cluster.api import is_awaited
-
     return is_awaited(lambda: cluster.admin.create(path, body), 404)
 
 
