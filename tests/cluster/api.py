@@ -17,6 +17,7 @@ import select
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,8 @@ MERGE: Final = "application/merge-patch+json"
 JSON_PATCH: Final = "application/json-patch+json"
 APPLY: Final = "application/apply-patch+yaml"
 TIMEOUT_SECONDS: Final = 30.0
+IDLE_SECONDS: Final = 45.0
+"""For which a connection is kept: an API server closes one that nobody used for 90."""
 PATHS: Final = {
     "Namespace": "/api/v1/namespaces",
     "Node": "/api/v1/nodes",
@@ -240,25 +243,25 @@ class _Idle:
 
     def __init__(self) -> None:
         self.process_id = os.getpid()
-        self._connections: dict[_Key, http.client.HTTPSConnection] = {}
+        self._connections: dict[_Key, tuple[http.client.HTTPSConnection, float]] = {}
 
     def take(self, key: _Key) -> http.client.HTTPSConnection | None:
-        """Return the one that was kept, unless the server has closed it."""
-        connection = self._connections.pop(key, None)
+        """Return the one that was kept, unless the server has closed it, or may do so while it is asked."""
+        connection, kept_seconds = self._connections.pop(key, (None, 0.0))
         if connection is None:
             return None
         poll = select.poll()
         poll.register(connection.sock, select.POLLIN)
-        if not poll.poll(0):
+        if time.monotonic() - kept_seconds < IDLE_SECONDS and not poll.poll(0):
             return connection
         connection.close()  # nothing was asked: what may be read is its end
         return None
 
     def keep(self, key: _Key, connection: http.client.HTTPSConnection) -> None:
-        self._connections[key] = connection
+        self._connections[key] = connection, time.monotonic()
 
     def close(self) -> None:
-        for connection in self._connections.values():
+        for connection, _ in self._connections.values():
             connection.close()
         self._connections.clear()
 

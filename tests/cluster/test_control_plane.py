@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from tests.cluster import objects
-from tests.cluster.api import Api, ApiError
+from tests.cluster.api import Api, ApiError, _idle
 from tests.cluster.audit import AuditLog
 from tests.cluster.control_plane import ControlPlane
 from tests.cluster.identities import (
@@ -128,19 +128,24 @@ def test_paused_server_takes_connections_and_answers_nothing(cluster: ControlPla
 
 
 def test_a_connection_is_kept_for_the_next_request_and_not_beyond_an_outage(cluster: ControlPlane) -> None:
-    def connections() -> set[int]:
-        mine = psutil.Process().net_connections("inet")
-        port = int(cluster.url.rpartition(":")[2])
-        return {link.laddr.port for link in mine if link.status == psutil.CONN_ESTABLISHED and link.raddr.port == port}
+    def kept() -> int:
+        """Return the port of this thread's connection: other threads of this process may have some of their own."""
+        cluster.admin.get("/readyz")
+        connection = _idle().take(cluster.admin._key)
+        assert connection is not None
+        _idle().keep(cluster.admin._key, connection)
+        return int(connection.sock.getsockname()[1])
 
-    cluster.admin.get("/readyz")
-    before = connections()
-    cluster.admin.get("/readyz")
-    assert connections() == before != set()
+    def established() -> set[int]:
+        mine = psutil.Process().net_connections("inet")
+        return {link.laddr.port for link in mine if link.status == psutil.CONN_ESTABLISHED}
+
+    before = kept()
+    assert kept() == before
+    assert before in established()
     with cluster.outage():
-        assert connections() == set()
-    cluster.admin.get("/readyz")
-    assert not connections() & before
+        assert before not in established()
+    assert kept() != before
 
 
 def test_a_namespace_goes_at_once_with_all_in_it_and_with_nothing_else(cluster: ControlPlane, namespace: str) -> None:
