@@ -22,6 +22,7 @@ from tests.cluster.identities import (
 )
 from tests.cluster.processes import ClusterError, wait_for
 from tests.cluster.webhook_process import (
+    AUDIENCE,
     NAMESPACE,
     UNBOUNDED,
     WebhookProcess,
@@ -128,9 +129,18 @@ def test_a_token_for_the_api_server_is_refused_and_counted(
 
 
 def test_a_token_whose_node_is_gone_is_refused(served: WebhookProcess, fenced: ControlPlane, other_node: str) -> None:
-    token = agent_token(fenced, other_node)
+    token, another = agent_token(fenced, other_node), agent_token(fenced, other_node)
     fenced.admin.delete(f"/api/v1/nodes/{other_node}")
+    # It looks nodes up in what its watch has brought. Another token, as what is good once is believed for seconds.
+    wait_for(lambda: not _is_good(fenced, another), "the API server has seen that the node is gone")
     assert served.post("/v1/report", report_body(node=other_node), token).status == 401
+
+
+def _is_good(plane: ControlPlane, token: str) -> bool:
+    spec = {"token": token, "audiences": [AUDIENCE]}
+    review = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
+    answer: Json = plane.admin.create("/apis/authentication.k8s.io/v1/tokenreviews", review)
+    return bool(answer["status"].get("authenticated"))
 
 
 def test_an_expired_token_is_refused(served: WebhookProcess, fenced: ControlPlane, node: str) -> None:
