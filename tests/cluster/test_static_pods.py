@@ -139,7 +139,8 @@ def scene(fenced: ControlPlane, namespace: str, node_name: str) -> Iterator[Scen
     tenant_scene = Scene(fenced, node, namespace, tenants, fenced.api_as(tenants), victim, view)
     tenant_scene.report(victim)
     tenant_scene.seen(victim, running=True)
-    wait_for(lambda: view.state().is_complete, "everything has been listed")
+    # The node too: a first list is of the server's cache, and what that lacks comes by the watch.
+    wait_for(lambda: view.state().is_complete and view.state().node is not None, "everything has been listed")
     wait_for(lambda: is_allowed(tenant_scene.tenant, "create", "pods", namespace=tenants), "the tenant may make pods")
     try:
         yield tenant_scene
