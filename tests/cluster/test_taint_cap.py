@@ -102,7 +102,12 @@ def test_the_second_node_is_not_tainted_before_the_first_one_is_free(
     fenced: ControlPlane, hook: WebhookProcess, nodes: tuple[str, str], tmp_path: Path
 ) -> None:
     first, second = (OverloadedNode(fenced, hook, name, tmp_path) for name in nodes)
-    wait_for(lambda: answer_of(hook.post("/v1/taint", *question(fenced, first.name)))["reason"] != "unknown_node", "")
+    for node in (first, second):  # in this order: the place is the first one's
+        wait_for(
+            lambda node=node: answer_of(hook.post("/v1/taint", *question(fenced, node.name)))["reason"]  # type: ignore[misc]
+            != "unknown_node",
+            "the webhook's watch has brought the node",
+        )
     wait_for(first.turn, "the first node is tainted")
     assert first.told == [("taint", "done", "overloaded")]
 
