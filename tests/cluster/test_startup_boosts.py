@@ -66,6 +66,7 @@ def test_an_agent_that_begins_in_the_midst_of_a_boost_takes_it_back_when_the_sta
     assert [(change["resource"], change["before"], change["after"]) for change in taken_back["changes"]] == [
         ("cpu", 1500, 10)
     ]
-    assert node.metric('plimsoll_startup_boosts_ended_total{reason="ready"}') == 1.0
+    # Counted in the same turn, after it is told.
+    node.wait(lambda: node.metric('plimsoll_startup_boosts_ended_total{reason="ready"}') == 1.0, "it is counted")
     assert node.request_of("web", "memory") == "64Mi"
     assert "deletionTimestamp" not in node.pod("web")["metadata"]
