@@ -45,7 +45,7 @@ def room(served: ControlPlane, namespace: str) -> Buffers:
 
 
 @pytest.fixture
-def kept(served: ControlPlane) -> Iterator[None]:
+def kept(served: ControlPlane, room: Buffers) -> Iterator[None]:
     """The chart's policy, in force for Karpenter's account."""
     if int(served.version.split(".")[1]) < 36:
         pytest.skip(f"MutatingAdmissionPolicies are there from 1.36 on; this run is against {served.version}")
@@ -55,6 +55,8 @@ def kept(served: ControlPlane) -> Iterator[None]:
     yield
     for document in documents:
         served.admin.delete(path_of(document))
+    # The next test would take this policy, in force for a moment yet, for its own, or has none.
+    wait_for(lambda: not is_held(room), "the policy holds no more")
 
 
 def patched(room: Buffers, name: str) -> Json:
@@ -68,18 +70,18 @@ def entries_of_status(buffer: Json) -> list[Json]:
     return [entry for entry in buffer["metadata"]["managedFields"] if entry.get("subresource") == "status"]
 
 
+def is_held(room: Buffers) -> bool:
+    """Return whether the policy is in force: by a buffer of its own, as a write before that would be taken as it is."""
+    room.create("tried", podTemplateRef={"name": "shape"}, replicas=2)
+    try:
+        # 503: its typed view of the kind comes some seconds after the kind.
+        return is_awaited(lambda: "replicas" not in patched(room, "tried")["status"], 503)
+    finally:
+        room.delete("tried")
+
+
 def await_policy(room: Buffers) -> None:
-    """Wait until the policy is in force: by a buffer of its own, as a write before that would be taken as it is."""
-
-    def holds() -> bool:
-        room.create("tried", podTemplateRef={"name": "shape"}, replicas=2)
-        try:
-            # 503: its typed view of the kind comes some seconds after the kind.
-            return is_awaited(lambda: "replicas" not in patched(room, "tried")["status"], 503)
-        finally:
-            room.delete("tried")
-
-    wait_for(holds, "the policy holds")
+    wait_for(lambda: is_held(room), "the policy holds")
 
 
 @pytest.mark.usefixtures("kept")
