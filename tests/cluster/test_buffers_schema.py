@@ -139,6 +139,7 @@ def test_the_columns_and_the_short_name(served: ControlPlane, namespace: str) ->
         buffers_path(namespace, "b", "status"),
         {"status": {**status, "conditions": [other, {**condition, "type": "ReadyForProvisioning"}]}},
         "application/merge-patch+json",
+        fieldManager="kubectl",  # as people: the next file's controller would step back from another one's
     )
     command = [str(served.kubectl), f"--kubeconfig={served.kubeconfig}", "-n", namespace, "get", "cb"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
