@@ -58,6 +58,14 @@ def agent(tree: CgroupTree) -> Iterator[AgentProcess]:
             yield process
 
 
+def table_of(agent: AgentProcess) -> str:
+    """Return what `plimsoll top` shows; nothing where a busy machine kept the agent from answering in its time."""
+    words = (sys.executable, "-m", "agent", "top", "--once", "--socket", str(agent.socket))
+    done = subprocess.run(words, cwd=REPOSITORY, capture_output=True, check=False, text=True)
+    assert done.returncode == 0 or ": no answer to " in done.stderr, done.stderr
+    return done.stdout
+
+
 def pod_of(agent: AgentProcess) -> Json:
     pods: list[Json] = agent.snapshot()["pods"]
     assert len(pods) == 1
@@ -69,56 +77,53 @@ def test_a_pod_is_measured_as_a_whole_and_what_runs_in_none_of_its_containers_ap
 ) -> None:
     tree.spawn(f"{POD}/helper", "busy")  # what no runtime knows as a container
 
+    # The two are known from different readings, and either may be known first.
     pod = wait_for(
-        lambda: figures if ((figures := pod_of(agent))["itself_cpu_millicores"] or 0) > 5 else {}, "the pod's own CPU"
+        lambda: (
+            figures
+            if ((figures := pod_of(agent))["itself_cpu_millicores"] or 0) > 5
+            and figures["whole"]["cpu"]["waiting_ratio"] is not None
+            else {}
+        ),
+        "the pod's own CPU, and how long it waited",
     )
 
     identity = pod["whole"]["identity"]
     assert identity["cgroup_path"] == f"/{tree.name}/{POD}"
     assert (identity["kind"], identity["pod"], identity["namespace"]) == ("pod", "web", "shop")
-    assert pod["whole"]["cpu"]["waiting_ratio"] is not None
     assert [tier["identity"]["cgroup_path"] for tier in agent.snapshot()["tiers"]] == [
         f"/{tree.name}/kubepods",
         f"/{tree.name}/kubepods/burstable",
     ]
-    once = subprocess.run(
-        (sys.executable, "-m", "agent", "top", "--once", "--socket", str(agent.socket)),
-        cwd=REPOSITORY,
-        capture_output=True,
-        check=True,
-        text=True,
-    ).stdout
+    once = wait_for(lambda: table_of(agent), "an answer of the agent within the verb's five seconds")
     tiers = [line.split()[0] for line in once.splitlines() if line.startswith("kubepods")]
     assert tiers == ["kubepods", "kubepods/burstable"]
     assert "pod itself" in once
-    wanted = ("plimsoll_pod_itself_cpu_usage_cores", "plimsoll_pod_cpu_usage_cores", "plimsoll_tier_cpu_usage_cores")
-    page = wait_for(
-        lambda: (
-            series
-            if (series := metrics_of(agent)) and all(any(name.startswith(part) for name in series) for part in wanted)
-            else {}
-        ),
-        "series of the pod and of tiers",
-    )
-    assert page["plimsoll_pod_itself_cpu_usage_cores{namespace=shop}{pod=web}"] > 0
-    assert page["plimsoll_tier_cpu_usage_cores{quantile=1}{tier=kubepods/burstable}"] > 0
+
+    def are_told() -> bool:
+        series = metrics_of(agent)
+        used = (
+            "plimsoll_pod_itself_cpu_usage_cores{namespace=shop}{pod=web}",
+            "plimsoll_tier_cpu_usage_cores{quantile=1}{tier=kubepods/burstable}",
+        )
+        # On a busy machine the loop may not run at all between two readings.
+        is_used = all(series.get(name, 0) > 0 for name in used)
+        return is_used and any(name.startswith("plimsoll_pod_cpu_usage_cores") for name in series)
+
+    wait_for(are_told, "series of the pod and of tiers, with what they used")
 
 
 def test_cpu_of_a_container_is_its_own_and_not_its_pods(tree: CgroupTree, agent: AgentProcess) -> None:
     tree.spawn(ONE, "busy")
 
-    pod = wait_for(
-        lambda: (
-            figures
-            if (figures := pod_of(agent))["itself_cpu_millicores"] is not None
-            and (figures["whole"]["cpu"]["usage_peak_millicores"] or 0) > 5
-            else {}
-        ),
-        "the pod's CPU",
-    )
+    def is_the_containers() -> bool:
+        pod = pod_of(agent)
+        itself, peak = pod["itself_cpu_millicores"], pod["whole"]["cpu"]["usage_peak_millicores"] or 0
+        # What is left to the pod are the moments between two reads of the same tick, weighed against seconds. They are
+        # long where the machine lets the agent wait between the two.
+        return itself is not None and peak > 5 and itself < 0.25 * peak
 
-    # What is left to the pod are the moments between two reads of the same tick, weighed against seconds.
-    assert pod["itself_cpu_millicores"] < 0.25 * pod["whole"]["cpu"]["usage_peak_millicores"]
+    wait_for(is_the_containers, "the pod's CPU, hardly any of it its own")
 
 
 def test_a_container_that_ends_leaves_its_pod_no_time_of_its(tree: CgroupTree, agent: AgentProcess) -> None:
