@@ -108,11 +108,12 @@ class WatchedCgroups:
     def forget(self, path: str) -> None:
         """Stop watching a cgroup; one that is not watched is fine."""
         self._refused.pop(path, None)
-        unit = self.units.drop(path)
+        unit = self.units.get(path)
         if unit is None:
             return
         if self._pod_cgroups is not None:
-            self._pod_cgroups.container_gone(path)
+            self._pod_cgroups.container_gone(path)  # first: who is told of one container less asks what its pod has
+        self.units.drop(path)
         if self.ends is not None:
             self.ends.went(unit)
         self.sampler.remove(unit.slot)
