@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 
 from agent.core.history.minute.key import history_key
+from agent.core.numbers.quantity import parse_quantity
+from agent.core.numbers.units import NANOS_PER_UNIT
 from agent.node.history.file import HistoryFile
 from agent.node.sampling.pods_file import PodsFile
 from agent.sensing.cgroup_path import identify
@@ -114,9 +116,9 @@ def test_a_running_agent_recommends_within_seconds_and_the_patch_names_what_diff
 ) -> None:
     asked = ("--socket", str(agent.socket))
     # The first looks come too early for an answer: why, is told.
-    recommendations = wait_for(lambda: both_answered(items_of(*asked)), "recommendations for both")
+    # On a busy machine the loop may hardly run in the first window: it needs more than it requests once it has run.
+    recommendations = wait_for(lambda: short_of_cpu(items_of(*asked)), "recommendations for both, more for the loop")
     busy, idle = recommendations["busy"], recommendations["idle"]
-    assert busy["cpu_millicores"]["request"] > 10
     assert busy["cpu_millicores"]["severity"] in ("short", "very_short")
     assert (busy["workload"]["kind"], busy["resources"]["cpu_request_millicores"]) == ("Pod", 10)
     # It is lowered as soon as a minute has ended, which may be now: until then there is no prediction.
@@ -131,7 +133,7 @@ def test_a_running_agent_recommends_within_seconds_and_the_patch_names_what_diff
     words = shlex.split(command)
     assert words[:8] == ["kubectl", "patch", "pod", "web", "--namespace", "shop", "--subresource", "resize"]
     patched = {spec["name"]: spec["resources"] for spec in json.loads(words[-1])["spec"]["containers"]}
-    assert patched["busy"]["requests"]["cpu"].endswith("m")
+    assert parse_quantity(patched["busy"]["requests"]["cpu"]) * 1000 > 10 * NANOS_PER_UNIT  # 1000m are written as 1
 
     # Other options are tried on the agent's own state, under its settings and with its names.
     tried = items_of(*asked, "--bounds-min-cpu-millicores", "5000")
@@ -141,8 +143,9 @@ def test_a_running_agent_recommends_within_seconds_and_the_patch_names_what_diff
     assert (advice["policy"], advice["min_span_seconds"]) == ("plimsoll", 2.0)
 
 
-def both_answered(items: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return items if all(item["cpu_millicores"]["request"] for item in items.values()) else {}
+def short_of_cpu(items: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    requests = {name: item["cpu_millicores"]["request"] for name, item in items.items()}
+    return items if all(requests.values()) and requests.get("busy", 0) > 10 else {}
 
 
 def unit_named(agent: AgentProcess, name: str) -> dict[str, Any]:
@@ -165,17 +168,19 @@ def test_a_stopped_agent_leaves_enough_to_recommend_by_any_policy(
 ) -> None:
     tree.spawn(BUSY)
     state = directory / "state"
+    began = time.monotonic()
     write_history(state / "history", pods, tree.relative(BUSY))
     agent = AgentProcess(directory, *QUICK, "--pods", str(pods), cgroup_root=f"/{tree.name}")
     with agent:
         wait_for(lambda: unit_named(agent, "busy")["cpu"]["usage_p75_millicores"] is not None, "a rate")
         assert agent.end() == 0
+    most_ended = int((time.monotonic() - began) // 60) + 1
 
     options = ("--state-dir", str(state), "--pods", str(pods), *SHORT)
     (own,) = items_of(*options).values()
     assert own["policy"] == "plimsoll"
-    # And one more where the agent lived on for five seconds after the end of a minute.
-    assert own["basis"]["history_minutes"] in (HISTORY_MINUTES, HISTORY_MINUTES + 1)
+    # And one more for each minute after whose end the agent lived on for five seconds.
+    assert HISTORY_MINUTES <= own["basis"]["history_minutes"] <= HISTORY_MINUTES + most_ended
     # It sleeps now; its peak of the last hour is 300 m, which the history's rounding keeps to half a percent.
     assert own["cpu_millicores"]["request"] == pytest.approx(USED_MILLICORES, rel=0.01)
 
